@@ -1,0 +1,3 @@
+//! The `memledger` command.
+#![forbid(unsafe_code)]
+fn main() {}

@@ -1,0 +1,58 @@
+//! Everything that can go wrong, one English sentence each.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why something could not be done. [`Display`](std::fmt::Display) gives one sentence.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The input is not an Unreal Trace stream; the text says what it is instead.
+    NotATrace(String),
+    /// The input is an Unreal Trace stream of a kind that cannot be read.
+    UnsupportedTrace(String),
+    /// Reading the input failed.
+    Read(io::Error),
+    /// A file could not be created, opened or written.
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// What was tried: `create`, `open`, `write` ...
+        action: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A setting has a value that is not allowed; the text names it and what is allowed.
+    Setting(String),
+    /// A [`Ledger`](crate::Ledger) is already running in this process.
+    AlreadyStarted,
+    /// The tracker cannot run here; the text says why.
+    Unsupported(String),
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotATrace(what) => write!(f, "this is not an Unreal Trace stream: {what}"),
+            Self::UnsupportedTrace(what) => write!(f, "this trace cannot be read: {what}"),
+            Self::Read(error) => write!(f, "reading the trace failed: {error}"),
+            Self::File { path, action, source } => {
+                write!(f, "cannot {action} {}: {source}", path.display())
+            }
+            Self::Setting(what) => f.write_str(what),
+            Self::AlreadyStarted => f.write_str(
+                "a ledger is already running in this process, and there can be only one at a time",
+            ),
+            Self::Unsupported(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Read(source) | Self::File { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

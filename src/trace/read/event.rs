@@ -1,0 +1,179 @@
+//! One event as the reader delivers it, and the trait that receives it.
+
+use crate::trace::event::schema::{EventType, FieldType};
+use std::borrow::Cow;
+
+/// One event, borrowed from the reader's buffers for the length of one call.
+#[derive(Clone, Copy, Debug)]
+pub struct Event<'a> {
+    /// Its type, with the names of its fields.
+    pub event_type: &'a EventType,
+    /// A small dense number that stands for the type in this stream (0, 1, 2 ... in the order of
+    /// [`Visitor::event_type`]), to index tables with.
+    pub type_index: usize,
+    /// The stream id of the packets it came in: a thread's, or 1 for an important event.
+    pub stream: u16,
+    /// Its place in the order of all synchronised events, unwrapped from the 24 bits of the
+    /// wire; `None` for an event without one.
+    pub serial: Option<u64>,
+    /// Whether it opens a scope on its thread, to be closed by [`Visitor::leave_scope`].
+    pub enters_scope: bool,
+    /// The fixed part, exactly [`EventType::fixed_size`] bytes.
+    pub fixed: &'a [u8],
+    /// The pieces of its array and string fields: index of the field, bytes.
+    pub aux: &'a [(u8, &'a [u8])],
+}
+
+/// The value of one field.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Value<'a> {
+    /// Any unsigned integer.
+    Unsigned(u64),
+    /// Any signed integer.
+    Signed(i64),
+    /// Any float.
+    Float(f64),
+    /// A string, without the NUL bytes Unreal ends some of its strings with.
+    Text(Cow<'a, str>),
+    /// The elements of an array.
+    Array(Vec<Value<'a>>),
+}
+
+impl<'a> Event<'a> {
+    /// The integer at byte `offset` of the fixed part: 1, 2, 4 or 8 bytes, zero-extended.
+    /// 0 if it lies outside, which the check of `offset` at declaration rules out.
+    pub fn unsigned(&self, offset: usize, size: usize) -> u64 {
+        let mut bytes = [0; 8];
+        if let Some(value) = self.fixed.get(offset..offset + size) {
+            bytes[..size].copy_from_slice(value);
+        }
+        u64::from_le_bytes(bytes)
+    }
+
+    /// The bytes of the array or string field at `index`, empty if the event has none.
+    pub fn bytes(&self, index: usize) -> Cow<'a, [u8]> {
+        let mut pieces =
+            self.aux.iter().filter(|(field, _)| usize::from(*field) == index).map(|&(_, b)| b);
+        match (pieces.next(), pieces.next()) {
+            (None, _) => Cow::Borrowed(&[]),
+            (Some(one), None) => Cow::Borrowed(one),
+            (Some(first), Some(second)) => {
+                let mut all = [first, second].concat();
+                pieces.for_each(|piece| all.extend_from_slice(piece));
+                Cow::Owned(all)
+            }
+        }
+    }
+
+    /// The string field at `index`: UTF-8 where the bytes are, Latin-1 or UTF-16 otherwise,
+    /// without trailing NULs.
+    pub fn text(&self, index: usize) -> Cow<'a, str> {
+        let wide = self
+            .event_type
+            .fields
+            .get(index)
+            .is_some_and(|f| f.field_type == FieldType::WideString);
+        let text = if wide {
+            let bytes = self.bytes(index);
+            let units = bytes.as_chunks::<2>().0.iter().map(|&pair| u16::from_le_bytes(pair));
+            Cow::Owned(char::decode_utf16(units).map(|c| c.unwrap_or('\u{fffd}')).collect())
+        } else {
+            match self.bytes(index) {
+                Cow::Borrowed(bytes) => match std::str::from_utf8(bytes) {
+                    Ok(text) => Cow::Borrowed(text),
+                    Err(_) => Cow::Owned(bytes.iter().map(|&b| char::from(b)).collect()),
+                },
+                Cow::Owned(bytes) => Cow::Owned(
+                    String::from_utf8(bytes)
+                        .unwrap_or_else(|e| e.as_bytes().iter().map(|&b| char::from(b)).collect()),
+                ),
+            }
+        };
+        match text {
+            Cow::Borrowed(text) => Cow::Borrowed(text.trim_end_matches('\0')),
+            Cow::Owned(text) => Cow::Owned(text.trim_end_matches('\0').to_owned()),
+        }
+    }
+
+    /// The value of the field at `index`; `None` if there is no such field.
+    pub fn value(&self, index: usize) -> Option<Value<'a>> {
+        let field = self.event_type.fields.get(index)?;
+        let field_type = field.field_type;
+        Some(match field_type {
+            FieldType::AnsiString | FieldType::WideString => Value::Text(self.text(index)),
+            _ if field_type.is_array() => {
+                let bytes = self.bytes(index);
+                let elements = bytes.chunks_exact(field_type.element_size());
+                Value::Array(elements.map(|element| scalar(field_type, element)).collect())
+            }
+            _ => {
+                let start = usize::from(field.offset);
+                scalar(field_type, self.fixed.get(start..start + field_type.element_size())?)
+            }
+        })
+    }
+}
+
+fn scalar(field_type: FieldType, bytes: &[u8]) -> Value<'static> {
+    let mut wide = [0; 8];
+    wide[..bytes.len()].copy_from_slice(bytes);
+    let unsigned = u64::from_le_bytes(wide);
+    let unused = 64 - 8 * bytes.len() as u32;
+    match field_type.code() & 0x50 {
+        0x10 => Value::Signed((unsigned << unused) as i64 >> unused),
+        0x40 if bytes.len() == 4 => Value::Float(f32::from_bits(unsigned as u32).into()),
+        0x40 => Value::Float(f64::from_bits(unsigned)),
+        _ => Value::Unsigned(unsigned),
+    }
+}
+
+/// Serials that no event carries: their events were lost on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hole {
+    /// The first missing serial.
+    pub first: u64,
+    /// How many are missing.
+    pub count: u64,
+}
+
+/// A place in the input that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Offset in the input of the packet it was noticed in; `None` inside a process.
+    pub offset: Option<u64>,
+    /// How many bytes of the input were passed over because of it.
+    pub skipped: u64,
+    /// What is wrong: one sentence.
+    pub what: String,
+}
+
+/// Receives what a reader finds, in the one order that all readers share.
+///
+/// Synchronised events come in the order of their serials, over all threads. An event without
+/// a serial comes in the order of its own thread, before that thread's next synchronised one.
+pub trait Visitor {
+    /// A type was announced; `index` is what its events carry as `type_index`.
+    /// A type announced again under the same uid gets a new index.
+    fn event_type(&mut self, index: usize, event_type: &EventType) {
+        let _ = (index, event_type);
+    }
+
+    /// The next event.
+    fn event(&mut self, event: &Event<'_>);
+
+    /// The innermost open scope of this stream closes.
+    fn leave_scope(&mut self, stream: u16) {
+        let _ = stream;
+    }
+
+    /// Events are missing here; the next event comes after them.
+    fn hole(&mut self, hole: Hole) {
+        let _ = hole;
+    }
+
+    /// Part of the input could not be read.
+    fn damage(&mut self, damage: &Damage) {
+        let _ = damage;
+    }
+}

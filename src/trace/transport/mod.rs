@@ -1,0 +1,9 @@
+//! The outermost layer of the stream: the handshake at its start, then packets.
+//!
+//! Only this module knows header bytes. A packet carries a piece of one *stream* (one thread's
+//! events, the type records, or the important events); the pieces of a stream, put end to end,
+//! are its bytes, and packet boundaries have no meaning above this layer.
+
+pub mod handshake;
+pub mod lz4;
+pub mod packet;
