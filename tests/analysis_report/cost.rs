@@ -64,7 +64,7 @@ fn nanoseconds_per_event_on_a_churn_of_100_000_live_blocks() {
         record(address, 0);
         record(address, (next() % 60) as u32);
     }
-    let mut give = |analyzer: &mut Analyzer, fixed: &[u8; 17], free_it: bool| {
+    let give = |analyzer: &mut Analyzer, fixed: &[u8; 17], free_it: bool| {
         let (event_type, type_index, fixed) =
             if free_it { (&free, 101, &fixed[..8]) } else { (&alloc, 100, &fixed[..]) };
         analyzer.event(&Event {
