@@ -2,6 +2,10 @@
 
 #![warn(missing_docs)]
 
+#[cfg(feature = "analysis")]
+pub mod analysis;
+#[cfg(feature = "analysis")]
+pub mod dump;
 mod error;
 pub mod trace;
 

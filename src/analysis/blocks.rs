@@ -1,0 +1,316 @@
+//! What each memory event does to the blocks and to the book.
+
+use super::contexts::Contexts;
+use super::live_set::Block;
+use super::rows::{Place, class_of};
+use super::streams::{Cells, Last, Made, NO_CELL, Pending, Threads};
+use super::{Analyzer, HEAPS};
+
+/// The rows in which `block` counts.
+#[inline]
+fn place<'a>(cells: &Cells, contexts: &'a Contexts, threads: &Threads, block: &Block) -> Place<'a> {
+    let (context, thread) = cells.parts[block.owner as usize];
+    Place {
+        cell: block.owner,
+        class: block.class(),
+        thread: threads.all[thread as usize].series,
+        context: contexts.series(context),
+    }
+}
+
+/// The same for a block of an analyzer, as a borrow of only the fields it needs.
+macro_rules! place {
+    ($analyzer:expr, $block:expr) => {
+        place(&$analyzer.cells, &$analyzer.contexts, &$analyzer.threads, $block)
+    };
+}
+
+impl Analyzer {
+    /// Whether an event about `address` in `heap` can be used.
+    #[inline]
+    fn usable(&mut self, heap: usize, address: u64) -> bool {
+        if heap < HEAPS && address != 0 {
+            return true;
+        }
+        if heap >= HEAPS {
+            self.problem(format!("events in root heap {heap} are ignored; there are {HEAPS}"));
+        } else {
+            self.problem("events about address 0 are ignored".to_owned());
+        }
+        false
+    }
+
+    /// An allocation, or the second half of a reallocation.
+    #[inline]
+    pub(super) fn allocate(
+        &mut self,
+        stream_id: u16,
+        heap: usize,
+        address: u64,
+        size: u64,
+        realloc: bool,
+    ) {
+        let stream = self.stream(stream_id);
+        stream.last = None;
+        let first_half = if realloc { stream.end_realloc() } else { None };
+        let (thread, context, mut cell) = (stream.thread, stream.context, stream.cell);
+        if !self.usable(heap, address) {
+            return;
+        }
+        self.clock.tick();
+        let (block, made) = match first_half {
+            Some(Pending::Known(old)) => {
+                let mut block = Block { address, ..old };
+                block.set_size(size);
+                (block, Made::Reallocated)
+            }
+            unknown => {
+                if cell == NO_CELL {
+                    cell = self.cells.get(context, thread, &mut self.book);
+                    self.streams[usize::from(stream_id)].cell = cell;
+                }
+                let thread = &mut self.threads.all[thread as usize];
+                thread.allocations = thread.allocations.wrapping_add(1);
+                let mut block = Block::new(address, size, class_of(size));
+                (block.owner, block.stamp) = (cell, thread.allocations);
+                block.allocated_at = self.clock.now();
+                let made =
+                    if unknown.is_some() { Made::ReallocatedUnknown } else { Made::Allocated };
+                (block, made)
+            }
+        };
+        let size = block.size();
+        let replaced = self.heaps[heap].insert(block);
+        if self.counting() {
+            if let Some(old) = replaced {
+                self.replaced(&old);
+            }
+            let moment = self.moment();
+            let place = place!(self, &block);
+            if made == Made::Reallocated {
+                self.book.open(place, size, moment, |cell| {
+                    cell.frees = cell.frees.wrapping_sub(1);
+                    cell.reallocations += 1;
+                    cell.allocated_bytes = cell.allocated_bytes.wrapping_add(size);
+                });
+            } else {
+                self.book.open(place, size, moment, |cell| {
+                    cell.allocations += 1;
+                    cell.allocated_bytes = cell.allocated_bytes.wrapping_add(size);
+                });
+            }
+        } else {
+            self.after.allocations += u64::from(made != Made::Reallocated);
+            self.after.allocated_bytes = self.after.allocated_bytes.wrapping_add(size);
+        }
+        self.streams[usize::from(stream_id)].last = Some(Last { block, heap: heap as u8, made });
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn replaced(&mut self, old: &Block) {
+        self.losses.duplicate_allocations += 1;
+        let place = place!(self, old);
+        self.book.close(place, old.size(), |_| ());
+        self.book.left(place, old.size());
+    }
+
+    /// A free, or the first half of a reallocation.
+    #[inline]
+    pub(super) fn free(&mut self, stream_id: u16, heap: usize, address: u64, realloc: bool) {
+        let stream = self.stream(stream_id);
+        stream.last = None;
+        let thread = stream.thread;
+        let block = if self.usable(heap, address) {
+            self.clock.tick();
+            self.heaps[heap].remove(address)
+        } else {
+            None
+        };
+        if realloc {
+            let pending = block.map_or(Pending::Unknown, Pending::Known);
+            self.streams[usize::from(stream_id)].begin_realloc(pending);
+        }
+        let Some(block) = block else {
+            return self.free_of_unknown(heap, address);
+        };
+        if self.counting() {
+            let (_, owner) = self.cells.parts[block.owner as usize];
+            let short = !realloc
+                && owner == thread
+                && self.threads.all[thread as usize].allocations == block.stamp;
+            let place = place!(self, &block);
+            self.book.close(place, block.size(), |cell| {
+                cell.frees += 1;
+                cell.short_lived += u64::from(short);
+            });
+        } else {
+            self.after.frees += u64::from(!realloc);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free_of_unknown(&mut self, heap: usize, address: u64) {
+        if heap >= HEAPS || address == 0 {
+            return;
+        }
+        if let Some(block) = self.marked.remove(&(heap as u8, address)) {
+            if self.counting() {
+                let place = place!(self, &block);
+                self.book.came_back(place, block.size());
+                self.book.count(place, |cell| cell.frees += 1);
+            }
+        } else if self.counting() {
+            *self.unknown_frees() += 1;
+        }
+    }
+
+    /// The counter for frees of blocks that are not known.
+    fn unknown_frees(&mut self) -> &mut u64 {
+        if self.trace.from_process_start == Some(false) {
+            &mut self.losses.frees_of_earlier_blocks
+        } else {
+            &mut self.losses.unmatched_frees
+        }
+    }
+
+    /// The block just allocated on this stream is larger than its size field could say.
+    pub(super) fn large_size(&mut self, stream_id: u16, address: u64, size: u64) {
+        let Some(mut last) = self.stream(stream_id).last.filter(|l| l.block.address == address)
+        else {
+            return self.problem(
+                "a Memledger.LargeSize does not follow the allocation it speaks of".to_owned(),
+            );
+        };
+        let old = last.block;
+        last.block.set_size(size);
+        let new = last.block.size();
+        self.streams[usize::from(stream_id)].last = Some(last);
+        // NOTE: another thread may have freed the block already.
+        let live =
+            self.heaps[usize::from(last.heap)].get_mut(address).filter(|block| **block == old);
+        let is_live = live.is_some();
+        if let Some(block) = live {
+            *block = last.block;
+        }
+        if self.counting() {
+            let moment = self.moment();
+            let place = place!(self, &old);
+            self.book.count(place, |cell| {
+                let before = cell.allocated_bytes.wrapping_sub(old.size());
+                cell.allocated_bytes = before.wrapping_add(new);
+            });
+            if is_live {
+                self.book.close(place, old.size(), |_| ());
+                self.book.open(place, new, moment, |_| ());
+            }
+        } else {
+            let before = self.after.allocated_bytes.wrapping_sub(old.size());
+            self.after.allocated_bytes = before.wrapping_add(new);
+        }
+    }
+
+    /// The reallocation just made on this stream did not happen: its two halves stay as steps,
+    /// its count and its bytes are taken back.
+    pub(super) fn realloc_failed(&mut self, stream_id: u16, address: u64) {
+        let last = self.stream(stream_id).last.take();
+        let last = last.filter(|last| last.block.address == address);
+        let Some(Last {
+            block, made: made @ (Made::Reallocated | Made::ReallocatedUnknown), ..
+        }) = last
+        else {
+            return self.problem(
+                "a Memledger.ReallocFailed does not follow the reallocation it speaks of"
+                    .to_owned(),
+            );
+        };
+        match (made, self.counting()) {
+            (Made::Reallocated, true) => {
+                let place = place!(self, &block);
+                self.book.count(place, |cell| {
+                    cell.reallocations = cell.reallocations.wrapping_sub(1);
+                    cell.allocated_bytes = cell.allocated_bytes.wrapping_sub(block.size());
+                });
+            }
+            (Made::Reallocated, false) => {
+                let bytes = &mut self.after.allocated_bytes;
+                *bytes = bytes.wrapping_sub(block.size());
+            }
+            // The block is first seen here and counts as an allocation; but nothing was freed.
+            (_, true) => {
+                let frees = self.unknown_frees();
+                *frees = frees.saturating_sub(1);
+            }
+            (_, false) => {}
+        }
+    }
+
+    /// A live block gets the tag that is current on the stream.
+    pub(super) fn update(&mut self, stream_id: u16, heap: usize, address: u64) {
+        let current = self.stream(stream_id).context;
+        let Some(&block) = self.heaps.get(heap).and_then(|heap| heap.get(address)) else {
+            return self.problem(
+                "a Memory.UpdateAlloc names an address where no block is live".to_owned(),
+            );
+        };
+        let (old, thread) = self.cells.parts[block.owner as usize];
+        let context = if self.contexts.has_kinds {
+            let scope = self.contexts.contexts[old as usize].scope;
+            let name = self.contexts.contexts[current as usize].name;
+            self.contexts.intern(scope, name)
+        } else {
+            current
+        };
+        if context == old {
+            return;
+        }
+        let owner = self.cells.get(context, thread, &mut self.book);
+        let moved = Block { owner, ..block };
+        if let Some(slot) = self.heaps[heap].get_mut(address) {
+            *slot = moved;
+        }
+        if self.counting() {
+            let (from, to) = (place!(self, &block), place!(self, &moved));
+            self.book.transfer(from, to, block.size());
+        }
+    }
+
+    /// The block at `address` is a heap for others: it is not the program's data.
+    pub(super) fn mark_heap(&mut self, address: u64) {
+        let found = (0..HEAPS).find_map(|heap| Some((heap, self.heaps[heap].remove(address)?)));
+        let Some((heap, block)) = found else {
+            return self.problem(
+                "a Memory.HeapMarkAlloc names an address where no block is live".to_owned(),
+            );
+        };
+        self.marked.entry((heap as u8, address)).or_insert(block);
+        if self.counting() {
+            let place = place!(self, &block);
+            self.book.close(place, block.size(), |_| ());
+            self.book.left(place, block.size());
+        }
+    }
+
+    /// The block at `address` is a block like any other again.
+    pub(super) fn unmark_heap(&mut self, address: u64) {
+        let free_again = |&heap: &usize| {
+            self.marked.contains_key(&(heap as u8, address))
+                && self.heaps[heap].get(address).is_none()
+        };
+        let heap = (0..HEAPS).find(free_again);
+        let found = heap.and_then(|heap| Some((heap, self.marked.remove(&(heap as u8, address))?)));
+        let Some((heap, block)) = found else {
+            return self.problem(
+                "a Memory.HeapUnmarkAlloc names an address where no heap is marked".to_owned(),
+            );
+        };
+        self.heaps[heap].insert(block);
+        if self.counting() {
+            let moment = self.moment();
+            let place = place!(self, &block);
+            self.book.came_back(place, block.size());
+            self.book.open(place, block.size(), moment, |_| ());
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Which rows an allocation counts in: scopes, groups and names, from the trace's `TagSpec`s.
+//!
+//! A *context* is a scope stack and a tag. Our writer gives each an id in one tree of ids; the
+//! `Kind` of a `TagSpec` says what an id stands for. In a trace of Unreal's writer every id is a
+//! scope. Ids are looked up when they are first used, when all that belongs to them has
+//! normally been announced; one that never was gets a row that shows its number.
+
+use super::hash::IntMap;
+use super::rows::Book;
+use super::tree::{NO_SERIES, ROOT, Tree};
+use std::collections::HashMap;
+
+/// The outermost scope.
+pub(super) const GLOBAL_SCOPE: &str = "GlobalScope";
+/// The group of an allocation without a tag.
+const UNKNOWN: &str = "Unknown";
+/// The name of an allocation without a tag.
+const UNNAMED: &str = "Unnamed";
+/// The context of a thread outside every scope and tag.
+pub(super) const OUTERMOST: u32 = 0;
+
+/// What an id stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Scope,
+    Group,
+    Tag,
+    Context,
+}
+
+impl Kind {
+    /// The kind our writer gives; anything unknown is taken for a scope.
+    pub(super) fn from_wire(kind: u8) -> Self {
+        match kind {
+            1 => Self::Group,
+            2 => Self::Tag,
+            3 => Self::Context,
+            _ => Self::Scope,
+        }
+    }
+}
+
+/// A `TagSpec` as it came.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Spec {
+    pub(super) kind: Kind,
+    pub(super) parent: i32,
+    pub(super) owner: i32,
+    pub(super) name: Box<str>,
+}
+
+#[derive(Debug)]
+struct Known {
+    spec: Spec,
+    /// Its node, once it was used.
+    node: Option<u32>,
+    /// On the way from a node to the root that is being walked just now.
+    walked: bool,
+}
+
+/// A scope stack and a tag.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Context {
+    pub(super) scope: u32,
+    /// Number of the name.
+    pub(super) name: u32,
+    /// Where its series stand in [`Contexts::lists`].
+    start: u32,
+    end: u32,
+}
+
+/// A name within a group.
+#[derive(Debug)]
+pub(super) struct Name {
+    pub(super) group: u32,
+    pub(super) text: Box<str>,
+    pub(super) series: u32,
+}
+
+/// All contexts that were used.
+#[derive(Debug)]
+pub(super) struct Contexts {
+    pub(super) scopes: Tree,
+    pub(super) groups: Tree,
+    pub(super) names: Vec<Name>,
+    pub(super) contexts: Vec<Context>,
+    /// The series of each context, one after another.
+    lists: Vec<u32>,
+    names_by_text: HashMap<(u32, Box<str>), u32>,
+    by_parts: IntMap<(u32, u32), u32>,
+    by_id: IntMap<i32, u32>,
+    specs: IntMap<i32, Known>,
+    /// Whether the writer tells scopes from tags.
+    pub(super) has_kinds: bool,
+}
+
+impl Contexts {
+    pub(super) fn new(book: &mut Book) -> Self {
+        let mut contexts = Self {
+            scopes: Tree::new(GLOBAL_SCOPE, book.new_series()),
+            groups: Tree::new("", NO_SERIES),
+            names: Vec::new(),
+            contexts: Vec::new(),
+            lists: Vec::new(),
+            names_by_text: HashMap::new(),
+            by_parts: IntMap::default(),
+            by_id: IntMap::default(),
+            specs: IntMap::default(),
+            has_kinds: false,
+        };
+        let unnamed = contexts.unnamed(book);
+        contexts.intern(ROOT, unnamed);
+        contexts
+    }
+
+    /// The series of the rows of `context`.
+    #[inline]
+    pub(super) fn series(&self, context: u32) -> &[u32] {
+        let Context { start, end, .. } = self.contexts[context as usize];
+        &self.lists[start as usize..end as usize]
+    }
+
+    /// Notes what `id` stands for. The last announcement of an id holds.
+    pub(super) fn announce(&mut self, id: i32, spec: Spec) {
+        if self.specs.get(&id).is_some_and(|known| known.spec == spec) {
+            return;
+        }
+        self.by_id.remove(&id);
+        self.specs.insert(id, Known { spec, node: None, walked: false });
+    }
+
+    /// The context that a `MemoryScope` with this id opens.
+    #[inline]
+    pub(super) fn by_id(&mut self, id: i32, book: &mut Book) -> u32 {
+        match self.by_id.get(&id) {
+            Some(&context) => context,
+            None => self.resolve(id, book),
+        }
+    }
+
+    /// The context with this scope and this name.
+    pub(super) fn intern(&mut self, scope: u32, name: u32) -> u32 {
+        if let Some(&context) = self.by_parts.get(&(scope, name)) {
+            return context;
+        }
+        let context = self.contexts.len() as u32;
+        self.by_parts.insert((scope, name), context);
+        self.contexts.push(Context { scope, name, start: 0, end: 0 });
+        self.scopes.nodes[scope as usize].contexts.push(context);
+        let group = self.names[name as usize].group;
+        self.groups.nodes[group as usize].contexts.push(context);
+        self.list(context);
+        context
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn resolve(&mut self, id: i32, book: &mut Book) -> u32 {
+        let known = self.specs.get(&id).map(|known| &known.spec);
+        let parts = known.map(|spec| (spec.kind, spec.parent, spec.owner));
+        let (scope, name) = match parts {
+            Some((Kind::Context, parent, owner)) => {
+                (self.scope(parent, book), self.name(owner, book))
+            }
+            Some((Kind::Tag | Kind::Group, ..)) => (ROOT, self.name(id, book)),
+            Some((Kind::Scope, ..)) => (self.scope(id, book), self.unnamed(book)),
+            None => {
+                let scope = self.scope_child(ROOT, &format!("(tag {id})"), book);
+                (scope, self.unnamed(book))
+            }
+        };
+        let context = self.intern(scope, name);
+        if parts.is_some() {
+            self.by_id.insert(id, context);
+        }
+        context
+    }
+
+    fn unnamed(&mut self, book: &mut Book) -> u32 {
+        let group = self.group_child(ROOT, UNKNOWN, book);
+        self.named(group, UNNAMED, book)
+    }
+
+    /// The name with this text in `group`.
+    fn named(&mut self, group: u32, text: &str, book: &mut Book) -> u32 {
+        let key = (group, Box::from(text));
+        if let Some(&name) = self.names_by_text.get(&key) {
+            return name;
+        }
+        let name = self.names.len() as u32;
+        self.names.push(Name { group, text: text.into(), series: book.new_series() });
+        self.names_by_text.insert(key, name);
+        name
+    }
+
+    /// The name that the tag (or group) `id` stands for.
+    fn name(&mut self, id: i32, book: &mut Book) -> u32 {
+        match self.specs.get(&id).map(|known| (known.spec.kind, known.spec.parent)) {
+            Some((Kind::Tag, parent)) => {
+                let group = match self.node(parent, Kind::Group, book) {
+                    ROOT => self.group_child(ROOT, UNKNOWN, book),
+                    group => group,
+                };
+                let text = self.specs.get(&id).map_or(Box::default(), |k| k.spec.name.clone());
+                self.named(group, &text, book)
+            }
+            Some((Kind::Group, _)) => {
+                let group = self.node(id, Kind::Group, book);
+                self.named(group, UNNAMED, book)
+            }
+            _ => self.unnamed(book),
+        }
+    }
+
+    /// The scope that `id` stands for; the outermost if it stands for none.
+    fn scope(&mut self, id: i32, book: &mut Book) -> u32 {
+        self.node(id, Kind::Scope, book)
+    }
+
+    /// The node of `id` in the tree of its `kind`, made with all nodes above it. Parents that
+    /// were never announced, have another kind or form a circle end the way up at the root.
+    fn node(&mut self, id: i32, kind: Kind, book: &mut Book) -> u32 {
+        let mut way = Vec::new();
+        let mut at = id;
+        let mut node = ROOT;
+        while let Some(known) = self.specs.get_mut(&at) {
+            if known.spec.kind != kind || known.walked {
+                break;
+            }
+            if let Some(found) = known.node {
+                node = found;
+                break;
+            }
+            known.walked = true;
+            way.push(at);
+            at = known.spec.parent;
+        }
+        for id in way.into_iter().rev() {
+            let Some(known) = self.specs.get(&id) else { continue };
+            let outermost = self.has_kinds && node == ROOT && &*known.spec.name == GLOBAL_SCOPE;
+            if !(kind == Kind::Scope && outermost) {
+                let name = known.spec.name.clone();
+                node = match kind {
+                    Kind::Group => self.group_child(node, &name, book),
+                    _ => self.scope_child(node, &name, book),
+                };
+            }
+            if let Some(known) = self.specs.get_mut(&id) {
+                (known.node, known.walked) = (Some(node), false);
+            }
+        }
+        node
+    }
+
+    fn scope_child(&mut self, parent: u32, name: &str, book: &mut Book) -> u32 {
+        let (node, changed) = self.scopes.child(parent, name, book);
+        if changed {
+            self.list_again(self.scopes.nodes[parent as usize].contexts.clone());
+        }
+        node
+    }
+
+    fn group_child(&mut self, parent: u32, name: &str, book: &mut Book) -> u32 {
+        let (node, changed) = self.groups.child(parent, name, book);
+        if changed {
+            self.list_again(self.groups.nodes[parent as usize].contexts.clone());
+        }
+        node
+    }
+
+    /// Makes the lists of `contexts` anew; their old ones stay behind unused, at most twice per
+    /// context.
+    fn list_again(&mut self, contexts: Vec<u32>) {
+        for context in contexts {
+            self.list(context);
+        }
+    }
+
+    fn list(&mut self, context: u32) {
+        let start = self.lists.len() as u32;
+        let Context { scope, name, .. } = self.contexts[context as usize];
+        let Name { group, series, .. } = self.names[name as usize];
+        self.scopes.list_series(scope, &mut self.lists);
+        self.groups.list_series(group, &mut self.lists);
+        self.lists.push(series);
+        let end = self.lists.len() as u32;
+        let context = &mut self.contexts[context as usize];
+        (context.start, context.end) = (start, end);
+    }
+}

@@ -1,0 +1,72 @@
+//! A cheap hash for the analyzer's own small keys: one wide multiplication, folded.
+//!
+//! The key is mixed with a number that differs from run to run, so that a prepared trace cannot
+//! make every block collide. No result depends on it: whatever leaves a table is sorted.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Well-mixed bits of `key`.
+#[inline]
+pub(super) fn fold(key: u64, seed: u64) -> u64 {
+    let wide = u128::from(key ^ seed) * u128::from(FACTOR);
+    (wide as u64) ^ ((wide >> 64) as u64)
+}
+
+/// A seed for [`fold`].
+pub(super) fn seed() -> u64 {
+    RandomState::new().hash_one(0_u64)
+}
+
+/// Builds [`FoldHasher`]s for a `HashMap` whose keys are integers or tuples of them.
+#[derive(Clone, Debug)]
+pub(super) struct FoldHash(u64);
+
+impl Default for FoldHash {
+    fn default() -> Self {
+        Self(seed())
+    }
+}
+
+impl BuildHasher for FoldHash {
+    type Hasher = FoldHasher;
+
+    fn build_hasher(&self) -> FoldHasher {
+        FoldHasher(self.0)
+    }
+}
+
+/// Folds every integer written to it.
+pub(super) struct FoldHasher(u64);
+
+impl Hasher for FoldHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u8(&mut self, value: u8) {
+        self.write_u64(u64::from(value));
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
+    }
+
+    fn write_i32(&mut self, value: i32) {
+        self.write_u64(u64::from(value as u32));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = fold(value.wrapping_add(self.0.rotate_left(29)), self.0);
+    }
+}
+
+/// A map with integer keys. Never iterate it where the order could show.
+pub(super) type IntMap<K, V> = std::collections::HashMap<K, V, FoldHash>;

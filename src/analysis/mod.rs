@@ -1,0 +1,412 @@
+//! From events to a report: who holds which memory, now and at the peak.
+//!
+//! An [`Analyzer`] is a [`Visitor`]: it receives events in the one order all readers share, from
+//! a file or from the process itself, and can give a [`Report`] at any time.
+//!
+//! ```text
+//! event ──► role          what its type means, found once by name       roles.rs
+//!       ──► stream        which thread, in which context                streams.rs
+//!       ──► context       which scopes, group and name that is          contexts.rs, tree.rs
+//!       ──► live set      the block at this address                     live_set.rs
+//!       ──► book          the rows the block counts in                  rows.rs
+//!                         ... and on demand a report from all of it     build.rs, report.rs
+//! ```
+//!
+//! One event costs one look-up in the live set and a handful of additions; memory grows with live
+//! blocks and rows, not with events. Events are known by *name*, so traces of other writers are
+//! read too; what this writer adds is described at [`Analyzer`].
+//!
+//! Nothing here panics on strange input. What does not fit is counted in [`Losses`] or noted in
+//! [`Analyzer::problems`].
+#![forbid(unsafe_code)]
+
+mod blocks;
+mod build;
+mod clock;
+mod contexts;
+mod hash;
+mod live_set;
+mod report;
+mod roles;
+mod rows;
+mod streams;
+mod tree;
+
+pub use report::{
+    AfterReport, Figures, GroupRow, LiveBlock, Losses, Moves, NameRow, Report, ScopeRow, SizeRow,
+    ThreadRow, Totals, TraceInfo,
+};
+
+use crate::trace::event::schema::EventType;
+use crate::trace::read::{Damage, Event, Hole, Visitor};
+use clock::Clock;
+use contexts::{Contexts, Kind, OUTERMOST, Spec};
+use hash::IntMap;
+use live_set::{Block, LiveSet};
+use roles::{Role, u8_at, u32_at, u64_at};
+use rows::{Book, Moment};
+use streams::{Cells, Stream, Threads};
+
+/// Root heaps: separate address spaces.
+const HEAPS: usize = 16;
+
+/// Problems kept; the others are only like them.
+const MOST_PROBLEMS: usize = 32;
+
+/// Where an [`Analyzer`] stops counting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Until {
+    /// Nowhere: at the writer's own report, or where the trace ends.
+    #[default]
+    End,
+    /// Before the first event later than this many nanoseconds after the start.
+    Time(u64),
+    /// After this many events.
+    Event(u64),
+}
+
+/// Replays a trace and accounts for every block.
+///
+/// Beyond Unreal's memory events it understands those of our writer: `Memledger.Trace`,
+/// `ThreadStart`, `Lost`, `LargeSize`, `ReallocFailed` and `Report`, and the fields `Kind` and
+/// `Owner` of `Memory.TagSpec`. All figures stop at `Memledger.Report`, so that a report made
+/// from the file equals the one the program made of itself; what follows it is in
+/// [`Report::after_report`] only.
+///
+/// How odd cases are counted:
+/// - The two halves of a reallocation are separate steps for peaks. Between them the block
+///   counts as freed; after the second half it is one reallocation and no free.
+/// - A reallocation of an unknown block is an allocation: the block is first seen there.
+/// - A block allocated over a live one ends the old block, which leaves the ledger without a
+///   free (`moved_out`), so that in every row
+///   `live_blocks = allocations - frees + moved_in - moved_out`. The same holds for a block that
+///   the program declares to be a heap.
+/// - `Memory.UpdateAlloc` moves a block to the tag that is current on its stream; the scope
+///   stack of our own traces stays, it is where the block was first allocated. What was counted
+///   before stays in the old row.
+#[derive(Debug)]
+pub struct Analyzer {
+    roles: Vec<Role>,
+    clock: Clock,
+    streams: Vec<Stream>,
+    threads: Threads,
+    cells: Cells,
+    contexts: Contexts,
+    book: Book,
+    heaps: Vec<LiveSet>,
+    /// Blocks that `HeapMarkAlloc` took out of the ledger, by heap and address.
+    marked: IntMap<(u8, u64), Block>,
+    size_shift: u8,
+    trace: TraceInfo,
+    /// Whether the trace says that our writer made it.
+    ours: bool,
+    losses: Losses,
+    /// The sum of `Memledger.Lost`, the number in `Memledger.Report`, and serials missing.
+    lost: (u64, u64, u64),
+    damaged: bool,
+    /// Whether `Memledger.Report` was seen.
+    told_all: bool,
+    overhead: Option<u64>,
+    /// The time in `Memledger.Report`.
+    reported_at: Option<u64>,
+    until: Until,
+    /// The report as it was where counting stopped.
+    finished: Option<Box<Report>>,
+    after: AfterReport,
+    largest_live: usize,
+    problems: Vec<String>,
+}
+
+impl Default for Analyzer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Analyzer {
+    /// An analyzer that has seen nothing.
+    pub fn new() -> Self {
+        let mut book = Book::default();
+        Self {
+            roles: Vec::new(),
+            clock: Clock::default(),
+            streams: Vec::new(),
+            threads: Threads::default(),
+            cells: Cells::default(),
+            contexts: Contexts::new(&mut book),
+            book,
+            heaps: (0..HEAPS).map(|_| LiveSet::new()).collect(),
+            marked: IntMap::default(),
+            size_shift: 3,
+            trace: TraceInfo::default(),
+            ours: false,
+            losses: Losses::default(),
+            lost: (0, 0, 0),
+            damaged: false,
+            told_all: false,
+            overhead: None,
+            reported_at: None,
+            until: Until::End,
+            finished: None,
+            after: AfterReport::default(),
+            largest_live: 100,
+            problems: Vec::new(),
+        }
+    }
+
+    /// Stops counting at `until`: the report is as it stood then.
+    pub fn until(mut self, until: Until) -> Self {
+        self.until = until;
+        self
+    }
+
+    /// How many blocks [`Report::largest_live`] has at most (100 unless told).
+    pub fn largest_live(mut self, blocks: usize) -> Self {
+        self.largest_live = blocks;
+        self
+    }
+
+    /// What did not fit together, one sentence each; like ones only once, the first 32.
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    /// The number of the event that first reached the largest total, for [`Until::Event`].
+    pub fn peak_event(&self) -> u64 {
+        self.book.total.peak_at_event
+    }
+
+    #[cold]
+    fn problem(&mut self, what: String) {
+        if self.problems.len() < MOST_PROBLEMS && !self.problems.contains(&what) {
+            self.problems.push(what);
+        }
+    }
+
+    /// Whether events still count.
+    #[inline]
+    fn counting(&self) -> bool {
+        self.finished.is_none()
+    }
+
+    /// Keeps the report as it is now.
+    #[cold]
+    fn finish(&mut self) {
+        if self.counting() {
+            self.finished = Some(Box::new(self.build()));
+            for stream in &mut self.streams {
+                stream.last = None;
+            }
+        }
+    }
+
+    #[inline]
+    fn moment(&self) -> Moment {
+        Moment { time: self.clock.now(), event: self.trace.events }
+    }
+
+    /// The stream with this id, made if it is new.
+    #[inline]
+    fn stream(&mut self, id: u16) -> &mut Stream {
+        let index = usize::from(id);
+        if index >= self.streams.len() {
+            self.add_streams(index);
+        }
+        &mut self.streams[index]
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_streams(&mut self, last: usize) {
+        for id in self.streams.len()..=last {
+            let thread = self.threads.by_stream(id as u32, &mut self.book);
+            self.streams.push(Stream::new(thread));
+        }
+    }
+
+    fn thread_start(&mut self, stream: u16, id: u32, system_id: u32, name: &str) {
+        let thread = self.threads.by_id(id, &mut self.book);
+        self.threads.describe(thread, system_id, name);
+        let stream = self.stream(stream);
+        if stream.thread != thread {
+            *stream = Stream::new(thread);
+        }
+    }
+
+    fn marker(&mut self, cycle: u64) {
+        if let Until::Time(time) = self.until
+            && self.clock.nanoseconds(cycle) > time
+        {
+            self.reported_at.get_or_insert(time);
+            self.finish();
+        }
+        self.clock.mark(cycle);
+    }
+
+    fn our_trace(&mut self, version: u8, pid: u32, from_start: bool) {
+        if version > 1 {
+            self.problem(format!(
+                "this trace was made by a newer memledger (version {version} of its own events; \
+                 this one knows 1)"
+            ));
+        }
+        self.ours = true;
+        self.trace.pid = Some(pid);
+        self.trace.from_process_start = Some(from_start);
+    }
+
+    /// The rare events: everything but allocations and frees.
+    #[inline(never)]
+    fn other_event(&mut self, role: Role, event: &Event<'_>) {
+        let fixed = event.fixed;
+        match role {
+            Role::Ignored | Role::Alloc { .. } | Role::Free { .. } => {
+                if event.enters_scope {
+                    let stream = self.stream(event.stream);
+                    stream.enter(stream.context);
+                }
+            }
+            Role::MemoryScope { tag } if event.enters_scope => {
+                let context = self.contexts.by_id(u32_at(fixed, tag) as i32, &mut self.book);
+                self.stream(event.stream).enter(context);
+            }
+            Role::MemoryScopePtr { address, heap } if event.enters_scope => {
+                let block =
+                    self.heaps.get(heap.of(fixed)).and_then(|h| h.get(u64_at(fixed, address)));
+                let context =
+                    block.map_or(OUTERMOST, |block| self.cells.parts[block.owner as usize].0);
+                self.stream(event.stream).enter(context);
+            }
+            Role::MemoryScope { .. } | Role::MemoryScopePtr { .. } => {}
+            Role::Marker { cycle } => self.marker(u64_at(fixed, cycle)),
+            Role::Update { address, heap } => {
+                self.update(event.stream, heap.of(fixed), u64_at(fixed, address));
+            }
+            Role::HeapMark { address } => self.mark_heap(u64_at(fixed, address)),
+            Role::HeapUnmark { address } => self.unmark_heap(u64_at(fixed, address)),
+            Role::NewTrace { start, frequency } => {
+                self.clock.begin(u64_at(fixed, start), u64_at(fixed, frequency));
+            }
+            Role::ThreadInfo { thread, system, name } => {
+                let id = u32_at(fixed, thread);
+                let thread = self.threads.by_stream(id, &mut self.book);
+                self.threads.describe(thread, u32_at(fixed, system), &event.text(name));
+            }
+            Role::Session { program } => {
+                let program = event.text(program);
+                if !program.is_empty() {
+                    self.trace.program = Some(program.into_owned());
+                }
+            }
+            Role::Init { shift } => match u8_at(fixed, shift) {
+                shift @ 0..=8 => self.size_shift = shift,
+                shift => self.problem(format!(
+                    "Memory.Init says that sizes are shifted by {shift} bits, more than their \
+                     lower byte holds; 3 is assumed"
+                )),
+            },
+            Role::TagSpec { tag, parent, name, kinds } => {
+                let (kind, owner) = match kinds {
+                    Some((kind, owner)) => {
+                        self.contexts.has_kinds = true;
+                        (Kind::from_wire(u8_at(fixed, kind)), u32_at(fixed, owner) as i32)
+                    }
+                    None => (Kind::Scope, -1),
+                };
+                let name = event.text(name).into();
+                let parent = u32_at(fixed, parent) as i32;
+                let spec = Spec { kind, parent, owner, name };
+                self.contexts.announce(u32_at(fixed, tag) as i32, spec);
+            }
+            Role::OurTrace { version, pid, from_start } => self.our_trace(
+                u8_at(fixed, version),
+                u32_at(fixed, pid),
+                u8_at(fixed, from_start) != 0,
+            ),
+            Role::ThreadStart { id, system, name } => {
+                let (id, system) = (u32_at(fixed, id), u32_at(fixed, system));
+                self.thread_start(event.stream, id, system, &event.text(name));
+            }
+            Role::Lost { events } => {
+                self.lost.0 = self.lost.0.saturating_add(u64_at(fixed, events));
+            }
+            Role::LargeSize { address, size } => {
+                self.large_size(event.stream, u64_at(fixed, address), u64_at(fixed, size));
+            }
+            Role::ReallocFailed { address } => {
+                self.realloc_failed(event.stream, u64_at(fixed, address));
+            }
+            Role::Report { cycle, overhead, lost, misuses } if !self.told_all => {
+                self.told_all = true;
+                self.lost.1 = u64_at(fixed, lost);
+                self.losses.scope_misuses = u64_at(fixed, misuses);
+                if self.counting() {
+                    self.overhead = Some(u64_at(fixed, overhead));
+                    self.reported_at = Some(self.clock.nanoseconds(u64_at(fixed, cycle)));
+                    self.finish();
+                }
+            }
+            Role::Report { .. } => {}
+        }
+    }
+}
+
+impl Visitor for Analyzer {
+    fn event_type(&mut self, index: usize, event_type: &EventType) {
+        let role = roles::role_of(event_type).unwrap_or_else(|problem| {
+            self.problem(problem);
+            Role::Ignored
+        });
+        if index >= self.roles.len() {
+            self.roles.resize(index + 1, Role::Ignored);
+        }
+        self.roles[index] = role;
+    }
+
+    #[inline]
+    fn event(&mut self, event: &Event<'_>) {
+        if self.counting() {
+            self.trace.events += 1;
+        }
+        match self.roles.get(event.type_index).copied().unwrap_or(Role::Ignored) {
+            Role::Alloc { address, size, low, heap, realloc } => {
+                let fixed = event.fixed;
+                let high = u64::from(u32_at(fixed, size)) << self.size_shift;
+                let low = u64::from(u8_at(fixed, low)) & ((1 << self.size_shift) - 1);
+                self.allocate(
+                    event.stream,
+                    heap.of(fixed),
+                    u64_at(fixed, address),
+                    high | low,
+                    realloc,
+                );
+            }
+            Role::Free { address, heap, realloc } => {
+                let fixed = event.fixed;
+                self.free(event.stream, heap.of(fixed), u64_at(fixed, address), realloc);
+            }
+            role => self.other_event(role, event),
+        }
+        if let Until::Event(last) = self.until
+            && self.trace.events >= last
+        {
+            self.finish();
+        }
+    }
+
+    fn leave_scope(&mut self, stream: u16) {
+        self.stream(stream).leave();
+    }
+
+    fn hole(&mut self, hole: Hole) {
+        self.losses.serial_holes += 1;
+        self.lost.2 = self.lost.2.saturating_add(hole.count);
+    }
+
+    fn damage(&mut self, damage: &Damage) {
+        self.damaged = true;
+        self.losses.truncated_bytes = self.losses.truncated_bytes.saturating_add(damage.skipped);
+        self.problem(damage.what.clone());
+    }
+}

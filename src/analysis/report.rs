@@ -1,0 +1,250 @@
+//! The report: plain numbers and names, the same whether they come from a file or from the
+//! process itself. Its JSON form is documented as `memledger.report/1`.
+
+/// Everything known about the memory of one run.
+///
+/// Times are nanoseconds since the trace began, sizes are bytes as the program asked for them.
+/// Each of the five `by_` lists divides the same blocks another way: every column but the peaks
+/// sums to [`totals`](Self::totals). All columns of a row belong to the *first* allocation of a
+/// block, whoever frees or reallocates it. Lists are sorted by live bytes, then allocated bytes
+/// (both descending), then by path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
+    /// What was traced.
+    pub trace: TraceInfo,
+    /// All blocks together.
+    pub totals: Totals,
+    /// What is missing or did not fit together.
+    pub losses: Losses,
+    /// What the writer traced after it had made its own report.
+    pub after_report: AfterReport,
+    /// By scope stack.
+    pub by_scope: Vec<ScopeRow>,
+    /// By group.
+    pub by_group: Vec<GroupRow>,
+    /// By group and name.
+    pub by_name: Vec<NameRow>,
+    /// By thread.
+    pub by_thread: Vec<ThreadRow>,
+    /// By the size of the first allocation, in doubling classes.
+    pub by_size: Vec<SizeRow>,
+    /// The largest blocks still live, the largest first.
+    pub largest_live: Vec<LiveBlock>,
+}
+
+/// What was traced.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TraceInfo {
+    /// The program's name, if the trace tells it.
+    pub program: Option<String>,
+    /// Its process id, if the trace tells it.
+    pub pid: Option<u32>,
+    /// How long it was traced: up to the writer's report, else to the last marker.
+    pub duration_ns: u64,
+    /// How far apart two time stamps are at most while something happens.
+    pub time_resolution_ns: u64,
+    /// How many events the report is made from.
+    pub events: u64,
+    /// Whether tracking began with the process; `None` if the writer does not say.
+    pub from_process_start: Option<bool>,
+    /// Nothing is missing: no event lost, no damage, and, if the writer makes a report of its
+    /// own, the trace goes that far.
+    pub complete: bool,
+}
+
+/// All blocks together.
+///
+/// `live_blocks = allocations - frees + moved_in_blocks - moved_out_blocks`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Totals {
+    /// Allocations; a reallocation is none.
+    pub allocations: u64,
+    /// Frees of known blocks.
+    pub frees: u64,
+    /// Successful reallocations.
+    pub reallocations: u64,
+    /// The sizes of all allocations and the new sizes of all reallocations.
+    pub allocated_bytes: u64,
+    /// Blocks not freed yet.
+    pub live_blocks: u64,
+    /// Their bytes.
+    pub live_bytes: u64,
+    /// The largest live bytes at any time.
+    pub peak_bytes: u64,
+    /// When that was first reached.
+    pub peak_bytes_at_ns: u64,
+    /// Live blocks then.
+    pub blocks_at_peak: u64,
+    /// The largest number of live blocks at any time.
+    pub peak_blocks: u64,
+    /// Blocks freed by the thread that allocated them before it allocated again.
+    pub short_lived: u64,
+    /// Memory of the tracker itself, if the writer tells it.
+    pub overhead_bytes: Option<u64>,
+    /// Blocks that came back into the ledger without an allocation (see `moved_out`).
+    pub moved_in: Moves,
+    /// Blocks that left the ledger without a free: replaced by another at the same address, or
+    /// declared a heap by the program.
+    pub moved_out: Moves,
+}
+
+/// Blocks that changed their row, and their bytes then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moves {
+    /// How many.
+    pub blocks: u64,
+    /// Their sizes when they moved.
+    pub bytes: u64,
+}
+
+/// The columns of one row.
+///
+/// `live_blocks = allocations - frees + moved_in.blocks - moved_out.blocks`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Figures {
+    /// Allocations; a reallocation is none.
+    pub allocations: u64,
+    /// Frees of known blocks.
+    pub frees: u64,
+    /// Successful reallocations.
+    pub reallocations: u64,
+    /// The sizes of all allocations and the new sizes of all reallocations.
+    pub allocated_bytes: u64,
+    /// Blocks not freed yet.
+    pub live_blocks: u64,
+    /// Their bytes.
+    pub live_bytes: u64,
+    /// The row's own largest live bytes at any time.
+    pub peak_bytes: u64,
+    /// Its live bytes when the total was at its peak.
+    pub live_bytes_at_peak: u64,
+    /// Its live blocks then.
+    pub live_blocks_at_peak: u64,
+    /// Blocks freed by the thread that allocated them before it allocated again.
+    pub short_lived: u64,
+    /// Blocks that came from another row, or from outside the ledger.
+    pub moved_in: Moves,
+    /// Blocks that went to another row, or left the ledger without a free (see
+    /// [`Totals::moved_out`]).
+    pub moved_out: Moves,
+}
+
+/// What is missing or did not fit together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Losses {
+    /// Events that are known to be missing.
+    pub lost_events: u64,
+    /// Places in the order of events where some are missing.
+    pub serial_holes: u64,
+    /// Frees of blocks that were never allocated.
+    pub unmatched_frees: u64,
+    /// Such frees in a trace that began after its process: blocks from before.
+    pub frees_of_earlier_blocks: u64,
+    /// Allocations of an address that was still live.
+    pub duplicate_allocations: u64,
+    /// Bytes of the trace that could not be read.
+    pub truncated_bytes: u64,
+    /// Scopes that were left in another order than they were entered, as the writer counts.
+    pub scope_misuses: u64,
+}
+
+/// What came after the writer's own report and is in no other figure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AfterReport {
+    /// Allocations; a reallocation is none.
+    pub allocations: u64,
+    /// Frees of known blocks.
+    pub frees: u64,
+    /// The sizes of all allocations and the new sizes of all reallocations.
+    pub allocated_bytes: u64,
+}
+
+/// One scope stack.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ScopeRow {
+    /// Names from the outermost scope inwards.
+    pub path: Vec<String>,
+    /// What was allocated in this very scope.
+    pub figures: Figures,
+    /// The same together with all scopes inside it.
+    pub inclusive: Figures,
+}
+
+/// One group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupRow {
+    /// Names from the outermost group inwards.
+    pub group: Vec<String>,
+    /// What is tagged with a name of this very group.
+    pub figures: Figures,
+    /// The same together with all groups inside it.
+    pub inclusive: Figures,
+}
+
+/// One name of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NameRow {
+    /// Names of the groups from the outermost inwards.
+    pub group: Vec<String>,
+    /// The name.
+    pub name: String,
+    /// What carries it.
+    pub figures: Figures,
+}
+
+/// One thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ThreadRow {
+    /// Its id in the trace, never used for another thread.
+    pub id: u32,
+    /// Its name, empty if it has none.
+    pub name: String,
+    /// The operating system's id, if the trace tells it.
+    pub system_id: Option<u32>,
+    /// What it allocated.
+    pub figures: Figures,
+}
+
+/// One class of sizes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SizeRow {
+    /// The smallest size in it.
+    pub min_bytes: u64,
+    /// The largest; `None` in the last class.
+    pub max_bytes: Option<u64>,
+    /// Blocks whose first allocation had such a size.
+    pub figures: Figures,
+}
+
+/// One live block.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LiveBlock {
+    /// Where it is now.
+    pub address: u64,
+    /// Its size now.
+    pub bytes: u64,
+    /// The name of the thread that first allocated it, empty if it has none.
+    pub thread: String,
+    /// That thread's id.
+    pub thread_id: u32,
+    /// Its group.
+    pub group: Vec<String>,
+    /// Its name within the group.
+    pub name: String,
+    /// The scope stack it was first allocated in.
+    pub path: Vec<String>,
+    /// When it was first allocated.
+    pub allocated_at_ns: u64,
+}

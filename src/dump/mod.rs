@@ -1,0 +1,4 @@
+//! A report as something to read or to store, one file per format.
+#![forbid(unsafe_code)]
+
+pub mod json;

@@ -1,0 +1,237 @@
+//! Makes events by hand and gives them to an analyzer.
+
+use memledger::analysis::{Analyzer, Report};
+use memledger::trace::event::schema::{EventType, Field, FieldFamily, FieldType as T};
+use memledger::trace::read::{Event, Visitor};
+
+/// One type: name, whether it is synchronised, fields.
+type Declaration = (&'static str, bool, &'static [(&'static str, T)]);
+
+const SIZED: &[(&str, T)] = &[
+    ("Address", T::U64),
+    ("CallstackId", T::U32),
+    ("Size", T::U32),
+    ("AlignmentPow2_SizeLower", T::U8),
+    ("RootHeap", T::U8),
+];
+const ADDRESSED: &[(&str, T)] = &[("Address", T::U64), ("RootHeap", T::U8)];
+const SPEC: &[(&str, T)] = &[("Tag", T::I32), ("Parent", T::I32), ("Display", T::AnsiString)];
+const OUR_SPEC: &[(&str, T)] = &[
+    ("Tag", T::I32),
+    ("Parent", T::I32),
+    ("Display", T::AnsiString),
+    ("Kind", T::U8),
+    ("Owner", T::I32),
+];
+
+const TYPES: &[Declaration] = &[
+    ("Memory.Alloc", true, SIZED),
+    ("Memory.Free", true, ADDRESSED),
+    ("Memory.ReallocFree", true, ADDRESSED),
+    ("Memory.ReallocAlloc", true, SIZED),
+    ("Memory.Marker", true, &[("Cycle", T::U64)]),
+    ("Memory.MemoryScope", false, &[("Tag", T::I32)]),
+    ("Memory.TagSpec", false, OUR_SPEC),
+    ("Memledger.LargeSize", false, &[("Address", T::U64), ("Size", T::U64)]),
+    ("Memledger.ReallocFailed", false, &[("Address", T::U64)]),
+    (
+        "Memledger.ThreadStart",
+        false,
+        &[("Id", T::U32), ("SystemId", T::U32), ("Name", T::AnsiString)],
+    ),
+    (
+        "Memledger.Report",
+        false,
+        &[
+            ("Serial", T::U64),
+            ("Cycle", T::U64),
+            ("OverheadBytes", T::U64),
+            ("LostEvents", T::U64),
+            ("ScopeMisuses", T::U64),
+            ("FailedAllocations", T::U64),
+        ],
+    ),
+    (
+        "Memledger.Trace",
+        false,
+        &[
+            ("Version", T::U8),
+            ("Pid", T::U32),
+            ("FirstSerial", T::U64),
+            ("FromProcessStart", T::U8),
+        ],
+    ),
+    ("$Trace.NewTrace", false, &[("StartCycle", T::U64), ("CycleFrequency", T::U64)]),
+    ("Memledger.Lost", false, &[("ThreadId", T::U32), ("Events", T::U64)]),
+    ("Memory.HeapMarkAlloc", true, &[("Address", T::U64), ("Flags", T::U16), ("Heap", T::U32)]),
+    ("Memory.HeapUnmarkAlloc", true, &[("Address", T::U64), ("Heap", T::U32)]),
+    ("Memory.UpdateAlloc", true, ADDRESSED),
+    ("Memory.MemoryScopePtr", false, &[("Ptr", T::U64)]),
+    (
+        "$Trace.ThreadInfo",
+        false,
+        &[
+            ("ThreadId", T::U32),
+            ("SystemId", T::U32),
+            ("SortHint", T::I32),
+            ("Name", T::AnsiString),
+        ],
+    ),
+    ("Diagnostics.Session2", false, &[("AppName", T::AnsiString), ("CommandLine", T::WideString)]),
+    ("Other.Scope", false, &[("Value", T::U32)]),
+];
+
+/// The type `name` with these fields.
+pub fn event_type(uid: u16, name: &str, synced: bool, fields: &[(&'static str, T)]) -> EventType {
+    let (logger, event) = name.split_once('.').expect("a name has two parts");
+    let mut offset = 0;
+    let mut all = Vec::new();
+    for &(name, field_type) in fields {
+        all.push(Field { name: name.into(), field_type, family: FieldFamily::Regular, offset });
+        offset += field_type.fixed_size() as u16;
+    }
+    EventType {
+        uid,
+        logger: logger.to_owned().into(),
+        event: event.to_owned().into(),
+        flags: if synced { 0 } else { 4 },
+        fields: all.into(),
+    }
+}
+
+/// A value of a field.
+#[derive(Clone, Copy)]
+pub enum V<'a> {
+    N(u64),
+    S(&'a str),
+}
+use V::{N, S};
+
+/// An analyzer and what it takes to feed it.
+pub struct Feed {
+    pub analyzer: Analyzer,
+    types: Vec<EventType>,
+    serial: u64,
+    pub events: u64,
+}
+
+impl Feed {
+    /// A trace of our writer: nanosecond cycles from 0.
+    pub fn new() -> Self {
+        let mut feed = Self::with(Analyzer::new(), false);
+        feed.emit("Memledger.Trace", 1, &[N(1), N(77), N(0), N(1)]);
+        feed
+    }
+
+    /// A trace of Unreal's writer.
+    pub fn unreal() -> Self {
+        Self::with(Analyzer::new(), true)
+    }
+
+    pub fn with(analyzer: Analyzer, unreal: bool) -> Self {
+        let mut types = Vec::new();
+        for (index, &(name, synced, fields)) in TYPES.iter().enumerate() {
+            let fields = if unreal && name == "Memory.TagSpec" { SPEC } else { fields };
+            types.push(event_type(16 + index as u16, name, synced, fields));
+        }
+        let mut feed = Self { analyzer, types, serial: 0, events: 0 };
+        for (index, event_type) in feed.types.iter().enumerate() {
+            feed.analyzer.event_type(index, event_type);
+        }
+        feed.emit("$Trace.NewTrace", 1, &[N(0), N(1_000_000_000)]);
+        feed
+    }
+
+    pub fn emit(&mut self, name: &str, stream: u16, values: &[V<'_>]) {
+        let type_index = self.types.iter().position(|t| t.name() == name).expect("a known name");
+        let event_type = &self.types[type_index];
+        let mut fixed = Vec::new();
+        let mut aux = Vec::new();
+        for (index, (field, value)) in event_type.fields.iter().zip(values).enumerate() {
+            match value {
+                N(n) => fixed.extend_from_slice(&n.to_le_bytes()[..field.field_type.fixed_size()]),
+                S(s) => aux.push((index as u8, s.as_bytes())),
+            }
+        }
+        assert_eq!(fixed.len(), event_type.fixed_size(), "{name}");
+        let serial = event_type.is_synced().then_some(self.serial);
+        self.serial += u64::from(event_type.is_synced());
+        self.events += 1;
+        let enters_scope =
+            matches!(name, "Memory.MemoryScope" | "Memory.MemoryScopePtr" | "Other.Scope");
+        self.analyzer.event(&Event {
+            event_type,
+            type_index,
+            stream,
+            serial,
+            enters_scope,
+            fixed: &fixed,
+            aux: &aux,
+        });
+    }
+
+    fn sized(&mut self, name: &str, stream: u16, address: u64, size: u64) {
+        let size = size.min((1 << 35) - 1);
+        self.emit(name, stream, &[N(address), N(0), N(size >> 3), N(size & 7 | 4 << 3), N(0)]);
+    }
+
+    pub fn alloc(&mut self, stream: u16, address: u64, size: u64) {
+        self.sized("Memory.Alloc", stream, address, size);
+    }
+
+    pub fn free(&mut self, stream: u16, address: u64) {
+        self.emit("Memory.Free", stream, &[N(address), N(0)]);
+    }
+
+    pub fn realloc_free(&mut self, stream: u16, address: u64) {
+        self.emit("Memory.ReallocFree", stream, &[N(address), N(0)]);
+    }
+
+    pub fn realloc_alloc(&mut self, stream: u16, address: u64, size: u64) {
+        self.sized("Memory.ReallocAlloc", stream, address, size);
+    }
+
+    pub fn realloc(&mut self, stream: u16, from: u64, to: u64, size: u64) {
+        self.realloc_free(stream, from);
+        self.realloc_alloc(stream, to, size);
+    }
+
+    pub fn marker(&mut self, time: u64) {
+        self.emit("Memory.Marker", 2, &[N(time)]);
+    }
+
+    /// A `TagSpec` of our writer.
+    pub fn spec(&mut self, kind: u8, tag: i32, parent: i32, owner: i32, name: &str) {
+        let wide = |value: i32| N(u64::from(value as u32));
+        let values = [wide(tag), wide(parent), S(name), N(u64::from(kind)), wide(owner)];
+        self.emit("Memory.TagSpec", 1, &values);
+    }
+
+    /// A `TagSpec` of Unreal's.
+    pub fn tag(&mut self, tag: i32, parent: i32, name: &str) {
+        let wide = |value: i32| N(u64::from(value as u32));
+        self.emit("Memory.TagSpec", 1, &[wide(tag), wide(parent), S(name)]);
+    }
+
+    pub fn enter(&mut self, stream: u16, tag: i32) {
+        self.emit("Memory.MemoryScope", stream, &[N(u64::from(tag as u32))]);
+    }
+
+    pub fn leave(&mut self, stream: u16) {
+        self.analyzer.leave_scope(stream);
+    }
+
+    pub fn thread(&mut self, stream: u16, id: u32, name: &str) {
+        let system = u64::from(id) + 1000;
+        self.emit("Memledger.ThreadStart", stream, &[N(u64::from(id)), N(system), S(name)]);
+    }
+
+    pub fn our_report(&mut self, time: u64) {
+        let values = [N(self.serial), N(time), N(4096), N(0), N(0), N(0)];
+        self.emit("Memledger.Report", 2, &values);
+    }
+
+    pub fn report(&self) -> Report {
+        self.analyzer.report()
+    }
+}

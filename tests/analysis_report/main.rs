@@ -1,0 +1,6 @@
+//! The analyzer and the report formats, fed with events made by hand and with the samples.
+#![cfg(feature = "analysis")]
+
+mod cost;
+mod feed;
+mod figures;
