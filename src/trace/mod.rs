@@ -1,7 +1,31 @@
 //! The stream of events: how one is written, carried, and read again.
+//!
+//! # The life of one event
+//! 1. A thread takes a serial number and writes the event into a block of memory that it alone
+//!    writes to ([`write`](self::write)), then moves the block's commit cursor behind it.
+//! 2. The worker, woken on a fixed interval or when half the buffers are full, takes what every
+//!    thread has committed and hands it to the sinks: the trace file, the report in the process.
+//! 3. The reader puts the pieces of each thread together again, and the events of all threads
+//!    into the order of their serials.
+//!
+//! Nothing here knows what the events are about: their types are declared by their owners.
 
+#[cfg(feature = "enable")]
+pub(crate) mod clock;
 pub mod event;
+#[cfg(feature = "enable")]
+pub(crate) mod events;
+#[cfg(feature = "enable")]
+pub(crate) mod os;
+#[cfg(feature = "enable")]
+pub(crate) mod pages;
 #[cfg(feature = "analysis")]
 pub mod read;
+#[cfg(feature = "enable")]
+pub(crate) mod sink;
 #[cfg(feature = "analysis")]
 pub mod transport;
+#[cfg(feature = "enable")]
+pub(crate) mod worker;
+#[cfg(feature = "enable")]
+pub(crate) mod write;

@@ -1,1 +1,180 @@
+//! Event types as the writer declares them, and their bytes.
 
+use super::schema::{FieldType, IMPORTANT, MAYBE_HAS_AUX, NO_SYNC};
+
+/// Bytes of a uid and a serial in front of a synchronised event.
+pub(crate) const SYNCED_HEADER: usize = 5;
+/// The one-byte events that open and close a scope on a thread's stream.
+pub(crate) const ENTER_SCOPE: u8 = 4 << 1;
+/// See [`ENTER_SCOPE`].
+pub(crate) const LEAVE_SCOPE: u8 = 5 << 1;
+
+const AUX: u8 = 1;
+const AUX_TERMINAL: u8 = 3;
+
+/// An event type of ours. Its owner declares it in its `events.rs`, and hands its list to the
+/// worker, which announces every type before the first event.
+pub(crate) struct Declaration {
+    pub(crate) uid: u16,
+    pub(crate) logger: &'static str,
+    pub(crate) event: &'static str,
+    /// `IMPORTANT`, `NO_SYNC`; `MAYBE_HAS_AUX` follows from the fields.
+    pub(crate) flags: u8,
+    pub(crate) fields: &'static [(&'static str, FieldType)],
+}
+
+impl Declaration {
+    /// What its events start with on a thread's stream: the uid, marked as two bytes long.
+    pub(crate) const fn wire(&self) -> u16 {
+        self.uid << 1 | 1
+    }
+
+    fn has_aux(&self) -> bool {
+        self.fields.iter().any(|(_, field_type)| field_type.is_array())
+    }
+
+    /// Appends the type record.
+    ///
+    /// ```text
+    /// u16 0   u16 size   u16 uid   u8 fields   u8 flags   u8 logger size   u8 event size
+    /// per field: u8 family 0, u8 0, u16 offset, u16 size, u8 type code, u8 name size
+    /// names, one after the other
+    /// ```
+    pub(crate) fn append_record(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        let flags = self.flags | if self.has_aux() { MAYBE_HAS_AUX } else { 0 };
+        out.extend([0; 4]);
+        out.extend(self.uid.to_le_bytes());
+        out.extend([
+            self.fields.len() as u8,
+            flags,
+            self.logger.len() as u8,
+            self.event.len() as u8,
+        ]);
+        let mut offset = 0_u16;
+        for (name, field_type) in self.fields {
+            let size = field_type.fixed_size() as u16;
+            out.extend([0, 0]);
+            out.extend(offset.to_le_bytes());
+            out.extend(size.to_le_bytes());
+            out.extend([field_type.code(), name.len() as u8]);
+            offset += size;
+        }
+        out.extend(self.logger.bytes().chain(self.event.bytes()));
+        self.fields.iter().for_each(|(name, _)| out.extend(name.bytes()));
+        let size = (out.len() - start - 4) as u16;
+        out[start + 2..start + 4].copy_from_slice(&size.to_le_bytes());
+    }
+
+    /// Appends an event without a serial: an important one in the form of its own stream,
+    /// others in the form of a thread's.
+    pub(crate) fn append(&self, values: &[Value<'_>], out: &mut Vec<u8>) {
+        debug_assert_eq!(values.len(), self.fields.len());
+        debug_assert!(self.flags & NO_SYNC != 0);
+        let important = self.flags & IMPORTANT != 0;
+        let start = out.len();
+        if important {
+            out.extend(self.uid.to_le_bytes());
+            out.extend([0; 2]);
+        } else {
+            out.extend(self.wire().to_le_bytes());
+        }
+        for (value, (name, field_type)) in values.iter().zip(self.fields) {
+            debug_assert_eq!(matches!(value, Value::Text(_)), field_type.is_array(), "{name}");
+            if let Value::Number(number) = value {
+                out.extend(&number.to_le_bytes()[..field_type.fixed_size()]);
+            }
+        }
+        if self.has_aux() {
+            // NOTE: important events have these marks as they are, others shifted by one.
+            let shift = u8::from(!important);
+            for (index, value) in values.iter().enumerate() {
+                if let Value::Text(text) = value
+                    && !text.is_empty()
+                {
+                    let text = &text.as_bytes()[..text.floor_char_boundary(MAX_TEXT)];
+                    let head =
+                        u32::from(AUX << shift) | (index as u32) << 8 | (text.len() as u32) << 13;
+                    out.extend(head.to_le_bytes());
+                    out.extend(text);
+                }
+            }
+            out.push(AUX_TERMINAL << shift);
+        }
+        if important {
+            let size = (out.len() - start - 4) as u16;
+            out[start + 2..start + 4].copy_from_slice(&size.to_le_bytes());
+        }
+    }
+}
+
+/// The longest text of a field, in bytes; what is longer is cut. A few of them fit in an
+/// important event, whose size has 16 bits.
+pub(crate) const MAX_TEXT: usize = 8 << 10;
+
+/// The value of one field.
+#[derive(Clone, Copy)]
+pub(crate) enum Value<'a> {
+    /// Any integer; negative ones as the two's complement.
+    Number(u64),
+    /// A string.
+    Text(&'a str),
+}
+
+impl From<u64> for Value<'_> {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<u32> for Value<'_> {
+    fn from(number: u32) -> Self {
+        Self::Number(number.into())
+    }
+}
+
+impl<'a> From<&'a str> for Value<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Text(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: Declaration = Declaration {
+        uid: 0x123,
+        logger: "A",
+        event: "Bc",
+        flags: IMPORTANT | NO_SYNC,
+        fields: &[("X", FieldType::U32), ("Name", FieldType::AnsiString)],
+    };
+
+    #[test]
+    fn exact_bytes_of_a_record_and_an_important_event() {
+        let mut out = Vec::new();
+        SAMPLE.append_record(&mut out);
+        let record = [
+            &[0, 0, 30, 0, 0x23, 1, 2, 7, 1, 2][..],
+            &[0, 0, 0, 0, 4, 0, 0x02, 1],
+            &[0, 0, 4, 0, 0, 0, 0x88, 4],
+            b"ABcXName",
+        ];
+        assert_eq!(out, record.concat());
+        out.clear();
+        SAMPLE.append(&[7_u32.into(), "hi".into()], &mut out);
+        assert_eq!(out, [0x23, 1, 11, 0, 7, 0, 0, 0, 0x01, 0x41, 0, 0, b'h', b'i', 3]);
+    }
+
+    #[test]
+    fn exact_bytes_of_an_event_on_a_thread() {
+        let declaration = Declaration { flags: NO_SYNC, ..SAMPLE };
+        let mut out = Vec::new();
+        declaration.append(&[7_u32.into(), "".into()], &mut out);
+        assert_eq!(out, [0x47, 2, 7, 0, 0, 0, 6]);
+        out.clear();
+        declaration.append(&[7_u32.into(), "é".into()], &mut out);
+        assert_eq!(out, [0x47, 2, 7, 0, 0, 0, 0x02, 0x41, 0, 0, 0xc3, 0xa9, 6]);
+    }
+}

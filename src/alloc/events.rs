@@ -1,0 +1,246 @@
+//! Unreal's memory events as the hook writes them, and two of ours for what they cannot say.
+//!
+//! ```text
+//! AllocSystem, ReallocAllocSystem (22 bytes)      FreeSystem, ReallocFreeSystem (13 bytes)
+//! 0  u16 uid<<1|1                                 0  u16 uid<<1|1
+//! 2  u24 serial                                   2  u24 serial
+//! 5  u64 address                                  5  u64 address
+//! 13 u32 call stack, 0
+//! 17 u32 size >> 3
+//! 21 u8  log2(alignment) << 3 | size & 7
+//! ```
+//! Version 1 of the memory events: frees carry no call stack, which saves 4 of their 17 bytes.
+#![expect(unsafe_code, reason = "events are written through raw pointers")]
+
+use crate::trace::event::encode::{Declaration, SYNCED_HEADER};
+use crate::trace::event::schema::{
+    FieldType::{U8, U32, U64},
+    IMPORTANT, NO_SYNC,
+};
+use crate::trace::worker::{Importants, Instrument};
+use crate::trace::write::serial::MARKER_PERIOD;
+
+const SIZE_SHIFT: u32 = 3;
+
+pub(crate) static INIT: Declaration = Declaration {
+    uid: 32,
+    logger: "Memory",
+    event: "Init",
+    flags: IMPORTANT | NO_SYNC,
+    fields: &[("MarkerPeriod", U32), ("Version", U8), ("MinAlignment", U8), ("SizeShift", U8)],
+};
+
+const ALLOC_FIELDS: &[(&str, crate::trace::event::schema::FieldType)] =
+    &[("Address", U64), ("CallstackId", U32), ("Size", U32), ("AlignmentPow2_SizeLower", U8)];
+
+pub(crate) static ALLOC: Declaration =
+    Declaration { uid: 33, logger: "Memory", event: "AllocSystem", flags: 0, fields: ALLOC_FIELDS };
+
+pub(crate) static FREE: Declaration = Declaration {
+    uid: 34,
+    logger: "Memory",
+    event: "FreeSystem",
+    flags: 0,
+    fields: &[("Address", U64)],
+};
+
+pub(crate) static REALLOC_ALLOC: Declaration = Declaration {
+    uid: 35,
+    logger: "Memory",
+    event: "ReallocAllocSystem",
+    flags: 0,
+    fields: ALLOC_FIELDS,
+};
+
+pub(crate) static REALLOC_FREE: Declaration = Declaration {
+    uid: 36,
+    logger: "Memory",
+    event: "ReallocFreeSystem",
+    flags: 0,
+    fields: &[("Address", U64)],
+};
+
+/// The reallocation just before on this thread failed: the block is what it was.
+static REALLOC_FAILED: Declaration = Declaration {
+    uid: 37,
+    logger: "Memledger",
+    event: "ReallocFailed",
+    flags: NO_SYNC,
+    fields: &[("Address", U64)],
+};
+
+/// The true size of the block just allocated on this thread, which Unreal's field cannot hold.
+static LARGE_SIZE: Declaration = Declaration {
+    uid: 38,
+    logger: "Memledger",
+    event: "LargeSize",
+    flags: NO_SYNC,
+    fields: &[("Address", U64), ("Size", U64)],
+};
+
+static TYPES: &[&Declaration] =
+    &[&INIT, &ALLOC, &FREE, &REALLOC_ALLOC, &REALLOC_FREE, &REALLOC_FAILED, &LARGE_SIZE];
+
+/// The largest size Unreal's event can carry.
+const MAX_SIZE: usize = (1 << 35) - 1;
+
+/// Writes events of this module one behind the other; the caller has seen to the room.
+pub(crate) struct Writer {
+    at: *mut u8,
+}
+
+impl Writer {
+    /// # Safety
+    /// From `at` on there are [`ROOM`](crate::trace::write::buffer::ROOM) bytes to write to, and
+    /// what is written through this writer stays below that.
+    #[inline(always)]
+    pub(crate) unsafe fn new(at: *mut u8) -> Self {
+        Self { at }
+    }
+
+    /// Where the next event goes.
+    #[inline(always)]
+    pub(crate) fn end(&self) -> *mut u8 {
+        self.at
+    }
+
+    /// Goes on at `end`, which somebody else has written up to.
+    #[inline(always)]
+    pub(crate) fn skip_to(&mut self, end: *mut u8) {
+        self.at = end;
+    }
+
+    /// An allocation (`ALLOC`, `REALLOC_ALLOC`).
+    #[inline(always)]
+    pub(crate) fn alloc(
+        &mut self,
+        wire: u16,
+        serial: u64,
+        address: usize,
+        size: usize,
+        align: usize,
+    ) {
+        let coded = size.min(MAX_SIZE);
+        let align = align.trailing_zeros().min(31) as u8;
+        let head = u64::from(wire) | serial << 16 | (address as u64) << 40;
+        // SAFETY: promised to `new`. The first word ends inside the address, which the second
+        // writes again: two stores instead of four.
+        unsafe {
+            self.at.cast::<u64>().write_unaligned(head);
+            self.at.add(SYNCED_HEADER).cast::<u64>().write_unaligned(address as u64);
+            self.at.add(13).cast::<u64>().write_unaligned((coded as u64 >> SIZE_SHIFT) << 32);
+            self.at.add(21).write(align << SIZE_SHIFT | coded as u8 & 7);
+            self.at = self.at.add(22);
+        }
+        if size > MAX_SIZE {
+            self.large_size(address, size);
+        }
+    }
+
+    /// A free (`FREE`, `REALLOC_FREE`).
+    #[inline(always)]
+    pub(crate) fn free(&mut self, wire: u16, serial: u64, address: usize) {
+        let head = u64::from(wire) | serial << 16 | (address as u64) << 40;
+        // SAFETY: as in `alloc`.
+        unsafe {
+            self.at.cast::<u64>().write_unaligned(head);
+            self.at.add(SYNCED_HEADER).cast::<u64>().write_unaligned(address as u64);
+            self.at = self.at.add(13);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn large_size(&mut self, address: usize, size: usize) {
+        // SAFETY: as in `alloc`.
+        unsafe {
+            self.at.cast::<u16>().write_unaligned(LARGE_SIZE.wire());
+            self.at.add(2).cast::<u64>().write_unaligned(address as u64);
+            self.at.add(10).cast::<u64>().write_unaligned(size as u64);
+            self.at = self.at.add(18);
+        }
+    }
+
+    /// Says that the reallocation just written did not happen.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn realloc_failed(&mut self, address: usize) {
+        // SAFETY: as in `alloc`.
+        unsafe {
+            self.at.cast::<u16>().write_unaligned(REALLOC_FAILED.wire());
+            self.at.add(2).cast::<u64>().write_unaligned(address as u64);
+            self.at = self.at.add(10);
+        }
+    }
+}
+
+/// Announces this module's types and how to read them.
+pub(crate) struct MemoryEvents {
+    announced: bool,
+}
+
+impl MemoryEvents {
+    pub(crate) fn new() -> Self {
+        Self { announced: false }
+    }
+}
+
+impl Instrument for MemoryEvents {
+    fn types(&self) -> &'static [&'static Declaration] {
+        TYPES
+    }
+
+    fn announce(&mut self, importants: &mut Importants) {
+        if !std::mem::replace(&mut self.announced, true) {
+            let (period, version, min_align) = (MARKER_PERIOD.into(), 1_u32.into(), 1_u32.into());
+            importants.add(&INIT, &[period, version, min_align, SIZE_SHIFT.into()]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(write: impl FnOnce(&mut Writer)) -> Vec<u8> {
+        let mut bytes = [0xaa_u8; 128];
+        // SAFETY: the buffer is as long as promised.
+        let mut writer = unsafe { Writer::new(bytes.as_mut_ptr()) };
+        write(&mut writer);
+        let size = writer.end().addr() - bytes.as_ptr().addr();
+        bytes[..size].to_vec()
+    }
+
+    #[test]
+    fn exact_bytes_of_an_allocation() {
+        let bytes = written(|w| w.alloc(ALLOC.wire(), 0x01_c0_b0_a0, 0x7f01_0203_0405, 1027, 16));
+        let expected = [
+            &[67, 0, 0xa0, 0xb0, 0xc0][..],
+            &[0x05, 0x04, 0x03, 0x02, 0x01, 0x7f, 0, 0],
+            &[0; 4],
+            &[128, 0, 0, 0],
+            &[4 << 3 | 3],
+        ];
+        assert_eq!(bytes, expected.concat());
+    }
+
+    #[test]
+    fn exact_bytes_of_a_free() {
+        let bytes = written(|w| w.free(FREE.wire(), 0x01_c0_b0_a0, 0x7f01_0203_0405));
+        let expected =
+            [&[69, 0, 0xa0, 0xb0, 0xc0][..], &[0x05, 0x04, 0x03, 0x02, 0x01, 0x7f, 0, 0]];
+        assert_eq!(bytes, expected.concat());
+    }
+
+    #[test]
+    fn a_size_beyond_35_bits_is_followed_by_the_true_one() {
+        for (size, extra) in [(MAX_SIZE, 0), (MAX_SIZE + 1, 18), (isize::MAX as usize, 18)] {
+            let bytes = written(|w| w.alloc(ALLOC.wire(), 0, 0x1000, size, 1 << 40));
+            assert_eq!(bytes.len(), 22 + extra);
+            assert_eq!(bytes[17..22], [0xff, 0xff, 0xff, 0xff, 31 << 3 | 7]);
+            if extra > 0 {
+                assert_eq!(bytes[32..], (size as u64).to_le_bytes());
+            }
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The allocator that records: every call of the program passes through here.
+
+#[cfg(feature = "enable")]
+pub(crate) mod events;
+#[cfg(feature = "enable")]
+mod hook;
+#[cfg(feature = "enable")]
+pub(crate) mod linked;
+#[cfg(feature = "enable")]
+pub(crate) mod stats;
+mod tracker;
+
+pub use tracker::TrackingAllocator;

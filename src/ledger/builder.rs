@@ -1,0 +1,125 @@
+//! What is recorded and where it goes, set in code.
+
+use super::{Ledger, Report};
+use crate::error::Error;
+use std::path::PathBuf;
+
+/// Who collects what the threads have recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Worker {
+    /// A thread of the tracker, every 10 ms or when half the buffers are full.
+    #[default]
+    Thread,
+    /// The program itself, by [`Ledger::update`]. Nobody waits for it: what does not fit into the
+    /// buffers between two calls is lost and counted.
+    Manual,
+}
+
+/// What a thread does that finds all buffers full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnFull {
+    /// It waits for the worker, at most one second for the whole process; past that, events are
+    /// lost and counted until a quarter of the buffers is free again.
+    #[default]
+    Wait,
+    /// It drops the event and counts it.
+    Drop,
+}
+
+/// What a [`Ledger`] is started with. [`Ledger::builder`] makes one.
+///
+/// ```
+/// use memledger::{Ledger, Report};
+/// # let folder = std::env::temp_dir();
+///
+/// let mut ledger = Ledger::builder()
+///     .trace_to_file(folder.join("run-%p.utrace"))
+///     .report_on_exit(Report::file(folder.join("report.json")))
+///     .start()?;
+/// // ... the program ...
+/// ledger.finish();
+/// # Ok::<(), memledger::Error>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct LedgerBuilder {
+    config: Config,
+}
+
+/// The builder's settings. `None` is: not set in code.
+#[derive(Debug, Default)]
+#[cfg_attr(not(feature = "enable"), expect(dead_code, reason = "nothing starts"))]
+pub(crate) struct Config {
+    pub(crate) report: Option<Report>,
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) channels: Option<String>,
+    pub(crate) worker: Worker,
+    pub(crate) buffer_limit: Option<usize>,
+    pub(crate) on_full: OnFull,
+}
+
+impl LedgerBuilder {
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Prints the report when recording ends. Default: no report.
+    pub fn report_on_exit(mut self, report: Report) -> Self {
+        self.config.report = Some(report);
+        self
+    }
+
+    /// Writes the trace to a file: an Unreal Trace stream, `.utrace` by custom.
+    ///
+    /// In the name, `%p` becomes the process id, `%t` the unix time in seconds, `%e` the name of
+    /// the executable, and `%%` a percent sign.
+    pub fn trace_to_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.config.file = Some(path.into());
+        self
+    }
+
+    /// What is recorded, separated by commas: `memory` (every allocation, reallocation and free)
+    /// and `scope` (who made them). Default: both.
+    pub fn channels(mut self, channels: impl Into<String>) -> Self {
+        self.config.channels = Some(channels.into());
+        self
+    }
+
+    /// Who collects the events. Default: a worker thread.
+    pub fn worker(mut self, worker: Worker) -> Self {
+        self.config.worker = worker;
+        self
+    }
+
+    /// Bound on the memory of all event buffers together, in bytes; at least 128 KiB. Default: 8 MiB.
+    ///
+    /// Each thread may hold two blocks of 4 KiB beyond it, so that idle threads cannot starve it.
+    pub fn buffer_limit(mut self, bytes: usize) -> Self {
+        self.config.buffer_limit = Some(bytes);
+        self
+    }
+
+    /// What a thread does that finds all buffers full. Default: it waits, at most one second.
+    pub fn on_full(mut self, on_full: OnFull) -> Self {
+        self.config.on_full = on_full;
+        self
+    }
+
+    /// Starts recording. `MEMLEDGER_*` variables take precedence, each over its own setting.
+    ///
+    /// If the environment has already started recording before `main`, this adds what it does not
+    /// set itself, and returns a handle that does not end it.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyStarted`] if a ledger is running; [`Error::File`] if a file cannot be
+    /// created; [`Error::Setting`] for an unknown channel or kind of report;
+    /// [`Error::Unsupported`] on platforms other than 64-bit Linux, in the child of a `fork`, or
+    /// if a thread does not leave the allocator hook within 100 ms.
+    pub fn start(self) -> Result<Ledger, Error> {
+        #[cfg(feature = "enable")]
+        return super::run::start(super::environment::Settings::read(), self.config);
+        #[cfg(not(feature = "enable"))]
+        Ok(Ledger {})
+    }
+}

@@ -1,0 +1,138 @@
+//! Settings from `MEMLEDGER_*` variables and from command-line flags.
+
+use super::builder::Config;
+use super::report::{Destination, Report};
+use super::{problems, run};
+use crate::alloc::linked;
+use crate::trace::os;
+use crate::trace::write::own_code;
+use std::ffi::{CStr, OsStr, OsString};
+use std::path::PathBuf;
+
+/// The settings a user makes from outside; each replaces the one made in code.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    pub(super) channels: Option<OsString>,
+    pub(super) file: Option<OsString>,
+    pub(super) report: Option<OsString>,
+}
+
+/// One setting: its variable, its flag, and where it is kept.
+struct Known {
+    variable: &'static CStr,
+    flag: &'static str,
+    place: fn(&mut Settings) -> &mut Option<OsString>,
+}
+
+const KNOWN: [Known; 3] = [
+    Known {
+        variable: c"MEMLEDGER_TRACE",
+        flag: "-trace=",
+        place: |settings| &mut settings.channels,
+    },
+    Known {
+        variable: c"MEMLEDGER_FILE",
+        flag: "-tracefile=",
+        place: |settings| &mut settings.file,
+    },
+    Known {
+        variable: c"MEMLEDGER_REPORT",
+        flag: "-tracereport=",
+        place: |settings| &mut settings.report,
+    },
+];
+
+impl Settings {
+    /// The environment. An empty variable counts as not set.
+    pub(super) fn read() -> Self {
+        let _own = own_code();
+        let mut settings = Self::default();
+        for known in &KNOWN {
+            let value = os::secure_env(known.variable).filter(|value| !value.is_empty());
+            *(known.place)(&mut settings) = value;
+        }
+        settings
+    }
+
+    /// The flags among `args`, and the arguments that are none.
+    pub(super) fn from_args(args: impl IntoIterator<Item = OsString>) -> (Self, Vec<OsString>) {
+        let mut settings = Self::default();
+        let mut rest = Vec::new();
+        for arg in args {
+            let flag = arg.to_str().and_then(|text| {
+                KNOWN.iter().find_map(|known| Some((known, text.strip_prefix(known.flag)?)))
+            });
+            match flag {
+                Some((known, value)) => {
+                    let _own = own_code();
+                    *(known.place)(&mut settings) = Some(value.into());
+                }
+                None => rest.push(arg),
+            }
+        }
+        (settings, rest)
+    }
+
+    /// These settings, and `other` where they are silent.
+    pub(super) fn or(self, other: Self) -> Self {
+        Self {
+            channels: self.channels.or(other.channels),
+            file: self.file.or(other.file),
+            report: self.report.or(other.report),
+        }
+    }
+
+    /// Whether these start tracking by themselves: something has to come out of it.
+    fn start_by_themselves(&self) -> bool {
+        self.file.is_some() || self.report.is_some()
+    }
+
+    /// Puts these over what is set in code. A value that is not allowed is told, and left out.
+    pub(super) fn apply(self, config: &mut Config) {
+        if let Some(channels) = self.channels {
+            match channels.to_str().map(run::Channels::parse) {
+                Some(Ok(_)) => config.channels = channels.into_string().ok(),
+                _ => problems::add(format!(
+                    "MEMLEDGER_TRACE (or -trace=) is {channels:?}, but only memory and scope are allowed, separated by commas; the default memory,scope is used"
+                )),
+            }
+        }
+        if let Some(file) = self.file {
+            if extension(&file) == Some("memledger") {
+                problems::add(format!(
+                    "MEMLEDGER_FILE (or -tracefile=) is {file:?}, but the compact format is not supported yet, only names like run.utrace; no trace is written"
+                ));
+            } else {
+                config.file = Some(PathBuf::from(file));
+            }
+        }
+        if let Some(report) = self.report {
+            match report.to_str() {
+                Some("off") => config.report = None,
+                Some("stderr") => config.report = Some(Report(Destination::Stderr)),
+                _ if matches!(extension(&report), Some("txt" | "json")) => {
+                    config.report = Some(Report(Destination::File(report.into())));
+                }
+                _ => problems::add(format!(
+                    "MEMLEDGER_REPORT (or -tracereport=) is {report:?}, but only stderr, off, or a path ending in .txt or .json are allowed; the default is used"
+                )),
+            }
+        }
+    }
+}
+
+fn extension(path: &OsString) -> Option<&str> {
+    std::path::Path::new(path).extension().and_then(OsStr::to_str)
+}
+
+/// Called before `main`, if the allocator is linked: starts what the environment asks for.
+pub(crate) fn start_before_main() {
+    let _own = own_code();
+    let settings = Settings::read();
+    if settings.start_by_themselves()
+        && linked::is_global_allocator()
+        && !linked::ignores_environment()
+    {
+        run::start_from_environment(settings);
+    }
+}

@@ -1,0 +1,34 @@
+//! The moments at which a recording ends by itself: exit, a panic that aborts, a fork.
+
+use super::run;
+use crate::trace::os;
+use crate::trace::write::{own_code, state};
+use std::sync::Once;
+
+/// Registers what has to happen at the end of the process; once.
+pub(super) fn prepare() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        os::at_exit(exiting);
+        os::at_fork(forked);
+        #[cfg(panic = "abort")]
+        {
+            let previous = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |info| {
+                previous(info);
+                run::finish(None);
+            }));
+        }
+    });
+}
+
+/// Return from `main`, or `exit`: whoever holds the ledger is not dropped any more.
+extern "C" fn exiting() {
+    run::finish(None);
+}
+
+/// The child has no worker, and the file and the buffers are the parent's.
+extern "C" fn forked() {
+    let _own = own_code();
+    state::turn_off_in_child();
+}

@@ -1,0 +1,54 @@
+//! The report's own reader: the analyzer, subscribed to its own process.
+//!
+//! It is a sink like any other, and gets the very bytes that go to the trace file, so its figures
+//! cannot differ from those of the file.
+
+use crate::analysis::Analyzer;
+use crate::error::Error;
+use crate::trace::read::Decoder;
+use crate::trace::sink::Sink;
+use crate::trace::transport::handshake::PROTOCOL;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The account that is kept in the process.
+#[derive(Clone)]
+pub(super) struct Live(Arc<Mutex<State>>);
+
+struct State {
+    decoder: Decoder,
+    analyzer: Analyzer,
+}
+
+impl Live {
+    pub(super) fn new() -> Self {
+        let (decoder, analyzer) = (Decoder::new(PROTOCOL), Analyzer::new());
+        Self(Arc::new(Mutex::new(State { decoder, analyzer })))
+    }
+
+    /// The account as it stands after the last collection.
+    pub(super) fn report(&self) -> crate::analysis::Report {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).analyzer.report()
+    }
+}
+
+impl Sink for Live {
+    fn packet(&mut self, stream: u16, payload: &[u8]) {
+        let State { decoder, analyzer } =
+            &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        decoder.packet(stream, payload, analyzer);
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        let State { decoder, analyzer } =
+            &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        decoder.sync(analyzer);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        let State { decoder, analyzer } =
+            &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        decoder.finish(analyzer);
+        Ok(())
+    }
+}

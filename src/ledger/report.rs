@@ -1,0 +1,30 @@
+//! Where a report goes.
+
+use std::path::PathBuf;
+
+/// Where the report goes when recording ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report(pub(crate) Destination);
+
+/// See [`Report`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    Stderr,
+    File(PathBuf),
+}
+
+impl Report {
+    /// As text, on standard error; in colour if that is a terminal.
+    pub const fn stderr() -> Self {
+        Self(Destination::Stderr)
+    }
+
+    /// To a file: JSON (`memledger.report/1`) if its name ends in `.json`, text if in `.txt`.
+    ///
+    /// The name may hold `%p`, `%t`, `%e` as in
+    /// [`trace_to_file`](crate::LedgerBuilder::trace_to_file). The file is created at the start,
+    /// so that a wrong path is known then.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        Self(Destination::File(path.into()))
+    }
+}

@@ -1,0 +1,95 @@
+//! What a running ledger says about itself.
+#![cfg_attr(
+    feature = "enable",
+    expect(unsafe_code, reason = "a field that is dropped under the guard")
+)]
+
+/// The account of the program's memory at one moment.
+///
+/// ```
+/// # use memledger::{Ledger, Report};
+/// let ledger = Ledger::builder().report_on_exit(Report::stderr()).start()?;
+/// if let Some(snapshot) = ledger.snapshot() {
+///     println!("{} bytes in {} blocks", snapshot.live_bytes(), snapshot.live_blocks());
+/// }
+/// # Ok::<(), memledger::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Snapshot {
+    #[cfg(feature = "enable")]
+    report: std::mem::ManuallyDrop<crate::analysis::Report>,
+}
+
+#[cfg(feature = "enable")]
+impl Snapshot {
+    pub(super) fn new(report: crate::analysis::Report) -> Self {
+        Self { report: std::mem::ManuallyDrop::new(report) }
+    }
+
+    /// Everything, as the report at the end would have it.
+    pub fn report(&self) -> &crate::analysis::Report {
+        &self.report
+    }
+}
+
+#[cfg(feature = "enable")]
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        // It was made by the tracker, so its memory is the tracker's.
+        let _own = crate::trace::write::own_code();
+        // SAFETY: dropped here and nowhere else.
+        unsafe {
+            std::mem::ManuallyDrop::drop(&mut self.report);
+        }
+    }
+}
+
+impl Snapshot {
+    /// Bytes in live blocks, as the program asked for them.
+    pub fn live_bytes(&self) -> u64 {
+        self.totals(|totals| totals.0)
+    }
+
+    /// Live blocks.
+    pub fn live_blocks(&self) -> u64 {
+        self.totals(|totals| totals.1)
+    }
+
+    /// The most bytes that were ever live at once.
+    pub fn peak_bytes(&self) -> u64 {
+        self.totals(|totals| totals.2)
+    }
+
+    fn totals(&self, pick: impl Fn((u64, u64, u64)) -> u64) -> u64 {
+        #[cfg(feature = "enable")]
+        let totals = {
+            let totals = &self.report.totals;
+            (totals.live_bytes, totals.live_blocks, totals.peak_bytes)
+        };
+        #[cfg(not(feature = "enable"))]
+        let totals = (0, 0, 0);
+        pick(totals)
+    }
+}
+
+/// Figures of the recording itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Whether events are being recorded.
+    pub recording: bool,
+    /// Events recorded since the start of the process that have a place in the order of all.
+    pub events: u64,
+    /// Events lost since recording started, as far as the worker has seen.
+    pub lost_events: u64,
+    /// Bytes of event buffers in use.
+    pub buffer_bytes: u64,
+    /// Bytes the tracker itself takes, buffers included.
+    pub overhead_bytes: u64,
+    /// How often the allocator returned null.
+    pub failed_allocations: u64,
+    /// Scopes that were left while another was the innermost.
+    pub scope_misuses: u64,
+    /// Scopes and tags that found no place of their own and are shown as `(other)`.
+    pub refused_contexts: u64,
+}

@@ -1,0 +1,374 @@
+//! The tree of contexts: one table for the process, only ever added to, without locks.
+//!
+//! ```text
+//! kind      parent            owner       name           e.g.
+//! Scope     enclosing stack   -           its own        GlobalScope / load level / parse
+//! Group     group or none     -           its own        Rendering / Textures
+//! Tag       its group         -           its own        Rendering / Mesh::texture_coordinates
+//! Context   stack             tag         its tag's      the two together
+//! Name      -                 -           its own        a dynamic name, kept once
+//! ```
+//! A node's number is its place in the table. Nodes are found by kind, parent, owner and the text
+//! of the name, so two call sites with the same name are one node. Number 0 is the root
+//! (`GlobalScope`, no tag); number 1 is `(other)`, which stands for all stacks that found the
+//! table full or went too deep.
+//!
+//! A node is written first, then marked ready, then linked into its bucket: whoever finds it finds
+//! it whole. Two threads that add the same node at once may leave one copy that is ready and
+//! never found; it only costs its line in the trace.
+//!
+//! The hook never comes here: it reads a number from thread-local storage.
+#![expect(unsafe_code, reason = "the table is raw memory")]
+
+use crate::trace::os;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+/// The context of a thread that is in no scope.
+pub(crate) const ROOT: u32 = 0;
+/// The stack that stands for all that have no node of their own.
+pub(crate) const OTHER: u32 = 1;
+/// No parent, no owner, no tag.
+pub(crate) const NONE: u32 = 0;
+
+/// Nodes at most: what a program names by hand is some thousands; beyond this, names are data.
+const CAPACITY: usize = 1 << 18;
+const BUCKETS: usize = 1 << 16;
+const FIRST: u32 = 2;
+
+/// Ids on the wire begin above those Unreal gives its own tags.
+const WIRE_BASE: u32 = 0x0100_0000;
+
+/// The id that stands for a node in events.
+pub(crate) const fn wire_id(node: u32) -> u32 {
+    WIRE_BASE + node
+}
+
+/// What a node is; the numbers are those on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Scope = 0,
+    Group = 1,
+    Tag = 2,
+    Context = 3,
+    /// Not on the wire.
+    Name = 4,
+}
+
+/// One node as it lies in the table; all zero until it is made.
+struct Node {
+    name: AtomicPtr<u8>,
+    name_size: AtomicU32,
+    kind: AtomicU32,
+    parent: AtomicU32,
+    owner: AtomicU32,
+    /// The next node of the same bucket.
+    next: AtomicU32,
+    ready: AtomicU32,
+}
+
+struct Table {
+    buckets: NonNull<AtomicU32>,
+    nodes: NonNull<Node>,
+}
+
+static TABLE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+/// How many numbers have been given out, beyond [`CAPACITY`] too.
+static COUNT: AtomicU32 = AtomicU32::new(FIRST);
+static REFUSED: AtomicU64 = AtomicU64::new(0);
+static TEXT_BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// How often a stack or tag found no place.
+pub(crate) fn refused() -> u64 {
+    REFUSED.load(Ordering::Relaxed)
+}
+
+/// One more stack or tag without a node of its own.
+#[cold]
+pub(crate) fn refuse() {
+    REFUSED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Bytes the table and the texts it keeps take at present.
+pub(crate) fn bytes() -> u64 {
+    let nodes = (COUNT.load(Ordering::Relaxed) as usize).min(CAPACITY);
+    let table = if TABLE.load(Ordering::Relaxed).is_null() {
+        0
+    } else {
+        nodes * size_of::<Node>() + BUCKETS * size_of::<AtomicU32>()
+    };
+    table as u64 + TEXT_BYTES.load(Ordering::Relaxed)
+}
+
+impl Table {
+    fn get() -> Option<Self> {
+        const BUCKET_BYTES: usize = BUCKETS * size_of::<AtomicU32>();
+        const BYTES: usize = BUCKET_BYTES + CAPACITY * size_of::<Node>();
+        let mut start = TABLE.load(Ordering::Acquire);
+        if start.is_null() {
+            let pages = os::map(BYTES)?;
+            start = match TABLE.compare_exchange(
+                ptr::null_mut(),
+                pages.as_ptr(),
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => pages.as_ptr(),
+                Err(existing) => {
+                    os::unmap(pages, BYTES);
+                    existing
+                }
+            };
+        }
+        Some(Self {
+            buckets: NonNull::new(start)?.cast(),
+            nodes: NonNull::new(start.wrapping_add(BUCKET_BYTES))?.cast(),
+        })
+    }
+
+    fn bucket(&self, hash: u64) -> &'static AtomicU32 {
+        // SAFETY: the index is below `BUCKETS`; the table is mapped for good.
+        unsafe { self.buckets.add(hash as usize % BUCKETS).as_ref() }
+    }
+
+    fn node(&self, number: u32) -> Option<&'static Node> {
+        // SAFETY: the index is checked; zeroed pages are valid nodes, mapped for good.
+        ((number as usize) < CAPACITY).then(|| unsafe { self.nodes.add(number as usize).as_ref() })
+    }
+}
+
+impl Node {
+    fn text(&self) -> &'static str {
+        let size = self.name_size.load(Ordering::Relaxed) as usize;
+        let Some(start) = NonNull::new(self.name.load(Ordering::Relaxed)) else { return "" };
+        // SAFETY: pointer and size are those of a `&'static str`, written before the node was
+        // made ready, and the caller has seen it ready.
+        unsafe { std::str::from_utf8_unchecked(std::slice::from_raw_parts(start.as_ptr(), size)) }
+    }
+
+    fn is(&self, kind: Kind, parent: u32, owner: u32, name: &str) -> bool {
+        self.parent.load(Ordering::Relaxed) == parent
+            && self.owner.load(Ordering::Relaxed) == owner
+            && self.kind.load(Ordering::Relaxed) == kind as u32
+            && self.text() == name
+    }
+}
+
+/// The number of the node, which is added if it is new; `None` (counted) if there is no place.
+pub(crate) fn find_or_add(kind: Kind, parent: u32, owner: u32, name: &'static str) -> Option<u32> {
+    let found = find_or_add_with(kind, parent, owner, name, || Some(name));
+    if found.is_none() {
+        refuse();
+    }
+    found
+}
+
+/// The one copy of `text` that is kept for good.
+pub(crate) fn intern(text: &str) -> &'static str {
+    let node = find_or_add_with(Kind::Name, NONE, NONE, text, || keep_text(text));
+    let node = node.and_then(|number| Table::get()?.node(number));
+    match node {
+        Some(node) => node.text(),
+        None => {
+            refuse();
+            "(other)"
+        }
+    }
+}
+
+/// The number of the context of a stack and a tag, under the tag's name.
+pub(crate) fn find_or_add_context(stack: u32, tag: u32) -> Option<u32> {
+    let name = Table::get().and_then(|table| table.node(tag)).map_or("", Node::text);
+    find_or_add(Kind::Context, stack, tag, name)
+}
+
+fn find_or_add_with(
+    kind: Kind,
+    parent: u32,
+    owner: u32,
+    name: &str,
+    keep: impl FnOnce() -> Option<&'static str>,
+) -> Option<u32> {
+    let table = Table::get()?;
+    let bucket = table.bucket(hash(kind, parent, owner, name));
+    let find = |mut number: u32, end: u32| {
+        while number != end {
+            let node = table.node(number)?;
+            if node.is(kind, parent, owner, name) {
+                return Some(number);
+            }
+            number = node.next.load(Ordering::Relaxed);
+        }
+        None
+    };
+    let mut head = bucket.load(Ordering::Acquire);
+    if let Some(found) = find(head, 0) {
+        return Some(found);
+    }
+    if COUNT.load(Ordering::Relaxed) as usize >= CAPACITY {
+        return None;
+    }
+    let name = keep()?;
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let node = table.node(number)?;
+    node.name.store(name.as_ptr().cast_mut(), Ordering::Relaxed);
+    node.name_size.store(name.len() as u32, Ordering::Relaxed);
+    node.kind.store(kind as u32, Ordering::Relaxed);
+    node.parent.store(parent, Ordering::Relaxed);
+    node.owner.store(owner, Ordering::Relaxed);
+    node.ready.store(1, Ordering::Release);
+    loop {
+        node.next.store(head, Ordering::Relaxed);
+        match bucket.compare_exchange(head, number, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return Some(number),
+            Err(newer) => {
+                // Only what was added since needs a look.
+                if let Some(found) = find(newer, head) {
+                    return Some(found);
+                }
+                head = newer;
+            }
+        }
+    }
+}
+
+fn keep_text(text: &str) -> Option<&'static str> {
+    use std::alloc::{GlobalAlloc, Layout, System};
+    if text.is_empty() {
+        return Some("");
+    }
+    let layout = Layout::for_value(text);
+    // SAFETY: the size is not 0. The block is the tracker's own, from the system itself, and is
+    // never freed; it holds a copy of `text`.
+    unsafe {
+        let copy = NonNull::new(System.alloc(layout))?;
+        ptr::copy_nonoverlapping(text.as_ptr(), copy.as_ptr(), text.len());
+        TEXT_BYTES.fetch_add(text.len() as u64, Ordering::Relaxed);
+        Some(std::str::from_utf8_unchecked(std::slice::from_raw_parts(copy.as_ptr(), text.len())))
+    }
+}
+
+/// FNV-1a over the key, then mixed, since the bucket is its low bits.
+fn hash(kind: Kind, parent: u32, owner: u32, name: &str) -> u64 {
+    let head = [u64::from(parent) << 32 | u64::from(owner), kind as u64];
+    let words = head.into_iter().chain(name.bytes().map(u64::from));
+    let hash = words.fold(0xcbf2_9ce4_8422_2325, |hash: u64, word| {
+        (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    hash ^ hash >> 32
+}
+
+/// A node as the stream announces it.
+pub(crate) struct Announced {
+    pub(crate) number: u32,
+    pub(crate) kind: Kind,
+    pub(crate) parent: u32,
+    pub(crate) owner: u32,
+    pub(crate) name: &'static str,
+}
+
+/// Walks the table from where it stopped the last time, each node once.
+///
+/// A node that is being written when the walk passes it is waited for: it comes in a later call,
+/// and nothing can refer to it before it is ready.
+pub(crate) struct Walk {
+    next: u32,
+    unready: Vec<u32>,
+}
+
+impl Walk {
+    pub(crate) fn new() -> Self {
+        Self { next: FIRST, unready: Vec::new() }
+    }
+
+    /// Calls `visit` with every node that has become ready, parents before children.
+    pub(crate) fn visit_new(&mut self, mut visit: impl FnMut(Announced)) {
+        // NOTE: the count first. A node numbered later cannot be used in what was read before.
+        let count = (COUNT.load(Ordering::Acquire) as usize).min(CAPACITY) as u32;
+        if count == self.next && self.unready.is_empty() {
+            return;
+        }
+        let Some(table) = Table::get() else { return };
+        let mut numbers = std::mem::take(&mut self.unready);
+        numbers.extend(self.next..count);
+        self.next = count;
+        for number in numbers {
+            let Some(node) = table.node(number) else { continue };
+            if node.ready.load(Ordering::Acquire) == 0 {
+                self.unready.push(number);
+                continue;
+            }
+            let kind = match node.kind.load(Ordering::Relaxed) {
+                0 => Kind::Scope,
+                1 => Kind::Group,
+                2 => Kind::Tag,
+                3 => Kind::Context,
+                _ => continue,
+            };
+            visit(Announced {
+                number,
+                kind,
+                parent: node.parent.load(Ordering::Relaxed),
+                owner: node.owner.load(Ordering::Relaxed),
+                name: node.text(),
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn threads_that_add_the_same_nodes_get_the_same_numbers() {
+        let names = (0..500).map(|i| intern(&format!("contended {i}"))).collect::<Vec<_>>();
+        let threads = (0..4).map(|_| {
+            let names = names.clone();
+            std::thread::spawn(move || {
+                names
+                    .iter()
+                    .map(|name| find_or_add(Kind::Scope, ROOT, NONE, name))
+                    .collect::<Vec<_>>()
+            })
+        });
+        let mut found = threads.collect::<Vec<_>>().into_iter().map(|t| t.join().unwrap());
+        let first = found.next().unwrap();
+        assert!(first.iter().all(Option::is_some));
+        found.for_each(|other| assert_eq!(other, first));
+    }
+
+    #[test]
+    fn names_are_equal_by_text_and_kept_once() {
+        let one = intern("the same text");
+        let two = intern(&String::from("the same text"));
+        assert_eq!(one.as_ptr(), two.as_ptr());
+        let literal = find_or_add(Kind::Scope, ROOT, NONE, "the same text");
+        assert_eq!(find_or_add(Kind::Scope, ROOT, NONE, one), literal);
+        assert_ne!(find_or_add(Kind::Group, ROOT, NONE, one), literal);
+        assert_eq!(intern(""), "");
+    }
+
+    #[test]
+    fn a_walk_meets_every_node_once_and_parents_first() {
+        let mut walk = Walk::new();
+        let mut seen = HashMap::new();
+        let mut parent = ROOT;
+        for depth in 0..100 {
+            parent =
+                find_or_add(Kind::Scope, parent, NONE, intern(&format!("walked {depth}"))).unwrap();
+            if depth % 7 == 0 {
+                walk.visit_new(|node| {
+                    assert_eq!(seen.insert(node.number, (node.parent, node.kind)), None)
+                });
+            }
+        }
+        walk.visit_new(|node| assert_eq!(seen.insert(node.number, (node.parent, node.kind)), None));
+        assert!(walk.unready.is_empty() || walk.unready.len() < 8, "other tests may be adding");
+        while parent != ROOT {
+            parent = seen[&parent].0;
+        }
+    }
+}

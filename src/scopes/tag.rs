@@ -1,0 +1,66 @@
+//! Tags: what a piece of memory is for.
+
+use super::{Group, Name};
+
+/// What a piece of memory is for: a group that owns it, and a name.
+///
+/// ```
+/// use memledger::{Tag, group, tag, tagged};
+///
+/// group! { pub RENDERING = "Rendering"; }
+/// const COORDINATES: Tag = tag!(RENDERING, "Mesh::texture_coordinates");
+///
+/// let coordinates = tagged(COORDINATES, || vec![0.0_f32; 1024]);
+/// # drop(coordinates);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Tag {
+    group: &'static Group,
+    name: Name,
+}
+
+impl Tag {
+    #[doc(hidden)]
+    pub const fn new(group: &'static Group, name: Name) -> Self {
+        Self { group, name }
+    }
+
+    /// Who owns the memory.
+    pub const fn group(self) -> &'static Group {
+        self.group
+    }
+
+    /// What it is for.
+    pub const fn name(self) -> Name {
+        self.name
+    }
+}
+
+/// Makes a [`Tag`] of a group and a name (a literal, a `&'static str` or a [`Name`](crate::Name));
+/// in a `const` or `static` too.
+#[macro_export]
+macro_rules! tag {
+    ($group:path, $name:expr) => {
+        $crate::Tag::new(&$group, $crate::NameOf($name).name())
+    };
+}
+
+/// Runs `body`; every allocation this thread makes in it carries `tag`, unless something inside
+/// has a tag or a group of its own. Scopes stay as they are.
+///
+/// Costs about 5 ns, once the thread knows the tag.
+pub fn tagged<R>(tag: Tag, body: impl FnOnce() -> R) -> R {
+    #[cfg(feature = "enable")]
+    let _restore = {
+        struct Restore(u32);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                super::thread::restore_tag(self.0);
+            }
+        }
+        Restore(super::thread::set_tag(tag.group.node(), tag.name.as_str()))
+    };
+    #[cfg(not(feature = "enable"))]
+    let _ = tag;
+    body()
+}

@@ -1,0 +1,306 @@
+//! Linux, by plain system calls through `libc`.
+//!
+//! NOTE: what is marked *hook* may run inside `alloc` or `free` of the program. It neither
+//! allocates nor locks; `errno` is put back, since a program may look at it after `free`.
+#![expect(unsafe_code, reason = "system calls")]
+
+use super::ThreadName;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::io;
+use std::os::fd::RawFd;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// Whether the tracker works here.
+pub(crate) const SUPPORTED: bool = true;
+
+/// Puts `errno` back when dropped.
+struct KeepErrno(c_int);
+
+impl KeepErrno {
+    fn new() -> Self {
+        // SAFETY: the location is valid for the calling thread.
+        Self(unsafe { *libc::__errno_location() })
+    }
+}
+
+impl Drop for KeepErrno {
+    fn drop(&mut self) {
+        // SAFETY: the location is valid for the calling thread.
+        unsafe { *libc::__errno_location() = self.0 };
+    }
+}
+
+/// *Hook.* Maps `bytes` of zeroed pages that are never unmapped, or `None` if the system has none.
+pub(crate) fn map(bytes: usize) -> Option<NonNull<u8>> {
+    let _errno = KeepErrno::new();
+    // SAFETY: a fresh private anonymous mapping touches no memory of anyone.
+    let pages = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if pages == libc::MAP_FAILED { None } else { NonNull::new(pages.cast()) }
+}
+
+/// *Hook.* Gives back pages of [`map`] that nobody has seen.
+pub(crate) fn unmap(pages: NonNull<u8>, bytes: usize) {
+    let _errno = KeepErrno::new();
+    // SAFETY: the caller mapped exactly these pages and has not published them.
+    unsafe { libc::munmap(pages.as_ptr().cast(), bytes) };
+}
+
+/// *Hook.* Nanoseconds of the monotonic clock.
+pub(crate) fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is valid for writing; the clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}
+
+/// *Hook.* Sleeps while `*word == expected`, at most `nanos`, or until woken.
+pub(crate) fn wait(word: &AtomicU32, expected: u32, nanos: u64) {
+    let _errno = KeepErrno::new();
+    let timeout = libc::timespec {
+        tv_sec: (nanos / 1_000_000_000) as libc::time_t,
+        tv_nsec: (nanos % 1_000_000_000) as _,
+    };
+    // SAFETY: the word outlives the call, the timeout is read only.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+            expected,
+            &raw const timeout,
+        )
+    };
+}
+
+/// *Hook.* Wakes everyone who sleeps on `word`.
+pub(crate) fn wake_all(word: &AtomicU32) {
+    let _errno = KeepErrno::new();
+    // SAFETY: waking takes the address only as a key.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+            c_int::MAX,
+        )
+    };
+}
+
+const MEMBARRIER_PRIVATE_EXPEDITED: c_int = 1 << 3;
+const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: c_int = 1 << 4;
+
+/// Whether [`barrier_on_all_threads`] works in this process; asked once before it is used.
+pub(crate) fn register_barrier() -> bool {
+    // SAFETY: registers an intent, touches no memory.
+    unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 }
+}
+
+/// Makes every running thread of the process pass a full memory barrier.
+pub(crate) fn barrier_on_all_threads() {
+    // SAFETY: a barrier touches no memory.
+    unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_PRIVATE_EXPEDITED, 0, 0) };
+}
+
+/// *Hook.* The kernel's id of the calling thread.
+pub(crate) fn thread_id() -> u32 {
+    // SAFETY: always succeeds.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+/// The process id.
+pub(crate) fn process_id() -> u32 {
+    std::process::id()
+}
+
+/// *Hook.* The name of the calling thread.
+pub(crate) fn thread_name() -> ThreadName {
+    let _errno = KeepErrno::new();
+    let mut name = [0; 16];
+    // SAFETY: the call writes at most 16 bytes.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    name
+}
+
+/// The name of another thread of this process, if it is still there.
+pub(crate) fn thread_name_of(id: u32) -> Option<ThreadName> {
+    let text = std::fs::read(format!("/proc/self/task/{id}/comm")).ok()?;
+    let text = text.strip_suffix(b"\n").unwrap_or(&text);
+    let mut name = [0; 16];
+    let size = text.len().min(15);
+    name.get_mut(..size)?.copy_from_slice(text.get(..size)?);
+    Some(name)
+}
+
+/// How often glibc runs thread-exit functions that set their key again.
+const DESTRUCTOR_ROUNDS: usize = 4;
+const NO_KEY: usize = usize::MAX;
+static KEY: AtomicUsize = AtomicUsize::new(NO_KEY);
+
+/// *Hook.* Has `retire` called on this thread as late in its life as the system allows: in the
+/// last round of its destructors. Without a key (all are taken) the thread is never retired.
+pub(crate) fn on_thread_exit() {
+    let mut key = KEY.load(Ordering::Acquire);
+    if key == NO_KEY {
+        let mut created = 0;
+        // SAFETY: `created` is valid for writing; the destructor has the required form.
+        if unsafe { libc::pthread_key_create(&raw mut created, Some(thread_exits)) } != 0 {
+            return;
+        }
+        key = match KEY.compare_exchange(
+            NO_KEY,
+            created as usize,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        ) {
+            Ok(_) => created as usize,
+            Err(existing) => {
+                // SAFETY: another thread was faster; nobody knows this key yet.
+                unsafe { libc::pthread_key_delete(created) };
+                existing
+            }
+        };
+    }
+    arm(key, 1);
+}
+
+fn arm(key: usize, round: usize) {
+    // SAFETY: the key exists; the value is a number, never dereferenced.
+    unsafe {
+        libc::pthread_setspecific(key as libc::pthread_key_t, ptr::without_provenance(round))
+    };
+}
+
+extern "C" fn thread_exits(round: *mut c_void) {
+    let round = round.addr();
+    if round < DESTRUCTOR_ROUNDS {
+        arm(KEY.load(Ordering::Acquire), round + 1);
+    } else {
+        crate::trace::write::registry::retire_current();
+    }
+}
+
+/// Starts `body` on a thread called `name` with every signal blocked: signals are the program's.
+pub(crate) fn spawn(
+    name: &CStr,
+    body: extern "C" fn(*mut c_void) -> *mut c_void,
+) -> io::Result<()> {
+    // SAFETY: plain calls on local values; the thread is detached and `body` takes no argument.
+    unsafe {
+        let mut attributes = std::mem::zeroed::<libc::pthread_attr_t>();
+        libc::pthread_attr_init(&raw mut attributes);
+        libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
+        let signals = BlockedSignals::new();
+        let mut thread = std::mem::zeroed();
+        let error =
+            libc::pthread_create(&raw mut thread, &raw const attributes, body, ptr::null_mut());
+        drop(signals);
+        libc::pthread_attr_destroy(&raw mut attributes);
+        if error != 0 {
+            return Err(io::Error::from_raw_os_error(error));
+        }
+        libc::pthread_setname_np(thread, name.as_ptr());
+    }
+    Ok(())
+}
+
+/// Blocks every signal on the calling thread until dropped, and swallows the `SIGPIPE` and
+/// `SIGXFSZ` that our own writes raised meanwhile: they would end the program.
+pub(crate) struct BlockedSignals {
+    before: libc::sigset_t,
+    pending: libc::sigset_t,
+}
+
+impl BlockedSignals {
+    pub(crate) fn new() -> Self {
+        // SAFETY: the sets are local and initialised by the calls.
+        unsafe {
+            let (mut all, mut before, mut pending) =
+                (std::mem::zeroed(), std::mem::zeroed(), std::mem::zeroed());
+            libc::sigfillset(&raw mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+            libc::sigpending(&raw mut pending);
+            Self { before, pending }
+        }
+    }
+}
+
+impl Drop for BlockedSignals {
+    fn drop(&mut self) {
+        // SAFETY: the sets are local; waiting has a zero timeout.
+        unsafe {
+            for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
+                if libc::sigismember(&raw const self.pending, signal) == 1 {
+                    continue;
+                }
+                let mut set = std::mem::zeroed();
+                libc::sigemptyset(&raw mut set);
+                libc::sigaddset(&raw mut set, signal);
+                let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+                libc::sigtimedwait(&raw const set, ptr::null_mut(), &raw const none);
+            }
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut());
+        }
+    }
+}
+
+/// Has `child` called in the child of every fork.
+pub(crate) fn at_fork(child: extern "C" fn()) {
+    // SAFETY: the function lives as long as the program.
+    unsafe { libc::pthread_atfork(None, None, Some(child as unsafe extern "C" fn())) };
+}
+
+/// Has `function` called when the process exits by return from `main` or by `exit`.
+pub(crate) fn at_exit(function: extern "C" fn()) {
+    // SAFETY: the function lives as long as the program.
+    unsafe { libc::atexit(function) };
+}
+
+unsafe extern "C" {
+    fn secure_getenv(name: *const c_char) -> *const c_char;
+}
+
+/// An environment variable, unless the program runs with more rights than its user.
+pub(crate) fn secure_env(name: &CStr) -> Option<std::ffi::OsString> {
+    use std::os::unix::ffi::OsStringExt;
+    // SAFETY: the result is a NUL-terminated string or null; it is copied at once.
+    unsafe {
+        let value = secure_getenv(name.as_ptr());
+        (!value.is_null())
+            .then(|| std::ffi::OsString::from_vec(CStr::from_ptr(value).to_bytes().to_vec()))
+    }
+}
+
+/// Writes all of `bytes` to a descriptor, past interrupts and short writes.
+pub(crate) fn write_all(fd: RawFd, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        // SAFETY: the buffer is valid for its length.
+        let written = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+        match written {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            1.. => bytes = bytes.get(written as usize..).unwrap_or_default(),
+            _ => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a descriptor is a terminal.
+pub(crate) fn is_terminal(fd: RawFd) -> bool {
+    // SAFETY: asks about a number.
+    unsafe { libc::isatty(fd) == 1 }
+}

@@ -1,0 +1,20 @@
+//! Everything that is specific to a platform.
+//!
+//! Linux on 64-bit machines is the platform that is built and tested. Elsewhere the same
+//! functions exist, [`SUPPORTED`] is false and nothing is ever recorded: starting a ledger
+//! returns [`Error::Unsupported`](crate::Error::Unsupported).
+//! `RUSTFLAGS="--cfg memledger_portable"` selects that half on Linux too, so that it can be
+//! checked there.
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(memledger_portable)))]
+mod linux;
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(memledger_portable)))]
+pub(crate) use linux::*;
+
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64", not(memledger_portable))))]
+mod portable;
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64", not(memledger_portable))))]
+pub(crate) use portable::*;
+
+/// The name of a thread as the kernel keeps it: at most 15 bytes, padded with NULs.
+pub(crate) type ThreadName = [u8; 16];

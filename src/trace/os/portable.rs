@@ -1,0 +1,80 @@
+//! Platforms without a tracker: everything compiles, nothing is recorded.
+
+use super::ThreadName;
+use std::ffi::{CStr, OsString, c_void};
+use std::io::{self, IsTerminal, Write};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+
+pub(crate) const SUPPORTED: bool = false;
+
+pub(crate) type RawFd = i32;
+
+pub(crate) fn map(_bytes: usize) -> Option<NonNull<u8>> {
+    None
+}
+
+pub(crate) fn unmap(_pages: NonNull<u8>, _bytes: usize) {}
+
+pub(crate) fn now() -> u64 {
+    0
+}
+
+pub(crate) fn wait(_word: &AtomicU32, _expected: u32, _nanos: u64) {}
+
+pub(crate) fn wake_all(_word: &AtomicU32) {}
+
+pub(crate) fn register_barrier() -> bool {
+    false
+}
+
+pub(crate) fn barrier_on_all_threads() {}
+
+pub(crate) fn thread_id() -> u32 {
+    0
+}
+
+pub(crate) fn process_id() -> u32 {
+    std::process::id()
+}
+
+pub(crate) fn thread_name() -> ThreadName {
+    [0; 16]
+}
+
+pub(crate) fn thread_name_of(_id: u32) -> Option<ThreadName> {
+    None
+}
+
+pub(crate) fn on_thread_exit() {}
+
+pub(crate) fn spawn(
+    _name: &CStr,
+    _body: extern "C" fn(*mut c_void) -> *mut c_void,
+) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(crate) struct BlockedSignals;
+
+impl BlockedSignals {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+}
+
+pub(crate) fn at_fork(_child: extern "C" fn()) {}
+
+pub(crate) fn at_exit(_function: extern "C" fn()) {}
+
+pub(crate) fn secure_env(name: &CStr) -> Option<OsString> {
+    std::env::var_os(name.to_str().ok()?)
+}
+
+pub(crate) fn write_all(_fd: RawFd, bytes: &[u8]) -> io::Result<()> {
+    io::stderr().write_all(bytes)
+}
+
+pub(crate) fn is_terminal(_fd: RawFd) -> bool {
+    io::stderr().is_terminal()
+}

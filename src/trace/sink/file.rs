@@ -1,0 +1,184 @@
+//! The trace file: packets, LZ4 where that is smaller, written once a tick.
+//!
+//! A file is whole up to the last tick whatever happens to the process. Where the disk is full,
+//! it is cut back to its last whole packet and closed; the program goes on.
+#![expect(unsafe_code, reason = "a flag of a descriptor")]
+
+use super::Sink;
+use crate::error::Error;
+use crate::trace::os;
+use crate::trace::transport::handshake::{Handshake, PROTOCOL};
+use crate::trace::transport::packet::{HEADER, Header, PacketWriter};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Coded packets are written when this many bytes of them are waiting, and at the end of a tick.
+const WRITE_AT: usize = 256 << 10;
+
+/// A trace file that is being written.
+pub(crate) struct FileSink {
+    file: File,
+    path: PathBuf,
+    /// A regular file, which can be cut back; pipes and devices cannot.
+    regular: bool,
+    packets: PacketWriter,
+    pending: Vec<u8>,
+    written: u64,
+    failed: Option<Error>,
+}
+
+impl FileSink {
+    /// Creates `path` and writes the start of the stream to it.
+    ///
+    /// If another process is writing to that file, `NAME.PID.EXT` beside it is used instead: a
+    /// child program inherits `MEMLEDGER_FILE`.
+    pub(crate) fn create(path: &Path) -> Result<Self, Error> {
+        let (file, path) = create_alone(path)?;
+        let regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
+        let mut sink = Self {
+            file,
+            path,
+            regular,
+            packets: PacketWriter::new(),
+            pending: Vec::with_capacity(WRITE_AT + (64 << 10)),
+            written: 0,
+            failed: None,
+        };
+        let handshake = Handshake {
+            control_port: None,
+            session_guid: Some(guid(0)),
+            trace_guid: Some(guid(1)),
+            protocol: PROTOCOL,
+        };
+        sink.pending.extend(handshake.encode());
+        sink.write_pending();
+        match sink.failed.take() {
+            None => Ok(sink),
+            Some(error) => Err(error),
+        }
+    }
+
+    /// The file that is written, which is not the one asked for if that was in use.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn write_pending(&mut self) {
+        if self.failed.is_some() {
+            return self.pending.clear();
+        }
+        let mut done = 0;
+        while done < self.pending.len() {
+            match self.file.write(&self.pending[done..]) {
+                Ok(0) => return self.fail(done, std::io::ErrorKind::WriteZero.into()),
+                Ok(count) => done += count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return self.fail(done, error),
+            }
+        }
+        self.written += done as u64;
+        self.pending.clear();
+    }
+
+    /// Cuts the file back to the last packet that is whole among the `done` bytes just written.
+    fn fail(&mut self, done: usize, source: std::io::Error) {
+        let mut whole = 0;
+        while let Some(header) = self.pending.get(whole..whole + HEADER)
+            && let Some(header) = header.try_into().ok().and_then(Header::decode)
+            && whole + header.size <= done
+        {
+            whole += header.size;
+        }
+        if self.regular {
+            // NOTE: if even this fails, the reader reports a truncated end and loses nothing else.
+            let _ = self.file.set_len(self.written + whole as u64);
+        }
+        self.failed = Some(Error::File { path: self.path.clone(), action: "write", source });
+        self.pending.clear();
+    }
+}
+
+impl Sink for FileSink {
+    fn packet(&mut self, stream: u16, payload: &[u8]) {
+        self.packets.packet(stream, payload, &mut self.pending);
+        if self.pending.len() >= WRITE_AT {
+            self.write_pending();
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        self.packets.sync(&mut self.pending);
+        self.write_pending();
+        self.failed.take().map_or(Ok(()), Err)
+    }
+}
+
+/// Opens a file for writing that no other process is writing to, and empties it.
+///
+/// The order matters: it is locked before it is emptied, so the file of another process is never
+/// harmed. A pipe must have a reader: opening one without would wait for it without end.
+pub(crate) fn create_alone(path: &Path) -> Result<(File, PathBuf), Error> {
+    let failed = |action, source| Error::File { path: path.to_owned(), action, source };
+    let file = open(path).map_err(|error| failed("create", error))?;
+    match file.try_lock() {
+        // Where files cannot be locked, two processes cannot be told apart: go on.
+        Ok(()) | Err(TryLockError::Error(_)) => {
+            empty(&file).map_err(|error| failed("empty", error))?;
+            Ok((file, path.to_owned()))
+        }
+        Err(TryLockError::WouldBlock) => {
+            let mut name = path.file_stem().unwrap_or_default().to_owned();
+            name.push(format!(".{}", os::process_id()));
+            if let Some(extension) = path.extension() {
+                name.push(".");
+                name.push(extension);
+            }
+            let path = path.with_file_name(name);
+            let failed = |action, source| Error::File { path: path.clone(), action, source };
+            let file = open(&path).map_err(|error| failed("create", error))?;
+            file.try_lock().map_err(|error| failed("lock", error.into()))?;
+            empty(&file).map_err(|error| failed("empty", error))?;
+            Ok((file, path))
+        }
+    }
+}
+
+fn open(path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.custom_flags(libc::O_NONBLOCK);
+    }
+    let file = options.open(path)?;
+    #[cfg(unix)]
+    {
+        use std::os::fd::AsRawFd;
+        // From here on a write may wait: only the worker does, and nobody waits for it for long.
+        // SAFETY: changes the flags of a descriptor that is ours.
+        unsafe {
+            let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);
+            libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_NONBLOCK);
+        }
+    }
+    Ok(file)
+}
+
+fn empty(file: &File) -> std::io::Result<()> {
+    if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) }
+}
+
+/// 16 bytes that differ between processes (`what` 0) and between traces of one (`what` 1).
+fn guid(what: u64) -> [u8; 16] {
+    use std::hash::{BuildHasher, RandomState};
+    let half =
+        |salt: u64| RandomState::new().hash_one((what, salt, os::process_id())).to_le_bytes();
+    let mut guid = [0; 16];
+    guid[..8].copy_from_slice(&half(1));
+    guid[8..].copy_from_slice(&half(2));
+    guid[6] = guid[6] & 0x0f | 0x40;
+    guid[8] = guid[8] & 0x3f | 0x80;
+    guid
+}

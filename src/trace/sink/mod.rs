@@ -1,0 +1,23 @@
+//! Where the stream goes.
+
+pub(crate) mod file;
+
+use crate::error::Error;
+
+/// Receives the stream from the worker, piece by piece.
+///
+/// Every piece is a run of whole events of one stream. Coding is the sink's own matter: pieces
+/// come plain. The worker calls from one thread at a time, with the tracker's guard set.
+pub(crate) trait Sink: Send {
+    /// The next piece of a stream: 0 for type records, 1 for important events, or a thread's.
+    fn packet(&mut self, stream: u16, payload: &[u8]);
+
+    /// All pieces of one tick have been passed on. An error ends the sink: it is dropped, and the
+    /// error becomes one of the ledger's problems.
+    fn sync(&mut self) -> Result<(), Error>;
+
+    /// The stream ends here.
+    fn finish(&mut self) -> Result<(), Error> {
+        self.sync()
+    }
+}

@@ -1,0 +1,88 @@
+//! The one thread that collects what all others have written, and hands it on.
+//!
+//! It runs with the tracker's guard set for life, with every signal blocked, and comes on a fixed
+//! [`INTERVAL`], or earlier when half the buffers are full.
+
+mod drain;
+mod replay;
+
+pub(crate) use drain::{Final, Session, mapped_bytes};
+pub(crate) use replay::Importants;
+
+use super::os;
+use super::write::{buffer, own_code};
+use crate::error::Error;
+use crate::trace::event::encode::Declaration;
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+/// How often the worker comes when nobody calls it: the resolution of times in a trace.
+pub(crate) const INTERVAL: Duration = Duration::from_millis(10);
+
+/// A part of the program that declares events: the worker announces its types, and asks it in
+/// every tick for the important events that have come up.
+pub(crate) trait Instrument: Send {
+    /// All its event types.
+    fn types(&self) -> &'static [&'static Declaration];
+
+    /// Adds the important events that are new since the last call.
+    fn announce(&mut self, importants: &mut Importants);
+}
+
+/// What is being recorded, if anything. Taken by the worker in every tick, and by whoever drives
+/// the ledger; never by the hook, and never in the child of a fork.
+static SESSION: Mutex<Option<Session>> = Mutex::new(None);
+/// Counts sessions: a worker whose session is over sees another number and ends.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// The session, waiting for the worker to finish its tick.
+pub(crate) fn session() -> MutexGuard<'static, Option<Session>> {
+    SESSION.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The session, or `None` if the worker has not let go of it within `patience`: it is stuck in a
+/// write to something that does not answer.
+pub(crate) fn session_within(patience: Duration) -> Option<MutexGuard<'static, Option<Session>>> {
+    let deadline = Instant::now() + patience;
+    loop {
+        match SESSION.try_lock() {
+            Ok(session) => return Some(session),
+            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if Instant::now() >= deadline => return None,
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(200)),
+        }
+    }
+}
+
+/// Starts a worker thread for the session that has just been put in place.
+pub(crate) fn spawn() -> Result<(), Error> {
+    os::spawn(c"memledger", run).map_err(|error| {
+        Error::Unsupported(format!("the worker thread could not be started: {error}"))
+    })
+}
+
+/// Ends the worker of the present session, as soon as it looks.
+pub(crate) fn dismiss() {
+    GENERATION.fetch_add(1, Ordering::AcqRel);
+    buffer::call_worker();
+}
+
+extern "C" fn run(_: *mut c_void) -> *mut c_void {
+    let _own = own_code();
+    let generation = GENERATION.load(Ordering::Acquire);
+    loop {
+        buffer::sleep_until_called(INTERVAL.as_nanos() as u64);
+        let mut session = session();
+        if GENERATION.load(Ordering::Acquire) != generation {
+            return std::ptr::null_mut();
+        }
+        let Some(current) = session.as_mut() else { return std::ptr::null_mut() };
+        // A bug of ours must not take the program with it: what follows is lost and counted.
+        if catch_unwind(AssertUnwindSafe(|| current.tick())).is_err() {
+            current.fail("the worker thread panicked, so recording ends here".into());
+        }
+    }
+}

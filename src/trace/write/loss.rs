@@ -1,0 +1,23 @@
+//! Events that could not be recorded: counted where they happen, told in the stream by the worker.
+
+use super::registry::Slot;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+static WITHOUT_SLOT: AtomicU64 = AtomicU64::new(0);
+
+/// One event of this thread is lost.
+#[cold]
+pub(crate) fn event(slot: &Slot) {
+    slot.lost.fetch_add(1, Ordering::Relaxed);
+}
+
+/// One event is lost of a thread that could not be registered: too many threads, or no memory.
+#[cold]
+pub(crate) fn event_without_slot() {
+    WITHOUT_SLOT.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Takes the number of events lost without a slot since last asked.
+pub(crate) fn take_without_slot() -> u64 {
+    WITHOUT_SLOT.swap(0, Ordering::Relaxed)
+}

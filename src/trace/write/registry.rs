@@ -1,0 +1,351 @@
+//! The threads that record: one slot each, in pages of our own that are never given back, so that
+//! the worker can look at a slot whatever has become of its thread.
+//!
+//! ```text
+//! FREE ──thread records its first event──► LIVE ──thread ends──► FINISHED ──worker has drained──► FREE
+//! ```
+//! A slot is taken from a stack of free ones, or cut fresh; how many exist is bounded by how many
+//! threads were alive (or not yet drained) at once.
+#![expect(unsafe_code, reason = "slots and blocks are raw memory")]
+
+use super::buffer;
+use crate::trace::os::{self, ThreadName};
+use crate::trace::pages::Block;
+use std::cell::Cell;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+/// Threads that can record at once: the stream numbers them with 14 bits, some of them reserved.
+pub(crate) const MAX_THREADS: usize = 16_000;
+
+const SLOTS_PER_CHUNK: usize = 64;
+const CHUNKS: usize = MAX_THREADS / SLOTS_PER_CHUNK;
+
+/// Where a thread is, as the worker sees it.
+pub(crate) struct Guard;
+
+impl Guard {
+    /// Outside the hook.
+    pub(crate) const OUT: u32 = 0;
+    /// Inside the hook, perhaps with a serial whose event is not committed yet.
+    pub(crate) const IN: u32 = 1;
+    /// Inside the hook, waiting for room, without a serial.
+    pub(crate) const WAITING: u32 = 2;
+}
+
+/// What one recording thread and the worker share.
+#[repr(C, align(128))]
+pub(crate) struct Slot {
+    // Written by the thread at every event.
+    pub(crate) guard: AtomicU32,
+    /// What the stream of this thread stands in: the context last written, 0 for none.
+    pub(crate) context: Cell<u32>,
+    cursor: Cell<*mut u8>,
+    limit: Cell<*mut u8>,
+    pub(crate) block: Cell<Option<NonNull<Block>>>,
+    /// Events this thread could not record.
+    pub(crate) lost: AtomicU64,
+
+    // Written seldom.
+    /// The byte that closes what the stream stands in, 0 for nothing; the worker sends it when
+    /// the stream ends here.
+    pub(crate) closing: AtomicU8,
+    pub(crate) state: AtomicU32,
+    /// The first block; the worker takes it when it first drains this thread.
+    pub(crate) first: AtomicPtr<Block>,
+    /// Blocks that are this thread's or still hold events of it.
+    pub(crate) held: AtomicU32,
+    pub(crate) thread_id: AtomicU32,
+    pub(crate) system_id: AtomicU32,
+    name: [AtomicU64; 2],
+    number: AtomicU32,
+    next_free: AtomicU32,
+}
+
+// SAFETY: the cells are touched by the owning thread only, or by the worker while recording is
+// paused and no thread is inside a hook; everything else is atomic.
+unsafe impl Sync for Slot {}
+
+pub(crate) const FREE: u32 = 0;
+pub(crate) const LIVE: u32 = 1;
+pub(crate) const FINISHED: u32 = 2;
+
+static CHUNK_TABLE: [AtomicPtr<Slot>; CHUNKS] = [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
+/// How many slots have ever been cut.
+static CUT: AtomicU32 = AtomicU32::new(0);
+/// Top of the stack of free slots: its number plus one, below a count of changes (ABA).
+static FREE_SLOTS: AtomicU64 = AtomicU64::new(0);
+/// The id of the last thread that registered. Ids are never reused; 1 is the worker's.
+static LAST_THREAD_ID: AtomicU32 = AtomicU32::new(1);
+
+/// What a thread knows about itself. Without `Drop`, so it can be used at any time in its life.
+pub(crate) struct Thread {
+    pub(crate) slot: Cell<Option<&'static Slot>>,
+    /// Above 0 while the tracker's own code runs on this thread.
+    own: Cell<u32>,
+    /// The thread is registering itself just now; a signal handler must not do it again.
+    registering: Cell<bool>,
+    /// The slot was given back at the end of the thread; later events come one by one.
+    retired: Cell<bool>,
+    /// The slot put aside while the tracker's own code runs.
+    aside: Cell<Option<&'static Slot>>,
+    id: Cell<u32>,
+    system_id: Cell<u32>,
+}
+
+thread_local! {
+    pub(crate) static THREAD: Thread = const { Thread {
+        slot: Cell::new(None),
+        own: Cell::new(0),
+        registering: Cell::new(false),
+        retired: Cell::new(false),
+        aside: Cell::new(None),
+        id: Cell::new(0),
+        system_id: Cell::new(0),
+    } };
+}
+
+impl Slot {
+    /// Whether the largest thing a hook ever writes fits into the block.
+    #[inline(always)]
+    pub(crate) fn has_room(&self) -> bool {
+        self.cursor.get() < self.limit.get()
+    }
+
+    /// Where the next event goes.
+    #[inline(always)]
+    pub(crate) fn cursor(&self) -> *mut u8 {
+        self.cursor.get()
+    }
+
+    /// Publishes everything written before `end`.
+    #[inline(always)]
+    pub(crate) fn commit(&self, end: *mut u8) {
+        self.cursor.set(end);
+        if let Some(block) = self.block.get() {
+            // SAFETY: blocks are never unmapped, and this one is ours until we move on.
+            let block = unsafe { block.as_ref() };
+            block.committed.store(end, Ordering::Release);
+        }
+    }
+
+    /// Goes on in `block` (or in none), with `room` bytes kept free at its end.
+    pub(crate) fn set_block(&self, block: Option<NonNull<Block>>, size: usize, room: usize) {
+        self.block.set(block);
+        self.context.set(0);
+        self.closing.store(0, Ordering::Relaxed);
+        match block {
+            Some(block) => {
+                self.cursor.set(Block::start(block));
+                self.limit.set(block.as_ptr().cast::<u8>().wrapping_add(size - room));
+            }
+            None => {
+                self.cursor.set(ptr::null_mut());
+                self.limit.set(ptr::null_mut());
+            }
+        }
+    }
+
+    /// The thread's name as it was when last asked for.
+    pub(crate) fn name(&self) -> ThreadName {
+        let mut name = [0; 16];
+        for (half, word) in name.chunks_exact_mut(8).zip(&self.name) {
+            half.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+        }
+        name
+    }
+
+    fn store_own_name(&self) {
+        let name = os::thread_name();
+        for (half, word) in name.as_chunks::<8>().0.iter().zip(&self.name) {
+            word.store(u64::from_ne_bytes(*half), Ordering::Relaxed);
+        }
+    }
+}
+
+/// All slots ever cut, whatever their state.
+pub(crate) fn slots() -> impl Iterator<Item = &'static Slot> {
+    (0..CUT.load(Ordering::Acquire)).filter_map(slot)
+}
+
+fn slot(number: u32) -> Option<&'static Slot> {
+    let chunk = CHUNK_TABLE.get(number as usize / SLOTS_PER_CHUNK)?.load(Ordering::Acquire);
+    let slot = NonNull::new(chunk)?.as_ptr().wrapping_add(number as usize % SLOTS_PER_CHUNK);
+    // SAFETY: the chunk is mapped for good and zeroed pages are a valid free slot.
+    Some(unsafe { &*slot })
+}
+
+/// Bytes of pages that hold slots.
+pub(crate) fn mapped() -> u64 {
+    let chunks = CUT.load(Ordering::Relaxed).div_ceil(SLOTS_PER_CHUNK as u32);
+    u64::from(chunks) * (SLOTS_PER_CHUNK * size_of::<Slot>()) as u64
+}
+
+/// This thread's slot, registering the thread if it has none; with whether it is one for a single
+/// event after the thread's end. `None` counts the event as lost.
+pub(crate) fn current() -> Option<(&'static Slot, bool)> {
+    THREAD
+        .try_with(|thread| {
+            if let Some(slot) = thread.slot.get() {
+                return Some((slot, false));
+            }
+            if thread.registering.replace(true) {
+                super::loss::event_without_slot();
+                return None;
+            }
+            let slot = register(thread);
+            thread.registering.set(false);
+            if slot.is_none() {
+                super::loss::event_without_slot();
+            }
+            Some((slot?, thread.retired.get()))
+        })
+        .ok()
+        .flatten()
+}
+
+fn register(thread: &Thread) -> Option<&'static Slot> {
+    let slot = pop_free().or_else(cut)?;
+    if thread.id.get() == 0 {
+        thread.id.set(LAST_THREAD_ID.fetch_add(1, Ordering::Relaxed) + 1);
+        thread.system_id.set(os::thread_id());
+    }
+    slot.thread_id.store(thread.id.get(), Ordering::Relaxed);
+    slot.system_id.store(thread.system_id.get(), Ordering::Relaxed);
+    slot.store_own_name();
+    slot.lost.store(0, Ordering::Relaxed);
+    slot.held.store(0, Ordering::Relaxed);
+    slot.first.store(ptr::null_mut(), Ordering::Relaxed);
+    slot.set_block(None, 0, 0);
+    slot.state.store(LIVE, Ordering::Release);
+    if !thread.retired.get() {
+        thread.slot.set(Some(slot));
+        os::on_thread_exit();
+    }
+    Some(slot)
+}
+
+/// Called by the system in the last round of this thread's destructors.
+pub(crate) fn retire_current() {
+    let slot = THREAD.try_with(|thread| {
+        thread.retired.set(true);
+        thread.slot.take()
+    });
+    if let Ok(Some(slot)) = slot {
+        slot.store_own_name();
+        finish(slot);
+    }
+}
+
+/// Marks a slot as one that nobody writes to any more; the worker drains it and frees it.
+pub(crate) fn finish(slot: &Slot) {
+    slot.state.store(FINISHED, Ordering::Release);
+}
+
+/// Gives a finished slot back, once all its blocks are.
+pub(crate) fn free(slot: &Slot) {
+    slot.state.store(FREE, Ordering::Relaxed);
+    let mut head = FREE_SLOTS.load(Ordering::Relaxed);
+    loop {
+        slot.next_free.store(head as u32, Ordering::Relaxed);
+        let new = next_version(head) | u64::from(slot.number.load(Ordering::Relaxed) + 1);
+        match FREE_SLOTS.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(now) => head = now,
+        }
+    }
+}
+
+fn pop_free() -> Option<&'static Slot> {
+    let mut head = FREE_SLOTS.load(Ordering::Acquire);
+    loop {
+        let free = slot((head as u32).checked_sub(1)?)?;
+        let new = next_version(head) | u64::from(free.next_free.load(Ordering::Relaxed));
+        match FREE_SLOTS.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return Some(free),
+            Err(now) => head = now,
+        }
+    }
+}
+
+fn next_version(head: u64) -> u64 {
+    (head >> 32).wrapping_add(1) << 32
+}
+
+fn cut() -> Option<&'static Slot> {
+    const BYTES: usize = SLOTS_PER_CHUNK * size_of::<Slot>();
+    let mut number = CUT.load(Ordering::Acquire);
+    loop {
+        let entry = CHUNK_TABLE.get(number as usize / SLOTS_PER_CHUNK)?;
+        if entry.load(Ordering::Acquire).is_null() {
+            let pages = os::map(BYTES)?;
+            let ours = entry.compare_exchange(
+                ptr::null_mut(),
+                pages.as_ptr().cast(),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+            if ours.is_err() {
+                os::unmap(pages, BYTES);
+            }
+        }
+        match CUT.compare_exchange_weak(number, number + 1, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => {
+                let slot = slot(number)?;
+                slot.number.store(number, Ordering::Relaxed);
+                return Some(slot);
+            }
+            Err(now) => number = now,
+        }
+    }
+}
+
+/// Whether the tracker's own code runs on this thread.
+pub(crate) fn in_own_code() -> bool {
+    THREAD.try_with(|thread| thread.own.get() > 0).unwrap_or(false)
+}
+
+/// Marks what follows on this thread as the tracker's own code, until dropped: what it allocates
+/// is overhead, not an event. May be nested.
+pub(crate) fn own_code() -> OwnCode {
+    let _ = THREAD.try_with(|thread| {
+        if thread.own.get() == 0 {
+            // Without its slot the thread cannot pass the fast path of the hook.
+            thread.aside.set(thread.slot.take());
+        }
+        thread.own.set(thread.own.get() + 1);
+    });
+    OwnCode(std::marker::PhantomData)
+}
+
+/// See [`own_code`].
+pub(crate) struct OwnCode(std::marker::PhantomData<*const ()>);
+
+impl Drop for OwnCode {
+    fn drop(&mut self) {
+        let _ = THREAD.try_with(|thread| {
+            thread.own.set(thread.own.get().saturating_sub(1));
+            if thread.own.get() == 0 {
+                thread.slot.set(thread.aside.take());
+            }
+        });
+    }
+}
+
+/// Takes every slot's blocks away. Only while recording is paused and no thread is inside a hook.
+pub(crate) fn forget_blocks() {
+    for slot in slots() {
+        let mut block = NonNull::new(slot.first.swap(ptr::null_mut(), Ordering::AcqRel));
+        while let Some(current) = block {
+            // SAFETY: blocks are never unmapped.
+            let next = unsafe { current.as_ref() }.next.load(Ordering::Acquire);
+            buffer::release(slot, current);
+            block = NonNull::new(next);
+        }
+        slot.set_block(None, 0, 0);
+        slot.lost.store(0, Ordering::Relaxed);
+        if slot.state.load(Ordering::Acquire) == FINISHED {
+            free(slot);
+        }
+    }
+}

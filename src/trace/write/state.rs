@@ -1,0 +1,166 @@
+//! Whether events are recorded: one word that every hook looks at.
+//!
+//! ```text
+//!              start of the process
+//!                      │
+//!                 EARLY: recorded, not drained ──buffers full──► OFF
+//!                      │ start                                    │ start
+//!                      ▼                                          ▼
+//!   OFF ◄─finish── PAUSED ◄──────stop────── RUNNING ◄──────── PAUSED (nobody inside a hook)
+//! ```
+//! Turning recording off is a store to the word, a barrier on all threads, and a look at every
+//! thread's guard ([`quiesce`]): a thread that set its guard before the barrier is seen, one that
+//! sets it after sees the new word.
+
+use super::registry::{self, Guard};
+use crate::trace::os;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::time::{Duration, Instant};
+
+/// Nothing is recorded and nothing is about to be. The hook returns after one load.
+pub(crate) const OFF: u32 = 0;
+/// Events are recorded.
+pub(crate) const RECORD: u32 = 1;
+/// Events are recorded and nothing else is to be done.
+pub(crate) const ON: u32 = RECORD;
+/// The next event is preceded by a marker: the stream was idle, and the last marker is old.
+const MARKER_DUE: u32 = 2;
+/// The system has no barrier on all threads, so every hook passes one of its own.
+pub(crate) const FENCE: u32 = 4;
+/// Nothing is recorded, but the tracker is at work: its own allocations are counted.
+const PAUSED: u32 = 8;
+
+/// Starts as `ON`: what happens before anyone could start belongs to the report.
+static STATE: AtomicU32 = AtomicU32::new(if os::SUPPORTED { ON } else { OFF });
+
+/// Where the life of the recording stands; looked at on cold paths only.
+static PHASE: AtomicU32 = AtomicU32::new(EARLY);
+const EARLY: u32 = 0;
+const STOPPED: u32 = 1;
+const RUNNING: u32 = 2;
+
+static HAS_BARRIER: AtomicBool = AtomicBool::new(false);
+/// Set in the child of a fork, where no worker lives: nothing is ever recorded there again.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+#[inline(always)]
+pub(crate) fn load_relaxed() -> u32 {
+    STATE.load(Ordering::Relaxed)
+}
+
+#[inline(always)]
+pub(crate) fn load() -> u32 {
+    STATE.load(Ordering::Acquire)
+}
+
+/// Whether events are kept for a start that has not come yet.
+pub(crate) fn is_early() -> bool {
+    PHASE.load(Ordering::Acquire) == EARLY
+}
+
+/// Whether a worker drains the buffers.
+pub(crate) fn is_running() -> bool {
+    PHASE.load(Ordering::Acquire) == RUNNING
+}
+
+/// Whether this is the child of a fork of a process that was being tracked.
+pub(crate) fn is_forked() -> bool {
+    FORKED.load(Ordering::Acquire)
+}
+
+/// The early buffer is full and nobody has started: forget it, and stop recording.
+///
+/// Keeping its beginning would make every block freed later look alive.
+pub(crate) fn discard_early() {
+    if PHASE.compare_exchange(EARLY, STOPPED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+        STATE.store(OFF, Ordering::Release);
+    }
+}
+
+/// Takes over what was recorded since the start of the process; `false` if that is gone.
+pub(crate) fn adopt_early() -> bool {
+    PHASE.compare_exchange(EARLY, RUNNING, Ordering::AcqRel, Ordering::Acquire).is_ok()
+}
+
+/// Asks the system for its barrier; without it every hook runs one itself.
+pub(crate) fn prepare() {
+    HAS_BARRIER.store(os::register_barrier(), Ordering::Release);
+}
+
+/// Stops recording; `false` if a thread is still inside a hook after 100 ms.
+pub(crate) fn pause() -> bool {
+    PHASE.store(STOPPED, Ordering::Release);
+    STATE.store(PAUSED, Ordering::SeqCst);
+    super::buffer::wake_waiters();
+    quiesce(Duration::from_millis(100))
+}
+
+/// Records again, from a state in which no thread is inside a hook.
+pub(crate) fn run() {
+    PHASE.store(RUNNING, Ordering::Release);
+    let fence = if HAS_BARRIER.load(Ordering::Acquire) { 0 } else { FENCE };
+    STATE.store(ON | fence, Ordering::Release);
+}
+
+/// Nothing is recorded any more and the tracker has given back what it held.
+pub(crate) fn turn_off() {
+    STATE.store(OFF, Ordering::Release);
+}
+
+/// In the child of a fork: there is no worker, and the buffers are the parent's.
+pub(crate) fn turn_off_in_child() {
+    FORKED.store(true, Ordering::Release);
+    PHASE.store(STOPPED, Ordering::Release);
+    STATE.store(OFF, Ordering::Release);
+}
+
+/// The next event shall be preceded by a marker.
+pub(crate) fn set_marker_due() {
+    if is_running() && load() & RECORD != 0 {
+        STATE.fetch_or(MARKER_DUE, Ordering::AcqRel);
+    }
+}
+
+/// Whether a marker is due; says so to one caller only.
+pub(crate) fn take_marker_due() -> bool {
+    load() & MARKER_DUE != 0 && STATE.fetch_and(!MARKER_DUE, Ordering::AcqRel) & MARKER_DUE != 0
+}
+
+/// Passes a barrier on all threads, so that a guard set before it is seen after it.
+pub(crate) fn barrier() {
+    if HAS_BARRIER.load(Ordering::Acquire) {
+        os::barrier_on_all_threads();
+    } else {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// Waits until every thread has been seen outside the hook since the last barrier.
+fn quiesce(patience: Duration) -> bool {
+    barrier();
+    let deadline = Instant::now() + patience;
+    registry::slots().all(|slot| {
+        loop {
+            if slot.guard.load(Ordering::Acquire) == Guard::OUT {
+                return true;
+            }
+            if Instant::now() >= deadline {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+    })
+}
+
+/// Whether every serial taken before the last [`barrier`] belongs to an event that is committed:
+/// true if every thread has been seen outside the hook, or waiting in it without a serial.
+pub(crate) fn is_settled() -> bool {
+    /// A hook takes some nanoseconds; a thread seen inside this often was interrupted there.
+    const LOOKS: usize = 1000;
+    registry::slots().all(|slot| {
+        (0..LOOKS).any(|_| {
+            std::hint::spin_loop();
+            slot.guard.load(Ordering::Acquire) != Guard::IN
+        })
+    })
+}
