@@ -5,7 +5,7 @@ use super::report::{Destination, Report};
 use super::{problems, run};
 use crate::alloc::linked;
 use crate::trace::os;
-use crate::trace::write::own_code;
+use crate::trace::write::own;
 use std::ffi::{CStr, OsStr, OsString};
 use std::path::PathBuf;
 
@@ -44,8 +44,9 @@ const KNOWN: [Known; 3] = [
 
 impl Settings {
     /// The environment. An empty variable counts as not set.
+    ///
+    /// Settings are the tracker's own: they are made, used and dropped with the guard set.
     pub(super) fn read() -> Self {
-        let _own = own_code();
         let mut settings = Self::default();
         for known in &KNOWN {
             let value = os::secure_env(known.variable).filter(|value| !value.is_empty());
@@ -64,8 +65,7 @@ impl Settings {
             });
             match flag {
                 Some((known, value)) => {
-                    let _own = own_code();
-                    *(known.place)(&mut settings) = Some(value.into());
+                    own(|| *(known.place)(&mut settings) = Some(value.into()));
                 }
                 None => rest.push(arg),
             }
@@ -127,12 +127,13 @@ fn extension(path: &OsString) -> Option<&str> {
 
 /// Called before `main`, if the allocator is linked: starts what the environment asks for.
 pub(crate) fn start_before_main() {
-    let _own = own_code();
-    let settings = Settings::read();
-    if settings.start_by_themselves()
-        && linked::is_global_allocator()
-        && !linked::ignores_environment()
-    {
-        run::start_from_environment(settings);
-    }
+    own(|| {
+        let settings = Settings::read();
+        if settings.start_by_themselves()
+            && linked::is_global_allocator()
+            && !linked::ignores_environment()
+        {
+            run::start_from_environment(settings);
+        }
+    });
 }

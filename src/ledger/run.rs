@@ -13,7 +13,7 @@ use crate::trace::os::{self, BlockedSignals};
 use crate::trace::sink::Sink;
 use crate::trace::sink::file::{FileSink, create_alone};
 use crate::trace::worker::{self, Final, Instrument, Session};
-use crate::trace::write::{buffer, own_code, registry, serial, state};
+use crate::trace::write::{buffer, own, own_code, registry, serial, state};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,23 +74,34 @@ impl Channels {
 }
 
 /// Starts as settings from outside say, by default with a report on stderr; what does not work is
-/// told and left out.
-pub(super) fn start_with(settings: Settings, mut config: Config) -> Ledger {
-    let _own = own_code();
-    config.report.get_or_insert(Report::stderr());
-    settings.apply(&mut config);
-    start_leniently(config, false)
+/// told and left out. The settings are read, used and dropped as the tracker's own.
+pub(super) fn start_with(settings: impl FnOnce() -> Settings) -> Ledger {
+    own(move || {
+        if state::is_forked() {
+            tell(forked());
+            return Ledger { generation: None };
+        }
+        match run().as_ref() {
+            // It went by the same variables.
+            Some(run) if run.from_environment => return Ledger { generation: None },
+            Some(_) => {
+                tell(Error::AlreadyStarted);
+                return Ledger { generation: None };
+            }
+            None => {}
+        }
+        start_leniently(settings(), false)
+    })
 }
 
-/// The start before `main`.
+/// The start before `main`; the process's exit ends it.
 pub(super) fn start_from_environment(settings: Settings) {
-    let _own = own_code();
+    std::mem::forget(start_leniently(settings, true));
+}
+
+fn start_leniently(settings: Settings, from_environment: bool) -> Ledger {
     let mut config = Config { report: Some(Report::stderr()), ..Config::default() };
     settings.apply(&mut config);
-    std::mem::forget(start_leniently(config, true));
-}
-
-fn start_leniently(mut config: Config, from_environment: bool) -> Ledger {
     // A file that cannot be created must not cost the report.
     let file = config.file.take().and_then(|path| open_trace(&path).map_err(tell).ok());
     let output = config.report.take().and_then(|report| open_report(&report).map_err(tell).ok());
@@ -104,13 +115,32 @@ fn tell(error: Error) {
     problems::add(error.to_string());
 }
 
+fn forked() -> Error {
+    Error::Unsupported(
+        "this process was forked from one that was being tracked, so it cannot be tracked itself"
+            .into(),
+    )
+}
+
 /// Starts as set in code, and by the environment over that.
-pub(super) fn start(settings: Settings, mut config: Config) -> Result<Ledger, Error> {
-    let _own = own_code();
+pub(super) fn start(config: &Config) -> Result<Ledger, Error> {
+    // What the program handed in stays the program's: it is copied inside. So is an error that
+    // goes back to it: it is copied outside.
+    own(|| start_strictly(config.clone())).map_err(|error| {
+        let theirs = error.duplicate();
+        own(move || drop(error));
+        theirs
+    })
+}
+
+fn start_strictly(mut config: Config) -> Result<Ledger, Error> {
+    if state::is_forked() {
+        return Err(forked());
+    }
     if let Some(channels) = &config.channels {
         Channels::parse(channels)?;
     }
-    settings.apply(&mut config);
+    Settings::read().apply(&mut config);
     match run().as_mut() {
         Some(run) if run.from_environment => return join_environment(run, config),
         Some(_) => return Err(Error::AlreadyStarted),
@@ -218,11 +248,6 @@ fn begin(
 ) -> Result<Ledger, Error> {
     if !os::SUPPORTED {
         return Err(Error::Unsupported("memory can be tracked on 64-bit Linux only".into()));
-    }
-    if state::is_forked() {
-        return Err(Error::Unsupported(
-            "this process was forked from one that was being tracked, so it cannot be tracked itself".into(),
-        ));
     }
     let mut run = run();
     if run.is_some() {

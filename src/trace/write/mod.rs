@@ -18,7 +18,7 @@ pub(crate) mod registry;
 pub(crate) mod serial;
 pub(crate) mod state;
 
-pub(crate) use registry::{Slot, in_own_code, own_code};
+pub(crate) use registry::{Slot, in_own_code, own, own_code};
 
 use registry::{Guard, THREAD};
 use std::sync::atomic::{Ordering, compiler_fence, fence};

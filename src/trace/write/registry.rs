@@ -318,6 +318,12 @@ pub(crate) fn own_code() -> OwnCode {
     OwnCode(std::marker::PhantomData)
 }
 
+/// Runs `body` as the tracker's own code, dropping within it what `body` holds.
+pub(crate) fn own<R>(body: impl FnOnce() -> R) -> R {
+    let _own = own_code();
+    body()
+}
+
 /// See [`own_code`].
 pub(crate) struct OwnCode(std::marker::PhantomData<*const ()>);
 
