@@ -1,10 +1,10 @@
 //! Whether the tracker is this program's allocator, and the start that the environment asks for.
 //!
 //! With the allocator linked and a `MEMLEDGER_*` variable set, a program is tracked from before
-//! `main` with no line of code. One function in `.init_array` looks at the environment, never the
-//! hook. It is the one place where this layer names the ledger above it.
-#![expect(unsafe_code, reason = "a named section")]
+//! `main` with no line of code. One function that the system calls before `main` looks at the
+//! environment (`os::keep_before_main`), never the hook.
 
+use crate::trace::os;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static CALLED: AtomicBool = AtomicBool::new(false);
@@ -14,7 +14,9 @@ static IGNORE_ENVIRONMENT: AtomicBool = AtomicBool::new(false);
 pub(crate) fn note(ignore_environment: bool) {
     IGNORE_ENVIRONMENT.store(ignore_environment, Ordering::Relaxed);
     if !CALLED.swap(true, Ordering::Release) {
-        keep();
+        // Refers to the entry from code that the allocator needs: a linker takes the objects of a
+        // library by need, and nothing else would need that one.
+        os::keep_before_main();
     }
 }
 
@@ -30,22 +32,4 @@ pub(crate) fn is_global_allocator() -> bool {
 /// Whether the program refused to be started by its environment; known once it has allocated.
 pub(crate) fn ignores_environment() -> bool {
     IGNORE_ENVIRONMENT.load(Ordering::Relaxed)
-}
-
-#[cfg(all(target_os = "linux", not(memledger_portable)))]
-extern "C" fn start() {
-    crate::ledger::environment::start_before_main();
-}
-
-#[cfg(all(target_os = "linux", not(memledger_portable)))]
-// SAFETY: the section holds pointers to functions of this form.
-#[unsafe(link_section = ".init_array")]
-#[used]
-static START: extern "C" fn() = start;
-
-/// Refers to the entry from code that the allocator needs: a linker takes the objects of a library
-/// by need, and nothing else would need this one.
-fn keep() {
-    #[cfg(all(target_os = "linux", not(memledger_portable)))]
-    std::hint::black_box(&raw const START);
 }

@@ -38,6 +38,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 #[derive(Debug, Default)]
 pub struct TrackingAllocator<A = System> {
     inner: A,
+    #[cfg_attr(not(feature = "enable"), expect(dead_code, reason = "nothing starts"))]
     ignore_environment: bool,
 }
 

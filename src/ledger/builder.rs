@@ -49,7 +49,6 @@ pub struct LedgerBuilder {
 
 /// The builder's settings. `None` is: not set in code.
 #[derive(Clone, Debug, Default)]
-#[cfg_attr(not(feature = "enable"), expect(dead_code, reason = "nothing starts"))]
 pub(crate) struct Config {
     pub(crate) report: Option<Report>,
     pub(crate) file: Option<PathBuf>,

@@ -6,8 +6,11 @@
 
 use super::ThreadName;
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -303,4 +306,33 @@ pub(crate) fn write_all(fd: RawFd, mut bytes: &[u8]) -> io::Result<()> {
 pub(crate) fn is_terminal(fd: RawFd) -> bool {
     // SAFETY: asks about a number.
     unsafe { libc::isatty(fd) == 1 }
+}
+
+/// Opens a file for writing without emptying it; a pipe only if it has a reader, since opening one
+/// without would wait for it without end.
+pub(crate) fn open_for_writing(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).custom_flags(libc::O_NONBLOCK);
+    let file = options.open(path)?;
+    // From here on a write may wait: only the worker does, and nobody waits for it for long.
+    // SAFETY: changes the flags of a descriptor that is ours.
+    unsafe {
+        let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);
+        libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_NONBLOCK);
+    }
+    Ok(file)
+}
+
+extern "C" fn before_main() {
+    crate::ledger::environment::start_before_main();
+}
+
+// SAFETY: the section holds pointers to functions of this form, called once each before `main`.
+#[unsafe(link_section = ".init_array")]
+#[used]
+static BEFORE_MAIN: extern "C" fn() = before_main;
+
+/// Keeps the function that runs before `main` in every program that calls this.
+pub(crate) fn keep_before_main() {
+    std::hint::black_box(&raw const BEFORE_MAIN);
 }

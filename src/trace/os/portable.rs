@@ -2,7 +2,9 @@
 
 use super::ThreadName;
 use std::ffi::{CStr, OsString, c_void};
+use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 
@@ -46,7 +48,10 @@ pub(crate) fn thread_name_of(_id: u32) -> Option<ThreadName> {
     None
 }
 
-pub(crate) fn on_thread_exit() {}
+pub(crate) fn on_thread_exit() {
+    // Nothing calls it here.
+    let _ = crate::trace::write::registry::retire_current as fn();
+}
 
 pub(crate) fn spawn(
     _name: &CStr,
@@ -77,4 +82,13 @@ pub(crate) fn write_all(_fd: RawFd, bytes: &[u8]) -> io::Result<()> {
 
 pub(crate) fn is_terminal(_fd: RawFd) -> bool {
     io::stderr().is_terminal()
+}
+
+pub(crate) fn open_for_writing(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(false).open(path)
+}
+
+pub(crate) fn keep_before_main() {
+    // Nothing calls it here.
+    let _ = crate::ledger::environment::start_before_main as fn();
 }

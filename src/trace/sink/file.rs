@@ -2,14 +2,13 @@
 //!
 //! A file is whole up to the last tick whatever happens to the process. Where the disk is full,
 //! it is cut back to its last whole packet and closed; the program goes on.
-#![expect(unsafe_code, reason = "a flag of a descriptor")]
 
 use super::Sink;
 use crate::error::Error;
 use crate::trace::os;
 use crate::trace::transport::handshake::{Handshake, PROTOCOL};
 use crate::trace::transport::packet::{HEADER, Header, PacketWriter};
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -120,7 +119,7 @@ impl Sink for FileSink {
 /// harmed. A pipe must have a reader: opening one without would wait for it without end.
 pub(crate) fn create_alone(path: &Path) -> Result<(File, PathBuf), Error> {
     let failed = |action, source| Error::File { path: path.to_owned(), action, source };
-    let file = open(path).map_err(|error| failed("create", error))?;
+    let file = os::open_for_writing(path).map_err(|error| failed("create", error))?;
     match file.try_lock() {
         // Where files cannot be locked, two processes cannot be told apart: go on.
         Ok(()) | Err(TryLockError::Error(_)) => {
@@ -136,34 +135,12 @@ pub(crate) fn create_alone(path: &Path) -> Result<(File, PathBuf), Error> {
             }
             let path = path.with_file_name(name);
             let failed = |action, source| Error::File { path: path.clone(), action, source };
-            let file = open(&path).map_err(|error| failed("create", error))?;
+            let file = os::open_for_writing(&path).map_err(|error| failed("create", error))?;
             file.try_lock().map_err(|error| failed("lock", error.into()))?;
             empty(&file).map_err(|error| failed("empty", error))?;
             Ok((file, path))
         }
     }
-}
-
-fn open(path: &Path) -> std::io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        options.custom_flags(libc::O_NONBLOCK);
-    }
-    let file = options.open(path)?;
-    #[cfg(unix)]
-    {
-        use std::os::fd::AsRawFd;
-        // From here on a write may wait: only the worker does, and nobody waits for it for long.
-        // SAFETY: changes the flags of a descriptor that is ours.
-        unsafe {
-            let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);
-            libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_NONBLOCK);
-        }
-    }
-    Ok(file)
 }
 
 fn empty(file: &File) -> std::io::Result<()> {
