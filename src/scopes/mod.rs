@@ -15,6 +15,8 @@ pub(crate) mod events;
 mod group;
 mod name;
 mod scope;
+#[cfg(feature = "enable")]
+mod switch;
 mod tag;
 #[cfg(feature = "enable")]
 pub(crate) mod thread;
@@ -28,55 +30,3 @@ pub use tag::{Tag, tagged};
 
 #[cfg(feature = "enable")]
 pub(crate) use switch::{enable, switch};
-
-#[cfg(feature = "enable")]
-mod switch {
-    use super::{context, events, thread};
-    use crate::trace::event::encode::{ENTER_SCOPE, LEAVE_SCOPE};
-    use crate::trace::write::Slot;
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    /// Whether the channel is on.
-    static ENABLED: AtomicBool = AtomicBool::new(true);
-
-    /// Turns the channel on or off; only while nothing is recorded.
-    pub(crate) fn enable(enabled: bool) {
-        ENABLED.store(enabled, Ordering::Release);
-    }
-
-    /// Writes what brings this thread's stream into the context the thread is in, at the slot's
-    /// cursor, uncommitted; returns where the next event goes.
-    #[inline(always)]
-    pub(crate) fn switch(slot: &Slot) -> *mut u8 {
-        let context = thread::context();
-        if context == slot.context.get() { slot.cursor() } else { write(slot, context) }
-    }
-
-    /// Depth on the wire is 0 or 1: what is open is closed, then the new context opened, whatever
-    /// its depth; its number says the rest.
-    #[inline(never)]
-    fn write(slot: &Slot, context: u32) -> *mut u8 {
-        let mut at = slot.cursor();
-        let open = slot.context.replace(context) != context::ROOT;
-        if !ENABLED.load(Ordering::Relaxed) {
-            return at;
-        }
-        // SAFETY: `enter` has seen to the room, which counts these 9 bytes.
-        #[expect(unsafe_code)]
-        unsafe {
-            if open {
-                at.write(LEAVE_SCOPE);
-                at = at.add(1);
-            }
-            if context != context::ROOT {
-                at.write(ENTER_SCOPE);
-                at.add(1).cast::<u16>().write_unaligned(events::MEMORY_SCOPE.wire());
-                at.add(3).cast::<u32>().write_unaligned(context::wire_id(context));
-                at = at.add(7);
-            }
-        }
-        let closing = if context == context::ROOT { 0 } else { LEAVE_SCOPE };
-        slot.closing.store(closing, Ordering::Release);
-        at
-    }
-}

@@ -1,0 +1,251 @@
+//! Who may know whom: the table of `ARCHITECTURE.md`, checked against the sources.
+//!
+//! Every path of this crate that a module names (`crate::..`, `super::..`) must begin with one its
+//! layer allows.
+
+use std::fs;
+use std::path::Path;
+
+/// A module, and what it may name besides itself. The first row that fits a file counts.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("error", &[]),
+    // The two calls from the system upwards: a thread ends, the program is about to begin.
+    (
+        "trace::os",
+        &[
+            "error",
+            "trace::write::registry::retire_current",
+            "ledger::environment::start_before_main",
+        ],
+    ),
+    ("trace::pages", &["trace::os"]),
+    ("trace::clock", &["trace::os"]),
+    ("trace::event", &[]),
+    ("trace::events", &["trace::event"]),
+    ("trace::transport", &["error"]),
+    ("trace::write", &["trace::os", "trace::pages", "trace::clock", "trace::event"]),
+    ("trace::sink", &["error", "trace::os", "trace::transport"]),
+    (
+        "trace::worker",
+        &[
+            "error",
+            "trace::os",
+            "trace::pages",
+            "trace::clock",
+            "trace::event",
+            "trace::sink",
+            "trace::transport",
+            "trace::write",
+        ],
+    ),
+    ("trace::read", &["error", "trace::event::schema", "trace::transport"]),
+    ("scopes", &["trace::os", "trace::event", "trace::write", "trace::worker"]),
+    ("alloc", &["scopes", "trace::os", "trace::event", "trace::write", "trace::worker"]),
+    ("analysis", &["error", "trace::read", "trace::event::schema"]),
+    ("dump", &["analysis"]),
+    ("ledger", &["alloc", "analysis", "dump", "error", "scopes", "trace", "Ledger", "Snapshot"]),
+    // The table of contents.
+    ("", &[""]),
+];
+
+/// Everything that `alloc`, `realloc` and `dealloc` can reach.
+const REACHABLE_FROM_THE_HOOK: &[&str] = &[
+    "src/alloc/hook.rs",
+    "src/alloc/stats.rs",
+    "src/alloc/tracker.rs",
+    "src/scopes/switch.rs",
+    "src/scopes/thread.rs",
+    "src/trace/clock.rs",
+    "src/trace/events.rs",
+    "src/trace/pages.rs",
+    "src/trace/write/buffer.rs",
+    "src/trace/write/loss.rs",
+    "src/trace/write/mod.rs",
+    "src/trace/write/registry.rs",
+    "src/trace/write/serial.rs",
+];
+
+/// What allocates, locks, panics or formats.
+const NOT_IN_THE_HOOK: &[&str] = &[
+    "Mutex",
+    "RwLock",
+    "Once",
+    "parking_lot",
+    "dashmap",
+    "backtrace",
+    "println!",
+    "eprintln!",
+    "format!",
+    "panic!",
+    "assert!(",
+    "assert_eq!",
+    ".unwrap()",
+    ".expect(",
+    "thread::current",
+    "Vec",
+    "String",
+    "Box<",
+    "Box::new",
+    "vec!",
+    "Arc",
+];
+
+fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let name = path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap();
+            let text = fs::read_to_string(&path).unwrap();
+            found.push((name.to_str().unwrap().replace('\\', "/"), code_only(&text)));
+        }
+    }
+}
+
+/// The text without comments and without the tests at its end.
+fn code_only(text: &str) -> String {
+    let end = text.find("#[cfg(test)]\nmod tests").or_else(|| text.find("#[cfg(all(test"));
+    let code = &text[..end.unwrap_or(text.len())];
+    code.lines().map(|line| line.split("//").next().unwrap_or("").to_owned() + "\n").collect()
+}
+
+/// The module a file is, as `trace::worker::drain`; of a `mod.rs` the folder's.
+fn module_of(file: &str) -> Vec<String> {
+    let path = file.trim_start_matches("src/").trim_end_matches(".rs");
+    let mut parts = path.split('/').map(str::to_owned).collect::<Vec<_>>();
+    if parts.last().is_some_and(|last| last == "mod" || last == "lib") {
+        parts.pop();
+    }
+    parts
+}
+
+/// The paths of this crate that `code`, a file of `module`, names, from the root of the crate.
+fn named_paths(code: &str, module: &[String]) -> Vec<String> {
+    let mut paths = Vec::new();
+    for (start, keyword) in code
+        .match_indices("crate::")
+        .chain(code.match_indices("super::"))
+        .map(|(at, word)| (at, word))
+    {
+        let before = code[..start].chars().next_back().unwrap_or(' ');
+        if before == '$' || before == ':' || before.is_alphanumeric() {
+            continue;
+        }
+        let mut rest = &code[start..];
+        let mut base = Vec::new();
+        if keyword == "crate::" {
+            rest = &rest["crate::".len()..];
+        } else {
+            base = module.to_vec();
+            while let Some(after) = rest.strip_prefix("super::") {
+                base.pop();
+                rest = after;
+            }
+        }
+        let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
+        let (path, tail) = rest.split_at(end.unwrap_or(rest.len()));
+        let joined = |path: &str| {
+            let path = path.trim_matches(':');
+            let parts = base
+                .iter()
+                .map(String::as_str)
+                .chain(path.split("::").filter(|part| !part.is_empty()));
+            parts.collect::<Vec<_>>().join("::")
+        };
+        if path.ends_with("::") && tail.starts_with('{') {
+            let group = &tail[1..tail.find(';').unwrap_or(tail.len())];
+            let mut depth = 0;
+            let names = group.split(|c| {
+                depth += i32::from(c == '{') - i32::from(c == '}');
+                c == ',' && depth == 0
+            });
+            for name in names {
+                let name = name.trim_matches(|c: char| c.is_whitespace() || c == '}' || c == ',');
+                let name = name.split(|c: char| c == '{' || c.is_whitespace()).next().unwrap_or("");
+                if !name.is_empty() && name != "self" {
+                    paths.push(joined(&format!("{path}{name}")));
+                }
+            }
+        } else {
+            paths.push(joined(path));
+        }
+    }
+    paths
+}
+
+fn is_within(path: &str, module: &str) -> bool {
+    module.is_empty()
+        || path == module
+        || path.strip_prefix(module).is_some_and(|rest| rest.starts_with("::"))
+}
+
+#[test]
+fn each_layer_names_only_the_ones_below() {
+    let mut files = Vec::new();
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    let mut named = 0;
+    let mut wrong = Vec::new();
+    for (file, code) in &files {
+        let module = module_of(file);
+        let own = module.join("::");
+        // `trace/mod.rs` and `lib.rs` are tables of contents.
+        if own == "trace" || own.is_empty() {
+            continue;
+        }
+        let (layer, allowed) = LAYERS.iter().find(|(layer, _)| is_within(&own, layer)).unwrap();
+        assert!(!layer.is_empty(), "{file} belongs to no layer: add it to the table");
+        for path in named_paths(code, &module) {
+            named += 1;
+            // `trace::event` allows `trace::events` too: one is what the other is made of.
+            let fits = is_within(&path, layer)
+                || allowed.iter().any(|allowed| is_within(&path, allowed))
+                || (is_within(&path, "trace::events") && allowed.contains(&"trace::event"));
+            if !fits {
+                wrong.push(format!("{file} ({layer}) names {path}"));
+            }
+        }
+    }
+    assert!(named > 100, "only {named} paths were found, so this test does not look");
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn nothing_the_hook_reaches_allocates_locks_panics_or_formats() {
+    let mut files = Vec::new();
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    let mut wrong = Vec::new();
+    for name in REACHABLE_FROM_THE_HOOK {
+        let (_, code) = files.iter().find(|(file, _)| file == name).expect("the file exists");
+        for word in NOT_IN_THE_HOOK {
+            let used = code.match_indices(word).any(|(at, _)| {
+                // Part of another word (`FnOnce`, `debug_assert!`), or a check of the compiler's.
+                let before = &code[..at];
+                let inside = before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+                !inside && !before.ends_with("const _: () = ")
+            });
+            if used {
+                wrong.push(format!("{name} contains {word}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_readers_side_has_no_unsafe_code() {
+    let mut files = Vec::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    sources(&root.join("src"), &mut files);
+    sources(&root.join("cli/src"), &mut files);
+    let readers = ["src/trace/read", "src/analysis", "src/dump", "src/trace/transport", "cli/"];
+    let mut looked = 0;
+    for (file, code) in &files {
+        if readers.iter().any(|reader| file.starts_with(reader)) {
+            looked += 1;
+            let code = code.replace("unsafe_code", "");
+            assert!(!code.contains("unsafe"), "{file} contains unsafe code");
+        }
+    }
+    assert!(looked > 20);
+}
