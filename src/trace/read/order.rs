@@ -68,10 +68,12 @@ impl Order {
         self.threads.iter()
     }
 
-    /// The stream says which serial it begins with.
+    /// The stream says which serial it begins with. A writer that does will also say how far
+    /// everything is sent.
     pub(super) fn first_serial(&mut self, serial: u64) {
         if !self.serials.seen() && self.next == 0 && serial <= HIGHEST_FIRST {
             self.next = serial + BIAS;
+            self.settled = Some(self.next);
             self.serials.seed(self.next);
         }
     }
@@ -442,15 +444,12 @@ impl Order {
                         self.serials.seed(settled + BIAS);
                     }
                     // NOTE: only the lower bits are believed, so that a damaged one does little.
-                    self.settled = self.settled.max(Some(self.serials.nearest(settled as u32)));
+                    let settled = self.serials.nearest(settled as u32);
+                    self.serials.reached(settled);
+                    self.settled = self.settled.max(Some(settled));
                 }
-                Role::FirstSerial(offset) => {
-                    let first = event.unsigned(usize::from(offset), 8);
-                    if !self.serials.seen() && next == 0 && first <= HIGHEST_FIRST {
-                        next = first + BIAS;
-                        self.serials.seed(next);
-                    }
-                }
+                // It belongs among the important events.
+                Role::FirstSerial(_) => {}
             }
         }
         self.next = next;
