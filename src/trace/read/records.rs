@@ -117,6 +117,12 @@ impl Records {
                 }
             };
             if let Some(what) = problem {
+                // If no record begins behind it, this was none either.
+                let behind = rest.get(HEADER + size..).and_then(header);
+                if behind.is_some_and(|(uid, _)| uid != NEW_EVENT && types.layout(uid).is_none()) {
+                    self.lost = true;
+                    continue;
+                }
                 tally.damage(visitor, tally.offset, HEADER + size, what);
             }
             at += HEADER + size;

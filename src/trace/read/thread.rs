@@ -126,13 +126,15 @@ pub(super) struct Thread {
     pub blocked_syncs: u8,
     /// The key under which the thread waits in the order's heap.
     pub queued: Option<u64>,
+    /// How many losses that may concern any thread it knows of.
+    pub losses: u64,
     pub packets: u64,
     pub total_bytes: u64,
     pub events: u64,
 }
 
 impl Thread {
-    pub(super) fn new(stream: u16, unordered: bool) -> Self {
+    pub(super) fn new(stream: u16, unordered: bool, losses: u64) -> Self {
         Self {
             stream,
             unordered,
@@ -156,6 +158,7 @@ impl Thread {
             blocked: None,
             blocked_syncs: 0,
             queued: None,
+            losses,
             packets: 0,
             total_bytes: 0,
             events: 0,
