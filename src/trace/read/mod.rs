@@ -4,6 +4,61 @@
 //! anything. What is damaged is reported to the [`Visitor`] and everything else is delivered.
 #![forbid(unsafe_code)]
 
+mod decoder;
 pub mod event;
+mod order;
+mod packets;
+mod protocol5;
+mod protocol6;
+mod protocol7;
+mod records;
+mod schemas;
+mod serials;
+mod source;
+mod summary;
+mod tally;
+mod thread;
 
+pub use decoder::{Counts, Decoder, StreamCounts};
 pub use event::{Damage, Event, Hole, Value, Visitor};
+pub use packets::Reader;
+pub use summary::{Packets, Summary, TypeCount};
+
+use crate::error::Error;
+use std::io::Read;
+
+/// Reads a whole trace and delivers its events, in order, to `visitor`.
+///
+/// The source need not be seekable: a file, a pipe, a socket or bytes in memory will do. Damage
+/// and holes are reported to the visitor and counted in the summary; they are no errors. A
+/// source that fails on the way is [`Summary::error`], after everything before was delivered.
+///
+/// Costs some 15 ns an event on one core; memory holds 2 MiB of input and the events that wait
+/// for an earlier one on another thread.
+///
+/// # Errors
+/// [`Error::NotATrace`] and [`Error::UnsupportedTrace`] say what the input is instead,
+/// [`Error::Read`] that not even its start could be read.
+///
+/// # Examples
+/// ```
+/// use memledger::trace::read::{self, Event, Visitor};
+///
+/// struct Print;
+/// impl Visitor for Print {
+///     fn event(&mut self, event: &Event<'_>) {
+///         println!("{}: {} {:?}", event.stream, event.event_type.name(), event.value(0));
+///     }
+/// }
+///
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/samples/ue511-smoke.utrace");
+/// let file = std::fs::File::open(path)?;
+/// let summary = read::read(file, &mut Print)?;
+/// assert_eq!(summary.counts.events, 1149);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn read(source: impl Read, visitor: &mut impl Visitor) -> Result<Summary, Error> {
+    let mut reader = Reader::open(source)?;
+    while reader.packet(visitor) {}
+    Ok(reader.finish(visitor))
+}

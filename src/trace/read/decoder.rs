@@ -1,0 +1,202 @@
+//! From payloads of packets to events in order.
+
+use super::event::Visitor;
+use super::order::Order;
+use super::records::Records;
+use super::schemas::{Protocol, Types};
+use super::tally::Tally;
+use crate::trace::event::schema::EventType;
+use crate::trace::transport::packet::{IMPORTANTS, SYNC, TYPES};
+
+/// Decodes the payloads of packets and delivers their events, in order, to a [`Visitor`].
+///
+/// It is the same for a file, where [`Reader`](super::Reader) unpacks the packets, and inside
+/// the traced process, where they need no transport. Memory is bounded by what was taken in and
+/// cannot be delivered yet.
+///
+/// # Examples
+/// ```
+/// use memledger::trace::read::{Decoder, Event, Visitor};
+///
+/// struct Count(u64);
+/// impl Visitor for Count {
+///     fn event(&mut self, _: &Event<'_>) {
+///         self.0 += 1;
+///     }
+/// }
+///
+/// let mut decoder = Decoder::new(7);
+/// let mut count = Count(0);
+/// // The type `A.B` with uid 16, without fields and serial; then two such events of stream 2.
+/// decoder.packet(0, &[0, 0, 8, 0, 16, 0, 0, 4, 1, 1, b'A', b'B'], &mut count);
+/// decoder.packet(2, &[16 << 1 | 1, 0, 16 << 1 | 1, 0], &mut count);
+/// decoder.finish(&mut count);
+/// assert_eq!(count.0, 2);
+/// ```
+pub struct Decoder {
+    protocol: Protocol,
+    types: Types,
+    records: Records,
+    importants: Records,
+    order: Order,
+    tally: Tally,
+}
+
+/// What a decoder has counted so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Events delivered.
+    pub events: u64,
+    /// Ranges of serials that no event carries.
+    pub holes: u64,
+    /// Serials in those ranges.
+    pub missing: u64,
+    /// Events delivered behind their place: they came after it had been passed, or their serial
+    /// occurs twice, or it was damaged.
+    pub late: u64,
+    /// Places that could not be read.
+    pub damages: u64,
+    /// The serial of the first synchronised event delivered.
+    pub first_serial: Option<u64>,
+    /// The highest serial delivered.
+    pub last_serial: Option<u64>,
+}
+
+/// What a decoder has counted of one stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StreamCounts {
+    /// The stream id.
+    pub stream: u16,
+    /// Packets taken in.
+    pub packets: u64,
+    /// Bytes of their payloads, decoded.
+    pub bytes: u64,
+    /// Events delivered.
+    pub events: u64,
+}
+
+impl Decoder {
+    /// A decoder for the protocol of this version, 5 to 7.
+    pub fn new(protocol: u8) -> Self {
+        Self {
+            protocol: Protocol::new(protocol),
+            types: Types::default(),
+            records: Records::new(TYPES),
+            importants: Records::new(IMPORTANTS),
+            order: Order::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// Takes in the payload of one packet and delivers every event whose turn it is.
+    pub fn packet(&mut self, stream: u16, payload: &[u8], visitor: &mut impl Visitor) {
+        let Self { protocol, types, records, importants, order, tally } = self;
+        if payload.is_empty() {
+            return;
+        }
+        let found = match stream {
+            TYPES => records.packet(payload, protocol, types, tally, visitor),
+            IMPORTANTS => importants.packet(payload, protocol, types, tally, visitor),
+            SYNC => return,
+            _ => return order.packet(stream, payload, protocol, types, tally, visitor),
+        };
+        if let Some(first) = found.first_serial {
+            order.first_serial(first);
+        }
+        if found.types {
+            order.types_added(protocol, types, tally, visitor);
+        }
+    }
+
+    /// A packet of this stream could not be read. What an event before it lacks its end is
+    /// dropped; the next packet is taken to start with a whole event.
+    pub fn packet_lost(&mut self, stream: u16, visitor: &mut impl Visitor) {
+        let Self { protocol, types, records, importants, order, tally } = self;
+        match stream {
+            TYPES => records.packet_lost(tally, visitor),
+            IMPORTANTS => importants.packet_lost(tally, visitor),
+            _ => order.packet_lost(stream, protocol, types, tally, visitor),
+        }
+    }
+
+    /// The writer has sent everything it had: delivers what can be delivered, and decides which
+    /// missing events are lost.
+    pub fn sync(&mut self, visitor: &mut impl Visitor) {
+        self.order.sync(&self.protocol, &self.types, &mut self.tally, visitor);
+    }
+
+    /// Nothing more will come: delivers everything that is left, in order.
+    pub fn finish(&mut self, visitor: &mut impl Visitor) {
+        let Self { protocol, types, records, importants, order, tally } = self;
+        records.end(tally, visitor);
+        importants.end(tally, visitor);
+        order.finish(protocol, types, tally, visitor);
+    }
+
+    /// Names the place in the input that the next packet comes from, for reports of damage.
+    pub fn set_offset(&mut self, offset: Option<u64>) {
+        self.tally.offset = offset;
+    }
+
+    /// Packets of any stream may be missing here.
+    pub(super) fn anything_lost(&mut self, visitor: &mut impl Visitor) {
+        for stream in self.streams() {
+            self.packet_lost(stream.stream, visitor);
+        }
+    }
+
+    /// Reports damage that lies below the streams.
+    pub(super) fn damage(
+        &mut self,
+        offset: u64,
+        skipped: u64,
+        what: String,
+        visitor: &mut impl Visitor,
+    ) {
+        self.tally.damage(visitor, Some(offset), skipped as usize, what);
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> Counts {
+        let tally = &self.tally;
+        Counts {
+            events: tally.events,
+            holes: tally.holes,
+            missing: tally.missing,
+            late: tally.late,
+            damages: tally.damages,
+            first_serial: tally.first_serial,
+            last_serial: tally.last_serial,
+        }
+    }
+
+    /// All types in order of their indexes, each with the number of its events.
+    pub fn types(&self) -> impl Iterator<Item = (&EventType, u64)> {
+        self.types.iter().zip(self.tally.by_type.iter().copied())
+    }
+
+    /// All streams that have had packets, by stream id.
+    pub fn streams(&self) -> Vec<StreamCounts> {
+        let records = [(TYPES, &self.records), (IMPORTANTS, &self.importants)];
+        let mut streams: Vec<_> = records
+            .into_iter()
+            .filter(|(_, records)| records.packets > 0)
+            .map(|(stream, r)| StreamCounts {
+                stream,
+                packets: r.packets,
+                bytes: r.total_bytes,
+                events: r.events,
+            })
+            .chain(self.order.threads().map(|thread| StreamCounts {
+                stream: thread.stream,
+                packets: thread.packets,
+                bytes: thread.total_bytes,
+                events: thread.events,
+            }))
+            .collect();
+        streams.sort_by_key(|stream| stream.stream);
+        streams
+    }
+}

@@ -1,0 +1,269 @@
+//! From the bytes of a trace to packets, and the way back into step after damage.
+//!
+//! A header has few bits to recognise it by, so a place where packets begin again is believed
+//! only when several packets in a row fit: their streams are plausible, their LZ4 blocks decode,
+//! each begins where the one before ends.
+
+use super::decoder::Decoder;
+use super::event::Visitor;
+use super::source::{Source, WINDOW};
+use super::summary::{Packets, Summary, TypeCount};
+use crate::error::Error;
+use crate::trace::transport::handshake::Handshake;
+use crate::trace::transport::lz4;
+use crate::trace::transport::packet::{
+    ENCODED_HEADER, FIRST_THREAD, HEADER, Header, LAST_THREAD, SYNC,
+};
+use std::io::Read;
+
+/// Points that convince: a plain packet gives one, an encoded or a sync packet three.
+const CONVINCING: u32 = 8;
+/// Points that will do when the input known so far ends inside the next packet.
+const CONVINCING_AT_THE_END: u32 = 4;
+/// Stream ids go up one by one, so one this far above all others is not plausible.
+const NEW_STREAMS: u16 = 64;
+/// Bytes that may be decoded on trial for each byte that is passed over, so that no input can
+/// make the search slow.
+const TRIAL_BYTES: usize = 64;
+
+/// Reads a trace packet by packet; [`read`](super::read()) is the short form.
+pub struct Reader<R> {
+    source: Source<R>,
+    handshake: Handshake,
+    decoder: Decoder,
+    packets: Packets,
+    skipped: u64,
+    truncated: u64,
+    /// The highest stream id of a thread so far.
+    highest_stream: u16,
+    /// Decoded payloads. PERF: as large as one can be, so that it is never resized.
+    payload: Vec<u8>,
+}
+
+impl<R: Read> Reader<R> {
+    /// Reads the start of a trace.
+    ///
+    /// # Errors
+    /// As [`read`](super::read()).
+    pub fn open(mut source: R) -> Result<Self, Error> {
+        let (handshake, offset) = Handshake::decode(&mut source)?;
+        Ok(Self {
+            source: Source::new(source, offset),
+            decoder: Decoder::new(handshake.protocol),
+            handshake,
+            packets: Packets::default(),
+            skipped: 0,
+            truncated: 0,
+            highest_stream: FIRST_THREAD,
+            payload: vec![0; usize::from(u16::MAX)],
+        })
+    }
+
+    /// How the trace starts.
+    pub fn handshake(&self) -> &Handshake {
+        &self.handshake
+    }
+
+    /// Reads one packet, or passes over one damaged place, and delivers what can be delivered.
+    /// Returns `false` at the end of the input.
+    pub fn packet(&mut self, visitor: &mut impl Visitor) -> bool {
+        let offset = self.source.offset();
+        self.decoder.set_offset(Some(offset));
+        let bytes = self.source.ahead(HEADER);
+        let Some(&start) = bytes.first_chunk::<HEADER>() else {
+            let rest = bytes.len();
+            if rest > 0 {
+                self.truncate(rest, visitor);
+            }
+            return false;
+        };
+        let Some(header) = Header::decode(start) else {
+            let what = format!("the {HEADER} bytes at offset {offset} are no packet header");
+            return self.resynchronise(&what, visitor);
+        };
+        let Some(packet) = self.source.ahead(header.size).get(..header.size) else {
+            return self.ends_inside(header, visitor);
+        };
+        if header.stream == SYNC {
+            self.packets.sync += 1;
+            self.decoder.sync(visitor);
+        } else if header.encoded {
+            match decode(packet, &mut self.payload) {
+                Ok(payload) => {
+                    self.packets.encoded += 1;
+                    self.decoder.packet(header.stream, payload, visitor);
+                }
+                Err(what) => return self.damaged(header, &what, visitor),
+            }
+        } else {
+            self.packets.plain += 1;
+            let payload = packet.get(HEADER..).unwrap_or_default();
+            self.decoder.packet(header.stream, payload, visitor);
+        }
+        if header.stream <= LAST_THREAD {
+            self.highest_stream = self.highest_stream.max(header.stream);
+        }
+        self.source.consume(header.size);
+        true
+    }
+
+    /// Delivers what is left and sums up. May be called before the end of the input.
+    pub fn finish(mut self, visitor: &mut impl Visitor) -> Summary {
+        self.decoder.finish(visitor);
+        Summary {
+            input_bytes: self.source.offset(),
+            packets: self.packets,
+            skipped_bytes: self.skipped,
+            truncated_bytes: self.truncated,
+            counts: self.decoder.counts(),
+            types: (self.decoder.types())
+                .map(|(event_type, events)| TypeCount { event_type: event_type.clone(), events })
+                .collect(),
+            streams: self.decoder.streams(),
+            error: self.source.take_error(),
+            handshake: self.handshake,
+        }
+    }
+
+    /// A packet whose LZ4 block is bad. If packets go on behind it, it alone is lost.
+    fn damaged(&mut self, header: Header, what: &str, visitor: &mut impl Visitor) -> bool {
+        let offset = self.source.offset();
+        let what = format!("a packet of stream {} is damaged: {what}", header.stream);
+        self.packets.damaged += 1;
+        let (window, all) = self.source.window();
+        let goes_on = window.get(header.size..).is_some_and(|behind| {
+            behind.is_empty()
+                || Search::new(self.highest_stream, &mut self.payload).fits(behind, all)
+        });
+        if !goes_on {
+            return self.resynchronise(&what, visitor);
+        }
+        self.skipped += header.size as u64;
+        self.decoder.damage(offset, header.size as u64, what, visitor);
+        self.decoder.packet_lost(header.stream, visitor);
+        self.source.consume(header.size);
+        true
+    }
+
+    /// The input ends before the packet does: it was cut off, unless packets go on inside.
+    fn ends_inside(&mut self, header: Header, visitor: &mut impl Visitor) -> bool {
+        let (window, all) = self.source.window();
+        let rest = window.len();
+        if Search::new(self.highest_stream, &mut self.payload).find(window, all).is_some() {
+            let what = format!(
+                "a packet of stream {} has a size of {}, but other packets begin inside it",
+                header.stream, header.size
+            );
+            return self.resynchronise(&what, visitor);
+        }
+        self.truncate(rest, visitor);
+        false
+    }
+
+    fn truncate(&mut self, rest: usize, visitor: &mut impl Visitor) {
+        let offset = self.source.offset();
+        self.truncated = rest as u64;
+        let what = format!("the trace ends inside a packet, {rest} bytes after its start");
+        self.decoder.damage(offset, rest as u64, what, visitor);
+        self.source.consume(rest);
+    }
+
+    /// Passes over bytes until packets begin again.
+    fn resynchronise(&mut self, what: &str, visitor: &mut impl Visitor) -> bool {
+        let offset = self.source.offset();
+        let mut skipped = 0;
+        loop {
+            let (window, all) = self.source.window();
+            let mut search = Search::new(self.highest_stream, &mut self.payload);
+            let (step, found) = match search.find(window, all) {
+                Some(start) => (start, true),
+                None if all => (window.len(), false),
+                // The next window begins with what might be the start of a chain of packets.
+                None => (window.len() / 2, false),
+            };
+            skipped += step as u64;
+            self.source.consume(step);
+            if found || all {
+                break;
+            }
+        }
+        self.skipped += skipped;
+        let what = format!("{what}; {skipped} bytes are passed over");
+        self.decoder.damage(offset, skipped, what, visitor);
+        self.decoder.anything_lost(visitor);
+        true
+    }
+}
+
+/// Decodes the LZ4 block of an encoded packet into `buffer`.
+fn decode<'a>(packet: &[u8], buffer: &'a mut [u8]) -> Result<&'a [u8], String> {
+    let short = || "it has no LZ4 block".to_owned();
+    let &size = packet.get(HEADER..).and_then(|rest| rest.first_chunk::<2>()).ok_or_else(short)?;
+    let block = packet.get(ENCODED_HEADER..).ok_or_else(short)?;
+    let payload = buffer.get_mut(..usize::from(u16::from_le_bytes(size))).ok_or_else(short)?;
+    lz4::decode(block, payload)?;
+    Ok(payload)
+}
+
+/// Looks for a place where packets begin.
+struct Search<'a> {
+    highest_stream: u16,
+    /// Room to decode into.
+    scratch: &'a mut [u8],
+    /// How many more bytes may be decoded on trial.
+    trial: usize,
+}
+
+impl<'a> Search<'a> {
+    fn new(highest_stream: u16, scratch: &'a mut [u8]) -> Self {
+        Self { highest_stream, scratch, trial: WINDOW }
+    }
+
+    /// The first offset but 0 in `window` from which packets go on; `all` says that the input
+    /// ends where the window does.
+    fn find(&mut self, window: &[u8], all: bool) -> Option<usize> {
+        (1..window.len()).find(|&start| {
+            self.trial = self.trial.saturating_add(TRIAL_BYTES);
+            self.fits(window.get(start..).unwrap_or_default(), all)
+        })
+    }
+
+    /// Whether packets go on at the start of `bytes`.
+    fn fits(&mut self, mut bytes: &[u8], all: bool) -> bool {
+        let mut points = 0;
+        while points < CONVINCING {
+            if bytes.is_empty() && all {
+                return points > 0;
+            }
+            let Some(header) = bytes.first_chunk().copied().map(Header::decode) else {
+                return points >= CONVINCING_AT_THE_END;
+            };
+            let Some(header) = header.filter(|header| self.is_plausible(header.stream)) else {
+                return false;
+            };
+            let Some((packet, rest)) = bytes.split_at_checked(header.size) else {
+                return points >= CONVINCING_AT_THE_END;
+            };
+            points += match header {
+                Header { stream: SYNC, .. } => 3,
+                Header { encoded: true, .. } if self.decodes(packet) => 3,
+                Header { encoded: true, .. } => return false,
+                _ => 1,
+            };
+            bytes = rest;
+        }
+        true
+    }
+
+    fn is_plausible(&self, stream: u16) -> bool {
+        stream > LAST_THREAD || stream <= self.highest_stream.saturating_add(NEW_STREAMS)
+    }
+
+    fn decodes(&mut self, packet: &[u8]) -> bool {
+        let size = packet.get(HEADER..).and_then(|rest| rest.first_chunk::<2>());
+        let size = size.map_or(0, |&size| usize::from(u16::from_le_bytes(size)));
+        let Some(left) = self.trial.checked_sub(size) else { return false };
+        self.trial = left;
+        decode(packet, self.scratch).is_ok()
+    }
+}

@@ -1,0 +1,237 @@
+//! The two streams that belong to no thread: type records, and important events.
+//!
+//! ```text
+//! u16 uid (plain, 0 for a type record)   u16 size   `size` bytes
+//!     of an important event: fixed part, then blocks of u32 (0x01 | field << 8 | size << 13)
+//!     and data, then 0x03, then bytes without meaning
+//! ```
+//! Records may straddle packets, so after a loss the next packet may start inside one.
+
+use super::event::{Event, Visitor};
+use super::schemas::{Protocol, Role, Types};
+use super::tally::Tally;
+use crate::trace::event::schema::{EventType, FIRST_UID, LAST_UID};
+
+const HEADER: usize = 4;
+const NEW_EVENT: u16 = 0;
+const AUX: u8 = 1;
+const TERMINAL: u8 = 3;
+
+/// After a loss, so many records in a row must be legal to be taken for records.
+const CONVINCING: usize = 3;
+
+/// The bytes of one such stream that have not been understood yet.
+pub(super) struct Records {
+    stream: u16,
+    bytes: Vec<u8>,
+    /// What comes next may be the middle of a record.
+    lost: bool,
+    pub packets: u64,
+    pub total_bytes: u64,
+    pub events: u64,
+}
+
+/// What a record says to the decoder itself.
+#[derive(Default)]
+pub(super) struct Found {
+    pub types: bool,
+    pub first_serial: Option<u64>,
+}
+
+impl Records {
+    pub(super) fn new(stream: u16) -> Self {
+        Self { stream, bytes: Vec::new(), lost: false, packets: 0, total_bytes: 0, events: 0 }
+    }
+
+    /// A packet is missing after what has come so far.
+    pub(super) fn packet_lost(&mut self, tally: &mut Tally, visitor: &mut impl Visitor) {
+        self.end(tally, visitor);
+        self.lost = true;
+    }
+
+    /// No more bytes will come: what is incomplete is dropped.
+    pub(super) fn end(&mut self, tally: &mut Tally, visitor: &mut impl Visitor) {
+        let rest = self.bytes.len();
+        if rest > 0 {
+            let what = format!("stream {} breaks off {rest} bytes into a record", self.stream);
+            tally.damage(visitor, tally.offset, rest, what);
+            self.bytes.clear();
+        }
+    }
+
+    /// Takes in the payload of one packet and delivers what is complete.
+    pub(super) fn packet(
+        &mut self,
+        payload: &[u8],
+        protocol: &Protocol,
+        types: &mut Types,
+        tally: &mut Tally,
+        visitor: &mut impl Visitor,
+    ) -> Found {
+        let mut found = Found::default();
+        self.packets += 1;
+        self.total_bytes += payload.len() as u64;
+        self.bytes.extend_from_slice(payload);
+        let mut at = 0;
+        loop {
+            if self.lost {
+                let rest = self.bytes.get(at..).unwrap_or_default();
+                let skipped = resynchronise(rest, protocol, types).unwrap_or(rest.len());
+                if skipped > 0 {
+                    let what = format!(
+                        "{skipped} bytes of stream {} are not the start of a record",
+                        self.stream
+                    );
+                    tally.damage(visitor, tally.offset, skipped, what);
+                }
+                at += skipped;
+                if at == self.bytes.len() {
+                    break;
+                }
+                self.lost = false;
+            }
+            let rest = self.bytes.get(at..).unwrap_or_default();
+            let Some((uid, size)) = header(rest) else { break };
+            if uid != NEW_EVENT && !(FIRST_UID..=LAST_UID).contains(&uid) {
+                self.lost = true;
+                continue;
+            }
+            let Some(body) = rest.get(HEADER..HEADER + size) else { break };
+            let problem = if uid == NEW_EVENT {
+                match protocol.type_record(body) {
+                    Ok(event_type) => {
+                        found.types |= add_type(event_type, types, tally, visitor);
+                        None
+                    }
+                    Err(what) => Some(what),
+                }
+            } else {
+                match important(uid, body, types) {
+                    Ok(aux) => {
+                        self.events += 1;
+                        let serial = deliver(uid, body, &aux, self.stream, types, tally, visitor);
+                        found.first_serial = found.first_serial.or(serial);
+                        None
+                    }
+                    Err(what) => Some(what),
+                }
+            };
+            if let Some(what) = problem {
+                tally.damage(visitor, tally.offset, HEADER + size, what);
+            }
+            at += HEADER + size;
+        }
+        self.bytes.drain(..at);
+        found
+    }
+}
+
+fn header(bytes: &[u8]) -> Option<(u16, usize)> {
+    let &[u0, u1, s0, s1] = bytes.first_chunk()?;
+    Some((u16::from_le_bytes([u0, u1]), usize::from(u16::from_le_bytes([s0, s1]))))
+}
+
+fn add_type(
+    event_type: EventType,
+    types: &mut Types,
+    tally: &mut Tally,
+    visitor: &mut impl Visitor,
+) -> bool {
+    let Some(index) = types.add(event_type) else { return false };
+    if let Some(known) = types.get(index) {
+        tally.by_type.push(0);
+        visitor.event_type(index as usize, &known.event_type);
+    }
+    true
+}
+
+type Aux<'a> = Vec<(u8, &'a [u8])>;
+
+/// Takes an important event apart; returns the pieces of its arrays.
+fn important<'a>(uid: u16, body: &'a [u8], types: &Types) -> Result<Aux<'a>, String> {
+    let Some(known) = types.layout(uid).and_then(|layout| types.get(layout.type_index)) else {
+        return Err(format!("an important event has the unknown type {uid}"));
+    };
+    let name = || known.event_type.name();
+    let Some(mut rest) = body.get(known.fixed_size..) else {
+        return Err(format!("an important event {} has only {} bytes", name(), body.len()));
+    };
+    let mut aux = Vec::new();
+    if !known.event_type.has_aux() {
+        return Ok(aux);
+    }
+    let broken = || format!("the arrays of an important event {} cannot be read", name());
+    loop {
+        match rest.first() {
+            Some(&TERMINAL) => return Ok(aux),
+            Some(&AUX) => {}
+            _ => return Err(broken()),
+        }
+        let (&block, data) = rest.split_first_chunk::<4>().ok_or_else(broken)?;
+        let block = u32::from_le_bytes(block);
+        let field = (block >> 8 & 0x1f) as u8;
+        let (data, after) = data.split_at_checked((block >> 13) as usize).ok_or_else(broken)?;
+        let owner = known.event_type.fields.get(usize::from(field)).ok_or_else(broken)?;
+        if !owner.field_type.is_array() {
+            return Err(broken());
+        }
+        aux.push((field, data));
+        rest = after;
+    }
+}
+
+/// Delivers an important event; returns where the order of serials begins, if it says so.
+fn deliver(
+    uid: u16,
+    body: &[u8],
+    aux: &[(u8, &[u8])],
+    stream: u16,
+    types: &Types,
+    tally: &mut Tally,
+    visitor: &mut impl Visitor,
+) -> Option<u64> {
+    let index = types.layout(uid)?.type_index;
+    let known = types.get(index)?;
+    let event = Event {
+        event_type: &known.event_type,
+        type_index: index as usize,
+        stream,
+        serial: None,
+        enters_scope: false,
+        fixed: body.get(..known.fixed_size)?,
+        aux,
+    };
+    tally.event(index);
+    visitor.event(&event);
+    match known.role {
+        Role::FirstSerial(offset) => Some(event.unsigned(usize::from(offset), 8)),
+        _ => None,
+    }
+}
+
+/// The first offset from which several records in a row are legal, or all up to the end.
+fn resynchronise(bytes: &[u8], protocol: &Protocol, types: &Types) -> Option<usize> {
+    (0..bytes.len()).find(|&start| {
+        let mut at = start;
+        for _ in 0..CONVINCING {
+            let rest = bytes.get(at..).unwrap_or_default();
+            if rest.is_empty() {
+                break;
+            }
+            let Some((uid, size)) = header(rest) else { return false };
+            let Some(body) = rest.get(HEADER..HEADER + size) else {
+                // The last record of the packet may go on in the next one.
+                return at > start && types.layout(uid).is_some();
+            };
+            let legal = match uid {
+                NEW_EVENT => protocol.type_record(body).is_ok(),
+                _ => important(uid, body, types).is_ok(),
+            };
+            if !legal {
+                return false;
+            }
+            at += HEADER + size;
+        }
+        true
+    })
+}

@@ -1,0 +1,232 @@
+//! The types a stream has announced so far, by uid and by index.
+
+use super::{protocol5, protocol6, protocol7};
+use crate::trace::event::schema::{
+    EventType, FIRST_UID, Field, FieldFamily, FieldType, IMPORTANT, LAST_UID, MAYBE_HAS_AUX,
+    NO_SYNC,
+};
+use std::borrow::Cow;
+
+/// A one-byte event of a thread stream; `size` includes that byte and its stamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Builtin {
+    Illegal,
+    Aux,
+    Terminal,
+    Enter { size: usize },
+    Leave { size: usize },
+}
+
+/// One field of a type record, whatever the protocol.
+pub(super) struct FieldRecord {
+    pub family: FieldFamily,
+    pub offset: u16,
+    /// As the record states it; only regular fields have one.
+    pub size: Option<u16>,
+    pub code: u8,
+    pub name_size: u8,
+}
+
+/// What differs between the protocol versions.
+#[derive(Clone, Copy)]
+pub(super) struct Protocol {
+    field_size: usize,
+    field: fn(&[u8]) -> Option<FieldRecord>,
+    /// Whether a type record may have one byte more than its contents.
+    padded: bool,
+    pub builtin: &'static [Builtin; 16],
+}
+
+impl Protocol {
+    /// The protocol with this number; any number but 5 and 6 is taken as 7.
+    pub(super) fn new(version: u8) -> Self {
+        match version {
+            5 => Self {
+                field_size: protocol5::FIELD,
+                field: protocol5::field,
+                padded: false,
+                builtin: &protocol5::BUILTIN,
+            },
+            6 => Self {
+                field_size: protocol6::FIELD,
+                field: protocol6::field,
+                padded: false,
+                builtin: &protocol6::BUILTIN,
+            },
+            _ => Self {
+                field_size: protocol7::FIELD,
+                field: protocol7::field,
+                padded: true,
+                builtin: &protocol7::BUILTIN,
+            },
+        }
+    }
+
+    /// Reads one type record, without the uid and size in front of it.
+    pub(super) fn type_record(&self, record: &[u8]) -> Result<EventType, String> {
+        let Some((&[u0, u1, count, flags, logger_size, event_size], mut rest)) =
+            record.split_first_chunk()
+        else {
+            return Err(format!("a type record has only {} bytes", record.len()));
+        };
+        let uid = u16::from_le_bytes([u0, u1]);
+        if !(FIRST_UID..=LAST_UID).contains(&uid) {
+            return Err(format!("a type record declares uid {uid}"));
+        }
+        let illegal = |what: &str| format!("the type record of uid {uid} {what}");
+        let mut records = Vec::new();
+        for _ in 0..count {
+            let Some((field, after)) = rest.split_at_checked(self.field_size) else {
+                return Err(illegal("ends inside its fields"));
+            };
+            records
+                .push((self.field)(field).ok_or_else(|| illegal("has an unknown field family"))?);
+            rest = after;
+        }
+        let mut name = |size: u8| {
+            let (name, after) = rest.split_at_checked(usize::from(size))?;
+            rest = after;
+            Some(String::from_utf8_lossy(name).into_owned())
+        };
+        let short = || illegal("ends inside its names");
+        let logger = name(logger_size).ok_or_else(short)?;
+        let event = name(event_size).ok_or_else(short)?;
+        let mut fields = Vec::with_capacity(records.len());
+        let mut offset = 0;
+        for record in records {
+            let Some(field_type) = FieldType::from_code(record.code) else {
+                return Err(illegal(&format!("has a field of type 0x{:02x}", record.code)));
+            };
+            let size = field_type.fixed_size();
+            if usize::from(record.offset) != offset
+                || record.size.is_some_and(|stated| usize::from(stated) != size)
+            {
+                return Err(illegal("has fields that do not follow one another"));
+            }
+            offset += size;
+            let name = match record.family {
+                FieldFamily::DefinitionId => "DefinitionId".to_owned(),
+                _ => name(record.name_size).ok_or_else(short)?,
+            };
+            fields.push(Field {
+                name: name.into(),
+                field_type,
+                family: record.family,
+                offset: record.offset,
+            });
+        }
+        if rest.len() > usize::from(self.padded) {
+            return Err(illegal(&format!("is followed by {} bytes", rest.len())));
+        }
+        let arrays = fields.iter().any(|field| field.field_type.is_array());
+        if flags & IMPORTANT != 0 && flags & NO_SYNC == 0 {
+            return Err(illegal("is important and synchronised at once"));
+        }
+        if arrays && flags & MAYBE_HAS_AUX == 0 {
+            return Err(illegal("has array fields without the flag for them"));
+        }
+        Ok(EventType {
+            uid,
+            logger: logger.into(),
+            event: event.into(),
+            flags,
+            fields: Cow::Owned(fields),
+        })
+    }
+}
+
+/// What the reader itself does with events of a type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    None,
+    /// `Memledger.Settled`; the offset of its `Serial`.
+    Settled(u16),
+    /// `Memledger.Trace`; the offset of its `FirstSerial`.
+    FirstSerial(u16),
+}
+
+impl Role {
+    fn of(event_type: &EventType) -> Self {
+        let offset = |name: &str| {
+            let field = event_type.fields.get(event_type.field(name)?)?;
+            (field.field_type == FieldType::U64).then_some(field.offset)
+        };
+        if event_type.is("Memledger", "Settled") && !event_type.is_synced() {
+            offset("Serial").map_or(Self::None, Self::Settled)
+        } else if event_type.is("Memledger", "Trace") {
+            offset("FirstSerial").map_or(Self::None, Self::FirstSerial)
+        } else {
+            Self::None
+        }
+    }
+}
+
+/// A type with what is precomputed for delivering its events.
+pub(super) struct Known {
+    pub event_type: EventType,
+    pub fixed_size: usize,
+    pub role: Role,
+}
+
+/// What parsing an event needs of its type. PERF: eight bytes, so that the types in use share
+/// a few cache lines.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Layout {
+    pub type_index: u32,
+    /// At most 255 fields of 8 bytes.
+    pub fixed_size: u16,
+    pub synced: bool,
+    pub has_aux: bool,
+}
+
+/// All types of one stream.
+#[derive(Default)]
+pub(super) struct Types {
+    known: Vec<Known>,
+    layouts: Vec<Option<Layout>>,
+}
+
+impl Types {
+    /// The layout of the type that has this uid now.
+    #[inline]
+    pub(super) fn layout(&self, uid: u16) -> Option<Layout> {
+        self.layouts.get(usize::from(uid)).copied().flatten()
+    }
+
+    /// The type with this index.
+    #[inline]
+    pub(super) fn get(&self, index: u32) -> Option<&Known> {
+        self.known.get(index as usize)
+    }
+
+    /// All types in order of their indexes.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &EventType> {
+        self.known.iter().map(|known| &known.event_type)
+    }
+
+    /// Takes in a type; returns its index, or `None` if it is already known as it is.
+    pub(super) fn add(&mut self, event_type: EventType) -> Option<u32> {
+        let uid = usize::from(event_type.uid);
+        if let Some(same) = self.layout(event_type.uid).and_then(|l| self.get(l.type_index))
+            && same.event_type == event_type
+        {
+            return None;
+        }
+        let index = u32::try_from(self.known.len()).ok()?;
+        let fixed_size = event_type.fixed_size();
+        if self.layouts.len() <= uid {
+            self.layouts.resize(uid + 1, None);
+        }
+        if let Some(slot) = self.layouts.get_mut(uid) {
+            *slot = Some(Layout {
+                type_index: index,
+                fixed_size: u16::try_from(fixed_size).ok()?,
+                synced: event_type.is_synced(),
+                has_aux: event_type.has_aux(),
+            });
+        }
+        let role = Role::of(&event_type);
+        self.known.push(Known { event_type, fixed_size, role });
+        Some(index)
+    }
+}

@@ -1,0 +1,130 @@
+//! Input with a bounded look ahead.
+
+use std::io::{self, ErrorKind, Read};
+
+/// How far one can look ahead: enough for a dozen packets of the largest size.
+pub(super) const WINDOW: usize = 1 << 20;
+
+/// A source of bytes, read in large pieces, of which the next ones can be looked at before they
+/// are consumed.
+pub(super) struct Source<R> {
+    inner: R,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Offset in the input of the byte at `start`.
+    offset: u64,
+    at_end: bool,
+    error: Option<io::Error>,
+}
+
+impl<R: Read> Source<R> {
+    /// `offset` is how many bytes were already read from `inner`.
+    pub(super) fn new(inner: R, offset: u64) -> Self {
+        let buffer = vec![0; WINDOW + WINDOW / 4];
+        Self { inner, buffer, start: 0, end: 0, offset, at_end: false, error: None }
+    }
+
+    /// Offset in the input of the next byte.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Why the source ended early.
+    pub(super) fn take_error(&mut self) -> Option<io::Error> {
+        self.error.take()
+    }
+
+    /// The bytes that come next: at least `size` of them, which is at most [`WINDOW`], unless
+    /// the input ends before. Does not read, and so does not block, when they are here already.
+    pub(super) fn ahead(&mut self, size: usize) -> &[u8] {
+        let size = size.min(WINDOW);
+        while self.end - self.start < size && !self.at_end {
+            self.fill();
+        }
+        self.buffer.get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// As far ahead as one can look, and whether that is all that is left of the input.
+    pub(super) fn window(&mut self) -> (&[u8], bool) {
+        self.ahead(WINDOW);
+        let bytes = self.buffer.get(self.start..self.end).unwrap_or_default();
+        (bytes, self.at_end)
+    }
+
+    /// Passes over `size` bytes that were looked at.
+    pub(super) fn consume(&mut self, size: usize) {
+        let size = size.min(self.end - self.start);
+        self.start += size;
+        self.offset += size as u64;
+    }
+
+    fn fill(&mut self) {
+        // PERF: what is left is moved only when the room behind it has become small.
+        if self.buffer.len() - self.end < WINDOW / 4 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        match self.inner.read(self.buffer.get_mut(self.end..).unwrap_or_default()) {
+            Ok(0) => self.at_end = true,
+            // A source that claims to have read more than fits is wrong, but not our end.
+            Ok(count) => self.end = (self.end + count).min(self.buffer.len()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => {
+                self.error = Some(error);
+                self.at_end = true;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives one byte at a time, with an interruption before each.
+    struct Slow(Vec<u8>, bool);
+
+    impl Read for Slow {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.1 = !self.1;
+            match (self.1, self.0.is_empty()) {
+                (true, _) => Err(ErrorKind::Interrupted.into()),
+                (_, true) => Err(io::Error::other("torn")),
+                _ => {
+                    buffer[0] = self.0.remove(0);
+                    Ok(1)
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn interruptions_are_retried_and_an_error_ends_the_input() {
+        let mut source = Source::new(Slow(vec![1, 2, 3], false), 8);
+        assert_eq!(source.ahead(2), [1, 2]);
+        source.consume(1);
+        assert_eq!(source.offset(), 9);
+        assert_eq!(source.ahead(9), [2, 3]);
+        assert_eq!(source.window(), (&[2, 3][..], true));
+        assert_eq!(source.take_error().unwrap().to_string(), "torn");
+    }
+
+    #[test]
+    fn the_window_moves_over_long_input() {
+        let bytes = (0..5 * WINDOW).map(|i| (i / 7) as u8).collect::<Vec<_>>();
+        let mut source = Source::new(&bytes[..], 0);
+        let mut seen = Vec::new();
+        loop {
+            let ahead = source.ahead(WINDOW);
+            let step = ahead.len().min(100_003);
+            if step == 0 {
+                break;
+            }
+            seen.extend_from_slice(&ahead[..step]);
+            source.consume(step);
+        }
+        assert!(seen == bytes);
+    }
+}

@@ -1,0 +1,61 @@
+//! What reading a whole trace has shown.
+
+use super::decoder::{Counts, StreamCounts};
+use crate::trace::event::schema::EventType;
+use crate::trace::transport::handshake::Handshake;
+use std::io;
+
+/// Packets by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Packets {
+    /// Packets whose payload is sent as it is.
+    pub plain: u64,
+    /// Packets whose payload is an LZ4 block.
+    pub encoded: u64,
+    /// Sync packets.
+    pub sync: u64,
+    /// Packets with a legal header whose LZ4 block cannot be decoded.
+    pub damaged: u64,
+}
+
+/// A type and how many events it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TypeCount {
+    /// The type.
+    pub event_type: EventType,
+    /// Its events.
+    pub events: u64,
+}
+
+/// What reading a trace has shown, beside its events.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Summary {
+    /// How the stream starts.
+    pub handshake: Handshake,
+    /// Bytes read, the start included.
+    pub input_bytes: u64,
+    /// Packets read.
+    pub packets: Packets,
+    /// Bytes of the input that belong to no readable packet.
+    pub skipped_bytes: u64,
+    /// Bytes of an unfinished packet at the end of the input.
+    pub truncated_bytes: u64,
+    /// Events, holes and damage.
+    pub counts: Counts,
+    /// All types in order of their indexes.
+    pub types: Vec<TypeCount>,
+    /// All streams that have had packets, by stream id.
+    pub streams: Vec<StreamCounts>,
+    /// Why the source could not be read to its end.
+    pub error: Option<io::Error>,
+}
+
+impl Summary {
+    /// Whether the whole input was read and nothing is missing or damaged.
+    pub fn is_complete(&self) -> bool {
+        self.error.is_none() && self.counts.damages == 0 && self.counts.holes == 0
+    }
+}
