@@ -4,3 +4,4 @@
 mod cost;
 mod feed;
 mod figures;
+mod samples;
