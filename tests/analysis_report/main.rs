@@ -4,4 +4,5 @@
 mod cost;
 mod feed;
 mod figures;
+mod model;
 mod samples;
