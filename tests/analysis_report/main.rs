@@ -6,3 +6,4 @@ mod feed;
 mod figures;
 mod model;
 mod samples;
+mod text;

@@ -260,7 +260,7 @@ impl Model {
     }
 
     /// Every row, and the totals.
-    fn rows(&self) -> (BTreeMap<Key, Figures>, Figures) {
+    fn rows(&self) -> Rows {
         let mut rows = BTreeMap::<Key, Figures>::new();
         let mut totals = Figures::default();
         for (owner, entry) in &self.history {
@@ -420,8 +420,11 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     )
 }
 
-/// Runs the operations through both.
-fn run(ops: &[Op]) -> (Report, Model, Option<(BTreeMap<Key, Figures>, Figures)>) {
+/// All rows, and the totals.
+type Rows = (BTreeMap<Key, Figures>, Figures);
+
+/// Runs the operations through both; the rows of the model as they were at the report.
+fn run(ops: &[Op]) -> (Report, Model, Option<Rows>) {
     let mut feed = Feed::new();
     announce(&mut feed);
     let mut model = Model::default();
