@@ -1,3 +1,66 @@
-//! The `memledger` command.
+//! The `memledger` command: reads traces of memledger and of Unreal Engine.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod commands;
+
+use clap::{Parser, Subcommand};
+use commands::{CliError, Outcome, report};
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  memledger report run.utrace                      who holds what, and what is still live
+  memledger report run.utrace --by thread --sort peak
+  memledger report run.utrace --at peak            the report as it stood at the peak
+  memledger report run.utrace --fail-if 'peak_bytes > 64MiB' --fail-if 'live_blocks > 0'
+  memledger report run.utrace --format json | jq .totals
+  zstdcat run.utrace.zst | memledger report -      from standard input
+
+Exit status:
+  0  done
+  1  the input is damaged or the command failed; what could be read is still printed
+  2  the command line is wrong
+  3  a --fail-if held";
+
+/// Reads memory traces: who holds what, what is still live, what happened when.
+#[derive(Parser)]
+#[command(name = "memledger", version, after_help = EXAMPLES, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Totals, peaks, who holds what, what is still live
+    Report(report::ReportArgs),
+}
+
+fn main() -> ExitCode {
+    // NOTE: clap prints what is wrong with the command line, or the help, and exits: 2 or 0.
+    let cli = Cli::parse();
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let result = match &cli.command {
+        Command::Report(args) => report::run(args, &mut out),
+    };
+    let flushed = out.flush().map_err(CliError::output);
+    finish(result.and_then(|outcome| flushed.map(|()| outcome)))
+}
+
+/// Says on stderr what went wrong, if anything, and gives the exit status for it.
+fn finish(result: Result<Outcome, CliError>) -> ExitCode {
+    let (status, sentence) = match result {
+        Ok(Outcome::Done) => return ExitCode::SUCCESS,
+        Ok(Outcome::Incomplete(sentence)) => (1, sentence),
+        Ok(Outcome::Held(sentence)) => (3, sentence),
+        // Whoever reads our output has had enough.
+        Err(CliError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            return ExitCode::SUCCESS;
+        }
+        Err(error @ CliError::Usage(_)) => (2, error.to_string()),
+        Err(error) => (1, error.to_string()),
+    };
+    commands::note(&sentence);
+    ExitCode::from(status)
+}

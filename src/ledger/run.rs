@@ -38,7 +38,7 @@ struct Run {
 /// Where the report goes, opened.
 enum Output {
     Stderr,
-    File { file: File, path: PathBuf },
+    File { file: File, path: PathBuf, json: bool },
 }
 
 static RUN: Mutex<Option<Run>> = Mutex::new(None);
@@ -182,7 +182,7 @@ fn open_trace(path: &Path) -> Result<FileSink, Error> {
 fn open_report(report: &Report) -> Result<Output, Error> {
     let Destination::File(path) = &report.0 else { return Ok(Output::Stderr) };
     let asked = expand(path);
-    let _json = match asked.extension().and_then(|extension| extension.to_str()) {
+    let json = match asked.extension().and_then(|extension| extension.to_str()) {
         Some("json") => true,
         Some("txt") => false,
         _ => {
@@ -196,7 +196,7 @@ fn open_report(report: &Report) -> Result<Output, Error> {
     if path != asked {
         tell_in_use(&asked, &path);
     }
-    Ok(Output::File { file, path })
+    Ok(Output::File { file, path, json })
 }
 
 fn tell_in_use(asked: &Path, used: &Path) {
@@ -393,8 +393,15 @@ fn write_report(output: Output, unlinked: bool, live: Option<&Live>) {
     let Some(live) = live else { return };
     let report = live.report();
     let mut bytes = Vec::new();
+    let json = matches!(output, Output::File { json: true, .. });
+    let color = matches!(output, Output::Stderr) && os::is_terminal(2);
     // Writing to memory does not fail.
-    let _ = dump::json::write(&report, &mut bytes);
+    let _ = if json {
+        dump::json::write(&report, &mut bytes)
+    } else {
+        let options = dump::text::Options { color, ..Default::default() };
+        dump::text::write(&report, &options, &mut bytes)
+    };
     match output {
         Output::Stderr => {
             let _ = os::write_all(2, &bytes);

@@ -4,3 +4,6 @@
 mod cost;
 mod feed;
 mod figures;
+mod model;
+mod samples;
+mod text;

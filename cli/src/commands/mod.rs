@@ -1,0 +1,125 @@
+//! One file per command: its arguments, and a call of the library. Here is what they share.
+
+mod expr;
+pub mod report;
+
+use memledger::dump::text;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+/// How a command prints data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// To be read
+    Text,
+    /// To be processed; the schema is named in it
+    Json,
+}
+
+/// How a command ended that could do its work.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All is well.
+    Done,
+    /// The result is printed, but something is missing from it; the sentence says what.
+    Incomplete(String),
+    /// A `--fail-if` held; the sentence says which.
+    Held(String),
+}
+
+/// Why a command could not do its work. Each is one sentence.
+#[derive(Debug)]
+pub enum CliError {
+    /// The command line asks for something that cannot be.
+    Usage(String),
+    /// The input cannot be used, or something else went wrong.
+    Failed(String),
+    /// The result could not be written to standard output.
+    Output(io::Error),
+}
+
+impl CliError {
+    /// The result could not be written to standard output.
+    pub fn output(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(sentence) | Self::Failed(sentence) => f.write_str(sentence),
+            Self::Output(error) => write!(f, "writing to standard output failed: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for CliError {}
+
+/// Writes a sentence to stderr. Whether that works is nobody's concern.
+pub fn note(sentence: &str) {
+    let _ = writeln!(io::stderr(), "memledger: {sentence}");
+}
+
+/// The name of a trace in sentences: `-` is standard input.
+pub fn display_name(path: &Path) -> String {
+    if is_stdin(path) { "standard input".to_owned() } else { path.display().to_string() }
+}
+
+/// Whether `path` stands for standard input.
+pub fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Opens a trace: `-` is standard input.
+pub fn open(path: &Path) -> Result<Box<dyn Read>, CliError> {
+    if is_stdin(path) {
+        return Ok(Box::new(io::stdin().lock()));
+    }
+    let failed = |what: &dyn fmt::Display| {
+        CliError::Failed(format!("cannot open {}: {what}", path.display()))
+    };
+    let file = File::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => failed(&"there is no such file"),
+        io::ErrorKind::PermissionDenied => failed(&"you are not allowed to read it"),
+        _ => failed(&error),
+    })?;
+    match file.metadata() {
+        Ok(metadata) if metadata.is_dir() => Err(failed(&"it is a directory, not a trace")),
+        _ => Ok(Box::new(file)),
+    }
+}
+
+/// The sentence for a trace that cannot be read at all.
+pub fn unreadable(path: &Path, error: memledger::Error) -> CliError {
+    CliError::Failed(format!("{}: {error}", display_name(path)))
+}
+
+/// What is missing from a result, as one sentence; `None` if nothing is.
+pub fn missing(path: &Path, summary: &memledger::trace::read::Summary) -> Option<String> {
+    let counts = &summary.counts;
+    let mut parts = Vec::new();
+    if let Some(error) = &summary.error {
+        parts.push(format!("reading it failed after {} bytes ({error})", summary.input_bytes));
+    }
+    if counts.damages > 0 {
+        let unread = summary.skipped_bytes + summary.truncated_bytes;
+        parts.push(format!(
+            "{} could not be read ({unread} bytes)",
+            text::counted(counts.damages, "place", "places")
+        ));
+    }
+    if counts.holes > 0 {
+        parts.push(format!(
+            "{} missing in {}",
+            text::counted(counts.missing, "event is", "events are"),
+            text::counted(counts.holes, "place", "places")
+        ));
+    }
+    (!parts.is_empty()).then(|| {
+        let parts = parts.join(", and ");
+        format!("{} is damaged: {parts}; the result is only of the rest", display_name(path))
+    })
+}

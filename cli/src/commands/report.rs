@@ -1,0 +1,195 @@
+//! `memledger report`: totals, peaks, who holds what, what is still live.
+
+use super::expr::{At, Expr};
+use super::{CliError, Format, Outcome, is_stdin, missing, note, open, unreadable};
+use memledger::analysis::{Analyzer, Report, Until};
+use memledger::dump::{json, text};
+use memledger::trace::read::{Summary, read};
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  memledger report run.utrace                         the summary and the short tables
+  memledger report run.utrace --by scope --inclusive  scopes with everything inside them
+  memledger report run.utrace --filter texture        only rows with that in their name
+  memledger report run.utrace --at 1.5s               the report as it stood then
+  memledger report run.utrace --fail-if 'peak_bytes > 64MiB'   exit 3 if it was more
+  memledger report run.utrace --format json -o run.json
+
+TIME is 1.5s, 200ms, nanoseconds without a unit, 50%, start, peak or end.
+EXPR compares any key of totals or losses in the JSON report with a number: >, >=, <, <=, ==, !=;
+bytes may have a unit (KiB, MiB, GiB), times too (ms, s).";
+
+/// Arguments of `memledger report`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ReportArgs {
+    /// The trace; - for standard input
+    trace: PathBuf,
+    /// One table only, by this
+    #[arg(long, value_enum)]
+    by: Option<By>,
+    /// What the rows are sorted by
+    #[arg(long, value_enum, default_value = "live")]
+    sort: Sort,
+    /// Let scopes and groups hold what is inside them
+    #[arg(long)]
+    inclusive: bool,
+    /// Only rows with this text in their name
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// The report as it stood at this time
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    at: Option<(String, At)>,
+    /// Rows of a table, blocks in the list of the largest (10 in text, 100 in JSON)
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+    /// Exit with status 3 if this holds; may be given more than once
+    #[arg(long, value_name = "EXPR", value_parser = str::parse::<Expr>)]
+    fail_if: Vec<Expr>,
+    /// Write to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// How to print it
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum By {
+    Scope,
+    Group,
+    Name,
+    Thread,
+    Size,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Sort {
+    /// Bytes still live
+    Live,
+    /// The row's own peak
+    Peak,
+    /// All bytes ever allocated
+    Allocated,
+    /// Allocations
+    Count,
+}
+
+/// Reads the trace and prints its report to `out`, or into the file of `-o`.
+pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
+    let until = until(args)?;
+    let (report, summary, problems) = analyze(args, until)?;
+    write(args, &report, out)?;
+    for problem in &problems {
+        note(problem);
+    }
+
+    let incomplete = missing(&args.trace, &summary);
+    let mut unknown = None;
+    for expr in &args.fail_if {
+        match expr.check(&report) {
+            Ok(Some(held)) => {
+                if let Some(incomplete) = incomplete {
+                    note(&incomplete);
+                }
+                return Ok(Outcome::Held(held));
+            }
+            Ok(None) => {}
+            Err(sentence) => unknown = Some(sentence),
+        }
+    }
+    match (unknown, incomplete) {
+        (Some(sentence), _) => Err(CliError::Failed(sentence)),
+        (None, Some(sentence)) => Ok(Outcome::Incomplete(sentence)),
+        (None, None) => Ok(Outcome::Done),
+    }
+}
+
+/// A moment, together with how it was written.
+fn moment(text: &str) -> Result<(String, At), String> {
+    Ok((text.to_owned(), text.parse()?))
+}
+
+/// Where counting ends. A share and the peak are found by reading the whole trace once before.
+fn until(args: &ReportArgs) -> Result<Until, CliError> {
+    let Some((text, at)) = &args.at else { return Ok(Until::End) };
+    let first_pass = || {
+        if is_stdin(&args.trace) {
+            return Err(CliError::Usage(format!(
+                "--at {text} needs to read the trace twice, which standard input does not \
+                 allow; give a file, or a time such as 1.5s"
+            )));
+        }
+        let mut analyzer = Analyzer::new().largest_live(0);
+        read(open(&args.trace)?, &mut analyzer).map_err(|error| unreadable(&args.trace, error))?;
+        Ok(analyzer)
+    };
+    Ok(match at {
+        At::End => Until::End,
+        At::Nanoseconds(time) => Until::Time(*time),
+        At::Peak => Until::Event(first_pass()?.peak_event()),
+        At::Share(billionths) => {
+            let duration = first_pass()?.report().trace.duration_ns;
+            let time = u128::from(duration) * u128::from(*billionths) / 1_000_000_000;
+            Until::Time(u64::try_from(time).unwrap_or(u64::MAX))
+        }
+    })
+}
+
+/// The report, what reading has shown, and what did not fit together.
+fn analyze(args: &ReportArgs, until: Until) -> Result<(Report, Summary, Vec<String>), CliError> {
+    let top = args.top.unwrap_or(100).max(if args.format == Format::Text { 100 } else { 0 });
+    let mut analyzer = Analyzer::new().until(until).largest_live(top);
+    let source = open(&args.trace)?;
+    let summary = read(source, &mut analyzer).map_err(|error| unreadable(&args.trace, error))?;
+    Ok((analyzer.report(), summary, analyzer.problems().to_vec()))
+}
+
+fn write(args: &ReportArgs, report: &Report, out: &mut dyn Write) -> Result<(), CliError> {
+    let Some(path) = &args.output else {
+        let color =
+            io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+        return print(args, report, color, out).map_err(CliError::output);
+    };
+    let written = File::create(path).and_then(|file| {
+        let mut file = BufWriter::new(file);
+        print(args, report, false, &mut file)?;
+        file.flush()
+    });
+    written.map_err(|error| CliError::Failed(format!("cannot write {}: {error}", path.display())))
+}
+
+fn print(
+    args: &ReportArgs,
+    report: &Report,
+    color: bool,
+    mut out: &mut dyn Write,
+) -> io::Result<()> {
+    if args.format == Format::Json {
+        return json::write(report, &mut out);
+    }
+    let mut options = text::Options::default();
+    options.color = color;
+    options.top = args.top.unwrap_or(options.top);
+    options.by = args.by.map(|by| match by {
+        By::Scope => text::By::Scope,
+        By::Group => text::By::Group,
+        By::Name => text::By::Name,
+        By::Thread => text::By::Thread,
+        By::Size => text::By::Size,
+    });
+    options.sort = match args.sort {
+        Sort::Live => text::Sort::Live,
+        Sort::Peak => text::Sort::Peak,
+        Sort::Allocated => text::Sort::Allocated,
+        Sort::Count => text::Sort::Count,
+    };
+    options.inclusive = args.inclusive;
+    options.filter.clone_from(&args.filter);
+    options.moment =
+        args.at.as_ref().filter(|(_, at)| *at != At::End).map(|(text, _)| text.clone());
+    text::write(report, &options, out)
+}

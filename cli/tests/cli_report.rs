@@ -1,0 +1,185 @@
+//! `memledger report` as a user meets it: what it prints, where, and with which exit status.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/samples/mem-2t-40k.utrace");
+
+fn memledger(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_memledger"));
+    command.args(args).env_remove("NO_COLOR").stdin(Stdio::null());
+    command
+}
+
+/// Status, standard output, standard error.
+fn run(args: &[&str]) -> (i32, String, String) {
+    told(memledger(args).output().expect("the command runs"))
+}
+
+fn told(output: Output) -> (i32, String, String) {
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
+}
+
+/// A file of this test.
+fn file(name: &str, content: &[u8]) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::write(&path, content).expect("the folder for tests can be written");
+    path
+}
+
+fn as_arg(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+#[test]
+fn a_report_goes_to_stdout_and_nothing_to_stderr() {
+    let (status, out, err) = run(&["report", SAMPLE]);
+    assert_eq!((status, err.as_str()), (0, ""));
+    assert!(out.contains("still live at the end  511.5 KiB in 252 blocks"), "{out}");
+    assert!(out.contains("nothing lost"));
+    assert!(!out.contains('\u{1b}'), "no colours into a pipe");
+}
+
+#[test]
+fn json_names_its_schema_and_has_the_figures() {
+    let (status, out, _) = run(&["report", SAMPLE, "--format", "json", "--top", "3"]);
+    assert_eq!(status, 0);
+    let report: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(report["schema"], "memledger.report/1");
+    assert_eq!(report["totals"]["peak_bytes"], 598_783);
+    assert_eq!(report["largest_live"].as_array().map(Vec::len), Some(3));
+    assert_eq!(report["by_thread"].as_array().map(Vec::len), Some(3), "the rest is whole");
+}
+
+#[test]
+fn what_cannot_be_opened_is_one_sentence() {
+    let (status, out, err) = run(&["report", "/no/such/file.utrace"]);
+    assert_eq!((status, out.as_str()), (1, ""));
+    assert_eq!(err, "memledger: cannot open /no/such/file.utrace: there is no such file\n");
+    let (status, _, err) = run(&["report", env!("CARGO_TARGET_TMPDIR")]);
+    assert_eq!(status, 1);
+    assert!(err.ends_with("it is a directory, not a trace\n"), "{err}");
+}
+
+#[test]
+fn what_is_no_trace_is_said_to_be_none() {
+    for (name, content) in [("empty", &b""[..]), ("foreign", b"PK\x03\x04 this is a zip file")] {
+        let path = file(name, content);
+        let (status, out, err) = run(&["report", as_arg(&path)]);
+        assert_eq!((status, out.as_str()), (1, ""), "{name}");
+        assert!(
+            err.starts_with("memledger: ") && err.contains("not an Unreal Trace stream"),
+            "{err}"
+        );
+        assert_eq!(err.lines().count(), 1, "{err}");
+    }
+}
+
+#[test]
+fn a_truncated_trace_gives_what_is_left_and_status_1() {
+    let whole = fs::read(SAMPLE).expect("the sample");
+    let path = file("truncated", &whole[..whole.len() / 2]);
+    let (status, out, err) = run(&["report", as_arg(&path)]);
+    assert_eq!(status, 1);
+    assert!(out.contains("still live at the end") && out.contains("LOSSES"), "{out}");
+    assert!(err.contains("is damaged") && err.contains("the result is only of the rest"), "{err}");
+    let (status, out, _) = run(&["report", as_arg(&path), "--format", "json"]);
+    assert_eq!(status, 1);
+    let report: serde_json::Value = serde_json::from_str(&out).expect("whole JSON all the same");
+    assert_eq!(report["trace"]["complete"], false);
+}
+
+#[test]
+fn wrong_usage_is_status_2() {
+    for args in [
+        &["report"][..],
+        &["report", SAMPLE, "--no-such-flag"],
+        &["report", SAMPLE, "--by", "colour"],
+        &["report", SAMPLE, "--at", "soon"],
+        &["report", SAMPLE, "--fail-if", "peak_bites > 3"],
+        &["report", SAMPLE, "--top", "-1"],
+        &["no-such-command"],
+        &[],
+    ] {
+        let (status, out, err) = run(args);
+        assert_eq!((status, out.as_str()), (2, ""), "{args:?}");
+        assert!(!err.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn a_condition_that_holds_is_status_3_and_a_sentence() {
+    let (status, out, err) = run(&["report", SAMPLE, "--fail-if", "peak_bytes > 500KiB"]);
+    assert_eq!(status, 3);
+    assert!(out.contains("peak"), "the report is printed all the same");
+    assert_eq!(err, "memledger: 'peak_bytes > 500KiB' holds: peak_bytes is 598783 (584.7 KiB)\n");
+    let pass = ["report", SAMPLE, "--fail-if", "peak_bytes > 1MiB", "--fail-if", "lost_events > 0"];
+    assert_eq!(run(&pass).0, 0);
+    let (status, _, err) = run(&["report", SAMPLE, "--fail-if", "overhead_bytes > 0"]);
+    assert_eq!(status, 1, "what is not known does not pass");
+    assert!(err.contains("cannot be checked"), "{err}");
+}
+
+#[test]
+fn standard_input_is_a_dash() {
+    let from_stdin = |args: &[&str]| {
+        let input = File::open(SAMPLE).expect("the sample");
+        told(memledger(args).stdin(input).output().expect("the command runs"))
+    };
+    assert_eq!(from_stdin(&["report", "-"]), run(&["report", SAMPLE]));
+    let (status, out, err) = from_stdin(&["report", "-", "--at", "peak"]);
+    assert_eq!((status, out.as_str()), (2, ""));
+    assert!(err.contains("standard input does not allow"), "{err}");
+    assert_eq!(from_stdin(&["report", "-", "--at", "101ms"]).0, 0);
+}
+
+#[test]
+fn a_closed_output_ends_it_quietly() {
+    let mut child = memledger(&["report", SAMPLE, "--format", "json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command runs");
+    drop(child.stdout.take());
+    let (status, _, err) = told(child.wait_with_output().expect("it ends"));
+    assert_eq!((status, err.as_str()), (0, ""));
+}
+
+#[test]
+fn a_moment_shows_the_report_as_it_stood_then() {
+    let live = |at: &str| {
+        let (status, out, err) = run(&["report", SAMPLE, "--format", "json", "--at", at]);
+        assert_eq!((status, err.as_str()), (0, ""), "{at}");
+        let report: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+        (report["totals"]["live_bytes"].clone(), report["totals"]["peak_bytes"].clone())
+    };
+    assert_eq!(live("peak").0, 598_783);
+    assert_eq!(live("end").0, 523_747);
+    assert_eq!(live("100%"), live("end"));
+    assert_ne!(live("99%"), live("end"));
+    let (_, out, _) = run(&["report", SAMPLE, "--at", "99%"]);
+    assert!(out.contains("live at 99%") && !out.contains("at the end"), "{out}");
+}
+
+#[test]
+fn the_result_can_go_into_a_file() {
+    let path = file("report.json", b"");
+    let (status, out, err) = run(&["report", SAMPLE, "--format", "json", "-o", as_arg(&path)]);
+    assert_eq!((status, out.as_str(), err.as_str()), (0, "", ""));
+    let written = fs::read_to_string(path).expect("the file");
+    assert_eq!(written, run(&["report", SAMPLE, "--format", "json"]).1);
+    let (status, _, err) = run(&["report", SAMPLE, "-o", "/no/such/folder/report.txt"]);
+    assert_eq!(status, 1);
+    assert!(err.starts_with("memledger: cannot write /no/such/folder/report.txt: "), "{err}");
+}
+
+#[test]
+fn help_teaches_and_the_version_is_told() {
+    let (status, out, _) = run(&["--version"]);
+    assert_eq!((status, out.as_str()), (0, concat!("memledger ", env!("CARGO_PKG_VERSION"), "\n")));
+    let (status, out, _) = run(&["report", "--help"]);
+    assert_eq!(status, 0);
+    assert!(out.contains("Examples:") && out.contains("--fail-if 'peak_bytes > 64MiB'"), "{out}");
+}

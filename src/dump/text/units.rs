@@ -1,0 +1,108 @@
+//! Numbers as people read them.
+
+/// `1.5 MiB`; below 1 KiB the exact number of bytes.
+pub fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    // Tenths of the unit, rounded; u128 because of that.
+    let mut unit = 0;
+    let mut size = 1024_u128;
+    let tenths = |size: u128| (u128::from(bytes) * 10 + size / 2) / size;
+    while tenths(size) >= 10_240 && unit + 1 < UNITS.len() {
+        unit += 1;
+        size *= 1024;
+    }
+    let tenths = tenths(size);
+    format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
+}
+
+/// `1,234,567`.
+pub fn count(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 block`, `2,000 blocks`.
+pub fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(number), if number == 1 { one } else { many })
+}
+
+/// `12.3 ms`, `4.56 s`, `1 h 02 min`.
+pub fn duration(nanoseconds: u64) -> String {
+    let scaled =
+        |unit: u64, digits: usize| format!("{:.digits$}", nanoseconds as f64 / unit as f64);
+    let seconds = nanoseconds / 1_000_000_000;
+    match nanoseconds {
+        0 => "0 s".to_owned(),
+        1..1_000 => format!("{nanoseconds} ns"),
+        1_000..1_000_000 => format!("{} µs", scaled(1_000, 1)),
+        1_000_000..1_000_000_000 => format!("{} ms", scaled(1_000_000, 1)),
+        1_000_000_000..60_000_000_000 => format!("{} s", scaled(1_000_000_000, 2)),
+        _ if seconds < 3600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {:02} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// `12.3 %` of `whole`; nothing of nothing is `0 %`.
+pub fn share(part: u64, whole: u64) -> String {
+    if part == 0 || whole == 0 {
+        "0 %".to_owned()
+    } else {
+        format!("{:.1} %", part as f64 * 100.0 / whole as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_one_decimal_from_a_kibibyte_on() {
+        let cases = [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1536, "1.5 KiB"),
+            (1_048_524, "1023.9 KiB"),
+            (1_048_575, "1.0 MiB"),
+            (1 << 30, "1.0 GiB"),
+            (u64::MAX, "16.0 EiB"),
+        ];
+        for (number, text) in cases {
+            assert_eq!(bytes(number), text, "{number}");
+        }
+    }
+
+    #[test]
+    fn counts_have_commas() {
+        assert_eq!(
+            [count(0), count(999), count(1000), count(1_234_567)],
+            ["0", "999", "1,000", "1,234,567"]
+        );
+    }
+
+    #[test]
+    fn durations_fit_their_size() {
+        let cases = [
+            (0, "0 s"),
+            (999, "999 ns"),
+            (1_500, "1.5 µs"),
+            (12_340_000, "12.3 ms"),
+            (4_560_000_000, "4.56 s"),
+            (62_000_000_000, "1 min 02 s"),
+            (3_720_000_000_000, "1 h 02 min"),
+        ];
+        for (number, text) in cases {
+            assert_eq!(duration(number), text);
+        }
+    }
+}
