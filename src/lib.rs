@@ -1,4 +1,48 @@
 //! The memory tracker a Rust program can leave on.
+//!
+//! Swap in [`TrackingAllocator`], wrap code in [`alloc_scope!`], and read at the end who holds
+//! what: every allocation, reallocation and free of the program, with its group, name, scope
+//! stack, thread and time, exact to the byte.
+//!
+//! ```
+//! use memledger::{Ledger, TrackingAllocator, alloc_scope};
+//!
+//! #[global_allocator]
+//! static ALLOC: TrackingAllocator = TrackingAllocator::system();
+//!
+//! fn main() {
+//!     let _ledger = Ledger::from_env(); // a report on stderr when it is dropped
+//!     let level = alloc_scope!("load level", {
+//!         alloc_scope!("vertices");
+//!         vec![0_f32; 30_000]
+//!     });
+//!     drop(level);
+//! }
+//! ```
+//!
+//! # The parts
+//! - **Recording**: [`TrackingAllocator`] is the allocator, [`Ledger`] starts and ends a recording
+//!   and reports. With the allocator linked, `MEMLEDGER_REPORT=stderr` or
+//!   `MEMLEDGER_FILE=run.utrace` in the environment needs no further code.
+//! - **Who owns memory**: [`alloc_scope!`] says where in the program an allocation happens;
+//!   [`group!`], [`tag!`] and [`tagged`] say whose it is. [`Name`] holds names.
+//! - **The stream**: [`trace`] reads it. The format is Unreal Trace, so a trace of ours opens in
+//!   Unreal Insights, and theirs can be read here.
+//! - **The figures**: [`analysis`] rebuilds live blocks, peaks and totals from a stream, in the
+//!   traced process and from a file alike; [`dump`] prints them.
+//!
+//! # Features
+//! | feature | what it brings |
+//! |---|---|
+//! | `enable` (default) | tracking; implies `analysis` |
+//! | `analysis` | reading traces and printing reports, without tracking |
+//! | none | the same API for marking scopes, compiled to nothing, without dependencies |
+//!
+//! A library that only marks its scopes depends on memledger with `default-features = false`; the
+//! application decides whether they are tracked.
+//!
+//! Tracking works on 64-bit Linux. Elsewhere everything compiles, and starting a ledger returns
+//! [`Error::Unsupported`].
 
 #![warn(missing_docs)]
 

@@ -2,6 +2,8 @@
 
 use super::run;
 use crate::trace::os;
+#[cfg(panic = "abort")]
+use crate::trace::write::in_own_code;
 use crate::trace::write::{own_code, state};
 use std::sync::Once;
 
@@ -16,7 +18,10 @@ pub(super) fn prepare() {
             let previous = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |info| {
                 previous(info);
-                run::finish(None);
+                // A panic of ours, in the midst of ending, must not wait for itself.
+                if !in_own_code() {
+                    run::finish(None);
+                }
             }));
         }
     });

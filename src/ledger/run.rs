@@ -293,6 +293,8 @@ fn begin(
     buffer::allow_waiting(threaded && config.on_full == OnFull::Wait);
     if channels.memory && !unlinked {
         state::run();
+        // So that the first event has its time.
+        state::set_marker_due();
     } else {
         state::pause();
     }

@@ -2,7 +2,7 @@
 //!
 //! # The life of one event
 //! 1. A thread takes a serial number and writes the event into a block of memory that it alone
-//!    writes to ([`write`](self::write)), then moves the block's commit cursor behind it.
+//!    writes to (`write`), then moves the block's commit cursor behind it.
 //! 2. The worker, woken on a fixed interval or when half the buffers are full, takes what every
 //!    thread has committed and hands it to the sinks: the trace file, the report in the process.
 //! 3. The reader puts the pieces of each thread together again, and the events of all threads
