@@ -82,7 +82,7 @@ static TYPES: &[&Declaration] =
     &[&INIT, &ALLOC, &FREE, &REALLOC_ALLOC, &REALLOC_FREE, &REALLOC_FAILED, &LARGE_SIZE];
 
 /// The largest size Unreal's event can carry.
-const MAX_SIZE: usize = (1 << 35) - 1;
+const MAX_SIZE: u64 = (1 << 35) - 1;
 
 /// Writes events of this module one behind the other; the caller has seen to the room.
 pub(crate) struct Writer {
@@ -120,7 +120,7 @@ impl Writer {
         size: usize,
         align: usize,
     ) {
-        let coded = size.min(MAX_SIZE);
+        let coded = (size as u64).min(MAX_SIZE);
         let align = align.trailing_zeros().min(31) as u8;
         let head = u64::from(wire) | serial << 16 | (address as u64) << 40;
         // SAFETY: promised to `new`. The first word ends inside the address, which the second
@@ -128,11 +128,11 @@ impl Writer {
         unsafe {
             self.at.cast::<u64>().write_unaligned(head);
             self.at.add(SYNCED_HEADER).cast::<u64>().write_unaligned(address as u64);
-            self.at.add(13).cast::<u64>().write_unaligned((coded as u64 >> SIZE_SHIFT) << 32);
+            self.at.add(13).cast::<u64>().write_unaligned((coded >> SIZE_SHIFT) << 32);
             self.at.add(21).write(align << SIZE_SHIFT | coded as u8 & 7);
             self.at = self.at.add(22);
         }
-        if size > MAX_SIZE {
+        if size as u64 > MAX_SIZE {
             self.large_size(address, size);
         }
     }
@@ -234,7 +234,8 @@ mod tests {
 
     #[test]
     fn a_size_beyond_35_bits_is_followed_by_the_true_one() {
-        for (size, extra) in [(MAX_SIZE, 0), (MAX_SIZE + 1, 18), (isize::MAX as usize, 18)] {
+        let max = MAX_SIZE as usize;
+        for (size, extra) in [(max, 0), (max + 1, 18), (isize::MAX as usize, 18)] {
             let bytes = written(|w| w.alloc(ALLOC.wire(), 0, 0x1000, size, 1 << 40));
             assert_eq!(bytes.len(), 22 + extra);
             assert_eq!(bytes[17..22], [0xff, 0xff, 0xff, 0xff, 31 << 3 | 7]);

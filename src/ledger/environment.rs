@@ -42,6 +42,9 @@ const KNOWN: [Known; 3] = [
     },
 ];
 
+/// Variables of the design that this version does not act on yet.
+const NOT_YET: [&CStr; 3] = [c"MEMLEDGER_HOST", c"MEMLEDGER_CONTROL", c"MEMLEDGER_STACKS"];
+
 impl Settings {
     /// The environment. An empty variable counts as not set.
     ///
@@ -129,6 +132,14 @@ fn extension(path: &OsString) -> Option<&str> {
 pub(crate) fn start_before_main() {
     own(|| {
         let settings = Settings::read();
+        for variable in NOT_YET {
+            if os::secure_env(variable).is_some() && linked::is_global_allocator() {
+                problems::add(format!(
+                    "{} is set, but this version does not support it yet",
+                    variable.to_string_lossy()
+                ));
+            }
+        }
         if settings.start_by_themselves()
             && linked::is_global_allocator()
             && !linked::ignores_environment()

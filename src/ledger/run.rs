@@ -13,7 +13,7 @@ use crate::trace::os::{self, BlockedSignals};
 use crate::trace::sink::Sink;
 use crate::trace::sink::file::{FileSink, create_alone};
 use crate::trace::worker::{self, Final, Instrument, Session};
-use crate::trace::write::{buffer, own, own_code, registry, serial, state};
+use crate::trace::write::{buffer, loss, own, own_code, registry, serial, state};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -267,6 +267,7 @@ fn begin(
             ));
         }
         registry::forget_blocks();
+        loss::forget();
     }
     let generation = GENERATION.fetch_add(1, Ordering::AcqRel) + 1;
     let unlinked = !linked::is_global_allocator();
@@ -328,13 +329,10 @@ pub(super) fn snapshot() -> Option<Snapshot> {
 }
 
 pub(super) fn stats() -> Stats {
-    let _own = own_code();
-    let lost = worker::session_within(PATIENCE);
-    let lost = lost.and_then(|session| session.as_ref().map(Session::lost));
     Stats {
         recording: state::load() & state::RECORD != 0 && state::is_running(),
         events: serial::peek(),
-        lost_events: lost.unwrap_or(0),
+        lost_events: loss::total(),
         buffer_bytes: buffer::used() as u64,
         overhead_bytes: overhead_bytes(),
         failed_allocations: stats::failures(),
@@ -420,5 +418,37 @@ fn write_report(output: Output, unlinked: bool, live: Option<&Live>) {
             "{} scopes were left out of order; the first was entered at {site}",
             scopes::thread::misuses()
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_are_filled_in() {
+        let pid = std::process::id();
+        for (name, expanded) in [
+            ("run.utrace", "run.utrace".to_owned()),
+            ("%p/run-%p.utrace", format!("{pid}/run-{pid}.utrace")),
+            ("100%%", "100%".to_owned()),
+            ("50% of %", "50% of %".to_owned()),
+            ("é%p", format!("é{pid}")),
+        ] {
+            assert_eq!(expand(Path::new(name)), Path::new(&expanded), "{name}");
+        }
+        let executable = std::env::current_exe().unwrap();
+        assert_eq!(expand(Path::new("%e")).as_os_str(), executable.file_name().unwrap());
+        let seconds = expand(Path::new("%t")).to_str().unwrap().parse::<u64>().unwrap();
+        assert!(seconds > 1_700_000_000);
+    }
+
+    #[test]
+    fn channels_are_named_or_refused() {
+        let both = Channels { memory: true, scope: true };
+        assert_eq!(Channels::parse("memory,scope").unwrap(), both);
+        assert_eq!(Channels::parse(" scope , memory,").unwrap(), both);
+        assert_eq!(Channels::parse("memory").unwrap(), Channels { memory: true, scope: false });
+        assert!(Channels::parse("memory,cpu").unwrap_err().to_string().contains("\"cpu\""));
     }
 }

@@ -198,9 +198,9 @@ impl Thread {
         size: usize,
         ask: impl FnOnce() -> Option<u32>,
     ) -> Option<u32> {
-        let mixed = (key ^ (parent as usize) << 20 ^ (kind as usize) << 3)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let entry = self.cache.get(mixed >> (usize::BITS - CACHE.trailing_zeros()))?;
+        let mixed = key as u64 ^ u64::from(parent) << 20 ^ (kind as u64) << 3;
+        let mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let entry = self.cache.get((mixed >> (u64::BITS - CACHE.trailing_zeros())) as usize)?;
         let found = entry.get();
         if found.key == key
             && found.parent == parent

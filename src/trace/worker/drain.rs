@@ -69,7 +69,6 @@ pub(crate) struct Session {
     occupants: Vec<Occupant>,
     streams: StreamIds,
     settled: u64,
-    lost: u64,
     /// The serial after the last marker of the worker: if it has not moved, nothing happened.
     marked: u64,
     last_marker: Instant,
@@ -98,7 +97,6 @@ impl Session {
             occupants: Vec::new(),
             streams: StreamIds::new(),
             settled: first_serial,
-            lost: 0,
             marked: first_serial,
             last_marker: Instant::now(),
             on_problem,
@@ -366,12 +364,12 @@ impl Session {
     }
 
     fn tell_losses(&mut self) -> bool {
-        let before = self.lost;
+        let before = loss::total();
         for slot in registry::slots() {
             self.take_losses_of(slot);
         }
         self.tell_loss(0, loss::take_without_slot());
-        self.lost != before
+        loss::total() != before
     }
 
     fn take_losses_of(&mut self, slot: &Slot) {
@@ -383,7 +381,7 @@ impl Session {
 
     fn tell_loss(&mut self, thread: u32, lost: u64) {
         if lost > 0 {
-            self.lost += lost;
+            loss::told(lost);
             let mut event = Vec::new();
             events::LOST.append(&[thread.into(), lost.into()], &mut event);
             self.packet(CONTROL, &event);
@@ -437,7 +435,7 @@ impl Session {
                 serial.into(),
                 clock::now().into(),
                 last.overhead_bytes.into(),
-                self.lost.into(),
+                loss::total().into(),
                 last.scope_misuses.into(),
                 last.failed_allocations.into(),
             ],
@@ -449,11 +447,6 @@ impl Session {
                 (self.on_problem)(error);
             }
         }
-    }
-
-    /// Events lost so far.
-    pub(crate) fn lost(&self) -> u64 {
-        self.lost
     }
 }
 

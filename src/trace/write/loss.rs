@@ -4,6 +4,8 @@ use super::registry::Slot;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 static WITHOUT_SLOT: AtomicU64 = AtomicU64::new(0);
+/// Told in the stream of the present recording.
+static TOLD: AtomicU64 = AtomicU64::new(0);
 
 /// One event of this thread is lost.
 #[cold]
@@ -20,4 +22,20 @@ pub(crate) fn event_without_slot() {
 /// Takes the number of events lost without a slot since last asked.
 pub(crate) fn take_without_slot() -> u64 {
     WITHOUT_SLOT.swap(0, Ordering::Relaxed)
+}
+
+/// The worker has told of this many lost events.
+pub(crate) fn told(events: u64) {
+    TOLD.fetch_add(events, Ordering::Relaxed);
+}
+
+/// How many lost events have been told of since [`forget`].
+pub(crate) fn total() -> u64 {
+    TOLD.load(Ordering::Relaxed)
+}
+
+/// A new recording begins.
+pub(crate) fn forget() {
+    WITHOUT_SLOT.store(0, Ordering::Relaxed);
+    TOLD.store(0, Ordering::Relaxed);
 }
