@@ -44,7 +44,7 @@
 //! Tracking works on 64-bit Linux. Elsewhere everything compiles, and starting a ledger returns
 //! [`Error::Unsupported`].
 
-#![warn(missing_docs)]
+#![warn(missing_docs, clippy::unwrap_used)]
 
 mod alloc;
 #[cfg(feature = "analysis")]

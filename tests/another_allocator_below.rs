@@ -1,5 +1,4 @@
 //! The tracker over an allocator that is not the system's.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use memledger::{Ledger, Report, TrackingAllocator, alloc_scope};
 use mimalloc::MiMalloc;

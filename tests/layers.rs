@@ -3,8 +3,6 @@
 //! Every path of this crate that a module names (`crate::..`, `super::..`) must begin with one its
 //! layer allows.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::fs;
 use std::path::Path;
 

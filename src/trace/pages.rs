@@ -201,8 +201,8 @@ mod tests {
             std::thread::spawn(move || {
                 let mut held = Vec::new();
                 for step in 0..20_000_usize {
-                    if (step * 7 + seed) % 3 > 0 {
-                        let size = if (step + seed) % 5 == 0 { LARGE } else { SMALL };
+                    if !(step * 7 + seed).is_multiple_of(3) {
+                        let size = if (step + seed).is_multiple_of(5) { LARGE } else { SMALL };
                         let block = take(size).unwrap();
                         let mark = Block::start(block).cast::<usize>();
                         // SAFETY: the block is ours until given back.
