@@ -6,7 +6,7 @@ use super::records::Records;
 use super::schemas::{Protocol, Types};
 use super::tally::Tally;
 use crate::trace::event::schema::EventType;
-use crate::trace::transport::packet::{IMPORTANTS, SYNC, TYPES};
+use crate::trace::transport::packet::{FIRST_THREAD, IMPORTANTS, SYNC, TYPES};
 
 /// Decodes the payloads of packets and delivers their events, in order, to a [`Visitor`].
 ///
@@ -142,9 +142,14 @@ impl Decoder {
 
     /// Packets of any stream may be missing here.
     pub(super) fn anything_lost(&mut self, visitor: &mut impl Visitor) {
-        for stream in self.streams() {
-            self.packet_lost(stream.stream, visitor);
-        }
+        self.records.packet_lost(&mut self.tally, visitor);
+        self.importants.packet_lost(&mut self.tally, visitor);
+        self.order.anything_lost();
+    }
+
+    /// Whether this stream has had a packet before.
+    pub(super) fn has_stream(&self, stream: u16) -> bool {
+        stream < FIRST_THREAD || self.order.has_thread(stream)
     }
 
     /// Reports damage that lies below the streams.

@@ -45,6 +45,11 @@ pub(super) struct Order {
     patience: u8,
     /// Items of all threads that are marked as misplaced.
     misplaced: usize,
+    /// How often packets of all threads may have been lost at once. PERF: a thread looks at it
+    /// when it has its next packet, so that damage costs the same with many threads.
+    losses: u64,
+    /// Threads that wait for a type record.
+    blocked: usize,
 }
 
 impl Order {
@@ -61,6 +66,8 @@ impl Order {
             data_since_sync: false,
             patience: 0,
             misplaced: 0,
+            losses: 0,
+            blocked: 0,
         }
     }
 
@@ -68,10 +75,12 @@ impl Order {
         self.threads.iter()
     }
 
-    /// The stream says which serial it begins with.
+    /// The stream says which serial it begins with. A writer that does will also say how far
+    /// everything is sent.
     pub(super) fn first_serial(&mut self, serial: u64) {
         if !self.serials.seen() && self.next == 0 && serial <= HIGHEST_FIRST {
             self.next = serial + BIAS;
+            self.settled = Some(self.next);
             self.serials.seed(self.next);
         }
     }
@@ -90,6 +99,12 @@ impl Order {
         self.data_since_sync = true;
         self.limit_memory(index, types, tally, visitor);
         let Some(thread) = self.threads.get_mut(index) else { return };
+        if thread.losses != self.losses {
+            thread.losses = self.losses;
+            thread.packet_lost();
+            self.parse(index, protocol, types, tally, visitor);
+        }
+        let Some(thread) = self.threads.get_mut(index) else { return };
         thread.push(payload, tally.offset);
         self.parse(index, protocol, types, tally, visitor);
         self.deliver(types, tally, visitor);
@@ -106,6 +121,7 @@ impl Order {
     ) {
         let Some(thread) = self.threads.get_mut(index) else { return };
         if thread.pending_bytes() > MOST_WAITING {
+            self.blocked -= usize::from(thread.blocked.is_some());
             thread.end(tally, visitor);
             self.lead(index, types, tally, visitor);
             self.start();
@@ -130,6 +146,16 @@ impl Order {
         }
     }
 
+    /// Packets of any thread may be missing here.
+    pub(super) fn anything_lost(&mut self) {
+        self.losses += 1;
+    }
+
+    /// Whether this stream has had a packet before.
+    pub(super) fn has_thread(&self, stream: u16) -> bool {
+        self.by_stream.get(usize::from(stream)).is_some_and(|&entry| entry != 0)
+    }
+
     /// New types are known: threads that waited for one go on.
     pub(super) fn types_added(
         &mut self,
@@ -138,7 +164,8 @@ impl Order {
         tally: &mut Tally,
         visitor: &mut impl Visitor,
     ) {
-        for index in 0..self.threads.len() {
+        let count = if self.blocked > 0 { self.threads.len() } else { 0 };
+        for index in 0..count {
             if self.threads.get(index).is_some_and(|thread| thread.blocked.is_some()) {
                 self.parse(index, protocol, types, tally, visitor);
             }
@@ -157,7 +184,8 @@ impl Order {
         if !std::mem::take(&mut self.data_since_sync) {
             return;
         }
-        for index in 0..self.threads.len() {
+        let count = if self.blocked > 0 { self.threads.len() } else { 0 };
+        for index in 0..count {
             self.wait_for_type(index, 1, protocol, types, tally, visitor);
         }
         self.start();
@@ -219,6 +247,7 @@ impl Order {
                 return;
             }
             thread.skip_unknown(tally, visitor);
+            self.blocked -= 1;
             self.parse(index, protocol, types, tally, visitor);
             if let Some(thread) = self.threads.get_mut(index) {
                 thread.blocked_syncs = syncs;
@@ -237,7 +266,7 @@ impl Order {
         }
         let entry = self.by_stream.get_mut(slot)?;
         if *entry == 0 {
-            self.threads.push(Thread::new(stream, stream == PSEUDO_IMPORTANTS));
+            self.threads.push(Thread::new(stream, stream == PSEUDO_IMPORTANTS, self.losses));
             *entry = u16::try_from(self.threads.len()).ok()?;
         }
         usize::from(*entry).checked_sub(1)
@@ -252,7 +281,9 @@ impl Order {
         visitor: &mut impl Visitor,
     ) {
         if let Some(thread) = self.threads.get_mut(index) {
+            self.blocked -= usize::from(thread.blocked.is_some());
             self.misplaced += thread.parse(protocol, types, &mut self.serials, tally, visitor);
+            self.blocked += usize::from(thread.blocked.is_some());
             self.lead(index, types, tally, visitor);
         }
     }
@@ -442,15 +473,12 @@ impl Order {
                         self.serials.seed(settled + BIAS);
                     }
                     // NOTE: only the lower bits are believed, so that a damaged one does little.
-                    self.settled = self.settled.max(Some(self.serials.nearest(settled as u32)));
+                    let settled = self.serials.nearest(settled as u32);
+                    self.serials.reached(settled);
+                    self.settled = self.settled.max(Some(settled));
                 }
-                Role::FirstSerial(offset) => {
-                    let first = event.unsigned(usize::from(offset), 8);
-                    if !self.serials.seen() && next == 0 && first <= HIGHEST_FIRST {
-                        next = first + BIAS;
-                        self.serials.seed(next);
-                    }
-                }
+                // It belongs among the important events.
+                Role::FirstSerial(_) => {}
             }
         }
         self.next = next;

@@ -18,8 +18,13 @@ use std::io::Read;
 
 /// Points that convince: a plain packet gives one, an encoded or a sync packet three.
 const CONVINCING: u32 = 8;
-/// Points that will do when the input known so far ends inside the next packet.
-const CONVINCING_AT_THE_END: u32 = 4;
+/// A plain packet smaller than this, or of an unknown stream, gives none: rows of small numbers,
+/// as in type records, look like them.
+const SMALL_PLAIN: usize = 32;
+/// Points that will do when the input ends exactly behind these packets, or is known no further.
+const CONVINCING_AT_THE_END: u32 = 3;
+/// Packets looked at to collect points.
+const LONGEST_CHAIN: usize = 32;
 /// Stream ids go up one by one, so one this far above all others is not plausible.
 const NEW_STREAMS: u16 = 64;
 /// Bytes that may be decoded on trial for each byte that is passed over, so that no input can
@@ -81,9 +86,14 @@ impl<R: Read> Reader<R> {
             let what = format!("the {HEADER} bytes at offset {offset} are no packet header");
             return self.resynchronise(&what, visitor);
         };
-        let Some(packet) = self.source.ahead(header.size).get(..header.size) else {
+        if self.source.ahead(header.size).len() < header.size {
             return self.ends_inside(header, visitor);
-        };
+        }
+        if !self.is_credible(&header) {
+            let what = format!("the {HEADER} bytes at offset {offset} are no likely packet header");
+            return self.resynchronise(&what, visitor);
+        }
+        let Some(packet) = self.source.buffered().get(..header.size) else { return false };
         if header.stream == SYNC {
             self.packets.sync += 1;
             self.decoder.sync(visitor);
@@ -125,6 +135,19 @@ impl<R: Read> Reader<R> {
         }
     }
 
+    /// Whether a legal header is one: that of a stream never seen before, or of an empty packet,
+    /// may be payload that is taken for a header because the size before it is wrong.
+    fn is_credible(&mut self, header: &Header) -> bool {
+        if header.stream == SYNC || header.size > HEADER && self.decoder.has_stream(header.stream) {
+            return true;
+        }
+        // NOTE: a live source is not read ahead for this.
+        let mut search = Search::new(&self.decoder, self.highest_stream, &mut self.payload);
+        search.any_stream = true;
+        let chain = search.chain(self.source.buffered());
+        !chain.broken || chain.points >= CONVINCING_AT_THE_END
+    }
+
     /// A packet whose LZ4 block is bad. If packets go on behind it, it alone is lost.
     fn damaged(&mut self, header: Header, what: &str, visitor: &mut impl Visitor) -> bool {
         let offset = self.source.offset();
@@ -132,8 +155,9 @@ impl<R: Read> Reader<R> {
         self.packets.damaged += 1;
         let (window, all) = self.source.window();
         let goes_on = window.get(header.size..).is_some_and(|behind| {
-            behind.is_empty()
-                || Search::new(self.highest_stream, &mut self.payload).fits(behind, all)
+            let chain =
+                Search::new(&self.decoder, self.highest_stream, &mut self.payload).chain(behind);
+            chain.points >= CONVINCING_AT_THE_END || chain.fills && all
         });
         if !goes_on {
             return self.resynchronise(&what, visitor);
@@ -147,9 +171,9 @@ impl<R: Read> Reader<R> {
 
     /// The input ends before the packet does: it was cut off, unless packets go on inside.
     fn ends_inside(&mut self, header: Header, visitor: &mut impl Visitor) -> bool {
-        let (window, all) = self.source.window();
+        let (window, _) = self.source.window();
         let rest = window.len();
-        if Search::new(self.highest_stream, &mut self.payload).find(window, all).is_some() {
+        if Search::new(&self.decoder, self.highest_stream, &mut self.payload).is_filled(window) {
             let what = format!(
                 "a packet of stream {} has a size of {}, but other packets begin inside it",
                 header.stream, header.size
@@ -174,7 +198,7 @@ impl<R: Read> Reader<R> {
         let mut skipped = 0;
         loop {
             let (window, all) = self.source.window();
-            let mut search = Search::new(self.highest_stream, &mut self.payload);
+            let mut search = Search::new(&self.decoder, self.highest_stream, &mut self.payload);
             let (step, found) = match search.find(window, all) {
                 Some(start) => (start, true),
                 None if all => (window.len(), false),
@@ -205,9 +229,30 @@ fn decode<'a>(packet: &[u8], buffer: &'a mut [u8]) -> Result<&'a [u8], String> {
     Ok(payload)
 }
 
+/// What speaks for packets at some place.
+#[derive(Default)]
+struct Chain {
+    points: u32,
+    /// One of them is encoded, or a sync.
+    strong: bool,
+    /// The last of them ends where the bytes do.
+    fills: bool,
+    /// What follows them is no packet.
+    broken: bool,
+}
+
+impl Chain {
+    fn broken(self) -> Self {
+        Self { broken: true, ..self }
+    }
+}
+
 /// Looks for a place where packets begin.
 struct Search<'a> {
+    decoder: &'a Decoder,
     highest_stream: u16,
+    /// Take any stream, though it proves nothing.
+    any_stream: bool,
     /// Room to decode into.
     scratch: &'a mut [u8],
     /// How many more bytes may be decoded on trial.
@@ -215,8 +260,8 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(highest_stream: u16, scratch: &'a mut [u8]) -> Self {
-        Self { highest_stream, scratch, trial: WINDOW }
+    fn new(decoder: &'a Decoder, highest_stream: u16, scratch: &'a mut [u8]) -> Self {
+        Self { decoder, highest_stream, any_stream: false, scratch, trial: WINDOW }
     }
 
     /// The first offset but 0 in `window` from which packets go on; `all` says that the input
@@ -224,38 +269,60 @@ impl<'a> Search<'a> {
     fn find(&mut self, window: &[u8], all: bool) -> Option<usize> {
         (1..window.len()).find(|&start| {
             self.trial = self.trial.saturating_add(TRIAL_BYTES);
-            self.fits(window.get(start..).unwrap_or_default(), all)
+            let chain = self.chain(window.get(start..).unwrap_or_default());
+            !chain.broken
+                && (chain.points >= CONVINCING
+                    || chain.points >= CONVINCING_AT_THE_END && (chain.fills || !all))
         })
     }
 
-    /// Whether packets go on at the start of `bytes`.
-    fn fits(&mut self, mut bytes: &[u8], all: bool) -> bool {
-        let mut points = 0;
-        while points < CONVINCING {
-            if bytes.is_empty() && all {
-                return points > 0;
-            }
-            let Some(header) = bytes.first_chunk().copied().map(Header::decode) else {
-                return points >= CONVINCING_AT_THE_END;
-            };
-            let Some(header) = header.filter(|header| self.is_plausible(header.stream)) else {
-                return false;
-            };
-            let Some((packet, rest)) = bytes.split_at_checked(header.size) else {
-                return points >= CONVINCING_AT_THE_END;
-            };
-            points += match header {
-                Header { stream: SYNC, .. } => 3,
-                Header { encoded: true, .. } if self.decodes(packet) => 3,
-                Header { encoded: true, .. } => return false,
-                _ => 1,
-            };
-            bytes = rest;
-        }
-        true
+    /// Whether packets begin inside the last packet of the input and fill it to its end.
+    ///
+    /// An input that was simply cut off is more likely, and plain packets alone prove little:
+    /// type records are full of small numbers that look like their headers.
+    fn is_filled(&mut self, last: &[u8]) -> bool {
+        (1..last.len()).any(|start| {
+            self.trial = self.trial.saturating_add(TRIAL_BYTES);
+            let chain = self.chain(last.get(start..).unwrap_or_default());
+            chain.fills && chain.strong && !chain.broken
+        })
     }
 
-    fn is_plausible(&self, stream: u16) -> bool {
+    /// How well `bytes` look like packets.
+    fn chain(&mut self, mut bytes: &[u8]) -> Chain {
+        let mut chain = Chain::default();
+        for _ in 0..LONGEST_CHAIN {
+            if bytes.is_empty() {
+                chain.fills = true;
+                break;
+            }
+            let Some(&start) = bytes.first_chunk() else { break };
+            let header = Header::decode(start).filter(|h| h.stream == SYNC || h.size > HEADER);
+            let Some(header) = header else { return chain.broken() };
+            if !self.any_stream && !self.is_expected(header.stream) {
+                return chain.broken();
+            }
+            let Some((packet, rest)) = bytes.split_at_checked(header.size) else { break };
+            if header.encoded && !self.decodes(packet) {
+                return chain.broken();
+            }
+            let strong = header.encoded || header.stream == SYNC;
+            chain.strong |= strong;
+            chain.points += match strong {
+                true => 3,
+                false => {
+                    u32::from(header.size >= SMALL_PLAIN && self.decoder.has_stream(header.stream))
+                }
+            };
+            bytes = rest;
+            if chain.points >= CONVINCING {
+                break;
+            }
+        }
+        chain
+    }
+
+    fn is_expected(&self, stream: u16) -> bool {
         stream > LAST_THREAD || stream <= self.highest_stream.saturating_add(NEW_STREAMS)
     }
 

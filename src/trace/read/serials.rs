@@ -8,6 +8,10 @@ pub(super) const BIAS: u64 = 1 << 24;
 /// thread goes on from there. Otherwise one flipped bit would shift all that comes after.
 const NEAR: i32 = 1 << 16;
 
+/// How far the writer may say that it has come since the last event: half of what leaves the
+/// serials after it unambiguous.
+const FAR: u64 = 1 << 22;
+
 /// Unwraps serials: each is the one with the right lower 24 bits that is nearest to the highest
 /// seen before it in the input.
 #[derive(Default)]
@@ -29,6 +33,13 @@ impl Serials {
     /// Starts from a serial that is known in full.
     pub(super) fn seed(&mut self, serial: u64) {
         self.highest = serial;
+    }
+
+    /// The writer says how far it has come.
+    pub(super) fn reached(&mut self, serial: u64) {
+        if serial > self.highest && serial - self.highest <= FAR {
+            self.highest = serial;
+        }
     }
 
     /// The serial nearest to the highest that is congruent to `low` modulo 2^24.

@@ -45,9 +45,17 @@ impl<R: Read> Source<R> {
         self.buffer.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// As far ahead as one can look, and whether that is all that is left of the input.
+    /// What is here already, without reading.
+    pub(super) fn buffered(&self) -> &[u8] {
+        self.buffer.get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// Far ahead, and whether that is all that is left of the input.
     pub(super) fn window(&mut self) -> (&[u8], bool) {
-        self.ahead(WINDOW);
+        // PERF: small steps through the input do not move the buffer each time.
+        if self.end - self.start < WINDOW / 2 {
+            self.ahead(WINDOW);
+        }
         let bytes = self.buffer.get(self.start..self.end).unwrap_or_default();
         (bytes, self.at_end)
     }

@@ -1,0 +1,324 @@
+//! Traces that were cut, overwritten or put together wrongly: everything that is whole is
+//! delivered, and nothing else.
+#![cfg(feature = "analysis")]
+#![allow(clippy::unwrap_used)]
+
+use memledger::Error;
+use memledger::trace::read::{self, Damage, Event, Hole, Summary, Visitor};
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
+use std::sync::OnceLock;
+
+/// Everything delivered, one number for each event.
+#[derive(Default)]
+struct Seen {
+    events: Vec<(u16, Option<u64>, u64)>,
+    holes: u64,
+    missing: u64,
+    damages: Vec<Damage>,
+}
+
+impl Visitor for Seen {
+    fn event(&mut self, event: &Event<'_>) {
+        let mut hasher = DefaultHasher::new();
+        (event.event_type.uid, event.fixed, event.aux).hash(&mut hasher);
+        self.events.push((event.stream, event.serial, hasher.finish()));
+    }
+
+    fn hole(&mut self, hole: Hole) {
+        self.holes += 1;
+        self.missing += hole.count;
+    }
+
+    fn damage(&mut self, damage: &Damage) {
+        assert!(!damage.what.is_empty());
+        self.damages.push(damage.clone());
+    }
+}
+
+fn read(bytes: &[u8]) -> (Seen, Summary) {
+    let mut seen = Seen::default();
+    let summary = read::read(bytes, &mut seen).unwrap();
+    assert_eq!(summary.counts.events, seen.events.len() as u64);
+    assert_eq!(summary.counts.holes, seen.holes);
+    assert_eq!(summary.counts.damages, seen.damages.len() as u64);
+    assert_eq!(summary.input_bytes, bytes.len() as u64);
+    assert!(summary.skipped_bytes + summary.truncated_bytes <= summary.input_bytes);
+    (seen, summary)
+}
+
+fn sample(name: &str) -> Vec<u8> {
+    std::fs::read(format!("{}/tests/samples/{name}.utrace", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+fn smoke() -> &'static [u8] {
+    static SMOKE: OnceLock<Vec<u8>> = OnceLock::new();
+    SMOKE.get_or_init(|| sample("ue511-smoke"))
+}
+
+const HANDSHAKE: usize = 12;
+
+/// Where each packet lies, and its stream.
+fn packets(bytes: &[u8]) -> Vec<(Range<usize>, u16)> {
+    let mut packets = Vec::new();
+    let mut at = HANDSHAKE;
+    while at < bytes.len() {
+        let number = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let size = usize::from(number(at));
+        packets.push((at..at + size, number(at + 2) & 0x3fff));
+        at += size;
+    }
+    packets
+}
+
+fn without(bytes: &[u8], range: Range<usize>) -> Vec<u8> {
+    [&bytes[..range.start], &bytes[range.end..]].concat()
+}
+
+fn is_subset(part: &[(u16, Option<u64>, u64)], whole: &[(u16, Option<u64>, u64)]) -> bool {
+    let mut left: HashMap<_, i32> = HashMap::new();
+    whole.iter().for_each(|event| *left.entry(event).or_default() += 1);
+    part.iter().all(|event| {
+        let count = left.entry(event).or_default();
+        *count -= 1;
+        *count >= 0
+    })
+}
+
+/// With debug assertions only some of the bytes are tried, so that the tests take seconds: another
+/// residue in each packet. `cargo test --release` tries every byte.
+const STEP: usize = if cfg!(debug_assertions) { 11 } else { 1 };
+
+fn tried(packet: &Range<usize>, header: usize) -> impl Iterator<Item = usize> {
+    let start = packet.start;
+    packet.clone().filter(move |&at| at - start < header || (at + start) % STEP == 0)
+}
+
+/// The events of the streams for which `keep` says so, in an order that only they decide.
+fn sorted(seen: &Seen, keep: impl Fn(u16) -> bool) -> Vec<(u16, Option<u64>, u64)> {
+    let mut events = seen.events.clone();
+    events.retain(|event| keep(event.0));
+    events.sort_unstable();
+    events
+}
+
+fn synced(seen: &Seen) -> u64 {
+    seen.events.iter().filter(|event| event.1.is_some()).count() as u64
+}
+
+fn noise(seed: usize) -> impl Iterator<Item = u8> {
+    let mut state = seed as u64 | 1;
+    std::iter::from_fn(move || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        Some((state >> 56) as u8)
+    })
+}
+
+#[test]
+fn cut_anywhere_all_whole_packets_are_delivered() {
+    let bytes = smoke();
+    for end in 0..HANDSHAKE {
+        let error = read::read(&bytes[..end], &mut Seen::default()).unwrap_err();
+        assert!(matches!(error, Error::NotATrace(_)), "{error}");
+    }
+    for (packet, _) in packets(bytes) {
+        let (whole, summary) = read(&bytes[..packet.start]);
+        assert_eq!(summary.truncated_bytes, 0);
+        for end in tried(&packet, 8).skip(1) {
+            let (seen, summary) = read(&bytes[..end]);
+            assert_eq!(summary.truncated_bytes, (end - packet.start) as u64, "cut at {end}");
+            assert!(seen.events == whole.events, "cut at {end}");
+            let damage = &seen.damages[0];
+            assert_eq!(damage.offset, Some(packet.start as u64));
+            assert_eq!(damage.skipped, summary.truncated_bytes);
+        }
+    }
+}
+
+#[test]
+fn a_flipped_byte_in_a_payload_costs_other_threads_nothing() {
+    let bytes = smoke();
+    let (whole, _) = read(bytes);
+    for (packet, stream) in packets(bytes) {
+        let header = 4;
+        for at in tried(&packet, 6) {
+            for flip in [1 << (at % 8), 0xff] {
+                let mut bytes = bytes.to_vec();
+                bytes[at] ^= flip;
+                let (seen, _) = read(&bytes);
+                assert!(seen.events.len() <= 2 * whole.events.len(), "{at} ^ {flip}");
+                if stream != 0 && at - packet.start >= header {
+                    let others = |other| other != stream;
+                    assert!(sorted(&seen, others) == sorted(&whole, others), "{at} ^ {flip}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flipped_byte_in_a_header_costs_a_few_packets() {
+    let bytes = smoke();
+    let (whole, _) = read(bytes);
+    let all = packets(bytes);
+    let mut least = HashMap::new();
+    for (index, (packet, stream)) in all.iter().enumerate() {
+        // Without the types nothing can be read, whoever reads it.
+        if *stream == 0 {
+            continue;
+        }
+        let from = all[index.saturating_sub(1)].0.start;
+        for at in packet.start..packet.start + 4 {
+            for bit in 0..8 {
+                let mut bytes = bytes.to_vec();
+                bytes[at] ^= 1 << bit;
+                // What is left without all that lies in the packet as it is now, and without the
+                // packets next to it.
+                let size =
+                    usize::from(u16::from_le_bytes([bytes[packet.start], bytes[packet.start + 1]]));
+                let last = all.iter().rposition(|(p, _)| p.start <= packet.start + size);
+                let to = all[(last.unwrap_or(index) + 1).min(all.len() - 1)].0.end;
+                let least = *least.entry(from..to).or_insert_with(|| {
+                    read(&without(smoke(), from..to)).0.events.len().min(whole.events.len())
+                });
+                let (seen, summary) = read(&bytes);
+                let count = seen.events.len();
+                assert!(count >= least, "{at} bit {bit}: {count} of {least}, {summary:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_missing_packet_costs_exactly_its_events() {
+    for name in ["ue511-smoke", "mem-2t-40k"] {
+        let bytes = sample(name);
+        let (whole, _) = read(&bytes);
+        let step = if name == "mem-2t-40k" { 3 * STEP } else { 1 };
+        for (packet, stream) in packets(&bytes).into_iter().step_by(step) {
+            if stream == 0 || stream == 0x3fff {
+                continue;
+            }
+            let completed = read(&bytes[..packet.end]).1.counts.events
+                - read(&bytes[..packet.start]).1.counts.events;
+            let (seen, summary) = read(&without(&bytes, packet.clone()));
+            let lost = (whole.events.len() - seen.events.len()) as u64;
+            // An event may begin here and end in the next packet, and important ones do.
+            let cut = u64::from(seen.damages.len() as u64 > 0);
+            let what = format!("{name} {packet:?} {lost} {completed} {:?}", seen.damages);
+            assert!(lost == completed || lost == completed + cut, "{what}");
+            assert!(seen.events.iter().collect::<HashSet<_>>().len() == seen.events.len());
+            // Unreal does not say where serials begin and end, so what is missing there is no hole.
+            let (first, last) = (summary.counts.first_serial, summary.counts.last_serial);
+            let missing = last.unwrap() + 1 - first.unwrap() - synced(&seen);
+            assert_eq!(seen.missing, missing, "{name} {packet:?}");
+            let others = |other| other != stream;
+            assert!(sorted(&seen, others) == sorted(&whole, others), "{name} {packet:?}");
+            let serials = seen.events.iter().filter_map(|event| event.1);
+            assert!(serials.is_sorted_by(|a, b| a < b));
+        }
+    }
+}
+
+#[test]
+fn an_overwritten_range_costs_exactly_the_packets_it_touches() {
+    let bytes = sample("mem-2t-40k");
+    let all = packets(&bytes);
+    let first = all.iter().find(|(_, stream)| *stream > 3).unwrap().0.start;
+    for start in (first..bytes.len() - 4096).step_by(9973 * STEP) {
+        let range = start..start + 4096;
+        let touched = all.iter().filter(|(p, _)| p.start < range.end && range.start < p.end);
+        let touched = touched.map(|(p, _)| p.clone()).collect::<Vec<_>>();
+        let gone = touched[0].start..touched[touched.len() - 1].end;
+        let (left, _) = read(&without(&bytes, gone.clone()));
+        for fill in [false, true] {
+            let mut bytes = bytes.clone();
+            let noise = noise(start);
+            bytes[range.clone()]
+                .iter_mut()
+                .zip(noise)
+                .for_each(|(b, n)| *b = if fill { n } else { 0 });
+            let (seen, summary) = read(&bytes);
+            assert!(seen.events == left.events, "{range:?}");
+            assert_eq!(summary.skipped_bytes, gone.len() as u64, "{range:?}");
+            assert_eq!((seen.holes, seen.missing), (left.holes, left.missing));
+        }
+    }
+}
+
+#[test]
+fn a_repeated_packet_is_delivered_as_late() {
+    let bytes = smoke();
+    let (whole, _) = read(bytes);
+    for (packet, stream) in packets(bytes) {
+        let twice = [&bytes[..packet.end], &bytes[packet.clone()], &bytes[packet.end..]].concat();
+        let (seen, summary) = read(&twice);
+        let others = |other| other != stream;
+        assert!(sorted(&seen, others) == sorted(&whole, others), "{packet:?}");
+        assert_eq!(seen.missing, 0);
+        // One event is split over two packets: it gets some of its data twice.
+        if stream > 2 {
+            assert!(is_subset(&whole.events, &seen.events), "{packet:?}");
+            assert_eq!(summary.counts.late, synced(&seen) - synced(&whole), "{packet:?}");
+        }
+    }
+}
+
+#[test]
+fn two_traces_in_one_file_are_both_read() {
+    let (whole, _) = read(smoke());
+    let (seen, summary) = read(&[smoke(), smoke()].concat());
+    assert_eq!(seen.events.len(), 2 * whole.events.len());
+    assert_eq!(summary.skipped_bytes, HANDSHAKE as u64);
+    assert_eq!(summary.counts.late, summary.counts.last_serial.unwrap() + 1);
+}
+
+#[test]
+fn no_input_takes_long() {
+    let started = std::time::Instant::now();
+    let size = (1 << 22) / STEP;
+    let tiny = [5, 0, 2, 0, 0x0b];
+    let encoded = [10, 0, 2, 0x80, 0xff, 0xff, 0x1f, 0, 0, 0xff];
+    for body in [
+        vec![0; size],
+        vec![0xff; size],
+        noise(1).take(size).collect(),
+        tiny.repeat(size / 5),
+        tiny[..4].repeat(size / 4),
+        encoded.repeat(size / 10),
+        [&[1][..], &encoded.repeat(size / 10)].concat(),
+        [&[1][..], &tiny.repeat(size / 5)].concat(),
+    ] {
+        let bytes = [&smoke()[..HANDSHAKE], &body].concat();
+        read(&bytes);
+    }
+    assert!(started.elapsed().as_secs() < 30, "{:?}", started.elapsed());
+}
+
+/// A source that fails on the way.
+struct Torn<'a>(&'a [u8]);
+
+impl std::io::Read for Torn<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match std::io::Read::read(&mut self.0, buffer)? {
+            0 => Err(std::io::Error::other("the cable was pulled")),
+            count => Ok(count),
+        }
+    }
+}
+
+#[test]
+fn a_source_that_fails_gives_what_came_before() {
+    let bytes = smoke();
+    let (whole, _) = read(bytes);
+    let mut seen = Seen::default();
+    let summary = read::read(Torn(bytes), &mut seen).unwrap();
+    assert_eq!(summary.error.unwrap().to_string(), "the cable was pulled");
+    assert!(seen.events == whole.events && seen.damages.is_empty());
+    let mut seen = Seen::default();
+    assert!(matches!(read::read(Torn(&bytes[..7]), &mut seen), Err(Error::Read(_))));
+    let directory = std::fs::File::open("/").unwrap();
+    assert!(matches!(read::read(directory, &mut seen), Err(Error::Read(_))));
+}
