@@ -4,6 +4,7 @@
 mod cost;
 mod feed;
 mod figures;
+mod hostile;
 mod model;
 mod samples;
 mod text;

@@ -18,6 +18,9 @@ use std::io::Read;
 
 /// Points that convince: a plain packet gives one, an encoded or a sync packet three.
 const CONVINCING: u32 = 8;
+/// A plain packet smaller than this, or of an unknown stream, gives none: rows of small numbers,
+/// as in type records, look like them.
+const SMALL_PLAIN: usize = 32;
 /// Points that will do when the input ends exactly behind these packets, or is known no further.
 const CONVINCING_AT_THE_END: u32 = 3;
 /// Packets looked at to collect points.
@@ -139,7 +142,7 @@ impl<R: Read> Reader<R> {
             return true;
         }
         // NOTE: a live source is not read ahead for this.
-        let mut search = Search::new(self.highest_stream, &mut self.payload);
+        let mut search = Search::new(&self.decoder, self.highest_stream, &mut self.payload);
         search.any_stream = true;
         let chain = search.chain(self.source.buffered());
         !chain.broken || chain.points >= CONVINCING_AT_THE_END
@@ -152,8 +155,9 @@ impl<R: Read> Reader<R> {
         self.packets.damaged += 1;
         let (window, all) = self.source.window();
         let goes_on = window.get(header.size..).is_some_and(|behind| {
-            let chain = Search::new(self.highest_stream, &mut self.payload).chain(behind);
-            !chain.broken && (chain.points > 0 || chain.fills && all)
+            let chain =
+                Search::new(&self.decoder, self.highest_stream, &mut self.payload).chain(behind);
+            chain.points >= CONVINCING_AT_THE_END || chain.fills && all
         });
         if !goes_on {
             return self.resynchronise(&what, visitor);
@@ -169,7 +173,7 @@ impl<R: Read> Reader<R> {
     fn ends_inside(&mut self, header: Header, visitor: &mut impl Visitor) -> bool {
         let (window, _) = self.source.window();
         let rest = window.len();
-        if Search::new(self.highest_stream, &mut self.payload).is_filled(window) {
+        if Search::new(&self.decoder, self.highest_stream, &mut self.payload).is_filled(window) {
             let what = format!(
                 "a packet of stream {} has a size of {}, but other packets begin inside it",
                 header.stream, header.size
@@ -194,7 +198,7 @@ impl<R: Read> Reader<R> {
         let mut skipped = 0;
         loop {
             let (window, all) = self.source.window();
-            let mut search = Search::new(self.highest_stream, &mut self.payload);
+            let mut search = Search::new(&self.decoder, self.highest_stream, &mut self.payload);
             let (step, found) = match search.find(window, all) {
                 Some(start) => (start, true),
                 None if all => (window.len(), false),
@@ -245,6 +249,7 @@ impl Chain {
 
 /// Looks for a place where packets begin.
 struct Search<'a> {
+    decoder: &'a Decoder,
     highest_stream: u16,
     /// Take any stream, though it proves nothing.
     any_stream: bool,
@@ -255,8 +260,8 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(highest_stream: u16, scratch: &'a mut [u8]) -> Self {
-        Self { highest_stream, any_stream: false, scratch, trial: WINDOW }
+    fn new(decoder: &'a Decoder, highest_stream: u16, scratch: &'a mut [u8]) -> Self {
+        Self { decoder, highest_stream, any_stream: false, scratch, trial: WINDOW }
     }
 
     /// The first offset but 0 in `window` from which packets go on; `all` says that the input
@@ -294,8 +299,7 @@ impl<'a> Search<'a> {
             let Some(&start) = bytes.first_chunk() else { break };
             let header = Header::decode(start).filter(|h| h.stream == SYNC || h.size > HEADER);
             let Some(header) = header else { return chain.broken() };
-            let expected = self.is_expected(header.stream);
-            if !expected && !self.any_stream {
+            if !self.any_stream && !self.is_expected(header.stream) {
                 return chain.broken();
             }
             let Some((packet, rest)) = bytes.split_at_checked(header.size) else { break };
@@ -304,7 +308,12 @@ impl<'a> Search<'a> {
             }
             let strong = header.encoded || header.stream == SYNC;
             chain.strong |= strong;
-            chain.points += if strong { 3 } else { u32::from(expected) };
+            chain.points += match strong {
+                true => 3,
+                false => {
+                    u32::from(header.size >= SMALL_PLAIN && self.decoder.has_stream(header.stream))
+                }
+            };
             bytes = rest;
             if chain.points >= CONVINCING {
                 break;

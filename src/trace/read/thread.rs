@@ -70,8 +70,6 @@ struct Start {
     at: u32,
     /// The offset of the packet in the input.
     offset: Option<u64>,
-    /// Bytes are missing before it.
-    after_loss: bool,
 }
 
 /// Why parsing stopped.
@@ -102,6 +100,8 @@ pub(super) struct Thread {
     parsed: usize,
     /// Starts of packets; the first is that of the packet `parsed` lies in.
     starts: VecDeque<Start>,
+    /// Starts of packets before which bytes are missing.
+    breaks: VecDeque<u32>,
     items: Vec<Item>,
     /// The first item that was not delivered.
     head: usize,
@@ -142,6 +142,7 @@ impl Thread {
             base: 0,
             parsed: 0,
             starts: VecDeque::new(),
+            breaks: VecDeque::new(),
             items: Vec::new(),
             head: 0,
             pieces: Vec::new(),
@@ -168,7 +169,10 @@ impl Thread {
     /// Takes in the payload of one packet.
     pub(super) fn push(&mut self, payload: &[u8], offset: Option<u64>) {
         let at = self.position(self.bytes.len());
-        self.starts.push_back(Start { at, offset, after_loss: std::mem::take(&mut self.lost) });
+        self.starts.push_back(Start { at, offset });
+        if std::mem::take(&mut self.lost) {
+            self.breaks.push_back(at);
+        }
         self.bytes.extend_from_slice(payload);
         self.packets += 1;
         self.total_bytes += payload.len() as u64;
@@ -346,9 +350,8 @@ impl Thread {
 
     /// Where parsing must stop because bytes are missing, or the end.
     fn limit(&self) -> usize {
-        let is_break = |start: &&Start| start.after_loss;
-        match self.starts.iter().find(is_break) {
-            Some(start) => start.at.wrapping_sub(self.base) as usize,
+        match self.breaks.front() {
+            Some(at) => at.wrapping_sub(self.base) as usize,
             None => self.bytes.len(),
         }
     }
@@ -383,8 +386,8 @@ impl Thread {
         self.entering = 0;
         self.parsed = limit;
         self.forget_starts();
-        if let Some(start) = self.starts.front_mut() {
-            start.after_loss = false;
+        while self.breaks.front().is_some_and(|at| at.wrapping_sub(self.base) as usize <= limit) {
+            self.breaks.pop_front();
         }
     }
 
@@ -545,15 +548,19 @@ impl Thread {
             return Some(Stop::Partial);
         }
         let at = self.position(self.parsed + 4);
-        if let Some(open) = self.open.last() {
-            let owner = self.items.get(open.item).and_then(|item| types.get(item.type_index));
-            let fits = owner.and_then(|t| t.event_type.fields.get(usize::from(field)));
-            if !fits.is_some_and(|field| field.field_type.is_array()) {
-                return Some(Stop::Illegal(format!("array data for field {field}, which is none")));
-            }
+        let owner = self.open.last().and_then(|open| self.items.get(open.item));
+        let fields =
+            owner.and_then(|item| types.get(item.type_index)).map(|t| &t.event_type.fields);
+        let fits = fields.is_some_and(|fields| {
+            fields.get(usize::from(field)).is_some_and(|field| field.field_type.is_array())
+        });
+        if fits {
             self.open_pieces.push(Piece { at, size, field });
-        } else if !self.pass_stray(4 + size as usize) {
-            return Some(Stop::Illegal("array data without an event".into()));
+        } else if self.pass_stray(4 + size as usize) {
+            // What is open has lost its end in the same place.
+            self.drop_open();
+        } else {
+            return Some(Stop::Illegal(format!("array data for field {field}, which is none")));
         }
         self.parsed += 4 + size as usize;
         None
