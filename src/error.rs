@@ -30,6 +30,28 @@ pub enum Error {
     Unsupported(String),
 }
 
+impl Error {
+    /// Another of the same kind that shares no memory with this one.
+    #[cfg(feature = "enable")]
+    pub(crate) fn copy(&self) -> Self {
+        let copy_io = |error: &io::Error| match error.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => error.kind().into(),
+        };
+        match self {
+            Self::NotATrace(what) => Self::NotATrace(what.clone()),
+            Self::UnsupportedTrace(what) => Self::UnsupportedTrace(what.clone()),
+            Self::Read(error) => Self::Read(copy_io(error)),
+            Self::File { path, action, source } => {
+                Self::File { path: path.clone(), action, source: copy_io(source) }
+            }
+            Self::Setting(what) => Self::Setting(what.clone()),
+            Self::AlreadyStarted => Self::AlreadyStarted,
+            Self::Unsupported(what) => Self::Unsupported(what.clone()),
+        }
+    }
+}
+
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

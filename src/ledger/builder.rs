@@ -48,7 +48,7 @@ pub struct LedgerBuilder {
 }
 
 /// The builder's settings. `None` is: not set in code.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 #[cfg_attr(not(feature = "enable"), expect(dead_code, reason = "nothing starts"))]
 pub(crate) struct Config {
     pub(crate) report: Option<Report>,
@@ -118,7 +118,7 @@ impl LedgerBuilder {
     /// if a thread does not leave the allocator hook within 100 ms.
     pub fn start(self) -> Result<Ledger, Error> {
         #[cfg(feature = "enable")]
-        return super::run::start(super::environment::Settings::read(), self.config);
+        return super::run::start(&self.config);
         #[cfg(not(feature = "enable"))]
         Ok(Ledger {})
     }

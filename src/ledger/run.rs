@@ -32,6 +32,8 @@ struct Run {
     unlinked: bool,
     live: Option<Live>,
     report: Option<Output>,
+    /// Somebody has said where the report goes, or that there is none; otherwise code still may.
+    report_is_set: bool,
     has_file: bool,
 }
 
@@ -73,28 +75,49 @@ impl Channels {
     }
 }
 
-/// Starts as settings from outside say, by default with a report on stderr; what does not work is
-/// told and left out.
-pub(super) fn start_with(settings: Settings, mut config: Config) -> Ledger {
+/// Starts as flags say, and the environment where they are silent, by default with a report on
+/// stderr; what does not work is told and left out.
+pub(super) fn start_with(flags: Settings) -> Ledger {
     let _own = own_code();
-    config.report.get_or_insert(Report::stderr());
-    settings.apply(&mut config);
-    start_leniently(config, false)
+    let mut config = Config::default();
+    match run().as_mut() {
+        Some(run) if run.from_environment => {
+            flags.apply(&mut config);
+            return join_environment(run, config).unwrap_or_else(|error| {
+                tell(error);
+                Ledger { generation: None }
+            });
+        }
+        Some(_) => {
+            tell(Error::AlreadyStarted);
+            return Ledger { generation: None };
+        }
+        None => {}
+    }
+    config.report = Some(Report::stderr());
+    flags.or(Settings::read()).apply(&mut config);
+    start_leniently(config, None)
 }
 
 /// The start before `main`.
 pub(super) fn start_from_environment(settings: Settings) {
     let _own = own_code();
+    let report_is_set = settings.report.is_some();
     let mut config = Config { report: Some(Report::stderr()), ..Config::default() };
     settings.apply(&mut config);
-    std::mem::forget(start_leniently(config, true));
+    std::mem::forget(start_leniently(config, Some(Environment { report_is_set })));
 }
 
-fn start_leniently(mut config: Config, from_environment: bool) -> Ledger {
+/// What the environment has said, where it starts the recording.
+struct Environment {
+    report_is_set: bool,
+}
+
+fn start_leniently(mut config: Config, environment: Option<Environment>) -> Ledger {
     // A file that cannot be created must not cost the report.
     let file = config.file.take().and_then(|path| open_trace(&path).map_err(tell).ok());
     let output = config.report.take().and_then(|report| open_report(&report).map_err(tell).ok());
-    begin(config, file, output, from_environment).unwrap_or_else(|error| {
+    begin(config, file, output, environment).unwrap_or_else(|error| {
         tell(error);
         Ledger { generation: None }
     })
@@ -105,20 +128,33 @@ fn tell(error: Error) {
 }
 
 /// Starts as set in code, and by the environment over that.
-pub(super) fn start(settings: Settings, mut config: Config) -> Result<Ledger, Error> {
+///
+/// What the program hands in is copied here and dropped by itself; an error is its own in the end,
+/// too. So nothing the program holds changes hands, which would look like a leak.
+pub(super) fn start(config: &Config) -> Result<Ledger, Error> {
+    start_inside(config).map_err(|error| {
+        let copy = error.copy();
+        let _own = own_code();
+        drop(error);
+        copy
+    })
+}
+
+fn start_inside(config: &Config) -> Result<Ledger, Error> {
     let _own = own_code();
+    let mut config = config.clone();
     if let Some(channels) = &config.channels {
         Channels::parse(channels)?;
     }
-    settings.apply(&mut config);
     match run().as_mut() {
         Some(run) if run.from_environment => return join_environment(run, config),
         Some(_) => return Err(Error::AlreadyStarted),
         None => {}
     }
+    Settings::read().apply(&mut config);
     let file = config.file.take().map(|path| open_trace(&path)).transpose()?;
     let output = config.report.take().map(|report| open_report(&report)).transpose()?;
-    begin(config, file, output, false)
+    begin(config, file, output, None)
 }
 
 /// The environment has started already: adds what it did not ask for itself.
@@ -135,6 +171,10 @@ fn join_environment(run: &mut Run, config: Config) -> Result<Ledger, Error> {
                 buffer::EARLY_LIMIT >> 10
             )),
         }
+    }
+    if let Some(report) = config.report.filter(|_| !run.report_is_set) {
+        run.report = Some(open_report(&report)?);
+        run.report_is_set = true;
     }
     Ok(Ledger { generation: None })
 }
@@ -214,7 +254,7 @@ fn begin(
     config: Config,
     file: Option<FileSink>,
     report: Option<Output>,
-    from_environment: bool,
+    environment: Option<Environment>,
 ) -> Result<Ledger, Error> {
     if !os::SUPPORTED {
         return Err(Error::Unsupported("memory can be tracked on 64-bit Linux only".into()));
@@ -243,6 +283,7 @@ fn begin(
         }
         registry::forget_blocks();
     }
+    let from_environment = environment.is_some();
     let generation = GENERATION.fetch_add(1, Ordering::AcqRel) + 1;
     let unlinked = !linked::is_global_allocator();
     let live = report.is_some().then(Live::new);
@@ -271,7 +312,9 @@ fn begin(
     } else {
         state::pause();
     }
-    *run = Some(Run { generation, from_environment, unlinked, live, report, has_file });
+    let report_is_set = environment.is_none_or(|environment| environment.report_is_set);
+    *run =
+        Some(Run { generation, from_environment, unlinked, live, report, report_is_set, has_file });
     Ok(Ledger { generation: (!from_environment).then_some(generation) })
 }
 
