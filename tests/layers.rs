@@ -123,11 +123,7 @@ fn module_of(file: &str) -> Vec<String> {
 /// The paths of this crate that `code`, a file of `module`, names, from the root of the crate.
 fn named_paths(code: &str, module: &[String]) -> Vec<String> {
     let mut paths = Vec::new();
-    for (start, keyword) in code
-        .match_indices("crate::")
-        .chain(code.match_indices("super::"))
-        .map(|(at, word)| (at, word))
-    {
+    for (start, keyword) in code.match_indices("crate::").chain(code.match_indices("super::")) {
         let before = code[..start].chars().next_back().unwrap_or(' ');
         if before == '$' || before == ':' || before.is_alphanumeric() {
             continue;

@@ -32,7 +32,16 @@ struct Run {
     unlinked: bool,
     live: Option<Live>,
     report: Option<Output>,
+    /// Somebody has said where the report goes, or that there is none; otherwise code still may.
+    report_is_set: bool,
     has_file: bool,
+}
+
+/// Who starts a recording.
+#[derive(Clone, Copy)]
+struct Start {
+    from_environment: bool,
+    report_is_set: bool,
 }
 
 /// Where the report goes, opened.
@@ -73,24 +82,24 @@ impl Channels {
     }
 }
 
-/// Starts as settings from outside say, by default with a report on stderr; what does not work is
-/// told and left out. The settings are read, used and dropped as the tracker's own.
-pub(super) fn start_with(settings: impl FnOnce() -> Settings) -> Ledger {
+/// Starts as flags say, and the environment where they are silent, by default with a report on
+/// stderr; what does not work is told and left out.
+pub(super) fn start_with(flags: Settings) -> Ledger {
     own(move || {
         if state::is_forked() {
-            tell(forked());
-            return Ledger { generation: None };
+            return tell_and_go_on(forked());
         }
-        match run().as_ref() {
-            // It went by the same variables.
-            Some(run) if run.from_environment => return Ledger { generation: None },
-            Some(_) => {
-                tell(Error::AlreadyStarted);
-                return Ledger { generation: None };
+        // NOTE: the lock is held to the end of this statement, and starting takes it again.
+        let beside = match run().as_mut() {
+            Some(run) if run.from_environment => {
+                let mut config = Config::default();
+                flags.clone().apply(&mut config);
+                Some(join_environment(run, config).unwrap_or_else(tell_and_go_on))
             }
-            None => {}
-        }
-        start_leniently(settings(), false)
+            Some(_) => Some(tell_and_go_on(Error::AlreadyStarted)),
+            None => None,
+        };
+        beside.unwrap_or_else(|| start_leniently(flags.or(Settings::read()), false))
     })
 }
 
@@ -100,15 +109,18 @@ pub(super) fn start_from_environment(settings: Settings) {
 }
 
 fn start_leniently(settings: Settings, from_environment: bool) -> Ledger {
+    let start = Start { from_environment, report_is_set: settings.report.is_some() };
     let mut config = Config { report: Some(Report::stderr()), ..Config::default() };
     settings.apply(&mut config);
     // A file that cannot be created must not cost the report.
     let file = config.file.take().and_then(|path| open_trace(&path).map_err(tell).ok());
     let output = config.report.take().and_then(|report| open_report(&report).map_err(tell).ok());
-    begin(config, file, output, from_environment).unwrap_or_else(|error| {
-        tell(error);
-        Ledger { generation: None }
-    })
+    begin(config, file, output, start).unwrap_or_else(tell_and_go_on)
+}
+
+fn tell_and_go_on(error: Error) -> Ledger {
+    tell(error);
+    Ledger { generation: None }
 }
 
 fn tell(error: Error) {
@@ -148,7 +160,7 @@ fn start_strictly(mut config: Config) -> Result<Ledger, Error> {
     }
     let file = config.file.take().map(|path| open_trace(&path)).transpose()?;
     let output = config.report.take().map(|report| open_report(&report)).transpose()?;
-    begin(config, file, output, false)
+    begin(config, file, output, Start { from_environment: false, report_is_set: true })
 }
 
 /// The environment has started already: adds what it did not ask for itself.
@@ -165,6 +177,10 @@ fn join_environment(run: &mut Run, config: Config) -> Result<Ledger, Error> {
                 buffer::EARLY_LIMIT >> 10
             )),
         }
+    }
+    if let Some(report) = config.report.filter(|_| !run.report_is_set) {
+        run.report = Some(open_report(&report)?);
+        run.report_is_set = true;
     }
     Ok(Ledger { generation: None })
 }
@@ -244,7 +260,7 @@ fn begin(
     config: Config,
     file: Option<FileSink>,
     report: Option<Output>,
-    from_environment: bool,
+    start: Start,
 ) -> Result<Ledger, Error> {
     if !os::SUPPORTED {
         return Err(Error::Unsupported("memory can be tracked on 64-bit Linux only".into()));
@@ -285,6 +301,7 @@ fn begin(
         from_process_start,
         tell,
     );
+    let Start { from_environment, report_is_set } = start;
     if from_environment && !has_file {
         session.keep_history(buffer::EARLY_LIMIT);
     }
@@ -299,7 +316,8 @@ fn begin(
     } else {
         state::pause();
     }
-    *run = Some(Run { generation, from_environment, unlinked, live, report, has_file });
+    *run =
+        Some(Run { generation, from_environment, unlinked, live, report, report_is_set, has_file });
     Ok(Ledger { generation: (!from_environment).then_some(generation) })
 }
 
