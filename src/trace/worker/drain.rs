@@ -119,6 +119,13 @@ impl Session {
         let Some(history) = &self.history else { return Err(sink) };
         sink.packet(TYPES, &self.type_records());
         self.importants.replay(&mut *sink);
+        // As in `describe`.
+        for _ in 0..3 {
+            if let Err(error) = sink.sync() {
+                (self.on_problem)(error);
+                return Ok(());
+            }
+        }
         for (stream, payload) in &history.packets {
             sink.packet(*stream, payload);
         }
