@@ -31,6 +31,8 @@ const FIRST_PROGRAM_THREAD: u16 = FIRST_THREAD + 2;
 
 /// Readers ignore a marker that comes five minutes after the one before.
 const MARKER_AT_LEAST: Duration = Duration::from_secs(60);
+/// Threads that ended without saying so are looked for this often.
+const LOOK_FOR_DEAD: Duration = Duration::from_secs(1);
 /// Waiting threads are woken whenever this much has been drained.
 const WAKE_EVERY: usize = 1 << 20;
 
@@ -73,6 +75,7 @@ pub(crate) struct Session {
     /// The serial after the last marker of the worker: if it has not moved, nothing happened.
     marked: u64,
     last_marker: Instant,
+    last_look: Instant,
     on_problem: fn(Error),
     failed: bool,
 }
@@ -101,6 +104,7 @@ impl Session {
             lost: 0,
             marked: first_serial,
             last_marker: Instant::now(),
+            last_look: Instant::now(),
             on_problem,
             failed: false,
         };
@@ -218,6 +222,10 @@ impl Session {
         buffer::answer_call();
         if self.failed {
             return;
+        }
+        if self.last_look.elapsed() >= LOOK_FOR_DEAD {
+            registry::finish_dead();
+            self.last_look = Instant::now();
         }
         let serial = serial::peek();
         state::barrier();
