@@ -31,6 +31,8 @@ const FIRST_PROGRAM_THREAD: u16 = FIRST_THREAD + 2;
 
 /// Readers ignore a marker that comes five minutes after the one before.
 const MARKER_AT_LEAST: Duration = Duration::from_secs(60);
+/// Threads that ended without saying so are looked for this often.
+const LOOK_FOR_DEAD: Duration = Duration::from_secs(1);
 /// Waiting threads are woken whenever this much has been drained.
 const WAKE_EVERY: usize = 1 << 20;
 
@@ -72,6 +74,7 @@ pub(crate) struct Session {
     /// The serial after the last marker of the worker: if it has not moved, nothing happened.
     marked: u64,
     last_marker: Instant,
+    last_look: Instant,
     on_problem: fn(Error),
     failed: bool,
 }
@@ -99,6 +102,7 @@ impl Session {
             settled: first_serial,
             marked: first_serial,
             last_marker: Instant::now(),
+            last_look: Instant::now(),
             on_problem,
             failed: false,
         };
@@ -117,6 +121,13 @@ impl Session {
         let Some(history) = &self.history else { return Err(sink) };
         sink.packet(TYPES, &self.type_records());
         self.importants.replay(&mut *sink);
+        // As in `describe`.
+        for _ in 0..3 {
+            if let Err(error) = sink.sync() {
+                (self.on_problem)(error);
+                return Ok(());
+            }
+        }
         for (stream, payload) in &history.packets {
             sink.packet(*stream, payload);
         }
@@ -209,6 +220,10 @@ impl Session {
         buffer::answer_call();
         if self.failed {
             return;
+        }
+        if self.last_look.elapsed() >= LOOK_FOR_DEAD {
+            registry::finish_dead();
+            self.last_look = Instant::now();
         }
         let serial = serial::peek();
         state::barrier();

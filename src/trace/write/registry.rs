@@ -242,6 +242,24 @@ pub(crate) fn finish(slot: &Slot) {
     slot.state.store(FINISHED, Ordering::Release);
 }
 
+/// Marks the slots of threads that are gone without having retired: those whose first event came
+/// after the system had begun their last round of destructors, or that found no key.
+pub(crate) fn finish_dead() {
+    for slot in slots() {
+        if slot.state.load(Ordering::Acquire) == LIVE
+            && !os::is_thread_alive(slot.system_id.load(Ordering::Relaxed))
+        {
+            // Only a slot that is still live: its thread may just have retired.
+            let _ = slot.state.compare_exchange(
+                LIVE,
+                FINISHED,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+        }
+    }
+}
+
 /// Gives a finished slot back, once all its blocks are.
 pub(crate) fn free(slot: &Slot) {
     slot.state.store(FREE, Ordering::Relaxed);
