@@ -7,7 +7,7 @@
 //! event ──► role          what its type means, found once by name       roles.rs
 //!       ──► stream        which thread, in which context                streams.rs
 //!       ──► context       which scopes, group and name that is          contexts.rs, tree.rs
-//!       ──► live set      the block at this address                     live.rs   
+//!       ──► live set      the block at this address                     live.rs
 //!       ──► book          the rows the block counts in                  rows.rs
 //!                         ... and on demand a report from all of it     build.rs, report.rs
 //! ```

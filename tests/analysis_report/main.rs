@@ -6,5 +6,6 @@ mod feed;
 mod figures;
 mod hostile;
 mod model;
+mod ops;
 mod samples;
 mod text;
