@@ -3,6 +3,8 @@
 #![cfg(feature = "analysis")]
 #![allow(clippy::unwrap_used)]
 
+mod reader_support;
+
 use memledger::Error;
 use memledger::trace::read::{self, Damage, Event, Hole, Summary, Visitor};
 use std::collections::{HashMap, HashSet};
@@ -84,6 +86,10 @@ fn is_subset(part: &[(u16, Option<u64>, u64)], whole: &[(u16, Option<u64>, u64)]
         *count -= 1;
         *count >= 0
     })
+}
+
+fn count_of(events: &[(u16, Option<u64>, u64)], stream: u16) -> usize {
+    events.iter().filter(|event| event.0 == stream).count()
 }
 
 /// With debug assertions only some of the bytes are tried, so that the tests take seconds: another
@@ -321,4 +327,34 @@ fn a_source_that_fails_gives_what_came_before() {
     assert!(matches!(read::read(Torn(&bytes[..7]), &mut seen), Err(Error::Read(_))));
     let directory = std::fs::File::open("/").unwrap();
     assert!(matches!(read::read(directory, &mut seen), Err(Error::Read(_))));
+}
+
+#[test]
+fn damage_between_packets_cuts_every_stream() {
+    use reader_support::{handshake, packet, plain, serials, types};
+    let rows = [&[8, 0, 2, 0, 0xff, 0xff, 0xff, 0xff].repeat(20)[..], &[0xff; 3]].concat();
+    let filler = packet(3, &serials(100..140));
+    let bytes = [
+        handshake(7),
+        packet(0, &types(7)),
+        packet(2, &plain(17, &[0])),
+        filler.repeat(9),
+        packet(2, &[plain(17, &[1]), plain(17, &[])].concat()),
+        // No header, then what looks like one small packet after the other.
+        vec![0, 0, 0, 0],
+        rows.clone(),
+        filler.clone(),
+        filler.repeat(9),
+        packet(2, &plain(17, &[2])),
+    ]
+    .concat();
+    let (seen, summary) = read(&bytes);
+    assert_eq!(summary.skipped_bytes, 4 + rows.len() as u64, "{:?}", seen.damages);
+    assert_eq!(count_of(&seen.events, 2), 3);
+    assert_eq!(count_of(&seen.events, 3), 760);
+    assert_eq!(seen.damages.len(), 2);
+    assert_eq!(
+        seen.damages[1].offset,
+        Some(12 + 4 + (types(7).len() + 7 + 9 * filler.len()) as u64)
+    );
 }

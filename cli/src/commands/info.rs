@@ -244,6 +244,7 @@ fn text(name: &str, facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io
     let damage = match (counts.damages, summary.skipped_bytes, summary.truncated_bytes) {
         (0, ..) => "none".to_owned(),
         (1, skipped, 0) => format!("in 1 place; {skipped} bytes cannot be read"),
+        (places, skipped, 0) => format!("in {places} places; {skipped} bytes cannot be read"),
         (1, 0, cut) => format!("the last {cut} bytes are an unfinished packet"),
         (places, skipped, cut) => format!(
             "in {places} places; {skipped} bytes cannot be read, the last {cut} bytes are an \

@@ -23,6 +23,8 @@ const CONVINCING: u32 = 8;
 const SMALL_PLAIN: usize = 32;
 /// Points that will do when the input ends exactly behind these packets, or is known no further.
 const CONVINCING_AT_THE_END: u32 = 3;
+/// Packets in a row, none of them small, that make the first one of a new stream credible.
+const ENOUGH: u32 = 3;
 /// Packets looked at to collect points.
 const LONGEST_CHAIN: usize = 32;
 /// Stream ids go up one by one, so one this far above all others is not plausible.
@@ -138,14 +140,15 @@ impl<R: Read> Reader<R> {
     /// Whether a legal header is one: that of a stream never seen before, or of an empty packet,
     /// may be payload that is taken for a header because the size before it is wrong.
     fn is_credible(&mut self, header: &Header) -> bool {
-        if header.stream == SYNC || header.size > HEADER && self.decoder.has_stream(header.stream) {
+        let mut search = Search::new(&self.decoder, self.highest_stream, &mut self.payload);
+        let seen = self.decoder.has_stream(header.stream);
+        if header.stream == SYNC || header.size > HEADER && seen {
             return true;
         }
         // NOTE: a live source is not read ahead for this.
-        let mut search = Search::new(&self.decoder, self.highest_stream, &mut self.payload);
         search.any_stream = true;
         let chain = search.chain(self.source.buffered());
-        !chain.broken || chain.points >= CONVINCING_AT_THE_END
+        !chain.broken || chain.packets >= ENOUGH || chain.points >= CONVINCING_AT_THE_END
     }
 
     /// A packet whose LZ4 block is bad. If packets go on behind it, it alone is lost.
@@ -232,6 +235,7 @@ fn decode<'a>(packet: &[u8], buffer: &'a mut [u8]) -> Result<&'a [u8], String> {
 /// What speaks for packets at some place.
 #[derive(Default)]
 struct Chain {
+    packets: u32,
     points: u32,
     /// One of them is encoded, or a sync.
     strong: bool,
@@ -314,6 +318,8 @@ impl<'a> Search<'a> {
                     u32::from(header.size >= SMALL_PLAIN && self.decoder.has_stream(header.stream))
                 }
             };
+            let expected = header.size >= SMALL_PLAIN && self.is_expected(header.stream);
+            chain.packets += u32::from(strong || expected);
             bytes = rest;
             if chain.points >= CONVINCING {
                 break;
