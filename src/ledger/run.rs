@@ -152,12 +152,12 @@ fn start_strictly(mut config: Config) -> Result<Ledger, Error> {
     if let Some(channels) = &config.channels {
         Channels::parse(channels)?;
     }
-    Settings::read().apply(&mut config);
     match run().as_mut() {
         Some(run) if run.from_environment => return join_environment(run, config),
         Some(_) => return Err(Error::AlreadyStarted),
         None => {}
     }
+    Settings::read().apply(&mut config);
     let file = config.file.take().map(|path| open_trace(&path)).transpose()?;
     let output = config.report.take().map(|report| open_report(&report)).transpose()?;
     begin(config, file, output, Start { from_environment: false, report_is_set: true })

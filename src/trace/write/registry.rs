@@ -250,12 +250,8 @@ pub(crate) fn finish_dead() {
             && !os::is_thread_alive(slot.system_id.load(Ordering::Relaxed))
         {
             // Only a slot that is still live: its thread may just have retired.
-            let _ = slot.state.compare_exchange(
-                LIVE,
-                FINISHED,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
+            let _ =
+                slot.state.compare_exchange(LIVE, FINISHED, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 }
