@@ -11,10 +11,9 @@ use crate::error::Error;
 use crate::scopes::{self, context, events::ScopeEvents};
 use crate::trace::os::{self, BlockedSignals};
 use crate::trace::sink::Sink;
-use crate::trace::sink::file::{FileSink, create_alone};
+use crate::trace::sink::file::{FileSink, OwnFile, create_alone};
 use crate::trace::worker::{self, Final, Instrument, Session};
 use crate::trace::write::{buffer, own_code, registry, serial, state};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -40,7 +39,7 @@ struct Run {
 /// Where the report goes, opened.
 enum Output {
     Stderr,
-    File { file: File, path: PathBuf },
+    File { file: OwnFile, path: PathBuf },
 }
 
 static RUN: Mutex<Option<Run>> = Mutex::new(None);
@@ -79,7 +78,13 @@ impl Channels {
 /// stderr; what does not work is told and left out.
 pub(super) fn start_with(flags: Settings) -> Ledger {
     let _own = own_code();
+    // A parameter would be dropped after the guard.
+    let flags = flags;
     let mut config = Config::default();
+    if let Err(error) = refuse_forked() {
+        tell(error);
+        return Ledger { generation: None };
+    }
     match run().as_mut() {
         Some(run) if run.from_environment => {
             flags.apply(&mut config);
@@ -142,6 +147,7 @@ pub(super) fn start(config: &Config) -> Result<Ledger, Error> {
 
 fn start_inside(config: &Config) -> Result<Ledger, Error> {
     let _own = own_code();
+    refuse_forked()?;
     let mut config = config.clone();
     if let Some(channels) = &config.channels {
         Channels::parse(channels)?;
@@ -249,6 +255,17 @@ fn expand(path: &Path) -> PathBuf {
     expanded.into()
 }
 
+/// In the child of a fork there is no worker, and a lock may be held by a thread that is not
+/// there: nothing of the recording is touched.
+fn refuse_forked() -> Result<(), Error> {
+    if state::is_forked() {
+        return Err(Error::Unsupported(
+            "this process was forked from one that was being tracked, so it cannot be tracked itself".into(),
+        ));
+    }
+    Ok(())
+}
+
 /// Starts recording.
 fn begin(
     config: Config,
@@ -259,15 +276,16 @@ fn begin(
     if !os::SUPPORTED {
         return Err(Error::Unsupported("memory can be tracked on 64-bit Linux only".into()));
     }
-    if state::is_forked() {
-        return Err(Error::Unsupported(
-            "this process was forked from one that was being tracked, so it cannot be tracked itself".into(),
-        ));
-    }
+    refuse_forked()?;
     let mut run = run();
     if run.is_some() {
         return Err(Error::AlreadyStarted);
     }
+    let Some(mut place) = worker::session_within(PATIENCE) else {
+        return Err(Error::Unsupported(
+            "recording cannot start: the worker of the one before is still stuck in a write".into(),
+        ));
+    };
     let channels = Channels::parse(config.channels.as_deref().unwrap_or("memory,scope"))?;
     exit::prepare();
     state::prepare();
@@ -303,7 +321,8 @@ fn begin(
     if from_environment && !has_file {
         session.keep_history(buffer::EARLY_LIMIT);
     }
-    *worker::session() = Some(session);
+    *place = Some(session);
+    drop(place);
     let threaded = config.worker == Worker::Thread
         && worker::spawn().map_err(|error| tell_manual(&error)).is_ok();
     buffer::allow_waiting(threaded && config.on_full == OnFull::Wait);
@@ -337,6 +356,9 @@ pub(super) fn collect() {
 }
 
 pub(super) fn snapshot() -> Option<Snapshot> {
+    if state::is_forked() {
+        return None;
+    }
     collect();
     let _own = own_code();
     let live = run().as_ref()?.live.clone()?;
@@ -344,6 +366,9 @@ pub(super) fn snapshot() -> Option<Snapshot> {
 }
 
 pub(super) fn stats() -> Stats {
+    if state::is_forked() {
+        return Stats::default();
+    }
     let _own = own_code();
     let lost = worker::session_within(PATIENCE);
     let lost = lost.and_then(|session| session.as_ref().map(Session::lost));
@@ -379,10 +404,14 @@ pub(super) fn finish(generation: Option<u64>) {
     let quiet = state::pause();
     worker::dismiss();
     let Some(mut session) = worker::session_within(PATIENCE) else {
-        return problems::add(format!(
+        problems::add(format!(
             "the trace and the report end early: the worker has been stuck in a write for {} s",
             PATIENCE.as_secs()
         ));
+        if let Some(output) = run.report {
+            write_report(output, run.unlinked, run.live.as_ref());
+        }
+        return state::turn_off();
     };
     if let Some(session) = session.take() {
         session.finish(&Final {
