@@ -11,10 +11,9 @@ use crate::error::Error;
 use crate::scopes::{self, context, events::ScopeEvents};
 use crate::trace::os::{self, BlockedSignals};
 use crate::trace::sink::Sink;
-use crate::trace::sink::file::{FileSink, create_alone};
+use crate::trace::sink::file::{FileSink, OwnFile, create_alone};
 use crate::trace::worker::{self, Final, Instrument, Session};
 use crate::trace::write::{buffer, loss, own, own_code, registry, serial, state};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -47,7 +46,7 @@ struct Start {
 /// Where the report goes, opened.
 enum Output {
     Stderr,
-    File { file: File, path: PathBuf, json: bool },
+    File { file: OwnFile, path: PathBuf, json: bool },
 }
 
 static RUN: Mutex<Option<Run>> = Mutex::new(None);
@@ -86,8 +85,8 @@ impl Channels {
 /// stderr; what does not work is told and left out.
 pub(super) fn start_with(flags: Settings) -> Ledger {
     own(move || {
-        if state::is_forked() {
-            return tell_and_go_on(forked());
+        if let Err(error) = refuse_forked() {
+            return tell_and_go_on(error);
         }
         // NOTE: the lock is held to the end of this statement, and starting takes it again.
         let beside = match run().as_mut() {
@@ -127,13 +126,6 @@ fn tell(error: Error) {
     problems::add(error.to_string());
 }
 
-fn forked() -> Error {
-    Error::Unsupported(
-        "this process was forked from one that was being tracked, so it cannot be tracked itself"
-            .into(),
-    )
-}
-
 /// Starts as set in code, and by the environment over that.
 pub(super) fn start(config: &Config) -> Result<Ledger, Error> {
     // What the program handed in stays the program's: it is copied inside. So is an error that
@@ -146,9 +138,7 @@ pub(super) fn start(config: &Config) -> Result<Ledger, Error> {
 }
 
 fn start_strictly(mut config: Config) -> Result<Ledger, Error> {
-    if state::is_forked() {
-        return Err(forked());
-    }
+    refuse_forked()?;
     if let Some(channels) = &config.channels {
         Channels::parse(channels)?;
     }
@@ -255,6 +245,17 @@ fn expand(path: &Path) -> PathBuf {
     expanded.into()
 }
 
+/// In the child of a fork there is no worker, and a lock may be held by a thread that is not
+/// there: nothing of the recording is touched.
+fn refuse_forked() -> Result<(), Error> {
+    if state::is_forked() {
+        return Err(Error::Unsupported(
+            "this process was forked from one that was being tracked, so it cannot be tracked itself".into(),
+        ));
+    }
+    Ok(())
+}
+
 /// Starts recording.
 fn begin(
     config: Config,
@@ -269,6 +270,11 @@ fn begin(
     if run.is_some() {
         return Err(Error::AlreadyStarted);
     }
+    let Some(mut place) = worker::session_within(PATIENCE) else {
+        return Err(Error::Unsupported(
+            "recording cannot start: the worker of the one before is still stuck in a write".into(),
+        ));
+    };
     let channels = Channels::parse(config.channels.as_deref().unwrap_or("memory,scope"))?;
     exit::prepare();
     state::prepare();
@@ -305,7 +311,8 @@ fn begin(
     if from_environment && !has_file {
         session.keep_history(buffer::EARLY_LIMIT);
     }
-    *worker::session() = Some(session);
+    *place = Some(session);
+    drop(place);
     let threaded = config.worker == Worker::Thread
         && worker::spawn().map_err(|error| tell_manual(&error)).is_ok();
     buffer::allow_waiting(threaded && config.on_full == OnFull::Wait);
@@ -340,6 +347,9 @@ pub(super) fn collect() {
 }
 
 pub(super) fn snapshot() -> Option<Snapshot> {
+    if state::is_forked() {
+        return None;
+    }
     collect();
     let _own = own_code();
     let live = run().as_ref()?.live.clone()?;
@@ -379,10 +389,14 @@ pub(super) fn finish(generation: Option<u64>) {
     let quiet = state::pause();
     worker::dismiss();
     let Some(mut session) = worker::session_within(PATIENCE) else {
-        return problems::add(format!(
+        problems::add(format!(
             "the trace and the report end early: the worker has been stuck in a write for {} s",
             PATIENCE.as_secs()
         ));
+        if let Some(output) = run.report {
+            write_report(output, run.unlinked, run.live.as_ref());
+        }
+        return state::turn_off();
     };
     if let Some(session) = session.take() {
         session.finish(&Final {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::
 /// own work on other threads can be told apart from the program's.
 pub(crate) struct Counting<A>(pub(crate) A);
 
-/// What one thread has done. Only that thread writes it.
+/// What one thread has done.
 #[derive(Default)]
 pub(crate) struct Counts {
     system_id: AtomicU32,
@@ -21,7 +21,8 @@ pub(crate) struct Counts {
     freed_bytes: AtomicU64,
 }
 
-const THREADS: usize = 4096;
+/// Threads that can be counted; with more the figures would differ.
+const THREADS: usize = 1 << 16;
 static THREAD_COUNTS: [Counts; THREADS] = [const {
     Counts {
         system_id: AtomicU32::new(0),
@@ -89,7 +90,8 @@ fn mine() -> Option<&'static Counts> {
 }
 
 fn add(counter: &AtomicU64, amount: u64) {
-    counter.store(counter.load(Relaxed) + amount, Relaxed);
+    // NOTE: in one step, since a signal handler may count on the same thread.
+    counter.fetch_add(amount, Relaxed);
 }
 
 // SAFETY: every call is passed on unchanged.

@@ -25,10 +25,16 @@ pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) child: fn(),
     pub(crate) test: fn(Run),
+    /// Too slow without optimisation: ignored there.
+    heavy: bool,
 }
 
 pub(crate) const fn case(name: &'static str, child: fn(), test: fn(Run)) -> Case {
-    Case { name, child, test }
+    Case { name, child, test, heavy: false }
+}
+
+pub(crate) const fn heavy_case(name: &'static str, child: fn(), test: fn(Run)) -> Case {
+    Case { name, child, test, heavy: true }
 }
 
 /// Plays the scenario that the environment names; without one, runs the tests.
@@ -47,6 +53,7 @@ pub(crate) fn main(themes: &[(&'static str, &'static [Case])]) {
             (case.test)(Run::new(case.name));
             Ok(())
         })
+        .with_ignored_flag(case.heavy && cfg!(debug_assertions))
     });
     libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit();
 }
