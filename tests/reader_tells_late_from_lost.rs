@@ -298,12 +298,13 @@ fn after_a_loss_important_events_are_found_again() {
 fn a_wrong_size_of_an_important_event_costs_little_more_than_it() {
     let one = |v| important(20, &[v], &[(1, &[v; 30])], 5);
     let size = one(0).len();
-    for (byte, flip) in [(2, 1), (2, 16), (2, 64), (3, 1), (3, 128)] {
+    let flips = [(2, 1), (2, 16), (2, 64), (3, 1), (3, 128)];
+    for (packet, (byte, flip)) in [500, 60_000].into_iter().flat_map(|p| flips.map(|f| (p, f))) {
         let mut all = (0..3000).flat_map(|i| one(i as u8)).collect::<Vec<_>>();
         let at = 2 * size + byte;
         all[at] ^= flip;
         let mut run = Run::new(7);
-        for packet in all.chunks(500) {
+        for packet in all.chunks(packet) {
             run.packet(IMPORTANTS, packet);
         }
         let log = run.take();
