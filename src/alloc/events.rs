@@ -98,6 +98,12 @@ impl Writer {
         Self { at }
     }
 
+    /// Whether an allocation of this size is followed by an event that tells its true size.
+    #[inline(always)]
+    pub(crate) fn is_large(size: usize) -> bool {
+        size as u64 > MAX_SIZE
+    }
+
     /// Where the next event goes.
     #[inline(always)]
     pub(crate) fn end(&self) -> *mut u8 {
@@ -132,8 +138,8 @@ impl Writer {
             self.at.add(21).write(align << SIZE_SHIFT | coded as u8 & 7);
             self.at = self.at.add(22);
         }
-        if size as u64 > MAX_SIZE {
-            self.large_size(address, size);
+        if Self::is_large(size) {
+            self.at = large_size(self.at, address, size);
         }
     }
 
@@ -149,28 +155,35 @@ impl Writer {
         }
     }
 
-    #[cold]
-    #[inline(never)]
-    fn large_size(&mut self, address: usize, size: usize) {
-        // SAFETY: as in `alloc`.
-        unsafe {
-            self.at.cast::<u16>().write_unaligned(LARGE_SIZE.wire());
-            self.at.add(2).cast::<u64>().write_unaligned(address as u64);
-            self.at.add(10).cast::<u64>().write_unaligned(size as u64);
-            self.at = self.at.add(18);
-        }
-    }
-
     /// Says that the reallocation just written did not happen.
-    #[cold]
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn realloc_failed(&mut self, address: usize) {
-        // SAFETY: as in `alloc`.
-        unsafe {
-            self.at.cast::<u16>().write_unaligned(REALLOC_FAILED.wire());
-            self.at.add(2).cast::<u64>().write_unaligned(address as u64);
-            self.at = self.at.add(10);
-        }
+        self.at = realloc_failed(self.at, address);
+    }
+}
+
+// PERF: the two below are handed the position, not the writer, so that it can stay in a register.
+
+#[cold]
+#[inline(never)]
+fn large_size(at: *mut u8, address: usize, size: usize) -> *mut u8 {
+    // SAFETY: as in `Writer::alloc`.
+    unsafe {
+        at.cast::<u16>().write_unaligned(LARGE_SIZE.wire());
+        at.add(2).cast::<u64>().write_unaligned(address as u64);
+        at.add(10).cast::<u64>().write_unaligned(size as u64);
+        at.add(18)
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn realloc_failed(at: *mut u8, address: usize) -> *mut u8 {
+    // SAFETY: as in `Writer::alloc`.
+    unsafe {
+        at.cast::<u16>().write_unaligned(REALLOC_FAILED.wire());
+        at.add(2).cast::<u64>().write_unaligned(address as u64);
+        at.add(10)
     }
 }
 

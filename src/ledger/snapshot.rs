@@ -86,7 +86,7 @@ pub struct Stats {
     pub buffer_bytes: u64,
     /// Bytes the tracker itself takes, buffers included.
     pub overhead_bytes: u64,
-    /// How often the allocator returned null.
+    /// How often the allocator returned null while something was recorded.
     pub failed_allocations: u64,
     /// Scopes that were left while another was the innermost.
     pub scope_misuses: u64,

@@ -29,4 +29,4 @@ pub use scope::ScopeGuard;
 pub use tag::{Tag, tagged};
 
 #[cfg(feature = "enable")]
-pub(crate) use switch::{enable, switch};
+pub(crate) use switch::{enable, is_here, switch};

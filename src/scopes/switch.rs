@@ -14,12 +14,17 @@ pub(crate) fn enable(enabled: bool) {
     ENABLED.store(enabled, Ordering::Release);
 }
 
+/// Whether this thread's stream stands in the context the thread is in: there is nothing to write.
+#[inline(always)]
+pub(crate) fn is_here(slot: &Slot) -> bool {
+    thread::context() == slot.context.get()
+}
+
 /// Writes what brings this thread's stream into the context the thread is in, at the slot's
 /// cursor, uncommitted; returns where the next event goes.
 #[inline(always)]
 pub(crate) fn switch(slot: &Slot) -> *mut u8 {
-    let context = thread::context();
-    if context == slot.context.get() { slot.cursor() } else { write(slot, context) }
+    if is_here(slot) { slot.cursor() } else { write(slot, thread::context()) }
 }
 
 /// Depth on the wire is 0 or 1: what is open is closed, then the new context opened, whatever

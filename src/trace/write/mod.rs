@@ -54,15 +54,20 @@ pub(crate) fn leave(slot: &Slot) {
     slot.guard.store(Guard::OUT, Ordering::Release);
 }
 
-/// A slot entered the slow way; leaves it when dropped.
+/// A slot entered the slow way, to be left by [`Cold::leave`].
+///
+/// NOTE: not by a destructor. That would have to run if something in between unwound, and though
+/// nothing does, the code for it, with a panic at its end, would be in the hook.
+#[must_use]
 pub(crate) struct Cold {
     pub(crate) slot: &'static Slot,
     /// The thread has retired already: this is its last-minute slot for one event.
     late: bool,
 }
 
-impl Drop for Cold {
-    fn drop(&mut self) {
+impl Cold {
+    /// Ends what [`enter_cold`] began.
+    pub(crate) fn leave(self) {
         leave(self.slot);
         if self.late {
             registry::finish(self.slot);
@@ -93,12 +98,14 @@ pub(crate) fn enter_cold() -> Option<Cold> {
         compiler_fence(Ordering::SeqCst);
     }
     if state::load() & state::RECORD == 0 {
+        cold.leave();
         return None;
     }
     if !slot.has_room() && !buffer::make_room(slot) {
         if state::load() & state::RECORD != 0 {
             loss::event(slot);
         }
+        cold.leave();
         return None;
     }
     if state::take_marker_due() {
