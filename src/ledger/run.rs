@@ -78,8 +78,11 @@ impl Channels {
 /// stderr; what does not work is told and left out.
 pub(super) fn start_with(flags: Settings) -> Ledger {
     let _own = own_code();
-    // A parameter would be dropped after the guard.
-    let flags = flags;
+    // Where the guard is a local, a parameter would be dropped after it.
+    start_with_inside(flags)
+}
+
+fn start_with_inside(flags: Settings) -> Ledger {
     let mut config = Config::default();
     if let Err(error) = refuse_forked() {
         tell(error);
