@@ -4,7 +4,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
 /// Counts what passes through it, each thread for itself, so that the tracker's own thread and its
 /// own work on other threads can be told apart from the program's.
@@ -40,6 +41,7 @@ thread_local! {
     static EXCLUDED: Cell<bool> = const { Cell::new(false) };
     static FAIL_AFTER: Cell<Option<u32>> = const { Cell::new(None) };
     static FAILURES: Cell<u32> = const { Cell::new(0) };
+    static HOLD: Cell<bool> = const { Cell::new(false) };
     static ARENA: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -175,6 +177,40 @@ pub(crate) fn in_arena<R>(body: impl FnOnce() -> R) -> R {
     result
 }
 
+/// Where a thread stands that reallocates in [`held_up`].
+static HELD: AtomicU32 = AtomicU32::new(FREE);
+const FREE: u32 = 0;
+const WANTED: u32 = 1;
+const INSIDE: u32 = 2;
+
+/// Runs `body` on a thread of its own, whose next reallocation stays inside the inner allocator
+/// while `meanwhile` runs.
+pub(crate) fn held_up(body: impl FnOnce() + Send, meanwhile: impl FnOnce()) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            HELD.store(WANTED, Release);
+            HOLD.set(true);
+            body();
+            HOLD.set(false);
+        });
+        while HELD.load(Acquire) != INSIDE {
+            std::thread::yield_now();
+        }
+        meanwhile();
+        HELD.store(FREE, Release);
+    });
+}
+
+fn stay_inside() {
+    if HOLD.get() && HELD.load(Acquire) == WANTED {
+        HELD.store(INSIDE, Release);
+        while HELD.load(Acquire) == INSIDE {
+            // NOTE: a system call, so that the thread is nowhere near the hook's own code.
+            std::thread::yield_now();
+        }
+    }
+}
+
 const ARENA_BYTES: usize = 1 << 44;
 static ARENA_START: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 static ARENA_USED: AtomicUsize = AtomicUsize::new(0);
@@ -254,6 +290,7 @@ unsafe impl GlobalAlloc for Faulty {
         if fails() {
             return ptr::null_mut();
         }
+        stay_inside();
         if is_in_arena(pointer) {
             // Only the address changes; scenarios do not look into such blocks.
             return Layout::from_size_align(new_size, layout.align())

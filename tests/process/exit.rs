@@ -353,6 +353,14 @@ fn crash() {
 }
 
 fn kill_me(number: i32) {
+    // Who runs the tests may ignore a signal, as shells do for what runs in the background.
+    if number != libc::SIGKILL {
+        // SAFETY: sets the default action.
+        #[expect(unsafe_code)]
+        unsafe {
+            libc::signal(number, libc::SIG_DFL)
+        };
+    }
     kill(std::process::id() as libc::pid_t, number);
     loop {
         std::thread::park();

@@ -2,8 +2,10 @@
 
 use libtest_mimic::{Arguments, Trial};
 use memledger::analysis::{Analyzer, Report, ScopeRow};
-use memledger::trace::read::{self, Summary};
+use memledger::trace::event::schema::EventType;
+use memledger::trace::read::{self, Damage, Event, Hole, Summary, Visitor};
 use memledger::{Ledger, dump};
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -246,11 +248,16 @@ impl Outcome {
     pub(crate) fn trace(&self, name: &str) -> (Report, Summary) {
         let path = self.path(name);
         let file = File::open(&path).unwrap_or_else(|e| panic!("{name}: {e}\n{}", self.stderr));
-        let mut analyzer = Analyzer::new();
-        let summary = read::read(file, &mut analyzer).unwrap();
+        let mut scoped = Scoped::default();
+        let summary = read::read(file, &mut scoped).unwrap();
+        let Scoped { analyzer, depths, wrong } = scoped;
+        assert_eq!(wrong, 0, "scopes on the wire are 0 or 1 deep");
         assert_eq!(analyzer.problems(), &[] as &[String]);
         assert!(summary.error.is_none());
         let report = analyzer.report();
+        if report.trace.complete {
+            assert!(depths.values().all(|&depth| depth == 0), "what is opened is closed");
+        }
         if report.trace.complete && report.trace.from_process_start == Some(true) {
             check_with_another_reader(&path);
         }
@@ -298,6 +305,45 @@ impl Outcome {
         assert_eq!(summary.counts.damages, 0);
         check_sums(&read);
         read
+    }
+}
+
+/// The analyzer, with an eye on the scopes of each stream.
+#[derive(Default)]
+struct Scoped {
+    analyzer: Analyzer,
+    depths: HashMap<u16, u32>,
+    wrong: u64,
+}
+
+impl Visitor for Scoped {
+    fn event_type(&mut self, index: usize, event_type: &EventType) {
+        self.analyzer.event_type(index, event_type);
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        if event.enters_scope {
+            let depth = self.depths.entry(event.stream).or_default();
+            *depth += 1;
+            self.wrong += u64::from(*depth > 1);
+        }
+        self.analyzer.event(event);
+    }
+
+    fn leave_scope(&mut self, stream: u16) {
+        match self.depths.get_mut(&stream) {
+            Some(depth) if *depth > 0 => *depth -= 1,
+            _ => self.wrong += 1,
+        }
+        self.analyzer.leave_scope(stream);
+    }
+
+    fn hole(&mut self, hole: Hole) {
+        self.analyzer.hole(hole);
+    }
+
+    fn damage(&mut self, damage: &Damage) {
+        self.analyzer.damage(damage);
     }
 }
 

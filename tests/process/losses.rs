@@ -1,5 +1,6 @@
 //! What happens when buffers are full, and that every loss is counted.
 
+use crate::allocator::held_up;
 use crate::harness::{Case, REPORT, TRACE, case, churn, leave, left, start};
 use memledger::{Ledger, OnFull, Worker};
 use std::hint::black_box;
@@ -37,6 +38,21 @@ pub(crate) const CASES: &[Case] = &[
     case("a manual worker that fits is whole without an update", manual_small, |run| {
         let report = run.run().quiet().whole();
         assert_eq!(left(&report, 1_000_003), 1);
+    }),
+    case("an allocator that takes its time makes events late and not lost", slow, |run| {
+        let report = run.run().quiet().whole();
+        assert_eq!(left(&report, 1_000_003), 1);
+        assert_eq!(left(&report, 2_000_003), 1, "what was reallocated meanwhile");
+    }),
+    case("a thread that stays inside its allocator cannot hold up the end", endless, |run| {
+        let outcome = run.run();
+        outcome.quiet();
+        let report = outcome.same(TRACE, REPORT);
+        assert_eq!(left(&report, 1_000_003), 1);
+        assert!(!report.trace.complete);
+        assert_eq!(report.losses.serial_holes, 1, "{:?}", report.losses);
+        let after = outcome.whole_as("2.utrace", "2.json");
+        assert_eq!(left(&after, 1_000_033), 1);
     }),
     case("a snapshot is exact and later ones see more", snapshots, |run| {
         run.run().quiet().whole();
@@ -99,6 +115,40 @@ fn manual_small() {
     let _ledger = crate::harness::builder().worker(Worker::Manual).start().unwrap();
     leave(1_000_003);
     churn(10_000);
+}
+
+fn grow() {
+    let mut bytes = black_box(Vec::<u8>::with_capacity(500));
+    bytes.reserve_exact(black_box(2_000_003));
+    std::mem::forget(black_box(bytes));
+}
+
+fn slow() {
+    let ledger = start();
+    held_up(grow, || {
+        for _ in 0..100 {
+            churn(100);
+            ledger.flush();
+        }
+        leave(1_000_003);
+        assert!(ledger.snapshot().unwrap().live_bytes() < 1_000_003, "it waits for the late one");
+    });
+    assert!(ledger.snapshot().unwrap().live_bytes() > 3_000_006);
+}
+
+fn endless() {
+    let mut ledger = start();
+    held_up(grow, || {
+        churn(1000);
+        leave(1_000_003);
+        ledger.finish();
+    });
+    let report = memledger::Report::file("2.json");
+    let ledger = Ledger::builder().trace_to_file("2.utrace").report_on_exit(report);
+    let ledger = ledger.start().unwrap();
+    churn(1000);
+    leave(1_000_033);
+    drop(ledger);
 }
 
 fn snapshots() {

@@ -125,6 +125,14 @@ pub(crate) const CASES: &[Case] = &[
             assert_eq!(scope(&report, &["GlobalScope", "forever"]).unwrap().figures.live_blocks, 2);
         },
     ),
+    case("contexts are exact across many blocks", across_blocks, |run| {
+        let report = run.run().quiet().whole();
+        for path in [&["GlobalScope", "in"][..], &["GlobalScope", "in", "nested"]] {
+            assert_eq!(scope(&report, path).unwrap().figures.allocations, 50_000, "{path:?}");
+        }
+        let outside = scope(&report, &["GlobalScope"]).unwrap().figures.allocations;
+        assert!((50_000..50_100).contains(&outside), "{outside}");
+    }),
     case("scopes of eight threads do not mix", many_threads, |run| {
         let report = run.run().quiet().whole();
         for thread in 0..8 {
@@ -259,6 +267,10 @@ fn endless() {
     for number in 0..150_000 {
         let name = Name::intern(&format!("{number}"));
         alloc_scope!(name, { leave(8) });
+        if number % 2000 == 0 {
+            // So many names at once are more than a worker without optimisation digests in time.
+            ledger.flush();
+        }
     }
     println!("{}", ledger.stats().refused_contexts);
 }
@@ -286,10 +298,12 @@ fn early_ways_out() {
     }
     let _ledger = start();
     assert_eq!(returns(), None);
-    loop {
+    for number in 0..3 {
         alloc_scope!("breaks", {
             leave(8);
-            break;
+            if number == 1 {
+                break;
+            }
         });
     }
     alloc_scope!("after");
@@ -312,6 +326,18 @@ fn open_at_end() {
     alloc_scope!("forever");
     leave(SIZE);
     std::process::exit(0);
+}
+
+fn across_blocks() {
+    let allocate = || drop(std::hint::black_box(Box::new(1_u64)));
+    let _ledger = start();
+    for _ in 0..50_000 {
+        allocate();
+        alloc_scope!("in", {
+            allocate();
+            alloc_scope!("nested", { allocate() });
+        });
+    }
 }
 
 fn many_threads() {

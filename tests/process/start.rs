@@ -271,6 +271,8 @@ fn from_args() {
 fn join() {
     leave(IN_MAIN);
     memledger::alloc_scope!("before", { churn(1000) });
+    // So that the file has to be given what was sent before it.
+    Ledger::from_env().flush();
     let ledger = builder().start().unwrap();
     memledger::alloc_scope!("after", { churn(1000) });
     drop(ledger);
