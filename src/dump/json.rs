@@ -3,6 +3,7 @@
 //! The order of keys is part of the format, so that two reports can be compared as text. Keys
 //! may be added; none is renamed or dropped within `/1`.
 
+use super::pretty;
 use crate::analysis::{
     AfterReport, Figures, GroupRow, LiveBlock, Losses, Moves, NameRow, Report, ScopeRow, SizeRow,
     ThreadRow, Totals, TraceInfo,
@@ -12,7 +13,7 @@ use std::io::{self, Write};
 
 /// Writes `report` as one JSON document and a line feed.
 pub fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, report)?;
+    pretty::write(report, out)?;
     out.write_all(b"\n")
 }
 

@@ -2,4 +2,5 @@
 #![forbid(unsafe_code)]
 
 pub mod json;
+mod pretty;
 pub mod text;
