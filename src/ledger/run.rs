@@ -9,6 +9,7 @@ use crate::alloc::{events::MemoryEvents, linked, stats};
 use crate::dump;
 use crate::error::Error;
 use crate::scopes::{self, context, events::ScopeEvents};
+use crate::trace::channel::Channel;
 use crate::trace::os::{self, BlockedSignals};
 use crate::trace::sink::Sink;
 use crate::trace::sink::file::{FileSink, OwnFile, create_alone};
@@ -78,6 +79,11 @@ impl Channels {
             }
         }
         Ok(channels)
+    }
+
+    fn announced(self) -> [Channel; 2] {
+        let channel = |name, enabled| Channel { name, enabled };
+        [channel("Memory", self.memory), channel("Scope", self.scope)]
     }
 }
 
@@ -303,6 +309,7 @@ fn begin(
     let mut session = Session::new(
         sinks.into_iter().flatten().collect(),
         instruments,
+        &channels.announced(),
         first_serial,
         from_process_start,
         tell,

@@ -10,6 +10,7 @@
 use super::Instrument;
 use super::replay::Importants;
 use crate::error::Error;
+use crate::trace::channel::Channel;
 use crate::trace::events;
 use crate::trace::pages::{self, Block};
 use crate::trace::sink::Sink;
@@ -88,6 +89,7 @@ impl Session {
     pub(crate) fn new(
         sinks: Vec<Box<dyn Sink>>,
         instruments: Vec<Box<dyn Instrument>>,
+        channels: &[Channel],
         first_serial: u64,
         from_process_start: bool,
         on_problem: fn(Error),
@@ -107,7 +109,7 @@ impl Session {
             failed: false,
         };
         serial::settle(first_serial);
-        session.describe(first_serial, from_process_start);
+        session.describe(channels, first_serial, from_process_start);
         session
     }
 
@@ -146,7 +148,7 @@ impl Session {
     }
 
     /// Sends what a stream starts with: types, the start of the clock, the program, our streams.
-    fn describe(&mut self, first_serial: u64, from_process_start: bool) {
+    fn describe(&mut self, channels: &[Channel], first_serial: u64, from_process_start: bool) {
         let records = self.type_records();
         self.sinks.iter_mut().for_each(|sink| sink.packet(TYPES, &records));
         let start = if from_process_start { clock::process_start() } else { clock::now() };
@@ -166,6 +168,7 @@ impl Session {
             &events::TRACE,
             &[1_u32.into(), pid.into(), first_serial.into(), u32::from(from_process_start).into()],
         );
+        channels.iter().for_each(|channel| channel.announce(importants));
         for (stream, name) in [(CONTROL, "memledger control"), (WORKER, "memledger worker")] {
             let hint = (stream as u32).into();
             importants.add(
