@@ -71,6 +71,7 @@ pub(crate) struct Session {
     history: Option<History>,
     occupants: Vec<Occupant>,
     streams: StreamIds,
+    first_serial: u64,
     settled: u64,
     /// The serial after the last marker of the worker: if it has not moved, nothing happened.
     marked: u64,
@@ -101,6 +102,7 @@ impl Session {
             history: None,
             occupants: Vec::new(),
             streams: StreamIds::new(),
+            first_serial,
             settled: first_serial,
             marked: first_serial,
             last_marker: Instant::now(),
@@ -124,6 +126,7 @@ impl Session {
         sink.packet(TYPES, &self.type_records());
         self.importants.replay(&mut *sink);
         // As in `describe`.
+        sink.packet(CONTROL, &settled_below(self.first_serial));
         for _ in 0..3 {
             if let Err(error) = sink.sync() {
                 (self.on_problem)(error);
@@ -177,6 +180,9 @@ impl Session {
             );
         }
         self.announce();
+        // NOTE: before anything else. A reader that has never met this event takes the stream for
+        // one without it, and what is late in the first ticks for lost.
+        self.packet(CONTROL, &settled_below(first_serial));
         // Unreal's readers trust serials after a group of three syncs.
         (0..3).for_each(|_| self.sync());
     }
@@ -408,9 +414,7 @@ impl Session {
 
     fn settle(&mut self, serial: u64) {
         self.settled = serial;
-        let mut event = Vec::new();
-        events::SETTLED.append(&[serial.into()], &mut event);
-        self.packet(CONTROL, &event);
+        self.packet(CONTROL, &settled_below(serial));
         serial::settle(serial);
     }
 
@@ -466,6 +470,13 @@ impl Session {
             }
         }
     }
+}
+
+/// Says that every event below `serial` that will ever come has come.
+fn settled_below(serial: u64) -> Vec<u8> {
+    let mut event = Vec::new();
+    events::SETTLED.append(&[serial.into()], &mut event);
+    event
 }
 
 /// Bytes of pages the tracker has mapped.
