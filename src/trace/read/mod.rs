@@ -18,6 +18,7 @@ mod source;
 mod summary;
 mod tally;
 mod thread;
+mod trial;
 
 pub use decoder::{Counts, Decoder, StreamCounts};
 pub use event::{Damage, Event, Hole, Value, Visitor};

@@ -248,3 +248,21 @@ fn resynchronise(bytes: &[u8], protocol: &Protocol, types: &Types) -> Option<usi
         true
     })
 }
+
+/// Whether records begin somewhere in a payload; the cost is taken off `budget`.
+pub(super) fn makes_sense(
+    payload: &[u8],
+    protocol: &Protocol,
+    types: &Types,
+    budget: &mut usize,
+) -> bool {
+    // A record that begins in the packet before ends soon: most have less than 100 bytes.
+    let start = payload.get(..payload.len().min(1024)).unwrap_or_default();
+    match budget.checked_sub(start.len()) {
+        Some(left) => {
+            *budget = left;
+            resynchronise(start, protocol, types).is_some()
+        }
+        None => false,
+    }
+}
