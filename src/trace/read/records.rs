@@ -236,6 +236,16 @@ fn resynchronise(bytes: &[u8], protocol: &Protocol, types: &Types) -> Option<usi
                 // The last record of the packet may go on in the next one.
                 return at > start && types.layout(uid).is_some();
             };
+            // PERF: most tries end here, before an error is put into words.
+            let possible = match uid {
+                NEW_EVENT => body.first_chunk().is_some_and(|&declared| {
+                    (FIRST_UID..=LAST_UID).contains(&u16::from_le_bytes(declared))
+                }),
+                _ => types.layout(uid).is_some(),
+            };
+            if !possible {
+                return false;
+            }
             let legal = match uid {
                 NEW_EVENT => protocol.type_record(body).is_ok(),
                 _ => important(uid, body, types).is_ok(),
