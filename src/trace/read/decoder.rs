@@ -2,9 +2,10 @@
 
 use super::event::Visitor;
 use super::order::Order;
-use super::records::Records;
+use super::records::{self, Records};
 use super::schemas::{Protocol, Types};
 use super::tally::Tally;
+use super::trial;
 use crate::trace::event::schema::EventType;
 use crate::trace::transport::packet::{FIRST_THREAD, IMPORTANTS, SYNC, TYPES};
 
@@ -150,6 +151,16 @@ impl Decoder {
     /// Whether this stream has had a packet before.
     pub(super) fn has_stream(&self, stream: u16) -> bool {
         stream < FIRST_THREAD || self.order.has_thread(stream)
+    }
+
+    /// Whether the payload makes sense as a part of this stream; the cost is taken off `budget`.
+    pub(super) fn makes_sense(&self, stream: u16, payload: &[u8], budget: &mut usize) -> bool {
+        match stream {
+            TYPES | IMPORTANTS => {
+                records::makes_sense(payload, &self.protocol, &self.types, budget)
+            }
+            _ => trial::is_events(payload, &self.protocol, &self.types, budget),
+        }
     }
 
     /// Reports damage that lies below the streams.

@@ -15,23 +15,25 @@ use crate::trace::transport::packet::{
     ENCODED_HEADER, FIRST_THREAD, HEADER, Header, LAST_THREAD, SYNC,
 };
 use std::io::Read;
+use std::ops::Range;
 
-/// Points that convince: a plain packet gives one, an encoded or a sync packet three.
+/// Points of an encoded packet that decodes, or of a sync; a plain one whose payload makes sense
+/// gives one.
+const STRONG: u32 = 3;
+/// Points that convince.
 const CONVINCING: u32 = 8;
-/// A plain packet smaller than this, or of an unknown stream, gives none: rows of small numbers,
-/// as in type records, look like them.
+/// A plain packet smaller than this gives none: rows of small numbers, as in type records, look
+/// like them.
 const SMALL_PLAIN: usize = 32;
 /// Points that will do when the input ends exactly behind these packets, or is known no further.
 const CONVINCING_AT_THE_END: u32 = 3;
-/// Packets in a row, none of them small, that make the first one of a new stream credible.
-const ENOUGH: u32 = 3;
 /// Packets looked at to collect points.
 const LONGEST_CHAIN: usize = 32;
 /// Stream ids go up one by one, so one this far above all others is not plausible.
 const NEW_STREAMS: u16 = 64;
 /// Bytes that may be decoded on trial for each byte that is passed over, so that no input can
 /// make the search slow.
-const TRIAL_BYTES: usize = 64;
+const TRIAL_BYTES: usize = 512;
 
 /// Reads a trace packet by packet; [`read`](super::read()) is the short form.
 pub struct Reader<R> {
@@ -142,13 +144,19 @@ impl<R: Read> Reader<R> {
     fn is_credible(&mut self, header: &Header) -> bool {
         let mut search = Search::new(&self.decoder, self.highest_stream, &mut self.payload);
         let seen = self.decoder.has_stream(header.stream);
-        if header.stream == SYNC || header.size > HEADER && seen {
+        // That of an encoded packet is put to the test when it is decoded.
+        if header.stream == SYNC || header.encoded || header.size > HEADER && seen {
             return true;
         }
         // NOTE: a live source is not read ahead for this.
         search.any_stream = true;
-        let chain = search.chain(self.source.buffered());
-        !chain.broken || chain.packets >= ENOUGH || chain.points >= CONVINCING_AT_THE_END
+        let bytes = self.source.buffered();
+        let payload = bytes.get(HEADER..header.size).unwrap_or_default();
+        if self.decoder.makes_sense(header.stream, payload, &mut usize::from(u16::MAX)) {
+            return true;
+        }
+        let chain = search.chain(bytes);
+        !chain.broken || chain.points >= CONVINCING_AT_THE_END
     }
 
     /// A packet whose LZ4 block is bad. If packets go on behind it, it alone is lost.
@@ -235,8 +243,9 @@ fn decode<'a>(packet: &[u8], buffer: &'a mut [u8]) -> Result<&'a [u8], String> {
 /// What speaks for packets at some place.
 #[derive(Default)]
 struct Chain {
-    packets: u32,
     points: u32,
+    first_size: usize,
+    first_points: u32,
     /// One of them is encoded, or a sync.
     strong: bool,
     /// The last of them ends where the bytes do.
@@ -271,12 +280,37 @@ impl<'a> Search<'a> {
     /// The first offset but 0 in `window` from which packets go on; `all` says that the input
     /// ends where the window does.
     fn find(&mut self, window: &[u8], all: bool) -> Option<usize> {
-        (1..window.len()).find(|&start| {
+        // What looks like a plain packet may be payload that happens to end where a packet does.
+        // One that makes no sense is not believed for what comes behind it; for another one there
+        // must not be better ones that begin inside.
+        let (mut found, mut size, mut first) = self.find_in(window, 1..window.len(), 1, all)?;
+        while first < STRONG {
+            let inside = found + 1..(found + size).min(window.len());
+            let Some(better) = self.find_in(window, inside, first + 1, all) else { break };
+            (found, size, first) = better;
+        }
+        Some(found)
+    }
+
+    /// The first offset within `starts` from which packets go on, the first of them with at least
+    /// so many points; its size and points.
+    fn find_in(
+        &mut self,
+        window: &[u8],
+        mut starts: Range<usize>,
+        least: u32,
+        all: bool,
+    ) -> Option<(usize, usize, u32)> {
+        starts.find_map(|start| {
             self.trial = self.trial.saturating_add(TRIAL_BYTES);
             let chain = self.chain(window.get(start..).unwrap_or_default());
-            !chain.broken
-                && (chain.points >= CONVINCING
-                    || chain.points >= CONVINCING_AT_THE_END && (chain.fills || !all))
+            let convincing = chain.points >= CONVINCING
+                || chain.points >= CONVINCING_AT_THE_END && (chain.fills || !all);
+            (!chain.broken && convincing && chain.first_points >= least).then_some((
+                start,
+                chain.first_size,
+                chain.first_points,
+            ))
         })
     }
 
@@ -312,14 +346,14 @@ impl<'a> Search<'a> {
             }
             let strong = header.encoded || header.stream == SYNC;
             chain.strong |= strong;
-            chain.points += match strong {
-                true => 3,
-                false => {
-                    u32::from(header.size >= SMALL_PLAIN && self.decoder.has_stream(header.stream))
-                }
+            let points = match strong {
+                true => STRONG,
+                false => u32::from(self.makes_sense(header.stream, packet)),
             };
-            let expected = header.size >= SMALL_PLAIN && self.is_expected(header.stream);
-            chain.packets += u32::from(strong || expected);
+            if chain.first_size == 0 {
+                (chain.first_size, chain.first_points) = (header.size, points);
+            }
+            chain.points += points;
             bytes = rest;
             if chain.points >= CONVINCING {
                 break;
@@ -330,6 +364,11 @@ impl<'a> Search<'a> {
 
     fn is_expected(&self, stream: u16) -> bool {
         stream > LAST_THREAD || stream <= self.highest_stream.saturating_add(NEW_STREAMS)
+    }
+
+    fn makes_sense(&mut self, stream: u16, packet: &[u8]) -> bool {
+        let payload = packet.get(HEADER..).unwrap_or_default();
+        packet.len() >= SMALL_PLAIN && self.decoder.makes_sense(stream, payload, &mut self.trial)
     }
 
     fn decodes(&mut self, packet: &[u8]) -> bool {

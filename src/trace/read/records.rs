@@ -236,6 +236,16 @@ fn resynchronise(bytes: &[u8], protocol: &Protocol, types: &Types) -> Option<usi
                 // The last record of the packet may go on in the next one.
                 return at > start && types.layout(uid).is_some();
             };
+            // PERF: most tries end here, before an error is put into words.
+            let possible = match uid {
+                NEW_EVENT => body.first_chunk().is_some_and(|&declared| {
+                    (FIRST_UID..=LAST_UID).contains(&u16::from_le_bytes(declared))
+                }),
+                _ => types.layout(uid).is_some(),
+            };
+            if !possible {
+                return false;
+            }
             let legal = match uid {
                 NEW_EVENT => protocol.type_record(body).is_ok(),
                 _ => important(uid, body, types).is_ok(),
@@ -247,4 +257,22 @@ fn resynchronise(bytes: &[u8], protocol: &Protocol, types: &Types) -> Option<usi
         }
         true
     })
+}
+
+/// Whether records begin somewhere in a payload; the cost is taken off `budget`.
+pub(super) fn makes_sense(
+    payload: &[u8],
+    protocol: &Protocol,
+    types: &Types,
+    budget: &mut usize,
+) -> bool {
+    // A record that begins in the packet before ends soon: most have less than 100 bytes.
+    let start = payload.get(..payload.len().min(1024)).unwrap_or_default();
+    match budget.checked_sub(start.len()) {
+        Some(left) => {
+            *budget = left;
+            resynchronise(start, protocol, types).is_some()
+        }
+        None => false,
+    }
 }
