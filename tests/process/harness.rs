@@ -204,10 +204,6 @@ impl Outcome {
         self.folder.path().join(name)
     }
 
-    pub(crate) fn exists(&self, name: &str) -> bool {
-        self.path(name).exists()
-    }
-
     /// Another run of the same scenario, in a fresh folder.
     pub(crate) fn again(&self) -> Run {
         Run::new(&self.scenario)
