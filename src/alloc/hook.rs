@@ -203,8 +203,18 @@ unsafe fn write_realloc<A: GlobalAlloc>(
     // SAFETY: `enter` has seen to the room, which counts both halves.
     let mut writer = unsafe { Writer::new(at) };
     writer.free(REALLOC_FREE.wire(), first, pointer.addr());
+    commit(slot, writer, serial::is_marker_due(first));
+    // NOTE: the inner call can take seconds (it may copy gigabytes), and nobody shall wait for it:
+    // the first half is committed, and meanwhile this thread holds no serial.
+    write::pause_inside(slot);
     // SAFETY: the caller's promise is passed on.
     let new = unsafe { inner.realloc(pointer, layout, new_size) };
+    if !write::go_on_inside(slot) {
+        // Recording has ended in between: the block counts as freed in it.
+        return new;
+    }
+    // SAFETY: nothing else has used the room since.
+    let mut writer = unsafe { Writer::new(slot.cursor()) };
     let second = serial::next();
     if new.is_null() {
         writer.alloc(REALLOC_ALLOC.wire(), second, pointer.addr(), layout.size(), layout.align());
@@ -212,7 +222,7 @@ unsafe fn write_realloc<A: GlobalAlloc>(
     } else {
         writer.alloc(REALLOC_ALLOC.wire(), second, new.addr(), new_size, layout.align());
     }
-    commit(slot, writer, serial::is_marker_due(first) || serial::is_marker_due(second));
+    commit(slot, writer, serial::is_marker_due(second));
     new
 }
 

@@ -23,6 +23,11 @@ pub(crate) fn failed() -> *mut u8 {
     std::ptr::null_mut()
 }
 
+/// A new recording begins.
+pub(crate) fn forget_failures() {
+    FAILED.store(0, Ordering::Relaxed);
+}
+
 /// How often the inner allocator returned null while something was recorded.
 pub(crate) fn failures() -> u64 {
     FAILED.load(Ordering::Relaxed)

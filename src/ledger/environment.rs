@@ -2,10 +2,10 @@
 
 use super::builder::Config;
 use super::report::{Destination, Report};
-use super::{problems, run};
+use super::{exit, problems, run};
 use crate::alloc::linked;
 use crate::trace::os;
-use crate::trace::write::own;
+use crate::trace::write::{own, state};
 use std::ffi::{CStr, OsStr, OsString};
 use std::path::PathBuf;
 
@@ -131,6 +131,8 @@ fn extension(path: &OsString) -> Option<&str> {
 /// Called before `main`, if the allocator is linked: starts what the environment asks for.
 pub(crate) fn start_before_main() {
     own(|| {
+        let _awake = state::awake();
+        exit::watch_forks();
         let settings = Settings::read();
         for variable in NOT_YET {
             if os::secure_env(variable).is_some() && linked::is_global_allocator() {

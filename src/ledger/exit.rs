@@ -4,15 +4,23 @@ use super::run;
 use crate::trace::os;
 #[cfg(panic = "abort")]
 use crate::trace::write::in_own_code;
-use crate::trace::write::{own_code, state};
+use crate::trace::write::{own_code, registry, serial, state};
 use std::sync::Once;
+
+/// Registers what has to happen in the child of a fork; once.
+///
+/// Before `main`: a program may fork before it starts recording, to become a daemon.
+pub(super) fn watch_forks() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| os::at_fork(forked));
+}
 
 /// Registers what has to happen at the end of the process; once.
 pub(super) fn prepare() {
     static ONCE: Once = Once::new();
+    watch_forks();
     ONCE.call_once(|| {
         os::at_exit(exiting);
-        os::at_fork(forked);
         #[cfg(panic = "abort")]
         {
             let previous = std::panic::take_hook();
@@ -32,8 +40,16 @@ extern "C" fn exiting() {
     run::finish(None);
 }
 
-/// The child has no worker, and the file and the buffers are the parent's.
+/// While something is recorded: the child has no worker, and the file and the buffers are the
+/// parent's. Otherwise the child may record itself, and what led to it belongs to that.
 extern "C" fn forked() {
-    let _own = own_code();
-    state::turn_off_in_child();
+    let own = own_code();
+    if state::is_running() || !run::is_idle() {
+        state::turn_off_in_child();
+        return;
+    }
+    drop(own);
+    state::forget_process();
+    registry::forget_threads();
+    serial::forget_marking();
 }

@@ -1,7 +1,7 @@
 //! What did not go as asked: one line on stderr each, and kept for [`Ledger::problems`](super::Ledger::problems).
 
 use crate::trace::os::{self, BlockedSignals};
-use crate::trace::write::state;
+use crate::trace::write::{own, state};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static PROBLEMS: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -17,9 +17,14 @@ pub(super) fn add(sentence: String) {
     }
 }
 
-/// All problems so far: a copy that belongs to the program, so made without the guard.
+/// All problems so far: a copy that belongs to the program.
 pub(super) fn all() -> Vec<String> {
-    lock().map_or_else(Vec::new, |problems| problems.clone())
+    // NOTE: the lock is held within the guard only. A hook may wait for the worker, and the worker
+    // for the lock.
+    let ours = own(|| lock().map_or_else(Vec::new, |problems| problems.clone()));
+    let theirs = ours.clone();
+    own(move || drop(ours));
+    theirs
 }
 
 /// The problems; `None` in the child of a fork whose parent was just telling one.

@@ -91,6 +91,7 @@ impl Channels {
 /// stderr; what does not work is told and left out.
 pub(super) fn start_with(flags: Settings) -> Ledger {
     own(move || {
+        let _awake = state::awake();
         if let Err(error) = refuse_forked() {
             return tell_and_go_on(error);
         }
@@ -144,6 +145,7 @@ pub(super) fn start(config: &Config) -> Result<Ledger, Error> {
 }
 
 fn start_strictly(mut config: Config) -> Result<Ledger, Error> {
+    let _awake = state::awake();
     refuse_forked()?;
     if let Some(channels) = &config.channels {
         Channels::parse(channels)?;
@@ -262,6 +264,11 @@ fn refuse_forked() -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether nothing is being recorded, started or ended just now.
+pub(super) fn is_idle() -> bool {
+    RUN.try_lock().is_ok_and(|run| run.is_none())
+}
+
 /// Starts recording.
 fn begin(
     config: Config,
@@ -286,7 +293,8 @@ fn begin(
     state::prepare();
     buffer::configure(config.buffer_limit.unwrap_or(buffer::DEFAULT_LIMIT));
     scopes::enable(channels.scope);
-    let from_process_start = state::adopt_early();
+    // NOTE: a prefix that is not gone on with would make every block freed later look alive.
+    let from_process_start = channels.memory && state::adopt_early();
     if !from_process_start {
         if !state::pause() {
             state::turn_off();
@@ -296,6 +304,8 @@ fn begin(
         }
         registry::forget_blocks();
         loss::forget();
+        stats::forget_failures();
+        scopes::thread::forget_misuses();
     }
     let generation = GENERATION.fetch_add(1, Ordering::AcqRel) + 1;
     let unlinked = !linked::is_global_allocator();
@@ -349,7 +359,7 @@ pub(super) fn collect() {
     if let Some(mut session) = worker::session_within(PATIENCE)
         && let Some(session) = session.as_mut()
     {
-        session.tick();
+        worker::tick(session);
     }
 }
 
@@ -406,11 +416,13 @@ pub(super) fn finish(generation: Option<u64>) {
         return state::turn_off();
     };
     if let Some(session) = session.take() {
-        session.finish(&Final {
+        let last = Final {
+            quiet,
             overhead_bytes: overhead_bytes(),
             scope_misuses: scopes::thread::misuses(),
             failed_allocations: stats::failures(),
-        });
+        };
+        worker::finish(session, &last);
     }
     drop(session);
     if quiet {
@@ -445,8 +457,7 @@ fn write_report(output: Output, unlinked: bool, live: Option<&Live>) {
         Output::Stderr => {
             let _ = os::write_all(2, &bytes);
         }
-        Output::File { mut file, path, .. } => {
-            use std::io::Write;
+        Output::File { file, path, .. } => {
             if let Err(source) = file.write_all(&bytes) {
                 tell(Error::File { path, action: "write", source });
             }

@@ -37,6 +37,7 @@ impl Drop for Snapshot {
     fn drop(&mut self) {
         // It was made by the tracker, so its memory is the tracker's.
         let _own = crate::trace::write::own_code();
+        let _awake = crate::trace::write::state::awake();
         // SAFETY: dropped here and nowhere else.
         unsafe {
             std::mem::ManuallyDrop::drop(&mut self.report);

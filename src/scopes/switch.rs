@@ -32,24 +32,22 @@ pub(crate) fn switch(slot: &Slot) -> *mut u8 {
 #[inline(never)]
 fn write(slot: &Slot, context: u32) -> *mut u8 {
     let mut at = slot.cursor();
-    let open = slot.context.replace(context) != context::ROOT;
-    if !ENABLED.load(Ordering::Relaxed) {
-        return at;
-    }
-    // SAFETY: `enter` has seen to the room, which counts these 9 bytes.
+    let open = slot.closing.load(Ordering::Relaxed) != 0;
+    let enter = context != context::ROOT && ENABLED.load(Ordering::Relaxed);
+    slot.context.set(context);
+    // SAFETY: `enter` has seen to the room, which counts these 8 bytes.
     unsafe {
         if open {
             at.write(LEAVE_SCOPE);
             at = at.add(1);
         }
-        if context != context::ROOT {
+        if enter {
             at.write(ENTER_SCOPE);
             at.add(1).cast::<u16>().write_unaligned(events::MEMORY_SCOPE.wire());
             at.add(3).cast::<u32>().write_unaligned(context::wire_id(context));
             at = at.add(7);
         }
     }
-    let closing = if context == context::ROOT { 0 } else { LEAVE_SCOPE };
-    slot.closing.store(closing, Ordering::Release);
+    slot.closing.store(if enter { LEAVE_SCOPE } else { 0 }, Ordering::Release);
     at
 }

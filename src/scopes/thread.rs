@@ -70,6 +70,12 @@ pub(crate) fn first_misuse() -> Option<&'static Location<'static>> {
     unsafe { FIRST_MISUSE.load(Ordering::Acquire).as_ref() }
 }
 
+/// A new recording begins.
+pub(crate) fn forget_misuses() {
+    MISUSES.store(0, Ordering::Relaxed);
+    FIRST_MISUSE.store(ptr::null_mut(), Ordering::Relaxed);
+}
+
 #[cold]
 fn misuse(site: &'static Location<'static>) {
     MISUSES.fetch_add(1, Ordering::Relaxed);

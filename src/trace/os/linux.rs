@@ -156,31 +156,37 @@ const DESTRUCTOR_ROUNDS: usize = 4;
 const NO_KEY: usize = usize::MAX;
 static KEY: AtomicUsize = AtomicUsize::new(NO_KEY);
 
-/// *Hook.* Has `retire` called on this thread as late in its life as the system allows: in the
-/// last round of its destructors. Without a key (all are taken) the thread is never retired.
+/// *Hook.* Has `retire_current` called on this thread as late in its life as the system allows: in
+/// the last round of its destructors. Without a key (all are taken) the worker finds the thread
+/// gone some time later.
+///
+/// NOTE: where the program had taken 32 keys before `main`, glibc allocates the place of ours with
+/// its own `calloc`, once per thread. It holds no lock of ours, nor we one of its.
 pub(crate) fn on_thread_exit() {
-    let mut key = KEY.load(Ordering::Acquire);
-    if key == NO_KEY {
-        let mut created = 0;
-        // SAFETY: `created` is valid for writing; the destructor has the required form.
-        if unsafe { libc::pthread_key_create(&raw mut created, Some(thread_exits)) } != 0 {
-            return;
-        }
-        key = match KEY.compare_exchange(
-            NO_KEY,
-            created as usize,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        ) {
-            Ok(_) => created as usize,
-            Err(existing) => {
-                // SAFETY: another thread was faster; nobody knows this key yet.
-                unsafe { libc::pthread_key_delete(created) };
-                existing
-            }
-        };
+    if let Some(key) = exit_key() {
+        arm(key, 1);
     }
-    arm(key, 1);
+}
+
+/// The key of the function that runs at a thread's end, made at the first call.
+fn exit_key() -> Option<usize> {
+    let key = KEY.load(Ordering::Acquire);
+    if key != NO_KEY {
+        return Some(key);
+    }
+    let mut created = 0;
+    // SAFETY: `created` is valid for writing; the destructor has the required form.
+    if unsafe { libc::pthread_key_create(&raw mut created, Some(thread_exits)) } != 0 {
+        return None;
+    }
+    match KEY.compare_exchange(NO_KEY, created as usize, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => Some(created as usize),
+        Err(existing) => {
+            // SAFETY: another thread was faster; nobody knows this key yet.
+            unsafe { libc::pthread_key_delete(created) };
+            Some(existing)
+        }
+    }
 }
 
 fn arm(key: usize, round: usize) {
@@ -199,21 +205,25 @@ extern "C" fn thread_exits(round: *mut c_void) {
     }
 }
 
-/// Starts `body` on a thread called `name` with every signal blocked: signals are the program's.
+/// Starts `body` on a thread called `name`, with `argument`, every signal blocked: signals are the
+/// program's.
 pub(crate) fn spawn(
     name: &CStr,
     body: extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: usize,
 ) -> io::Result<()> {
-    // SAFETY: plain calls on local values; the thread is detached and `body` takes no argument.
+    // SAFETY: plain calls on local values; the thread is detached, its argument is a number.
     unsafe {
         let mut attributes = std::mem::zeroed::<libc::pthread_attr_t>();
         libc::pthread_attr_init(&raw mut attributes);
         libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
-        let signals = BlockedSignals::new();
+        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
         let mut thread = std::mem::zeroed();
-        let error =
-            libc::pthread_create(&raw mut thread, &raw const attributes, body, ptr::null_mut());
-        drop(signals);
+        let argument = ptr::without_provenance_mut(argument);
+        let error = libc::pthread_create(&raw mut thread, &raw const attributes, body, argument);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
         libc::pthread_attr_destroy(&raw mut attributes);
         if error != 0 {
             return Err(io::Error::from_raw_os_error(error));
@@ -223,21 +233,26 @@ pub(crate) fn spawn(
     Ok(())
 }
 
-/// Blocks every signal on the calling thread until dropped, and swallows the `SIGPIPE` and
-/// `SIGXFSZ` that our own writes raised meanwhile: they would end the program.
+/// Blocks `SIGPIPE` and `SIGXFSZ` on the calling thread until dropped, and swallows those that our
+/// own writes raised meanwhile: they would end the program.
 pub(crate) struct BlockedSignals {
     before: libc::sigset_t,
     pending: libc::sigset_t,
 }
 
+const OF_WRITES: [c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
+
 impl BlockedSignals {
     pub(crate) fn new() -> Self {
         // SAFETY: the sets are local and initialised by the calls.
         unsafe {
-            let (mut all, mut before, mut pending) =
+            let (mut ours, mut before, mut pending) =
                 (std::mem::zeroed(), std::mem::zeroed(), std::mem::zeroed());
-            libc::sigfillset(&raw mut all);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+            libc::sigemptyset(&raw mut ours);
+            for signal in OF_WRITES {
+                libc::sigaddset(&raw mut ours, signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const ours, &raw mut before);
             libc::sigpending(&raw mut pending);
             Self { before, pending }
         }
@@ -248,7 +263,7 @@ impl Drop for BlockedSignals {
     fn drop(&mut self) {
         // SAFETY: the sets are local; waiting has a zero timeout.
         unsafe {
-            for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
+            for signal in OF_WRITES {
                 if libc::sigismember(&raw const self.pending, signal) == 1 {
                     continue;
                 }
@@ -290,23 +305,58 @@ pub(crate) fn secure_env(name: &CStr) -> Option<std::ffi::OsString> {
     }
 }
 
-/// Writes all of `bytes` to a descriptor, past interrupts and short writes.
-pub(crate) fn write_all(fd: RawFd, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
+/// How long a write waits for the other end of a pipe.
+const WRITE_PATIENCE_MS: c_int = 5_000;
+
+/// Writes some of `bytes` to a file; where that is a pipe and full, waits for it at most 5 s.
+pub(crate) fn write_file(file: &File, bytes: &[u8]) -> io::Result<usize> {
+    write_some(file.as_raw_fd(), bytes)
+}
+
+fn write_some(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
+    loop {
         // SAFETY: the buffer is valid for its length.
         let written = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
         match written {
             0 => return Err(io::ErrorKind::WriteZero.into()),
-            1.. => bytes = bytes.get(written as usize..).unwrap_or_default(),
-            _ => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
+            1.. => return Ok(written as usize),
+            _ => {}
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            io::ErrorKind::Interrupted => {}
+            io::ErrorKind::WouldBlock => {
+                let mut poll = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+                // SAFETY: one valid entry.
+                if unsafe { libc::poll(&raw mut poll, 1, WRITE_PATIENCE_MS) } == 0 {
+                    return Err(io::Error::new(
+                        io::ErrorKind::TimedOut,
+                        "nobody has read from it for 5 s",
+                    ));
                 }
             }
+            _ => return Err(error),
         }
     }
+}
+
+/// Writes all of `bytes` to a descriptor.
+pub(crate) fn write_all(fd: RawFd, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let written = write_some(fd, bytes)?;
+        bytes = bytes.get(written..).unwrap_or_default();
+    }
     Ok(())
+}
+
+/// What tells one open file from every other: device and inode. `None` if it is not open.
+pub(crate) fn identity(file: &File) -> Option<(u64, u64)> {
+    // SAFETY: the structure is valid for writing; a number that is not open is an error.
+    unsafe {
+        let mut status = std::mem::zeroed::<libc::stat>();
+        (libc::fstat(file.as_raw_fd(), &raw mut status) == 0)
+            .then_some((status.st_dev, status.st_ino))
+    }
 }
 
 /// Whether a descriptor is a terminal.
@@ -316,21 +366,16 @@ pub(crate) fn is_terminal(fd: RawFd) -> bool {
 }
 
 /// Opens a file for writing without emptying it; a pipe only if it has a reader, since opening one
-/// without would wait for it without end.
+/// without would wait for it without end. What is no regular file is written without waiting
+/// inside the system: [`write_file`] waits itself, and not for long.
 pub(crate) fn open_for_writing(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false).custom_flags(libc::O_NONBLOCK);
-    let file = options.open(path)?;
-    // From here on a write may wait: only the worker does, and nobody waits for it for long.
-    // SAFETY: changes the flags of a descriptor that is ours.
-    unsafe {
-        let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);
-        libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_NONBLOCK);
-    }
-    Ok(file)
+    options.write(true).create(true).truncate(false).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
 extern "C" fn before_main() {
+    // Early, so that it is among the keys whose use allocates nothing.
+    exit_key();
     crate::ledger::environment::start_before_main();
 }
 

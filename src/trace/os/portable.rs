@@ -60,6 +60,7 @@ pub(crate) fn on_thread_exit() {
 pub(crate) fn spawn(
     _name: &CStr,
     _body: extern "C" fn(*mut c_void) -> *mut c_void,
+    _argument: usize,
 ) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
@@ -82,6 +83,15 @@ pub(crate) fn secure_env(name: &CStr) -> Option<OsString> {
 
 pub(crate) fn write_all(_fd: RawFd, bytes: &[u8]) -> io::Result<()> {
     io::stderr().write_all(bytes)
+}
+
+pub(crate) fn write_file(file: &File, bytes: &[u8]) -> io::Result<usize> {
+    let mut file = file;
+    file.write(bytes)
+}
+
+pub(crate) fn identity(_file: &File) -> Option<(u64, u64)> {
+    Some((0, 0))
 }
 
 pub(crate) fn is_terminal(_fd: RawFd) -> bool {

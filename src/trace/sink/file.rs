@@ -2,6 +2,7 @@
 //!
 //! A file is whole up to the last tick whatever happens to the process. Where the disk is full,
 //! it is cut back to its last whole packet and closed; the program goes on.
+#![expect(unsafe_code, reason = "a file that may not be closed")]
 
 use super::Sink;
 use crate::error::Error;
@@ -9,8 +10,9 @@ use crate::trace::os;
 use crate::trace::transport::handshake::{Handshake, PROTOCOL};
 use crate::trace::transport::packet::{HEADER, Header, PacketWriter};
 use std::fs::{File, TryLockError};
-use std::io::Write;
-use std::ops::{Deref, DerefMut};
+use std::io;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 /// Coded packets are written when this many bytes of them are waiting, and at the end of a tick.
@@ -70,10 +72,8 @@ impl FileSink {
         }
         let mut done = 0;
         while done < self.pending.len() {
-            match self.file.write(&self.pending[done..]) {
-                Ok(0) => return self.fail(done, std::io::ErrorKind::WriteZero.into()),
+            match self.file.write_some(&self.pending[done..]) {
                 Ok(count) => done += count,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => return self.fail(done, error),
             }
         }
@@ -90,7 +90,7 @@ impl FileSink {
         {
             whole += header.size;
         }
-        if self.regular {
+        if self.regular && self.file.is_ours() {
             // NOTE: if even this fails, the reader reports a truncated end and loses nothing else.
             let _ = self.file.set_len(self.written + whole as u64);
         }
@@ -114,27 +114,58 @@ impl Sink for FileSink {
     }
 }
 
-/// A file that no other process is writing to.
-pub(crate) struct OwnFile(File);
+/// A file that no other process is writing to, and that this one may have closed behind our back:
+/// a program that becomes a daemon closes every descriptor, and the next file it opens gets the
+/// number of ours.
+pub(crate) struct OwnFile {
+    file: ManuallyDrop<File>,
+    identity: Option<(u64, u64)>,
+}
+
+impl OwnFile {
+    fn new(file: File) -> Self {
+        Self { identity: os::identity(&file), file: ManuallyDrop::new(file) }
+    }
+
+    /// Whether the descriptor still is what was opened.
+    fn is_ours(&self) -> bool {
+        self.identity.is_some() && os::identity(&self.file) == self.identity
+    }
+
+    /// Writes some of `bytes`.
+    fn write_some(&self, bytes: &[u8]) -> io::Result<usize> {
+        if !self.is_ours() {
+            return Err(io::Error::other("the program has closed the tracker's descriptor of it"));
+        }
+        os::write_file(&self.file, bytes)
+    }
+
+    /// Writes all of `bytes`.
+    pub(crate) fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let written = self.write_some(bytes)?;
+            bytes = bytes.get(written..).unwrap_or_default();
+        }
+        Ok(())
+    }
+}
 
 impl Deref for OwnFile {
     type Target = File;
 
     fn deref(&self) -> &File {
-        &self.0
-    }
-}
-
-impl DerefMut for OwnFile {
-    fn deref_mut(&mut self) -> &mut File {
-        &mut self.0
+        &self.file
     }
 }
 
 impl Drop for OwnFile {
     fn drop(&mut self) {
-        // NOTE: the child of a fork has the file open as well, so closing it here is not enough.
-        let _ = self.0.unlock();
+        if self.is_ours() {
+            // NOTE: the child of a fork has the file open as well: closing it here is not enough.
+            let _ = self.file.unlock();
+            // SAFETY: dropped here and nowhere else.
+            unsafe { ManuallyDrop::drop(&mut self.file) };
+        }
     }
 }
 
@@ -147,13 +178,13 @@ pub(crate) fn create_alone(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
     let failed = |action, source| Error::File { path: path.to_owned(), action, source };
     let file = os::open_for_writing(path).map_err(|error| failed("create", error))?;
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return Ok((OwnFile(file), path.to_owned()));
+        return Ok((OwnFile::new(file), path.to_owned()));
     }
     match file.try_lock() {
         // Where files cannot be locked, two processes cannot be told apart: go on.
         Ok(()) | Err(TryLockError::Error(_)) => {
             empty(&file).map_err(|error| failed("empty", error))?;
-            Ok((OwnFile(file), path.to_owned()))
+            Ok((OwnFile::new(file), path.to_owned()))
         }
         Err(TryLockError::WouldBlock) => {
             let mut name = path.file_stem().unwrap_or_default().to_owned();
@@ -167,12 +198,12 @@ pub(crate) fn create_alone(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
             let file = os::open_for_writing(&path).map_err(|error| failed("create", error))?;
             file.try_lock().map_err(|error| failed("lock", error.into()))?;
             empty(&file).map_err(|error| failed("empty", error))?;
-            Ok((OwnFile(file), path))
+            Ok((OwnFile::new(file), path))
         }
     }
 }
 
-fn empty(file: &File) -> std::io::Result<()> {
+fn empty(file: &File) -> io::Result<()> {
     file.set_len(0)
 }
 

@@ -57,6 +57,8 @@ struct Cursor {
 
 /// What the stream says at its end.
 pub(crate) struct Final {
+    /// No thread is inside a hook any more.
+    pub(crate) quiet: bool,
     pub(crate) overhead_bytes: u64,
     pub(crate) scope_misuses: u64,
     pub(crate) failed_allocations: u64,
@@ -216,7 +218,12 @@ impl Session {
         });
     }
 
-    /// Whether anything is still being recorded.
+    /// Whom problems are told.
+    pub(crate) fn on_problem(&self) -> fn(Error) {
+        self.on_problem
+    }
+
+    /// Ends the recording for a fault of the tracker's own.
     pub(crate) fn fail(&mut self, why: String) {
         self.failed = true;
         self.sinks.clear();
@@ -265,7 +272,7 @@ impl Session {
                 buffer::wake_waiters();
             }
         }
-        buffer::wake_waiters();
+        buffer::all_collected();
         sent | self.tell_losses()
     }
 
@@ -416,6 +423,8 @@ impl Session {
         self.settled = serial;
         self.packet(CONTROL, &settled_below(serial));
         serial::settle(serial);
+        buffer::made_progress();
+        buffer::wake_waiters();
     }
 
     /// Writes a marker if something happened since the last one, or long ago.
@@ -443,7 +452,8 @@ impl Session {
         self.collect();
         for (number, slot) in registry::slots().enumerate() {
             let stream = self.occupants.get(number).map_or(0, |occupant| occupant.stream);
-            if stream != 0 && slot.state.load(Ordering::Acquire) == LIVE {
+            // Of a thread that is still inside its hook, nobody knows where it stands.
+            if stream != 0 && last.quiet {
                 self.close(slot, stream);
             }
         }

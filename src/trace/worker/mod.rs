@@ -59,7 +59,9 @@ pub(crate) fn session_within(patience: Duration) -> Option<MutexGuard<'static, O
 
 /// Starts a worker thread for the session that has just been put in place.
 pub(crate) fn spawn() -> Result<(), Error> {
-    os::spawn(c"memledger", run).map_err(|error| {
+    // NOTE: told to the thread, which may begin to run when its session is over already.
+    let generation = GENERATION.load(Ordering::Acquire);
+    os::spawn(c"memledger", run, generation as usize).map_err(|error| {
         Error::Unsupported(format!("the worker thread could not be started: {error}"))
     })
 }
@@ -70,9 +72,9 @@ pub(crate) fn dismiss() {
     buffer::call_worker();
 }
 
-extern "C" fn run(_: *mut c_void) -> *mut c_void {
+extern "C" fn run(generation: *mut c_void) -> *mut c_void {
     let _own = own_code();
-    let generation = GENERATION.load(Ordering::Acquire);
+    let generation = generation.addr() as u32;
     loop {
         buffer::sleep_until_called(INTERVAL.as_nanos() as u64);
         let mut session = session();
@@ -80,9 +82,21 @@ extern "C" fn run(_: *mut c_void) -> *mut c_void {
             return std::ptr::null_mut();
         }
         let Some(current) = session.as_mut() else { return std::ptr::null_mut() };
-        // A bug of ours must not take the program with it: what follows is lost and counted.
-        if catch_unwind(AssertUnwindSafe(|| current.tick())).is_err() {
-            current.fail("the worker thread panicked, so recording ends here".into());
-        }
+        tick(current);
+    }
+}
+
+/// Collects once. A bug of ours must not take the program with it: recording ends there.
+pub(crate) fn tick(session: &mut Session) {
+    if catch_unwind(AssertUnwindSafe(|| session.tick())).is_err() {
+        session.fail("the tracker panicked, so recording ends here".into());
+    }
+}
+
+/// Ends the session, as carefully.
+pub(crate) fn finish(session: Session, last: &Final) {
+    let on_problem = session.on_problem();
+    if catch_unwind(AssertUnwindSafe(|| session.finish(last))).is_err() {
+        on_problem(Error::Unsupported("the tracker panicked at the end of the recording".into()));
     }
 }

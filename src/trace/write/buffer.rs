@@ -12,8 +12,8 @@
 //! | the limit or more | a small block if it holds at most its full one; otherwise it waits or drops |
 //!
 //! A thread waits only where a worker is there to end it, and all waiting threads share one
-//! deadline: [`PATIENCE`] after the first of them began. Past it the process drops (and counts)
-//! events until the worker has freed a quarter of the limit.
+//! deadline: [`PATIENCE`] after the last progress of the worker. Past it the process drops (and
+//! counts) events until the worker has collected everything there is.
 #![expect(unsafe_code, reason = "blocks are raw memory")]
 
 use super::registry::{Guard, Slot};
@@ -23,9 +23,10 @@ use pages::{Block, LARGE, SMALL};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// The largest thing a hook writes between two looks at the room that is left: a switch of
-/// context (9), both halves of a reallocation (13 + 22), a correction of its size (18), the undoing
-/// of it (10), three markers (39), and one byte to close the context: 112.
+/// The largest thing a hook writes between two looks at the room that is left: a marker that was
+/// due (13), a switch of context (8), both halves of a reallocation (13 + 22), a correction of its
+/// size (18), the undoing of it (10), markers behind both (26), and one byte to close the context:
+/// 111.
 pub(crate) const ROOM: usize = 128;
 
 /// How much the early buffer may hold before something has started.
@@ -47,8 +48,8 @@ static WAITING: AtomicU32 = AtomicU32::new(0);
 /// When the present stall ends in dropping; 0 if there is none.
 static DEADLINE: AtomicU64 = AtomicU64::new(0);
 static DROPPING: AtomicBool = AtomicBool::new(false);
-/// Bytes freed since dropping began.
-static FREED_SINCE: AtomicUsize = AtomicUsize::new(0);
+/// Blocks were freed, or serials settled, since waiting threads were last woken.
+static PROGRESS: AtomicBool = AtomicBool::new(false);
 /// Changes when the worker is to come before its time; the worker sleeps on it.
 static CALLS: AtomicU32 = AtomicU32::new(0);
 static CALLED: AtomicBool = AtomicBool::new(false);
@@ -98,10 +99,14 @@ pub(crate) fn make_room(slot: &Slot) -> bool {
 fn acquire(slot: &Slot) -> Option<NonNull<Block>> {
     loop {
         let freed = FREED.load(Ordering::Acquire);
-        if !DROPPING.load(Ordering::Acquire)
-            && let Some(block) = try_acquire(slot)
-        {
-            return Some(block);
+        // A thread that holds its full block only is never starved by others.
+        if !DROPPING.load(Ordering::Acquire) || slot.held.load(Ordering::Acquire) <= 1 {
+            match try_acquire(slot) {
+                Acquired::Block(block) => return Some(block),
+                Acquired::Full => {}
+                // Nothing the worker does brings memory.
+                Acquired::NoMemory => return None,
+            }
         }
         if state::is_early() {
             state::discard_early();
@@ -114,9 +119,15 @@ fn acquire(slot: &Slot) -> Option<NonNull<Block>> {
     }
 }
 
-fn try_acquire(slot: &Slot) -> Option<NonNull<Block>> {
+enum Acquired {
+    Block(NonNull<Block>),
+    Full,
+    NoMemory,
+}
+
+fn try_acquire(slot: &Slot) -> Acquired {
     if state::is_running() && serial::unsettled() > MAX_UNSETTLED {
-        return None;
+        return Acquired::Full;
     }
     let limit = LIMIT.load(Ordering::Acquire);
     let held = slot.held.load(Ordering::Acquire);
@@ -126,17 +137,17 @@ fn try_acquire(slot: &Slot) -> Option<NonNull<Block>> {
     let before = USED.fetch_add(size, Ordering::AcqRel);
     if before + size > limit && (held > 1 || state::is_early()) {
         USED.fetch_sub(size, Ordering::AcqRel);
-        return None;
+        return Acquired::Full;
     }
     let Some(block) = pages::take(size) else {
         USED.fetch_sub(size, Ordering::AcqRel);
-        return None;
+        return Acquired::NoMemory;
     };
     slot.held.fetch_add(1, Ordering::AcqRel);
     if before + size >= limit / 2 && state::is_running() {
         call_worker();
     }
-    Some(block)
+    Acquired::Block(block)
 }
 
 /// Gives a block back that the worker has drained.
@@ -146,17 +157,30 @@ pub(crate) fn release(slot: &Slot, block: NonNull<Block>) {
     pages::give_back(block);
     USED.fetch_sub(size, Ordering::AcqRel);
     slot.held.fetch_sub(1, Ordering::AcqRel);
-    if DROPPING.load(Ordering::Relaxed) {
-        let freed = FREED_SINCE.fetch_add(size, Ordering::Relaxed) + size;
-        if freed >= LIMIT.load(Ordering::Relaxed) / 4 {
-            DROPPING.store(false, Ordering::Release);
-        }
-    }
+    made_progress();
 }
 
-/// Tells waiting threads that blocks were released.
+/// The worker has freed blocks or settled serials, so those who wait may go on waiting.
+pub(crate) fn made_progress() {
+    PROGRESS.store(true, Ordering::Release);
+}
+
+/// Everything that can be collected has been: whoever drops may try again, if there is any use in
+/// it. Where there is none, every try would cost another wait.
+pub(crate) fn all_collected() {
+    let room =
+        used() + SMALL <= LIMIT.load(Ordering::Acquire) && serial::unsettled() <= MAX_UNSETTLED;
+    if room || PROGRESS.load(Ordering::Acquire) {
+        DROPPING.store(false, Ordering::Release);
+    }
+    wake_waiters();
+}
+
+/// Has waiting threads look again. Their deadline moves only if there was progress.
 pub(crate) fn wake_waiters() {
-    DEADLINE.store(0, Ordering::Release);
+    if PROGRESS.swap(false, Ordering::AcqRel) {
+        DEADLINE.store(0, Ordering::Release);
+    }
     FREED.fetch_add(1, Ordering::AcqRel);
     if WAITING.load(Ordering::Acquire) > 0 {
         os::wake_all(&FREED);
@@ -179,8 +203,8 @@ fn wait(slot: &Slot, freed: u32) -> bool {
             Err(running) => running,
         };
     if now >= deadline {
-        FREED_SINCE.store(0, Ordering::Relaxed);
         DROPPING.store(true, Ordering::Release);
+        DEADLINE.store(0, Ordering::Release);
         return false;
     }
     // A waiting thread holds no serial: the worker need not wait for it in turn.

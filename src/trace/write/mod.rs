@@ -54,6 +54,24 @@ pub(crate) fn leave(slot: &Slot) {
     slot.guard.store(Guard::OUT, Ordering::Release);
 }
 
+/// Inside the hook, but with nothing uncommitted: the worker need not wait for this thread.
+#[inline(always)]
+pub(crate) fn pause_inside(slot: &Slot) {
+    slot.guard.store(Guard::WAITING, Ordering::Release);
+}
+
+/// Takes up what [`pause_inside`] left; `false` if nothing is recorded any more.
+#[inline(always)]
+pub(crate) fn go_on_inside(slot: &Slot) -> bool {
+    slot.guard.store(Guard::IN, Ordering::Relaxed);
+    if state::load() & state::FENCE != 0 {
+        fence(Ordering::SeqCst);
+    } else {
+        compiler_fence(Ordering::SeqCst);
+    }
+    state::load() & state::RECORD != 0
+}
+
 /// A slot entered the slow way, to be left by [`Cold::leave`].
 ///
 /// NOTE: not by a destructor. That would have to run if something in between unwound, and though

@@ -29,7 +29,7 @@ impl Guard {
     pub(crate) const OUT: u32 = 0;
     /// Inside the hook, perhaps with a serial whose event is not committed yet.
     pub(crate) const IN: u32 = 1;
-    /// Inside the hook, waiting for room, without a serial.
+    /// Inside the hook, waiting for room or for the inner allocator, without a serial.
     pub(crate) const WAITING: u32 = 2;
 }
 
@@ -213,6 +213,7 @@ fn register(thread: &Thread) -> Option<&'static Slot> {
     slot.thread_id.store(thread.id.get(), Ordering::Relaxed);
     slot.system_id.store(thread.system_id.get(), Ordering::Relaxed);
     slot.store_own_name();
+    slot.guard.store(Guard::OUT, Ordering::Relaxed);
     slot.lost.store(0, Ordering::Relaxed);
     slot.held.store(0, Ordering::Relaxed);
     slot.first.store(ptr::null_mut(), Ordering::Relaxed);
@@ -254,6 +255,20 @@ pub(crate) fn finish_dead() {
                 slot.state.compare_exchange(LIVE, FINISHED, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
+}
+
+/// In the child of a fork, where nothing is being recorded: the other threads are gone, wherever
+/// they were, and this one has another id. What they had recorded is kept.
+pub(crate) fn forget_threads() {
+    for slot in slots() {
+        slot.guard.store(Guard::OUT, Ordering::Relaxed);
+        let _ = slot.state.compare_exchange(LIVE, FINISHED, Ordering::AcqRel, Ordering::Relaxed);
+    }
+    let _ = THREAD.try_with(|thread| {
+        thread.slot.set(None);
+        thread.aside.set(None);
+        thread.id.set(0);
+    });
 }
 
 /// Gives a finished slot back, once all its blocks are.
@@ -361,6 +376,10 @@ impl Drop for OwnCode {
 /// Takes every slot's blocks away. Only while recording is paused and no thread is inside a hook.
 pub(crate) fn forget_blocks() {
     for slot in slots() {
+        // A thread may be registering in a free one.
+        if slot.state.load(Ordering::Acquire) == FREE {
+            continue;
+        }
         let mut block = NonNull::new(slot.first.swap(ptr::null_mut(), Ordering::AcqRel));
         while let Some(current) = block {
             // SAFETY: blocks are never unmapped.

@@ -53,6 +53,11 @@ pub(crate) fn settle(serial: u64) {
     SETTLED.store(serial, Ordering::Release);
 }
 
+/// In the child of a fork, where the thread that was at a marker is not any more.
+pub(crate) fn forget_marking() {
+    MARKING.store(false, Ordering::Release);
+}
+
 /// Writes a marker at `at`, unless another thread is at it; returns where the next event goes.
 ///
 /// # Safety

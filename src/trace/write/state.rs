@@ -42,6 +42,8 @@ const RUNNING: u32 = 2;
 static HAS_BARRIER: AtomicBool = AtomicBool::new(false);
 /// Set in the child of a fork, where no worker lives: nothing is ever recorded there again.
 static FORKED: AtomicBool = AtomicBool::new(false);
+/// The process that has started recording, 0 while none has.
+static PID: AtomicU32 = AtomicU32::new(0);
 
 #[inline(always)]
 pub(crate) fn load_relaxed() -> u32 {
@@ -63,9 +65,11 @@ pub(crate) fn is_running() -> bool {
     PHASE.load(Ordering::Acquire) == RUNNING
 }
 
-/// Whether this is the child of a fork of a process that was being tracked.
+/// Whether this is the child of a fork of a process that was being tracked. Asks the system too:
+/// not every way to fork tells us.
 pub(crate) fn is_forked() -> bool {
-    FORKED.load(Ordering::Acquire)
+    let pid = PID.load(Ordering::Acquire);
+    FORKED.load(Ordering::Acquire) || (pid != 0 && pid != os::process_id())
 }
 
 /// The early buffer is full and nobody has started: forget it, and stop recording.
@@ -73,7 +77,25 @@ pub(crate) fn is_forked() -> bool {
 /// Keeping its beginning would make every block freed later look alive.
 pub(crate) fn discard_early() {
     if PHASE.compare_exchange(EARLY, STOPPED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-        STATE.store(OFF, Ordering::Release);
+        // NOTE: only from on. A start may have paused it already.
+        let _ = STATE.compare_exchange(ON, OFF, Ordering::AcqRel, Ordering::Relaxed);
+    }
+}
+
+/// Has the tracker's own allocations counted, and the allocator answer to
+/// [`linked`](crate::alloc::linked), until dropped, where recording is off.
+pub(crate) fn awake() -> Awake {
+    Awake(STATE.compare_exchange(OFF, PAUSED, Ordering::AcqRel, Ordering::Relaxed).is_ok())
+}
+
+/// See [`awake`].
+pub(crate) struct Awake(bool);
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        if self.0 {
+            let _ = STATE.compare_exchange(PAUSED, OFF, Ordering::AcqRel, Ordering::Relaxed);
+        }
     }
 }
 
@@ -84,6 +106,7 @@ pub(crate) fn adopt_early() -> bool {
 
 /// Asks the system for its barrier; without it every hook runs one itself.
 pub(crate) fn prepare() {
+    PID.store(os::process_id(), Ordering::Release);
     HAS_BARRIER.store(os::register_barrier(), Ordering::Release);
 }
 
@@ -112,6 +135,11 @@ pub(crate) fn turn_off_in_child() {
     FORKED.store(true, Ordering::Release);
     PHASE.store(STOPPED, Ordering::Release);
     STATE.store(OFF, Ordering::Release);
+}
+
+/// In the child of a fork of a process that records nothing: this one may.
+pub(crate) fn forget_process() {
+    PID.store(0, Ordering::Release);
 }
 
 /// The next event shall be preceded by a marker.
