@@ -22,6 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("trace::clock", &["trace::os"]),
     ("trace::event", &[]),
     ("trace::events", &["trace::event"]),
+    ("trace::channel", &["trace::event", "trace::worker::Importants"]),
     ("trace::transport", &["error"]),
     ("trace::write", &["trace::os", "trace::pages", "trace::clock", "trace::event"]),
     ("trace::sink", &["error", "trace::os", "trace::transport"]),
@@ -31,6 +32,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "error",
             "trace::os",
             "trace::pages",
+            "trace::channel",
             "trace::clock",
             "trace::event",
             "trace::sink",
@@ -123,11 +125,7 @@ fn module_of(file: &str) -> Vec<String> {
 /// The paths of this crate that `code`, a file of `module`, names, from the root of the crate.
 fn named_paths(code: &str, module: &[String]) -> Vec<String> {
     let mut paths = Vec::new();
-    for (start, keyword) in code
-        .match_indices("crate::")
-        .chain(code.match_indices("super::"))
-        .map(|(at, word)| (at, word))
-    {
+    for (start, keyword) in code.match_indices("crate::").chain(code.match_indices("super::")) {
         let before = code[..start].chars().next_back().unwrap_or(' ');
         if before == '$' || before == ':' || before.is_alphanumeric() {
             continue;

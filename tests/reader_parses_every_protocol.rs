@@ -83,7 +83,7 @@ fn events_between_an_event_and_its_terminal_come_after_it() {
 
 #[test]
 fn scopes_in_each_protocol() {
-    let stamp = [1, 2, 3, 4, 5, 6, 7, 8];
+    let stamp = [0xfe; 8];
     let stamped = |uid: u8, size: usize| [&[uid << 1][..], &stamp[..size]].concat();
     let pairs = |protocol| match protocol {
         7 => vec![(stamped(6, 8), stamped(7, 8)), (stamped(8, 7), stamped(9, 7))],

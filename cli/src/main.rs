@@ -4,7 +4,7 @@
 mod commands;
 
 use clap::{Parser, Subcommand};
-use commands::{CliError, Outcome, report};
+use commands::{CliError, Outcome, events, info, report};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -15,6 +15,8 @@ Examples:
   memledger report run.utrace --at peak            the report as it stood at the peak
   memledger report run.utrace --fail-if 'peak_bytes > 64MiB' --fail-if 'live_blocks > 0'
   memledger report run.utrace --format json | jq .totals
+  memledger info run.utrace                        what the trace consists of
+  memledger events run.utrace --filter 'Memory.*' --limit 20
   zstdcat run.utrace.zst | memledger report -      from standard input
 
 Exit status:
@@ -35,17 +37,42 @@ struct Cli {
 enum Command {
     /// Totals, peaks, who holds what, what is still live
     Report(report::ReportArgs),
+    /// What a trace consists of: header, event types, threads, channels, packets, holes
+    Info(info::InfoArgs),
+    /// Every event, decoded from the stream alone
+    Events(events::EventsArgs),
 }
 
 fn main() -> ExitCode {
-    // NOTE: clap prints what is wrong with the command line, or the help, and exits: 2 or 0.
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return not_a_command(&error),
+    };
     let mut out = io::BufWriter::new(io::stdout().lock());
     let result = match &cli.command {
         Command::Report(args) => report::run(args, &mut out),
+        Command::Info(args) => info::run(args, &mut out),
+        Command::Events(args) => events::run(args, &mut out),
     };
     let flushed = out.flush().map_err(CliError::output);
     finish(result.and_then(|outcome| flushed.map(|()| outcome)))
+}
+
+/// Prints the help or the version, or says in one sentence what is wrong with the command line.
+fn not_a_command(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if !error.use_stderr() || error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+        return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+    }
+    // The first paragraph is the sentence, the others are usage and hints.
+    let text = error.to_string();
+    let paragraph = text.split("\n\n").next().unwrap_or_default();
+    let lines: Vec<_> = paragraph.lines().map(str::trim).collect();
+    let sentence = lines.join(" ");
+    let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
+    commands::note(&format!("{sentence} (--help tells more)"));
+    ExitCode::from(2)
 }
 
 /// Says on stderr what went wrong, if anything, and gives the exit status for it.

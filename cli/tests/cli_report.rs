@@ -101,12 +101,14 @@ fn wrong_usage_is_status_2() {
         &["report", SAMPLE, "--fail-if", "peak_bites > 3"],
         &["report", SAMPLE, "--top", "-1"],
         &["no-such-command"],
-        &[],
     ] {
         let (status, out, err) = run(args);
         assert_eq!((status, out.as_str()), (2, ""), "{args:?}");
-        assert!(!err.is_empty(), "{args:?}");
+        assert!(err.starts_with("memledger: ") && err.lines().count() == 1, "{err}");
     }
+    let (status, out, err) = run(&[]);
+    assert_eq!((status, out.as_str()), (2, ""));
+    assert!(err.contains("Examples:"), "without a command there is help: {err}");
 }
 
 #[test]

@@ -1,29 +1,9 @@
 //! What each memory event does to the blocks and to the book.
 
-use super::contexts::Contexts;
-use super::live_set::Block;
-use super::rows::{Place, class_of};
-use super::streams::{Cells, Last, Made, NO_CELL, Pending, Threads};
+use super::live::Block;
+use super::rows::{Cell, class_of};
+use super::streams::{Last, Made, NO_CELL, Pending};
 use super::{Analyzer, HEAPS};
-
-/// The rows in which `block` counts.
-#[inline]
-fn place<'a>(cells: &Cells, contexts: &'a Contexts, threads: &Threads, block: &Block) -> Place<'a> {
-    let (context, thread) = cells.parts[block.owner as usize];
-    Place {
-        cell: block.owner,
-        class: block.class(),
-        thread: threads.all[thread as usize].series,
-        context: contexts.series(context),
-    }
-}
-
-/// The same for a block of an analyzer, as a borrow of only the fields it needs.
-macro_rules! place {
-    ($analyzer:expr, $block:expr) => {
-        place(&$analyzer.cells, &$analyzer.contexts, &$analyzer.threads, $block)
-    };
-}
 
 impl Analyzer {
     /// Whether an event about `address` in `heap` can be used.
@@ -38,6 +18,15 @@ impl Analyzer {
             self.problem("events about address 0 are ignored".to_owned());
         }
         false
+    }
+
+    /// The cell of this context and thread, new if need be.
+    #[inline(never)]
+    fn cell(&mut self, context: u32, thread: u32) -> u32 {
+        let series = self.threads.all[thread as usize].series;
+        let book = &mut self.book;
+        let new = || book.new_cell(context, thread, series);
+        *self.cells.entry((context, thread)).or_insert_with(new)
     }
 
     /// An allocation, or the second half of a reallocation.
@@ -60,18 +49,18 @@ impl Analyzer {
         self.clock.tick();
         let (block, made) = match first_half {
             Some(Pending::Known(old)) => {
-                let mut block = Block { address, ..old };
+                let mut block = old;
                 block.set_size(size);
                 (block, Made::Reallocated)
             }
             unknown => {
                 if cell == NO_CELL {
-                    cell = self.cells.get(context, thread, &mut self.book);
+                    cell = self.cell(context, thread);
                     self.streams[usize::from(stream_id)].cell = cell;
                 }
                 let thread = &mut self.threads.all[thread as usize];
                 thread.allocations = thread.allocations.wrapping_add(1);
-                let mut block = Block::new(address, size, class_of(size));
+                let mut block = Block::new(size, class_of(size));
                 (block.owner, block.stamp) = (cell, thread.allocations);
                 block.allocated_at = self.clock.now();
                 let made =
@@ -80,13 +69,13 @@ impl Analyzer {
             }
         };
         let size = block.size();
-        let replaced = self.heaps[heap].insert(block);
+        let replaced = self.heaps[heap].insert(address, block);
         if self.counting() {
             if let Some(old) = replaced {
                 self.replaced(&old);
             }
             let moment = self.moment();
-            let place = place!(self, &block);
+            let place = block.place();
             if made == Made::Reallocated {
                 self.book.open(place, size, moment, |cell| {
                     cell.frees = cell.frees.wrapping_sub(1);
@@ -103,14 +92,15 @@ impl Analyzer {
             self.after.allocations += u64::from(made != Made::Reallocated);
             self.after.allocated_bytes = self.after.allocated_bytes.wrapping_add(size);
         }
-        self.streams[usize::from(stream_id)].last = Some(Last { block, heap: heap as u8, made });
+        self.streams[usize::from(stream_id)].last =
+            Some(Last { address, block, heap: heap as u8, made });
     }
 
     #[cold]
     #[inline(never)]
     fn replaced(&mut self, old: &Block) {
         self.losses.duplicate_allocations += 1;
-        let place = place!(self, old);
+        let place = old.place();
         self.book.close(place, old.size(), |_| ());
         self.book.left(place, old.size());
     }
@@ -123,7 +113,7 @@ impl Analyzer {
         let thread = stream.thread;
         let block = if self.usable(heap, address) {
             self.clock.tick();
-            self.heaps[heap].remove(address)
+            self.heaps[heap].remove(&address)
         } else {
             None
         };
@@ -135,11 +125,11 @@ impl Analyzer {
             return self.free_of_unknown(heap, address);
         };
         if self.counting() {
-            let (_, owner) = self.cells.parts[block.owner as usize];
+            let owner = self.book.cells[block.owner as usize].thread;
             let short = !realloc
                 && owner == thread
                 && self.threads.all[thread as usize].allocations == block.stamp;
-            let place = place!(self, &block);
+            let place = block.place();
             self.book.close(place, block.size(), |cell| {
                 cell.frees += 1;
                 cell.short_lived += u64::from(short);
@@ -157,7 +147,7 @@ impl Analyzer {
         }
         if let Some(block) = self.marked.remove(&(heap as u8, address)) {
             if self.counting() {
-                let place = place!(self, &block);
+                let place = block.place();
                 self.book.came_back(place, block.size());
                 self.book.count(place, |cell| cell.frees += 1);
             }
@@ -177,8 +167,7 @@ impl Analyzer {
 
     /// The block just allocated on this stream is larger than its size field could say.
     pub(super) fn large_size(&mut self, stream_id: u16, address: u64, size: u64) {
-        let Some(mut last) = self.stream(stream_id).last.filter(|l| l.block.address == address)
-        else {
+        let Some(mut last) = self.stream(stream_id).last.filter(|l| l.address == address) else {
             return self.problem(
                 "a Memledger.LargeSize does not follow the allocation it speaks of".to_owned(),
             );
@@ -189,14 +178,14 @@ impl Analyzer {
         self.streams[usize::from(stream_id)].last = Some(last);
         // NOTE: another thread may have freed the block already.
         let live =
-            self.heaps[usize::from(last.heap)].get_mut(address).filter(|block| **block == old);
+            self.heaps[usize::from(last.heap)].get_mut(&address).filter(|block| **block == old);
         let is_live = live.is_some();
         if let Some(block) = live {
             *block = last.block;
         }
         if self.counting() {
             let moment = self.moment();
-            let place = place!(self, &old);
+            let place = old.place();
             self.book.count(place, |cell| {
                 let before = cell.allocated_bytes.wrapping_sub(old.size());
                 cell.allocated_bytes = before.wrapping_add(new);
@@ -215,7 +204,7 @@ impl Analyzer {
     /// its count and its bytes are taken back.
     pub(super) fn realloc_failed(&mut self, stream_id: u16, address: u64) {
         let last = self.stream(stream_id).last.take();
-        let last = last.filter(|last| last.block.address == address);
+        let last = last.filter(|last| last.address == address);
         let Some(Last {
             block, made: made @ (Made::Reallocated | Made::ReallocatedUnknown), ..
         }) = last
@@ -227,7 +216,7 @@ impl Analyzer {
         };
         match (made, self.counting()) {
             (Made::Reallocated, true) => {
-                let place = place!(self, &block);
+                let place = block.place();
                 self.book.count(place, |cell| {
                     cell.reallocations = cell.reallocations.wrapping_sub(1);
                     cell.allocated_bytes = cell.allocated_bytes.wrapping_sub(block.size());
@@ -249,36 +238,34 @@ impl Analyzer {
     /// A live block gets the tag that is current on the stream.
     pub(super) fn update(&mut self, stream_id: u16, heap: usize, address: u64) {
         let current = self.stream(stream_id).context;
-        let Some(&block) = self.heaps.get(heap).and_then(|heap| heap.get(address)) else {
+        let Some(&block) = self.heaps.get(heap).and_then(|heap| heap.get(&address)) else {
             return self.problem(
                 "a Memory.UpdateAlloc names an address where no block is live".to_owned(),
             );
         };
-        let (old, thread) = self.cells.parts[block.owner as usize];
+        let Cell { context: old, thread, .. } = self.book.cells[block.owner as usize];
         let context = if self.contexts.has_kinds {
             let scope = self.contexts.contexts[old as usize].scope;
             let name = self.contexts.contexts[current as usize].name;
-            self.contexts.intern(scope, name)
+            self.contexts.intern(scope, name, &mut self.book)
         } else {
             current
         };
         if context == old {
             return;
         }
-        let owner = self.cells.get(context, thread, &mut self.book);
-        let moved = Block { owner, ..block };
-        if let Some(slot) = self.heaps[heap].get_mut(address) {
-            *slot = moved;
+        let owner = self.cell(context, thread);
+        if let Some(block) = self.heaps[heap].get_mut(&address) {
+            block.owner = owner;
         }
         if self.counting() {
-            let (from, to) = (place!(self, &block), place!(self, &moved));
-            self.book.transfer(from, to, block.size());
+            self.book.transfer(block.owner, owner, block.size());
         }
     }
 
     /// The block at `address` is a heap for others: it is not the program's data.
     pub(super) fn mark_heap(&mut self, address: u64) {
-        let found = (0..HEAPS).find_map(|heap| Some((heap, self.heaps[heap].remove(address)?)));
+        let found = (0..HEAPS).find_map(|heap| Some((heap, self.heaps[heap].remove(&address)?)));
         let Some((heap, block)) = found else {
             return self.problem(
                 "a Memory.HeapMarkAlloc names an address where no block is live".to_owned(),
@@ -286,7 +273,7 @@ impl Analyzer {
         };
         self.marked.entry((heap as u8, address)).or_insert(block);
         if self.counting() {
-            let place = place!(self, &block);
+            let place = block.place();
             self.book.close(place, block.size(), |_| ());
             self.book.left(place, block.size());
         }
@@ -296,7 +283,7 @@ impl Analyzer {
     pub(super) fn unmark_heap(&mut self, address: u64) {
         let free_again = |&heap: &usize| {
             self.marked.contains_key(&(heap as u8, address))
-                && self.heaps[heap].get(address).is_none()
+                && !self.heaps[heap].contains_key(&address)
         };
         let heap = (0..HEAPS).find(free_again);
         let found = heap.and_then(|heap| Some((heap, self.marked.remove(&(heap as u8, address))?)));
@@ -305,10 +292,10 @@ impl Analyzer {
                 "a Memory.HeapUnmarkAlloc names an address where no heap is marked".to_owned(),
             );
         };
-        self.heaps[heap].insert(block);
+        self.heaps[heap].insert(address, block);
         if self.counting() {
             let moment = self.moment();
-            let place = place!(self, &block);
+            let place = block.place();
             self.book.came_back(place, block.size());
             self.book.open(place, block.size(), moment, |_| ());
         }

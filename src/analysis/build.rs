@@ -5,7 +5,7 @@ use super::contexts::Contexts;
 use super::report::{
     Figures, GroupRow, LiveBlock, Moves, NameRow, Report, ScopeRow, SizeRow, ThreadRow, Totals,
 };
-use super::rows::{Cell, Moved, class_bounds};
+use super::rows::{Cell, Counts, Moved, class_bounds};
 use super::tree::{ROOT, Tree};
 use std::cmp::Reverse;
 
@@ -64,21 +64,20 @@ impl Analyzer {
             overhead_bytes: self.overhead,
             ..Totals::default()
         };
-        for cell in &self.book.sizes {
+        for size in &self.book.sizes {
+            let cell = &size.counts;
             totals.allocations += cell.allocations;
             totals.frees += cell.frees;
             totals.reallocations += cell.reallocations;
             totals.allocated_bytes = totals.allocated_bytes.wrapping_add(cell.allocated_bytes);
             totals.short_lived += cell.short_lived;
-        }
-        for (left, back) in &self.book.size_moves {
-            add_moves(&mut totals.moved_out, *left);
-            add_moves(&mut totals.moved_in, *back);
+            add_moves(&mut totals.moved_out, size.left);
+            add_moves(&mut totals.moved_in, size.back);
         }
         totals
     }
 
-    fn add_cell(&self, figures: &mut Figures, cell: &Cell) {
+    fn add_counts(&self, figures: &mut Figures, cell: &Counts) {
         let (blocks, bytes) = cell.at_peak(self.book.total.epoch);
         figures.allocations += cell.allocations;
         figures.frees += cell.frees;
@@ -95,14 +94,14 @@ impl Analyzer {
     /// belongs. A row is `None` where nothing happened.
     fn sum(&self, rows: usize, row_of: impl Fn(u32, u32) -> u32) -> Vec<Option<Figures>> {
         let mut sums = vec![None; rows];
-        for (cell, &(context, thread)) in self.book.cells.iter().zip(&self.cells.parts) {
-            let sum = sums[row_of(context, thread) as usize].get_or_insert_default();
-            self.add_cell(sum, cell);
+        for Cell { counts, context, thread, .. } in &self.book.cells {
+            let sum = sums[row_of(*context, *thread) as usize].get_or_insert_default();
+            self.add_counts(sum, counts);
         }
         for (&(from, to), &moved) in &self.book.moves {
             let row = |cell: u32| {
-                let (context, thread) = *self.cells.parts.get(cell as usize)?;
-                Some(row_of(context, thread))
+                let Cell { context, thread, .. } = self.book.cells.get(cell as usize)?;
+                Some(row_of(*context, *thread))
             };
             let (from, to) = (row(from), row(to));
             if from != to {
@@ -167,8 +166,8 @@ impl Analyzer {
         }
         let way_up = |cell: u32| {
             let mut way = Vec::new();
-            if let Some(&(context, _)) = self.cells.parts.get(cell as usize) {
-                let mut node = node_of(context);
+            if let Some(cell) = self.book.cells.get(cell as usize) {
+                let mut node = node_of(cell.context);
                 way.push(node);
                 while node != ROOT {
                     node = tree.nodes[node as usize].parent;
@@ -263,16 +262,15 @@ impl Analyzer {
 
     fn size_rows(&self) -> Vec<SizeRow> {
         let mut rows = Vec::new();
-        for (class, cell) in self.book.sizes.iter().enumerate() {
+        for (class, size) in self.book.sizes.iter().enumerate() {
             let mut figures = Figures::default();
-            self.add_cell(&mut figures, cell);
+            self.add_counts(&mut figures, &size.counts);
             if figures == Figures::default() {
                 continue;
             }
-            figures.peak_bytes = self.book.size_series[class].peak;
-            let (left, back) = self.book.size_moves[class];
-            add_moves(&mut figures.moved_out, left);
-            add_moves(&mut figures.moved_in, back);
+            figures.peak_bytes = size.series.peak;
+            add_moves(&mut figures.moved_out, size.left);
+            add_moves(&mut figures.moved_in, size.back);
             let (min_bytes, max_bytes) = class_bounds(class);
             rows.push(SizeRow { min_bytes, max_bytes, figures });
         }
@@ -286,14 +284,14 @@ impl Analyzer {
 
     /// The largest live blocks: by size, then the older, then by address.
     fn largest(&self) -> Vec<LiveBlock> {
-        let key = |block: &super::live_set::Block, heap: usize| {
-            (Reverse(block.size()), block.allocated_at, block.address, heap, block.owner)
+        let key = |address: u64, block: &super::live::Block, heap: usize| {
+            (Reverse(block.size()), block.allocated_at, address, heap, block.owner)
         };
         let keep = self.largest_live;
         let mut best = Vec::new();
         for (heap, blocks) in self.heaps.iter().enumerate() {
-            for block in blocks.iter() {
-                best.push(key(block, heap));
+            for (&address, block) in blocks {
+                best.push(key(address, block, heap));
                 // Room for twice as many, so that cutting back is rare.
                 if best.len() >= keep.saturating_mul(2).max(64) {
                     best.sort_unstable();
@@ -304,7 +302,7 @@ impl Analyzer {
         best.sort_unstable();
         best.truncate(keep);
         let block = |(Reverse(bytes), allocated_at_ns, address, _, owner)| {
-            let (context, thread) = self.cells.parts[owner as usize];
+            let Cell { context, thread, .. } = self.book.cells[owner as usize];
             let thread = &self.threads.all[thread as usize];
             let context = &self.contexts.contexts[context as usize];
             let name = &self.contexts.names[context.name as usize];

@@ -64,9 +64,6 @@ pub(super) struct Context {
     pub(super) scope: u32,
     /// Number of the name.
     pub(super) name: u32,
-    /// Where its series stand in [`Contexts::lists`].
-    start: u32,
-    end: u32,
 }
 
 /// A name within a group.
@@ -84,8 +81,6 @@ pub(super) struct Contexts {
     pub(super) groups: Tree,
     pub(super) names: Vec<Name>,
     pub(super) contexts: Vec<Context>,
-    /// The series of each context, one after another.
-    lists: Vec<u32>,
     names_by_text: HashMap<(u32, Box<str>), u32>,
     by_parts: IntMap<(u32, u32), u32>,
     by_id: IntMap<i32, u32>,
@@ -101,7 +96,6 @@ impl Contexts {
             groups: Tree::new("", NO_SERIES),
             names: Vec::new(),
             contexts: Vec::new(),
-            lists: Vec::new(),
             names_by_text: HashMap::new(),
             by_parts: IntMap::default(),
             by_id: IntMap::default(),
@@ -109,15 +103,8 @@ impl Contexts {
             has_kinds: false,
         };
         let unnamed = contexts.unnamed(book);
-        contexts.intern(ROOT, unnamed);
+        contexts.intern(ROOT, unnamed, book);
         contexts
-    }
-
-    /// The series of the rows of `context`.
-    #[inline]
-    pub(super) fn series(&self, context: u32) -> &[u32] {
-        let Context { start, end, .. } = self.contexts[context as usize];
-        &self.lists[start as usize..end as usize]
     }
 
     /// Notes what `id` stands for. The last announcement of an id holds.
@@ -139,17 +126,17 @@ impl Contexts {
     }
 
     /// The context with this scope and this name.
-    pub(super) fn intern(&mut self, scope: u32, name: u32) -> u32 {
+    pub(super) fn intern(&mut self, scope: u32, name: u32, book: &mut Book) -> u32 {
         if let Some(&context) = self.by_parts.get(&(scope, name)) {
             return context;
         }
         let context = self.contexts.len() as u32;
         self.by_parts.insert((scope, name), context);
-        self.contexts.push(Context { scope, name, start: 0, end: 0 });
+        self.contexts.push(Context { scope, name });
         self.scopes.nodes[scope as usize].contexts.push(context);
         let group = self.names[name as usize].group;
         self.groups.nodes[group as usize].contexts.push(context);
-        self.list(context);
+        self.list(context, book);
         context
     }
 
@@ -169,7 +156,7 @@ impl Contexts {
                 (scope, self.unnamed(book))
             }
         };
-        let context = self.intern(scope, name);
+        let context = self.intern(scope, name, book);
         if parts.is_some() {
             self.by_id.insert(id, context);
         }
@@ -255,7 +242,7 @@ impl Contexts {
     fn scope_child(&mut self, parent: u32, name: &str, book: &mut Book) -> u32 {
         let (node, changed) = self.scopes.child(parent, name, book);
         if changed {
-            self.list_again(self.scopes.nodes[parent as usize].contexts.clone());
+            self.list_again(self.scopes.nodes[parent as usize].contexts.clone(), book);
         }
         node
     }
@@ -263,28 +250,25 @@ impl Contexts {
     fn group_child(&mut self, parent: u32, name: &str, book: &mut Book) -> u32 {
         let (node, changed) = self.groups.child(parent, name, book);
         if changed {
-            self.list_again(self.groups.nodes[parent as usize].contexts.clone());
+            self.list_again(self.groups.nodes[parent as usize].contexts.clone(), book);
         }
         node
     }
 
-    /// Makes the lists of `contexts` anew; their old ones stay behind unused, at most twice per
-    /// context.
-    fn list_again(&mut self, contexts: Vec<u32>) {
+    /// Makes the lists of `contexts` anew, which happens at most twice per context.
+    fn list_again(&self, contexts: Vec<u32>, book: &mut Book) {
         for context in contexts {
-            self.list(context);
+            self.list(context, book);
         }
     }
 
-    fn list(&mut self, context: u32) {
-        let start = self.lists.len() as u32;
-        let Context { scope, name, .. } = self.contexts[context as usize];
+    fn list(&self, context: u32, book: &mut Book) {
+        let Context { scope, name } = self.contexts[context as usize];
         let Name { group, series, .. } = self.names[name as usize];
-        self.scopes.list_series(scope, &mut self.lists);
-        self.groups.list_series(group, &mut self.lists);
-        self.lists.push(series);
-        let end = self.lists.len() as u32;
-        let context = &mut self.contexts[context as usize];
-        (context.start, context.end) = (start, end);
+        let mut list = Vec::new();
+        self.scopes.list_series(scope, &mut list);
+        self.groups.list_series(group, &mut list);
+        list.push(series);
+        book.set_series(context, &list);
     }
 }

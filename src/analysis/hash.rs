@@ -9,14 +9,9 @@ const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Well-mixed bits of `key`.
 #[inline]
-pub(super) fn fold(key: u64, seed: u64) -> u64 {
+fn fold(key: u64, seed: u64) -> u64 {
     let wide = u128::from(key ^ seed) * u128::from(FACTOR);
     (wide as u64) ^ ((wide >> 64) as u64)
-}
-
-/// A seed for [`fold`].
-pub(super) fn seed() -> u64 {
-    RandomState::new().hash_one(0_u64)
 }
 
 /// Builds [`FoldHasher`]s for a `HashMap` whose keys are integers or tuples of them.
@@ -25,13 +20,14 @@ pub(super) struct FoldHash(u64);
 
 impl Default for FoldHash {
     fn default() -> Self {
-        Self(seed())
+        Self(RandomState::new().hash_one(0_u64))
     }
 }
 
 impl BuildHasher for FoldHash {
     type Hasher = FoldHasher;
 
+    #[inline]
     fn build_hasher(&self) -> FoldHasher {
         FoldHasher(self.0)
     }
@@ -41,6 +37,7 @@ impl BuildHasher for FoldHash {
 pub(super) struct FoldHasher(u64);
 
 impl Hasher for FoldHasher {
+    #[inline]
     fn finish(&self) -> u64 {
         self.0
     }
@@ -63,8 +60,9 @@ impl Hasher for FoldHasher {
         self.write_u64(u64::from(value as u32));
     }
 
+    #[inline]
     fn write_u64(&mut self, value: u64) {
-        self.0 = fold(value.wrapping_add(self.0.rotate_left(29)), self.0);
+        self.0 = fold(value, self.0);
     }
 }
 

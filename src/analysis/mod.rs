@@ -7,7 +7,7 @@
 //! event ──► role          what its type means, found once by name       roles.rs
 //!       ──► stream        which thread, in which context                streams.rs
 //!       ──► context       which scopes, group and name that is          contexts.rs, tree.rs
-//!       ──► live set      the block at this address                     live_set.rs
+//!       ──► live set      the block at this address                     live.rs
 //!       ──► book          the rows the block counts in                  rows.rs
 //!                         ... and on demand a report from all of it     build.rs, report.rs
 //! ```
@@ -25,7 +25,7 @@ mod build;
 mod clock;
 mod contexts;
 mod hash;
-mod live_set;
+mod live;
 mod report;
 mod roles;
 mod rows;
@@ -42,7 +42,7 @@ use crate::trace::read::{Damage, Event, Hole, Visitor};
 use clock::Clock;
 use contexts::{Contexts, Kind, OUTERMOST, Spec};
 use hash::IntMap;
-use live_set::{Block, LiveSet};
+use live::{Block, LiveSet};
 use roles::{Role, u8_at, u32_at, u64_at};
 use rows::{Book, Moment};
 use streams::{Cells, Stream, Threads};
@@ -136,7 +136,7 @@ impl Analyzer {
             cells: Cells::default(),
             contexts: Contexts::new(&mut book),
             book,
-            heaps: (0..HEAPS).map(|_| LiveSet::new()).collect(),
+            heaps: (0..HEAPS).map(|_| LiveSet::default()).collect(),
             marked: IntMap::default(),
             size_shift: 3,
             trace: TraceInfo::default(),
@@ -273,9 +273,9 @@ impl Analyzer {
             }
             Role::MemoryScopePtr { address, heap } if event.enters_scope => {
                 let block =
-                    self.heaps.get(heap.of(fixed)).and_then(|h| h.get(u64_at(fixed, address)));
+                    self.heaps.get(heap.of(fixed)).and_then(|h| h.get(&u64_at(fixed, address)));
                 let context =
-                    block.map_or(OUTERMOST, |block| self.cells.parts[block.owner as usize].0);
+                    block.map_or(OUTERMOST, |block| self.book.cells[block.owner as usize].context);
                 self.stream(event.stream).enter(context);
             }
             Role::MemoryScope { .. } | Role::MemoryScopePtr { .. } => {}
@@ -369,7 +369,7 @@ impl Visitor for Analyzer {
         if self.counting() {
             self.trace.events += 1;
         }
-        match self.roles.get(event.type_index).copied().unwrap_or(Role::Ignored) {
+        match *self.roles.get(event.type_index).unwrap_or(&Role::Ignored) {
             Role::Alloc { address, size, low, heap, realloc } => {
                 let fixed = event.fixed;
                 let high = u64::from(u32_at(fixed, size)) << self.size_shift;

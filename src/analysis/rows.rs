@@ -13,12 +13,12 @@
 
 use super::hash::IntMap;
 
-/// The columns of one cell that add up.
+/// The columns that add up, of one cell or one size class.
 ///
 /// Bytes are summed modulo 2^64: a sane trace never comes near, and in any other the rows still
 /// add up to the total.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cell {
+pub(super) struct Counts {
     pub(super) allocations: u64,
     /// Includes reallocations between their two halves.
     pub(super) frees: u64,
@@ -32,12 +32,7 @@ pub(super) struct Cell {
     epoch: u64,
 }
 
-impl Cell {
-    /// A cell that held nothing at the peak with number `epoch` and before.
-    pub(super) fn new(epoch: u64) -> Self {
-        Self { epoch, ..Self::default() }
-    }
-
+impl Counts {
     /// To be called before every change of the live figures.
     #[inline]
     fn keep_peak(&mut self, epoch: u64) {
@@ -69,6 +64,26 @@ impl Cell {
             (self.live_blocks, self.live_bytes)
         }
     }
+}
+
+/// One context on one thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cell {
+    pub(super) counts: Counts,
+    pub(super) context: u32,
+    pub(super) thread: u32,
+    /// The series of the thread.
+    thread_series: u32,
+}
+
+/// One size class.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Size {
+    pub(super) counts: Counts,
+    pub(super) series: Series,
+    /// What left the ledger without a free, and what came back.
+    pub(super) left: Moved,
+    pub(super) back: Moved,
 }
 
 /// One row's live bytes and their maximum.
@@ -113,17 +128,13 @@ pub(super) struct Moment {
     pub(super) event: u64,
 }
 
-/// The rows a block counts in.
+/// Where a block counts: everything else follows from that.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct Place {
     /// Number of its cell.
     pub(super) cell: u32,
     /// Its size class.
     pub(super) class: usize,
-    /// The series of its thread.
-    pub(super) thread: u32,
-    /// The series of its scopes, groups and name.
-    pub(super) context: &'a [u32],
 }
 
 /// Stands for "not in the ledger" in [`Book::moves`].
@@ -147,15 +158,16 @@ impl Moved {
 #[derive(Debug, Default)]
 pub(super) struct Book {
     pub(super) cells: Vec<Cell>,
-    pub(super) sizes: [Cell; CLASSES],
-    pub(super) size_series: [Series; CLASSES],
+    pub(super) sizes: [Size; CLASSES],
     pub(super) series: Vec<Series>,
     pub(super) total: Total,
+    /// Where the series of each context stand in `lists`: start and end.
+    ranges: Vec<(u32, u32)>,
+    /// The series of the scopes, groups and names of each context, one after another.
+    lists: Vec<u32>,
     /// What moved, by the cells it left and entered; [`OUTSIDE`] for blocks that left the ledger
     /// without a free (replaced by another block, or declared a heap) or came back.
     pub(super) moves: IntMap<(u32, u32), Moved>,
-    /// The moves to and from outside by size class: left, came back.
-    pub(super) size_moves: [(Moved, Moved); CLASSES],
 }
 
 impl Book {
@@ -171,33 +183,54 @@ impl Book {
         self.series.len() as u32 - 1
     }
 
+    /// A new cell; its number.
+    pub(super) fn new_cell(&mut self, context: u32, thread: u32, thread_series: u32) -> u32 {
+        // It held nothing at the last peak and before.
+        let counts = Counts { epoch: self.total.epoch, ..Counts::default() };
+        self.cells.push(Cell { counts, context, thread, thread_series });
+        self.cells.len() as u32 - 1
+    }
+
+    /// Says which series blocks of `context` count in from now on. An earlier list of the context
+    /// stays behind unused.
+    pub(super) fn set_series(&mut self, context: u32, list: &[u32]) {
+        let context = context as usize;
+        if context >= self.ranges.len() {
+            self.ranges.resize(context + 1, (0, 0));
+        }
+        let start = self.lists.len() as u32;
+        self.lists.extend_from_slice(list);
+        self.ranges[context] = (start, self.lists.len() as u32);
+    }
+
     /// Changes the counts of the block's cell and size class, not the live figures.
-    pub(super) fn count(&mut self, place: Place<'_>, change: impl Fn(&mut Cell)) {
-        change(&mut self.cells[place.cell as usize]);
-        change(&mut self.sizes[place.class]);
+    pub(super) fn count(&mut self, place: Place, change: impl Fn(&mut Counts)) {
+        change(&mut self.cells[place.cell as usize].counts);
+        change(&mut self.sizes[place.class].counts);
     }
 
     /// A block of `bytes` becomes live; `change` changes the counts of its cell and size class.
     #[inline]
     pub(super) fn open(
         &mut self,
-        place: Place<'_>,
+        place: Place,
         bytes: u64,
         moment: Moment,
-        change: impl Fn(&mut Cell),
+        change: impl Fn(&mut Counts),
     ) {
         let epoch = self.total.epoch;
         let cell = &mut self.cells[place.cell as usize];
-        cell.add(bytes, epoch);
-        change(cell);
-        let cell = &mut self.sizes[place.class];
-        cell.add(bytes, epoch);
-        change(cell);
-        self.size_series[place.class].add(bytes);
-        self.series[place.thread as usize].add(bytes);
-        for &series in place.context {
+        cell.counts.add(bytes, epoch);
+        change(&mut cell.counts);
+        self.series[cell.thread_series as usize].add(bytes);
+        let (start, end) = self.ranges[cell.context as usize];
+        for &series in &self.lists[start as usize..end as usize] {
             self.series[series as usize].add(bytes);
         }
+        let size = &mut self.sizes[place.class];
+        size.counts.add(bytes, epoch);
+        change(&mut size.counts);
+        size.series.add(bytes);
         let total = &mut self.total;
         total.live_blocks = total.live_blocks.wrapping_add(1);
         total.live_bytes = total.live_bytes.wrapping_add(bytes);
@@ -212,47 +245,52 @@ impl Book {
 
     /// A block of `bytes` stops being live; `change` changes the counts of its cell and class.
     #[inline]
-    pub(super) fn close(&mut self, place: Place<'_>, bytes: u64, change: impl Fn(&mut Cell)) {
+    pub(super) fn close(&mut self, place: Place, bytes: u64, change: impl Fn(&mut Counts)) {
         let epoch = self.total.epoch;
         let cell = &mut self.cells[place.cell as usize];
-        cell.subtract(bytes, epoch);
-        change(cell);
-        let cell = &mut self.sizes[place.class];
-        cell.subtract(bytes, epoch);
-        change(cell);
-        self.size_series[place.class].subtract(bytes);
-        self.series[place.thread as usize].subtract(bytes);
-        for &series in place.context {
+        cell.counts.subtract(bytes, epoch);
+        change(&mut cell.counts);
+        self.series[cell.thread_series as usize].subtract(bytes);
+        let (start, end) = self.ranges[cell.context as usize];
+        for &series in &self.lists[start as usize..end as usize] {
             self.series[series as usize].subtract(bytes);
         }
+        let size = &mut self.sizes[place.class];
+        size.counts.subtract(bytes, epoch);
+        change(&mut size.counts);
+        size.series.subtract(bytes);
         self.total.live_blocks = self.total.live_blocks.wrapping_sub(1);
         self.total.live_bytes = self.total.live_bytes.wrapping_sub(bytes);
     }
 
-    /// A live block of `bytes` goes to another context. Thread and size class stay.
-    pub(super) fn transfer(&mut self, from: Place<'_>, to: Place<'_>, bytes: u64) {
+    /// A live block of `bytes` goes from one cell to another of the same thread.
+    pub(super) fn transfer(&mut self, from: u32, to: u32, bytes: u64) {
         let epoch = self.total.epoch;
-        self.cells[from.cell as usize].subtract(bytes, epoch);
-        for &series in from.context {
+        let cell = &mut self.cells[from as usize];
+        cell.counts.subtract(bytes, epoch);
+        let (start, end) = self.ranges[cell.context as usize];
+        for &series in &self.lists[start as usize..end as usize] {
             self.series[series as usize].subtract(bytes);
         }
-        self.cells[to.cell as usize].add(bytes, epoch);
-        for &series in to.context {
+        let cell = &mut self.cells[to as usize];
+        cell.counts.add(bytes, epoch);
+        let (start, end) = self.ranges[cell.context as usize];
+        for &series in &self.lists[start as usize..end as usize] {
             self.series[series as usize].add(bytes);
         }
-        self.moves.entry((from.cell, to.cell)).or_default().add(1, bytes);
+        self.moves.entry((from, to)).or_default().add(1, bytes);
     }
 
     /// Notes that a block leaves the ledger without a free.
-    pub(super) fn left(&mut self, place: Place<'_>, bytes: u64) {
+    pub(super) fn left(&mut self, place: Place, bytes: u64) {
         self.moves.entry((place.cell, OUTSIDE)).or_default().add(1, bytes);
-        self.size_moves[place.class].0.add(1, bytes);
+        self.sizes[place.class].left.add(1, bytes);
     }
 
     /// Notes that a block that had left is back.
-    pub(super) fn came_back(&mut self, place: Place<'_>, bytes: u64) {
+    pub(super) fn came_back(&mut self, place: Place, bytes: u64) {
         self.moves.entry((OUTSIDE, place.cell)).or_default().add(1, bytes);
-        self.size_moves[place.class].1.add(1, bytes);
+        self.sizes[place.class].back.add(1, bytes);
     }
 }
 

@@ -6,8 +6,8 @@
 
 use super::contexts::OUTERMOST;
 use super::hash::IntMap;
-use super::live_set::Block;
-use super::rows::{Book, Cell};
+use super::live::Block;
+use super::rows::Book;
 
 /// No cell found yet for this stream's context and thread.
 pub(super) const NO_CELL: u32 = u32::MAX;
@@ -94,6 +94,7 @@ pub(super) enum Made {
 /// The block that the last memory event of a stream made live.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Last {
+    pub(super) address: u64,
     pub(super) block: Block,
     pub(super) heap: u8,
     pub(super) made: Made,
@@ -165,20 +166,4 @@ impl Stream {
 }
 
 /// The cells, by context and thread.
-#[derive(Debug, Default)]
-pub(super) struct Cells {
-    /// Context and thread of each cell.
-    pub(super) parts: Vec<(u32, u32)>,
-    by_parts: IntMap<(u32, u32), u32>,
-}
-
-impl Cells {
-    /// The cell of this context and thread, new if need be.
-    pub(super) fn get(&mut self, context: u32, thread: u32, book: &mut Book) -> u32 {
-        *self.by_parts.entry((context, thread)).or_insert_with(|| {
-            self.parts.push((context, thread));
-            book.cells.push(Cell::new(book.total.epoch));
-            self.parts.len() as u32 - 1
-        })
-    }
-}
+pub(super) type Cells = IntMap<(u32, u32), u32>;

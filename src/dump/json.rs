@@ -3,12 +3,11 @@
 //! The order of keys is part of the format, so that two reports can be compared as text. Keys
 //! may be added; none is renamed or dropped within `/1`.
 
-use super::pretty;
+use super::pretty::{self, Json, Object, Value};
 use crate::analysis::{
     AfterReport, Figures, GroupRow, LiveBlock, Losses, Moves, NameRow, Report, ScopeRow, SizeRow,
     ThreadRow, Totals, TraceInfo,
 };
-use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::io::{self, Write};
 
 /// Writes `report` as one JSON document and a line feed.
@@ -17,18 +16,19 @@ pub fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// A map with the given entries: `serializer, "key" => value, ...`.
-macro_rules! map {
-    ($serializer:expr, $($key:literal => $value:expr),+ $(,)?) => {{
-        let mut map = $serializer.serialize_map(None)?;
-        $(map.serialize_entry($key, &$value)?;)+
-        map.end()
-    }};
+/// Writes an object with the given entries.
+macro_rules! object {
+    ($value:expr, $($key:literal => $entry:expr),+ $(,)?) => {
+        $value.object(|object| {
+            $(object.entry($key, &$entry)?;)+
+            Ok(())
+        })
+    };
 }
 
-impl Serialize for Report {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        map!(serializer,
+impl Json for Report {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        object!(value,
             "schema" => "memledger.report/1",
             "trace" => self.trace,
             "totals" => self.totals,
@@ -44,9 +44,9 @@ impl Serialize for Report {
     }
 }
 
-impl Serialize for TraceInfo {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        map!(serializer,
+impl Json for TraceInfo {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        object!(value,
             "program" => self.program,
             "pid" => self.pid,
             "duration_ns" => self.duration_ns,
@@ -58,29 +58,30 @@ impl Serialize for TraceInfo {
     }
 }
 
-impl Serialize for Totals {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("allocations", &self.allocations)?;
-        map.serialize_entry("frees", &self.frees)?;
-        map.serialize_entry("reallocations", &self.reallocations)?;
-        map.serialize_entry("allocated_bytes", &self.allocated_bytes)?;
-        map.serialize_entry("live_blocks", &self.live_blocks)?;
-        map.serialize_entry("live_bytes", &self.live_bytes)?;
-        map.serialize_entry("peak_bytes", &self.peak_bytes)?;
-        map.serialize_entry("peak_bytes_at_ns", &self.peak_bytes_at_ns)?;
-        map.serialize_entry("blocks_at_peak", &self.blocks_at_peak)?;
-        map.serialize_entry("peak_blocks", &self.peak_blocks)?;
-        map.serialize_entry("short_lived", &self.short_lived)?;
-        map.serialize_entry("overhead_bytes", &self.overhead_bytes)?;
-        moves(&mut map, self.moved_in, self.moved_out)?;
-        map.end()
+impl Json for Totals {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| {
+            object.entry("allocations", &self.allocations)?;
+            object.entry("frees", &self.frees)?;
+            object.entry("reallocations", &self.reallocations)?;
+            object.entry("allocated_bytes", &self.allocated_bytes)?;
+            object.entry("live_blocks", &self.live_blocks)?;
+            object.entry("live_bytes", &self.live_bytes)?;
+            object.entry("peak_bytes", &self.peak_bytes)?;
+            object.entry("peak_bytes_at_ns", &self.peak_bytes_at_ns)?;
+            object.entry("blocks_at_peak", &self.blocks_at_peak)?;
+            object.entry("peak_blocks", &self.peak_blocks)?;
+            object.entry("short_lived", &self.short_lived)?;
+            object.entry("overhead_bytes", &self.overhead_bytes)?;
+            moves(object, self.moved_in, self.moved_out)?;
+            Ok(())
+        })
     }
 }
 
-impl Serialize for Losses {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        map!(serializer,
+impl Json for Losses {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        object!(value,
             "lost_events" => self.lost_events,
             "serial_holes" => self.serial_holes,
             "unmatched_frees" => self.unmatched_frees,
@@ -92,9 +93,9 @@ impl Serialize for Losses {
     }
 }
 
-impl Serialize for AfterReport {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        map!(serializer,
+impl Json for AfterReport {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        object!(value,
             "allocations" => self.allocations,
             "frees" => self.frees,
             "allocated_bytes" => self.allocated_bytes,
@@ -103,94 +104,100 @@ impl Serialize for AfterReport {
 }
 
 /// The keys of moved blocks, where any moved.
-fn moves<M: SerializeMap>(map: &mut M, moved_in: Moves, moved_out: Moves) -> Result<(), M::Error> {
+fn moves(object: &mut Object<'_, '_>, moved_in: Moves, moved_out: Moves) -> io::Result<()> {
     if moved_in != Moves::default() || moved_out != Moves::default() {
-        map.serialize_entry("moved_in_blocks", &moved_in.blocks)?;
-        map.serialize_entry("moved_in_bytes", &moved_in.bytes)?;
-        map.serialize_entry("moved_out_blocks", &moved_out.blocks)?;
-        map.serialize_entry("moved_out_bytes", &moved_out.bytes)?;
+        object.entry("moved_in_blocks", &moved_in.blocks)?;
+        object.entry("moved_in_bytes", &moved_in.bytes)?;
+        object.entry("moved_out_blocks", &moved_out.blocks)?;
+        object.entry("moved_out_bytes", &moved_out.bytes)?;
     }
     Ok(())
 }
 
 /// The columns of a row.
-fn columns<M: SerializeMap>(map: &mut M, figures: &Figures) -> Result<(), M::Error> {
-    map.serialize_entry("allocations", &figures.allocations)?;
-    map.serialize_entry("frees", &figures.frees)?;
-    map.serialize_entry("reallocations", &figures.reallocations)?;
-    map.serialize_entry("allocated_bytes", &figures.allocated_bytes)?;
-    map.serialize_entry("live_blocks", &figures.live_blocks)?;
-    map.serialize_entry("live_bytes", &figures.live_bytes)?;
-    map.serialize_entry("peak_bytes", &figures.peak_bytes)?;
-    map.serialize_entry("live_bytes_at_peak", &figures.live_bytes_at_peak)?;
-    map.serialize_entry("live_blocks_at_peak", &figures.live_blocks_at_peak)?;
-    map.serialize_entry("short_lived", &figures.short_lived)?;
-    moves(map, figures.moved_in, figures.moved_out)
+fn columns(object: &mut Object<'_, '_>, figures: &Figures) -> io::Result<()> {
+    object.entry("allocations", &figures.allocations)?;
+    object.entry("frees", &figures.frees)?;
+    object.entry("reallocations", &figures.reallocations)?;
+    object.entry("allocated_bytes", &figures.allocated_bytes)?;
+    object.entry("live_blocks", &figures.live_blocks)?;
+    object.entry("live_bytes", &figures.live_bytes)?;
+    object.entry("peak_bytes", &figures.peak_bytes)?;
+    object.entry("live_bytes_at_peak", &figures.live_bytes_at_peak)?;
+    object.entry("live_blocks_at_peak", &figures.live_blocks_at_peak)?;
+    object.entry("short_lived", &figures.short_lived)?;
+    moves(object, figures.moved_in, figures.moved_out)
 }
 
-impl Serialize for Figures {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        columns(&mut map, self)?;
-        map.end()
+impl Json for Figures {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| {
+            columns(object, self)?;
+            Ok(())
+        })
     }
 }
 
-impl Serialize for ScopeRow {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("path", &self.path)?;
-        columns(&mut map, &self.figures)?;
-        map.serialize_entry("inclusive", &self.inclusive)?;
-        map.end()
+impl Json for ScopeRow {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| {
+            object.entry("path", &self.path)?;
+            columns(object, &self.figures)?;
+            object.entry("inclusive", &self.inclusive)?;
+            Ok(())
+        })
     }
 }
 
-impl Serialize for GroupRow {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("group", &self.group)?;
-        columns(&mut map, &self.figures)?;
-        map.serialize_entry("inclusive", &self.inclusive)?;
-        map.end()
+impl Json for GroupRow {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| {
+            object.entry("group", &self.group)?;
+            columns(object, &self.figures)?;
+            object.entry("inclusive", &self.inclusive)?;
+            Ok(())
+        })
     }
 }
 
-impl Serialize for NameRow {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("group", &self.group)?;
-        map.serialize_entry("name", &self.name)?;
-        columns(&mut map, &self.figures)?;
-        map.end()
+impl Json for NameRow {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| {
+            object.entry("group", &self.group)?;
+            object.entry("name", &self.name)?;
+            columns(object, &self.figures)?;
+            Ok(())
+        })
     }
 }
 
-impl Serialize for ThreadRow {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("id", &self.id)?;
-        map.serialize_entry("name", &self.name)?;
-        map.serialize_entry("system_id", &self.system_id)?;
-        columns(&mut map, &self.figures)?;
-        map.end()
+impl Json for ThreadRow {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| {
+            object.entry("id", &self.id)?;
+            object.entry("name", &self.name)?;
+            object.entry("system_id", &self.system_id)?;
+            columns(object, &self.figures)?;
+            Ok(())
+        })
     }
 }
 
-impl Serialize for SizeRow {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("min_bytes", &self.min_bytes)?;
-        map.serialize_entry("max_bytes", &self.max_bytes)?;
-        columns(&mut map, &self.figures)?;
-        map.end()
+impl Json for SizeRow {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| {
+            object.entry("min_bytes", &self.min_bytes)?;
+            object.entry("max_bytes", &self.max_bytes)?;
+            columns(object, &self.figures)?;
+            Ok(())
+        })
     }
 }
 
-impl Serialize for LiveBlock {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        map!(serializer,
-            "address" => format_args!("{:#x}", self.address),
+impl Json for LiveBlock {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        object!(value,
+            "address" => format!("{:#x}", self.address),
             "bytes" => self.bytes,
             "thread" => self.thread,
             "group" => self.group,

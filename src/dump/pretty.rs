@@ -1,16 +1,20 @@
-//! JSON as `serde_json` lays it out for people, for what a report is made of.
+//! JSON laid out for people, two spaces a level, as `serde_json` lays it out.
 //!
 //! NOTE: not `serde_json` itself. It implements `PartialEq<Value>` for the integers, strings and
 //! `bool`, and every program that depends on this library would see that: in `assert_eq!(x, [])`
-//! the compiler could no longer infer the type (19 such places in rayon's own tests).
+//! the compiler could no longer infer the type (19 such places in rayon's own tests). Writing
+//! needs a page; reading JSON would be another matter.
 
-use serde::ser::{self, Impossible, Serialize, SerializeMap, SerializeSeq};
-use std::fmt::Display;
 use std::io::{self, Write};
 
+/// What can be written as JSON.
+pub(super) trait Json {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()>;
+}
+
 /// Writes `value` as one JSON document, without a line feed at the end.
-pub(super) fn write(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
-    value.serialize(&mut Writer { out, depth: 0 }).map_err(|error| error.0)
+pub(super) fn write(value: &impl Json, out: &mut dyn Write) -> io::Result<()> {
+    value.write(Value(&mut Writer { out, depth: 0 }))
 }
 
 struct Writer<'a> {
@@ -18,39 +22,63 @@ struct Writer<'a> {
     depth: usize,
 }
 
-#[derive(Debug)]
-struct Error(io::Error);
+/// The place of one value.
+pub(super) struct Value<'w, 'a>(&'w mut Writer<'a>);
 
-impl Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
+/// An object that is being written.
+pub(super) struct Object<'w, 'a> {
+    writer: &'w mut Writer<'a>,
+    any: bool,
+}
+
+impl<'a> Value<'_, 'a> {
+    /// Writes an object of the entries that `fill` adds.
+    pub(super) fn object(
+        self,
+        fill: impl FnOnce(&mut Object<'_, 'a>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.0.out.write_all(b"{")?;
+        self.0.depth += 1;
+        let mut object = Object { writer: self.0, any: false };
+        fill(&mut object)?;
+        let Object { writer, any } = object;
+        writer.close(any, b"}")
     }
 }
 
-impl std::error::Error for Error {}
-
-impl ser::Error for Error {
-    fn custom<T: Display>(message: T) -> Self {
-        Self(io::Error::other(message.to_string()))
+impl Object<'_, '_> {
+    /// Adds an entry.
+    pub(super) fn entry(&mut self, key: &str, value: &(impl Json + ?Sized)) -> io::Result<()> {
+        self.writer.next(&mut self.any)?;
+        self.writer.text(key)?;
+        self.writer.out.write_all(b": ")?;
+        value.write(Value(self.writer))
     }
 }
 
-impl From<io::Error> for Error {
-    fn from(error: io::Error) -> Self {
-        Self(error)
-    }
-}
-
-impl<'a> Writer<'a> {
-    fn line(&mut self) -> Result<(), Error> {
+impl Writer<'_> {
+    fn line(&mut self) -> io::Result<()> {
         self.out.write_all(b"\n")?;
-        for _ in 0..self.depth {
-            self.out.write_all(b"  ")?;
-        }
-        Ok(())
+        (0..self.depth).try_for_each(|_| self.out.write_all(b"  "))
     }
 
-    fn text(&mut self, text: &str) -> Result<(), Error> {
+    /// Goes to where the next entry of an array or object stands.
+    fn next(&mut self, any: &mut bool) -> io::Result<()> {
+        if std::mem::replace(any, true) {
+            self.out.write_all(b",")?;
+        }
+        self.line()
+    }
+
+    fn close(&mut self, any: bool, bracket: &[u8]) -> io::Result<()> {
+        self.depth -= 1;
+        if any {
+            self.line()?;
+        }
+        self.out.write_all(bracket)
+    }
+
+    fn text(&mut self, text: &str) -> io::Result<()> {
         self.out.write_all(b"\"")?;
         let mut plain = 0;
         for (at, byte) in text.bytes().enumerate() {
@@ -71,201 +99,108 @@ impl<'a> Writer<'a> {
             }
         }
         self.out.write_all(text.get(plain..).unwrap_or_default().as_bytes())?;
-        Ok(self.out.write_all(b"\"")?)
+        self.out.write_all(b"\"")
     }
 }
 
-/// The entries of an array or an object.
-struct Entries<'w, 'a> {
-    writer: &'w mut Writer<'a>,
-    close: &'static [u8],
-    any: bool,
-}
-
-impl Entries<'_, '_> {
-    fn next(&mut self) -> Result<(), Error> {
-        if std::mem::replace(&mut self.any, true) {
-            self.writer.out.write_all(b",")?;
-        }
-        self.writer.line()
-    }
-
-    fn close(self) -> Result<(), Error> {
-        self.writer.depth -= 1;
-        if self.any {
-            self.writer.line()?;
-        }
-        Ok(self.writer.out.write_all(self.close)?)
-    }
-}
-
-impl SerializeSeq for Entries<'_, '_> {
-    type Ok = ();
-    type Error = Error;
-
-    fn serialize_element<T: ?Sized + Serialize>(&mut self, value: &T) -> Result<(), Error> {
-        self.next()?;
-        value.serialize(&mut *self.writer)
-    }
-
-    fn end(self) -> Result<(), Error> {
-        self.close()
-    }
-}
-
-impl SerializeMap for Entries<'_, '_> {
-    type Ok = ();
-    type Error = Error;
-
-    fn serialize_key<T: ?Sized + Serialize>(&mut self, key: &T) -> Result<(), Error> {
-        self.next()?;
-        key.serialize(&mut *self.writer)
-    }
-
-    fn serialize_value<T: ?Sized + Serialize>(&mut self, value: &T) -> Result<(), Error> {
-        self.writer.out.write_all(b": ")?;
-        value.serialize(&mut *self.writer)
-    }
-
-    fn end(self) -> Result<(), Error> {
-        self.close()
-    }
-}
-
-/// Methods that print their argument as it is.
-macro_rules! plain {
-    ($($method:ident: $type:ty),+) => {
-        $(fn $method(self, value: $type) -> Result<(), Error> {
-            Ok(write!(self.out, "{value}")?)
+macro_rules! as_displayed {
+    ($($type:ty),+) => {
+        $(impl Json for $type {
+            fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+                write!(value.0.out, "{self}")
+            }
         })+
     };
 }
 
-/// Methods for what a report has not.
-macro_rules! absent {
-    ($($method:ident($($type:ty),*) -> $ok:ty),+ $(,)?) => {
-        $(fn $method(self, $(_: $type),*) -> Result<$ok, Error> {
-            Err(ser::Error::custom("not part of a report"))
-        })+
-    };
+as_displayed!(bool, u32, u64);
+
+impl Json for str {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.0.text(self)
+    }
 }
 
-type Absent = Impossible<(), Error>;
-
-impl<'w, 'a> ser::Serializer for &'w mut Writer<'a> {
-    type Ok = ();
-    type Error = Error;
-    type SerializeSeq = Entries<'w, 'a>;
-    type SerializeMap = Entries<'w, 'a>;
-    type SerializeTuple = Absent;
-    type SerializeTupleStruct = Absent;
-    type SerializeTupleVariant = Absent;
-    type SerializeStruct = Absent;
-    type SerializeStructVariant = Absent;
-
-    plain!(
-        serialize_bool: bool,
-        serialize_i8: i8, serialize_i16: i16, serialize_i32: i32, serialize_i64: i64,
-        serialize_u8: u8, serialize_u16: u16, serialize_u32: u32, serialize_u64: u64
-    );
-
-    absent!(
-        serialize_f32(f32) -> (),
-        serialize_f64(f64) -> (),
-        serialize_char(char) -> (),
-        serialize_bytes(&[u8]) -> (),
-        serialize_unit_struct(&'static str) -> (),
-        serialize_unit_variant(&'static str, u32, &'static str) -> (),
-        serialize_tuple(usize) -> Absent,
-        serialize_tuple_struct(&'static str, usize) -> Absent,
-        serialize_tuple_variant(&'static str, u32, &'static str, usize) -> Absent,
-        serialize_struct(&'static str, usize) -> Absent,
-        serialize_struct_variant(&'static str, u32, &'static str, usize) -> Absent,
-    );
-
-    fn serialize_str(self, value: &str) -> Result<(), Error> {
-        self.text(value)
+impl Json for String {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.0.text(self)
     }
+}
 
-    fn serialize_none(self) -> Result<(), Error> {
-        self.serialize_unit()
+impl<T: Json + ?Sized> Json for &T {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        (**self).write(value)
     }
+}
 
-    fn serialize_some<T: ?Sized + Serialize>(self, value: &T) -> Result<(), Error> {
-        value.serialize(self)
+impl<T: Json> Json for Option<T> {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        match self {
+            Some(some) => some.write(value),
+            None => value.0.out.write_all(b"null"),
+        }
     }
+}
 
-    fn serialize_unit(self) -> Result<(), Error> {
-        Ok(self.out.write_all(b"null")?)
-    }
-
-    fn serialize_newtype_struct<T: ?Sized + Serialize>(
-        self,
-        _: &'static str,
-        value: &T,
-    ) -> Result<(), Error> {
-        value.serialize(self)
-    }
-
-    fn serialize_newtype_variant<T: ?Sized + Serialize>(
-        self,
-        _: &'static str,
-        _: u32,
-        _: &'static str,
-        _: &T,
-    ) -> Result<(), Error> {
-        Err(ser::Error::custom("not part of a report"))
-    }
-
-    fn serialize_seq(self, _: Option<usize>) -> Result<Entries<'w, 'a>, Error> {
-        self.out.write_all(b"[")?;
-        self.depth += 1;
-        Ok(Entries { writer: self, close: b"]", any: false })
-    }
-
-    fn serialize_map(self, _: Option<usize>) -> Result<Entries<'w, 'a>, Error> {
-        self.out.write_all(b"{")?;
-        self.depth += 1;
-        Ok(Entries { writer: self, close: b"}", any: false })
+impl<T: Json> Json for Vec<T> {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        let Value(writer) = value;
+        writer.out.write_all(b"[")?;
+        writer.depth += 1;
+        let mut any = false;
+        for element in self {
+            writer.next(&mut any)?;
+            element.write(Value(writer))?;
+        }
+        writer.close(any, b"]")
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
 
-    fn is_as_serde_json_writes(value: &impl Serialize) {
+    fn written(value: &impl Json) -> String {
         let mut bytes = Vec::new();
         write(value, &mut bytes).unwrap();
-        let expected = serde_json::to_string_pretty(value).unwrap();
-        assert_eq!(String::from_utf8(bytes).unwrap(), expected);
+        String::from_utf8(bytes).unwrap()
+    }
+
+    /// What `serde_json` makes of the same document.
+    fn again(text: &str) -> String {
+        let value = serde_json::from_str::<serde_json::Value>(text).unwrap();
+        serde_json::to_string_pretty(&value).unwrap()
     }
 
     #[test]
     fn values_are_as_serde_json_writes_them() {
         let all_ascii = (0..=127_u8).map(char::from).collect::<String>();
         for text in ["", "plain", "\"\\/", "é\n漢\u{1}", "\u{7f}\u{2028}", &all_ascii] {
-            is_as_serde_json_writes(&text);
+            assert_eq!(written(&text), serde_json::to_string_pretty(text).unwrap());
         }
-        is_as_serde_json_writes(&vec![u64::MAX, 0, 1]);
-        is_as_serde_json_writes(&vec![i64::MIN, -1]);
-        let nested = BTreeMap::from([
-            ("none", vec![None, Some(BTreeMap::from([("x\"y", true)]))]),
-            ("empty", vec![]),
-            ("an empty one", vec![Some(BTreeMap::new()), None]),
-        ]);
-        is_as_serde_json_writes(&nested);
-        is_as_serde_json_writes(&BTreeMap::<&str, u8>::new());
+        let numbers = vec![u64::MAX, 0, 1];
+        assert_eq!(written(&numbers), serde_json::to_string_pretty(&numbers).unwrap());
+        let nested = vec![vec![Some(true), None], vec![]];
+        assert_eq!(written(&nested), serde_json::to_string_pretty(&nested).unwrap());
     }
 
     #[test]
-    fn a_report_is_as_serde_json_writes_it() {
-        is_as_serde_json_writes(&crate::analysis::Analyzer::new().report());
-    }
-
-    #[test]
-    fn what_a_report_has_not_is_an_error() {
-        assert!(write(&1.5, &mut Vec::new()).is_err());
+    fn objects_are_as_serde_json_writes_them() {
+        struct Sample(u32);
+        impl Json for Sample {
+            fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+                value.object(|object| {
+                    if self.0 > 0 {
+                        object.entry("a \"key\"", &Sample(self.0 - 1))?;
+                        object.entry("list", &vec![Sample(0), Sample(self.0 - 1)])?;
+                    }
+                    Ok(())
+                })
+            }
+        }
+        for depth in 0..4 {
+            let text = written(&Sample(depth));
+            assert_eq!(text, again(&text));
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::ffi::{CStr, OsStr, OsString};
 use std::path::PathBuf;
 
 /// The settings a user makes from outside; each replaces the one made in code.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     pub(super) channels: Option<OsString>,
     pub(super) file: Option<OsString>,

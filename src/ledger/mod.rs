@@ -65,7 +65,7 @@ impl Ledger {
     /// | `MEMLEDGER_REPORT=stderr`, a path ending in `.txt` or `.json`, or `off` | where the report goes |
     pub fn from_env() -> Self {
         #[cfg(feature = "enable")]
-        return run::start_with(environment::Settings::read);
+        return run::start_with(environment::Settings::default());
         #[cfg(not(feature = "enable"))]
         Self {}
     }
@@ -79,7 +79,7 @@ impl Ledger {
         #[cfg(feature = "enable")]
         {
             let (flags, rest) = environment::Settings::from_args(args);
-            (run::start_with(move || flags.or(environment::Settings::read())), rest)
+            (run::start_with(flags), rest)
         }
         #[cfg(not(feature = "enable"))]
         (Self {}, args.into_iter().collect())

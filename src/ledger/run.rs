@@ -9,12 +9,12 @@ use crate::alloc::{events::MemoryEvents, linked, stats};
 use crate::dump;
 use crate::error::Error;
 use crate::scopes::{self, context, events::ScopeEvents};
+use crate::trace::channel::Channel;
 use crate::trace::os::{self, BlockedSignals};
 use crate::trace::sink::Sink;
-use crate::trace::sink::file::{FileSink, create_alone};
+use crate::trace::sink::file::{FileSink, OwnFile, create_alone};
 use crate::trace::worker::{self, Final, Instrument, Session};
 use crate::trace::write::{buffer, loss, own, own_code, registry, serial, state};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -32,13 +32,22 @@ struct Run {
     unlinked: bool,
     live: Option<Live>,
     report: Option<Output>,
+    /// Somebody has said where the report goes, or that there is none; otherwise code still may.
+    report_is_set: bool,
     has_file: bool,
+}
+
+/// Who starts a recording.
+#[derive(Clone, Copy)]
+struct Start {
+    from_environment: bool,
+    report_is_set: bool,
 }
 
 /// Where the report goes, opened.
 enum Output {
     Stderr,
-    File { file: File, path: PathBuf, json: bool },
+    File { file: OwnFile, path: PathBuf, json: bool },
 }
 
 static RUN: Mutex<Option<Run>> = Mutex::new(None);
@@ -71,26 +80,31 @@ impl Channels {
         }
         Ok(channels)
     }
+
+    fn announced(self) -> [Channel; 2] {
+        let channel = |name, enabled| Channel { name, enabled };
+        [channel("Memory", self.memory), channel("Scope", self.scope)]
+    }
 }
 
-/// Starts as settings from outside say, by default with a report on stderr; what does not work is
-/// told and left out. The settings are read, used and dropped as the tracker's own.
-pub(super) fn start_with(settings: impl FnOnce() -> Settings) -> Ledger {
+/// Starts as flags say, and the environment where they are silent, by default with a report on
+/// stderr; what does not work is told and left out.
+pub(super) fn start_with(flags: Settings) -> Ledger {
     own(move || {
-        if state::is_forked() {
-            tell(forked());
-            return Ledger { generation: None };
+        if let Err(error) = refuse_forked() {
+            return tell_and_go_on(error);
         }
-        match run().as_ref() {
-            // It went by the same variables.
-            Some(run) if run.from_environment => return Ledger { generation: None },
-            Some(_) => {
-                tell(Error::AlreadyStarted);
-                return Ledger { generation: None };
+        // NOTE: the lock is held to the end of this statement, and starting takes it again.
+        let beside = match run().as_mut() {
+            Some(run) if run.from_environment => {
+                let mut config = Config::default();
+                flags.clone().apply(&mut config);
+                Some(join_environment(run, config).unwrap_or_else(tell_and_go_on))
             }
-            None => {}
-        }
-        start_leniently(settings(), false)
+            Some(_) => Some(tell_and_go_on(Error::AlreadyStarted)),
+            None => None,
+        };
+        beside.unwrap_or_else(|| start_leniently(flags.or(Settings::read()), false))
     })
 }
 
@@ -100,26 +114,22 @@ pub(super) fn start_from_environment(settings: Settings) {
 }
 
 fn start_leniently(settings: Settings, from_environment: bool) -> Ledger {
+    let start = Start { from_environment, report_is_set: settings.report.is_some() };
     let mut config = Config { report: Some(Report::stderr()), ..Config::default() };
     settings.apply(&mut config);
     // A file that cannot be created must not cost the report.
     let file = config.file.take().and_then(|path| open_trace(&path).map_err(tell).ok());
     let output = config.report.take().and_then(|report| open_report(&report).map_err(tell).ok());
-    begin(config, file, output, from_environment).unwrap_or_else(|error| {
-        tell(error);
-        Ledger { generation: None }
-    })
+    begin(config, file, output, start).unwrap_or_else(tell_and_go_on)
+}
+
+fn tell_and_go_on(error: Error) -> Ledger {
+    tell(error);
+    Ledger { generation: None }
 }
 
 fn tell(error: Error) {
     problems::add(error.to_string());
-}
-
-fn forked() -> Error {
-    Error::Unsupported(
-        "this process was forked from one that was being tracked, so it cannot be tracked itself"
-            .into(),
-    )
 }
 
 /// Starts as set in code, and by the environment over that.
@@ -134,21 +144,19 @@ pub(super) fn start(config: &Config) -> Result<Ledger, Error> {
 }
 
 fn start_strictly(mut config: Config) -> Result<Ledger, Error> {
-    if state::is_forked() {
-        return Err(forked());
-    }
+    refuse_forked()?;
     if let Some(channels) = &config.channels {
         Channels::parse(channels)?;
     }
-    Settings::read().apply(&mut config);
     match run().as_mut() {
         Some(run) if run.from_environment => return join_environment(run, config),
         Some(_) => return Err(Error::AlreadyStarted),
         None => {}
     }
+    Settings::read().apply(&mut config);
     let file = config.file.take().map(|path| open_trace(&path)).transpose()?;
     let output = config.report.take().map(|report| open_report(&report)).transpose()?;
-    begin(config, file, output, false)
+    begin(config, file, output, Start { from_environment: false, report_is_set: true })
 }
 
 /// The environment has started already: adds what it did not ask for itself.
@@ -165,6 +173,10 @@ fn join_environment(run: &mut Run, config: Config) -> Result<Ledger, Error> {
                 buffer::EARLY_LIMIT >> 10
             )),
         }
+    }
+    if let Some(report) = config.report.filter(|_| !run.report_is_set) {
+        run.report = Some(open_report(&report)?);
+        run.report_is_set = true;
     }
     Ok(Ledger { generation: None })
 }
@@ -239,12 +251,23 @@ fn expand(path: &Path) -> PathBuf {
     expanded.into()
 }
 
+/// In the child of a fork there is no worker, and a lock may be held by a thread that is not
+/// there: nothing of the recording is touched.
+fn refuse_forked() -> Result<(), Error> {
+    if state::is_forked() {
+        return Err(Error::Unsupported(
+            "this process was forked from one that was being tracked, so it cannot be tracked itself".into(),
+        ));
+    }
+    Ok(())
+}
+
 /// Starts recording.
 fn begin(
     config: Config,
     file: Option<FileSink>,
     report: Option<Output>,
-    from_environment: bool,
+    start: Start,
 ) -> Result<Ledger, Error> {
     if !os::SUPPORTED {
         return Err(Error::Unsupported("memory can be tracked on 64-bit Linux only".into()));
@@ -253,6 +276,11 @@ fn begin(
     if run.is_some() {
         return Err(Error::AlreadyStarted);
     }
+    let Some(mut place) = worker::session_within(PATIENCE) else {
+        return Err(Error::Unsupported(
+            "recording cannot start: the worker of the one before is still stuck in a write".into(),
+        ));
+    };
     let channels = Channels::parse(config.channels.as_deref().unwrap_or("memory,scope"))?;
     exit::prepare();
     state::prepare();
@@ -281,14 +309,17 @@ fn begin(
     let mut session = Session::new(
         sinks.into_iter().flatten().collect(),
         instruments,
+        &channels.announced(),
         first_serial,
         from_process_start,
         tell,
     );
+    let Start { from_environment, report_is_set } = start;
     if from_environment && !has_file {
         session.keep_history(buffer::EARLY_LIMIT);
     }
-    *worker::session() = Some(session);
+    *place = Some(session);
+    drop(place);
     let threaded = config.worker == Worker::Thread
         && worker::spawn().map_err(|error| tell_manual(&error)).is_ok();
     buffer::allow_waiting(threaded && config.on_full == OnFull::Wait);
@@ -299,7 +330,8 @@ fn begin(
     } else {
         state::pause();
     }
-    *run = Some(Run { generation, from_environment, unlinked, live, report, has_file });
+    *run =
+        Some(Run { generation, from_environment, unlinked, live, report, report_is_set, has_file });
     Ok(Ledger { generation: (!from_environment).then_some(generation) })
 }
 
@@ -322,6 +354,9 @@ pub(super) fn collect() {
 }
 
 pub(super) fn snapshot() -> Option<Snapshot> {
+    if state::is_forked() {
+        return None;
+    }
     collect();
     let _own = own_code();
     let live = run().as_ref()?.live.clone()?;
@@ -361,10 +396,14 @@ pub(super) fn finish(generation: Option<u64>) {
     let quiet = state::pause();
     worker::dismiss();
     let Some(mut session) = worker::session_within(PATIENCE) else {
-        return problems::add(format!(
+        problems::add(format!(
             "the trace and the report end early: the worker has been stuck in a write for {} s",
             PATIENCE.as_secs()
         ));
+        if let Some(output) = run.report {
+            write_report(output, run.unlinked, run.live.as_ref());
+        }
+        return state::turn_off();
     };
     if let Some(session) = session.take() {
         session.finish(&Final {

@@ -11,6 +11,8 @@
 //! Nothing here knows what the events are about: their types are declared by their owners.
 
 #[cfg(feature = "enable")]
+pub(crate) mod channel;
+#[cfg(feature = "enable")]
 pub(crate) mod clock;
 pub mod event;
 #[cfg(feature = "enable")]

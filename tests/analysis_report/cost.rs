@@ -90,6 +90,23 @@ fn nanoseconds_per_event_on_a_churn_of_100_000_live_blocks() {
         println!("{per_event:.1} ns per event");
         best = best.min(per_event);
     }
+    // The yardstick: the same addresses through a hash map and nothing else.
+    let mut map: std::collections::HashMap<u64, [u64; 3]> =
+        live.iter().map(|&address| (address, [0; 3])).collect();
+    let mut yardstick = f64::MAX;
+    for part in events[LIVE..].chunks(1_000_000) {
+        let start = Instant::now();
+        for (i, fixed) in part.iter().enumerate() {
+            let address = u64::from_le_bytes(fixed[..8].try_into().expect("8 bytes"));
+            if i % 2 == 0 {
+                std::hint::black_box(map.remove(&address));
+            } else {
+                map.insert(address, [i as u64; 3]);
+            }
+        }
+        yardstick = yardstick.min(start.elapsed().as_nanos() as f64 / part.len() as f64);
+    }
+    println!("yardstick {yardstick:.1} ns per event: a std HashMap alone");
     let report = analyzer.report();
     assert_eq!(report.totals.live_blocks, LIVE as u64);
     assert_eq!(report.by_scope.len(), 4);

@@ -237,6 +237,18 @@ fn the_totals_stop_at_the_writers_report() {
 }
 
 #[test]
+fn what_follows_the_report_does_not_correct_what_came_before() {
+    let mut feed = Feed::new();
+    feed.alloc(2, 0x10, 10);
+    feed.realloc(2, 0x10, 0x20, 30);
+    feed.our_report(5);
+    let before = feed.report();
+    feed.emit("Memledger.ReallocFailed", 2, &[N(0x20)]);
+    feed.emit("Memledger.LargeSize", 2, &[N(0x20), N(1 << 40)]);
+    assert_eq!(feed.report(), before);
+}
+
+#[test]
 fn a_stream_id_used_again_is_another_thread_and_a_thread_id_on_two_streams_is_one() {
     let mut feed = with_scopes();
     feed.enter(2, 102);

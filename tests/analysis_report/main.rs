@@ -4,6 +4,8 @@
 mod cost;
 mod feed;
 mod figures;
+mod hostile;
 mod model;
+mod ops;
 mod samples;
 mod text;

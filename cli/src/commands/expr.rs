@@ -1,7 +1,7 @@
 //! What `--at` and `--fail-if` understand: moments, and comparisons with a figure of the report.
 
 use memledger::analysis::Report;
-use memledger::dump::text;
+use memledger::dump::{json, text};
 use serde_json::Value;
 use std::str::FromStr;
 
@@ -182,10 +182,15 @@ impl Expr {
 
 /// The totals and losses of a report by their names in JSON.
 fn figures(report: &Report) -> Vec<(String, Value)> {
-    let maps = [serde_json::to_value(report.totals), serde_json::to_value(report.losses)];
-    maps.into_iter()
-        .filter_map(|map| match map {
-            Ok(Value::Object(map)) => Some(map),
+    let mut document = Vec::new();
+    // Writing to memory does not fail, and what was written is JSON.
+    let _ = json::write(report, &mut document);
+    let mut document = serde_json::from_slice::<Value>(&document).unwrap_or_default();
+    let parts = ["totals", "losses"].map(|part| document[part].take());
+    parts
+        .into_iter()
+        .filter_map(|part| match part {
+            Value::Object(figures) => Some(figures),
             _ => None,
         })
         .flatten()

@@ -1,6 +1,8 @@
 //! One file per command: its arguments, and a call of the library. Here is what they share.
 
+pub mod events;
 mod expr;
+pub mod info;
 pub mod report;
 
 use memledger::dump::text;

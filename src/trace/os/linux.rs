@@ -144,6 +144,13 @@ pub(crate) fn thread_name_of(id: u32) -> Option<ThreadName> {
     Some(name)
 }
 
+/// Whether this process has a thread with this id.
+pub(crate) fn is_thread_alive(id: u32) -> bool {
+    // SAFETY: signal 0 is never delivered.
+    let sent = unsafe { libc::syscall(libc::SYS_tgkill, process_id(), id, 0) };
+    sent == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
 /// How often glibc runs thread-exit functions that set their key again.
 const DESTRUCTOR_ROUNDS: usize = 4;
 const NO_KEY: usize = usize::MAX;

@@ -48,6 +48,10 @@ pub(crate) fn thread_name_of(_id: u32) -> Option<ThreadName> {
     None
 }
 
+pub(crate) fn is_thread_alive(_id: u32) -> bool {
+    true
+}
+
 pub(crate) fn on_thread_exit() {
     // Nothing calls it here.
     let _ = crate::trace::write::registry::retire_current as fn();

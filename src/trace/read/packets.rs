@@ -18,8 +18,13 @@ use std::io::Read;
 
 /// Points that convince: a plain packet gives one, an encoded or a sync packet three.
 const CONVINCING: u32 = 8;
+/// A plain packet smaller than this, or of an unknown stream, gives none: rows of small numbers,
+/// as in type records, look like them.
+const SMALL_PLAIN: usize = 32;
 /// Points that will do when the input ends exactly behind these packets, or is known no further.
 const CONVINCING_AT_THE_END: u32 = 3;
+/// Packets in a row, none of them small, that make the first one of a new stream credible.
+const ENOUGH: u32 = 3;
 /// Packets looked at to collect points.
 const LONGEST_CHAIN: usize = 32;
 /// Stream ids go up one by one, so one this far above all others is not plausible.
@@ -135,14 +140,15 @@ impl<R: Read> Reader<R> {
     /// Whether a legal header is one: that of a stream never seen before, or of an empty packet,
     /// may be payload that is taken for a header because the size before it is wrong.
     fn is_credible(&mut self, header: &Header) -> bool {
-        if header.stream == SYNC || header.size > HEADER && self.decoder.has_stream(header.stream) {
+        let mut search = Search::new(&self.decoder, self.highest_stream, &mut self.payload);
+        let seen = self.decoder.has_stream(header.stream);
+        if header.stream == SYNC || header.size > HEADER && seen {
             return true;
         }
         // NOTE: a live source is not read ahead for this.
-        let mut search = Search::new(self.highest_stream, &mut self.payload);
         search.any_stream = true;
         let chain = search.chain(self.source.buffered());
-        !chain.broken || chain.points >= CONVINCING_AT_THE_END
+        !chain.broken || chain.packets >= ENOUGH || chain.points >= CONVINCING_AT_THE_END
     }
 
     /// A packet whose LZ4 block is bad. If packets go on behind it, it alone is lost.
@@ -152,8 +158,9 @@ impl<R: Read> Reader<R> {
         self.packets.damaged += 1;
         let (window, all) = self.source.window();
         let goes_on = window.get(header.size..).is_some_and(|behind| {
-            let chain = Search::new(self.highest_stream, &mut self.payload).chain(behind);
-            !chain.broken && (chain.points > 0 || chain.fills && all)
+            let chain =
+                Search::new(&self.decoder, self.highest_stream, &mut self.payload).chain(behind);
+            chain.points >= CONVINCING_AT_THE_END || chain.fills && all
         });
         if !goes_on {
             return self.resynchronise(&what, visitor);
@@ -169,7 +176,7 @@ impl<R: Read> Reader<R> {
     fn ends_inside(&mut self, header: Header, visitor: &mut impl Visitor) -> bool {
         let (window, _) = self.source.window();
         let rest = window.len();
-        if Search::new(self.highest_stream, &mut self.payload).is_filled(window) {
+        if Search::new(&self.decoder, self.highest_stream, &mut self.payload).is_filled(window) {
             let what = format!(
                 "a packet of stream {} has a size of {}, but other packets begin inside it",
                 header.stream, header.size
@@ -194,7 +201,7 @@ impl<R: Read> Reader<R> {
         let mut skipped = 0;
         loop {
             let (window, all) = self.source.window();
-            let mut search = Search::new(self.highest_stream, &mut self.payload);
+            let mut search = Search::new(&self.decoder, self.highest_stream, &mut self.payload);
             let (step, found) = match search.find(window, all) {
                 Some(start) => (start, true),
                 None if all => (window.len(), false),
@@ -228,6 +235,7 @@ fn decode<'a>(packet: &[u8], buffer: &'a mut [u8]) -> Result<&'a [u8], String> {
 /// What speaks for packets at some place.
 #[derive(Default)]
 struct Chain {
+    packets: u32,
     points: u32,
     /// One of them is encoded, or a sync.
     strong: bool,
@@ -245,6 +253,7 @@ impl Chain {
 
 /// Looks for a place where packets begin.
 struct Search<'a> {
+    decoder: &'a Decoder,
     highest_stream: u16,
     /// Take any stream, though it proves nothing.
     any_stream: bool,
@@ -255,8 +264,8 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(highest_stream: u16, scratch: &'a mut [u8]) -> Self {
-        Self { highest_stream, any_stream: false, scratch, trial: WINDOW }
+    fn new(decoder: &'a Decoder, highest_stream: u16, scratch: &'a mut [u8]) -> Self {
+        Self { decoder, highest_stream, any_stream: false, scratch, trial: WINDOW }
     }
 
     /// The first offset but 0 in `window` from which packets go on; `all` says that the input
@@ -294,8 +303,7 @@ impl<'a> Search<'a> {
             let Some(&start) = bytes.first_chunk() else { break };
             let header = Header::decode(start).filter(|h| h.stream == SYNC || h.size > HEADER);
             let Some(header) = header else { return chain.broken() };
-            let expected = self.is_expected(header.stream);
-            if !expected && !self.any_stream {
+            if !self.any_stream && !self.is_expected(header.stream) {
                 return chain.broken();
             }
             let Some((packet, rest)) = bytes.split_at_checked(header.size) else { break };
@@ -304,7 +312,14 @@ impl<'a> Search<'a> {
             }
             let strong = header.encoded || header.stream == SYNC;
             chain.strong |= strong;
-            chain.points += if strong { 3 } else { u32::from(expected) };
+            chain.points += match strong {
+                true => 3,
+                false => {
+                    u32::from(header.size >= SMALL_PLAIN && self.decoder.has_stream(header.stream))
+                }
+            };
+            let expected = header.size >= SMALL_PLAIN && self.is_expected(header.stream);
+            chain.packets += u32::from(strong || expected);
             bytes = rest;
             if chain.points >= CONVINCING {
                 break;

@@ -96,7 +96,14 @@ impl Records {
                 self.lost = true;
                 continue;
             }
-            let Some(body) = rest.get(HEADER..HEADER + size) else { break };
+            let Some(body) = rest.get(HEADER..HEADER + size) else {
+                if uid == NEW_EVENT || types.layout(uid).is_some() {
+                    break;
+                }
+                // It is more likely to be no record than to be one of an unknown type.
+                self.lost = true;
+                continue;
+            };
             let problem = if uid == NEW_EVENT {
                 match protocol.type_record(body) {
                     Ok(event_type) => {

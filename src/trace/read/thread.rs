@@ -8,6 +8,8 @@
 //! `bytes`, so nothing is copied or allocated per event. An event with array fields is *open*
 //! until its terminal has come; complete events may lie between the two, and wait behind it.
 
+mod builtin;
+
 use super::event::Visitor;
 use super::schemas::{Builtin, Protocol, Types};
 use super::serials::Serials;
@@ -70,8 +72,6 @@ struct Start {
     at: u32,
     /// The offset of the packet in the input.
     offset: Option<u64>,
-    /// Bytes are missing before it.
-    after_loss: bool,
 }
 
 /// Why parsing stopped.
@@ -102,6 +102,8 @@ pub(super) struct Thread {
     parsed: usize,
     /// Starts of packets; the first is that of the packet `parsed` lies in.
     starts: VecDeque<Start>,
+    /// Starts of packets before which bytes are missing.
+    breaks: VecDeque<u32>,
     items: Vec<Item>,
     /// The first item that was not delivered.
     head: usize,
@@ -142,6 +144,7 @@ impl Thread {
             base: 0,
             parsed: 0,
             starts: VecDeque::new(),
+            breaks: VecDeque::new(),
             items: Vec::new(),
             head: 0,
             pieces: Vec::new(),
@@ -168,7 +171,10 @@ impl Thread {
     /// Takes in the payload of one packet.
     pub(super) fn push(&mut self, payload: &[u8], offset: Option<u64>) {
         let at = self.position(self.bytes.len());
-        self.starts.push_back(Start { at, offset, after_loss: std::mem::take(&mut self.lost) });
+        self.starts.push_back(Start { at, offset });
+        if std::mem::take(&mut self.lost) {
+            self.breaks.push_back(at);
+        }
         self.bytes.extend_from_slice(payload);
         self.packets += 1;
         self.total_bytes += payload.len() as u64;
@@ -346,9 +352,8 @@ impl Thread {
 
     /// Where parsing must stop because bytes are missing, or the end.
     fn limit(&self) -> usize {
-        let is_break = |start: &&Start| start.after_loss;
-        match self.starts.iter().find(is_break) {
-            Some(start) => start.at.wrapping_sub(self.base) as usize,
+        match self.breaks.front() {
+            Some(at) => at.wrapping_sub(self.base) as usize,
             None => self.bytes.len(),
         }
     }
@@ -383,8 +388,8 @@ impl Thread {
         self.entering = 0;
         self.parsed = limit;
         self.forget_starts();
-        if let Some(start) = self.starts.front_mut() {
-            start.after_loss = false;
+        while self.breaks.front().is_some_and(|at| at.wrapping_sub(self.base) as usize <= limit) {
+            self.breaks.pop_front();
         }
     }
 
@@ -504,95 +509,5 @@ impl Thread {
             item.flags |= OPEN;
         }
         self.open.push(Open { item: index, pieces: self.open_pieces.len() });
-    }
-
-    /// Parses a one-byte event; returns why parsing has to stop, if it has.
-    fn builtin(&mut self, builtin: Builtin, limit: usize, types: &Types) -> Option<Stop> {
-        let rest = self.bytes.get(self.parsed..limit).unwrap_or_default();
-        let size = match builtin {
-            Builtin::Illegal => {
-                let byte = rest.first().copied().unwrap_or_default();
-                return Some(Stop::Illegal(format!("no event starts with byte 0x{byte:02x}")));
-            }
-            Builtin::Aux => return self.aux_block(limit, types),
-            Builtin::Terminal => return self.terminal(),
-            Builtin::Enter { size } | Builtin::Leave { size } => size,
-        };
-        if rest.len() < size {
-            return Some(Stop::Partial);
-        }
-        self.parsed += size;
-        if matches!(builtin, Builtin::Enter { .. }) {
-            self.entering = self.entering.saturating_add(1);
-        } else if self.entering > 0 {
-            self.entering -= 1;
-        } else if self.depth > 0 {
-            self.depth -= 1;
-            let at = self.position(self.parsed);
-            self.items.push(Item { serial: 0, at, type_index: 0, aux: 0, flags: LEAVES });
-        } else if self.unopened_leave == Complaint::None {
-            self.unopened_leave = Complaint::Due;
-        }
-        None
-    }
-
-    fn aux_block(&mut self, limit: usize, types: &Types) -> Option<Stop> {
-        let rest = self.bytes.get(self.parsed..limit).unwrap_or_default();
-        let Some(&header) = rest.first_chunk::<4>() else { return Some(Stop::Partial) };
-        let header = u32::from_le_bytes(header);
-        let (field, size) = ((header >> 8 & 0x1f) as u8, header >> 13);
-        if rest.len() < 4 + size as usize {
-            return Some(Stop::Partial);
-        }
-        let at = self.position(self.parsed + 4);
-        if let Some(open) = self.open.last() {
-            let owner = self.items.get(open.item).and_then(|item| types.get(item.type_index));
-            let fits = owner.and_then(|t| t.event_type.fields.get(usize::from(field)));
-            if !fits.is_some_and(|field| field.field_type.is_array()) {
-                return Some(Stop::Illegal(format!("array data for field {field}, which is none")));
-            }
-            self.open_pieces.push(Piece { at, size, field });
-        } else if !self.pass_stray(4 + size as usize) {
-            return Some(Stop::Illegal("array data without an event".into()));
-        }
-        self.parsed += 4 + size as usize;
-        None
-    }
-
-    fn terminal(&mut self) -> Option<Stop> {
-        match self.open.pop() {
-            Some(open) => {
-                let start = self.pieces.len();
-                self.pieces.extend(self.open_pieces.drain(open.pieces..));
-                if let Some(item) = self.items.get_mut(open.item) {
-                    item.flags &= !OPEN;
-                    if self.pieces.len() > start {
-                        item.aux = start as u32;
-                        item.flags |= HAS_PIECES;
-                        self.pieces.push(LAST_PIECE);
-                    }
-                }
-            }
-            None if !self.pass_stray(1) => {
-                return Some(Stop::Illegal("the end of an event without its beginning".into()));
-            }
-            None => {}
-        }
-        self.parsed += 1;
-        None
-    }
-
-    /// Whether the next `size` bytes, array data or a terminal without an event, may be the rest
-    /// of an event whose beginning was lost: that can only lie at the start of a packet.
-    fn pass_stray(&mut self, size: usize) -> bool {
-        self.forget_starts();
-        let here = self.position(self.parsed);
-        let expected =
-            self.stray_at == Some(here) || self.starts.front().is_some_and(|s| s.at == here);
-        if expected {
-            self.stray += size;
-            self.stray_at = Some(self.position(self.parsed + size));
-        }
-        expected
     }
 }

@@ -10,6 +10,7 @@ use crate::trace::transport::handshake::{Handshake, PROTOCOL};
 use crate::trace::transport::packet::{HEADER, Header, PacketWriter};
 use std::fs::{File, TryLockError};
 use std::io::Write;
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 
 /// Coded packets are written when this many bytes of them are waiting, and at the end of a tick.
@@ -17,7 +18,7 @@ const WRITE_AT: usize = 256 << 10;
 
 /// A trace file that is being written.
 pub(crate) struct FileSink {
-    file: File,
+    file: OwnFile,
     path: PathBuf,
     /// A regular file, which can be cut back; pipes and devices cannot.
     regular: bool,
@@ -113,18 +114,46 @@ impl Sink for FileSink {
     }
 }
 
+/// A file that no other process is writing to.
+pub(crate) struct OwnFile(File);
+
+impl Deref for OwnFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl DerefMut for OwnFile {
+    fn deref_mut(&mut self) -> &mut File {
+        &mut self.0
+    }
+}
+
+impl Drop for OwnFile {
+    fn drop(&mut self) {
+        // NOTE: the child of a fork has the file open as well, so closing it here is not enough.
+        let _ = self.0.unlock();
+    }
+}
+
 /// Opens a file for writing that no other process is writing to, and empties it.
 ///
 /// The order matters: it is locked before it is emptied, so the file of another process is never
-/// harmed. A pipe must have a reader: opening one without would wait for it without end.
-pub(crate) fn create_alone(path: &Path) -> Result<(File, PathBuf), Error> {
+/// harmed. A pipe must have a reader: opening one without would wait for it without end. Pipes and
+/// devices are not locked: what several processes write there is theirs to tell apart.
+pub(crate) fn create_alone(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
     let failed = |action, source| Error::File { path: path.to_owned(), action, source };
     let file = os::open_for_writing(path).map_err(|error| failed("create", error))?;
+    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return Ok((OwnFile(file), path.to_owned()));
+    }
     match file.try_lock() {
         // Where files cannot be locked, two processes cannot be told apart: go on.
         Ok(()) | Err(TryLockError::Error(_)) => {
             empty(&file).map_err(|error| failed("empty", error))?;
-            Ok((file, path.to_owned()))
+            Ok((OwnFile(file), path.to_owned()))
         }
         Err(TryLockError::WouldBlock) => {
             let mut name = path.file_stem().unwrap_or_default().to_owned();
@@ -138,13 +167,13 @@ pub(crate) fn create_alone(path: &Path) -> Result<(File, PathBuf), Error> {
             let file = os::open_for_writing(&path).map_err(|error| failed("create", error))?;
             file.try_lock().map_err(|error| failed("lock", error.into()))?;
             empty(&file).map_err(|error| failed("empty", error))?;
-            Ok((file, path))
+            Ok((OwnFile(file), path))
         }
     }
 }
 
 fn empty(file: &File) -> std::io::Result<()> {
-    if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) }
+    file.set_len(0)
 }
 
 /// 16 bytes that differ between processes (`what` 0) and between traces of one (`what` 1).

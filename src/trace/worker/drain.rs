@@ -10,6 +10,7 @@
 use super::Instrument;
 use super::replay::Importants;
 use crate::error::Error;
+use crate::trace::channel::Channel;
 use crate::trace::events;
 use crate::trace::pages::{self, Block};
 use crate::trace::sink::Sink;
@@ -31,6 +32,8 @@ const FIRST_PROGRAM_THREAD: u16 = FIRST_THREAD + 2;
 
 /// Readers ignore a marker that comes five minutes after the one before.
 const MARKER_AT_LEAST: Duration = Duration::from_secs(60);
+/// Threads that ended without saying so are looked for this often.
+const LOOK_FOR_DEAD: Duration = Duration::from_secs(1);
 /// Waiting threads are woken whenever this much has been drained.
 const WAKE_EVERY: usize = 1 << 20;
 
@@ -68,10 +71,12 @@ pub(crate) struct Session {
     history: Option<History>,
     occupants: Vec<Occupant>,
     streams: StreamIds,
+    first_serial: u64,
     settled: u64,
     /// The serial after the last marker of the worker: if it has not moved, nothing happened.
     marked: u64,
     last_marker: Instant,
+    last_look: Instant,
     on_problem: fn(Error),
     failed: bool,
 }
@@ -85,6 +90,7 @@ impl Session {
     pub(crate) fn new(
         sinks: Vec<Box<dyn Sink>>,
         instruments: Vec<Box<dyn Instrument>>,
+        channels: &[Channel],
         first_serial: u64,
         from_process_start: bool,
         on_problem: fn(Error),
@@ -96,14 +102,16 @@ impl Session {
             history: None,
             occupants: Vec::new(),
             streams: StreamIds::new(),
+            first_serial,
             settled: first_serial,
             marked: first_serial,
             last_marker: Instant::now(),
+            last_look: Instant::now(),
             on_problem,
             failed: false,
         };
         serial::settle(first_serial);
-        session.describe(first_serial, from_process_start);
+        session.describe(channels, first_serial, from_process_start);
         session
     }
 
@@ -117,6 +125,14 @@ impl Session {
         let Some(history) = &self.history else { return Err(sink) };
         sink.packet(TYPES, &self.type_records());
         self.importants.replay(&mut *sink);
+        // As in `describe`.
+        sink.packet(CONTROL, &settled_below(self.first_serial));
+        for _ in 0..3 {
+            if let Err(error) = sink.sync() {
+                (self.on_problem)(error);
+                return Ok(());
+            }
+        }
         for (stream, payload) in &history.packets {
             sink.packet(*stream, payload);
         }
@@ -135,7 +151,7 @@ impl Session {
     }
 
     /// Sends what a stream starts with: types, the start of the clock, the program, our streams.
-    fn describe(&mut self, first_serial: u64, from_process_start: bool) {
+    fn describe(&mut self, channels: &[Channel], first_serial: u64, from_process_start: bool) {
         let records = self.type_records();
         self.sinks.iter_mut().for_each(|sink| sink.packet(TYPES, &records));
         let start = if from_process_start { clock::process_start() } else { clock::now() };
@@ -155,6 +171,7 @@ impl Session {
             &events::TRACE,
             &[1_u32.into(), pid.into(), first_serial.into(), u32::from(from_process_start).into()],
         );
+        channels.iter().for_each(|channel| channel.announce(importants));
         for (stream, name) in [(CONTROL, "memledger control"), (WORKER, "memledger worker")] {
             let hint = (stream as u32).into();
             importants.add(
@@ -163,6 +180,9 @@ impl Session {
             );
         }
         self.announce();
+        // NOTE: before anything else. A reader that has never met this event takes the stream for
+        // one without it, and what is late in the first ticks for lost.
+        self.packet(CONTROL, &settled_below(first_serial));
         // Unreal's readers trust serials after a group of three syncs.
         (0..3).for_each(|_| self.sync());
     }
@@ -209,6 +229,10 @@ impl Session {
         buffer::answer_call();
         if self.failed {
             return;
+        }
+        if self.last_look.elapsed() >= LOOK_FOR_DEAD {
+            registry::finish_dead();
+            self.last_look = Instant::now();
         }
         let serial = serial::peek();
         state::barrier();
@@ -390,9 +414,7 @@ impl Session {
 
     fn settle(&mut self, serial: u64) {
         self.settled = serial;
-        let mut event = Vec::new();
-        events::SETTLED.append(&[serial.into()], &mut event);
-        self.packet(CONTROL, &event);
+        self.packet(CONTROL, &settled_below(serial));
         serial::settle(serial);
     }
 
@@ -448,6 +470,13 @@ impl Session {
             }
         }
     }
+}
+
+/// Says that every event below `serial` that will ever come has come.
+fn settled_below(serial: u64) -> Vec<u8> {
+    let mut event = Vec::new();
+    events::SETTLED.append(&[serial.into()], &mut event);
+    event
 }
 
 /// Bytes of pages the tracker has mapped.

@@ -13,7 +13,7 @@ use crate::trace::os::{self, ThreadName};
 use crate::trace::pages::Block;
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, compiler_fence};
 
 /// Threads that can record at once: the stream numbers them with 14 bits, some of them reserved.
 pub(crate) const MAX_THREADS: usize = 16_000;
@@ -242,6 +242,20 @@ pub(crate) fn finish(slot: &Slot) {
     slot.state.store(FINISHED, Ordering::Release);
 }
 
+/// Marks the slots of threads that are gone without having retired: those whose first event came
+/// after the system had begun their last round of destructors, or that found no key.
+pub(crate) fn finish_dead() {
+    for slot in slots() {
+        if slot.state.load(Ordering::Acquire) == LIVE
+            && !os::is_thread_alive(slot.system_id.load(Ordering::Relaxed))
+        {
+            // Only a slot that is still live: its thread may just have retired.
+            let _ =
+                slot.state.compare_exchange(LIVE, FINISHED, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Gives a finished slot back, once all its blocks are.
 pub(crate) fn free(slot: &Slot) {
     slot.state.store(FREE, Ordering::Relaxed);
@@ -309,11 +323,15 @@ pub(crate) fn in_own_code() -> bool {
 /// is overhead, not an event. May be nested.
 pub(crate) fn own_code() -> OwnCode {
     let _ = THREAD.try_with(|thread| {
-        if thread.own.get() == 0 {
+        let depth = thread.own.get();
+        // NOTE: in this order, and in the reverse one below: a signal handler that allocates in
+        // between must not find a thread without a slot and register it again.
+        thread.own.set(depth + 1);
+        compiler_fence(Ordering::SeqCst);
+        if depth == 0 {
             // Without its slot the thread cannot pass the fast path of the hook.
             thread.aside.set(thread.slot.take());
         }
-        thread.own.set(thread.own.get() + 1);
     });
     OwnCode(std::marker::PhantomData)
 }
@@ -330,10 +348,12 @@ pub(crate) struct OwnCode(std::marker::PhantomData<*const ()>);
 impl Drop for OwnCode {
     fn drop(&mut self) {
         let _ = THREAD.try_with(|thread| {
-            thread.own.set(thread.own.get().saturating_sub(1));
-            if thread.own.get() == 0 {
+            let depth = thread.own.get();
+            if depth == 1 {
                 thread.slot.set(thread.aside.take());
             }
+            compiler_fence(Ordering::SeqCst);
+            thread.own.set(depth.saturating_sub(1));
         });
     }
 }

@@ -1,0 +1,386 @@
+//! `memledger events`: every event, decoded from the stream alone.
+
+use super::{CliError, Format, Outcome, missing, note, open, unreadable};
+use memledger::trace::event::schema::EventType;
+use memledger::trace::read::{Damage, Event, Hole, Reader, Value, Visitor};
+use memledger::trace::transport::packet::{FIRST_THREAD, LAST_THREAD};
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use wildmatch::WildMatch;
+
+/// Places that could not be read that are named one by one.
+const NAMED_DAMAGES: u64 = 10;
+
+const EXAMPLES: &str = "\
+Examples:
+  memledger events run.utrace --limit 100
+  memledger events run.utrace --filter 'Memory.*Alloc*' --thread 2
+  memledger events run.utrace --format json | jq '.events[].name'
+
+A line has the serial (- if the event has none), the thread (- if it belongs to none), the name,
+and the fields. Addresses are hexadecimal. { stands behind an event that opens a scope.";
+
+/// Arguments of `memledger events`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct EventsArgs {
+    /// The trace; - for standard input
+    trace: PathBuf,
+    /// Only events whose name fits, with * and ?; may be given more than once
+    #[arg(long, value_name = "GLOB")]
+    filter: Vec<String>,
+    /// Only events of the thread with this id
+    #[arg(long, value_name = "ID")]
+    thread: Option<u32>,
+    /// Stop after so many events
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// How to print them
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+/// Runs the command.
+pub fn run(args: &EventsArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
+    let mut reader = Reader::open(open(&args.trace)?).map_err(|e| unreadable(&args.trace, e))?;
+    let mut printer = Printer {
+        args,
+        filters: args.filter.iter().map(|filter| WildMatch::new(filter)).collect(),
+        out,
+        types: Vec::new(),
+        threads: HashMap::new(),
+        printed: 0,
+        damages: 0,
+        failed: None,
+    };
+    let json = args.format == Format::Json;
+    if json {
+        printer.write(|out| out.write_all(br#"{"schema":"memledger.events/1","events":["#));
+    }
+    while !printer.is_done() && reader.packet(&mut printer) {}
+    let missing = if printer.is_done() {
+        None
+    } else {
+        let summary = reader.finish(&mut printer);
+        missing(&args.trace, &summary)
+    };
+    if json {
+        let damaged = missing.is_some();
+        printer.write(|out| writeln!(out, "\n],\"damaged\":{damaged}}}"));
+    }
+    if printer.damages > NAMED_DAMAGES {
+        note(&format!("{} more places are damaged", printer.damages - NAMED_DAMAGES));
+    }
+    match printer.failed {
+        Some(error) => Err(CliError::output(error)),
+        None => Ok(missing.map_or(Outcome::Done, Outcome::Incomplete)),
+    }
+}
+
+/// What is known of a type before its first event.
+struct Shown {
+    /// The name as it is printed, or `None` if the filters leave the type out.
+    name: Option<String>,
+    /// The names of the fields as they are printed, and whether the values are addresses.
+    fields: Vec<(String, bool)>,
+    /// The field of `Memledger.ThreadStart` that says which thread this is.
+    thread_id: Option<usize>,
+}
+
+struct Printer<'a> {
+    args: &'a EventsArgs,
+    filters: Vec<WildMatch>,
+    out: &'a mut dyn Write,
+    types: Vec<Shown>,
+    /// The thread that a stream belongs to at the moment, where that is not its own number.
+    threads: HashMap<u16, u32>,
+    printed: u64,
+    damages: u64,
+    failed: Option<io::Error>,
+}
+
+impl Printer<'_> {
+    fn is_done(&self) -> bool {
+        self.failed.is_some() || self.args.limit.is_some_and(|limit| self.printed >= limit)
+    }
+
+    fn write(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+        if self.failed.is_none() {
+            self.failed = write(self.out).err();
+        }
+    }
+
+    fn thread(&self, stream: u16) -> Option<u32> {
+        (FIRST_THREAD..=LAST_THREAD)
+            .contains(&stream)
+            .then(|| self.threads.get(&stream).copied().unwrap_or(stream.into()))
+    }
+}
+
+impl Visitor for Printer<'_> {
+    fn event_type(&mut self, _: usize, event_type: &EventType) {
+        let name = event_type.name();
+        let shown = self.filters.is_empty() || self.filters.iter().any(|f| f.matches(&name));
+        let fields = event_type.fields.iter();
+        self.types.push(Shown {
+            name: shown.then(|| printable(&name)),
+            fields: fields.map(|f| (printable(&f.name), is_address(&f.name))).collect(),
+            thread_id: (event_type.field("Id"))
+                .filter(|_| event_type.is("Memledger", "ThreadStart")),
+        });
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        let Some(shown) = self.types.get(event.type_index) else { return };
+        if let Some(field) = shown.thread_id
+            && let Some(Value::Unsigned(id)) = event.value(field)
+        {
+            self.threads.insert(event.stream, id as u32);
+        }
+        let thread = self.thread(event.stream);
+        if self.is_done() || self.args.thread.is_some() && self.args.thread != thread {
+            return;
+        }
+        let Some(Shown { name: Some(name), fields, .. }) = self.types.get(event.type_index) else {
+            return;
+        };
+        let written = match self.args.format {
+            Format::Text => text(event, thread, name, fields, self.out),
+            Format::Json => json(event, thread, fields, self.printed == 0, self.out),
+        };
+        self.printed += 1;
+        self.failed = self.failed.take().or(written.err());
+    }
+
+    fn hole(&mut self, hole: Hole) {
+        if self.args.format == Format::Text && !self.is_done() {
+            let last = hole.first.saturating_add(hole.count - 1);
+            self.write(|out| match hole.count {
+                1 => writeln!(out, "# serial {last} is missing"),
+                _ => writeln!(out, "# serials {} to {last} are missing", hole.first),
+            });
+        }
+    }
+
+    fn damage(&mut self, damage: &Damage) {
+        self.damages += 1;
+        if self.damages <= NAMED_DAMAGES && !self.is_done() {
+            note(&match damage.offset {
+                Some(offset) => format!("in the packet at byte {offset}: {}", damage.what),
+                None => damage.what.clone(),
+            });
+        }
+    }
+}
+
+fn text(
+    event: &Event<'_>,
+    thread: Option<u32>,
+    name: &str,
+    fields: &[(String, bool)],
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let or_none = |number: Option<String>| number.unwrap_or_else(|| "-".to_owned());
+    let serial = or_none(event.serial.map(|serial| serial.to_string()));
+    let thread = or_none(thread.map(|thread| thread.to_string()));
+    write!(out, "{serial:>8} {thread:>5}  {name}")?;
+    for (index, (field, address)) in fields.iter().enumerate() {
+        if let Some(value) = event.value(index) {
+            write!(out, " {field}=")?;
+            text_value(&value, *address, width(event, index), out)?;
+        }
+    }
+    writeln!(out, "{}", if event.enters_scope { " {" } else { "" })
+}
+
+fn text_value(
+    value: &Value<'_>,
+    address: bool,
+    digits: usize,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    match value {
+        Value::Unsigned(number) if address => write!(out, "0x{number:x}"),
+        Value::Unsigned(number) => write!(out, "{number}"),
+        // What Unreal declares signed may still be an address.
+        Value::Signed(number) if address => write!(out, "0x{:x}", number & mask(digits)),
+        Value::Signed(number) => write!(out, "{number}"),
+        Value::Float(number) => write!(out, "{number}"),
+        Value::Text(text) => write!(out, "\"{}\"", text.escape_debug()),
+        Value::Array(values) => {
+            out.write_all(b"[")?;
+            for (index, value) in values.iter().enumerate() {
+                out.write_all(if index > 0 { b", " } else { b"" })?;
+                text_value(value, address, digits, out)?;
+            }
+            out.write_all(b"]")
+        }
+        _ => out.write_all(b"?"),
+    }
+}
+
+fn json(
+    event: &Event<'_>,
+    thread: Option<u32>,
+    fields: &[(String, bool)],
+    first: bool,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let quoted = |text: &str| serde_json::Value::from(text);
+    let number = |number: Option<u64>| number.map_or(serde_json::Value::Null, Into::into);
+    // By hand, so that the fields stand in the order of their declaration.
+    write!(
+        out,
+        "{}\n{{\"serial\":{},\"thread\":{},\"name\":{},\"enters_scope\":{},\"fields\":{{",
+        if first { "" } else { "," },
+        number(event.serial),
+        number(thread.map(u64::from)),
+        quoted(&event.event_type.name()),
+        event.enters_scope
+    )?;
+    for (index, (field, (_, address))) in event.event_type.fields.iter().zip(fields).enumerate() {
+        if let Some(value) = event.value(index) {
+            let value = json_value(&value, *address, width(event, index));
+            write!(out, "{}{}:{value}", if index > 0 { "," } else { "" }, quoted(&field.name))?;
+        }
+    }
+    out.write_all(b"}}")
+}
+
+fn json_value(value: &Value<'_>, address: bool, digits: usize) -> serde_json::Value {
+    match value {
+        Value::Unsigned(number) if address => format!("0x{number:x}").into(),
+        Value::Unsigned(number) => (*number).into(),
+        Value::Signed(number) if address => format!("0x{:x}", number & mask(digits)).into(),
+        Value::Signed(number) => (*number).into(),
+        // Not every float is a number in JSON.
+        Value::Float(number) => (*number).into(),
+        Value::Text(text) => text.as_ref().into(),
+        Value::Array(values) => {
+            values.iter().map(|value| json_value(value, address, digits)).collect()
+        }
+        _ => serde_json::Value::Null,
+    }
+}
+
+/// Bytes of one element of a field.
+fn width(event: &Event<'_>, index: usize) -> usize {
+    event.event_type.fields.get(index).map_or(8, |field| field.field_type.element_size())
+}
+
+fn mask(bytes: usize) -> i64 {
+    if bytes >= 8 { -1 } else { (1 << (8 * bytes)) - 1 }
+}
+
+/// Whether the field holds addresses, going by its name.
+fn is_address(name: &str) -> bool {
+    matches!(name, "Address" | "Ptr" | "Frames" | "Base")
+        || name.ends_with("Pointer")
+        || name.ends_with("Point")
+        || name.ends_with("Address")
+}
+
+/// A name from the trace, which may hold anything, for a terminal.
+fn printable(name: &str) -> String {
+    name.escape_debug().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: EventsArgs,
+    }
+
+    fn sample(name: &str) -> String {
+        format!("{}/../tests/samples/{name}.utrace", env!("CARGO_MANIFEST_DIR"))
+    }
+
+    fn events(arguments: &[&str]) -> (Result<Outcome, CliError>, String) {
+        let smoke = sample("ue511-smoke");
+        let arguments = ["events", &smoke].into_iter().chain(arguments.iter().copied());
+        let cli = Cli::try_parse_from(arguments).unwrap_or_else(|error| panic!("{error}"));
+        let mut out = Vec::new();
+        (run(&cli.args, &mut out), String::from_utf8_lossy(&out).into_owned())
+    }
+
+    #[test]
+    fn one_line_for_each_event() {
+        let (outcome, out) = events(&[]);
+        assert!(matches!(outcome, Ok(Outcome::Done)));
+        assert_eq!(out.lines().count(), 1149);
+        let line = out.lines().find(|line| line.contains("Memory.Init"));
+        let expected = "       -     -  Memory.Init PageSize=4096 MarkerPeriod=4096 Version=2 \
+                        MinAlignment=16 SizeShift=3";
+        assert_eq!(line, Some(expected));
+        assert!(out.contains("\n       1     2  Memory.AllocSystem Address=0x1000 CallstackId=1 "));
+        assert!(out.contains(r#" Name="worker-0""#));
+        assert_eq!(out.lines().filter(|line| line.ends_with(" {")).count(), 1);
+    }
+
+    #[test]
+    fn filters_threads_and_limits() {
+        let lines = |arguments: &[&str]| events(arguments).1.lines().count();
+        assert_eq!(lines(&["--filter", "Memory.*System"]), 568 + 434);
+        assert_eq!(lines(&["--filter", "Memory.Init", "--filter", "*.TagSpe?"]), 65);
+        assert_eq!(lines(&["--thread", "2"]), 69);
+        assert_eq!(lines(&["--thread", "4", "--filter", "$Trace.*"]), 1);
+        assert_eq!(lines(&["--limit", "7"]), 7);
+        assert_eq!(lines(&["--limit", "0"]), 0);
+    }
+
+    #[test]
+    fn json_is_one_document() {
+        for arguments in [&["--format", "json"][..], &["--format", "json", "--limit", "2"]] {
+            let (_, out) = events(arguments);
+            let value: serde_json::Value =
+                serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"));
+            assert_eq!(value["schema"], "memledger.events/1");
+            let events = value["events"].as_array().map_or(0, Vec::len);
+            assert_eq!(events, if arguments.len() == 2 { 1149 } else { 2 });
+            assert_eq!(value["events"][0]["name"], "$Trace.NewTrace");
+            assert_eq!(value["events"][0]["serial"], serde_json::Value::Null);
+            assert_eq!(value["damaged"], false);
+        }
+    }
+
+    #[test]
+    fn what_a_trace_says_cannot_reach_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2J\n\u{202e}"), "a\\u{1b}[2J\\n\\u{202e}");
+        let mut out = Vec::new();
+        let value = Value::Text("\u{7}\"\\".into());
+        assert!(text_value(&value, false, 8, &mut out).is_ok());
+        assert_eq!(String::from_utf8_lossy(&out), r#""\u{7}\"\\""#);
+    }
+
+    /// An output that is closed after its first bytes.
+    struct Closed(usize);
+
+    impl Write for Closed {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = self.0.checked_sub(1).ok_or(io::ErrorKind::BrokenPipe)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_closed_output_ends_it() {
+        for writes in 0..20 {
+            let cli = Cli::try_parse_from(["events", &sample("mem-2t-40k")]);
+            let cli = cli.unwrap_or_else(|error| panic!("{error}"));
+            match run(&cli.args, &mut Closed(writes)) {
+                Err(CliError::Output(error)) => assert_eq!(error.kind(), io::ErrorKind::BrokenPipe),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}

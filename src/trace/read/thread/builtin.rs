@@ -1,0 +1,105 @@
+//! The one-byte events of a thread's stream: scopes, array data, and the ends of events.
+
+use super::{Complaint, HAS_PIECES, Item, LAST_PIECE, LEAVES, OPEN, Piece, Stop, Thread};
+use crate::trace::read::schemas::{Builtin, Types};
+
+impl Thread {
+    /// Parses a one-byte event; returns why parsing has to stop, if it has.
+    pub(super) fn builtin(
+        &mut self,
+        builtin: Builtin,
+        limit: usize,
+        types: &Types,
+    ) -> Option<Stop> {
+        let rest = self.bytes.get(self.parsed..limit).unwrap_or_default();
+        let size = match builtin {
+            Builtin::Illegal => {
+                let byte = rest.first().copied().unwrap_or_default();
+                return Some(Stop::Illegal(format!("no event starts with byte 0x{byte:02x}")));
+            }
+            Builtin::Aux => return self.aux_block(limit, types),
+            Builtin::Terminal => return self.terminal(),
+            Builtin::Enter { size } | Builtin::Leave { size } => size,
+        };
+        if rest.len() < size {
+            return Some(Stop::Partial);
+        }
+        self.parsed += size;
+        if matches!(builtin, Builtin::Enter { .. }) {
+            self.entering = self.entering.saturating_add(1);
+        } else if self.entering > 0 {
+            self.entering -= 1;
+        } else if self.depth > 0 {
+            self.depth -= 1;
+            let at = self.position(self.parsed);
+            self.items.push(Item { serial: 0, at, type_index: 0, aux: 0, flags: LEAVES });
+        } else if self.unopened_leave == Complaint::None {
+            self.unopened_leave = Complaint::Due;
+        }
+        None
+    }
+
+    fn aux_block(&mut self, limit: usize, types: &Types) -> Option<Stop> {
+        let rest = self.bytes.get(self.parsed..limit).unwrap_or_default();
+        let Some(&header) = rest.first_chunk::<4>() else { return Some(Stop::Partial) };
+        let header = u32::from_le_bytes(header);
+        let (field, size) = ((header >> 8 & 0x1f) as u8, header >> 13);
+        if rest.len() < 4 + size as usize {
+            return Some(Stop::Partial);
+        }
+        let at = self.position(self.parsed + 4);
+        let owner = self.open.last().and_then(|open| self.items.get(open.item));
+        let fields =
+            owner.and_then(|item| types.get(item.type_index)).map(|t| &t.event_type.fields);
+        let fits = fields.is_some_and(|fields| {
+            fields.get(usize::from(field)).is_some_and(|field| field.field_type.is_array())
+        });
+        if fits {
+            self.open_pieces.push(Piece { at, size, field });
+        } else if self.pass_stray(4 + size as usize) {
+            // What is open has lost its end in the same place.
+            self.drop_open();
+        } else {
+            return Some(Stop::Illegal(format!("array data for field {field}, which is none")));
+        }
+        self.parsed += 4 + size as usize;
+        None
+    }
+
+    fn terminal(&mut self) -> Option<Stop> {
+        match self.open.pop() {
+            Some(open) => {
+                let start = self.pieces.len();
+                self.pieces.extend(self.open_pieces.drain(open.pieces..));
+                if let Some(item) = self.items.get_mut(open.item) {
+                    item.flags &= !OPEN;
+                    if self.pieces.len() > start {
+                        item.aux = start as u32;
+                        item.flags |= HAS_PIECES;
+                        self.pieces.push(LAST_PIECE);
+                    }
+                }
+            }
+            None if !self.pass_stray(1) => {
+                return Some(Stop::Illegal("the end of an event without its beginning".into()));
+            }
+            None => {}
+        }
+        self.parsed += 1;
+        None
+    }
+
+    /// Whether the next `size` bytes, array data or a terminal without an event, may be the rest
+    /// of an event whose beginning was lost: that can only lie at the start of a packet.
+    fn pass_stray(&mut self, size: usize) -> bool {
+        self.forget_starts();
+        let here = self.position(self.parsed);
+        let expected =
+            self.stray_at == Some(here) || self.starts.front().is_some_and(|s| s.at == here);
+        if expected {
+            self.stray += size;
+            self.stray_at = Some(self.position(self.parsed + size));
+        }
+        expected
+    }
+}

@@ -1,0 +1,211 @@
+//! Children: forked, spawned, and other programs that inherit the environment.
+
+use crate::harness::{Case, REPORT, TRACE, case, churn, kill, leave, left, start};
+use memledger::{Error, Ledger};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub(crate) const CASES: &[Case] = &[
+    case("forked children leave the parent's trace alone", forks, |run| {
+        let outcome = run.deadline(60).run();
+        let report = outcome.quiet().whole();
+        assert_eq!(left(&report, IN_CHILD as u64), 0);
+        assert_eq!(outcome.files(), [REPORT, TRACE]);
+    }),
+    case("a forked child that runs on and exits does no harm", long_child, |run| {
+        let outcome = run.deadline(60).run();
+        let report = outcome.quiet().whole();
+        assert_eq!(left(&report, IN_CHILD as u64), 0);
+        assert_eq!(outcome.files(), [REPORT, TRACE]);
+    }),
+    case("a fork before any start changes nothing for the parent", fork_before_start, |run| {
+        let report = run.run().quiet().whole();
+        assert_eq!(report.trace.from_process_start, Some(true));
+    }),
+    case("the files are free again though a forked child lives on", fork_holds_no_lock, |run| {
+        let outcome = run.run();
+        let report = outcome.quiet().whole();
+        assert_eq!(report.trace.from_process_start, Some(false));
+        assert_eq!(outcome.files(), [REPORT, TRACE]);
+    }),
+    case("programs can be spawned", spawns, |run| {
+        let outcome = run.run();
+        outcome.quiet().whole();
+        assert_eq!(outcome.files(), [REPORT, TRACE]);
+    }),
+    case("a program that inherits the names writes beside them", inherits, |run| {
+        let outcome = run.tracked().run();
+        outcome.exited(0);
+        outcome.whole();
+        let child = outcome.stdout.trim();
+        let (trace, report) = (format!("trace.{child}.utrace"), format!("report.{child}.json"));
+        assert_eq!(outcome.files(), [&report, REPORT, &trace, TRACE]);
+        let inherited = outcome.whole_as(&trace, &report);
+        assert_eq!(inherited.trace.pid, Some(child.parse().unwrap()));
+        let lines: Vec<_> = outcome.stderr.lines().collect();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[0].contains(&trace) && lines[1].contains(&report), "{lines:?}");
+    }),
+];
+
+const IN_CHILD: usize = 3_000_017;
+
+#[expect(unsafe_code, reason = "system calls")]
+mod system {
+    /// Forks; the child runs `body` and ends at once, unless that ends it.
+    pub(super) fn fork(body: impl FnOnce()) -> libc::pid_t {
+        // SAFETY: the child uses what glibc keeps usable, and ends without unwinding.
+        unsafe {
+            match libc::fork() {
+                0 => {
+                    body();
+                    libc::_exit(0);
+                }
+                -1 => panic!("fork: {}", std::io::Error::last_os_error()),
+                child => child,
+            }
+        }
+    }
+
+    /// Waits for a child; its status as `wait` gives it.
+    pub(super) fn wait(child: libc::pid_t) -> libc::c_int {
+        let mut status = 0;
+        loop {
+            // SAFETY: the status is written to a local.
+            if unsafe { libc::waitpid(child, &raw mut status, 0) } == child {
+                return status;
+            }
+        }
+    }
+
+    /// Waits in the child until a signal ends it.
+    pub(super) fn wait_for_the_end() {
+        loop {
+            // SAFETY: waits.
+            unsafe { libc::pause() };
+        }
+    }
+}
+use system::{fork, wait, wait_for_the_end};
+
+/// Eight threads that allocate until told to stop.
+fn with_busy_threads(ledger: Option<&Ledger>, body: impl FnOnce()) {
+    let stop = Arc::new(AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    memledger::alloc_scope!("busy", { churn(100) });
+                }
+            });
+        }
+        if let Some(ledger) = ledger {
+            // Holds the ledger's own locks at the moment of a fork, now and then.
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    drop(ledger.snapshot());
+                    ledger.stats();
+                }
+            });
+        }
+        body();
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+fn forks() {
+    let ledger = start();
+    with_busy_threads(None, || {
+        for _ in 0..200 {
+            let child = fork(|| {
+                leave(IN_CHILD);
+                memledger::alloc_scope!("child", { churn(100) });
+            });
+            churn(100);
+            assert_eq!(wait(child), 0);
+        }
+    });
+    drop(ledger);
+}
+
+fn long_child() {
+    let ledger = start();
+    with_busy_threads(Some(&ledger), || {
+        for round in 0..50 {
+            let child = fork(|| {
+                leave(IN_CHILD);
+                churn(1000);
+                ledger.flush();
+                ledger.update();
+                assert!(!ledger.stats().recording);
+                assert!(ledger.snapshot().is_none());
+                let second = Ledger::builder().trace_to_file("child.utrace").start();
+                assert!(matches!(second, Err(Error::Unsupported(_))), "{second:?}");
+                std::thread::spawn(|| churn(100)).join().unwrap();
+                if round % 2 == 0 {
+                    std::process::exit(0);
+                }
+                // Nested, as a daemon does.
+                assert_eq!(wait(fork(|| churn(100))), 0);
+            });
+            assert_eq!(wait(child), 0, "round {round}");
+        }
+    });
+    drop(ledger);
+}
+
+fn fork_before_start() {
+    let child = fork(|| churn(1000));
+    assert_eq!(wait(child), 0);
+    churn(1000);
+    let _ledger = start();
+    churn(1000);
+}
+
+fn fork_holds_no_lock() {
+    let first = start();
+    churn(1000);
+    let child = fork(wait_for_the_end);
+    drop(first);
+    // The same files again, whose open descriptions the child shares.
+    let second = start();
+    assert_eq!(second.problems(), [""; 0]);
+    drop(second);
+    kill(child, libc::SIGKILL);
+    wait(child);
+}
+
+fn spawns() {
+    let ledger = start();
+    with_busy_threads(None, || {
+        for round in 0..20 {
+            let mut command = Command::new("true");
+            if round % 2 == 0 {
+                // SAFETY: allocates, which the tracker has to stand.
+                #[expect(unsafe_code)]
+                unsafe {
+                    command.pre_exec(|| {
+                        leave(IN_CHILD);
+                        churn(100);
+                        Ok(())
+                    })
+                };
+            }
+            assert!(command.status().unwrap().success());
+        }
+    });
+    drop(ledger);
+}
+
+fn inherits() {
+    churn(100);
+    if std::env::var_os("TEST_INHERITED").is_none() {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let mut child = command.env("TEST_INHERITED", "1").spawn().unwrap();
+        println!("{}", child.id());
+        assert!(child.wait().unwrap().success());
+    }
+    churn(100);
+}

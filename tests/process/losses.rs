@@ -1,0 +1,184 @@
+//! What happens when buffers are full, and that every loss is counted.
+
+use crate::allocator::held_up;
+use crate::harness::{Case, REPORT, TRACE, case, churn, leave, left, start};
+use memledger::{Ledger, OnFull, Worker};
+use std::hint::black_box;
+
+pub(crate) const CASES: &[Case] = &[
+    case("a flood into a small buffer is dropped and every event counted", flood, |run| {
+        let outcome = run.run();
+        outcome.quiet();
+        let report = outcome.same(TRACE, REPORT);
+        assert!(report.losses.lost_events > 0, "the flood was not large enough");
+        assert!(!report.trace.complete);
+        // A drop takes no serial, so nobody waits for what never comes.
+        assert_eq!(report.losses.serial_holes, 0);
+        let emitted = outcome.stdout.trim().parse::<u64>().unwrap();
+        assert_eq!(memory_events(&outcome) + report.losses.lost_events, emitted);
+    }),
+    case("a flood into a small buffer waits and loses nothing", flood_waiting, |run| {
+        let outcome = run.run();
+        outcome.quiet().whole();
+        let emitted = outcome.stdout.trim().parse::<u64>().unwrap();
+        assert_eq!(memory_events(&outcome), emitted);
+    }),
+    case("a manual worker that is driven often enough loses nothing", manual, |run| {
+        let report = run.run().quiet().whole();
+        assert!(report.totals.allocations >= 200_000);
+    }),
+    case("a manual worker that is never driven loses what does not fit", manual_idle, |run| {
+        let outcome = run.run();
+        let report = outcome.quiet();
+        let report = report.same(TRACE, REPORT);
+        assert!(report.losses.lost_events > 0);
+        assert_eq!(report.losses.serial_holes, 0);
+        assert_eq!(left(&report, 1_000_003), 1, "from before the buffers were full");
+    }),
+    case("a manual worker that fits is whole without an update", manual_small, |run| {
+        let report = run.run().quiet().whole();
+        assert_eq!(left(&report, 1_000_003), 1);
+    }),
+    case("an allocator that takes its time makes events late and not lost", slow, |run| {
+        let report = run.run().quiet().whole();
+        assert_eq!(left(&report, 1_000_003), 1);
+        assert_eq!(left(&report, 2_000_003), 1, "what was reallocated meanwhile");
+    }),
+    case("a thread that stays inside its allocator cannot hold up the end", endless, |run| {
+        let outcome = run.run();
+        outcome.quiet();
+        let report = outcome.same(TRACE, REPORT);
+        assert_eq!(left(&report, 1_000_003), 1);
+        assert!(!report.trace.complete);
+        assert_eq!(report.losses.serial_holes, 1, "{:?}", report.losses);
+        let after = outcome.whole_as("2.utrace", "2.json");
+        assert_eq!(left(&after, 1_000_033), 1);
+    }),
+    case("a snapshot is exact and later ones see more", snapshots, |run| {
+        run.run().quiet().whole();
+    }),
+    case("stats count events", stats, |run| {
+        run.run().quiet().whole();
+    }),
+];
+
+/// Allocations and frees in the trace, both halves of a reallocation counting as one each.
+pub(crate) fn memory_events(outcome: &crate::harness::Outcome) -> u64 {
+    let (_, summary) = outcome.trace(TRACE);
+    let types = summary.types.iter().filter(|count| {
+        let name = count.event_type.name();
+        ["Memory.AllocSystem", "Memory.FreeSystem", "Memory.ReallocFreeSystem"].contains(&&*name)
+    });
+    types.map(|count| count.events).sum()
+}
+
+/// Prints how many events were emitted, as an allocator outside the tracker has counted them.
+fn flood_with(on_full: OnFull) {
+    let exact = crate::exactness::Exact::start(Ledger::builder().buffer_limit(1).on_full(on_full));
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            std::thread::spawn(|| {
+                for _ in 0..100_000 {
+                    black_box(Box::new(1_u8));
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    println!("{}", crate::exactness::events(exact.finish()));
+}
+
+fn flood() {
+    flood_with(OnFull::Drop);
+}
+
+fn flood_waiting() {
+    flood_with(OnFull::Wait);
+}
+
+fn manual() {
+    let ledger = crate::harness::builder().worker(Worker::Manual).start().unwrap();
+    for _ in 0..200 {
+        churn(1000);
+        ledger.update();
+    }
+}
+
+fn manual_idle() {
+    let ledger = crate::harness::builder().worker(Worker::Manual).start().unwrap();
+    leave(1_000_003);
+    churn(400_000);
+    drop(ledger);
+}
+
+fn manual_small() {
+    let _ledger = crate::harness::builder().worker(Worker::Manual).start().unwrap();
+    leave(1_000_003);
+    churn(10_000);
+}
+
+fn grow() {
+    let mut bytes = black_box(Vec::<u8>::with_capacity(500));
+    bytes.reserve_exact(black_box(2_000_003));
+    std::mem::forget(black_box(bytes));
+}
+
+fn slow() {
+    let ledger = start();
+    held_up(grow, || {
+        for _ in 0..100 {
+            churn(100);
+            ledger.flush();
+        }
+        leave(1_000_003);
+        assert!(ledger.snapshot().unwrap().live_bytes() < 1_000_003, "it waits for the late one");
+    });
+    assert!(ledger.snapshot().unwrap().live_bytes() > 3_000_006);
+}
+
+fn endless() {
+    let mut ledger = start();
+    held_up(grow, || {
+        churn(1000);
+        leave(1_000_003);
+        ledger.finish();
+    });
+    let report = memledger::Report::file("2.json");
+    let ledger = Ledger::builder().trace_to_file("2.utrace").report_on_exit(report);
+    let ledger = ledger.start().unwrap();
+    churn(1000);
+    leave(1_000_033);
+    drop(ledger);
+}
+
+fn snapshots() {
+    let ledger = start();
+    let before = ledger.snapshot().unwrap();
+    let block = black_box(vec![0_u8; 12_345_678]);
+    let with = ledger.snapshot().unwrap();
+    drop(block);
+    let after = ledger.snapshot().unwrap();
+    assert_eq!(with.live_bytes() - before.live_bytes(), 12_345_678);
+    assert_eq!(with.live_blocks() - before.live_blocks(), 1);
+    assert_eq!(after.live_bytes(), before.live_bytes());
+    assert_eq!(after.live_blocks(), before.live_blocks());
+    assert!(after.peak_bytes() >= with.live_bytes());
+    drop((with, ledger));
+    assert_eq!(before.report().losses.lost_events, 0);
+    // Without a report nobody keeps account.
+    let ledger = Ledger::builder().start().unwrap();
+    assert!(ledger.snapshot().is_none());
+}
+
+fn stats() {
+    let ledger = start();
+    let before = ledger.stats();
+    assert!(before.recording && before.overhead_bytes > 0 && before.buffer_bytes > 0);
+    churn(1000);
+    let after = ledger.stats();
+    assert!(after.events >= before.events + 2000);
+    assert_eq!((after.lost_events, after.failed_allocations, after.scope_misuses), (0, 0, 0));
+    let mut ledger = ledger;
+    ledger.finish();
+    assert!(!ledger.stats().recording);
+}

@@ -1,0 +1,43 @@
+//! What whole processes do: how recording starts and ends, and what it survives in between.
+//!
+//! Each test runs this very program again, as a child that is told by an environment variable
+//! which scenario to play, in a folder of its own and against a deadline. Then it looks at what
+//! the child left behind: exit status, output, report and trace.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on shall fail")]
+
+mod allocator;
+mod harness;
+
+mod exactness;
+mod exit;
+mod files;
+mod fork;
+mod losses;
+mod memory;
+mod own_memory;
+mod scopes;
+mod signals;
+mod start;
+mod threads;
+
+use allocator::{Counting, Faulty};
+use memledger::TrackingAllocator;
+
+#[global_allocator]
+static ALLOC: Counting<TrackingAllocator<Faulty>> = Counting(TrackingAllocator::new(Faulty));
+
+fn main() {
+    harness::main(&[
+        ("start", start::CASES),
+        ("exit", exit::CASES),
+        ("files", files::CASES),
+        ("threads", threads::CASES),
+        ("memory", memory::CASES),
+        ("scopes", scopes::CASES),
+        ("losses", losses::CASES),
+        ("fork", fork::CASES),
+        ("signals", signals::CASES),
+        ("own_memory", own_memory::CASES),
+        ("exactness", exactness::CASES),
+    ]);
+}

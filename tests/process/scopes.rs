@@ -1,0 +1,360 @@
+//! Scopes and tags, as the report of a whole process shows them.
+
+use crate::harness::{Case, case, churn, leave, left, scope, start};
+use memledger::{Name, ScopeGuard, Tag, alloc_scope, group, tag, tagged};
+use std::sync::{Arc, Barrier};
+
+group! {
+    RENDERING = "Rendering";
+    TEXTURES = "Textures" in RENDERING;
+    AUDIO = "Audio";
+}
+
+const MESHES: Tag = tag!(RENDERING, "meshes");
+const PIXELS: Tag = tag!(TEXTURES, "pixels");
+
+pub(crate) const CASES: &[Case] = &[
+    case("nested scopes have exact paths and figures", nested, |run| {
+        let report = run.run().quiet().whole();
+        for (path, blocks) in [
+            (&["GlobalScope", "load level"][..], 1),
+            (&["GlobalScope", "load level", "parse"], 2),
+            (&["GlobalScope", "load level", "parse", "number"], 30),
+            (&["GlobalScope", "parse"], 4),
+        ] {
+            let row = scope(&report, path).unwrap();
+            assert_eq!(row.figures.live_blocks, blocks, "{path:?}");
+            assert_eq!(row.figures.live_bytes, blocks * 1_000_003);
+            assert_eq!(row.figures.allocations, blocks);
+        }
+        let outer = scope(&report, &["GlobalScope", "load level"]).unwrap();
+        assert_eq!(outer.inclusive.live_blocks, 33);
+        assert_eq!(scope(&report, &["GlobalScope"]).unwrap().inclusive, sum(&report));
+        assert_eq!(report.losses.scope_misuses, 0);
+    }),
+    case("frees and reallocations belong to the scope of the allocation", elsewhere, |run| {
+        let report = run.run().quiet().whole();
+        let owner = &scope(&report, &["GlobalScope", "owner"]).unwrap().figures;
+        assert_eq!((owner.allocations, owner.reallocations, owner.frees), (2, 1, 2));
+        assert_eq!(owner.allocated_bytes, 100 + 200 + 400);
+        assert!(scope(&report, &["GlobalScope", "other"]).is_none_or(|row| row.figures.frees == 0));
+    }),
+    case("groups and tags own memory beside scopes", owners, |run| {
+        let report = run.run().quiet().whole();
+        let name = |group: &[&str], name: &str| {
+            let mut rows = report.by_name.iter();
+            rows.find(|row| row.group == group && row.name == name).unwrap().figures.live_blocks
+        };
+        assert_eq!(name(&["Rendering"], "meshes"), 1 + 2 + 8);
+        assert_eq!(name(&["Rendering", "Textures"], "pixels"), 4);
+        assert_eq!(name(&["Audio"], "Unnamed"), 16 + 32);
+        let groups =
+            |group: &[&str]| report.by_group.iter().find(|row| row.group == group).unwrap();
+        assert_eq!(groups(&["Rendering"]).inclusive.live_blocks, 15);
+        let path = |path: &[&str]| scope(&report, path).unwrap().figures.live_blocks;
+        assert_eq!(path(&["GlobalScope", "draw"]), 2 + 4 + 8);
+        assert_eq!(path(&["GlobalScope", "mix"]), 16);
+        assert_eq!(path(&["GlobalScope", "mix", "decode"]), 32);
+    }),
+    case("a forgotten guard is put right and counted", forgotten, |run| {
+        let outcome = run.run();
+        let report = outcome.exited(0).whole();
+        assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("tests/process/scopes.rs"), "{}", outcome.stderr);
+        assert_eq!(report.losses.scope_misuses, 1);
+        assert_eq!(
+            scope(&report, &["GlobalScope", "a", "forgotten"]).unwrap().figures.live_blocks,
+            1
+        );
+        assert_eq!(scope(&report, &["GlobalScope", "after"]).unwrap().figures.live_blocks, 1);
+    }),
+    case("guards dropped out of order are put right and counted", out_of_order, |run| {
+        let outcome = run.run();
+        let report = outcome.exited(0).whole();
+        assert!(report.losses.scope_misuses > 0);
+        assert!(outcome.stderr.contains("out of order"), "{}", outcome.stderr);
+        assert_eq!(scope(&report, &["GlobalScope", "after"]).unwrap().figures.live_blocks, 1);
+    }),
+    case("scopes three hundred deep are kept to the limit and recover", deep, |run| {
+        let report = run.run().quiet().whole();
+        let deepest = report.by_scope.iter().map(|row| row.path.len()).max().unwrap();
+        assert_eq!(deepest, 256, "GlobalScope and 255 more");
+        let other =
+            report.by_scope.iter().find(|row| row.path.last().unwrap() == "(other)").unwrap();
+        assert_eq!(other.figures.live_blocks, 45);
+        assert_eq!(scope(&report, &["GlobalScope", "after"]).unwrap().figures.live_blocks, 1);
+    }),
+    case("dynamic names are text like any other", dynamic, |run| {
+        let report = run.run().quiet().whole();
+        for number in 0..500 {
+            let row = scope(&report, &["GlobalScope", &format!("level {number}")]).unwrap();
+            assert_eq!(row.figures.allocations, 3, "two threads and a literal of the same text");
+        }
+        assert!(scope(&report, &["GlobalScope", "a/b \"quoted\" \u{1f980} \n"]).is_some());
+        assert!(scope(&report, &["GlobalScope", ""]).is_some());
+    }),
+    case("names without end are bounded and counted", endless, |run| {
+        let outcome = run.deadline(60).run();
+        let report = outcome.exited(0).whole();
+        let other =
+            report.by_scope.iter().find(|row| row.path.last().unwrap() == "(other)").unwrap();
+        assert!(other.figures.allocations >= 10_000);
+        assert!(report.by_scope.len() > 100_000);
+        assert!(outcome.stdout.trim().parse::<u64>().unwrap() > 0);
+    }),
+    case("a panic leaves the scopes it passes", panicking, |run| {
+        let report = run.run().exited(0).whole();
+        assert_eq!(report.losses.scope_misuses, 0);
+        assert_eq!(left(&report, 1_000_003), 1);
+        let after = report.largest_live.iter().find(|block| block.bytes == 1_000_003).unwrap();
+        assert_eq!(after.path, ["GlobalScope"]);
+        assert_eq!(after.name, "Unnamed");
+        let inner = scope(&report, &["GlobalScope", "outer", "inner"]).unwrap();
+        assert_eq!(inner.figures.live_blocks, 1);
+    }),
+    case("a scope left by return, break and question mark is left", early_ways_out, |run| {
+        let report = run.run().quiet().whole();
+        assert_eq!(scope(&report, &["GlobalScope", "after"]).unwrap().figures.live_blocks, 1);
+        assert_eq!(report.losses.scope_misuses, 0);
+    }),
+    case(
+        "a scope that is open at the end of everything is closed in the trace",
+        open_at_end,
+        |run| {
+            let report = run.run().quiet().whole();
+            assert_eq!(scope(&report, &["GlobalScope", "forever"]).unwrap().figures.live_blocks, 2);
+        },
+    ),
+    case("contexts are exact across many blocks", across_blocks, |run| {
+        let report = run.run().quiet().whole();
+        for path in [&["GlobalScope", "in"][..], &["GlobalScope", "in", "nested"]] {
+            assert_eq!(scope(&report, path).unwrap().figures.allocations, 50_000, "{path:?}");
+        }
+        let outside = scope(&report, &["GlobalScope"]).unwrap().figures.allocations;
+        assert!((50_000..50_100).contains(&outside), "{outside}");
+    }),
+    case("scopes of eight threads do not mix", many_threads, |run| {
+        let report = run.run().quiet().whole();
+        for thread in 0..8 {
+            let own = scope(&report, &["GlobalScope", &format!("thread {thread}")]).unwrap();
+            assert!(own.figures.allocations >= 20_000, "{thread}");
+            let shared = scope(&report, &["GlobalScope", &format!("thread {thread}"), "shared"]);
+            assert_eq!(shared.unwrap().figures.live_blocks, 1);
+        }
+        assert_eq!(report.losses.scope_misuses, 0);
+    }),
+];
+
+fn sum(report: &memledger::analysis::Report) -> memledger::analysis::Figures {
+    // The outermost scope holds all; its peaks are those of the whole.
+    let all = scope(report, &["GlobalScope"]).unwrap().inclusive;
+    assert_eq!(all.live_bytes, report.totals.live_bytes);
+    assert_eq!(all.allocations, report.totals.allocations);
+    assert_eq!(all.peak_bytes, report.totals.peak_bytes);
+    all
+}
+
+const SIZE: usize = 1_000_003;
+
+fn nested() {
+    fn parse(blocks: usize) {
+        alloc_scope!("parse");
+        (0..blocks).for_each(|_| leave(SIZE));
+    }
+    let _ledger = start();
+    alloc_scope!("load level", {
+        leave(SIZE);
+        parse(1);
+        alloc_scope!("parse", {
+            for _ in 0..30 {
+                alloc_scope!("number", { leave(SIZE) });
+            }
+        });
+        parse(1);
+    });
+    parse(4);
+    // A scope without allocations leaves no row.
+    alloc_scope!("empty", {});
+}
+
+fn elsewhere() {
+    let _ledger = start();
+    let (grown, freed) = alloc_scope!("owner", {
+        (std::hint::black_box(Vec::<u8>::with_capacity(100)), std::hint::black_box(vec![1_u8; 200]))
+    });
+    let freeing = move || {
+        alloc_scope!("other");
+        let mut grown = grown;
+        grown.reserve_exact(std::hint::black_box(400));
+        drop(std::hint::black_box(grown));
+        drop(freed);
+    };
+    std::thread::spawn(freeing).join().unwrap();
+}
+
+fn owners() {
+    let leave = |blocks: usize| (0..blocks).for_each(|_| leave(SIZE));
+    let _ledger = start();
+    tagged(MESHES, || leave(1));
+    alloc_scope!("draw", {
+        tagged(MESHES, || {
+            leave(2);
+            tagged(PIXELS, || leave(4));
+            leave(8);
+        });
+    });
+    alloc_scope!(group: AUDIO, "mix", {
+        leave(16);
+        alloc_scope!("decode", { leave(32) });
+    });
+}
+
+fn forgotten() {
+    let _ledger = start();
+    {
+        alloc_scope!("a");
+        std::mem::forget(ScopeGuard::enter("forgotten"));
+        leave(SIZE);
+    }
+    alloc_scope!("after");
+    leave(SIZE);
+}
+
+fn out_of_order() {
+    let _ledger = start();
+    let first = ScopeGuard::enter("first");
+    let second = ScopeGuard::enter("second");
+    leave(SIZE);
+    drop(first);
+    leave(SIZE);
+    drop(second);
+    alloc_scope!("after");
+    leave(SIZE);
+}
+
+fn deep() {
+    let _ledger = start();
+    let mut guards = Vec::with_capacity(300);
+    for _ in 0..300 {
+        guards.push(ScopeGuard::enter("deeper"));
+        leave(SIZE);
+    }
+    while guards.pop().is_some() {}
+    alloc_scope!("after");
+    leave(SIZE);
+}
+
+fn dynamic() {
+    let _ledger = start();
+    let work = || {
+        for number in 0..500 {
+            let name = Name::intern(&format!("level {number}"));
+            alloc_scope!(name, { leave(8) });
+        }
+    };
+    work();
+    std::thread::spawn(work).join().unwrap();
+    for number in 0..500 {
+        let literal: &'static str = format!("level {number}").leak();
+        alloc_scope!(literal, { leave(8) });
+    }
+    alloc_scope!("a/b \"quoted\" \u{1f980} \n", { leave(8) });
+    alloc_scope!("", { leave(8) });
+}
+
+fn endless() {
+    let ledger = start();
+    for number in 0..150_000 {
+        let name = Name::intern(&format!("{number}"));
+        alloc_scope!(name, { leave(8) });
+        if number % 2000 == 0 {
+            // So many names at once are more than a worker without optimisation digests in time.
+            ledger.flush();
+        }
+    }
+    println!("{}", ledger.stats().refused_contexts);
+}
+
+fn panicking() {
+    let _ledger = start();
+    let caught = std::panic::catch_unwind(|| {
+        alloc_scope!("outer");
+        tagged(MESHES, || {
+            alloc_scope!("inner");
+            leave(SIZE + 30);
+            panic!("through two scopes and a tag");
+        })
+    });
+    caught.unwrap_err();
+    leave(SIZE);
+}
+
+fn early_ways_out() {
+    fn returns() -> Option<u32> {
+        alloc_scope!("returns", {
+            leave(8);
+            None?
+        })
+    }
+    let _ledger = start();
+    assert_eq!(returns(), None);
+    for number in 0..3 {
+        alloc_scope!("breaks", {
+            leave(8);
+            if number == 1 {
+                break;
+            }
+        });
+    }
+    alloc_scope!("after");
+    leave(SIZE);
+}
+
+fn open_at_end() {
+    std::mem::forget(start());
+    let ready = Arc::new(Barrier::new(2));
+    let other = ready.clone();
+    std::thread::spawn(move || {
+        let _scope = ScopeGuard::enter("forever");
+        leave(SIZE);
+        other.wait();
+        loop {
+            std::thread::park();
+        }
+    });
+    ready.wait();
+    alloc_scope!("forever");
+    leave(SIZE);
+    std::process::exit(0);
+}
+
+fn across_blocks() {
+    let allocate = || drop(std::hint::black_box(Box::new(1_u64)));
+    let _ledger = start();
+    for _ in 0..50_000 {
+        allocate();
+        alloc_scope!("in", {
+            allocate();
+            alloc_scope!("nested", { allocate() });
+        });
+    }
+}
+
+fn many_threads() {
+    let _ledger = start();
+    let threads: Vec<_> = (0..8)
+        .map(|number| {
+            std::thread::spawn(move || {
+                let name = Name::intern(&format!("thread {number}"));
+                for _ in 0..20 {
+                    alloc_scope!(name, {
+                        churn(1000);
+                        alloc_scope!("shared", { churn(100) });
+                    });
+                }
+                alloc_scope!(name, { alloc_scope!("shared", { leave(SIZE) }) });
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}

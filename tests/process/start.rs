@@ -1,0 +1,372 @@
+//! How a recording starts: by the environment, in code, or both.
+
+use crate::harness::{Case, REPORT, TRACE, builder, case, churn, leave, left, start};
+use memledger::{Error, Ledger};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+pub(crate) const CASES: &[Case] = &[
+    case("the environment starts a program without code from before main", nothing, |run| {
+        let outcome = run.tracked().env("TEST_LEAVE", "1").run();
+        let report = outcome.quiet().whole();
+        assert_eq!(report.trace.from_process_start, Some(true));
+        assert_eq!(left(&report, BEFORE_MAIN as u64), 1, "what .init_array allocated");
+        assert_eq!(left(&report, IN_MAIN as u64), 1);
+        assert_eq!(report.trace.pid, Some(outcome.pid));
+        assert_eq!(report.by_thread[0].name, "main");
+        assert_eq!(report.by_thread[0].system_id, Some(outcome.pid));
+    }),
+    case("the environment asks for a report only", nothing, |run| {
+        let outcome = run.env("MEMLEDGER_REPORT", REPORT).run();
+        outcome.quiet();
+        assert_eq!(outcome.files(), [REPORT]);
+        let report: serde_json::Value = serde_json::from_str(&outcome.report(REPORT)).unwrap();
+        assert_eq!(report["schema"], "memledger.report/1");
+        assert_eq!(report["trace"]["from_process_start"], true);
+        assert_eq!(report["trace"]["complete"], true);
+    }),
+    case("the environment asks for a trace, and the report goes to stderr", nothing, |run| {
+        let outcome = run.env("MEMLEDGER_FILE", TRACE).run();
+        outcome.exited(0);
+        assert!(!outcome.stderr.is_empty());
+        assert_eq!(outcome.files(), [TRACE]);
+        let (report, _) = outcome.trace(TRACE);
+        assert!(report.trace.complete);
+    }),
+    case("a report that is off is not made", nothing, |run| {
+        let outcome = run.env("MEMLEDGER_FILE", TRACE).env("MEMLEDGER_REPORT", "off").run();
+        outcome.quiet();
+        assert_eq!(outcome.files(), [TRACE]);
+        assert!(outcome.trace(TRACE).0.trace.complete);
+    }),
+    case("without variables nothing happens", nothing, |run| {
+        let outcome = run.env("MEMLEDGER_FILE", "").env("MEMLEDGER_REPORT", "").run();
+        outcome.quiet();
+        assert_eq!(outcome.files(), [""; 0]);
+    }),
+    case("channels alone start nothing", nothing, |run| {
+        let outcome = run.env("MEMLEDGER_TRACE", "memory").run();
+        outcome.quiet();
+        assert_eq!(outcome.files(), [""; 0]);
+    }),
+    case("a bad channel is told and the default used", scoped, |run| {
+        let outcome = run.tracked().env("MEMLEDGER_TRACE", "memory,cpu").run();
+        one_line(&outcome.stderr, &["MEMLEDGER_TRACE", "memory,cpu", "memory and scope"]);
+        let report = outcome.exited(7).whole();
+        assert!(crate::harness::scope(&report, &["GlobalScope", "work"]).is_some());
+    }),
+    case("a bad report is told and the default used", seven, |run| {
+        let outcome = run.env("MEMLEDGER_FILE", TRACE).env("MEMLEDGER_REPORT", "x.pdf").run();
+        outcome.exited(7);
+        let (first, rest) = outcome.stderr.split_once('\n').unwrap();
+        one_line(&format!("{first}\n"), &["MEMLEDGER_REPORT", "x.pdf", "stderr", "off", ".json"]);
+        assert!(!rest.is_empty(), "the report itself");
+        assert_eq!(outcome.files(), [TRACE]);
+    }),
+    case("a bad file is told and the report still made", seven, |run| {
+        let outcome =
+            run.env("MEMLEDGER_FILE", "x.memledger").env("MEMLEDGER_REPORT", REPORT).run();
+        one_line(&outcome.stderr, &["MEMLEDGER_FILE", "x.memledger", ".utrace"]);
+        outcome.exited(7);
+        assert_eq!(outcome.files(), [REPORT]);
+    }),
+    case("the scope channel can be off", scoped, |run| {
+        let outcome = run.tracked().env("MEMLEDGER_TRACE", "memory").run();
+        let report = outcome.exited(7).whole();
+        assert_eq!(report.by_scope.len(), 1, "{:?}", report.by_scope);
+        assert!(report.totals.allocations > 0);
+    }),
+    case("the memory channel can be off", scoped, |run| {
+        let outcome = run.tracked().env("MEMLEDGER_TRACE", "scope").run();
+        let report = outcome.exited(7).whole();
+        assert_eq!(report.totals.allocations, 0);
+        assert_eq!(report.totals.frees, 0);
+    }),
+    case("from_env without variables reports on stderr", from_env, |run| {
+        let outcome = run.run();
+        outcome.exited(0);
+        assert!(!outcome.stderr.is_empty() && !outcome.stderr.contains("memledger: "));
+        assert_eq!(outcome.files(), [""; 0]);
+    }),
+    case("from_env joins what the environment started", from_env, |run| {
+        let outcome = run.tracked().run();
+        let report = outcome.quiet().whole();
+        assert_eq!(outcome.files(), [REPORT, TRACE]);
+        assert_eq!(report.trace.from_process_start, Some(true));
+        assert_eq!(left(&report, AFTER_LEDGER as u64), 1, "the report comes at exit");
+    }),
+    case("flags win over the environment and are taken from the arguments", from_args, |run| {
+        // `-trace=` is no kind of destination, so the environment starts nothing by itself.
+        let outcome = run.env("MEMLEDGER_TRACE", "memory,scope").run();
+        let report = outcome.quiet().whole();
+        assert_eq!(outcome.stdout, "program|--verbose|-tracer=no|last\n");
+        assert_eq!(report.by_scope.len(), 1, "the flag says memory only");
+    }),
+    case("a file set in code joins a report of the environment", join, |run| {
+        let outcome = run.env("MEMLEDGER_REPORT", REPORT).run();
+        let report = outcome.quiet().whole();
+        assert_eq!(report.trace.from_process_start, Some(true));
+        assert_eq!(left(&report, IN_MAIN as u64), 1, "from before the builder");
+        assert_eq!(left(&report, AFTER_LEDGER as u64), 1, "the handle ended nothing");
+    }),
+    case("a file of the environment replaces one set in code", join, |run| {
+        let outcome = run.tracked().run();
+        outcome.quiet().whole();
+        assert_eq!(outcome.files(), [REPORT, TRACE]);
+        // The environment is silent about the report, so the one set in code is made.
+        let outcome = outcome.again().env("MEMLEDGER_FILE", "other.utrace").run();
+        outcome.quiet().whole_as("other.utrace", REPORT);
+        assert_eq!(outcome.files(), ["other.utrace", REPORT]);
+    }),
+    case("a bad value is told once though the code asks again", join, |run| {
+        let outcome = run.tracked().env("MEMLEDGER_TRACE", "cpu").run();
+        one_line(&outcome.stderr, &["MEMLEDGER_TRACE", "cpu"]);
+        outcome.exited(0).whole();
+    }),
+    case("from_env beside a ledger of the code is told", from_env_after_builder, |run| {
+        let outcome = run.run();
+        one_line(&outcome.stderr, &["already running"]);
+        outcome.exited(0).whole();
+        assert_eq!(outcome.files(), [REPORT, TRACE]);
+    }),
+    case("a file joins too late if much has happened", join_late, |run| {
+        let outcome = run.env("MEMLEDGER_REPORT", REPORT).run();
+        one_line(&outcome.stderr, &[TRACE, "1024 KiB", "MEMLEDGER_FILE"]);
+        assert!(outcome.exited(0).report(REPORT).contains("\"complete\": true"));
+    }),
+    case("names of files are filled in", nothing, |run| {
+        let outcome = run
+            .env("MEMLEDGER_FILE", "%e-%p-%t-100%%.utrace")
+            .env("MEMLEDGER_REPORT", "%p%x.json")
+            .run();
+        outcome.quiet();
+        let files = outcome.files();
+        let program = std::env::current_exe().unwrap();
+        let program = program.file_name().unwrap().to_str().unwrap();
+        let trace = files.iter().find(|name| name.ends_with(".utrace")).unwrap();
+        let rest = trace.strip_prefix(&format!("{program}-{}-", outcome.pid)).unwrap();
+        let seconds = rest.strip_suffix("-100%.utrace").unwrap().parse::<u64>().unwrap();
+        assert!(seconds > 1_600_000_000);
+        outcome.whole_as(trace, &format!("{}%x.json", outcome.pid));
+    }),
+    case("a second ledger is refused while one runs", two_ledgers, |run| {
+        let report = run.run().quiet().whole();
+        assert_eq!(left(&report, AFTER_LEDGER as u64), 1, "the first ledger goes on");
+    }),
+    case("after a finish another ledger may start", twice, |run| {
+        let outcome = run.run();
+        outcome.quiet();
+        let first = outcome.whole_as("1.utrace", "1.json");
+        assert_eq!(first.trace.from_process_start, Some(true));
+        assert_eq!(first.losses.frees_of_earlier_blocks, 0);
+        let second = outcome.whole_as("2.utrace", "2.json");
+        assert_eq!(second.trace.from_process_start, Some(false));
+        assert!(second.losses.frees_of_earlier_blocks >= 50, "{:?}", second.losses);
+        assert_eq!(second.losses.unmatched_frees, 0);
+        assert_eq!(left(&first, 1_000_003), 1);
+        assert_eq!((left(&second, 1_000_003), left(&second, 1_000_033)), (0, 1));
+    }),
+    case("a ledger that is dropped on another thread ends there", dropped_elsewhere, |run| {
+        let report = run.run().quiet().whole();
+        assert_eq!(left(&report, IN_MAIN as u64), 1);
+        assert_eq!(left(&report, AFTER_LEDGER as u64), 0);
+    }),
+    case("an early buffer that overflows is forgotten", overflow, |run| {
+        let report = run.run().quiet().whole();
+        assert_eq!(report.trace.from_process_start, Some(false));
+        assert!(report.losses.frees_of_earlier_blocks > 0);
+        assert_eq!(report.losses.unmatched_frees, 0);
+        assert_eq!((left(&report, IN_MAIN as u64), left(&report, AFTER_LEDGER as u64)), (0, 1));
+    }),
+    case("an early buffer that overflows on eight threads is forgotten", overflow_8, |run| {
+        let report = run.run().quiet().whole();
+        assert_eq!(report.trace.from_process_start, Some(false));
+        assert_eq!(report.losses.unmatched_frees, 0);
+        assert_eq!(left(&report, AFTER_LEDGER as u64), 1);
+    }),
+    case("a start without an overflow has everything since the process began", late_start, |run| {
+        let report = run.run().quiet().whole();
+        assert_eq!(report.trace.from_process_start, Some(true));
+        assert_eq!(left(&report, IN_MAIN as u64), 1);
+        let names: Vec<_> = report.by_thread.iter().map(|row| &*row.name).collect();
+        assert!(names.contains(&"early bird"), "{names:?}");
+    }),
+];
+
+pub(crate) const IN_MAIN: usize = 1_000_003;
+const BEFORE_MAIN: usize = 1_000_033;
+pub(crate) const AFTER_LEDGER: usize = 1_000_037;
+
+/// Runs before `main`, like the constructors of C++ libraries.
+extern "C" fn before_main() {
+    // NOTE: std's own initialisation has run; the tracker's start may or may not have.
+    if std::env::var_os("TEST_LEAVE").is_some() {
+        leave(BEFORE_MAIN);
+    }
+}
+
+#[used]
+#[expect(unsafe_code, reason = "a named section")]
+// SAFETY: the section holds pointers to functions of this form.
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN_ENTRY: extern "C" fn() = before_main;
+
+#[track_caller]
+fn one_line(stderr: &str, parts: &[&str]) {
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.starts_with("memledger: "), "{stderr}");
+    for part in parts {
+        assert!(stderr.contains(part), "{part:?} is not in {stderr}");
+    }
+}
+
+fn nothing() {
+    leave(IN_MAIN);
+    churn(1000);
+}
+
+fn scoped() {
+    memledger::alloc_scope!("work", { churn(1000) });
+    seven();
+}
+
+fn seven() {
+    std::process::exit(7);
+}
+
+fn from_env() {
+    let ledger = Ledger::from_env();
+    assert_eq!(ledger.problems(), [""; 0]);
+    assert!(ledger.stats().recording);
+    churn(1000);
+    drop(ledger);
+    leave(AFTER_LEDGER);
+}
+
+fn from_env_after_builder() {
+    let ledger = start();
+    let second = Ledger::from_env();
+    assert_eq!(second.problems().len(), 1);
+    drop(second);
+    assert!(ledger.stats().recording);
+    churn(1000);
+}
+
+fn from_args() {
+    let args = [
+        "program",
+        "-trace=memory",
+        "--verbose",
+        "-tracefile=trace.utrace",
+        "-tracer=no",
+        "-tracereport=report.json",
+        "last",
+    ];
+    let (ledger, rest) = Ledger::from_args(args.map(Into::into));
+    println!("{}", rest.iter().map(|arg| arg.to_str().unwrap()).collect::<Vec<_>>().join("|"));
+    memledger::alloc_scope!("work", { churn(1000) });
+    drop(ledger);
+}
+
+fn join() {
+    leave(IN_MAIN);
+    memledger::alloc_scope!("before", { churn(1000) });
+    // So that the file has to be given what was sent before it.
+    Ledger::from_env().flush();
+    let ledger = builder().start().unwrap();
+    memledger::alloc_scope!("after", { churn(1000) });
+    drop(ledger);
+    leave(AFTER_LEDGER);
+}
+
+fn join_late() {
+    churn(100_000);
+    // The worker may not have come by yet.
+    Ledger::from_env().flush();
+    let ledger = builder().start().unwrap();
+    assert_eq!(ledger.problems().len(), 1);
+    drop(ledger);
+}
+
+fn two_ledgers() {
+    let ledger = start();
+    assert!(matches!(builder().start(), Err(Error::AlreadyStarted)));
+    let again = Ledger::builder().trace_to_file("other.utrace").start();
+    assert!(matches!(again, Err(Error::AlreadyStarted)));
+    assert!(!std::path::Path::new("other.utrace").exists());
+    leave(AFTER_LEDGER);
+    drop(ledger);
+}
+
+fn twice() {
+    let begin = |trace: &'static str, report: &'static str| {
+        let report = memledger::Report::file(report);
+        Ledger::builder().trace_to_file(trace).report_on_exit(report).start().unwrap()
+    };
+    let mut first = begin("1.utrace", "1.json");
+    leave(1_000_003);
+    let blocks = (0..50).map(|size| black_box(vec![1_u8; 100 + size])).collect::<Vec<_>>();
+    churn(1000);
+    first.finish();
+    first.finish();
+    leave(1_000_037);
+    churn(1000);
+    let second = begin("2.utrace", "2.json");
+    drop(first);
+    leave(1_000_033);
+    drop(blocks);
+    churn(1000);
+    drop(second);
+}
+
+fn dropped_elsewhere() {
+    let ledger = start();
+    leave(IN_MAIN);
+    std::thread::spawn(move || {
+        churn(1000);
+        drop(ledger);
+        leave(AFTER_LEDGER);
+    })
+    .join()
+    .unwrap();
+    churn(1000);
+}
+
+fn overflow() {
+    leave(IN_MAIN);
+    let kept = black_box(vec![0_u8; 77]);
+    churn(100_000);
+    let ledger = start();
+    drop(kept);
+    leave(AFTER_LEDGER);
+    churn(1000);
+    drop(ledger);
+}
+
+fn overflow_8() {
+    static DONE: AtomicUsize = AtomicUsize::new(0);
+    let threads: [_; 8] = std::array::from_fn(|_| {
+        std::thread::spawn(|| {
+            while DONE.load(Ordering::Relaxed) == 0 {
+                churn(1000);
+            }
+        })
+    });
+    churn(100_000);
+    let ledger = start();
+    leave(AFTER_LEDGER);
+    churn(1000);
+    DONE.store(1, Ordering::Relaxed);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    drop(ledger);
+}
+
+fn late_start() {
+    leave(IN_MAIN);
+    let named = std::thread::Builder::new().name("early bird".into());
+    named.spawn(|| churn(100)).unwrap().join().unwrap();
+    churn(1000);
+    let ledger = start();
+    churn(1000);
+    drop(ledger);
+}

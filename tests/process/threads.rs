@@ -1,0 +1,210 @@
+//! Threads: many, short, at once, and one that starts and stops recording all the time.
+
+use crate::harness::{Case, case, churn, leave, left, start};
+use memledger::{Ledger, Report};
+use std::collections::HashSet;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, mpsc};
+
+pub(crate) const CASES: &[Case] = &[
+    case("eight threads free what others allocated", exchange, |run| {
+        let report = run.run().quiet().whole();
+        assert!(report.totals.allocations > 80_000);
+        let senders = report.by_thread.iter().filter(|row| row.name == "sender").count();
+        assert_eq!(senders, 8);
+    }),
+    case("thread names and ids are right", names, |run| {
+        let report = run.run().quiet().whole();
+        for (bytes, name) in
+            [(1_000_003, "main"), (1_000_033, "Ünïcode"), (1_000_037, "exactly 15 byte")]
+        {
+            let block = report.largest_live.iter().find(|block| block.bytes == bytes).unwrap();
+            assert_eq!(block.thread, name);
+        }
+    }),
+    case("thousands of short threads have ids of their own and bounded memory", short, |run| {
+        let outcome = run.env("TEST_THREADS", "20000").deadline(60).run();
+        let report = outcome.quiet().whole();
+        let ids: HashSet<_> = report.by_thread.iter().map(|row| row.id).collect();
+        assert_eq!(ids.len(), report.by_thread.len());
+        assert!(report.by_thread.len() >= 20_000, "{}", report.by_thread.len());
+        let each = report.by_thread.iter().filter(|row| row.name == "short").count();
+        assert_eq!(each, 20_000);
+        let grown = outcome.stdout.trim().parse::<u64>().unwrap();
+        assert!(grown < 40_000, "grew by {grown} KiB");
+    }),
+    case("two thousand threads alive at once", alive_at_once, |run| {
+        let outcome = run.deadline(60).run();
+        let report = outcome.quiet().whole();
+        assert_eq!(left(&report, 1_000_003), 100, "as many as are listed");
+        let threads = report.by_thread.iter().filter(|row| row.name == "alive").collect::<Vec<_>>();
+        assert_eq!(threads.len(), 2000);
+        assert!(threads.iter().all(|row| row.figures.live_bytes >= 1_000_003));
+    }),
+    case("ledgers start and finish while eight threads allocate", start_stop, |run| {
+        let outcome = run.env("TEST_ROUNDS", "300").deadline(60).run();
+        outcome.quiet();
+        for name in ["first", "middle", "last"] {
+            let report = outcome.whole_as(&format!("{name}.utrace"), &format!("{name}.json"));
+            assert_eq!(report.losses.unmatched_frees, 0);
+        }
+    }),
+    case("a thread whose first allocation is in its last moments is retired", late_first, |run| {
+        // Otherwise their buffers are never given back, and the child waits in vain.
+        let report = run.run().quiet().whole();
+        assert!(report.by_thread.len() >= 500);
+    }),
+];
+
+fn exchange() {
+    let _ledger = start();
+    let (channels, receivers): (Vec<_>, Vec<_>) =
+        (0..8).map(|_| mpsc::channel::<Box<[u8]>>()).unzip();
+    let threads: Vec<_> = receivers
+        .into_iter()
+        .enumerate()
+        .map(|(number, receiver)| {
+            let next = channels[(number + 1) % 8].clone();
+            let body = move || {
+                for step in 0..10_000 {
+                    let size = 1 + (step * 7 + number) % 512;
+                    let block = black_box(vec![0_u8; size].into_boxed_slice());
+                    if next.send(block).is_err() {
+                        break;
+                    }
+                    drop(receiver.try_recv());
+                }
+                drop(next);
+                receiver.iter().for_each(drop);
+            };
+            std::thread::Builder::new().name("sender".into()).spawn(body).unwrap()
+        })
+        .collect();
+    drop(channels);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+fn names() {
+    let _ledger = start();
+    leave(1_000_003);
+    for (name, bytes) in [("Ünïcode", 1_000_033), ("exactly 15 bytes and more", 1_000_037)] {
+        let builder = std::thread::Builder::new().name(name.into());
+        builder.spawn(move || leave(bytes)).unwrap().join().unwrap();
+    }
+}
+
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+pub(crate) fn short() {
+    let count = std::env::var("TEST_THREADS").unwrap().parse::<usize>().unwrap();
+    let _ledger = start();
+    let spawn = || {
+        let builder = std::thread::Builder::new().name("short".into()).stack_size(64 << 10);
+        builder.spawn(|| drop(black_box(vec![1_u8; 100]))).unwrap()
+    };
+    // Some at a time, so that ends and starts overlap.
+    let batch = |size: usize| {
+        let threads: Vec<_> = (0..size).map(|_| spawn()).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    };
+    batch(16);
+    let before = resident_kib();
+    let mut left = count - 16;
+    while left > 0 {
+        let size = left.min(16);
+        batch(size);
+        left -= size;
+    }
+    println!("{}", resident_kib().saturating_sub(before));
+}
+
+fn alive_at_once() {
+    let _ledger = start();
+    let ready = Arc::new(Barrier::new(2001));
+    let threads: Vec<_> = (0..2000)
+        .map(|_| {
+            let ready = ready.clone();
+            let builder = std::thread::Builder::new().name("alive".into()).stack_size(64 << 10);
+            let body = move || {
+                leave(1_000_003);
+                ready.wait();
+                churn(20);
+            };
+            builder.spawn(body).unwrap()
+        })
+        .collect();
+    ready.wait();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+fn start_stop() {
+    let rounds = std::env::var("TEST_ROUNDS").unwrap().parse::<usize>().unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let threads: Vec<_> = (0..8)
+        .map(|_| {
+            let stop = stop.clone();
+            std::thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    memledger::alloc_scope!("work", { churn(100) });
+                }
+            })
+        })
+        .collect();
+    for round in 0..rounds {
+        let name = match round {
+            0 => "first",
+            _ if round == rounds / 2 => "middle",
+            _ if round == rounds - 1 => "last",
+            _ => {
+                let mut ledger = Ledger::builder().start().unwrap();
+                ledger.finish();
+                continue;
+            }
+        };
+        let ledger = Ledger::builder()
+            .trace_to_file(format!("{name}.utrace"))
+            .report_on_exit(Report::file(format!("{name}.json")));
+        drop(ledger.start().unwrap());
+    }
+    stop.store(true, Ordering::Relaxed);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+/// Threads of C that allocate nothing but in the destructor of a key.
+#[expect(unsafe_code, reason = "system calls")]
+fn late_first() {
+    static SET: AtomicBool = AtomicBool::new(false);
+    static mut KEY: libc::pthread_key_t = 0;
+    extern "C" fn destroy(_: *mut libc::c_void) {
+        drop(black_box(vec![1_u8; 100]));
+    }
+    extern "C" fn body(_: *mut libc::c_void) -> *mut libc::c_void {
+        assert!(SET.load(Ordering::Acquire));
+        // SAFETY: the key exists; the value is a number.
+        unsafe { libc::pthread_setspecific(KEY, std::ptr::without_provenance(1)) };
+        std::ptr::null_mut()
+    }
+    let ledger = start();
+    // SAFETY: the destructor has the required form; the key is written before any thread starts.
+    unsafe { assert_eq!(libc::pthread_key_create(&raw mut KEY, Some(destroy)), 0) };
+    SET.store(true, Ordering::Release);
+    for _ in 0..500 {
+        // SAFETY: plain calls on locals; `body` takes no argument.
+        unsafe {
+            let mut thread = std::mem::zeroed();
+            let none = std::ptr::null();
+            let started = libc::pthread_create(&raw mut thread, none, body, std::ptr::null_mut());
+            assert_eq!(started, 0);
+            libc::pthread_join(thread, std::ptr::null_mut());
+        }
+    }
+    while ledger.stats().buffer_bytes > 100 * 4096 {
+        ledger.flush();
+        std::thread::yield_now();
+    }
+}
