@@ -111,16 +111,15 @@ fn scopes(c: &mut Criterion) {
     let ledger = start();
     let mut group = c.benchmark_group("scopes");
     group.throughput(Throughput::Elements(1));
-    group.bench_function("nothing", |b| b.iter(|| black_box(())));
-    group.bench_function("enter and leave", |b| {
-        b.iter(|| alloc_scope!("known", { black_box(()) }));
-    });
-    group.bench_function("enter and leave, three deep", |b| {
-        b.iter(|| {
-            alloc_scope!("one", {
-                alloc_scope!("two", { alloc_scope!("three", { black_box(()) }) })
-            })
+    let mut timed = |name: &str, body: fn()| {
+        group.bench_function(name, |b| {
+            b.iter_custom(|times| in_bursts(None, times, |n| (0..n).for_each(|_| body())));
         });
+    };
+    timed("nothing", || black_box(()));
+    timed("enter and leave", || alloc_scope!("known", { black_box(()) }));
+    timed("enter and leave, three deep", || {
+        alloc_scope!("one", { alloc_scope!("two", { alloc_scope!("three", { black_box(()) }) }) });
     });
     group.bench_function("pair without a scope", |b| {
         b.iter_custom(|pairs| in_bursts(Some(&ledger), pairs, |n| Pair.run(&ALLOC, n)));

@@ -95,7 +95,7 @@ impl Churn {
         while self.live.len() < Self::LIVE {
             let layout = self.layout();
             self.live.push((allocate(allocator, layout).expose_provenance(), layout));
-            if self.live.len() as u64 % BURST == 0 {
+            if (self.live.len() as u64).is_multiple_of(BURST) {
                 between();
             }
         }
@@ -110,7 +110,7 @@ impl Churn {
     pub fn clear_in_parts<A: GlobalAlloc>(&mut self, allocator: &A, between: impl Fn()) {
         for (at, (address, layout)) in self.live.drain(..).enumerate() {
             free(allocator, std::ptr::with_exposed_provenance_mut(address), layout);
-            if at as u64 % BURST == 0 {
+            if (at as u64).is_multiple_of(BURST) {
                 between();
             }
         }
