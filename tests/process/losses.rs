@@ -39,7 +39,7 @@ pub(crate) const CASES: &[Case] = &[
         let report = run.run().quiet().whole();
         assert_eq!(left(&report, 1_000_003), 1);
     }),
-    case("an allocator that takes its time makes events late and not lost", slow, |run| {
+    case("an allocator that takes its time over a reallocation holds up nobody", slow, |run| {
         let report = run.run().quiet().whole();
         assert_eq!(left(&report, 1_000_003), 1);
         assert_eq!(left(&report, 2_000_003), 1, "what was reallocated meanwhile");
@@ -49,8 +49,9 @@ pub(crate) const CASES: &[Case] = &[
         outcome.quiet();
         let report = outcome.same(TRACE, REPORT);
         assert_eq!(left(&report, 1_000_003), 1);
-        assert!(!report.trace.complete);
-        assert_eq!(report.losses.serial_holes, 1, "{:?}", report.losses);
+        // Its old block is gone, its new one not there yet.
+        assert!(report.trace.complete, "{:?}", report.losses);
+        assert_eq!(left(&report, 2_000_003), 0);
         let after = outcome.whole_as("2.utrace", "2.json");
         assert_eq!(left(&after, 1_000_033), 1);
     }),
@@ -131,7 +132,7 @@ fn slow() {
             ledger.flush();
         }
         leave(1_000_003);
-        assert!(ledger.snapshot().unwrap().live_bytes() < 1_000_003, "it waits for the late one");
+        assert!(ledger.snapshot().unwrap().live_bytes() > 1_000_003, "it waits for the slow one");
     });
     assert!(ledger.snapshot().unwrap().live_bytes() > 3_000_006);
 }

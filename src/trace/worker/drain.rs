@@ -342,7 +342,7 @@ impl Session {
             return 0;
         };
         let slot = cursor.slot;
-        let mut freed = 0;
+        let (mut freed, mut told) = (0, 0);
         let mut from = drained.map(NonNull::as_ptr);
         let mut block = NonNull::new(slot.first.load(Ordering::Acquire));
         while let Some(current) = block {
@@ -369,6 +369,12 @@ impl Session {
             slot.first.store(next, Ordering::Release);
             freed += header(current).size.load(Ordering::Relaxed) as usize;
             buffer::release(slot, current);
+            // NOTE: within one thread's blocks too. They can be the whole buffer, and threads that
+            // wait give up after a second in which nothing was freed.
+            if freed - told >= WAKE_EVERY {
+                told = freed;
+                buffer::wake_waiters();
+            }
             block = NonNull::new(next);
         }
         freed
