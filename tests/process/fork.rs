@@ -24,6 +24,15 @@ pub(crate) const CASES: &[Case] = &[
         let report = run.run().quiet().whole();
         assert_eq!(report.trace.from_process_start, Some(true));
     }),
+    case("a program that forks before it starts records in the child", daemon, |run| {
+        let report = run.run().quiet().whole();
+        assert_eq!(report.trace.from_process_start, Some(true));
+        assert_eq!(left(&report, 1_000_003), 1, "from before the fork");
+        assert_eq!(left(&report, IN_CHILD as u64), 1);
+        // The parent's thread and the child's are two, though one goes on where the other was.
+        let names = report.by_thread.iter().map(|row| &row.name[..]).collect::<Vec<_>>();
+        assert!(names.contains(&"after the fork"), "{names:?}");
+    }),
     case("the files are free again though a forked child lives on", fork_holds_no_lock, |run| {
         let outcome = run.run();
         let report = outcome.quiet().whole();
@@ -162,6 +171,39 @@ fn fork_before_start() {
     churn(1000);
     let _ledger = start();
     churn(1000);
+}
+
+fn daemon() {
+    leave(1_000_003);
+    let (sender, receiver) = std::sync::mpsc::channel::<()>();
+    let ready = Arc::new(std::sync::Barrier::new(2));
+    // A thread of the parent that the child does not have.
+    let other = std::thread::spawn({
+        let ready = Arc::clone(&ready);
+        move || {
+            churn(10);
+            ready.wait();
+            let _ = receiver.recv();
+        }
+    });
+    ready.wait();
+    let child = fork(|| {
+        let ledger = start();
+        for _ in 0..50 {
+            churn(1000);
+            ledger.flush();
+        }
+        let thread = std::thread::Builder::new().name("after the fork".into());
+        let thread = thread.spawn(|| {
+            churn(1000);
+            leave(IN_CHILD);
+        });
+        thread.unwrap().join().unwrap();
+        drop(ledger);
+    });
+    assert_eq!(wait(child), 0);
+    drop(sender);
+    other.join().unwrap();
 }
 
 fn fork_holds_no_lock() {

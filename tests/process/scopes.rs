@@ -14,6 +14,22 @@ const MESHES: Tag = tag!(RENDERING, "meshes");
 const PIXELS: Tag = tag!(TEXTURES, "pixels");
 
 pub(crate) const CASES: &[Case] = &[
+    case("without its channel no scope is in the trace", without_channel, |run| {
+        let report = run.run().quiet().whole();
+        assert_eq!(left(&report, 1_000_003), 3);
+        assert_eq!(
+            scope(&report, &["GlobalScope"]).unwrap().figures.live_blocks,
+            report.totals.live_blocks - 1
+        );
+        // What was recorded before the start had its scope.
+        assert_eq!(scope(&report, &["GlobalScope", "early"]).unwrap().figures.live_blocks, 1);
+    }),
+    case("without the memory channel nothing is recorded", without_memory, |run| {
+        let report = run.run().quiet().whole();
+        assert_eq!(report.totals.allocations, 0);
+        assert_eq!(report.totals.live_blocks, 0);
+        assert_eq!(report.trace.from_process_start, Some(false));
+    }),
     case("nested scopes have exact paths and figures", nested, |run| {
         let report = run.run().quiet().whole();
         for (path, blocks) in [
@@ -357,4 +373,19 @@ fn many_threads() {
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+fn without_channel() {
+    alloc_scope!("early");
+    leave(1_000_003);
+    let _ledger = crate::harness::builder().channels("memory").start().unwrap();
+    alloc_scope!("late");
+    leave(1_000_003);
+    std::thread::spawn(|| alloc_scope!("elsewhere", { leave(1_000_003) })).join().unwrap();
+}
+
+fn without_memory() {
+    leave(1_000_003);
+    let _ledger = crate::harness::builder().channels("scope").start().unwrap();
+    leave(1_000_003);
 }
