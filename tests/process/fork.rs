@@ -189,7 +189,9 @@ fn daemon() {
     ready.wait();
     let child = fork(|| {
         let ledger = start();
-        for _ in 0..50 {
+        // Longer than the worker takes to look for threads that are gone: the parent's are.
+        let until = std::time::Instant::now() + std::time::Duration::from_millis(1300);
+        while std::time::Instant::now() < until {
             churn(1000);
             ledger.flush();
         }
