@@ -28,7 +28,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 /// 6. Four stores for an allocation (22 bytes), two for a free (13 bytes).
 /// 7. One release store that publishes them, and one that clears the guard.
 ///
-/// About 2 to 3 ns together on a thread alone, of which 2 ns are the counter
+/// About 2.5 ns together on a thread alone, of which 2 ns are the counter
 /// (`cargo bench --bench hook` measures it). Every 4096th event also reads the clock, and every
 /// 32 KiB of events the thread takes a fresh block; if the worker has fallen behind, it waits for
 /// one, as [`OnFull`](crate::OnFull) says.

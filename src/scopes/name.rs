@@ -25,7 +25,7 @@ impl Name {
 
     /// Copies `text` once for the life of the program; the same text gives the same copy.
     ///
-    /// Costs a search of a table shared by all threads (about 100 ns), so keep the result. At most
+    /// Costs a search of a table shared by all threads, so keep the result. At most
     /// 262 142 names and contexts together are kept; beyond that every text becomes `(other)`.
     pub fn intern(text: &str) -> Self {
         #[cfg(feature = "enable")]
