@@ -20,8 +20,8 @@ pub enum Worker {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnFull {
-    /// It waits for the worker, at most one second for the whole process; past that, events are
-    /// lost and counted until a quarter of the buffers is free again.
+    /// It waits for the worker; if that makes no progress for one second, all threads stop waiting,
+    /// and events are lost and counted until it has caught up.
     #[default]
     Wait,
     /// It drops the event and counts it.
@@ -99,7 +99,8 @@ impl LedgerBuilder {
         self
     }
 
-    /// What a thread does that finds all buffers full. Default: it waits, at most one second.
+    /// What a thread does that finds all buffers full. Default: it waits, at most one second for a
+    /// worker that makes no progress.
     pub fn on_full(mut self, on_full: OnFull) -> Self {
         self.config.on_full = on_full;
         self

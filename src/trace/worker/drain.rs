@@ -8,27 +8,20 @@
 #![expect(unsafe_code, reason = "reads the blocks of other threads")]
 
 use super::Instrument;
-use super::replay::Importants;
+use super::replay::{History, Importants};
+use super::streams::{CONTROL, StreamIds, WORKER};
 use crate::error::Error;
 use crate::trace::channel::Channel;
 use crate::trace::events;
 use crate::trace::pages::{self, Block};
 use crate::trace::sink::Sink;
-use crate::trace::transport::packet::{FIRST_THREAD, LAST_THREAD, TYPES};
+use crate::trace::transport::packet::TYPES;
 use crate::trace::write::registry::{self, FINISHED, LIVE, Slot};
 use crate::trace::write::{buffer, loss, serial, state};
 use crate::trace::{clock, os};
-use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-
-/// The worker's stream for what is true at once: it has events without serials only, so no reader
-/// ever holds it back.
-const CONTROL: u16 = FIRST_THREAD;
-/// The worker's stream for markers and the end.
-const WORKER: u16 = FIRST_THREAD + 1;
-const FIRST_PROGRAM_THREAD: u16 = FIRST_THREAD + 2;
 
 /// Readers ignore a marker that comes five minutes after the one before.
 const MARKER_AT_LEAST: Duration = Duration::from_secs(60);
@@ -119,7 +112,7 @@ impl Session {
 
     /// Keeps what is sent, up to `limit` bytes, so that a sink can join as if from the start.
     pub(crate) fn keep_history(&mut self, limit: usize) {
-        self.history = Some(History { limit, bytes: 0, packets: Vec::new() });
+        self.history = Some(History::new(limit));
     }
 
     /// Adds a sink that receives everything since the start; gives it back if that is gone.
@@ -135,9 +128,7 @@ impl Session {
                 return Ok(());
             }
         }
-        for (stream, payload) in &history.packets {
-            sink.packet(*stream, payload);
-        }
+        history.replay(&mut *sink);
         self.sinks.push(sink);
         self.sync();
         Ok(())
@@ -503,48 +494,4 @@ pub(crate) fn mapped_bytes() -> u64 {
 fn header(block: NonNull<Block>) -> &'static Block {
     // SAFETY: blocks are never unmapped, and their headers are atomics.
     unsafe { block.as_ref() }
-}
-
-/// The ids of streams: fresh ones first, then those retired longest ago.
-struct StreamIds {
-    fresh: u16,
-    retired: VecDeque<u16>,
-}
-
-impl StreamIds {
-    fn new() -> Self {
-        Self { fresh: FIRST_PROGRAM_THREAD, retired: VecDeque::new() }
-    }
-
-    fn take(&mut self) -> Option<u16> {
-        if self.fresh <= LAST_THREAD {
-            self.fresh += 1;
-            return Some(self.fresh - 1);
-        }
-        self.retired.pop_front()
-    }
-
-    fn give_back(&mut self, stream: u16) {
-        self.retired.push_back(stream);
-    }
-}
-
-const _: () = assert!(registry::MAX_THREADS < (LAST_THREAD - FIRST_PROGRAM_THREAD) as usize);
-
-/// Packets of threads that were sent already, for a sink that joins later.
-struct History {
-    limit: usize,
-    bytes: usize,
-    packets: Vec<(u16, Box<[u8]>)>,
-}
-
-impl History {
-    /// Whether there was room for it.
-    fn add(&mut self, stream: u16, payload: &[u8]) -> bool {
-        self.bytes += payload.len() + size_of::<(u16, Box<[u8]>)>();
-        if self.bytes <= self.limit {
-            self.packets.push((stream, payload.into()));
-        }
-        self.bytes <= self.limit
-    }
 }

@@ -5,6 +5,7 @@
 
 mod drain;
 mod replay;
+mod streams;
 
 pub(crate) use drain::{Final, Session, mapped_bytes};
 pub(crate) use replay::Importants;

@@ -1,4 +1,4 @@
-//! Important events: sent once as they come, and kept for every sink that joins later.
+//! What is kept for sinks that join later: the important events, and a short history of the rest.
 
 use crate::trace::event::encode::{Declaration, Value};
 use crate::trace::sink::Sink;
@@ -73,6 +73,33 @@ impl Importants {
         if !self.recent.is_empty() {
             sink.packet(IMPORTANTS, &self.recent);
         }
+    }
+}
+
+/// Packets of threads that were sent already, for a sink that joins later.
+pub(super) struct History {
+    limit: usize,
+    bytes: usize,
+    packets: Vec<(u16, Box<[u8]>)>,
+}
+
+impl History {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, bytes: 0, packets: Vec::new() }
+    }
+
+    /// Sends everything to a sink that joins now.
+    pub(super) fn replay(&self, sink: &mut dyn Sink) {
+        self.packets.iter().for_each(|(stream, payload)| sink.packet(*stream, payload));
+    }
+
+    /// Whether there was room for it.
+    pub(super) fn add(&mut self, stream: u16, payload: &[u8]) -> bool {
+        self.bytes += payload.len() + size_of::<(u16, Box<[u8]>)>();
+        if self.bytes <= self.limit {
+            self.packets.push((stream, payload.into()));
+        }
+        self.bytes <= self.limit
     }
 }
 

@@ -1,0 +1,58 @@
+//! Which stream carries which thread's packets.
+//!
+//! Stream ids have 14 bits and are used again, unlike thread ids: a thread's events begin with
+//! `Memledger.ThreadStart`, which says whose the stream is from there on.
+
+use crate::trace::transport::packet::{FIRST_THREAD, LAST_THREAD};
+use crate::trace::write::registry;
+use std::collections::VecDeque;
+
+/// The worker's stream for what is true at once: it has events without serials only, so no reader
+/// ever holds it back.
+pub(super) const CONTROL: u16 = FIRST_THREAD;
+/// The worker's stream for markers and the end.
+pub(super) const WORKER: u16 = FIRST_THREAD + 1;
+const FIRST: u16 = FIRST_THREAD + 2;
+
+/// The ids of streams: fresh ones first, then those retired longest ago.
+pub(super) struct StreamIds {
+    fresh: u16,
+    retired: VecDeque<u16>,
+}
+
+impl StreamIds {
+    pub(super) fn new() -> Self {
+        Self { fresh: FIRST, retired: VecDeque::new() }
+    }
+
+    pub(super) fn take(&mut self) -> Option<u16> {
+        if self.fresh <= LAST_THREAD {
+            self.fresh += 1;
+            return Some(self.fresh - 1);
+        }
+        self.retired.pop_front()
+    }
+
+    pub(super) fn give_back(&mut self, stream: u16) {
+        self.retired.push_back(stream);
+    }
+}
+
+const _: () = assert!(registry::MAX_THREADS < (LAST_THREAD - FIRST) as usize);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fresh_ids_come_first_then_the_longest_retired() {
+        let mut ids = StreamIds::new();
+        assert_eq!((ids.take(), ids.take()), (Some(FIRST), Some(FIRST + 1)));
+        ids.give_back(FIRST + 1);
+        ids.give_back(FIRST);
+        for id in FIRST + 2..=LAST_THREAD {
+            assert_eq!(ids.take(), Some(id));
+        }
+        assert_eq!((ids.take(), ids.take(), ids.take()), (Some(FIRST + 1), Some(FIRST), None));
+    }
+}
