@@ -163,6 +163,7 @@ fn start_strictly(mut config: Config) -> Result<Ledger, Error> {
 
 /// The environment has started already: adds what it did not ask for itself.
 fn join_environment(run: &mut Run, config: Config) -> Result<Ledger, Error> {
+    let _signals = BlockedSignals::new();
     if let Some(path) = config.file.filter(|_| !run.has_file) {
         let file = open_trace(&path)?;
         let path = file.path().to_owned();
@@ -279,6 +280,8 @@ fn begin(
     if !os::SUPPORTED {
         return Err(Error::Unsupported("memory can be tracked on 64-bit Linux only".into()));
     }
+    // What starts a stream is written here, on the program's own thread.
+    let _signals = BlockedSignals::new();
     let mut run = run();
     if run.is_some() {
         return Err(Error::AlreadyStarted);

@@ -248,7 +248,9 @@ impl Outcome {
         let summary = read::read(file, &mut scoped).unwrap();
         let Scoped { analyzer, depths, wrong } = scoped;
         assert_eq!(wrong, 0, "scopes on the wire are 0 or 1 deep");
-        assert_eq!(analyzer.problems(), &[] as &[String]);
+        // A process that was killed in a write leaves part of a packet; that costs nothing else.
+        let cut = usize::from(summary.truncated_bytes > 0);
+        assert_eq!(analyzer.problems().len(), cut, "{:?}", analyzer.problems());
         assert!(summary.error.is_none());
         let report = analyzer.report();
         if report.trace.complete {
