@@ -16,7 +16,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 /// ```
 ///
 /// The layout is passed on unchanged, without a header or a trailer, so a block may be freed by
-/// whoever could free it before. A null from the inner allocator is passed on and counted.
+/// whoever could free it before. A null from the inner allocator is passed on and, while something
+/// is recorded, counted.
 ///
 /// # What one allocation costs
 /// 1. The inner allocator's own time.
