@@ -117,7 +117,8 @@ pub(crate) unsafe fn free<A: GlobalAlloc>(inner: &A, pointer: *mut u8, layout: L
     unsafe { inner.dealloc(pointer, layout) };
 }
 
-/// Reallocates a block. Both halves are one commit, so a reader sees either both or none.
+/// Reallocates a block. Each half is a commit of its own; room for both is there before the first,
+/// so the second comes unless recording ends in between.
 ///
 /// # Safety
 /// That of [`GlobalAlloc::realloc`].

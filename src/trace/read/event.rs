@@ -142,7 +142,8 @@ pub struct Hole {
 pub struct Damage {
     /// Offset in the input of the packet it was noticed in; `None` inside a process.
     pub offset: Option<u64>,
-    /// How many bytes of the input were passed over because of it.
+    /// How many bytes were passed over because of it: of the input where a packet is damaged, of
+    /// the decoded stream where an event in it is.
     pub skipped: u64,
     /// What is wrong: one sentence.
     pub what: String,
