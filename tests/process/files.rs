@@ -133,7 +133,7 @@ pub(crate) const CASES: &[Case] = &[
         make_pipe(&run);
         let pipe = open_to_read(&run);
         let outcome = run.run();
-        assert!(outcome.stderr.contains("stuck in a write"), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("nobody has read from it for 3 s"), "{}", outcome.stderr);
         outcome.exited(0);
         assert!(outcome.report(REPORT).contains("memledger.report/1"));
         drop(pipe);

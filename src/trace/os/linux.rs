@@ -305,10 +305,11 @@ pub(crate) fn secure_env(name: &CStr) -> Option<std::ffi::OsString> {
     }
 }
 
-/// How long a write waits for the other end of a pipe.
-const WRITE_PATIENCE_MS: c_int = 5_000;
+/// How long a write waits for the other end of a pipe: less than the end of a recording waits for
+/// its worker, so that the report does not suffer.
+const WRITE_PATIENCE_MS: c_int = 3_000;
 
-/// Writes some of `bytes` to a file; where that is a pipe and full, waits for it at most 5 s.
+/// Writes some of `bytes` to a file; where that is a pipe and full, waits for it at most 3 s.
 pub(crate) fn write_file(file: &File, bytes: &[u8]) -> io::Result<usize> {
     write_some(file.as_raw_fd(), bytes)
 }
@@ -331,7 +332,7 @@ fn write_some(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
                 if unsafe { libc::poll(&raw mut poll, 1, WRITE_PATIENCE_MS) } == 0 {
                     return Err(io::Error::new(
                         io::ErrorKind::TimedOut,
-                        "nobody has read from it for 5 s",
+                        "nobody has read from it for 3 s",
                     ));
                 }
             }
