@@ -64,7 +64,8 @@ const REACHABLE_FROM_THE_HOOK: &[&str] = &[
     "src/trace/write/loss.rs",
     "src/trace/write/mod.rs",
     "src/trace/write/registry.rs",
-    "src/trace/write/serial.rs",
+    "src/trace/write/order.rs",
+    "src/trace/write/places.rs",
 ];
 
 /// What allocates, locks, panics or formats.

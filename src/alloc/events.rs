@@ -3,12 +3,13 @@
 //! ```text
 //! AllocSystem, ReallocAllocSystem (22 bytes)      FreeSystem, ReallocFreeSystem (13 bytes)
 //! 0  u16 uid<<1|1                                 0  u16 uid<<1|1
-//! 2  u24 serial                                   2  u24 serial
+//! 2  u24 epoch, then serial                       2  u24 epoch, then serial
 //! 5  u64 address                                  5  u64 address
 //! 13 u32 call stack, 0
 //! 17 u32 size >> 3
 //! 21 u8  log2(alignment) << 3 | size & 7
 //! ```
+//! The hook writes the low bits of its epoch where the worker writes the serial, once it knows it.
 //! Version 1 of the memory events: frees carry no call stack, which saves 4 of their 17 bytes.
 #![expect(unsafe_code, reason = "events are written through raw pointers")]
 
@@ -17,8 +18,8 @@ use crate::trace::event::schema::{
     FieldType::{U8, U32, U64},
     IMPORTANT, NO_SYNC,
 };
+use crate::trace::events::MARKER_PERIOD;
 use crate::trace::worker::{Importants, Instrument};
-use crate::trace::write::serial::MARKER_PERIOD;
 
 const SIZE_SHIFT: u32 = 3;
 
@@ -98,22 +99,26 @@ impl Writer {
         Self { at }
     }
 
-    /// Whether an allocation of this size is followed by an event that tells its true size.
-    #[inline(always)]
-    pub(crate) fn is_large(size: usize) -> bool {
-        size as u64 > MAX_SIZE
-    }
-
     /// Where the next event goes.
     #[inline(always)]
     pub(crate) fn end(&self) -> *mut u8 {
         self.at
     }
 
-    /// Goes on at `end`, which somebody else has written up to.
+    /// An allocation (`ALLOC`) whose size and alignment are below 4 GiB. Of `epoch`, the lowest 24
+    /// bits count.
     #[inline(always)]
-    pub(crate) fn skip_to(&mut self, end: *mut u8) {
-        self.at = end;
+    pub(crate) fn alloc_small(&mut self, epoch: u64, address: usize, size: usize, align: usize) {
+        let head = u64::from(ALLOC.wire()) | epoch << 16;
+        let low = (align.trailing_zeros() as u8) << SIZE_SHIFT | size as u8 & 7;
+        // SAFETY: as in `alloc`.
+        unsafe {
+            self.at.cast::<u64>().write_unaligned(head);
+            self.at.add(SYNCED_HEADER).cast::<u64>().write_unaligned(address as u64);
+            self.at.add(13).cast::<u64>().write_unaligned((size as u64 >> SIZE_SHIFT) << 32);
+            self.at.add(21).write(low);
+            self.at = self.at.add(22);
+        }
     }
 
     /// An allocation (`ALLOC`, `REALLOC_ALLOC`).
@@ -121,16 +126,16 @@ impl Writer {
     pub(crate) fn alloc(
         &mut self,
         wire: u16,
-        serial: u64,
+        epoch: u64,
         address: usize,
         size: usize,
         align: usize,
     ) {
         let coded = (size as u64).min(MAX_SIZE);
         let align = align.trailing_zeros().min(31) as u8;
-        let head = u64::from(wire) | serial << 16 | (address as u64) << 40;
-        // SAFETY: promised to `new`. The first word ends inside the address, which the second
-        // writes again: two stores instead of four.
+        let head = u64::from(wire) | epoch << 16;
+        // SAFETY: promised to `new`. The first word reaches into the address, which the second
+        // writes over: two stores instead of four.
         unsafe {
             self.at.cast::<u64>().write_unaligned(head);
             self.at.add(SYNCED_HEADER).cast::<u64>().write_unaligned(address as u64);
@@ -138,15 +143,15 @@ impl Writer {
             self.at.add(21).write(align << SIZE_SHIFT | coded as u8 & 7);
             self.at = self.at.add(22);
         }
-        if Self::is_large(size) {
+        if size as u64 > MAX_SIZE {
             self.at = large_size(self.at, address, size);
         }
     }
 
     /// A free (`FREE`, `REALLOC_FREE`).
     #[inline(always)]
-    pub(crate) fn free(&mut self, wire: u16, serial: u64, address: usize) {
-        let head = u64::from(wire) | serial << 16 | (address as u64) << 40;
+    pub(crate) fn free(&mut self, wire: u16, epoch: u64, address: usize) {
+        let head = u64::from(wire) | epoch << 16;
         // SAFETY: as in `alloc`.
         unsafe {
             self.at.cast::<u64>().write_unaligned(head);

@@ -12,7 +12,7 @@
 use super::events::{ALLOC, FREE, REALLOC_ALLOC, REALLOC_FREE, Writer};
 use super::{linked, stats};
 use crate::scopes;
-use crate::trace::write::{self, Cold, Slot, serial};
+use crate::trace::write::{self, Cold, Slot, places};
 use std::alloc::{GlobalAlloc, Layout};
 
 /// Whether anything is recorded, or the tracker is at work. One load.
@@ -32,41 +32,35 @@ pub(crate) fn is_on() -> bool {
 /// A block was allocated, by an allocator that wants the environment ignored or not. Returns the
 /// block.
 #[inline(always)]
-pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: bool) -> *mut u8 {
+pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &bool) -> *mut u8 {
     #[cold]
     #[inline(never)]
-    fn cold(pointer: *mut u8, layout: Layout, ignore_environment: bool) -> *mut u8 {
-        linked::note(ignore_environment);
+    fn cold(pointer: *mut u8, layout: Layout, ignore_environment: &bool) -> *mut u8 {
+        linked::note(*ignore_environment);
         if let Some(cold) = enter_cold(layout.size() as i64) {
-            write_alloc(cold.slot, scopes::switch(cold.slot), serial::next(), pointer, layout);
+            come_and_write_alloc(cold.slot, pointer, layout);
             cold.leave();
         }
         pointer
     }
-    /// In another context than the last event of this thread.
+    /// Elsewhere than the last event of this thread, or in another context.
     #[inline(never)]
     fn elsewhere(slot: &Slot, pointer: *mut u8, layout: Layout) -> *mut u8 {
-        write_alloc(slot, scopes::switch(slot), serial::next(), pointer, layout);
-        write::leave(slot);
-        pointer
-    }
-    /// A marker is due, or the size has an event of its own.
-    #[cold]
-    #[inline(never)]
-    fn with_more(slot: &Slot, serial: u64, pointer: *mut u8, layout: Layout) -> *mut u8 {
-        write_alloc(slot, slot.cursor(), serial, pointer, layout);
+        come_and_write_alloc(slot, pointer, layout);
         write::leave(slot);
         pointer
     }
     let Some(slot) = write::enter() else { return cold(pointer, layout, ignore_environment) };
-    if !scopes::is_here(slot) {
+    let stamp = slot.stamp();
+    // PERF: at least the larger of the two, at most their sum: in one instruction, neither is large.
+    let size = layout.size() | layout.align();
+    if !places::is_here(slot, stamp, pointer.addr(), size) || !scopes::is_here(slot) {
         return elsewhere(slot, pointer, layout);
     }
-    let serial = serial::next();
-    if serial::is_marker_due(serial) || Writer::is_large(layout.size()) {
-        return with_more(slot, serial, pointer, layout);
-    }
-    write_alloc(slot, slot.cursor(), serial, pointer, layout);
+    // SAFETY: `enter` has seen to the room.
+    let mut writer = unsafe { Writer::new(slot.cursor()) };
+    writer.alloc_small(stamp, pointer.addr(), layout.size(), layout.align());
+    slot.commit(writer.end());
     write::leave(slot);
     pointer
 }
@@ -81,23 +75,20 @@ pub(crate) unsafe fn free<A: GlobalAlloc>(inner: &A, pointer: *mut u8, layout: L
     #[inline(never)]
     unsafe fn cold<A: GlobalAlloc>(pointer: *mut u8, layout: Layout, inner: &A) {
         if let Some(cold) = enter_cold(-(layout.size() as i64)) {
-            write_free(cold.slot, serial::next(), pointer);
+            if come(cold.slot, pointer, layout) {
+                write_free(cold.slot, cold.slot.stamp(), pointer);
+            }
             cold.leave();
         }
         // SAFETY: the caller's promise is passed on.
         unsafe { inner.dealloc(pointer, layout) };
     }
-    /// A marker is due.
-    #[cold]
+    /// Elsewhere than the last event of this thread.
     #[inline(never)]
-    unsafe fn with_marker<A: GlobalAlloc>(
-        pointer: *mut u8,
-        layout: Layout,
-        inner: &A,
-        slot: &Slot,
-        serial: u64,
-    ) {
-        write_free(slot, serial, pointer);
+    unsafe fn elsewhere<A: GlobalAlloc>(pointer: *mut u8, layout: Layout, inner: &A, slot: &Slot) {
+        if come(slot, pointer, layout) {
+            write_free(slot, slot.stamp(), pointer);
+        }
         write::leave(slot);
         // SAFETY: the caller's promise is passed on.
         unsafe { inner.dealloc(pointer, layout) };
@@ -106,12 +97,12 @@ pub(crate) unsafe fn free<A: GlobalAlloc>(inner: &A, pointer: *mut u8, layout: L
     let Some(slot) = write::enter() else { return unsafe { cold(pointer, layout, inner) } };
     // NOTE: before the block is given back. Later, another thread could have received it, and
     // recorded that, before this free was.
-    let serial = serial::next();
-    if serial::is_marker_due(serial) {
+    let stamp = slot.stamp();
+    if !places::is_here(slot, stamp, pointer.addr(), layout.size()) {
         // SAFETY: as above.
-        return unsafe { with_marker(pointer, layout, inner, slot, serial) };
+        return unsafe { elsewhere(pointer, layout, inner, slot) };
     }
-    write_free(slot, serial, pointer);
+    write_free(slot, stamp, pointer);
     write::leave(slot);
     // SAFETY: as above.
     unsafe { inner.dealloc(pointer, layout) };
@@ -175,20 +166,34 @@ fn enter_cold(own_bytes: i64) -> Option<Cold> {
     write::enter_cold()
 }
 
+/// Brings the thread to where its next event happens; `false` if that is not recorded.
 #[inline(always)]
-fn write_alloc(slot: &Slot, at: *mut u8, serial: u64, pointer: *mut u8, layout: Layout) {
-    // SAFETY: `enter` has seen to the room, of which a switch of context used its part.
-    let mut writer = unsafe { Writer::new(at) };
-    writer.alloc(ALLOC.wire(), serial, pointer.addr(), layout.size(), layout.align());
-    commit(slot, writer, serial::is_marker_due(serial));
+fn come(slot: &Slot, pointer: *mut u8, layout: Layout) -> bool {
+    places::is_here(slot, slot.stamp(), pointer.addr(), layout.size())
+        || places::come(slot, pointer.addr(), layout.size())
 }
 
 #[inline(always)]
-fn write_free(slot: &Slot, serial: u64, pointer: *mut u8) {
+fn come_and_write_alloc(slot: &Slot, pointer: *mut u8, layout: Layout) {
+    if come(slot, pointer, layout) {
+        write_alloc(slot, scopes::switch(slot), pointer, layout);
+    }
+}
+
+#[inline(always)]
+fn write_alloc(slot: &Slot, at: *mut u8, pointer: *mut u8, layout: Layout) {
+    // SAFETY: `enter` has seen to the room, of which a switch of context used its part.
+    let mut writer = unsafe { Writer::new(at) };
+    writer.alloc(ALLOC.wire(), slot.stamp(), pointer.addr(), layout.size(), layout.align());
+    slot.commit(writer.end());
+}
+
+#[inline(always)]
+fn write_free(slot: &Slot, stamp: u64, pointer: *mut u8) {
     // SAFETY: `enter` has seen to the room.
     let mut writer = unsafe { Writer::new(slot.cursor()) };
-    writer.free(FREE.wire(), serial, pointer.addr());
-    commit(slot, writer, serial::is_marker_due(serial));
+    writer.free(FREE.wire(), stamp, pointer.addr());
+    slot.commit(writer.end());
 }
 
 #[inline(always)]
@@ -199,40 +204,31 @@ unsafe fn write_realloc<A: GlobalAlloc>(
     layout: Layout,
     new_size: usize,
 ) -> *mut u8 {
-    let at = scopes::switch(slot);
-    let first = serial::next();
+    if !come(slot, pointer, layout) {
+        // SAFETY: the caller's promise is passed on.
+        return unsafe { inner.realloc(pointer, layout, new_size) };
+    }
     // SAFETY: `enter` has seen to the room, which counts both halves.
-    let mut writer = unsafe { Writer::new(at) };
-    writer.free(REALLOC_FREE.wire(), first, pointer.addr());
-    commit(slot, writer, serial::is_marker_due(first));
+    let mut writer = unsafe { Writer::new(scopes::switch(slot)) };
+    writer.free(REALLOC_FREE.wire(), slot.stamp(), pointer.addr());
+    slot.commit(writer.end());
     // NOTE: the inner call can take seconds (it may copy gigabytes), and nobody shall wait for it:
-    // the first half is committed, and meanwhile this thread holds no serial.
+    // the first half is committed, and the second will be in an epoch of its own.
     write::pause_inside(slot);
     // SAFETY: the caller's promise is passed on.
     let new = unsafe { inner.realloc(pointer, layout, new_size) };
-    if !write::go_on_inside(slot) {
+    write::go_on_inside(slot);
+    let (address, size) = if new.is_null() { (pointer, layout.size()) } else { (new, new_size) };
+    if !places::come(slot, address.addr(), size) {
         // Recording has ended in between: the block counts as freed in it.
         return new;
     }
     // SAFETY: nothing else has used the room since.
     let mut writer = unsafe { Writer::new(slot.cursor()) };
-    let second = serial::next();
+    writer.alloc(REALLOC_ALLOC.wire(), slot.stamp(), address.addr(), size, layout.align());
     if new.is_null() {
-        writer.alloc(REALLOC_ALLOC.wire(), second, pointer.addr(), layout.size(), layout.align());
         writer.realloc_failed(pointer.addr());
-    } else {
-        writer.alloc(REALLOC_ALLOC.wire(), second, new.addr(), new_size, layout.align());
-    }
-    commit(slot, writer, serial::is_marker_due(second));
-    new
-}
-
-/// Publishes what was written, with a marker behind it if one is due.
-#[inline(always)]
-fn commit(slot: &Slot, mut writer: Writer, marker_due: bool) {
-    if marker_due {
-        // SAFETY: the room counts a marker behind every event.
-        writer.skip_to(unsafe { serial::marker_at(writer.end()) });
     }
     slot.commit(writer.end());
+    new
 }

@@ -157,7 +157,7 @@ impl<A: GlobalAlloc> TrackingAllocator<A> {
         if pointer.is_null() {
             return stats::failed();
         }
-        hook::allocated(pointer, layout, self.ignore_environment)
+        hook::allocated(pointer, layout, &self.ignore_environment)
     }
 }
 

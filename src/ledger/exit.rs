@@ -4,7 +4,7 @@ use super::run;
 use crate::trace::os;
 #[cfg(panic = "abort")]
 use crate::trace::write::in_own_code;
-use crate::trace::write::{own_code, registry, serial, state};
+use crate::trace::write::{own_code, registry, state};
 use std::sync::Once;
 
 /// Registers what has to happen in the child of a fork; once.
@@ -51,5 +51,4 @@ extern "C" fn forked() {
     drop(own);
     state::forget_process();
     registry::forget_threads();
-    serial::forget_marking();
 }

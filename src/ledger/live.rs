@@ -38,6 +38,10 @@ impl Sink for Live {
         decoder.packet(stream, payload, analyzer);
     }
 
+    fn wants_order(&self) -> bool {
+        true
+    }
+
     fn sync(&mut self) -> Result<(), Error> {
         let State { decoder, analyzer } =
             &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -14,7 +14,7 @@ use crate::trace::os::{self, BlockedSignals};
 use crate::trace::sink::Sink;
 use crate::trace::sink::file::{FileSink, OwnFile, create_alone};
 use crate::trace::worker::{self, Final, Instrument, Session};
-use crate::trace::write::{buffer, loss, own, own_code, registry, serial, state};
+use crate::trace::write::{buffer, loss, own, own_code, registry, state};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,6 +22,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long the end of a recording waits for a worker that is stuck in a write.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a flush waits for threads that are inside the hook, to bring everything up to now.
+const PATIENCE_WITH_HOOKS: Duration = Duration::from_millis(100);
 
 /// The recording that is under way.
 struct Run {
@@ -318,12 +321,10 @@ fn begin(
         [file.map(|file| Box::new(file) as _), live.clone().map(|live| Box::new(live) as _)];
     let instruments: Vec<Box<dyn Instrument>> =
         vec![Box::new(MemoryEvents::new()), Box::new(ScopeEvents::new())];
-    let first_serial = if from_process_start { 0 } else { serial::peek() };
     let mut session = Session::new(
         sinks.into_iter().flatten().collect(),
         instruments,
         &channels.announced(),
-        first_serial,
         from_process_start,
         tell,
     );
@@ -338,8 +339,6 @@ fn begin(
     buffer::allow_waiting(threaded && config.on_full == OnFull::Wait);
     if channels.memory && !unlinked {
         state::run();
-        // So that the first event has its time.
-        state::set_marker_due();
     } else {
         state::pause();
     }
@@ -362,7 +361,7 @@ pub(super) fn collect() {
     if let Some(mut session) = worker::session_within(PATIENCE)
         && let Some(session) = session.as_mut()
     {
-        worker::tick(session);
+        worker::tick(session, PATIENCE_WITH_HOOKS);
     }
 }
 
@@ -379,7 +378,7 @@ pub(super) fn snapshot() -> Option<Snapshot> {
 pub(super) fn stats() -> Stats {
     Stats {
         recording: state::load() & state::RECORD != 0 && state::is_running(),
-        events: serial::peek(),
+        events: worker::collected(),
         lost_events: loss::total(),
         buffer_bytes: buffer::used() as u64,
         overhead_bytes: overhead_bytes(),

@@ -121,6 +121,8 @@ pub(crate) static TYPES: &[&Declaration] = &[
     &REPORT,
 ];
 
+/// The bound on the events between two markers that the stream announces.
+pub(crate) const MARKER_PERIOD: u32 = 1 << 20;
 /// Bytes of a marker.
 pub(crate) const MARKER_BYTES: usize = SYNCED_HEADER + 8;
 

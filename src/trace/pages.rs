@@ -29,17 +29,18 @@ const SMALL_PER_LARGE: u32 = (LARGE / SMALL) as u32;
 /// The head of every block.
 ///
 /// ```text
-///  0        64                        committed                 size
+///  0        64                        cursor                    size
 ///  ┌────────┬─────────────────────────┬─────────────────────────┐
 ///  │ header │ events, whole ones only │ not yet written         │──next──► the thread's next block
 ///  └────────┴─────────────────────────┴─────────────────────────┘
 /// ```
-/// The thread that owns the block writes events behind `committed`, then moves it with a release
-/// store; the worker reads up to it after an acquire load, so it never sees half an event. Once
-/// `next` is set, `committed` does not move any more.
+/// The thread that owns the block writes events behind its cursor, then moves it with a release
+/// store; the worker reads up to it after an acquire load, so it never sees half an event. The
+/// cursor is the thread's: it says how far the last of its blocks is committed. Of the others,
+/// `committed` does, which is set before `next`.
 #[repr(C, align(64))]
 pub(crate) struct Block {
-    /// End of the events that are whole.
+    /// End of the events, once the thread has gone on with another block.
     pub(crate) committed: AtomicPtr<u8>,
     /// The block the thread went on with.
     pub(crate) next: AtomicPtr<Block>,
@@ -47,11 +48,20 @@ pub(crate) struct Block {
     pub(crate) size: AtomicU32,
     number: AtomicU32,
     next_free: AtomicU32,
+    /// The epoch of its thread when it was begun: no event in it has an earlier one.
+    pub(crate) epoch: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Block>() == 64);
 
 impl Block {
+    /// Whether a cursor points into this block.
+    pub(crate) fn contains(&self, cursor: *mut u8) -> bool {
+        let start = std::ptr::from_ref(self).addr();
+        (start..=start + self.size.load(Ordering::Relaxed) as usize).contains(&cursor.addr())
+            && cursor.addr() > start
+    }
+
     /// Where the first event of the block goes.
     pub(crate) fn start(block: NonNull<Block>) -> *mut u8 {
         block.as_ptr().cast::<u8>().wrapping_add(size_of::<Block>())

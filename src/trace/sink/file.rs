@@ -15,8 +15,9 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-/// Coded packets are written when this many bytes of them are waiting, and at the end of a tick.
-const WRITE_AT: usize = 256 << 10;
+/// Coded packets are written when this many bytes of them are waiting, more than the worker sends
+/// between two syncs but for many names, and at every sync.
+const WRITE_AT: usize = 512 << 10;
 
 /// A trace file that is being written.
 pub(crate) struct FileSink {

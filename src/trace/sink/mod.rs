@@ -12,6 +12,12 @@ pub(crate) trait Sink: Send {
     /// The next piece of a stream: 0 for type records, 1 for important events, or a thread's.
     fn packet(&mut self, stream: u16, payload: &[u8]);
 
+    /// Whether it gets the pieces in the order of their serials, however small they are; otherwise
+    /// each thread's pieces come in order, as large as they can be.
+    fn wants_order(&self) -> bool {
+        false
+    }
+
     /// All pieces of one tick have been passed on. An error ends the sink: it is dropped, and the
     /// error becomes one of the ledger's problems.
     fn sync(&mut self) -> Result<(), Error>;

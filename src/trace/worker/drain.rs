@@ -1,15 +1,18 @@
-//! One tick: what every thread has committed goes to the sinks.
+//! One tick: what every thread has committed gets its place in the order, and goes to the sinks.
 //!
 //! The order of a tick is a rule, since an event must never come before what it refers to:
-//! 1. read every thread's commit cursor,
-//! 2. read the tables of names and threads,
-//! 3. send the important events that come of 2,
-//! 4. send the threads' bytes up to 1.
+//! 1. find the epoch up to which all events are committed,
+//! 2. read every thread's commit cursor,
+//! 3. read the tables of names and threads,
+//! 4. send the important events that come of 3,
+//! 5. number and send the threads' events up to 1 and 2.
 #![expect(unsafe_code, reason = "reads the blocks of other threads")]
 
 use super::Instrument;
+use super::merge::{Piece, Shapes};
 use super::replay::{History, Importants};
 use super::streams::{CONTROL, StreamIds, WORKER};
+use super::world::World;
 use crate::error::Error;
 use crate::trace::channel::Channel;
 use crate::trace::events;
@@ -17,35 +20,56 @@ use crate::trace::pages::{self, Block};
 use crate::trace::sink::Sink;
 use crate::trace::transport::packet::TYPES;
 use crate::trace::write::registry::{self, FINISHED, LIVE, Slot};
-use crate::trace::write::{buffer, loss, serial, state};
+use crate::trace::write::{buffer, loss, state};
 use crate::trace::{clock, os};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Readers ignore a marker that comes five minutes after the one before.
 const MARKER_AT_LEAST: Duration = Duration::from_secs(60);
 /// Threads that ended without saying so are looked for this often.
 const LOOK_FOR_DEAD: Duration = Duration::from_secs(1);
-/// Waiting threads are woken whenever this much has been drained.
-const WAKE_EVERY: usize = 1 << 20;
+/// After so many bytes of events the sinks get what they have not got of any thread, and the blocks
+/// are free again. Small enough to stay in the cache until they are coded, and for all of it to be
+/// written at once: what a process that is killed has written should have few holes.
+const SEND_EVERY: usize = 256 << 10;
+
+/// The serial of the next event, in all recordings of the process.
+static SERIAL: AtomicU64 = AtomicU64::new(0);
+
+/// How many events have been collected since the start of the process.
+pub(crate) fn collected() -> u64 {
+    SERIAL.load(Ordering::Relaxed)
+}
 
 /// What the worker knows of the occupant of one slot.
 #[derive(Clone, Copy, Default)]
 struct Occupant {
     /// The stream its packets carry, 0 before its first.
     stream: u16,
-    /// How far its first block is drained; null for its start.
-    drained: Option<NonNull<u8>>,
+    /// How far its first block is drained, and an epoch it was in there; `None` for its start.
+    drained: Option<(NonNull<u8>, u64)>,
 }
 
-/// A thread's commit cursor as it stood at step 1.
+/// A thread's commit cursor as it stood at step 2.
 struct Cursor {
     slot: &'static Slot,
     number: usize,
     block: NonNull<Block>,
     end: *mut u8,
     finished: bool,
+}
+
+/// What a thread has committed, on its way.
+struct Feed {
+    cursor: Cursor,
+    stream: u16,
+    /// Its blocks, oldest first. All but the last are numbered.
+    pieces: Vec<Piece>,
 }
 
 /// What the stream says at its end.
@@ -66,11 +90,17 @@ pub(crate) struct Session {
     history: Option<History>,
     occupants: Vec<Occupant>,
     streams: StreamIds,
+    shapes: Shapes,
+    world: World,
     first_serial: u64,
+    /// The serial of the next event.
+    serial: u64,
     settled: u64,
-    /// The serial after the last marker of the worker: if it has not moved, nothing happened.
+    /// The serial after the last marker: if it has not moved, nothing happened.
     marked: u64,
     last_marker: Instant,
+    /// Bytes of events numbered since the last were sent.
+    unsent: usize,
     last_look: Instant,
     on_problem: fn(Error),
     failed: bool,
@@ -81,15 +111,18 @@ pub(crate) struct Session {
 unsafe impl Send for Session {}
 
 impl Session {
-    /// A session whose first event has the serial `first_serial`.
+    /// A session that begins with the next event, or with the first of the process.
     pub(crate) fn new(
         sinks: Vec<Box<dyn Sink>>,
         instruments: Vec<Box<dyn Instrument>>,
         channels: &[Channel],
-        first_serial: u64,
         from_process_start: bool,
         on_problem: fn(Error),
     ) -> Self {
+        let types = instruments.iter().flat_map(|instrument| instrument.types());
+        let shapes = Shapes::new(types);
+        let start = if from_process_start { clock::process_start() } else { clock::now() };
+        let first_serial = collected();
         let mut session = Self {
             sinks,
             instruments,
@@ -97,16 +130,19 @@ impl Session {
             history: None,
             occupants: Vec::new(),
             streams: StreamIds::new(),
+            shapes,
+            world: World::new(start),
             first_serial,
+            serial: first_serial,
             settled: first_serial,
-            marked: first_serial,
+            marked: u64::MAX,
             last_marker: Instant::now(),
+            unsent: 0,
             last_look: Instant::now(),
             on_problem,
             failed: false,
         };
-        serial::settle(first_serial);
-        session.describe(channels, first_serial, from_process_start);
+        session.describe(channels, start, from_process_start);
         session
     }
 
@@ -144,11 +180,11 @@ impl Session {
     }
 
     /// Sends what a stream starts with: types, the start of the clock, the program, our streams.
-    fn describe(&mut self, channels: &[Channel], first_serial: u64, from_process_start: bool) {
+    fn describe(&mut self, channels: &[Channel], start: u64, from_process_start: bool) {
         let records = self.type_records();
         self.sinks.iter_mut().for_each(|sink| sink.packet(TYPES, &records));
-        let start = if from_process_start { clock::process_start() } else { clock::now() };
         let pid = os::process_id();
+        let first_serial = self.first_serial;
         let importants = &mut self.importants;
         importants.add(
             &events::NEW_TRACE,
@@ -180,7 +216,7 @@ impl Session {
         (0..3).for_each(|_| self.sync());
     }
 
-    /// Steps 2 and 3, but for the threads.
+    /// Steps 3 and 4, but for the threads.
     fn announce(&mut self) -> bool {
         for instrument in &mut self.instruments {
             instrument.announce(&mut self.importants);
@@ -192,6 +228,10 @@ impl Session {
         for sink in &mut self.sinks {
             sink.packet(stream, payload);
         }
+        self.keep(stream, payload);
+    }
+
+    fn keep(&mut self, stream: u16, payload: &[u8]) {
         if let Some(history) = &mut self.history
             && !history.add(stream, payload)
         {
@@ -222,8 +262,8 @@ impl Session {
         (self.on_problem)(Error::Unsupported(why));
     }
 
-    /// Collects once.
-    pub(crate) fn tick(&mut self) {
+    /// Collects once. Waits for threads that are inside the hook for `patience`.
+    pub(crate) fn tick(&mut self, patience: Duration) {
         buffer::answer_call();
         if self.failed {
             return;
@@ -232,42 +272,33 @@ impl Session {
             registry::finish_dead();
             self.last_look = Instant::now();
         }
-        let serial = serial::peek();
-        state::barrier();
-        let settled = state::is_settled();
-        let mut sent = self.collect();
-        if settled && serial > self.settled {
-            self.settle(serial);
+        let bound = self.world.tick(patience);
+        let mut sent = self.collect(bound);
+        if self.serial > self.settled {
+            self.settle();
             sent = true;
         }
-        sent |= self.mark();
         if sent {
             self.sync();
         }
     }
 
-    /// Steps 1 to 4; whether anything was sent.
-    fn collect(&mut self) -> bool {
+    /// Steps 2 to 5; whether anything was sent.
+    fn collect(&mut self, bound: u64) -> bool {
         let cursors = self.read_cursors();
         let starts = cursors.iter().filter_map(|cursor| self.introduce(cursor)).collect::<Vec<_>>();
         let mut sent = self.announce();
         for (stream, start) in starts {
             self.packet(stream, &start);
+            sent = true;
         }
-        let mut drained = 0;
-        for cursor in cursors {
-            drained += self.drain(&cursor);
-            sent |= drained > 0;
-            if drained >= WAKE_EVERY {
-                drained = 0;
-                buffer::wake_waiters();
-            }
-        }
+        self.merge(cursors, bound);
+        self.mark_until(bound);
         buffer::all_collected();
         sent | self.tell_losses()
     }
 
-    /// Step 1: how far each thread has got.
+    /// Step 2: how far each thread has got.
     fn read_cursors(&mut self) -> Vec<Cursor> {
         let mut cursors = Vec::new();
         for (number, slot) in registry::slots().enumerate() {
@@ -287,10 +318,12 @@ impl Session {
                 }
                 continue;
             };
-            while let Some(next) = NonNull::new(header(block).next.load(Ordering::Acquire)) {
-                block = next;
-            }
-            let end = header(block).committed.load(Ordering::Acquire);
+            let end = loop {
+                match slot.committed(header(block)) {
+                    (end, None) => break end,
+                    (_, Some(next)) => block = next,
+                }
+            };
             cursors.push(Cursor { slot, number, block, end, finished });
         }
         cursors
@@ -327,48 +360,117 @@ impl Session {
         Some((stream, start))
     }
 
-    /// Step 4 for one thread; returns how many bytes of blocks became free.
-    fn drain(&mut self, cursor: &Cursor) -> usize {
-        let Some(&Occupant { stream, drained }) = self.occupants.get(cursor.number) else {
-            return 0;
-        };
-        let slot = cursor.slot;
-        let (mut freed, mut told) = (0, 0);
-        let mut from = drained.map(NonNull::as_ptr);
-        let mut block = NonNull::new(slot.first.load(Ordering::Acquire));
-        while let Some(current) = block {
-            let last = current == cursor.block;
-            let start = from.take().unwrap_or_else(|| Block::start(current));
-            let end =
-                if last { cursor.end } else { header(current).committed.load(Ordering::Acquire) };
-            let size = end.addr() - start.addr();
-            if size > 0 {
-                // SAFETY: the bytes lie in the block and are committed; nobody writes there again
-                // before the block is given back, which only we do.
-                let bytes = unsafe { std::slice::from_raw_parts(start, size) };
-                self.packet(stream, bytes);
+    /// Step 5.
+    fn merge(&mut self, cursors: Vec<Cursor>, bound: u64) {
+        let feeds = cursors.into_iter().filter_map(|cursor| self.feed(cursor));
+        let mut feeds = feeds.collect::<Vec<_>>();
+        let mut queue = BinaryHeap::with_capacity(feeds.len());
+        for (index, feed) in feeds.iter_mut().enumerate() {
+            if let Some(epoch) = self.next_epoch(feed) {
+                queue.push(Reverse((epoch, index)));
             }
-            if last {
-                if cursor.finished {
-                    self.retire(cursor, current);
-                } else if let Some(occupant) = self.occupants.get_mut(cursor.number) {
-                    occupant.drained = NonNull::new(end);
-                }
-                return freed + size;
+        }
+        while let Some(mut first) = queue.peek_mut() {
+            let Reverse((epoch, index)) = *first;
+            let Some(feed) = feeds.get_mut(index).filter(|_| epoch <= bound) else { break };
+            self.mark_before(epoch);
+            match self.run(feed, epoch) {
+                Some(next) => *first = Reverse((next, index)),
+                None => drop(PeekMut::pop(first)),
             }
-            let next = header(current).next.load(Ordering::Acquire);
-            slot.first.store(next, Ordering::Release);
-            freed += header(current).size.load(Ordering::Relaxed) as usize;
-            buffer::release(slot, current);
-            // NOTE: within one thread's blocks too. They can be the whole buffer, and threads that
-            // wait give up after a second in which nothing was freed.
-            if freed - told >= WAKE_EVERY {
-                told = freed;
+            if self.unsent >= SEND_EVERY {
+                self.send(&mut feeds);
+                self.settle();
+                self.sync();
+                self.world.pulse();
+                // NOTE: in the midst of a tick. The blocks can be the whole buffer, and threads
+                // that wait give up after a second in which nothing was freed.
                 buffer::wake_waiters();
             }
-            block = NonNull::new(next);
         }
-        freed
+        self.send(&mut feeds);
+        feeds.iter().for_each(|feed| self.leave(feed));
+    }
+
+    fn feed(&self, cursor: Cursor) -> Option<Feed> {
+        let &Occupant { stream, drained } = self.occupants.get(cursor.number)?;
+        let block = NonNull::new(cursor.slot.first.load(Ordering::Acquire))?;
+        let piece = Piece::new(block, drained, committed(&cursor, block));
+        Some(Feed { cursor, stream, pieces: vec![piece] })
+    }
+
+    /// Numbers the events of one thread in `epoch`, which is its next; returns the one after.
+    fn run(&mut self, feed: &mut Feed, epoch: u64) -> Option<u64> {
+        loop {
+            let piece = feed.pieces.last_mut()?;
+            self.serial = piece.number(epoch, self.serial, &self.shapes);
+            self.pass_run(feed.stream, piece);
+            let next = self.next_epoch(feed)?;
+            if next != epoch || self.unsent >= SEND_EVERY {
+                return Some(next);
+            }
+        }
+    }
+
+    /// The epoch of a thread's next event, which may be in another block; `None` if all of them
+    /// have been numbered.
+    fn next_epoch(&mut self, feed: &mut Feed) -> Option<u64> {
+        loop {
+            let piece = feed.pieces.last_mut()?;
+            if let Some(epoch) = piece.next_epoch(&self.shapes) {
+                return Some(epoch);
+            }
+            self.pass_run(feed.stream, piece);
+            if piece.block == feed.cursor.block {
+                return None;
+            }
+            let next = NonNull::new(header(piece.block).next.load(Ordering::Acquire))?;
+            feed.pieces.push(Piece::new(next, None, committed(&feed.cursor, next)));
+        }
+    }
+
+    /// Passes on what has just been numbered, to the sinks that want order.
+    fn pass_run(&mut self, stream: u16, piece: &mut Piece) {
+        let run = piece.take_run();
+        self.unsent += run.len();
+        for sink in self.sinks.iter_mut().filter(|sink| !run.is_empty() && sink.wants_order()) {
+            sink.packet(stream, run);
+        }
+    }
+
+    /// Sends what has been numbered, to the sinks that have not got it, and gives blocks back.
+    fn send(&mut self, feeds: &mut [Feed]) {
+        for feed in feeds {
+            for piece in &mut feed.pieces {
+                // What stands before an event that is not numbered yet: a switch of context.
+                self.pass_run(feed.stream, piece);
+                let bytes = piece.take_sent();
+                if !bytes.is_empty() {
+                    for sink in self.sinks.iter_mut().filter(|sink| !sink.wants_order()) {
+                        sink.packet(feed.stream, bytes);
+                    }
+                    self.keep(feed.stream, bytes);
+                }
+            }
+            let slot = feed.cursor.slot;
+            for piece in feed.pieces.drain(..feed.pieces.len() - 1) {
+                let next = header(piece.block).next.load(Ordering::Acquire);
+                slot.first.store(next, Ordering::Release);
+                buffer::release(slot, piece.block);
+            }
+        }
+        self.unsent = 0;
+    }
+
+    /// Notes how far a thread is drained; if it is at its end, retires it.
+    fn leave(&mut self, feed: &Feed) {
+        let Some(piece) = feed.pieces.last() else { return };
+        let last = piece.is_done() && piece.block == feed.cursor.block;
+        if last && feed.cursor.finished {
+            self.retire(&feed.cursor, piece.block);
+        } else if let Some(occupant) = self.occupants.get_mut(feed.cursor.number) {
+            occupant.drained = piece.rest();
+        }
     }
 
     /// The last of a finished thread: closes what is open, frees its block, stream and slot.
@@ -416,29 +518,34 @@ impl Session {
         }
     }
 
-    fn settle(&mut self, serial: u64) {
-        self.settled = serial;
-        self.packet(CONTROL, &settled_below(serial));
-        serial::settle(serial);
-        buffer::made_progress();
-        buffer::wake_waiters();
+    /// Says that everything collected has been sent.
+    fn settle(&mut self) {
+        self.settled = self.serial;
+        SERIAL.store(self.serial, Ordering::Relaxed);
+        self.packet(CONTROL, &settled_below(self.serial));
     }
 
-    /// Writes a marker if something happened since the last one, or long ago.
-    fn mark(&mut self) -> bool {
-        if serial::peek() == self.marked && self.last_marker.elapsed() < MARKER_AT_LEAST {
-            state::set_marker_due();
-            return false;
+    /// Writes markers for the times between the events so far and those of `epoch`.
+    fn mark_before(&mut self, epoch: u64) {
+        if self.world.has_moment_in(epoch.saturating_sub(1)) {
+            self.world.moments_before(epoch).for_each(|cycle| self.mark(cycle));
         }
-        self.write_marker()
     }
 
-    fn write_marker(&mut self) -> bool {
-        let Some(marker) = serial::try_marker() else { return false };
-        self.packet(WORKER, &marker);
-        self.marked = serial::peek();
+    /// Writes a marker behind the events up to `bound`, if there were any since the last marker, or
+    /// that is long ago.
+    fn mark_until(&mut self, bound: u64) {
+        let due = self.serial != self.marked || self.last_marker.elapsed() >= MARKER_AT_LEAST;
+        if due && self.world.has_moment_in(bound) {
+            self.world.moments_before(bound + 1).for_each(|cycle| self.mark(cycle));
+        }
+    }
+
+    fn mark(&mut self, cycle: u64) {
+        self.packet(WORKER, &events::marker(self.serial, cycle));
+        self.serial += 1;
+        self.marked = self.serial;
         self.last_marker = Instant::now();
-        true
     }
 
     /// Ends the stream: recording is paused, so everything that will ever come is there.
@@ -446,7 +553,7 @@ impl Session {
         if self.failed {
             return;
         }
-        self.collect();
+        self.collect(u64::MAX - 1);
         for (number, slot) in registry::slots().enumerate() {
             let stream = self.occupants.get(number).map_or(0, |occupant| occupant.stream);
             // Of a thread that is still inside its hook, nobody knows where it stands.
@@ -454,14 +561,12 @@ impl Session {
                 self.close(slot, stream);
             }
         }
-        // Another thread can be at its marker for some nanoseconds; one stuck in it does not count.
-        let _ = (0..1000).any(|_| self.write_marker() || (std::thread::yield_now(), false).1);
-        let serial = serial::peek();
-        self.settle(serial);
+        self.mark(clock::now_since_start());
+        self.settle();
         let mut report = Vec::new();
         events::REPORT.append(
             &[
-                serial.into(),
+                self.serial.into(),
                 clock::now().into(),
                 last.overhead_bytes.into(),
                 loss::total().into(),
@@ -489,6 +594,11 @@ fn settled_below(serial: u64) -> Vec<u8> {
 /// Bytes of pages the tracker has mapped.
 pub(crate) fn mapped_bytes() -> u64 {
     pages::mapped() + registry::mapped()
+}
+
+/// The end of what `cursor` covers of a block of its thread.
+fn committed(cursor: &Cursor, block: NonNull<Block>) -> *mut u8 {
+    if block == cursor.block { cursor.end } else { header(block).committed.load(Ordering::Acquire) }
 }
 
 fn header(block: NonNull<Block>) -> &'static Block {

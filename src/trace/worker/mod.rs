@@ -4,10 +4,12 @@
 //! [`INTERVAL`], or earlier when half the buffers are full.
 
 mod drain;
+mod merge;
 mod replay;
 mod streams;
+mod world;
 
-pub(crate) use drain::{Final, Session, mapped_bytes};
+pub(crate) use drain::{Final, Session, collected, mapped_bytes};
 pub(crate) use replay::Importants;
 
 use super::os;
@@ -83,13 +85,14 @@ extern "C" fn run(generation: *mut c_void) -> *mut c_void {
             return std::ptr::null_mut();
         }
         let Some(current) = session.as_mut() else { return std::ptr::null_mut() };
-        tick(current);
+        tick(current, Duration::ZERO);
     }
 }
 
-/// Collects once. A bug of ours must not take the program with it: recording ends there.
-pub(crate) fn tick(session: &mut Session) {
-    if catch_unwind(AssertUnwindSafe(|| session.tick())).is_err() {
+/// Collects once, waiting for threads that are inside the hook for `patience`. A bug of ours must
+/// not take the program with it: recording ends there.
+pub(crate) fn tick(session: &mut Session, patience: Duration) {
+    if catch_unwind(AssertUnwindSafe(|| session.tick(patience))).is_err() {
         session.fail("the tracker panicked, so recording ends here".into());
     }
 }

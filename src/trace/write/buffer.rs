@@ -17,17 +17,16 @@
 #![expect(unsafe_code, reason = "blocks are raw memory")]
 
 use super::registry::{Guard, Slot};
-use super::{serial, state};
+use super::state;
 use crate::trace::{clock, os, pages};
 use pages::{Block, LARGE, SMALL};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// The largest thing a hook writes between two looks at the room that is left: a marker that was
-/// due (13), a switch of context (8), both halves of a reallocation (13 + 22), a correction of its
-/// size (18), the undoing of it (10), markers behind both (26), and one byte to close the context:
-/// 111.
-pub(crate) const ROOM: usize = 128;
+/// The largest thing a hook writes between two looks at the room that is left: a switch of context
+/// (8), both halves of a reallocation (13 + 22), a correction of its size (18), the undoing of it
+/// (10), and one byte to close the context: 72.
+pub(crate) const ROOM: usize = 96;
 
 /// How much the early buffer may hold before something has started.
 pub(crate) const EARLY_LIMIT: usize = 1 << 20;
@@ -35,9 +34,6 @@ pub(crate) const EARLY_LIMIT: usize = 1 << 20;
 pub(crate) const DEFAULT_LIMIT: usize = 8 << 20;
 /// How long all threads together wait for the worker before events are dropped.
 const PATIENCE: u64 = 1_000_000_000;
-/// More serials than this between the oldest event in a buffer and the newest would make their
-/// 24 bits ambiguous for readers.
-const MAX_UNSETTLED: u64 = 1 << 22;
 
 static LIMIT: AtomicUsize = AtomicUsize::new(EARLY_LIMIT);
 static USED: AtomicUsize = AtomicUsize::new(0);
@@ -48,7 +44,7 @@ static WAITING: AtomicU32 = AtomicU32::new(0);
 /// When the present stall ends in dropping; 0 if there is none.
 static DEADLINE: AtomicU64 = AtomicU64::new(0);
 static DROPPING: AtomicBool = AtomicBool::new(false);
-/// Blocks were freed, or serials settled, since waiting threads were last woken.
+/// Blocks were freed since waiting threads were last woken.
 static PROGRESS: AtomicBool = AtomicBool::new(false);
 /// Changes when the worker is to come before its time; the worker sleeps on it.
 static CALLS: AtomicU32 = AtomicU32::new(0);
@@ -89,7 +85,9 @@ pub(crate) fn make_room(slot: &Slot) -> bool {
                 slot.commit(end.wrapping_add(1));
             }
             // SAFETY: blocks are never unmapped.
-            unsafe { old.as_ref() }.next.store(new.as_ptr(), Ordering::Release);
+            let old = unsafe { old.as_ref() };
+            old.committed.store(slot.cursor(), Ordering::Relaxed);
+            old.next.store(new.as_ptr(), Ordering::Release);
         }
     }
     slot.set_block(Some(new), size, ROOM);
@@ -126,9 +124,6 @@ enum Acquired {
 }
 
 fn try_acquire(slot: &Slot) -> Acquired {
-    if state::is_running() && serial::unsettled() > MAX_UNSETTLED {
-        return Acquired::Full;
-    }
     let limit = LIMIT.load(Ordering::Acquire);
     let held = slot.held.load(Ordering::Acquire);
     let used = USED.load(Ordering::Relaxed);
@@ -157,19 +152,13 @@ pub(crate) fn release(slot: &Slot, block: NonNull<Block>) {
     pages::give_back(block);
     USED.fetch_sub(size, Ordering::AcqRel);
     slot.held.fetch_sub(1, Ordering::AcqRel);
-    made_progress();
-}
-
-/// The worker has freed blocks or settled serials, so those who wait may go on waiting.
-pub(crate) fn made_progress() {
     PROGRESS.store(true, Ordering::Release);
 }
 
 /// Everything that can be collected has been: whoever drops may try again, if there is any use in
 /// it. Where there is none, every try would cost another wait.
 pub(crate) fn all_collected() {
-    let room =
-        used() + SMALL <= LIMIT.load(Ordering::Acquire) && serial::unsettled() <= MAX_UNSETTLED;
+    let room = used() + SMALL <= LIMIT.load(Ordering::Acquire);
     if room || PROGRESS.load(Ordering::Acquire) {
         DROPPING.store(false, Ordering::Release);
     }

@@ -1,11 +1,11 @@
 //! The writing half of the stream, as it runs inside the threads of the program.
 //!
 //! A thread that has something to record does, in this order:
-//! 1. [`enter`]: one load of its slot, set the guard in it, one load of the state. Anything
-//!    unusual (no slot yet, re-entered, paused, block full) goes to [`enter_cold`].
-//! 2. [`serial::next`]: one `fetch_add`, if the event is synchronised.
-//! 3. Write the event behind the cursor. There is room: `enter` has seen to it, *before* a serial
-//!    was taken, since a serial that never comes would hold up every reader.
+//! 1. [`enter`]: one load of its slot, set the guard in it, see that there is room. Anything
+//!    unusual (no slot yet, re-entered, block full) goes to [`enter_cold`].
+//! 2. [`places::is_here`]: two loads that say whether the thread is in the right epoch, and whether
+//!    anything is recorded. If not, it [comes](places::come) there.
+//! 3. Write the event behind the cursor, with the low bits of the epoch where a serial will be.
 //! 4. [`Slot::commit`]: one release store, after which the worker may read the event.
 //! 5. [`leave`]: clear the guard.
 //!
@@ -14,14 +14,20 @@
 
 pub(crate) mod buffer;
 pub(crate) mod loss;
+pub(crate) mod order;
+pub(crate) mod places;
 pub(crate) mod registry;
-pub(crate) mod serial;
 pub(crate) mod state;
+
+/// The atomics of [`order`], which the model of it replaces by its own.
+mod atomic {
+    pub(super) use std::sync::atomic::{AtomicU64, Ordering};
+}
 
 pub(crate) use registry::{Slot, in_own_code, own, own_code};
 
 use registry::{Guard, THREAD};
-use std::sync::atomic::{Ordering, compiler_fence, fence};
+use std::sync::atomic::{Ordering, compiler_fence};
 
 /// Whether nothing is recorded at all. One relaxed load; the authoritative look comes later, with
 /// the guard set.
@@ -30,22 +36,28 @@ pub(crate) fn is_off() -> bool {
     state::load_relaxed() == state::OFF
 }
 
-/// Begins recording on this thread, or `None` if [`enter_cold`] must decide.
+/// Begins recording on this thread, or `None` if [`enter_cold`] must decide. Whether anything is
+/// recorded at all is not known before [`places::is_here`] or [`places::come`] has said so.
 #[inline(always)]
 pub(crate) fn enter() -> Option<&'static Slot> {
-    let slot = THREAD.try_with(|thread| thread.slot.get()).ok().flatten()?;
+    let slot = THREAD.try_with(|thread| thread.slot.get()).ok()?;
     if slot.guard.load(Ordering::Relaxed) != Guard::OUT {
         return None;
     }
-    slot.guard.store(Guard::IN, Ordering::Relaxed);
-    // The worker pairs this store with a barrier on all threads (`state::quiesce`), so that the
-    // processor may keep it in its store buffer here.
-    compiler_fence(Ordering::SeqCst);
-    if state::load() == state::ON && slot.has_room() {
+    set_guard(slot);
+    if slot.has_room() {
         return Some(slot);
     }
     leave(slot);
     None
+}
+
+/// The worker pairs this store with a barrier on all threads (`state::barrier`), so that the
+/// processor may keep it in its store buffer here.
+#[inline(always)]
+fn set_guard(slot: &Slot) {
+    slot.guard.store(Guard::IN, Ordering::Relaxed);
+    compiler_fence(Ordering::SeqCst);
 }
 
 /// Ends what [`enter`] began.
@@ -60,16 +72,10 @@ pub(crate) fn pause_inside(slot: &Slot) {
     slot.guard.store(Guard::WAITING, Ordering::Release);
 }
 
-/// Takes up what [`pause_inside`] left; `false` if nothing is recorded any more.
+/// Takes up what [`pause_inside`] left; as after [`enter`], who knows whether anything is recorded.
 #[inline(always)]
-pub(crate) fn go_on_inside(slot: &Slot) -> bool {
-    slot.guard.store(Guard::IN, Ordering::Relaxed);
-    if state::load() & state::FENCE != 0 {
-        fence(Ordering::SeqCst);
-    } else {
-        compiler_fence(Ordering::SeqCst);
-    }
-    state::load() & state::RECORD != 0
+pub(crate) fn go_on_inside(slot: &Slot) {
+    set_guard(slot);
 }
 
 /// A slot entered the slow way, to be left by [`Cold::leave`].
@@ -88,7 +94,7 @@ impl Cold {
     pub(crate) fn leave(self) {
         leave(self.slot);
         if self.late {
-            registry::finish(self.slot);
+            registry::finish_late(self.slot);
         }
     }
 }
@@ -108,26 +114,20 @@ pub(crate) fn enter_cold() -> Option<Cold> {
         loss::event(slot);
         return None;
     }
-    slot.guard.store(Guard::IN, Ordering::Relaxed);
+    set_guard(slot);
     let cold = Cold { slot, late };
-    if state::load() & state::FENCE != 0 {
-        fence(Ordering::SeqCst);
-    } else {
-        compiler_fence(Ordering::SeqCst);
-    }
-    if state::load() & state::RECORD == 0 {
+    if !state::goes_on() {
         cold.leave();
         return None;
     }
-    if !slot.has_room() && !buffer::make_room(slot) {
+    if slot.is_lease_over() {
+        places::end_lease(slot);
+    } else if !slot.has_room() && !buffer::make_room(slot) {
         if state::load() & state::RECORD != 0 {
             loss::event(slot);
         }
         cold.leave();
         return None;
-    }
-    if state::take_marker_due() {
-        serial::write_marker(slot);
     }
     Some(cold)
 }

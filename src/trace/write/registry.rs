@@ -8,7 +8,8 @@
 //! threads were alive (or not yet drained) at once.
 #![expect(unsafe_code, reason = "slots and blocks are raw memory")]
 
-use super::buffer;
+use super::{buffer, order, places};
+use crate::trace::clock;
 use crate::trace::os::{self, ThreadName};
 use crate::trace::pages::Block;
 use std::cell::Cell;
@@ -17,6 +18,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, com
 
 /// Threads that can record at once: the stream numbers them with 14 bits, some of them reserved.
 pub(crate) const MAX_THREADS: usize = 16_000;
+
+/// Bits of an epoch that a record carries.
+pub(crate) const EPOCH_BITS: u32 = 24;
 
 const SLOTS_PER_CHUNK: usize = 64;
 const CHUNKS: usize = MAX_THREADS / SLOTS_PER_CHUNK;
@@ -40,13 +44,24 @@ pub(crate) struct Slot {
     pub(crate) guard: AtomicU32,
     /// What the stream of this thread stands in: the context last written, 0 for none.
     pub(crate) context: Cell<u32>,
-    cursor: Cell<*mut u8>,
+    /// End of the events that are whole: where the next one goes.
+    cursor: AtomicPtr<u8>,
+    /// Where the block is full, or the thread's lease over.
     limit: Cell<*mut u8>,
     pub(crate) block: Cell<Option<NonNull<Block>>>,
+    /// Who the thread is to others, and in which epoch. Never goes back, whoever has the slot.
+    pub(crate) stamp: AtomicU64,
+    /// What it looks at in the world's word. The worker ends leases by this.
+    pub(crate) looks: AtomicU64,
     /// Events this thread could not record.
     pub(crate) lost: AtomicU64,
 
     // Written seldom.
+    /// Where the block is full.
+    block_limit: Cell<*mut u8>,
+    /// Where the thread last met others in the world, and how often so in quick succession.
+    pub(crate) met_at: Cell<usize>,
+    pub(crate) heat: Cell<u32>,
     /// The byte that closes what the stream stands in, 0 for nothing; the worker sends it when
     /// the stream ends here.
     pub(crate) closing: AtomicU8,
@@ -78,9 +93,47 @@ static FREE_SLOTS: AtomicU64 = AtomicU64::new(0);
 /// The id of the last thread that registered. Ids are never reused; 1 is the worker's.
 static LAST_THREAD_ID: AtomicU32 = AtomicU32::new(1);
 
+/// The slot of a thread that has none, or whose is put aside: always inside the hook, so that
+/// nobody enters it. PERF: spares the fast path a test.
+static NO_SLOT: Slot = Slot {
+    guard: AtomicU32::new(Guard::IN),
+    context: Cell::new(0),
+    cursor: AtomicPtr::new(ptr::null_mut()),
+    limit: Cell::new(ptr::null_mut()),
+    block: Cell::new(None),
+    stamp: AtomicU64::new(0),
+    looks: AtomicU64::new(0),
+    lost: AtomicU64::new(0),
+    block_limit: Cell::new(ptr::null_mut()),
+    met_at: Cell::new(0),
+    heat: Cell::new(0),
+    closing: AtomicU8::new(0),
+    state: AtomicU32::new(FREE),
+    first: AtomicPtr::new(ptr::null_mut()),
+    held: AtomicU32::new(0),
+    thread_id: AtomicU32::new(0),
+    system_id: AtomicU32::new(0),
+    name: [const { AtomicU64::new(0) }; 2],
+    number: AtomicU32::new(0),
+    next_free: AtomicU32::new(0),
+};
+
+impl Thread {
+    fn slot(&self) -> Option<&'static Slot> {
+        Some(self.slot.get()).filter(|slot| !ptr::eq(*slot, &raw const NO_SLOT))
+    }
+
+    fn take_slot(&self) -> Option<&'static Slot> {
+        let slot = self.slot();
+        self.slot.set(&NO_SLOT);
+        slot
+    }
+}
+
 /// What a thread knows about itself. Without `Drop`, so it can be used at any time in its life.
 pub(crate) struct Thread {
-    pub(crate) slot: Cell<Option<&'static Slot>>,
+    /// Its slot, or [`NO_SLOT`].
+    pub(crate) slot: Cell<&'static Slot>,
     /// Above 0 while the tracker's own code runs on this thread.
     own: Cell<u32>,
     /// The thread is registering itself just now; a signal handler must not do it again.
@@ -88,20 +141,23 @@ pub(crate) struct Thread {
     /// The slot was given back at the end of the thread; later events come one by one.
     retired: Cell<bool>,
     /// The slot put aside while the tracker's own code runs.
-    aside: Cell<Option<&'static Slot>>,
+    aside: Cell<&'static Slot>,
     id: Cell<u32>,
     system_id: Cell<u32>,
+    /// The epoch of its last slot.
+    epoch: Cell<u64>,
 }
 
 thread_local! {
     pub(crate) static THREAD: Thread = const { Thread {
-        slot: Cell::new(None),
+        slot: Cell::new(&NO_SLOT),
         own: Cell::new(0),
         registering: Cell::new(false),
         retired: Cell::new(false),
-        aside: Cell::new(None),
+        aside: Cell::new(&NO_SLOT),
         id: Cell::new(0),
         system_id: Cell::new(0),
+        epoch: Cell::new(0),
     } };
 }
 
@@ -109,24 +165,43 @@ impl Slot {
     /// Whether the largest thing a hook ever writes fits into the block.
     #[inline(always)]
     pub(crate) fn has_room(&self) -> bool {
-        self.cursor.get() < self.limit.get()
+        self.cursor() < self.limit.get()
     }
 
     /// Where the next event goes.
     #[inline(always)]
     pub(crate) fn cursor(&self) -> *mut u8 {
-        self.cursor.get()
+        self.cursor.load(Ordering::Relaxed)
+    }
+
+    /// Who the thread is to others, and in which epoch.
+    #[inline(always)]
+    pub(crate) fn stamp(&self) -> u64 {
+        self.stamp.load(Ordering::Relaxed)
+    }
+
+    /// The epoch the thread is in.
+    #[inline(always)]
+    pub(crate) fn epoch(&self) -> u64 {
+        order::epoch(self.stamp.load(Ordering::Relaxed))
     }
 
     /// Publishes everything written before `end`.
     #[inline(always)]
     pub(crate) fn commit(&self, end: *mut u8) {
-        self.cursor.set(end);
-        if let Some(block) = self.block.get() {
-            // SAFETY: blocks are never unmapped, and this one is ours until we move on.
-            let block = unsafe { block.as_ref() };
-            block.committed.store(end, Ordering::Release);
+        self.cursor.store(end, Ordering::Release);
+    }
+
+    /// The end of what this thread has committed in `block`, and the block it went on with.
+    pub(crate) fn committed(&self, block: &Block) -> (*mut u8, Option<NonNull<Block>>) {
+        // NOTE: in this order. A cursor in another block was written behind the link to that.
+        let cursor = self.cursor.load(Ordering::Acquire);
+        let next = NonNull::new(block.next.load(Ordering::Acquire));
+        if next.is_none() && block.contains(cursor) {
+            return (cursor, None);
         }
+        // Left for good; or just taken, and nothing is in it yet.
+        (block.committed.load(Ordering::Acquire), next)
     }
 
     /// Goes on in `block` (or in none), with `room` bytes kept free at its end.
@@ -134,16 +209,42 @@ impl Slot {
         self.block.set(block);
         self.context.set(0);
         self.closing.store(0, Ordering::Relaxed);
-        match block {
+        let (cursor, limit) = match block {
             Some(block) => {
-                self.cursor.set(Block::start(block));
-                self.limit.set(block.as_ptr().cast::<u8>().wrapping_add(size - room));
+                let epoch = self.epoch();
+                // SAFETY: blocks are never unmapped.
+                unsafe { block.as_ref() }.epoch.store(epoch, Ordering::Relaxed);
+                (Block::start(block), block.as_ptr().cast::<u8>().wrapping_add(size - room))
             }
-            None => {
-                self.cursor.set(ptr::null_mut());
-                self.limit.set(ptr::null_mut());
-            }
+            None => (ptr::null_mut(), ptr::null_mut()),
+        };
+        self.cursor.store(cursor, Ordering::Release);
+        self.limit.set(limit);
+        self.block_limit.set(limit);
+        self.looks.store(places::EVERYTHING, Ordering::Relaxed);
+    }
+
+    /// Has the slow way in come after `bytes` more of events, if not before.
+    pub(crate) fn set_soft_limit(&self, bytes: usize) {
+        let left = self.block_limit.get().addr().saturating_sub(self.cursor().addr());
+        self.limit.set(self.cursor().wrapping_add(bytes.min(left)));
+    }
+
+    /// Whether a soft limit is reached, but not the end of the block; takes the limit away.
+    pub(crate) fn is_lease_over(&self) -> bool {
+        let over = !self.has_room() && self.cursor() < self.block_limit.get();
+        if over {
+            self.limit.set(self.block_limit.get());
         }
+        over
+    }
+
+    /// Whether a record's low bits are enough to tell `epoch`, in the present block.
+    pub(crate) fn is_epoch_near(&self, epoch: u64) -> bool {
+        // SAFETY: blocks are never unmapped.
+        let block = self.block.get().map(|block| unsafe { block.as_ref() });
+        let first = block.map_or(0, |block| block.epoch.load(Ordering::Relaxed));
+        epoch - first < 1 << EPOCH_BITS
     }
 
     /// The thread's name as it was when last asked for.
@@ -186,7 +287,7 @@ pub(crate) fn mapped() -> u64 {
 pub(crate) fn current() -> Option<(&'static Slot, bool)> {
     THREAD
         .try_with(|thread| {
-            if let Some(slot) = thread.slot.get() {
+            if let Some(slot) = thread.slot() {
                 return Some((slot, false));
             }
             if thread.registering.replace(true) {
@@ -218,9 +319,16 @@ fn register(thread: &Thread) -> Option<&'static Slot> {
     slot.held.store(0, Ordering::Relaxed);
     slot.first.store(ptr::null_mut(), Ordering::Relaxed);
     slot.set_block(None, 0, 0);
+    // NOTE: a word in which this slot was last may be of the thread that had it before, so the
+    // epoch goes on from there; and from that of this thread's last slot.
+    let epoch = slot.epoch().max(thread.epoch.get());
+    let owner = u64::from(slot.number.load(Ordering::Relaxed)) + 1;
+    slot.stamp.store(order::word(epoch, owner), Ordering::Relaxed);
     slot.state.store(LIVE, Ordering::Release);
+    // A process's clock starts with its first event.
+    clock::process_start();
     if !thread.retired.get() {
-        thread.slot.set(Some(slot));
+        thread.slot.set(slot);
         os::on_thread_exit();
     }
     Some(slot)
@@ -230,16 +338,23 @@ fn register(thread: &Thread) -> Option<&'static Slot> {
 pub(crate) fn retire_current() {
     let slot = THREAD.try_with(|thread| {
         thread.retired.set(true);
-        thread.slot.take()
+        thread.take_slot()
     });
     if let Ok(Some(slot)) = slot {
         slot.store_own_name();
-        finish(slot);
+        finish_late(slot);
     }
 }
 
+/// Ends the slot of a thread that may take others for events that come still.
+pub(crate) fn finish_late(slot: &Slot) {
+    let epoch = slot.epoch();
+    let _ = THREAD.try_with(|thread| thread.epoch.set(epoch));
+    finish(slot);
+}
+
 /// Marks a slot as one that nobody writes to any more; the worker drains it and frees it.
-pub(crate) fn finish(slot: &Slot) {
+fn finish(slot: &Slot) {
     slot.state.store(FINISHED, Ordering::Release);
 }
 
@@ -265,8 +380,8 @@ pub(crate) fn forget_threads() {
         let _ = slot.state.compare_exchange(LIVE, FINISHED, Ordering::AcqRel, Ordering::Relaxed);
     }
     let _ = THREAD.try_with(|thread| {
-        thread.slot.set(None);
-        thread.aside.set(None);
+        thread.slot.set(&NO_SLOT);
+        thread.aside.set(&NO_SLOT);
         thread.id.set(0);
     });
 }
@@ -345,7 +460,7 @@ pub(crate) fn own_code() -> OwnCode {
         compiler_fence(Ordering::SeqCst);
         if depth == 0 {
             // Without its slot the thread cannot pass the fast path of the hook.
-            thread.aside.set(thread.slot.take());
+            thread.aside.set(thread.slot.replace(&NO_SLOT));
         }
     });
     OwnCode(std::marker::PhantomData)
@@ -365,7 +480,7 @@ impl Drop for OwnCode {
         let _ = THREAD.try_with(|thread| {
             let depth = thread.own.get();
             if depth == 1 {
-                thread.slot.set(thread.aside.take());
+                thread.slot.set(thread.aside.replace(&NO_SLOT));
             }
             compiler_fence(Ordering::SeqCst);
             thread.own.set(depth.saturating_sub(1));

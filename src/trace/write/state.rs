@@ -12,6 +12,7 @@
 //! thread's guard ([`quiesce`]): a thread that set its guard before the barrier is seen, one that
 //! sets it after sees the new word.
 
+use super::places;
 use super::registry::{self, Guard};
 use crate::trace::os;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
@@ -23,8 +24,6 @@ pub(crate) const OFF: u32 = 0;
 pub(crate) const RECORD: u32 = 1;
 /// Events are recorded and nothing else is to be done.
 pub(crate) const ON: u32 = RECORD;
-/// The next event is preceded by a marker: the stream was idle, and the last marker is old.
-const MARKER_DUE: u32 = 2;
 /// The system has no barrier on all threads, so every hook passes one of its own.
 pub(crate) const FENCE: u32 = 4;
 /// Nothing is recorded, but the tracker is at work: its own allocations are counted.
@@ -78,7 +77,9 @@ pub(crate) fn is_forked() -> bool {
 pub(crate) fn discard_early() {
     if PHASE.compare_exchange(EARLY, STOPPED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
         // NOTE: only from on. A start may have paused it already.
-        let _ = STATE.compare_exchange(ON, OFF, Ordering::AcqRel, Ordering::Relaxed);
+        if STATE.compare_exchange(ON, OFF, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            places::stop();
+        }
     }
 }
 
@@ -114,6 +115,7 @@ pub(crate) fn prepare() {
 pub(crate) fn pause() -> bool {
     PHASE.store(STOPPED, Ordering::Release);
     STATE.store(PAUSED, Ordering::SeqCst);
+    places::stop();
     super::buffer::wake_waiters();
     quiesce(Duration::from_millis(100))
 }
@@ -123,6 +125,10 @@ pub(crate) fn run() {
     PHASE.store(RUNNING, Ordering::Release);
     let fence = if HAS_BARRIER.load(Ordering::Acquire) { 0 } else { FENCE };
     STATE.store(ON | fence, Ordering::Release);
+    // Without the barrier, every hook looks at the state, with a fence of its own.
+    if fence == 0 {
+        places::go();
+    }
 }
 
 /// Nothing is recorded any more and the tracker has given back what it held.
@@ -135,6 +141,7 @@ pub(crate) fn turn_off_in_child() {
     FORKED.store(true, Ordering::Release);
     PHASE.store(STOPPED, Ordering::Release);
     STATE.store(OFF, Ordering::Release);
+    places::stop();
 }
 
 /// In the child of a fork of a process that records nothing: this one may.
@@ -142,16 +149,13 @@ pub(crate) fn forget_process() {
     PID.store(0, Ordering::Release);
 }
 
-/// The next event shall be preceded by a marker.
-pub(crate) fn set_marker_due() {
-    if is_running() && load() & RECORD != 0 {
-        STATE.fetch_or(MARKER_DUE, Ordering::AcqRel);
+/// Whether events are recorded, for a thread that has set its guard and was told to stop and look.
+pub(crate) fn goes_on() -> bool {
+    if load() & FENCE != 0 {
+        // The guard, before the state: the barrier is the worker's where there is one.
+        fence(Ordering::SeqCst);
     }
-}
-
-/// Whether a marker is due; says so to one caller only.
-pub(crate) fn take_marker_due() -> bool {
-    load() & MARKER_DUE != 0 && STATE.fetch_and(!MARKER_DUE, Ordering::AcqRel) & MARKER_DUE != 0
+    load() & RECORD != 0
 }
 
 /// Passes a barrier on all threads, so that a guard set before it is seen after it.
@@ -177,18 +181,5 @@ fn quiesce(patience: Duration) -> bool {
             }
             std::thread::yield_now();
         }
-    })
-}
-
-/// Whether every serial taken before the last [`barrier`] belongs to an event that is committed:
-/// true if every thread has been seen outside the hook, or waiting in it without a serial.
-pub(crate) fn is_settled() -> bool {
-    /// A hook takes some nanoseconds; a thread seen inside this often was interrupted there.
-    const LOOKS: usize = 1000;
-    registry::slots().all(|slot| {
-        (0..LOOKS).any(|_| {
-            std::hint::spin_loop();
-            slot.guard.load(Ordering::Acquire) != Guard::IN
-        })
     })
 }

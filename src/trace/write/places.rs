@@ -1,0 +1,143 @@
+//! Where threads meet: the world and the regions of memory, as every hook finds them, and the
+//! leases that spare a thread the way to the world. The rules are those of [`order`](super::order).
+
+use super::order::{self, STOP};
+use super::registry::Slot;
+use super::{buffer, loss, state};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// PERF: one static, so that its address is looked up once.
+static PLACES: Places =
+    Places { world: AtomicU64::new(0), regions: [const { AtomicU64::new(0) }; 1 << 14] };
+
+#[repr(C, align(128))]
+struct Places {
+    world: AtomicU64,
+    /// Regions are told apart up to 16 GiB of each other; farther ones may share a word, which is
+    /// not wrong: their threads meet where they need not. 128 KiB, of which only used pages exist.
+    regions: [AtomicU64; 1 << 14],
+}
+
+/// Bytes of addresses in a region. Smaller ones keep the threads of allocators apart that mix
+/// threads finely; larger ones make a new epoch cheaper, which is written to each region used.
+const REGION: usize = 1 << 20;
+
+/// Blocks that do not fit into an aligned piece of this size take the long way: large ones meet
+/// in the world, and any may lie in two regions. Of small ones, one in some hundreds.
+const WINDOW: usize = 64 << 10;
+
+/// What a thread without a lease looks at in the world's word: everything.
+pub(crate) const EVERYTHING: u64 = !0;
+/// With one: whether it must stop.
+const LEASED: u64 = STOP;
+
+/// Two meetings in the world are near each other if the thread wrote less than this in between:
+/// some dozen events.
+const NEAR: usize = 256;
+/// So many near ones in a row, and the thread gets a lease.
+const HOT: u32 = 4;
+/// Bytes of events in a lease: the least, for each epoch that others have gone on by since the
+/// last meeting, and the most.
+const LEASE: [usize; 3] = [1 << 10, 512, 16 << 10];
+
+/// Whether an event of this thread that concerns `size` bytes at `address` is in its place in the
+/// order: nobody else was where it happens since the thread was last.
+///
+/// `stamp` is the thread's. Says so for small blocks only: of less than 64 KiB.
+#[inline(always)]
+pub(crate) fn is_here(slot: &Slot, stamp: u64, address: usize, size: usize) -> bool {
+    let world = PLACES.world.load(Ordering::Relaxed) ^ stamp;
+    world & slot.looks.load(Ordering::Relaxed) == 0
+        && region(address).load(Ordering::Relaxed) == stamp
+        && (address & (WINDOW - 1)) + size <= WINDOW
+}
+
+/// Brings the thread, which is inside the hook, to the place where its next event happens; `false`
+/// if the event is not to be recorded.
+#[inline(never)]
+pub(crate) fn come(slot: &Slot, address: usize, size: usize) -> bool {
+    loop {
+        let world = PLACES.world.load(Ordering::Relaxed);
+        if world & STOP != 0 && !state::goes_on() {
+            return false;
+        }
+        let leased = slot.looks.load(Ordering::Relaxed) != EVERYTHING;
+        let before = slot.stamp.load(Ordering::Relaxed);
+        let stamp = if leased && size < WINDOW {
+            order::meet(regions(address, size), before)
+        } else {
+            order::meet(regions(address, size).chain([&PLACES.world]), before)
+        };
+        slot.stamp.store(stamp, Ordering::Release);
+        if slot.is_epoch_near(order::epoch(stamp)) {
+            if !leased && is_other(world, stamp) {
+                consider_lease(slot, order::epoch(world).saturating_sub(order::epoch(before)));
+            }
+            return true;
+        }
+        // Records carry the low bits of the epoch, and the block they are in says the rest. While
+        // the thread waits for a block, the worker may leave this epoch behind.
+        if !buffer::make_room(slot) {
+            loss::event(slot);
+            return false;
+        }
+    }
+}
+
+/// Whether another thread of the program was at a place last.
+fn is_other(found: u64, stamp: u64) -> bool {
+    ![order::WORKER, order::owner(stamp)].contains(&order::owner(found))
+}
+
+/// Another thread was in the world since this one was, and went on by so many epochs.
+fn consider_lease(slot: &Slot, epochs: u64) {
+    let at = slot.cursor().addr();
+    let near = at.wrapping_sub(slot.met_at.replace(at)) < NEAR;
+    slot.heat.set(if near { slot.heat.get() + 1 } else { 0 });
+    if slot.heat.get() >= HOT {
+        let [least, each, most] = LEASE;
+        slot.heat.set(HOT);
+        slot.set_soft_limit((each * epochs.min(64) as usize).clamp(least, most));
+        slot.looks.store(LEASED, Ordering::Relaxed);
+    }
+}
+
+/// The thread has come to the end of its lease.
+pub(crate) fn end_lease(slot: &Slot) {
+    slot.looks.store(EVERYTHING, Ordering::Relaxed);
+    // If others are there now, it is as hot as before.
+    slot.met_at.set(slot.cursor().addr());
+}
+
+#[inline(always)]
+fn region(address: usize) -> &'static AtomicU64 {
+    &PLACES.regions[address / REGION % PLACES.regions.len()]
+}
+
+/// The regions that a block lies in.
+fn regions(address: usize, size: usize) -> impl Iterator<Item = &'static AtomicU64> + Clone {
+    let first = address / REGION;
+    let last = (address + size.saturating_sub(1)) / REGION;
+    let words = &PLACES.regions;
+    (first..=last).take(words.len()).map(|number| &words[number % words.len()])
+}
+
+/// Has every thread look at the state of the recording before its next event.
+pub(crate) fn stop() {
+    PLACES.world.fetch_or(STOP, Ordering::SeqCst);
+}
+
+/// Takes [`stop`] back.
+pub(crate) fn go() {
+    PLACES.world.fetch_and(!STOP, Ordering::SeqCst);
+}
+
+/// Whether no thread has met in the world since the worker came to it last.
+pub(crate) fn is_quiet() -> bool {
+    order::owner(PLACES.world.load(Ordering::Acquire)) == order::WORKER
+}
+
+/// The worker comes to the world, in an epoch behind `latest` and every one before; returns it.
+pub(crate) fn tick(latest: u64) -> u64 {
+    order::tick(&PLACES.world, latest)
+}
