@@ -1,10 +1,11 @@
 //! The stream of events: how one is written, carried, and read again.
 //!
 //! # The life of one event
-//! 1. A thread takes a serial number and writes the event into a block of memory that it alone
-//!    writes to (`write`), then moves the block's commit cursor behind it.
+//! 1. A thread sees to it that it is in the right epoch, writes the event into a block of memory
+//!    that it alone writes to (`write`), then moves its commit cursor behind it.
 //! 2. The worker, woken on a fixed interval or when half the buffers are full, takes what every
-//!    thread has committed and hands it to the sinks: the trace file, the report in the process.
+//!    thread has committed, puts it in order, gives it serials, and hands it to the sinks: the
+//!    trace file, the report in the process.
 //! 3. The reader puts the pieces of each thread together again, and the events of all threads
 //!    into the order of their serials.
 //!

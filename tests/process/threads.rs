@@ -1,10 +1,10 @@
 //! Threads: many, short, at once, and one that starts and stops recording all the time.
 
 use crate::harness::{Case, case, churn, leave, left, start};
-use memledger::{Ledger, Report};
+use memledger::{Ledger, Report, alloc_scope};
 use std::collections::HashSet;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 
 pub(crate) const CASES: &[Case] = &[
@@ -50,12 +50,51 @@ pub(crate) const CASES: &[Case] = &[
             assert_eq!(report.losses.unmatched_frees, 0);
         }
     }),
+    case("threads that take turns reach the peak that they reach together", turns, |run| {
+        // Their events share no memory, so only the turns say in which order they happened.
+        let report = run.run().quiet().whole();
+        let row = report.by_scope.iter().find(|row| row.path.ends_with(&["turns".into()])).unwrap();
+        assert_eq!(row.figures.peak_bytes, 3 * 10 * 1000);
+        assert_eq!(row.figures.live_bytes, 0);
+        let rows = report.by_scope.iter().filter(|row| row.path.ends_with(&["alone".into()]));
+        let alone = rows.map(|row| row.figures.peak_bytes).collect::<Vec<_>>();
+        assert_eq!(alone, [10 * 1000], "one after the other, never together");
+    }),
     case("a thread whose first allocation is in its last moments is retired", late_first, |run| {
         // Otherwise their buffers are never given back, and the child waits in vain.
         let report = run.run().quiet().whole();
         assert!(report.by_thread.len() >= 500);
     }),
 ];
+
+/// Three threads, ten rounds: in turn all allocate, then in turn all free; or each both at once.
+fn turns() {
+    let _ledger = start();
+    let turn = AtomicUsize::new(0);
+    let wait_for = |number| {
+        while turn.load(Ordering::Acquire) != number {
+            std::hint::spin_loop();
+        }
+    };
+    let body = |thread: usize| {
+        // What the scopes need themselves is not counted in them.
+        let mut kept = Vec::with_capacity(10);
+        for round in 0..5 {
+            let first = round * 9;
+            wait_for(first + thread);
+            alloc_scope!("turns", { kept.extend((0..10).map(|_| black_box(vec![0_u8; 1000]))) });
+            turn.store(first + thread + 1, Ordering::Release);
+            wait_for(first + 3 + thread);
+            kept.clear();
+            turn.store(first + 3 + thread + 1, Ordering::Release);
+            wait_for(first + 6 + thread);
+            alloc_scope!("alone", { kept.extend((0..10).map(|_| black_box(vec![0_u8; 1000]))) });
+            kept.clear();
+            turn.store(first + 6 + thread + 1, Ordering::Release);
+        }
+    };
+    std::thread::scope(|scope| (0..3).for_each(|thread| drop(scope.spawn(move || body(thread)))));
+}
 
 fn exchange() {
     let _ledger = start();

@@ -146,3 +146,100 @@ impl Piece {
         unsafe { std::slice::from_raw_parts(start, self.at.addr() - start.addr()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::event::schema::FieldType::U64;
+    use crate::trace::pages;
+
+    static WITH_SERIAL: Declaration =
+        Declaration { uid: 40, logger: "A", event: "S", flags: 0, fields: &[("F", U64)] };
+    static WITHOUT: Declaration =
+        Declaration { uid: 41, logger: "A", event: "N", flags: NO_SYNC, fields: &[("F", U64)] };
+
+    fn shapes() -> Shapes {
+        Shapes::new([&WITH_SERIAL, &WITHOUT].iter())
+    }
+
+    fn synced(serial_or_epoch: u64, field: u64) -> Vec<u8> {
+        let mut event = WITH_SERIAL.wire().to_le_bytes().to_vec();
+        event.extend(&serial_or_epoch.to_le_bytes()[..3]);
+        event.extend(field.to_le_bytes());
+        event
+    }
+
+    fn unsynced(field: u64) -> Vec<u8> {
+        let mut event = WITHOUT.wire().to_le_bytes().to_vec();
+        event.extend(field.to_le_bytes());
+        event
+    }
+
+    /// A block that was begun in `epoch` and holds these events, and where they end.
+    fn block_of(epoch: u64, events: &[Vec<u8>]) -> (NonNull<Block>, *mut u8) {
+        let bytes = events.concat();
+        let block = pages::take(pages::SMALL).unwrap();
+        // SAFETY: the block is ours, and longer than the events.
+        unsafe {
+            block.as_ref().epoch.store(epoch, Ordering::Relaxed);
+            Block::start(block).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        }
+        (block, Block::start(block).wrapping_add(bytes.len()))
+    }
+
+    #[test]
+    fn the_events_of_an_epoch_get_serials_and_take_along_what_has_none() {
+        let shapes = shapes();
+        let events = [
+            vec![ENTER_SCOPE],
+            unsynced(1),
+            synced(7, 0xffff_ffff_ffff_ffff),
+            unsynced(2),
+            synced(7, 0),
+            vec![LEAVE_SCOPE],
+            synced(9, 3),
+        ];
+        let (block, end) = block_of(5, &events);
+        let mut piece = Piece::new(block, None, end);
+        assert_eq!(piece.next_epoch(&shapes), Some(7));
+        // Past the wrap of the serial's 24 bits.
+        let serial = (1 << 24) - 1;
+        assert_eq!(piece.number(7, serial, &shapes), serial + 2);
+        let run = [
+            vec![ENTER_SCOPE],
+            unsynced(1),
+            synced(0xff_ffff, 0xffff_ffff_ffff_ffff),
+            unsynced(2),
+            synced(0, 0),
+            vec![LEAVE_SCOPE],
+        ];
+        assert_eq!(piece.take_run(), run.concat());
+        assert_eq!(piece.next_epoch(&shapes), Some(9));
+        assert!(!piece.is_done());
+        // The rest, in another tick.
+        let mut rest = Piece::new(block, piece.rest(), end);
+        assert_eq!(rest.next_epoch(&shapes), Some(9));
+        assert_eq!(rest.number(9, 4, &shapes), 5);
+        assert!(rest.is_done() && rest.next_epoch(&shapes).is_none());
+        assert_eq!(rest.take_run(), synced(4, 3));
+        assert_eq!(rest.take_sent(), synced(4, 3));
+        assert_eq!(piece.take_sent(), run.concat());
+        pages::give_back(block);
+    }
+
+    #[test]
+    fn epochs_are_whole_again_behind_their_low_bits() {
+        let shapes = shapes();
+        let epochs = [0x1_00ff_fffe, 0x1_00ff_ffff, 0x1_0100_0000, 0x1_01ff_fff0];
+        let events = epochs.map(|epoch| synced(epoch, 0));
+        let (block, end) = block_of(0x1_00f0_0000, &events);
+        let mut piece = Piece::new(block, None, end);
+        for (serial, epoch) in epochs.into_iter().enumerate() {
+            assert_eq!(piece.next_epoch(&shapes), Some(epoch));
+            let serial = serial as u64;
+            assert_eq!(piece.number(epoch, serial, &shapes), serial + 1);
+        }
+        assert!(piece.is_done());
+        pages::give_back(block);
+    }
+}

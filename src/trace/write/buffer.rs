@@ -196,7 +196,7 @@ fn wait(slot: &Slot, freed: u32) -> bool {
         DEADLINE.store(0, Ordering::Release);
         return false;
     }
-    // A waiting thread holds no serial: the worker need not wait for it in turn.
+    // A waiting thread has nothing uncommitted: the worker need not wait for it in turn.
     slot.guard.store(Guard::WAITING, Ordering::Release);
     WAITING.fetch_add(1, Ordering::AcqRel);
     os::wait(&FREED, freed, deadline - now);

@@ -4,6 +4,7 @@
 use super::order::{self, STOP};
 use super::registry::Slot;
 use super::{buffer, loss, state};
+use crate::trace::clock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// PERF: one static, so that its address is looked up once.
@@ -31,14 +32,15 @@ pub(crate) const EVERYTHING: u64 = !0;
 /// With one: whether it must stop.
 const LEASED: u64 = STOP;
 
-/// Two meetings in the world are near each other if the thread wrote less than this in between:
-/// some dozen events.
-const NEAR: usize = 256;
-/// So many near ones in a row, and the thread gets a lease.
-const HOT: u32 = 4;
+/// Two meetings in the world are near each other if so many nanoseconds lie between them. Each
+/// costs some 100, so where they are rarer there is little to gain.
+const NEAR: u64 = 10_000;
+/// So many near ones in a row, and the thread gets a lease. Threads that take turns a few times, as
+/// in a test of a program's peak, shall be in their true order.
+const HOT: u32 = 64;
 /// Bytes of events in a lease: the least, for each epoch that others have gone on by since the
-/// last meeting, and the most.
-const LEASE: [usize; 3] = [1 << 10, 512, 16 << 10];
+/// last meeting, and the most. The least is some 30 events.
+const LEASE: [usize; 3] = [512, 256, 16 << 10];
 
 /// Whether an event of this thread that concerns `size` bytes at `address` is in its place in the
 /// order: nobody else was where it happens since the thread was last.
@@ -91,8 +93,8 @@ fn is_other(found: u64, stamp: u64) -> bool {
 
 /// Another thread was in the world since this one was, and went on by so many epochs.
 fn consider_lease(slot: &Slot, epochs: u64) {
-    let at = slot.cursor().addr();
-    let near = at.wrapping_sub(slot.met_at.replace(at)) < NEAR;
+    let now = clock::now();
+    let near = now.saturating_sub(slot.met_at.replace(now)) < NEAR;
     slot.heat.set(if near { slot.heat.get() + 1 } else { 0 });
     if slot.heat.get() >= HOT {
         let [least, each, most] = LEASE;
@@ -102,11 +104,12 @@ fn consider_lease(slot: &Slot, epochs: u64) {
     }
 }
 
-/// The thread has come to the end of its lease.
+/// The thread has come to the end of its lease, or of the block that it was for.
 pub(crate) fn end_lease(slot: &Slot) {
-    slot.looks.store(EVERYTHING, Ordering::Relaxed);
-    // If others are there now, it is as hot as before.
-    slot.met_at.set(slot.cursor().addr());
+    if slot.looks.swap(EVERYTHING, Ordering::Relaxed) == LEASED {
+        // If others are there now, it is as hot as before.
+        slot.met_at.set(clock::now());
+    }
 }
 
 #[inline(always)]

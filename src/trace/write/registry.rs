@@ -31,9 +31,9 @@ pub(crate) struct Guard;
 impl Guard {
     /// Outside the hook.
     pub(crate) const OUT: u32 = 0;
-    /// Inside the hook, perhaps with a serial whose event is not committed yet.
+    /// Inside the hook, perhaps with an event that is not committed yet.
     pub(crate) const IN: u32 = 1;
-    /// Inside the hook, waiting for room or for the inner allocator, without a serial.
+    /// Inside the hook, waiting for room or for the inner allocator, with nothing uncommitted.
     pub(crate) const WAITING: u32 = 2;
 }
 
@@ -59,8 +59,8 @@ pub(crate) struct Slot {
     // Written seldom.
     /// Where the block is full.
     block_limit: Cell<*mut u8>,
-    /// Where the thread last met others in the world, and how often so in quick succession.
-    pub(crate) met_at: Cell<usize>,
+    /// When the thread last met others in the world, and how often in quick succession.
+    pub(crate) met_at: Cell<u64>,
     pub(crate) heat: Cell<u32>,
     /// The byte that closes what the stream stands in, 0 for nothing; the worker sends it when
     /// the stream ends here.
@@ -221,7 +221,7 @@ impl Slot {
         self.cursor.store(cursor, Ordering::Release);
         self.limit.set(limit);
         self.block_limit.set(limit);
-        self.looks.store(places::EVERYTHING, Ordering::Relaxed);
+        places::end_lease(self);
     }
 
     /// Has the slow way in come after `bytes` more of events, if not before.
