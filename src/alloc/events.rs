@@ -109,14 +109,16 @@ impl Writer {
     /// bits count.
     #[inline(always)]
     pub(crate) fn alloc_small(&mut self, epoch: u64, address: usize, size: usize, align: usize) {
-        let head = u64::from(ALLOC.wire()) | epoch << 16;
-        let low = (align.trailing_zeros() as u8) << SIZE_SHIFT | size as u8 & 7;
-        // SAFETY: as in `alloc`.
+        let address = address as u64;
+        let head = u64::from(ALLOC.wire()) | (epoch & 0xff_ffff) << 16 | address << 40;
+        let low = u64::from(align.trailing_zeros()) << SIZE_SHIFT | size as u64 & 7;
+        let tail = low << 56 | (size as u64 >> SIZE_SHIFT) << 24;
+        // SAFETY: as in `alloc`. PERF: three stores, at 0, 6 and 14: the first takes 3 bytes of the
+        // address; the last byte of the second is 0, the first of the call stack.
         unsafe {
             self.at.cast::<u64>().write_unaligned(head);
-            self.at.add(SYNCED_HEADER).cast::<u64>().write_unaligned(address as u64);
-            self.at.add(13).cast::<u64>().write_unaligned((size as u64 >> SIZE_SHIFT) << 32);
-            self.at.add(21).write(low);
+            self.at.add(6).cast::<u64>().write_unaligned(address >> 8);
+            self.at.add(14).cast::<u64>().write_unaligned(tail);
             self.at = self.at.add(22);
         }
     }
@@ -240,6 +242,17 @@ mod tests {
             &[4 << 3 | 3],
         ];
         assert_eq!(bytes, expected.concat());
+    }
+
+    #[test]
+    fn the_short_way_writes_the_same_bytes() {
+        for (address, size, align) in
+            [(0x7f01_0203_0405, 1027, 16), (usize::MAX, 0xffff, 1), (1 << 63, 0, 1 << 15)]
+        {
+            let epoch = 0x1234_0567_89ab_cdef;
+            let long = written(|w| w.alloc(ALLOC.wire(), epoch, address, size, align));
+            assert_eq!(written(|w| w.alloc_small(epoch, address, size, align)), long);
+        }
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(crate) fn is_off() -> bool {
 #[inline(always)]
 pub(crate) fn enter() -> Option<&'static Slot> {
     let slot = THREAD.try_with(|thread| thread.slot.get()).ok()?;
-    if slot.guard.load(Ordering::Relaxed) != Guard::OUT {
+    if !slot.is_outside() {
         return None;
     }
     set_guard(slot);

@@ -168,10 +168,21 @@ impl Slot {
         self.cursor() < self.limit.get()
     }
 
-    /// Where the next event goes.
+    /// Where the next event goes. For the thread itself.
     #[inline(always)]
     pub(crate) fn cursor(&self) -> *mut u8 {
-        self.cursor.load(Ordering::Relaxed)
+        // PERF: not an atomic load, so that one is enough for a whole hook; so below.
+        // SAFETY: nobody but the thread itself writes there; a read cannot race with reads.
+        unsafe { self.cursor.as_ptr().read() }
+    }
+
+    /// Whether the thread is outside the hook. For the thread itself.
+    #[inline(always)]
+    pub(crate) fn is_outside(&self) -> bool {
+        // NOTE: a word of its own, though the cursor has bits to spare. The guard is set before
+        // the cursor is read, or a signal handler in between would lose its events.
+        // SAFETY: as above.
+        unsafe { self.guard.as_ptr().read() == Guard::OUT }
     }
 
     /// Who the thread is to others, and in which epoch.
