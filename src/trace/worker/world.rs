@@ -45,7 +45,7 @@ impl World {
         self.pulse();
         let deadline = Instant::now() + patience;
         loop {
-            end_leases();
+            registry::slots().for_each(places::revoke_lease);
             state::barrier();
             self.bound =
                 registry::slots().map(|slot| bound(slot, self.epoch)).min().unwrap_or(self.epoch);
@@ -92,14 +92,6 @@ impl World {
     }
 }
 
-fn end_leases() {
-    for slot in registry::slots() {
-        if slot.looks.load(Ordering::Relaxed) != places::EVERYTHING {
-            slot.looks.store(places::EVERYTHING, Ordering::Relaxed);
-        }
-    }
-}
-
 /// No event of this thread up to the epoch returned will come any more, for a thread that was
 /// inside the hook before the last barrier or will come to it after.
 fn bound(slot: &Slot, epoch: u64) -> u64 {
@@ -108,7 +100,7 @@ fn bound(slot: &Slot, epoch: u64) -> u64 {
         slot.guard.load(Ordering::Acquire) != Guard::IN
     });
     // It may have given itself a lease since leases were ended, and not look at the world.
-    if outside && slot.looks.load(Ordering::Acquire) == places::EVERYTHING {
+    if outside && !places::is_leased(slot) {
         return epoch;
     }
     order::epoch(slot.stamp.load(Ordering::Acquire)).saturating_sub(1).min(epoch)

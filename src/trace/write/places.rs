@@ -1,19 +1,23 @@
 //! Where threads meet: the world and the regions of memory, as every hook finds them, and the
 //! leases that spare a thread the way to the world. The rules are those of [`order`](super::order).
+#![expect(unsafe_code, reason = "a thread's pointer to the word that stands for the world")]
 
 use super::order::{self, STOP};
 use super::registry::Slot;
 use super::{buffer, loss, state};
 use crate::trace::clock;
+use crossbeam_utils::CachePadded;
+use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// PERF: one static, so that its address is looked up once.
-static PLACES: Places =
-    Places { world: AtomicU64::new(0), regions: [const { AtomicU64::new(0) }; 1 << 14] };
+static PLACES: Places = Places {
+    world: CachePadded::new(AtomicU64::new(0)),
+    regions: [const { AtomicU64::new(0) }; 1 << 14],
+};
 
-#[repr(C, align(128))]
 struct Places {
-    world: AtomicU64,
+    world: CachePadded<AtomicU64>,
     /// Regions are told apart up to 16 GiB of each other; farther ones may share a word, which is
     /// not wrong: their threads meet where they need not. 128 KiB, of which only used pages exist.
     regions: [AtomicU64; 1 << 14],
@@ -26,11 +30,6 @@ const REGION: usize = 1 << 20;
 /// Blocks that do not fit into an aligned piece of this size take the long way: large ones meet
 /// in the world, and any may lie in two regions. Of small ones, one in some hundreds.
 const WINDOW: usize = 64 << 10;
-
-/// What a thread without a lease looks at in the world's word: everything.
-pub(crate) const EVERYTHING: u64 = !0;
-/// With one: whether it must stop.
-const LEASED: u64 = STOP;
 
 /// Two meetings in the world are near each other if so many nanoseconds lie between them. Each
 /// costs some 100, so where they are rarer there is little to gain.
@@ -48,8 +47,9 @@ const LEASE: [usize; 3] = [512, 256, 16 << 10];
 /// `stamp` is the thread's. Says so for small blocks only: of less than 64 KiB.
 #[inline(always)]
 pub(crate) fn is_here(slot: &Slot, stamp: u64, address: usize, size: usize) -> bool {
-    let world = PLACES.world.load(Ordering::Relaxed) ^ stamp;
-    world & slot.looks.load(Ordering::Relaxed) == 0
+    // SAFETY: it points to a static, or into a slot, and slots are never unmapped.
+    let world = unsafe { &*slot.world.load(Ordering::Relaxed) };
+    world.load(Ordering::Relaxed) == stamp
         && region(address).load(Ordering::Relaxed) == stamp
         && (address & (WINDOW - 1)) + size <= WINDOW
 }
@@ -63,16 +63,17 @@ pub(crate) fn come(slot: &Slot, address: usize, size: usize) -> bool {
         if world & STOP != 0 && !state::goes_on() {
             return false;
         }
-        let leased = slot.looks.load(Ordering::Relaxed) != EVERYTHING;
+        let leased = is_leased(slot);
         let before = slot.stamp.load(Ordering::Relaxed);
         let stamp = if leased && size < WINDOW {
             order::meet(regions(address, size), before)
         } else {
-            order::meet(regions(address, size).chain([&PLACES.world]), before)
+            order::meet(regions(address, size).chain([&*PLACES.world]), before)
         };
         slot.stamp.store(stamp, Ordering::Release);
         if slot.is_epoch_near(order::epoch(stamp)) {
-            if !leased && is_other(world, stamp) {
+            // Without the barrier, no thread may go without looking for the order to stop.
+            if !leased && is_other(world, stamp) && world & STOP == 0 {
                 consider_lease(slot, order::epoch(world).saturating_sub(order::epoch(before)));
             }
             return true;
@@ -100,16 +101,34 @@ fn consider_lease(slot: &Slot, epochs: u64) {
         let [least, each, most] = LEASE;
         slot.heat.set(HOT);
         slot.set_soft_limit((each * epochs.min(64) as usize).clamp(least, most));
-        slot.looks.store(LEASED, Ordering::Relaxed);
+        // PERF: there it finds its own stamp; so a lease costs the hook nothing.
+        slot.world.store((&raw const slot.stamp).cast_mut(), Ordering::Relaxed);
     }
+}
+
+/// Whether the thread does not look at the world at present.
+pub(crate) fn is_leased(slot: &Slot) -> bool {
+    !ptr::eq(slot.world.load(Ordering::Relaxed), &raw const *PLACES.world)
+}
+
+/// Has the thread look at the world from its next event on. For the worker.
+pub(crate) fn revoke_lease(slot: &Slot) {
+    if is_leased(slot) {
+        look_at_world(slot);
+    }
+}
+
+fn look_at_world(slot: &Slot) {
+    slot.world.store((&raw const *PLACES.world).cast_mut(), Ordering::Relaxed);
 }
 
 /// The thread has come to the end of its lease, or of the block that it was for.
 pub(crate) fn end_lease(slot: &Slot) {
-    if slot.looks.swap(EVERYTHING, Ordering::Relaxed) == LEASED {
+    if is_leased(slot) {
         // If others are there now, it is as hot as before.
         slot.met_at.set(clock::now());
     }
+    look_at_world(slot);
 }
 
 #[inline(always)]

@@ -51,8 +51,9 @@ pub(crate) struct Slot {
     pub(crate) block: Cell<Option<NonNull<Block>>>,
     /// Who the thread is to others, and in which epoch. Never goes back, whoever has the slot.
     pub(crate) stamp: AtomicU64,
-    /// What it looks at in the world's word. The worker ends leases by this.
-    pub(crate) looks: AtomicU64,
+    /// What it takes for the world's word: under a lease, its own stamp. Null until the thread
+    /// has its first block. The worker ends leases by this.
+    pub(crate) world: AtomicPtr<AtomicU64>,
     /// Events this thread could not record.
     pub(crate) lost: AtomicU64,
 
@@ -102,7 +103,7 @@ static NO_SLOT: Slot = Slot {
     limit: Cell::new(ptr::null_mut()),
     block: Cell::new(None),
     stamp: AtomicU64::new(0),
-    looks: AtomicU64::new(0),
+    world: AtomicPtr::new(ptr::null_mut()),
     lost: AtomicU64::new(0),
     block_limit: Cell::new(ptr::null_mut()),
     met_at: Cell::new(0),

@@ -167,14 +167,21 @@ pub(crate) fn barrier() {
     }
 }
 
-/// Waits until every thread has been seen outside the hook since the last barrier.
+/// Waits until every thread has been seen outside the hook since the last barrier, and will look
+/// at the state when it comes back.
 fn quiesce(patience: Duration) -> bool {
+    registry::slots().for_each(places::revoke_lease);
     barrier();
     let deadline = Instant::now() + patience;
     registry::slots().all(|slot| {
         loop {
             if slot.guard.load(Ordering::Acquire) == Guard::OUT {
-                return true;
+                if !places::is_leased(slot) {
+                    return true;
+                }
+                // It gave itself a lease just then.
+                places::revoke_lease(slot);
+                barrier();
             }
             if Instant::now() >= deadline {
                 return false;
