@@ -4,6 +4,7 @@
 //! events, the type records, or the important events); the pieces of a stream, put end to end,
 //! are its bytes, and packet boundaries have no meaning above this layer.
 
+pub mod compact;
 pub mod handshake;
 pub mod lz4;
 pub mod packet;

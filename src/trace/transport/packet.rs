@@ -27,7 +27,8 @@ pub const PSEUDO_IMPORTANTS: u16 = 0x3ffe;
 pub const SYNC: u16 = 0x3fff;
 
 const STREAM_MASK: u16 = 0x3fff;
-const PARTIAL: u16 = 0x4000;
+/// Set in the stream id of a compact packet.
+pub(super) const COMPACT: u16 = 0x4000;
 const ENCODED: u16 = 0x8000;
 
 /// A decoded header.
@@ -52,7 +53,7 @@ impl Header {
             SYNC => size == HEADER && !header.encoded,
             stream => stream <= LAST_THREAD || stream == PSEUDO_IMPORTANTS,
         };
-        (known && size >= least && tag & PARTIAL == 0).then_some(header)
+        (known && size >= least && tag & COMPACT == 0).then_some(header)
     }
 }
 
