@@ -159,7 +159,9 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read_whatever_the_counts() {
-        let counts = || (0..2000_u32).map(|i| (i * 31 % 57, u64::from(i).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        let counts = || {
+            (0..2000_u32).map(|i| (i * 31 % 57, u64::from(i).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+        };
         let (mut writer, mut reader) = (BitWriter::new(), BitReader::new());
         counts().for_each(|(count, value)| writer.put(low(value, count), count));
         reader.load(writer.finish().unwrap());

@@ -27,12 +27,7 @@ impl Default for Decoder {
 impl Decoder {
     /// A decoder.
     pub fn new() -> Self {
-        Self {
-            model: Model::new(),
-            slots: Vec::new(),
-            bits: BitReader::new(),
-            payload: zeroed(),
-        }
+        Self { model: Model::new(), slots: Vec::new(), bits: BitReader::new(), payload: zeroed() }
     }
 
     /// Whether `packet`, with its header, carries the checksum of its bytes. A packet by chance

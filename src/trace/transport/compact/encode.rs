@@ -268,7 +268,9 @@ impl Encoder {
         let others = self.model.others(side);
         let place = u32::from(self.places[side ^ 1][place(address)]);
         let age = (others as u16).wrapping_sub(1).wrapping_sub(place as u16);
-        if (age as usize) < RECENT && u32::from(age) < others && self.model.other(side, place) == address
+        if (age as usize) < RECENT
+            && u32::from(age) < others
+            && self.model.other(side, place) == address
         {
             return match age {
                 0 => (NEWEST, 3, 0),
@@ -326,9 +328,8 @@ impl Encoder {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let last = std::mem::replace(&mut slot.stack, stack);
         let flag = |holds: bool, flag: u64| if holds { flag } else { 0 };
-        let what = flag(gap != 0, GAP)
-            | flag(alignment.is_some(), ALIGNMENT)
-            | flag(stack != last, STACK);
+        let what =
+            flag(gap != 0, GAP) | flag(alignment.is_some(), ALIGNMENT) | flag(stack != last, STACK);
         self.bits.put(what, 3);
         if gap != 0 {
             let code = fitting(gap.into(), GAP_BITS);

@@ -75,7 +75,9 @@ impl Shape {
             || lies_inside(self.address, 8) && optional(self.stack, 4) && optional(self.heap, 1);
         let fields = match self.kind {
             Kind::Bare => true,
-            Kind::Value => matches!(self.value_size, 4 | 8) && lies_inside(self.value, self.value_size),
+            Kind::Value => {
+                matches!(self.value_size, 4 | 8) && lies_inside(self.value, self.value_size)
+            }
             Kind::Free => block(),
             Kind::Alloc => {
                 block() && lies_inside(self.block_size, 4) && lies_inside(self.alignment, 1)
@@ -117,8 +119,12 @@ impl Shape {
             Some(byte)
         };
         let kind = [Kind::Bare, Kind::Value, Kind::Free, Kind::Alloc][usize::from(first & 3)];
-        let mut shape =
-            Self { kind, head_size: first >> 2 & 3, synced: first >> 4 & 1 != 0, ..Self::default() };
+        let mut shape = Self {
+            kind,
+            head_size: first >> 2 & 3,
+            synced: first >> 4 & 1 != 0,
+            ..Self::default()
+        };
         for index in 0..usize::from(shape.head_size) {
             shape.head[index] = byte()?;
         }

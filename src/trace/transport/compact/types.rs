@@ -86,8 +86,9 @@ impl Types {
             return None;
         }
         let plain = flags & MAYBE_HAS_AUX == 0;
-        let shape = (plain.then(|| found.shape(logger, event, head_size == 5, uid, size)).flatten())
-            .filter(Shape::is_all);
+        let shape =
+            (plain.then(|| found.shape(logger, event, head_size == 5, uid, size)).flatten())
+                .filter(Shape::is_all);
         if self.known.len() <= usize::from(uid) {
             self.known.resize(usize::from(uid) + 1, Known::default());
         }
@@ -165,7 +166,14 @@ impl Fields {
         }
     }
 
-    fn shape(&self, logger: &[u8], event: &[u8], synced: bool, uid: u16, size: u16) -> Option<Shape> {
+    fn shape(
+        &self,
+        logger: &[u8],
+        event: &[u8],
+        synced: bool,
+        uid: u16,
+        size: u16,
+    ) -> Option<Shape> {
         let [low, high] = (uid << 1 | 1).to_le_bytes();
         let byte = |offset: u16| u8::try_from(offset).ok();
         let mut shape = Shape {
