@@ -1,21 +1,20 @@
 //! From a compact packet to the payload it was made of.
 
-use super::bits::{BitReader, low, zeroed};
+use super::bits::{Bits, Buffer, STEP, low, zeroed};
 use super::model::{
-    ALIGNMENT, BY_AGE, DISTANCE_BITS, FAR, FAR_BITS, GAP, GAP_BITS, LITERAL, LITERAL_BITS, Model,
-    NEWEST, RECENT, SERIAL_MASK, SIZE_BITS, STACK, STACK_BITS, Slot, VALUE_BITS, side, unzigzag,
+    ALIGNMENT, ALLOCS, BY_AGE, DISTANCE_BITS, FAR, FAR_BITS, FREES, GAP, GAP_BITS, LITERAL,
+    LITERAL_BITS, NEWEST, RECENT, SERIAL_MASK, SIZE_BITS, STACK, STACK_BITS, Slot, Slots, State,
+    Tables, VALUE_BITS, unzigzag,
 };
 use super::shape::{Kind, LARGEST_EVENT, Shape};
-use super::{CHECKSUM, COMPACT_HEADER, LARGEST, SLACK, checksum};
+use super::{CHECKSUM, COMPACT_HEADER, LARGEST, checksum};
 
 /// Decodes compact packets, each by itself.
-///
-/// Costs about 5 ns an event, and 140 KiB.
 pub struct Decoder {
-    model: Model,
-    slots: Vec<Slot>,
-    bits: BitReader,
-    payload: Box<[u8; LARGEST + SLACK]>,
+    tables: Tables,
+    slots: Slots,
+    bits: Bits,
+    payload: Box<Buffer>,
 }
 
 impl Default for Decoder {
@@ -27,11 +26,11 @@ impl Default for Decoder {
 impl Decoder {
     /// A decoder.
     pub fn new() -> Self {
-        Self { model: Model::new(), slots: Vec::new(), bits: BitReader::new(), payload: zeroed() }
+        Self { tables: Tables::new(), slots: Slots::new(), bits: Bits::new(), payload: zeroed() }
     }
 
-    /// Whether `packet`, with its header, carries the checksum of its bytes. A packet by chance
-    /// does once in 4 billion.
+    /// Whether `packet`, with its header, carries the checksum of its bytes. Other bytes do by
+    /// chance once in 4 billion.
     pub fn is_whole(packet: &[u8]) -> bool {
         packet.get(CHECKSUM).is_some_and(|sum| sum == checksum(packet).to_le_bytes())
     }
@@ -48,226 +47,235 @@ impl Decoder {
             return Err("its checksum does not fit".to_owned());
         }
         let size = usize::from(u16::from_le_bytes([header[4], header[5]]));
-        let body = self.shapes(body).ok_or("the shapes of its events make no sense")?;
-        self.bits.load(body);
-        let mut at = 0;
-        while at < size {
-            at = self.event(at, size).map_err(|what| format!("byte {at} of its payload {what}"))?;
+        let (shift, bits) = self.shapes(body).ok_or("the shapes of its events make no sense")?;
+        self.bits.load(bits);
+        let (mut state, mut at, mut end) = (State::new(shift), 0, 0);
+        while end < size {
+            end = self
+                .event(&mut state, &mut at, end, size)
+                .map_err(|what| format!("byte {end} of its payload {what}"))?;
         }
-        if !self.bits.is_at_end() {
+        if at.div_ceil(8) * 8 != self.bits.count() {
             return Err(format!("its payload of {size} bytes ends before the packet does"));
         }
         Ok(self.payload.get(..size).unwrap_or_default())
     }
 
-    /// Reads the shapes at the start of `body`; returns what follows.
-    fn shapes<'a>(&mut self, body: &'a [u8]) -> Option<&'a [u8]> {
-        let (&first, mut rest) = body.split_first()?;
-        let shift = u32::from(first >> 4);
-        if shift > 4 {
-            return None;
-        }
-        self.model.reset(shift);
+    /// Reads what stands in front of the bits in `body`; returns the shift, and the bits.
+    fn shapes<'a>(&mut self, body: &'a [u8]) -> Option<(u32, &'a [u8])> {
+        self.tables.reset();
         self.slots.clear();
+        let (&first, mut rest) = body.split_first()?;
         for _ in 0..first & 15 {
             let (shape, after) = Shape::read(rest)?;
-            self.slots.push(Slot::new(shape));
+            self.slots.add(shape)?;
             rest = after;
         }
-        Some(rest)
+        let shift = u32::from(first >> 4);
+        (shift <= 4).then_some((shift, rest))
     }
 
-    /// Writes the next event to `at`; returns where it ends.
+    /// Writes the event that begins at bit `at` to byte `start`; returns where it ends.
     #[inline(always)]
-    fn event(&mut self, at: usize, size: usize) -> Result<usize, &'static str> {
-        let mut word = self.bits.peek();
-        let (index, mut used) = match word & 1 {
-            0 => ((word >> 1) as usize & 15, 5),
-            _ => (usize::from(self.model.next[self.model.last & 15]), 1),
-        };
-        self.model.follow(index);
-        if index == LITERAL {
-            self.bits.skip(used);
-            return self.literal(at, size);
-        }
-        let Some(slot) = self.slots.get(index) else {
-            return Err("belongs to an event without a shape");
-        };
-        let shape = slot.shape;
-        word >>= used;
-        used += 1;
+    fn event(
+        &mut self,
+        state: &mut State,
+        at: &mut usize,
+        start: usize,
+        size: usize,
+    ) -> Result<usize, &'static str> {
+        let mut word = self.bits.peek(*at);
+        let next = &mut self.tables.next[state.last & 15];
+        let index;
         if word & 1 != 0 {
-            self.bits.skip(used);
+            index = usize::from(*next);
+            word >>= 1;
+            *at += 1;
+        } else {
+            index = (word >> 1) as usize & 15;
+            *next = index as u8;
+            word >>= 5;
+            *at += 5;
         }
-        let (gap, alignment) = match word & 1 {
-            0 => (0, None),
-            _ => {
-                used = 0;
-                let unexpected = self.unexpected(index);
-                word = self.bits.peek() << 1;
-                unexpected
-            }
-        };
-        word >>= 1;
-        let end = at + usize::from(shape.size);
-        if end > size || !self.bits.is_inside() {
-            return Err("begins an event that does not fit");
+        state.last = index;
+        let slot = self.slots.at(index);
+        let shape = &slot.shape;
+        let end = start + usize::from(shape.size);
+        if shape.size == 0 || end > size || *at >= self.bits.count() {
+            return match index {
+                LITERAL => self.literal(at, start, size),
+                _ => Err("begins an event that does not fit"),
+            };
         }
-        let Some(slot) = self.slots.get_mut(index) else { return Ok(end) };
-        let at = at & (LARGEST - 1);
-        self.payload[at..at + LARGEST_EVENT].copy_from_slice(&slot.template);
+        let mut gap = 0;
+        let mut alignment = None;
+        *at += 1;
+        if word & 1 != 0 {
+            (gap, alignment) = unexpected(&self.bits, slot, at);
+            word = self.bits.peek(*at);
+        } else {
+            word >>= 1;
+        }
+        let shape = &slot.shape;
+        let start = start & (LARGEST - 1);
+        self.payload[start..start + LARGEST_EVENT].copy_from_slice(&slot.template);
         if shape.synced {
-            let serial = self.model.serial.wrapping_add(1).wrapping_add(gap) & SERIAL_MASK;
-            self.model.serial = serial;
+            let serial = state.serial.wrapping_add(1).wrapping_add(gap) & SERIAL_MASK;
+            state.serial = serial;
             let [a, b, c, _] = serial.to_le_bytes();
-            let place = at + usize::from(shape.head_size & 3);
+            let place = start + usize::from(shape.head_size & 3);
             self.payload[place..place + 3].copy_from_slice(&[a, b, c]);
         }
         match shape.kind {
-            Kind::Bare => self.bits.skip(used),
-            Kind::Value => {
-                self.bits.skip(used);
-                let value = self.value(index);
-                let bytes = value.to_le_bytes();
-                let place = at + usize::from(shape.value & 31);
-                match shape.value_size {
-                    8 => self.payload[place..place + 8].copy_from_slice(&bytes),
-                    _ => self.payload[place..place + 4].copy_from_slice(&bytes[..4]),
-                }
-            }
-            Kind::Free | Kind::Alloc => {
-                let side = side(shape.kind);
-                let code = word & 7;
-                let bits = DISTANCE_BITS[side][code as usize];
-                let value = low(word >> 3, bits);
-                word = word >> 3 >> bits;
-                used += 3 + bits;
-                let address = match code {
-                    NEWEST | BY_AGE => {
-                        let others = self.model.others(side);
-                        if value as u32 >= others || value as usize >= RECENT {
-                            return Err("begins an event with an address before the first");
-                        }
-                        self.model.other(side, others - 1 - value as u32)
-                    }
-                    FAR => {
-                        self.bits.skip(used);
-                        used = 0;
-                        let address = self.far(side);
-                        word = self.bits.peek();
-                        address
-                    }
-                    _ => self.at_distance(side, value),
-                };
-                let place = at + usize::from(shape.address & 31);
-                self.payload[place..place + 8].copy_from_slice(&address.to_le_bytes());
-                let mut block_size = 0;
-                if shape.kind == Kind::Alloc {
-                    let code = word & 7;
-                    let bits = SIZE_BITS[code as usize];
-                    if used + 3 + bits > super::bits::STEP {
-                        self.bits.skip(used);
-                        used = 0;
-                        word = self.bits.peek();
-                    }
-                    used += 3 + bits;
-                    block_size = match code {
-                        0 => self.model.block_size,
-                        _ => low(word >> 3, bits),
-                    };
-                    self.model.block_size = block_size;
-                    let expected = self.model.alignment(block_size);
-                    let alignment = alignment.unwrap_or(*expected);
-                    *expected = alignment;
-                    let place = at + usize::from(shape.block_size & 31);
-                    let upper = (block_size >> 3) as u32;
-                    self.payload[place..place + 4].copy_from_slice(&upper.to_le_bytes());
-                    let place = at + usize::from(shape.alignment & 31);
-                    self.payload[place] = alignment << 3 | block_size as u8 & 7;
-                }
-                self.model.saw(side, address, block_size);
-                self.bits.skip(used);
-            }
+            Kind::Alloc => self.block::<ALLOCS>(state, at, word, index, start, alignment)?,
+            Kind::Free => self.block::<FREES>(state, at, word, index, start, None)?,
+            Kind::Bare => {}
+            Kind::Value => value(&self.bits, at, slot, &mut self.payload, start),
         }
         Ok(end)
     }
 
+    /// The fields of an allocation or a free, whose next bits are `word`.
     #[inline(always)]
-    fn at_distance(&self, side: usize, code: u64) -> u64 {
-        let distance = unzigzag(code) << self.model.shift;
-        self.model.expected(side).wrapping_add(distance)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn far(&mut self, side: usize) -> u64 {
-        let code = self.bits.take(2);
-        match FAR_BITS[code as usize & 3] {
-            64 => self.take_64(),
-            bits => {
-                let distance = self.bits.take(bits);
-                self.at_distance(side, distance)
+    fn block<const SIDE: usize>(
+        &mut self,
+        state: &mut State,
+        at: &mut usize,
+        mut word: u64,
+        index: usize,
+        start: usize,
+        alignment: Option<u8>,
+    ) -> Result<(), &'static str> {
+        let code = word & 7;
+        let bits = DISTANCE_BITS[SIDE][code as usize];
+        let mut used = 3 + bits;
+        let number = low(word >> 3, bits);
+        word = word >> 3 >> bits;
+        let address = match code {
+            NEWEST | BY_AGE => {
+                let others = state.counts[SIDE ^ 1];
+                if number >= u64::from(others) {
+                    return Err("begins an event with an address before the first");
+                }
+                self.tables.rings[SIDE ^ 1][(others - 1 - number as u32) as usize % RECENT]
             }
-        }
-    }
-
-    fn value(&mut self, index: usize) -> u64 {
-        let code = self.bits.take(2);
-        let distance = match VALUE_BITS[code as usize & 3] {
-            64 => self.take_64(),
-            bits => self.bits.take(bits),
+            FAR => {
+                *at += used as usize;
+                used = 0;
+                let address = far(&self.bits, at, state, SIDE);
+                word = self.bits.peek(*at);
+                address
+            }
+            _ => at_distance(state, SIDE, number),
         };
-        let Some(slot) = self.slots.get_mut(index) else { return 0 };
-        slot.value = slot.value.wrapping_add(unzigzag(distance));
-        if slot.shape.value_size != 8 {
-            slot.value = low(slot.value, 32);
-        }
-        slot.value
-    }
-
-    fn take_64(&mut self) -> u64 {
-        let lower = self.bits.take(32);
-        lower | self.bits.take(32) << 32
-    }
-
-    /// What an event of this slot has that was not expected of it: serials passed over, alignment.
-    #[inline(never)]
-    fn unexpected(&mut self, index: usize) -> (u32, Option<u8>) {
-        let what = self.bits.take(3);
-        let mut gap = 0;
-        if what & GAP != 0 {
-            let code = self.bits.take(2) as usize & 3;
-            gap = self.bits.take(GAP_BITS[code]) as u32;
-        }
-        let alignment = (what & ALIGNMENT != 0).then(|| self.bits.take(5) as u8);
-        if what & STACK != 0 {
-            let code = self.bits.take(2) as usize & 3;
-            let bits = self.bits.take(STACK_BITS[code]);
-            if let Some(slot) = self.slots.get_mut(index) {
-                let heap = if code == 3 { 0 } else { slot.stack >> 32 << 32 };
-                slot.stack = heap | bits;
-                let Shape { stack, heap, .. } = slot.shape;
-                if stack > 0 {
-                    let place = usize::from(stack);
-                    slot.template[place..place + 4]
-                        .copy_from_slice(&(slot.stack as u32).to_le_bytes());
-                }
-                if heap > 0 {
-                    slot.template[usize::from(heap)] = (slot.stack >> 32) as u8;
-                }
+        let shape = &self.slots.at(index).shape;
+        store(&mut self.payload, start, shape.address, address.to_le_bytes());
+        let mut block_size = 0;
+        if SIDE == ALLOCS {
+            let code = word & 7;
+            let bits = SIZE_BITS[code as usize];
+            if used + 3 + bits > STEP - 6 {
+                // The first of the bits that were looked at may have been the name of the slot.
+                *at += used as usize;
+                used = 0;
+                word = self.bits.peek(*at);
             }
+            used += 3 + bits;
+            block_size = if code == 0 { state.block_size } else { low(word >> 3, bits) };
+            state.block_size = block_size;
+            let expected = &mut self.tables.alignments[block_size as usize & 63];
+            let alignment = alignment.unwrap_or(*expected);
+            *expected = alignment;
+            let upper = (block_size >> 3) as u32;
+            store(&mut self.payload, start, shape.block_size, upper.to_le_bytes());
+            let lower = alignment << 3 | block_size as u8 & 7;
+            store(&mut self.payload, start, shape.alignment, [lower]);
         }
-        (gap, alignment)
+        state.saw::<SIDE>(&mut self.tables, address, block_size);
+        *at += used as usize;
+        Ok(())
     }
 
     #[inline(never)]
-    fn literal(&mut self, at: usize, size: usize) -> Result<usize, &'static str> {
-        let code = self.bits.take(1) as usize & 1;
-        let length = self.bits.take(LITERAL_BITS[code]) as usize;
-        let bytes = self.bits.take_bytes(length).filter(|bytes| !bytes.is_empty());
+    fn literal(
+        &mut self,
+        at: &mut usize,
+        start: usize,
+        size: usize,
+    ) -> Result<usize, &'static str> {
+        let code = self.bits.take(at, 1) as usize & 1;
+        let length = self.bits.take(at, LITERAL_BITS[code]) as usize;
+        let bytes = self.bits.take_bytes(at, length).filter(|bytes| !bytes.is_empty());
         let bytes = bytes.ok_or("is in a run of bytes that are not there")?;
-        let room = self.payload.get_mut(at..at + length).filter(|_| at + length <= size);
+        let end = start + length;
+        let room = self.payload.get_mut(start..end).filter(|_| end <= size);
         room.ok_or("begins a run of bytes that does not fit")?.copy_from_slice(bytes);
-        Ok(at + length)
+        Ok(end)
     }
+}
+
+/// Writes a field of the event that begins at `start`.
+#[inline(always)]
+fn store<const N: usize>(payload: &mut Buffer, start: usize, offset: u8, bytes: [u8; N]) {
+    let place = (start & (LARGEST - 1)) + usize::from(offset & 31);
+    payload[place..place + N].copy_from_slice(&bytes);
+}
+
+#[inline(always)]
+fn at_distance(state: &State, side: usize, code: u64) -> u64 {
+    state.expected[side].wrapping_add(unzigzag(code) << state.shift)
+}
+
+#[cold]
+#[inline(never)]
+fn far(bits: &Bits, at: &mut usize, state: &State, side: usize) -> u64 {
+    let code = bits.take(at, 2) as usize & 3;
+    match FAR_BITS[code] {
+        64 => bits.take_64(at),
+        count => at_distance(state, side, bits.take(at, count)),
+    }
+}
+
+/// The value of an event that has nothing else.
+#[inline(never)]
+fn value(bits: &Bits, at: &mut usize, slot: &mut Slot, payload: &mut Buffer, start: usize) {
+    let code = bits.take(at, 2) as usize & 3;
+    let distance = match VALUE_BITS[code] {
+        64 => bits.take_64(at),
+        count => bits.take(at, count),
+    };
+    let value = slot.value.wrapping_add(unzigzag(distance));
+    if slot.shape.value_size == 8 {
+        slot.value = value;
+        store(payload, start, slot.shape.value, value.to_le_bytes());
+    } else {
+        slot.value = low(value, 32);
+        store(payload, start, slot.shape.value, (value as u32).to_le_bytes());
+    }
+}
+
+/// What an event of this slot has that was not expected of it: serials passed over, alignment.
+#[inline(never)]
+fn unexpected(bits: &Bits, slot: &mut Slot, at: &mut usize) -> (u32, Option<u8>) {
+    let what = bits.take(at, 3);
+    let mut gap = 0;
+    if what & GAP != 0 {
+        let code = bits.take(at, 2) as usize & 3;
+        gap = bits.take(at, GAP_BITS[code]) as u32;
+    }
+    let alignment = (what & ALIGNMENT != 0).then(|| bits.take(at, 5) as u8);
+    if what & STACK != 0 {
+        let code = bits.take(at, 2) as usize & 3;
+        let new = bits.take(at, STACK_BITS[code]);
+        slot.stack = new | if code == 3 { 0 } else { slot.stack >> 32 << 32 };
+        let Shape { stack, heap, .. } = slot.shape;
+        if stack > 0 {
+            let place = usize::from(stack);
+            slot.template[place..place + 4].copy_from_slice(&(slot.stack as u32).to_le_bytes());
+        }
+        if heap > 0 {
+            slot.template[usize::from(heap)] = (slot.stack >> 32) as u8;
+        }
+    }
+    (gap, alignment)
 }

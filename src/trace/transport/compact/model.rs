@@ -8,7 +8,7 @@
 //! - **Size**: of the same number of bits as others; **alignment**: that of the last block whose
 //!   size was like this one; **call stack and heap**: those of the last event of this shape.
 
-use super::shape::{Kind, LARGEST_EVENT, MAX_SHAPES, Shape};
+use super::shape::{LARGEST_EVENT, MAX_SHAPES, Shape};
 
 /// The number that stands for bytes without a shape; also of what a packet begins after.
 pub(super) const LITERAL: usize = MAX_SHAPES;
@@ -50,18 +50,23 @@ pub(super) const STACK: u64 = 4;
 /// A shape with what its last event had.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Slot {
+    /// The first four bytes of its events, as far as the head goes, and which bits those are.
+    pub head: u32,
+    pub head_mask: u32,
     pub shape: Shape,
     /// Call stack, and above it the heap.
     pub stack: u64,
     pub value: u64,
-    /// The first four bytes of its events, as far as the head goes, and which bits those are.
-    pub head: u32,
-    pub head_mask: u32,
     /// Its head, call stack and heap, and zeros.
     pub template: [u8; LARGEST_EVENT],
 }
 
 impl Slot {
+    /// One that no event fits.
+    pub(super) fn free() -> Self {
+        Self { head: 1, ..Self::default() }
+    }
+
     pub(super) fn new(shape: Shape) -> Self {
         let [a, b, c] = shape.head;
         let head_mask = !(u32::MAX << (8 * u32::from(shape.head_size)));
@@ -72,100 +77,110 @@ impl Slot {
     }
 }
 
-/// What is expected.
-pub(super) struct Model {
-    /// The shape that followed each, last time.
-    pub next: [u8; 16],
-    /// The shape of the event before.
+/// The slots of a packet; the last one stands for [`LITERAL`] and fits nothing.
+pub(super) struct Slots {
+    all: [Slot; 16],
+    count: usize,
+}
+
+impl Slots {
+    pub(super) fn new() -> Self {
+        Self { all: [Slot::free(); 16], count: 0 }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.all[..self.count].fill(Slot::free());
+        self.count = 0;
+    }
+
+    /// Adds one; returns its number, or `None` if there are [`MAX_SHAPES`].
+    pub(super) fn add(&mut self, shape: Shape) -> Option<usize> {
+        let slot = self.all[..MAX_SHAPES].get_mut(self.count)?;
+        *slot = Slot::new(shape);
+        self.count += 1;
+        Some(self.count - 1)
+    }
+
+    #[inline(always)]
+    pub(super) fn at(&mut self, index: usize) -> &mut Slot {
+        &mut self.all[index & 15]
+    }
+
+    pub(super) fn used(&self) -> &[Slot] {
+        self.all.get(..self.count).unwrap_or_default()
+    }
+}
+
+/// What is expected of the next event. PERF: the numbers that each event changes, on the stack of
+/// the loop; [`Tables`] has the rest.
+#[derive(Clone, Copy)]
+pub(super) struct State {
+    /// The slot of the event before.
     pub last: usize,
     pub serial: u32,
     pub block_size: u64,
-    alignments: [u8; 64],
-    /// Freed and allocated addresses, each ring with how many there were.
-    rings: [[u64; RECENT]; 2],
-    counts: [u32; 2],
+    /// How many allocated and freed addresses there were.
+    pub counts: [u32; 2],
     /// Where the next allocation and the next free are expected.
-    expected: [u64; 2],
-    /// All addresses are multiples of 2 to this.
+    pub expected: [u64; 2],
+    /// All addresses that are given by distance are multiples of 2 to this.
     pub shift: u32,
 }
 
-/// Which half of the tables an event uses: 0 allocations, 1 frees.
-#[inline(always)]
-pub(super) fn side(kind: Kind) -> usize {
-    usize::from(kind == Kind::Free)
-}
-
-impl Model {
-    pub(super) fn new() -> Self {
+impl State {
+    /// As at the start of a packet.
+    pub(super) fn new(shift: u32) -> Self {
         Self {
-            next: [0; 16],
             last: LITERAL,
-            serial: 0,
+            serial: SERIAL_MASK,
             block_size: 0,
-            alignments: [0; 64],
-            rings: [[0; RECENT]; 2],
             counts: [0; 2],
             expected: [0; 2],
-            shift: 0,
+            shift,
         }
     }
 
-    /// As at the start of a packet. The rings stay: what they held no longer counts.
-    pub(super) fn reset(&mut self, shift: u32) {
-        self.next = [0; 16];
-        self.last = LITERAL;
-        self.serial = SERIAL_MASK;
-        self.block_size = 0;
-        self.alignments = [0; 64];
-        self.counts = [0; 2];
-        self.expected = [0; 2];
-        self.shift = shift;
-    }
-
-    /// An event of this shape, or bytes without one, came next.
+    /// An event has this address; `block_size` counts for an allocation.
     #[inline(always)]
-    pub(super) fn follow(&mut self, slot: usize) {
-        self.next[self.last & 15] = slot as u8;
-        self.last = slot;
-    }
-
-    /// The alignment expected of a block of this size.
-    #[inline(always)]
-    pub(super) fn alignment(&mut self, block_size: u64) -> &mut u8 {
-        &mut self.alignments[block_size as usize & 63]
-    }
-
-    /// How many addresses the other side has had.
-    #[inline(always)]
-    pub(super) fn others(&self, side: usize) -> u32 {
-        self.counts[(side ^ 1) & 1]
-    }
-
-    /// The address of number `index` of the other side, if it is among the last [`RECENT`].
-    #[inline(always)]
-    pub(super) fn other(&self, side: usize, index: u32) -> u64 {
-        self.rings[(side ^ 1) & 1][index as usize % RECENT]
-    }
-
-    /// The address that distances of this side start from.
-    #[inline(always)]
-    pub(super) fn expected(&self, side: usize) -> u64 {
-        self.expected[side & 1]
-    }
-
-    /// An event has this address; returns the number of it on its side. `block_size` counts for
-    /// an allocation.
-    #[inline(always)]
-    pub(super) fn saw(&mut self, side: usize, address: u64, block_size: u64) -> u32 {
-        let index = self.counts[side & 1];
-        self.rings[side & 1][index as usize % RECENT] = address;
-        self.counts[side & 1] = index + 1;
+    pub(super) fn saw<const SIDE: usize>(
+        &mut self,
+        tables: &mut Tables,
+        address: u64,
+        block_size: u64,
+    ) {
+        tables.rings[SIDE][self.counts[SIDE] as usize % RECENT] = address;
+        self.counts[SIDE] += 1;
         // The system's allocator puts a block behind the last one with 8 bytes between them, at
-        // multiples of 16, but at 32 at least.
-        let behind = if side == 0 { ((block_size + 23) & !15).max(32) } else { 0 };
-        self.expected[side & 1] = address.wrapping_add(behind);
-        index
+        // multiples of 16, and at a distance of 32 at least.
+        let behind = if SIDE == ALLOCS { ((block_size + 23) & !15).max(32) } else { 0 };
+        self.expected[SIDE] = address.wrapping_add(behind);
+    }
+}
+
+/// Which half of the tables is of allocations.
+pub(super) const ALLOCS: usize = 0;
+/// Which half of the tables is of frees.
+pub(super) const FREES: usize = 1;
+
+/// What is expected, by what came before.
+pub(super) struct Tables {
+    /// The slot that followed each, last time.
+    pub next: [u8; 16],
+    /// Alignments by the low bits of the size.
+    pub alignments: [u8; 64],
+    /// Allocated and freed addresses.
+    pub rings: [[u64; RECENT]; 2],
+}
+
+impl Tables {
+    pub(super) fn new() -> Self {
+        Self { next: [0; 16], alignments: [0; 64], rings: [[0; RECENT]; 2] }
+    }
+
+    /// As at the start of a packet. The rings stay: what they held no longer counts.
+    pub(super) fn reset(&mut self) {
+        self.next = [0; 16];
+        self.alignments = [0; 64];
     }
 }
 
