@@ -188,7 +188,7 @@ fn text(name: &str, facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io
         Ok::<(), io::Error>(())
     };
     let name = match handshake.transport {
-        Transport::Compact => "Unreal Trace in compact packets (.memledger)",
+        Transport::Compact => "Unreal Trace, compact (.memledger)",
         _ => "Unreal Trace",
     };
     let (transport, protocol) = (handshake.transport.version(), handshake.protocol);

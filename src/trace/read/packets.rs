@@ -6,10 +6,10 @@ use super::search::{CONVINCING_AT_THE_END, Search};
 use super::source::Source;
 use super::summary::{Packets, Summary, TypeCount};
 use crate::error::Error;
-use crate::trace::transport::Transport;
 use crate::trace::transport::handshake::Handshake;
 use crate::trace::transport::packet::{Coding, FIRST_THREAD, HEADER, Header, LAST_THREAD, SYNC};
 use crate::trace::transport::unpack::Unpacker;
+use crate::trace::transport::{Transport, compact};
 use std::io::Read;
 
 /// Reads a trace packet by packet; [`read`](super::read()) is the short form.
@@ -128,7 +128,7 @@ impl<R: Read> Reader<R> {
     /// Whether a legal header is one: that of a stream never seen before, or of an empty packet,
     /// may be payload that is taken for a header because the size before it is wrong.
     fn is_credible(&mut self, header: &Header) -> bool {
-        // Where packets are compact, few of a thread are not: it may be one whose header is damaged.
+        // Where packets are compact, few of a thread are not: it may be one in disguise.
         let likely = header.stream < FIRST_THREAD || self.handshake.transport == Transport::Unreal;
         let seen = likely && self.decoder.has_stream(header.stream);
         // That of a coded packet is put to the test when it is decoded.
@@ -141,6 +141,10 @@ impl<R: Read> Reader<R> {
         let payload = bytes.get(HEADER..header.size).unwrap_or_default();
         if self.decoder.makes_sense(header.stream, payload, &mut usize::from(u16::MAX)) {
             return true;
+        }
+        if !likely && compact::Decoder::is_in_disguise(bytes.get(..header.size).unwrap_or_default())
+        {
+            return false;
         }
         let mut search = Search::new(
             &self.decoder,

@@ -8,6 +8,10 @@ use super::model::{
 };
 use super::shape::{Kind, LARGEST_EVENT, Shape};
 use super::{CHECKSUM, COMPACT_HEADER, LARGEST, checksum};
+use crate::trace::transport::packet::COMPACT;
+
+/// [`COMPACT`] in the second byte of the stream id.
+const FLAG: u8 = (COMPACT >> 8) as u8;
 
 /// Decodes compact packets, each by itself.
 pub struct Decoder {
@@ -33,6 +37,13 @@ impl Decoder {
     /// chance once in 4 billion.
     pub fn is_whole(packet: &[u8]) -> bool {
         packet.get(CHECKSUM).is_some_and(|sum| sum == checksum(packet).to_le_bytes())
+    }
+
+    /// Whether `packet` would be a whole one, were the bit set that says it is compact.
+    pub fn is_in_disguise(packet: &[u8]) -> bool {
+        let mut packet = packet.to_vec();
+        packet.get_mut(3).is_some_and(|tag| std::mem::replace(tag, *tag | FLAG) & FLAG == 0)
+            && Self::is_whole(&packet)
     }
 
     /// The payload of `packet`, which is given with its header.
