@@ -96,11 +96,10 @@ fn the_worked_example_of_the_document_is_what_is_written() {
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/format.md")).unwrap();
     let part = document.split("### A worked packet").nth(1).unwrap();
     let block = part.split("```").nth(1).unwrap();
+    // Each line begins with bytes, if it has some; what they mean stands behind them.
     let hex = |word: &str| u8::from_str_radix(word, 16).ok().filter(|_| word.len() == 2);
-    let bytes = block
-        .lines()
-        .flat_map(|line| line.split("  |").next().unwrap().split(' ').map_while(hex))
-        .collect::<Vec<u8>>();
+    let bytes =
+        block.lines().flat_map(|line| line.split_whitespace().map_while(hex)).collect::<Vec<u8>>();
     let packet = coded(&mut encoder(7), 4, &example()).unwrap();
     let shown = packet.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
     assert_eq!(bytes, packet, "the packet is {shown}");
