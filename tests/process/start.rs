@@ -67,7 +67,8 @@ pub(crate) const CASES: &[Case] = &[
         let mut outcome = run.env("MEMLEDGER_FILE", "no/x").env("MEMLEDGER_REPORT", REPORT).run();
         one_line(&outcome.stderr, &["no/x"]);
         for (name, transport) in [("x.memledger", 77), ("plain", 77), ("x.trace", 4)] {
-            outcome = outcome.again().env("MEMLEDGER_FILE", name).run();
+            let run = outcome.again().env("MEMLEDGER_FILE", name);
+            outcome = run.env("MEMLEDGER_REPORT", REPORT).run();
             assert_eq!(outcome.stderr, "");
             outcome.exited(7).whole_as(name, REPORT);
             let bytes = std::fs::read(outcome.path(name)).unwrap();
