@@ -62,8 +62,8 @@ impl Decoder {
         self.bits.load(bits);
         let (mut state, mut at, mut end) = (State::new(shift), 0, 0);
         while end < size {
-            end = self
-                .event(&mut state, &mut at, end, size)
+            (at, end) = self
+                .event(&mut state, at, end, size)
                 .map_err(|what| format!("byte {end} of its payload {what}"))?;
         }
         if at.div_ceil(8) * 8 != self.bits.count() {
@@ -86,64 +86,68 @@ impl Decoder {
         (shift <= 4).then_some((shift, rest))
     }
 
-    /// Writes the event that begins at bit `at` to byte `start`; returns where it ends.
+    /// Writes the event that begins at bit `at` to byte `start`; returns where both end.
     #[inline(always)]
     fn event(
         &mut self,
         state: &mut State,
-        at: &mut usize,
+        mut at: usize,
         start: usize,
         size: usize,
-    ) -> Result<usize, &'static str> {
-        let mut word = self.bits.peek(*at);
+    ) -> Result<(usize, usize), &'static str> {
+        let mut word = self.bits.peek(at);
         let next = &mut self.tables.next[state.last & 15];
         let index;
         if word & 1 != 0 {
             index = usize::from(*next);
             word >>= 1;
-            *at += 1;
+            at += 1;
         } else {
             index = (word >> 1) as usize & 15;
             *next = index as u8;
             word >>= 5;
-            *at += 5;
+            at += 5;
         }
         state.last = index;
         let slot = self.slots.at(index);
         let shape = &slot.shape;
         let end = start + usize::from(shape.size);
-        if shape.size == 0 || end > size || *at >= self.bits.count() {
+        if shape.size == 0 || end > size || at >= self.bits.count() {
             return match index {
                 LITERAL => self.literal(at, start, size),
                 _ => Err("begins an event that does not fit"),
             };
         }
-        let mut gap = 0;
-        let mut alignment = None;
-        *at += 1;
-        if word & 1 != 0 {
-            (gap, alignment) = unexpected(&self.bits, slot, at);
-            word = self.bits.peek(*at);
-        } else {
-            word >>= 1;
-        }
+        at += 1;
+        let surprise = match word & 1 {
+            0 => {
+                word >>= 1;
+                Surprise(0)
+            }
+            _ => {
+                let surprise;
+                (at, surprise) = unexpected(&self.bits, slot, at);
+                word = self.bits.peek(at);
+                surprise
+            }
+        };
         let shape = &slot.shape;
         let start = start & (LARGEST - 1);
         self.payload[start..start + LARGEST_EVENT].copy_from_slice(&slot.template);
         if shape.synced {
-            let serial = state.serial.wrapping_add(1).wrapping_add(gap) & SERIAL_MASK;
+            let serial = state.serial.wrapping_add(1).wrapping_add(surprise.gap()) & SERIAL_MASK;
             state.serial = serial;
             let [a, b, c, _] = serial.to_le_bytes();
             let place = start + usize::from(shape.head_size & 3);
             self.payload[place..place + 3].copy_from_slice(&[a, b, c]);
         }
-        match shape.kind {
-            Kind::Alloc => self.block::<ALLOCS>(state, at, word, index, start, alignment)?,
-            Kind::Free => self.block::<FREES>(state, at, word, index, start, None)?,
-            Kind::Bare => {}
+        let at = match shape.kind {
+            Kind::Alloc => self.block::<ALLOCS>(state, at, word, index, start, surprise)?,
+            Kind::Free => self.block::<FREES>(state, at, word, index, start, surprise)?,
+            Kind::Bare => at,
             Kind::Value => value(&self.bits, at, slot, &mut self.payload, start),
-        }
-        Ok(end)
+        };
+        Ok((at, end))
     }
 
     /// The fields of an allocation or a free, whose next bits are `word`.
@@ -151,12 +155,12 @@ impl Decoder {
     fn block<const SIDE: usize>(
         &mut self,
         state: &mut State,
-        at: &mut usize,
+        mut at: usize,
         mut word: u64,
         index: usize,
         start: usize,
-        alignment: Option<u8>,
-    ) -> Result<(), &'static str> {
+        surprise: Surprise,
+    ) -> Result<usize, &'static str> {
         let code = word & 7;
         let bits = DISTANCE_BITS[SIDE][code as usize];
         let mut used = 3 + bits;
@@ -171,13 +175,14 @@ impl Decoder {
                 self.tables.rings[SIDE ^ 1][(others - 1 - number as u32) as usize % RECENT]
             }
             FAR => {
-                *at += used as usize;
+                let address;
+                (at, address) =
+                    far(&self.bits, at + used as usize, state.expected[SIDE], state.shift);
                 used = 0;
-                let address = far(&self.bits, at, state, SIDE);
-                word = self.bits.peek(*at);
+                word = self.bits.peek(at);
                 address
             }
-            _ => at_distance(state, SIDE, number),
+            _ => at_distance(state.expected[SIDE], state.shift, number),
         };
         let shape = &self.slots.at(index).shape;
         store(&mut self.payload, start, shape.address, address.to_le_bytes());
@@ -187,15 +192,15 @@ impl Decoder {
             let bits = SIZE_BITS[code as usize];
             if used + 3 + bits > STEP - 6 {
                 // The first of the bits that were looked at may have been the name of the slot.
-                *at += used as usize;
+                at += used as usize;
                 used = 0;
-                word = self.bits.peek(*at);
+                word = self.bits.peek(at);
             }
             used += 3 + bits;
             block_size = if code == 0 { state.block_size } else { low(word >> 3, bits) };
             state.block_size = block_size;
             let expected = &mut self.tables.alignments[block_size as usize & 63];
-            let alignment = alignment.unwrap_or(*expected);
+            let alignment = surprise.alignment().unwrap_or(*expected);
             *expected = alignment;
             let upper = (block_size >> 3) as u32;
             store(&mut self.payload, start, shape.block_size, upper.to_le_bytes());
@@ -203,25 +208,42 @@ impl Decoder {
             store(&mut self.payload, start, shape.alignment, [lower]);
         }
         state.saw::<SIDE>(&mut self.tables, address, block_size);
-        *at += used as usize;
-        Ok(())
+        Ok(at + used as usize)
     }
 
+    /// Bytes without a shape.
     #[inline(never)]
     fn literal(
         &mut self,
-        at: &mut usize,
+        mut at: usize,
         start: usize,
         size: usize,
-    ) -> Result<usize, &'static str> {
-        let code = self.bits.take(at, 1) as usize & 1;
-        let length = self.bits.take(at, LITERAL_BITS[code]) as usize;
-        let bytes = self.bits.take_bytes(at, length).filter(|bytes| !bytes.is_empty());
+    ) -> Result<(usize, usize), &'static str> {
+        let code = self.bits.take(&mut at, 1) as usize & 1;
+        let length = self.bits.take(&mut at, LITERAL_BITS[code]) as usize;
+        let bytes = self.bits.take_bytes(&mut at, length).filter(|bytes| !bytes.is_empty());
         let bytes = bytes.ok_or("is in a run of bytes that are not there")?;
         let end = start + length;
         let room = self.payload.get_mut(start..end).filter(|_| end <= size);
         room.ok_or("begins a run of bytes that does not fit")?.copy_from_slice(bytes);
-        Ok(end)
+        Ok((at, end))
+    }
+}
+
+/// Serials passed over, and above them, if it is another one than expected, the alignment + 1.
+/// PERF: one word, which functions return in a register.
+#[derive(Clone, Copy)]
+struct Surprise(u64);
+
+impl Surprise {
+    #[inline(always)]
+    fn gap(self) -> u32 {
+        self.0 as u32
+    }
+
+    #[inline(always)]
+    fn alignment(self) -> Option<u8> {
+        ((self.0 >> 32) as u8).checked_sub(1)
     }
 }
 
@@ -233,27 +255,28 @@ fn store<const N: usize>(payload: &mut Buffer, start: usize, offset: u8, bytes: 
 }
 
 #[inline(always)]
-fn at_distance(state: &State, side: usize, code: u64) -> u64 {
-    state.expected[side].wrapping_add(unzigzag(code) << state.shift)
+fn at_distance(expected: u64, shift: u32, code: u64) -> u64 {
+    expected.wrapping_add(unzigzag(code) << shift)
 }
 
 #[cold]
 #[inline(never)]
-fn far(bits: &Bits, at: &mut usize, state: &State, side: usize) -> u64 {
-    let code = bits.take(at, 2) as usize & 3;
-    match FAR_BITS[code] {
-        64 => bits.take_64(at),
-        count => at_distance(state, side, bits.take(at, count)),
-    }
+fn far(bits: &Bits, mut at: usize, expected: u64, shift: u32) -> (usize, u64) {
+    let code = bits.take(&mut at, 2) as usize & 3;
+    let address = match FAR_BITS[code] {
+        64 => bits.take_64(&mut at),
+        count => at_distance(expected, shift, bits.take(&mut at, count)),
+    };
+    (at, address)
 }
 
 /// The value of an event that has nothing else.
 #[inline(never)]
-fn value(bits: &Bits, at: &mut usize, slot: &mut Slot, payload: &mut Buffer, start: usize) {
-    let code = bits.take(at, 2) as usize & 3;
+fn value(bits: &Bits, mut at: usize, slot: &mut Slot, payload: &mut Buffer, start: usize) -> usize {
+    let code = bits.take(&mut at, 2) as usize & 3;
     let distance = match VALUE_BITS[code] {
-        64 => bits.take_64(at),
-        count => bits.take(at, count),
+        64 => bits.take_64(&mut at),
+        count => bits.take(&mut at, count),
     };
     let value = slot.value.wrapping_add(unzigzag(distance));
     if slot.shape.value_size == 8 {
@@ -263,21 +286,24 @@ fn value(bits: &Bits, at: &mut usize, slot: &mut Slot, payload: &mut Buffer, sta
         slot.value = low(value, 32);
         store(payload, start, slot.shape.value, (value as u32).to_le_bytes());
     }
+    at
 }
 
-/// What an event of this slot has that was not expected of it: serials passed over, alignment.
+/// What an event of this slot has that was not expected of it; the call stack goes into the slot.
 #[inline(never)]
-fn unexpected(bits: &Bits, slot: &mut Slot, at: &mut usize) -> (u32, Option<u8>) {
-    let what = bits.take(at, 3);
-    let mut gap = 0;
+fn unexpected(bits: &Bits, slot: &mut Slot, mut at: usize) -> (usize, Surprise) {
+    let what = bits.take(&mut at, 3);
+    let mut surprise = 0;
     if what & GAP != 0 {
-        let code = bits.take(at, 2) as usize & 3;
-        gap = bits.take(at, GAP_BITS[code]) as u32;
+        let code = bits.take(&mut at, 2) as usize & 3;
+        surprise = bits.take(&mut at, GAP_BITS[code]);
     }
-    let alignment = (what & ALIGNMENT != 0).then(|| bits.take(at, 5) as u8);
+    if what & ALIGNMENT != 0 {
+        surprise |= (bits.take(&mut at, 5) + 1) << 32;
+    }
     if what & STACK != 0 {
-        let code = bits.take(at, 2) as usize & 3;
-        let new = bits.take(at, STACK_BITS[code]);
+        let code = bits.take(&mut at, 2) as usize & 3;
+        let new = bits.take(&mut at, STACK_BITS[code]);
         slot.stack = new | if code == 3 { 0 } else { slot.stack >> 32 << 32 };
         let Shape { stack, heap, .. } = slot.shape;
         if stack > 0 {
@@ -288,5 +314,5 @@ fn unexpected(bits: &Bits, slot: &mut Slot, at: &mut usize) -> (u32, Option<u8>)
             slot.template[usize::from(heap)] = (slot.stack >> 32) as u8;
         }
     }
-    (gap, alignment)
+    (at, Surprise(surprise))
 }

@@ -121,12 +121,13 @@ impl Encoder {
         let mut at = 0;
         // Up to here all is coded; between this and `at` lie bytes without a shape.
         let mut coded = 0;
+        let mut last;
         while at < payload.len() && cursor.bytes() < most {
             let rest = payload.get(at..).unwrap_or_default();
-            let mut last = [0; WINDOW];
             let window = match rest.first_chunk::<WINDOW>() {
                 Some(window) => window,
                 None => {
+                    last = [0; WINDOW];
                     last[..rest.len()].copy_from_slice(rest);
                     &last
                 }
@@ -146,22 +147,26 @@ impl Encoder {
             }
             if coded < at {
                 let bytes = payload.get(coded..at).unwrap_or_default();
-                cursor = self.literal(cursor, &mut state, bytes);
+                let name = self.name(&mut state, LITERAL);
+                cursor = self.literal(cursor, name, bytes);
             }
             at += size;
             coded = at;
-            let kind = self.slots.at(index).shape.kind;
-            cursor = match kind {
-                Kind::Alloc => self.block::<ALLOCS>(cursor, &mut state, index, window),
-                Kind::Free => self.block::<FREES>(cursor, &mut state, index, window),
-                Kind::Bare | Kind::Value => self.other(cursor, &mut state, index, window),
+            let name = self.name(&mut state, index);
+            let slot = self.slots.at(index);
+            let gap = gap(slot, &mut state, window);
+            cursor = match slot.shape.kind {
+                Kind::Alloc => self.block::<ALLOCS>(cursor, &mut state, index, name, gap, window),
+                Kind::Free => self.block::<FREES>(cursor, &mut state, index, name, gap, window),
+                Kind::Bare | Kind::Value => other(&mut self.bytes, cursor, slot, name, gap, window),
             };
         }
         if at < payload.len() || cursor.bytes() >= most {
             return None;
         }
         if coded < at {
-            cursor = self.literal(cursor, &mut state, payload.get(coded..at).unwrap_or_default());
+            let name = self.name(&mut state, LITERAL);
+            cursor = self.literal(cursor, name, payload.get(coded..at).unwrap_or_default());
         }
         Some(cursor.align(&mut self.bytes).bytes())
     }
@@ -187,8 +192,7 @@ impl Encoder {
     }
 
     #[inline(never)]
-    fn literal(&mut self, cursor: Cursor, state: &mut State, bytes: &[u8]) -> Cursor {
-        let (name, count) = self.name(state, LITERAL);
+    fn literal(&mut self, cursor: Cursor, (name, count): (u64, u32), bytes: &[u8]) -> Cursor {
         let (code, bits) = fitting(bytes.len() as u64, LITERAL_BITS);
         cursor
             .put(&mut self.bytes, name, count)
@@ -203,13 +207,13 @@ impl Encoder {
         mut cursor: Cursor,
         state: &mut State,
         index: usize,
+        (name, name_bits): (u64, u32),
+        gap: u32,
         window: &[u8; WINDOW],
     ) -> Cursor {
-        let (name, name_bits) = self.name(state, index);
         let slot = self.slots.at(index);
         let shape = &slot.shape;
         let address = load(window, shape.address);
-        let gap = gap(slot, state, window);
         let stack = match shape.stack | shape.heap {
             0 => 0,
             _ => stack(slot, window),
@@ -281,38 +285,36 @@ impl Encoder {
         }
         cursor.put(&mut self.bytes, prefix | word << prefix_bits, prefix_bits + count)
     }
+}
 
-    /// An event without an address.
-    #[inline(never)]
-    fn other(
-        &mut self,
-        mut cursor: Cursor,
-        state: &mut State,
-        index: usize,
-        window: &[u8; WINDOW],
-    ) -> Cursor {
-        let (name, bits) = self.name(state, index);
-        let slot = self.slots.at(index);
-        let gap = gap(slot, state, window);
-        cursor = cursor.put(&mut self.bytes, name | u64::from(gap != 0) << bits, bits + 1);
-        if gap != 0 {
-            cursor = unexpected(&mut self.bytes, cursor, slot, gap, 0, None);
-        }
-        if slot.shape.kind == Kind::Bare {
-            return cursor;
-        }
-        let value = match slot.shape.value_size {
-            8 => load(window, slot.shape.value),
-            _ => low(load(window, slot.shape.value), 32),
-        };
-        let distance = zigzag(value.wrapping_sub(slot.value));
-        slot.value = value;
-        let (code, bits) = fitting(distance, VALUE_BITS);
-        cursor = cursor.put(&mut self.bytes, code, 2);
-        match bits {
-            64 => cursor.put_64(&mut self.bytes, distance),
-            bits => cursor.put(&mut self.bytes, distance, bits),
-        }
+/// An event without an address.
+#[inline(never)]
+fn other(
+    bytes: &mut Buffer,
+    mut cursor: Cursor,
+    slot: &mut Slot,
+    (name, bits): (u64, u32),
+    gap: u32,
+    window: &[u8; WINDOW],
+) -> Cursor {
+    cursor = cursor.put(bytes, name | u64::from(gap != 0) << bits, bits + 1);
+    if gap != 0 {
+        cursor = unexpected(bytes, cursor, slot, gap, 0, None);
+    }
+    if slot.shape.kind == Kind::Bare {
+        return cursor;
+    }
+    let value = match slot.shape.value_size {
+        8 => load(window, slot.shape.value),
+        _ => low(load(window, slot.shape.value), 32),
+    };
+    let distance = zigzag(value.wrapping_sub(slot.value));
+    slot.value = value;
+    let (code, bits) = fitting(distance, VALUE_BITS);
+    cursor = cursor.put(bytes, code, 2);
+    match bits {
+        64 => cursor.put_64(bytes, distance),
+        bits => cursor.put(bytes, distance, bits),
     }
 }
 
