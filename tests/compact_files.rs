@@ -203,6 +203,20 @@ fn each_flipped_byte_of_a_compact_packet_is_told_and_costs_that_packet() {
 }
 
 #[test]
+fn one_compact_packet_is_enough_to_go_on_at() {
+    // Without syncs; only the last of three is whole, and noise stands in front of it.
+    let (compact, _) = converted(&small(3), Transport::Compact);
+    let offsets = offsets(&compact);
+    let packet = |index: usize| &compact[offsets[index]..offsets[index + 1]];
+    let noise = (0..5000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8);
+    let bytes =
+        [&compact[..offsets[1]], packet(4), &noise.collect::<Vec<_>>(), packet(8), &[9; 40]];
+    let (seen, _, summary) = read(&bytes.concat());
+    assert_eq!(summary.packets.compact, 2, "{:?}", seen.damages);
+    assert_eq!(seen.events.len(), 2 * 21);
+}
+
+#[test]
 fn cut_anywhere_all_whole_packets_are_delivered() {
     let (compact, _) = converted(&small(6), Transport::Compact);
     let (_, packets, _) = read(&compact);

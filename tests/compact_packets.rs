@@ -185,6 +185,41 @@ fn serials_wrap_and_extremes_survive() {
 }
 
 #[test]
+fn each_code_of_an_address_meets_each_of_a_size() {
+    let distances = [0, 1, 7, 8, 250, 255, 30_000, 65_535, 2_000_000, 1 << 25, 1 << 31, 1 << 42];
+    let sizes = (0..36).map(|bits| (1_u64 << bits) - 1);
+    let mut payload = Vec::new();
+    let (mut serial, mut address) = (0, 1 << 46);
+    for (number, size) in sizes.enumerate() {
+        for distance in distances {
+            // Serials that are passed over move the bits to all places in a byte.
+            serial += 1 + u64::from(number % 3 == 0);
+            address =
+                if number % 2 == 0 { address + distance * 16 } else { address - distance * 16 };
+            payload.extend(alloc(serial, address, size, 3));
+            payload.extend(if distance == 7 { LEAVE } else { &[] });
+        }
+        for distance in distances {
+            serial += 1;
+            payload.extend(free(serial, address + distance * 16 + 16));
+        }
+    }
+    coded(&mut encoder(7), 2, &payload).unwrap();
+}
+
+#[test]
+fn an_address_of_a_packet_before_is_not_taken_for_one_of_this() {
+    let mut encoder = encoder(7);
+    for count in [300, 3, 200, 1, 5] {
+        let payload = (0..300).flat_map(|i| {
+            let known = free(2 * i, 0x1000 + (i % count) * 32);
+            [known, alloc(2 * i + 1, 0x1000 + (i * 7 % 290) * 32, 24, 3)].concat()
+        });
+        coded(&mut encoder, 2, &payload.collect::<Vec<_>>()).unwrap();
+    }
+}
+
+#[test]
 fn what_has_no_shape_is_carried_as_it_is() {
     let known = |i: u64| alloc(i, 0x1000 + 32 * i, 24, 3);
     let mut encoder = encoder(7);
@@ -385,4 +420,26 @@ fn each_flipped_byte_and_each_cut_is_an_error() {
     let mut signed = packet.clone();
     sign(&mut signed);
     assert_eq!(signed, packet);
+}
+
+#[test]
+fn a_packet_that_decodes_to_more_or_less_than_it_says_is_an_error() {
+    let mut encoder = encoder(7);
+    let odd = [&example()[..], &[0x1e; 20]].concat();
+    for payload in [example(), odd] {
+        let packet = coded(&mut encoder, 4, &payload).unwrap();
+        for size in
+            (0..payload.len() as u16 + 30).filter(|&size| usize::from(size) != payload.len())
+        {
+            let mut bad = packet.clone();
+            bad[4..6].copy_from_slice(&size.to_le_bytes());
+            sign(&mut bad);
+            assert!(Decoder::new().decode(&bad).is_err(), "{size}");
+        }
+        for more in [&[0][..], &[1], &[0; 9]] {
+            let mut bad = [&packet[..], more].concat();
+            sign(&mut bad);
+            assert!(Decoder::new().decode(&bad).is_err(), "{more:?}");
+        }
+    }
 }

@@ -109,7 +109,8 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Whether packets begin inside the last packet of the input and fill it to its end.
+    /// Whether packets begin inside the last packet of the input and fill it to its end, or one
+    /// does that is convincing alone.
     ///
     /// An input that was simply cut off is more likely, and plain packets alone prove little:
     /// type records are full of small numbers that look like their headers.
@@ -117,7 +118,7 @@ impl<'a> Search<'a> {
         (1..last.len()).any(|start| {
             self.trial = self.trial.saturating_add(TRIAL_BYTES);
             let chain = self.chain(last.get(start..).unwrap_or_default());
-            chain.fills && chain.strong && !chain.broken
+            chain.first_points >= CONVINCING || chain.fills && chain.strong && !chain.broken
         })
     }
 

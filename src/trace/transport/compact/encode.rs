@@ -241,7 +241,8 @@ impl Encoder {
         let age = (others as u16).wrapping_sub(1).wrapping_sub(number);
         let recent = self.tables.rings[SIDE ^ 1][usize::from(number) % RECENT];
         let (mut word, mut count);
-        if recent == address && usize::from(age) < RECENT && u32::from(age) < others {
+        // NOTE: a number from a packet before is too high, or its place in the ring is taken.
+        if recent == address && usize::from(age) < RECENT {
             (word, count) = match age {
                 0 => (NEWEST, 3),
                 age => (BY_AGE | u64::from(age) << 3, 3 + DISTANCE_BITS[SIDE][BY_AGE as usize]),
