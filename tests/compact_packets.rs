@@ -204,6 +204,13 @@ fn each_code_of_an_address_meets_each_of_a_size() {
             payload.extend(free(serial, address + distance * 16 + 16));
         }
     }
+    // As many bits as go into one step and a little more, at all places in a byte.
+    for number in 0..64 {
+        serial += 1;
+        address += 30_000 * 16;
+        payload.extend(alloc(serial, address, (1 << 35) - 1 - number, 3));
+        payload.extend(LEAVE.repeat(number as usize % 3));
+    }
     coded(&mut encoder(7), 2, &payload).unwrap();
 }
 

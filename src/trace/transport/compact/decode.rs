@@ -66,7 +66,8 @@ impl Decoder {
                 .event(&mut state, at, end, size)
                 .map_err(|what| format!("byte {end} of its payload {what}"))?;
         }
-        if at.div_ceil(8) * 8 != self.bits.count() {
+        let left = self.bits.count().checked_sub(at).filter(|&left| left < 8);
+        if left.is_none_or(|left| low(self.bits.peek(at), left as u32) != 0) {
             return Err(format!("its payload of {size} bytes ends before the packet does"));
         }
         Ok(self.payload.get(..size).unwrap_or_default())
