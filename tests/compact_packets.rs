@@ -206,8 +206,10 @@ fn each_code_of_an_address_meets_each_of_a_size() {
     }
     // As many bits as go into one step and a little more, at all places in a byte.
     for number in 0..64 {
-        serial += 1;
-        address += 30_000 * 16;
+        serial += 2;
+        payload.extend(alloc(serial - 1, address, 8, 3));
+        // The next one is expected 32 bytes behind.
+        address += 32 + 30_000 * 16;
         payload.extend(alloc(serial, address, (1 << 35) - 1 - number, 3));
         payload.extend(LEAVE.repeat(number as usize % 3));
     }
