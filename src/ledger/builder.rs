@@ -73,8 +73,8 @@ impl LedgerBuilder {
     ///
     /// - `.utrace`, or any other: an Unreal Trace stream, which Unreal's own tools read, of 8 to
     ///   12 bytes an event.
-    /// - `.memledger`, or none: the same stream in compact packets of 1 to 4 bytes an event, at a
-    ///   fraction of the worker's time. `memledger export` turns either into the other.
+    /// - `.memledger`, or none: the same stream in compact packets of 1 to 4 bytes an event, which
+    ///   take the worker half the time. `memledger export` turns either into the other.
     ///
     /// In the name, `%p` becomes the process id, `%t` the unix time in seconds, `%e` the name of
     /// the executable, and `%%` a percent sign.

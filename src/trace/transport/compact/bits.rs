@@ -152,7 +152,8 @@ mod tests {
         let cursor = counts().fold(Cursor::default(), |cursor, (count, value)| {
             cursor.put(&mut bytes, low(value, count), count)
         });
-        bits.load(&bytes[..cursor.align(&mut bytes).bytes()]);
+        let size = cursor.align(&mut bytes).bytes();
+        bits.load(&bytes[..size]);
         for (count, value) in counts() {
             assert_eq!(bits.take(&mut at, count), low(value, count));
         }

@@ -2,9 +2,9 @@
 //! of 13 or 22. [`docs/format.md`] draws every bit.
 //!
 //! A sibling of LZ4: a packet decodes to exactly the payload it was made of, by itself, without
-//! the packets or the type records before it. It says what its events look like ([`shape`]), and
-//! codes each against a [`model`] that both sides build alike from the events before it in the
-//! packet. What does not fit into that is carried as it is.
+//! the packets or the type records before it. It says what its events look like (`shape.rs`), and
+//! codes each against a model (`model.rs`) that both sides build alike from the events before it
+//! in the packet. What does not fit into that is carried as it is.
 //!
 //! ```text
 //! u16 size   u16 stream id | 0x4000   u16 decoded size   u32 checksum   body
