@@ -13,6 +13,8 @@ pub enum Error {
     UnsupportedTrace(String),
     /// Reading the input failed.
     Read(io::Error),
+    /// Writing the result failed.
+    Write(io::Error),
     /// A file could not be created, opened or written.
     File {
         /// Which file.
@@ -42,6 +44,7 @@ impl Error {
             Self::NotATrace(what) => Self::NotATrace(what.clone()),
             Self::UnsupportedTrace(what) => Self::UnsupportedTrace(what.clone()),
             Self::Read(error) => Self::Read(io(error)),
+            Self::Write(error) => Self::Write(io(error)),
             Self::File { path, action, source } => {
                 Self::File { path: path.clone(), action, source: io(source) }
             }
@@ -58,6 +61,7 @@ impl std::fmt::Display for Error {
             Self::NotATrace(what) => write!(f, "this is not an Unreal Trace stream: {what}"),
             Self::UnsupportedTrace(what) => write!(f, "this trace cannot be read: {what}"),
             Self::Read(error) => write!(f, "reading the trace failed: {error}"),
+            Self::Write(error) => write!(f, "writing the result failed: {error}"),
             Self::File { path, action, source } => {
                 write!(f, "cannot {action} {}: {source}", path.display())
             }
@@ -73,7 +77,7 @@ impl std::fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Read(source) | Self::File { source, .. } => Some(source),
+            Self::Read(source) | Self::Write(source) | Self::File { source, .. } => Some(source),
             _ => None,
         }
     }

@@ -23,7 +23,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("trace::event", &[]),
     ("trace::events", &["trace::event"]),
     ("trace::channel", &["trace::event", "trace::worker::Importants"]),
-    ("trace::transport", &["error"]),
+    ("trace::transport", &["error", "trace::event::schema"]),
     ("trace::write", &["trace::os", "trace::pages", "trace::clock", "trace::event"]),
     ("trace::sink", &["error", "trace::os", "trace::transport"]),
     (
@@ -41,6 +41,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("trace::read", &["error", "trace::event::schema", "trace::transport"]),
+    ("trace::convert", &["error", "trace::read", "trace::transport"]),
     ("scopes", &["trace::os", "trace::event", "trace::write", "trace::worker"]),
     ("alloc", &["scopes", "trace::os", "trace::event", "trace::write", "trace::worker"]),
     ("analysis", &["error", "trace::read", "trace::event::schema"]),

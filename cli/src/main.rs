@@ -4,7 +4,7 @@
 mod commands;
 
 use clap::{Parser, Subcommand};
-use commands::{CliError, Outcome, events, info, report};
+use commands::{CliError, Outcome, events, export, info, report};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -17,6 +17,7 @@ Examples:
   memledger report run.utrace --format json | jq .totals
   memledger info run.utrace                        what the trace consists of
   memledger events run.utrace --filter 'Memory.*' --limit 20
+  memledger export run.memledger --to utrace -o run.utrace
   zstdcat run.utrace.zst | memledger report -      from standard input
 
 Exit status:
@@ -41,6 +42,8 @@ enum Command {
     Info(info::InfoArgs),
     /// Every event, decoded from the stream alone
     Events(events::EventsArgs),
+    /// The same trace in another format: the plain Unreal stream, or the compact one
+    Export(export::ExportArgs),
 }
 
 fn main() -> ExitCode {
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Report(args) => report::run(args, &mut out),
         Command::Info(args) => info::run(args, &mut out),
         Command::Events(args) => events::run(args, &mut out),
+        Command::Export(args) => export::run(args, &mut out),
     };
     let flushed = out.flush().map_err(CliError::output);
     finish(result.and_then(|outcome| flushed.map(|()| outcome)))

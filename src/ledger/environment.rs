@@ -101,13 +101,7 @@ impl Settings {
             }
         }
         if let Some(file) = self.file {
-            if extension(&file) == Some("memledger") {
-                problems::add(format!(
-                    "MEMLEDGER_FILE (or -tracefile=) is {file:?}, but the compact format is not supported yet, only names like run.utrace; no trace is written"
-                ));
-            } else {
-                config.file = Some(PathBuf::from(file));
-            }
+            config.file = Some(PathBuf::from(file));
         }
         if let Some(report) = self.report {
             match report.to_str() {

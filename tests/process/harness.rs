@@ -2,8 +2,10 @@
 
 use libtest_mimic::{Arguments, Trial};
 use memledger::analysis::{Analyzer, Report, ScopeRow};
+use memledger::trace::convert::convert;
 use memledger::trace::event::schema::EventType;
 use memledger::trace::read::{self, Damage, Event, Hole, Summary, Visitor};
+use memledger::trace::transport::Transport;
 use memledger::{Ledger, dump};
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -371,7 +373,12 @@ fn check_sums(report: &Report) {
 #[track_caller]
 fn check_with_another_reader(trace: &Path) {
     if let Some(checker) = std::env::var_os("TEST_UTRACE_CHECK") {
-        let output = Command::new(checker).arg(trace).output().unwrap();
+        // It reads the plain stream only, as Unreal's own tools do.
+        let plain = trace.with_extension("exported");
+        let out = File::create(&plain).unwrap();
+        convert(File::open(trace).unwrap(), out, Transport::Unreal).unwrap();
+        let output = Command::new(checker).arg(&plain).output().unwrap();
+        fs::remove_file(&plain).unwrap();
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
         assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
     }

@@ -63,12 +63,17 @@ pub(crate) const CASES: &[Case] = &[
         assert!(!rest.is_empty(), "the report itself");
         assert_eq!(outcome.files(), [TRACE]);
     }),
-    case("a bad file is told and the report still made", seven, |run| {
-        let outcome =
-            run.env("MEMLEDGER_FILE", "x.memledger").env("MEMLEDGER_REPORT", REPORT).run();
-        one_line(&outcome.stderr, &["MEMLEDGER_FILE", "x.memledger", ".utrace"]);
-        outcome.exited(7);
-        assert_eq!(outcome.files(), [REPORT]);
+    case("the name of the file says how it is coded", seven, |run| {
+        let mut outcome = run.env("MEMLEDGER_FILE", "no/x").env("MEMLEDGER_REPORT", REPORT).run();
+        one_line(&outcome.stderr, &["no/x"]);
+        for (name, transport) in [("x.memledger", 77), ("plain", 77), ("x.trace", 4)] {
+            let run = outcome.again().env("MEMLEDGER_FILE", name);
+            outcome = run.env("MEMLEDGER_REPORT", REPORT).run();
+            assert_eq!(outcome.stderr, "");
+            outcome.exited(7).whole_as(name, REPORT);
+            let bytes = std::fs::read(outcome.path(name)).unwrap();
+            assert_eq!(bytes[46], transport, "{name}");
+        }
     }),
     case("the scope channel can be off", scoped, |run| {
         let outcome = run.tracked().env("MEMLEDGER_TRACE", "memory").run();

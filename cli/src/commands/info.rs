@@ -3,7 +3,7 @@
 use super::{CliError, Format, Outcome, display_name, missing, open, unreadable};
 use memledger::trace::event::schema::EventType;
 use memledger::trace::read::{Damage, Event, Hole, Summary, Value, Visitor, read};
-use memledger::trace::transport::handshake::TRANSPORT;
+use memledger::trace::transport::Transport;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -187,8 +187,12 @@ fn text(name: &str, facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io
         }
         Ok::<(), io::Error>(())
     };
-    let protocol = handshake.protocol;
-    line(out, "format", format!("Unreal Trace, transport {TRANSPORT}, protocol {protocol}"))?;
+    let name = match handshake.transport {
+        Transport::Compact => "Unreal Trace, compact (.memledger)",
+        _ => "Unreal Trace",
+    };
+    let (transport, protocol) = (handshake.transport.version(), handshake.protocol);
+    line(out, "format", format!("{name}, transport {transport}, protocol {protocol}"))?;
     for (key, guid) in [("session", handshake.session_guid), ("trace", handshake.trace_guid)] {
         if let Some(guid) = guid {
             line(out, key, hex(&guid))?;
@@ -216,12 +220,16 @@ fn text(name: &str, facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io
         events => format!(", {:.1} for each event", summary.input_bytes as f64 / events as f64),
     };
     line(out, "bytes", format!("{}{each}", summary.input_bytes))?;
-    let all = packets.plain + packets.encoded + packets.sync + packets.damaged;
+    let all = packets.plain + packets.encoded + packets.compact + packets.sync + packets.damaged;
+    let compact = match packets.compact {
+        0 => String::new(),
+        compact => format!("{compact} compact, "),
+    };
     line(
         out,
         "packets",
         format!(
-            "{all}: {} plain, {} encoded, {} sync, {} damaged",
+            "{all}: {} plain, {} encoded, {compact}{} sync, {} damaged",
             packets.plain, packets.encoded, packets.sync, packets.damaged
         ),
     )?;
@@ -333,7 +341,7 @@ fn json(facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io::Result<()>
         "schema": "memledger.info/1",
         "complete": summary.is_complete(),
         "header": {
-            "transport": TRANSPORT,
+            "transport": handshake.transport.version(),
             "protocol": handshake.protocol,
             "session_guid": handshake.session_guid.as_ref().map(|guid| hex(guid)),
             "trace_guid": handshake.trace_guid.as_ref().map(|guid| hex(guid)),
@@ -349,6 +357,7 @@ fn json(facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io::Result<()>
         "packets": {
             "plain": packets.plain,
             "encoded": packets.encoded,
+            "compact": packets.compact,
             "sync": packets.sync,
             "damaged": packets.damaged,
         },

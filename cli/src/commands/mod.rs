@@ -1,6 +1,7 @@
 //! One file per command: its arguments, and a call of the library. Here is what they share.
 
 pub mod events;
+pub mod export;
 mod expr;
 pub mod info;
 pub mod report;

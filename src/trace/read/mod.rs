@@ -13,6 +13,7 @@ mod protocol6;
 mod protocol7;
 mod records;
 mod schemas;
+mod search;
 mod serials;
 mod source;
 mod summary;

@@ -1,39 +1,16 @@
-//! From the bytes of a trace to packets, and the way back into step after damage.
-//!
-//! A header has few bits to recognise it by, so a place where packets begin again is believed
-//! only when several packets in a row fit: their streams are plausible, their LZ4 blocks decode,
-//! each begins where the one before ends.
+//! From the bytes of a trace to packets, and what becomes of damaged ones.
 
 use super::decoder::Decoder;
 use super::event::Visitor;
-use super::source::{Source, WINDOW};
+use super::search::{CONVINCING_AT_THE_END, Search};
+use super::source::Source;
 use super::summary::{Packets, Summary, TypeCount};
 use crate::error::Error;
 use crate::trace::transport::handshake::Handshake;
-use crate::trace::transport::lz4;
-use crate::trace::transport::packet::{
-    ENCODED_HEADER, FIRST_THREAD, HEADER, Header, LAST_THREAD, SYNC,
-};
+use crate::trace::transport::packet::{Coding, FIRST_THREAD, HEADER, Header, LAST_THREAD, SYNC};
+use crate::trace::transport::unpack::Unpacker;
+use crate::trace::transport::{Transport, compact};
 use std::io::Read;
-use std::ops::Range;
-
-/// Points of an encoded packet that decodes, or of a sync; a plain one whose payload makes sense
-/// gives one.
-const STRONG: u32 = 3;
-/// Points that convince.
-const CONVINCING: u32 = 8;
-/// A plain packet smaller than this gives none: rows of small numbers, as in type records, look
-/// like them.
-const SMALL_PLAIN: usize = 32;
-/// Points that will do when the input ends exactly behind these packets, or is known no further.
-const CONVINCING_AT_THE_END: u32 = 3;
-/// Packets looked at to collect points.
-const LONGEST_CHAIN: usize = 32;
-/// Stream ids go up one by one, so one this far above all others is not plausible.
-const NEW_STREAMS: u16 = 64;
-/// Bytes that may be decoded on trial for each byte that is passed over, so that no input can
-/// make the search slow.
-const TRIAL_BYTES: usize = 512;
 
 /// Reads a trace packet by packet; [`read`](super::read()) is the short form.
 pub struct Reader<R> {
@@ -45,8 +22,7 @@ pub struct Reader<R> {
     truncated: u64,
     /// The highest stream id of a thread so far.
     highest_stream: u16,
-    /// Decoded payloads. PERF: as large as one can be, so that it is never resized.
-    payload: Vec<u8>,
+    unpacker: Unpacker,
 }
 
 impl<R: Read> Reader<R> {
@@ -64,7 +40,7 @@ impl<R: Read> Reader<R> {
             skipped: 0,
             truncated: 0,
             highest_stream: FIRST_THREAD,
-            payload: vec![0; usize::from(u16::MAX)],
+            unpacker: Unpacker::new(),
         })
     }
 
@@ -76,6 +52,16 @@ impl<R: Read> Reader<R> {
     /// Reads one packet, or passes over one damaged place, and delivers what can be delivered.
     /// Returns `false` at the end of the input.
     pub fn packet(&mut self, visitor: &mut impl Visitor) -> bool {
+        self.packet_with(visitor, &mut |_, _| {})
+    }
+
+    /// The same, and shows `seen` the packet as it goes on to the decoder: its stream and its
+    /// payload; of a sync packet [`SYNC`] and nothing.
+    pub fn packet_with(
+        &mut self,
+        visitor: &mut impl Visitor,
+        seen: &mut impl FnMut(u16, &[u8]),
+    ) -> bool {
         let offset = self.source.offset();
         self.decoder.set_offset(Some(offset));
         let bytes = self.source.ahead(HEADER);
@@ -86,7 +72,7 @@ impl<R: Read> Reader<R> {
             }
             return false;
         };
-        let Some(header) = Header::decode(start) else {
+        let Some(header) = Header::decode(start, self.handshake.transport) else {
             let what = format!("the {HEADER} bytes at offset {offset} are no packet header");
             return self.resynchronise(&what, visitor);
         };
@@ -98,20 +84,20 @@ impl<R: Read> Reader<R> {
             return self.resynchronise(&what, visitor);
         }
         let Some(packet) = self.source.buffered().get(..header.size) else { return false };
+        let payload = match self.unpacker.payload(&header, packet) {
+            Ok(payload) => payload,
+            Err(what) => return self.damaged(header, &what, visitor),
+        };
+        seen(header.stream, payload);
         if header.stream == SYNC {
             self.packets.sync += 1;
             self.decoder.sync(visitor);
-        } else if header.encoded {
-            match decode(packet, &mut self.payload) {
-                Ok(payload) => {
-                    self.packets.encoded += 1;
-                    self.decoder.packet(header.stream, payload, visitor);
-                }
-                Err(what) => return self.damaged(header, &what, visitor),
-            }
         } else {
-            self.packets.plain += 1;
-            let payload = packet.get(HEADER..).unwrap_or_default();
+            *match header.coding {
+                Coding::Plain => &mut self.packets.plain,
+                Coding::Lz4 => &mut self.packets.encoded,
+                Coding::Compact => &mut self.packets.compact,
+            } += 1;
             self.decoder.packet(header.stream, payload, visitor);
         }
         if header.stream <= LAST_THREAD {
@@ -142,19 +128,31 @@ impl<R: Read> Reader<R> {
     /// Whether a legal header is one: that of a stream never seen before, or of an empty packet,
     /// may be payload that is taken for a header because the size before it is wrong.
     fn is_credible(&mut self, header: &Header) -> bool {
-        let mut search = Search::new(&self.decoder, self.highest_stream, &mut self.payload);
-        let seen = self.decoder.has_stream(header.stream);
-        // That of an encoded packet is put to the test when it is decoded.
-        if header.stream == SYNC || header.encoded || header.size > HEADER && seen {
+        // Where packets are compact, few of a thread are not: it may be one in disguise.
+        let likely = header.stream < FIRST_THREAD || self.handshake.transport == Transport::Unreal;
+        let seen = likely && self.decoder.has_stream(header.stream);
+        // That of a coded packet is put to the test when it is decoded.
+        let coded = header.coding != Coding::Plain;
+        if header.stream == SYNC || coded || header.size > HEADER && seen {
             return true;
         }
         // NOTE: a live source is not read ahead for this.
-        search.any_stream = true;
         let bytes = self.source.buffered();
         let payload = bytes.get(HEADER..header.size).unwrap_or_default();
         if self.decoder.makes_sense(header.stream, payload, &mut usize::from(u16::MAX)) {
             return true;
         }
+        if !likely && compact::Decoder::is_in_disguise(bytes.get(..header.size).unwrap_or_default())
+        {
+            return false;
+        }
+        let mut search = Search::new(
+            &self.decoder,
+            self.handshake.transport,
+            self.highest_stream,
+            &mut self.unpacker,
+        );
+        search.any_stream = true;
         let chain = search.chain(bytes);
         !chain.broken || chain.points >= CONVINCING_AT_THE_END
     }
@@ -166,8 +164,13 @@ impl<R: Read> Reader<R> {
         self.packets.damaged += 1;
         let (window, all) = self.source.window();
         let goes_on = window.get(header.size..).is_some_and(|behind| {
-            let chain =
-                Search::new(&self.decoder, self.highest_stream, &mut self.payload).chain(behind);
+            let chain = Search::new(
+                &self.decoder,
+                self.handshake.transport,
+                self.highest_stream,
+                &mut self.unpacker,
+            )
+            .chain(behind);
             chain.points >= CONVINCING_AT_THE_END || chain.fills && all
         });
         if !goes_on {
@@ -184,7 +187,14 @@ impl<R: Read> Reader<R> {
     fn ends_inside(&mut self, header: Header, visitor: &mut impl Visitor) -> bool {
         let (window, _) = self.source.window();
         let rest = window.len();
-        if Search::new(&self.decoder, self.highest_stream, &mut self.payload).is_filled(window) {
+        if Search::new(
+            &self.decoder,
+            self.handshake.transport,
+            self.highest_stream,
+            &mut self.unpacker,
+        )
+        .is_filled(window)
+        {
             let what = format!(
                 "a packet of stream {} has a size of {}, but other packets begin inside it",
                 header.stream, header.size
@@ -209,7 +219,12 @@ impl<R: Read> Reader<R> {
         let mut skipped = 0;
         loop {
             let (window, all) = self.source.window();
-            let mut search = Search::new(&self.decoder, self.highest_stream, &mut self.payload);
+            let mut search = Search::new(
+                &self.decoder,
+                self.handshake.transport,
+                self.highest_stream,
+                &mut self.unpacker,
+            );
             let (step, found) = match search.find(window, all) {
                 Some(start) => (start, true),
                 None if all => (window.len(), false),
@@ -227,155 +242,5 @@ impl<R: Read> Reader<R> {
         self.decoder.damage(offset, skipped, what, visitor);
         self.decoder.anything_lost(visitor);
         true
-    }
-}
-
-/// Decodes the LZ4 block of an encoded packet into `buffer`.
-fn decode<'a>(packet: &[u8], buffer: &'a mut [u8]) -> Result<&'a [u8], String> {
-    let short = || "it has no LZ4 block".to_owned();
-    let &size = packet.get(HEADER..).and_then(|rest| rest.first_chunk::<2>()).ok_or_else(short)?;
-    let block = packet.get(ENCODED_HEADER..).ok_or_else(short)?;
-    let payload = buffer.get_mut(..usize::from(u16::from_le_bytes(size))).ok_or_else(short)?;
-    lz4::decode(block, payload)?;
-    Ok(payload)
-}
-
-/// What speaks for packets at some place.
-#[derive(Default)]
-struct Chain {
-    points: u32,
-    first_size: usize,
-    first_points: u32,
-    /// One of them is encoded, or a sync.
-    strong: bool,
-    /// The last of them ends where the bytes do.
-    fills: bool,
-    /// What follows them is no packet.
-    broken: bool,
-}
-
-impl Chain {
-    fn broken(self) -> Self {
-        Self { broken: true, ..self }
-    }
-}
-
-/// Looks for a place where packets begin.
-struct Search<'a> {
-    decoder: &'a Decoder,
-    highest_stream: u16,
-    /// Take any stream, though it proves nothing.
-    any_stream: bool,
-    /// Room to decode into.
-    scratch: &'a mut [u8],
-    /// How many more bytes may be decoded on trial.
-    trial: usize,
-}
-
-impl<'a> Search<'a> {
-    fn new(decoder: &'a Decoder, highest_stream: u16, scratch: &'a mut [u8]) -> Self {
-        Self { decoder, highest_stream, any_stream: false, scratch, trial: WINDOW }
-    }
-
-    /// The first offset but 0 in `window` from which packets go on; `all` says that the input
-    /// ends where the window does.
-    fn find(&mut self, window: &[u8], all: bool) -> Option<usize> {
-        // What looks like a plain packet may be payload that happens to end where a packet does.
-        // One that makes no sense is not believed for what comes behind it; for another one there
-        // must not be better ones that begin inside.
-        let (mut found, mut size, mut first) = self.find_in(window, 1..window.len(), 1, all)?;
-        while first < STRONG {
-            let inside = found + 1..(found + size).min(window.len());
-            let Some(better) = self.find_in(window, inside, first + 1, all) else { break };
-            (found, size, first) = better;
-        }
-        Some(found)
-    }
-
-    /// The first offset within `starts` from which packets go on, the first of them with at least
-    /// so many points; its size and points.
-    fn find_in(
-        &mut self,
-        window: &[u8],
-        mut starts: Range<usize>,
-        least: u32,
-        all: bool,
-    ) -> Option<(usize, usize, u32)> {
-        starts.find_map(|start| {
-            self.trial = self.trial.saturating_add(TRIAL_BYTES);
-            let chain = self.chain(window.get(start..).unwrap_or_default());
-            let convincing = chain.points >= CONVINCING
-                || chain.points >= CONVINCING_AT_THE_END && (chain.fills || !all);
-            (!chain.broken && convincing && chain.first_points >= least).then_some((
-                start,
-                chain.first_size,
-                chain.first_points,
-            ))
-        })
-    }
-
-    /// Whether packets begin inside the last packet of the input and fill it to its end.
-    ///
-    /// An input that was simply cut off is more likely, and plain packets alone prove little:
-    /// type records are full of small numbers that look like their headers.
-    fn is_filled(&mut self, last: &[u8]) -> bool {
-        (1..last.len()).any(|start| {
-            self.trial = self.trial.saturating_add(TRIAL_BYTES);
-            let chain = self.chain(last.get(start..).unwrap_or_default());
-            chain.fills && chain.strong && !chain.broken
-        })
-    }
-
-    /// How well `bytes` look like packets.
-    fn chain(&mut self, mut bytes: &[u8]) -> Chain {
-        let mut chain = Chain::default();
-        for _ in 0..LONGEST_CHAIN {
-            if bytes.is_empty() {
-                chain.fills = true;
-                break;
-            }
-            let Some(&start) = bytes.first_chunk() else { break };
-            let header = Header::decode(start).filter(|h| h.stream == SYNC || h.size > HEADER);
-            let Some(header) = header else { return chain.broken() };
-            if !self.any_stream && !self.is_expected(header.stream) {
-                return chain.broken();
-            }
-            let Some((packet, rest)) = bytes.split_at_checked(header.size) else { break };
-            if header.encoded && !self.decodes(packet) {
-                return chain.broken();
-            }
-            let strong = header.encoded || header.stream == SYNC;
-            chain.strong |= strong;
-            let points = match strong {
-                true => STRONG,
-                false => u32::from(self.makes_sense(header.stream, packet)),
-            };
-            if chain.first_size == 0 {
-                (chain.first_size, chain.first_points) = (header.size, points);
-            }
-            chain.points += points;
-            bytes = rest;
-            if chain.points >= CONVINCING {
-                break;
-            }
-        }
-        chain
-    }
-
-    fn is_expected(&self, stream: u16) -> bool {
-        stream > LAST_THREAD || stream <= self.highest_stream.saturating_add(NEW_STREAMS)
-    }
-
-    fn makes_sense(&mut self, stream: u16, packet: &[u8]) -> bool {
-        let payload = packet.get(HEADER..).unwrap_or_default();
-        packet.len() >= SMALL_PLAIN && self.decoder.makes_sense(stream, payload, &mut self.trial)
-    }
-
-    fn decodes(&mut self, packet: &[u8]) -> bool {
-        let size = packet.get(HEADER..).and_then(|rest| rest.first_chunk::<2>());
-        let size = size.map_or(0, |&size| usize::from(u16::from_le_bytes(size)));
-        let Some(left) = self.trial.checked_sub(size) else { return false };
-        self.trial = left;
-        decode(packet, self.scratch).is_ok()
     }
 }

@@ -13,9 +13,11 @@ pub struct Packets {
     pub plain: u64,
     /// Packets whose payload is an LZ4 block.
     pub encoded: u64,
+    /// Packets whose payload is compact.
+    pub compact: u64,
     /// Sync packets.
     pub sync: u64,
-    /// Packets with a legal header whose LZ4 block cannot be decoded.
+    /// Packets with a legal header that cannot be decoded.
     pub damaged: u64,
 }
 

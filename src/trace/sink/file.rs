@@ -1,4 +1,4 @@
-//! The trace file: packets, LZ4 where that is smaller, written once a tick.
+//! The trace file: packets, compact or LZ4 where that is smaller, written once a tick.
 //!
 //! A file is whole up to the last tick whatever happens to the process. Where the disk is full,
 //! it is cut back to its last whole packet and closed; the program goes on.
@@ -7,6 +7,7 @@
 use super::Sink;
 use crate::error::Error;
 use crate::trace::os;
+use crate::trace::transport::Transport;
 use crate::trace::transport::handshake::{Handshake, PROTOCOL};
 use crate::trace::transport::packet::{HEADER, Header, PacketWriter};
 use std::fs::{File, TryLockError};
@@ -25,6 +26,7 @@ pub(crate) struct FileSink {
     path: PathBuf,
     /// A regular file, which can be cut back; pipes and devices cannot.
     regular: bool,
+    transport: Transport,
     packets: PacketWriter,
     pending: Vec<u8>,
     written: u64,
@@ -35,15 +37,17 @@ impl FileSink {
     /// Creates `path` and writes the start of the stream to it.
     ///
     /// If another process is writing to that file, `NAME.PID.EXT` beside it is used instead: a
-    /// child program inherits `MEMLEDGER_FILE`.
+    /// child program inherits `MEMLEDGER_FILE`. The ending of `path` says which transport it gets.
     pub(crate) fn create(path: &Path) -> Result<Self, Error> {
+        let transport = transport_of(path);
         let (file, path) = create_alone(path)?;
         let regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
         let mut sink = Self {
             file,
             path,
             regular,
-            packets: PacketWriter::new(),
+            transport,
+            packets: PacketWriter::new(transport, PROTOCOL),
             pending: Vec::with_capacity(WRITE_AT + (64 << 10)),
             written: 0,
             failed: None,
@@ -52,6 +56,7 @@ impl FileSink {
             control_port: None,
             session_guid: Some(guid(0)),
             trace_guid: Some(guid(1)),
+            transport,
             protocol: PROTOCOL,
         };
         sink.pending.extend(handshake.encode());
@@ -86,7 +91,8 @@ impl FileSink {
     fn fail(&mut self, done: usize, source: std::io::Error) {
         let mut whole = 0;
         while let Some(header) = self.pending.get(whole..whole + HEADER)
-            && let Some(header) = header.try_into().ok().and_then(Header::decode)
+            && let Some(header) =
+                header.try_into().ok().and_then(|h| Header::decode(h, self.transport))
             && whole + header.size <= done
         {
             whole += header.size;
@@ -112,6 +118,15 @@ impl Sink for FileSink {
         self.packets.sync(&mut self.pending);
         self.write_pending();
         self.failed.take().map_or(Ok(()), Err)
+    }
+}
+
+/// The compact transport for `.memledger` and where there is no ending, Unreal's for all others.
+fn transport_of(path: &Path) -> Transport {
+    match path.extension() {
+        None => Transport::Compact,
+        Some(extension) if extension == "memledger" => Transport::Compact,
+        Some(_) => Transport::Unreal,
     }
 }
 

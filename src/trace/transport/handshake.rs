@@ -14,14 +14,47 @@ use std::io::Read;
 
 /// The first four bytes of every stream.
 pub const MAGIC: [u8; 4] = *b"2CRT";
-/// The one transport we speak: packets per thread with sync packets.
+/// Unreal's transport: packets per thread with sync packets.
 pub const TRANSPORT: u8 = 4;
+/// Our own: the same, and packets may be compact. Far from Unreal's numbers, so that its readers
+/// refuse it.
+pub const COMPACT_TRANSPORT: u8 = 77;
 /// The protocol we write.
 pub const PROTOCOL: u8 = 7;
 
 const CONTROL_PORT: u8 = 0;
 const SESSION_GUID: u8 = 1;
 const TRACE_GUID: u8 = 2;
+
+/// How packets may be coded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Transport {
+    /// Plain or LZ4: what Unreal's readers read. Files are named `.utrace`.
+    #[default]
+    Unreal,
+    /// Compact, too: a fraction of the size, for our own readers. Files are named `.memledger`.
+    Compact,
+}
+
+impl Transport {
+    /// The transport with this number on the wire, or `None` if it is neither.
+    pub const fn from_version(version: u8) -> Option<Self> {
+        match version {
+            TRANSPORT => Some(Self::Unreal),
+            COMPACT_TRANSPORT => Some(Self::Compact),
+            _ => None,
+        }
+    }
+
+    /// The number on the wire.
+    pub const fn version(self) -> u8 {
+        match self {
+            Self::Unreal => TRANSPORT,
+            Self::Compact => COMPACT_TRANSPORT,
+        }
+    }
+}
 
 /// What the start of a stream says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +65,8 @@ pub struct Handshake {
     pub session_guid: Option<[u8; 16]>,
     /// Identifies this connection of the process.
     pub trace_guid: Option<[u8; 16]>,
+    /// How packets are coded.
+    pub transport: Transport,
     /// Protocol version: 5, 6 or 7.
     pub protocol: u8,
 }
@@ -50,7 +85,7 @@ impl Handshake {
         let mut bytes = MAGIC.to_vec();
         bytes.extend((metadata.len() as u16).to_le_bytes());
         bytes.extend(metadata);
-        bytes.extend([TRANSPORT, self.protocol]);
+        bytes.extend([self.transport.version(), self.protocol]);
         bytes
     }
 
@@ -102,12 +137,13 @@ impl Handshake {
             )));
         }
         let (metadata, versions) = rest.split_at(size);
-        if versions[0] != TRANSPORT {
+        let Some(transport) = Transport::from_version(versions[0]) else {
             return Err(Error::UnsupportedTrace(format!(
-                "it uses transport {} and only transport {TRANSPORT} is supported",
+                "it uses transport {} and only transport {TRANSPORT} is supported, and our own, \
+                 {COMPACT_TRANSPORT}",
                 versions[0]
             )));
-        }
+        };
         if !(5..=7).contains(&versions[1]) {
             return Err(Error::UnsupportedTrace(format!(
                 "it uses protocol {} and only protocols 5 to 7 are supported",
@@ -118,6 +154,7 @@ impl Handshake {
             control_port: None,
             session_guid: None,
             trace_guid: None,
+            transport,
             protocol: versions[1],
         };
         let mut records = metadata;
@@ -162,6 +199,7 @@ mod tests {
             control_port: None,
             session_guid: Some([7; 16]),
             trace_guid: Some([9; 16]),
+            transport: Transport::Unreal,
             protocol: PROTOCOL,
         }
     }
@@ -172,6 +210,14 @@ mod tests {
         assert_eq!(bytes.len(), 48);
         assert_eq!(bytes[..10], [0x32, 0x43, 0x52, 0x54, 40, 0, 2, 0, 0xff, 0xff]);
         assert_eq!(bytes[46..], [4, 7]);
+    }
+
+    #[test]
+    fn the_compact_transport_has_its_own_number() {
+        let compact = Handshake { transport: Transport::Compact, ..ours() };
+        let bytes = compact.encode();
+        assert_eq!(bytes[46..], [77, 7]);
+        assert_eq!(Handshake::decode(&mut &bytes[..]).unwrap(), (compact, 48));
     }
 
     #[test]

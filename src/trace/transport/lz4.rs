@@ -6,12 +6,10 @@ use lz4_flex::block;
 pub const MIN_COMPRESSED: usize = 384;
 
 /// Compresses blocks, with a table that is reused from one to the next.
-#[cfg(feature = "enable")]
 pub(crate) struct Compressor {
     table: block::CompressTable,
 }
 
-#[cfg(feature = "enable")]
 impl Compressor {
     pub(crate) fn new() -> Self {
         Self { table: block::CompressTable::default() }

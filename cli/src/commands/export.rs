@@ -1,0 +1,109 @@
+//! `memledger export`: the same trace in another format.
+
+use super::{CliError, Outcome, is_stdin, missing, open, unreadable};
+use memledger::Error;
+use memledger::trace::convert::convert;
+use memledger::trace::transport::Transport;
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  memledger export run.memledger --to utrace -o run.utrace     for Unreal Insights
+  memledger export run.utrace --to memledger -o run.memledger  a fraction of the size
+  zstdcat run.utrace.zst | memledger export - --to memledger -o run.memledger
+
+Both formats hold the same stream of events; a trace can be turned from one into the other and back.
+Of a damaged trace everything that can be read is written.";
+
+/// Arguments of `memledger export`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ExportArgs {
+    /// The trace; - for standard input
+    trace: PathBuf,
+    /// The format
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    to: To,
+    /// The file to write; - for standard output
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum To {
+    /// The plain Unreal Trace stream, which Unreal's own tools read
+    Utrace,
+    /// The same in compact packets
+    Memledger,
+}
+
+/// Reads the trace and writes it in the other format to the file of `-o`, or to `out`.
+pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
+    let source = open(&args.trace)?;
+    let to = match args.to {
+        To::Utrace => Transport::Unreal,
+        To::Memledger => Transport::Compact,
+    };
+    let summary = if is_stdin(&args.output) {
+        if io::stdout().is_terminal() {
+            return Err(CliError::Usage(
+                "a trace is no text for a terminal; give -o a file, or send standard output to one"
+                    .to_owned(),
+            ));
+        }
+        convert(source, out, to)
+    } else {
+        if is_same(&args.trace, &args.output) {
+            return Err(CliError::Usage(format!(
+                "{} is what is read: it cannot be written as well",
+                args.output.display()
+            )));
+        }
+        convert(source, Lazy { path: &args.output, file: None }, to)
+    };
+    let summary = summary.map_err(|error| match error {
+        Error::Write(error) if is_stdin(&args.output) => CliError::Output(error),
+        Error::Write(error) => {
+            CliError::Failed(format!("cannot write {}: {error}", args.output.display()))
+        }
+        error => unreadable(&args.trace, error),
+    })?;
+    Ok(missing(&args.trace, &summary).map_or(Outcome::Done, Outcome::Incomplete))
+}
+
+/// A file that is created for the first byte that goes into it: an input that is no trace must
+/// not cost what was there before.
+struct Lazy<'a> {
+    path: &'a Path,
+    file: Option<File>,
+}
+
+impl Write for Lazy<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(File::create(self.path)?),
+        };
+        file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), File::flush)
+    }
+}
+
+/// Whether both are one file, by whatever name.
+fn is_same(trace: &Path, output: &Path) -> bool {
+    let trace = if is_stdin(trace) { Path::new("/dev/stdin") } else { trace };
+    #[cfg(unix)]
+    let identity = |path: &Path| {
+        use std::os::unix::fs::MetadataExt;
+        let found = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
+        found.map(|metadata| (metadata.dev(), metadata.ino()))
+    };
+    #[cfg(not(unix))]
+    let identity = |path: &Path| std::fs::canonicalize(path).ok();
+    identity(output).is_some_and(|output| identity(trace) == Some(output))
+}

@@ -1,0 +1,180 @@
+//! `memledger export` as a user meets it: there and back, and what goes wrong on the way.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/samples/mem-2t-40k.utrace");
+
+fn memledger(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_memledger"));
+    command.args(args).env_remove("NO_COLOR").stdin(Stdio::null());
+    command
+}
+
+/// Status, bytes of standard output, standard error.
+fn run(args: &[&str]) -> (i32, Vec<u8>, String) {
+    told(memledger(args).output().expect("the command runs"))
+}
+
+fn told(output: Output) -> (i32, Vec<u8>, String) {
+    let err = String::from_utf8(output.stderr).expect("UTF-8");
+    (output.status.code().expect("no signal"), output.stdout, err)
+}
+
+/// The path of a file of this test, which is not there.
+fn path(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("export-{name}"));
+    let _ = fs::remove_file(&path);
+    path
+}
+
+fn as_arg(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+fn export(trace: &Path, to: &str, output: &Path) -> (i32, Vec<u8>, String) {
+    run(&["export", as_arg(trace), "--to", to, "-o", as_arg(output)])
+}
+
+fn report(trace: &Path) -> Vec<u8> {
+    let (status, out, err) = run(&["report", as_arg(trace), "--format", "json"]);
+    assert_eq!((status, err.as_str()), (0, ""));
+    out
+}
+
+#[test]
+fn there_and_back_is_the_same_trace() {
+    let (compact, plain) = (path("both.memledger"), path("both.utrace"));
+    assert_eq!(export(Path::new(SAMPLE), "memledger", &compact), (0, vec![], String::new()));
+    assert_eq!(export(&compact, "utrace", &plain), (0, vec![], String::new()));
+    let sizes = [Path::new(SAMPLE), &compact].map(|path| fs::metadata(path).expect("it").len());
+    assert!(sizes[1] * 2 < sizes[0], "{sizes:?}");
+    let events = |trace: &Path| run(&["events", as_arg(trace)]);
+    for other in [&compact, &plain] {
+        assert_eq!(report(other), report(Path::new(SAMPLE)));
+        assert!(events(other) == events(Path::new(SAMPLE)), "the same events in the same order");
+    }
+    assert_eq!(fs::read(&compact).expect("it")[10..12], [77, 6], "no reader of Unreal's takes it");
+    assert_eq!(fs::read(&plain).expect("it")[10..12], [4, 6]);
+    let (_, out, _) = run(&["info", as_arg(&compact)]);
+    let out = String::from_utf8(out).expect("UTF-8");
+    for part in [
+        "format      Unreal Trace, compact (.memledger), transport 77, protocol 6\n",
+        " compact, 3 sync, 0 damaged\n",
+    ] {
+        assert!(out.contains(part), "{part} in\n{out}");
+    }
+    let (_, out, _) = run(&["info", as_arg(&compact), "--format", "json"]);
+    let info: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
+    assert_eq!(info["header"]["transport"], 77);
+    assert!(info["packets"]["compact"].as_u64() > Some(190), "{}", info["packets"]);
+}
+
+#[test]
+fn pipes_on_both_ends_will_do() {
+    let compact = path("piped.memledger");
+    export(Path::new(SAMPLE), "memledger", &compact);
+    let input = File::open(SAMPLE).expect("the sample");
+    let args = ["export", "-", "--to", "memledger", "-o", "-"];
+    let (status, out, err) = told(memledger(&args).stdin(input).output().expect("it runs"));
+    assert_eq!((status, err.as_str()), (0, ""));
+    assert!(out == fs::read(&compact).expect("it"), "the same bytes as in a file");
+
+    // Whoever reads it has had enough.
+    let mut child = memledger(&["export", SAMPLE, "--to", "utrace", "-o", "-"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    drop(child.stdout.take());
+    let (status, _, err) = told(child.wait_with_output().expect("it ends"));
+    assert_eq!((status, err.as_str()), (0, ""));
+}
+
+#[test]
+fn a_damaged_trace_gives_the_rest_and_status_1() {
+    let bytes = fs::read(SAMPLE).expect("the sample");
+    let (damaged, compact, plain) =
+        (path("damaged.utrace"), path("damaged.memledger"), path("damaged-2.utrace"));
+    let mut broken = bytes[..bytes.len() - 100].to_vec();
+    broken[300_000..300_100].fill(0xff);
+    fs::write(&damaged, broken).expect("the folder can be written");
+    let (status, out, err) = export(&damaged, "memledger", &compact);
+    assert_eq!((status, out), (1, vec![]));
+    assert!(err.contains("is damaged") && err.contains("2 places could not be read"), "{err}");
+    assert_eq!(err.lines().count(), 1);
+    // What is written is readable, and lacks just that.
+    let totals = |trace: &Path| {
+        let (status, out, _) = run(&["report", as_arg(trace), "--format", "json"]);
+        assert_eq!(status, 1, "events are missing");
+        let report: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
+        (report["totals"].clone(), report["losses"]["serial_holes"].clone())
+    };
+    assert_eq!(totals(&compact), totals(&damaged));
+    let (status, _, err) = export(&compact, "utrace", &plain);
+    assert_eq!(status, 1, "{err}");
+    assert!(!err.contains("could not be read") && err.contains("missing in"), "{err}");
+    assert_eq!(totals(&plain), totals(&damaged));
+}
+
+#[test]
+fn what_is_no_trace_costs_nothing() {
+    let (input, output) = (path("no-trace"), path("kept.memledger"));
+    fs::write(&input, "PK\x03\x04 a zip file").expect("the folder can be written");
+    fs::write(&output, "precious").expect("the folder can be written");
+    let (status, out, err) = export(&input, "memledger", &output);
+    assert_eq!((status, out), (1, vec![]));
+    assert!(err.contains("not an Unreal Trace stream") && err.lines().count() == 1, "{err}");
+    assert_eq!(fs::read(&output).expect("it"), b"precious");
+    let (status, _, err) = export(Path::new("/no/such/file"), "memledger", &output);
+    assert_eq!(status, 1);
+    assert_eq!(err, "memledger: cannot open /no/such/file: there is no such file\n");
+    assert_eq!(fs::read(&output).expect("it"), b"precious");
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_named() {
+    let (status, _, err) = export(Path::new(SAMPLE), "utrace", Path::new("/no/such/folder/x"));
+    assert_eq!(status, 1);
+    assert!(err.starts_with("memledger: cannot write /no/such/folder/x: "), "{err}");
+    if cfg!(target_os = "linux") {
+        let (status, _, err) = export(Path::new(SAMPLE), "utrace", Path::new("/dev/full"));
+        assert_eq!(status, 1);
+        assert!(err.starts_with("memledger: cannot write /dev/full: "), "{err}");
+    }
+}
+
+#[test]
+fn the_input_is_never_overwritten() {
+    let trace = path("own.utrace");
+    fs::copy(SAMPLE, &trace).expect("the folder can be written");
+    let other = path("own-link.memledger");
+    fs::hard_link(&trace, &other).expect("a file system with links");
+    for output in [&trace, &other] {
+        let (status, _, err) = export(&trace, "memledger", output);
+        assert_eq!(status, 2);
+        assert!(err.contains("is what is read") && err.lines().count() == 1, "{err}");
+    }
+    let input = File::open(&trace).expect("it");
+    let args = ["export", "-", "--to", "memledger", "-o", as_arg(&trace)];
+    assert_eq!(told(memledger(&args).stdin(input).output().expect("it runs")).0, 2);
+    assert!(fs::read(&trace).expect("it") == fs::read(SAMPLE).expect("the sample"));
+}
+
+#[test]
+fn wrong_usage_is_status_2() {
+    for args in [
+        &["export"][..],
+        &["export", SAMPLE],
+        &["export", SAMPLE, "--to", "utrace"],
+        &["export", SAMPLE, "-o", "x"],
+        &["export", SAMPLE, "--to", "zip", "-o", "x"],
+        &["export", SAMPLE, "--to", "utrace", "-o", "x", "--loud"],
+    ] {
+        let (status, out, err) = run(args);
+        assert_eq!((status, out), (2, vec![]), "{args:?}");
+        assert!(err.starts_with("memledger: ") && err.lines().count() == 1, "{err}");
+    }
+    assert!(!Path::new("x").exists());
+}
