@@ -29,6 +29,8 @@ mod live;
 mod report;
 mod roles;
 mod rows;
+mod segment;
+mod steps;
 mod streams;
 mod tree;
 
@@ -42,10 +44,12 @@ use crate::trace::read::{Damage, Event, Hole, Visitor};
 use clock::Clock;
 use contexts::{Contexts, Kind, OUTERMOST, Spec};
 use hash::IntMap;
-use live::{Block, LiveSet};
+use live::LiveSet;
 use roles::{Role, u8_at, u32_at, u64_at};
 use rows::{Book, Moment};
-use streams::{Cells, Stream, Threads};
+use std::borrow::Cow;
+use steps::{StepKind, Steps};
+use streams::{Away, Cells, Stream, Threads};
 
 /// Root heaps: separate address spaces.
 const HEAPS: usize = 16;
@@ -85,7 +89,7 @@ pub enum Until {
 /// - `Memory.UpdateAlloc` moves a block to the tag that is current on its stream; the scope
 ///   stack of our own traces stays, it is where the block was first allocated. What was counted
 ///   before stays in the old row.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Analyzer {
     roles: Vec<Role>,
     clock: Clock,
@@ -94,9 +98,11 @@ pub struct Analyzer {
     cells: Cells,
     contexts: Contexts,
     book: Book,
-    heaps: Vec<LiveSet>,
+    heaps: [LiveSet; HEAPS],
+    /// Events that were taken in but not applied yet.
+    steps: Steps,
     /// Blocks that `HeapMarkAlloc` took out of the ledger, by heap and address.
-    marked: IntMap<(u8, u64), Block>,
+    marked: IntMap<(u8, u64), Away>,
     size_shift: u8,
     trace: TraceInfo,
     /// Whether the trace says that our writer made it.
@@ -136,7 +142,8 @@ impl Analyzer {
             cells: Cells::default(),
             contexts: Contexts::new(&mut book),
             book,
-            heaps: (0..HEAPS).map(|_| LiveSet::default()).collect(),
+            heaps: std::array::from_fn(|_| LiveSet::default()),
+            steps: Steps::default(),
             marked: IntMap::default(),
             size_shift: 3,
             trace: TraceInfo::default(),
@@ -174,7 +181,24 @@ impl Analyzer {
 
     /// The number of the event that first reached the largest total, for [`Until::Event`].
     pub fn peak_event(&self) -> u64 {
-        self.book.total.peak_at_event
+        self.settled().book.total.peak_at_event
+    }
+
+    /// Bytes that the table of live blocks takes: up to 39 for each of them at any size above
+    /// a few hundred, also while it grows or shrinks.
+    pub fn live_set_bytes(&self) -> u64 {
+        self.heaps.iter().map(|set| set.bytes() as u64).sum()
+    }
+
+    /// This analyzer with every event applied. A decoder settles a visitor where it pauses, so
+    /// that only who hands in events by hand pays for the copy.
+    fn settled(&self) -> Cow<'_, Self> {
+        if self.steps.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        let mut settled = self.clone();
+        settled.settle_steps();
+        Cow::Owned(settled)
     }
 
     #[cold]
@@ -259,6 +283,7 @@ impl Analyzer {
     /// The rare events: everything but allocations and frees.
     #[inline(never)]
     fn other_event(&mut self, role: Role, event: &Event<'_>) {
+        self.settle_steps();
         let fixed = event.fixed;
         match role {
             Role::Ignored | Role::Alloc { .. } | Role::Free { .. } => {
@@ -273,7 +298,7 @@ impl Analyzer {
             }
             Role::MemoryScopePtr { address, heap } if event.enters_scope => {
                 let block =
-                    self.heaps.get(heap.of(fixed)).and_then(|h| h.get(&u64_at(fixed, address)));
+                    self.heaps.get(heap.of(fixed)).and_then(|h| h.get(u64_at(fixed, address)));
                 let context =
                     block.map_or(OUTERMOST, |block| self.book.cells[block.owner as usize].context);
                 self.stream(event.stream).enter(context);
@@ -369,34 +394,37 @@ impl Visitor for Analyzer {
         if self.counting() {
             self.trace.events += 1;
         }
+        let fixed = event.fixed;
         match *self.roles.get(event.type_index).unwrap_or(&Role::Ignored) {
             Role::Alloc { address, size, low, heap, realloc } => {
-                let fixed = event.fixed;
                 let high = u64::from(u32_at(fixed, size)) << self.size_shift;
                 let low = u64::from(u8_at(fixed, low)) & ((1 << self.size_shift) - 1);
-                self.allocate(
-                    event.stream,
-                    heap.of(fixed),
-                    u64_at(fixed, address),
-                    high | low,
-                    realloc,
-                );
+                let kind = if realloc { StepKind::ReallocAlloc } else { StepKind::Alloc };
+                let address = u64_at(fixed, address);
+                self.put_off(kind, event.stream, heap.of(fixed), address, high | low);
             }
             Role::Free { address, heap, realloc } => {
-                let fixed = event.fixed;
-                self.free(event.stream, heap.of(fixed), u64_at(fixed, address), realloc);
+                let kind = if realloc { StepKind::ReallocFree } else { StepKind::Free };
+                let address = u64_at(fixed, address);
+                self.put_off(kind, event.stream, heap.of(fixed), address, 0);
             }
             role => self.other_event(role, event),
         }
         if let Until::Event(last) = self.until
             && self.trace.events >= last
         {
+            self.settle_steps();
             self.finish();
         }
     }
 
     fn leave_scope(&mut self, stream: u16) {
+        self.settle_steps();
         self.stream(stream).leave();
+    }
+
+    fn settle(&mut self) {
+        self.settle_steps();
     }
 
     fn hole(&mut self, hole: Hole) {
