@@ -389,7 +389,8 @@ impl Visitor for Analyzer {
         self.roles[index] = role;
     }
 
-    #[inline]
+    // PERF: where it is inlined no `Event` is made; otherwise that is a tenth of the time.
+    #[inline(always)]
     fn event(&mut self, event: &Event<'_>) {
         if self.counting() {
             self.trace.events += 1;
