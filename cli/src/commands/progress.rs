@@ -16,43 +16,37 @@ pub fn watch(source: Box<dyn Read>, length: Option<u64>) -> Box<dyn Read> {
     if !io::stderr().is_terminal() {
         return source;
     }
-    Box::new(Watched { source, length, bytes: 0, start: Instant::now(), bar: None })
+    Box::new(Watched { source, bar: bar(length), start: Instant::now() })
 }
 
 struct Watched {
     source: Box<dyn Read>,
-    length: Option<u64>,
-    bytes: u64,
+    /// Hidden for the first second.
+    bar: ProgressBar,
     start: Instant,
-    bar: Option<ProgressBar>,
 }
 
-/// Whether there is something to show.
+/// Whether it is time to show something.
 fn is_due(elapsed: Duration, bytes: u64, length: Option<u64>) -> bool {
     elapsed >= PATIENCE && length.is_none_or(|length| bytes < length)
 }
 
-/// A bar, or a spinner, that stands at `bytes`.
-fn bar(length: Option<u64>, bytes: u64, elapsed: Duration) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
-    let style = match length {
-        Some(_) => ProgressStyle::with_template(BAR),
-        None => ProgressStyle::with_template(SPINNER),
-    };
-    let bar = bar.with_position(bytes).with_elapsed(elapsed);
-    if let Ok(style) = style { bar.with_style(style) } else { bar }
+/// A hidden bar, or a spinner.
+fn bar(length: Option<u64>) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::hidden());
+    match ProgressStyle::with_template(if length.is_some() { BAR } else { SPINNER }) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
 }
 
 impl Read for Watched {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.source.read(buffer)?;
-        self.bytes += count as u64;
-        match &self.bar {
-            Some(bar) => bar.set_position(self.bytes),
-            None if is_due(self.start.elapsed(), self.bytes, self.length) => {
-                self.bar = Some(bar(self.length, self.bytes, self.start.elapsed()));
-            }
-            None => {}
+        let Self { bar, start, .. } = self;
+        bar.inc(count as u64);
+        if bar.is_hidden() && is_due(start.elapsed(), bar.position(), bar.length()) {
+            bar.set_draw_target(ProgressDrawTarget::stderr());
         }
         Ok(count)
     }
@@ -60,9 +54,7 @@ impl Read for Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        self.bar.finish_and_clear();
     }
 }
 
@@ -80,25 +72,21 @@ mod tests {
     }
 
     #[test]
-    fn both_templates_are_understood_and_stand_where_reading_does() {
+    fn both_templates_are_understood() {
         for template in [BAR, SPINNER] {
             ProgressStyle::with_template(template).expect("a template");
         }
-        assert_eq!(bar(Some(100), 40, PATIENCE).position(), 40);
-        assert_eq!(
-            (bar(Some(100), 40, PATIENCE).length(), bar(None, 1, PATIENCE).length()),
-            (Some(100), None)
-        );
     }
 
     #[test]
-    fn what_is_read_stays_what_it_is() {
-        let source = Box::new(&b"all of it"[..]);
-        let start = Instant::now() - 2 * PATIENCE;
-        let mut watched = Watched { source, length: Some(20), bytes: 0, start, bar: None };
-        let mut text = String::new();
-        watched.read_to_string(&mut text).expect("it reads");
-        assert_eq!((text.as_str(), watched.bytes), ("all of it", 9));
-        assert_eq!(watched.bar.as_ref().map(ProgressBar::position), Some(9));
+    fn what_is_read_is_counted_and_stays_what_it_is() {
+        for length in [Some(20), None] {
+            let source = Box::new(&b"all of it"[..]);
+            let mut watched = Watched { source, bar: bar(length), start: Instant::now() };
+            let mut text = String::new();
+            watched.read_to_string(&mut text).expect("it reads");
+            assert_eq!((text.as_str(), watched.bar.position()), ("all of it", 9));
+            assert!(watched.bar.is_hidden(), "it took no second");
+        }
     }
 }
