@@ -24,8 +24,8 @@ pub(super) const SIZE_BITS: u32 = 35;
 /// than `EMPTY` shrinks, and has `FILL` then: 30 to 36 bytes a block as it grows, up to 39 as it
 /// shrinks.
 ///
-/// PERF: fuller ones cost time. With 7.2 a bucket a search for an address that is not there looks
-/// into several buckets, with 6.4 into 1.3.
+/// PERF: less full it is faster: with half the blocks in each, 6 of 50 ns an event are saved. Fuller
+/// than 7 in 8, most searches for an address that is not there look into several buckets.
 const FULL: (usize, usize) = (32, 5);
 const FILL: (usize, usize) = (27, 5);
 const EMPTY: (usize, usize) = (49, 10);
@@ -60,7 +60,7 @@ impl Bucket {
     fn find(&self, address: u64, hash: u64) -> Option<usize> {
         // Bytes that are zero here have the tag. A byte above one may be taken for another, which
         // costs a comparison only.
-        let other = self.tags ^ tag(hash) * LOW_BITS;
+        let other = self.tags ^ (tag(hash) * LOW_BITS);
         let mut candidates = other.wrapping_sub(LOW_BITS) & !other & HIGH_BITS;
         while candidates != 0 {
             let slot = candidates.trailing_zeros() as usize / 8;
