@@ -226,6 +226,110 @@ proptest! {
         }
     }
 
+    /// As the worker hands them over: in the order of the serials, whatever the threads, so that
+    /// nothing has to wait. Some packets end within an event and some are held back.
+    #[test]
+    fn in_line(
+        steps in vec((0..THREADS, step()), 0..120),
+        first in first(),
+        sizes in vec(prop_oneof![6 => Just(usize::MAX), 1 => Just(0), 2 => 1usize..12], 120),
+    ) {
+        let mut models = (0..THREADS).map(|_| Model::default()).collect::<Vec<_>>();
+        let mut run = Run::from_serial(first);
+        let mut next = first;
+        let mut sent = [(0, 0); THREADS];
+        let mut packets = 0;
+        let mut log = Vec::new();
+        for (number, ((thread, step), size)) in steps.iter().zip(sizes).enumerate() {
+            let model = &mut models[*thread];
+            model.step(*thread as u16 + 2, step, number as u8, &mut next);
+            let rest = &model.bytes[sent[*thread].0..];
+            let size = size.min(rest.len());
+            run.packet(*thread as u16 + 2, &rest[..size]);
+            sent[*thread].0 += size;
+            packets += u64::from(size > 0);
+            log.extend(run.take());
+            if models.iter().zip(sent).all(|(model, (bytes, _))| bytes == model.bytes.len()) {
+                // All is there, so all is delivered, and at once.
+                let events = log.iter().filter(|log| matches!(log, Log::Event(..))).count();
+                let expected = models.iter().flat_map(|model| &model.log);
+                let expected = expected.filter(|log| matches!(log, Log::Event(..))).count();
+                prop_assert_eq!(events, expected);
+            }
+        }
+        for (index, model) in models.iter().enumerate() {
+            let rest = &model.bytes[sent[index].0..];
+            run.packet(index as u16 + 2, rest);
+            packets += u64::from(!rest.is_empty());
+        }
+        log.extend(run.take());
+        let counts = run.decoder.counts();
+        prop_assert_eq!((counts.late, counts.holes, counts.damages), (0, 0, 0));
+        prop_assert_eq!(counts.first_serial, (next > first).then_some(first));
+        prop_assert_eq!(counts.last_serial, (next > first).then(|| next - 1));
+        let streams = run.decoder.streams();
+        let streams = streams.iter().filter(|stream| stream.stream >= 2);
+        let (p, bytes) = streams.fold((0, 0), |(p, b), s| (p + s.packets, b + s.bytes));
+        let all = models.iter().map(|model| model.bytes.len() as u64).sum::<u64>();
+        prop_assert_eq!((p, bytes), (packets, all));
+        let serials = log.iter().filter_map(serial).collect::<Vec<_>>();
+        prop_assert_eq!(serials, (first..next).collect::<Vec<_>>());
+        for (index, model) in models.iter().enumerate() {
+            prop_assert_eq!(&of_stream(&log, index as u16 + 2), &model.log);
+        }
+    }
+
+    /// Serials that jump, fall back or come twice are delivered as if they had waited: the same
+    /// events, holes and late ones, whether the way to the visitor was the short or the long one.
+    #[test]
+    fn the_short_way_is_the_long_one(
+        serials in vec((prop_oneof![8 => Just(1i64), 1 => 0i64..4, 1 => -3i64..0], 0u8..4), 0..60),
+        cuts in vec(any::<bool>(), 60),
+    ) {
+        let mut at = 100_i64;
+        let mut events = Vec::new();
+        for (number, (step, kind)) in serials.iter().enumerate() {
+            let number = [number as u8];
+            events.push(match kind {
+                0 => plain(17, &number),
+                1 => [ENTER, &plain(17, &number), LEAVE].concat(),
+                _ => {
+                    at += step;
+                    synced(16, at as u64 - 1, &number)
+                }
+            });
+        }
+        let run = |whole: bool| {
+            let mut run = Run::from_serial(100);
+            let mut packet = Vec::new();
+            for (event, &cut) in events.iter().zip(&cuts) {
+                packet.extend(event);
+                if cut {
+                    // An event is cut off at the end of the packet before: nothing is idle then.
+                    let head = usize::from(!whole);
+                    run.packet(2, &packet[..head]);
+                    run.packet(2, &packet[head..]);
+                    packet.clear();
+                }
+            }
+            run.packet(2, &packet);
+            run.finish();
+            let counts = run.decoder.counts();
+            (run.take(), counts)
+        };
+        let ((short, counts), (long, expected)) = (run(true), run(false));
+        prop_assert_eq!(counts.events, expected.events);
+        prop_assert_eq!(counts.damages, expected.damages);
+        let events = |log: &[Log]| log.iter().filter_map(|log| match log {
+            Log::Event(name, _, _, fixed) => Some((name.clone(), fixed.clone())),
+            _ => None,
+        }).collect::<Vec<_>>();
+        prop_assert_eq!(events(&short), events(&long));
+        if serials.iter().all(|(step, _)| *step > 0) {
+            prop_assert_eq!((short, counts), (long, expected));
+        }
+    }
+
     /// Packets that are lost cost exactly their events, and the holes name them.
     #[test]
     fn with_losses(

@@ -1,6 +1,7 @@
 //! `memledger report` as a user meets it: what it prints, where, and with which exit status.
 
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -40,6 +41,27 @@ fn a_report_goes_to_stdout_and_nothing_to_stderr() {
     assert!(out.contains("still live at the end  511.5 KiB in 252 blocks"), "{out}");
     assert!(out.contains("nothing lost"));
     assert!(!out.contains('\u{1b}'), "no colours into a pipe");
+}
+
+/// The sample comes in two parts, more than a second apart.
+#[test]
+fn no_progress_is_shown_where_stderr_is_no_terminal() {
+    let mut child = memledger(&["report", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command runs");
+    let sample = fs::read(SAMPLE).expect("the sample");
+    let (first, second) = sample.split_at(sample.len() / 2);
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin.write_all(first).expect("it reads");
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    stdin.write_all(second).expect("it reads");
+    drop(stdin);
+    let (status, out, err) = told(child.wait_with_output().expect("it ends"));
+    assert_eq!((status, err.as_str()), (0, ""));
+    assert!(out.contains("nothing lost"));
 }
 
 #[test]

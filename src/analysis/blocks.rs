@@ -1,25 +1,12 @@
 //! What each memory event does to the blocks and to the book.
 
-use super::live::Block;
-use super::rows::{Cell, class_of};
-use super::streams::{Last, Made, NO_CELL, Pending};
+use super::live::{Block, LiveSet};
+use super::rows::{Cell, Moment, class_of};
+use super::steps::{Step, StepKind};
+use super::streams::{Away, Last, Made, NO_CELL, Pending};
 use super::{Analyzer, HEAPS};
 
 impl Analyzer {
-    /// Whether an event about `address` in `heap` can be used.
-    #[inline]
-    fn usable(&mut self, heap: usize, address: u64) -> bool {
-        if heap < HEAPS && address != 0 {
-            return true;
-        }
-        if heap >= HEAPS {
-            self.problem(format!("events in root heap {heap} are ignored; there are {HEAPS}"));
-        } else {
-            self.problem("events about address 0 are ignored".to_owned());
-        }
-        false
-    }
-
     /// The cell of this context and thread, new if need be.
     #[inline(never)]
     fn cell(&mut self, context: u32, thread: u32) -> u32 {
@@ -29,39 +16,48 @@ impl Analyzer {
         *self.cells.entry((context, thread)).or_insert_with(new)
     }
 
-    /// An allocation, or the second half of a reallocation.
-    #[inline]
-    pub(super) fn allocate(
-        &mut self,
-        stream_id: u16,
-        heap: usize,
-        address: u64,
-        size: u64,
-        realloc: bool,
-    ) {
-        let stream = self.stream(stream_id);
+    /// An event about a heap that there is not, or about address 0.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn unusable(&mut self, stream: u16, heap: usize, kind: StepKind) {
+        let stream = self.stream(stream);
         stream.last = None;
+        match kind {
+            StepKind::ReallocFree => stream.begin_realloc(Pending::Unknown),
+            StepKind::ReallocAlloc => drop(stream.end_realloc()),
+            StepKind::Alloc | StepKind::Free => {}
+        }
+        if heap >= HEAPS {
+            self.problem(format!("events in root heap {heap} are ignored; there are {HEAPS}"));
+        } else {
+            self.problem("events about address 0 are ignored".to_owned());
+        }
+    }
+
+    /// An allocation, or the second half of a reallocation; it is event `number`.
+    #[inline]
+    pub(super) fn allocate(&mut self, step: &Step, number: u64) {
+        let Step { address, size, hash, heap, .. } = *step;
+        let stream = self.stream(step.stream);
+        stream.last = None;
+        let realloc = step.kind == StepKind::ReallocAlloc;
         let first_half = if realloc { stream.end_realloc() } else { None };
         let (thread, context, mut cell) = (stream.thread, stream.context, stream.cell);
-        if !self.usable(heap, address) {
-            return;
-        }
-        self.clock.tick();
         let (block, made) = match first_half {
-            Some(Pending::Known(old)) => {
-                let mut block = old;
-                block.set_size(size);
-                (block, Made::Reallocated)
+            Some(Pending::Known(mut old)) => {
+                old.block.set_size(size);
+                let owner = self.book.cells[old.block.owner as usize].thread;
+                self.threads.all[owner as usize].puts_back((heap, address), &old);
+                (old.block, Made::Reallocated)
             }
             unknown => {
                 if cell == NO_CELL {
                     cell = self.cell(context, thread);
-                    self.streams[usize::from(stream_id)].cell = cell;
+                    self.streams[usize::from(step.stream)].cell = cell;
                 }
-                let thread = &mut self.threads.all[thread as usize];
-                thread.allocations = thread.allocations.wrapping_add(1);
+                self.threads.all[thread as usize].allocated((heap, address));
                 let mut block = Block::new(size, class_of(size));
-                (block.owner, block.stamp) = (cell, thread.allocations);
+                block.owner = cell;
                 block.allocated_at = self.clock.now();
                 let made =
                     if unknown.is_some() { Made::ReallocatedUnknown } else { Made::Allocated };
@@ -69,12 +65,12 @@ impl Analyzer {
             }
         };
         let size = block.size();
-        let replaced = self.heaps[heap].insert(address, block);
+        let replaced = self.heaps[usize::from(heap)].insert(address, hash, block);
         if self.counting() {
             if let Some(old) = replaced {
                 self.replaced(&old);
             }
-            let moment = self.moment();
+            let moment = Moment { time: self.clock.now(), event: number };
             let place = block.place();
             if made == Made::Reallocated {
                 self.book.open(place, size, moment, |cell| {
@@ -92,8 +88,7 @@ impl Analyzer {
             self.after.allocations += u64::from(made != Made::Reallocated);
             self.after.allocated_bytes = self.after.allocated_bytes.wrapping_add(size);
         }
-        self.streams[usize::from(stream_id)].last =
-            Some(Last { address, block, heap: heap as u8, made });
+        self.streams[usize::from(step.stream)].last = Some(Last { address, block, heap, made });
     }
 
     #[cold]
@@ -107,28 +102,28 @@ impl Analyzer {
 
     /// A free, or the first half of a reallocation.
     #[inline]
-    pub(super) fn free(&mut self, stream_id: u16, heap: usize, address: u64, realloc: bool) {
-        let stream = self.stream(stream_id);
+    pub(super) fn free(&mut self, step: &Step) {
+        let Step { address, hash, heap, .. } = *step;
+        let stream = self.stream(step.stream);
         stream.last = None;
         let thread = stream.thread;
-        let block = if self.usable(heap, address) {
-            self.clock.tick();
-            self.heaps[heap].remove(&address)
-        } else {
-            None
-        };
-        if realloc {
-            let pending = block.map_or(Pending::Unknown, Pending::Known);
-            self.streams[usize::from(stream_id)].begin_realloc(pending);
-        }
-        let Some(block) = block else {
+        let realloc = step.kind == StepKind::ReallocFree;
+        let Some(block) = self.heaps[usize::from(heap)].remove(address, hash) else {
+            if realloc {
+                self.stream(step.stream).begin_realloc(Pending::Unknown);
+            }
             return self.free_of_unknown(heap, address);
         };
+        let owner = self.book.cells[block.owner as usize].thread;
+        let owner_thread = &self.threads.all[owner as usize];
+        if realloc {
+            let away = owner_thread.takes_out((heap, address), block);
+            self.streams[usize::from(step.stream)].begin_realloc(Pending::Known(away));
+        }
         if self.counting() {
-            let owner = self.book.cells[block.owner as usize].thread;
             let short = !realloc
                 && owner == thread
-                && self.threads.all[thread as usize].allocations == block.stamp;
+                && self.threads.all[thread as usize].is_newest((heap, address));
             let place = block.place();
             self.book.close(place, block.size(), |cell| {
                 cell.frees += 1;
@@ -141,11 +136,8 @@ impl Analyzer {
 
     #[cold]
     #[inline(never)]
-    fn free_of_unknown(&mut self, heap: usize, address: u64) {
-        if heap >= HEAPS || address == 0 {
-            return;
-        }
-        if let Some(block) = self.marked.remove(&(heap as u8, address)) {
+    fn free_of_unknown(&mut self, heap: u8, address: u64) {
+        if let Some(Away { block, .. }) = self.marked.remove(&(heap, address)) {
             if self.counting() {
                 let place = block.place();
                 self.book.came_back(place, block.size());
@@ -177,11 +169,10 @@ impl Analyzer {
         let new = last.block.size();
         self.streams[usize::from(stream_id)].last = Some(last);
         // NOTE: another thread may have freed the block already.
-        let live =
-            self.heaps[usize::from(last.heap)].get_mut(&address).filter(|block| **block == old);
-        let is_live = live.is_some();
-        if let Some(block) = live {
-            *block = last.block;
+        let heap = &mut self.heaps[usize::from(last.heap)];
+        let is_live = heap.get(address) == Some(old);
+        if is_live {
+            heap.replace(address, last.block);
         }
         if self.counting() {
             let moment = self.moment();
@@ -238,7 +229,7 @@ impl Analyzer {
     /// A live block gets the tag that is current on the stream.
     pub(super) fn update(&mut self, stream_id: u16, heap: usize, address: u64) {
         let current = self.stream(stream_id).context;
-        let Some(&block) = self.heaps.get(heap).and_then(|heap| heap.get(&address)) else {
+        let Some(block) = self.heaps.get(heap).and_then(|heap| heap.get(address)) else {
             return self.problem(
                 "a Memory.UpdateAlloc names an address where no block is live".to_owned(),
             );
@@ -255,9 +246,12 @@ impl Analyzer {
             return;
         }
         let owner = self.cell(context, thread);
-        if let Some(block) = self.heaps[heap].get_mut(&address) {
-            block.owner = owner;
-        }
+        let moved = {
+            let mut moved = block;
+            moved.owner = owner;
+            moved
+        };
+        self.heaps[heap].replace(address, moved);
         if self.counting() {
             self.book.transfer(block.owner, owner, block.size());
         }
@@ -265,13 +259,18 @@ impl Analyzer {
 
     /// The block at `address` is a heap for others: it is not the program's data.
     pub(super) fn mark_heap(&mut self, address: u64) {
-        let found = (0..HEAPS).find_map(|heap| Some((heap, self.heaps[heap].remove(&address)?)));
-        let Some((heap, block)) = found else {
+        let remove = |(heap, set): (usize, &mut LiveSet)| {
+            let hash = set.hash(address);
+            Some((heap as u8, set.remove(address, hash)?))
+        };
+        let Some((heap, block)) = self.heaps.iter_mut().enumerate().find_map(remove) else {
             return self.problem(
                 "a Memory.HeapMarkAlloc names an address where no block is live".to_owned(),
             );
         };
-        self.marked.entry((heap as u8, address)).or_insert(block);
+        let owner = self.book.cells[block.owner as usize].thread;
+        let away = self.threads.all[owner as usize].takes_out((heap, address), block);
+        self.marked.entry((heap, address)).or_insert(away);
         if self.counting() {
             let place = block.place();
             self.book.close(place, block.size(), |_| ());
@@ -281,18 +280,22 @@ impl Analyzer {
 
     /// The block at `address` is a block like any other again.
     pub(super) fn unmark_heap(&mut self, address: u64) {
-        let free_again = |&heap: &usize| {
-            self.marked.contains_key(&(heap as u8, address))
-                && !self.heaps[heap].contains_key(&address)
+        let free_again = |&heap: &u8| {
+            self.marked.contains_key(&(heap, address))
+                && self.heaps[usize::from(heap)].get(address).is_none()
         };
-        let heap = (0..HEAPS).find(free_again);
-        let found = heap.and_then(|heap| Some((heap, self.marked.remove(&(heap as u8, address))?)));
-        let Some((heap, block)) = found else {
+        let heap = (0..HEAPS as u8).find(free_again);
+        let found = heap.and_then(|heap| Some((heap, self.marked.remove(&(heap, address))?)));
+        let Some((heap, away)) = found else {
             return self.problem(
                 "a Memory.HeapUnmarkAlloc names an address where no heap is marked".to_owned(),
             );
         };
-        self.heaps[heap].insert(address, block);
+        let block = away.block;
+        let owner = self.book.cells[block.owner as usize].thread;
+        self.threads.all[owner as usize].puts_back((heap, address), &away);
+        let set = &mut self.heaps[usize::from(heap)];
+        set.insert(address, set.hash(address), block);
         if self.counting() {
             let moment = self.moment();
             let place = block.place();

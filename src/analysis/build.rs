@@ -12,6 +12,10 @@ use std::cmp::Reverse;
 impl Analyzer {
     /// The report of everything seen so far. Costs time in proportion to rows and live blocks.
     pub fn report(&self) -> Report {
+        self.settled().report_as_it_stands()
+    }
+
+    fn report_as_it_stands(&self) -> Report {
         let mut report = match &self.finished {
             Some(report) => report.as_ref().clone(),
             None => self.build(),
@@ -290,8 +294,8 @@ impl Analyzer {
         let keep = self.largest_live;
         let mut best = Vec::new();
         for (heap, blocks) in self.heaps.iter().enumerate() {
-            for (&address, block) in blocks {
-                best.push(key(address, block, heap));
+            for (address, block) in blocks.iter() {
+                best.push(key(address, &block, heap));
                 // Room for twice as many, so that cutting back is rare.
                 if best.len() >= keep.saturating_mul(2).max(64) {
                     best.sort_unstable();

@@ -1,7 +1,7 @@
 //! Cycles of the trace to nanoseconds since its start.
 
 /// The time of the trace: it moves at markers only.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Clock {
     start: u64,
     frequency: u64,

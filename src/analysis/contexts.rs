@@ -41,7 +41,7 @@ impl Kind {
 }
 
 /// A `TagSpec` as it came.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Spec {
     pub(super) kind: Kind,
     pub(super) parent: i32,
@@ -49,7 +49,7 @@ pub(super) struct Spec {
     pub(super) name: Box<str>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Known {
     spec: Spec,
     /// Its node, once it was used.
@@ -67,7 +67,7 @@ pub(super) struct Context {
 }
 
 /// A name within a group.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Name {
     pub(super) group: u32,
     pub(super) text: Box<str>,
@@ -75,7 +75,7 @@ pub(super) struct Name {
 }
 
 /// All contexts that were used.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Contexts {
     pub(super) scopes: Tree,
     pub(super) groups: Tree,

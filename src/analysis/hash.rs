@@ -7,9 +7,14 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// A number for [`fold`] that nobody can know beforehand.
+pub(super) fn random_seed() -> u64 {
+    RandomState::new().hash_one(0_u64)
+}
+
 /// Well-mixed bits of `key`.
 #[inline]
-fn fold(key: u64, seed: u64) -> u64 {
+pub(super) fn fold(key: u64, seed: u64) -> u64 {
     let wide = u128::from(key ^ seed) * u128::from(FACTOR);
     (wide as u64) ^ ((wide >> 64) as u64)
 }
@@ -20,7 +25,7 @@ pub(super) struct FoldHash(u64);
 
 impl Default for FoldHash {
     fn default() -> Self {
-        Self(RandomState::new().hash_one(0_u64))
+        Self(random_seed())
     }
 }
 

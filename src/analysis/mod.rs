@@ -7,13 +7,14 @@
 //! event ──► role          what its type means, found once by name       roles.rs
 //!       ──► stream        which thread, in which context                streams.rs
 //!       ──► context       which scopes, group and name that is          contexts.rs, tree.rs
-//!       ──► live set      the block at this address                     live.rs
+//!       ──► step          an allocation or free, applied with others    steps.rs
+//!       ──► live set      the block at this address                     live.rs, segment.rs
 //!       ──► book          the rows the block counts in                  rows.rs
 //!                         ... and on demand a report from all of it     build.rs, report.rs
 //! ```
 //!
 //! One event costs one look-up in the live set and a handful of additions; memory grows with live
-//! blocks and rows, not with events. Events are known by *name*, so traces of other writers are
+//! blocks (30 to 40 bytes each) and rows, not with events. Events are known by *name*, so traces of other writers are
 //! read too; what this writer adds is described at [`Analyzer`].
 //!
 //! Nothing here panics on strange input. What does not fit is counted in [`Losses`] or noted in
@@ -29,6 +30,8 @@ mod live;
 mod report;
 mod roles;
 mod rows;
+mod segment;
+mod steps;
 mod streams;
 mod tree;
 
@@ -42,10 +45,12 @@ use crate::trace::read::{Damage, Event, Hole, Visitor};
 use clock::Clock;
 use contexts::{Contexts, Kind, OUTERMOST, Spec};
 use hash::IntMap;
-use live::{Block, LiveSet};
+use live::LiveSet;
 use roles::{Role, u8_at, u32_at, u64_at};
 use rows::{Book, Moment};
-use streams::{Cells, Stream, Threads};
+use std::borrow::Cow;
+use steps::{StepKind, Steps};
+use streams::{Away, Cells, Stream, Threads};
 
 /// Root heaps: separate address spaces.
 const HEAPS: usize = 16;
@@ -85,7 +90,7 @@ pub enum Until {
 /// - `Memory.UpdateAlloc` moves a block to the tag that is current on its stream; the scope
 ///   stack of our own traces stays, it is where the block was first allocated. What was counted
 ///   before stays in the old row.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Analyzer {
     roles: Vec<Role>,
     clock: Clock,
@@ -94,9 +99,11 @@ pub struct Analyzer {
     cells: Cells,
     contexts: Contexts,
     book: Book,
-    heaps: Vec<LiveSet>,
+    heaps: [LiveSet; HEAPS],
+    /// Events that were taken in but not applied yet.
+    steps: Steps,
     /// Blocks that `HeapMarkAlloc` took out of the ledger, by heap and address.
-    marked: IntMap<(u8, u64), Block>,
+    marked: IntMap<(u8, u64), Away>,
     size_shift: u8,
     trace: TraceInfo,
     /// Whether the trace says that our writer made it.
@@ -136,7 +143,8 @@ impl Analyzer {
             cells: Cells::default(),
             contexts: Contexts::new(&mut book),
             book,
-            heaps: (0..HEAPS).map(|_| LiveSet::default()).collect(),
+            heaps: std::array::from_fn(|_| LiveSet::default()),
+            steps: Steps::default(),
             marked: IntMap::default(),
             size_shift: 3,
             trace: TraceInfo::default(),
@@ -174,7 +182,24 @@ impl Analyzer {
 
     /// The number of the event that first reached the largest total, for [`Until::Event`].
     pub fn peak_event(&self) -> u64 {
-        self.book.total.peak_at_event
+        self.settled().book.total.peak_at_event
+    }
+
+    /// Bytes that the table of live blocks takes: from 2 000 of them on at most 40 for each, also
+    /// while it grows or shrinks.
+    pub fn live_set_bytes(&self) -> u64 {
+        self.heaps.iter().map(|set| set.bytes() as u64).sum()
+    }
+
+    /// This analyzer with every event applied. A decoder settles a visitor where it pauses, so
+    /// that only who hands in events by hand pays for the copy.
+    fn settled(&self) -> Cow<'_, Self> {
+        if self.steps.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        let mut settled = self.clone();
+        settled.settle_steps();
+        Cow::Owned(settled)
     }
 
     #[cold]
@@ -259,6 +284,7 @@ impl Analyzer {
     /// The rare events: everything but allocations and frees.
     #[inline(never)]
     fn other_event(&mut self, role: Role, event: &Event<'_>) {
+        self.settle_steps();
         let fixed = event.fixed;
         match role {
             Role::Ignored | Role::Alloc { .. } | Role::Free { .. } => {
@@ -273,7 +299,7 @@ impl Analyzer {
             }
             Role::MemoryScopePtr { address, heap } if event.enters_scope => {
                 let block =
-                    self.heaps.get(heap.of(fixed)).and_then(|h| h.get(&u64_at(fixed, address)));
+                    self.heaps.get(heap.of(fixed)).and_then(|h| h.get(u64_at(fixed, address)));
                 let context =
                     block.map_or(OUTERMOST, |block| self.book.cells[block.owner as usize].context);
                 self.stream(event.stream).enter(context);
@@ -364,39 +390,43 @@ impl Visitor for Analyzer {
         self.roles[index] = role;
     }
 
-    #[inline]
+    // PERF: where it is inlined no `Event` is made: 50 instead of 54 ns an event from file to report.
+    #[inline(always)]
     fn event(&mut self, event: &Event<'_>) {
         if self.counting() {
             self.trace.events += 1;
         }
+        let fixed = event.fixed;
         match *self.roles.get(event.type_index).unwrap_or(&Role::Ignored) {
             Role::Alloc { address, size, low, heap, realloc } => {
-                let fixed = event.fixed;
                 let high = u64::from(u32_at(fixed, size)) << self.size_shift;
                 let low = u64::from(u8_at(fixed, low)) & ((1 << self.size_shift) - 1);
-                self.allocate(
-                    event.stream,
-                    heap.of(fixed),
-                    u64_at(fixed, address),
-                    high | low,
-                    realloc,
-                );
+                let kind = if realloc { StepKind::ReallocAlloc } else { StepKind::Alloc };
+                let address = u64_at(fixed, address);
+                self.put_off(kind, event.stream, heap.of(fixed), address, high | low);
             }
             Role::Free { address, heap, realloc } => {
-                let fixed = event.fixed;
-                self.free(event.stream, heap.of(fixed), u64_at(fixed, address), realloc);
+                let kind = if realloc { StepKind::ReallocFree } else { StepKind::Free };
+                let address = u64_at(fixed, address);
+                self.put_off(kind, event.stream, heap.of(fixed), address, 0);
             }
             role => self.other_event(role, event),
         }
         if let Until::Event(last) = self.until
             && self.trace.events >= last
         {
+            self.settle_steps();
             self.finish();
         }
     }
 
     fn leave_scope(&mut self, stream: u16) {
+        self.settle_steps();
         self.stream(stream).leave();
+    }
+
+    fn settle(&mut self) {
+        self.settle_steps();
     }
 
     fn hole(&mut self, hole: Hole) {

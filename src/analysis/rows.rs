@@ -155,7 +155,7 @@ impl Moved {
 }
 
 /// All cells, size classes and series.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Book {
     pub(super) cells: Vec<Cell>,
     pub(super) sizes: [Size; CLASSES],

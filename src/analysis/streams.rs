@@ -19,14 +19,61 @@ const DEEPEST: usize = 1 << 16;
 const MOST_PENDING: usize = 16;
 
 /// One thread of the program.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Thread {
     pub(super) id: u32,
     pub(super) system_id: Option<u32>,
     pub(super) name: String,
     pub(super) series: u32,
     /// How many allocations it has made, modulo 2^32.
-    pub(super) allocations: u32,
+    allocations: u32,
+    /// Where the block of its last allocation is, or was when it left the live set.
+    newest: Place,
+}
+
+/// Heap and address.
+pub(super) type Place = (u8, u64);
+
+impl Thread {
+    /// A block of this thread was allocated at `place`.
+    #[inline]
+    pub(super) fn allocated(&mut self, place: Place) {
+        self.allocations = self.allocations.wrapping_add(1);
+        self.newest = place;
+    }
+
+    /// Whether the block at `place`, which is one of this thread, is that of its last allocation.
+    #[inline]
+    pub(super) fn is_newest(&self, place: Place) -> bool {
+        self.newest == place
+    }
+
+    /// The block at `place` leaves the live set and may come back.
+    pub(super) fn takes_out(&self, place: Place, block: Block) -> Away {
+        let older = u32::from(self.newest != place);
+        Away { block, stamp: self.allocations.wrapping_sub(older) }
+    }
+
+    /// A block comes back, now at `place`.
+    pub(super) fn puts_back(&mut self, place: Place, away: &Away) {
+        if away.stamp == self.allocations {
+            self.newest = place;
+        } else if self.newest == place {
+            self.newest = NOWHERE;
+        }
+    }
+}
+
+/// Where no block can be.
+const NOWHERE: Place = (0, 0);
+
+/// A block outside of the live set.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Away {
+    pub(super) block: Block,
+    /// How many allocations its thread had made when this was the last of them; any other number
+    /// if it was not the last when it left.
+    stamp: u32,
 }
 
 /// What tells threads apart.
@@ -39,7 +86,7 @@ enum Key {
 }
 
 /// All threads seen.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Threads {
     pub(super) all: Vec<Thread>,
     by_key: std::collections::HashMap<Key, u32>,
@@ -58,7 +105,14 @@ impl Threads {
         let all = &mut self.all;
         *self.by_key.entry(key).or_insert_with(|| {
             let series = book.new_series();
-            all.push(Thread { id, system_id: None, name: String::new(), series, allocations: 0 });
+            all.push(Thread {
+                id,
+                system_id: None,
+                name: String::new(),
+                series,
+                allocations: 0,
+                newest: NOWHERE,
+            });
             all.len() as u32 - 1
         })
     }
@@ -77,7 +131,7 @@ impl Threads {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pending {
     /// The old block, no longer live.
-    Known(Block),
+    Known(Away),
     /// There was no such block.
     Unknown,
 }
@@ -101,7 +155,7 @@ pub(super) struct Last {
 }
 
 /// One stream of packets, with what is open on it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Stream {
     pub(super) thread: u32,
     /// The cell of its thread and context; [`NO_CELL`] until it is asked for.

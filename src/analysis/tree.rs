@@ -15,7 +15,7 @@ const DEEPEST: u16 = 255;
 /// What the folded node is called.
 const FOLDED: &str = "(other)";
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) parent: u32,
     pub(super) name: Box<str>,
@@ -30,7 +30,7 @@ pub(super) struct Node {
 }
 
 /// Nodes in order of creation, so that a parent always stands before its children.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Tree {
     pub(super) nodes: Vec<Node>,
     index: HashMap<(u32, Box<str>), u32>,

@@ -5,7 +5,7 @@
 
 use crate::analysis::Analyzer;
 use crate::error::Error;
-use crate::trace::read::Decoder;
+use crate::trace::read::{Decoder, Visitor};
 use crate::trace::sink::Sink;
 use crate::trace::transport::handshake::PROTOCOL;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,7 +27,9 @@ impl Live {
 
     /// The account as it stands after the last collection.
     pub(super) fn report(&self) -> crate::analysis::Report {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).analyzer.report()
+        let State { analyzer, .. } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        analyzer.settle();
+        analyzer.report()
     }
 }
 

@@ -1,6 +1,6 @@
 //! `memledger info`: what a trace consists of.
 
-use super::{CliError, Format, Outcome, display_name, missing, open, unreadable};
+use super::{CliError, Format, Outcome, display_name, missing, open_watched, unreadable};
 use memledger::trace::event::schema::EventType;
 use memledger::trace::read::{Damage, Event, Hole, Summary, Value, Visitor, read};
 use memledger::trace::transport::Transport;
@@ -27,8 +27,8 @@ pub struct InfoArgs {
 /// Runs the command.
 pub fn run(args: &InfoArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     let mut facts = Facts::default();
-    let summary =
-        read(open(&args.trace)?, &mut facts).map_err(|error| unreadable(&args.trace, error))?;
+    let summary = read(open_watched(&args.trace)?, &mut facts)
+        .map_err(|error| unreadable(&args.trace, error))?;
     let name = display_name(&args.trace);
     match args.format {
         Format::Text => text(&name, &facts, &summary, out),

@@ -4,6 +4,7 @@ pub mod events;
 pub mod export;
 mod expr;
 pub mod info;
+mod progress;
 pub mod report;
 
 use memledger::dump::text;
@@ -78,8 +79,19 @@ pub fn is_stdin(path: &Path) -> bool {
 
 /// Opens a trace: `-` is standard input.
 pub fn open(path: &Path) -> Result<Box<dyn Read>, CliError> {
+    Ok(open_sized(path)?.0)
+}
+
+/// As above, and shows how far reading has come. Not for a command that prints while it reads.
+pub fn open_watched(path: &Path) -> Result<Box<dyn Read>, CliError> {
+    let (source, length) = open_sized(path)?;
+    Ok(progress::watch(source, length))
+}
+
+/// A trace, and its size if that is known.
+fn open_sized(path: &Path) -> Result<(Box<dyn Read>, Option<u64>), CliError> {
     if is_stdin(path) {
-        return Ok(Box::new(io::stdin().lock()));
+        return Ok((Box::new(io::stdin().lock()), None));
     }
     let failed = |what: &dyn fmt::Display| {
         CliError::Failed(format!("cannot open {}: {what}", path.display()))
@@ -91,7 +103,8 @@ pub fn open(path: &Path) -> Result<Box<dyn Read>, CliError> {
     })?;
     match file.metadata() {
         Ok(metadata) if metadata.is_dir() => Err(failed(&"it is a directory, not a trace")),
-        _ => Ok(Box::new(file)),
+        Ok(metadata) if metadata.is_file() => Ok((Box::new(file), Some(metadata.len()))),
+        _ => Ok((Box::new(file), None)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `memledger report`: totals, peaks, who holds what, what is still live.
 
 use super::expr::{At, Expr};
-use super::{CliError, Format, Outcome, is_stdin, missing, note, open, unreadable};
+use super::{CliError, Format, Outcome, is_stdin, missing, note, open_watched, unreadable};
 use memledger::analysis::{Analyzer, Report, Until};
 use memledger::dump::{json, text};
 use memledger::trace::read::{Summary, read};
@@ -124,7 +124,8 @@ fn until(args: &ReportArgs) -> Result<Until, CliError> {
             )));
         }
         let mut analyzer = Analyzer::new().largest_live(0);
-        read(open(&args.trace)?, &mut analyzer).map_err(|error| unreadable(&args.trace, error))?;
+        read(open_watched(&args.trace)?, &mut analyzer)
+            .map_err(|error| unreadable(&args.trace, error))?;
         Ok(analyzer)
     };
     Ok(match at {
@@ -143,7 +144,7 @@ fn until(args: &ReportArgs) -> Result<Until, CliError> {
 fn analyze(args: &ReportArgs, until: Until) -> Result<(Report, Summary, Vec<String>), CliError> {
     let top = args.top.unwrap_or(100).max(if args.format == Format::Text { 100 } else { 0 });
     let mut analyzer = Analyzer::new().until(until).largest_live(top);
-    let source = open(&args.trace)?;
+    let source = open_watched(&args.trace)?;
     let summary = read(source, &mut analyzer).map_err(|error| unreadable(&args.trace, error))?;
     Ok((analyzer.report(), summary, analyzer.problems().to_vec()))
 }

@@ -126,6 +126,7 @@ impl Decoder {
     /// missing events are lost.
     pub fn sync(&mut self, visitor: &mut impl Visitor) {
         self.order.sync(&self.protocol, &self.types, &mut self.tally, visitor);
+        visitor.settle();
     }
 
     /// Nothing more will come: delivers everything that is left, in order.
@@ -134,6 +135,7 @@ impl Decoder {
         records.end(tally, visitor);
         importants.end(tally, visitor);
         order.finish(protocol, types, tally, visitor);
+        visitor.settle();
     }
 
     /// Names the place in the input that the next packet comes from, for reports of damage.

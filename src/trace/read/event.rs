@@ -168,6 +168,9 @@ pub trait Visitor {
         let _ = stream;
     }
 
+    /// Nothing comes for now: a visitor that puts work off does it here.
+    fn settle(&mut self) {}
+
     /// Events are missing here; the next event comes after them.
     fn hole(&mut self, hole: Hole) {
         let _ = hole;

@@ -1,5 +1,8 @@
 //! The one order of all threads' events.
 //!
+//! An event whose turn it is when its packet comes goes straight to the visitor (`order/direct.rs`).
+//! The others wait in their thread ([`Thread`]).
+//!
 //! Each thread that has a synchronised event at its front waits in a heap under that event's
 //! serial. While the lowest is the next expected one, its thread is delivered as far as it goes:
 //! consecutive serials and everything without a serial between them never touch the heap.
@@ -8,11 +11,13 @@
 //! under which nothing more can come: what `Memledger.Settled` says, or, in a stream without
 //! that event, the highest serial that was there two syncs ago. Late events wait for that bound.
 
+mod direct;
+
 use super::event::{Event, Hole, Visitor};
 use super::schemas::{Protocol, Role, Types};
 use super::serials::{BIAS, Serials};
 use super::tally::Tally;
-use super::thread::{DROPPED, ENTERS, LEAVES, MISPLACED, OPEN, SYNCED, Thread};
+use super::thread::{DROPPED, ENTERS, HAS_PIECES, LEAVES, MISPLACED, OPEN, SYNCED, Thread};
 use crate::trace::transport::packet::PSEUDO_IMPORTANTS;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -104,9 +109,12 @@ impl Order {
             thread.packet_lost();
             self.parse(index, protocol, types, tally, visitor);
         }
+        let done = self.pass_on(index, payload, protocol, types, tally, visitor);
         let Some(thread) = self.threads.get_mut(index) else { return };
-        thread.push(payload, tally.offset);
-        self.parse(index, protocol, types, tally, visitor);
+        thread.push(payload, done, tally.offset);
+        if done < payload.len() {
+            self.parse(index, protocol, types, tally, visitor);
+        }
         self.deliver(types, tally, visitor);
         self.settle_explicitly(types, tally, visitor);
     }
@@ -452,7 +460,9 @@ impl Order {
             let Some(known) = types.get(item.type_index) else { continue };
             let Some(fixed) = thread.bytes_at(item.at, known.fixed_size) else { continue };
             aux.clear();
-            aux.extend(thread.pieces_of(item));
+            if flags & HAS_PIECES != 0 {
+                aux.extend(thread.pieces_of(item));
+            }
             tally.event(item.type_index);
             events += 1;
             let event = Event {

@@ -53,6 +53,20 @@ impl Serials {
         (low.wrapping_sub(self.highest as u32) << 8) as i32 >> 8
     }
 
+    /// Whether the lower 24 bits of `serial` would be unwrapped to it, and it believed.
+    #[inline]
+    pub(super) fn expects(&self, serial: u64) -> bool {
+        let ahead = serial.wrapping_sub(self.highest) as i64;
+        self.seen() && (-(1 << 23)..=i64::from(NEAR)).contains(&ahead)
+    }
+
+    /// Takes in a row of serials, each one above the one before, that ends with `last`; its first
+    /// was [expected](Self::expects).
+    #[inline]
+    pub(super) fn row(&mut self, last: u64) {
+        self.highest = self.highest.max(last);
+    }
+
     /// Unwraps the next serial of a thread whose serial before it was `last` (0: none).
     #[inline]
     pub(super) fn unwrap(&mut self, low: u32, last: u64) -> u64 {

@@ -111,11 +111,11 @@ pub(super) struct Thread {
     open: Vec<Open>,
     open_pieces: Vec<Piece>,
     /// The serials of the last two events in line.
-    last: u64,
-    before_last: u64,
+    pub last: u64,
+    pub before_last: u64,
     /// Scopes entered whose event has not come yet.
-    entering: u32,
-    depth: u32,
+    pub entering: u32,
+    pub depth: u32,
     unopened_leave: Complaint,
     /// Where data of an event that was lost may go on: behind what was passed over already.
     stray_at: Option<u32>,
@@ -168,16 +168,31 @@ impl Thread {
         }
     }
 
-    /// Takes in the payload of one packet.
-    pub(super) fn push(&mut self, payload: &[u8], offset: Option<u64>) {
+    /// Whether nothing of what has come is still here, and what comes continues it.
+    #[inline]
+    pub(super) fn is_idle(&self) -> bool {
+        self.bytes.is_empty()
+            && self.items.is_empty()
+            && self.breaks.is_empty()
+            && !self.lost
+            && !self.unordered
+    }
+
+    /// Takes in the payload of one packet, whose first `done` bytes were delivered already: that
+    /// may be any only where the thread is idle.
+    pub(super) fn push(&mut self, payload: &[u8], done: usize, offset: Option<u64>) {
         let at = self.position(self.bytes.len());
         self.starts.push_back(Start { at, offset });
         if std::mem::take(&mut self.lost) {
             self.breaks.push_back(at);
         }
-        self.bytes.extend_from_slice(payload);
         self.packets += 1;
         self.total_bytes += payload.len() as u64;
+        if done > 0 {
+            self.forget_starts();
+            self.base = self.base.wrapping_add(done as u32);
+        }
+        self.bytes.extend_from_slice(payload.get(done..).unwrap_or_default());
     }
 
     /// A packet is missing after what has come so far.

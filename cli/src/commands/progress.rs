@@ -1,0 +1,92 @@
+//! How far reading has come, for whoever watches a terminal.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{self, IsTerminal, Read};
+use std::time::{Duration, Instant};
+
+/// What takes no longer shows nothing.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+const BAR: &str = "{bytes} of {total_bytes} {bar:30} {bytes_per_sec}, {eta} left";
+const SPINNER: &str = "{spinner} {bytes} read, {bytes_per_sec}";
+
+/// `source` as it is, with its progress on stderr if that is a terminal: a bar where the length is
+/// known, a spinner otherwise. Gone when the source is dropped.
+pub fn watch(source: Box<dyn Read>, length: Option<u64>) -> Box<dyn Read> {
+    if !io::stderr().is_terminal() {
+        return source;
+    }
+    Box::new(Watched { source, bar: bar(length), start: Instant::now() })
+}
+
+struct Watched {
+    source: Box<dyn Read>,
+    /// Hidden for the first second.
+    bar: ProgressBar,
+    start: Instant,
+}
+
+/// Whether it is time to show something.
+fn is_due(elapsed: Duration, bytes: u64, length: Option<u64>) -> bool {
+    elapsed >= PATIENCE && length.is_none_or(|length| bytes < length)
+}
+
+/// A hidden bar, or a spinner.
+fn bar(length: Option<u64>) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::hidden());
+    match ProgressStyle::with_template(if length.is_some() { BAR } else { SPINNER }) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+impl Read for Watched {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.source.read(buffer)?;
+        let Self { bar, start, .. } = self;
+        bar.inc(count as u64);
+        if bar.is_hidden() && is_due(start.elapsed(), bar.position(), bar.length()) {
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        Ok(count)
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_shows_within_a_second_nor_at_the_end() {
+        let second = Duration::from_secs(1);
+        assert!(!is_due(second - Duration::from_nanos(1), 10, Some(100)));
+        assert!(is_due(second, 10, Some(100)));
+        assert!(!is_due(second, 100, Some(100)), "it is over");
+        assert!(is_due(second, 0, None));
+    }
+
+    #[test]
+    fn both_templates_are_understood() {
+        for template in [BAR, SPINNER] {
+            ProgressStyle::with_template(template).expect("a template");
+        }
+    }
+
+    #[test]
+    fn what_is_read_is_counted_and_stays_what_it_is() {
+        for length in [Some(20), None] {
+            let source = Box::new(&b"all of it"[..]);
+            let mut watched = Watched { source, bar: bar(length), start: Instant::now() };
+            let mut text = String::new();
+            watched.read_to_string(&mut text).expect("it reads");
+            assert_eq!((text.as_str(), watched.bar.position()), ("all of it", 9));
+            assert!(watched.bar.is_hidden(), "it took no second");
+        }
+    }
+}
