@@ -12,6 +12,7 @@
 //! Only memledger records every event with its order; the last three cannot say what is live.
 
 use crate::bursts::{Team, compare_loads, named};
+use crate::counter::Counter;
 use crate::targets::Figures;
 use crate::workload::{Calls, Workload};
 use alloc_track::{AllocTrack, BacktraceMode};
@@ -20,8 +21,7 @@ use criterion::measurement::WallTime;
 use divan::AllocProfiler;
 use stats_alloc::StatsAlloc;
 use std::alloc::{GlobalAlloc, System};
-use std::sync::atomic::{AtomicU64, Ordering};
-use tracking_allocator::{AllocationGroupId, AllocationRegistry, AllocationTracker, Allocator};
+use tracking_allocator::{AllocationRegistry, Allocator};
 
 static DHAT: dhat::Alloc = dhat::Alloc;
 static ALLOC_TRACK: AllocTrack<System> = AllocTrack::new(System, BacktraceMode::None);
@@ -31,46 +31,6 @@ static DIVAN: AllocProfiler<System> = AllocProfiler::system();
 
 /// Iterations of a peer's burst: most are slower than memledger, and have no buffers to fill.
 const BURST: u64 = 2_000;
-
-/// The least a tracker of `tracking-allocator` can do.
-pub struct Counter;
-
-static ALLOCATED: AtomicU64 = AtomicU64::new(0);
-static FREED: AtomicU64 = AtomicU64::new(0);
-
-impl AllocationTracker for Counter {
-    fn allocated(&self, _: usize, _: usize, _: usize, _: AllocationGroupId) {
-        ALLOCATED.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn deallocated(
-        &self,
-        _: usize,
-        _: usize,
-        _: usize,
-        _: AllocationGroupId,
-        _: AllocationGroupId,
-    ) {
-        FREED.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-impl Counter {
-    /// Makes it the tracker of this process, and starts tracking.
-    pub fn start() {
-        // Refused if it was set before, by this very function.
-        let _ = AllocationRegistry::set_global_tracker(Self);
-        AllocationRegistry::enable_tracking();
-    }
-
-    /// What it has counted.
-    pub fn calls() -> Calls {
-        Calls {
-            allocations: ALLOCATED.load(Ordering::Relaxed),
-            frees: FREED.load(Ordering::Relaxed),
-        }
-    }
-}
 
 /// The figures of one load on one team, of every peer; each beside `System` in the same rounds.
 pub fn compare_peers<W: Workload>(
@@ -90,7 +50,7 @@ pub fn compare_peers<W: Workload>(
     let before = Counter::calls();
     let calls = one::<W>(group, load, team, figures, "tracking-allocator", &TRACKING);
     let after = Counter::calls();
-    let counted = (after.allocations - before.allocations, after.frees - before.frees);
+    let counted = (after.0 - before.0, after.1 - before.1);
     assert_eq!(counted, (calls.allocations, calls.frees), "tracking-allocator counts");
     AllocationRegistry::disable_tracking();
 

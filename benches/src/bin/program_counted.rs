@@ -1,6 +1,9 @@
 //! The programs under `stats_alloc`, which counts every call: what the others must have seen.
 
-use memledger_benches::programs::{self, Seen};
+#[path = "../programs/mod.rs"]
+mod programs;
+
+use programs::Seen;
 use stats_alloc::StatsAlloc;
 use std::alloc::System;
 use std::process::ExitCode;

@@ -1,6 +1,9 @@
 //! The programs under `dhat`, as its documentation sets it up.
 
-use memledger_benches::programs::{self, Seen};
+#[path = "../programs/mod.rs"]
+mod programs;
+
+use programs::Seen;
 use std::process::ExitCode;
 
 #[global_allocator]

@@ -1,7 +1,10 @@
 //! The programs with memledger linked; `MEMLEDGER_*` variables say what it does.
 
+#[path = "../programs/mod.rs"]
+mod programs;
+
 use memledger::{Ledger, TrackingAllocator};
-use memledger_benches::programs::{self, Seen};
+use programs::Seen;
 use std::process::ExitCode;
 
 #[global_allocator]

@@ -1,6 +1,9 @@
 //! The programs with the allocator they would have anyway.
 
-use memledger_benches::programs::{self, Seen};
+#[path = "../programs/mod.rs"]
+mod programs;
+
+use programs::Seen;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -1,7 +1,12 @@
 //! The programs under `tracking-allocator`, with a tracker that counts.
 
-use memledger_benches::peers::Counter;
-use memledger_benches::programs::{self, Seen};
+#[path = "../counter.rs"]
+mod counter;
+#[path = "../programs/mod.rs"]
+mod programs;
+
+use counter::Counter;
+use programs::Seen;
 use std::process::ExitCode;
 use tracking_allocator::Allocator;
 
@@ -11,7 +16,7 @@ static ALLOC: Allocator<std::alloc::System> = Allocator::system();
 fn main() -> ExitCode {
     Counter::start();
     programs::main(|| {
-        let calls = Counter::calls();
-        Seen { allocations: Some(calls.allocations), frees: Some(calls.frees), ..Seen::default() }
+        let (allocations, frees) = Counter::calls();
+        Seen { allocations: Some(allocations), frees: Some(frees), ..Seen::default() }
     })
 }
