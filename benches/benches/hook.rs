@@ -114,6 +114,7 @@ fn scopes(c: &mut Criterion) {
     });
     group.finish();
     // Its pairs are in scopes of their own: that none is lost is what can be checked here.
+    recording.ledger.flush();
     assert_eq!(recording.ledger.stats().lost_events, 0);
     figures.finish(&["", "without, ns", "with, ns", "difference, ns"], is_test());
 }

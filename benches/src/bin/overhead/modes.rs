@@ -101,6 +101,11 @@ impl Mode {
         self.file.is_some() || self.report
     }
 
+    /// Whether it is another tracker.
+    pub(crate) fn is_peer(&self) -> bool {
+        PEERS.contains(self)
+    }
+
     /// Whether a trace is to be found afterwards.
     pub(crate) fn keeps_trace(&self) -> Option<&'static str> {
         self.file.filter(|file| !file.starts_with('/'))

@@ -37,7 +37,7 @@ pub(crate) fn markdown(summaries: &[Summary], rounds: u32) {
         "# What tracking costs whole programs
 
 Every event of three real programs, recorded in each way memledger offers{}. This page is the output of one
-command, run on an idle machine:
+command, to be run on an idle machine:
 
 ```sh
 cargo run --release -p memledger-benches --bin overhead -- --format markdown{flags}{rounds_flag} > docs/overhead.md
@@ -141,11 +141,12 @@ fn machine() -> String {
         .and_then(|kib| kib.trim_end_matches(" kB").parse::<u64>().ok())
         .unwrap_or_default();
     format!(
-        "{cpu}, {cores} cores, {} GiB, Linux {}, {}, commit {}",
+        "{cpu}, {cores} cores, {} GiB, Linux {}, {}, commit {}, load {} as the last run ended",
         memory >> 20,
         read("/proc/sys/kernel/osrelease").trim(),
         said("rustc", &["--version"]),
         said("git", &["rev-parse", "--short", "HEAD"]),
+        read("/proc/loadavg").split(' ').next().unwrap_or_default(),
     )
 }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// The problem of a mode that this memledger does not have.
 pub(crate) const NOT_OFFERED: &str = "not offered by this memledger";
 
-/// A mode that takes so many times as long as plain is run once only.
+/// A peer that takes so many times as long as plain is run once only.
 const SLOW: f64 = 8.0;
 
 /// What a run took and gave.
@@ -41,7 +41,7 @@ pub(crate) struct Runner<'a> {
 
 impl Runner<'_> {
     /// All modes in turn, `rounds` times: for each round, the runs in the order of the modes. A
-    /// mode that had a problem, or is very slow, is not run again.
+    /// mode that had a problem, or a peer that is very slow, is not run again.
     pub(crate) fn rotate(
         &self,
         modes: &[Mode],
@@ -68,7 +68,8 @@ impl Runner<'_> {
                     run.problem.as_deref().unwrap_or("")
                 );
                 let plain = runs.first().and_then(Option::as_ref).map_or(run.wall, |run| run.wall);
-                skip[number] = run.problem.is_some() || run.wall > plain.mul_f64(SLOW);
+                let is_slow = mode.is_peer() && run.wall > plain.mul_f64(SLOW);
+                skip[number] = run.problem.is_some() || is_slow;
                 runs.push(Some(run));
             }
             all.push(runs);
