@@ -92,7 +92,7 @@ fn scopes(c: &mut Criterion) {
     let team = Team::new(1);
     let flush = || recording.ledger.flush();
     let mut timed = |name: &str, plain: &Lane<'_>, body: &Lane<'_>| {
-        let compared = compare(&mut group, name, &team, BURST, &flush, [plain, body]);
+        let compared = compare(&mut group, name, &team, (1, BURST), &flush, [plain, body]);
         let Some(compared) = compared else { return };
         let columns = [compared.plain, compared.ours, compared.ours - compared.plain];
         figures.row(name, columns.map(|time| format!("{time:.2}")));
@@ -123,6 +123,7 @@ criterion_group! {
     name = benches;
     config = Criterion::default()
         .sample_size(10)
+        .nresamples(2_000)
         .warm_up_time(Duration::from_millis(50))
         .measurement_time(Duration::from_millis(250));
     targets = peers, hook, scopes

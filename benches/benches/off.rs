@@ -67,6 +67,7 @@ criterion_group! {
     name = benches;
     config = Criterion::default()
         .sample_size(10)
+        .nresamples(2_000)
         .warm_up_time(Duration::from_millis(100))
         .measurement_time(Duration::from_millis(400));
     targets = off

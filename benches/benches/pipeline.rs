@@ -149,8 +149,10 @@ fn reading(c: &mut Criterion) {
 
 criterion_group! {
     name = benches;
+    // Few resamples: criterion allocates for each, and of a manual worker nobody collects that.
     config = Criterion::default()
         .sample_size(10)
+        .nresamples(2_000)
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(2));
     targets = worker, live_blocks, reading

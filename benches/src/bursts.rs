@@ -1,4 +1,4 @@
-//! Two things in turn, burst by burst: what disturbs one disturbs the other. A burst's events fit
+//! Two things in turn, every few bursts: what disturbs one disturbs the other. A burst's events fit
 //! the tracker's buffers, which are emptied before it, untimed; what is taken is the CPU time of
 //! the threads that run it. This is what `decisions.md` calls the hook cost.
 
@@ -28,7 +28,7 @@ pub const SCOPE: &str = "measured";
 /// taken: waiting is not in it.
 pub const THREADS: [usize; 4] = [1, 2, 4, 8];
 
-/// A burst of one thread: its number, the number of the round, and how many iterations.
+/// A burst of one thread: its number, the number of the lane's burst, and how many iterations.
 pub type Lane<'a> = dyn Fn(usize, usize, u64) + Sync + 'a;
 
 /// Threads that run bursts together. They are kept: a peer never gives the number of a thread away
@@ -37,15 +37,18 @@ pub struct Team {
     threads: usize,
     /// None for one thread: that is the caller's.
     pool: Option<ThreadPool>,
+    /// A thread that does what is not measured: on a measuring thread it would throw the load out of
+    /// that core's caches, as the worker, which is a thread too, does not.
+    aside: ThreadPool,
 }
 
 impl Team {
     /// Starts the threads.
     pub fn new(threads: usize) -> Self {
-        let pool = (threads > 1).then(|| {
+        let start = |threads| {
             ThreadPoolBuilder::new().num_threads(threads).build().expect("threads can be started")
-        });
-        Self { threads, pool }
+        };
+        Self { threads, pool: (threads > 1).then(|| start(threads)), aside: start(1) }
     }
 
     /// How many threads it has.
@@ -98,33 +101,58 @@ pub fn named(threads: usize) -> String {
     if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") }
 }
 
-/// Runs both lanes in turn, `rounds` times, with `between` before each burst. Returns the time of
-/// the second: the mean over the threads, all rounds together.
+/// How often and how long.
+#[derive(Clone, Copy)]
+pub struct Plan {
+    /// How often each lane has its turn.
+    pub rounds: usize,
+    /// Bursts in a turn. The first half is not timed: it brings the lane's memory into the caches.
+    pub in_a_row: usize,
+    /// Iterations in a burst.
+    pub burst: u64,
+}
+
+impl Plan {
+    /// Iterations that are timed in a round.
+    fn timed(self) -> u64 {
+        (self.in_a_row - self.in_a_row / 2) as u64 * self.burst
+    }
+}
+
+/// Runs both lanes in turn, with `between` before each burst. Returns the time of the second: the
+/// mean over the threads, all rounds together.
 pub fn alternate(
     team: &Team,
-    (rounds, burst): (usize, u64),
+    plan: Plan,
     between: &(dyn Fn() + Sync),
     lanes: [&Lane<'_>; 2],
     times: &mut [Times; 2],
 ) -> Duration {
     let threads = team.threads();
     let meeting = Meeting::default();
-    let taken = Mutex::new(vec![[Duration::ZERO; 2]; rounds]);
+    let taken = Mutex::new(vec![[Duration::ZERO; 2]; plan.rounds]);
+    let burst = |thread, run: &Lane<'_>, number| {
+        meeting.wait(threads);
+        if thread == 0 {
+            team.aside.install(between);
+        }
+        meeting.wait(threads);
+        alloc_scope!("measured", {
+            run(thread, number, START);
+            meeting.wait(threads);
+            let start = thread_time();
+            run(thread, number, plan.burst);
+            thread_time() - start
+        })
+    };
     team.run(|thread| {
-        for round in 0..rounds {
+        for round in 0..plan.rounds {
             for (lane, run) in lanes.iter().enumerate() {
-                meeting.wait(threads);
-                if thread == 0 {
-                    between();
-                }
-                meeting.wait(threads);
-                let time = alloc_scope!("measured", {
-                    run(thread, round, START);
-                    meeting.wait(threads);
-                    let start = thread_time();
-                    run(thread, round, burst);
-                    thread_time() - start
-                });
+                let numbers = round * plan.in_a_row..(round + 1) * plan.in_a_row;
+                let time = numbers
+                    .map(|number| burst(thread, run, number))
+                    .skip(plan.in_a_row / 2)
+                    .sum::<Duration>();
                 // Nobody panics with it held, and a lock is outside of what is timed.
                 let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
                 taken[round][lane] += time;
@@ -134,7 +162,7 @@ pub fn alternate(
     let mut total = Duration::ZERO;
     for taken in taken.into_inner().unwrap_or_else(PoisonError::into_inner) {
         for (times, time) in times.iter_mut().zip(taken) {
-            times.rounds.push(time.as_nanos() as f64 / (threads as u64 * burst) as f64);
+            times.rounds.push(time.as_nanos() as f64 / (threads as u64 * plan.timed()) as f64);
         }
         total += taken[1] / threads as u32;
     }
@@ -156,16 +184,17 @@ pub fn compare(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: &str,
     team: &Team,
-    burst: u64,
+    (in_a_row, burst): (usize, u64),
     between: &(dyn Fn() + Sync),
     lanes: [&Lane<'_>; 2],
 ) -> Option<Compared> {
     let mut times = [Times::default(), Times::default()];
     group.bench_function(name, |b| {
         b.iter_custom(|iterations| {
-            let rounds = iterations.div_ceil(burst) as usize;
-            let time = alternate(team, (rounds, burst), between, lanes, &mut times);
-            time.mul_f64(iterations as f64 / (rounds as u64 * burst) as f64)
+            let mut plan = Plan { rounds: 1, in_a_row, burst };
+            plan.rounds = iterations.div_ceil(plan.timed()) as usize;
+            let time = alternate(team, plan, between, lanes, &mut times);
+            time.mul_f64(iterations as f64 / (plan.rounds as u64 * plan.timed()) as f64)
         });
     });
     let [plain, ours] = times.map(|mut times| times.median());
@@ -237,7 +266,7 @@ pub fn compare_loads<W: Workload>(
         group,
         name,
         team,
-        burst,
+        (W::IN_A_ROW, burst),
         &first,
         [&|thread, round, n| plain.run(thread, round, n), &|thread, round, n| {
             ours.run(thread, round, n);

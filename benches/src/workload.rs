@@ -34,6 +34,9 @@ pub trait Workload: Send {
     /// Whether the threads of a team pass their blocks on after each burst.
     const PASSED_ON: bool = false;
 
+    /// Bursts of it that follow each other before its yardstick has its turn.
+    const IN_A_ROW: usize = 1;
+
     /// What one of `threads` threads works on, in bursts of `burst` pairs.
     fn new(threads: usize, burst: u64) -> Self;
 
@@ -173,6 +176,10 @@ impl Churn {
 }
 
 impl Workload for Churn {
+    /// Both loads have 26 MB of blocks, which throw each other's out of the caches: the first bursts
+    /// bring them back.
+    const IN_A_ROW: usize = 20;
+
     fn new(threads: usize, _burst: u64) -> Self {
         Self::of(Self::LIVE / threads)
     }
