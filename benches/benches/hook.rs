@@ -92,7 +92,8 @@ fn scopes(c: &mut Criterion) {
     let team = Team::new(1);
     let flush = || recording.ledger.flush();
     let mut timed = |name: &str, plain: &Lane<'_>, body: &Lane<'_>| {
-        let compared = compare(&mut group, name, &team, (1, BURST), &flush, [plain, body]);
+        let compared =
+            compare(&mut group, name, &team, (1, BURST), (&|| {}, &flush), [plain, body]);
         let Some(compared) = compared else { return };
         let columns = [compared.plain, compared.ours, compared.ours - compared.plain];
         figures.row(name, columns.map(|time| format!("{time:.2}")));

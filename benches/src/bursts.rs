@@ -178,19 +178,20 @@ pub struct Compared {
     pub ours: f64,
 }
 
-/// Measures the second lane with criterion, and the first along with it. `None` if criterion was
-/// not asked for this one.
+/// Measures the second lane with criterion, and the first along with it, `prepare` before them.
+/// `None` if criterion was not asked for this one.
 pub fn compare(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: &str,
     team: &Team,
     (in_a_row, burst): (usize, u64),
-    between: &(dyn Fn() + Sync),
+    (prepare, between): (&dyn Fn(), &(dyn Fn() + Sync)),
     lanes: [&Lane<'_>; 2],
 ) -> Option<Compared> {
     let mut times = [Times::default(), Times::default()];
     group.bench_function(name, |b| {
         b.iter_custom(|iterations| {
+            prepare();
             let mut plan = Plan { rounds: 1, in_a_row, burst };
             plan.rounds = iterations.div_ceil(plan.timed()) as usize;
             let time = alternate(team, plan, between, lanes, &mut times);
@@ -254,20 +255,20 @@ pub fn compare_loads<W: Workload>(
 ) -> (Option<Compared>, Calls) {
     let plain = Loads::<_, W>::new(plain, team, burst);
     let ours = Loads::<_, W>::new(ours, team, burst);
+    // Once: criterion comes back for each sample.
     let filled = std::sync::Once::new();
-    let first = || {
+    let fill = || {
         filled.call_once(|| {
             plain.fill(between);
             ours.fill(between);
         });
-        between();
     };
     let compared = compare(
         group,
         name,
         team,
         (W::IN_A_ROW, burst),
-        &first,
+        (&fill, between),
         [&|thread, round, n| plain.run(thread, round, n), &|thread, round, n| {
             ours.run(thread, round, n);
         }],
