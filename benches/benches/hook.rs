@@ -1,0 +1,137 @@
+//! What recording costs the thread that allocates, wherever the events go, and what a scope costs;
+//! what the peers cost. CPU time of that thread over bursts that fit the buffers.
+
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group};
+use memledger::{Ledger, TrackingAllocator, alloc_scope};
+use memledger_benches::analyze;
+use memledger_benches::bursts::{BURST, Lane, THREADS, Team, compare, compare_loads, named};
+use memledger_benches::peers::compare_peers;
+use memledger_benches::recording::{Mode, Recording, use_up_early_buffer};
+use memledger_benches::targets::{COMPARED, Figures, is_test};
+use memledger_benches::workload::{Calls, Churn, Handover, Pair, Workload};
+use std::alloc::System;
+use std::hint::black_box;
+use std::time::Duration;
+
+#[global_allocator]
+static ALLOC: TrackingAllocator = TrackingAllocator::system().ignore_environment();
+
+const MODES: [Mode; 6] = [
+    Mode::NULL,
+    Mode::FILE,
+    Mode::COMPACT,
+    Mode::REPORT,
+    Mode::FILE_AND_REPORT,
+    Mode::COMPACT_AND_REPORT,
+];
+
+/// Before any recording: what the peers themselves allocate comes to a tracker that is off.
+fn peers(c: &mut Criterion) {
+    use_up_early_buffer();
+    let mut figures = Figures::default();
+    let mut group = c.benchmark_group("peers");
+    group.throughput(Throughput::Elements(2));
+    for team in THREADS.map(Team::new) {
+        compare_peers::<Pair>(&mut group, "pair", &team, &mut figures);
+        compare_peers::<Churn>(&mut group, "churn", &team, &mut figures);
+        compare_peers::<Handover>(&mut group, "handover", &team, &mut figures);
+    }
+    group.finish();
+    figures.finish(&COMPARED, is_test());
+}
+
+fn hook(c: &mut Criterion) {
+    let mut figures = Figures::default();
+    let mut group = c.benchmark_group("hook");
+    group.throughput(Throughput::Elements(2));
+    let teams = THREADS.map(Team::new);
+    for mode in Mode::available(&MODES) {
+        let recording = Recording::start(mode, Ledger::builder());
+        let mut calls = Calls::default();
+        for team in &teams {
+            let figures = &mut figures;
+            calls += load::<Pair>(&mut group, "pair", team, mode, &recording.ledger, figures);
+            calls += load::<Churn>(&mut group, "churn", team, mode, &recording.ledger, figures);
+            calls +=
+                load::<Handover>(&mut group, "handover", team, mode, &recording.ledger, figures);
+        }
+        recording.finish(calls);
+    }
+    group.finish();
+    figures.finish(&COMPARED, is_test());
+}
+
+fn load<W: Workload>(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    load: &str,
+    team: &Team,
+    mode: Mode,
+    ledger: &Ledger,
+    figures: &mut Figures,
+) -> Calls {
+    let threads = team.threads();
+    // A name with a slash is a level more for criterion.
+    let name = format!("{load}/{}/{}", named(threads), mode.name.replace("/dev/", ""));
+    let flush = || ledger.flush();
+    let (compared, calls) =
+        compare_loads::<W>(group, &name, team, BURST, &flush, (&System, &ALLOC));
+    figures.compared(load, threads, mode.name, compared);
+    if let (Some(compared), Mode::NULL, "pair" | "churn", 1 | 2) = (compared, mode, load, threads) {
+        let per_event = (compared.ours - compared.plain) / 2.0;
+        figures.note(&format!("hook/{load}/{threads}"), per_event);
+    }
+    calls
+}
+
+fn scopes(c: &mut Criterion) {
+    let recording = Recording::start(Mode::NOTHING, Ledger::builder());
+    let mut figures = Figures::default();
+    let mut group = c.benchmark_group("scopes");
+    group.throughput(Throughput::Elements(1));
+    let team = Team::new(1);
+    let flush = || recording.ledger.flush();
+    let mut timed = |name: &str, plain: &Lane<'_>, body: &Lane<'_>| {
+        let compared =
+            compare(&mut group, name, &team, (1, BURST), (&|| {}, &flush), [plain, body]);
+        let Some(compared) = compared else { return };
+        let columns = [compared.plain, compared.ours, compared.ours - compared.plain];
+        figures.row(name, columns.map(|time| format!("{time:.2}")));
+    };
+    let nothing = |_, _, n| (0..n).for_each(|_| black_box(()));
+    timed("enter and leave", &nothing, &|_, _, n| {
+        (0..n).for_each(|_| alloc_scope!("known", { black_box(()) }));
+    });
+    timed("enter and leave, three deep", &nothing, &|_, _, n| {
+        (0..n).for_each(|_| {
+            alloc_scope!("one", {
+                alloc_scope!("two", { alloc_scope!("three", { black_box(()) }) })
+            });
+        });
+    });
+    let pairs = |n| Pair::new(1, n).run(&ALLOC, n);
+    timed("pair in a scope of its own", &|_, _, n| pairs(n), &|_, _, n| {
+        (0..n).for_each(|_| alloc_scope!("with a pair", { pairs(1) }));
+    });
+    group.finish();
+    // Its pairs are in scopes of their own: that none is lost is what can be checked here.
+    recording.ledger.flush();
+    assert_eq!(recording.ledger.stats().lost_events, 0);
+    figures.finish(&["", "without, ns", "with, ns", "difference, ns"], is_test());
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .sample_size(10)
+        .nresamples(2_000)
+        .warm_up_time(Duration::from_millis(50))
+        .measurement_time(Duration::from_millis(250));
+    targets = peers, hook, scopes
+}
+
+fn main() {
+    analyze::if_asked();
+    benches();
+    Criterion::default().configure_from_args().final_summary();
+}

@@ -1,0 +1,165 @@
+//! The way of an event behind the hook, a piece at a time: collected and packed by the worker, kept
+//! account of, unpacked and read, analyzed.
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_group};
+use memledger::analysis::Analyzer;
+use memledger::trace::read::{self, Event, Visitor};
+use memledger::{Ledger, TrackingAllocator, Worker, alloc_scope};
+use memledger_benches::analyze;
+use memledger_benches::bursts::BURST;
+use memledger_benches::clock::thread_time;
+use memledger_benches::recording::{Mode, Recording, folder};
+use memledger_benches::targets::{Figures, is_test};
+use memledger_benches::workload::{Churn, Workload};
+use std::hint::black_box;
+use std::time::Duration;
+
+#[global_allocator]
+static ALLOC: TrackingAllocator = TrackingAllocator::system().ignore_environment();
+
+/// The worker's tick, by hand, over a burst that waits in the buffers. What each mode takes more
+/// than `nothing` is its codec, with a write that goes nowhere, or its account.
+fn worker(c: &mut Criterion) {
+    let modes = [Mode::NOTHING, Mode::NULL, Mode::NULL_COMPACT, Mode::REPORT];
+    let mut figures = Figures::default();
+    let mut group = c.benchmark_group("worker");
+    group.throughput(Throughput::Elements(2 * BURST));
+    let mut nothing = f64::NAN;
+    for mode in Mode::available(&modes) {
+        let recording = Recording::start(mode, Ledger::builder().worker(Worker::Manual));
+        let ledger = &recording.ledger;
+        let mut churn = Churn::new(1, BURST);
+        churn.fill(&ALLOC, &|| ledger.update());
+        let mut times = Vec::new();
+        group.bench_function(format!("churn/{}", mode.name.replace("/dev/", "")), |b| {
+            b.iter_custom(|bursts| {
+                (0..bursts).fold(Duration::ZERO, |total, _| {
+                    alloc_scope!("measured", { churn.run(&ALLOC, BURST) });
+                    let start = thread_time();
+                    ledger.update();
+                    let time = thread_time() - start;
+                    times.push(time.as_nanos() as f64 / (2 * BURST) as f64);
+                    total + time
+                })
+            });
+            // What criterion does next allocates too, and nobody collects.
+            ledger.update();
+        });
+        let calls = churn.clear(&ALLOC, &|| ledger.update());
+        recording.finish(calls);
+        times.sort_by(f64::total_cmp);
+        let Some(median) = times.get(times.len() / 2) else { continue };
+        if mode == Mode::NOTHING {
+            nothing = *median;
+        }
+        let columns = [*median, median - nothing].map(|time| format!("{time:.2}"));
+        figures.row(mode.name, columns);
+        if mode == Mode::REPORT {
+            figures.note("worker/report/churn", *median);
+        }
+    }
+    group.finish();
+    figures.finish(&["worker", "ns an event", "more than nothing"], is_test());
+}
+
+/// What the account in the process takes for a live block: of a million of them, a thousand bytes
+/// of names and totals are nothing.
+fn live_blocks(_: &mut Criterion) {
+    if !memledger_benches::targets::is_selected("worker/memory") {
+        return;
+    }
+    const BLOCKS: usize = 1_000_000;
+    let recording = Recording::start(Mode::REPORT, Ledger::builder().worker(Worker::Manual));
+    let ledger = &recording.ledger;
+    ledger.update();
+    let before = ledger.stats();
+    let mut churn = Churn::of(BLOCKS);
+    churn.fill(&ALLOC, &|| ledger.update());
+    ledger.update();
+    let after = ledger.stats();
+    let ledger_bytes = |stats: memledger::Stats| stats.overhead_bytes - stats.buffer_bytes;
+    let bytes = (ledger_bytes(after) - ledger_bytes(before)) as f64 / BLOCKS as f64;
+    println!("worker/memory: {bytes:.1} bytes of ledger for each of {BLOCKS} live blocks");
+    let calls = churn.clear(&ALLOC, &|| ledger.update());
+    recording.finish(calls);
+    let mut figures = Figures::default();
+    figures.note("ledger/bytes", bytes);
+    figures.finish(&[""], is_test());
+}
+
+/// A trace of two threads that churn, in and out of scopes.
+fn a_trace(end: &str) -> Vec<u8> {
+    let path = folder().join(format!("bench-{}-read.{end}", std::process::id()));
+    let mut ledger = Ledger::builder().trace_to_file(&path).start().expect("a ledger starts");
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut churn = Churn::new(1, 0);
+                churn.fill(&ALLOC, &|| {});
+                for _ in 0..if is_test() { 100 } else { 5_000 } {
+                    alloc_scope!("churn", { churn.run(&ALLOC, 50) });
+                    alloc_scope!("churn more", { churn.run(&ALLOC, 50) });
+                }
+                churn.clear(&ALLOC, &|| {});
+            });
+        }
+    });
+    ledger.finish();
+    let account = analyze::in_child(&path).expect("a trace that can be read");
+    assert_eq!(account.problems, [""; 0]);
+    let bytes = std::fs::read(&path).expect("a trace was written");
+    std::fs::remove_file(path).expect("it can be removed");
+    bytes
+}
+
+struct Nothing;
+
+impl Visitor for Nothing {
+    fn event(&mut self, event: &Event<'_>) {
+        black_box(event.fixed.len());
+    }
+}
+
+fn reading(c: &mut Criterion) {
+    let compact = Mode::available(&[Mode::COMPACT]);
+    for end in std::iter::once("utrace").chain(compact.iter().map(|_| "memledger")) {
+        let trace = a_trace(end);
+        let summary = read::read(&trace[..], &mut Nothing).expect("a trace");
+        let mut group = c.benchmark_group("reader");
+        group.throughput(Throughput::Elements(summary.counts.events));
+        group.bench_function(format!("{end} to nothing"), |b| {
+            b.iter(|| read::read(black_box(&trace[..]), &mut Nothing).expect("a trace"));
+        });
+        group.finish();
+        let mut group = c.benchmark_group("analyzer");
+        group.throughput(Throughput::Elements(summary.counts.events));
+        group.bench_function(format!("{end} to report"), |b| {
+            b.iter_batched_ref(
+                Analyzer::new,
+                |analyzer| {
+                    read::read(&trace[..], analyzer).expect("a trace");
+                    black_box(analyzer.report())
+                },
+                BatchSize::PerIteration,
+            );
+        });
+        group.finish();
+    }
+}
+
+criterion_group! {
+    name = benches;
+    // Few resamples: criterion allocates for each, and of a manual worker nobody collects that.
+    config = Criterion::default()
+        .sample_size(10)
+        .nresamples(2_000)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(2));
+    targets = worker, live_blocks, reading
+}
+
+fn main() {
+    analyze::if_asked();
+    benches();
+    Criterion::default().configure_from_args().final_summary();
+}

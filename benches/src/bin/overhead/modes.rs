@@ -1,0 +1,128 @@
+//! The ways a program is run.
+
+use std::path::Path;
+use std::process::Command;
+
+/// One way to run a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mode {
+    pub(crate) name: &'static str,
+    /// What it does, for the reader of the document.
+    pub(crate) meaning: &'static str,
+    /// Which of the programs' binaries.
+    pub(crate) binary: &'static str,
+    /// `MEMLEDGER_FILE`.
+    pub(crate) file: Option<&'static str>,
+    /// Whether `MEMLEDGER_REPORT` names a file.
+    pub(crate) report: bool,
+}
+
+/// The first, which all ratios refer to.
+pub(crate) const PLAIN: Mode = Mode {
+    name: "plain",
+    meaning: "memledger is not linked",
+    binary: "program_plain",
+    file: None,
+    report: false,
+};
+
+/// Counts calls, for the check; its times are not shown.
+pub(crate) const COUNTED: Mode = Mode { name: "counted", binary: "program_counted", ..PLAIN };
+
+const LINKED: Mode =
+    Mode { name: "off", meaning: "linked, nothing started", binary: "program_memledger", ..PLAIN };
+
+const OURS: [Mode; 7] = [
+    LINKED,
+    Mode {
+        name: "/dev/null",
+        meaning: "every event, written to nowhere",
+        file: Some("/dev/null"),
+        ..LINKED
+    },
+    Mode {
+        name: "compact file",
+        meaning: "every event, to a `.memledger` file",
+        file: Some("trace.memledger"),
+        ..LINKED
+    },
+    Mode {
+        name: "file",
+        meaning: "every event, to a plain `.utrace` file",
+        file: Some("trace.utrace"),
+        ..LINKED
+    },
+    Mode {
+        name: "report",
+        meaning: "the account in the process, as JSON at the end",
+        report: true,
+        ..LINKED
+    },
+    Mode {
+        name: "compact file + report",
+        meaning: "both",
+        file: Some("trace.memledger"),
+        report: true,
+        ..LINKED
+    },
+    Mode {
+        name: "file + report",
+        meaning: "both",
+        file: Some("trace.utrace"),
+        report: true,
+        ..LINKED
+    },
+];
+
+const PEERS: [Mode; 2] = [
+    Mode {
+        name: "tracking-allocator",
+        meaning: "0.4, with a tracker that counts allocations and frees",
+        binary: "program_tracking",
+        ..PLAIN
+    },
+    Mode {
+        name: "dhat",
+        meaning: "0.3, its defaults: 10 frames, `dhat-heap.json` at the end",
+        binary: "program_dhat",
+        ..PLAIN
+    },
+];
+
+/// All of them, the plain one first.
+pub(crate) fn all(peers: bool) -> Vec<Mode> {
+    let peers = if peers { &PEERS[..] } else { &[] };
+    std::iter::once(&PLAIN).chain(&OURS).chain(peers).copied().collect()
+}
+
+impl Mode {
+    /// Whether memledger records something.
+    pub(crate) fn records(&self) -> bool {
+        self.file.is_some() || self.report
+    }
+
+    /// Whether it is another tracker.
+    pub(crate) fn is_peer(&self) -> bool {
+        PEERS.contains(self)
+    }
+
+    /// Whether a trace is to be found afterwards.
+    pub(crate) fn keeps_trace(&self) -> Option<&'static str> {
+        self.file.filter(|file| !file.starts_with('/'))
+    }
+
+    /// The program's environment, in which nothing of the user's own is left.
+    pub(crate) fn set(&self, command: &mut Command, folder: &Path) {
+        for name in ["MEMLEDGER_TRACE", "MEMLEDGER_FILE", "MEMLEDGER_REPORT"] {
+            command.env_remove(name);
+        }
+        if let Some(file) = self.file {
+            command.env("MEMLEDGER_FILE", folder.join(file));
+        }
+        if self.report {
+            command.env("MEMLEDGER_REPORT", folder.join("report.json"));
+        } else if self.file.is_some() {
+            command.env("MEMLEDGER_REPORT", "off");
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The programs with the allocator they would have anyway.
+
+#[path = "../programs/mod.rs"]
+mod programs;
+
+use programs::Seen;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    programs::main(Seen::default)
+}

@@ -1,0 +1,20 @@
+//! What the benches share. `README.md` in this folder explains each group.
+//!
+//! - [`workload`]: what allocators are asked to do.
+//! - [`bursts`]: two things run in turn, burst by burst, on some threads; what each costs.
+//! - [`recording`]: where events go, and the check that every one of them came there once.
+//! - [`analyze`]: reading a trace in a process of its own.
+//! - [`peers`]: other allocators that track; [`counter`]: what one of them calls.
+//! - [`targets`]: what the figures are to be.
+//! - [`programs`]: the real programs that the `overhead` command runs. Their binaries do not use this
+//!   library, which would link memledger, but include the file.
+
+pub mod analyze;
+pub mod bursts;
+pub mod clock;
+pub mod counter;
+pub mod peers;
+pub mod programs;
+pub mod recording;
+pub mod targets;
+pub mod workload;
