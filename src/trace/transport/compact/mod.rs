@@ -18,6 +18,7 @@ mod bits;
 mod decode;
 mod encode;
 mod model;
+mod parts;
 mod shape;
 mod types;
 
