@@ -1,11 +1,13 @@
 //! The live blocks of one root heap, by address.
 //!
-//! A table for this one job: the blocks are spread by their hash over many small tables
-//! ([`Segment`]), each of which grows by a sixth, splits in two, and shrinks on its own. So at any
-//! size the table takes 30 to 40 bytes a block, and no event waits for more than one segment.
+//! A table for this one job: addresses are cut into ranges of some hundred live blocks, each with a
+//! small table of its own ([`Segment`]), which grows by a sixth, splits in two, and shrinks on its
+//! own. So at any size the table takes 30 to 40 bytes a block, and no event waits for more than one
+//! segment. What is near in the program's memory is near here: a program that builds a large
+//! structure, or drops one, works on few segments at a time, and these stay in the caches.
 //!
 //! ```text
-//! hash | prefix | ...     directory[prefix] ──► segment ──► bucket ──► slot
+//! address ──► guess (by its upper bits; else a binary search) ──► segment ──► bucket ──► slot
 //! ```
 
 use super::hash::{IntMap, fold, random_seed};
@@ -14,10 +16,13 @@ use super::segment::{ADDRESS_BITS, SIZE_BITS, Segment, TIME_BITS};
 
 const LARGEST: u64 = (1 << 56) - 1;
 
-/// A segment with so many blocks splits instead of growing.
-const SPLIT: usize = 2048;
+/// A segment with so many blocks splits instead of growing: about 36 KiB.
+const SPLIT: usize = 1024;
 /// With fewer blocks than this in a segment on average there are too many segments.
-const SPARSE: usize = 64;
+const SPARSE: usize = 128;
+/// Bytes of addresses that share a guess, as a power of two, and guesses for each segment.
+const GUESS_SHIFT: u32 = 14;
+const GUESSES: usize = 8;
 
 /// What is kept of a live block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,10 +73,14 @@ impl Block {
 #[derive(Clone, Debug)]
 pub(super) struct LiveSet {
     seed: u64,
-    /// The segment of each prefix of `bits` bits; empty as long as no block has come.
-    directory: Vec<u32>,
-    bits: u32,
+    /// Empty as long as no block has come; then they cover all addresses.
     segments: Vec<Segment>,
+    /// Where their ranges start, in order, and which segments these are.
+    starts: Vec<u64>,
+    order: Vec<u32>,
+    /// The segment of some address with the same upper bits: a power of two of them.
+    guesses: Vec<u32>,
+    blocks: usize,
     /// Blocks with an address, a size or a time that no slot has the bits for.
     odd: IntMap<u64, Block>,
 }
@@ -80,9 +89,11 @@ impl Default for LiveSet {
     fn default() -> Self {
         Self {
             seed: random_seed(),
-            directory: Vec::new(),
-            bits: 0,
             segments: Vec::new(),
+            starts: Vec::new(),
+            order: Vec::new(),
+            guesses: Vec::new(),
+            blocks: 0,
             odd: IntMap::default(),
         }
     }
@@ -95,25 +106,38 @@ impl LiveSet {
         fold(address, self.seed)
     }
 
-    /// The number of the segment for `hash`; none in an empty set.
+    /// The number of the segment for `address`; none in an empty set.
     #[inline]
-    fn segment(&self, hash: u64) -> Option<usize> {
-        let prefix = (hash >> 1) >> (63 - self.bits);
-        self.directory.get(prefix as usize).map(|&segment| segment as usize)
+    fn segment(&mut self, address: u64) -> Option<usize> {
+        let place = (address >> GUESS_SHIFT) as usize & self.guesses.len().wrapping_sub(1);
+        let guess = *self.guesses.get(place)? as usize;
+        if self.segments.get(guess).is_some_and(|segment| segment.covers(address)) {
+            return Some(guess);
+        }
+        let found = self.search(address)?;
+        self.guesses[place] = found as u32;
+        Some(found)
     }
 
-    /// Fetches what an operation with this hash will look at.
+    /// The same, without the guess.
+    #[inline(never)]
+    fn search(&self, address: u64) -> Option<usize> {
+        let behind = self.starts.partition_point(|&start| start <= address);
+        self.order.get(behind.checked_sub(1)?).map(|&segment| segment as usize)
+    }
+
+    /// Fetches what an operation on this address will look at.
     ///
     /// PERF: a plain load that nothing waits for. Many in a row are under way at once, where the
     /// operations themselves would wait for one after the other.
     #[inline]
-    pub(super) fn touch(&self, hash: u64) -> u64 {
-        self.segment(hash).map_or(0, |segment| self.segments[segment].touch(hash))
+    pub(super) fn touch(&mut self, address: u64, hash: u64) -> u64 {
+        self.segment(address).map_or(0, |segment| self.segments[segment].touch(hash))
     }
 
     pub(super) fn get(&self, address: u64) -> Option<Block> {
         let hash = self.hash(address);
-        let segment = &self.segments[self.segment(hash)?];
+        let segment = &self.segments[self.search(address)?];
         segment.get(address, hash).or_else(|| self.odd.get(&address).copied())
     }
 
@@ -128,9 +152,8 @@ impl LiveSet {
     /// Adds a block; returns the one that was there.
     #[inline]
     pub(super) fn insert(&mut self, address: u64, hash: u64, block: Block) -> Option<Block> {
-        let Some(number) = self.segment(hash) else {
-            self.directory.push(0);
-            self.segments.push(Segment::new(1, 0));
+        let Some(number) = self.segment(address) else {
+            self.cover(vec![Segment::new(1, 0..=u64::MAX)]);
             return self.insert(address, hash, block);
         };
         if !self.odd.is_empty() || !block.fits(address) {
@@ -143,9 +166,11 @@ impl LiveSet {
     fn put(&mut self, number: usize, address: u64, hash: u64, block: &Block) -> Option<Block> {
         let mut segment = &mut self.segments[number];
         if segment.is_full() {
-            segment = self.grow(number, hash);
+            segment = self.grow(number, address);
         }
-        segment.insert(address, hash, block)
+        let old = segment.insert(address, hash, block);
+        self.blocks += usize::from(old.is_none());
+        old
     }
 
     #[cold]
@@ -153,7 +178,7 @@ impl LiveSet {
     fn insert_odd(&mut self, address: u64, hash: u64, block: Block) -> Option<Block> {
         let old = self.remove(address, hash);
         if block.fits(address) {
-            if let Some(number) = self.segment(hash) {
+            if let Some(number) = self.segment(address) {
                 self.put(number, address, hash, &block);
             }
         } else {
@@ -165,12 +190,13 @@ impl LiveSet {
     /// Takes the block at `address` out.
     #[inline]
     pub(super) fn remove(&mut self, address: u64, hash: u64) -> Option<Block> {
-        let number = self.segment(hash)?;
+        let number = self.segment(address)?;
         let segment = &mut self.segments[number];
         let seed = self.seed;
         let Some(block) = segment.remove(address, hash, |address| fold(address, seed)) else {
             return self.odd.remove(&address);
         };
+        self.blocks -= 1;
         if segment.is_wasteful() {
             self.shrink(number);
         }
@@ -188,51 +214,47 @@ impl LiveSet {
         let odd = self.odd.capacity() * (size_of::<(u64, Block)>() + 1);
         self.segments.iter().map(Segment::bytes).sum::<usize>()
             + self.segments.capacity() * size_of::<Segment>()
-            + self.directory.capacity() * size_of::<u32>()
+            + self.starts.capacity() * size_of::<u64>()
+            + (self.order.capacity() + self.guesses.capacity()) * size_of::<u32>()
             + odd
     }
 
-    /// Makes room in a segment; returns the one that `hash` belongs to then.
+    /// Makes room in a segment; returns the one that `address` belongs to then.
     #[cold]
     #[inline(never)]
-    fn grow(&mut self, number: usize, hash: u64) -> &mut Segment {
-        let Segment { depth, .. } = self.segments[number];
-        // NOTE: the directory is held in proportion to the segments, so that hashes that begin
-        // alike, which only a hostile trace has many of, do not blow it up.
-        let can_split = depth < self.bits || self.directory.len() < 8 * self.segments.len();
-        if self.segments[number].len() < SPLIT || !can_split {
+    fn grow(&mut self, number: usize, address: u64) -> &mut Segment {
+        if self.segments[number].len() < SPLIT {
             self.rebuild(number);
             return &mut self.segments[number];
         }
-        if depth == self.bits {
-            self.directory = self.directory.iter().flat_map(|&segment| [segment; 2]).collect();
-            self.bits += 1;
-        }
-        let old = std::mem::replace(&mut self.segments[number], Segment::new(0, 0));
-        let is_upper = |hash: u64| (hash << depth) >> 63 == 1;
-        let upper = old.iter().filter(|&(address, _)| is_upper(self.hash(address))).count();
-        let mut halves =
-            [old.len() - upper, upper].map(|blocks| Segment::new(blocks + 1, depth + 1));
+        let old = std::mem::replace(&mut self.segments[number], Segment::new(0, 0..=0));
+        let mut addresses = old.iter().map(|(address, _)| address).collect::<Vec<_>>();
+        let half = addresses.len() / 2;
+        // Both halves get blocks: no two have the same address.
+        let middle = *addresses.select_nth_unstable(half).1;
+        let (first, last) = old.range().into_inner();
+        let mut lower = Segment::new(half + 1, first..=middle - 1);
+        let mut upper = Segment::new(addresses.len() - half + 1, middle..=last);
         for (address, block) in old.iter() {
-            let hash = self.hash(address);
-            halves[usize::from(is_upper(hash))].insert(address, hash, &block);
+            let to = if address < middle { &mut lower } else { &mut upper };
+            to.insert(address, self.hash(address), &block);
         }
-        let [lower, upper] = halves;
-        let new = self.segments.len() as u32;
+        let new = self.segments.len();
         self.segments[number] = lower;
         self.segments.push(upper);
-        // The entries of the old segment stand together; the second half is the new one's.
-        let entries = 1 << (self.bits - depth);
-        let prefix = ((hash >> 1) >> (63 - self.bits)) as usize & !(entries - 1);
-        self.directory[prefix + entries / 2..prefix + entries].fill(new);
-        let number = if is_upper(hash) { new as usize } else { number };
-        &mut self.segments[number]
+        let at = self.starts.partition_point(|&start| start < middle);
+        self.starts.insert(at, middle);
+        self.order.insert(at, new as u32);
+        if self.guesses.len() < GUESSES * self.segments.len() {
+            self.guesses = vec![0; 2 * self.guesses.len()];
+        }
+        &mut self.segments[if address < middle { number } else { new }]
     }
 
     /// Gives a segment as many buckets as it needs.
     fn rebuild(&mut self, number: usize) {
         let old = &self.segments[number];
-        let mut new = Segment::new(old.len() + 1, old.depth);
+        let mut new = Segment::new(old.len() + 1, old.range());
         for (address, block) in old.iter() {
             new.insert(address, self.hash(address), &block);
         }
@@ -242,19 +264,35 @@ impl LiveSet {
     #[cold]
     #[inline(never)]
     fn shrink(&mut self, number: usize) {
-        let blocks = self.segments.iter().map(Segment::len).sum::<usize>();
-        if self.segments.len() == 1 || blocks >= self.segments.len() * SPARSE {
+        if self.segments.len() == 1 || self.blocks >= self.segments.len() * SPARSE {
             return self.rebuild(number);
         }
-        let old = std::mem::take(&mut self.segments);
-        (self.directory, self.bits) = (vec![0], 0);
-        self.segments.push(Segment::new(1, 0));
-        for (address, block) in old.iter().flat_map(Segment::iter) {
-            let hash = self.hash(address);
-            if let Some(number) = self.segment(hash) {
-                self.put(number, address, hash, &block);
+        let mut blocks = self.segments.iter().flat_map(Segment::iter).collect::<Vec<_>>();
+        blocks.sort_unstable_by_key(|entry| entry.0);
+        let mut first = 0;
+        let mut segments = Vec::new();
+        let mut parts = blocks.chunks(SPLIT / 2).peekable();
+        while let Some(part) = parts.next() {
+            let last = parts.peek().and_then(|next| next.first()).map_or(u64::MAX, |b| b.0 - 1);
+            let mut segment = Segment::new(part.len() + 1, first..=last);
+            for (address, block) in part {
+                segment.insert(*address, self.hash(*address), block);
             }
+            segments.push(segment);
+            first = last.wrapping_add(1);
         }
+        if segments.is_empty() {
+            segments.push(Segment::new(1, 0..=u64::MAX));
+        }
+        self.cover(segments);
+    }
+
+    /// Takes these segments, which cover all addresses in order.
+    fn cover(&mut self, segments: Vec<Segment>) {
+        self.starts = segments.iter().map(|segment| *segment.range().start()).collect();
+        self.order = (0..segments.len() as u32).collect();
+        self.guesses = vec![0; (GUESSES * segments.len()).next_power_of_two()];
+        self.segments = segments;
     }
 }
 
@@ -364,14 +402,22 @@ mod tests {
     }
 
     #[test]
-    fn hashes_that_begin_alike_do_not_blow_it_up() {
+    fn ranges_cover_every_address_once() {
         let mut set = LiveSet::default();
-        let alike = (1u64..).filter(|&i| fold(i * 16, set.seed) >> 58 == 0).map(|i| i * 16);
-        let alike = alike.take(20_000).collect::<Vec<_>>();
-        for &address in &alike {
+        for index in 0..50_000 {
+            let address = if index % 2 == 0 { spread(index) } else { 0x7f00_0000_0000 + index * 64 };
             insert(&mut set, address, block(1, 1, 1));
+            if index % 3 == 0 {
+                remove(&mut set, spread(index / 2 * 2));
+            }
         }
-        assert!(set.directory.len() < 1000, "{} entries", set.directory.len());
-        assert!(alike.iter().all(|&address| remove(&mut set, address).is_some()));
+        assert!(set.segments.len() > 20 && set.starts.is_sorted());
+        let mut next = Some(0);
+        for &number in &set.order {
+            let range = set.segments[number as usize].range();
+            assert_eq!(Some(*range.start()), next);
+            next = range.end().checked_add(1);
+        }
+        assert_eq!(next, None);
     }
 }

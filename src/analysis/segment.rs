@@ -12,6 +12,7 @@
 //! and go, ever more of them would stand ever farther from home.
 
 use super::live::Block;
+use std::ops::RangeInclusive;
 
 /// Blocks in a bucket.
 const SLOTS: usize = 8;
@@ -118,18 +119,31 @@ impl Bucket {
 /// Where a block stands: bucket and slot.
 struct Spot(usize, usize);
 
-/// The blocks whose hashes begin with the same `depth` bits.
+/// The blocks in a range of addresses.
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
     buckets: Box<[Bucket]>,
     blocks: usize,
-    pub(super) depth: u32,
+    first: u64,
+    last: u64,
 }
 
 impl Segment {
-    /// An empty one with room for `blocks`.
-    pub(super) fn new(blocks: usize, depth: u32) -> Self {
-        Self { buckets: vec![FREE; buckets_for(blocks)].into(), blocks: 0, depth }
+    /// An empty one with room for `blocks`, all of them in `range`.
+    pub(super) fn new(blocks: usize, range: RangeInclusive<u64>) -> Self {
+        let (first, last) = range.into_inner();
+        Self { buckets: vec![FREE; buckets_for(blocks)].into(), blocks: 0, first, last }
+    }
+
+    /// The addresses it is for.
+    pub(super) fn range(&self) -> RangeInclusive<u64> {
+        self.first..=self.last
+    }
+
+    /// Whether it is for `address`.
+    #[inline]
+    pub(super) fn covers(&self, address: u64) -> bool {
+        self.first <= address && address <= self.last
     }
 
     pub(super) fn len(&self) -> usize {
@@ -141,10 +155,10 @@ impl Segment {
         size_of_val(&*self.buckets)
     }
 
-    /// The bucket that the bits of `hash` behind the prefix point at. It goes up with the hash.
+    /// The bucket that the upper bits of `hash` point at.
     #[inline]
     fn home(&self, hash: u64) -> usize {
-        let wide = u128::from(hash << self.depth) * self.buckets.len() as u128;
+        let wide = u128::from(hash) * self.buckets.len() as u128;
         (wide >> 64) as usize
     }
 

@@ -89,9 +89,11 @@ impl Analyzer {
     fn apply_steps(&mut self) {
         self.clock.tick();
         let count = std::mem::take(&mut self.steps.len);
-        let fetch =
-            |fetched, step: &Step| fetched ^ self.heaps[usize::from(step.heap)].touch(step.hash);
-        std::hint::black_box(self.steps.steps[..count].iter().fold(0, fetch));
+        let mut fetched = 0;
+        for step in &self.steps.steps[..count] {
+            fetched ^= self.heaps[usize::from(step.heap)].touch(step.address, step.hash);
+        }
+        std::hint::black_box(fetched);
         for index in 0..count {
             let step = self.steps.steps[index];
             match step.kind {
