@@ -1,0 +1,34 @@
+//! Makes broken copies of `order.rs`, to show that the model would see such faults.
+//!
+//! From the real source and not by hand, so that they are broken in one place only, whatever
+//! becomes of the rest.
+
+use std::path::Path;
+use std::{env, fs};
+
+const ORDER: &str = "../../src/trace/write/order.rs";
+
+/// The name of the copy, what is replaced, and by what.
+const FAULTS: [(&str, &str, &str); 2] = [
+    (
+        "plain_store",
+        "place.compare_exchange_weak(found, new, Ordering::Relaxed, Ordering::Relaxed)",
+        "{ place.store(new, Ordering::Relaxed); Ok::<u64, u64>(found) }",
+    ),
+    ("no_step", "let step = u64::from(owner(found) != owner(stamp));", "let step = 0;"),
+];
+
+fn main() {
+    println!("cargo::rerun-if-changed={ORDER}");
+    let source = fs::read_to_string(ORDER).expect("the model lies within memledger's sources");
+    // The copies are included amid a file, where no documentation of a module may stand.
+    let code = source.lines().filter(|line| !line.starts_with("//!"));
+    let code = code.collect::<Vec<_>>().join("\n");
+    let folder = env::var("OUT_DIR").expect("cargo sets it");
+    for (name, old, new) in FAULTS {
+        let count = code.matches(old).count();
+        assert_eq!(count, 1, "{name}: `{old}` is not in order.rs any more: plant the fault anew");
+        fs::write(Path::new(&folder).join(format!("{name}.rs")), code.replace(old, new))
+            .expect("cargo makes the folder");
+    }
+}
