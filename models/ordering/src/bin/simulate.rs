@@ -1,0 +1,434 @@
+//! What the order of events costs at many cores: a simulation of the hook's accesses to shared
+//! cache lines, one core a thread.
+//!
+//!     cargo run --release --bin simulate
+//!
+//! A core that has a line in the right state goes on after [`HIT`]. Else the line comes from
+//! another core, one transfer of a line at a time: whoever comes meanwhile queues. What is not
+//! simulated: what the processor does in the meantime (out of order), which hides part of a
+//! transfer, and the allocator's own lines, which would be contended in the same way.
+
+use order::{owner, word};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What `order.rs` finds beside it. One thread runs here, so the real atomics will do.
+mod atomic {
+    pub use std::sync::atomic::{AtomicU64, Ordering};
+}
+#[allow(dead_code, reason = "not all of it is simulated")]
+#[path = "../../../../src/trace/write/order.rs"]
+mod order;
+
+/// In tenths of a nanosecond.
+const HIT: u64 = 10;
+/// Cores that share a cache.
+const COMPLEX: usize = 8;
+/// Events of each core before the measurement, and in it.
+const WARM_UP: u64 = 2_000;
+const MEASURED: u64 = 2_000;
+
+/// In tenths of a nanosecond.
+#[derive(Clone, Copy)]
+struct Costs {
+    /// The program and the rest of the hook, per event.
+    private: u64,
+    /// A line from another core of the same complex, and of another.
+    near: u64,
+    far: u64,
+}
+
+/// A server of many cores.
+const SERVER: Costs = Costs { private: 60, near: 200, far: 900 };
+/// The machine that the tracker is measured on, whose two cores share their first cache.
+const SIBLINGS: Costs = Costs { private: 42, near: 85, far: 85 };
+
+/// The leases, as in `places.rs`, but in events.
+#[derive(Clone, Copy)]
+struct Leases {
+    /// Tenths of nanoseconds.
+    near: u64,
+    hot: u32,
+    /// Least, for each epoch, and most.
+    events: [u64; 3],
+}
+
+/// Bytes of an event: a pair is 17 and 13 with what stands around.
+const EVENT: u64 = 18;
+
+/// One of the constants of `places.rs`, so that what is simulated is what runs.
+fn constant(name: &str) -> &'static str {
+    let source = include_str!("../../../../src/trace/write/places.rs");
+    let line = source.lines().find(|line| line.starts_with(&format!("const {name}:")));
+    let value = line.and_then(|line| line.split_once(" = ")).expect("places.rs has the constant").1;
+    value.trim_end_matches(';')
+}
+
+fn number(text: &str) -> u64 {
+    let text = text.trim().replace('_', "");
+    match text.split_once("<<") {
+        Some((factor, shift)) => number(factor) << number(shift),
+        None => text.parse().expect("a plain number"),
+    }
+}
+
+impl Leases {
+    fn as_they_are() -> Self {
+        let bytes = constant("LEASE").trim_matches(['[', ']']).split(',').map(number);
+        let bytes = bytes.collect::<Vec<_>>();
+        Self {
+            near: number(constant("NEAR")) * 10,
+            hot: number(constant("HOT")) as u32,
+            events: [0, 1, 2].map(|index: usize| bytes[index] / EVENT),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Scheme {
+    Nothing,
+    OneCounter,
+    CounterPerRegion,
+    Ours,
+    OursAlwaysInWorld,
+}
+
+#[derive(Clone, Copy)]
+enum Workload {
+    /// Every thread its own arena.
+    Private,
+    /// So many of a hundred events concern the partner's arena.
+    Pairs(u64),
+    /// One arena for all.
+    Shared,
+    /// Pairs: an event each in turn, each in its own arena.
+    Turns,
+    /// Own arenas, with 2 µs of other work between events.
+    Seldom,
+}
+
+/// A cache line: who may read it, and when it is free for the next transfer.
+#[derive(Default, Clone)]
+struct Line {
+    holders: HashSet<usize>,
+    exclusive: bool,
+    last: usize,
+    free_at: u64,
+}
+
+impl Line {
+    /// When the access of a core that begins `now` is done.
+    fn access(&mut self, core: usize, now: u64, writes: bool, costs: Costs) -> u64 {
+        let has = self.holders.contains(&core);
+        if has && (!writes || self.exclusive) {
+            return now + HIT;
+        }
+        let from = self.last;
+        let cost = if from / COMPLEX == core / COMPLEX { costs.near } else { costs.far };
+        let start = now.max(self.free_at);
+        self.free_at = start + cost;
+        if writes {
+            self.holders.clear();
+            self.exclusive = true;
+        } else {
+            self.exclusive = false;
+        }
+        self.holders.insert(core);
+        self.last = core;
+        start + cost
+    }
+}
+
+struct Core {
+    stamp: u64,
+    /// Events left in the lease.
+    lease: u64,
+    heat: u32,
+    met_at: u64,
+    random: u64,
+    /// What is left of the event, one access at a time: others come in between.
+    phase: Phase,
+}
+
+#[derive(Clone, Copy)]
+enum Phase {
+    Begin,
+    /// At the region; then, if it is to be, the world.
+    Region(usize),
+    StampRegion(usize, u64),
+    StampWorld(usize, u64),
+}
+
+struct Simulation {
+    costs: Costs,
+    scheme: Scheme,
+    leases: Leases,
+    workload: Workload,
+    cores: Vec<Core>,
+    /// The world (or the one counter), then a region for each core.
+    lines: Vec<Line>,
+    words: Vec<AtomicU64>,
+    events: u64,
+    in_lease: u64,
+    /// Whose turn it is, of each pair.
+    turns: Vec<usize>,
+}
+
+const WORLD: usize = 0;
+
+impl Simulation {
+    fn run(
+        costs: Costs,
+        scheme: Scheme,
+        leases: Leases,
+        workload: Workload,
+        count: usize,
+    ) -> (f64, f64) {
+        let core = |number: usize| Core {
+            stamp: word(0, number as u64 + 1),
+            lease: 0,
+            heat: 0,
+            met_at: 0,
+            random: number as u64 * 0x9e37_79b9_7f4a_7c15 + 1,
+            phase: Phase::Begin,
+        };
+        let mut simulation = Self {
+            costs,
+            scheme,
+            leases,
+            workload,
+            cores: (0..count).map(core).collect(),
+            lines: vec![Line::default(); count + 1],
+            words: (0..=count).map(|_| AtomicU64::new(0)).collect(),
+            events: 0,
+            in_lease: 0,
+            turns: vec![0; count.div_ceil(2)],
+        };
+        let mut queue =
+            (0..count).map(|core| Reverse((core as u64, core))).collect::<BinaryHeap<_>>();
+        let (mut from, mut leased) = (None, 0);
+        let count = count as u64;
+        while let Some(Reverse((now, core))) = queue.pop() {
+            queue.push(Reverse((simulation.step(core, now), core)));
+            if from.is_none() && simulation.events >= WARM_UP * count {
+                from = Some(now);
+                leased = simulation.in_lease;
+            }
+            if simulation.events >= (WARM_UP + MEASURED) * count {
+                let each = (now - from.unwrap_or(0)) as f64 / 10.0 / MEASURED as f64;
+                let leased = (simulation.in_lease - leased) as f64 / (MEASURED * count) as f64;
+                return (each, leased);
+            }
+        }
+        unreachable!("cores never rest");
+    }
+
+    fn region(&mut self, core: usize) -> usize {
+        let count = self.cores.len();
+        let random = &mut self.cores[core].random;
+        *random ^= *random << 13;
+        *random ^= *random >> 7;
+        *random ^= *random << 17;
+        let partner = if core ^ 1 < count { core ^ 1 } else { core };
+        1 + match self.workload {
+            Workload::Pairs(percent) if *random % 100 < percent => partner,
+            Workload::Shared => 0,
+            _ => core,
+        }
+    }
+
+    /// One access of the core; returns when it is done.
+    fn step(&mut self, core: usize, now: u64) -> u64 {
+        match self.cores[core].phase {
+            Phase::Begin => {
+                let paired = core ^ 1 < self.cores.len();
+                if matches!(self.workload, Workload::Turns)
+                    && paired
+                    && self.turns[core / 2] != core & 1
+                {
+                    // Looks again soon.
+                    return now + 50;
+                }
+                let region = self.region(core);
+                // A tenth more or less, so that cores do not go in step.
+                let jitter = self.cores[core].random >> 40;
+                let work = if matches!(self.workload, Workload::Seldom) {
+                    20_000
+                } else {
+                    self.costs.private
+                };
+                self.cores[core].phase = Phase::Region(region);
+                now + work * 9 / 10 + jitter % (work / 5)
+            }
+            Phase::Region(region) => self.look(core, region, now),
+            Phase::StampRegion(region, world) => {
+                let leased = self.cores[core].lease > 0;
+                let done = self.stamp(core, &[region], leased, now);
+                if leased {
+                    self.end(core, now);
+                } else {
+                    self.cores[core].phase = Phase::StampWorld(region, world);
+                }
+                done
+            }
+            Phase::StampWorld(region, world) => {
+                let before = self.cores[core].stamp;
+                let done = self.stamp(core, &[region, WORLD], true, now);
+                self.consider_lease(core, world, before, done);
+                self.end(core, now);
+                done
+            }
+        }
+    }
+
+    /// The fast path.
+    fn look(&mut self, core: usize, region: usize, now: u64) -> u64 {
+        match self.scheme {
+            Scheme::Nothing => {
+                self.end(core, now);
+                now
+            }
+            Scheme::OneCounter | Scheme::CounterPerRegion => {
+                let line = if self.scheme == Scheme::OneCounter { WORLD } else { region };
+                self.end(core, now);
+                self.lines[line].access(core, now, true, self.costs)
+            }
+            Scheme::Ours | Scheme::OursAlwaysInWorld => {
+                // Both words are loaded at once, whether there is a lease or not.
+                let done = self.lines[region].access(core, now, false, self.costs);
+                let world_done = self.lines[WORLD].access(core, now, false, self.costs);
+                let leased = self.cores[core].lease > 0;
+                // With a lease, nothing waits for the world's word but the look at one bit.
+                let done = done.max(world_done);
+                let stamp = self.cores[core].stamp;
+                let world = self.words[WORLD].load(Ordering::Relaxed);
+                let here = self.words[region].load(Ordering::Relaxed) == stamp
+                    && (leased || world == stamp);
+                if here {
+                    self.end(core, now);
+                } else {
+                    self.cores[core].phase = Phase::StampRegion(region, world);
+                }
+                done
+            }
+        }
+    }
+
+    /// `order::meet`, at the regions' lines or at all; in the first of two steps, the line only.
+    fn stamp(&mut self, core: usize, places: &[usize], meets: bool, now: u64) -> u64 {
+        let mut done = now;
+        if !meets {
+            return self.lines[places[0]].access(core, done, true, self.costs);
+        }
+        for &place in places {
+            done = self.lines[place].access(core, done, true, self.costs);
+        }
+        let words = places.iter().map(|&place| &self.words[place]);
+        self.cores[core].stamp = order::meet(words, self.cores[core].stamp);
+        done
+    }
+
+    /// As in `places.rs`.
+    fn consider_lease(&mut self, core: usize, world: u64, before: u64, now: u64) {
+        let leases = self.leases;
+        let me = &mut self.cores[core];
+        if self.scheme != Scheme::Ours || [order::WORKER, owner(before)].contains(&owner(world)) {
+            return;
+        }
+        me.heat = if now.saturating_sub(me.met_at) < leases.near { me.heat + 1 } else { 0 };
+        me.met_at = now;
+        if me.heat >= leases.hot {
+            let epochs = order::epoch(world).saturating_sub(order::epoch(before));
+            let [least, each, most] = leases.events;
+            me.heat = leases.hot;
+            me.lease = (each * epochs.min(64)).clamp(least, most) + 1;
+        }
+    }
+
+    fn end(&mut self, core: usize, now: u64) {
+        self.turns[core / 2] = !core & 1;
+        let me = &mut self.cores[core];
+        self.events += 1;
+        me.phase = Phase::Begin;
+        if me.lease > 0 {
+            self.in_lease += 1;
+            me.lease -= 1;
+            if me.lease == 0 {
+                // What `end_lease` does: the clock goes on from here.
+                me.met_at = now;
+            }
+        }
+    }
+}
+
+fn main() {
+    let now = Leases::as_they_are();
+    let workloads = [
+        ("own arenas", Workload::Private),
+        ("1 % of the partner's", Workload::Pairs(1)),
+        ("10 %", Workload::Pairs(10)),
+        ("50 %", Workload::Pairs(50)),
+        ("one arena", Workload::Shared),
+        ("taking turns in pairs", Workload::Turns),
+        ("own arenas, 2 µs of work", Workload::Seldom),
+    ];
+    let schemes = [
+        ("nothing", Scheme::Nothing),
+        ("one counter", Scheme::OneCounter),
+        ("counter per region", Scheme::CounterPerRegion),
+        ("epochs, no leases", Scheme::OursAlwaysInWorld),
+        ("epochs and leases", Scheme::Ours),
+    ];
+    println!("Two cores that share their first cache, own arenas: ns per event beside nothing\n");
+    let of = |scheme| Simulation::run(SIBLINGS, scheme, now, Workload::Private, 2).0;
+    let nothing = of(Scheme::Nothing);
+    for (name, scheme) in &schemes[1..] {
+        println!("| {name} | {:.1} |", of(*scheme) - nothing);
+    }
+    println!("\nns per event and core (all cores: million events per second)\n");
+    print!("| workload | scheme |");
+    let counts = [1, 2, 4, 8, 16, 32, 64, 128];
+    counts.iter().for_each(|count| print!(" {count} |"));
+    println!("\n|---|---|{}", "---|".repeat(counts.len()));
+    for (workload_name, workload) in workloads {
+        for (scheme_name, scheme) in schemes {
+            print!("| {workload_name} | {scheme_name} |");
+            for count in counts {
+                let (each, _) = Simulation::run(SERVER, scheme, now, workload, count);
+                print!(" {each:.1} ({:.0}) |", count as f64 * 1000.0 / each);
+            }
+            println!();
+        }
+    }
+    for count in [64, 128] {
+        println!("\nLeases at {count} cores, ns per event and core (events within a lease)\n");
+        print!("| near ns, hot, bytes: least, each, most |");
+        workloads.iter().for_each(|(name, _)| print!(" {name} |"));
+        println!("\n|---|{}", "---|".repeat(workloads.len()));
+        let of = |near: u64, hot: u32, bytes: [u64; 3]| Leases {
+            near: near * 10,
+            hot,
+            events: bytes.map(|bytes| bytes / EVENT),
+        };
+        let variants = [
+            now,
+            of(30_000, 64, [512, 256, 16 << 10]),
+            of(100_000, 64, [512, 256, 16 << 10]),
+            of(100_000, 16, [512, 256, 16 << 10]),
+            of(100_000, 64, [1 << 10, 512, 16 << 10]),
+            of(100_000, 64, [512, 256, 32 << 10]),
+            of(100_000, 64, [512, 1 << 10, 32 << 10]),
+            of(100_000, 64, [512, 1 << 10, 64 << 10]),
+        ];
+        for leases in variants {
+            let bytes = leases.events.map(|events| events * EVENT);
+            print!("| {}, {}, {bytes:?} |", leases.near / 10, leases.hot);
+            for (_, workload) in workloads {
+                let (each, share) = Simulation::run(SERVER, Scheme::Ours, leases, workload, count);
+                print!(" {each:.1} ({:.0} %) |", share * 100.0);
+            }
+            println!();
+        }
+    }
+}
