@@ -15,8 +15,8 @@
 //!   of the guard, or before it. But in passing, a fence orders more than a point: a thread's
 //!   earlier stores before its later ones. That is why there are points.
 
+use crate::explore;
 use crate::rules::{AtomicU64, Real, Rules, WORKER, epoch, order, owner, word};
-use crate::{ALL, explore};
 use loom::sync::Arc;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use loom::sync::atomic::{AtomicUsize, fence};
