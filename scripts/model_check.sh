@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks the order of events in every interleaving (models/ordering): with the real order.rs, under
 # the C11 memory model, and that planted faults are seen. With --short as in CI, about a minute with
-# the build; else up to ten.
+# the build; else three.
 #
 #     scripts/model_check.sh [--short]
 set -euo pipefail
