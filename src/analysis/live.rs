@@ -405,7 +405,8 @@ mod tests {
     fn ranges_cover_every_address_once() {
         let mut set = LiveSet::default();
         for index in 0..50_000 {
-            let address = if index % 2 == 0 { spread(index) } else { 0x7f00_0000_0000 + index * 64 };
+            let address =
+                if index % 2 == 0 { spread(index) } else { 0x7f00_0000_0000 + index * 64 };
             insert(&mut set, address, block(1, 1, 1));
             if index % 3 == 0 {
                 remove(&mut set, spread(index / 2 * 2));

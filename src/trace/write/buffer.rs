@@ -72,7 +72,10 @@ pub(crate) fn used() -> usize {
 pub(crate) fn make_room(slot: &Slot) -> bool {
     let Some(new) = acquire(slot) else { return false };
     // SAFETY: blocks are never unmapped.
-    let size = unsafe { new.as_ref() }.size.load(Ordering::Relaxed) as usize;
+    let header = unsafe { new.as_ref() };
+    let size = header.size.load(Ordering::Relaxed) as usize;
+    // NOTE: before anything leads to the block: the worker reads it once.
+    header.epoch.store(slot.epoch(), Ordering::Relaxed);
     match slot.block.get() {
         None => slot.first.store(new.as_ptr(), Ordering::Release),
         Some(old) => {
@@ -86,7 +89,8 @@ pub(crate) fn make_room(slot: &Slot) -> bool {
             }
             // SAFETY: blocks are never unmapped.
             let old = unsafe { old.as_ref() };
-            old.committed.store(slot.cursor(), Ordering::Relaxed);
+            // A worker that finds the link, but not the cursor yet, reads up to here.
+            old.committed.store(slot.cursor(), Ordering::Release);
             old.next.store(new.as_ptr(), Ordering::Release);
         }
     }

@@ -31,9 +31,9 @@ const REGION: usize = 1 << 20;
 /// in the world, and any may lie in two regions. Of small ones, one in some hundreds.
 const WINDOW: usize = 64 << 10;
 
-/// Two meetings in the world are near each other if so many nanoseconds lie between them. Each
-/// costs some 100, so where they are rarer there is little to gain.
-const NEAR: u64 = 10_000;
+/// Two meetings in the world are near each other if so many nanoseconds lie between them: far more
+/// than one costs, where 100 threads come at once.
+const NEAR: u64 = 100_000;
 /// So many near ones in a row, and the thread gets a lease. Threads that take turns a few times, as
 /// in a test of a program's peak, shall be in their true order.
 const HOT: u32 = 64;

@@ -223,9 +223,6 @@ impl Slot {
         self.closing.store(0, Ordering::Relaxed);
         let (cursor, limit) = match block {
             Some(block) => {
-                let epoch = self.epoch();
-                // SAFETY: blocks are never unmapped.
-                unsafe { block.as_ref() }.epoch.store(epoch, Ordering::Relaxed);
                 (Block::start(block), block.as_ptr().cast::<u8>().wrapping_add(size - room))
             }
             None => (ptr::null_mut(), ptr::null_mut()),
@@ -360,7 +357,8 @@ pub(crate) fn retire_current() {
 
 /// Ends the slot of a thread that may take others for events that come still.
 pub(crate) fn finish_late(slot: &Slot) {
-    let epoch = slot.epoch();
+    // NOTE: one later. In the same epoch, a slot with a lower number would stand before this one.
+    let epoch = slot.epoch() + 1;
     let _ = THREAD.try_with(|thread| thread.epoch.set(epoch));
     finish(slot);
 }
