@@ -5,7 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
 /// Counts what passes through it, each thread for itself, so that the tracker's own thread and its
 /// own work on other threads can be told apart from the program's.
@@ -35,6 +35,9 @@ static THREAD_COUNTS: [Counts; THREADS] = [const {
     }
 }; THREADS];
 static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// See [`nobody_counted`].
+static NOBODY: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static MINE: Cell<Option<&'static Counts>> = const { Cell::new(None) };
@@ -70,6 +73,14 @@ pub(crate) fn counted(without: u32) -> Sum {
     sum
 }
 
+/// Runs `body` without counting what any thread does in it.
+pub(crate) fn nobody_counted<R>(body: impl FnOnce() -> R) -> R {
+    NOBODY.store(true, Relaxed);
+    let result = body();
+    NOBODY.store(false, Relaxed);
+    result
+}
+
 /// Runs `body` without counting what this thread does in it.
 pub(crate) fn uncounted<R>(body: impl FnOnce() -> R) -> R {
     EXCLUDED.set(true);
@@ -79,7 +90,7 @@ pub(crate) fn uncounted<R>(body: impl FnOnce() -> R) -> R {
 }
 
 fn mine() -> Option<&'static Counts> {
-    if EXCLUDED.get() {
+    if EXCLUDED.get() || NOBODY.load(Relaxed) {
         return None;
     }
     MINE.get().or_else(|| {

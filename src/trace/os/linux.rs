@@ -233,6 +233,36 @@ pub(crate) fn spawn(
     Ok(())
 }
 
+/// Runs `body` on a thread of its own, with every signal blocked, and waits for it; on this thread,
+/// if there can be no other.
+///
+/// What it allocates then lies in another arena than the program's blocks, and does not change
+/// what becomes of those.
+pub(crate) fn run_apart(body: &mut (dyn FnMut() + Send)) {
+    extern "C" fn run(body: *mut c_void) -> *mut c_void {
+        // SAFETY: it points to the reference below, which lives until this thread is joined.
+        let body = unsafe { &mut *body.cast::<&mut (dyn FnMut() + Send)>() };
+        body();
+        ptr::null_mut()
+    }
+    let mut body = body;
+    // SAFETY: plain calls on local values; the thread is joined before they are gone.
+    let started = unsafe {
+        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let mut thread = std::mem::zeroed();
+        let argument = (&raw mut body).cast();
+        let error = libc::pthread_create(&raw mut thread, ptr::null(), run, argument);
+        let joined = error == 0 && libc::pthread_join(thread, ptr::null_mut()) == 0;
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
+        joined
+    };
+    if !started {
+        body();
+    }
+}
+
 /// Blocks `SIGPIPE` and `SIGXFSZ` on the calling thread until dropped, and swallows those that our
 /// own writes raised meanwhile: they would end the program.
 pub(crate) struct BlockedSignals {

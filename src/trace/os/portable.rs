@@ -57,6 +57,10 @@ pub(crate) fn on_thread_exit() {
     let _ = crate::trace::write::registry::retire_current as fn();
 }
 
+pub(crate) fn run_apart(body: &mut (dyn FnMut() + Send)) {
+    body();
+}
+
 pub(crate) fn spawn(
     _name: &CStr,
     _body: extern "C" fn(*mut c_void) -> *mut c_void,

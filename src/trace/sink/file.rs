@@ -119,6 +119,12 @@ impl Sink for FileSink {
         self.write_pending();
         self.failed.take().map_or(Ok(()), Err)
     }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        let result = self.sync();
+        self.file.close();
+        result
+    }
 }
 
 /// The compact transport for `.memledger` and where there is no ending, Unreal's for all others.
@@ -174,14 +180,22 @@ impl Deref for OwnFile {
     }
 }
 
-impl Drop for OwnFile {
-    fn drop(&mut self) {
+impl OwnFile {
+    /// Lets go of the file, if it is still there.
+    fn close(&mut self) {
         if self.is_ours() {
             // NOTE: the child of a fork has the file open as well: closing it here is not enough.
             let _ = self.file.unlock();
-            // SAFETY: dropped here and nowhere else.
+            // SAFETY: dropped here and nowhere else, and not used behind this: it is not ours.
             unsafe { ManuallyDrop::drop(&mut self.file) };
         }
+        self.identity = None;
+    }
+}
+
+impl Drop for OwnFile {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

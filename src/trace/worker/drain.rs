@@ -549,7 +549,7 @@ impl Session {
     }
 
     /// Ends the stream: recording is paused, so everything that will ever come is there.
-    pub(crate) fn finish(mut self, last: &Final) {
+    pub(crate) fn finish(&mut self, last: &Final) {
         if self.failed {
             return;
         }
@@ -576,7 +576,7 @@ impl Session {
             &mut report,
         );
         self.packet(WORKER, &report);
-        for mut sink in std::mem::take(&mut self.sinks) {
+        for sink in &mut self.sinks {
             if let Err(error) = sink.finish() {
                 (self.on_problem)(error);
             }

@@ -98,7 +98,7 @@ pub(crate) fn tick(session: &mut Session, patience: Duration) {
 }
 
 /// Ends the session, as carefully.
-pub(crate) fn finish(session: Session, last: &Final) {
+pub(crate) fn finish(session: &mut Session, last: &Final) {
     let on_problem = session.on_problem();
     if catch_unwind(AssertUnwindSafe(|| session.finish(last))).is_err() {
         on_problem(Error::Unsupported("the tracker panicked at the end of the recording".into()));
