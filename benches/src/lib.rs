@@ -13,6 +13,7 @@ pub mod analyze;
 pub mod bursts;
 pub mod clock;
 pub mod counter;
+pub mod nops;
 pub mod peers;
 pub mod programs;
 pub mod recording;

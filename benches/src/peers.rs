@@ -8,11 +8,13 @@
 //! | `tracking-allocator` | puts a header on the block, calls a tracker: here one that counts |
 //! | `stats_alloc` | counts in two shared atomics |
 //! | `divan` | counts in the thread's own cell |
+//! | 70 nops | nothing, in as many instructions as memledger ([`nops`](crate::nops)) |
 //!
 //! Only memledger records every event with its order; the last three cannot say what is live.
 
 use crate::bursts::{Team, compare_loads, named};
 use crate::counter::Counter;
+use crate::nops::Nops;
 use crate::targets::Figures;
 use crate::workload::{Calls, Workload};
 use alloc_track::{AllocTrack, BacktraceMode};
@@ -39,6 +41,7 @@ pub fn compare_peers<W: Workload>(
     team: &Team,
     figures: &mut Figures,
 ) {
+    one::<W>(group, load, team, figures, "70 nops", &Nops);
     one::<W>(group, load, team, figures, "divan", &DIVAN);
     let counted = STATS.stats();
     let calls = one::<W>(group, load, team, figures, "stats_alloc", &STATS);
