@@ -321,13 +321,18 @@ fn begin(
     // NOTE: a prefix that is not gone on with would make every block freed later look alive.
     let from_process_start = channels.memory && state::adopt_early();
     if !from_process_start {
-        if !state::pause() {
+        // NOTE: twice. A thread that enters the hook now may have seen the room in its old block, and
+        // must be out again before it is told that it may go on.
+        let paused = state::pause() && {
+            registry::forget_blocks();
+            state::pause()
+        };
+        if !paused {
             state::turn_off();
             return Err(Error::Unsupported(
                 "recording cannot start: a thread has been inside the allocator for 100 ms".into(),
             ));
         }
-        registry::forget_blocks();
         loss::forget();
         stats::forget_failures();
         scopes::thread::forget_misuses();

@@ -125,10 +125,14 @@ pub(crate) fn run() {
     PHASE.store(RUNNING, Ordering::Release);
     let fence = if HAS_BARRIER.load(Ordering::Acquire) { 0 } else { FENCE };
     STATE.store(ON | fence, Ordering::Release);
-    // Without the barrier, every hook looks at the state, with a fence of its own.
     if fence == 0 {
-        places::go();
+        return places::go();
     }
+    // Without the barrier, every hook looks at the state, with a fence of its own; those that are
+    // under way, from before, will have been seen by then.
+    places::stop();
+    registry::slots().for_each(places::revoke_lease);
+    std::thread::sleep(Duration::from_millis(1));
 }
 
 /// Nothing is recorded any more and the tracker has given back what it held.
