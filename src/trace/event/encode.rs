@@ -32,7 +32,7 @@ impl Declaration {
     /// Bytes of an event on a thread's stream; `None` if it has arrays.
     pub(crate) fn size(&self) -> Option<u8> {
         let header = if self.flags & NO_SYNC == 0 { SYNCED_HEADER } else { 2 };
-        let fields = self.fields.iter().map(|(_, field_type)| field_type.fixed_size() as usize);
+        let fields = self.fields.iter().map(|(_, field_type)| field_type.fixed_size());
         (!self.has_aux()).then(|| u8::try_from(header + fields.sum::<usize>()).ok())?
     }
 
