@@ -29,11 +29,13 @@ use std::alloc::{GlobalAlloc, Layout, System};
 ///    thread was there in between, a compare-exchange on either.
 /// 5. An allocation: a comparison of the scope this thread is in with the one last written; if it
 ///    is another, 7 to 8 bytes say so.
-/// 6. Four stores for an allocation (22 bytes), two for a free (13 bytes).
+/// 6. Three stores for an allocation (22 bytes), two for a free (13 bytes).
 /// 7. One release store that publishes them, and one that clears the guard.
 ///
-/// 45 instructions for an allocation, 35 for a free, none of them locked: about 2 ns each
-/// (`cargo bench --bench hook` measures it). Every 32 KiB of events the thread takes a fresh block;
+/// 40 instructions for an allocation, 30 for a free, none of them locked: 2 to 4 ns each where the
+/// program's memory is in the caches (`cargo bench -p memledger-benches --bench hook` measures it).
+/// Where the program waits for memory, any instruction more costs more; the bench shows what as many
+/// that do nothing cost. Every 32 KiB of events the thread takes a fresh block;
 /// if the worker has fallen behind, it waits for one, as [`OnFull`](crate::OnFull) says.
 ///
 /// Recording begins with the first call, before `main`: up to 1 MiB of events is kept for a
