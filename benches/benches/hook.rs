@@ -17,15 +17,6 @@ use std::time::Duration;
 #[global_allocator]
 static ALLOC: TrackingAllocator = TrackingAllocator::system().ignore_environment();
 
-const MODES: [Mode; 6] = [
-    Mode::NULL,
-    Mode::FILE,
-    Mode::COMPACT,
-    Mode::REPORT,
-    Mode::FILE_AND_REPORT,
-    Mode::COMPACT_AND_REPORT,
-];
-
 /// Before any recording: what the peers themselves allocate comes to a tracker that is off.
 fn peers(c: &mut Criterion) {
     use_up_early_buffer();
@@ -46,7 +37,7 @@ fn hook(c: &mut Criterion) {
     let mut group = c.benchmark_group("hook");
     group.throughput(Throughput::Elements(2));
     let teams = THREADS.map(Team::new);
-    for mode in Mode::available(&MODES) {
+    for mode in Mode::available(&Mode::DESTINATIONS) {
         let recording = Recording::start(mode, Ledger::builder());
         let mut calls = Calls::default();
         for team in &teams {

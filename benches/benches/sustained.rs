@@ -15,15 +15,6 @@ use std::time::{Duration, Instant};
 #[global_allocator]
 static ALLOC: TrackingAllocator = TrackingAllocator::system().ignore_environment();
 
-const MODES: [Mode; 6] = [
-    Mode::NULL,
-    Mode::FILE,
-    Mode::COMPACT,
-    Mode::REPORT,
-    Mode::FILE_AND_REPORT,
-    Mode::COMPACT_AND_REPORT,
-];
-
 fn pairs() -> u64 {
     if is_test() { 100_000 } else { 25_000_000 }
 }
@@ -74,7 +65,7 @@ fn sustained<W: Workload>(name: &str, figures: &mut Figures) {
         return;
     }
     let mut before = plain::<W>();
-    for mode in Mode::available(&MODES) {
+    for mode in Mode::available(&Mode::DESTINATIONS) {
         let (took, trace) = recorded::<W>(mode);
         let after = plain::<W>();
         let plain = Took {

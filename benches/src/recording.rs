@@ -24,6 +24,15 @@ impl Mode {
         Self { name, file, null, report }
     }
 
+    /// Every way in which events go somewhere.
+    pub const DESTINATIONS: [Self; 6] = [
+        Self::NULL,
+        Self::FILE,
+        Self::COMPACT,
+        Self::REPORT,
+        Self::FILE_AND_REPORT,
+        Self::COMPACT_AND_REPORT,
+    ];
     /// Collected by the worker, and dropped.
     pub const NOTHING: Self = Self::new("nothing", None, false, false);
     /// A plain trace to `/dev/null`.
