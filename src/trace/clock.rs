@@ -8,7 +8,7 @@ pub(crate) const FREQUENCY: u64 = 1_000_000_000;
 
 static PROCESS_START: AtomicU64 = AtomicU64::new(0);
 
-/// The clock now, in cycles. About 20 ns, so the hook asks once in 4096 events only.
+/// The clock now, in cycles. About 20 ns, so the hook asks only where threads meet.
 pub(crate) fn now() -> u64 {
     os::now()
 }

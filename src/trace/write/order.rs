@@ -34,8 +34,8 @@
 //! # Leases
 //! Threads that allocate at the same time all the time would meet in the world at every event, and
 //! the world's word would be the counter that limits them. So a thread that keeps finding others
-//! there does not look for some events (its *lease*: 1 to 16 KiB of events, the more threads, the
-//! longer), only at regions. Between threads that share no memory, events within a lease may stand
+//! there does not look for some events (its *lease*: 512 bytes to 16 KiB of events, the more
+//! threads, the longer), only at regions. Between threads that share no memory, events within a lease may stand
 //! in another order than they happened in; large blocks always meet in the world. The worker ends
 //! leases in each of its ticks, and comes to the world itself, so that the order is right between
 //! ticks as well, and a time can be put to it.
