@@ -3,7 +3,7 @@
 use super::live::{Block, LiveSet};
 use super::rows::{Cell, Moment, class_of};
 use super::steps::{Step, StepKind};
-use super::streams::{Away, Last, Made, NO_CELL, Pending};
+use super::streams::{Away, Last, Made, NO_CELL, Pending, Stream};
 use super::{Analyzer, HEAPS};
 
 impl Analyzer {
@@ -34,61 +34,85 @@ impl Analyzer {
         }
     }
 
-    /// An allocation, or the second half of a reallocation; it is event `number`.
+    /// The cell for what this stream allocates now.
+    #[cold]
+    #[inline(never)]
+    fn find_cell(&mut self, stream: u16) -> u32 {
+        let Stream { context, thread, .. } = *self.stream(stream);
+        let cell = self.cell(context, thread);
+        self.stream(stream).cell = cell;
+        cell
+    }
+
+    /// An allocation; it is event `number`.
     #[inline]
     pub(super) fn allocate(&mut self, step: &Step, number: u64) {
-        let Step { address, size, hash, heap, .. } = *step;
+        self.first_seen(step, number, Made::Allocated);
+    }
+
+    /// The second half of a reallocation; it is event `number`.
+    #[inline(never)]
+    pub(super) fn reallocate(&mut self, step: &Step, number: u64) {
+        let Step { address, size, hint, heap, .. } = *step;
         let stream = self.stream(step.stream);
-        stream.last = None;
-        let realloc = step.kind == StepKind::ReallocAlloc;
-        let first_half = if realloc { stream.end_realloc() } else { None };
-        let (thread, context, mut cell) = (stream.thread, stream.context, stream.cell);
-        let (block, made) = match first_half {
-            Some(Pending::Known(mut old)) => {
-                old.block.set_size(size);
-                let owner = self.book.cells[old.block.owner as usize].thread;
-                self.threads.all[owner as usize].puts_back((heap, address), &old);
-                (old.block, Made::Reallocated)
+        let mut old = match stream.end_realloc() {
+            Some(Pending::Known(old)) => old,
+            Some(Pending::Unknown) => {
+                return self.first_seen(step, number, Made::ReallocatedUnknown);
             }
-            unknown => {
-                if cell == NO_CELL {
-                    cell = self.cell(context, thread);
-                    self.streams[usize::from(step.stream)].cell = cell;
-                }
-                self.threads.all[thread as usize].allocated((heap, address));
-                let mut block = Block::new(size, class_of(size));
-                block.owner = cell;
-                block.allocated_at = self.clock.now();
-                let made =
-                    if unknown.is_some() { Made::ReallocatedUnknown } else { Made::Allocated };
-                (block, made)
-            }
+            None => return self.first_seen(step, number, Made::Allocated),
         };
+        old.block.set_size(size);
+        let Away { block, .. } = old;
         let size = block.size();
-        let replaced = self.heaps[usize::from(heap)].insert(address, hash, block);
+        stream.last = Some(Last { address, block, heap, made: Made::Reallocated });
+        let owner = self.book.cells[block.owner as usize].thread;
+        self.threads.all[owner as usize].puts_back((heap, address), &old);
+        let replaced = self.heaps[usize::from(heap) % HEAPS].insert(address, hint, block);
         if self.counting() {
             if let Some(old) = replaced {
                 self.replaced(&old);
             }
             let moment = Moment { time: self.clock.now(), event: number };
-            let place = block.place();
-            if made == Made::Reallocated {
-                self.book.open(place, size, moment, |cell| {
-                    cell.frees = cell.frees.wrapping_sub(1);
-                    cell.reallocations += 1;
-                    cell.allocated_bytes = cell.allocated_bytes.wrapping_add(size);
-                });
-            } else {
-                self.book.open(place, size, moment, |cell| {
-                    cell.allocations += 1;
-                    cell.allocated_bytes = cell.allocated_bytes.wrapping_add(size);
-                });
-            }
+            self.book.open(block.place(), size, moment, |cell| {
+                cell.frees = cell.frees.wrapping_sub(1);
+                cell.reallocations += 1;
+                cell.allocated_bytes = cell.allocated_bytes.wrapping_add(size);
+            });
         } else {
-            self.after.allocations += u64::from(made != Made::Reallocated);
             self.after.allocated_bytes = self.after.allocated_bytes.wrapping_add(size);
         }
+    }
+
+    /// A block that was not known before.
+    #[inline]
+    fn first_seen(&mut self, step: &Step, number: u64, made: Made) {
+        let Step { address, size, hint, heap, .. } = *step;
+        let stream = self.stream(step.stream);
+        let (thread, mut cell) = (stream.thread, stream.cell);
+        if cell == NO_CELL {
+            cell = self.find_cell(step.stream);
+        }
+        let mut block = Block::new(size, class_of(size));
+        block.owner = cell;
+        block.allocated_at = self.clock.now();
+        let size = block.size();
         self.streams[usize::from(step.stream)].last = Some(Last { address, block, heap, made });
+        self.threads.all[thread as usize].allocated((heap, address));
+        let replaced = self.heaps[usize::from(heap) % HEAPS].insert(address, hint, block);
+        if self.counting() {
+            if let Some(old) = replaced {
+                self.replaced(&old);
+            }
+            let moment = Moment { time: block.allocated_at, event: number };
+            self.book.open(block.place(), size, moment, |cell| {
+                cell.allocations += 1;
+                cell.allocated_bytes = cell.allocated_bytes.wrapping_add(size);
+            });
+        } else {
+            self.after.allocations += 1;
+            self.after.allocated_bytes = self.after.allocated_bytes.wrapping_add(size);
+        }
     }
 
     #[cold]
@@ -103,12 +127,12 @@ impl Analyzer {
     /// A free, or the first half of a reallocation.
     #[inline]
     pub(super) fn free(&mut self, step: &Step) {
-        let Step { address, hash, heap, .. } = *step;
+        let Step { address, hint, heap, .. } = *step;
         let stream = self.stream(step.stream);
         stream.last = None;
         let thread = stream.thread;
         let realloc = step.kind == StepKind::ReallocFree;
-        let Some(block) = self.heaps[usize::from(heap)].remove(address, hash) else {
+        let Some(block) = self.heaps[usize::from(heap) % HEAPS].remove(address, hint) else {
             if realloc {
                 self.stream(step.stream).begin_realloc(Pending::Unknown);
             }
@@ -259,10 +283,8 @@ impl Analyzer {
 
     /// The block at `address` is a heap for others: it is not the program's data.
     pub(super) fn mark_heap(&mut self, address: u64) {
-        let remove = |(heap, set): (usize, &mut LiveSet)| {
-            let hash = set.hash(address);
-            Some((heap as u8, set.remove(address, hash)?))
-        };
+        let remove =
+            |(heap, set): (usize, &mut LiveSet)| Some((heap as u8, set.remove(address, u32::MAX)?));
         let Some((heap, block)) = self.heaps.iter_mut().enumerate().find_map(remove) else {
             return self.problem(
                 "a Memory.HeapMarkAlloc names an address where no block is live".to_owned(),
@@ -294,8 +316,7 @@ impl Analyzer {
         let block = away.block;
         let owner = self.book.cells[block.owner as usize].thread;
         self.threads.all[owner as usize].puts_back((heap, address), &away);
-        let set = &mut self.heaps[usize::from(heap)];
-        set.insert(address, set.hash(address), block);
+        self.heaps[usize::from(heap)].insert(address, u32::MAX, block);
         if self.counting() {
             let moment = self.moment();
             let place = block.place();

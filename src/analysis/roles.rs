@@ -8,7 +8,7 @@ use crate::trace::event::schema::{EventType, FieldType};
 const ABSENT: u16 = u16::MAX;
 
 /// Which root heap an event speaks of.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HeapField {
     /// Offset of `RootHeap`, [`ABSENT`] where the event's name implies the heap.
     offset: u16,
@@ -92,7 +92,7 @@ impl Fields<'_> {
     }
 }
 
-const SYSTEM: HeapField = HeapField { offset: ABSENT, implied: 0 };
+pub(super) const SYSTEM: HeapField = HeapField { offset: ABSENT, implied: 0 };
 const VIDEO: HeapField = HeapField { offset: ABSENT, implied: 1 };
 
 /// The role of `event_type`; `Err` says why events of a type we know by name cannot be used.

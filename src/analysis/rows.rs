@@ -10,6 +10,9 @@
 //! What a cell held when the total reached its peak is found without looking at all cells then:
 //! every new maximum of the total has a number, the *epoch*. Before a cell changes for the first
 //! time after a new maximum, it keeps what it held as its state at that peak.
+//!
+//! The events of one cell that come in a row are told to its series together: their sum, and the
+//! highest sum on the way, are all that matters to a maximum.
 
 use super::hash::IntMap;
 
@@ -101,9 +104,24 @@ impl Series {
     }
 
     #[inline]
+    fn take(&mut self, run: &Run) {
+        self.peak = self.peak.max(self.live.wrapping_add_signed(run.highest));
+        self.live = self.live.wrapping_add_signed(run.sum);
+    }
+
+    #[inline]
     fn subtract(&mut self, bytes: u64) {
         self.live = self.live.wrapping_sub(bytes);
     }
+}
+
+/// Changes of one cell's live bytes that its series have not been told of.
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    cell: u32,
+    sum: i64,
+    /// The largest that the sum has been, from 0 on.
+    highest: i64,
 }
 
 /// All live blocks together.
@@ -160,6 +178,7 @@ pub(super) struct Book {
     pub(super) cells: Vec<Cell>,
     pub(super) sizes: [Size; CLASSES],
     pub(super) series: Vec<Series>,
+    run: Run,
     pub(super) total: Total,
     /// Where the series of each context stand in `lists`: start and end.
     ranges: Vec<(u32, u32)>,
@@ -222,11 +241,7 @@ impl Book {
         let cell = &mut self.cells[place.cell as usize];
         cell.counts.add(bytes, epoch);
         change(&mut cell.counts);
-        self.series[cell.thread_series as usize].add(bytes);
-        let (start, end) = self.ranges[cell.context as usize];
-        for &series in &self.lists[start as usize..end as usize] {
-            self.series[series as usize].add(bytes);
-        }
+        self.tell(place.cell, bytes as i64);
         let size = &mut self.sizes[place.class];
         size.counts.add(bytes, epoch);
         change(&mut size.counts);
@@ -250,11 +265,7 @@ impl Book {
         let cell = &mut self.cells[place.cell as usize];
         cell.counts.subtract(bytes, epoch);
         change(&mut cell.counts);
-        self.series[cell.thread_series as usize].subtract(bytes);
-        let (start, end) = self.ranges[cell.context as usize];
-        for &series in &self.lists[start as usize..end as usize] {
-            self.series[series as usize].subtract(bytes);
-        }
+        self.tell(place.cell, (bytes as i64).wrapping_neg());
         let size = &mut self.sizes[place.class];
         size.counts.subtract(bytes, epoch);
         change(&mut size.counts);
@@ -263,8 +274,37 @@ impl Book {
         self.total.live_bytes = self.total.live_bytes.wrapping_sub(bytes);
     }
 
+    /// Adds to the live bytes of a cell, as its series see them.
+    #[inline]
+    fn tell(&mut self, cell: u32, change: i64) {
+        if self.run.cell != cell {
+            self.end_run();
+            self.run.cell = cell;
+        }
+        self.run.sum = self.run.sum.wrapping_add(change);
+        self.run.highest = self.run.highest.max(self.run.sum);
+    }
+
+    /// Tells the series what they have not been told.
+    #[inline(never)]
+    pub(super) fn end_run(&mut self) {
+        let run = std::mem::take(&mut self.run);
+        let Some(cell) = self.cells.get(run.cell as usize) else { return };
+        self.series[cell.thread_series as usize].take(&run);
+        let (start, end) = self.ranges[cell.context as usize];
+        for &series in &self.lists[start as usize..end as usize] {
+            self.series[series as usize].take(&run);
+        }
+    }
+
+    /// Whether the series have been told everything.
+    pub(super) fn is_told(&self) -> bool {
+        self.run.sum == 0 && self.run.highest == 0
+    }
+
     /// A live block of `bytes` goes from one cell to another of the same thread.
     pub(super) fn transfer(&mut self, from: u32, to: u32, bytes: u64) {
+        self.end_run();
         let epoch = self.total.epoch;
         let cell = &mut self.cells[from as usize];
         cell.counts.subtract(bytes, epoch);

@@ -5,7 +5,7 @@
 //! fetched at once, then it is applied, in order. Whatever else happens is preceded by a
 //! [`settle`](Analyzer::settle), so nothing can tell the difference.
 
-use super::Analyzer;
+use super::{Analyzer, HEAPS};
 
 /// PERF: so many look-ups are waited for at once; the steps themselves are 1 KiB. With 100 000
 /// live blocks and busy caches a report takes half the time it took event by event.
@@ -27,8 +27,8 @@ pub(super) enum StepKind {
 pub(super) struct Step {
     pub(super) address: u64,
     pub(super) size: u64,
-    /// Of the address, in its heap's live set.
-    pub(super) hash: u64,
+    /// Where its heap's live set has found it.
+    pub(super) hint: u32,
     pub(super) stream: u16,
     pub(super) heap: u8,
     pub(super) kind: StepKind,
@@ -61,13 +61,12 @@ impl Analyzer {
         address: u64,
         size: u64,
     ) {
-        let Some(set) = self.heaps.get(heap).filter(|_| address != 0) else {
+        if heap >= HEAPS || address == 0 {
             self.settle_steps();
             return self.unusable(stream, heap, kind);
-        };
+        }
         let Steps { steps, len, first } = &mut self.steps;
-        let hash = set.hash(address);
-        steps[*len % MOST] = Step { address, size, hash, stream, heap: heap as u8, kind };
+        steps[*len % MOST] = Step { address, size, hint: 0, stream, heap: heap as u8, kind };
         if *len == 0 {
             *first = self.trace.events;
         }
@@ -83,6 +82,9 @@ impl Analyzer {
         if !self.steps.is_empty() {
             self.apply_steps();
         }
+        if !self.book.is_told() {
+            self.book.end_run();
+        }
     }
 
     #[inline(never)]
@@ -90,17 +92,18 @@ impl Analyzer {
         self.clock.tick();
         let count = std::mem::take(&mut self.steps.len);
         let mut fetched = 0;
-        for step in &self.steps.steps[..count] {
-            fetched ^= self.heaps[usize::from(step.heap)].touch(step.address, step.hash);
+        for step in &mut self.steps.steps[..count] {
+            let (hint, some) = self.heaps[usize::from(step.heap)].touch(step.address);
+            step.hint = hint;
+            fetched ^= some;
         }
         std::hint::black_box(fetched);
-        for index in 0..count {
-            let step = self.steps.steps[index];
+        let (steps, first) = (self.steps.steps, self.steps.first);
+        for (step, number) in steps.iter().take(count).zip(first..) {
             match step.kind {
-                StepKind::Alloc | StepKind::ReallocAlloc => {
-                    self.allocate(&step, self.steps.first + index as u64);
-                }
-                StepKind::Free | StepKind::ReallocFree => self.free(&step),
+                StepKind::Alloc => self.allocate(step, number),
+                StepKind::ReallocAlloc => self.reallocate(step, number),
+                StepKind::Free | StepKind::ReallocFree => self.free(step),
             }
         }
     }

@@ -24,6 +24,33 @@ pub struct Event<'a> {
     pub aux: &'a [(u8, &'a [u8])],
 }
 
+/// Bytes of one stream that begin with an event whose turn it is, for [`Visitor::row`].
+///
+/// To take a synchronised event (uid, the lower 24 bits of its serial, fixed part) means: see that
+/// its serial is the one expected, [count](Row::count) it, and move `bytes` behind it.
+#[derive(Debug)]
+pub struct Row<'a> {
+    /// The stream id of the packet.
+    pub stream: u16,
+    /// What is left of the packet.
+    pub bytes: &'a [u8],
+    /// A serial whose lower 24 bits are those the next synchronised event must have.
+    pub next: u64,
+    /// Events of each type so far.
+    pub(super) by_type: &'a mut [u64],
+}
+
+impl Row<'_> {
+    /// Counts the event that is being taken, of the type with this index, and moves `next` on.
+    #[inline]
+    pub fn count(&mut self, type_index: u32) {
+        self.next += 1;
+        if let Some(count) = self.by_type.get_mut(type_index as usize) {
+            *count += 1;
+        }
+    }
+}
+
 /// The value of one field.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -162,6 +189,13 @@ pub trait Visitor {
 
     /// The next event.
     fn event(&mut self, event: &Event<'_>);
+
+    /// Events that come next, one right behind the other. A visitor that knows how some of them lie
+    /// may take these from the start of the row, for less than a call of [`event`](Self::event)
+    /// each would cost. What it leaves comes there.
+    fn row(&mut self, row: &mut Row<'_>) {
+        let _ = row;
+    }
 
     /// The innermost open scope of this stream closes.
     fn leave_scope(&mut self, stream: u16) {

@@ -22,7 +22,7 @@ mod thread;
 mod trial;
 
 pub use decoder::{Counts, Decoder, StreamCounts};
-pub use event::{Damage, Event, Hole, Value, Visitor};
+pub use event::{Damage, Event, Hole, Row, Value, Visitor};
 pub use packets::Reader;
 pub use summary::{Packets, Summary, TypeCount};
 

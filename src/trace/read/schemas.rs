@@ -181,6 +181,14 @@ pub(super) struct Layout {
     pub has_role: bool,
 }
 
+impl Layout {
+    /// Whether its events are delivered as they stand.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        !self.has_aux && !self.has_role
+    }
+}
+
 /// All types of one stream.
 #[derive(Default)]
 pub(super) struct Types {

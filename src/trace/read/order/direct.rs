@@ -8,9 +8,15 @@
 //! delivers the events in front of the damage; this one has delivered them by then. And an event
 //! that has had its turn keeps its serial, even if that of the event behind it is not above.
 
+use super::super::event::Row;
 use super::{Event, Order, Protocol, Tally, Types, Visitor};
 use crate::trace::event::schema::FIRST_UID;
 use crate::trace::read::schemas::Builtin;
+
+/// Bytes of a uid and a serial.
+const HEADER: usize = 5;
+/// The bits of a serial that are on the wire.
+const SERIAL: u64 = 0x00ff_ffff;
 
 impl Order {
     /// Delivers what stands at the start of a packet and waits for nothing; returns its size.
@@ -33,55 +39,70 @@ impl Order {
         let mut next = first;
         let mut events = 0;
         let mut rest = payload;
-        while let Some(&head) = rest.first() {
-            let (uid, uid_size) = match rest.first_chunk::<2>() {
-                Some(&uid) if head & 1 != 0 => (u16::from_le_bytes(uid) >> 1, 2),
-                None if head & 1 != 0 => break,
-                _ => (u16::from(head >> 1), 1),
-            };
-            if uid < FIRST_UID {
-                let builtin = protocol.builtin.get(usize::from(uid)).filter(|_| uid_size == 1);
-                let Some(Builtin::Enter { size } | Builtin::Leave { size }) = builtin else {
-                    break;
-                };
-                let Some(after) = rest.get(*size..) else { break };
-                if matches!(builtin, Some(Builtin::Enter { .. })) {
-                    thread.entering = thread.entering.saturating_add(1);
-                } else if thread.entering > 0 {
-                    thread.entering -= 1;
-                } else if thread.depth > 0 {
-                    thread.depth -= 1;
-                    visitor.leave_scope(thread.stream);
-                } else {
+        loop {
+            if thread.entering == 0 {
+                let by_type = &mut tally.by_type[..];
+                let mut row = Row { stream: thread.stream, bytes: rest, next, by_type };
+                visitor.row(&mut row);
+                events += row.next - next;
+                next = row.next;
+                rest = &rest[rest.len() - row.bytes.len()..];
+            }
+            let Some(&first) = rest.first() else { break };
+            // PERF: nearly all events have a serial: one load for the uid and that.
+            let head = rest.first_chunk().map_or(0, |&head| u64::from_le_bytes(head));
+            let synced = types.layout(head as u16 >> 1).filter(|l| l.synced && l.is_plain());
+            let (layout, header) = if let Some(layout) = synced.filter(|_| head & 1 != 0) {
+                if (head >> 16 ^ next) & SERIAL != 0 {
                     break;
                 }
-                rest = after;
-                continue;
-            }
-            let Some(layout) = types.layout(uid).filter(|l| !l.has_aux && !l.has_role) else {
+                (layout, HEADER)
+            } else {
+                let (uid, uid_size) = match rest.first_chunk() {
+                    Some(&uid) if first & 1 != 0 => (u16::from_le_bytes(uid) >> 1, 2),
+                    None if first & 1 != 0 => break,
+                    _ => (u16::from(first >> 1), 1),
+                };
+                if uid < FIRST_UID {
+                    let builtin = protocol.builtin.get(usize::from(uid)).filter(|_| uid_size == 1);
+                    let Some(Builtin::Enter { size } | Builtin::Leave { size }) = builtin else {
+                        break;
+                    };
+                    let Some(after) = rest.get(*size..) else { break };
+                    if matches!(builtin, Some(Builtin::Enter { .. })) {
+                        thread.entering = thread.entering.saturating_add(1);
+                    } else if thread.entering > 0 {
+                        thread.entering -= 1;
+                    } else if thread.depth > 0 {
+                        thread.depth -= 1;
+                        visitor.leave_scope(thread.stream);
+                    } else {
+                        break;
+                    }
+                    rest = after;
+                    continue;
+                }
+                let Some(layout) = types.layout(uid).filter(|l| !l.synced && l.is_plain()) else {
+                    break;
+                };
+                (layout, uid_size)
+            };
+            let Some((event, after)) =
+                rest.split_at_checked(header + usize::from(layout.fixed_size))
+            else {
                 break;
             };
             let Some(known) = types.get(layout.type_index) else { break };
-            let mut body = rest.get(uid_size..).unwrap_or_default();
-            let mut serial = None;
-            if layout.synced {
-                let Some((&[a, b, c], after)) = body.split_first_chunk() else { break };
-                if u32::from_le_bytes([a, b, c, 0]) != next as u32 & 0x00ff_ffff {
-                    break;
-                }
-                serial = Some(next.saturating_sub(self.bias));
-                body = after;
-            }
-            let Some((fixed, after)) = body.split_at_checked(usize::from(layout.fixed_size)) else {
-                break;
-            };
+            let serial = layout.synced.then(|| next.saturating_sub(self.bias));
             next += u64::from(layout.synced);
             let enters_scope = thread.entering > 0;
             if enters_scope {
                 thread.entering = 0;
                 thread.depth = thread.depth.saturating_add(1);
             }
-            tally.event(layout.type_index);
+            if let Some(count) = tally.by_type.get_mut(layout.type_index as usize) {
+                *count += 1;
+            }
             events += 1;
             visitor.event(&Event {
                 event_type: &known.event_type,
@@ -89,12 +110,13 @@ impl Order {
                 stream: thread.stream,
                 serial,
                 enters_scope,
-                fixed,
+                fixed: &event[header..],
                 aux: &[],
             });
             rest = after;
         }
         thread.events += events;
+        tally.events += events;
         if next > first {
             thread.before_last = if next - first > 1 { next - 2 } else { thread.last };
             thread.last = next - 1;
