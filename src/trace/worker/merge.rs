@@ -6,7 +6,7 @@
 //! ```
 //! The hook leaves an event's epoch where its serial belongs. Here the events of one epoch get
 //! their serials, in the place where they lie: a run. What runs come in which order is the
-//! [session](super::drain)'s matter.
+//! [session](super::feeds)'s matter.
 #![expect(unsafe_code, reason = "reads and numbers events in the blocks of other threads")]
 
 use crate::trace::event::encode::{Declaration, ENTER_SCOPE, LEAVE_SCOPE};
