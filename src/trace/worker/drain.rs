@@ -25,12 +25,14 @@ const MARKER_AT_LEAST: Duration = Duration::from_secs(60);
 const LOOK_FOR_DEAD: Duration = Duration::from_secs(1);
 
 /// What the worker knows of the occupant of one slot.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Occupant {
     /// The stream its packets carry, 0 before its first.
     pub(super) stream: u16,
     /// How far its first block is drained, and an epoch it was in there; `None` for its start.
     pub(super) drained: Option<(NonNull<u8>, u64)>,
+    /// What its stream starts with, for sinks that come later.
+    pub(super) start: Vec<u8>,
 }
 
 /// A thread's commit cursor as it stood at step 2.
@@ -138,6 +140,7 @@ impl Session {
         );
         let mut start = Vec::new();
         events::THREAD_START.append(&[id.into(), system_id.into(), (&*name).into()], &mut start);
+        occupant.start.clone_from(&start);
         Some((stream, start))
     }
 
@@ -210,6 +213,7 @@ impl Session {
     }
 
     pub(super) fn mark(&mut self, cycle: u64) {
+        self.marked_at = cycle;
         self.packet(WORKER, &events::marker(self.serial, cycle));
         self.serial += 1;
         self.marked = self.serial;

@@ -59,7 +59,7 @@ impl Session {
     }
 
     fn feed(&self, cursor: Cursor) -> Option<Feed> {
-        let &Occupant { stream, drained } = self.occupants.get(cursor.number)?;
+        let &Occupant { stream, drained, .. } = self.occupants.get(cursor.number)?;
         let block = NonNull::new(cursor.slot.first.load(Ordering::Acquire))?;
         let piece = Piece::new(block, drained, committed(&cursor, block));
         Some(Feed { cursor, stream, pieces: vec![piece] })

@@ -41,6 +41,14 @@ impl Shapes {
     }
 }
 
+impl Shapes {
+    /// Bytes of the first of `events`; `None` at their end.
+    pub(super) fn first_size(&self, events: &[u8]) -> Option<usize> {
+        let size = usize::from(self.0[usize::from(*events.first()?)] & !SYNCED);
+        (1..=events.len()).contains(&size).then_some(size)
+    }
+}
+
 /// The committed part of one block, on its way.
 pub(super) struct Piece {
     pub(super) block: NonNull<Block>,

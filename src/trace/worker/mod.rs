@@ -5,14 +5,17 @@
 
 mod drain;
 mod feeds;
+mod late;
 mod merge;
 mod replay;
 mod session;
 mod streams;
 mod world;
 
+pub(crate) use late::Here;
 pub(crate) use replay::Importants;
-pub(crate) use session::{Final, Session, collected, mapped_bytes};
+pub(crate) use session::{Final, Session, collected, mapped_bytes, settled_below};
+pub(crate) use streams::{BLOCKS, CONTROL};
 
 use super::os;
 use super::write::{buffer, own_code};

@@ -12,7 +12,7 @@ use crate::trace::channel::Channel;
 use crate::trace::events;
 use crate::trace::pages;
 use crate::trace::sink::Sink;
-use crate::trace::transport::packet::TYPES;
+use crate::trace::transport::packet::{IMPORTANTS, TYPES};
 use crate::trace::write::{loss, registry, state};
 use crate::trace::{clock, os};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,11 +28,28 @@ pub(crate) fn collected() -> u64 {
 
 /// What the stream says at its end.
 pub(crate) struct Final {
-    /// No thread is inside a hook any more.
-    pub(crate) quiet: bool,
     pub(crate) overhead_bytes: u64,
     pub(crate) scope_misuses: u64,
     pub(crate) failed_allocations: u64,
+}
+
+impl Final {
+    /// The event that says it, when `serial` is the next.
+    pub(super) fn report(&self, serial: u64) -> Vec<u8> {
+        let mut report = Vec::new();
+        events::REPORT.append(
+            &[
+                serial.into(),
+                clock::now().into(),
+                self.overhead_bytes.into(),
+                loss::total().into(),
+                self.scope_misuses.into(),
+                self.failed_allocations.into(),
+            ],
+            &mut report,
+        );
+        report
+    }
 }
 
 /// What one recording knows, from its start to its end.
@@ -46,6 +63,9 @@ pub(crate) struct Session {
     pub(super) streams: StreamIds,
     pub(super) shapes: Shapes,
     pub(super) world: World,
+    /// The start of the clock, in cycles.
+    pub(super) start: u64,
+    pub(super) from_process_start: bool,
     pub(super) first_serial: u64,
     /// The serial of the next event.
     pub(super) serial: u64,
@@ -53,6 +73,8 @@ pub(crate) struct Session {
     /// The serial after the last marker: if it has not moved, nothing happened.
     pub(super) marked: u64,
     pub(super) last_marker: Instant,
+    /// The time it told, in cycles.
+    pub(super) marked_at: u64,
     /// Bytes of events numbered since the last were sent.
     pub(super) unsent: usize,
     pub(super) last_look: Instant,
@@ -86,17 +108,20 @@ impl Session {
             streams: StreamIds::new(),
             shapes,
             world: World::new(start),
+            start,
+            from_process_start,
             first_serial,
             serial: first_serial,
             settled: first_serial,
             marked: u64::MAX,
             last_marker: Instant::now(),
+            marked_at: start,
             unsent: 0,
             last_look: Instant::now(),
             on_problem,
             failed: false,
         };
-        session.describe(channels, start, from_process_start);
+        session.describe(channels);
         session
     }
 
@@ -108,7 +133,7 @@ impl Session {
     /// Adds a sink that receives everything since the start; gives it back if that is gone.
     pub(crate) fn join(&mut self, mut sink: Box<dyn Sink>) -> Result<(), Box<dyn Sink>> {
         let Some(history) = &self.history else { return Err(sink) };
-        sink.packet(TYPES, &self.type_records());
+        self.begin(&mut *sink);
         self.importants.replay(&mut *sink);
         // As in `describe`.
         sink.packet(CONTROL, &settled_below(self.first_serial));
@@ -124,7 +149,7 @@ impl Session {
         Ok(())
     }
 
-    fn type_records(&self) -> Vec<u8> {
+    pub(super) fn type_records(&self) -> Vec<u8> {
         let mut records = Vec::new();
         let instruments = self.instruments.iter().map(|instrument| instrument.types());
         for declaration in [events::TYPES].into_iter().chain(instruments).flatten() {
@@ -133,27 +158,37 @@ impl Session {
         records
     }
 
-    /// Sends what a stream starts with: types, the start of the clock, the program, our streams.
-    fn describe(&mut self, channels: &[Channel], start: u64, from_process_start: bool) {
-        let records = self.type_records();
-        self.sinks.iter_mut().for_each(|sink| sink.packet(TYPES, &records));
-        let pid = os::process_id();
-        let first_serial = self.first_serial;
-        let importants = &mut self.importants;
-        importants.add(
-            &events::NEW_TRACE,
-            &[start.into(), clock::FREQUENCY.into(), 0x524d_u32.into(), 8_u32.into()],
+    /// Who writes the stream, and when it began to.
+    pub(super) fn about_program(&self) -> Vec<u8> {
+        let mut about = Vec::new();
+        events::NEW_TRACE.append(
+            &[self.start.into(), clock::FREQUENCY.into(), 0x524d_u32.into(), 8_u32.into()],
+            &mut about,
         );
         let program = std::env::current_exe().ok();
         let program = program.as_deref().and_then(|path| path.file_name()).unwrap_or_default();
-        importants.add(
-            &events::SESSION,
+        events::SESSION.append(
             &["Linux".into(), (&*program.to_string_lossy()).into(), 3_u32.into(), 5_u32.into()],
+            &mut about,
         );
-        importants.add(
-            &events::TRACE,
-            &[1_u32.into(), pid.into(), first_serial.into(), u32::from(from_process_start).into()],
-        );
+        about
+    }
+
+    /// Sends what the stream of a sink starts with that is there from the start.
+    fn begin(&self, sink: &mut dyn Sink) {
+        sink.packet(TYPES, &self.type_records());
+        let mut about = self.about_program();
+        about.extend(events::trace(os::process_id(), self.first_serial, self.from_process_start));
+        sink.packet(IMPORTANTS, &about);
+    }
+
+    /// Sends what a stream starts with: types, the start of the clock, the program, our streams.
+    fn describe(&mut self, channels: &[Channel]) {
+        let mut sinks = std::mem::take(&mut self.sinks);
+        sinks.iter_mut().for_each(|sink| self.begin(&mut **sink));
+        self.sinks = sinks;
+        let importants = &mut self.importants;
+        let pid = os::process_id();
         channels.iter().for_each(|channel| channel.announce(importants));
         for (stream, name) in [(CONTROL, "memledger control"), (WORKER, "memledger worker")] {
             let hint = (stream as u32).into();
@@ -165,7 +200,7 @@ impl Session {
         self.announce();
         // NOTE: before anything else. A reader that has never met this event takes the stream for
         // one without it, and what is late in the first ticks for lost.
-        self.packet(CONTROL, &settled_below(first_serial));
+        self.packet(CONTROL, &settled_below(self.first_serial));
         // Unreal's readers trust serials after a group of three syncs.
         (0..3).for_each(|_| self.sync());
     }
@@ -195,7 +230,7 @@ impl Session {
 
     pub(super) fn sync(&mut self) {
         self.sinks.retain_mut(|sink| match sink.sync() {
-            Ok(()) => true,
+            Ok(()) => !sink.is_over(),
             Err(error) => {
                 (self.on_problem)(error);
                 false
@@ -222,28 +257,12 @@ impl Session {
             return;
         }
         self.collect(u64::MAX - 1);
-        for (number, slot) in registry::slots().enumerate() {
-            let stream = self.occupants.get(number).map_or(0, |occupant| occupant.stream);
-            // Of a thread that is still inside its hook, nobody knows where it stands.
-            if stream != 0 && last.quiet {
-                self.close(slot, stream);
-            }
+        for (stream, closing) in self.closings() {
+            self.packet(stream, &closing);
         }
         self.mark(clock::now_since_start());
         self.settle();
-        let mut report = Vec::new();
-        events::REPORT.append(
-            &[
-                self.serial.into(),
-                clock::now().into(),
-                last.overhead_bytes.into(),
-                loss::total().into(),
-                last.scope_misuses.into(),
-                last.failed_allocations.into(),
-            ],
-            &mut report,
-        );
-        self.packet(WORKER, &report);
+        self.packet(WORKER, &last.report(self.serial));
         for sink in &mut self.sinks {
             if let Err(error) = sink.finish() {
                 (self.on_problem)(error);
@@ -253,7 +272,7 @@ impl Session {
 }
 
 /// Says that every event below `serial` that will ever come has come.
-pub(super) fn settled_below(serial: u64) -> Vec<u8> {
+pub(crate) fn settled_below(serial: u64) -> Vec<u8> {
     let mut event = Vec::new();
     events::SETTLED.append(&[serial.into()], &mut event);
     event
