@@ -6,6 +6,7 @@ use super::opening;
 use super::run::{
     self, PATIENCE_WITH_HOOKS, apart, last_words, open_trace, refuse_forked, tell, theirs,
 };
+use crate::analysis::AliveBlock;
 use crate::error::Error;
 use crate::trace::os::BlockedSignals;
 use crate::trace::sink::file::FileSink;
@@ -44,6 +45,9 @@ fn add(sink: impl FnOnce() -> Result<Queued, Error>) -> Result<Destination, Erro
     refuse_forked()?;
     let run = run::run();
     let Some(run) = run.as_ref() else { return Err(nothing_recorded()) };
+    // PERF: before the session is held. While it is, nobody collects.
+    let live = run.live.as_ref();
+    let room = live.map_or_else(Vec::new, Live::room);
     let Some(mut session) = worker::session_within(run::PATIENCE) else {
         return Err(Error::Unsupported(format!(
             "a destination cannot be added: the worker has been stuck in a write for {} s",
@@ -52,7 +56,7 @@ fn add(sink: impl FnOnce() -> Result<Queued, Error>) -> Result<Destination, Erro
     };
     let Some(session) = session.as_mut() else { return Err(nothing_recorded()) };
     let sink = sink()?;
-    Ok(Destination::new(join(session, sink, run.live.as_ref())))
+    Ok(Destination::new(join(session, sink, live, room)))
 }
 
 fn nothing_recorded() -> Error {
@@ -60,11 +64,16 @@ fn nothing_recorded() -> Error {
 }
 
 /// Has the stream of `sink` begin here, with what `live` knows to be alive; its number.
-pub(super) fn join(session: &mut Session, sink: Queued, live: Option<&Live>) -> u64 {
+pub(super) fn join(
+    session: &mut Session,
+    sink: Queued,
+    live: Option<&Live>,
+    room: Vec<AliveBlock>,
+) -> u64 {
     use crate::trace::sink::Sink;
     let number = sink.number();
     worker::tick(session, PATIENCE_WITH_HOOKS);
-    let alive = live.map(Live::alive);
+    let alive = live.map(|live| live.alive(room));
     session.join_late(sink, move |here, sink| opening::begin(alive, here, sink));
     number
 }

@@ -214,7 +214,7 @@ fn join_environment(run: &mut Run, config: Config) -> Result<Ledger, Error> {
         let mut session = worker::session();
         let host = destinations::to_host(Address::parse(&host)?)?;
         if let Some(session) = session.as_mut() {
-            destinations::join(session, host, run.live.as_ref());
+            destinations::join(session, host, run.live.as_ref(), Vec::new());
             run.has_host = true;
         }
     }

@@ -54,7 +54,7 @@ impl Read {
     /// Another analyzer that is where this one is, and reads from there on.
     fn followed_by(&mut self, here: Here) -> Self {
         let mut late = Self::new();
-        begin(Some(self.analyzer.alive()), here, &mut late).unwrap();
+        begin(Some(self.analyzer.alive(Vec::new())), here, &mut late).unwrap();
         late
     }
 }
@@ -207,7 +207,9 @@ fn many_blocks_come_in_whole_packets_with_consecutive_serials() {
 
 #[test]
 fn nothing_alive_and_nobody_who_knows_are_not_the_same() {
-    for (alive, from_process_start) in [(Some(Read::new().analyzer.alive()), true), (None, false)] {
+    for (alive, from_process_start) in
+        [(Some(Read::new().analyzer.alive(Vec::new())), true), (None, false)]
+    {
         let mut late = Read::new();
         begin(alive, here(1000, START), &mut late).unwrap();
         let marker = events::marker(1000, START + SECOND);
