@@ -22,6 +22,8 @@
 //! [`Analyzer::problems`].
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "enable")]
+mod alive;
 mod blocks;
 mod build;
 mod chunks;
@@ -38,6 +40,8 @@ mod streams;
 mod tree;
 mod usual;
 
+#[cfg(feature = "enable")]
+pub(crate) use alive::{Alive, AliveBlock};
 pub use report::{
     AfterReport, Figures, GroupRow, LiveBlock, Losses, Moves, NameRow, Report, ScopeRow, SizeRow,
     ThreadRow, Totals, TraceInfo,
@@ -370,6 +374,8 @@ impl Analyzer {
             Role::ReallocFailed { address } => {
                 self.realloc_failed(event.stream, u64_at(fixed, address));
             }
+            // What came before was told in one go, however long it had taken to happen.
+            Role::Alive => self.clock.forget_resolution(),
             Role::Report { cycle, overhead, lost, misuses } if !self.told_all => {
                 self.told_all = true;
                 self.lost.1 = u64_at(fixed, lost);

@@ -3,7 +3,7 @@
 //! It is a sink like any other, and gets the very bytes that go to the trace file, so its figures
 //! cannot differ from those of the file.
 
-use crate::analysis::Analyzer;
+use crate::analysis::{Alive, AliveBlock, Analyzer};
 use crate::error::Error;
 use crate::trace::read::{Decoder, Visitor};
 use crate::trace::sink::Sink;
@@ -30,6 +30,21 @@ impl Live {
         let State { analyzer, .. } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         analyzer.settle();
         analyzer.report()
+    }
+}
+
+impl Live {
+    /// Room for about as many blocks as are alive, in pages that are there already.
+    pub(super) fn room(&self) -> Vec<AliveBlock> {
+        let count = self.0.lock().unwrap_or_else(PoisonError::into_inner).analyzer.alive_count();
+        // NOTE: not all zero. For that the system would promise pages only.
+        vec![AliveBlock { owner: 1, ..AliveBlock::default() }; count + count / 16]
+    }
+
+    /// Everything that is alive after the last collection, copied into `room`.
+    pub(super) fn alive(&self, room: Vec<AliveBlock>) -> Alive {
+        let State { analyzer, .. } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        analyzer.alive(room)
     }
 }
 

@@ -107,6 +107,16 @@ pub(crate) static REPORT: Declaration = Declaration {
     ],
 };
 
+/// The end of what was alive where this stream begins: all events before this one on its stream are
+/// older, and happened for the other streams of the process at their own times.
+pub(crate) static ALIVE: Declaration = Declaration {
+    uid: 30,
+    logger: "Memledger",
+    event: "Alive",
+    flags: NO_SYNC,
+    fields: &[("Blocks", U64)],
+};
+
 /// All of the above.
 pub(crate) static TYPES: &[&Declaration] = &[
     &NEW_TRACE,
@@ -119,6 +129,7 @@ pub(crate) static TYPES: &[&Declaration] = &[
     &SETTLED,
     &LOST,
     &REPORT,
+    &ALIVE,
 ];
 
 /// The bound on the events between two markers that the stream announces.
