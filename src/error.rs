@@ -24,6 +24,9 @@ pub enum Error {
         /// Why it failed.
         source: io::Error,
     },
+    /// A store of traces cannot be reached, refuses, or answers what makes no sense; the text names
+    /// it and says which.
+    Store(String),
     /// A setting has a value that is not allowed; the text names it and what is allowed.
     Setting(String),
     /// A [`Ledger`](crate::Ledger) is already running in this process.
@@ -48,6 +51,7 @@ impl Error {
             Self::File { path, action, source } => {
                 Self::File { path: path.clone(), action, source: io(source) }
             }
+            Self::Store(what) => Self::Store(what.clone()),
             Self::Setting(what) => Self::Setting(what.clone()),
             Self::AlreadyStarted => Self::AlreadyStarted,
             Self::Unsupported(what) => Self::Unsupported(what.clone()),
@@ -65,7 +69,7 @@ impl std::fmt::Display for Error {
             Self::File { path, action, source } => {
                 write!(f, "cannot {action} {}: {source}", path.display())
             }
-            Self::Setting(what) => f.write_str(what),
+            Self::Store(what) | Self::Setting(what) => f.write_str(what),
             Self::AlreadyStarted => f.write_str(
                 "a ledger is already running in this process, and there can be only one at a time",
             ),
