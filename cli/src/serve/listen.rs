@@ -38,7 +38,8 @@ pub async fn accept<F: Future<Output = ()> + Send + 'static>(
     mut stop: watch::Receiver<bool>,
     handle: impl Fn(TcpStream, SocketAddr, watch::Receiver<bool>) -> F,
 ) {
-    let mut failing = false;
+    // What goes wrong again and again is said once.
+    let (mut failing, mut crowded) = (false, false);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -58,9 +59,13 @@ pub async fn accept<F: Future<Output = ()> + Send + 'static>(
         };
         failing = false;
         let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
-            note(&format!("{peer} is turned away: as many as may are here already"));
+            if !crowded {
+                note(&format!("{peer} is turned away: as many as may are here already"));
+            }
+            crowded = true;
             continue;
         };
+        crowded = false;
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
         let work = handle(stream, peer, stop.clone());

@@ -27,7 +27,7 @@ pub async fn offer(
     address: IpAddr,
     reader: IpAddr,
     server: &Server,
-    stop: watch::Receiver<bool>,
+    mut stop: watch::Receiver<bool>,
 ) -> Result<u16, String> {
     let readers = server.limits.readers;
     let permit = Arc::clone(&server.readers)
@@ -37,7 +37,11 @@ pub async fn offer(
     let listener = TcpListener::bind((address, 0)).await.map_err(failed)?;
     let port = listener.local_addr().map_err(failed)?.port();
     tokio::spawn(async move {
-        if let Ok(Some(stream)) = timeout(CONNECT, accept(listener, reader)).await {
+        let connected = tokio::select! {
+            connected = timeout(CONNECT, accept(listener, reader)) => connected,
+            _ = stop.wait_for(|stop| *stop) => return,
+        };
+        if let Ok(Some(stream)) = connected {
             // NOTE: a reader that goes before the end is nobody's problem.
             let _ = send(reading, stream, stop, permit).await;
         }
