@@ -8,4 +8,5 @@ mod harness;
 mod hostile;
 mod life;
 mod limits;
+mod network;
 mod programs;
