@@ -24,6 +24,9 @@ pub enum Error {
         /// Why it failed.
         source: io::Error,
     },
+    /// A store of traces cannot be reached, refuses, or answers what makes no sense; the text names
+    /// it and says which.
+    Store(String),
     /// A setting has a value that is not allowed; the text names it and what is allowed.
     Setting(String),
     /// A destination of the trace cannot be reached, was lost, or is too slow.
@@ -55,6 +58,7 @@ impl Error {
             Self::File { path, action, source } => {
                 Self::File { path: path.clone(), action, source: io(source) }
             }
+            Self::Store(what) => Self::Store(what.clone()),
             Self::Setting(what) => Self::Setting(what.clone()),
             Self::Destination { name, what } => {
                 Self::Destination { name: name.clone(), what: what.clone() }
@@ -75,7 +79,7 @@ impl std::fmt::Display for Error {
             Self::File { path, action, source } => {
                 write!(f, "cannot {action} {}: {source}", path.display())
             }
-            Self::Setting(what) => f.write_str(what),
+            Self::Store(what) | Self::Setting(what) => f.write_str(what),
             Self::Destination { name, what } => {
                 write!(f, "{name} gets no more of the trace: {what}")
             }

@@ -28,6 +28,8 @@
 //!   [`group!`], [`tag!`] and [`tagged`] say whose it is. [`Name`] holds names.
 //! - **The stream**: [`trace`] reads it. The format is Unreal Trace, so a trace of ours opens in
 //!   Unreal Insights, and theirs can be read here.
+//!   With feature `store`, `trace::store` gets traces of many programs from where a recorder,
+//!   `memledger serve`, keeps them.
 //! - **The figures**: [`analysis`] rebuilds live blocks, peaks and totals from a stream, in the
 //!   traced process and from a file alike; [`dump`] prints them.
 //!
@@ -36,6 +38,7 @@
 //! |---|---|
 //! | `enable` (default) | tracking; implies `analysis` |
 //! | `analysis` | reading traces and printing reports, without tracking |
+//! | `store` | getting traces from a recorder's store; implies `analysis` |
 //! | none | the same API for marking scopes, compiled to nothing, without dependencies |
 //!
 //! A library that only marks its scopes depends on memledger with `default-features = false`; the

@@ -2,9 +2,10 @@
 #![forbid(unsafe_code)]
 
 mod commands;
+mod serve;
 
 use clap::{Parser, Subcommand};
-use commands::{CliError, Outcome, events, export, info, report};
+use commands::{CliError, Outcome, events, export, fetch, info, report, traces};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -19,6 +20,9 @@ Examples:
   memledger events run.utrace --filter 'Memory.*' --limit 20
   memledger export run.memledger --to utrace -o run.utrace
   zstdcat run.utrace.zst | memledger report -      from standard input
+  memledger serve --store traces                   record what programs send
+  memledger traces                                 what has been recorded
+  memledger fetch ID -o - | memledger report -     the report of one of them
 
 Exit status:
   0  done
@@ -44,6 +48,12 @@ enum Command {
     Events(events::EventsArgs),
     /// The same trace in another format: the plain Unreal stream, or the compact one
     Export(export::ExportArgs),
+    /// Record the traces that programs send, and give them to whoever asks
+    Serve(commands::serve::ServeArgs),
+    /// List the traces of a store
+    Traces(traces::TracesArgs),
+    /// Get a trace from a store; of a program that still runs, until it ends
+    Fetch(fetch::FetchArgs),
 }
 
 fn main() -> ExitCode {
@@ -57,6 +67,9 @@ fn main() -> ExitCode {
         Command::Info(args) => info::run(args, &mut out),
         Command::Events(args) => events::run(args, &mut out),
         Command::Export(args) => export::run(args, &mut out),
+        Command::Serve(args) => commands::serve::run(args, &mut out),
+        Command::Traces(args) => traces::run(args, &mut out),
+        Command::Fetch(args) => fetch::run(args, &mut out),
     };
     let flushed = out.flush().map_err(CliError::output);
     finish(result.and_then(|outcome| flushed.map(|()| outcome)))

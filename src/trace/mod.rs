@@ -28,6 +28,8 @@ pub(crate) mod pages;
 pub mod read;
 #[cfg(feature = "enable")]
 pub(crate) mod sink;
+#[cfg(feature = "store")]
+pub mod store;
 #[cfg(feature = "analysis")]
 pub mod transport;
 #[cfg(feature = "enable")]

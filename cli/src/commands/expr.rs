@@ -46,6 +46,12 @@ fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     u64::try_from(sum).ok()
 }
 
+/// A number of bytes: `64MiB`, `1.5GB`, or without a unit.
+pub fn size(text: &str) -> Result<u64, String> {
+    let size = scaled(text.trim(), BYTE_UNITS);
+    size.ok_or_else(|| "a size is a number with KiB, MiB, GiB, TiB, KB, MB, GB, TB or B".to_owned())
+}
+
 /// A moment of the trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum At {

@@ -1,6 +1,8 @@
 //! `memledger info`: what a trace consists of.
 
-use super::{CliError, Format, Outcome, display_name, missing, open_watched, unreadable};
+use super::{
+    CliError, Format, Outcome, display_name, missing, open_watched, printable, unreadable,
+};
 use memledger::trace::event::schema::EventType;
 use memledger::trace::read::{Damage, Event, Hole, Summary, Value, Visitor, read};
 use memledger::trace::transport::Transport;
@@ -387,12 +389,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Text from the trace, which may hold anything, for a terminal.
-fn printable(text: &str) -> String {
-    text.escape_debug().to_string().replace("\\'", "'").replace("\\\"", "\"")
-}
-
-/// The same, cut to so many columns.
+/// Text from the trace, which may hold anything, cut to so many columns.
 fn shown(text: &str, columns: usize) -> String {
     let text = printable(text);
     match text.char_indices().nth(columns) {

@@ -3,15 +3,20 @@
 pub mod events;
 pub mod export;
 mod expr;
+pub mod fetch;
 pub mod info;
 mod progress;
 pub mod report;
+pub mod serve;
+pub mod traces;
 
+use crate::serve::read_token;
 use memledger::dump::text;
+use memledger::trace::store::Store;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// How a command prints data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -138,4 +143,37 @@ pub fn missing(path: &Path, summary: &memledger::trace::read::Summary) -> Option
         let parts = parts.join(", and ");
         format!("{} is damaged: {parts}; the result is only of the rest", display_name(path))
     })
+}
+
+/// Which store a command asks.
+#[derive(Debug, clap::Args)]
+pub struct StoreArgs {
+    /// The store: HOST or HOST:PORT, where the port is 1989 if it is not given
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
+    store: String,
+    /// The file with the token that a store on another machine asks for
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl StoreArgs {
+    /// Connects to it.
+    fn connect(&self) -> Result<Store, CliError> {
+        let token = self.token_file.as_deref().map(read_token).transpose()?;
+        let store = Store::connect(&self.store).map_err(|error| failed_store(&error))?;
+        match token {
+            None => Ok(store),
+            Some(token) => store.with_token(&token).map_err(|error| failed_store(&error)),
+        }
+    }
+}
+
+/// What a store could not do.
+fn failed_store(error: &memledger::Error) -> CliError {
+    CliError::Failed(error.to_string())
+}
+
+/// Text that comes from outside, for a terminal: nothing in it moves the cursor.
+fn printable(text: &str) -> String {
+    text.escape_debug().to_string().replace("\\'", "'").replace("\\\"", "\"")
 }

@@ -150,29 +150,39 @@ impl Handshake {
                 versions[1]
             )));
         }
-        let mut handshake = Self {
-            control_port: None,
-            session_guid: None,
-            trace_guid: None,
-            transport,
-            protocol: versions[1],
-        };
-        let mut records = metadata;
+        let Metadata { control_port, session_guid, trace_guid } = Metadata::decode(metadata);
+        let protocol = versions[1];
+        let handshake = Self { control_port, session_guid, trace_guid, transport, protocol };
+        Ok((handshake, (start.len() + rest.len()) as u64))
+    }
+}
+
+/// What the metadata records say.
+#[derive(Default)]
+pub(super) struct Metadata {
+    pub(super) control_port: Option<u16>,
+    pub(super) session_guid: Option<[u8; 16]>,
+    pub(super) trace_guid: Option<[u8; 16]>,
+}
+
+impl Metadata {
+    pub(super) fn decode(mut records: &[u8]) -> Self {
+        let mut metadata = Self::default();
         while let [size, id, tail @ ..] = records {
             // NOTE: a record that passes the end costs its own facts only: analysis needs none.
             let Some((value, next)) = tail.split_at_checked(usize::from(*size)) else { break };
             match (*id, value) {
                 (CONTROL_PORT, &[low, high]) => {
-                    handshake.control_port =
+                    metadata.control_port =
                         Some(u16::from_le_bytes([low, high])).filter(|&port| port != 0xffff);
                 }
-                (SESSION_GUID, _) => handshake.session_guid = value.try_into().ok(),
-                (TRACE_GUID, _) => handshake.trace_guid = value.try_into().ok(),
+                (SESSION_GUID, _) => metadata.session_guid = value.try_into().ok(),
+                (TRACE_GUID, _) => metadata.trace_guid = value.try_into().ok(),
                 _ => {}
             }
             records = next;
         }
-        Ok((handshake, (start.len() + rest.len()) as u64))
+        metadata
     }
 }
 

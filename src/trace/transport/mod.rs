@@ -5,8 +5,9 @@
 //! are its bytes, and packet boundaries have no meaning above this layer.
 //!
 //! [`packet::PacketWriter`] codes payloads, as they are, by [`lz4`] or [`compact`];
-//! [`unpack::Unpacker`] gives them back.
+//! [`unpack::Unpacker`] gives them back. [`boundaries`] is for whoever passes a stream on.
 
+pub mod boundaries;
 pub mod compact;
 pub mod handshake;
 pub mod lz4;

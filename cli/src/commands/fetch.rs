@@ -1,0 +1,150 @@
+//! `memledger fetch`: a trace from a store, to a file or to standard output.
+
+use super::{CliError, Outcome, StoreArgs, failed_store, is_stdin, printable, progress};
+use memledger::trace::store::{Store, StoredTrace};
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  memledger fetch 2166136261                        to 20261121_134519_001.utrace
+  memledger fetch 20261121_134519_001 -o run.utrace
+  memledger fetch 2166136261 -o - | memledger report -
+
+Of a program that still runs, the trace is followed until the program ends.";
+
+/// What is copied in one go.
+const PIECE: usize = 256 << 10;
+
+/// Arguments of `memledger fetch`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct FetchArgs {
+    /// The trace: its id or its name, as memledger traces shows them
+    #[arg(value_name = "ID")]
+    trace: String,
+    /// The file to write; - for standard output [default: its name in this folder, if that is free]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// Reads the trace from the store and writes it to the file of `-o`, or to `out`.
+pub fn run(args: &FetchArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
+    let to_stdout = args.output.as_deref().is_some_and(is_stdin);
+    if to_stdout && io::stdout().is_terminal() {
+        return Err(CliError::Usage(
+            "a trace is no text for a terminal; give -o a file, or send standard output to one"
+                .to_owned(),
+        ));
+    }
+    let mut store = args.store.connect()?;
+    let trace = find(&mut store, &args.trace)?;
+    let stream = store.read(trace.id).map_err(|error| failed_store(&error))?;
+    let size = (!trace.live).then_some(trace.size);
+    let mut source = progress::watch(Box::new(stream), size);
+    let (copied, place) = if to_stdout {
+        (copy(&mut source, out)?, "standard output".to_owned())
+    } else {
+        let (mut file, path) = create(args.output.as_deref(), &trace)?;
+        let failed = |error: &dyn std::fmt::Display| {
+            CliError::Failed(format!("cannot write {}: {error}", path.display()))
+        };
+        let copied = copy(&mut source, &mut file).map_err(|error| match error {
+            CliError::Output(error) => failed(&error),
+            error => error,
+        })?;
+        (copied, path.display().to_string())
+    };
+    drop(source);
+    // The end of the stream may be that of the store: only the store can tell.
+    let incomplete = |why: String| {
+        let bytes = copied.bytes;
+        Ok(Outcome::Incomplete(format!("{place} has the first {bytes} bytes only: {why}")))
+    };
+    if let Some(error) = copied.error {
+        return incomplete(format!("the connection broke ({error})"));
+    }
+    match store.trace(trace.id) {
+        Err(error) => incomplete(error.to_string()),
+        Ok(Some(now)) if now.live => incomplete("the program is still sending".to_owned()),
+        Ok(Some(now)) if now.size > copied.bytes => {
+            incomplete(format!("the store has {} of the trace", now.size))
+        }
+        Ok(_) => Ok(Outcome::Done),
+    }
+}
+
+/// The trace with this id, or with this name.
+fn find(store: &mut Store, wanted: &str) -> Result<StoredTrace, CliError> {
+    if let Ok(id) = wanted.parse()
+        && let Some(trace) = store.trace(id).map_err(|error| failed_store(&error))?
+    {
+        return Ok(trace);
+    }
+    let traces = store.traces().map_err(|error| failed_store(&error))?;
+    let count = traces.len();
+    traces.into_iter().find(|trace| trace.name == wanted).ok_or_else(|| {
+        CliError::Failed(format!(
+            "the store at {} has no trace called {} among its {count}; memledger traces lists them",
+            store.address(),
+            printable(wanted)
+        ))
+    })
+}
+
+/// The file to write, and its path. One that is there is overwritten only if it was named.
+fn create(path: Option<&Path>, trace: &StoredTrace) -> Result<(File, PathBuf), CliError> {
+    let (path, opened) = match path {
+        Some(path) => (path.to_owned(), File::create(path)),
+        None => {
+            let path = PathBuf::from(file_name(trace));
+            let opened = OpenOptions::new().write(true).create_new(true).open(&path);
+            (path, opened)
+        }
+    };
+    match opened {
+        Ok(file) => Ok((file, path)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(CliError::Failed(
+            format!("{} is there already; say where to write with -o FILE", path.display()),
+        )),
+        Err(error) => Err(CliError::Failed(format!("cannot write {}: {error}", path.display()))),
+    }
+}
+
+/// A file in this folder, whatever name the store tells.
+fn file_name(trace: &StoredTrace) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let name = &trace.name;
+    let good = !name.is_empty() && name.len() <= 100 && name.chars().all(plain);
+    match good && !name.starts_with('-') {
+        true => format!("{name}.utrace"),
+        false => format!("trace-{}.utrace", trace.id),
+    }
+}
+
+/// How much was copied, and why not all.
+struct Copied {
+    bytes: u64,
+    error: Option<io::Error>,
+}
+
+/// Copies all of it. What comes is written at once: somebody may be reading along.
+fn copy(source: &mut dyn Read, out: &mut dyn Write) -> Result<Copied, CliError> {
+    let mut buffer = vec![0; PIECE];
+    let mut bytes = 0;
+    loop {
+        match source.read(&mut buffer) {
+            Ok(0) => return Ok(Copied { bytes, error: None }),
+            Ok(count) => {
+                let piece = buffer.get(..count).unwrap_or_default();
+                out.write_all(piece).and_then(|()| out.flush()).map_err(CliError::output)?;
+                bytes += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Ok(Copied { bytes, error: Some(error) }),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! `memledger serve`: records what programs send, and gives it to whoever asks.
+
+use super::{CliError, Format, Outcome, expr};
+use crate::serve::{Access, Clients, Directory, Limits, Ready, Settings, default_path, serve};
+use memledger::dump::text;
+use serde_json::json;
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where programs of Unreal Engine 4 send, and ours.
+const FIRST_PORT: u16 = 1980;
+/// Where those of Unreal Engine 5 send.
+const SECOND_PORT: u16 = 1981;
+/// A trace that may have less could not hold what every trace begins with.
+const SMALLEST: u64 = 1 << 20;
+
+const EXAMPLES: &str = "\
+Examples:
+  memledger serve                          record in ~/.local/share/memledger/traces
+  memledger serve --store traces --max-trace 1GiB --max-store 20GiB
+  MEMLEDGER_HOST=127.0.0.1 ./program       a program that sends to it
+  nc -N 127.0.0.1 1981 < run.utrace        anything that sends the bytes of a trace will do
+  memledger traces                         what has been recorded, and what is being
+  memledger serve --listen 0.0.0.0 --token-file token   for other machines, too
+
+Only programs of this machine can connect, unless --listen says otherwise; from other machines they
+have to show the token. Each trace is a file of its own, readable while it grows and after a crash.
+Ctrl-C ends it.";
+
+/// Arguments of `memledger serve`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ServeArgs {
+    /// The folder for the traces [default: memledger/traces where your programs keep data]
+    #[arg(long, value_name = "DIR")]
+    store: Option<PathBuf>,
+    /// Ports for programs that send; 0 for any free one [default: 1980, and 1981 if it is free]
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    recorder_port: Vec<u16>,
+    /// Port for those who ask; 0 for any free one
+    #[arg(long, value_name = "N", default_value_t = memledger::trace::store::PORT)]
+    store_port: u16,
+    /// The address to listen at
+    #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    listen: IpAddr,
+    /// The file with the token that other machines must show: 16 to 256 characters, mode 600
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// How large one trace may become; it ends there, behind a whole packet
+    #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = expr::size)]
+    max_trace: u64,
+    /// How large all traces in the folder may become
+    #[arg(long, value_name = "SIZE", default_value = "64GiB", value_parser = expr::size)]
+    max_store: u64,
+    /// How many programs may send at once; each costs 64 KiB of memory
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    max_programs: u32,
+    /// How many may ask, and how many may read a trace, at once
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    max_readers: u32,
+    /// Let a program go that has sent nothing for so long; 0 for never
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    idle_timeout: u32,
+    /// How to print where it listens
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+/// Serves until Ctrl-C.
+pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
+    for (flag, size) in [("--max-trace", args.max_trace), ("--max-store", args.max_store)] {
+        if size < SMALLEST {
+            let (size, least) = (text::bytes(size), text::bytes(SMALLEST));
+            return Err(CliError::Usage(format!("{flag} is {size}, and {least} is the least")));
+        }
+    }
+    let access = Access::new(args.listen, args.token_file.as_deref())?;
+    let path = match &args.store {
+        Some(path) => path.clone(),
+        None => default_path()?,
+    };
+    let (recorder_ports, second_port) = match &args.recorder_port[..] {
+        [] => (vec![FIRST_PORT], Some(SECOND_PORT)),
+        ports => (ports.to_vec(), None),
+    };
+    let settings = Settings {
+        directory: Directory::open(&path)?,
+        access,
+        address: args.listen,
+        recorder_ports,
+        second_port,
+        store_port: args.store_port,
+        limits: Limits { trace: args.max_trace, store: args.max_store },
+        clients: Clients {
+            programs: args.max_programs as usize,
+            readers: args.max_readers as usize,
+        },
+        silence: (args.idle_timeout > 0).then(|| Duration::from_secs(args.idle_timeout.into())),
+    };
+    serve(settings, |ready| {
+        let printed = match args.format {
+            Format::Text => print(ready, out),
+            Format::Json => print_json(ready, out),
+        };
+        // A pipe holds it back otherwise, until the end.
+        printed.and_then(|()| out.flush()).map_err(CliError::output)
+    })?;
+    Ok(Outcome::Done)
+}
+
+fn print(ready: &Ready, out: &mut dyn Write) -> io::Result<()> {
+    let recorder: Vec<_> = ready.recorder.iter().map(SocketAddr::to_string).collect();
+    let traces = text::counted(ready.totals.traces as u64, "trace", "traces");
+    let bytes = text::bytes(ready.totals.bytes);
+    writeln!(out, "recording at  {}", recorder.join(", "))?;
+    writeln!(out, "store at      {}", ready.store)?;
+    writeln!(out, "traces in     {} ({traces}, {bytes})", ready.directory.display())
+}
+
+fn print_json(ready: &Ready, out: &mut dyn Write) -> io::Result<()> {
+    let document = json!({
+        "schema": "memledger.serve/1",
+        "recorder": ready.recorder.iter().map(SocketAddr::to_string).collect::<Vec<_>>(),
+        "store": ready.store.to_string(),
+        "directory": ready.directory.to_string_lossy(),
+        "traces": ready.totals.traces,
+        "bytes": ready.totals.bytes,
+    });
+    writeln!(out, "{document}")
+}

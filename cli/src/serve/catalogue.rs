@@ -1,0 +1,314 @@
+//! Which traces there are, how large they are and may become, and which of them are growing.
+
+use super::directory::{Directory, stem};
+use super::recording::Recording;
+use memledger::dump::text;
+use memledger::trace::transport::Transport;
+use memledger::trace::transport::boundaries::Start;
+use std::fs::File;
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::watch;
+
+/// The folder is looked at again when asked, but not more often than this.
+const RESCAN: Duration = Duration::from_millis(250);
+/// A new trace is refused when less than this is left of the total: the longest start of a trace
+/// and a packet.
+const LEAST_ROOM: u64 = 128 << 10;
+
+/// How much may be kept, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Of one trace.
+    pub trace: u64,
+    /// Of all in the folder.
+    pub store: u64,
+}
+
+/// All traces of a folder. Calls wait for the disk: not for a thread of the runtime.
+#[derive(Debug)]
+pub struct Catalogue {
+    directory: Directory,
+    limits: Limits,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// By the name of the file, so that indices hold while traces are added.
+    traces: Vec<Trace>,
+    /// Bytes of all traces.
+    used: u64,
+    change_serial: u32,
+    sessions: u32,
+    next_scan: Instant,
+}
+
+/// A trace.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    pub file: String,
+    pub id: u32,
+    /// Bytes in the file.
+    size: u64,
+    pub modified: SystemTime,
+    /// Of a trace that is growing.
+    pub live: Option<Live>,
+    /// Why it ended before its program did.
+    pub ended: Option<String>,
+}
+
+/// A program that is sending.
+#[derive(Clone, Debug)]
+pub struct Live {
+    pub session: u32,
+    pub peer: IpAddr,
+    pub control_port: Option<u16>,
+    pub guid: Option<[u8; 16]>,
+    /// How far the trace can be read: to the end of its last whole packet. Closed when it ends.
+    readable: watch::Receiver<u64>,
+}
+
+/// What is there in all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Totals {
+    pub traces: usize,
+    pub sessions: usize,
+    pub bytes: u64,
+    pub change_serial: u32,
+}
+
+/// A trace that is open for reading.
+#[derive(Debug)]
+pub struct Reading {
+    pub file: File,
+    /// How far, where that does not change any more.
+    pub size: u64,
+    /// How far, while the trace grows. When this is closed, its last value stands.
+    pub live: Option<watch::Receiver<u64>>,
+}
+
+impl Trace {
+    /// The name of the trace.
+    pub fn name(&self) -> &str {
+        stem(&self.file)
+    }
+
+    /// Bytes that can be read.
+    pub fn size(&self) -> u64 {
+        self.live.as_ref().map_or(self.size, |live| *live.readable.borrow())
+    }
+}
+
+impl Catalogue {
+    /// Looks at what is in the folder.
+    pub fn new(directory: Directory, limits: Limits) -> io::Result<Self> {
+        let state = State {
+            traces: Vec::new(),
+            used: 0,
+            change_serial: 1,
+            sessions: 0,
+            next_scan: Instant::now(),
+        };
+        let catalogue = Self { directory, limits, state: Mutex::new(state) };
+        catalogue.scan(&mut catalogue.lock())?;
+        Ok(catalogue)
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// How many traces there are and so on, in the folder as it is now.
+    pub fn totals(&self) -> Totals {
+        let mut state = self.lock();
+        self.rescan(&mut state);
+        Totals {
+            traces: state.traces.len(),
+            sessions: state.traces.iter().filter(|trace| trace.live.is_some()).count(),
+            bytes: state.used,
+            change_serial: state.change_serial,
+        }
+    }
+
+    /// The trace with this index.
+    pub fn by_index(&self, index: usize) -> Option<Trace> {
+        self.lock().traces.get(index).cloned()
+    }
+
+    /// The first trace that is as wanted.
+    pub fn find(&self, wanted: impl Fn(&Trace) -> bool) -> Option<Trace> {
+        self.lock().traces.iter().find(|trace| wanted(trace)).cloned()
+    }
+
+    /// The growing trace with this index among those.
+    pub fn live_by_index(&self, index: usize) -> Option<Trace> {
+        self.lock().traces.iter().filter(|trace| trace.live.is_some()).nth(index).cloned()
+    }
+
+    /// Opens a trace; `None` if there is none with this id.
+    pub fn read(&self, id: u32) -> Option<io::Result<Reading>> {
+        let trace = self.find(|trace| trace.id == id)?;
+        let file = self.directory.read(&trace.file);
+        Some(file.and_then(|file| {
+            let size = file.metadata()?.len();
+            Ok(Reading { file, size, live: trace.live.map(|live| live.readable) })
+        }))
+    }
+
+    /// A new trace, of a program that begins to send. The error says why it cannot be.
+    pub fn begin(self: &Arc<Self>, start: &Start, peer: IpAddr) -> Result<Recording, String> {
+        let mut state = self.lock();
+        if self.room(&state) < LEAST_ROOM {
+            self.rescan(&mut state);
+        }
+        if self.room(&state) < LEAST_ROOM {
+            return Err(format!("the store is full: {}", self.fullness(&state)));
+        }
+        let compact = start.transport == Transport::Compact.version();
+        let (file, opened) = self
+            .directory
+            .create(compact)
+            .map_err(|error| format!("no file can be created: {error}"))?;
+        let (readable, receiver) = watch::channel(0);
+        state.sessions = state.sessions.wrapping_add(1).max(1);
+        let live = Live {
+            session: state.sessions,
+            peer,
+            control_port: start.control_port,
+            guid: start.trace_guid,
+            readable: receiver,
+        };
+        let modified = SystemTime::now();
+        state.insert(Trace {
+            file: file.clone(),
+            id: 0,
+            size: 0,
+            modified,
+            live: Some(live),
+            ended: None,
+        });
+        state.change_serial = state.change_serial.wrapping_add(1);
+        drop(state);
+        Ok(Recording::new(Arc::clone(self), file, opened, readable))
+    }
+
+    /// How many of `bytes` more the trace may have, and what is full if that is not all.
+    pub(super) fn grant(&self, file: &str, bytes: u64) -> (u64, Option<String>) {
+        let mut state = self.lock();
+        let (limits, room) = (self.limits, self.room(&state));
+        let Some(trace) = state.find(file) else { return (bytes, None) };
+        let own = limits.trace.saturating_sub(trace.size);
+        let granted = bytes.min(own).min(room);
+        trace.size += granted;
+        trace.modified = SystemTime::now();
+        state.used += granted;
+        let reason = (granted < bytes).then(|| match own <= room {
+            true => {
+                format!("it has reached the {} that one trace may have", text::bytes(limits.trace))
+            }
+            false => format!("the store is full: {}", self.fullness(&state)),
+        });
+        (granted, reason)
+    }
+
+    /// The trace has this size in truth.
+    pub(super) fn correct(&self, file: &str, size: u64) {
+        let mut state = self.lock();
+        let Some(trace) = state.find(file) else { return };
+        let old = std::mem::replace(&mut trace.size, size);
+        state.used = (state.used + size).saturating_sub(old);
+    }
+
+    /// The trace grows no longer. If nothing is in it, it never was.
+    pub(super) fn end(&self, file: &str, ended: Option<String>) {
+        let mut state = self.lock();
+        state.change_serial = state.change_serial.wrapping_add(1);
+        let Some(trace) = state.find(file) else { return };
+        trace.live = None;
+        trace.ended = ended;
+        if trace.size == 0 && self.directory.remove(file).is_ok() {
+            state.traces.retain(|trace| trace.file != file);
+        }
+    }
+
+    fn room(&self, state: &State) -> u64 {
+        self.limits.store.saturating_sub(state.used)
+    }
+
+    fn fullness(&self, state: &State) -> String {
+        let (used, limit) = (text::bytes(state.used), text::bytes(self.limits.store));
+        format!("{used} of {limit} are used")
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Whoever panicked did so between two changes.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at the folder again, if the last look is old enough and it can be read.
+    fn rescan(&self, state: &mut State) {
+        if Instant::now() >= state.next_scan {
+            let _ = self.scan(state);
+        }
+    }
+
+    fn scan(&self, state: &mut State) -> io::Result<()> {
+        let begun = Instant::now();
+        let found = self.directory.list()?;
+        let mut changed = false;
+        // Growing traces are known better than the folder tells.
+        state.traces.retain(|trace| {
+            let stays = trace.live.is_some()
+                || found.binary_search_by(|found| found.file.cmp(&trace.file)).is_ok();
+            changed |= !stays;
+            stays
+        });
+        for found in found {
+            match state.find(&found.file) {
+                Some(trace) if trace.live.is_some() => {}
+                Some(trace) => {
+                    changed |= trace.size != found.size;
+                    (trace.size, trace.modified) = (found.size, found.modified);
+                }
+                None => {
+                    changed = true;
+                    let (file, size, modified) = (found.file, found.size, found.modified);
+                    state.insert(Trace { file, id: 0, size, modified, live: None, ended: None });
+                }
+            }
+        }
+        state.used = state.traces.iter().map(|trace| trace.size).sum();
+        state.change_serial = state.change_serial.wrapping_add(u32::from(changed));
+        // A large folder is looked at in a tenth of the time at most.
+        state.next_scan = Instant::now() + RESCAN.max(begun.elapsed() * 10);
+        Ok(())
+    }
+}
+
+impl State {
+    fn find(&mut self, file: &str) -> Option<&mut Trace> {
+        let place = self.traces.binary_search_by(|trace| trace.file.as_str().cmp(file)).ok()?;
+        self.traces.get_mut(place)
+    }
+
+    /// Gives the trace its id: the same one after a restart, but for two names in 2^32 that meet.
+    fn insert(&mut self, mut trace: Trace) {
+        trace.id = fnv1a(trace.file.as_bytes());
+        while trace.id == 0 || self.traces.iter().any(|other| other.id == trace.id) {
+            trace.id = trace.id.wrapping_add(1);
+        }
+        if let Err(place) = self.traces.binary_search_by(|other| other.file.cmp(&trace.file)) {
+            self.traces.insert(place, trace);
+        }
+    }
+}
+
+fn fnv1a(bytes: &[u8]) -> u32 {
+    let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+    bytes.iter().fold(0x811c_9dc5, step)
+}

@@ -1,0 +1,278 @@
+//! The folder with the traces: the only place that opens files in it.
+//!
+//! Names are chosen here, never by a client: `20261121_134519_001.utrace`, the time in UTC and a
+//! number. A file is created where none is and belongs to the user alone; symbolic links, pipes
+//! and devices are never followed nor read.
+
+use crate::commands::CliError;
+use jiff::Timestamp;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Held by the server that uses the folder; its number is inside.
+const LOCK: &str = ".memledger-serve.lock";
+/// What the files of traces are called.
+const ENDINGS: [&str; 2] = [".utrace", ".memledger"];
+/// Names that are tried, within one second, before something must be wrong.
+const TRIES: u32 = 100_000;
+
+/// A folder that no other server uses.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    /// Locked as long as this is open.
+    _lock: File,
+}
+
+/// A trace in the folder.
+#[derive(Debug)]
+pub struct Found {
+    pub file: String,
+    pub size: u64,
+    pub modified: SystemTime,
+}
+
+impl Directory {
+    /// Opens the folder; makes it, if the one it is in exists.
+    pub fn open(path: &Path) -> Result<Self, CliError> {
+        let failed = |what: String| {
+            CliError::Failed(format!("cannot keep traces in {}: {what}", path.display()))
+        };
+        match folder_builder().create(path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(failed("the folder that it would be in does not exist".to_owned()));
+            }
+            Err(error) => return Err(failed(error.to_string())),
+        }
+        // NOTE: from here on the path has no links in it that could be turned elsewhere.
+        let path = path.canonicalize().map_err(|error| failed(error.to_string()))?;
+        if !path.is_dir() {
+            return Err(failed("it is a file, not a folder".to_owned()));
+        }
+        let mut lock = options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path.join(LOCK))
+            .map_err(|error| failed(format!("no file can be created there: {error}")))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut owner = String::new();
+                let _ = (&mut lock).take(20).read_to_string(&mut owner);
+                let owner = owner.trim();
+                return Err(failed(format!("memledger serve, process {owner}, is using it")));
+            }
+            // Where files cannot be locked, two servers cannot be told apart: go on.
+            Err(TryLockError::Error(_)) => {}
+        }
+        let number = format!("{}\n", std::process::id());
+        lock.set_len(0)
+            .and_then(|()| lock.rewind())
+            .and_then(|()| lock.write_all(number.as_bytes()))
+            .map_err(|error| failed(format!("writing there failed: {error}")))?;
+        Ok(Self { path, _lock: lock })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is there, by name.
+    pub fn list(&self) -> io::Result<Vec<Found>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            let Ok(file) = entry.file_name().into_string() else { continue };
+            if file.starts_with('.') || stem(&file) == file {
+                continue;
+            }
+            // Gone again, or not for us to look at.
+            let Ok(metadata) = entry.metadata() else { continue };
+            if metadata.is_file() {
+                let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                found.push(Found { file, size: metadata.len(), modified });
+            }
+        }
+        found.sort_by(|one, other| one.file.cmp(&other.file));
+        Ok(found)
+    }
+
+    /// A new, empty file for a trace, and its name.
+    pub fn create(&self, compact: bool) -> io::Result<(String, File)> {
+        let time = Timestamp::now().strftime("%Y%m%d_%H%M%S").to_string();
+        let ending = ENDINGS[usize::from(compact)];
+        for number in 1..TRIES {
+            let file = format!("{time}_{number:03}{ending}");
+            // Neither kind of trace may have the name of another.
+            if fs::symlink_metadata(self.path.join(format!(
+                "{}{}",
+                stem(&file),
+                ENDINGS[usize::from(!compact)]
+            )))
+            .is_ok()
+            {
+                continue;
+            }
+            // `create_new` fails at anything that is there, a link included.
+            match options().write(true).create_new(true).open(self.path.join(&file)) {
+                Ok(opened) => return Ok((file, opened)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::Error::other(format!("{TRIES} traces of one second are there already")))
+    }
+
+    /// Opens a trace that [`list`](Self::list) or [`create`](Self::create) has named.
+    pub fn read(&self, file: &str) -> io::Result<File> {
+        let file = options().read(true).open(self.path.join(file))?;
+        match file.metadata()?.is_file() {
+            true => Ok(file),
+            false => Err(io::Error::other("it is not a regular file any more")),
+        }
+    }
+
+    /// Removes a trace in which nothing is.
+    pub fn remove(&self, file: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(file))
+    }
+}
+
+/// The name of a trace: that of its file without the ending.
+pub fn stem(file: &str) -> &str {
+    ENDINGS.iter().find_map(|ending| file.strip_suffix(ending)).unwrap_or(file)
+}
+
+/// Where traces are kept unless one says otherwise; made if it is not there.
+pub fn default_path() -> Result<PathBuf, CliError> {
+    let data =
+        std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let data = data.or_else(|| Some(std::env::home_dir()?.join(".local/share")));
+    let Some(data) = data.filter(|path| path.is_absolute()) else {
+        return Err(CliError::Usage(
+            "there is no home directory to keep traces in; say where with --store DIR".to_owned(),
+        ));
+    };
+    let path = data.join("memledger").join("traces");
+    let mut builder = folder_builder();
+    builder.recursive(true);
+    match builder.create(&path) {
+        Ok(()) => Ok(path),
+        Err(error) => Err(CliError::Failed(format!(
+            "cannot make {} to keep traces in: {error}; say where with --store DIR",
+            path.display()
+        ))),
+    }
+}
+
+/// Folders of ours are the user's alone.
+fn folder_builder() -> fs::DirBuilder {
+    #[cfg_attr(not(unix), expect(unused_mut))]
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder
+}
+
+/// Files of ours are the user's alone; links are not followed, pipes not waited for.
+fn options() -> OpenOptions {
+    #[cfg_attr(not(unix), expect(unused_mut))]
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        use std::os::unix::fs::OpenOptionsExt;
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        options.mode(0o600).custom_flags(flags.bits() as i32);
+    }
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder() -> (tempfile::TempDir, Directory) {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::open(folder.path()).unwrap();
+        (folder, directory)
+    }
+
+    #[test]
+    fn names_are_new_and_files_private() {
+        let (_folder, directory) = folder();
+        let mut names: Vec<_> = (0..20).map(|n| directory.create(n % 2 == 1).unwrap().0).collect();
+        let listed: Vec<_> =
+            directory.list().unwrap().into_iter().map(|found| found.file).collect();
+        names.sort();
+        assert_eq!(listed, names);
+        let mut stems: Vec<_> = names.iter().map(|name| stem(name)).collect();
+        stems.dedup();
+        assert_eq!(stems.len(), 20);
+        for name in &names {
+            let shape = |c: char| if c.is_ascii_digit() { '0' } else { c };
+            assert_eq!(stem(name).chars().map(shape).collect::<String>(), "00000000_000000_000");
+            #[cfg(unix)]
+            {
+                use std::os::unix::fs::MetadataExt;
+                let metadata = fs::metadata(directory.path().join(name)).unwrap();
+                assert_eq!(metadata.mode() & 0o777, 0o600);
+            }
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_pipes_and_folders_are_no_traces() {
+        use std::os::unix::fs::symlink;
+        let (folder, directory) = folder();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("secret"), "secret").unwrap();
+        symlink(at("secret"), at("link.utrace")).unwrap();
+        fs::create_dir(at("folder.utrace")).unwrap();
+        fs::write(at(".hidden.utrace"), "").unwrap();
+        fs::write(at("notes.txt"), "").unwrap();
+        fs::write(at("copied.utrace"), "2CRT").unwrap();
+        let made = std::process::Command::new("mkfifo").arg(at("pipe.utrace")).status().unwrap();
+        assert!(made.success());
+        let listed: Vec<_> =
+            directory.list().unwrap().into_iter().map(|found| found.file).collect();
+        assert_eq!(listed, ["copied.utrace"]);
+        for name in ["link.utrace", "folder.utrace", "pipe.utrace"] {
+            assert!(directory.read(name).is_err(), "{name}");
+        }
+        assert!(directory.read("copied.utrace").is_ok());
+    }
+
+    #[test]
+    fn one_server_a_folder() {
+        let (folder, directory) = folder();
+        let error = Directory::open(folder.path()).unwrap_err().to_string();
+        let says = format!("memledger serve, process {}, is using it", std::process::id());
+        assert!(error.contains(&says), "{error}");
+        drop(directory);
+        Directory::open(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("file"), "").unwrap();
+        for (path, says) in [
+            (at("missing/traces"), "the folder that it would be in does not exist"),
+            (at("file"), "it is a file, not a folder"),
+        ] {
+            let error = Directory::open(&path).unwrap_err().to_string();
+            assert!(error.contains(says) && error.contains(path.to_str().unwrap()), "{error}");
+        }
+        Directory::open(&at("new")).unwrap();
+    }
+}

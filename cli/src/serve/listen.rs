@@ -1,0 +1,119 @@
+//! Ports, connections, and the signal to stop.
+
+use super::Clients;
+use crate::commands::{CliError, note};
+use socket2::{SockRef, TcpKeepalive};
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+
+/// A peer whose machine is gone is noticed within some minutes.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+/// After a connection could not be accepted: it will not help to try at once.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Listens on a port; the error names it and the flag that chooses another.
+pub async fn bind(address: IpAddr, port: u16, flag: &str) -> Result<TcpListener, CliError> {
+    TcpListener::bind((address, port)).await.map_err(|error| {
+        let place = SocketAddr::new(address, port);
+        CliError::Failed(match error.kind() {
+            io::ErrorKind::AddrInUse => format!(
+                "cannot listen on {place}: another program does; stop it, or choose another port \
+                 with {flag}"
+            ),
+            _ => format!("cannot listen on {place}: {error}"),
+        })
+    })
+}
+
+/// Accepts connections and lets `handle` have each, as many at once as `room` has permits. Ends when
+/// `stop` says so.
+pub async fn accept<F: Future<Output = ()> + Send + 'static>(
+    listener: TcpListener,
+    room: Arc<Semaphore>,
+    mut stop: watch::Receiver<bool>,
+    handle: impl Fn(TcpStream, SocketAddr, watch::Receiver<bool>) -> F,
+) {
+    // What goes wrong again and again is said once.
+    let (mut failing, mut crowded) = (false, false);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stop.wait_for(|stop| *stop) => return,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Most often there are no descriptors left: others will go.
+                if !failing {
+                    note(&format!("a connection cannot be accepted: {error}"));
+                }
+                failing = true;
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        failing = false;
+        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
+            if !crowded {
+                note(&format!("{peer} is turned away: as many as may are here already"));
+            }
+            crowded = true;
+            continue;
+        };
+        crowded = false;
+        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
+        let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
+        let work = handle(stream, peer, stop.clone());
+        tokio::spawn(async move {
+            work.await;
+            drop(permit);
+        });
+    }
+}
+
+/// Ends at Ctrl-C or SIGTERM, from this call on.
+pub fn stop_signal() -> Result<impl Future<Output = ()>, CliError> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let failed = |error| CliError::Failed(format!("signals cannot be received: {error}"));
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+        Ok(async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        })
+    }
+    #[cfg(not(unix))]
+    Ok(async {
+        let _ = tokio::signal::ctrl_c().await;
+    })
+}
+
+/// Two descriptors for each program and each reader, and some more, if the system allows it.
+pub fn raise_file_limit(clients: Clients) {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, getrlimit, setrlimit};
+        let needed = 2 * (clients.programs + 2 * clients.readers) as u64 + 64;
+        let mut limit = getrlimit(Resource::Nofile);
+        if limit.current.is_some_and(|current| current < needed) {
+            let allowed = limit.maximum.map_or(needed, |maximum| maximum.min(needed));
+            limit.current = Some(allowed);
+            if setrlimit(Resource::Nofile, limit).is_err() || allowed < needed {
+                note(&format!(
+                    "the system allows fewer open files than the {needed} that all clients may need"
+                ));
+            }
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = clients;
+}

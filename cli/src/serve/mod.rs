@@ -1,0 +1,166 @@
+//! `memledger serve`: a recorder, and the store of what it has recorded.
+//!
+//! ```text
+//! programs ──► recorder ──► recording ──► files in directory
+//!                               │             ▲
+//! readers ◄──► query ──► catalogue ───────────┘
+//!    ▲           └──► relay ──► what the files hold, then what comes
+//!    └─────────────────┘
+//! ```
+
+mod access;
+mod catalogue;
+mod directory;
+mod listen;
+mod query;
+mod recorder;
+mod recording;
+mod relay;
+
+pub use access::{Access, read_token};
+pub use catalogue::Limits;
+pub use directory::{Directory, default_path};
+
+use crate::commands::{CliError, note};
+use catalogue::{Catalogue, Totals};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::runtime::Builder;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+
+/// How long what is being written and read may take to end.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// Threads that wait for the disk. Each takes one piece of 64 KiB at a time.
+const DISK_THREADS: usize = 16;
+
+/// What the command line says.
+#[derive(Debug)]
+pub struct Settings {
+    pub directory: Directory,
+    pub access: Access,
+    pub address: IpAddr,
+    /// Each must be free.
+    pub recorder_ports: Vec<u16>,
+    /// Taken if it is free.
+    pub second_port: Option<u16>,
+    pub store_port: u16,
+    pub limits: Limits,
+    pub clients: Clients,
+    /// A program that sends nothing for so long is let go.
+    pub silence: Option<Duration>,
+}
+
+/// How many may be here at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Clients {
+    pub programs: usize,
+    pub readers: usize,
+}
+
+/// What all connections share.
+#[derive(Debug)]
+struct Server {
+    catalogue: Arc<Catalogue>,
+    access: Access,
+    recorder_port: u16,
+    store_port: u16,
+    limits: Clients,
+    readers: Arc<Semaphore>,
+    silence: Option<Duration>,
+}
+
+/// Where the server listens, and what it found.
+#[derive(Debug)]
+pub struct Ready {
+    pub recorder: Vec<SocketAddr>,
+    pub store: SocketAddr,
+    pub directory: PathBuf,
+    pub totals: Totals,
+}
+
+/// Serves until Ctrl-C or SIGTERM. Calls `ready` once it listens.
+pub fn serve(
+    settings: Settings,
+    ready: impl FnOnce(&Ready) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    let failed = |what: &str, error: std::io::Error| CliError::Failed(format!("{what}: {error}"));
+    listen::raise_file_limit(settings.clients);
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4)))
+        .max_blocking_threads(DISK_THREADS)
+        .enable_all()
+        .build()
+        .map_err(|error| failed("no threads can be started", error))?;
+    let result = runtime.block_on(run(settings, ready));
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    result
+}
+
+async fn run(
+    settings: Settings,
+    ready: impl FnOnce(&Ready) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    // Before anyone can know that we are here: a Ctrl-C must not come too early.
+    let stopped = listen::stop_signal()?;
+    let mut recorders = Vec::new();
+    for port in &settings.recorder_ports {
+        recorders.push(listen::bind(settings.address, *port, "--recorder-port").await?);
+    }
+    if let Some(port) = settings.second_port {
+        match listen::bind(settings.address, port, "--recorder-port").await {
+            Ok(listener) => recorders.push(listener),
+            Err(error) => note(&format!("going on without port {port}: {error}")),
+        }
+    }
+    let store = listen::bind(settings.address, settings.store_port, "--store-port").await?;
+    let address = |listener: &TcpListener| {
+        listener.local_addr().map_err(|error| CliError::Failed(error.to_string()))
+    };
+    let recorder = recorders.iter().map(address).collect::<Result<Vec<_>, _>>()?;
+    let store_address = address(&store)?;
+
+    let path = settings.directory.path().to_owned();
+    let catalogue = Catalogue::new(settings.directory, settings.limits).map_err(|error| {
+        CliError::Failed(format!("cannot list the traces in {}: {error}", path.display()))
+    })?;
+    let totals = catalogue.totals();
+    let server = Arc::new(Server {
+        catalogue: Arc::new(catalogue),
+        access: settings.access,
+        recorder_port: recorder.first().map_or(0, SocketAddr::port),
+        store_port: store_address.port(),
+        limits: settings.clients,
+        readers: Arc::new(Semaphore::new(settings.clients.readers)),
+        silence: settings.silence,
+    });
+    let (stop, stopping) = watch::channel(false);
+    let programs = Arc::new(Semaphore::new(settings.clients.programs));
+    for listener in recorders {
+        let programs = Arc::clone(&programs);
+        let server = Arc::clone(&server);
+        tokio::spawn(listen::accept(
+            listener,
+            programs,
+            stopping.clone(),
+            move |stream, peer, stop| recorder::record(stream, peer, Arc::clone(&server), stop),
+        ));
+    }
+    let askers = Arc::new(Semaphore::new(settings.clients.readers));
+    let asked = Arc::clone(&server);
+    tokio::spawn(listen::accept(store, askers, stopping, move |stream, peer, stop| {
+        query::answer(stream, peer, Arc::clone(&asked), stop)
+    }));
+
+    ready(&Ready { recorder, store: store_address, directory: path, totals })?;
+    stopped.await;
+    let _ = stop.send(true);
+    // Everyone who is still at work holds a receiver.
+    if timeout(FAREWELL, stop.closed()).await.is_err() {
+        note("stopping although not everyone has finished");
+    }
+    Ok(())
+}

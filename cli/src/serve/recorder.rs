@@ -1,0 +1,200 @@
+//! One program that sends its trace.
+//!
+//! ```text
+//! connected ── start of a trace within 10 s ──► recording ── it ends, or falls silent ──► closed
+//!     │                                             │
+//!     └── anything else: closed, nothing kept       └── a quota, the disk: closed behind a packet
+//! ```
+//!
+//! What comes is not decoded and not changed. A program holds 64 KiB here, whatever it sends.
+
+use super::Server;
+use super::access::Access;
+use super::recording::Recording;
+use crate::commands::note;
+use memledger::dump::text;
+use memledger::trace::store::TOKEN_PREFIX;
+use memledger::trace::transport::boundaries::Boundaries;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+/// For the start of a trace, and a token before it.
+const START: Duration = Duration::from_secs(10);
+/// What one read takes at most.
+const BUFFER: usize = 64 << 10;
+/// The first read: most starts are shorter.
+const FIRST: usize = 4 << 10;
+/// The longest line with a token, and its end.
+const TOKEN_LINE: usize = TOKEN_PREFIX.len() + 256 + 1;
+
+/// Receives the trace of one program until it ends, and says on stderr what became of it.
+pub async fn record(
+    mut stream: TcpStream,
+    peer: SocketAddr,
+    server: Arc<Server>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let begun = tokio::select! {
+        begun = timeout(START, begin(&mut stream, peer, &server)) => begun.unwrap_or_else(|_| {
+            Err(format!("no start of a trace came within {} s", START.as_secs()))
+        }),
+        _ = stop.wait_for(|stop| *stop) => return,
+    };
+    let (recording, first) = match begun {
+        Ok(begun) => begun,
+        Err(reason) => return note(&format!("nothing is kept of {peer}: {reason}")),
+    };
+    let name = recording.name().to_owned();
+    note(&format!("{name}: recording {peer}"));
+    let (recording, how) = follow(&mut stream, recording, first, server.silence, &mut stop).await;
+    let size = recording.as_ref().map_or(0, Recording::size);
+    // The list says that it has ended before we do.
+    let _ = spawn_blocking(|| drop(recording)).await;
+    note(&format!("{name}: {how}, {}", text::bytes(size)));
+}
+
+/// Waits until it is clear that this is a trace, and gives it a file. Returns what came so far.
+async fn begin(
+    stream: &mut TcpStream,
+    peer: SocketAddr,
+    server: &Arc<Server>,
+) -> Result<(Recording, Vec<u8>), String> {
+    let mut bytes = Vec::new();
+    more(stream, &mut bytes).await?;
+    // From this machine a token is taken too, and not looked at: a tunnel may end here.
+    if Access::needs_token(peer) || bytes.first() == TOKEN_PREFIX.as_bytes().first() {
+        take_token(stream, peer, server, &mut bytes).await?;
+    }
+    let mut boundaries = Boundaries::new();
+    loop {
+        let known = boundaries.len() as usize;
+        boundaries
+            .push(bytes.get(known..).unwrap_or_default())
+            .map_err(|error| error.to_string())?;
+        let Some(start) = boundaries.start().cloned() else {
+            more(stream, &mut bytes).await?;
+            continue;
+        };
+        let catalogue = Arc::clone(&server.catalogue);
+        let recording = spawn_blocking(move || catalogue.begin(&start, peer.ip())).await;
+        let recording = recording.map_err(|error| error.to_string())??;
+        return Ok((recording, bytes));
+    }
+}
+
+/// Takes the line with the token; leaves in `bytes` what came behind it.
+async fn take_token(
+    stream: &mut TcpStream,
+    peer: SocketAddr,
+    server: &Server,
+    bytes: &mut Vec<u8>,
+) -> Result<(), String> {
+    let prefix = TOKEN_PREFIX.as_bytes();
+    let end = loop {
+        let length = bytes.len().min(prefix.len());
+        let end = bytes.iter().take(TOKEN_LINE).position(|byte| *byte == b'\n');
+        if bytes.get(..length) != prefix.get(..length) {
+            // On this machine it may be a trace, or whatever it is.
+            return match Access::needs_token(peer) {
+                true => Err("from another machine a token comes first, and none did".to_owned()),
+                false => Ok(()),
+            };
+        }
+        if let Some(end) = end {
+            break end;
+        }
+        if bytes.len() >= TOKEN_LINE {
+            return Err(format!("the token it shows has no end within {TOKEN_LINE} bytes"));
+        }
+        more(stream, bytes).await?;
+    };
+    let line = String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned();
+    let token = line.strip_prefix(TOKEN_PREFIX).map(|token| token.trim_end_matches('\r'));
+    if !server.access.allows(peer, token) {
+        return Err("the token it shows is not ours".to_owned());
+    }
+    bytes.drain(..=end);
+    Ok(())
+}
+
+/// Reads something.
+async fn more(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<(), String> {
+    bytes.reserve(FIRST);
+    match stream.read_buf(bytes).await {
+        Ok(0) => Err(format!("it closed after {} bytes, inside the start of a trace", bytes.len())),
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("receiving failed: {error}")),
+    }
+}
+
+/// Writes what comes until the trace ends; how it ended.
+async fn follow(
+    stream: &mut TcpStream,
+    mut recording: Recording,
+    mut bytes: Vec<u8>,
+    silence: Option<Duration>,
+    stop: &mut watch::Receiver<bool>,
+) -> (Option<Recording>, String) {
+    loop {
+        // PERF: a write to a file waits for the disk at times, and the others must not.
+        let written = spawn_blocking(move || {
+            let result = recording.write(&bytes);
+            (recording, bytes, result)
+        });
+        let Ok((returned, mut buffer, result)) = written.await else {
+            return (None, "the write was given up".to_owned());
+        };
+        if let Err(reason) = result {
+            return (Some(returned), format!("cut, because {reason}"));
+        }
+        recording = returned;
+        buffer.clear();
+        buffer.reserve_exact(BUFFER);
+        let stopping = *stop.borrow();
+        let read = tokio::select! {
+            biased;
+            read = receive(stream, &mut buffer, stopping) => read,
+            _ = stop.wait_for(|stop| *stop), if !stopping => {
+                // What has arrived already is still taken.
+                bytes = buffer;
+                continue;
+            }
+            () = quiet(silence) => {
+                let silence = silence.unwrap_or_default().as_secs();
+                return (Some(recording), format!("closed, because nothing came for {silence} s"));
+            }
+        };
+        match read {
+            Ok(0) if stopping => return (Some(recording), "the recorder stops".to_owned()),
+            Ok(0) => return (Some(recording), "complete".to_owned()),
+            Ok(_) => bytes = buffer,
+            Err(error) => return (Some(recording), format!("the connection broke: {error}")),
+        }
+    }
+}
+
+/// Waits for the next bytes, or takes only those that are there.
+async fn receive(stream: &mut TcpStream, buffer: &mut Vec<u8>, now: bool) -> io::Result<usize> {
+    if !now {
+        return stream.read_buf(buffer).await;
+    }
+    match stream.try_read_buf(buffer) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        read => read,
+    }
+}
+
+/// Ends after so long; never, if there is no limit.
+async fn quiet(silence: Option<Duration>) {
+    match silence {
+        Some(silence) => tokio::time::sleep(silence).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,110 @@
+//! What is bounded: traces, the store, programs, silence.
+
+use super::harness::{Server, files, packets, send, stream};
+use std::io::{Read, Write};
+use std::thread;
+
+#[test]
+fn a_trace_that_reaches_its_quota_is_cut_behind_a_packet_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &["--max-trace", "1MiB"]);
+    let bytes = packets(50);
+    let mut program = server.connect();
+    let sending = bytes.clone();
+    let sender = thread::spawn(move || {
+        // The connection is closed before all of it is sent, or while it is under way.
+        let _ = program.write_all(&sending);
+        let _ = program.read(&mut [0]);
+    });
+    let note = server.notes(1, &["cut, because it has reached the 1.0 MiB"]).remove(0);
+    sender.join().unwrap();
+    let stored = files(folder.path());
+    // The start, and 17 packets of 60 000 bytes.
+    assert!(stored[0].1 == bytes[..8 + 17 * 60_000], "{note}, {} bytes", stored[0].1.len());
+    let trace = server.client().traces().unwrap().remove(0);
+    assert_eq!((trace.size, trace.live), (1_020_008, false));
+    assert_eq!(trace.ended.unwrap(), "it has reached the 1.0 MiB that one trace may have");
+    // Another one has the same right.
+    send(server.connect(), &stream(1, 20_000));
+    server.notes(1, &["complete"]);
+}
+
+#[test]
+fn a_full_store_says_so_and_keeps_what_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &["--max-store", "1MiB"]);
+    let mut first = server.connect();
+    first.write_all(&packets(16)).unwrap();
+    let (mut first_store, mut tries) = (server.client(), 0);
+    while first_store.traces().unwrap().first().is_none_or(|trace| trace.size < 960_008) {
+        tries += 1;
+        assert!(tries < 100_000);
+    }
+    send(server.connect(), &packets(1));
+    server.notes(1, &["nothing is kept of", "the store is full: 937.5 KiB of 1.0 MiB are used"]);
+    let _ = first.write_all(&packets(9)[8..]);
+    server.notes(1, &["cut, because the store is full"]);
+    let stored = files(folder.path());
+    assert_eq!(stored.len(), 1);
+    assert_eq!(stored[0].1.len(), 8 + 17 * 60_000);
+    // Somebody makes room.
+    std::fs::remove_file(folder.path().join(&stored[0].0)).unwrap();
+    while !first_store.traces().unwrap().is_empty() {}
+    send(server.connect(), &packets(1));
+    server.notes(1, &["complete"]);
+}
+
+#[test]
+fn one_program_too_many_is_turned_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &["--max-programs", "2"]);
+    let mut two = [server.connect(), server.connect()];
+    for program in &mut two {
+        program.write_all(&packets(1)).unwrap();
+    }
+    server.notes(2, &["recording"]);
+    let mut third = server.connect();
+    server.notes(1, &["is turned away: as many as may are here already"]);
+    assert!(matches!(third.read(&mut [0]), Ok(0) | Err(_)), "closed");
+    drop(two);
+    server.notes(2, &["complete"]);
+    send(server.connect(), &packets(1));
+    server.notes(3, &["complete"]);
+}
+
+#[test]
+fn a_program_that_falls_silent_is_let_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &["--idle-timeout", "1"]);
+    let mut program = server.connect();
+    program.write_all(&packets(2)).unwrap();
+    server.notes(1, &["closed, because nothing came for 1 s, 117.2 KiB"]);
+    assert!(matches!(program.read(&mut [0]), Ok(0) | Err(_)), "closed");
+    assert!(files(folder.path())[0].1 == packets(2));
+}
+
+#[test]
+fn a_token_line_is_taken_and_not_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &[]);
+    let bytes = packets(1);
+    let line = memledger::trace::store::token_line("correct-horse-battery").unwrap();
+    let mut program = server.connect();
+    for piece in [line.as_bytes(), &bytes].concat().chunks(7001) {
+        program.write_all(piece).unwrap();
+    }
+    drop(program);
+    server.notes(1, &["complete"]);
+    assert!(files(folder.path())[0].1 == bytes);
+    for (nonsense, says) in [
+        (&b"MEMLEDGER-TOKEN"[..], "it closed after 15 bytes, inside"),
+        (b"MEMORY\n", "it begins with 4d 45 4d 4f"),
+        (b"MEMLEDGER-TOKE\n", "it begins with 4d 45 4d 4c"),
+        (&[b"MEMLEDGER-TOKEN ", &[b'x'; 5000][..]].concat(), "no end within 273 bytes"),
+        (b"MEMLEDGER-TOKEN correct-horse-battery\nGET / HTTP/1.1", "it begins with 47 45 54 20"),
+    ] {
+        send(server.connect(), nonsense);
+        server.notes(1, &["nothing is kept of", says]);
+    }
+    assert_eq!(files(folder.path()).len(), 1);
+}

@@ -1,0 +1,521 @@
+//! A connection to a store, as one asks it.
+
+use super::message::{MAX_RESPONSE, Message};
+use super::{PORT, check_token};
+use crate::error::Error;
+use std::collections::HashSet;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::{Duration, SystemTime};
+
+const CONNECT: Duration = Duration::from_secs(2);
+const ANSWER: Duration = Duration::from_secs(10);
+/// A store that claims to have more traces is not believed.
+const MOST: i64 = 1 << 20;
+/// How often a list is asked for again when traces come and go meanwhile.
+const TRIES: u32 = 3;
+
+/// Time stamps count 100 ns from the year 1 on; this many before 1970.
+const UNIX_EPOCH_TICKS: i64 = 621_355_968_000_000_000;
+
+/// A connection to a store of traces: `memledger serve`, or Unreal's trace server.
+///
+/// Each call sends a request and waits for its answer, 10 s at most; [`traces`](Self::traces) and
+/// [`sessions`](Self::sessions) send one for each. After an error of the connection every
+/// further call fails as well: connect again.
+///
+/// # Examples
+/// ```no_run
+/// use memledger::trace::read::{self, Event, Visitor};
+/// use memledger::trace::store::Store;
+///
+/// struct Count(u64);
+/// impl Visitor for Count {
+///     fn event(&mut self, _: &Event<'_>) {
+///         self.0 += 1;
+///     }
+/// }
+///
+/// let mut store = Store::connect("127.0.0.1")?;
+/// for trace in store.traces()? {
+///     // Of a program that still runs, this goes on until it ends.
+///     let mut count = Count(0);
+///     read::read(store.read(trace.id)?, &mut count)?;
+///     println!("{}: {} bytes, {} events", trace.name, trace.size, count.0);
+/// }
+/// # Ok::<(), memledger::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Store {
+    stream: TcpStream,
+    address: SocketAddr,
+    token: Option<String>,
+}
+
+/// What a store says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// Port on which programs send their traces.
+    pub recorder_port: u16,
+    /// Port of the store.
+    pub store_port: u16,
+    /// A number that changes when traces come and go.
+    pub change_serial: u32,
+    /// The folder with the traces, on the store's machine.
+    pub directory: String,
+}
+
+/// A trace in a store. Its texts come from the other side: they may hold anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredTrace {
+    /// Names the trace in requests. Never 0.
+    pub id: u32,
+    /// The name of its file without the ending.
+    pub name: String,
+    /// Bytes so far.
+    pub size: u64,
+    /// When it was last written to.
+    pub modified: SystemTime,
+    /// Whether its program is still sending.
+    pub live: bool,
+    /// Why the store ended it before its program did, if it did.
+    pub ended: Option<String>,
+}
+
+/// A program that is sending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Session {
+    /// Names the session in requests.
+    pub id: u32,
+    /// The trace it is sending.
+    pub trace_id: u32,
+    /// Where it runs. `0.0.0.0` if it sends over IPv6.
+    pub address: Ipv4Addr,
+    /// Port of its control server there, or `None` if there is none.
+    pub control_port: Option<u16>,
+}
+
+impl Store {
+    /// Connects to a store: `HOST` or `HOST:PORT`, where the port is 1989 if it is not given.
+    /// Takes 2 s for each of the host's addresses at most.
+    ///
+    /// # Errors
+    /// [`Error::Store`] if there is no such host, or nobody listens there.
+    pub fn connect(address: &str) -> Result<Self, Error> {
+        let mut failure = io::Error::other("the host has no address");
+        for address in resolve(address)? {
+            let connected = TcpStream::connect_timeout(&address, CONNECT).and_then(|stream| {
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(ANSWER))?;
+                stream.set_write_timeout(Some(ANSWER))?;
+                Ok(Self { stream, address, token: None })
+            });
+            match connected {
+                Ok(store) => return Ok(store),
+                Err(error) => failure = error,
+            }
+        }
+        Err(Error::Store(format!("cannot reach a store of traces at {address}: {failure}")))
+    }
+
+    /// The same connection, which shows this token with each request: a store on another machine
+    /// asks for it.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] if it cannot be a token.
+    pub fn with_token(mut self, token: &str) -> Result<Self, Error> {
+        check_token(token)?;
+        self.token = Some(token.to_owned());
+        Ok(self)
+    }
+
+    /// Where the store is.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What the store says of itself.
+    ///
+    /// # Errors
+    /// [`Error::Store`], as every request: it does not answer, it refuses, or its answer makes no
+    /// sense.
+    pub fn status(&mut self) -> Result<Status, Error> {
+        let answer = self.ask(&Message::request("v1/status"))?;
+        Ok(Status {
+            recorder_port: self.number(&answer, "recorder_port")?,
+            store_port: match answer.integer("store_port") {
+                None => self.address.port(),
+                Some(_) => self.number(&answer, "store_port")?,
+            },
+            change_serial: self.number(&answer, "change_serial")?,
+            directory: answer.text("store_dir").unwrap_or_default().to_owned(),
+        })
+    }
+
+    /// All traces, in the store's order; of `memledger serve` the oldest first. One that comes or
+    /// goes meanwhile may be missing.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub fn traces(&mut self) -> Result<Vec<StoredTrace>, Error> {
+        for attempt in 1.. {
+            let before = self.status()?.change_serial;
+            let answers = self.list("v1/trace/count", "v1/trace/info")?;
+            // An index names another trace once one before it is gone.
+            if attempt < TRIES && self.status()?.change_serial != before {
+                continue;
+            }
+            let mut known = HashSet::new();
+            let mut traces = Vec::new();
+            for answer in &answers {
+                let trace = self.stored_trace(answer)?;
+                if known.insert(trace.id) {
+                    traces.push(trace);
+                }
+            }
+            return Ok(traces);
+        }
+        Ok(Vec::new())
+    }
+
+    /// One trace, or `None` if there is none with this id.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub fn trace(&mut self, id: u32) -> Result<Option<StoredTrace>, Error> {
+        let request = Message::request("v1/trace/info").with("id", id);
+        match self.ask_for(&request)? {
+            Some(answer) => self.stored_trace(&answer).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The programs that are sending now. One that comes or goes meanwhile may be missing.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub fn sessions(&mut self) -> Result<Vec<Session>, Error> {
+        let answers = self.list("v1/session/count", "v1/session/info")?;
+        let session = |answer: &Message| {
+            Ok(Session {
+                id: self.number(answer, "id")?,
+                trace_id: self.number(answer, "trace_id")?,
+                address: Ipv4Addr::from(self.number::<u32>(answer, "ip_address")?),
+                control_port: Some(self.number(answer, "control_port")?)
+                    .filter(|port| !matches!(port, 0 | 0xffff)),
+            })
+        };
+        answers.iter().map(session).collect()
+    }
+
+    /// Reads a trace from its first byte on. Of one that is live, what comes is followed until its
+    /// program has ended.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status), and if there is no such trace.
+    pub fn read(&mut self, id: u32) -> Result<TraceStream, Error> {
+        let answer = self.ask(&Message::request("v1/trace/read").with("id", id))?;
+        let port = self.number(&answer, "port")?;
+        let address = SocketAddr::new(self.address.ip(), port);
+        match TcpStream::connect_timeout(&address, CONNECT) {
+            Ok(stream) => Ok(TraceStream { stream }),
+            Err(error) => Err(self.error(&format!("does not send trace {id} on {port}: {error}"))),
+        }
+    }
+
+    /// The answers to a request for each index. Where there is nothing (any more) the list ends.
+    fn list(&mut self, count: &str, info: &str) -> Result<Vec<Message>, Error> {
+        let answer = self.ask(&Message::request(count))?;
+        let count = answer.integer("count").filter(|count| (0..=MOST).contains(count));
+        let count = count.ok_or_else(|| self.error("does not say how many there are"))?;
+        let mut answers = Vec::new();
+        for index in 0..count {
+            match self.ask_for(&Message::request(info).with("index", index))? {
+                Some(answer) => answers.push(answer),
+                None => break,
+            }
+        }
+        Ok(answers)
+    }
+
+    fn stored_trace(&mut self, answer: &Message) -> Result<StoredTrace, Error> {
+        let id: u32 = self.number(answer, "id")?;
+        let live = match answer.integer("live") {
+            Some(live) => live != 0,
+            // Unreal's store tells only so.
+            None => self
+                .ask_for(&Message::request("v1/session/info").with("trace_id", id))?
+                .is_some_and(|session| session.integer("trace_id") == Some(id.into())),
+        };
+        Ok(StoredTrace {
+            id,
+            name: answer.text("name").unwrap_or_default().to_owned(),
+            size: self.number(answer, "size")?,
+            modified: time(answer.integer("timestamp").unwrap_or_default()),
+            live,
+            ended: answer.text("ended").map(str::to_owned),
+        })
+    }
+
+    /// The answer to a request that must succeed.
+    fn ask(&mut self, request: &Message) -> Result<Message, Error> {
+        let answer = self.exchange(request)?;
+        match answer.integer("$status") {
+            Some(200) => Ok(answer),
+            _ => Err(self.refusal(request, &answer)),
+        }
+    }
+
+    /// The same, or `None` for what is not there. Unreal's store says 400 to that.
+    fn ask_for(&mut self, request: &Message) -> Result<Option<Message>, Error> {
+        let answer = self.exchange(request)?;
+        match answer.integer("$status") {
+            Some(200) => Ok(Some(answer)),
+            Some(400 | 404) => Ok(None),
+            _ => Err(self.refusal(request, &answer)),
+        }
+    }
+
+    fn exchange(&mut self, request: &Message) -> Result<Message, Error> {
+        let request = match &self.token {
+            None => request.encode(),
+            Some(token) => request.clone().with("$token", token.as_str()).encode(),
+        };
+        let answer = self.transfer(&request).and_then(|body| Message::decode(&body));
+        answer.map_err(|error| {
+            // What comes next would be taken for the answer to another request.
+            let _ = self.stream.shutdown(Shutdown::Both);
+            self.error(&format!("does not answer as a store does: {error}"))
+        })
+    }
+
+    fn transfer(&mut self, request: &[u8]) -> Result<Vec<u8>, Error> {
+        let failed = |error: io::Error| {
+            Error::Store(match error.kind() {
+                io::ErrorKind::UnexpectedEof => "it has closed the connection".to_owned(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                    format!("nothing came within {} s", ANSWER.as_secs())
+                }
+                _ => error.to_string(),
+            })
+        };
+        self.stream.write_all(request).map_err(failed)?;
+        let mut size = [0; 4];
+        self.stream.read_exact(&mut size).map_err(failed)?;
+        let size = u32::from_le_bytes(size) as usize;
+        if size == 0 || size > MAX_RESPONSE {
+            let most = MAX_RESPONSE;
+            return Err(Error::Store(format!(
+                "{size} bytes are announced, and 1 to {most} can be"
+            )));
+        }
+        let mut body = vec![0; size];
+        self.stream.read_exact(&mut body).map_err(failed)?;
+        Ok(body)
+    }
+
+    /// A number that fits.
+    fn number<T: TryFrom<i64>>(&self, answer: &Message, key: &str) -> Result<T, Error> {
+        let number = answer.integer(key).and_then(|number| T::try_from(number).ok());
+        number.ok_or_else(|| self.error(&format!("answers without a sensible '{key}'")))
+    }
+
+    fn refusal(&self, request: &Message, answer: &Message) -> Error {
+        let path = request.text("$path").unwrap_or_default();
+        let status = answer.integer("$status").unwrap_or_default();
+        let reason = answer.text("reason").map(|reason| format!(": {reason}"));
+        let reason = reason.unwrap_or_default();
+        self.error(&format!("refuses {path} with status {status}{reason}"))
+    }
+
+    fn error(&self, what: &str) -> Error {
+        Error::Store(format!("the store at {} {what}", self.address))
+    }
+}
+
+/// The bytes of a trace, as they come. Read with [`read`](crate::trace::read::read()) or copied to
+/// a file.
+///
+/// A read waits as long as the program has nothing to say. The end comes when the program has
+/// ended, and also when the store has: [`Store::trace`] tells whether there was more.
+#[derive(Debug)]
+pub struct TraceStream {
+    stream: TcpStream,
+}
+
+impl Read for TraceStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.read(buffer)
+    }
+}
+
+/// All addresses of `HOST` or `HOST:PORT`.
+fn resolve(address: &str) -> Result<Vec<SocketAddr>, Error> {
+    let ip = address.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    let found = match ip {
+        Ok(ip) => return Ok(vec![SocketAddr::new(ip, PORT)]),
+        Err(_) if address.contains(':') => address.to_socket_addrs(),
+        Err(_) => (address, PORT).to_socket_addrs(),
+    };
+    found.map(Iterator::collect).map_err(|error| {
+        Error::Store(format!("'{address}' is no address of a store, HOST or HOST:PORT: {error}"))
+    })
+}
+
+/// A time stamp as Unreal counts; what lies before 1970 is 1970.
+fn time(ticks: i64) -> SystemTime {
+    let since = ticks.saturating_sub(UNIX_EPOCH_TICKS).max(0).unsigned_abs();
+    let since = Duration::new(since / 10_000_000, (since % 10_000_000) as u32 * 100);
+    SystemTime::UNIX_EPOCH.checked_add(since).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::thread::{self, JoinHandle};
+
+    /// A store that has these answers, whatever is asked; returns what was asked.
+    fn store(answers: Vec<Vec<u8>>) -> (String, JoinHandle<Vec<Message>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let thread = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut requests = Vec::new();
+            for answer in answers {
+                let mut size = [0; 4];
+                stream.read_exact(&mut size).unwrap();
+                let mut body = vec![0; u32::from_le_bytes(size) as usize];
+                stream.read_exact(&mut body).unwrap();
+                requests.push(Message::decode(&body).unwrap());
+                stream.write_all(&answer).unwrap();
+            }
+            requests
+        });
+        (address, thread)
+    }
+
+    fn ok() -> Message {
+        Message::response(200)
+    }
+
+    fn status(serial: u32) -> Vec<u8> {
+        let status = ok().with("recorder_port", 1981_u32).with("change_serial", serial);
+        status.with("store_dir", "/traces").encode()
+    }
+
+    fn info(id: u32) -> Message {
+        let ticks = UNIX_EPOCH_TICKS + 15_000_001;
+        ok().with("id", id).with("size", 7_u32).with("timestamp", ticks).with("name", "a")
+    }
+
+    #[test]
+    fn a_list_that_changes_meanwhile_is_asked_for_again() {
+        let count = |count: u32| ok().with("count", count).encode();
+        let (address, thread) = store(vec![
+            status(1),
+            count(2),
+            info(5).with("live", 1_u32).encode(),
+            info(5).with("live", 1_u32).encode(),
+            status(2),
+            status(2),
+            count(2),
+            info(5).with("live", 1_u32).encode(),
+            info(u32::MAX).with("live", 0_u32).with("ended", "quota").encode(),
+            status(2),
+        ]);
+        let mut store = Store::connect(&address).unwrap();
+        let traces = store.traces().unwrap();
+        let modified = SystemTime::UNIX_EPOCH + Duration::from_nanos(1_500_000_100);
+        let first =
+            StoredTrace { id: 5, name: "a".into(), size: 7, modified, live: true, ended: None };
+        let second =
+            StoredTrace { id: u32::MAX, live: false, ended: Some("quota".into()), ..first.clone() };
+        assert_eq!(traces, [first, second]);
+        let requests = thread.join().unwrap();
+        assert_eq!(requests[3].integer("index"), Some(1));
+    }
+
+    #[test]
+    fn unreals_answers_are_understood() {
+        let session = ok().with("id", 9_u32).with("trace_id", 5_u32);
+        let (address, thread) = store(vec![
+            info(5).encode(),
+            session.encode(),
+            info(5).encode(),
+            Message::response(400).encode(),
+            Message::response(400).encode(),
+        ]);
+        let mut store = Store::connect(&address).unwrap();
+        assert!(store.trace(5).unwrap().unwrap().live);
+        assert!(!store.trace(5).unwrap().unwrap().live);
+        assert_eq!(store.trace(6).unwrap(), None);
+        let requests = thread.join().unwrap();
+        assert_eq!(requests[1].text("$path"), Some("v1/session/info"));
+        assert_eq!(requests[1].integer("trace_id"), Some(5));
+    }
+
+    #[test]
+    fn refusals_and_nonsense_are_one_sentence() {
+        let refusal = Message::response(403).with("reason", "the token is missing");
+        let huge = (MAX_RESPONSE as u32 + 1).to_le_bytes().to_vec();
+        for (answer, says) in [
+            (refusal.encode(), "refuses v1/status with status 403: the token is missing"),
+            (ok().encode(), "answers without a sensible 'recorder_port'"),
+            (ok().with("recorder_port", 70_000_u32).encode(), "without a sensible 'recorder_port'"),
+            (b"HTTP/1.1 400 Bad Request".to_vec(), "1347703880 bytes are announced"),
+            (huge, "65537 bytes are announced, and 1 to 65536 can be"),
+            (vec![0; 4], "0 bytes are announced"),
+            (vec![1, 0, 0, 0, 0xff], "makes no sense"),
+            (vec![9, 0, 0], "it has closed the connection"),
+        ] {
+            let (address, thread) = store(vec![answer]);
+            let mut store = Store::connect(&address).unwrap();
+            let error = store.status().unwrap_err().to_string();
+            assert!(error.contains(says) && error.contains(&address), "{error}");
+            thread.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn nothing_is_asked_after_a_failure() {
+        let (address, thread) = store(vec![vec![0; 4]]);
+        let mut store = Store::connect(&address).unwrap();
+        store.status().unwrap_err();
+        store.status().unwrap_err();
+        assert_eq!(thread.join().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn the_token_goes_with_each_request() {
+        let (address, thread) = store(vec![status(1)]);
+        let store = Store::connect(&address).unwrap();
+        store.with_token("correct-horse-battery").unwrap().status().unwrap();
+        assert_eq!(thread.join().unwrap()[0].text("$token"), Some("correct-horse-battery"));
+    }
+
+    #[test]
+    fn addresses_may_have_a_port() {
+        let one = |text| resolve(text).unwrap()[0];
+        assert_eq!(one("127.0.0.1"), "127.0.0.1:1989".parse().unwrap());
+        assert_eq!(one("127.0.0.1:7"), "127.0.0.1:7".parse().unwrap());
+        assert_eq!(one("::1"), "[::1]:1989".parse().unwrap());
+        assert_eq!(one("[::1]"), "[::1]:1989".parse().unwrap());
+        assert_eq!(one("[::1]:7"), "[::1]:7".parse().unwrap());
+        for text in ["", "127.0.0.1:port", "127.0.0.1:70000"] {
+            let error = resolve(text).unwrap_err().to_string();
+            assert!(error.contains("is no address of a store"), "{error}");
+        }
+    }
+
+    #[test]
+    fn times_before_1970_are_1970() {
+        for ticks in [i64::MIN, 0, UNIX_EPOCH_TICKS - 1] {
+            assert_eq!(time(ticks), SystemTime::UNIX_EPOCH);
+        }
+        assert!(time(i64::MAX) > SystemTime::now());
+    }
+}
