@@ -27,7 +27,8 @@
 //! - **Who owns memory**: [`alloc_scope!`] says where in the program an allocation happens;
 //!   [`group!`], [`tag!`] and [`tagged`] say whose it is. [`Name`] holds names.
 //! - **The stream**: [`trace`] reads it. The format is Unreal Trace, so a trace of ours opens in
-//!   Unreal Insights, and theirs can be read here.
+//!   Unreal Insights, and theirs can be read here. [`trace::read::EventAnalyzer`] finds events of
+//!   any program by name and gives their fields.
 //! - **The figures**: [`analysis`] rebuilds live blocks, peaks and totals from a stream, in the
 //!   traced process and from a file alike; [`dump`] prints them.
 //!
