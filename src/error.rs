@@ -26,6 +26,13 @@ pub enum Error {
     },
     /// A setting has a value that is not allowed; the text names it and what is allowed.
     Setting(String),
+    /// A destination of the trace cannot be reached, was lost, or is too slow.
+    Destination {
+        /// The file or the address.
+        name: String,
+        /// Why.
+        what: String,
+    },
     /// A [`Ledger`](crate::Ledger) is already running in this process.
     AlreadyStarted,
     /// The tracker cannot run here; the text says why.
@@ -49,6 +56,9 @@ impl Error {
                 Self::File { path: path.clone(), action, source: io(source) }
             }
             Self::Setting(what) => Self::Setting(what.clone()),
+            Self::Destination { name, what } => {
+                Self::Destination { name: name.clone(), what: what.clone() }
+            }
             Self::AlreadyStarted => Self::AlreadyStarted,
             Self::Unsupported(what) => Self::Unsupported(what.clone()),
         }
@@ -66,6 +76,9 @@ impl std::fmt::Display for Error {
                 write!(f, "cannot {action} {}: {source}", path.display())
             }
             Self::Setting(what) => f.write_str(what),
+            Self::Destination { name, what } => {
+                write!(f, "{name} gets no more of the trace: {what}")
+            }
             Self::AlreadyStarted => f.write_str(
                 "a ledger is already running in this process, and there can be only one at a time",
             ),

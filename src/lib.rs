@@ -59,7 +59,10 @@ pub mod trace;
 
 pub use alloc::TrackingAllocator;
 pub use error::Error;
-pub use ledger::{Ledger, LedgerBuilder, OnFull, Report, Snapshot, Stats, Worker};
+pub use ledger::{
+    Destination, DestinationState, DestinationStatus, Ledger, LedgerBuilder, OnFull, Report,
+    Snapshot, Stats, Worker,
+};
 #[doc(hidden)]
 pub use scopes::NameOf;
 pub use scopes::{Group, Name, ScopeGuard, Tag, tagged};

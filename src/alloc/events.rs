@@ -85,6 +85,28 @@ static TYPES: &[&Declaration] =
 /// The largest size Unreal's event can carry.
 const MAX_SIZE: u64 = (1 << 35) - 1;
 
+/// Appends the allocation of a block that is alive already, for a stream that begins late. Its
+/// alignment is not known any more and shows as 1.
+pub(crate) fn append_alloc(serial: u64, address: u64, size: u64, out: &mut Vec<u8>) {
+    let coded = size.min(MAX_SIZE);
+    out.extend(ALLOC.wire().to_le_bytes());
+    out.extend(&serial.to_le_bytes()[..3]);
+    out.extend(address.to_le_bytes());
+    out.extend(0_u32.to_le_bytes());
+    out.extend(((coded >> SIZE_SHIFT) as u32).to_le_bytes());
+    out.push(coded as u8 & 7);
+    if size > MAX_SIZE {
+        LARGE_SIZE.append(&[address.into(), size.into()], out);
+    }
+}
+
+/// Appends the first half of a reallocation.
+pub(crate) fn append_realloc_free(serial: u64, address: u64, out: &mut Vec<u8>) {
+    out.extend(REALLOC_FREE.wire().to_le_bytes());
+    out.extend(&serial.to_le_bytes()[..3]);
+    out.extend(address.to_le_bytes());
+}
+
 /// Writes events of this module one behind the other; the caller has seen to the room.
 pub(crate) struct Writer {
     at: *mut u8,
@@ -253,6 +275,22 @@ mod tests {
             let long = written(|w| w.alloc(ALLOC.wire(), epoch, address, size, align));
             assert_eq!(written(|w| w.alloc_small(epoch, address, size, align)), long);
         }
+    }
+
+    #[test]
+    fn what_is_appended_has_the_bytes_that_the_hook_writes() {
+        let serial = 0x1234_0567_89ab_cdef;
+        for size in [0, 1, 1027, MAX_SIZE, MAX_SIZE + 1, 1 << 40] {
+            let mut bytes = Vec::new();
+            append_alloc(serial, 0x7f01_0203_0405, size, &mut bytes);
+            let hook = |w: &mut Writer| {
+                w.alloc(ALLOC.wire(), serial & 0xff_ffff, 0x7f01_0203_0405, size as usize, 1);
+            };
+            assert_eq!(bytes, written(hook), "{size}");
+        }
+        let mut bytes = Vec::new();
+        append_realloc_free(serial, 0x7f01_0203_0405, &mut bytes);
+        assert_eq!(bytes, written(|w| w.free(REALLOC_FREE.wire(), serial, 0x7f01_0203_0405)));
     }
 
     #[test]

@@ -44,6 +44,11 @@ impl Clock {
         self.now
     }
 
+    /// The distances between markers so far say nothing about those to come.
+    pub(super) fn forget_resolution(&mut self) {
+        (self.resolution, self.busy) = (0, false);
+    }
+
     /// The largest distance between two markers with a memory event between them.
     pub(super) fn resolution(&self) -> u64 {
         self.resolution

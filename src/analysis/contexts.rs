@@ -125,6 +125,12 @@ impl Contexts {
         }
     }
 
+    /// The ids in use, each with its context.
+    #[cfg(feature = "enable")]
+    pub(super) fn ids(&self) -> impl Iterator<Item = (i32, u32)> {
+        self.by_id.iter().map(|(&id, &context)| (id, context))
+    }
+
     /// The context with this scope and this name.
     pub(super) fn intern(&mut self, scope: u32, name: u32, book: &mut Book) -> u32 {
         if let Some(&context) = self.by_parts.get(&(scope, name)) {

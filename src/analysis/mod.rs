@@ -21,6 +21,8 @@
 //! [`Analyzer::problems`].
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "enable")]
+mod alive;
 mod blocks;
 mod build;
 mod clock;
@@ -35,6 +37,8 @@ mod steps;
 mod streams;
 mod tree;
 
+#[cfg(feature = "enable")]
+pub(crate) use alive::{Alive, AliveBlock};
 pub use report::{
     AfterReport, Figures, GroupRow, LiveBlock, Losses, Moves, NameRow, Report, ScopeRow, SizeRow,
     ThreadRow, Totals, TraceInfo,
@@ -363,6 +367,8 @@ impl Analyzer {
             Role::ReallocFailed { address } => {
                 self.realloc_failed(event.stream, u64_at(fixed, address));
             }
+            // What came before was told in one go, however long it had taken to happen.
+            Role::Alive => self.clock.forget_resolution(),
             Role::Report { cycle, overhead, lost, misuses } if !self.told_all => {
                 self.told_all = true;
                 self.lost.1 = u64_at(fixed, lost);

@@ -49,6 +49,7 @@ pub(super) enum Role {
     Lost { events: u16 },
     LargeSize { address: u16, size: u16 },
     ReallocFailed { address: u16 },
+    Alive,
     Report { cycle: u16, overhead: u16, lost: u16, misuses: u16 },
 }
 
@@ -170,6 +171,7 @@ pub(super) fn role_of(event_type: &EventType) -> Result<Role, String> {
         ("Memledger", "ReallocFailed") => {
             Ok(Role::ReallocFailed { address: fields.at("Address", U64)? })
         }
+        ("Memledger", "Alive") => Ok(Role::Alive),
         ("Memledger", "Report") => Ok(Role::Report {
             cycle: fields.at("Cycle", U64)?,
             overhead: fields.at("OverheadBytes", U64)?,

@@ -213,6 +213,15 @@ impl Stream {
         self.pending.push(pending);
     }
 
+    /// The blocks whose reallocation has begun and not ended.
+    #[cfg(feature = "enable")]
+    pub(super) fn halfway(&self) -> impl Iterator<Item = Block> {
+        self.pending.iter().filter_map(|pending| match pending {
+            Pending::Known(away) => Some(away.block),
+            Pending::Unknown => None,
+        })
+    }
+
     /// The first half of the reallocation that ends now.
     pub(super) fn end_realloc(&mut self) -> Option<Pending> {
         self.pending.pop()

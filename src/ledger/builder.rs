@@ -52,6 +52,8 @@ pub struct LedgerBuilder {
 pub(crate) struct Config {
     pub(crate) report: Option<Report>,
     pub(crate) file: Option<PathBuf>,
+    pub(crate) host: Option<String>,
+    pub(crate) keep_account: bool,
     pub(crate) channels: Option<String>,
     pub(crate) worker: Worker,
     pub(crate) buffer_limit: Option<usize>,
@@ -80,6 +82,22 @@ impl LedgerBuilder {
     /// the executable, and `%%` a percent sign.
     pub fn trace_to_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.config.file = Some(path.into());
+        self
+    }
+
+    /// Sends the trace to a recorder, from the start of the recording on; see
+    /// [`Ledger::trace_to_host`].
+    pub fn trace_to_host(mut self, address: impl Into<String>) -> Self {
+        self.config.host = Some(address.into());
+        self
+    }
+
+    /// Keeps account of the live blocks in the process though no report is asked for, so that a
+    /// destination that is added later begins with what is alive, and
+    /// [`snapshot`](Ledger::snapshot) works. It takes at most 40 bytes a live block, and the worker
+    /// as much time again as writing a compact file. Default: off.
+    pub fn keep_account(mut self, keep: bool) -> Self {
+        self.config.keep_account = keep;
         self
     }
 
@@ -118,7 +136,7 @@ impl LedgerBuilder {
     ///
     /// # Errors
     /// [`Error::AlreadyStarted`] if a ledger is running; [`Error::File`] if a file cannot be
-    /// created; [`Error::Setting`] for an unknown channel or kind of report;
+    /// created; [`Error::Setting`] for an unknown channel, kind of report or address;
     /// [`Error::Unsupported`] on platforms other than 64-bit Linux, in the child of a `fork`, or
     /// if a thread does not leave the allocator hook within 100 ms.
     pub fn start(self) -> Result<Ledger, Error> {

@@ -5,6 +5,7 @@ use super::report::{Destination, Report};
 use super::{exit, problems, run};
 use crate::alloc::linked;
 use crate::trace::os;
+use crate::trace::sink::tcp::{Address, DEFAULT_PORT};
 use crate::trace::write::{own, state};
 use std::ffi::{CStr, OsStr, OsString};
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 pub(crate) struct Settings {
     pub(super) channels: Option<OsString>,
     pub(super) file: Option<OsString>,
+    pub(super) host: Option<OsString>,
     pub(super) report: Option<OsString>,
 }
 
@@ -24,7 +26,7 @@ struct Known {
     place: fn(&mut Settings) -> &mut Option<OsString>,
 }
 
-const KNOWN: [Known; 3] = [
+const KNOWN: [Known; 4] = [
     Known {
         variable: c"MEMLEDGER_TRACE",
         flag: "-trace=",
@@ -36,6 +38,11 @@ const KNOWN: [Known; 3] = [
         place: |settings| &mut settings.file,
     },
     Known {
+        variable: c"MEMLEDGER_HOST",
+        flag: "-tracehost=",
+        place: |settings| &mut settings.host,
+    },
+    Known {
         variable: c"MEMLEDGER_REPORT",
         flag: "-tracereport=",
         place: |settings| &mut settings.report,
@@ -43,7 +50,7 @@ const KNOWN: [Known; 3] = [
 ];
 
 /// Variables of the design that this version does not act on yet.
-const NOT_YET: [&CStr; 3] = [c"MEMLEDGER_HOST", c"MEMLEDGER_CONTROL", c"MEMLEDGER_STACKS"];
+const NOT_YET: [&CStr; 2] = [c"MEMLEDGER_CONTROL", c"MEMLEDGER_STACKS"];
 
 impl Settings {
     /// The environment. An empty variable counts as not set.
@@ -81,13 +88,14 @@ impl Settings {
         Self {
             channels: self.channels.or(other.channels),
             file: self.file.or(other.file),
+            host: self.host.or(other.host),
             report: self.report.or(other.report),
         }
     }
 
     /// Whether these start tracking by themselves: something has to come out of it.
     fn start_by_themselves(&self) -> bool {
-        self.file.is_some() || self.report.is_some()
+        self.file.is_some() || self.host.is_some() || self.report.is_some()
     }
 
     /// Puts these over what is set in code. A value that is not allowed is told, and left out.
@@ -102,6 +110,14 @@ impl Settings {
         }
         if let Some(file) = self.file {
             config.file = Some(PathBuf::from(file));
+        }
+        if let Some(host) = self.host {
+            match host.to_str().map(Address::parse) {
+                Some(Ok(_)) => config.host = host.into_string().ok(),
+                _ => problems::add(format!(
+                    "MEMLEDGER_HOST (or -tracehost=) is {host:?}, but only HOST or HOST:PORT are allowed, such as 127.0.0.1:{DEFAULT_PORT}; nothing is sent"
+                )),
+            }
         }
         if let Some(report) = self.report {
             match report.to_str() {

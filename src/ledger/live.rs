@@ -3,7 +3,7 @@
 //! It is a sink like any other, and gets the very bytes that go to the trace file, so its figures
 //! cannot differ from those of the file.
 
-use crate::analysis::Analyzer;
+use crate::analysis::{Alive, Analyzer};
 use crate::error::Error;
 use crate::trace::read::{Decoder, Visitor};
 use crate::trace::sink::Sink;
@@ -30,6 +30,14 @@ impl Live {
         let State { analyzer, .. } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         analyzer.settle();
         analyzer.report()
+    }
+}
+
+impl Live {
+    /// Everything that is alive after the last collection.
+    pub(super) fn alive(&self) -> Alive {
+        let State { analyzer, .. } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        analyzer.alive()
     }
 }
 

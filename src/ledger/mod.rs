@@ -4,12 +4,17 @@
 //! to the reading side in the same process, and prints the result.
 
 mod builder;
+mod destination;
+#[cfg(feature = "enable")]
+mod destinations;
 #[cfg(feature = "enable")]
 pub(crate) mod environment;
 #[cfg(feature = "enable")]
 mod exit;
 #[cfg(feature = "enable")]
 mod live;
+#[cfg(feature = "enable")]
+mod opening;
 #[cfg(feature = "enable")]
 mod problems;
 mod report;
@@ -18,6 +23,7 @@ mod run;
 mod snapshot;
 
 pub use builder::{LedgerBuilder, OnFull, Worker};
+pub use destination::{Destination, DestinationState, DestinationStatus};
 pub use report::Report;
 pub use snapshot::{Snapshot, Stats};
 
@@ -62,6 +68,7 @@ impl Ledger {
     /// |---|---|
     /// | `MEMLEDGER_TRACE=memory,scope` | channels to record (these two are the default) |
     /// | `MEMLEDGER_FILE=run-%p.utrace` | write the trace to this file, compact if it is named `.memledger` (`%p` process id, `%t` unix seconds, `%e` executable) |
+    /// | `MEMLEDGER_HOST=127.0.0.1:1980` | send the trace to a recorder |
     /// | `MEMLEDGER_REPORT=stderr`, a path ending in `.txt` or `.json`, or `off` | where the report goes |
     pub fn from_env() -> Self {
         #[cfg(feature = "enable")]
@@ -73,8 +80,8 @@ impl Ledger {
     /// Starts as command-line flags say, and the environment where they are silent; returns the
     /// arguments that are not flags of memledger.
     ///
-    /// The flags are `-trace=`, `-tracefile=` and `-tracereport=`, with the values of
-    /// `MEMLEDGER_TRACE`, `MEMLEDGER_FILE` and `MEMLEDGER_REPORT`.
+    /// The flags are `-trace=`, `-tracefile=`, `-tracehost=` and `-tracereport=`, with the values of
+    /// `MEMLEDGER_TRACE`, `MEMLEDGER_FILE`, `MEMLEDGER_HOST` and `MEMLEDGER_REPORT`.
     pub fn from_args(args: impl IntoIterator<Item = OsString>) -> (Self, Vec<OsString>) {
         #[cfg(feature = "enable")]
         {
@@ -90,6 +97,64 @@ impl Ledger {
         LedgerBuilder::new()
     }
 
+    /// Writes the trace to one more file from here on; its name is that of
+    /// [`LedgerBuilder::trace_to_file`].
+    ///
+    /// It begins with the blocks that are alive, if somebody keeps account of them: where there is a
+    /// report, a host or [`LedgerBuilder::keep_account`]. Without, it begins with nothing, and says
+    /// that it is not from the start of the process. Copying the live blocks takes about 10 ms for
+    /// each million of them, in which the worker collects nothing, and 32 bytes for each, until
+    /// they are written.
+    ///
+    /// # Errors
+    /// [`Error::File`](crate::Error::File) if it cannot be created;
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if nothing is being recorded, in the child
+    /// of a fork, or if the worker has been stuck in a write for 5 s;
+    /// [`Error::Destination`](crate::Error::Destination) if there can be no thread for it.
+    pub fn trace_to_file(
+        &self,
+        path: impl AsRef<std::path::Path>,
+    ) -> Result<Destination, crate::Error> {
+        #[cfg(feature = "enable")]
+        return destinations::add_file(path.as_ref());
+        #[cfg(not(feature = "enable"))]
+        {
+            let _ = path.as_ref();
+            Ok(Destination {})
+        }
+    }
+
+    /// Sends the trace to a recorder from here on, as the plain Unreal stream: `HOST`, `HOST:PORT`,
+    /// an IP address, or `[IPv6]:PORT`. Without a port it is 1980, where `memledger serve` listens;
+    /// Unreal's own recorder listens on 1981.
+    ///
+    /// Returns at once. Connecting happens on a thread of its own and is given up after 2 s; whether
+    /// it worked, [`Destination::status`] and [`problems`](Self::problems) say. A connection that is
+    /// lost stays lost: call this again, and a new stream begins with what is alive then. It begins
+    /// as [`trace_to_file`](Self::trace_to_file) says.
+    ///
+    /// # Errors
+    /// [`Error::Setting`](crate::Error::Setting) for something that is no address; otherwise as
+    /// `trace_to_file`.
+    pub fn trace_to_host(&self, address: impl AsRef<str>) -> Result<Destination, crate::Error> {
+        #[cfg(feature = "enable")]
+        return destinations::add_host(address.as_ref());
+        #[cfg(not(feature = "enable"))]
+        {
+            let _ = address.as_ref();
+            Ok(Destination {})
+        }
+    }
+
+    /// All destinations of the process but the first file, oldest first; of those that have ended,
+    /// the last 64.
+    pub fn destinations(&self) -> Vec<Destination> {
+        #[cfg(feature = "enable")]
+        return destinations::all();
+        #[cfg(not(feature = "enable"))]
+        Vec::new()
+    }
+
     /// Figures of the recording itself; a few loads.
     pub fn stats(&self) -> Stats {
         #[cfg(feature = "enable")]
@@ -98,8 +163,8 @@ impl Ledger {
         Stats::default()
     }
 
-    /// What is alive now and how it came to that; `None` if no report was asked for, since then
-    /// nobody keeps account in the process.
+    /// What is alive now and how it came to that; `None` if nobody keeps account in the process:
+    /// where there is neither a report nor a host nor [`LedgerBuilder::keep_account`].
     ///
     /// Costs a collection like [`flush`](Self::flush) and time in proportion to the live blocks.
     pub fn snapshot(&self) -> Option<Snapshot> {

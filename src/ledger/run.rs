@@ -4,7 +4,7 @@ use super::builder::{Config, OnFull, Worker};
 use super::environment::Settings;
 use super::live::Live;
 use super::report::{Destination, Report};
-use super::{Ledger, Snapshot, Stats, exit, problems};
+use super::{Ledger, Snapshot, Stats, destinations, exit, problems};
 use crate::alloc::{events::MemoryEvents, linked, stats};
 use crate::dump;
 use crate::error::Error;
@@ -13,32 +13,35 @@ use crate::trace::channel::Channel;
 use crate::trace::os::{self, BlockedSignals};
 use crate::trace::sink::Sink;
 use crate::trace::sink::file::{FileSink, OwnFile, create_alone};
+use crate::trace::sink::queue;
+use crate::trace::sink::tcp::Address;
 use crate::trace::worker::{self, Final, Instrument, Session};
 use crate::trace::write::{buffer, loss, own, own_code, registry, state};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long the end of a recording waits for a worker that is stuck in a write.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a flush waits for threads that are inside the hook, to bring everything up to now.
-const PATIENCE_WITH_HOOKS: Duration = Duration::from_millis(100);
+pub(super) const PATIENCE_WITH_HOOKS: Duration = Duration::from_millis(100);
 
 /// The recording that is under way.
-struct Run {
+pub(super) struct Run {
     generation: u64,
     /// The environment started it before `main`: it ends when the process exits.
     from_environment: bool,
     /// The tracker is not this program's allocator: there is nothing to record.
     unlinked: bool,
-    live: Option<Live>,
+    pub(super) live: Option<Live>,
     report: Option<Output>,
     /// Somebody has said where the report goes, or that there is none; otherwise code still may.
     report_is_set: bool,
     has_file: bool,
+    has_host: bool,
 }
 
 /// Who starts a recording.
@@ -57,7 +60,7 @@ enum Output {
 static RUN: Mutex<Option<Run>> = Mutex::new(None);
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
-fn run() -> MutexGuard<'static, Option<Run>> {
+pub(super) fn run() -> MutexGuard<'static, Option<Run>> {
     RUN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -116,7 +119,7 @@ pub(super) fn start_with(flags: Settings) -> Ledger {
 /// Runs the tracker's own code on a thread of its own: what it allocates for good shall not lie
 /// among the program's blocks. A heap can be very sensitive to that: a JSON parse that frees
 /// millions of blocks took 1.3 times as long with two of ours at its start.
-fn apart<R: Send>(body: impl FnOnce() -> R + Send) -> R {
+pub(super) fn apart<R: Send>(body: impl FnOnce() -> R + Send) -> R {
     let mut body = Some(body);
     let mut result = None;
     os::run_apart(&mut || {
@@ -151,7 +154,7 @@ fn tell_and_go_on(error: Error) -> Ledger {
     Ledger { generation: None }
 }
 
-fn tell(error: Error) {
+pub(super) fn tell(error: Error) {
     problems::add(error.to_string());
 }
 
@@ -159,7 +162,12 @@ fn tell(error: Error) {
 pub(super) fn start(config: &Config) -> Result<Ledger, Error> {
     // What the program handed in stays the program's: it is copied inside. So is an error that
     // goes back to it: it is copied outside.
-    own(|| apart(|| start_strictly(config.clone()))).map_err(|error| {
+    theirs(own(|| apart(|| start_strictly(config.clone()))))
+}
+
+/// A result for the program: an error is copied outside, since it drops it.
+pub(super) fn theirs<T>(result: Result<T, Error>) -> Result<T, Error> {
+    result.map_err(|error| {
         let theirs = error.duplicate();
         own(move || drop(error));
         theirs
@@ -171,6 +179,9 @@ fn start_strictly(mut config: Config) -> Result<Ledger, Error> {
     refuse_forked()?;
     if let Some(channels) = &config.channels {
         Channels::parse(channels)?;
+    }
+    if let Some(host) = &config.host {
+        Address::parse(host)?;
     }
     match run().as_mut() {
         Some(run) if run.from_environment => return join_environment(run, config),
@@ -199,6 +210,14 @@ fn join_environment(run: &mut Run, config: Config) -> Result<Ledger, Error> {
             )),
         }
     }
+    if let Some(host) = config.host.filter(|_| !run.has_host) {
+        let mut session = worker::session();
+        let host = destinations::to_host(Address::parse(&host)?)?;
+        if let Some(session) = session.as_mut() {
+            destinations::join(session, host, run.live.as_ref());
+            run.has_host = true;
+        }
+    }
     if let Some(report) = config.report.filter(|_| !run.report_is_set) {
         run.report = Some(open_report(&report)?);
         run.report_is_set = true;
@@ -206,7 +225,7 @@ fn join_environment(run: &mut Run, config: Config) -> Result<Ledger, Error> {
     Ok(Ledger { generation: None })
 }
 
-fn open_trace(path: &Path) -> Result<FileSink, Error> {
+pub(super) fn open_trace(path: &Path) -> Result<FileSink, Error> {
     let _signals = BlockedSignals::new();
     let path = expand(path);
     let file = FileSink::create(&path)?;
@@ -278,7 +297,7 @@ fn expand(path: &Path) -> PathBuf {
 
 /// In the child of a fork there is no worker, and a lock may be held by a thread that is not
 /// there: nothing of the recording is touched.
-fn refuse_forked() -> Result<(), Error> {
+pub(super) fn refuse_forked() -> Result<(), Error> {
     if state::is_forked() {
         return Err(Error::Unsupported(
             "this process was forked from one that was being tracked, so it cannot be tracked itself".into(),
@@ -314,6 +333,7 @@ fn begin(
         ));
     };
     let channels = Channels::parse(config.channels.as_deref().unwrap_or("memory,scope"))?;
+    let address = config.host.as_deref().map(Address::parse).transpose()?;
     exit::prepare();
     state::prepare();
     buffer::configure(config.buffer_limit.unwrap_or(buffer::DEFAULT_LIMIT));
@@ -339,10 +359,17 @@ fn begin(
     }
     let generation = GENERATION.fetch_add(1, Ordering::AcqRel) + 1;
     let unlinked = !linked::is_global_allocator();
-    let live = report.is_some().then(Live::new);
+    // NOTE: for the host, too. When its connection is lost, the next stream begins with what is alive.
+    let keeps_account = report.is_some() || address.is_some() || config.keep_account;
+    let live = keeps_account.then(Live::new);
     let has_file = file.is_some();
-    let sinks: [Option<Box<dyn Sink>>; 2] =
-        [file.map(|file| Box::new(file) as _), live.clone().map(|live| Box::new(live) as _)];
+    let host = address.and_then(|address| destinations::to_host(address).map_err(tell).ok());
+    let has_host = host.is_some();
+    let sinks: [Option<Box<dyn Sink>>; 3] = [
+        file.map(|file| Box::new(file) as _),
+        live.clone().map(|live| Box::new(live) as _),
+        host.map(|host| Box::new(host) as _),
+    ];
     let instruments: Vec<Box<dyn Instrument>> =
         vec![Box::new(MemoryEvents::new()), Box::new(ScopeEvents::new())];
     let mut session = Session::new(
@@ -366,8 +393,16 @@ fn begin(
     } else {
         state::pause();
     }
-    *run =
-        Some(Run { generation, from_environment, unlinked, live, report, report_is_set, has_file });
+    *run = Some(Run {
+        generation,
+        from_environment,
+        unlinked,
+        live,
+        report,
+        report_is_set,
+        has_file,
+        has_host,
+    });
     Ok(Ledger { generation: (!from_environment).then_some(generation) })
 }
 
@@ -409,6 +444,7 @@ pub(super) fn stats() -> Stats {
         failed_allocations: stats::failures(),
         scope_misuses: scopes::thread::misuses(),
         refused_contexts: context::refused(),
+        lost_destinations: queue::failures(),
     }
 }
 
@@ -446,13 +482,7 @@ pub(super) fn finish(generation: Option<u64>) {
     // blocks of the program are in its lists of free ones.
     let process_ends = generation.is_none();
     if let Some(mut session) = session.take() {
-        let last = Final {
-            quiet,
-            overhead_bytes: overhead_bytes(),
-            scope_misuses: scopes::thread::misuses(),
-            failed_allocations: stats::failures(),
-        };
-        worker::finish(&mut session, &last);
+        worker::finish(&mut session, &last_words());
         if process_ends {
             std::mem::forget(session);
         }
@@ -461,6 +491,8 @@ pub(super) fn finish(generation: Option<u64>) {
     if quiet {
         registry::forget_blocks();
     }
+    let deadline = Instant::now() + destinations::PATIENCE;
+    queue::all().iter().for_each(|queue| queue.wait_for_end(deadline));
     if let Some(output) = run.report {
         write_report(output, run.unlinked, run.live.as_ref());
     }
@@ -470,6 +502,15 @@ pub(super) fn finish(generation: Option<u64>) {
         drop(run.live);
     }
     state::turn_off();
+}
+
+/// What a stream says at its end.
+pub(super) fn last_words() -> Final {
+    Final {
+        overhead_bytes: overhead_bytes(),
+        scope_misuses: scopes::thread::misuses(),
+        failed_allocations: stats::failures(),
+    }
 }
 
 fn write_report(output: Output, unlinked: bool, live: Option<&Live>) {

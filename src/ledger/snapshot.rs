@@ -91,6 +91,9 @@ pub struct Stats {
     pub failed_allocations: u64,
     /// Scopes that were left while another was the innermost.
     pub scope_misuses: u64,
+    /// Destinations of the trace, beside its first file, that could not be reached, were lost or
+    /// were too slow, since the start of the process.
+    pub lost_destinations: u64,
     /// Scopes and tags that found no place of their own and are shown as `(other)`.
     pub refused_contexts: u64,
 }

@@ -107,6 +107,16 @@ pub(crate) static REPORT: Declaration = Declaration {
     ],
 };
 
+/// The end of what was alive where this stream begins: all events before this one on its stream are
+/// older, and happened for the other streams of the process at their own times.
+pub(crate) static ALIVE: Declaration = Declaration {
+    uid: 30,
+    logger: "Memledger",
+    event: "Alive",
+    flags: NO_SYNC,
+    fields: &[("Blocks", U64)],
+};
+
 /// All of the above.
 pub(crate) static TYPES: &[&Declaration] = &[
     &NEW_TRACE,
@@ -119,6 +129,7 @@ pub(crate) static TYPES: &[&Declaration] = &[
     &SETTLED,
     &LOST,
     &REPORT,
+    &ALIVE,
 ];
 
 /// The bound on the events between two markers that the stream announces.
@@ -133,4 +144,14 @@ pub(crate) fn marker(serial: u64, cycle: u64) -> [u8; MARKER_BYTES] {
     bytes[..8].copy_from_slice(&head.to_le_bytes());
     bytes[SYNCED_HEADER..].copy_from_slice(&cycle.to_le_bytes());
     bytes
+}
+
+/// [`TRACE`]: the first serial of this stream, and whether nothing is missing before it.
+pub(crate) fn trace(pid: u32, first_serial: u64, from_process_start: bool) -> Vec<u8> {
+    let mut event = Vec::new();
+    TRACE.append(
+        &[1_u32.into(), pid.into(), first_serial.into(), u32::from(from_process_start).into()],
+        &mut event,
+    );
+    event
 }

@@ -1,6 +1,6 @@
 //! How a thread goes on from one block of events to the next while the worker reads: `make_room`
 //! (`buffer.rs`), `Slot::set_block` and `Slot::committed` (`registry.rs`), `read_cursors`, `feed` and
-//! `leave` (`drain.rs`). And how it goes on in another slot.
+//! `leave` (`feeds.rs`). And how it goes on in another slot.
 
 use crate::rules::{AtomicU64, Real, Rules, epoch, word};
 use crate::{ALL, explore};

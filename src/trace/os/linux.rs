@@ -8,6 +8,7 @@ use super::ThreadName;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::net::TcpStream;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -380,8 +381,30 @@ pub(crate) fn write_all(fd: RawFd, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// Has the system find out when the other end of a connection is gone: after 10 s of silence it
+/// asks, three times, 5 s apart; and what nobody has confirmed for 30 s is given up.
+pub(crate) fn watch_connection(stream: &TcpStream) -> io::Result<()> {
+    let options = [
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 10),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 5),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 3),
+        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 30_000),
+    ];
+    for (level, option, value) in options {
+        let value: c_int = value;
+        let size = size_of::<c_int>() as libc::socklen_t;
+        let at = (&raw const value).cast();
+        // SAFETY: the value is a local of the size told.
+        if unsafe { libc::setsockopt(stream.as_raw_fd(), level, option, at, size) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
 /// What tells one open file from every other: device and inode. `None` if it is not open.
-pub(crate) fn identity(file: &File) -> Option<(u64, u64)> {
+pub(crate) fn identity(file: &impl AsRawFd) -> Option<(u64, u64)> {
     // SAFETY: the structure is valid for writing; a number that is not open is an error.
     unsafe {
         let mut status = std::mem::zeroed::<libc::stat>();

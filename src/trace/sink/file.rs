@@ -4,11 +4,11 @@
 //! it is cut back to its last whole packet and closed; the program goes on.
 #![expect(unsafe_code, reason = "a file that may not be closed")]
 
-use super::Sink;
+use super::{Sink, start};
 use crate::error::Error;
 use crate::trace::os;
 use crate::trace::transport::Transport;
-use crate::trace::transport::handshake::{Handshake, PROTOCOL};
+use crate::trace::transport::handshake::PROTOCOL;
 use crate::trace::transport::packet::{HEADER, Header, PacketWriter};
 use std::fs::{File, TryLockError};
 use std::io;
@@ -52,14 +52,7 @@ impl FileSink {
             written: 0,
             failed: None,
         };
-        let handshake = Handshake {
-            control_port: None,
-            session_guid: Some(guid(0)),
-            trace_guid: Some(guid(1)),
-            transport,
-            protocol: PROTOCOL,
-        };
-        sink.pending.extend(handshake.encode());
+        sink.pending.extend(start::handshake(transport));
         sink.write_pending();
         match sink.failed.take() {
             None => Ok(sink),
@@ -125,6 +118,10 @@ impl Sink for FileSink {
         self.file.close();
         result
     }
+
+    fn written(&self) -> u64 {
+        self.written
+    }
 }
 
 /// The compact transport for `.memledger` and where there is no ending, Unreal's for all others.
@@ -151,7 +148,7 @@ impl OwnFile {
 
     /// Whether the descriptor still is what was opened.
     fn is_ours(&self) -> bool {
-        self.identity.is_some() && os::identity(&self.file) == self.identity
+        self.identity.is_some() && os::identity(&*self.file) == self.identity
     }
 
     /// Writes some of `bytes`.
@@ -235,17 +232,4 @@ pub(crate) fn create_alone(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
 
 fn empty(file: &File) -> io::Result<()> {
     file.set_len(0)
-}
-
-/// 16 bytes that differ between processes (`what` 0) and between traces of one (`what` 1).
-fn guid(what: u64) -> [u8; 16] {
-    use std::hash::{BuildHasher, RandomState};
-    let half =
-        |salt: u64| RandomState::new().hash_one((what, salt, os::process_id())).to_le_bytes();
-    let mut guid = [0; 16];
-    guid[..8].copy_from_slice(&half(1));
-    guid[8..].copy_from_slice(&half(2));
-    guid[6] = guid[6] & 0x0f | 0x40;
-    guid[8] = guid[8] & 0x3f | 0x80;
-    guid
 }

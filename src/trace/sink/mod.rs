@@ -1,13 +1,16 @@
 //! Where the stream goes.
 
 pub(crate) mod file;
+pub(crate) mod queue;
+mod start;
+pub(crate) mod tcp;
 
 use crate::error::Error;
 
 /// Receives the stream from the worker, piece by piece.
 ///
 /// Every piece is a run of whole events of one stream. Coding is the sink's own matter: pieces
-/// come plain. The worker calls from one thread at a time, with the tracker's guard set.
+/// come plain. Calls come from one thread at a time, with the tracker's guard set.
 pub(crate) trait Sink: Send {
     /// The next piece of a stream: 0 for type records, 1 for important events, or a thread's.
     fn packet(&mut self, stream: u16, payload: &[u8]);
@@ -25,5 +28,20 @@ pub(crate) trait Sink: Send {
     /// The stream ends here.
     fn finish(&mut self) -> Result<(), Error> {
         self.sync()
+    }
+
+    /// Bytes that have left for where it leads, handshake included.
+    fn written(&self) -> u64 {
+        0
+    }
+
+    /// Tells it from all others that can be ended on their own; 0 for those that cannot.
+    fn number(&self) -> u64 {
+        0
+    }
+
+    /// Whether it has ended by itself, and has said so.
+    fn is_over(&self) -> bool {
+        false
     }
 }

@@ -6,7 +6,7 @@
 //! ```
 //! The hook leaves an event's epoch where its serial belongs. Here the events of one epoch get
 //! their serials, in the place where they lie: a run. What runs come in which order is the
-//! [session](super::drain)'s matter.
+//! [session](super::feeds)'s matter.
 #![expect(unsafe_code, reason = "reads and numbers events in the blocks of other threads")]
 
 use crate::trace::event::encode::{Declaration, ENTER_SCOPE, LEAVE_SCOPE};
@@ -38,6 +38,14 @@ impl Shapes {
             }
         }
         Self(shapes)
+    }
+}
+
+impl Shapes {
+    /// Bytes of the first of `events`; `None` at their end.
+    pub(super) fn first_size(&self, events: &[u8]) -> Option<usize> {
+        let size = usize::from(self.0[usize::from(*events.first()?)] & !SYNCED);
+        (1..=events.len()).contains(&size).then_some(size)
     }
 }
 

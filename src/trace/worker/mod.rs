@@ -4,13 +4,18 @@
 //! [`INTERVAL`], or earlier when half the buffers are full.
 
 mod drain;
+mod feeds;
+mod late;
 mod merge;
 mod replay;
+mod session;
 mod streams;
 mod world;
 
-pub(crate) use drain::{Final, Session, collected, mapped_bytes};
+pub(crate) use late::Here;
 pub(crate) use replay::Importants;
+pub(crate) use session::{Final, Session, collected, mapped_bytes, settled_below};
+pub(crate) use streams::{BLOCKS, CONTROL};
 
 use super::os;
 use super::write::{buffer, own_code};

@@ -9,10 +9,12 @@ use std::collections::VecDeque;
 
 /// The worker's stream for what is true at once: it has events without serials only, so no reader
 /// ever holds it back.
-pub(super) const CONTROL: u16 = FIRST_THREAD;
+pub(crate) const CONTROL: u16 = FIRST_THREAD;
 /// The worker's stream for markers and the end.
 pub(super) const WORKER: u16 = FIRST_THREAD + 1;
-const FIRST: u16 = FIRST_THREAD + 2;
+/// The stream for what was alive when another stream began.
+pub(crate) const BLOCKS: u16 = FIRST_THREAD + 2;
+const FIRST: u16 = FIRST_THREAD + 3;
 
 /// The ids of streams: fresh ones first, then those retired longest ago.
 pub(super) struct StreamIds {

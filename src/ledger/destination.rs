@@ -1,0 +1,114 @@
+//! Where the trace goes besides its first file: any number of places, each on its own.
+
+/// One more place the trace goes to, started with
+/// [`Ledger::trace_to_file`](super::Ledger::trace_to_file) or
+/// [`Ledger::trace_to_host`](super::Ledger::trace_to_host).
+///
+/// Its stream is complete in itself: it begins with everything a reader needs to know and with the
+/// blocks that are alive, and ends as the trace of a program ends. It has a queue of at most 64 MiB
+/// and a thread of its own, so that it holds back neither the program nor the other destinations;
+/// if it is too slow for that it is ended with a message, never continued with a hole.
+///
+/// This is a number to ask with: a copy is as good, and dropping it ends nothing.
+///
+/// ```
+/// # use memledger::{DestinationState, Ledger};
+/// # let path = std::env::temp_dir().join(format!("memledger-destination-{}.utrace", std::process::id()));
+/// let ledger = Ledger::builder().keep_account(true).start()?;
+/// let warm = vec![0_u8; 100_000];
+/// // Later: what is alive now, and all that follows.
+/// let destination = ledger.trace_to_file(&path)?;
+/// // ...
+/// destination.stop();
+/// # #[cfg(feature = "enable")]
+/// assert_eq!(destination.status().state, DestinationState::Ended);
+/// # drop(warm);
+/// # let _ = std::fs::remove_file(path);
+/// # Ok::<(), memledger::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Destination {
+    #[cfg(feature = "enable")]
+    number: u64,
+}
+
+/// How far a [`Destination`] is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DestinationState {
+    /// It is being connected to; what happens meanwhile is kept for it.
+    Opening,
+    /// It gets the trace.
+    Sending,
+    /// It got all of the trace up to where it, or the recording, was stopped.
+    #[default]
+    Ended,
+    /// It could not be reached, was lost, or was too slow: [`DestinationStatus::problem`] says why.
+    Failed,
+}
+
+/// What is known of a [`Destination`] at a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DestinationStatus {
+    /// The file, or the address with its port.
+    pub name: String,
+    /// How far it is.
+    pub state: DestinationState,
+    /// Bytes that have been written or sent.
+    pub written_bytes: u64,
+    /// Bytes of events that wait for it, before they are compressed; at most 64 MiB.
+    pub waiting_bytes: u64,
+    /// Why it ended before its time.
+    pub problem: Option<String>,
+}
+
+impl Destination {
+    #[cfg(feature = "enable")]
+    pub(super) fn new(number: u64) -> Self {
+        Self { number }
+    }
+
+    /// What there is to know of it; cheap. Of those that have ended, the last 64 are remembered.
+    pub fn status(&self) -> DestinationStatus {
+        #[cfg(feature = "enable")]
+        return status_of(self.number);
+        #[cfg(not(feature = "enable"))]
+        DestinationStatus::default()
+    }
+
+    /// Ends its stream with everything recorded so far, as the end of a recording would, and waits
+    /// at most 3 s until it has got that. The others go on.
+    pub fn stop(&self) {
+        #[cfg(feature = "enable")]
+        super::destinations::stop(self.number);
+    }
+}
+
+#[cfg(feature = "enable")]
+fn status_of(number: u64) -> DestinationStatus {
+    use crate::trace::sink::queue::{self, Stage};
+    use crate::trace::write::{own, state};
+    // NOTE: the lock is taken within the guard only, and not in the child of a fork, which may have
+    // inherited it locked. The texts are copied outside: they go to the program.
+    let ours = own(|| {
+        let queue = if state::is_forked() { None } else { queue::by_number(number) }?;
+        let seen = queue.seen();
+        Some((queue, seen))
+    });
+    let Some((queue, seen)) = &ours else { return DestinationStatus::default() };
+    let theirs = DestinationStatus {
+        name: queue.name.clone(),
+        state: match (seen.stage, &seen.why) {
+            (Stage::Opening, _) => DestinationState::Opening,
+            (Stage::Sending, _) => DestinationState::Sending,
+            (Stage::Ended, None) => DestinationState::Ended,
+            (Stage::Ended, Some(_)) => DestinationState::Failed,
+        },
+        written_bytes: seen.written,
+        waiting_bytes: seen.waiting as u64,
+        problem: seen.why.clone(),
+    };
+    own(move || drop(ours));
+    theirs
+}

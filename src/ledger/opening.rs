@@ -1,0 +1,212 @@
+//! How a stream begins that is not the first: with what is alive.
+//!
+//! To any reader of Unreal's memory events these blocks are allocations like all others, on a
+//! stream of their own, with the serials just below the first of the stream's other events:
+//!
+//! ```text
+//! serial   first ...                                    here ...
+//!          marker  block block  marker  block ...  marker │ everything that happens from here on
+//!          └── in the order in which they were allocated ─┘
+//! ```
+//! There is always room for that: each live block, each half of a reallocation and each marker here
+//! stands for an event of the recording, which had a serial.
+//!
+//! Every packet says first whose blocks it holds, and in which context they were allocated.
+
+use crate::alloc::events::{append_alloc, append_realloc_free};
+use crate::analysis::{Alive, AliveBlock};
+use crate::error::Error;
+use crate::scopes::events::MEMORY_SCOPE;
+use crate::trace::event::encode::{ENTER_SCOPE, LEAVE_SCOPE};
+use crate::trace::sink::Sink;
+use crate::trace::transport::packet::IMPORTANTS;
+use crate::trace::worker::{BLOCKS, CONTROL, Here, settled_below};
+use crate::trace::{clock, events, os};
+use std::collections::HashMap;
+
+/// Bytes of a packet, at least; an event more is the most it has.
+const PACKET: usize = 32 << 10;
+/// Packets between two syncs, where the reader can pass on what it has.
+const SYNC_EVERY: usize = 64;
+/// Readers ignore a marker that comes five minutes after the one before, and all that follow.
+const MARKER_AT_LEAST: u64 = 4 * 60 * clock::FREQUENCY;
+
+/// Tells `sink` where its stream begins and what is alive there; without `alive`, nobody knows.
+pub(super) fn begin(alive: Option<Alive>, here: Here, sink: &mut dyn Sink) -> Result<(), Error> {
+    let whole = alive.is_some() && here.from_process_start;
+    let plan = alive.map(|alive| Plan::new(alive, &here));
+    let serials = plan.as_ref().map_or(0, |plan| plan.serials);
+    let first = here.serial.saturating_sub(serials);
+    let pid = os::process_id();
+    let mut importants = events::trace(pid, first, whole);
+    let (stream, hint) = (u32::from(BLOCKS).into(), u64::from(BLOCKS).into());
+    events::THREAD_INFO
+        .append(&[stream, pid.into(), hint, "memledger live blocks".into()], &mut importants);
+    sink.packet(IMPORTANTS, &importants);
+    sink.packet(CONTROL, &settled_below(first));
+    // Unreal's readers trust serials after a group of three syncs.
+    for _ in 0..3 {
+        sink.sync()?;
+    }
+    here.streams.iter().for_each(|(stream, start)| sink.packet(*stream, start));
+    if let Some(plan) = plan {
+        plan.send(first, sink)?;
+        sink.packet(CONTROL, &settled_below(here.serial));
+    }
+    sink.sync()
+}
+
+/// What is to be told, in order.
+struct Plan {
+    alive: Alive,
+    start: u64,
+    marked_at: u64,
+    /// How many serials it takes.
+    serials: u64,
+}
+
+impl Plan {
+    fn new(mut alive: Alive, here: &Here) -> Self {
+        // NOTE: the old block of a reallocation under way is gone, and its address may have another
+        // by now. It is told under one that no allocator hands out, and freed at the end.
+        let halfway = alive.halfway.iter_mut().zip(1_u64..);
+        alive.blocks.extend(halfway.map(|((_, block), number)| {
+            block.address = number << 3;
+            *block
+        }));
+        alive.blocks.sort_unstable_by_key(|block| (block.allocated_at, block.owner, block.address));
+        let mut plan = Self { alive, start: here.start, marked_at: here.marked_at, serials: 0 };
+        let mut markers = 0;
+        let mut clock = Times::new(&plan);
+        for block in &plan.alive.blocks {
+            clock.go_to(plan.time_of(block), |_| markers += 1);
+        }
+        clock.go_to(plan.marked_at, |_| markers += 1);
+        plan.serials = markers + plan.alive.blocks.len() as u64 + plan.alive.halfway.len() as u64;
+        plan
+    }
+
+    /// When a block was allocated, in cycles.
+    fn time_of(&self, block: &AliveBlock) -> u64 {
+        const { assert!(clock::FREQUENCY == 1_000_000_000, "a cycle is a nanosecond") };
+        self.start.saturating_add(block.allocated_at).min(self.marked_at)
+    }
+
+    fn send(mut self, first: u64, sink: &mut dyn Sink) -> Result<(), Error> {
+        let mut out = Packets { sink, packet: Vec::new(), owner: None, sent: 0, result: Ok(()) };
+        let mut heads = HashMap::new();
+        let mut serial = first;
+        let mut clock = Times::new(&self);
+        for block in &self.alive.blocks {
+            clock.go_to(self.time_of(block), |cycle| out.marker(&mut serial, cycle));
+            let head = heads.entry(block.owner).or_insert_with(|| Head::new(&self.alive, block));
+            out.block(serial, block, head);
+            serial += 1;
+        }
+        clock.go_to(self.marked_at, |cycle| out.marker(&mut serial, cycle));
+        out.flush();
+        for (stream, block) in std::mem::take(&mut self.alive.halfway) {
+            let mut event = Vec::new();
+            append_realloc_free(serial, block.address, &mut event);
+            out.sink.packet(stream, &event);
+            serial += 1;
+        }
+        let mut end = Vec::new();
+        events::ALIVE.append(&[(self.alive.blocks.len() as u64).into()], &mut end);
+        out.sink.packet(BLOCKS, &end);
+        out.result
+    }
+}
+
+/// The markers that a stream needs on its way from one time to a later one.
+struct Times {
+    now: u64,
+}
+
+impl Times {
+    fn new(plan: &Plan) -> Self {
+        Self { now: plan.start }
+    }
+
+    fn go_to(&mut self, time: u64, mut marker: impl FnMut(u64)) {
+        while self.now < time {
+            self.now = time.min(self.now + MARKER_AT_LEAST);
+            marker(self.now);
+        }
+    }
+}
+
+/// What stands before the blocks of one owner: whose they are, and their context.
+struct Head {
+    bytes: Vec<u8>,
+    closing: bool,
+}
+
+impl Head {
+    fn new(alive: &Alive, block: &AliveBlock) -> Self {
+        let mut bytes = Vec::new();
+        let owner = alive.owners.get(block.owner as usize);
+        if let Some(thread) = owner.and_then(|owner| alive.threads.get(owner.thread as usize)) {
+            let system_id = thread.system_id.into();
+            events::THREAD_START
+                .append(&[thread.id.into(), system_id, (&*thread.name).into()], &mut bytes);
+        }
+        let tag = owner.and_then(|owner| owner.tag);
+        if let Some(tag) = tag {
+            bytes.push(ENTER_SCOPE);
+            MEMORY_SCOPE.append(&[(tag as u32).into()], &mut bytes);
+        }
+        Self { bytes, closing: tag.is_some() }
+    }
+}
+
+/// The packets of blocks on their way.
+struct Packets<'a> {
+    sink: &'a mut dyn Sink,
+    packet: Vec<u8>,
+    /// Whose blocks come just now, and whether that has opened a scope.
+    owner: Option<(u32, bool)>,
+    sent: usize,
+    result: Result<(), Error>,
+}
+
+impl Packets<'_> {
+    fn block(&mut self, serial: u64, block: &AliveBlock, head: &Head) {
+        if self.owner.is_none_or(|(owner, _)| owner != block.owner) {
+            self.close();
+            self.packet.extend_from_slice(&head.bytes);
+            self.owner = Some((block.owner, head.closing));
+        }
+        append_alloc(serial, block.address, block.size, &mut self.packet);
+        if self.packet.len() >= PACKET {
+            self.flush();
+        }
+    }
+
+    fn marker(&mut self, serial: &mut u64, cycle: u64) {
+        // On the same stream, so that no reader has to put the two together.
+        self.packet.extend_from_slice(&events::marker(*serial, cycle));
+        *serial += 1;
+    }
+
+    fn close(&mut self) {
+        if let Some((_, true)) = self.owner.take() {
+            self.packet.push(LEAVE_SCOPE);
+        }
+    }
+
+    fn flush(&mut self) {
+        self.close();
+        if !self.packet.is_empty() && self.result.is_ok() {
+            self.sink.packet(BLOCKS, &self.packet);
+            self.sent += 1;
+            if self.sent.is_multiple_of(SYNC_EVERY) {
+                self.result = self.sink.sync();
+            }
+        }
+        self.packet.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests;

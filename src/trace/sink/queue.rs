@@ -1,0 +1,357 @@
+//! A sink with a queue and a thread of its own, so that it holds nobody back.
+//!
+//! ```text
+//! worker ── packets of a tick ──► queue, at most LIMIT bytes ──► thread ──► file or connection
+//! ```
+//! ```text
+//! OPENING ──opened──► SENDING ──all sent──► ENDED
+//!    └──cannot──────────────┴──lost, or too slow──► ENDED, with the reason
+//! ```
+//! Where the queue is full the stream ends, with a message: a reader shall never take a stream with
+//! a hole for a whole one. The locks here are taken by the tracker's own code only.
+
+use super::Sink;
+use crate::error::Error;
+use crate::trace::os;
+use crate::trace::write::own_code;
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// What may wait for one sink: some seconds of a program that allocates without pause.
+pub(crate) const LIMIT: usize = 64 << 20;
+/// How many that have ended are remembered.
+const REMEMBERED: usize = 64;
+
+/// Work on the sink's own thread, in the midst of its stream.
+pub(crate) type Later = Box<dyn FnOnce(&mut dyn Sink) -> Result<(), Error> + Send>;
+/// Opens the sink, on its own thread. The flag is set when nobody waits for it any longer.
+pub(crate) type Open = Box<dyn FnOnce(Arc<AtomicBool>) -> Result<Box<dyn Sink>, Error> + Send>;
+
+static ALL: Mutex<Vec<Arc<Queue>>> = Mutex::new(Vec::new());
+static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
+static FAILURES: AtomicU64 = AtomicU64::new(0);
+
+/// How many sinks have ended before their time, since the start of the process.
+pub(crate) fn failures() -> u64 {
+    FAILURES.load(Ordering::Relaxed)
+}
+
+/// All sinks with a queue, oldest first; of those that have ended, the last ones.
+pub(crate) fn all() -> Vec<Arc<Queue>> {
+    registry().clone()
+}
+
+/// The one with this number.
+pub(crate) fn by_number(number: u64) -> Option<Arc<Queue>> {
+    registry().iter().find(|queue| queue.number == number).cloned()
+}
+
+fn registry() -> MutexGuard<'static, Vec<Arc<Queue>>> {
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where one of them stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Opening,
+    Sending,
+    Ended,
+}
+
+/// What a sink's two sides share.
+pub(crate) struct Queue {
+    pub(crate) number: u64,
+    /// The file or the address.
+    pub(crate) name: String,
+    given_up: Arc<AtomicBool>,
+    on_problem: fn(Error),
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    open: Option<Open>,
+    items: VecDeque<Item>,
+    /// Bytes of packets in `items`.
+    bytes: usize,
+    /// An emptied buffer, to be filled again.
+    spare: Vec<u8>,
+    stage: Stage,
+    why: Option<String>,
+    written: u64,
+}
+
+enum Item {
+    /// Packets of one tick: `u16` stream, `u32` size, payload.
+    Packets(Vec<u8>),
+    Later(Later),
+    End,
+}
+
+/// What is known of one at a moment.
+pub(crate) struct Seen {
+    pub(crate) stage: Stage,
+    pub(crate) why: Option<String>,
+    pub(crate) written: u64,
+    pub(crate) waiting: usize,
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn seen(&self) -> Seen {
+        let state = self.state();
+        let (stage, why) = (state.stage, state.why.clone());
+        Seen { stage, why, written: state.written, waiting: state.bytes }
+    }
+
+    /// Waits until everything has been sent; what has not by `deadline` is given up, and told.
+    pub(crate) fn wait_for_end(&self, deadline: Instant) {
+        let mut state = self.state();
+        while state.stage != Stage::Ended {
+            let Some(left) = deadline.checked_duration_since(Instant::now()) else {
+                drop(state);
+                let why = "the rest could not be sent in time when it was to end".into();
+                if let Some(error) = self.end(Some(why)) {
+                    (self.on_problem)(error);
+                }
+                return;
+            };
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Ends it, if nobody has; the error to be told if that is before its time.
+    fn end(&self, why: Option<String>) -> Option<Error> {
+        let mut state = self.state();
+        if state.stage == Stage::Ended {
+            return None;
+        }
+        state.stage = Stage::Ended;
+        state.why.clone_from(&why);
+        state.items.clear();
+        state.spare = Vec::new();
+        state.bytes = 0;
+        drop(state);
+        self.changed.notify_all();
+        let what = why?;
+        self.given_up.store(true, Ordering::Release);
+        FAILURES.fetch_add(1, Ordering::Relaxed);
+        Some(Error::Destination { name: self.name.clone(), what })
+    }
+
+    /// What the thread does from its start to its end.
+    fn drive(&self) -> Result<(), Error> {
+        let Some(open) = self.state().open.take() else { return Ok(()) };
+        let mut sink = open(Arc::clone(&self.given_up))?;
+        {
+            let mut state = self.state();
+            if state.stage == Stage::Opening {
+                state.stage = Stage::Sending;
+            }
+            state.written = sink.written();
+        }
+        while let Some(item) = self.next() {
+            let done = match item {
+                Item::Packets(batch) => {
+                    let result = pass_on(&batch, &mut *sink);
+                    let mut state = self.state();
+                    state.bytes = state.bytes.saturating_sub(batch.len());
+                    state.spare = batch;
+                    state.spare.clear();
+                    result
+                }
+                Item::Later(work) => work(&mut *sink),
+                Item::End => {
+                    let result = sink.finish();
+                    self.state().written = sink.written();
+                    return result;
+                }
+            };
+            self.state().written = sink.written();
+            done?;
+        }
+        Ok(())
+    }
+
+    /// The next item, waiting for it; `None` once it has been ended from outside.
+    fn next(&self) -> Option<Item> {
+        let mut state = self.state();
+        loop {
+            if state.stage == Stage::Ended {
+                return None;
+            }
+            if let Some(item) = state.items.pop_front() {
+                return Some(item);
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+fn pass_on(batch: &[u8], sink: &mut dyn Sink) -> Result<(), Error> {
+    let mut rest = batch;
+    while let Some((&[a, b, c, d, e, f], tail)) = rest.split_first_chunk() {
+        let size = u32::from_le_bytes([c, d, e, f]) as usize;
+        let Some((payload, next)) = tail.split_at_checked(size) else { break };
+        sink.packet(u16::from_le_bytes([a, b]), payload);
+        rest = next;
+    }
+    sink.sync()
+}
+
+extern "C" fn run(number: *mut c_void) -> *mut c_void {
+    let _own = own_code();
+    let Some(queue) = by_number(number.addr() as u64) else { return std::ptr::null_mut() };
+    let result = catch_unwind(AssertUnwindSafe(|| queue.drive()));
+    let why = match result {
+        Ok(Ok(())) => None,
+        Ok(Err(Error::Destination { what, .. })) => Some(what),
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(_) => Some("the tracker panicked".into()),
+    };
+    if let Some(error) = queue.end(why) {
+        (queue.on_problem)(error);
+    }
+    std::ptr::null_mut()
+}
+
+/// The worker's side of it.
+pub(crate) struct Queued {
+    queue: Arc<Queue>,
+    batch: Vec<u8>,
+    ended: bool,
+}
+
+impl Queued {
+    /// Starts the thread, which first calls `open`. What goes wrong there is told to `on_problem`.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if there can be no thread.
+    pub(crate) fn start(name: String, open: Open, on_problem: fn(Error)) -> Result<Self, Error> {
+        let queue = Arc::new(Queue {
+            number: LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1,
+            name,
+            given_up: Arc::new(AtomicBool::new(false)),
+            on_problem,
+            state: Mutex::new(State {
+                open: Some(open),
+                items: VecDeque::new(),
+                bytes: 0,
+                spare: Vec::new(),
+                stage: Stage::Opening,
+                why: None,
+                written: 0,
+            }),
+            changed: Condvar::new(),
+        });
+        {
+            let mut all = registry();
+            all.push(Arc::clone(&queue));
+            let over = all.iter().filter(|queue| queue.state().stage == Stage::Ended).count();
+            if over > REMEMBERED
+                && let Some(oldest) = all.iter().position(|q| q.state().stage == Stage::Ended)
+            {
+                all.remove(oldest);
+            }
+        }
+        if let Err(error) = os::spawn(c"memledger sink", run, queue.number as usize) {
+            queue.end(None);
+            return Err(Error::Destination {
+                name: queue.name.clone(),
+                what: format!("its thread could not be started: {error}"),
+            });
+        }
+        Ok(Self { queue, batch: Vec::new(), ended: false })
+    }
+
+    /// Has `work` done on the sink's thread, behind the packets so far.
+    pub(crate) fn later(&mut self, work: Later) {
+        if self.sync().is_ok() && !self.ended {
+            self.push(Item::Later(work));
+        }
+    }
+
+    fn push(&self, item: Item) {
+        let mut state = self.queue.state();
+        if state.stage != Stage::Ended {
+            state.items.push_back(item);
+            drop(state);
+            self.queue.changed.notify_all();
+        }
+    }
+}
+
+impl Sink for Queued {
+    fn packet(&mut self, stream: u16, payload: &[u8]) {
+        if !self.ended {
+            self.batch.extend_from_slice(&stream.to_le_bytes());
+            self.batch.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+            self.batch.extend_from_slice(payload);
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        if self.ended || self.batch.is_empty() {
+            return Ok(());
+        }
+        let mut state = self.queue.state();
+        if state.stage == Stage::Ended {
+            self.ended = true;
+            self.batch = Vec::new();
+            return Ok(());
+        }
+        let waiting = state.bytes + self.batch.len();
+        if waiting > LIMIT {
+            drop(state);
+            self.ended = true;
+            self.batch = Vec::new();
+            let why = format!(
+                "{} MiB were waiting for it, and no more are kept for one that is so slow",
+                waiting >> 20
+            );
+            return self.queue.end(Some(why)).map_or(Ok(()), Err);
+        }
+        state.bytes = waiting;
+        let empty = std::mem::take(&mut state.spare);
+        state.items.push_back(Item::Packets(std::mem::replace(&mut self.batch, empty)));
+        drop(state);
+        self.queue.changed.notify_all();
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        let result = self.sync();
+        if !std::mem::replace(&mut self.ended, true) {
+            self.push(Item::End);
+        }
+        result
+    }
+
+    fn number(&self) -> u64 {
+        self.queue.number
+    }
+
+    fn is_over(&self) -> bool {
+        self.ended || self.queue.state().stage == Stage::Ended
+    }
+}
+
+impl Drop for Queued {
+    /// A recording that ends by a fault of ours: what is there is sent, and that is all.
+    fn drop(&mut self) {
+        if !self.ended {
+            self.push(Item::End);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

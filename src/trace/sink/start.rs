@@ -1,0 +1,52 @@
+//! The bytes a stream starts with.
+
+use crate::trace::os;
+use crate::trace::transport::Transport;
+use crate::trace::transport::handshake::{Handshake, PROTOCOL};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
+
+/// The handshake of another stream of this process.
+pub(super) fn handshake(transport: Transport) -> Vec<u8> {
+    static PROCESS: OnceLock<[u8; 16]> = OnceLock::new();
+    let mut process = *PROCESS.get_or_init(guid);
+    // The child of a fork is another process.
+    for (byte, id) in process.iter_mut().zip(os::process_id().to_le_bytes()) {
+        *byte ^= id;
+    }
+    let handshake = Handshake {
+        control_port: None,
+        session_guid: Some(process),
+        trace_guid: Some(guid()),
+        transport,
+        protocol: PROTOCOL,
+    };
+    handshake.encode()
+}
+
+/// 16 bytes that nobody else has, in the form of a random GUID.
+fn guid() -> [u8; 16] {
+    let mut guid = [0; 16];
+    guid[..8].copy_from_slice(&RandomState::new().hash_one(1).to_le_bytes());
+    guid[8..].copy_from_slice(&RandomState::new().hash_one(2).to_le_bytes());
+    guid[6] = guid[6] & 0x0f | 0x40;
+    guid[8] = guid[8] & 0x3f | 0x80;
+    guid
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_of_a_process_have_its_guid_and_one_of_their_own() {
+        let [first, second] = [(); 2].map(|()| {
+            let bytes = handshake(Transport::Unreal);
+            Handshake::decode(&mut &bytes[..]).unwrap().0
+        });
+        assert!(first.session_guid.is_some());
+        assert_eq!(first.session_guid, second.session_guid);
+        assert_ne!(first.trace_guid, second.trace_guid);
+        assert_ne!(first.trace_guid, first.session_guid);
+    }
+}

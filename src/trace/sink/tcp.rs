@@ -1,0 +1,241 @@
+//! The connection to a recorder: the plain Unreal stream, as in a `.utrace` file, and nothing else.
+//!
+//! Nobody answers and nobody confirms, so what the system had taken when the connection broke may
+//! or may not have arrived.
+
+use super::{Sink, start};
+use crate::error::Error;
+use crate::trace::os;
+use crate::trace::transport::Transport;
+use crate::trace::transport::handshake::PROTOCOL;
+use crate::trace::transport::packet::PacketWriter;
+use std::fmt;
+use std::io::{self, Write};
+use std::net::{IpAddr, Shutdown, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Where our recorder listens; Unreal's own, from version 5 on, listens on 1981.
+pub(crate) const DEFAULT_PORT: u16 = 1980;
+/// How long a connection is tried, over all addresses of a name.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+/// How often a send that the other end does not take looks whether it is still wanted.
+const LOOK_UP: Duration = Duration::from_millis(100);
+/// Coded packets are sent when this many bytes are waiting, and at every sync.
+const SEND_AT: usize = 128 << 10;
+
+/// A host and a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    host: String,
+    port: u16,
+}
+
+impl Address {
+    /// Reads `host`, `host:port`, an IPv4 or IPv6 address, or `[IPv6]:port`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] says what is wrong with it.
+    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+        let wrong = |why: &str| {
+            Error::Setting(format!(
+                "the address {text:?} is not allowed: {why}; write HOST or HOST:PORT, such as 127.0.0.1:{DEFAULT_PORT}"
+            ))
+        };
+        let (host, port) = match (text.strip_prefix('['), text.rsplit_once(':')) {
+            _ if text.parse::<IpAddr>().is_ok() => (text, None),
+            (Some(rest), _) => match rest.split_once(']') {
+                Some((host, "")) => (host, None),
+                Some((host, port)) if port.starts_with(':') => (host, Some(&port[1..])),
+                _ => return Err(wrong("its bracket is not closed")),
+            },
+            (None, Some((host, port))) => (host, Some(port)),
+            (None, None) => (text, None),
+        };
+        if host.is_empty() || host.contains(char::is_whitespace) {
+            return Err(wrong("it names no host"));
+        }
+        let port = match port.map(str::parse::<u16>) {
+            None => DEFAULT_PORT,
+            Some(Ok(port)) if port > 0 => port,
+            Some(_) => return Err(wrong("a port is a number from 1 to 65535")),
+        };
+        Ok(Self { host: host.to_owned(), port })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// A connection that is being written to.
+pub(crate) struct TcpSink {
+    /// `None` once it is closed.
+    stream: Option<TcpStream>,
+    identity: Option<(u64, u64)>,
+    name: String,
+    given_up: Arc<AtomicBool>,
+    packets: PacketWriter,
+    pending: Vec<u8>,
+    written: u64,
+    failed: Option<Error>,
+}
+
+impl TcpSink {
+    /// Connects, within 2 s once the name is known, and sends the start of the stream. A send that
+    /// lasts ends when `given_up` is set.
+    pub(crate) fn connect(address: &Address, given_up: Arc<AtomicBool>) -> Result<Self, Error> {
+        let name = address.to_string();
+        let stream = connect(address).map_err(|error| Error::Destination {
+            name: name.clone(),
+            what: format!("it cannot be connected to: {error}"),
+        })?;
+        // What cannot be set costs a later notice of a loss, or a few more small packets.
+        let _ = os::watch_connection(&stream);
+        let _ = stream.set_nodelay(true);
+        let mut sink = Self {
+            identity: os::identity(&stream),
+            stream: Some(stream),
+            name,
+            given_up,
+            packets: PacketWriter::new(Transport::Unreal, PROTOCOL),
+            pending: start::handshake(Transport::Unreal),
+            written: 0,
+            failed: None,
+        };
+        sink.send_pending();
+        sink.failed.take().map_or(Ok(sink), Err)
+    }
+
+    fn send_pending(&mut self) {
+        let mut done = 0;
+        while done < self.pending.len() && self.failed.is_none() {
+            match self.send_some(done) {
+                Ok(0) => self.fail(&io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    done += count;
+                    self.written += count as u64;
+                }
+                Err(error) if is_temporary(&error) && !self.given_up.load(Ordering::Acquire) => {}
+                Err(error) => self.fail(&error),
+            }
+        }
+        self.pending.clear();
+    }
+
+    fn send_some(&self, from: usize) -> io::Result<usize> {
+        // NOTE: a program that becomes a daemon closes every descriptor, and the next it opens gets
+        // the number of ours.
+        if self.identity.is_none() || self.stream.as_ref().and_then(os::identity) != self.identity {
+            return Err(io::Error::other("the program has closed the tracker's descriptor of it"));
+        }
+        let Some(mut stream) = self.stream.as_ref() else { return Ok(0) };
+        // NOTE: std sends with MSG_NOSIGNAL, so a peer that is gone raises no SIGPIPE.
+        stream.write(&self.pending[from..])
+    }
+
+    fn fail(&mut self, error: &io::Error) {
+        self.failed = Some(Error::Destination {
+            name: self.name.clone(),
+            what: format!("the connection was lost after {} bytes: {error}", self.written),
+        });
+    }
+
+    fn close(&mut self) {
+        let Some(stream) = self.stream.take() else { return };
+        if self.identity.is_some() && os::identity(&stream) == self.identity {
+            // NOTE: the child of a fork has it open as well: closing it here is not enough.
+            let _ = stream.shutdown(Shutdown::Write);
+        } else {
+            std::mem::forget(stream);
+        }
+    }
+}
+
+fn is_temporary(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, WouldBlock};
+    matches!(error.kind(), Interrupted | WouldBlock)
+}
+
+fn connect(address: &Address) -> io::Result<TcpStream> {
+    let all = (&*address.host, address.port).to_socket_addrs()?;
+    let deadline = Instant::now() + CONNECT_PATIENCE;
+    let mut result = Err(io::Error::other("its name has no address"));
+    for one in all {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        result = TcpStream::connect_timeout(&one, left);
+        if result.is_ok() {
+            break;
+        }
+    }
+    let stream = result?;
+    stream.set_write_timeout(Some(LOOK_UP))?;
+    Ok(stream)
+}
+
+impl Sink for TcpSink {
+    fn packet(&mut self, stream: u16, payload: &[u8]) {
+        self.packets.packet(stream, payload, &mut self.pending);
+        if self.pending.len() >= SEND_AT {
+            self.send_pending();
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        self.packets.sync(&mut self.pending);
+        self.send_pending();
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        let result = self.sync();
+        self.close();
+        result
+    }
+
+    fn written(&self) -> u64 {
+        self.written
+    }
+}
+
+impl Drop for TcpSink {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_a_host_and_perhaps_a_port() {
+        for (text, shown) in [
+            ("recorder", "recorder:1980"),
+            ("recorder.example:1", "recorder.example:1"),
+            ("127.0.0.1", "127.0.0.1:1980"),
+            ("127.0.0.1:65535", "127.0.0.1:65535"),
+            ("::1", "[::1]:1980"),
+            ("[::1]", "[::1]:1980"),
+            ("[fe80::2]:1981", "[fe80::2]:1981"),
+        ] {
+            assert_eq!(Address::parse(text).unwrap().to_string(), shown, "{text}");
+        }
+        for text in
+            ["", ":1980", "a b", "host:", "host:0", "host:65536", "host:x", "[::1", "[::1]x"]
+        {
+            let error = Address::parse(text).unwrap_err().to_string();
+            assert!(error.contains(&format!("{text:?}")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Streams that begin in the midst of a recording, and those that end there.
+//!
+//! A stream that begins late starts between two events of the order: what came before is told by
+//! whoever keeps account, as blocks that are alive; what comes after is sent as to all others. Each
+//! thread's stream goes on in the midst of a block, so what that block has opened is opened again.
+#![expect(unsafe_code, reason = "reads the blocks of threads")]
+
+use super::drain::Occupant;
+use super::merge::Shapes;
+use super::session::{Final, Session, settled_below};
+use super::streams::{CONTROL, WORKER};
+use crate::error::Error;
+use crate::trace::clock;
+use crate::trace::event::encode::{ENTER_SCOPE, LEAVE_SCOPE};
+use crate::trace::events;
+use crate::trace::pages::Block;
+use crate::trace::sink::Sink;
+use crate::trace::sink::queue::Queued;
+use crate::trace::transport::packet::{IMPORTANTS, TYPES};
+use crate::trace::write::registry::{self, Slot};
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+/// The place in the order where a stream begins.
+pub(crate) struct Here {
+    /// The serial of the next event.
+    pub(crate) serial: u64,
+    /// The start of the clock, and the time of the last marker, in cycles.
+    pub(crate) start: u64,
+    pub(crate) marked_at: u64,
+    /// Whether the recording knows everything since the start of the process.
+    pub(crate) from_process_start: bool,
+    /// For each thread's stream: whose it is, and what is open on it.
+    pub(crate) streams: Vec<(u16, Vec<u8>)>,
+}
+
+impl Session {
+    /// Adds a sink whose stream begins here, right behind a tick. `begin` tells it, on the sink's
+    /// own thread, what is specific to this place; the rest is told here.
+    pub(crate) fn join_late(
+        &mut self,
+        mut sink: Queued,
+        begin: impl FnOnce(Here, &mut dyn Sink) -> Result<(), Error> + Send + 'static,
+    ) {
+        sink.packet(TYPES, &self.type_records());
+        sink.packet(IMPORTANTS, &self.about_program());
+        self.importants.replay(&mut sink);
+        let here = Here {
+            serial: self.serial,
+            start: self.start,
+            marked_at: self.marked_at,
+            from_process_start: self.from_process_start,
+            streams: self.open_streams(),
+        };
+        sink.later(Box::new(move |sink| begin(here, sink)));
+        self.sinks.push(Box::new(sink));
+    }
+
+    /// Ends the stream of one sink, right behind a tick, as if the recording ended here.
+    pub(crate) fn end_one(&mut self, number: u64, last: &Final) {
+        let closings = self.closings();
+        let serial = self.serial;
+        for sink in self.sinks.iter_mut().filter(|sink| sink.number() == number) {
+            closings.iter().for_each(|(stream, bytes)| sink.packet(*stream, bytes));
+            sink.packet(WORKER, &events::marker(serial, clock::now_since_start()));
+            sink.packet(CONTROL, &settled_below(serial + 1));
+            sink.packet(WORKER, &last.report(serial + 1));
+            if let Err(error) = sink.finish() {
+                (self.on_problem)(error);
+            }
+        }
+        self.sinks.retain(|sink| sink.number() != number);
+    }
+
+    /// How each thread's stream starts for a reader that has seen nothing of it.
+    fn open_streams(&self) -> Vec<(u16, Vec<u8>)> {
+        let open = |(slot, occupant): (&Slot, &Occupant)| {
+            let mut bytes = occupant.start.clone();
+            with_sent(slot, occupant, |sent| {
+                still_open(sent, &self.shapes).for_each(|scope| bytes.extend_from_slice(scope));
+            });
+            (occupant.stream, bytes)
+        };
+        self.occupied().map(open).collect()
+    }
+
+    /// What closes everything that was opened, on each thread's stream.
+    pub(super) fn closings(&self) -> Vec<(u16, Vec<u8>)> {
+        let close = |(slot, occupant): (&Slot, &Occupant)| {
+            let mut depth = 0;
+            with_sent(slot, occupant, |sent| depth = still_open(sent, &self.shapes).count());
+            (depth > 0).then(|| (occupant.stream, vec![LEAVE_SCOPE; depth]))
+        };
+        self.occupied().filter_map(close).collect()
+    }
+
+    fn occupied(&self) -> impl Iterator<Item = (&'static Slot, &Occupant)> {
+        registry::slots().zip(&self.occupants).filter(|(_, occupant)| occupant.stream != 0)
+    }
+}
+
+/// Hands over what was sent of a thread's present block.
+fn with_sent(slot: &Slot, occupant: &Occupant, body: impl FnOnce(&[u8])) {
+    if let Some(block) = NonNull::new(slot.first.load(Ordering::Acquire))
+        && let Some((end, _)) = occupant.drained
+        // SAFETY: blocks are never unmapped, and their headers are atomics.
+        && unsafe { block.as_ref() }.contains(end.as_ptr())
+    {
+        let start = Block::start(block);
+        let size = end.as_ptr().addr().saturating_sub(start.addr());
+        // SAFETY: it lies within the block, and what was drained was committed: nobody but the
+        // worker, which this is, touches it any more.
+        body(unsafe { std::slice::from_raw_parts(start, size) });
+    }
+}
+
+/// What `events`, which begin in no scope, have opened and not closed: each scope's bytes.
+fn still_open<'a>(events: &'a [u8], shapes: &Shapes) -> impl Iterator<Item = &'a [u8]> {
+    let mut open = Vec::new();
+    let mut at = 0;
+    while let Some(size) = events.get(at..).and_then(|rest| shapes.first_size(rest)) {
+        match events[at] {
+            ENTER_SCOPE => open.push(at),
+            LEAVE_SCOPE => drop(open.pop()),
+            _ => {}
+        }
+        at += size;
+    }
+    let scope = |start: usize| {
+        let size = shapes.first_size(events.get(start + 1..)?)?;
+        events.get(start..=start + size)
+    };
+    open.into_iter().filter_map(scope).collect::<Vec<_>>().into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::event::encode::Declaration;
+    use crate::trace::event::schema::FieldType::U32;
+    use crate::trace::event::schema::NO_SYNC;
+
+    #[test]
+    fn what_is_open_is_found_whatever_was_closed_before() {
+        static SCOPE: Declaration =
+            Declaration { uid: 40, logger: "A", event: "N", flags: NO_SYNC, fields: &[("F", U32)] };
+        let shapes = Shapes::new([&SCOPE].iter());
+        let event = |field: u32| {
+            let mut bytes = Vec::new();
+            SCOPE.append(&[field.into()], &mut bytes);
+            bytes
+        };
+        let enter = |field| [vec![ENTER_SCOPE], event(field)].concat();
+        let open = |events: &[Vec<u8>]| {
+            let bytes = events.concat();
+            still_open(&bytes, &shapes).map(<[u8]>::to_vec).collect::<Vec<_>>()
+        };
+        let leave = || vec![LEAVE_SCOPE];
+        assert_eq!(open(&[]), [[]; 0]);
+        assert_eq!(open(&[enter(1), event(5)]), [enter(1)]);
+        assert_eq!(open(&[enter(1), event(5), leave()]), [[]; 0]);
+        assert_eq!(open(&[enter(1), leave(), enter(2), enter(3), event(1)]), [enter(2), enter(3)]);
+        // The scope's own event is the last that there is, or not there yet.
+        assert_eq!(open(&[event(5), enter(2)]), [enter(2)]);
+        assert_eq!(open(&[event(5), vec![ENTER_SCOPE]]), [[]; 0]);
+    }
+}

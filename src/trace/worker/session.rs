@@ -1,0 +1,284 @@
+//! One recording: what it knows from its start to its end, and whom it tells.
+#![expect(unsafe_code, reason = "holds pointers into the blocks of threads")]
+
+use super::Instrument;
+use super::drain::Occupant;
+use super::merge::Shapes;
+use super::replay::{History, Importants};
+use super::streams::{CONTROL, StreamIds, WORKER};
+use super::world::World;
+use crate::error::Error;
+use crate::trace::channel::Channel;
+use crate::trace::events;
+use crate::trace::pages;
+use crate::trace::sink::Sink;
+use crate::trace::transport::packet::{IMPORTANTS, TYPES};
+use crate::trace::write::{loss, registry, state};
+use crate::trace::{clock, os};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// The serial of the next event, in all recordings of the process.
+pub(super) static SERIAL: AtomicU64 = AtomicU64::new(0);
+
+/// How many events have been collected since the start of the process.
+pub(crate) fn collected() -> u64 {
+    SERIAL.load(Ordering::Relaxed)
+}
+
+/// What the stream says at its end.
+pub(crate) struct Final {
+    pub(crate) overhead_bytes: u64,
+    pub(crate) scope_misuses: u64,
+    pub(crate) failed_allocations: u64,
+}
+
+impl Final {
+    /// The event that says it, when `serial` is the next.
+    pub(super) fn report(&self, serial: u64) -> Vec<u8> {
+        let mut report = Vec::new();
+        events::REPORT.append(
+            &[
+                serial.into(),
+                clock::now().into(),
+                self.overhead_bytes.into(),
+                loss::total().into(),
+                self.scope_misuses.into(),
+                self.failed_allocations.into(),
+            ],
+            &mut report,
+        );
+        report
+    }
+}
+
+/// What one recording knows, from its start to its end.
+pub(crate) struct Session {
+    pub(super) sinks: Vec<Box<dyn Sink>>,
+    pub(super) instruments: Vec<Box<dyn Instrument>>,
+    pub(super) importants: Importants,
+    /// Everything sent so far, while that is little and a sink may still join.
+    pub(super) history: Option<History>,
+    pub(super) occupants: Vec<Occupant>,
+    pub(super) streams: StreamIds,
+    pub(super) shapes: Shapes,
+    pub(super) world: World,
+    /// The start of the clock, in cycles.
+    pub(super) start: u64,
+    pub(super) from_process_start: bool,
+    pub(super) first_serial: u64,
+    /// The serial of the next event.
+    pub(super) serial: u64,
+    pub(super) settled: u64,
+    /// The serial after the last marker: if it has not moved, nothing happened.
+    pub(super) marked: u64,
+    pub(super) last_marker: Instant,
+    /// The time it told, in cycles.
+    pub(super) marked_at: u64,
+    /// Bytes of events numbered since the last were sent.
+    pub(super) unsent: usize,
+    pub(super) last_look: Instant,
+    pub(super) on_problem: fn(Error),
+    pub(super) failed: bool,
+}
+
+// SAFETY: the pointers point into blocks that are never unmapped, and whoever holds the session
+// (under its lock) is the only one that drains them.
+unsafe impl Send for Session {}
+
+impl Session {
+    /// A session that begins with the next event, or with the first of the process.
+    pub(crate) fn new(
+        sinks: Vec<Box<dyn Sink>>,
+        instruments: Vec<Box<dyn Instrument>>,
+        channels: &[Channel],
+        from_process_start: bool,
+        on_problem: fn(Error),
+    ) -> Self {
+        let types = instruments.iter().flat_map(|instrument| instrument.types());
+        let shapes = Shapes::new(types);
+        let start = if from_process_start { clock::process_start() } else { clock::now() };
+        let first_serial = collected();
+        let mut session = Self {
+            sinks,
+            instruments,
+            importants: Importants::new(),
+            history: None,
+            occupants: Vec::new(),
+            streams: StreamIds::new(),
+            shapes,
+            world: World::new(start),
+            start,
+            from_process_start,
+            first_serial,
+            serial: first_serial,
+            settled: first_serial,
+            marked: u64::MAX,
+            last_marker: Instant::now(),
+            marked_at: start,
+            unsent: 0,
+            last_look: Instant::now(),
+            on_problem,
+            failed: false,
+        };
+        session.describe(channels);
+        session
+    }
+
+    /// Keeps what is sent, up to `limit` bytes, so that a sink can join as if from the start.
+    pub(crate) fn keep_history(&mut self, limit: usize) {
+        self.history = Some(History::new(limit));
+    }
+
+    /// Adds a sink that receives everything since the start; gives it back if that is gone.
+    pub(crate) fn join(&mut self, mut sink: Box<dyn Sink>) -> Result<(), Box<dyn Sink>> {
+        let Some(history) = &self.history else { return Err(sink) };
+        self.begin(&mut *sink);
+        self.importants.replay(&mut *sink);
+        // As in `describe`.
+        sink.packet(CONTROL, &settled_below(self.first_serial));
+        for _ in 0..3 {
+            if let Err(error) = sink.sync() {
+                (self.on_problem)(error);
+                return Ok(());
+            }
+        }
+        history.replay(&mut *sink);
+        self.sinks.push(sink);
+        self.sync();
+        Ok(())
+    }
+
+    pub(super) fn type_records(&self) -> Vec<u8> {
+        let mut records = Vec::new();
+        let instruments = self.instruments.iter().map(|instrument| instrument.types());
+        for declaration in [events::TYPES].into_iter().chain(instruments).flatten() {
+            declaration.append_record(&mut records);
+        }
+        records
+    }
+
+    /// Who writes the stream, and when it began to.
+    pub(super) fn about_program(&self) -> Vec<u8> {
+        let mut about = Vec::new();
+        events::NEW_TRACE.append(
+            &[self.start.into(), clock::FREQUENCY.into(), 0x524d_u32.into(), 8_u32.into()],
+            &mut about,
+        );
+        let program = std::env::current_exe().ok();
+        let program = program.as_deref().and_then(|path| path.file_name()).unwrap_or_default();
+        events::SESSION.append(
+            &["Linux".into(), (&*program.to_string_lossy()).into(), 3_u32.into(), 5_u32.into()],
+            &mut about,
+        );
+        about
+    }
+
+    /// Sends what the stream of a sink starts with that is there from the start.
+    fn begin(&self, sink: &mut dyn Sink) {
+        sink.packet(TYPES, &self.type_records());
+        let mut about = self.about_program();
+        about.extend(events::trace(os::process_id(), self.first_serial, self.from_process_start));
+        sink.packet(IMPORTANTS, &about);
+    }
+
+    /// Sends what a stream starts with: types, the start of the clock, the program, our streams.
+    fn describe(&mut self, channels: &[Channel]) {
+        let mut sinks = std::mem::take(&mut self.sinks);
+        sinks.iter_mut().for_each(|sink| self.begin(&mut **sink));
+        self.sinks = sinks;
+        let importants = &mut self.importants;
+        let pid = os::process_id();
+        channels.iter().for_each(|channel| channel.announce(importants));
+        for (stream, name) in [(CONTROL, "memledger control"), (WORKER, "memledger worker")] {
+            let hint = (stream as u32).into();
+            importants.add(
+                &events::THREAD_INFO,
+                &[u32::from(stream).into(), pid.into(), hint, name.into()],
+            );
+        }
+        self.announce();
+        // NOTE: before anything else. A reader that has never met this event takes the stream for
+        // one without it, and what is late in the first ticks for lost.
+        self.packet(CONTROL, &settled_below(self.first_serial));
+        // Unreal's readers trust serials after a group of three syncs.
+        (0..3).for_each(|_| self.sync());
+    }
+
+    /// Steps 3 and 4, but for the threads.
+    pub(super) fn announce(&mut self) -> bool {
+        for instrument in &mut self.instruments {
+            instrument.announce(&mut self.importants);
+        }
+        self.importants.send(&mut self.sinks)
+    }
+
+    pub(super) fn packet(&mut self, stream: u16, payload: &[u8]) {
+        for sink in &mut self.sinks {
+            sink.packet(stream, payload);
+        }
+        self.keep(stream, payload);
+    }
+
+    pub(super) fn keep(&mut self, stream: u16, payload: &[u8]) {
+        if let Some(history) = &mut self.history
+            && !history.add(stream, payload)
+        {
+            self.history = None;
+        }
+    }
+
+    pub(super) fn sync(&mut self) {
+        self.sinks.retain_mut(|sink| match sink.sync() {
+            Ok(()) => !sink.is_over(),
+            Err(error) => {
+                (self.on_problem)(error);
+                false
+            }
+        });
+    }
+
+    /// Whom problems are told.
+    pub(crate) fn on_problem(&self) -> fn(Error) {
+        self.on_problem
+    }
+
+    /// Ends the recording for a fault of the tracker's own.
+    pub(crate) fn fail(&mut self, why: String) {
+        self.failed = true;
+        self.sinks.clear();
+        state::pause();
+        (self.on_problem)(Error::Unsupported(why));
+    }
+
+    /// Ends the stream: recording is paused, so everything that will ever come is there.
+    pub(crate) fn finish(&mut self, last: &Final) {
+        if self.failed {
+            return;
+        }
+        self.collect(u64::MAX - 1);
+        for (stream, closing) in self.closings() {
+            self.packet(stream, &closing);
+        }
+        self.mark(clock::now_since_start());
+        self.settle();
+        self.packet(WORKER, &last.report(self.serial));
+        for sink in &mut self.sinks {
+            if let Err(error) = sink.finish() {
+                (self.on_problem)(error);
+            }
+        }
+    }
+}
+
+/// Says that every event below `serial` that will ever come has come.
+pub(crate) fn settled_below(serial: u64) -> Vec<u8> {
+    let mut event = Vec::new();
+    events::SETTLED.append(&[serial.into()], &mut event);
+    event
+}
+
+/// Bytes of pages the tracker has mapped.
+pub(crate) fn mapped_bytes() -> u64 {
+    pages::mapped() + registry::mapped()
+}
