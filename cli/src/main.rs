@@ -4,7 +4,7 @@
 mod commands;
 
 use clap::{Parser, Subcommand};
-use commands::{CliError, Outcome, events, export, info, report};
+use commands::{CliError, Outcome, control, events, export, info, report};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -18,6 +18,7 @@ Examples:
   memledger info run.utrace                        what the trace consists of
   memledger events run.utrace --filter 'Memory.*' --limit 20
   memledger export run.memledger --to utrace -o run.utrace
+  memledger control 1985 send-to 127.0.0.1         steer a program that runs
   zstdcat run.utrace.zst | memledger report -      from standard input
 
 Exit status:
@@ -44,6 +45,8 @@ enum Command {
     Events(events::EventsArgs),
     /// The same trace in another format: the plain Unreal stream, or the compact one
     Export(export::ExportArgs),
+    /// Steer a running program: what it records and where that goes
+    Control(control::ControlArgs),
 }
 
 fn main() -> ExitCode {
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Command::Info(args) => info::run(args, &mut out),
         Command::Events(args) => events::run(args, &mut out),
         Command::Export(args) => export::run(args, &mut out),
+        Command::Control(args) => control::run(args, &mut out),
     };
     let flushed = out.flush().map_err(CliError::output);
     finish(result.and_then(|outcome| flushed.map(|()| outcome)))
