@@ -25,7 +25,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("trace::channel", &["trace::event", "trace::worker::Importants"]),
     ("trace::transport", &["error", "trace::event::schema"]),
     ("trace::write", &["trace::os", "trace::pages", "trace::clock", "trace::event"]),
-    ("trace::sink", &["error", "trace::os", "trace::transport"]),
+    ("trace::sink", &["error", "trace::os", "trace::transport", "trace::write::own_code"]),
     (
         "trace::worker",
         &[

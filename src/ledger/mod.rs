@@ -29,7 +29,9 @@ pub use destination::{Destination, DestinationState, DestinationStatus};
 pub use report::Report;
 pub use snapshot::{Snapshot, Stats};
 
+use crate::error::Error;
 use std::ffi::OsString;
+use std::path::Path;
 
 /// Records the program's memory from here on, until it is dropped or finished; then reports.
 ///
@@ -111,14 +113,11 @@ impl Ledger {
     /// they are written.
     ///
     /// # Errors
-    /// [`Error::File`](crate::Error::File) if it cannot be created;
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if nothing is being recorded, in the child
+    /// [`Error::File`] if it cannot be created;
+    /// [`Error::Unsupported`] if nothing is being recorded, in the child
     /// of a fork, or if the worker has been stuck in a write for 5 s;
-    /// [`Error::Destination`](crate::Error::Destination) if there can be no thread for it.
-    pub fn trace_to_file(
-        &self,
-        path: impl AsRef<std::path::Path>,
-    ) -> Result<Destination, crate::Error> {
+    /// [`Error::Destination`] if there can be no thread for it.
+    pub fn trace_to_file(&self, path: impl AsRef<Path>) -> Result<Destination, Error> {
         #[cfg(feature = "enable")]
         return destinations::add_file(path.as_ref());
         #[cfg(not(feature = "enable"))]
@@ -138,9 +137,9 @@ impl Ledger {
     /// as [`trace_to_file`](Self::trace_to_file) says.
     ///
     /// # Errors
-    /// [`Error::Setting`](crate::Error::Setting) for something that is no address; otherwise as
+    /// [`Error::Setting`] for something that is no address; otherwise as
     /// `trace_to_file`.
-    pub fn trace_to_host(&self, address: impl AsRef<str>) -> Result<Destination, crate::Error> {
+    pub fn trace_to_host(&self, address: impl AsRef<str>) -> Result<Destination, Error> {
         #[cfg(feature = "enable")]
         return destinations::add_host(address.as_ref());
         #[cfg(not(feature = "enable"))]

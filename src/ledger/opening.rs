@@ -20,7 +20,7 @@ use crate::scopes::events::MEMORY_SCOPE;
 use crate::trace::event::encode::{ENTER_SCOPE, LEAVE_SCOPE};
 use crate::trace::sink::Sink;
 use crate::trace::transport::packet::IMPORTANTS;
-use crate::trace::worker::{BLOCKS, CONTROL, Here, settled_below};
+use crate::trace::worker::{BLOCKS, CONTROL, Here, first_words, settled_below};
 use crate::trace::{clock, events, os};
 use std::collections::HashMap;
 
@@ -38,7 +38,7 @@ pub(super) fn begin(alive: Option<Alive>, here: Here, sink: &mut dyn Sink) -> Re
     let serials = plan.as_ref().map_or(0, |plan| plan.serials);
     let first = here.serial.saturating_sub(serials);
     let pid = os::process_id();
-    let mut importants = events::trace(pid, first, whole);
+    let mut importants = first_words(first, whole);
     let (stream, hint) = (u32::from(BLOCKS).into(), u64::from(BLOCKS).into());
     events::THREAD_INFO
         .append(&[stream, pid.into(), hint, "memledger live blocks".into()], &mut importants);

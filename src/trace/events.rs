@@ -145,13 +145,3 @@ pub(crate) fn marker(serial: u64, cycle: u64) -> [u8; MARKER_BYTES] {
     bytes[SYNCED_HEADER..].copy_from_slice(&cycle.to_le_bytes());
     bytes
 }
-
-/// [`TRACE`]: the first serial of this stream, and whether nothing is missing before it.
-pub(crate) fn trace(pid: u32, first_serial: u64, from_process_start: bool) -> Vec<u8> {
-    let mut event = Vec::new();
-    TRACE.append(
-        &[1_u32.into(), pid.into(), first_serial.into(), u32::from(from_process_start).into()],
-        &mut event,
-    );
-    event
-}

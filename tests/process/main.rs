@@ -8,6 +8,7 @@
 mod allocator;
 mod harness;
 
+mod destinations;
 mod exactness;
 mod exit;
 mod files;
@@ -31,6 +32,7 @@ fn main() {
         ("start", start::CASES),
         ("exit", exit::CASES),
         ("files", files::CASES),
+        ("destinations", destinations::CASES),
         ("threads", threads::CASES),
         ("memory", memory::CASES),
         ("scopes", scopes::CASES),

@@ -1,1 +1,220 @@
+use super::*;
+use crate::alloc::events::MemoryEvents;
+use crate::analysis::{Analyzer, LiveBlock, Report};
+use crate::scopes::events::ScopeEvents;
+use crate::trace::read::Decoder;
+use crate::trace::transport::handshake::PROTOCOL;
+use crate::trace::transport::packet::TYPES;
+use crate::trace::worker::Instrument;
 
+const START: u64 = 1_000_000;
+const SECOND: u64 = 1_000_000_000;
+
+/// Takes a stream in, and keeps its packets.
+struct Read {
+    decoder: Decoder,
+    analyzer: Analyzer,
+    packets: Vec<(u16, Vec<u8>)>,
+}
+
+impl Read {
+    fn new() -> Self {
+        let mut read = Self {
+            decoder: Decoder::new(PROTOCOL),
+            analyzer: Analyzer::new().largest_live(usize::MAX),
+            packets: Vec::new(),
+        };
+        let (memory, scopes) = (MemoryEvents::new(), ScopeEvents::new());
+        let mut records = Vec::new();
+        for declaration in [events::TYPES, memory.types(), scopes.types()].into_iter().flatten() {
+            declaration.append_record(&mut records);
+        }
+        read.packet(TYPES, &records);
+        let mut about = Vec::new();
+        let frequency = clock::FREQUENCY.into();
+        events::NEW_TRACE
+            .append(&[START.into(), frequency, 0x524d_u32.into(), 8_u32.into()], &mut about);
+        for (tag, name) in [(7_u32, "seven"), (8, "eight")] {
+            let (none, scope) = (u32::MAX.into(), 0_u32.into());
+            crate::scopes::events::TAG_SPEC
+                .append(&[tag.into(), none, name.into(), scope, none], &mut about);
+        }
+        read.packet(IMPORTANTS, &about);
+        read
+    }
+
+    fn report(&mut self) -> Report {
+        self.decoder.finish(&mut self.analyzer);
+        assert_eq!(self.analyzer.problems(), [""; 0]);
+        let counts = self.decoder.counts();
+        assert_eq!((counts.holes, counts.late, counts.damages), (0, 0, 0));
+        self.analyzer.report()
+    }
+
+    /// Another analyzer that is where this one is, and reads from there on.
+    fn followed_by(&mut self, here: Here) -> Self {
+        let mut late = Self::new();
+        begin(Some(self.analyzer.alive()), here, &mut late).unwrap();
+        late
+    }
+}
+
+impl Sink for Read {
+    fn packet(&mut self, stream: u16, payload: &[u8]) {
+        assert!(u16::try_from(payload.len()).is_ok());
+        self.decoder.packet(stream, payload, &mut self.analyzer);
+        self.packets.push((stream, payload.to_vec()));
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        self.decoder.sync(&mut self.analyzer);
+        Ok(())
+    }
+}
+
+fn here(serial: u64, marked_at: u64) -> Here {
+    Here { serial, start: START, marked_at, from_process_start: true, streams: Vec::new() }
+}
+
+/// A thread's start, as the worker writes it.
+fn thread(id: u32, name: &str) -> Vec<u8> {
+    let mut start = Vec::new();
+    events::THREAD_START.append(&[id.into(), (id + 1000).into(), name.into()], &mut start);
+    start
+}
+
+fn scope(tag: u32) -> Vec<u8> {
+    let mut event = vec![ENTER_SCOPE];
+    MEMORY_SCOPE.append(&[tag.into()], &mut event);
+    event
+}
+
+fn alloc(serial: u64, address: u64, size: u64) -> Vec<u8> {
+    let mut event = Vec::new();
+    append_alloc(serial, address, size, &mut event);
+    event
+}
+
+/// What blocks say but for the names of rows that were never used.
+fn live(report: &Report) -> &[LiveBlock] {
+    &report.largest_live
+}
+
+/// A stream that begins with the process, at serial 0.
+fn first() -> Read {
+    let mut read = Read::new();
+    read.packet(IMPORTANTS, &first_words(0, true));
+    read
+}
+
+#[test]
+fn blocks_arrive_with_address_size_scope_thread_and_time() {
+    let mut read = first();
+    let marker = |serial, seconds: u64| events::marker(serial, START + seconds * SECOND).to_vec();
+    let large = (1 << 35) + 12_345;
+    let on_main = [
+        thread(2, "main"),
+        alloc(0, 0x1000, 1),
+        scope(7),
+        marker(1, 1),
+        alloc(2, 0x2000, 100),
+        alloc(3, 0x3000, large),
+        vec![LEAVE_SCOPE],
+        // An hour later, with markers as the worker writes them.
+        (4..64).flat_map(|minute| marker(minute, minute * 60)).collect(),
+        scope(8),
+        alloc(64, 0x4000, 7),
+        vec![LEAVE_SCOPE],
+    ];
+    read.packet(5, &on_main.concat());
+    let on_other = [thread(3, "other"), scope(8), alloc(65, 0x5000, 7), vec![LEAVE_SCOPE]];
+    read.packet(6, &on_other.concat());
+    read.packet(3, &marker(66, 63 * 60 + 1));
+    let mut late = read.followed_by(here(67, START + (63 * 60 + 1) * SECOND));
+    let (whole, late) = (read.report(), late.report());
+    assert_eq!(live(&whole).len(), 5);
+    assert_eq!(live(&late), live(&whole));
+    assert_eq!(live(&late)[0].bytes, large);
+    assert_eq!(late.trace.duration_ns, whole.trace.duration_ns);
+    assert_eq!(late.totals.live_bytes, whole.totals.live_bytes);
+    // The hour between two blocks is no inaccuracy of a time.
+    assert_eq!(late.trace.time_resolution_ns, 0);
+}
+
+#[test]
+fn no_two_markers_are_five_minutes_apart() {
+    let mut read = first();
+    let day = 24 * 3600;
+    read.packet(5, &[thread(2, "main"), alloc(0, 0x1000, 1)].concat());
+    let late = read.followed_by(here(2000, START + day * SECOND));
+    let (_, packet) = late.packets.iter().find(|(stream, _)| *stream == BLOCKS).unwrap();
+    // Behind the one block there is nothing but markers, one for each four minutes.
+    let mut cycles = vec![START];
+    let markers = packet.rchunks(events::MARKER_BYTES).take(360).collect::<Vec<_>>();
+    for marker in markers.into_iter().rev() {
+        assert_eq!(marker[..2], events::MARKER.wire().to_le_bytes());
+        cycles.push(u64::from_le_bytes(marker[5..].try_into().unwrap()));
+    }
+    assert_eq!(cycles.last(), Some(&(START + day * SECOND)));
+    assert!(cycles.windows(2).all(|pair| (1..300 * SECOND).contains(&(pair[1] - pair[0]))));
+}
+
+#[test]
+fn a_reallocation_under_way_goes_on_with_its_block() {
+    let mut read = first();
+    let mut half = Vec::new();
+    append_realloc_free(1, 0x1000, &mut half);
+    let start = [thread(2, "main"), scope(7), alloc(0, 0x1000, 100), vec![LEAVE_SCOPE], half];
+    read.packet(5, &start.concat());
+    // Another thread has got the address meanwhile.
+    read.packet(6, &[thread(3, "other"), alloc(2, 0x1000, 50)].concat());
+    let mut here = here(3, START);
+    here.streams = vec![(5, thread(2, "main")), (6, thread(3, "other"))];
+    let mut late = read.followed_by(here);
+    let mut end = alloc(3, 0x2000, 200);
+    end[..2].copy_from_slice(&crate::alloc::events::REALLOC_ALLOC.wire().to_le_bytes());
+    for read in [&mut read, &mut late] {
+        read.packet(5, &end);
+    }
+    let (whole, late) = (read.report(), late.report());
+    assert_eq!(live(&late), live(&whole));
+    assert_eq!(live(&late).len(), 2);
+    assert_eq!(live(&late)[0].path, ["GlobalScope", "seven"]);
+    assert_eq!((late.totals.reallocations, late.totals.frees), (1, 0));
+    assert_eq!(late.losses, whole.losses);
+}
+
+#[test]
+fn many_blocks_come_in_whole_packets_with_consecutive_serials() {
+    let mut read = first();
+    let count = 50_000;
+    read.packet(5, &thread(2, "main"));
+    for serial in 0..count {
+        let tag = 7 + serial as u32 % 2;
+        let mut bytes = scope(tag);
+        bytes.extend(alloc(serial, 0x1000 + 16 * serial, serial % 1000));
+        bytes.push(LEAVE_SCOPE);
+        read.packet(5, &bytes);
+    }
+    let mut late = read.followed_by(here(count, START));
+    let blocks = late.packets.iter().filter(|(stream, _)| *stream == BLOCKS);
+    assert!(blocks.clone().count() > 30);
+    assert!(blocks.clone().all(|(_, packet)| packet.len() < PACKET + 64));
+    assert_eq!(live(&late.report()), live(&read.report()));
+    assert_eq!(late.decoder.counts().first_serial, Some(0));
+    assert_eq!(late.decoder.counts().last_serial, Some(count - 1));
+}
+
+#[test]
+fn nothing_alive_and_nobody_who_knows_are_not_the_same() {
+    for (alive, from_process_start) in [(Some(Read::new().analyzer.alive()), true), (None, false)] {
+        let mut late = Read::new();
+        begin(alive, here(1000, START), &mut late).unwrap();
+        let marker = events::marker(1000, START + SECOND);
+        late.packet(3, &marker);
+        let report = late.report();
+        assert_eq!(report.trace.from_process_start, Some(from_process_start));
+        assert_eq!(late.decoder.counts().first_serial, Some(1000));
+        assert_eq!(report.totals.allocations, 0);
+    }
+}

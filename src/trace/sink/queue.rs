@@ -118,33 +118,33 @@ impl Queue {
             let Some(left) = deadline.checked_duration_since(Instant::now()) else {
                 drop(state);
                 let why = "the rest could not be sent in time when it was to end".into();
-                if let Some(error) = self.end(Some(why)) {
-                    (self.on_problem)(error);
-                }
-                return;
+                return self.end(Some(why));
             };
             let waited = self.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// Ends it, if nobody has; the error to be told if that is before its time.
-    fn end(&self, why: Option<String>) -> Option<Error> {
+    /// Ends it, if nobody has; `why`, if that is before its time.
+    fn end(&self, why: Option<String>) {
         let mut state = self.state();
         if state.stage == Stage::Ended {
-            return None;
+            return;
+        }
+        if let Some(what) = &why {
+            self.given_up.store(true, Ordering::Release);
+            FAILURES.fetch_add(1, Ordering::Relaxed);
+            // NOTE: before anyone can see that it has ended: who does will look for the problem.
+            let (name, what) = (self.name.clone(), what.clone());
+            (self.on_problem)(Error::Destination { name, what });
         }
         state.stage = Stage::Ended;
-        state.why.clone_from(&why);
+        state.why = why;
         state.items.clear();
         state.spare = Vec::new();
         state.bytes = 0;
         drop(state);
         self.changed.notify_all();
-        let what = why?;
-        self.given_up.store(true, Ordering::Release);
-        FAILURES.fetch_add(1, Ordering::Relaxed);
-        Some(Error::Destination { name: self.name.clone(), what })
     }
 
     /// What the thread does from its start to its end.
@@ -217,9 +217,7 @@ extern "C" fn run(number: *mut c_void) -> *mut c_void {
         Ok(Err(error)) => Some(error.to_string()),
         Err(_) => Some("the tracker panicked".into()),
     };
-    if let Some(error) = queue.end(why) {
-        (queue.on_problem)(error);
-    }
+    queue.end(why);
     std::ptr::null_mut()
 }
 
@@ -317,7 +315,8 @@ impl Sink for Queued {
                 "{} MiB were waiting for it, and no more are kept for one that is so slow",
                 waiting >> 20
             );
-            return self.queue.end(Some(why)).map_or(Ok(()), Err);
+            self.queue.end(Some(why));
+            return Ok(());
         }
         state.bytes = waiting;
         let empty = std::mem::take(&mut state.spare);

@@ -14,7 +14,7 @@ mod world;
 
 pub(crate) use late::Here;
 pub(crate) use replay::Importants;
-pub(crate) use session::{Final, Session, collected, mapped_bytes, settled_below};
+pub(crate) use session::{Final, Session, collected, first_words, mapped_bytes, settled_below};
 pub(crate) use streams::{BLOCKS, CONTROL};
 
 use super::os;
@@ -43,6 +43,8 @@ pub(crate) trait Instrument: Send {
 /// What is being recorded, if anything. Taken by the worker in every tick, and by whoever drives
 /// the ledger; never by the hook, and never in the child of a fork.
 static SESSION: Mutex<Option<Session>> = Mutex::new(None);
+/// How many wait for the session, other than the worker.
+static WANTED: AtomicU32 = AtomicU32::new(0);
 /// Counts sessions: a worker whose session is over sees another number and ends.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
@@ -55,14 +57,17 @@ pub(crate) fn session() -> MutexGuard<'static, Option<Session>> {
 /// write to something that does not answer.
 pub(crate) fn session_within(patience: Duration) -> Option<MutexGuard<'static, Option<Session>>> {
     let deadline = Instant::now() + patience;
-    loop {
+    WANTED.fetch_add(1, Ordering::AcqRel);
+    let session = loop {
         match SESSION.try_lock() {
-            Ok(session) => return Some(session),
-            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) if Instant::now() >= deadline => return None,
+            Ok(session) => break Some(session),
+            Err(TryLockError::Poisoned(poisoned)) => break Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if Instant::now() >= deadline => break None,
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(200)),
         }
-    }
+    };
+    WANTED.fetch_sub(1, Ordering::AcqRel);
+    session
 }
 
 /// Starts a worker thread for the session that has just been put in place.
@@ -85,6 +90,10 @@ extern "C" fn run(generation: *mut c_void) -> *mut c_void {
     let generation = generation.addr() as u32;
     loop {
         buffer::sleep_until_called(INTERVAL.as_nanos() as u64);
+        // NOTE: a worker that is called without pause would hardly ever leave the session to others.
+        if WANTED.load(Ordering::Acquire) > 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let mut session = session();
         if GENERATION.load(Ordering::Acquire) != generation {
             return std::ptr::null_mut();

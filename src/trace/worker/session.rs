@@ -178,7 +178,7 @@ impl Session {
     fn begin(&self, sink: &mut dyn Sink) {
         sink.packet(TYPES, &self.type_records());
         let mut about = self.about_program();
-        about.extend(events::trace(os::process_id(), self.first_serial, self.from_process_start));
+        about.extend(first_words(self.first_serial, self.from_process_start));
         sink.packet(IMPORTANTS, &about);
     }
 
@@ -269,6 +269,15 @@ impl Session {
             }
         }
     }
+}
+
+/// Tells a reader of ours the first serial of the stream, and whether nothing is missing before it.
+pub(crate) fn first_words(first_serial: u64, from_process_start: bool) -> Vec<u8> {
+    let (pid, whole) = (os::process_id(), u32::from(from_process_start));
+    let mut event = Vec::new();
+    events::TRACE
+        .append(&[1_u32.into(), pid.into(), first_serial.into(), whole.into()], &mut event);
+    event
 }
 
 /// Says that every event below `serial` that will ever come has come.
