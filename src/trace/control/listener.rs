@@ -94,6 +94,14 @@ impl Listener {
         (self.identity.is_some() && os::identity(socket) == self.identity).then_some(socket)
     }
 
+    /// Ends the listening, also for whoever else has the socket, such as the child of a fork, and
+    /// wakes who waits for clients.
+    pub(super) fn shut(&self) {
+        if let Some(socket) = self.socket() {
+            os::shut(socket);
+        }
+    }
+
     /// A client, if one is waiting.
     pub(super) fn accept(&self) -> io::Result<Option<TcpStream>> {
         let Some(socket) = self.socket() else {

@@ -25,6 +25,7 @@
 //! here gets no further than its first word. Lines have at most 4 KiB, there are at most 4 clients,
 //! and one that has not sent a whole command for 10 s is cut off. All of that happens on a thread
 //! of its own and holds up neither the program nor the worker.
+#![cfg_attr(doctest, doc = include_str!("../../../docs/control.md"))]
 
 mod client;
 mod command;

@@ -30,8 +30,9 @@ const MOST_CLIENTS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two rounds in which there are commands.
 const PACE: Duration = Duration::from_millis(10);
-/// How often the server looks whether it is still wanted.
-const LOOK_UP: Duration = Duration::from_millis(100);
+/// How often the server looks whether it is still wanted, if nothing wakes it: the program may have
+/// closed its descriptor.
+const LOOK_UP: Duration = Duration::from_secs(1);
 
 /// What commands do. Calls come from the server's thread, one at a time, with the guard set, after
 /// the [`Rules`] have been looked at.
@@ -56,6 +57,7 @@ pub(crate) type Reply = Result<Vec<String>, String>;
 /// A server that runs until this is dropped.
 pub(crate) struct Server {
     wanted: Arc<AtomicBool>,
+    listener: Arc<Listener>,
     rules: SharedRules,
 }
 
@@ -70,7 +72,7 @@ fn copy(rules: &SharedRules) -> Rules {
 static STARTING: Mutex<Vec<Work>> = Mutex::new(Vec::new());
 
 struct Work {
-    listener: Listener,
+    listener: Arc<Listener>,
     rules: SharedRules,
     actions: Box<dyn Actions>,
     wanted: Arc<AtomicBool>,
@@ -99,7 +101,12 @@ impl Server {
     ) -> Result<Self, Error> {
         let wanted = Arc::new(AtomicBool::new(true));
         let rules = Arc::new(Mutex::new(rules));
-        let server = Self { wanted: Arc::clone(&wanted), rules: Arc::clone(&rules) };
+        let listener = Arc::new(listener);
+        let server = Self {
+            wanted: Arc::clone(&wanted),
+            listener: Arc::clone(&listener),
+            rules: Arc::clone(&rules),
+        };
         let work = Work { listener, rules, actions, wanted, clients: Vec::new(), patience };
         starting().push(work);
         os::spawn(c"memledger ctl", run, 0).map_err(|error| {
@@ -118,6 +125,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.wanted.store(false, Ordering::Release);
+        self.listener.shut();
     }
 }
 
@@ -141,7 +149,9 @@ extern "C" fn run(_: *mut c_void) -> *mut c_void {
 impl Work {
     fn serve(&mut self) {
         while self.wanted.load(Ordering::Acquire) {
-            if let Err(error) = self.round() {
+            if let Err(error) = self.round()
+                && self.wanted.load(Ordering::Acquire)
+            {
                 let what = format!("the control server ends: {error}");
                 return self.actions.problem(Error::Control(what));
             }

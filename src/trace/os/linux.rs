@@ -454,6 +454,12 @@ pub(crate) fn readable(
     Ok((ready.next().unwrap_or(false), ready.collect()))
 }
 
+/// Has a socket listen no longer, in this process and in every other that has it.
+pub(crate) fn shut(listener: &TcpListener) {
+    // SAFETY: plain system call on an open socket.
+    unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
+}
+
 /// Creates the file `name` in `folder`, for its owner alone. Nothing that exists is touched, be it
 /// a file, a pipe or a link, and `name` leads nowhere else if it has no slash.
 pub(crate) fn create_in(folder: &Path, name: &str) -> io::Result<File> {

@@ -120,6 +120,8 @@ pub(crate) fn readable(
     Err(io::ErrorKind::Unsupported.into())
 }
 
+pub(crate) fn shut(_listener: &TcpListener) {}
+
 pub(crate) fn create_in(_folder: &Path, _name: &str) -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
