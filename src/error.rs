@@ -36,6 +36,8 @@ pub enum Error {
         /// Why.
         what: String,
     },
+    /// A control server cannot be started or reached, or it refuses; the text says why.
+    Control(String),
     /// A [`Ledger`](crate::Ledger) is already running in this process.
     AlreadyStarted,
     /// The tracker cannot run here; the text says why.
@@ -63,6 +65,7 @@ impl Error {
             Self::Destination { name, what } => {
                 Self::Destination { name: name.clone(), what: what.clone() }
             }
+            Self::Control(what) => Self::Control(what.clone()),
             Self::AlreadyStarted => Self::AlreadyStarted,
             Self::Unsupported(what) => Self::Unsupported(what.clone()),
         }
@@ -79,7 +82,7 @@ impl std::fmt::Display for Error {
             Self::File { path, action, source } => {
                 write!(f, "cannot {action} {}: {source}", path.display())
             }
-            Self::Store(what) | Self::Setting(what) => f.write_str(what),
+            Self::Store(what) | Self::Setting(what) | Self::Control(what) => f.write_str(what),
             Self::Destination { name, what } => {
                 write!(f, "{name} gets no more of the trace: {what}")
             }

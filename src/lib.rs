@@ -27,9 +27,9 @@
 //! - **Who owns memory**: [`alloc_scope!`] says where in the program an allocation happens;
 //!   [`group!`], [`tag!`] and [`tagged`] say whose it is. [`Name`] holds names.
 //! - **The stream**: [`trace`] reads it. The format is Unreal Trace, so a trace of ours opens in
-//!   Unreal Insights, and theirs can be read here.
-//!   With feature `store`, `trace::store` gets traces of many programs from where a recorder,
-//!   `memledger serve`, keeps them.
+//!   Unreal Insights, and theirs can be read here. [`trace::read::EventAnalyzer`] finds events of
+//!   any program by name and gives their fields. With feature `store`, `trace::store` gets traces
+//!   of many programs from where a recorder, `memledger serve`, keeps them.
 //! - **The figures**: [`analysis`] rebuilds live blocks, peaks and totals from a stream, in the
 //!   traced process and from a file alike; [`dump`] prints them.
 //!

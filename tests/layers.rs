@@ -40,6 +40,10 @@ const LAYERS: &[(&str, &[&str])] = &[
             "trace::write",
         ],
     ),
+    (
+        "trace::control",
+        &["error", "trace::os", "trace::sink::tcp::Address", "trace::write::own_code"],
+    ),
     ("trace::read", &["error", "trace::event::schema", "trace::transport"]),
     ("trace::store", &["error"]),
     ("trace::convert", &["error", "trace::read", "trace::transport"]),

@@ -5,7 +5,7 @@ mod commands;
 mod serve;
 
 use clap::{Parser, Subcommand};
-use commands::{CliError, Outcome, events, export, fetch, info, report, traces};
+use commands::{CliError, Outcome, control, events, export, fetch, info, report, traces};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -19,6 +19,7 @@ Examples:
   memledger info run.utrace                        what the trace consists of
   memledger events run.utrace --filter 'Memory.*' --limit 20
   memledger export run.memledger --to utrace -o run.utrace
+  memledger control 1985 send-to 127.0.0.1         steer a program that runs
   zstdcat run.utrace.zst | memledger report -      from standard input
   memledger serve --store traces                   record what programs send
   memledger traces                                 what has been recorded
@@ -54,6 +55,8 @@ enum Command {
     Traces(traces::TracesArgs),
     /// Get a trace from a store; of a program that still runs, until it ends
     Fetch(fetch::FetchArgs),
+    /// Steer a running program: what it records and where that goes
+    Control(control::ControlArgs),
 }
 
 fn main() -> ExitCode {
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => commands::serve::run(args, &mut out),
         Command::Traces(args) => traces::run(args, &mut out),
         Command::Fetch(args) => fetch::run(args, &mut out),
+        Command::Control(args) => control::run(args, &mut out),
     };
     let flushed = out.flush().map_err(CliError::output);
     finish(result.and_then(|outcome| flushed.map(|()| outcome)))

@@ -1,10 +1,11 @@
 //! Cycles of the trace to nanoseconds since its start.
 
+use crate::trace::read::Timebase;
+
 /// The time of the trace: it moves at markers only.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock {
-    start: u64,
-    frequency: u64,
+    timebase: Timebase,
     /// The time of the last marker; 0 before the first.
     now: u64,
     marked: bool,
@@ -15,14 +16,12 @@ pub(super) struct Clock {
 
 impl Clock {
     pub(super) fn begin(&mut self, start: u64, frequency: u64) {
-        (self.start, self.frequency) = (start, frequency);
+        self.timebase = Timebase { start, frequency };
     }
 
     /// Nanoseconds since the start; 0 for a cycle before it or without a known frequency.
     pub(super) fn nanoseconds(&self, cycle: u64) -> u64 {
-        let cycles = u128::from(cycle.saturating_sub(self.start));
-        let wide = (cycles * 1_000_000_000).checked_div(u128::from(self.frequency)).unwrap_or(0);
-        u64::try_from(wide).unwrap_or(u64::MAX)
+        self.timebase.nanoseconds(cycle).unwrap_or(0)
     }
 
     /// A marker at `cycle`. One that goes back leaves the time where it is.

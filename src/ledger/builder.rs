@@ -54,10 +54,24 @@ pub(crate) struct Config {
     pub(crate) file: Option<PathBuf>,
     pub(crate) host: Option<String>,
     pub(crate) keep_account: bool,
+    pub(crate) control: Option<String>,
+    pub(crate) control_token: Option<Secret>,
+    pub(crate) control_folder: Option<PathBuf>,
+    pub(crate) control_hosts: Vec<String>,
     pub(crate) channels: Option<String>,
     pub(crate) worker: Worker,
     pub(crate) buffer_limit: Option<usize>,
     pub(crate) on_full: OnFull,
+}
+
+/// What shall not be printed with the other settings.
+#[derive(Clone)]
+pub(crate) struct Secret(pub(crate) String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
 }
 
 impl LedgerBuilder {
@@ -98,6 +112,39 @@ impl LedgerBuilder {
     /// as much time again as writing a compact file. Default: off.
     pub fn keep_account(mut self, keep: bool) -> Self {
         self.config.keep_account = keep;
+        self
+    }
+
+    /// Has the program be controlled while it runs, by `memledger control` and by Unreal's tools: on
+    /// a port of this machine, such as `1985`, or on `ADDRESS:PORT`. Default: not at all.
+    ///
+    /// If the port is taken, one from 32768 to 40959 is used, and a problem says which. The port
+    /// that is used stands at the start of the streams. [`trace::control`](crate::trace::control)
+    /// has the commands and what protects them. Keeps account of the live blocks, as
+    /// [`keep_account`](Self::keep_account) does, so that a stream that a command starts begins with
+    /// what is alive.
+    pub fn control(mut self, place: impl Into<String>) -> Self {
+        self.config.control = Some(place.into());
+        self
+    }
+
+    /// The word that whoever controls the program must know: one of 1 to 1024 bytes. Needed where
+    /// the server listens on an address that other machines can reach; it is sent in the clear.
+    pub fn control_token(mut self, token: impl Into<String>) -> Self {
+        self.config.control_token = Some(Secret(token.into()));
+        self
+    }
+
+    /// The folder in which `WriteTo` may create files. Default: none.
+    pub fn control_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.config.control_folder = Some(folder.into());
+        self
+    }
+
+    /// A host besides this machine that `SendTo` may send the trace to: a name or an IP address, with
+    /// a port or for all of them. May be called again for more. Default: none.
+    pub fn control_host(mut self, host: impl Into<String>) -> Self {
+        self.config.control_hosts.push(host.into());
         self
     }
 

@@ -14,6 +14,7 @@ use crate::trace::sink::queue::{self, Queued};
 use crate::trace::sink::tcp::{Address, TcpSink};
 use crate::trace::worker::{self, Session};
 use crate::trace::write::{own, state};
+use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,11 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
 pub(super) fn add_file(path: &Path) -> Result<Destination, Error> {
     theirs(own(|| apart(|| add(|| to_file(open_trace(path)?)))))
+}
+
+/// Writes to a file that was created for it, and is empty.
+pub(super) fn add_created(file: File, path: &Path) -> Result<Destination, Error> {
+    theirs(own(|| apart(move || add(|| to_file(FileSink::begin(file, path)?)))))
 }
 
 pub(super) fn add_host(address: &str) -> Result<Destination, Error> {

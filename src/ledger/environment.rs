@@ -4,6 +4,7 @@ use super::builder::Config;
 use super::report::{Destination, Report};
 use super::{exit, problems, run};
 use crate::alloc::linked;
+use crate::trace::control::{DEFAULT_PORT as DEFAULT_CONTROL_PORT, Place};
 use crate::trace::os;
 use crate::trace::sink::tcp::{Address, DEFAULT_PORT};
 use crate::trace::write::{own, state};
@@ -17,6 +18,7 @@ pub(crate) struct Settings {
     pub(super) file: Option<OsString>,
     pub(super) host: Option<OsString>,
     pub(super) report: Option<OsString>,
+    pub(super) control: Option<OsString>,
 }
 
 /// One setting: its variable, its flag, and where it is kept.
@@ -26,7 +28,7 @@ struct Known {
     place: fn(&mut Settings) -> &mut Option<OsString>,
 }
 
-const KNOWN: [Known; 4] = [
+const KNOWN: [Known; 5] = [
     Known {
         variable: c"MEMLEDGER_TRACE",
         flag: "-trace=",
@@ -47,10 +49,15 @@ const KNOWN: [Known; 4] = [
         flag: "-tracereport=",
         place: |settings| &mut settings.report,
     },
+    Known {
+        variable: c"MEMLEDGER_CONTROL",
+        flag: "-tracecontrol=",
+        place: |settings| &mut settings.control,
+    },
 ];
 
 /// Variables of the design that this version does not act on yet.
-const NOT_YET: [&CStr; 2] = [c"MEMLEDGER_CONTROL", c"MEMLEDGER_STACKS"];
+const NOT_YET: [&CStr; 1] = [c"MEMLEDGER_STACKS"];
 
 impl Settings {
     /// The environment. An empty variable counts as not set.
@@ -90,12 +97,16 @@ impl Settings {
             file: self.file.or(other.file),
             host: self.host.or(other.host),
             report: self.report.or(other.report),
+            control: self.control.or(other.control),
         }
     }
 
     /// Whether these start tracking by themselves: something has to come out of it.
     fn start_by_themselves(&self) -> bool {
-        self.file.is_some() || self.host.is_some() || self.report.is_some()
+        self.file.is_some()
+            || self.host.is_some()
+            || self.report.is_some()
+            || self.control.is_some()
     }
 
     /// Puts these over what is set in code. A value that is not allowed is told, and left out.
@@ -116,6 +127,14 @@ impl Settings {
                 Some(Ok(_)) => config.host = host.into_string().ok(),
                 _ => problems::add(format!(
                     "MEMLEDGER_HOST (or -tracehost=) is {host:?}, but only HOST or HOST:PORT are allowed, such as 127.0.0.1:{DEFAULT_PORT}; nothing is sent"
+                )),
+            }
+        }
+        if let Some(control) = self.control {
+            match control.to_str().map(Place::parse) {
+                Some(Ok(_)) => config.control = control.into_string().ok(),
+                _ => problems::add(format!(
+                    "MEMLEDGER_CONTROL (or -tracecontrol=) is {control:?}, but only PORT or ADDRESS:PORT are allowed, such as {DEFAULT_CONTROL_PORT}; there is no control server"
                 )),
             }
         }

@@ -4,6 +4,8 @@
 //! to the reading side in the same process, and prints the result.
 
 mod builder;
+#[cfg(feature = "enable")]
+mod control;
 mod destination;
 #[cfg(feature = "enable")]
 mod destinations;
@@ -71,6 +73,7 @@ impl Ledger {
     /// | `MEMLEDGER_TRACE=memory,scope` | channels to record (these two are the default) |
     /// | `MEMLEDGER_FILE=run-%p.utrace` | write the trace to this file, compact if it is named `.memledger` (`%p` process id, `%t` unix seconds, `%e` executable) |
     /// | `MEMLEDGER_HOST=127.0.0.1:1980` | send the trace to a recorder |
+    /// | `MEMLEDGER_CONTROL=1985` or `ADDRESS:PORT` | start the control server |
     /// | `MEMLEDGER_REPORT=stderr`, a path ending in `.txt` or `.json`, or `off` | where the report goes |
     pub fn from_env() -> Self {
         #[cfg(feature = "enable")]
@@ -82,8 +85,9 @@ impl Ledger {
     /// Starts as command-line flags say, and the environment where they are silent; returns the
     /// arguments that are not flags of memledger.
     ///
-    /// The flags are `-trace=`, `-tracefile=`, `-tracehost=` and `-tracereport=`, with the values of
-    /// `MEMLEDGER_TRACE`, `MEMLEDGER_FILE`, `MEMLEDGER_HOST` and `MEMLEDGER_REPORT`.
+    /// The flags are `-trace=`, `-tracefile=`, `-tracehost=`, `-tracecontrol=` and `-tracereport=`, with the
+    /// values of `MEMLEDGER_TRACE`, `MEMLEDGER_FILE`, `MEMLEDGER_HOST`, `MEMLEDGER_CONTROL` and
+    /// `MEMLEDGER_REPORT`.
     pub fn from_args(args: impl IntoIterator<Item = OsString>) -> (Self, Vec<OsString>) {
         #[cfg(feature = "enable")]
         {
@@ -152,6 +156,14 @@ impl Ledger {
         return destinations::all();
         #[cfg(not(feature = "enable"))]
         Vec::new()
+    }
+
+    /// Where the control server listens, if there is one: [`LedgerBuilder::control`].
+    pub fn control_address(&self) -> Option<std::net::SocketAddr> {
+        #[cfg(feature = "enable")]
+        return run::control_address();
+        #[cfg(not(feature = "enable"))]
+        None
     }
 
     /// Figures of the recording itself; a few loads.

@@ -1,6 +1,7 @@
 //! One recording, from its start to its report.
 
 use super::builder::{Config, OnFull, Worker};
+use super::control::{self, Bound, Control};
 use super::environment::Settings;
 use super::live::Live;
 use super::report::{Destination, Report};
@@ -42,6 +43,7 @@ pub(super) struct Run {
     report_is_set: bool,
     has_file: bool,
     has_host: bool,
+    control: Option<Control>,
 }
 
 /// Who starts a recording.
@@ -144,9 +146,10 @@ fn start_leniently(settings: Settings, from_environment: bool) -> Ledger {
     let mut config = Config { report: Some(Report::stderr()), ..Config::default() };
     settings.apply(&mut config);
     // A file that cannot be created must not cost the report.
+    let control = control::bind(&config).map_err(tell).ok().flatten();
     let file = config.file.take().and_then(|path| open_trace(&path).map_err(tell).ok());
     let output = config.report.take().and_then(|report| open_report(&report).map_err(tell).ok());
-    begin(config, file, output, start).unwrap_or_else(tell_and_go_on)
+    begin(config, file, output, control, start).unwrap_or_else(tell_and_go_on)
 }
 
 fn tell_and_go_on(error: Error) -> Ledger {
@@ -189,14 +192,21 @@ fn start_strictly(mut config: Config) -> Result<Ledger, Error> {
         None => {}
     }
     Settings::read().apply(&mut config);
+    // Before the file: its start says which port it is.
+    let control = control::bind(&config)?;
     let file = config.file.take().map(|path| open_trace(&path)).transpose()?;
     let output = config.report.take().map(|report| open_report(&report)).transpose()?;
-    begin(config, file, output, Start { from_environment: false, report_is_set: true })
+    begin(config, file, output, control, Start { from_environment: false, report_is_set: true })
 }
 
 /// The environment has started already: adds what it did not ask for itself.
 fn join_environment(run: &mut Run, config: Config) -> Result<Ledger, Error> {
     let _signals = BlockedSignals::new();
+    match &run.control {
+        // The program's rules hold for the environment's server, too.
+        Some(control) => control.allow(&config)?,
+        None => run.control = control::bind(&config)?.map(Bound::serve).transpose()?,
+    }
     if let Some(path) = config.file.filter(|_| !run.has_file) {
         let file = open_trace(&path)?;
         let path = file.path().to_owned();
@@ -316,6 +326,7 @@ fn begin(
     config: Config,
     file: Option<FileSink>,
     report: Option<Output>,
+    control: Option<Bound>,
     start: Start,
 ) -> Result<Ledger, Error> {
     if !os::SUPPORTED {
@@ -360,7 +371,8 @@ fn begin(
     let generation = GENERATION.fetch_add(1, Ordering::AcqRel) + 1;
     let unlinked = !linked::is_global_allocator();
     // NOTE: for the host, too. When its connection is lost, the next stream begins with what is alive.
-    let keeps_account = report.is_some() || address.is_some() || config.keep_account;
+    let keeps_account =
+        report.is_some() || address.is_some() || control.is_some() || config.keep_account;
     let live = keeps_account.then(Live::new);
     let has_file = file.is_some();
     let host = address.and_then(|address| destinations::to_host(address).map_err(tell).ok());
@@ -402,6 +414,7 @@ fn begin(
         report_is_set,
         has_file,
         has_host,
+        control: control.and_then(|bound| bound.serve().map_err(tell).ok()),
     });
     Ok(Ledger { generation: (!from_environment).then_some(generation) })
 }
@@ -432,6 +445,14 @@ pub(super) fn snapshot() -> Option<Snapshot> {
     let _own = own_code();
     let live = run().as_ref()?.live.clone()?;
     Some(Snapshot::new(live.report()))
+}
+
+pub(super) fn control_address() -> Option<std::net::SocketAddr> {
+    if state::is_forked() {
+        return None;
+    }
+    let _own = own_code();
+    run().as_ref()?.control.as_ref().map(Control::address)
 }
 
 pub(super) fn stats() -> Stats {

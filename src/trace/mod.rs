@@ -16,6 +16,8 @@ pub(crate) mod channel;
 #[cfg(feature = "enable")]
 pub(crate) mod clock;
 #[cfg(feature = "analysis")]
+pub mod control;
+#[cfg(feature = "analysis")]
 pub mod convert;
 pub mod event;
 #[cfg(feature = "enable")]

@@ -8,6 +8,7 @@
 mod allocator;
 mod harness;
 
+mod control;
 mod destinations;
 mod exactness;
 mod exit;
@@ -33,6 +34,7 @@ fn main() {
         ("exit", exit::CASES),
         ("files", files::CASES),
         ("destinations", destinations::CASES),
+        ("control", control::CASES),
         ("threads", threads::CASES),
         ("memory", memory::CASES),
         ("scopes", scopes::CASES),

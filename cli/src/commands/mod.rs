@@ -1,5 +1,6 @@
 //! One file per command: its arguments, and a call of the library. Here is what they share.
 
+pub mod control;
 pub mod events;
 pub mod export;
 mod expr;

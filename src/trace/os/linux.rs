@@ -8,12 +8,13 @@ use super::ThreadName;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::net::TcpStream;
-use std::os::fd::{AsRawFd, RawFd};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Whether the tracker works here.
 pub(crate) const SUPPORTED: bool = true;
@@ -425,6 +426,56 @@ pub(crate) fn is_terminal(fd: RawFd) -> bool {
 pub(crate) fn open_for_writing(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
+/// Waits at most `timeout` for a client of `listener` or for bytes from `clients`, or for their
+/// end; says which have something.
+pub(crate) fn readable(
+    listener: &TcpListener,
+    clients: &[&TcpStream],
+    timeout: Duration,
+) -> io::Result<(bool, Vec<bool>)> {
+    let descriptors = clients.iter().map(|client| client.as_raw_fd());
+    let watch = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut watched: Vec<_> =
+        std::iter::once(listener.as_raw_fd()).chain(descriptors).map(watch).collect();
+    // Rounded up, so that nobody comes back before the time.
+    let millis = timeout.as_micros().div_ceil(1000).try_into().unwrap_or(c_int::MAX);
+    // SAFETY: the entries are valid, and as many as told.
+    let result = unsafe { libc::poll(watched.as_mut_ptr(), watched.len() as libc::nfds_t, millis) };
+    if result < 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+        watched.iter_mut().for_each(|entry| entry.revents = 0);
+    }
+    let mut ready = watched.iter().map(|entry| entry.revents != 0);
+    Ok((ready.next().unwrap_or(false), ready.collect()))
+}
+
+/// Has a socket listen no longer, in this process and in every other that has it.
+pub(crate) fn shut(listener: &TcpListener) {
+    // SAFETY: plain system call on an open socket.
+    unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
+}
+
+/// Creates the file `name` in `folder`, for its owner alone. Nothing that exists is touched, be it
+/// a file, a pipe or a link, and `name` leads nowhere else if it has no slash.
+pub(crate) fn create_in(folder: &Path, name: &str) -> io::Result<File> {
+    let name = std::ffi::CString::new(name)?;
+    let folder = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_DIRECTORY | libc::O_NONBLOCK)
+        .open(folder)?;
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    // SAFETY: the name ends with a NUL; the descriptor is open for the length of the call.
+    let file = unsafe { libc::openat(folder.as_raw_fd(), name.as_ptr(), flags, 0o600) };
+    if file < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and belongs to nobody else.
+    Ok(unsafe { File::from_raw_fd(file) })
 }
 
 extern "C" fn before_main() {

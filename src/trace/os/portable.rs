@@ -4,10 +4,11 @@ use super::ThreadName;
 use std::ffi::{CStr, OsString, c_void};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
 pub(crate) const SUPPORTED: bool = false;
 
@@ -109,6 +110,20 @@ pub(crate) fn is_terminal(_fd: RawFd) -> bool {
 
 pub(crate) fn open_for_writing(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(false).open(path)
+}
+
+pub(crate) fn readable(
+    _listener: &TcpListener,
+    _clients: &[&TcpStream],
+    _timeout: Duration,
+) -> io::Result<(bool, Vec<bool>)> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(crate) fn shut(_listener: &TcpListener) {}
+
+pub(crate) fn create_in(_folder: &Path, _name: &str) -> io::Result<File> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 pub(crate) fn keep_before_main() {

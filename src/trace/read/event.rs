@@ -132,26 +132,105 @@ impl<'a> Event<'a> {
             _ if field_type.is_array() => {
                 let bytes = self.bytes(index);
                 let elements = bytes.chunks_exact(field_type.element_size());
-                Value::Array(elements.map(|element| scalar(field_type, element)).collect())
+                Value::Array(elements.map(|e| Scalar::from_bytes(field_type, e).into()).collect())
             }
             _ => {
                 let start = usize::from(field.offset);
-                scalar(field_type, self.fixed.get(start..start + field_type.element_size())?)
+                let bytes = self.fixed.get(start..start + field_type.element_size())?;
+                Scalar::from_bytes(field_type, bytes).into()
             }
         })
     }
 }
 
-fn scalar(field_type: FieldType, bytes: &[u8]) -> Value<'static> {
-    let mut wide = [0; 8];
-    wide[..bytes.len()].copy_from_slice(bytes);
-    let unsigned = u64::from_le_bytes(wide);
-    let unused = 64 - 8 * bytes.len() as u32;
-    match field_type.code() & 0x50 {
-        0x10 => Value::Signed((unsigned << unused) as i64 >> unused),
-        0x40 if bytes.len() == 4 => Value::Float(f32::from_bits(unsigned as u32).into()),
-        0x40 => Value::Float(f64::from_bits(unsigned)),
-        _ => Value::Unsigned(unsigned),
+/// A number: the value of an integer or float field, or an element of an array.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Scalar {
+    /// Any unsigned integer, or a bool.
+    Unsigned(u64),
+    /// Any signed integer.
+    Signed(i64),
+    /// Any float.
+    Float(f64),
+}
+
+impl Scalar {
+    /// The number that `bytes`, little-endian, stand for in a field or element of this type. Bytes
+    /// beyond the eighth are not looked at.
+    #[inline]
+    pub fn from_bytes(field_type: FieldType, bytes: &[u8]) -> Self {
+        let size = bytes.len().min(8);
+        let mut wide = [0; 8];
+        wide[..size].copy_from_slice(&bytes[..size]);
+        let unsigned = u64::from_le_bytes(wide);
+        let unused = (64 - 8 * size as u32).min(63);
+        match field_type.code() & 0x50 {
+            0x10 => Self::Signed((unsigned << unused) as i64 >> unused),
+            0x40 if size == 4 => Self::Float(f32::from_bits(unsigned as u32).into()),
+            0x40 => Self::Float(f64::from_bits(unsigned)),
+            _ => Self::Unsigned(unsigned),
+        }
+    }
+
+    /// An integer that is not negative.
+    #[inline]
+    pub fn as_u64(self) -> Option<u64> {
+        match self {
+            Self::Unsigned(value) => Some(value),
+            Self::Signed(value) => value.try_into().ok(),
+            Self::Float(_) => None,
+        }
+    }
+
+    /// An integer up to `i64::MAX`.
+    #[inline]
+    pub fn as_i64(self) -> Option<i64> {
+        match self {
+            Self::Unsigned(value) => value.try_into().ok(),
+            Self::Signed(value) => Some(value),
+            Self::Float(_) => None,
+        }
+    }
+
+    /// Any number; integers beyond 2^53 are rounded to the nearest.
+    #[inline]
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Self::Unsigned(value) => value as f64,
+            Self::Signed(value) => value as f64,
+            Self::Float(value) => value,
+        }
+    }
+
+    /// Whether an integer is anything but 0.
+    #[inline]
+    pub fn as_bool(self) -> Option<bool> {
+        match self {
+            Self::Unsigned(value) => Some(value != 0),
+            Self::Signed(value) => Some(value != 0),
+            Self::Float(_) => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Scalar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unsigned(value) => value.fmt(f),
+            Self::Signed(value) => value.fmt(f),
+            Self::Float(value) => value.fmt(f),
+        }
+    }
+}
+
+impl From<Scalar> for Value<'_> {
+    fn from(scalar: Scalar) -> Self {
+        match scalar {
+            Scalar::Unsigned(value) => Self::Unsigned(value),
+            Scalar::Signed(value) => Self::Signed(value),
+            Scalar::Float(value) => Self::Float(value),
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! anything. What is damaged is reported to the [`Visitor`] and everything else is delivered.
 #![forbid(unsafe_code)]
 
+mod analyzer;
 mod decoder;
 pub mod event;
 mod order;
@@ -15,16 +16,22 @@ mod records;
 mod schemas;
 mod search;
 mod serials;
+mod several;
 mod source;
 mod summary;
 mod tally;
 mod thread;
+mod timebase;
 mod trial;
 
+pub use analyzer::{
+    Elements, EventAnalyzer, FieldError, FieldValue, Left, Occurrence, Reference, Thread,
+};
 pub use decoder::{Counts, Decoder, StreamCounts};
-pub use event::{Damage, Event, Hole, Row, Value, Visitor};
+pub use event::{Damage, Event, Hole, Row, Scalar, Value, Visitor};
 pub use packets::Reader;
 pub use summary::{Packets, Summary, TypeCount};
+pub use timebase::Timebase;
 
 use crate::error::Error;
 use std::io::Read;

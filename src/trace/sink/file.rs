@@ -41,6 +41,17 @@ impl FileSink {
     pub(crate) fn create(path: &Path) -> Result<Self, Error> {
         let transport = transport_of(path);
         let (file, path) = create_alone(path)?;
+        Self::start(file, path, transport)
+    }
+
+    /// Writes the start of the stream to a file that has just been created, at `path`.
+    pub(crate) fn begin(file: File, path: &Path) -> Result<Self, Error> {
+        // Where files cannot be locked, two processes cannot be told apart: go on.
+        let _ = file.try_lock();
+        Self::start(OwnFile::new(file), path.to_owned(), transport_of(path))
+    }
+
+    fn start(file: OwnFile, path: PathBuf, transport: Transport) -> Result<Self, Error> {
         let regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
         let mut sink = Self {
             file,

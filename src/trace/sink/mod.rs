@@ -2,7 +2,7 @@
 
 pub(crate) mod file;
 pub(crate) mod queue;
-mod start;
+pub(crate) mod start;
 pub(crate) mod tcp;
 
 use crate::error::Error;

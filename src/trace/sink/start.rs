@@ -5,6 +5,15 @@ use crate::trace::transport::Transport;
 use crate::trace::transport::handshake::{Handshake, PROTOCOL};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The port at which the process is controlled; 0 if it is not.
+static CONTROL_PORT: AtomicU32 = AtomicU32::new(0);
+
+/// Has the streams that start from here on say at which port the process is controlled.
+pub(crate) fn set_control_port(port: Option<u16>) {
+    CONTROL_PORT.store(port.unwrap_or(0).into(), Ordering::Release);
+}
 
 /// The handshake of another stream of this process.
 pub(super) fn handshake(transport: Transport) -> Vec<u8> {
@@ -15,7 +24,7 @@ pub(super) fn handshake(transport: Transport) -> Vec<u8> {
         *byte ^= id;
     }
     let handshake = Handshake {
-        control_port: None,
+        control_port: u16::try_from(CONTROL_PORT.load(Ordering::Acquire)).ok().filter(|&p| p != 0),
         session_guid: Some(process),
         trace_guid: Some(guid()),
         transport,

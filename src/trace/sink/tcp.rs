@@ -63,6 +63,15 @@ impl Address {
         };
         Ok(Self { host: host.to_owned(), port })
     }
+
+    /// The host alone: a name, or an IP address without brackets.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
 }
 
 impl fmt::Display for Address {

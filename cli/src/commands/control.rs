@@ -1,0 +1,123 @@
+//! `memledger control`: steers a running program.
+
+use super::{CliError, Format, Outcome};
+use memledger::trace::control::{Client, Command};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  memledger control 1985 status
+  memledger control 127.0.0.1:1985 send-to 127.0.0.1:1980
+  memledger control 1985 write-to late.utrace
+  memledger control 1985 channels game,net on
+  memledger control build-server:1985 --token-file token stop
+
+The program listens where MEMLEDGER_CONTROL=1985 is set, or LedgerBuilder::control called.
+A trace that starts late begins with what is alive. Files go into the folder that the program
+has chosen, and traces to this machine of its own or to hosts that it allows.";
+
+/// Arguments of `memledger control`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ControlArgs {
+    /// Where the program listens: HOST:PORT, a host, or a port of this machine
+    #[arg(value_name = "ADDR")]
+    address: String,
+    /// The first line of this file is the token that the program wants
+    #[arg(long, value_name = "PATH", global = true)]
+    token_file: Option<PathBuf>,
+    /// How to print the answer
+    #[arg(long, value_enum, default_value = "text", global = true)]
+    format: Format,
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// What is recorded, where it goes, what was lost
+    Status,
+    /// Turn channels on or off
+    Channels {
+        /// Names with commas between them
+        names: String,
+        /// What becomes of them
+        state: State,
+    },
+    /// Send the trace to a recorder as well
+    SendTo {
+        /// HOST or HOST:PORT; without a port it is 1980
+        host: String,
+    },
+    /// Write the trace to one more file, in the folder that the program has chosen
+    WriteTo {
+        /// A plain name, such as late.utrace
+        name: String,
+    },
+    /// End all destinations but the first file
+    Stop,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum State {
+    On,
+    Off,
+}
+
+/// Runs the command.
+pub fn run(args: &ControlArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
+    let command = match &args.action {
+        Action::Status => Command::Status,
+        Action::Channels { names, state } => {
+            Command::channels(names.split(','), matches!(state, State::On))
+        }
+        Action::SendTo { host } => Command::SendTo(host.clone()),
+        Action::WriteTo { name } => Command::WriteTo(name.clone()),
+        Action::Stop => Command::Stop,
+    };
+    // What is no line would be two, or none, at the other end.
+    if Command::parse(command.to_string().as_bytes()).as_ref() != Ok(&command) {
+        return Err(CliError::Usage(format!(
+            "{:?} cannot be sent: names and hosts have no spaces and no control characters",
+            command.to_string()
+        )));
+    }
+    let token = args.token_file.as_deref().map(read_token).transpose()?;
+    let failed = |error: memledger::Error| CliError::Failed(error.to_string());
+    let mut client = Client::connect(&args.address).map_err(failed)?;
+    if let Some(token) = token {
+        client.send(&Command::Token(token)).map_err(failed)?;
+    }
+    let lines = client.send(&command).map_err(failed)?;
+    match args.format {
+        Format::Text => lines.iter().try_for_each(|line| writeln!(out, "{line}")),
+        Format::Json => {
+            let answer = lines.iter().map(|line| {
+                let (name, value) = line.split_once(' ').unwrap_or((line, ""));
+                serde_json::json!({ "name": name, "value": value })
+            });
+            let document = serde_json::json!({
+                "schema": "memledger.control/1",
+                "address": args.address,
+                "answer": answer.collect::<Vec<_>>(),
+            });
+            writeln!(out, "{document:#}")
+        }
+    }
+    .map_err(CliError::output)?;
+    Ok(Outcome::Done)
+}
+
+fn read_token(path: &Path) -> Result<String, CliError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| CliError::Failed(format!("cannot read {}: {error}", path.display())))?;
+    let token = text.lines().next().unwrap_or_default().trim();
+    if token.is_empty() || token.contains(char::is_whitespace) {
+        return Err(CliError::Failed(format!(
+            "{} does not begin with a token: its first line must be one word",
+            path.display()
+        )));
+    }
+    Ok(token.to_owned())
+}

@@ -1,0 +1,204 @@
+//! What the commands of the control server do to the recording.
+
+use super::builder::Config;
+use super::{destinations, problems, run};
+use crate::error::Error;
+use crate::trace::control::{Actions, Listener, Place, Reply, Rules, Server};
+use crate::trace::os;
+use crate::trace::sink::queue::{self, Queue, Stage};
+use crate::trace::sink::start;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::Path;
+
+/// Bytes of the longest token.
+const LONGEST_TOKEN: usize = 1024;
+/// Destinations at once that commands can add to.
+const MOST_DESTINATIONS: usize = 8;
+/// Destinations that a status names.
+const MOST_NAMED: usize = 16;
+/// Bytes of a name or a reason in a status.
+const LONGEST_TEXT: usize = 200;
+
+/// A server that listens, and a port that is told in the streams that start from now on.
+pub(super) struct Bound {
+    listener: Listener,
+    rules: Rules,
+    port: Told,
+}
+
+/// The server of a recording.
+pub(super) struct Control {
+    server: Server,
+    address: SocketAddr,
+    _port: Told,
+}
+
+/// While it exists, streams say at which port the process is controlled.
+struct Told;
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        start::set_control_port(None);
+    }
+}
+
+/// Binds the address that is asked for, if one is.
+pub(super) fn bind(config: &Config) -> Result<Option<Bound>, Error> {
+    let Some(asked) = &config.control else { return Ok(None) };
+    let place = Place::parse(asked)?;
+    let rules = rules(config)?;
+    if place.is_open() && rules.token.is_none() {
+        return Err(Error::Setting(format!(
+            "the control server does not listen on {asked}, where other machines can reach it, without a token; LedgerBuilder::control_token sets one"
+        )));
+    }
+    let listener = Listener::bind(place)?;
+    let address = listener.address();
+    if place.port() != 0 && place.port() != address.port() {
+        problems::add(format!(
+            "port {} is taken, so the control server listens on {address}",
+            place.port()
+        ));
+    }
+    start::set_control_port(Some(address.port()));
+    Ok(Some(Bound { listener, rules, port: Told }))
+}
+
+/// What the program allows, as set in code.
+fn rules(config: &Config) -> Result<Rules, Error> {
+    let token = config.control_token.as_ref().map(|secret| secret.0.clone());
+    if let Some(token) = &token
+        && (token.is_empty()
+            || token.len() > LONGEST_TOKEN
+            || token.contains(|c: char| c.is_whitespace() || c.is_control()))
+    {
+        return Err(Error::Setting(format!(
+            "the control server's token has {} bytes, but it must be one word of 1 to {LONGEST_TOKEN}",
+            token.len()
+        )));
+    }
+    let folder = config.control_folder.as_ref().map(|folder| {
+        let failed = |source| Error::File { path: folder.clone(), action: "open", source };
+        std::fs::read_dir(folder).and_then(|_| folder.canonicalize()).map_err(failed)
+    });
+    Ok(Rules { token, folder: folder.transpose()?, hosts: config.control_hosts.clone() })
+}
+
+impl Bound {
+    /// Serves from here on.
+    pub(super) fn serve(self) -> Result<Control, Error> {
+        let Self { listener, rules, port } = self;
+        let address = listener.address();
+        let server = Server::start(listener, rules, Box::new(Commands { address }))?;
+        Ok(Control { server, address, _port: port })
+    }
+}
+
+impl Control {
+    /// Where it listens.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The environment has started the server; the program may say later what it allows.
+    pub(super) fn allow(&self, config: &Config) -> Result<(), Error> {
+        let Config { control_token: token, control_folder: folder, control_hosts: hosts, .. } =
+            config;
+        if token.is_some() || folder.is_some() || !hosts.is_empty() {
+            self.server.allow(rules(config)?);
+        }
+        Ok(())
+    }
+}
+
+struct Commands {
+    address: SocketAddr,
+}
+
+impl Actions for Commands {
+    fn status(&mut self) -> Vec<String> {
+        let stats = run::stats();
+        let program = std::env::current_exe().unwrap_or_default();
+        let program = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut lines = vec![
+            format!("pid {}", os::process_id()),
+            format!("program {program}"),
+            format!("control {}", self.address),
+            format!("recording {}", if stats.recording { "yes" } else { "no" }),
+            format!("events {}", stats.events),
+            format!("lost_events {}", stats.lost_events),
+            format!("buffer_bytes {}", stats.buffer_bytes),
+            format!("overhead_bytes {}", stats.overhead_bytes),
+            format!("lost_destinations {}", stats.lost_destinations),
+        ];
+        let all = queue::all();
+        let last = all.len().saturating_sub(MOST_NAMED);
+        lines.extend(all.iter().skip(last).map(|queue| destination(queue)));
+        lines
+    }
+
+    fn toggle_channels(&mut self, _: &[String], _: bool) -> Reply {
+        Err("memory and scope are turned on where recording starts only".into())
+    }
+
+    fn send_to(&mut self, address: &str) -> Reply {
+        room_for_one()?;
+        destinations::add_host(address).map_err(sentence)?;
+        Ok(vec![format!("destination {address}")])
+    }
+
+    fn write_to(&mut self, file: File, path: &Path) -> Reply {
+        let added =
+            room_for_one().and_then(|()| destinations::add_created(file, path).map_err(sentence));
+        if let Err(reason) = added {
+            // It is ours, and empty.
+            let _ = std::fs::remove_file(path);
+            return Err(reason);
+        }
+        Ok(vec![format!("destination {}", path.display())])
+    }
+
+    fn stop(&mut self) -> Reply {
+        let running: Vec<_> =
+            queue::all().into_iter().filter(|queue| queue.seen().stage != Stage::Ended).collect();
+        running.iter().for_each(|queue| destinations::stop(queue.number));
+        Ok(running.iter().map(|queue| destination(queue)).collect())
+    }
+
+    fn problem(&mut self, error: Error) {
+        problems::add(error.to_string());
+    }
+}
+
+fn sentence(error: Error) -> String {
+    error.to_string()
+}
+
+/// Whether commands may add a destination: each takes a thread, and up to 64 MiB while it is slow.
+fn room_for_one() -> Result<(), String> {
+    let running = queue::all().iter().filter(|queue| queue.seen().stage != Stage::Ended).count();
+    if running >= MOST_DESTINATIONS {
+        return Err(format!("there are {running} destinations already, and no more can be"));
+    }
+    Ok(())
+}
+
+fn destination(queue: &Queue) -> String {
+    let seen = queue.seen();
+    let state = match (seen.stage, &seen.why) {
+        (Stage::Opening, _) => "opening",
+        (Stage::Sending, _) => "sending",
+        (Stage::Ended, None) => "ended",
+        (Stage::Ended, Some(_)) => "failed",
+    };
+    let mut line = format!("destination {state} {} bytes {}", seen.written, short(&queue.name));
+    if let Some(why) = &seen.why {
+        line += &format!(": {}", short(why));
+    }
+    line
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(LONGEST_TEXT).collect()
+}

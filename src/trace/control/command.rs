@@ -1,0 +1,173 @@
+//! The commands, as lines.
+
+use std::fmt;
+
+/// Where a program listens unless told otherwise.
+pub const DEFAULT_PORT: u16 = 1985;
+
+/// Bytes of the longest line.
+pub(super) const LONGEST_LINE: usize = 4096;
+
+/// Words of a line, as in Unreal.
+const MOST_WORDS: usize = 16;
+
+/// What a client can ask for. [`Display`](fmt::Display) gives the line that says it.
+///
+/// ```
+/// use memledger::trace::control::Command;
+///
+/// let command = Command::parse(b"ToggleChannels memory,scope 0")?;
+/// assert_eq!(command, Command::channels(["memory", "scope"], false));
+/// assert_eq!(command.to_string(), "ToggleChannels memory,scope 0");
+/// assert!(Command::parse(b"GET / HTTP/1.1").is_err());
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Command {
+    /// What is recorded, where it goes, what was lost.
+    Status,
+    /// Turns channels on or off.
+    ToggleChannels {
+        /// Their names.
+        names: Vec<String>,
+        /// On.
+        enable: bool,
+    },
+    /// Sends the trace to this recorder as well.
+    SendTo(String),
+    /// Writes the trace to this file of the program's folder as well.
+    WriteTo(String),
+    /// Ends all destinations but the first file.
+    Stop,
+    /// The word that opens the door.
+    Token(String),
+}
+
+impl Command {
+    /// Turns the channels with these names on or off.
+    pub fn channels(names: impl IntoIterator<Item = impl Into<String>>, enable: bool) -> Self {
+        Self::ToggleChannels { names: names.into_iter().map(Into::into).collect(), enable }
+    }
+
+    /// Reads a line, without its end. Words are separated by spaces, or NULs as in Unreal.
+    ///
+    /// # Errors
+    /// One sentence that says what is wrong with it.
+    pub fn parse(line: &[u8]) -> Result<Self, String> {
+        if line.len() > LONGEST_LINE {
+            return Err(too_long());
+        }
+        let text = std::str::from_utf8(line)
+            .map_err(|error| format!("byte {} of the line is no text", error.valid_up_to()))?;
+        if let Some(at) = text.find(|c: char| c.is_control() && c != '\0') {
+            return Err(format!("byte {at} of the line is a control character"));
+        }
+        let words: Vec<_> = text.split([' ', '\0']).filter(|word| !word.is_empty()).collect();
+        if words.len() > MOST_WORDS {
+            return Err(format!("{} words are more than the {MOST_WORDS} of a line", words.len()));
+        }
+        match *words {
+            ["Status"] => Ok(Self::Status),
+            ["Stop"] => Ok(Self::Stop),
+            ["SendTo", host] => Ok(Self::SendTo(host.into())),
+            ["WriteTo", name] => Ok(Self::WriteTo(name.into())),
+            ["Token", secret] => Ok(Self::Token(secret.into())),
+            ["ToggleChannels", names, state @ ("0" | "1")] => {
+                let names = names.split(',').filter(|name| !name.is_empty());
+                Ok(Self::channels(names, state == "1"))
+            }
+            ["Status" | "Stop", ..] => Err(format!("{} is followed by nothing", words[0])),
+            ["SendTo", ..] => Err("SendTo is followed by HOST or HOST:PORT".into()),
+            ["WriteTo", ..] => Err("WriteTo is followed by the name of a file".into()),
+            ["Token", ..] => Err("Token is followed by one word".into()),
+            ["ToggleChannels", ..] => {
+                Err("ToggleChannels is followed by names with commas between them, and 0 or 1"
+                    .into())
+            }
+            [.., last] if last.starts_with("HTTP/") => Err(
+                "this is no web server, but takes Status, ToggleChannels, SendTo, WriteTo and Stop"
+                    .into(),
+            ),
+            [first, ..] => Err(format!(
+                "{:?} is no command; those are Status, ToggleChannels, SendTo, WriteTo and Stop",
+                first.chars().take(40).collect::<String>()
+            )),
+            [] => Err("the line is empty".into()),
+        }
+    }
+}
+
+/// Why a line is not looked at.
+pub(super) fn too_long() -> String {
+    format!("the line has more than {LONGEST_LINE} bytes")
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status => f.write_str("Status"),
+            Self::ToggleChannels { names, enable } => {
+                write!(f, "ToggleChannels {} {}", names.join(","), u8::from(*enable))
+            }
+            Self::SendTo(host) => write!(f, "SendTo {host}"),
+            Self::WriteTo(name) => write!(f, "WriteTo {name}"),
+            Self::Stop => f.write_str("Stop"),
+            Self::Token(secret) => write!(f, "Token {secret}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_survives_its_line() {
+        for command in [
+            Command::Status,
+            Command::Stop,
+            Command::channels(["cpu"], true),
+            Command::channels(["memory", "scope", "x"], false),
+            Command::SendTo("[::1]:1981".into()),
+            Command::WriteTo("späť.utrace".into()),
+            Command::Token("s3cr3t".into()),
+        ] {
+            assert_eq!(Command::parse(command.to_string().as_bytes()).unwrap(), command);
+        }
+    }
+
+    #[test]
+    fn words_are_separated_by_spaces_or_nuls() {
+        let toggle = Command::channels(["cpu", "gpu"], true);
+        assert_eq!(Command::parse(b"ToggleChannels cpu,gpu 1").unwrap(), toggle);
+        assert_eq!(Command::parse(b"  ToggleChannels\0cpu,,gpu,\0 1\0").unwrap(), toggle);
+    }
+
+    #[test]
+    fn what_is_no_command_is_refused_with_a_reason() {
+        for (line, says) in [
+            (&b""[..], "the line is empty"),
+            (b"   ", "the line is empty"),
+            (b"stop", "\"stop\" is no command"),
+            (b"Stop now", "Stop is followed by nothing"),
+            (b"SendTo", "SendTo is followed by HOST"),
+            (b"SendTo a b", "SendTo is followed by HOST"),
+            (b"WriteTo a b", "WriteTo is followed by the name"),
+            (b"ToggleChannels cpu", "and 0 or 1"),
+            (b"ToggleChannels cpu on", "and 0 or 1"),
+            (b"ToggleChannels cpu 2", "and 0 or 1"),
+            (b"GET / HTTP/1.1", "no web server"),
+            (b"POST /SendTo HTTP/1.1", "no web server"),
+            (b"Host: localhost", "\"Host:\" is no command"),
+            (b"\x16\x03\x01\x02", "byte 0 of the line is a control character"),
+            (b"Status\x1b[2J", "byte 6 of the line is a control character"),
+            (b"Status \xff", "byte 7 of the line is no text"),
+            (b"a b c d e f g h i j k l m n o p q", "17 words"),
+        ] {
+            let reason = Command::parse(line).unwrap_err();
+            assert!(reason.contains(says), "{line:?}: {reason}");
+        }
+        assert!(Command::parse(&[b'a'; LONGEST_LINE + 1]).unwrap_err().contains("4096"));
+    }
+}

@@ -1,0 +1,85 @@
+//! Bytes as they come to lines.
+
+use super::command::LONGEST_LINE;
+
+/// What a client has sent and nobody has looked at: never more than the longest line and its end.
+#[derive(Default)]
+pub(super) struct Lines {
+    bytes: Vec<u8>,
+}
+
+/// The line has no end within the bytes that a line may have.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooLong;
+
+impl Lines {
+    /// How many bytes may come.
+    pub(super) fn room(&self) -> usize {
+        LONGEST_LINE + 1 - self.bytes.len()
+    }
+
+    /// Takes in what has come: at most [`room`](Self::room).
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes.get(..self.room()).unwrap_or(bytes));
+    }
+
+    /// Takes out the next line that is not empty, without its end.
+    pub(super) fn next(&mut self) -> Result<Option<Vec<u8>>, TooLong> {
+        let start = self.bytes.iter().position(|byte| !is_end(byte)).unwrap_or(self.bytes.len());
+        self.bytes.drain(..start);
+        match self.bytes.iter().position(is_end) {
+            Some(end) => {
+                let line = self.bytes.drain(..=end).take(end).collect();
+                Ok(Some(line))
+            }
+            None if self.bytes.len() > LONGEST_LINE => Err(TooLong),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Unreal's clients end lines with either.
+fn is_end(byte: &u8) -> bool {
+    matches!(byte, b'\r' | b'\n')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(lines: &mut Lines) -> Option<String> {
+        lines.next().unwrap().map(|line| String::from_utf8(line).unwrap())
+    }
+
+    #[test]
+    fn lines_come_whole_however_their_bytes_come() {
+        for size in 1..20 {
+            let mut lines = Lines::default();
+            let mut seen = Vec::new();
+            for piece in b"\r\nStatus\r\n\n\nStop\rSendTo a\nrest".chunks(size) {
+                lines.push(piece);
+                seen.extend(std::iter::from_fn(|| text(&mut lines)));
+            }
+            assert_eq!(seen, ["Status", "Stop", "SendTo a"]);
+        }
+    }
+
+    #[test]
+    fn a_line_has_4096_bytes_and_no_more() {
+        let mut lines = Lines::default();
+        lines.push(&[b'a'; LONGEST_LINE]);
+        assert_eq!(lines.next(), Ok(None));
+        assert_eq!(lines.room(), 1);
+        lines.push(b"\n");
+        assert_eq!(lines.next().unwrap().unwrap().len(), LONGEST_LINE);
+        assert_eq!(lines.room(), LONGEST_LINE + 1);
+
+        lines.push(&[b'a'; LONGEST_LINE + 1]);
+        assert_eq!(lines.next(), Err(TooLong));
+        // Ends alone take no room.
+        let mut lines = Lines::default();
+        lines.push(&[b'\n'; LONGEST_LINE + 1]);
+        assert_eq!(lines.next(), Ok(None));
+        assert_eq!(lines.room(), LONGEST_LINE + 1);
+    }
+}

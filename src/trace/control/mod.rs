@@ -1,0 +1,49 @@
+//! Steering a running program: what is recorded, and where it goes.
+//!
+//! A program that asks for it listens on port 1985 of the loopback address, as Unreal Engine does,
+//! and takes Unreal's commands, one a line, words separated by spaces:
+//!
+//! | command | does |
+//! |---|---|
+//! | `Status` | says what is recorded, where it goes, and what was lost |
+//! | `ToggleChannels a,b 0\|1` | turns channels off or on |
+//! | `SendTo host[:port]` | sends the trace to a recorder, as one more destination |
+//! | `WriteTo name` | writes the trace to one more file, in the folder that the program has chosen |
+//! | `Stop` | ends all destinations but the first file |
+//! | `Token secret` | must come first where the program has set a token |
+//!
+//! Each is answered by lines `name value`, closed by a line `ok` or `refused: reason`. Unreal's own
+//! tools do not look at the answers.
+//!
+//! # What nobody can ask for
+//! - A connection from another machine, unless the program listens there *and* has set a token.
+//! - A file elsewhere than in the program's folder, or one that exists, or is no regular file.
+//! - A destination other than this machine or a host that the program allows.
+//! - A change of these rules: they are the program's.
+//!
+//! A line that is no command ends the connection, so that a browser that is made to send a request
+//! here gets no further than its first word. Lines have at most 4 KiB, there are at most 4 clients,
+//! and one that has not sent a whole command for 10 s is cut off. All of that happens on a thread
+//! of its own and holds up neither the program nor the worker.
+#![cfg_attr(doctest, doc = include_str!("../../../docs/control.md"))]
+
+mod client;
+mod command;
+#[cfg(feature = "enable")]
+mod lines;
+#[cfg(feature = "enable")]
+mod listener;
+#[cfg(feature = "enable")]
+mod rules;
+#[cfg(feature = "enable")]
+mod server;
+
+pub use client::Client;
+pub use command::{Command, DEFAULT_PORT};
+
+#[cfg(feature = "enable")]
+pub(crate) use listener::{Listener, Place};
+#[cfg(feature = "enable")]
+pub(crate) use rules::Rules;
+#[cfg(feature = "enable")]
+pub(crate) use server::{Actions, Reply, Server};

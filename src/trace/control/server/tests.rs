@@ -1,0 +1,320 @@
+use super::super::client::Client as Caller;
+use super::super::listener::Place;
+use super::*;
+use std::io::{BufRead, BufReader};
+use std::net::{Shutdown, SocketAddr};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// Tells the test what it was asked to do.
+struct Told(Sender<String>);
+
+impl Told {
+    fn reply(&mut self, what: String) -> Reply {
+        let _ = self.0.send(what.clone());
+        if what.contains("nobody") { Err("no such\nchannel".into()) } else { Ok(vec![what]) }
+    }
+}
+
+impl Actions for Told {
+    fn status(&mut self) -> Vec<String> {
+        let _ = self.0.send("status".into());
+        vec!["pid 42".into(), format!("long {}", "x".repeat(2000))]
+    }
+
+    fn toggle_channels(&mut self, names: &[String], enable: bool) -> Reply {
+        self.reply(format!("channels {} {enable}", names.join("+")))
+    }
+
+    fn send_to(&mut self, address: &str) -> Reply {
+        self.reply(format!("send {address}"))
+    }
+
+    fn write_to(&mut self, mut file: File, path: &Path) -> Reply {
+        file.write_all(b"trace").unwrap();
+        self.reply(format!("write {}", path.file_name().unwrap().to_str().unwrap()))
+    }
+
+    fn stop(&mut self) -> Reply {
+        self.reply("stop".into())
+    }
+
+    fn problem(&mut self, error: Error) {
+        let _ = self.0.send(format!("problem: {error}"));
+    }
+}
+
+struct Fixture {
+    server: Option<Server>,
+    address: SocketAddr,
+    told: Receiver<String>,
+    folder: tempfile::TempDir,
+}
+
+fn fixture(change: impl FnOnce(&mut Rules)) -> Fixture {
+    patient(PATIENCE, change)
+}
+
+fn patient(patience: Duration, change: impl FnOnce(&mut Rules)) -> Fixture {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("traces")).unwrap();
+    let mut rules = Rules { folder: Some(folder.path().join("traces")), ..Rules::default() };
+    change(&mut rules);
+    let listener = Listener::bind(Place::parse("0").unwrap()).unwrap();
+    let address = listener.address();
+    let (tell, told) = channel();
+    let actions = Box::new(Told(tell));
+    let server = Some(Server::start_within(patience, listener, rules, actions).unwrap());
+    Fixture { server, address, told, folder }
+}
+
+impl Fixture {
+    fn caller(&self) -> Caller {
+        Caller::connect(&self.address.to_string()).unwrap()
+    }
+
+    fn raw(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    }
+
+    /// Sends `bytes`, and reads what comes until the connection ends.
+    fn answers(&self, bytes: &[u8]) -> String {
+        let mut stream = self.raw();
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(Shutdown::Write);
+        rest(stream)
+    }
+
+    /// What the actions were told, once the server has ended.
+    fn all_told(mut self) -> Vec<String> {
+        self.server.take();
+        self.told.iter().collect()
+    }
+}
+
+/// Everything that can be read; the end may be a reset, where not all we sent was looked at.
+fn rest(mut stream: TcpStream) -> String {
+    let (mut text, mut bytes) = (Vec::new(), [0; 4096]);
+    while let Ok(count @ 1..) = stream.read(&mut bytes) {
+        text.extend_from_slice(&bytes[..count]);
+    }
+    String::from_utf8(text).unwrap()
+}
+
+#[test]
+fn commands_do_what_they_say() {
+    let fixture = fixture(|rules| rules.hosts.push("build.example".into()));
+    let mut caller = fixture.caller();
+    let mut send = |command| caller.send(&command);
+    assert_eq!(send(Command::Status).unwrap()[0], "pid 42");
+    assert_eq!(send(Command::channels(["cpu", "gpu"], true)).unwrap(), ["channels cpu+gpu true"]);
+    assert_eq!(send(Command::SendTo("localhost".into())).unwrap(), ["send 127.0.0.1:1980"]);
+    assert_eq!(send(Command::SendTo("build.example:7".into())).unwrap(), ["send build.example:7"]);
+    assert_eq!(send(Command::WriteTo("a.utrace".into())).unwrap(), ["write a.utrace"]);
+    // What the actions refuse keeps the connection; a line stays one line.
+    let refused = send(Command::channels(["nobody"], true)).unwrap_err().to_string();
+    assert!(refused.ends_with("refuses: no such\u{fffd}channel"), "{refused}");
+    assert_eq!(send(Command::Stop).unwrap(), ["stop"]);
+    let written = std::fs::read(fixture.folder.path().join("traces/a.utrace")).unwrap();
+    assert_eq!(written, b"trace");
+}
+
+#[test]
+fn unreals_client_sends_and_goes() {
+    let fixture = fixture(|_| ());
+    // Without waiting for answers, as Unreal's tools do.
+    fixture.raw().write_all(b"SendTo 127.0.0.1\rToggleChannels cpu,frame 1\r\n").unwrap();
+    assert_eq!(fixture.told.recv().unwrap(), "send 127.0.0.1:1980");
+    assert_eq!(fixture.told.recv().unwrap(), "channels cpu+frame true");
+}
+
+#[test]
+fn hostile_requests_are_refused_with_a_reason_and_do_nothing() {
+    let fixture = fixture(|_| ());
+    let traces = fixture.folder.path().join("traces");
+    let victim = fixture.folder.path().join("victim");
+    std::fs::write(&victim, "precious").unwrap();
+    std::fs::write(traces.join("old.utrace"), "old").unwrap();
+    std::fs::create_dir(traces.join("folder")).unwrap();
+    std::os::unix::fs::symlink(&victim, traces.join("link.utrace")).unwrap();
+    std::os::unix::fs::symlink("../nothing", traces.join("dangling.utrace")).unwrap();
+    std::os::unix::fs::symlink(fixture.folder.path(), traces.join("up")).unwrap();
+    let fifo = std::process::Command::new("mkfifo").arg(traces.join("fifo.utrace")).status();
+    assert!(fifo.unwrap().success());
+    let outside = format!("WriteTo {}", victim.display());
+    let long = format!("WriteTo {}", "n".repeat(300));
+    let line = "a".repeat(5000);
+    let before = names(&traces);
+    for (request, reason) in [
+        ("WriteTo ../victim", "not the plain name"),
+        ("WriteTo ../new", "not the plain name"),
+        ("WriteTo ..", "not the plain name"),
+        ("WriteTo .", "not the plain name"),
+        ("WriteTo .bashrc", "not the plain name"),
+        ("WriteTo folder/new", "not the plain name"),
+        ("WriteTo up/new", "not the plain name"),
+        ("WriteTo C:\\new", "not the plain name"),
+        (&outside, "not the plain name"),
+        ("WriteTo folder", "cannot be created"),
+        ("WriteTo old.utrace", "cannot be created"),
+        ("WriteTo link.utrace", "cannot be created"),
+        ("WriteTo dangling.utrace", "cannot be created"),
+        ("WriteTo fifo.utrace", "cannot be created"),
+        (&long, "300 bytes is too long"),
+        ("WriteTo a\nb c", "\"b\" is no command"),
+        ("SendTo 10.0.0.1", "does not allow"),
+        ("SendTo evil.example:80", "does not allow"),
+        ("SendTo 0.0.0.0", "does not allow"),
+        ("SendTo localhost.evil.example", "does not allow"),
+        ("SendTo http://127.0.0.1/", "not allowed"),
+        ("SendTo 127.0.0.1:80/x", "not allowed"),
+        ("GET /WriteTo HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nStop\n", "no web server"),
+        ("POST / HTTP/1.1\r\n\r\nStop\nWriteTo new\n", "no web server"),
+        ("OPTIONS * HTTP/1.1", "no web server"),
+        ("\u{16}\u{3}\u{1}\u{2}\nStop", "control character"),
+        ("\u{1b}[2J Stop", "control character"),
+        ("AllowHost evil.example\nSendTo evil.example", "no command"),
+        ("stop", "no command"),
+        (&line, "more than 4096 bytes"),
+        ("a b c d e f g h i j k l m n o p q r s", "19 words"),
+    ] {
+        let request = request.replace("WriteTo a\nb c", "b c");
+        let answers = fixture.answers(format!("{request}\n").as_bytes());
+        let shown = request.chars().take(60).collect::<String>();
+        assert!(answers.starts_with("refused: "), "{shown:?}: {answers:?}");
+        assert!(answers.contains(reason), "{shown:?}: {answers:?}");
+        assert_eq!(answers.lines().count(), 1, "{shown:?}: {answers:?}");
+    }
+    // Bytes that are no text, and a line that is cut off by the end.
+    assert!(fixture.answers(b"Status\xff\n").contains("no text"));
+    assert_eq!(fixture.answers(b"Stop"), "");
+    assert_eq!(fixture.answers(b""), "");
+    assert_eq!(names(&traces), before, "nothing new");
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+    assert_eq!(std::fs::read_to_string(traces.join("old.utrace")).unwrap(), "old");
+    assert_eq!(fixture.all_told(), [""; 0], "nothing was done");
+}
+
+fn names(folder: &Path) -> Vec<std::ffi::OsString> {
+    let mut names: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_line_of_a_gigabyte_is_not_taken_in() {
+    let fixture = fixture(|_| ());
+    let stream = fixture.raw();
+    let reader = stream.try_clone().unwrap();
+    let reader = std::thread::spawn(move || rest(reader));
+    let mut sent = 0_u64;
+    let chunk = vec![b'a'; 1 << 20];
+    while sent < 1 << 30
+        && let Ok(count @ 1..) = (&stream).write(&chunk)
+    {
+        sent += count as u64;
+    }
+    assert!(sent < 64 << 20, "{sent} bytes went into the buffers of the system");
+    assert_eq!(reader.join().unwrap(), "refused: the line has more than 4096 bytes\n");
+    assert_eq!(fixture.caller().send(&Command::Stop).unwrap(), ["stop"]);
+}
+
+#[test]
+fn a_client_that_drips_bytes_is_cut_off() {
+    let fixture = patient(Duration::from_millis(300), |_| ());
+    let stream = fixture.raw();
+    stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut answer = String::new();
+    loop {
+        // A byte of a line without end, each time that nothing has come.
+        match reader.read_line(&mut answer) {
+            Ok(_) => break,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let _ = (&stream).write(b"S");
+            }
+            Err(error) => panic!("{error}, after {answer:?}"),
+        }
+    }
+    assert_eq!(answer, "refused: no command came for 300ms\n");
+    assert_eq!(fixture.all_told(), [""; 0]);
+}
+
+#[test]
+fn four_clients_are_served_and_a_hundred_are_told_so() {
+    let fixture = fixture(|_| ());
+    let mut first: Vec<_> = (0..MOST_CLIENTS).map(|_| fixture.caller()).collect();
+    first.iter_mut().for_each(|caller| assert!(caller.send(&Command::Status).is_ok()));
+    let others: Vec<_> = (0..100).map(|_| fixture.raw()).collect();
+    for stream in others {
+        assert_eq!(rest(stream), "refused: 4 clients are here, and no more can be\n");
+    }
+    // Those who were there are still served; when one goes, another can come.
+    first.iter_mut().for_each(|caller| assert!(caller.send(&Command::Status).is_ok()));
+    first.pop();
+    while let Err(error) = fixture.caller().send(&Command::Status) {
+        assert!(error.to_string().contains("4 clients"), "{error}");
+    }
+}
+
+#[test]
+fn a_client_that_does_not_read_holds_up_nobody() {
+    let fixture = fixture(|_| ());
+    let deaf = fixture.raw();
+    deaf.set_nonblocking(true).unwrap();
+    let mut other = fixture.caller();
+    // Until the server has no room for another answer and lets it go.
+    let mut served = 0;
+    loop {
+        match (&deaf).write(&b"Status\n".repeat(500)) {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => break,
+            _ => {}
+        }
+        assert_eq!(other.send(&Command::Status).unwrap()[0], "pid 42");
+        served += 1;
+        if served == 20 {
+            break;
+        }
+    }
+    assert_eq!(other.send(&Command::Stop).unwrap(), ["stop"]);
+}
+
+#[test]
+fn a_token_comes_first_where_there_is_one() {
+    let fixture = fixture(|rules| rules.token = Some("s3cr3t".into()));
+    for (request, reason) in [
+        (&b"Stop\n"[..], "wants a token first"),
+        (b"Token wrong\nStop\n", "the token is wrong"),
+        (b"Token s3cr3\nStop\n", "the token is wrong"),
+        (b"Token s3cr3tt\nStop\n", "the token is wrong"),
+        (b"Token\nStop\n", "Token is followed by one word"),
+    ] {
+        let answers = fixture.answers(request);
+        assert!(answers.starts_with("refused: ") && answers.contains(reason), "{answers:?}");
+        assert_eq!(answers.lines().count(), 1);
+    }
+    let mut caller = fixture.caller();
+    caller.send(&Command::Token("s3cr3t".into())).unwrap();
+    assert_eq!(caller.send(&Command::Stop).unwrap(), ["stop"]);
+    drop(caller);
+    assert_eq!(fixture.all_told(), ["stop"]);
+}
+
+#[test]
+fn without_a_folder_nothing_is_written() {
+    let fixture = fixture(|rules| rules.folder = None);
+    let refused = fixture.caller().send(&Command::WriteTo("a.utrace".into())).unwrap_err();
+    assert!(refused.to_string().contains("has chosen no folder"), "{refused}");
+}
+
+#[test]
+fn a_server_that_is_not_wanted_closes_its_port() {
+    let mut fixture = fixture(|_| ());
+    assert!(fixture.caller().send(&Command::Status).is_ok());
+    fixture.server.take();
+    // The actions are gone when the thread is.
+    while fixture.told.recv().is_ok() {}
+    assert!(Caller::connect(&fixture.address.to_string()).is_err());
+}

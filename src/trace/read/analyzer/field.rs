@@ -1,0 +1,279 @@
+//! The value of a field, converted to what the caller wants.
+
+use super::occurrence::Occurrence;
+use crate::trace::event::schema::{EventType, Field, FieldFamily, FieldType};
+use crate::trace::read::event::{Scalar, Value};
+use std::borrow::Cow;
+use std::fmt;
+
+/// One field of one event, found by its name.
+///
+/// Integers of every width convert into each other as long as the value fits. What cannot be
+/// converted, or is not there, is a [`FieldError`]: one sentence. `unwrap_or_default()` takes
+/// both for 0, which is what an older writer that did not have the field would have meant.
+///
+/// Copying one costs nothing. A conversion costs a load and a comparison; strings and arrays are
+/// borrowed from the reader's buffers where their bytes lie in one piece, and copied otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldValue<'e> {
+    pub(super) occurrence: &'e Occurrence<'e>,
+    pub(super) name: &'e str,
+    pub(super) index: Option<usize>,
+}
+
+/// What identifies an event that others refer to: a type with an id field (`DefinitionId`) and
+/// the value of it. Equal where a reference and its definition belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Reference {
+    /// The uid of the type of the definition.
+    pub uid: u16,
+    /// Its id, unique among the events of that type.
+    pub id: u64,
+}
+
+impl<'e> FieldValue<'e> {
+    /// The name it was asked for by.
+    pub fn name(&self) -> &'e str {
+        self.name
+    }
+
+    /// What the type declares, or `None` if it has no such field.
+    pub fn declaration(&self) -> Option<&'e Field> {
+        self.occurrence.event.event_type.fields.get(self.index?)
+    }
+
+    /// Whether the type has the field. A newer or older writer may have declared it without.
+    pub fn exists(&self) -> bool {
+        self.declaration().is_some()
+    }
+
+    /// The value of an integer or float field as it is.
+    ///
+    /// # Errors
+    /// There is no such field, or it is a string or an array.
+    #[inline]
+    pub fn scalar(&self) -> Result<Scalar, FieldError<'e>> {
+        self.number("a number")
+    }
+
+    /// The value of an integer field of any width.
+    ///
+    /// # Errors
+    /// There is no such field, it is no integer, or its value is negative.
+    #[inline]
+    pub fn u64(&self) -> Result<u64, FieldError<'e>> {
+        let scalar = self.number("an integer")?;
+        scalar.as_u64().ok_or_else(|| self.unfit(scalar, "below 0"))
+    }
+
+    /// The value of an integer field of any width.
+    ///
+    /// NOTE: Unreal 5.0 announced signed integers as unsigned ones; in its traces -1 in an `i32`
+    /// looks like 4294967295.
+    ///
+    /// # Errors
+    /// There is no such field, it is no integer, or its value is above `i64::MAX`.
+    #[inline]
+    pub fn i64(&self) -> Result<i64, FieldError<'e>> {
+        let scalar = self.number("an integer")?;
+        scalar.as_i64().ok_or_else(|| self.unfit(scalar, "above i64::MAX"))
+    }
+
+    /// The value of a float field, or of an integer field: beyond 2^53 rounded to the nearest.
+    ///
+    /// # Errors
+    /// There is no such field, or it is no number.
+    #[inline]
+    pub fn f64(&self) -> Result<f64, FieldError<'e>> {
+        Ok(self.number("a number")?.as_f64())
+    }
+
+    /// Whether an integer field is anything but 0: the stream knows no type for `bool`.
+    ///
+    /// # Errors
+    /// There is no such field, or it is no integer.
+    #[inline]
+    pub fn bool(&self) -> Result<bool, FieldError<'e>> {
+        let scalar = self.number("an integer")?;
+        scalar.as_bool().ok_or_else(|| self.not("an integer"))
+    }
+
+    /// The time that an integer field of clock cycles stands for, as `Misc.Bookmark.Cycle` does:
+    /// nanoseconds since the start of the trace.
+    ///
+    /// # Errors
+    /// There is no such field, it is no integer, or the trace has not said how fast its clock is.
+    pub fn nanoseconds(&self) -> Result<u64, FieldError<'e>> {
+        let cycle = self.u64()?;
+        self.occurrence.nanoseconds_at(cycle).ok_or_else(|| self.error(Problem::NoClock))
+    }
+
+    /// The text of a string field: UTF-8 where the bytes are, Latin-1 otherwise, and UTF-16 in a
+    /// `WideString`, with U+FFFD for what is no character; without the NULs Unreal ends some of
+    /// its strings with. A field without data is the empty string.
+    ///
+    /// # Errors
+    /// There is no such field, or it is no string.
+    pub fn text(&self) -> Result<Cow<'e, str>, FieldError<'e>> {
+        let (index, field) = self.declared()?;
+        match field.field_type {
+            FieldType::AnsiString | FieldType::WideString => Ok(self.occurrence.event.text(index)),
+            _ => Err(self.not("a string")),
+        }
+    }
+
+    /// The elements of an array field, in order, each as it is; of a string its code units.
+    ///
+    /// ```
+    /// # use memledger::trace::read::{FieldError, FieldValue, Scalar};
+    /// fn sum(frames: FieldValue<'_>) -> Result<u64, FieldError<'_>> {
+    ///     Ok(frames.elements()?.filter_map(Scalar::as_u64).sum())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// There is no such field, or it is no array.
+    pub fn elements(&self) -> Result<Elements<'e>, FieldError<'e>> {
+        let (index, field) = self.declared()?;
+        if !field.field_type.is_array() {
+            return Err(self.not("an array"));
+        }
+        let bytes = self.occurrence.event.bytes(index);
+        Ok(Elements { field_type: field.field_type, bytes, at: 0 })
+    }
+
+    /// The bytes of a string or array field as they are on the wire, little-endian.
+    ///
+    /// # Errors
+    /// There is no such field, or it is neither string nor array.
+    pub fn bytes(&self) -> Result<Cow<'e, [u8]>, FieldError<'e>> {
+        let (index, field) = self.declared()?;
+        if !field.field_type.is_array() {
+            return Err(self.not("a string or an array"));
+        }
+        Ok(self.occurrence.event.bytes(index))
+    }
+
+    /// The definition that a reference field names, to look up what was kept under
+    /// [`Occurrence::definition`].
+    ///
+    /// # Errors
+    /// There is no such field, or it is no reference.
+    pub fn reference(&self) -> Result<Reference, FieldError<'e>> {
+        match self.declared()?.1.family {
+            FieldFamily::Reference(uid) => Ok(Reference { uid, id: self.u64()? }),
+            _ => Err(self.not("a reference")),
+        }
+    }
+
+    /// The value, whatever it is; `None` if there is no such field.
+    pub fn value(&self) -> Option<Value<'e>> {
+        self.occurrence.event.value(self.index?)
+    }
+
+    fn declared(&self) -> Result<(usize, &'e Field), FieldError<'e>> {
+        let declared = self.index.and_then(|i| Some((i, self.declaration()?)));
+        declared.ok_or_else(|| self.error(Problem::Missing))
+    }
+
+    #[inline]
+    fn number(&self, wanted: &'static str) -> Result<Scalar, FieldError<'e>> {
+        let (_, field) = self.declared()?;
+        let start = usize::from(field.offset);
+        let bytes = self.occurrence.event.fixed.get(start..start + field.field_type.fixed_size());
+        match bytes {
+            Some(bytes) if !field.field_type.is_array() => {
+                Ok(Scalar::from_bytes(field.field_type, bytes))
+            }
+            _ => Err(self.not(wanted)),
+        }
+    }
+
+    /// A number that is not the kind of number that was asked for.
+    #[cold]
+    fn unfit(&self, scalar: Scalar, bound: &'static str) -> FieldError<'e> {
+        match scalar {
+            Scalar::Float(_) => self.not("an integer"),
+            _ => self.error(Problem::Value { is: scalar, bound }),
+        }
+    }
+
+    #[cold]
+    fn not(&self, wanted: &'static str) -> FieldError<'e> {
+        match self.declaration() {
+            Some(field) => self.error(Problem::Kind { is: field.field_type, wanted }),
+            None => self.error(Problem::Missing),
+        }
+    }
+
+    #[cold]
+    fn error(&self, problem: Problem) -> FieldError<'e> {
+        FieldError { event_type: self.occurrence.event.event_type, name: self.name, problem }
+    }
+}
+
+/// The elements of an array, one by one. See [`FieldValue::elements`].
+#[derive(Clone, Debug)]
+pub struct Elements<'e> {
+    field_type: FieldType,
+    bytes: Cow<'e, [u8]>,
+    at: usize,
+}
+
+impl Iterator for Elements<'_> {
+    type Item = Scalar;
+
+    #[inline]
+    fn next(&mut self) -> Option<Scalar> {
+        // A last element that is cut off is none.
+        let size = self.field_type.element_size();
+        let element = self.bytes.get(self.at..self.at + size)?;
+        self.at += size;
+        Some(Scalar::from_bytes(self.field_type, element))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = (self.bytes.len() - self.at) / self.field_type.element_size();
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Elements<'_> {}
+
+/// Why a field has no value of the kind asked for. [`Display`](fmt::Display) gives one sentence.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldError<'e> {
+    event_type: &'e EventType,
+    name: &'e str,
+    problem: Problem,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Problem {
+    Missing,
+    Kind { is: FieldType, wanted: &'static str },
+    Value { is: Scalar, bound: &'static str },
+    NoClock,
+}
+
+impl fmt::Display for FieldError<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { event_type, name, problem } = self;
+        let event = event_type.name();
+        match problem {
+            Problem::Missing => write!(f, "{event} has no field {name}"),
+            Problem::Kind { is, wanted } => {
+                write!(f, "the field {name} of {event} is of type {is:?} and not {wanted}")
+            }
+            Problem::Value { is, bound } => {
+                write!(f, "the field {name} of {event} is {is}, which is {bound}")
+            }
+            Problem::NoClock => write!(
+                f,
+                "the field {name} of {event} is a time, but the trace has not said how fast its clock is"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for FieldError<'_> {}

@@ -1,0 +1,121 @@
+//! One event as a handler sees it: with the thread, the time and the scopes it happened in.
+
+use super::field::{FieldValue, Reference};
+use super::surroundings::{OpenScope, Surroundings};
+use crate::trace::event::schema::{EventType, FieldFamily};
+use crate::trace::read::event::{Event, Scalar};
+
+/// A thread of the traced program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Thread {
+    /// The trace's own id, never used for another thread: what `Memledger.ThreadStart` says, and
+    /// the number of the stream in traces of other writers, which use that only once.
+    pub id: u32,
+    /// The id that the system gave it, and may give to another thread after it; `None` if the
+    /// trace has not said.
+    pub system_id: Option<u32>,
+    /// Its name, empty if the trace has not said.
+    pub name: String,
+}
+
+/// An event that a subscription asked for, for the length of one call.
+#[derive(Clone, Copy, Debug)]
+pub struct Occurrence<'e> {
+    /// The event itself, with its type, serial and bytes.
+    pub event: &'e Event<'e>,
+    pub(super) around: &'e Surroundings,
+}
+
+impl<'e> Occurrence<'e> {
+    /// The thread it happened on; `None` for an important event, which belongs to no thread.
+    pub fn thread(&self) -> Option<&'e Thread> {
+        self.around.thread(self.event.stream)
+    }
+
+    /// When it happened, as far as the order of events tells: the time of the last
+    /// `Memory.Marker` before it, in nanoseconds since the start of the trace. The writer of this
+    /// crate sets one in each tick of its worker, every 10 ms. `None` before the first.
+    ///
+    /// An event that carries a time of its own has it in a field, mostly `Cycle`: see
+    /// [`FieldValue::nanoseconds`].
+    pub fn nanoseconds(&self) -> Option<u64> {
+        self.around.now
+    }
+
+    /// Nanoseconds from the start of the trace to this cycle of the writer's clock; `None` if the
+    /// trace has not said how fast that is.
+    pub fn nanoseconds_at(&self, cycle: u64) -> Option<u64> {
+        self.around.timebase.nanoseconds(cycle)
+    }
+
+    /// The types of the events whose scopes are open on the thread, the outermost first; its own
+    /// is not among them.
+    pub fn scopes(&self) -> impl Iterator<Item = &'e EventType> {
+        let around = self.around;
+        around.scopes(self.event.stream).iter().filter_map(|s| around.types.get(s.type_index))
+    }
+
+    /// What other events refer to this one by; `None` if its type declares no id.
+    pub fn definition(&self) -> Option<Reference> {
+        let event_type = self.event.event_type;
+        let field = event_type.fields.iter().find(|f| f.family == FieldFamily::DefinitionId)?;
+        let start = usize::from(field.offset);
+        let bytes = self.event.fixed.get(start..start + field.field_type.fixed_size())?;
+        let id = Scalar::from_bytes(field.field_type, bytes).as_u64()?;
+        Some(Reference { uid: event_type.uid, id })
+    }
+
+    /// The field called `name`. Searches the names each time: a subscription that names its
+    /// fields has them found once per type.
+    pub fn field(&'e self, name: &'e str) -> FieldValue<'e> {
+        let index = self.event.event_type.field(name);
+        FieldValue { occurrence: self, name, index }
+    }
+
+    /// All fields in order of declaration.
+    pub fn fields(&'e self) -> impl Iterator<Item = FieldValue<'e>> {
+        let fields = self.event.event_type.fields.iter().enumerate();
+        fields.map(|(index, field)| FieldValue {
+            occurrence: self,
+            name: &field.name,
+            index: Some(index),
+        })
+    }
+}
+
+/// A scope that closes, for the length of one call.
+#[derive(Clone, Copy, Debug)]
+pub struct Left<'e> {
+    pub(super) scope: OpenScope,
+    pub(super) stream: u16,
+    pub(super) event_type: &'e EventType,
+    pub(super) around: &'e Surroundings,
+}
+
+impl<'e> Left<'e> {
+    /// The type of the event that opened it.
+    pub fn event_type(&self) -> &'e EventType {
+        self.event_type
+    }
+
+    /// The thread it is on.
+    pub fn thread(&self) -> Option<&'e Thread> {
+        self.around.thread(self.stream)
+    }
+
+    /// When it was entered, in nanoseconds since the start: see [`Occurrence::nanoseconds`].
+    pub fn entered(&self) -> Option<u64> {
+        self.scope.entered
+    }
+
+    /// When it is left, in nanoseconds since the start.
+    pub fn left(&self) -> Option<u64> {
+        self.around.now
+    }
+
+    /// How many scopes stay open around it.
+    pub fn depth(&self) -> usize {
+        self.around.scopes(self.stream).len()
+    }
+}

@@ -1,0 +1,172 @@
+//! What a trace says about time, threads and scopes, as far as it has been read.
+
+use super::occurrence::Thread;
+use crate::trace::event::schema::{EventType, FieldType};
+use crate::trace::read::event::Event;
+use crate::trace::read::timebase::Timebase;
+use crate::trace::transport::packet::{FIRST_THREAD, LAST_THREAD};
+
+/// Scopes open at once on one thread that are kept; deeper ones are only counted.
+const DEEPEST: usize = 1 << 16;
+
+/// A scope that was entered and not left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenScope {
+    pub(super) type_index: usize,
+    pub(super) entered: Option<u64>,
+}
+
+/// One stream of packets: the thread that sends on it now.
+#[derive(Clone, Debug, Default)]
+struct Stream {
+    thread: Thread,
+    /// A `Memledger.ThreadStart` has said whose it is.
+    told: bool,
+    scopes: Vec<OpenScope>,
+    too_deep: u64,
+}
+
+/// What events of a type say about the others; the numbers are indices of fields.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Says {
+    NewTrace { start: usize, frequency: usize },
+    Marker { cycle: usize },
+    ThreadInfo { stream: usize, system: usize, name: usize },
+    ThreadStart { id: usize, system: usize, name: usize },
+}
+
+impl Says {
+    /// What this type says; `None` if nothing, or not in the form that is known.
+    pub(super) fn of(event_type: &EventType) -> Option<Self> {
+        let number = |name| {
+            let index = event_type.field(name)?;
+            let field_type = event_type.fields.get(index)?.field_type;
+            (!field_type.is_array()).then_some(index)
+        };
+        let text = |name| {
+            let index = event_type.field(name)?;
+            let field_type = event_type.fields.get(index)?.field_type;
+            matches!(field_type, FieldType::AnsiString | FieldType::WideString).then_some(index)
+        };
+        Some(match (event_type.logger.as_ref(), event_type.event.as_ref()) {
+            ("$Trace", "NewTrace") => Self::NewTrace {
+                start: number("StartCycle")?,
+                frequency: number("CycleFrequency")?,
+            },
+            ("Memory", "Marker") => Self::Marker { cycle: number("Cycle")? },
+            ("$Trace", "ThreadInfo") => Self::ThreadInfo {
+                stream: number("ThreadId")?,
+                system: number("SystemId")?,
+                name: text("Name")?,
+            },
+            ("Memledger", "ThreadStart") => Self::ThreadStart {
+                id: number("Id")?,
+                system: number("SystemId")?,
+                name: text("Name")?,
+            },
+            _ => return None,
+        })
+    }
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Surroundings {
+    pub(super) types: Vec<EventType>,
+    pub(super) timebase: Timebase,
+    pub(super) now: Option<u64>,
+    streams: Vec<Stream>,
+}
+
+impl Surroundings {
+    /// Takes in an event that says something about the others.
+    pub(super) fn learn(&mut self, says: Says, event: &Event<'_>) {
+        let number = |index: usize| {
+            let field = event.event_type.fields.get(index);
+            field.map_or(0, |f| event.unsigned(usize::from(f.offset), f.field_type.fixed_size()))
+        };
+        match says {
+            Says::NewTrace { start, frequency } => {
+                self.timebase = Timebase { start: number(start), frequency: number(frequency) };
+            }
+            // A clock that goes back stands still.
+            Says::Marker { cycle } => {
+                self.now = self.now.max(self.timebase.nanoseconds(number(cycle)));
+            }
+            // NOTE: an important event comes before those of its stream that wait for others, so
+            // it must not rename a thread whose events are in order themselves.
+            Says::ThreadInfo { stream, system, name } => {
+                let stream = u16::try_from(number(stream)).ok();
+                if let Some(stream) = stream.and_then(|id| self.stream(id)).filter(|s| !s.told) {
+                    stream.thread.system_id = Some(number(system) as u32);
+                    stream.thread.name = event.text(name).into_owned();
+                }
+            }
+            Says::ThreadStart { id, system, name } => {
+                let id = number(id) as u32;
+                let Some(stream) = self.stream(event.stream) else { return };
+                if stream.thread.id != id || !stream.told {
+                    stream.scopes.clear();
+                    stream.too_deep = 0;
+                }
+                stream.told = true;
+                stream.thread = Thread {
+                    id,
+                    system_id: Some(number(system) as u32),
+                    name: event.text(name).into_owned(),
+                };
+            }
+        }
+    }
+
+    /// A scope begins with an event of this type.
+    pub(super) fn enter(&mut self, stream: u16, type_index: usize) {
+        let entered = self.now;
+        let Some(stream) = self.stream(stream) else { return };
+        if stream.scopes.len() < DEEPEST {
+            stream.scopes.push(OpenScope { type_index, entered });
+        } else {
+            stream.too_deep += 1;
+        }
+    }
+
+    /// The innermost scope ends; `None` if it was too deep to be kept.
+    pub(super) fn leave(&mut self, stream: u16) -> Option<OpenScope> {
+        let stream = self.stream(stream)?;
+        if stream.too_deep > 0 {
+            stream.too_deep -= 1;
+            return None;
+        }
+        stream.scopes.pop()
+    }
+
+    pub(super) fn thread(&self, stream: u16) -> Option<&Thread> {
+        self.streams.get(usize::from(stream.checked_sub(FIRST_THREAD)?)).map(|s| &s.thread)
+    }
+
+    pub(super) fn scopes(&self, stream: u16) -> &[OpenScope] {
+        let index = stream.checked_sub(FIRST_THREAD).map(usize::from);
+        index.and_then(|index| self.streams.get(index)).map_or(&[], |stream| &stream.scopes)
+    }
+
+    /// Makes the stream known, if it is one of a thread.
+    #[inline]
+    pub(super) fn see(&mut self, stream: u16) {
+        if usize::from(stream) >= self.streams.len() + usize::from(FIRST_THREAD) {
+            self.stream(stream);
+        }
+    }
+
+    fn stream(&mut self, stream: u16) -> Option<&mut Stream> {
+        if !(FIRST_THREAD..=LAST_THREAD).contains(&stream) {
+            return None;
+        }
+        let index = usize::from(stream - FIRST_THREAD);
+        for id in self.streams.len()..=index {
+            let id = id as u32 + u32::from(FIRST_THREAD);
+            self.streams
+                .push(Stream { thread: Thread { id, ..Thread::default() }, ..Stream::default() });
+        }
+        self.streams.get_mut(index)
+    }
+}

@@ -1,0 +1,85 @@
+//! Several visitors in one pass: references, boxes, tuples and slices of visitors are visitors.
+
+use super::event::{Damage, Event, Hole, Visitor};
+use crate::trace::event::schema::EventType;
+
+/// Passes every call on to each of the expressions.
+macro_rules! pass_on {
+    (|$this:ident| $($visitor:expr),+) => {
+        fn event_type(&mut self, index: usize, event_type: &EventType) {
+            let $this = self;
+            $($visitor.event_type(index, event_type);)+
+        }
+
+        #[inline(always)]
+        fn event(&mut self, event: &Event<'_>) {
+            let $this = self;
+            $($visitor.event(event);)+
+        }
+
+        fn leave_scope(&mut self, stream: u16) {
+            let $this = self;
+            $($visitor.leave_scope(stream);)+
+        }
+
+        fn settle(&mut self) {
+            let $this = self;
+            $($visitor.settle();)+
+        }
+
+        fn hole(&mut self, hole: Hole) {
+            let $this = self;
+            $($visitor.hole(hole);)+
+        }
+
+        fn damage(&mut self, damage: &Damage) {
+            let $this = self;
+            $($visitor.damage(damage);)+
+        }
+    };
+}
+
+impl<V: Visitor + ?Sized> Visitor for &mut V {
+    pass_on!(|this| (**this));
+}
+
+impl<V: Visitor + ?Sized> Visitor for Box<V> {
+    pass_on!(|this| (**this));
+}
+
+/// Each event goes to the first, then to the second.
+impl<A: Visitor, B: Visitor> Visitor for (A, B) {
+    pass_on!(|this| this.0, this.1);
+}
+
+/// Each event goes to the first, then to the others in order.
+impl<A: Visitor, B: Visitor, C: Visitor> Visitor for (A, B, C) {
+    pass_on!(|this| this.0, this.1, this.2);
+}
+
+/// Each event goes to all, in order: for analyzers chosen at run time, as `Vec<Box<dyn Visitor>>`.
+impl<V: Visitor> Visitor for Vec<V> {
+    fn event_type(&mut self, index: usize, event_type: &EventType) {
+        self.iter_mut().for_each(|visitor| visitor.event_type(index, event_type));
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        self.iter_mut().for_each(|visitor| visitor.event(event));
+    }
+
+    fn leave_scope(&mut self, stream: u16) {
+        self.iter_mut().for_each(|visitor| visitor.leave_scope(stream));
+    }
+
+    fn settle(&mut self) {
+        self.iter_mut().for_each(Visitor::settle);
+    }
+
+    fn hole(&mut self, hole: Hole) {
+        self.iter_mut().for_each(|visitor| visitor.hole(hole));
+    }
+
+    fn damage(&mut self, damage: &Damage) {
+        self.iter_mut().for_each(|visitor| visitor.damage(damage));
+    }
+}

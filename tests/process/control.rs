@@ -1,0 +1,279 @@
+//! A program that is controlled while it runs. The child is its own client, unless it says so.
+
+use crate::harness::{Case, Outcome, REPORT, TRACE, builder, case, churn, leave, left};
+use memledger::trace::control::{Client, Command};
+use memledger::trace::transport::handshake::Handshake;
+use memledger::{DestinationState, Ledger, alloc_scope};
+use std::fs::{self, File};
+use std::hint::black_box;
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const LATE: &str = "late.utrace";
+
+pub(crate) const CASES: &[Case] = &[
+    case("a file that a command starts begins with what is alive", write_to, |run| {
+        let outcome = run.run();
+        let report = outcome.quiet().whole();
+        let rows: Vec<_> = report.by_thread.iter().map(|row| &*row.name).collect();
+        assert!(!rows.contains(&"memledger ctl"), "the server's memory is the tracker's: {rows:?}");
+        let late = outcome.trace(LATE).0;
+        assert_eq!((left(&late, 1_000_003), left(&late, 1_000_005)), (1, 1));
+        assert_eq!(left(&late, 1_000_007), 0, "that was after the stop");
+        assert!(late.trace.complete);
+        assert_eq!(port_in(&outcome, LATE), port_in(&outcome, TRACE));
+        assert_eq!(port_in(&outcome, TRACE), Some(outcome.stdout.trim().parse().unwrap()));
+    }),
+    case("with the environment alone a trace can be sent later", send_to, |run| {
+        let recorder = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = recorder.local_addr().unwrap().port().to_string();
+        let recorder = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            recorder.accept().unwrap().0.read_to_end(&mut bytes).unwrap();
+            bytes
+        });
+        let run = run.env("TEST_PORT", port);
+        let outcome = run.env("MEMLEDGER_CONTROL", "0").env("MEMLEDGER_REPORT", "off").run();
+        outcome.quiet();
+        fs::write(outcome.path("received.utrace"), recorder.join().unwrap()).unwrap();
+        let received = outcome.trace("received.utrace").0;
+        assert_eq!(received.trace.from_process_start, Some(true));
+        assert!(received.trace.complete);
+        assert_eq!((left(&received, 1_000_003), left(&received, 1_000_005)), (1, 1));
+        assert_eq!((received.losses.unmatched_frees, received.losses.lost_events), (0, 0));
+    }),
+    case("what the program allows holds for the environment's server", allow_later, |run| {
+        let outcome = run.tracked().env("MEMLEDGER_CONTROL", "127.0.0.1:0").run();
+        outcome.quiet().whole();
+        assert_eq!(outcome.files(), ["allowed.utrace", REPORT, TRACE]);
+    }),
+    case("what is not allowed is refused and leaves nothing", hostile, |run| {
+        let outcome = run.run();
+        outcome.quiet().whole();
+        assert_eq!(outcome.files(), ["folder", "link", REPORT, TRACE]);
+        let inside: Vec<_> = fs::read_dir(outcome.path("folder")).unwrap().collect();
+        assert_eq!(inside.len(), 2, "{inside:?}");
+        assert_eq!(fs::read_to_string(outcome.path("folder/old.utrace")).unwrap(), "old");
+    }),
+    case("a port that is taken is left for another that the trace names", port, |run| {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let outcome = run.tracked().env("MEMLEDGER_CONTROL", port.to_string()).run();
+        outcome.exited(0).whole();
+        let used = outcome.stdout.trim();
+        assert_ne!(used, port.to_string());
+        assert_eq!(port_in(&outcome, TRACE), Some(used.parse().unwrap()));
+        let line = format!(
+            "memledger: port {port} is taken, so the control server listens on 127.0.0.1:{used}\n"
+        );
+        assert_eq!(outcome.stderr, line);
+    }),
+    case("no other machine is let in without a token", simple, |run| {
+        let outcome = run.tracked().env("MEMLEDGER_CONTROL", "0.0.0.0:0").run();
+        outcome.exited(0).whole();
+        assert!(outcome.stderr.contains("does not listen on 0.0.0.0:0"), "{}", outcome.stderr);
+        assert_eq!(outcome.stderr.lines().count(), 1);
+        assert_eq!(outcome.stdout.trim(), "none");
+        assert_eq!(port_in(&outcome, TRACE), None);
+    }),
+    case("a place that is none is told and the program runs", simple, |run| {
+        let outcome = run.tracked().env("MEMLEDGER_CONTROL", "everywhere").run();
+        outcome.exited(0).whole();
+        assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("MEMLEDGER_CONTROL") && outcome.stdout.trim() == "none");
+    }),
+    case("a token opens a server that others can reach", token, |run| {
+        run.run().quiet().whole();
+    }),
+    case("the port is free again though a forked child lives on", forked, |run| {
+        let outcome = run.run();
+        outcome.quiet().whole();
+        assert_eq!(outcome.stdout.trim(), "closed");
+    }),
+    case("commands come while threads are busy", busy, |run| {
+        let outcome = run.run();
+        outcome.quiet().whole();
+        for number in 0..20 {
+            let late = outcome.trace(&format!("{number}.utrace")).0;
+            assert!(late.trace.complete);
+            assert_eq!(left(&late, 1_000_003), 1);
+            assert_eq!((late.losses.unmatched_frees, late.losses.duplicate_allocations), (0, 0));
+        }
+    }),
+];
+
+/// The control port that a trace names.
+fn port_in(outcome: &Outcome, name: &str) -> Option<u16> {
+    Handshake::decode(&mut File::open(outcome.path(name)).unwrap()).unwrap().0.control_port
+}
+
+fn client(ledger: &Ledger) -> Client {
+    Client::connect(&ledger.control_address().unwrap().to_string()).unwrap()
+}
+
+#[track_caller]
+fn refused(client: &mut Client, command: Command, says: &str) {
+    let error = client.send(&command).unwrap_err().to_string();
+    assert!(error.contains(says), "{command}: {error}");
+}
+
+fn value<'a>(lines: &'a [String], name: &str) -> &'a str {
+    let line = lines.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name} in {lines:?}"))
+}
+
+fn write_to() {
+    let ledger = builder().control("0").control_folder(".").start().unwrap();
+    println!("{}", ledger.control_address().unwrap().port());
+    leave(1_000_003);
+    churn(1000);
+    let mut client = client(&ledger);
+    let status = client.send(&Command::Status).unwrap();
+    assert_eq!(value(&status, "pid"), std::process::id().to_string());
+    assert_eq!(value(&status, "recording"), "yes");
+    assert!(value(&status, "events").parse::<u64>().unwrap() > 1000);
+    assert_eq!(value(&status, "lost_events"), "0");
+    client.send(&Command::WriteTo(LATE.into())).unwrap();
+    leave(1_000_005);
+    let status = client.send(&Command::Status).unwrap();
+    assert!(value(&status, "destination").ends_with(LATE), "{status:?}");
+    let stopped = client.send(&Command::Stop).unwrap();
+    assert!(value(&stopped, "destination").starts_with("ended "), "{stopped:?}");
+    assert_eq!(client.send(&Command::Stop).unwrap(), [""; 0], "nothing is left to stop");
+    leave(1_000_007);
+    assert_eq!(ledger.destinations()[0].status().state, DestinationState::Ended);
+}
+
+fn send_to() {
+    let ledger = Ledger::from_env();
+    leave(1_000_003);
+    churn(1000);
+    let recorder = format!("localhost:{}", std::env::var("TEST_PORT").unwrap());
+    client(&ledger).send(&Command::SendTo(recorder)).unwrap();
+    leave(1_000_005);
+    churn(1000);
+}
+
+fn allow_later() {
+    let env = Ledger::from_env();
+    let mut client = client(&env);
+    refused(&mut client, Command::WriteTo("early.utrace".into()), "has chosen no folder");
+    refused(&mut client, Command::SendTo("build.invalid".into()), "does not allow");
+    let code = Ledger::builder().control_folder(".").control_host("build.invalid").start().unwrap();
+    assert_eq!(code.control_address(), env.control_address());
+    // Another that says nothing about it changes nothing.
+    drop(Ledger::from_env());
+    client.send(&Command::WriteTo("allowed.utrace".into())).unwrap();
+    client.send(&Command::Stop).unwrap();
+}
+
+fn hostile() {
+    fs::create_dir("folder").unwrap();
+    fs::write("folder/old.utrace", "old").unwrap();
+    std::os::unix::fs::symlink("../new", "folder/link").unwrap();
+    std::os::unix::fs::symlink("folder/old.utrace", "link").unwrap();
+    let ledger = builder().control("0").control_folder("folder").start().unwrap();
+    let mut control = client(&ledger);
+    for name in ["../new", "/tmp/new", "..", ".new", "a/b"] {
+        refused(&mut control, Command::WriteTo(name.into()), "not the plain name");
+    }
+    for name in ["old.utrace", "link"] {
+        refused(&mut control, Command::WriteTo(name.into()), "cannot be created");
+    }
+    for host in ["10.0.0.1", "example.org:80", "0.0.0.0"] {
+        refused(&mut control, Command::SendTo(host.into()), "does not allow");
+    }
+    // A browser gets no further than its first line.
+    let mut browser = TcpStream::connect(ledger.control_address().unwrap()).unwrap();
+    std::io::Write::write_all(&mut browser, b"POST / HTTP/1.1\r\n\r\nWriteTo new\r\n").unwrap();
+    let mut answer = String::new();
+    let _ = browser.read_to_string(&mut answer);
+    assert!(answer.starts_with("refused: ") && answer.lines().count() == 1, "{answer:?}");
+    assert_eq!(ledger.destinations(), []);
+    // No more at once than there may be, and none of those that are refused leaves a file.
+    for number in 0..8 {
+        control.send(&Command::WriteTo(format!("{number}.utrace"))).unwrap();
+    }
+    refused(&mut control, Command::WriteTo("9.utrace".into()), "8 destinations already");
+    control.send(&Command::Stop).unwrap();
+    (0..8).for_each(|number| fs::remove_file(format!("folder/{number}.utrace")).unwrap());
+}
+
+fn port() {
+    let ledger = Ledger::from_env();
+    println!("{}", ledger.control_address().unwrap().port());
+    assert!(client(&ledger).send(&Command::Status).is_ok());
+}
+
+fn simple() {
+    let ledger = Ledger::from_env();
+    match ledger.control_address() {
+        Some(address) => println!("{address}"),
+        None => println!("none"),
+    }
+    churn(1000);
+}
+
+fn token() {
+    for wrong in ["", "two words", "line\n"] {
+        let ledger = Ledger::builder().control("0.0.0.0:0").control_token(wrong).start();
+        assert!(ledger.unwrap_err().to_string().contains("must be one word"));
+    }
+    let open = Ledger::builder().control("0.0.0.0:0").start().unwrap_err();
+    assert!(open.to_string().contains("without a token"), "{open}");
+    let ledger = builder().control("0.0.0.0:0").control_token("s3cr3t").start().unwrap();
+    let address = format!("127.0.0.1:{}", ledger.control_address().unwrap().port());
+    let mut stranger = Client::connect(&address).unwrap();
+    refused(&mut stranger, Command::Status, "wants a token first");
+    let mut friend = Client::connect(&address).unwrap();
+    friend.send(&Command::Token("s3cr3t".into())).unwrap();
+    assert!(friend.send(&Command::Status).is_ok());
+}
+
+fn forked() {
+    let mut ledger = builder().control("0").start().unwrap();
+    let address = ledger.control_address().unwrap().to_string();
+    let (mut parent, child) = std::io::pipe().unwrap();
+    // SAFETY: the child only waits for its end.
+    #[expect(unsafe_code)]
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        drop(child);
+        let _ = parent.read(&mut [0]);
+        std::process::exit(0);
+    }
+    assert!(Client::connect(&address).unwrap().send(&Command::Status).is_ok());
+    ledger.finish();
+    match Client::connect(&address) {
+        Ok(_) => println!("still open"),
+        Err(_) => println!("closed"),
+    }
+    drop(child);
+}
+
+fn busy() {
+    let ledger = builder().control("0").control_folder(".").start().unwrap();
+    leave(1_000_003);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    alloc_scope!("busy", { churn(100) });
+                    black_box(vec![0_u8; 100]);
+                    // Without a pause, four threads fill the machine and all the files.
+                    std::thread::sleep(std::time::Duration::from_micros(200));
+                }
+            });
+        }
+        let mut client = client(&ledger);
+        for number in 0..20 {
+            client.send(&Command::WriteTo(format!("{number}.utrace"))).unwrap();
+            if number % 3 == 2 {
+                client.send(&Command::Stop).unwrap();
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
