@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod blocks;
+mod bookmarks;
 mod build;
 mod clock;
 mod contexts;
@@ -36,12 +37,13 @@ mod streams;
 mod tree;
 
 pub use report::{
-    AfterReport, Figures, GroupRow, LiveBlock, Losses, Moves, NameRow, Report, ScopeRow, SizeRow,
-    ThreadRow, Totals, TraceInfo,
+    AfterReport, Bookmark, Figures, GroupRow, LiveBlock, Losses, Moves, NameRow, Report, ScopeRow,
+    SizeRow, ThreadRow, Totals, TraceInfo,
 };
 
 use crate::trace::event::schema::EventType;
 use crate::trace::read::{Damage, Event, Hole, Visitor};
+use bookmarks::Bookmarks;
 use clock::Clock;
 use contexts::{Contexts, Kind, OUTERMOST, Spec};
 use hash::IntMap;
@@ -105,6 +107,7 @@ pub struct Analyzer {
     /// Blocks that `HeapMarkAlloc` took out of the ledger, by heap and address.
     marked: IntMap<(u8, u64), Away>,
     size_shift: u8,
+    bookmarks: Bookmarks,
     trace: TraceInfo,
     /// Whether the trace says that our writer made it.
     ours: bool,
@@ -147,6 +150,7 @@ impl Analyzer {
             steps: Steps::default(),
             marked: IntMap::default(),
             size_shift: 3,
+            bookmarks: Bookmarks::default(),
             trace: TraceInfo::default(),
             ours: false,
             losses: Losses::default(),
@@ -183,6 +187,12 @@ impl Analyzer {
     /// The number of the event that first reached the largest total, for [`Until::Event`].
     pub fn peak_event(&self) -> u64 {
         self.settled().book.total.peak_at_event
+    }
+
+    /// The number of the event that first set the bookmark `name`, for [`Until::Event`]; `None` if
+    /// none did.
+    pub fn bookmark_event(&self, name: &str) -> Option<u64> {
+        self.bookmarks.event(name)
     }
 
     /// Bytes that the table of live blocks takes: from 2 000 of them on at most 40 for each, also
@@ -374,6 +384,17 @@ impl Analyzer {
                 }
             }
             Role::Report { .. } => {}
+            Role::BookmarkSpec { point, format } => {
+                self.bookmarks.describe(u64_at(fixed, point), &event.text(format));
+            }
+            Role::Bookmark { cycle, point, arguments } => {
+                let at = self.clock.nanoseconds(u64_at(fixed, cycle));
+                let (point, arguments) = (u64_at(fixed, point), event.bytes(arguments));
+                if self.counting() && !self.bookmarks.set(point, &arguments, at, self.trace.events)
+                {
+                    self.problem("only the first 10000 bookmarks are shown".into());
+                }
+            }
         }
     }
 }

@@ -36,6 +36,15 @@ pub(crate) static CHANNEL_ANNOUNCE: Declaration = Declaration {
     fields: &[("Id", U32), ("IsEnabled", U8), ("ReadOnly", U8), ("Name", AnsiString)],
 };
 
+/// A channel was turned on or off.
+pub(crate) static CHANNEL_TOGGLE: Declaration = Declaration {
+    uid: 26,
+    logger: "Trace",
+    event: "ChannelToggle",
+    flags: IMPORTANT | NO_SYNC,
+    fields: &[("Id", U32), ("IsEnabled", U8)],
+};
+
 /// The program.
 pub(crate) static SESSION: Declaration = Declaration {
     uid: 19,
@@ -112,6 +121,7 @@ pub(crate) static TYPES: &[&Declaration] = &[
     &NEW_TRACE,
     &THREAD_INFO,
     &CHANNEL_ANNOUNCE,
+    &CHANNEL_TOGGLE,
     &SESSION,
     &MARKER,
     &TRACE,

@@ -12,6 +12,7 @@ mod exactness;
 mod exit;
 mod files;
 mod fork;
+mod log;
 mod losses;
 mod memory;
 mod own_memory;
@@ -34,6 +35,7 @@ fn main() {
         ("threads", threads::CASES),
         ("memory", memory::CASES),
         ("scopes", scopes::CASES),
+        ("log", log::CASES),
         ("losses", losses::CASES),
         ("fork", fork::CASES),
         ("signals", signals::CASES),

@@ -14,7 +14,8 @@ use super::replay::{History, Importants};
 use super::streams::{CONTROL, StreamIds, WORKER};
 use super::world::World;
 use crate::error::Error;
-use crate::trace::channel::Channel;
+use crate::trace::event::declared;
+use crate::trace::event::encode::LEAVE_SCOPE;
 use crate::trace::events;
 use crate::trace::pages::{self, Block};
 use crate::trace::sink::Sink;
@@ -91,6 +92,8 @@ pub(crate) struct Session {
     occupants: Vec<Occupant>,
     streams: StreamIds,
     shapes: Shapes,
+    /// How many types of the program were announced.
+    program_types: usize,
     world: World,
     first_serial: u64,
     /// The serial of the next event.
@@ -115,7 +118,6 @@ impl Session {
     pub(crate) fn new(
         sinks: Vec<Box<dyn Sink>>,
         instruments: Vec<Box<dyn Instrument>>,
-        channels: &[Channel],
         from_process_start: bool,
         on_problem: fn(Error),
     ) -> Self {
@@ -131,6 +133,7 @@ impl Session {
             occupants: Vec::new(),
             streams: StreamIds::new(),
             shapes,
+            program_types: 0,
             world: World::new(start),
             first_serial,
             serial: first_serial,
@@ -142,7 +145,7 @@ impl Session {
             on_problem,
             failed: false,
         };
-        session.describe(channels, start, from_process_start);
+        session.describe(start, from_process_start);
         session
     }
 
@@ -176,11 +179,26 @@ impl Session {
         for declaration in [events::TYPES].into_iter().chain(instruments).flatten() {
             declaration.append_record(&mut records);
         }
+        let programs = (0..self.program_types).filter_map(declared::registered);
+        programs.for_each(|declared| declared.append_record(&mut records));
         records
     }
 
+    /// Sends the types that the program has used since it was last asked.
+    fn announce_types(&mut self) {
+        let mut records = Vec::new();
+        while let Some(declared) = declared::registered(self.program_types) {
+            declared.append_record(&mut records);
+            self.shapes.add(declared);
+            self.program_types += 1;
+        }
+        if !records.is_empty() {
+            self.sinks.iter_mut().for_each(|sink| sink.packet(TYPES, &records));
+        }
+    }
+
     /// Sends what a stream starts with: types, the start of the clock, the program, our streams.
-    fn describe(&mut self, channels: &[Channel], start: u64, from_process_start: bool) {
+    fn describe(&mut self, start: u64, from_process_start: bool) {
         let records = self.type_records();
         self.sinks.iter_mut().for_each(|sink| sink.packet(TYPES, &records));
         let pid = os::process_id();
@@ -200,7 +218,6 @@ impl Session {
             &events::TRACE,
             &[1_u32.into(), pid.into(), first_serial.into(), u32::from(from_process_start).into()],
         );
-        channels.iter().for_each(|channel| channel.announce(importants));
         for (stream, name) in [(CONTROL, "memledger control"), (WORKER, "memledger worker")] {
             let hint = (stream as u32).into();
             importants.add(
@@ -221,6 +238,8 @@ impl Session {
         for instrument in &mut self.instruments {
             instrument.announce(&mut self.importants);
         }
+        // NOTE: after the important events were collected, before they are sent.
+        self.announce_types();
         self.importants.send(&mut self.sinks)
     }
 
@@ -292,7 +311,7 @@ impl Session {
             self.packet(stream, &start);
             sent = true;
         }
-        self.merge(cursors, bound);
+        sent |= self.merge(cursors, bound);
         self.mark_until(bound);
         buffer::all_collected();
         sent | self.tell_losses()
@@ -360,8 +379,8 @@ impl Session {
         Some((stream, start))
     }
 
-    /// Step 5.
-    fn merge(&mut self, cursors: Vec<Cursor>, bound: u64) {
+    /// Step 5; whether anything was sent that no serial tells of.
+    fn merge(&mut self, cursors: Vec<Cursor>, bound: u64) -> bool {
         let feeds = cursors.into_iter().filter_map(|cursor| self.feed(cursor));
         let mut feeds = feeds.collect::<Vec<_>>();
         let mut queue = BinaryHeap::with_capacity(feeds.len());
@@ -388,8 +407,10 @@ impl Session {
                 buffer::wake_waiters();
             }
         }
+        let sent = self.unsent > 0;
         self.send(&mut feeds);
         feeds.iter().for_each(|feed| self.leave(feed));
+        sent
     }
 
     fn feed(&self, cursor: Cursor) -> Option<Feed> {
@@ -488,8 +509,12 @@ impl Session {
     /// Sends what closes the context a stream stands in.
     fn close(&mut self, slot: &Slot, stream: u16) {
         let closing = slot.closing.load(Ordering::Acquire);
+        let mut leaves = vec![LEAVE_SCOPE; slot.depth.load(Ordering::Acquire) as usize];
         if closing != 0 {
-            self.packet(stream, &[closing]);
+            leaves.insert(0, closing);
+        }
+        if !leaves.is_empty() {
+            self.packet(stream, &leaves);
         }
     }
 

@@ -9,7 +9,12 @@
 //! [session](super::drain)'s matter.
 #![expect(unsafe_code, reason = "reads and numbers events in the blocks of other threads")]
 
-use crate::trace::event::encode::{Declaration, ENTER_SCOPE, LEAVE_SCOPE};
+use crate::trace::event::aux::PIECE_HEAD;
+use crate::trace::event::declared::{self, Declared};
+use crate::trace::event::encode::{
+    AUX, AUX_TERMINAL, Declaration, ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT,
+    SCOPE_AT,
+};
 use crate::trace::event::schema::NO_SYNC;
 use crate::trace::pages::Block;
 use crate::trace::write::registry::EPOCH_BITS;
@@ -21,23 +26,67 @@ const LOW: u64 = (1 << EPOCH_BITS) - 1;
 /// The event has a serial.
 const SYNCED: u8 = 0x80;
 
-/// The sizes of the events that threads write, by their first byte.
-pub(super) struct Shapes([u8; 256]);
+/// The sizes of the events that threads write.
+pub(super) struct Shapes {
+    /// Of ours, by their first byte.
+    ours: [u8; 256],
+    /// Of the program's, by the number of their type.
+    programs: Vec<Shape>,
+}
+
+/// Bytes of an event up to the next, and whether it has a serial.
+#[derive(Clone, Copy)]
+struct Shape {
+    size: usize,
+    synced: bool,
+}
 
 impl Shapes {
     pub(super) fn new<'a>(types: impl Iterator<Item = &'a &'static Declaration>) -> Self {
         let mut shapes = [0; 256];
-        shapes[usize::from(ENTER_SCOPE)] = 1;
-        shapes[usize::from(LEAVE_SCOPE)] = 1;
+        for byte in [ENTER_SCOPE, LEAVE_SCOPE, AUX_TERMINAL << 1] {
+            shapes[usize::from(byte)] = 1;
+        }
+        for byte in [ENTER_SCOPE_AT, LEAVE_SCOPE_AT] {
+            shapes[usize::from(byte)] = SCOPE_AT as u8;
+        }
         for declaration in types {
-            // Only the worker writes events with arrays.
+            // Of ours, only the worker writes events with arrays.
             if let (Some(size), Ok(first)) = (declaration.size(), u8::try_from(declaration.wire()))
             {
                 let synced = if declaration.flags & NO_SYNC == 0 { SYNCED } else { 0 };
                 shapes[usize::from(first)] = size | synced;
             }
         }
-        Self(shapes)
+        Self { ours: shapes, programs: Vec::new() }
+    }
+
+    /// Adds the next of the program's types.
+    pub(super) fn add(&mut self, declared: &Declared) {
+        self.programs.push(Shape { size: declared.size(), synced: declared.is_synced() });
+    }
+
+    /// The shape of what begins with these bytes.
+    #[inline(always)]
+    fn of(&self, head: u64) -> Shape {
+        let shape = self.ours[usize::from(head as u8)];
+        if shape == 0 {
+            return self.of_programs(head);
+        }
+        Shape { size: usize::from(shape & !SYNCED), synced: shape & SYNCED != 0 }
+    }
+
+    /// Of an event of the program, or a piece of its arrays.
+    #[inline(never)]
+    fn of_programs(&self, head: u64) -> Shape {
+        if head as u8 == AUX << 1 {
+            let size = PIECE_HEAD + (head as u32 >> 13) as usize;
+            return Shape { size, synced: false };
+        }
+        let number = declared::number_of(head as u16 >> 1);
+        let known = number.and_then(|number| self.programs.get(number));
+        debug_assert!(known.is_some(), "threads write events of known types only");
+        known.copied().unwrap_or(Shape { size: usize::MAX >> 1, synced: false })
     }
 }
 
@@ -84,7 +133,7 @@ impl Piece {
     /// The epoch of the next synchronised event.
     pub(super) fn next_epoch(&mut self, shapes: &Shapes) -> Option<u64> {
         while let Some((head, shape)) = self.head(shapes) {
-            if shape & SYNCED != 0 {
+            if shape.synced {
                 let low = head >> SERIAL_SHIFT & LOW;
                 self.epoch += low.wrapping_sub(self.epoch) & LOW;
                 return Some(self.epoch);
@@ -99,14 +148,21 @@ impl Piece {
     pub(super) fn number(&mut self, epoch: u64, mut serial: u64, shapes: &Shapes) -> u64 {
         let low = epoch & LOW;
         while let Some((head, shape)) = self.head(shapes) {
-            if shape & SYNCED != 0 {
+            if shape.synced {
                 if head >> SERIAL_SHIFT & LOW != low {
                     break;
                 }
                 let numbered = head & !(LOW << SERIAL_SHIFT) | (serial & LOW) << SERIAL_SHIFT;
-                // SAFETY: an event with a serial has 8 bytes at least (with 3 of its fields), all
-                // of them committed, so that the thread does not touch them any more.
-                unsafe { self.at.cast::<u64>().write_unaligned(numbered) };
+                // SAFETY: all bytes of the event are committed, so that the thread does not touch
+                // them any more. Ours have 8 at least, the program's 5.
+                unsafe {
+                    if shape.size >= 8 {
+                        self.at.cast::<u64>().write_unaligned(numbered);
+                    } else {
+                        let serial = numbered.to_le_bytes();
+                        self.at.add(2).cast::<[u8; 3]>().write([serial[2], serial[3], serial[4]]);
+                    }
+                }
                 serial += 1;
             }
             self.skip(shape);
@@ -116,20 +172,18 @@ impl Piece {
 
     /// The first 8 bytes of the next event, and its shape.
     #[inline(always)]
-    fn head(&self, shapes: &Shapes) -> Option<(u64, u8)> {
+    fn head(&self, shapes: &Shapes) -> Option<(u64, Shape)> {
         if self.at >= self.end {
             return None;
         }
         // SAFETY: a block has more than 8 bytes behind its last event, kept free by the hook.
         let head = unsafe { self.at.cast::<u64>().read_unaligned() };
-        Some((head, shapes.0[usize::from(head as u8)]))
+        Some((head, shapes.of(head)))
     }
 
     #[inline(always)]
-    fn skip(&mut self, shape: u8) {
-        debug_assert!(shape != 0, "threads write events of known types only");
-        let size = if shape == 0 { usize::MAX >> 1 } else { usize::from(shape & !SYNCED) };
-        self.at = self.at.wrapping_add(size.min(self.end.addr() - self.at.addr()));
+    fn skip(&mut self, shape: Shape) {
+        self.at = self.at.wrapping_add(shape.size.min(self.end.addr() - self.at.addr()));
     }
 
     /// What has been numbered since it was last asked for.
