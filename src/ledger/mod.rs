@@ -60,7 +60,7 @@ impl Ledger {
     ///
     /// | variable | meaning |
     /// |---|---|
-    /// | `MEMLEDGER_TRACE=memory,scope` | channels to record (these two are the default) |
+    /// | `MEMLEDGER_TRACE=memory,scope` | channels to record (these two are the default), the program's own among them |
     /// | `MEMLEDGER_FILE=run-%p.utrace` | write the trace to this file, compact if it is named `.memledger` (`%p` process id, `%t` unix seconds, `%e` executable) |
     /// | `MEMLEDGER_REPORT=stderr`, a path ending in `.txt` or `.json`, or `off` | where the report goes |
     pub fn from_env() -> Self {
