@@ -92,8 +92,8 @@ impl Drop for LogScope {
 /// expression logs, itself or in what it calls, logs its own event before this one, and neither is
 /// torn. A signal handler that logs while this thread is writing loses its event, which is counted.
 ///
-/// An event with numbers only takes 3 to 4 ns, with strings or arrays 20 and what it takes to copy
-/// them. Synchronised events of several threads are in the order in which they were logged, for
+/// An event with numbers only takes 2 to 4 ns, with strings or arrays some 50 and what it takes to
+/// copy them (`cargo bench -p memledger-benches --bench log`). Synchronised events of several threads are in the order in which they were logged, for
 /// which threads that log at the same time pass a word of memory to and fro; `NoSync` spares that.
 ///
 /// An event takes at most half the buffers (4 MiB unless told). A larger one, or one for which there
@@ -101,9 +101,9 @@ impl Drop for LogScope {
 #[cfg(feature = "enable")]
 #[macro_export]
 macro_rules! log {
-    ($($channel:path)|+, $event:path { $($field:ident : $value:expr),* $(,)? } $(,)?) => {
+    ($($channel:path)|+, $($event:ident)::+ { $($field:ident : $value:expr),* $(,)? } $(,)?) => {
         if $crate::trace::log::are_enabled([$(&$channel),+]) {
-            $crate::trace::log::log($crate::__event!($event { $($field: $value),* }));
+            $crate::trace::log::log($crate::__event!($($event)::+ { $($field: $value),* }));
         }
     };
 }
@@ -113,9 +113,9 @@ macro_rules! log {
 #[cfg(not(feature = "enable"))]
 #[macro_export]
 macro_rules! log {
-    ($($channel:path)|+, $event:path { $($field:ident : $value:expr),* $(,)? } $(,)?) => {
+    ($($channel:path)|+, $($event:ident)::+ { $($field:ident : $value:expr),* $(,)? } $(,)?) => {
         if false {
-            let _ = ([$(&$channel),+], $crate::__event!($event { $($field: $value),* }));
+            let _ = ([$(&$channel),+], $crate::__event!($($event)::+ { $($field: $value),* }));
         }
     };
 }
@@ -135,7 +135,7 @@ macro_rules! log {
 ///
 /// memledger::log_scope!(timed: GAME, Frame { Number: 2 }); // with the time, here and where it ends
 /// ```
-/// Entering and leaving cost about 20 ns each, 25 more with the time.
+/// Entering and leaving cost about 17 ns each, twice that with the time.
 #[cfg(feature = "enable")]
 #[macro_export]
 macro_rules! log_scope {
@@ -149,25 +149,25 @@ macro_rules! log_scope {
 #[macro_export]
 macro_rules! log_scope {
     (timed: $($scope:tt)+) => { $crate::log_scope! { $($scope)+ } };
-    ($($channel:path)|+, $event:path { $($fields:tt)* }, $body:block) => {{
-        $crate::log!($($channel)|+, $event { $($fields)* });
+    ($($channel:path)|+, $($event:ident)::+ { $($fields:tt)* }, $body:block) => {{
+        $crate::log!($($channel)|+, $($event)::+ { $($fields)* });
         $body
     }};
-    ($($channel:path)|+, $event:path { $($fields:tt)* } $(,)?) => {
-        $crate::log!($($channel)|+, $event { $($fields)* });
+    ($($channel:path)|+, $($event:ident)::+ { $($fields:tt)* } $(,)?) => {
+        $crate::log!($($channel)|+, $($event)::+ { $($fields)* });
     };
 }
 
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __log_scope {
-    ($timed:literal, $($channel:path)|+, $event:path { $($field:ident : $value:expr),* $(,)? }, $body:block) => {{
-        $crate::__log_scope! { $timed, $($channel)|+, $event { $($field: $value),* } }
+    ($timed:literal, $($channel:path)|+, $($event:ident)::+ { $($field:ident : $value:expr),* $(,)? }, $body:block) => {{
+        $crate::__log_scope! { $timed, $($channel)|+, $($event)::+ { $($field: $value),* } }
         $body
     }};
-    ($timed:literal, $($channel:path)|+, $event:path { $($field:ident : $value:expr),* $(,)? } $(,)?) => {
+    ($timed:literal, $($channel:path)|+, $($event:ident)::+ { $($field:ident : $value:expr),* $(,)? } $(,)?) => {
         let _memledger_log_scope = if $crate::trace::log::are_enabled([$(&$channel),+]) {
-            $crate::LogScope::enter($crate::__event!($event { $($field: $value),* }), $timed)
+            $crate::LogScope::enter($crate::__event!($($event)::+ { $($field: $value),* }), $timed)
         } else {
             $crate::LogScope::closed()
         };
@@ -177,7 +177,7 @@ macro_rules! __log_scope {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __event {
-    ($event:path { $($field:ident : $value:expr),* }) => {
-        <$event as $crate::trace::log::Event>::empty()$(.$field($value))*
+    ($($event:ident)::+ { $($field:ident : $value:expr),* }) => {
+        <$($event)::+<'_> as $crate::trace::log::Event>::empty()$(.$field($value))*
     };
 }

@@ -79,7 +79,10 @@ pub(crate) fn end(slot: &Slot, end: *mut u8) {
 /// Records an event, or counts it as lost.
 #[inline(never)]
 pub(crate) fn record(record: &Record<'_>) {
-    if let Some(cold) = enter_to_log() {
+    if let Some(slot) = enter() {
+        record_in(slot, record, Scope::None);
+        leave(slot);
+    } else if let Some(cold) = enter_to_log() {
         record_in(cold.slot, record, Scope::None);
         cold.leave();
     }
@@ -139,8 +142,8 @@ pub(crate) fn leave_scope(open: Open, timed: bool) {
             if timed && depth == open.level + 1 && slot.bytes_left() + ROOM > KEPT + SCOPE_AT {
                 let mut at = At::of_block(slot);
                 at.close_context(slot);
-                at.put(&[LEAVE_SCOPE_AT]);
-                at.put(&clock::now().to_le_bytes());
+                at.put([LEAVE_SCOPE_AT]);
+                at.put(clock::now().to_le_bytes());
                 slot.depth.store(open.level, Ordering::Release);
                 slot.commit(at.at);
             } else {
@@ -159,7 +162,7 @@ fn settle_scopes(slot: &Slot) -> Option<u32> {
         let mut at = At::of_block(slot);
         at.close_context(slot);
         while depth > wanted && at.left() > 0 {
-            at.put(&[LEAVE_SCOPE]);
+            at.put([LEAVE_SCOPE]);
             depth -= 1;
         }
         slot.depth.store(depth, Ordering::Release);
@@ -272,15 +275,21 @@ impl At {
         self.at = self.at.wrapping_add(size);
     }
 
-    fn put(&mut self, bytes: &[u8]) {
-        self.put_with(bytes.len(), |out| out.copy_from_slice(&bytes[..out.len()]));
+    /// PERF: of a size that the compiler knows, so that these are stores and no calls.
+    #[inline(always)]
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+        self.put_with(N, |out| {
+            if let Some(out) = out.first_chunk_mut() {
+                *out = bytes;
+            }
+        });
     }
 
     /// Closes the context that memory events stand in, if that is open.
     fn close_context(&mut self, slot: &Slot) {
         let closing = slot.closing.load(Ordering::Relaxed);
         if closing != 0 {
-            self.put(&[closing]);
+            self.put([closing]);
             slot.closing.store(0, Ordering::Relaxed);
         }
         // Whatever comes next opens its own.
@@ -306,17 +315,18 @@ impl At {
     fn write(&mut self, record: &Record<'_>, epoch: u64, scope: Scope) {
         match scope {
             Scope::None => {}
-            Scope::Plain => self.put(&[ENTER_SCOPE]),
+            Scope::Plain => self.put([ENTER_SCOPE]),
             Scope::Timed => {
-                self.put(&[ENTER_SCOPE_AT]);
-                self.put(&clock::now().to_le_bytes());
+                self.put([ENTER_SCOPE_AT]);
+                self.put(clock::now().to_le_bytes());
             }
         }
-        self.put(&record.wire.to_le_bytes());
+        self.put(record.wire.to_le_bytes());
         if record.synced {
-            self.put(&epoch.to_le_bytes()[..3]);
+            let [low, middle, high, ..] = epoch.to_le_bytes();
+            self.put([low, middle, high]);
         }
-        self.put(record.fixed);
+        self.put_with(record.fixed.len(), |out| out.copy_from_slice(&record.fixed[..out.len()]));
         for (index, &aux) in record.aux.iter().enumerate() {
             self.write_aux(index, aux, epoch);
         }
@@ -324,7 +334,7 @@ impl At {
             if self.left() == 0 {
                 self.next(epoch);
             }
-            self.put(&[AUX_TERMINAL << 1]);
+            self.put([AUX_TERMINAL << 1]);
         }
     }
 
@@ -343,7 +353,7 @@ impl At {
                 debug_assert!(false, "{rest} bytes of an array have no room");
                 return;
             }
-            self.put(&piece_head(index, size, 1));
+            self.put(piece_head(index, size, 1));
             self.put_with(size, |out| source.fill(out));
             rest -= size;
         }
