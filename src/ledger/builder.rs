@@ -54,6 +54,7 @@ pub(crate) struct Config {
     pub(crate) file: Option<PathBuf>,
     pub(crate) host: Option<String>,
     pub(crate) keep_account: bool,
+    pub(crate) follow_forks: bool,
     pub(crate) channels: Option<String>,
     pub(crate) worker: Worker,
     pub(crate) buffer_limit: Option<usize>,
@@ -98,6 +99,18 @@ impl LedgerBuilder {
     /// as much time again as writing a compact file. Default: off.
     pub fn keep_account(mut self, keep: bool) -> Self {
         self.config.keep_account = keep;
+        self
+    }
+
+    /// Records the child of a `fork`, too: to files of its own, beside those of the parent as
+    /// `NAME.PID.EXT`, unless their names have a `%p`, and to the same host. Its recording begins with
+    /// the blocks that are alive. Default: off, and the child records nothing.
+    ///
+    /// Each fork then costs a collection like [`Ledger::flush`]. What other threads of the parent do
+    /// in the microseconds between that and the fork, the child does not know. A program that is
+    /// started by a child, or without a fork, is another matter: it inherits the environment.
+    pub fn follow_forks(mut self, follow: bool) -> Self {
+        self.config.follow_forks = follow;
         self
     }
 

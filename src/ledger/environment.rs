@@ -16,6 +16,7 @@ pub(crate) struct Settings {
     pub(super) channels: Option<OsString>,
     pub(super) file: Option<OsString>,
     pub(super) host: Option<OsString>,
+    pub(super) follow_forks: Option<OsString>,
     pub(super) report: Option<OsString>,
 }
 
@@ -26,7 +27,7 @@ struct Known {
     place: fn(&mut Settings) -> &mut Option<OsString>,
 }
 
-const KNOWN: [Known; 4] = [
+const KNOWN: [Known; 5] = [
     Known {
         variable: c"MEMLEDGER_TRACE",
         flag: "-trace=",
@@ -41,6 +42,11 @@ const KNOWN: [Known; 4] = [
         variable: c"MEMLEDGER_HOST",
         flag: "-tracehost=",
         place: |settings| &mut settings.host,
+    },
+    Known {
+        variable: c"MEMLEDGER_FOLLOW_FORKS",
+        flag: "-tracefollowforks=",
+        place: |settings| &mut settings.follow_forks,
     },
     Known {
         variable: c"MEMLEDGER_REPORT",
@@ -89,6 +95,7 @@ impl Settings {
             channels: self.channels.or(other.channels),
             file: self.file.or(other.file),
             host: self.host.or(other.host),
+            follow_forks: self.follow_forks.or(other.follow_forks),
             report: self.report.or(other.report),
         }
     }
@@ -116,6 +123,15 @@ impl Settings {
                 Some(Ok(_)) => config.host = host.into_string().ok(),
                 _ => problems::add(format!(
                     "MEMLEDGER_HOST (or -tracehost=) is {host:?}, but only HOST or HOST:PORT are allowed, such as 127.0.0.1:{DEFAULT_PORT}; nothing is sent"
+                )),
+            }
+        }
+        if let Some(follow) = self.follow_forks {
+            match follow.to_str() {
+                Some("1") => config.follow_forks = true,
+                Some("0") => config.follow_forks = false,
+                _ => problems::add(format!(
+                    "MEMLEDGER_FOLLOW_FORKS (or -tracefollowforks=) is {follow:?}, but only 0 and 1 are allowed; the default is used"
                 )),
             }
         }
