@@ -146,4 +146,4 @@ const fn is_name(name: &str) -> bool {
 #[cfg(feature = "enable")]
 mod registry;
 #[cfg(feature = "enable")]
-pub(crate) use registry::{Announcer, forget, names, want};
+pub(crate) use registry::{Announcer, forget, known, names, switch, want};

@@ -140,6 +140,27 @@ pub(crate) fn forget() -> Vec<&'static str> {
     missing
 }
 
+/// The channels that are known so far, and whether each is on.
+pub(crate) fn known() -> impl Iterator<Item = (&'static str, bool)> {
+    all().map(|channel| (channel.name, channel.state.load(Ordering::Relaxed) == ON))
+}
+
+/// Turns the channels of these names on or off; all of them or, with a reason, none.
+pub(crate) fn switch(names: &[String], enabled: bool) -> Result<Vec<&'static Channel>, Error> {
+    if let Some(name) = names.iter().find(|name| all().all(|c| id(c.name) != id(name))) {
+        return Err(Error::Setting(format!(
+            "the program has no channel {name:?}, or has not come by it yet"
+        )));
+    }
+    let is_named = |channel: &&'static Channel| names.iter().any(|n| id(n) == id(channel.name));
+    let chosen: Vec<_> = all().filter(is_named).collect();
+    if let Some(channel) = chosen.iter().find(|channel| channel.read_only) {
+        channel.set_enabled(enabled)?;
+    }
+    chosen.iter().for_each(|channel| channel.force(enabled));
+    Ok(chosen)
+}
+
 /// Tells a stream of the channels, and of those that were turned on or off.
 pub(crate) struct Announcer {
     /// Whether each was enabled when the stream was last told.

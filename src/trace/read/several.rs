@@ -1,6 +1,8 @@
-//! Several visitors in one pass: references, boxes, tuples and slices of visitors are visitors.
+//! Several visitors in one pass: references, boxes, tuples and `Vec`s of visitors are visitors.
+//!
+//! NOTE: only one visitor alone may take events from a [`Row`]: what it takes nobody else gets.
 
-use super::event::{Damage, Event, Hole, Visitor};
+use super::event::{Damage, Event, Hole, Row, Visitor};
 use crate::trace::event::schema::EventType;
 
 /// Passes every call on to each of the expressions.
@@ -41,10 +43,19 @@ macro_rules! pass_on {
 
 impl<V: Visitor + ?Sized> Visitor for &mut V {
     pass_on!(|this| (**this));
+
+    #[inline(always)]
+    fn row(&mut self, row: &mut Row<'_>) {
+        (**self).row(row);
+    }
 }
 
 impl<V: Visitor + ?Sized> Visitor for Box<V> {
     pass_on!(|this| (**this));
+
+    fn row(&mut self, row: &mut Row<'_>) {
+        (**self).row(row);
+    }
 }
 
 /// Each event goes to the first, then to the second.
