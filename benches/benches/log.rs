@@ -32,7 +32,11 @@ fn sites(c: &mut Criterion) {
     let two = Team::new(2);
     let flush = || recording.ledger.flush();
     let mut timed = |name: &str, target: Option<&str>, team: &Team, body: &Lane<'_>| {
-        let plain: &Lane<'_> = &|_, _, n| (0..n).for_each(|i| drop(black_box(i)));
+        let plain: &Lane<'_> = &|_, _, n| {
+            (0..n).for_each(|i| {
+                black_box(i);
+            })
+        };
         let load = format!("{name}, {}", named(team.threads()));
         let measured =
             compare(&mut group, &load, team, (1, BURST), (&|| {}, &flush), [plain, body]);

@@ -397,7 +397,7 @@ pub(super) fn snapshot() -> Option<Snapshot> {
 
 pub(super) fn stats() -> Stats {
     Stats {
-        recording: state::load() & state::ON != 0 && state::is_running(),
+        recording: state::load() & state::RECORD != 0 && state::is_running(),
         events: worker::collected(),
         lost_events: loss::total(),
         buffer_bytes: buffer::used() as u64,
@@ -482,7 +482,7 @@ pub(super) fn finish(generation: Option<u64>) {
 fn write_report(output: Output, unlinked: bool, live: Option<&Live>) {
     if unlinked {
         return problems::add(
-            "nothing was recorded, because memledger::TrackingAllocator is not this program's global allocator; add: #[global_allocator] static ALLOC: memledger::TrackingAllocator = memledger::TrackingAllocator::system();".into(),
+            "no allocation was recorded, because memledger::TrackingAllocator is not this program's global allocator; add: #[global_allocator] static ALLOC: memledger::TrackingAllocator = memledger::TrackingAllocator::system();".into(),
         );
     }
     let Some(live) = live else { return };
