@@ -114,7 +114,7 @@ fn the_keys_are_those_of_the_contract() {
     // NOTE: serde_json sorts the keys of a parsed object.
     assert_eq!(
         keys(&report),
-        "after_report by_group by_name by_scope by_size by_thread largest_live losses schema \
+        "after_report bookmarks by_group by_name by_scope by_size by_thread largest_live losses schema \
          totals trace"
     );
     assert_eq!(report["schema"], "memledger.report/1");
