@@ -114,8 +114,8 @@ fn the_keys_are_those_of_the_contract() {
     // NOTE: serde_json sorts the keys of a parsed object.
     assert_eq!(
         keys(&report),
-        "after_report bookmarks by_group by_name by_scope by_size by_thread largest_live losses schema \
-         totals trace"
+        "after_report bookmarks by_group by_name by_scope by_size by_thread largest_live losses \
+         schema totals trace"
     );
     assert_eq!(report["schema"], "memledger.report/1");
     let row = "allocated_bytes allocations frees live_blocks live_blocks_at_peak live_bytes \
