@@ -1,8 +1,26 @@
 //! A program whose global allocator is not the tracker is told so, in one sentence.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on shall fail")]
 
-use memledger::{Ledger, Report};
+use memledger::trace::read::{self, Event, Visitor};
+use memledger::{Ledger, Report, channel, event, log};
+use std::collections::BTreeMap;
+use std::fs::File;
 use std::process::Command;
+
+channel! { GAME = "Game"; }
+event! { Number = "Test"."Number" { Number: u64 } }
+
+/// The numbers that each stream has logged.
+#[derive(Default)]
+struct Numbers(BTreeMap<u16, Vec<u64>>);
+
+impl Visitor for Numbers {
+    fn event(&mut self, event: &Event<'_>) {
+        if event.event_type.is("Test", "Number") {
+            self.0.entry(event.stream).or_default().push(event.unsigned(0, 8));
+        }
+    }
+}
 
 fn main() {
     match std::env::var("TEST_SCENARIO").as_deref() {
@@ -11,6 +29,15 @@ fn main() {
             let report = Report::file(std::env::var("TEST_REPORT").unwrap());
             let ledger = Ledger::builder().report_on_exit(report).start().unwrap();
             assert!(!ledger.stats().recording);
+        }
+        Ok("log") => {
+            let trace = std::env::var("TEST_REPORT").unwrap();
+            let ledger = Ledger::builder().trace_to_file(trace).channels("memory,game");
+            let ledger = ledger.start().unwrap();
+            let log = || (0..1000).for_each(|number| log!(GAME, Number { Number: number }));
+            let threads = [std::thread::spawn(log), std::thread::spawn(log)];
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            drop(ledger);
         }
         Ok("nothing") => {}
         _ => test(),
@@ -38,6 +65,12 @@ fn test() {
         assert!(stderr.contains("memledger::TrackingAllocator is not this program's global"));
         assert!(stderr.contains("#[global_allocator] static ALLOC: memledger::TrackingAllocator"));
     }
+    // What it logs itself is recorded all the same.
+    assert_eq!(run("log", ""), "");
+    let mut numbers = Numbers::default();
+    let summary = read::read(File::open(&report).unwrap(), &mut numbers).unwrap();
+    assert!(summary.is_complete());
+    assert!(numbers.0.values().eq([&(0..1000).collect::<Vec<_>>(); 2]));
     // A program that does not use the tracker at all is none of our business.
     assert_eq!(run("nothing", "x.json"), "");
     assert!(!folder.path().join("x.json").exists());

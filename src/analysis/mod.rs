@@ -407,6 +407,10 @@ impl Analyzer {
                 {
                     self.problem("only the first 10000 bookmarks are shown".into());
                 }
+                // A report as of this event knows its time, which else moves at markers only.
+                if self.until == Until::Event(self.trace.events) {
+                    self.reported_at.get_or_insert(at);
+                }
             }
         }
     }

@@ -518,7 +518,7 @@ pub(super) fn control_address() -> Option<std::net::SocketAddr> {
 
 pub(super) fn stats() -> Stats {
     Stats {
-        recording: state::load() & state::ON != 0 && state::is_running(),
+        recording: state::load() & state::RECORD != 0 && state::is_running(),
         events: worker::collected(),
         lost_events: loss::total(),
         buffer_bytes: buffer::used() as u64,
@@ -609,7 +609,7 @@ pub(super) fn last_words() -> Final {
 fn write_report(output: Output, unlinked: bool, live: Option<&Live>) {
     if unlinked {
         return problems::add(
-            "nothing was recorded, because memledger::TrackingAllocator is not this program's global allocator; add: #[global_allocator] static ALLOC: memledger::TrackingAllocator = memledger::TrackingAllocator::system();".into(),
+            "no allocation was recorded, because memledger::TrackingAllocator is not this program's global allocator; add: #[global_allocator] static ALLOC: memledger::TrackingAllocator = memledger::TrackingAllocator::system();".into(),
         );
     }
     let Some(live) = live else { return };

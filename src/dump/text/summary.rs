@@ -67,7 +67,7 @@ fn bookmarks(report: &Report, options: &Options, out: &mut dyn Write) -> io::Res
     let mut title = "bookmarks";
     for bookmark in report.bookmarks.iter().take(options.top) {
         let at = duration(bookmark.at_ns);
-        write_line(title, &format!("{at:>9}  {}", escape(&bookmark.name)), out)?;
+        write_line(title, &format!("{at}: {}", escape(&bookmark.name)), out)?;
         title = "";
     }
     let more = report.bookmarks.len().saturating_sub(options.top);

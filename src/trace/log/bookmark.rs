@@ -5,7 +5,7 @@ use crate::trace::channel::Channel;
 #[cfg(feature = "enable")]
 use crate::trace::clock;
 #[cfg(feature = "enable")]
-use crate::trace::write::own;
+use crate::trace::write::{own, program};
 #[cfg(feature = "enable")]
 use std::borrow::Cow;
 #[cfg(feature = "enable")]
@@ -49,7 +49,7 @@ impl BookmarkSite {
 
     /// Sets the bookmark, if its channel is enabled.
     pub fn set(&'static self, text: Arguments<'_>) {
-        if !BOOKMARK.is_enabled() {
+        if !(program::is_on() && BOOKMARK.is_enabled()) {
             return;
         }
         let text = text.as_str().map_or_else(|| Cow::Owned(text.to_string()), Cow::Borrowed);

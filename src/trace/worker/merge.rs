@@ -237,7 +237,9 @@ impl Piece {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::event::schema::FieldType::U64;
+    use crate::trace::event::aux::piece_head;
+    use crate::trace::event::declared::{Family, Field};
+    use crate::trace::event::schema::FieldType::{AnsiString, U8, U64};
     use crate::trace::pages;
 
     static WITH_SERIAL: Declaration =
@@ -312,6 +314,56 @@ mod tests {
         assert_eq!(rest.take_run(), synced(4, 3));
         assert_eq!(rest.take_sent(), synced(4, 3));
         assert_eq!(piece.take_sent(), run.concat());
+        pages::give_back(block);
+    }
+
+    #[test]
+    fn events_of_the_program_are_numbered_and_their_arrays_left_alone() {
+        static TYPES: [Declared; 3] = [
+            Declared::new("Test", "Short", 0, &[]),
+            Declared::new(
+                "Test",
+                "WithArray",
+                0,
+                &[Field { name: "Name", field_type: AnsiString, family: Family::Regular }],
+            ),
+            Declared::new(
+                "Test",
+                "Unsynced",
+                NO_SYNC,
+                &[Field { name: "Small", field_type: U8, family: Family::Regular }],
+            ),
+        ];
+        let [short, with_array, without] = TYPES.each_ref().map(Declared::register);
+        let mut shapes = shapes();
+        let known = (0..).map_while(declared::registered);
+        known.for_each(|declared| shapes.add(declared));
+        let event = |wire: u16, number: [u8; 3], rest: &[u8]| {
+            [&wire.to_le_bytes(), &number[..], rest].concat()
+        };
+        // Data that would be events, elsewhere.
+        let data = [0x06, 0x51, 0, 1, 2, 3, 0x08, 0x0a, 0x55];
+        let array = [&piece_head(0, data.len(), 1)[..], &data].concat();
+        let events = |first: [u8; 3], second: [u8; 3], third: [u8; 3]| {
+            [
+                [&[ENTER_SCOPE_AT][..], &[7; 8], &without.to_le_bytes(), &[5]].concat(),
+                event(short, first, &[]),
+                event(with_array, second, &array),
+                array.clone(),
+                vec![AUX_TERMINAL << 1],
+                event(short, third, &[]),
+                [&[LEAVE_SCOPE_AT][..], &[9; 8]].concat(),
+            ]
+        };
+        let (block, end) = block_of(5, &events([7, 0, 0], [7, 0, 0], [9, 0, 0]));
+        let mut piece = Piece::new(block, None, end);
+        assert_eq!(piece.next_epoch(&shapes), Some(7));
+        assert_eq!(piece.number(7, 0x01_02_03, &shapes), 0x01_02_05);
+        assert_eq!(piece.next_epoch(&shapes), Some(9));
+        assert_eq!(piece.number(9, 0x01_02_05, &shapes), 0x01_02_06);
+        assert_eq!(piece.next_epoch(&shapes), None);
+        assert!(piece.is_done());
+        assert_eq!(piece.take_sent(), events([3, 2, 1], [4, 2, 1], [5, 2, 1]).concat());
         pages::give_back(block);
     }
 

@@ -55,6 +55,11 @@ pub(crate) struct Record<'a> {
     pub(crate) aux: &'a [Aux<'a>],
 }
 
+/// Whether anything that is logged now would be recorded.
+pub(crate) fn is_on() -> bool {
+    state::load() & state::LOG != 0
+}
+
 /// Begins a short event: a slot with [`SHORT`] bytes of room, in the right place of the order.
 /// `None` says that [`record`] must see to it.
 #[inline(always)]
