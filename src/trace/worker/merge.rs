@@ -356,7 +356,7 @@ mod tests {
             ]
         };
         let (block, end) = block_of(5, &events([7, 0, 0], [7, 0, 0], [9, 0, 0]));
-        let mut piece = Piece::new(block, None, end);
+        let mut piece = Piece::new(block, None, end, 0);
         assert_eq!(piece.next_epoch(&shapes), Some(7));
         assert_eq!(piece.number(7, 0x01_02_03, &shapes), 0x01_02_05);
         assert_eq!(piece.next_epoch(&shapes), Some(9));
