@@ -1,120 +1,129 @@
-//! What events a trace holds, and figures of one logger's: an analyzer of events by name, in one
-//! file, beside the memory report in the same pass.
+//! A program that records events of its own, and the analysis of them, in one file.
 //!
 //! ```sh
-//! cargo run --release --example analyze_events -- run.utrace            # all kinds of events
-//! cargo run --release --example analyze_events -- run.utrace Memory     # one logger's, with figures
+//! cargo run --release --example analyze_events                 # records a trace, then analyses it
+//! cargo run --release --example analyze_events -- run.utrace   # analyses one that is there
 //! ```
+//! The analysis is done in one pass together with that of the memory, and with a second one that
+//! counts the events of every kind.
 
 use memledger::analysis::Analyzer;
-use memledger::trace::read::{EventAnalyzer, FieldValue, Occurrence, read};
-use std::collections::BTreeMap;
-use std::error::Error;
+use memledger::trace::read::{EventAnalyzer, Reference, Scalar, Visitor, read};
+use memledger::{Error, Ledger, TrackingAllocator, channel, event, log, log_scope};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::thread;
 
-/// What is known of all events of one name.
-#[derive(Default)]
-struct Kind {
-    events: u64,
-    /// How many came on each thread.
-    threads: BTreeMap<String, u64>,
-    /// The first and the last time, in nanoseconds since the start of the trace.
-    first: Option<u64>,
-    last: Option<u64>,
-    fields: BTreeMap<String, Figures>,
+#[global_allocator]
+static ALLOC: TrackingAllocator = TrackingAllocator::system();
+
+channel! {
+    /// Who buys what.
+    SHOP = "Shop";
 }
 
-/// What is known of a field: of a string or an array that is its length.
-#[derive(Default)]
-struct Figures {
-    sum: f64,
-    least: f64,
-    most: f64,
-    /// A text, to see what they look like.
-    sample: String,
+event! {
+    /// A customer is known by an id from here on: important, so that late readers know it, too.
+    Customer = "Shop"."Customer" [Important, NoSync] {
+        Name: WideString,
+        Id: DefinitionId<u32>,
+    }
+    /// Something is bought: in one order with what other threads log.
+    Order = "Shop"."Order" { Customer: Reference<Customer>, Item: AnsiString, Prices: [u64] }
+    /// A customer is served: a scope, in which orders are made.
+    Serve = "Shop"."Serve" [NoSync] { Till: u8 }
 }
 
-impl Kind {
-    fn count(&mut self, event: &Occurrence<'_>) {
-        self.events += 1;
-        let thread = match event.thread() {
-            Some(thread) if thread.name.is_empty() => thread.id.to_string(),
-            Some(thread) => format!("{} ({})", thread.name, thread.id),
-            None => "none".into(),
-        };
-        *self.threads.entry(thread).or_default() += 1;
-        self.first = self.first.or(event.nanoseconds());
-        self.last = event.nanoseconds().or(self.last);
-        for field in event.fields() {
-            match self.fields.get_mut(field.name()) {
-                Some(figures) => figures.add(field),
-                None => self.fields.entry(field.name().into()).or_default().begin(field),
+const CUSTOMERS: [&str; 3] = ["Ada", "Grüße", "Линус"];
+const ITEMS: [&str; 2] = ["bread", "cheese"];
+
+fn serve(till: u8) -> Vec<String> {
+    let mut receipts = Vec::new();
+    for number in 0..100_u32 {
+        log_scope!(timed: SHOP, Serve { Till: till });
+        let customer = number % CUSTOMERS.len() as u32;
+        for item in &ITEMS[..1 + number as usize % 2] {
+            let prices = (1..=u64::from(till) + 1).collect::<Vec<_>>();
+            log!(SHOP, Order { Customer: customer, Item: *item, Prices: &prices });
+        }
+        receipts.push(format!("{} has paid", CUSTOMERS[customer as usize]));
+    }
+    receipts
+}
+
+fn record(path: &Path) -> Result<(), Error> {
+    let _ledger = Ledger::builder().trace_to_file(path).channels("memory,scope,shop").start()?;
+    for (id, name) in (0..).zip(CUSTOMERS) {
+        log!(SHOP, Customer { Name: name, Id: id });
+    }
+    let till =
+        |number| thread::Builder::new().name(format!("till {number}")).spawn(move || serve(number));
+    let tills = [till(0), till(1)];
+    for till in tills.into_iter().flatten() {
+        till.join().expect("a till does not panic");
+    }
+    Ok(())
+}
+
+/// What the analysis finds out.
+#[derive(Default)]
+struct Sales {
+    customers: HashMap<Reference, String>,
+    /// By name of the customer: orders, and what they cost.
+    paid: BTreeMap<String, (u64, u64)>,
+    /// By thread: customers served, and the longest time that took, in nanoseconds.
+    tills: BTreeMap<String, (u64, u64)>,
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let given = std::env::args_os().nth(1).map(PathBuf::from);
+    let path = given.clone().unwrap_or_else(|| std::env::temp_dir().join("shop.utrace"));
+    if given.is_none() {
+        record(&path)?;
+    }
+
+    let mut sales = EventAnalyzer::new(Sales::default())
+        .on("Shop", "Customer", ["Name"], |sales, event, [name]| {
+            if let (Some(key), Ok(name)) = (event.definition(), name.text()) {
+                sales.customers.insert(key, name.into_owned());
             }
-        }
-    }
-}
-
-impl Figures {
-    fn begin(&mut self, field: FieldValue<'_>) {
-        let value = number(field);
-        (self.least, self.most) = (value, value);
-        self.add(field);
-    }
-
-    fn add(&mut self, field: FieldValue<'_>) {
-        let value = number(field);
-        self.sum += value;
-        self.least = self.least.min(value);
-        self.most = self.most.max(value);
-        if self.sample.is_empty()
-            && let Ok(text) = field.text()
-        {
-            self.sample = text.into_owned();
-        }
-    }
-}
-
-/// A number, or how many elements there are.
-fn number(field: FieldValue<'_>) -> f64 {
-    let length = || field.elements().map_or(0.0, |elements| elements.len() as f64);
-    field.f64().unwrap_or_else(|_| length())
-}
-
-fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args().skip(1);
-    let path = arguments.next().ok_or("usage: analyze_events TRACE [LOGGER]")?;
-    let logger = arguments.next();
-
-    let mut kinds = EventAnalyzer::new(BTreeMap::<String, Kind>::new())
-        .on(logger.as_deref().unwrap_or("*"), "*", [], |kinds, event, []| {
-            kinds.entry(event.event.event_type.name()).or_default().count(event);
+        })
+        .on("Shop", "Order", ["Customer", "Prices"], |sales, _, [customer, prices]| {
+            let name = customer.reference().ok().and_then(|key| sales.customers.get(&key));
+            let name = name.map_or("somebody", |name| name);
+            let sum = prices.elements().map_or(0, |prices| prices.filter_map(Scalar::as_u64).sum());
+            let (orders, paid) = sales.paid.entry(name.to_owned()).or_default();
+            (*orders, *paid) = (*orders + 1, *paid + sum);
+        })
+        .on_leave("Shop", "Serve", |sales, scope| {
+            let thread = scope.thread().map_or("nobody", |thread| &thread.name);
+            let time = scope.left().zip(scope.entered()).map_or(0, |(end, start)| end - start);
+            let (served, longest) = sales.tills.entry(thread.to_owned()).or_default();
+            (*served, *longest) = (*served + 1, time.max(*longest));
         })
         .on_damage(|_, damage| eprintln!("{}", damage.what));
+    let mut kinds =
+        EventAnalyzer::new(BTreeMap::<String, u64>::new()).on("*", "*", [], |kinds, event, []| {
+            *kinds.entry(event.event.event_type.name()).or_default() += 1;
+        });
     let mut memory = Analyzer::new();
-    let summary = read(File::open(&path)?, &mut (&mut memory, &mut kinds))?;
+    let analyzers: [&mut dyn Visitor; 3] = [&mut memory, &mut sales, &mut kinds];
+    read(File::open(&path)?, &mut Vec::from(analyzers))?;
 
-    for problem in kinds.problems() {
+    for problem in sales.problems() {
         eprintln!("{problem}");
     }
-    for (name, kind) in &kinds.state {
-        let seconds = |time: Option<u64>| time.map_or(0.0, |time| time as f64 / 1e9);
-        let (first, last) = (seconds(kind.first), seconds(kind.last));
-        println!("{name}: {} events, {first:.3} s to {last:.3} s", kind.events);
-        if logger.is_none() {
-            continue;
-        }
-        for (thread, events) in &kind.threads {
-            println!("    thread {thread}: {events}");
-        }
-        for (field, Figures { sum, least, most, sample }) in &kind.fields {
-            let mean = sum / kind.events as f64;
-            println!("    {field}: {least} to {most}, on average {mean:.1} {sample}");
-        }
+    for (name, (orders, paid)) in &sales.state.paid {
+        println!("{name} has paid {paid} for {orders} orders");
+    }
+    for (thread, (served, longest)) in &sales.state.tills {
+        println!("{thread} has served {served} customers, for {longest} ns at the longest");
+    }
+    for (name, events) in &kinds.state {
+        println!("{events:6} {name}");
     }
     let totals = memory.report().totals;
-    println!(
-        "in all {} events; {} blocks live at the end, {} bytes at the peak",
-        summary.counts.events, totals.live_blocks, totals.peak_bytes
-    );
+    println!("{} allocations, {} bytes at the peak", totals.allocations, totals.peak_bytes);
     Ok(())
 }

@@ -26,6 +26,8 @@
 //!   `MEMLEDGER_FILE=run.utrace` in the environment needs no further code.
 //! - **Who owns memory**: [`alloc_scope!`] says where in the program an allocation happens;
 //!   [`group!`], [`tag!`] and [`tagged`] say whose it is. [`Name`] holds names.
+//! - **Events of your own**: [`event!`] declares a type, [`channel!`] what is turned on and off
+//!   together, [`log!`] and [`log_scope!`] write events, [`bookmark!`] names a moment.
 //! - **The stream**: [`trace`] reads it. The format is Unreal Trace, so a trace of ours opens in
 //!   Unreal Insights, and theirs can be read here. [`trace::read::EventAnalyzer`] finds events of
 //!   any program by name and gives their fields. With feature `store`, `trace::store` gets traces
@@ -68,3 +70,5 @@ pub use ledger::{
 #[doc(hidden)]
 pub use scopes::NameOf;
 pub use scopes::{Group, Name, ScopeGuard, Tag, tagged};
+pub use trace::channel::Channel;
+pub use trace::log::LogScope;

@@ -21,6 +21,9 @@ const TARGETS: &[(&str, &str, Limit)] = &[
     ("hook/churn/1", "hook cost: churn, 1 thread, ns an event", AtMost(2.0)),
     ("hook/pair/2", "hook cost: pair, 2 threads at once, ns an event", AtMost(7.0)),
     ("hook/churn/2", "hook cost: churn, 2 threads at once, ns an event", AtMost(7.0)),
+    ("log/disabled", "disabled log site, ns", AtMost(0.5)),
+    ("log/unordered", "NoSync event with two u64, ns", AtMost(4.0)),
+    ("log/ordered", "synchronised event with two u64, 1 thread, ns", AtMost(6.0)),
     ("sustained/pair/compact file/wall", "pair, compact file: wall, ns an event", AtMost(15.0)),
     (
         "sustained/pair/compact file + report/wall",

@@ -13,6 +13,7 @@
 //! Version 1 of the memory events: frees carry no call stack, which saves 4 of their 17 bytes.
 #![expect(unsafe_code, reason = "events are written through raw pointers")]
 
+use crate::trace::channel::Channel;
 use crate::trace::event::encode::{Declaration, SYNCED_HEADER};
 use crate::trace::event::schema::{
     FieldType::{U8, U32, U64},
@@ -22,6 +23,9 @@ use crate::trace::events::MARKER_PERIOD;
 use crate::trace::worker::{Importants, Instrument};
 
 const SIZE_SHIFT: u32 = 3;
+
+/// Everything that the allocator is asked for.
+pub(crate) static CHANNEL: Channel = Channel::ours("Memory");
 
 pub(crate) static INIT: Declaration = Declaration {
     uid: 32,

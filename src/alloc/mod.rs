@@ -10,4 +10,6 @@ pub(crate) mod linked;
 pub(crate) mod stats;
 mod tracker;
 
+#[cfg(feature = "enable")]
+pub(crate) use events::CHANNEL;
 pub use tracker::TrackingAllocator;

@@ -46,6 +46,7 @@ impl Analyzer {
         Report {
             trace,
             totals: self.totals(),
+            bookmarks: self.bookmarks.all(),
             by_scope: self.scope_rows(scopes),
             by_group: self.group_rows(groups),
             by_name: self.name_rows(),

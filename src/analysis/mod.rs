@@ -25,6 +25,7 @@
 #[cfg(feature = "enable")]
 mod alive;
 mod blocks;
+mod bookmarks;
 mod build;
 mod chunks;
 mod clock;
@@ -43,12 +44,13 @@ mod usual;
 #[cfg(feature = "enable")]
 pub(crate) use alive::{Alive, AliveBlock};
 pub use report::{
-    AfterReport, Figures, GroupRow, LiveBlock, Losses, Moves, NameRow, Report, ScopeRow, SizeRow,
-    ThreadRow, Totals, TraceInfo,
+    AfterReport, Bookmark, Figures, GroupRow, LiveBlock, Losses, Moves, NameRow, Report, ScopeRow,
+    SizeRow, ThreadRow, Totals, TraceInfo,
 };
 
 use crate::trace::event::schema::EventType;
 use crate::trace::read::{Damage, Event, Hole, Row, Visitor};
+use bookmarks::Bookmarks;
 use clock::Clock;
 use contexts::{Contexts, Kind, OUTERMOST, Spec};
 use hash::IntMap;
@@ -115,6 +117,7 @@ pub struct Analyzer {
     /// Blocks that `HeapMarkAlloc` took out of the ledger, by heap and address.
     marked: IntMap<(u8, u64), Away>,
     size_shift: u8,
+    bookmarks: Bookmarks,
     trace: TraceInfo,
     /// Whether the trace says that our writer made it.
     ours: bool,
@@ -158,6 +161,7 @@ impl Analyzer {
             steps: Steps::default(),
             marked: IntMap::default(),
             size_shift: 3,
+            bookmarks: Bookmarks::default(),
             trace: TraceInfo::default(),
             ours: false,
             losses: Losses::default(),
@@ -194,6 +198,12 @@ impl Analyzer {
     /// The number of the event that first reached the largest total, for [`Until::Event`].
     pub fn peak_event(&self) -> u64 {
         self.settled().book.total.peak_at_event
+    }
+
+    /// The number of the event that first set the bookmark `name`, for [`Until::Event`]; `None` if
+    /// none did.
+    pub fn bookmark_event(&self, name: &str) -> Option<u64> {
+        self.bookmarks.event(name)
     }
 
     /// Bytes that the table of live blocks takes: 22 to 40 for each that lies near others, up to 100
@@ -387,6 +397,17 @@ impl Analyzer {
                 }
             }
             Role::Report { .. } => {}
+            Role::BookmarkSpec { point, format } => {
+                self.bookmarks.describe(u64_at(fixed, point), &event.text(format));
+            }
+            Role::Bookmark { cycle, point, arguments } => {
+                let at = self.clock.nanoseconds(u64_at(fixed, cycle));
+                let (point, arguments) = (u64_at(fixed, point), event.bytes(arguments));
+                if self.counting() && !self.bookmarks.set(point, &arguments, at, self.trace.events)
+                {
+                    self.problem("only the first 10000 bookmarks are shown".into());
+                }
+            }
         }
     }
 }

@@ -19,6 +19,8 @@ pub struct Report {
     pub losses: Losses,
     /// What the writer traced after it had made its own report.
     pub after_report: AfterReport,
+    /// The moments that the program has named, in their order.
+    pub bookmarks: Vec<Bookmark>,
     /// By scope stack.
     pub by_scope: Vec<ScopeRow>,
     /// By group.
@@ -52,6 +54,16 @@ pub struct TraceInfo {
     /// Nothing is missing: no event lost, no damage, and, if the writer makes a report of its
     /// own, the trace goes that far.
     pub complete: bool,
+}
+
+/// A moment with a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Bookmark {
+    /// Its name, as the program printed it.
+    pub name: String,
+    /// When it was set.
+    pub at_ns: u64,
 }
 
 /// All blocks together.

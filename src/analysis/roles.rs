@@ -51,6 +51,8 @@ pub(super) enum Role {
     ReallocFailed { address: u16 },
     Alive,
     Report { cycle: u16, overhead: u16, lost: u16, misuses: u16 },
+    BookmarkSpec { point: u16, format: usize },
+    Bookmark { cycle: u16, point: u16, arguments: usize },
 }
 
 const U8: &[FieldType] = &[FieldType::U8];
@@ -177,6 +179,15 @@ pub(super) fn role_of(event_type: &EventType) -> Result<Role, String> {
             overhead: fields.at("OverheadBytes", U64)?,
             lost: fields.at("LostEvents", U64)?,
             misuses: fields.at("ScopeMisuses", U64)?,
+        }),
+        ("Misc", "BookmarkSpec") => Ok(Role::BookmarkSpec {
+            point: fields.at("BookmarkPoint", U64)?,
+            format: fields.index("FormatString", TEXT)?,
+        }),
+        ("Misc", "Bookmark") => Ok(Role::Bookmark {
+            cycle: fields.at("Cycle", U64)?,
+            point: fields.at("BookmarkPoint", U64)?,
+            arguments: fields.index("FormatArgs", &[FieldType::U8Array])?,
         }),
         _ => Ok(Role::Ignored),
     }

@@ -5,8 +5,8 @@
 
 use super::pretty::{self, Json, Object, Value};
 use crate::analysis::{
-    AfterReport, Figures, GroupRow, LiveBlock, Losses, Moves, NameRow, Report, ScopeRow, SizeRow,
-    ThreadRow, Totals, TraceInfo,
+    AfterReport, Bookmark, Figures, GroupRow, LiveBlock, Losses, Moves, NameRow, Report, ScopeRow,
+    SizeRow, ThreadRow, Totals, TraceInfo,
 };
 use std::io::{self, Write};
 
@@ -34,6 +34,7 @@ impl Json for Report {
             "totals" => self.totals,
             "losses" => self.losses,
             "after_report" => self.after_report,
+            "bookmarks" => self.bookmarks,
             "by_scope" => self.by_scope,
             "by_group" => self.by_group,
             "by_name" => self.by_name,
@@ -55,6 +56,12 @@ impl Json for TraceInfo {
             "from_process_start" => self.from_process_start,
             "complete" => self.complete,
         )
+    }
+}
+
+impl Json for Bookmark {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        object!(value, "name" => self.name, "at_ns" => self.at_ns)
     }
 }
 

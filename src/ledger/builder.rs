@@ -148,8 +148,9 @@ impl LedgerBuilder {
         self
     }
 
-    /// What is recorded, separated by commas: `memory` (every allocation, reallocation and free)
-    /// and `scope` (who made them). Default: both.
+    /// What is recorded, separated by commas: `memory` (every allocation, reallocation and free),
+    /// `scope` (who made them), and the channels of the program that are to be enabled. Default:
+    /// `memory,scope`.
     pub fn channels(mut self, channels: impl Into<String>) -> Self {
         self.config.channels = Some(channels.into());
         self
@@ -183,7 +184,8 @@ impl LedgerBuilder {
     ///
     /// # Errors
     /// [`Error::AlreadyStarted`] if a ledger is running; [`Error::File`] if a file cannot be
-    /// created; [`Error::Setting`] for an unknown channel, kind of report or address;
+    /// created; [`Error::Setting`] for what can be no channel's name, an unknown kind of report, or
+    /// what is no address;
     /// [`Error::Unsupported`] on platforms other than 64-bit Linux, in the child of a `fork`, or
     /// if a thread does not leave the allocator hook within 100 ms.
     pub fn start(self) -> Result<Ledger, Error> {

@@ -3,6 +3,7 @@
 use super::builder::Config;
 use super::{destinations, problems, run};
 use crate::error::Error;
+use crate::trace::channel;
 use crate::trace::control::{Actions, Listener, Place, Reply, Rules, Server};
 use crate::trace::os;
 use crate::trace::sink::queue::{self, Queue, Stage};
@@ -15,7 +16,7 @@ use std::path::Path;
 const LONGEST_TOKEN: usize = 1024;
 /// Destinations at once that commands can add to.
 const MOST_DESTINATIONS: usize = 8;
-/// Destinations that a status names.
+/// Channels, and destinations, that a status names.
 const MOST_NAMED: usize = 16;
 /// Bytes of a name or a reason in a status.
 const LONGEST_TEXT: usize = 200;
@@ -132,14 +133,16 @@ impl Actions for Commands {
             format!("overhead_bytes {}", stats.overhead_bytes),
             format!("lost_destinations {}", stats.lost_destinations),
         ];
+        lines.extend(channel::known().take(MOST_NAMED).map(channel));
         let all = queue::all();
         let last = all.len().saturating_sub(MOST_NAMED);
         lines.extend(all.iter().skip(last).map(|queue| destination(queue)));
         lines
     }
 
-    fn toggle_channels(&mut self, _: &[String], _: bool) -> Reply {
-        Err("memory and scope are turned on where recording starts only".into())
+    fn toggle_channels(&mut self, names: &[String], enable: bool) -> Reply {
+        let channels = channel::switch(names, enable).map_err(sentence)?;
+        Ok(channels.iter().map(|channel| self::channel((channel.name(), enable))).collect())
     }
 
     fn send_to(&mut self, address: &str) -> Reply {
@@ -182,6 +185,10 @@ fn room_for_one() -> Result<(), String> {
         return Err(format!("there are {running} destinations already, and no more can be"));
     }
     Ok(())
+}
+
+fn channel((name, enabled): (&str, bool)) -> String {
+    format!("channel {} {}", if enabled { "on" } else { "off" }, short(name))
 }
 
 fn destination(queue: &Queue) -> String {

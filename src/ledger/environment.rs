@@ -5,9 +5,9 @@ use super::report::{Destination, Report};
 use super::{exit, problems, run};
 use crate::alloc::linked;
 use crate::trace::control::{DEFAULT_PORT as DEFAULT_CONTROL_PORT, Place};
-use crate::trace::os;
 use crate::trace::sink::tcp::{Address, DEFAULT_PORT};
 use crate::trace::write::{own, state};
+use crate::trace::{channel, os};
 use std::ffi::{CStr, OsStr, OsString};
 use std::path::PathBuf;
 
@@ -112,10 +112,10 @@ impl Settings {
     /// Puts these over what is set in code. A value that is not allowed is told, and left out.
     pub(super) fn apply(self, config: &mut Config) {
         if let Some(channels) = self.channels {
-            match channels.to_str().map(run::Channels::parse) {
+            match channels.to_str().map(channel::names) {
                 Some(Ok(_)) => config.channels = channels.into_string().ok(),
                 _ => problems::add(format!(
-                    "MEMLEDGER_TRACE (or -trace=) is {channels:?}, but only memory and scope are allowed, separated by commas; the default memory,scope is used"
+                    "MEMLEDGER_TRACE (or -trace=) is {channels:?}, but only names of channels are allowed, such as memory and scope, separated by commas; the default memory,scope is used"
                 )),
             }
         }

@@ -70,7 +70,7 @@ impl Ledger {
     ///
     /// | variable | meaning |
     /// |---|---|
-    /// | `MEMLEDGER_TRACE=memory,scope` | channels to record (these two are the default) |
+    /// | `MEMLEDGER_TRACE=memory,scope` | channels to record (these two are the default), the program's own among them |
     /// | `MEMLEDGER_FILE=run-%p.utrace` | write the trace to this file, compact if it is named `.memledger` (`%p` process id, `%t` unix seconds, `%e` executable) |
     /// | `MEMLEDGER_HOST=127.0.0.1:1980` | send the trace to a recorder |
     /// | `MEMLEDGER_CONTROL=1985` or `ADDRESS:PORT` | start the control server |

@@ -6,11 +6,12 @@ use super::environment::Settings;
 use super::live::Live;
 use super::report::{Destination, Report};
 use super::{Ledger, Snapshot, Stats, destinations, exit, problems};
-use crate::alloc::{events::MemoryEvents, linked, stats};
+use crate::alloc::{self, events::MemoryEvents, linked, stats};
 use crate::dump;
 use crate::error::Error;
 use crate::scopes::{self, context, events::ScopeEvents};
-use crate::trace::channel::Channel;
+use crate::trace::channel;
+use crate::trace::log::{ProgramEvents, important};
 use crate::trace::os::{self, BlockedSignals};
 use crate::trace::sink::Sink;
 use crate::trace::sink::file::{FileSink, OwnFile, create_alone};
@@ -37,6 +38,8 @@ pub(super) struct Run {
     from_environment: bool,
     /// The tracker is not this program's allocator: there is nothing to record.
     unlinked: bool,
+    /// The environment has said which channels are enabled; otherwise code still may.
+    channels_are_set: bool,
     pub(super) live: Option<Live>,
     report: Option<Output>,
     /// Somebody has said where the report goes, or that there is none; otherwise code still may.
@@ -50,6 +53,7 @@ pub(super) struct Run {
 #[derive(Clone, Copy)]
 struct Start {
     from_environment: bool,
+    channels_are_set: bool,
     report_is_set: bool,
 }
 
@@ -66,35 +70,8 @@ pub(super) fn run() -> MutexGuard<'static, Option<Run>> {
     RUN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Which events are recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Channels {
-    memory: bool,
-    scope: bool,
-}
-
-impl Channels {
-    pub(super) fn parse(text: &str) -> Result<Self, Error> {
-        let mut channels = Self { memory: false, scope: false };
-        for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-            match name {
-                "memory" => channels.memory = true,
-                "scope" => channels.scope = true,
-                _ => {
-                    return Err(Error::Setting(format!(
-                        "the channel {name:?} is not known, only memory and scope are"
-                    )));
-                }
-            }
-        }
-        Ok(channels)
-    }
-
-    fn announced(self) -> [Channel; 2] {
-        let channel = |name, enabled| Channel { name, enabled };
-        [channel("Memory", self.memory), channel("Scope", self.scope)]
-    }
-}
+/// What is recorded where nothing else is asked for.
+const DEFAULT_CHANNELS: &str = "memory,scope";
 
 /// Starts as flags say, and the environment where they are silent, by default with a report on
 /// stderr; what does not work is told and left out.
@@ -109,6 +86,7 @@ pub(super) fn start_with(flags: Settings) -> Ledger {
             Some(run) if run.from_environment => {
                 let mut config = Config::default();
                 flags.clone().apply(&mut config);
+                run.channels_are_set &= config.channels.is_none();
                 Some(join_environment(run, config).unwrap_or_else(tell_and_go_on))
             }
             Some(_) => Some(tell_and_go_on(Error::AlreadyStarted)),
@@ -142,7 +120,11 @@ pub(super) fn start_from_environment(settings: Settings) {
 }
 
 fn start_leniently(settings: Settings, from_environment: bool) -> Ledger {
-    let start = Start { from_environment, report_is_set: settings.report.is_some() };
+    let start = Start {
+        from_environment,
+        channels_are_set: settings.channels.is_some(),
+        report_is_set: settings.report.is_some(),
+    };
     let mut config = Config { report: Some(Report::stderr()), ..Config::default() };
     settings.apply(&mut config);
     // A file that cannot be created must not cost the report.
@@ -181,7 +163,7 @@ fn start_strictly(mut config: Config) -> Result<Ledger, Error> {
     let _awake = state::awake();
     refuse_forked()?;
     if let Some(channels) = &config.channels {
-        Channels::parse(channels)?;
+        channel::names(channels)?;
     }
     if let Some(host) = &config.host {
         Address::parse(host)?;
@@ -196,7 +178,8 @@ fn start_strictly(mut config: Config) -> Result<Ledger, Error> {
     let control = control::bind(&config)?;
     let file = config.file.take().map(|path| open_trace(&path)).transpose()?;
     let output = config.report.take().map(|report| open_report(&report)).transpose()?;
-    begin(config, file, output, control, Start { from_environment: false, report_is_set: true })
+    let start = Start { from_environment: false, channels_are_set: true, report_is_set: true };
+    begin(config, file, output, control, start)
 }
 
 /// The environment has started already: adds what it did not ask for itself.
@@ -227,6 +210,12 @@ fn join_environment(run: &mut Run, config: Config) -> Result<Ledger, Error> {
             destinations::join(session, host, run.live.as_ref(), Vec::new());
             run.has_host = true;
         }
+    }
+    if let Some(channels) = config.channels.filter(|_| !run.channels_are_set) {
+        // The hook's cannot be turned on in the midst of a recording.
+        let programs = channel::names(&channels)?;
+        channel::want(programs.without(&alloc::CHANNEL).without(&scopes::CHANNEL));
+        run.channels_are_set = true;
     }
     if let Some(report) = config.report.filter(|_| !run.report_is_set) {
         run.report = Some(open_report(&report)?);
@@ -343,14 +332,16 @@ fn begin(
             "recording cannot start: the worker of the one before is still stuck in a write".into(),
         ));
     };
-    let channels = Channels::parse(config.channels.as_deref().unwrap_or("memory,scope"))?;
     let address = config.host.as_deref().map(Address::parse).transpose()?;
+    let channels = channel::names(config.channels.as_deref().unwrap_or(DEFAULT_CHANNELS))?;
+    let hook = channels.contains(&alloc::CHANNEL);
+    let scope = channels.contains(&scopes::CHANNEL);
     exit::prepare();
     state::prepare();
     buffer::configure(config.buffer_limit.unwrap_or(buffer::DEFAULT_LIMIT));
-    scopes::enable(channels.scope);
+    scopes::enable(scope);
     // NOTE: a prefix that is not gone on with would make every block freed later look alive.
-    let from_process_start = channels.memory && state::adopt_early();
+    let from_process_start = hook && state::adopt_early();
     if !from_process_start {
         // NOTE: twice. A thread that enters the hook now may have seen the room in its old block, and
         // must be out again before it is told that it may go on.
@@ -382,16 +373,17 @@ fn begin(
         live.clone().map(|live| Box::new(live) as _),
         host.map(|host| Box::new(host) as _),
     ];
-    let instruments: Vec<Box<dyn Instrument>> =
-        vec![Box::new(MemoryEvents::new()), Box::new(ScopeEvents::new())];
-    let mut session = Session::new(
-        sinks.into_iter().flatten().collect(),
-        instruments,
-        &channels.announced(),
-        from_process_start,
-        tell,
-    );
-    let Start { from_environment, report_is_set } = start;
+    alloc::CHANNEL.force(hook);
+    scopes::CHANNEL.force(scope);
+    channel::want(channels);
+    let instruments: Vec<Box<dyn Instrument>> = vec![
+        Box::new(MemoryEvents::new()),
+        Box::new(ScopeEvents::new()),
+        Box::new(ProgramEvents::new()),
+    ];
+    let mut session =
+        Session::new(sinks.into_iter().flatten().collect(), instruments, from_process_start, tell);
+    let Start { from_environment, channels_are_set, report_is_set } = start;
     if from_environment && !has_file {
         session.keep_history(buffer::EARLY_LIMIT);
     }
@@ -400,15 +392,12 @@ fn begin(
     let threaded = config.worker == Worker::Thread
         && worker::spawn().map_err(|error| tell_manual(&error)).is_ok();
     buffer::allow_waiting(threaded && config.on_full == OnFull::Wait);
-    if channels.memory && !unlinked {
-        state::run();
-    } else {
-        state::pause();
-    }
+    state::run(hook && !unlinked);
     *run = Some(Run {
         generation,
         from_environment,
         unlinked,
+        channels_are_set,
         live,
         report,
         report_is_set,
@@ -457,7 +446,7 @@ pub(super) fn control_address() -> Option<std::net::SocketAddr> {
 
 pub(super) fn stats() -> Stats {
     Stats {
-        recording: state::load() & state::RECORD != 0 && state::is_running(),
+        recording: state::load() & state::ON != 0 && state::is_running(),
         events: worker::collected(),
         lost_events: loss::total(),
         buffer_bytes: buffer::used() as u64,
@@ -496,6 +485,7 @@ pub(super) fn finish(generation: Option<u64>) {
         if let Some(output) = run.report {
             write_report(output, run.unlinked, run.live.as_ref());
         }
+        channel::forget();
         return state::turn_off();
     };
     // NOTE: what the tracker holds is not given back to an allocator that ends with the process.
@@ -521,6 +511,16 @@ pub(super) fn finish(generation: Option<u64>) {
         std::mem::forget(run.live);
     } else {
         drop(run.live);
+    }
+    // NOTE: not before the end of the stream, which would be told that they are off.
+    let missing = channel::forget();
+    if !missing.is_empty() {
+        problems::add(format!(
+            "{missing:?} in the setting of channels is the name of no channel that this program has used"
+        ));
+    }
+    if let Some(refused) = important::take_refused() {
+        problems::add(refused);
     }
     state::turn_off();
 }
@@ -590,14 +590,5 @@ mod tests {
         assert_eq!(expand(Path::new("%e")).as_os_str(), executable.file_name().unwrap());
         let seconds = expand(Path::new("%t")).to_str().unwrap().parse::<u64>().unwrap();
         assert!(seconds > 1_700_000_000);
-    }
-
-    #[test]
-    fn channels_are_named_or_refused() {
-        let both = Channels { memory: true, scope: true };
-        assert_eq!(Channels::parse("memory,scope").unwrap(), both);
-        assert_eq!(Channels::parse(" scope , memory,").unwrap(), both);
-        assert_eq!(Channels::parse("memory").unwrap(), Channels { memory: true, scope: false });
-        assert!(Channels::parse("memory,cpu").unwrap_err().to_string().contains("\"cpu\""));
     }
 }

@@ -5,6 +5,7 @@
 //! owns it.
 
 use super::context::{self, Announced, Kind, Walk};
+use crate::trace::channel::Channel;
 use crate::trace::event::encode::Declaration;
 use crate::trace::event::schema::{
     FieldType::{AnsiString, I32, U8},
@@ -30,6 +31,9 @@ pub(crate) static MEMORY_SCOPE: Declaration = Declaration {
 };
 
 static TYPES: &[&Declaration] = &[&TAG_SPEC, &MEMORY_SCOPE];
+
+/// The scopes that allocations are made in.
+pub(crate) static CHANNEL: Channel = Channel::ours("Scope");
 
 /// No parent, no owner.
 const NO_TAG: u32 = u32::MAX;

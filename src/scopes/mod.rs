@@ -29,4 +29,6 @@ pub use scope::ScopeGuard;
 pub use tag::{Tag, tagged};
 
 #[cfg(feature = "enable")]
+pub(crate) use events::CHANNEL;
+#[cfg(feature = "enable")]
 pub(crate) use switch::{enable, is_here, switch};

@@ -36,6 +36,15 @@ pub(crate) static CHANNEL_ANNOUNCE: Declaration = Declaration {
     fields: &[("Id", U32), ("IsEnabled", U8), ("ReadOnly", U8), ("Name", AnsiString)],
 };
 
+/// A channel was turned on or off.
+pub(crate) static CHANNEL_TOGGLE: Declaration = Declaration {
+    uid: 26,
+    logger: "Trace",
+    event: "ChannelToggle",
+    flags: IMPORTANT | NO_SYNC,
+    fields: &[("Id", U32), ("IsEnabled", U8)],
+};
+
 /// The program.
 pub(crate) static SESSION: Declaration = Declaration {
     uid: 19,
@@ -117,11 +126,16 @@ pub(crate) static ALIVE: Declaration = Declaration {
     fields: &[("Blocks", U64)],
 };
 
+/// Stands for the event of a scope that was entered before this stream began.
+pub(crate) static SCOPE_GOES_ON: Declaration =
+    Declaration { uid: 31, logger: "Memledger", event: "ScopeGoesOn", flags: NO_SYNC, fields: &[] };
+
 /// All of the above.
 pub(crate) static TYPES: &[&Declaration] = &[
     &NEW_TRACE,
     &THREAD_INFO,
     &CHANNEL_ANNOUNCE,
+    &CHANNEL_TOGGLE,
     &SESSION,
     &MARKER,
     &TRACE,
@@ -130,6 +144,7 @@ pub(crate) static TYPES: &[&Declaration] = &[
     &LOST,
     &REPORT,
     &ALIVE,
+    &SCOPE_GOES_ON,
 ];
 
 /// The bound on the events between two markers that the stream announces.

@@ -9,9 +9,9 @@
 //! 3. The reader puts the pieces of each thread together again, and the events of all threads
 //!    into the order of their serials.
 //!
-//! Nothing here knows what the events are about: their types are declared by their owners.
+//! Nothing here knows what the events are about: their types are declared by their owners, those of
+//! the tracker in its own modules, those of the program by [`log`].
 
-#[cfg(feature = "enable")]
 pub(crate) mod channel;
 #[cfg(feature = "enable")]
 pub(crate) mod clock;
@@ -22,6 +22,7 @@ pub mod convert;
 pub mod event;
 #[cfg(feature = "enable")]
 pub(crate) mod events;
+pub mod log;
 #[cfg(feature = "enable")]
 pub(crate) mod os;
 #[cfg(feature = "enable")]

@@ -2,6 +2,7 @@
 
 use crate::harness::{Case, Outcome, REPORT, TRACE, builder, case, churn, leave, left};
 use memledger::trace::control::{Client, Command};
+use memledger::trace::read::{EventAnalyzer, read};
 use memledger::trace::transport::handshake::Handshake;
 use memledger::{DestinationState, Ledger, alloc_scope};
 use std::fs::{self, File};
@@ -9,6 +10,11 @@ use std::hint::black_box;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
+
+memledger::channel! {
+    GAME = "Game";
+    ASSETS = "Assets" [ReadOnly];
+}
 
 const LATE: &str = "late.utrace";
 
@@ -55,6 +61,20 @@ pub(crate) const CASES: &[Case] = &[
         let inside: Vec<_> = fs::read_dir(outcome.path("folder")).unwrap().collect();
         assert_eq!(inside.len(), 2, "{inside:?}");
         assert_eq!(fs::read_to_string(outcome.path("folder/old.utrace")).unwrap(), "old");
+    }),
+    case("channels are switched by name and the stream says so", channels, |run| {
+        let outcome = run.run();
+        outcome.quiet().whole();
+        let mut toggles = EventAnalyzer::new(Vec::new()).on(
+            "Trace",
+            "ChannelToggle",
+            ["IsEnabled"],
+            |toggles, _, [on]| {
+                toggles.push(on.bool().unwrap());
+            },
+        );
+        read(File::open(outcome.path(TRACE)).unwrap(), &mut toggles).unwrap();
+        assert_eq!(toggles.state, [true, false]);
     }),
     case("a port that is taken is left for another that the trace names", port, |run| {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -198,6 +218,26 @@ fn hostile() {
     refused(&mut control, Command::WriteTo("9.utrace".into()), "8 destinations already");
     control.send(&Command::Stop).unwrap();
     (0..8).for_each(|number| fs::remove_file(format!("folder/{number}.utrace")).unwrap());
+}
+
+fn channels() {
+    let ledger = builder().control("0").start().unwrap();
+    assert!(!GAME.is_enabled() && !ASSETS.is_enabled());
+    let mut client = client(&ledger);
+    ledger.flush();
+    // As Unreal does: upper and lower case are the same, and so is an s at the end.
+    assert_eq!(client.send(&Command::channels(["games"], true)).unwrap(), ["channel on Game"]);
+    assert!(GAME.is_enabled());
+    ledger.flush();
+    let status = client.send(&Command::Status).unwrap();
+    assert!(status.contains(&"channel on Game".into()), "{status:?}");
+    assert!(status.contains(&"channel on Memory".into()), "{status:?}");
+    refused(&mut client, Command::channels(["game", "nothing"], false), "no channel \"nothing\"");
+    refused(&mut client, Command::channels(["game", "assets"], false), "Assets is read-only");
+    refused(&mut client, Command::channels(["memory"], false), "Memory is read-only");
+    assert!(GAME.is_enabled(), "all or none");
+    client.send(&Command::channels(["GAME"], false)).unwrap();
+    assert!(!GAME.is_enabled());
 }
 
 fn port() {

@@ -14,6 +14,7 @@ mod exactness;
 mod exit;
 mod files;
 mod fork;
+mod log;
 mod losses;
 mod memory;
 mod own_memory;
@@ -38,6 +39,7 @@ fn main() {
         ("threads", threads::CASES),
         ("memory", memory::CASES),
         ("scopes", scopes::CASES),
+        ("log", log::CASES),
         ("losses", losses::CASES),
         ("fork", fork::CASES),
         ("signals", signals::CASES),

@@ -77,7 +77,7 @@ fn calls() {
     memledger::alloc_scope!("calls");
     let bad = Ledger::builder().trace_to_file("no/such/folder.utrace").start();
     drop(bad.unwrap());
-    let bad = Ledger::builder().channels("memory,cpu").start();
+    let bad = Ledger::builder().channels("memory,c pu").start();
     assert!(matches!(bad, Err(Error::Setting(_))));
     drop(bad);
     let ledger = builder().trace_to_file("other.utrace").start().unwrap();
@@ -102,7 +102,7 @@ fn code() {
     let bad = Ledger::builder().report_on_exit(Report::file("x.pdf")).start();
     assert!(matches!(bad, Err(Error::Setting(_))));
     drop(bad);
-    let bad = Ledger::builder().channels("cpu").start();
+    let bad = Ledger::builder().channels("c pu").start();
     assert!(matches!(bad, Err(Error::Setting(_))));
     drop(bad);
     let mut ledger = start();

@@ -50,8 +50,8 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(outcome.files(), [""; 0]);
     }),
     case("a bad channel is told and the default used", scoped, |run| {
-        let outcome = run.tracked().env("MEMLEDGER_TRACE", "memory,cpu").run();
-        one_line(&outcome.stderr, &["MEMLEDGER_TRACE", "memory,cpu", "memory and scope"]);
+        let outcome = run.tracked().env("MEMLEDGER_TRACE", "memory,c pu").run();
+        one_line(&outcome.stderr, &["MEMLEDGER_TRACE", "memory,c pu", "memory and scope"]);
         let report = outcome.exited(7).whole();
         assert!(crate::harness::scope(&report, &["GlobalScope", "work"]).is_some());
     }),
@@ -124,8 +124,8 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(outcome.files(), ["other.utrace", REPORT]);
     }),
     case("a bad value is told once though the code asks again", join, |run| {
-        let outcome = run.tracked().env("MEMLEDGER_TRACE", "cpu").run();
-        one_line(&outcome.stderr, &["MEMLEDGER_TRACE", "cpu"]);
+        let outcome = run.tracked().env("MEMLEDGER_TRACE", "c/pu").run();
+        one_line(&outcome.stderr, &["MEMLEDGER_TRACE", "c/pu"]);
         outcome.exited(0).whole();
     }),
     case("from_env beside a ledger of the code is told", from_env_after_builder, |run| {

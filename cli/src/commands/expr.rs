@@ -53,11 +53,13 @@ pub fn size(text: &str) -> Result<u64, String> {
 }
 
 /// A moment of the trace.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum At {
     Nanoseconds(u64),
     /// A fraction of the duration, in billionths.
     Share(u64),
+    /// Where the program set the bookmark of this name.
+    Bookmark(String),
     Peak,
     End,
 }
@@ -71,17 +73,17 @@ impl FromStr for At {
             "start" => Some(Self::Nanoseconds(0)),
             "peak" => Some(Self::Peak),
             "end" => Some(Self::End),
+            _ if text.starts_with("bookmark:") => {
+                text.strip_prefix("bookmark:").map(|name| Self::Bookmark(name.to_owned()))
+            }
             _ if text.ends_with('%') => scaled(text, &[("%", 10_000_000)])
                 .filter(|share| *share <= 1_000_000_000)
                 .map(Self::Share),
-            _ if text.starts_with("bookmark:") => {
-                return Err("bookmarks cannot be used as a time yet".to_owned());
-            }
             _ => scaled(text, NS_UNITS).map(Self::Nanoseconds),
         };
         at.ok_or_else(|| {
-            "a time is 1.5s, 200ms, nanoseconds without a unit, a share such as 50%, start, peak \
-             or end"
+            "a time is 1.5s, 200ms, nanoseconds without a unit, a share such as 50%, start, peak, \
+             end or bookmark:NAME"
                 .to_owned()
         })
     }

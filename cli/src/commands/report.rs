@@ -18,7 +18,7 @@ Examples:
   memledger report run.utrace --fail-if 'peak_bytes > 64MiB'   exit 3 if it was more
   memledger report run.utrace --format json -o run.json
 
-TIME is 1.5s, 200ms, nanoseconds without a unit, 50%, start, peak or end.
+TIME is 1.5s, 200ms, nanoseconds without a unit, 50%, start, peak, end or bookmark:NAME.
 EXPR compares any key of totals or losses in the JSON report with a number: >, >=, <, <=, ==, !=;
 bytes may have a unit (KiB, MiB, GiB), times too (ms, s).";
 
@@ -113,7 +113,7 @@ fn moment(text: &str) -> Result<(String, At), String> {
     Ok((text.to_owned(), text.parse()?))
 }
 
-/// Where counting ends. A share and the peak are found by reading the whole trace once before.
+/// Where counting ends. A share, a bookmark and the peak are found by reading the whole trace once before.
 fn until(args: &ReportArgs) -> Result<Until, CliError> {
     let Some((text, at)) = &args.at else { return Ok(Until::End) };
     let first_pass = || {
@@ -132,6 +132,21 @@ fn until(args: &ReportArgs) -> Result<Until, CliError> {
         At::End => Until::End,
         At::Nanoseconds(time) => Until::Time(*time),
         At::Peak => Until::Event(first_pass()?.peak_event()),
+        At::Bookmark(name) => {
+            let analyzer = first_pass()?;
+            let event = analyzer.bookmark_event(name).ok_or_else(|| {
+                let set = analyzer.report().bookmarks;
+                let names = set.iter().take(10).map(|bookmark| format!("{:?}", bookmark.name));
+                let names = names.collect::<Vec<_>>().join(", ");
+                CliError::Failed(match set.len() {
+                    0 => format!("the trace has no bookmark {name:?}, nor any other"),
+                    count => format!(
+                        "the trace has no bookmark {name:?}; of its {count} the first are {names}"
+                    ),
+                })
+            })?;
+            Until::Event(event)
+        }
         At::Share(billionths) => {
             let duration = first_pass()?.report().trace.duration_ns;
             let time = u128::from(duration) * u128::from(*billionths) / 1_000_000_000;

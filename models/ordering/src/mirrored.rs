@@ -43,10 +43,11 @@ const MIRRORED: &[(&str, &str, &[&str])] = &[
         include_str!("../../../src/trace/write/buffer.rs"),
         &[
             "header.epoch.store(slot.epoch(), Ordering::Relaxed);",
+            "link(slot, new);",
+            "slot.set_block(Some(new), size, ROOM);",
             "slot.first.store(new.as_ptr(), Ordering::Release)",
             "old.committed.store(slot.cursor(), Ordering::Release);",
             "old.next.store(new.as_ptr(), Ordering::Release);",
-            "slot.set_block(Some(new), size, ROOM);",
         ],
     ),
     (

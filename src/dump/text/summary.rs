@@ -59,6 +59,21 @@ pub(super) fn write(
         let frees = counted(after.frees, "free", "frees");
         write_line("after the report", &format!("{allocations} and {frees}, not counted"), out)?;
     }
+    bookmarks(report, options, out)
+}
+
+/// The moments that the program has named; of many, the first.
+fn bookmarks(report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()> {
+    let mut title = "bookmarks";
+    for bookmark in report.bookmarks.iter().take(options.top) {
+        let at = duration(bookmark.at_ns);
+        write_line(title, &format!("{at:>9}  {}", escape(&bookmark.name)), out)?;
+        title = "";
+    }
+    let more = report.bookmarks.len().saturating_sub(options.top);
+    if more > 0 {
+        write_line("", &format!("and {} more", count(more as u64)), out)?;
+    }
     Ok(())
 }
 

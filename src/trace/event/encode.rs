@@ -1,6 +1,6 @@
 //! Event types as the writer declares them, and their bytes.
 
-use super::schema::{FieldType, IMPORTANT, MAYBE_HAS_AUX, NO_SYNC};
+use super::schema::{FieldFamily, FieldType, IMPORTANT, MAYBE_HAS_AUX, NO_SYNC};
 
 /// Bytes of a uid and a serial in front of a synchronised event.
 pub(crate) const SYNCED_HEADER: usize = 5;
@@ -8,9 +8,15 @@ pub(crate) const SYNCED_HEADER: usize = 5;
 pub(crate) const ENTER_SCOPE: u8 = 4 << 1;
 /// See [`ENTER_SCOPE`].
 pub(crate) const LEAVE_SCOPE: u8 = 5 << 1;
+/// The same with the clock behind, in 8 bytes (protocol 7).
+pub(crate) const ENTER_SCOPE_AT: u8 = 6 << 1;
+/// See [`ENTER_SCOPE_AT`].
+pub(crate) const LEAVE_SCOPE_AT: u8 = 7 << 1;
+/// Bytes of either.
+pub(crate) const SCOPE_AT: usize = 9;
 
-const AUX: u8 = 1;
-const AUX_TERMINAL: u8 = 3;
+pub(crate) const AUX: u8 = 1;
+pub(crate) const AUX_TERMINAL: u8 = 3;
 
 /// An event type of ours. Its owner declares it in its `events.rs`, and hands its list to the
 /// worker, which announces every type before the first event.
@@ -41,36 +47,11 @@ impl Declaration {
     }
 
     /// Appends the type record.
-    ///
-    /// ```text
-    /// u16 0   u16 size   u16 uid   u8 fields   u8 flags   u8 logger size   u8 event size
-    /// per field: u8 family 0, u8 0, u16 offset, u16 size, u8 type code, u8 name size
-    /// names, one after the other
-    /// ```
     pub(crate) fn append_record(&self, out: &mut Vec<u8>) {
-        let start = out.len();
         let flags = self.flags | if self.has_aux() { MAYBE_HAS_AUX } else { 0 };
-        out.extend([0; 4]);
-        out.extend(self.uid.to_le_bytes());
-        out.extend([
-            self.fields.len() as u8,
-            flags,
-            self.logger.len() as u8,
-            self.event.len() as u8,
-        ]);
-        let mut offset = 0_u16;
-        for (name, field_type) in self.fields {
-            let size = field_type.fixed_size() as u16;
-            out.extend([0, 0]);
-            out.extend(offset.to_le_bytes());
-            out.extend(size.to_le_bytes());
-            out.extend([field_type.code(), name.len() as u8]);
-            offset += size;
-        }
-        out.extend(self.logger.bytes().chain(self.event.bytes()));
-        self.fields.iter().for_each(|(name, _)| out.extend(name.bytes()));
-        let size = (out.len() - start - 4) as u16;
-        out[start + 2..start + 4].copy_from_slice(&size.to_le_bytes());
+        let fields = self.fields.iter();
+        let fields = fields.map(|&(name, field_type)| (name, field_type, FieldFamily::Regular));
+        append_record(out, self.uid, (self.logger, self.event), flags, fields);
     }
 
     /// Appends an event without a serial: an important one in the form of its own stream,
@@ -113,6 +94,51 @@ impl Declaration {
             out[start + 2..start + 4].copy_from_slice(&size.to_le_bytes());
         }
     }
+}
+
+/// Appends the type record of any event type.
+///
+/// ```text
+/// u16 0   u16 size   u16 uid   u8 fields   u8 flags   u8 logger size   u8 event size
+/// a field      u8 0, u8 0, u16 offset, u16 size,       u8 type code, u8 name size
+/// a reference  u8 1, u8 0, u16 offset, u16 target uid, u8 type code, u8 name size
+/// an id        u8 2, u8 0, u16 offset, u16 0,          u8 0,         u8 type code
+/// names, one after the other; an id has none
+/// ```
+pub(crate) fn append_record<'a>(
+    out: &mut Vec<u8>,
+    uid: u16,
+    (logger, event): (&str, &str),
+    flags: u8,
+    fields: impl ExactSizeIterator<Item = (&'a str, FieldType, FieldFamily)> + Clone,
+) {
+    let start = out.len();
+    out.extend([0; 4]);
+    out.extend(uid.to_le_bytes());
+    out.extend([fields.len() as u8, flags, logger.len() as u8, event.len() as u8]);
+    let mut offset = 0_u16;
+    for (name, field_type, family) in fields.clone() {
+        let size = field_type.fixed_size() as u16;
+        let (code, name_size) = (field_type.code(), name.len() as u8);
+        let (family, middle, last) = match family {
+            FieldFamily::Regular => (0, size, [code, name_size]),
+            FieldFamily::Reference(target) => (1, target, [code, name_size]),
+            FieldFamily::DefinitionId => (2, 0, [0, code]),
+        };
+        out.extend([family, 0]);
+        out.extend(offset.to_le_bytes());
+        out.extend(middle.to_le_bytes());
+        out.extend(last);
+        offset += size;
+    }
+    out.extend(logger.bytes().chain(event.bytes()));
+    for (name, _, family) in fields {
+        if family != FieldFamily::DefinitionId {
+            out.extend(name.bytes());
+        }
+    }
+    let size = (out.len() - start - 4) as u16;
+    out[start + 2..start + 4].copy_from_slice(&size.to_le_bytes());
 }
 
 /// The longest text of a field, in bytes; what is longer is cut. A few of them fit in an

@@ -8,8 +8,10 @@
 //! 5. number and send the threads' events up to 1 and 2.
 
 use super::feeds::header;
+use super::merge::{Piece, Rest};
 use super::session::{SERIAL, Session, settled_below};
 use super::streams::{CONTROL, WORKER};
+use crate::trace::event::encode::LEAVE_SCOPE;
 use crate::trace::events;
 use crate::trace::os;
 use crate::trace::pages::Block;
@@ -29,8 +31,10 @@ const LOOK_FOR_DEAD: Duration = Duration::from_secs(1);
 pub(super) struct Occupant {
     /// The stream its packets carry, 0 before its first.
     pub(super) stream: u16,
-    /// How far its first block is drained, and an epoch it was in there; `None` for its start.
-    pub(super) drained: Option<(NonNull<u8>, u64)>,
+    /// How far its first block is drained; `None` for its start.
+    pub(super) drained: Option<Rest>,
+    /// How many scopes are open there.
+    pub(super) depth: u32,
     /// What its stream starts with, for sinks that come later.
     pub(super) start: Vec<u8>,
 }
@@ -75,7 +79,7 @@ impl Session {
             self.packet(stream, &start);
             sent = true;
         }
-        self.merge(cursors, bound);
+        sent |= self.merge(cursors, bound);
         self.mark_until(bound);
         buffer::all_collected();
         sent | self.tell_losses()
@@ -120,7 +124,7 @@ impl Session {
         }
         let stream = self.streams.take()?;
         occupant.stream = stream;
-        occupant.drained = None;
+        (occupant.drained, occupant.depth) = (None, 0);
         let slot = cursor.slot;
         let id = slot.thread_id.load(Ordering::Relaxed);
         let system_id = slot.system_id.load(Ordering::Relaxed);
@@ -144,24 +148,19 @@ impl Session {
         Some((stream, start))
     }
 
-    /// The last of a finished thread: closes what is open, frees its block, stream and slot.
-    pub(super) fn retire(&mut self, cursor: &Cursor, block: NonNull<Block>) {
+    /// The last of a finished thread, of which all but `piece` is sent: closes what is open, frees
+    /// its block, stream and slot.
+    pub(super) fn retire(&mut self, cursor: &Cursor, piece: &Piece) {
         let Some(occupant) = self.occupants.get_mut(cursor.number) else { return };
         let stream = std::mem::take(occupant).stream;
-        self.close(cursor.slot, stream);
+        if piece.depth() > 0 {
+            self.packet(stream, &vec![LEAVE_SCOPE; piece.depth() as usize]);
+        }
         self.take_losses_of(cursor.slot);
         cursor.slot.first.store(std::ptr::null_mut(), Ordering::Release);
-        buffer::release(cursor.slot, block);
+        buffer::release(cursor.slot, piece.block);
         self.streams.give_back(stream);
         registry::free(cursor.slot);
-    }
-
-    /// Sends what closes the context a stream stands in.
-    pub(super) fn close(&mut self, slot: &Slot, stream: u16) {
-        let closing = slot.closing.load(Ordering::Acquire);
-        if closing != 0 {
-            self.packet(stream, &[closing]);
-        }
     }
 
     fn tell_losses(&mut self) -> bool {

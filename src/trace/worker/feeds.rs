@@ -26,8 +26,9 @@ struct Feed {
 }
 
 impl Session {
-    /// Numbers and passes on what `cursors` cover, up to the epoch `bound`.
-    pub(super) fn merge(&mut self, cursors: Vec<Cursor>, bound: u64) {
+    /// Numbers and passes on what `cursors` cover, up to the epoch `bound`; whether anything was sent
+    /// that no serial tells of.
+    pub(super) fn merge(&mut self, cursors: Vec<Cursor>, bound: u64) -> bool {
         let feeds = cursors.into_iter().filter_map(|cursor| self.feed(cursor));
         let mut feeds = feeds.collect::<Vec<_>>();
         let mut queue = BinaryHeap::with_capacity(feeds.len());
@@ -54,14 +55,16 @@ impl Session {
                 buffer::wake_waiters();
             }
         }
+        let sent = self.unsent > 0;
         self.send(&mut feeds);
         feeds.iter().for_each(|feed| self.leave(feed));
+        sent
     }
 
     fn feed(&self, cursor: Cursor) -> Option<Feed> {
-        let &Occupant { stream, drained, .. } = self.occupants.get(cursor.number)?;
+        let &Occupant { stream, drained, depth, .. } = self.occupants.get(cursor.number)?;
         let block = NonNull::new(cursor.slot.first.load(Ordering::Acquire))?;
-        let piece = Piece::new(block, drained, committed(&cursor, block));
+        let piece = Piece::new(block, drained, committed(&cursor, block), depth);
         Some(Feed { cursor, stream, pieces: vec![piece] })
     }
 
@@ -91,7 +94,8 @@ impl Session {
                 return None;
             }
             let next = NonNull::new(header(piece.block).next.load(Ordering::Acquire))?;
-            feed.pieces.push(Piece::new(next, None, committed(&feed.cursor, next)));
+            let (end, depth) = (committed(&feed.cursor, next), piece.depth());
+            feed.pieces.push(Piece::new(next, None, end, depth));
         }
     }
 
@@ -133,9 +137,9 @@ impl Session {
         let Some(piece) = feed.pieces.last() else { return };
         let last = piece.is_done() && piece.block == feed.cursor.block;
         if last && feed.cursor.finished {
-            self.retire(&feed.cursor, piece.block);
+            self.retire(&feed.cursor, piece);
         } else if let Some(occupant) = self.occupants.get_mut(feed.cursor.number) {
-            occupant.drained = piece.rest();
+            (occupant.drained, occupant.depth) = (piece.rest(), piece.depth());
         }
     }
 }

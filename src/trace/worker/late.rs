@@ -6,12 +6,14 @@
 #![expect(unsafe_code, reason = "reads the blocks of threads")]
 
 use super::drain::Occupant;
-use super::merge::Shapes;
+use super::merge::{Rest, Shapes};
 use super::session::{Final, Session, settled_below};
 use super::streams::{CONTROL, WORKER};
 use crate::error::Error;
 use crate::trace::clock;
-use crate::trace::event::encode::{ENTER_SCOPE, LEAVE_SCOPE};
+use crate::trace::event::encode::{
+    ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT, SCOPE_AT,
+};
 use crate::trace::events;
 use crate::trace::pages::Block;
 use crate::trace::sink::Sink;
@@ -77,7 +79,16 @@ impl Session {
         let open = |(slot, occupant): (&Slot, &Occupant)| {
             let mut bytes = occupant.start.clone();
             with_sent(slot, occupant, |sent| {
-                still_open(sent, &self.shapes).for_each(|scope| bytes.extend_from_slice(scope));
+                let open = still_open(sent, &self.shapes);
+                // Those that were entered in earlier blocks, of which nothing is known any more.
+                let before = (occupant.depth as usize).saturating_sub(open.len());
+                (0..before).for_each(|_| goes_on(&mut bytes));
+                for scope in open {
+                    match scope {
+                        Some(scope) => bytes.extend_from_slice(scope),
+                        None => goes_on(&mut bytes),
+                    }
+                }
             });
             (occupant.stream, bytes)
         };
@@ -86,12 +97,9 @@ impl Session {
 
     /// What closes everything that was opened, on each thread's stream.
     pub(super) fn closings(&self) -> Vec<(u16, Vec<u8>)> {
-        let close = |(slot, occupant): (&Slot, &Occupant)| {
-            let mut depth = 0;
-            with_sent(slot, occupant, |sent| depth = still_open(sent, &self.shapes).count());
-            (depth > 0).then(|| (occupant.stream, vec![LEAVE_SCOPE; depth]))
-        };
-        self.occupied().filter_map(close).collect()
+        let open = self.occupied().filter(|(_, occupant)| occupant.depth > 0);
+        let close = |occupant: &Occupant| vec![LEAVE_SCOPE; occupant.depth as usize];
+        open.map(|(_, occupant)| (occupant.stream, close(occupant))).collect()
     }
 
     fn occupied(&self) -> impl Iterator<Item = (&'static Slot, &Occupant)> {
@@ -102,7 +110,7 @@ impl Session {
 /// Hands over what was sent of a thread's present block.
 fn with_sent(slot: &Slot, occupant: &Occupant, body: impl FnOnce(&[u8])) {
     if let Some(block) = NonNull::new(slot.first.load(Ordering::Acquire))
-        && let Some((end, _)) = occupant.drained
+        && let Some(Rest { at: end, .. }) = occupant.drained
         // SAFETY: blocks are never unmapped, and their headers are atomics.
         && unsafe { block.as_ref() }.contains(end.as_ptr())
     {
@@ -114,23 +122,31 @@ fn with_sent(slot: &Slot, occupant: &Occupant, body: impl FnOnce(&[u8])) {
     }
 }
 
-/// What `events`, which begin in no scope, have opened and not closed: each scope's bytes.
-fn still_open<'a>(events: &'a [u8], shapes: &Shapes) -> impl Iterator<Item = &'a [u8]> {
+/// Opens a scope without saying which.
+fn goes_on(out: &mut Vec<u8>) {
+    out.push(ENTER_SCOPE);
+    events::SCOPE_GOES_ON.append(&[], out);
+}
+
+/// What `events` have opened and not closed: the bytes of each scope, if it is one of ours. Those of
+/// the program may have a serial that lies before the stream, and arrays of any length.
+fn still_open<'a>(events: &'a [u8], shapes: &Shapes) -> Vec<Option<&'a [u8]>> {
     let mut open = Vec::new();
     let mut at = 0;
-    while let Some(size) = events.get(at..).and_then(|rest| shapes.first_size(rest)) {
+    while let Some((size, _)) = events.get(at..).and_then(|rest| shapes.first(rest)) {
         match events[at] {
-            ENTER_SCOPE => open.push(at),
-            LEAVE_SCOPE => drop(open.pop()),
+            ENTER_SCOPE => open.push((at, 1)),
+            ENTER_SCOPE_AT => open.push((at, SCOPE_AT)),
+            LEAVE_SCOPE | LEAVE_SCOPE_AT => drop(open.pop()),
             _ => {}
         }
         at += size;
     }
-    let scope = |start: usize| {
-        let size = shapes.first_size(events.get(start + 1..)?)?;
-        events.get(start..=start + size)
+    let scope = |(start, enter): (usize, usize)| {
+        let (size, is_ours) = shapes.first(events.get(start + enter..)?)?;
+        events.get(start..start + enter + size).filter(|_| is_ours)
     };
-    open.into_iter().filter_map(scope).collect::<Vec<_>>().into_iter()
+    open.into_iter().map(scope).collect()
 }
 
 #[cfg(test)]
@@ -153,7 +169,8 @@ mod tests {
         let enter = |field| [vec![ENTER_SCOPE], event(field)].concat();
         let open = |events: &[Vec<u8>]| {
             let bytes = events.concat();
-            still_open(&bytes, &shapes).map(<[u8]>::to_vec).collect::<Vec<_>>()
+            let open = still_open(&bytes, &shapes).into_iter();
+            open.map(|scope| scope.unwrap_or_default().to_vec()).collect::<Vec<_>>()
         };
         let leave = || vec![LEAVE_SCOPE];
         let nothing = Vec::<Vec<u8>>::new();
@@ -163,6 +180,13 @@ mod tests {
         assert_eq!(open(&[enter(1), leave(), enter(2), enter(3), event(1)]), [enter(2), enter(3)]);
         // The scope's own event is the last that there is, or not there yet.
         assert_eq!(open(&[event(5), enter(2)]), [enter(2)]);
-        assert_eq!(open(&[event(5), vec![ENTER_SCOPE]]), nothing);
+        assert_eq!(open(&[event(5), vec![ENTER_SCOPE]]), [Vec::<u8>::new()]);
+        // What was opened in an earlier block is closed in this one.
+        assert_eq!(open(&[leave(), enter(2)]), [enter(2)]);
+        // With a time.
+        let timed = [vec![ENTER_SCOPE_AT], vec![7; 8], event(9)].concat();
+        let left = [vec![LEAVE_SCOPE_AT], vec![8; 8]].concat();
+        assert_eq!(open(&[enter(1), timed.clone()]), [enter(1), timed.clone()]);
+        assert_eq!(open(&[enter(1), timed, left]), [enter(1)]);
     }
 }

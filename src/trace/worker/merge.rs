@@ -9,7 +9,12 @@
 //! [session](super::feeds)'s matter.
 #![expect(unsafe_code, reason = "reads and numbers events in the blocks of other threads")]
 
-use crate::trace::event::encode::{Declaration, ENTER_SCOPE, LEAVE_SCOPE};
+use crate::trace::event::aux::PIECE_HEAD;
+use crate::trace::event::declared::{self, Declared};
+use crate::trace::event::encode::{
+    AUX, AUX_TERMINAL, Declaration, ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT,
+    SCOPE_AT,
+};
 use crate::trace::event::schema::NO_SYNC;
 use crate::trace::pages::Block;
 use crate::trace::write::registry::EPOCH_BITS;
@@ -21,31 +26,77 @@ const LOW: u64 = (1 << EPOCH_BITS) - 1;
 /// The event has a serial.
 const SYNCED: u8 = 0x80;
 
-/// The sizes of the events that threads write, by their first byte.
-pub(super) struct Shapes([u8; 256]);
+/// The sizes of the events that threads write.
+pub(super) struct Shapes {
+    /// Of ours, by their first byte.
+    ours: [u8; 256],
+    /// Of the program's, by the number of their type.
+    programs: Vec<Shape>,
+}
+
+/// Bytes of an event up to the next, and whether it has a serial.
+#[derive(Clone, Copy)]
+struct Shape {
+    size: usize,
+    synced: bool,
+}
 
 impl Shapes {
     pub(super) fn new<'a>(types: impl Iterator<Item = &'a &'static Declaration>) -> Self {
         let mut shapes = [0; 256];
-        shapes[usize::from(ENTER_SCOPE)] = 1;
-        shapes[usize::from(LEAVE_SCOPE)] = 1;
+        for byte in [ENTER_SCOPE, LEAVE_SCOPE, AUX_TERMINAL << 1] {
+            shapes[usize::from(byte)] = 1;
+        }
+        for byte in [ENTER_SCOPE_AT, LEAVE_SCOPE_AT] {
+            shapes[usize::from(byte)] = SCOPE_AT as u8;
+        }
         for declaration in types {
-            // Only the worker writes events with arrays.
+            // Of ours, only the worker writes events with arrays.
             if let (Some(size), Ok(first)) = (declaration.size(), u8::try_from(declaration.wire()))
             {
                 let synced = if declaration.flags & NO_SYNC == 0 { SYNCED } else { 0 };
                 shapes[usize::from(first)] = size | synced;
             }
         }
-        Self(shapes)
+        Self { ours: shapes, programs: Vec::new() }
     }
-}
 
-impl Shapes {
-    /// Bytes of the first of `events`; `None` at their end.
-    pub(super) fn first_size(&self, events: &[u8]) -> Option<usize> {
-        let size = usize::from(self.0[usize::from(*events.first()?)] & !SYNCED);
-        (1..=events.len()).contains(&size).then_some(size)
+    /// Adds the next of the program's types.
+    pub(super) fn add(&mut self, declared: &Declared) {
+        self.programs.push(Shape { size: declared.size(), synced: declared.is_synced() });
+    }
+
+    /// Bytes of the first of `events`, and whether it is one of ours; `None` at their end.
+    pub(super) fn first(&self, events: &[u8]) -> Option<(usize, bool)> {
+        let mut head = [0; 8];
+        let known = events.len().min(8);
+        head[..known].copy_from_slice(&events[..known]);
+        let is_ours = self.ours[usize::from(*events.first()?)] != 0;
+        let size = self.of(u64::from_le_bytes(head)).size;
+        (1..=events.len()).contains(&size).then_some((size, is_ours))
+    }
+
+    /// The shape of what begins with these bytes.
+    #[inline(always)]
+    fn of(&self, head: u64) -> Shape {
+        let shape = self.ours[usize::from(head as u8)];
+        if shape == 0 {
+            return self.of_programs(head);
+        }
+        Shape { size: usize::from(shape & !SYNCED), synced: shape & SYNCED != 0 }
+    }
+
+    /// Of an event of the program, or a piece of its arrays.
+    #[inline(never)]
+    fn of_programs(&self, head: u64) -> Shape {
+        if head as u8 == AUX << 1 {
+            let size = PIECE_HEAD + (head as u32 >> 13) as usize;
+            return Shape { size, synced: false };
+        }
+        let number = declared::number_of(head as u16 >> 1);
+        let known = number.and_then(|number| self.programs.get(number));
+        debug_assert!(known.is_some(), "threads write events of known types only");
+        known.copied().unwrap_or(Shape { size: usize::MAX >> 1, synced: false })
     }
 }
 
@@ -61,27 +112,38 @@ pub(super) struct Piece {
     end: *mut u8,
     /// That of the next synchronised event, or one before.
     epoch: u64,
+    /// How many scopes are open at `at`.
+    depth: u32,
+}
+
+/// How far a thread's present block has come.
+#[derive(Clone, Copy)]
+pub(super) struct Rest {
+    pub(super) at: NonNull<u8>,
+    /// An epoch the thread was in there.
+    epoch: u64,
 }
 
 impl Piece {
-    /// What lies between `from` (or the block's start) and `end`, all of it committed. `epoch` is
-    /// one at which the thread was there.
-    pub(super) fn new(
-        block: NonNull<Block>,
-        from: Option<(NonNull<u8>, u64)>,
-        end: *mut u8,
-    ) -> Self {
+    /// What lies between `from` (or the block's start), where so many scopes are open, and `end`,
+    /// all of it committed.
+    pub(super) fn new(block: NonNull<Block>, from: Option<Rest>, end: *mut u8, depth: u32) -> Self {
         let (at, epoch) = match from {
-            Some((at, epoch)) => (at.as_ptr(), epoch),
+            Some(Rest { at, epoch }) => (at.as_ptr(), epoch),
             // SAFETY: blocks are never unmapped, and their headers are atomics.
             None => (Block::start(block), unsafe { block.as_ref() }.epoch.load(Ordering::Acquire)),
         };
-        Self { block, at, run: at, sent: at, end, epoch }
+        Self { block, at, run: at, sent: at, end, epoch, depth }
     }
 
     /// Where and when to go on: what [`new`](Self::new) takes.
-    pub(super) fn rest(&self) -> Option<(NonNull<u8>, u64)> {
-        NonNull::new(self.at).map(|at| (at, self.epoch))
+    pub(super) fn rest(&self) -> Option<Rest> {
+        NonNull::new(self.at).map(|at| Rest { at, epoch: self.epoch })
+    }
+
+    /// How many scopes are open behind what has been numbered.
+    pub(super) fn depth(&self) -> u32 {
+        self.depth
     }
 
     /// Whether every event has been numbered.
@@ -92,11 +154,12 @@ impl Piece {
     /// The epoch of the next synchronised event.
     pub(super) fn next_epoch(&mut self, shapes: &Shapes) -> Option<u64> {
         while let Some((head, shape)) = self.head(shapes) {
-            if shape & SYNCED != 0 {
+            if shape.synced {
                 let low = head >> SERIAL_SHIFT & LOW;
                 self.epoch += low.wrapping_sub(self.epoch) & LOW;
                 return Some(self.epoch);
             }
+            self.enter_or_leave(head as u8);
             self.skip(shape);
         }
         None
@@ -107,15 +170,24 @@ impl Piece {
     pub(super) fn number(&mut self, epoch: u64, mut serial: u64, shapes: &Shapes) -> u64 {
         let low = epoch & LOW;
         while let Some((head, shape)) = self.head(shapes) {
-            if shape & SYNCED != 0 {
+            if shape.synced {
                 if head >> SERIAL_SHIFT & LOW != low {
                     break;
                 }
                 let numbered = head & !(LOW << SERIAL_SHIFT) | (serial & LOW) << SERIAL_SHIFT;
-                // SAFETY: an event with a serial has 8 bytes at least (with 3 of its fields), all
-                // of them committed, so that the thread does not touch them any more.
-                unsafe { self.at.cast::<u64>().write_unaligned(numbered) };
+                // SAFETY: all bytes of the event are committed, so that the thread does not touch
+                // them any more. Ours have 8 at least, the program's 5.
+                unsafe {
+                    if shape.size >= 8 {
+                        self.at.cast::<u64>().write_unaligned(numbered);
+                    } else {
+                        let serial = numbered.to_le_bytes();
+                        self.at.add(2).cast::<[u8; 3]>().write([serial[2], serial[3], serial[4]]);
+                    }
+                }
                 serial += 1;
+            } else {
+                self.enter_or_leave(head as u8);
             }
             self.skip(shape);
         }
@@ -124,20 +196,27 @@ impl Piece {
 
     /// The first 8 bytes of the next event, and its shape.
     #[inline(always)]
-    fn head(&self, shapes: &Shapes) -> Option<(u64, u8)> {
+    fn head(&self, shapes: &Shapes) -> Option<(u64, Shape)> {
         if self.at >= self.end {
             return None;
         }
         // SAFETY: a block has more than 8 bytes behind its last event, kept free by the hook.
         let head = unsafe { self.at.cast::<u64>().read_unaligned() };
-        Some((head, shapes.0[usize::from(head as u8)]))
+        Some((head, shapes.of(head)))
     }
 
     #[inline(always)]
-    fn skip(&mut self, shape: u8) {
-        debug_assert!(shape != 0, "threads write events of known types only");
-        let size = if shape == 0 { usize::MAX >> 1 } else { usize::from(shape & !SYNCED) };
-        self.at = self.at.wrapping_add(size.min(self.end.addr() - self.at.addr()));
+    fn enter_or_leave(&mut self, first: u8) {
+        match first {
+            ENTER_SCOPE | ENTER_SCOPE_AT => self.depth += 1,
+            LEAVE_SCOPE | LEAVE_SCOPE_AT => self.depth = self.depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+
+    #[inline(always)]
+    fn skip(&mut self, shape: Shape) {
+        self.at = self.at.wrapping_add(shape.size.min(self.end.addr() - self.at.addr()));
     }
 
     /// What has been numbered since it was last asked for.
@@ -208,7 +287,7 @@ mod tests {
             synced(9, 3),
         ];
         let (block, end) = block_of(5, &events);
-        let mut piece = Piece::new(block, None, end);
+        let mut piece = Piece::new(block, None, end, 0);
         assert_eq!(piece.next_epoch(&shapes), Some(7));
         // Past the wrap of the serial's 24 bits.
         let serial = (1 << 24) - 1;
@@ -225,9 +304,10 @@ mod tests {
         assert_eq!(piece.next_epoch(&shapes), Some(9));
         assert!(!piece.is_done());
         // The rest, in another tick.
-        let mut rest = Piece::new(block, piece.rest(), end);
+        let mut rest = Piece::new(block, piece.rest(), end, piece.depth());
         assert_eq!(rest.next_epoch(&shapes), Some(9));
         assert_eq!(rest.number(9, 4, &shapes), 5);
+        assert_eq!((piece.depth(), rest.depth()), (0, 0));
         assert!(rest.is_done() && rest.next_epoch(&shapes).is_none());
         assert_eq!(rest.take_run(), synced(4, 3));
         assert_eq!(rest.take_sent(), synced(4, 3));
@@ -241,7 +321,7 @@ mod tests {
         let epochs = [0x1_00ff_fffe, 0x1_00ff_ffff, 0x1_0100_0000, 0x1_01ff_fff0];
         let events = epochs.map(|epoch| synced(epoch, 0));
         let (block, end) = block_of(0x1_00f0_0000, &events);
-        let mut piece = Piece::new(block, None, end);
+        let mut piece = Piece::new(block, None, end, 0);
         for (serial, epoch) in epochs.into_iter().enumerate() {
             assert_eq!(piece.next_epoch(&shapes), Some(epoch));
             let serial = serial as u64;

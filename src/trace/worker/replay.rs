@@ -34,6 +34,11 @@ impl Importants {
         declaration.append(values, &mut self.fresh);
     }
 
+    /// Adds events that are in the form of the wire already.
+    pub(crate) fn add_encoded(&mut self, events: &[u8]) {
+        self.fresh.extend_from_slice(events);
+    }
+
     /// Sends what is new to all sinks, and keeps it; whether there was anything.
     pub(crate) fn send(&mut self, sinks: &mut [Box<dyn Sink>]) -> bool {
         let mut fresh = &self.fresh[..];

@@ -8,7 +8,7 @@ use super::replay::{History, Importants};
 use super::streams::{CONTROL, StreamIds, WORKER};
 use super::world::World;
 use crate::error::Error;
-use crate::trace::channel::Channel;
+use crate::trace::event::declared;
 use crate::trace::events;
 use crate::trace::pages;
 use crate::trace::sink::Sink;
@@ -62,6 +62,8 @@ pub(crate) struct Session {
     pub(super) occupants: Vec<Occupant>,
     pub(super) streams: StreamIds,
     pub(super) shapes: Shapes,
+    /// How many types of the program were announced.
+    program_types: usize,
     pub(super) world: World,
     /// The start of the clock, in cycles.
     pub(super) start: u64,
@@ -91,7 +93,6 @@ impl Session {
     pub(crate) fn new(
         sinks: Vec<Box<dyn Sink>>,
         instruments: Vec<Box<dyn Instrument>>,
-        channels: &[Channel],
         from_process_start: bool,
         on_problem: fn(Error),
     ) -> Self {
@@ -107,6 +108,7 @@ impl Session {
             occupants: Vec::new(),
             streams: StreamIds::new(),
             shapes,
+            program_types: 0,
             world: World::new(start),
             start,
             from_process_start,
@@ -121,7 +123,7 @@ impl Session {
             on_problem,
             failed: false,
         };
-        session.describe(channels);
+        session.describe();
         session
     }
 
@@ -155,7 +157,22 @@ impl Session {
         for declaration in [events::TYPES].into_iter().chain(instruments).flatten() {
             declaration.append_record(&mut records);
         }
+        let programs = (0..self.program_types).filter_map(declared::registered);
+        programs.for_each(|declared| declared.append_record(&mut records));
         records
+    }
+
+    /// Sends the types that the program has used since it was last asked.
+    fn announce_types(&mut self) {
+        let mut records = Vec::new();
+        while let Some(declared) = declared::registered(self.program_types) {
+            declared.append_record(&mut records);
+            self.shapes.add(declared);
+            self.program_types += 1;
+        }
+        if !records.is_empty() {
+            self.sinks.iter_mut().for_each(|sink| sink.packet(TYPES, &records));
+        }
     }
 
     /// Who writes the stream, and when it began to.
@@ -183,13 +200,12 @@ impl Session {
     }
 
     /// Sends what a stream starts with: types, the start of the clock, the program, our streams.
-    fn describe(&mut self, channels: &[Channel]) {
+    fn describe(&mut self) {
         let mut sinks = std::mem::take(&mut self.sinks);
         sinks.iter_mut().for_each(|sink| self.begin(&mut **sink));
         self.sinks = sinks;
         let importants = &mut self.importants;
         let pid = os::process_id();
-        channels.iter().for_each(|channel| channel.announce(importants));
         for (stream, name) in [(CONTROL, "memledger control"), (WORKER, "memledger worker")] {
             let hint = (stream as u32).into();
             importants.add(
@@ -210,6 +226,8 @@ impl Session {
         for instrument in &mut self.instruments {
             instrument.announce(&mut self.importants);
         }
+        // NOTE: after the important events were collected, before they are sent.
+        self.announce_types();
         self.importants.send(&mut self.sinks)
     }
 

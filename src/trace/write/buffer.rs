@@ -28,6 +28,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 /// (10), and one byte to close the context: 72.
 pub(crate) const ROOM: usize = 96;
 
+/// Of these, the bytes that events of the program leave alone, behind which nothing else is
+/// written: one byte to close the context, and what the worker reads at a time.
+pub(crate) const KEPT: usize = 16;
+/// What a long event may lose where it goes from one block to the next: the head of a piece of an
+/// array, and an element that does not fit any more.
+pub(crate) const SPLIT: usize = 16;
+
 /// How much the early buffer may hold before something has started.
 pub(crate) const EARLY_LIMIT: usize = 1 << 20;
 /// The bound on all blocks together unless told otherwise.
@@ -76,6 +83,13 @@ pub(crate) fn make_room(slot: &Slot) -> bool {
     let size = header.size.load(Ordering::Relaxed) as usize;
     // NOTE: before anything leads to the block: the worker reads it once.
     header.epoch.store(slot.epoch(), Ordering::Relaxed);
+    link(slot, new);
+    slot.set_block(Some(new), size, ROOM);
+    true
+}
+
+/// Ends the slot's block, and has `new` follow it.
+fn link(slot: &Slot, new: NonNull<Block>) {
     match slot.block.get() {
         None => slot.first.store(new.as_ptr(), Ordering::Release),
         Some(old) => {
@@ -94,8 +108,92 @@ pub(crate) fn make_room(slot: &Slot) -> bool {
             old.next.store(new.as_ptr(), Ordering::Release);
         }
     }
-    slot.set_block(Some(new), size, ROOM);
-    true
+}
+
+/// Blocks for one event that is too long for what is left of the thread's block. Nobody sees them
+/// before [`publish`], so that the worker gets such an event whole, in one tick, or not at all.
+pub(crate) struct Chain {
+    pub(crate) first: NonNull<Block>,
+    last: NonNull<Block>,
+}
+
+/// Takes blocks into which `bytes` fit, with [`KEPT`] bytes free at the end of each and up to
+/// [`SPLIT`] lost at each border; `None` if the event must be dropped.
+pub(crate) fn take_chain(slot: &Slot, bytes: usize) -> Option<Chain> {
+    // So that one event does not starve all other threads, and can be had at all.
+    if bytes > LIMIT.load(Ordering::Acquire) / 2 {
+        return None;
+    }
+    loop {
+        let freed = FREED.load(Ordering::Acquire);
+        if !DROPPING.load(Ordering::Acquire) {
+            match try_take_chain(slot, bytes) {
+                Ok(chain) => return Some(chain),
+                Err(Acquired::NoMemory) => return None,
+                Err(_) => {}
+            }
+        }
+        if state::is_early() {
+            state::discard_early();
+            return None;
+        }
+        call_worker();
+        if !wait(slot, freed) {
+            return None;
+        }
+    }
+}
+
+fn try_take_chain(slot: &Slot, bytes: usize) -> Result<Chain, Acquired> {
+    let mut chain: Option<Chain> = None;
+    let mut room = 0;
+    while room < bytes {
+        let new = match try_acquire(slot) {
+            Acquired::Block(new) => new,
+            none => {
+                // NOTE: while this thread waits, it holds none of them: two that wait for each
+                // other's would wait in vain.
+                chain.into_iter().for_each(|chain| release_chain(slot, chain.first));
+                return Err(none);
+            }
+        };
+        // SAFETY: blocks are never unmapped.
+        room += unsafe { new.as_ref() }.size.load(Ordering::Relaxed) as usize
+            - size_of::<Block>()
+            - KEPT
+            - SPLIT;
+        if let Some(chain) = &mut chain {
+            // SAFETY: as above.
+            unsafe { chain.last.as_ref() }.next.store(new.as_ptr(), Ordering::Relaxed);
+            chain.last = new;
+        } else {
+            chain = Some(Chain { first: new, last: new });
+        }
+    }
+    chain.ok_or(Acquired::Full)
+}
+
+/// Gives back what was taken in vain, from `first` on.
+pub(crate) fn release_chain(slot: &Slot, first: NonNull<Block>) {
+    let mut block = Some(first);
+    while let Some(current) = block {
+        // SAFETY: blocks are never unmapped, and nobody else knows of these.
+        block = NonNull::new(unsafe { current.as_ref() }.next.load(Ordering::Relaxed));
+        give_back(slot, current);
+    }
+}
+
+/// The thread goes on behind what it has written into `chain`, up to `end` in `last`.
+pub(crate) fn publish(slot: &Slot, chain: &Chain, last: NonNull<Block>, end: *mut u8) {
+    // SAFETY: blocks are never unmapped, and nobody else knows of these.
+    let header = unsafe { last.as_ref() };
+    // What may be lost at a border seldom is, so a block can be left over.
+    if let Some(rest) = NonNull::new(header.next.swap(std::ptr::null_mut(), Ordering::Relaxed)) {
+        release_chain(slot, rest);
+    }
+    let size = header.size.load(Ordering::Relaxed) as usize;
+    link(slot, chain.first);
+    slot.go_on_in(last, size, ROOM, end);
 }
 
 fn acquire(slot: &Slot) -> Option<NonNull<Block>> {
@@ -151,12 +249,16 @@ fn try_acquire(slot: &Slot) -> Acquired {
 
 /// Gives a block back that the worker has drained.
 pub(crate) fn release(slot: &Slot, block: NonNull<Block>) {
+    give_back(slot, block);
+    PROGRESS.store(true, Ordering::Release);
+}
+
+fn give_back(slot: &Slot, block: NonNull<Block>) {
     // SAFETY: blocks are never unmapped.
     let size = unsafe { block.as_ref() }.size.load(Ordering::Relaxed) as usize;
     pages::give_back(block);
     USED.fetch_sub(size, Ordering::AcqRel);
     slot.held.fetch_sub(1, Ordering::AcqRel);
-    PROGRESS.store(true, Ordering::Release);
 }
 
 /// Everything that can be collected has been: whoever drops may try again, if there is any use in
@@ -207,7 +309,7 @@ fn wait(slot: &Slot, freed: u32) -> bool {
     WAITING.fetch_sub(1, Ordering::AcqRel);
     slot.guard.store(Guard::IN, Ordering::SeqCst);
     std::sync::atomic::fence(Ordering::SeqCst);
-    state::load() & state::RECORD != 0
+    state::load() & state::ON != 0
 }
 
 /// Asks the worker to come now; a system call only if it has not been asked yet.

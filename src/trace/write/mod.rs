@@ -16,6 +16,7 @@ pub(crate) mod buffer;
 pub(crate) mod loss;
 pub(crate) mod order;
 pub(crate) mod places;
+pub(crate) mod program;
 pub(crate) mod registry;
 pub(crate) mod state;
 
@@ -105,7 +106,12 @@ impl Cold {
 #[cold]
 #[inline(never)]
 pub(crate) fn enter_cold() -> Option<Cold> {
-    if state::load() & state::RECORD == 0 {
+    enter_cold_with(state::RECORD)
+}
+
+/// The same for either kind of events: the hook's or those that the program logs.
+fn enter_cold_with(kind: u32) -> Option<Cold> {
+    if state::load() & kind == 0 {
         return None;
     }
     let (slot, late) = registry::current()?;
@@ -116,14 +122,14 @@ pub(crate) fn enter_cold() -> Option<Cold> {
     }
     set_guard(slot);
     let cold = Cold { slot, late };
-    if !state::goes_on() {
+    if !state::goes_on_with(kind) {
         cold.leave();
         return None;
     }
     if slot.is_lease_over() {
         places::end_lease(slot);
     } else if !slot.has_room() && !buffer::make_room(slot) {
-        if state::load() & state::RECORD != 0 {
+        if state::load() & kind != 0 {
             loss::event(slot);
         }
         cold.leave();

@@ -13,11 +13,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// PERF: one static, so that its address is looked up once.
 static PLACES: Places = Places {
     world: CachePadded::new(AtomicU64::new(0)),
+    log: CachePadded::new(AtomicU64::new(0)),
     regions: [const { AtomicU64::new(0) }; 1 << 14],
 };
 
 struct Places {
     world: CachePadded<AtomicU64>,
+    /// Where threads meet that log events: the one place that all such events concern. It says by
+    /// itself whether they are recorded, since the hook's events may be off alone.
+    log: CachePadded<AtomicU64>,
     /// Regions are told apart up to 16 GiB of each other; farther ones may share a word, which is
     /// not wrong: their threads meet where they need not. 128 KiB, of which only used pages exist.
     regions: [AtomicU64; 1 << 14],
@@ -87,6 +91,48 @@ pub(crate) fn come(slot: &Slot, address: usize, size: usize) -> bool {
     }
 }
 
+/// Whether an event that the program logs is in its place in the order: nobody else has logged one
+/// since this thread did. `stamp` is the thread's.
+#[inline(always)]
+pub(crate) fn is_here_to_log(slot: &Slot, stamp: u64) -> bool {
+    // SAFETY: it points to a static, or into a slot, and slots are never unmapped.
+    let world = unsafe { &*slot.world.load(Ordering::Relaxed) };
+    PLACES.log.load(Ordering::Relaxed) == stamp && world.load(Ordering::Relaxed) & !STOP == stamp
+}
+
+/// Whether events that the program logs are recorded, as far as a thread inside the hook can see
+/// without looking closely.
+#[inline(always)]
+pub(crate) fn is_logging() -> bool {
+    PLACES.log.load(Ordering::Relaxed) & STOP == 0
+}
+
+/// Brings the thread, which is inside the hook, to where it logs its next event; `false` if that is
+/// not to be recorded.
+pub(crate) fn come_to_log(slot: &Slot) -> bool {
+    loop {
+        if !is_logging() && !state::goes_on_with(state::LOG) {
+            return false;
+        }
+        let before = slot.stamp.load(Ordering::Relaxed);
+        // Under a lease the world can wait, but not what other threads log.
+        let stamp = if is_leased(slot) {
+            order::meet([&*PLACES.log].into_iter(), before)
+        } else {
+            order::meet([&*PLACES.log, &*PLACES.world].into_iter(), before)
+        };
+        slot.stamp.store(stamp, Ordering::Release);
+        if slot.is_epoch_near(order::epoch(stamp)) {
+            return true;
+        }
+        // As in `come`.
+        if !buffer::make_room(slot) {
+            loss::event(slot);
+            return false;
+        }
+    }
+}
+
 /// Whether another thread of the program was at a place last.
 fn is_other(found: u64, stamp: u64) -> bool {
     ![order::WORKER, order::owner(stamp)].contains(&order::owner(found))
@@ -147,11 +193,17 @@ fn regions(address: usize, size: usize) -> impl Iterator<Item = &'static AtomicU
 /// Has every thread look at the state of the recording before its next event.
 pub(crate) fn stop() {
     PLACES.world.fetch_or(STOP, Ordering::SeqCst);
+    PLACES.log.fetch_or(STOP, Ordering::SeqCst);
 }
 
-/// Takes [`stop`] back.
-pub(crate) fn go() {
-    PLACES.world.fetch_and(!STOP, Ordering::SeqCst);
+/// Takes [`stop`] back for what the program logs, and for the hook's events if told to.
+pub(crate) fn go(hook: bool) {
+    if hook {
+        PLACES.world.fetch_and(!STOP, Ordering::SeqCst);
+    } else {
+        PLACES.world.fetch_or(STOP, Ordering::SeqCst);
+    }
+    PLACES.log.fetch_and(!STOP, Ordering::SeqCst);
 }
 
 /// Whether no thread has met in the world since the worker came to it last.

@@ -66,6 +66,11 @@ pub(crate) struct Slot {
     /// The byte that closes what the stream stands in, 0 for nothing; the worker sends it when
     /// the stream ends here.
     pub(crate) closing: AtomicU8,
+    /// Scopes of the program that are open in the stream of this thread. The worker closes them
+    /// where the stream ends here.
+    pub(crate) depth: AtomicU32,
+    /// How many should be: fewer, where there was no room to close one.
+    pub(crate) wanted_depth: Cell<u32>,
     pub(crate) state: AtomicU32,
     /// The first block; the worker takes it when it first drains this thread.
     pub(crate) first: AtomicPtr<Block>,
@@ -109,6 +114,8 @@ static NO_SLOT: Slot = Slot {
     met_at: Cell::new(0),
     heat: Cell::new(0),
     closing: AtomicU8::new(0),
+    depth: AtomicU32::new(0),
+    wanted_depth: Cell::new(0),
     state: AtomicU32::new(FREE),
     first: AtomicPtr::new(ptr::null_mut()),
     held: AtomicU32::new(0),
@@ -218,25 +225,47 @@ impl Slot {
 
     /// Goes on in `block` (or in none), with `room` bytes kept free at its end.
     pub(crate) fn set_block(&self, block: Option<NonNull<Block>>, size: usize, room: usize) {
+        match block {
+            Some(block) => self.go_on_in(block, size, room, Block::start(block)),
+            None => self.go_on(None, ptr::null_mut(), ptr::null_mut()),
+        }
+    }
+
+    /// Goes on behind `cursor` in `block`, which is in no context there.
+    pub(crate) fn go_on_in(
+        &self,
+        block: NonNull<Block>,
+        size: usize,
+        room: usize,
+        cursor: *mut u8,
+    ) {
+        let limit = block.as_ptr().cast::<u8>().wrapping_add(size - room);
+        self.go_on(Some(block), cursor, limit);
+    }
+
+    fn go_on(&self, block: Option<NonNull<Block>>, cursor: *mut u8, limit: *mut u8) {
         self.block.set(block);
         self.context.set(0);
         self.closing.store(0, Ordering::Relaxed);
-        let (cursor, limit) = match block {
-            Some(block) => {
-                (Block::start(block), block.as_ptr().cast::<u8>().wrapping_add(size - room))
-            }
-            None => (ptr::null_mut(), ptr::null_mut()),
-        };
         self.cursor.store(cursor, Ordering::Release);
         self.limit.set(limit);
         self.block_limit.set(limit);
         places::end_lease(self);
     }
 
+    /// Bytes up to where the block is full.
+    pub(crate) fn bytes_left(&self) -> usize {
+        self.block_limit.get().addr().saturating_sub(self.cursor().addr())
+    }
+
+    fn forget_scopes(&self) {
+        self.depth.store(0, Ordering::Relaxed);
+        self.wanted_depth.set(0);
+    }
+
     /// Has the slow way in come after `bytes` more of events, if not before.
     pub(crate) fn set_soft_limit(&self, bytes: usize) {
-        let left = self.block_limit.get().addr().saturating_sub(self.cursor().addr());
-        self.limit.set(self.cursor().wrapping_add(bytes.min(left)));
+        self.limit.set(self.cursor().wrapping_add(bytes.min(self.bytes_left())));
     }
 
     /// Whether a soft limit is reached, but not the end of the block; takes the limit away.
@@ -328,6 +357,7 @@ fn register(thread: &Thread) -> Option<&'static Slot> {
     slot.held.store(0, Ordering::Relaxed);
     slot.first.store(ptr::null_mut(), Ordering::Relaxed);
     slot.set_block(None, 0, 0);
+    slot.forget_scopes();
     // NOTE: a word in which this slot was last may be of the thread that had it before, so the
     // epoch goes on from there; and from that of this thread's last slot.
     let epoch = slot.epoch().max(thread.epoch.get());
@@ -513,6 +543,7 @@ pub(crate) fn forget_blocks() {
             block = NonNull::new(next);
         }
         slot.set_block(None, 0, 0);
+        slot.forget_scopes();
         slot.lost.store(0, Ordering::Relaxed);
         if slot.state.load(Ordering::Acquire) == FINISHED {
             free(slot);

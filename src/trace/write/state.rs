@@ -20,10 +20,12 @@ use std::time::{Duration, Instant};
 
 /// Nothing is recorded and nothing is about to be. The hook returns after one load.
 pub(crate) const OFF: u32 = 0;
-/// Events are recorded.
+/// The hook's events are recorded.
 pub(crate) const RECORD: u32 = 1;
+/// Events that the program logs are recorded.
+pub(crate) const LOG: u32 = 2;
 /// Events are recorded and nothing else is to be done.
-pub(crate) const ON: u32 = RECORD;
+pub(crate) const ON: u32 = RECORD | LOG;
 /// The system has no barrier on all threads, so every hook passes one of its own.
 pub(crate) const FENCE: u32 = 4;
 /// Nothing is recorded, but the tracker is at work: its own allocations are counted.
@@ -120,13 +122,14 @@ pub(crate) fn pause() -> bool {
     quiesce(Duration::from_millis(100))
 }
 
-/// Records again, from a state in which no thread is inside a hook.
-pub(crate) fn run() {
+/// Records again, from a state in which no thread is inside a hook: what the program logs, and
+/// what the hook sees if it is told to.
+pub(crate) fn run(hook: bool) {
     PHASE.store(RUNNING, Ordering::Release);
     let fence = if HAS_BARRIER.load(Ordering::Acquire) { 0 } else { FENCE };
-    STATE.store(ON | fence, Ordering::Release);
+    STATE.store(if hook { ON } else { LOG } | fence, Ordering::Release);
     if fence == 0 {
-        return places::go();
+        return places::go(hook);
     }
     // Without the barrier, every hook looks at the state, with a fence of its own; those that are
     // under way, from before, will have been seen by then.
@@ -153,13 +156,19 @@ pub(crate) fn forget_process() {
     PID.store(0, Ordering::Release);
 }
 
-/// Whether events are recorded, for a thread that has set its guard and was told to stop and look.
+/// Whether the hook's events are recorded, for a thread that has set its guard and was told to
+/// stop and look.
 pub(crate) fn goes_on() -> bool {
+    goes_on_with(RECORD)
+}
+
+/// The same for either kind of events: [`RECORD`] or [`LOG`].
+pub(crate) fn goes_on_with(kind: u32) -> bool {
     if load() & FENCE != 0 {
         // The guard, before the state: the barrier is the worker's where there is one.
         fence(Ordering::SeqCst);
     }
-    load() & RECORD != 0
+    load() & kind != 0
 }
 
 /// Passes a barrier on all threads, so that a guard set before it is seen after it.

@@ -88,7 +88,7 @@ struct Routes {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// An event nobody asked for costs a look into a table (about 1 ns), one that was asked for the
+/// An event that nobody asked for costs a look into a table, one that somebody did ask for the
 /// handler's call. Memory holds the types, and 40 bytes or so for a thread and an open scope.
 ///
 /// [`analysis::Analyzer`]: crate::analysis::Analyzer

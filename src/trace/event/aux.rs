@@ -1,0 +1,128 @@
+//! The data of array and string fields, and how it gets into the pieces of the wire.
+//!
+//! ```text
+//! u8 1 (important event) or 2 (on a thread's stream)   u5 index of the field   u19 bytes   data
+//! ```
+//! The data of one field may lie in several pieces, one behind the other, each with whole elements.
+
+/// Bytes in front of the data of a piece.
+pub const PIECE_HEAD: usize = 4;
+/// Fields beyond the first 32 cannot be arrays: the wire has five bits for their index.
+pub const MAX_INDEX: usize = 31;
+
+/// What stands in an array or string field.
+#[derive(Clone, Copy, Debug)]
+pub enum Aux<'a> {
+    /// Nothing, or no such field.
+    None,
+    /// Elements of so many bytes, as they lie in memory.
+    Elements(&'a [u8], usize),
+    /// UTF-16 text for bytes: of each unit, seven bits.
+    Narrowed(&'a [u16]),
+    /// UTF-8 text for UTF-16.
+    Widened(&'a str),
+}
+
+impl Aux<'_> {
+    /// Bytes of the data.
+    pub fn size(self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Elements(bytes, _) => bytes.len(),
+            Self::Narrowed(units) => units.len(),
+            Self::Widened(text) if text.is_ascii() => 2 * text.len(),
+            Self::Widened(text) => 2 * text.encode_utf16().count(),
+        }
+    }
+
+    /// Bytes that a piece has a multiple of.
+    pub fn element(self) -> usize {
+        match self {
+            Self::None | Self::Narrowed(_) => 1,
+            Self::Elements(_, size) => size,
+            Self::Widened(_) => 2,
+        }
+    }
+}
+
+/// The head of a piece on a thread's stream; of an important event, `shift` is 0.
+pub fn piece_head(index: usize, size: usize, shift: u32) -> [u8; PIECE_HEAD] {
+    (1_u32 << shift | (index as u32) << 8 | (size as u32) << 13).to_le_bytes()
+}
+
+/// Gives the data of a field bit by bit.
+#[derive(Debug)]
+pub enum Source<'a> {
+    /// Bytes to be copied.
+    Elements(std::slice::Iter<'a, u8>),
+    /// See [`Aux::Narrowed`].
+    Narrowed(std::slice::Iter<'a, u16>),
+    /// See [`Aux::Widened`].
+    Widened(std::str::EncodeUtf16<'a>),
+}
+
+impl<'a> Source<'a> {
+    /// All of `aux`.
+    pub fn new(aux: Aux<'a>) -> Self {
+        match aux {
+            Aux::None => Self::Elements([].iter()),
+            Aux::Elements(bytes, _) => Self::Elements(bytes.iter()),
+            Aux::Narrowed(units) => Self::Narrowed(units.iter()),
+            Aux::Widened(text) => Self::Widened(text.encode_utf16()),
+        }
+    }
+
+    /// Fills `out`, whose length is a multiple of the element's, with what comes next.
+    pub fn fill(&mut self, out: &mut [u8]) {
+        match self {
+            Self::Elements(bytes) => {
+                let (now, rest) = bytes.as_slice().split_at(out.len().min(bytes.len()));
+                if let Some(out) = out.get_mut(..now.len()) {
+                    out.copy_from_slice(now);
+                }
+                *bytes = rest.iter();
+            }
+            Self::Narrowed(units) => {
+                out.iter_mut().zip(units).for_each(|(byte, unit)| *byte = *unit as u8 & 0x7f);
+            }
+            Self::Widened(units) => {
+                for (pair, unit) in out.as_chunks_mut::<2>().0.iter_mut().zip(units) {
+                    *pair = unit.to_le_bytes();
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_division_gives_the_same_bytes() {
+        let wide = "aé€𝄞z".encode_utf16().collect::<Vec<_>>();
+        let utf16 = wide.iter().flat_map(|unit| unit.to_le_bytes()).collect::<Vec<_>>();
+        let narrow = wide.iter().map(|unit| *unit as u8 & 0x7f).collect::<Vec<_>>();
+        let numbers = (0..24).collect::<Vec<u8>>();
+        for (aux, expected) in [
+            (Aux::None, &[][..]),
+            (Aux::Elements(&numbers, 8), &numbers),
+            (Aux::Narrowed(&wide), &narrow),
+            (Aux::Widened("aé€𝄞z"), &utf16),
+        ] {
+            assert_eq!(aux.size(), expected.len());
+            for elements in 1..10 {
+                let mut source = Source::new(aux);
+                let mut bytes = vec![0xaa; expected.len()];
+                bytes.chunks_mut(elements * aux.element()).for_each(|piece| source.fill(piece));
+                assert_eq!(bytes, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn exact_bytes_of_a_head() {
+        assert_eq!(piece_head(3, 5, 1), [0x02, 0xa3, 0, 0]);
+        assert_eq!(piece_head(31, (1 << 19) - 1, 0), [0x01, 0xff, 0xff, 0xff]);
+    }
+}

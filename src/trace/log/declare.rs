@@ -1,0 +1,327 @@
+//! `event!`: an event type is a struct that is borrowed from while it is logged.
+
+use super::field::Kind;
+#[cfg(feature = "enable")]
+use super::field::Plain;
+#[cfg(feature = "enable")]
+use crate::trace::event::aux::Aux;
+#[cfg(feature = "enable")]
+use crate::trace::event::declared::Declared;
+
+/// An event type of the program. [`event!`](crate::event) implements it.
+#[doc(hidden)]
+pub trait Event: Copy {
+    /// The fixed part, as it lies on the wire.
+    #[cfg(feature = "enable")]
+    type Fixed: Plain;
+    #[cfg(feature = "enable")]
+    const FLAGS: u8;
+    #[cfg(feature = "enable")]
+    const HAS_AUX: bool;
+
+    /// With every field zero or empty.
+    fn empty() -> Self;
+
+    #[cfg(feature = "enable")]
+    fn declared() -> &'static Declared;
+
+    #[cfg(feature = "enable")]
+    fn fixed(&self) -> Self::Fixed;
+
+    /// Hands all fields to `body`, those that are no arrays as nothing.
+    #[cfg(feature = "enable")]
+    fn with_aux<R>(&self, body: impl FnOnce(&[Aux<'_>]) -> R) -> R;
+}
+
+/// The value that a field of kind `K` has when it is not given.
+#[doc(hidden)]
+#[inline(always)]
+pub fn empty<'a, K: Kind + ?Sized>() -> K::Value<'a> {
+    K::empty()
+}
+
+/// Declares event types: what a program can [`log!`](crate::log).
+///
+/// ```
+/// memledger::event! {
+///     /// A creature appeared.
+///     pub Spawned = "Game"."Spawned" {
+///         Id: u32,
+///         Position: [f32],
+///         Name: WideString,
+///     }
+///     /// What a kind of creature is called: kept for readers that come later.
+///     pub Kind = "Game"."Kind" [Important, NoSync] {
+///         Name: AnsiString,
+///         Id: DefinitionId<u8>,
+///     }
+///     /// A creature moved. Ordered within its thread only, which makes it cheaper.
+///     pub Moved = "Game"."Moved" [NoSync] { Id: u32, Kind: Reference<Kind> }
+/// }
+/// memledger::channel! { pub GAME = "Game"; }
+///
+/// memledger::log!(GAME, Spawned { Id: 7, Position: &[1.0, 2.0], Name: "Ümit" });
+/// memledger::log!(GAME, Moved { Id: 7 });
+/// ```
+/// Each is a type with the visibility, attributes and name given, to be imported where it is logged
+/// as any other type. The two names in quotes are how readers know it: logger and event, at most
+/// 255 bytes each. `memledger events` and Unreal's tools show them.
+///
+/// | flag | meaning |
+/// |---|---|
+/// | `NoSync` | no place in the one order of events over all threads: 2 bytes for its head instead of 5, and nothing shared with other threads |
+/// | `Important` | kept, and sent first to every reader that comes later; at most 65 535 bytes. Must be `NoSync` |
+///
+/// | field | at a log site | on the wire |
+/// |---|---|---|
+/// | `u8` to `u64`, `i8` to `i64`, `f32`, `f64`, `bool` | the same | its bytes (`bool`: 0 or 1) |
+/// | `Pointer` | `*const T` | `u64` |
+/// | `[u8]`, `[f32]`, ... , `[Pointer]` | a slice of these, `&[u64]` of pointers | its elements |
+/// | `AnsiString` | `&str`, `&String`, `&CStr`, `&[u8]`; of a `&[u16]`, seven bits of each | bytes |
+/// | `WideString` | `&str` | UTF-16 |
+/// | `DefinitionId<u32>` | an unsigned integer: by it others refer to this event. Must be last | the integer |
+/// | `Reference<Other>` | such an integer, of an event of that type | the integer |
+///
+/// Fields that are not given are zero or empty. An event type has at most 255 fields, arrays and
+/// strings among the first 32; what the wire cannot hold does not compile. A program can use 4096
+/// types.
+///
+/// Without the feature `enable` only the types remain, which take no space.
+#[macro_export]
+macro_rules! event {
+    ($(
+        $(#[$attribute:meta])*
+        $visibility:vis $name:ident = $logger:literal . $event:literal
+        $([ $($flag:ident),* $(,)? ])? {
+            $(
+                $(#[$field_attribute:meta])*
+                $field:ident : $kind:tt $(< $($parameter:ident)::+ >)?
+            ),* $(,)?
+        }
+    )*) => { $(
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug)]
+        #[allow(non_snake_case, dead_code)]
+        $visibility struct $name<'event> {
+            $(
+                $(#[$field_attribute])*
+                $field: <$crate::__kind!($kind $(< $($parameter)::+ >)?)
+                    as $crate::trace::log::Kind>::Value<'event>,
+            )*
+            __event: ::core::marker::PhantomData<&'event ()>,
+        }
+
+        #[allow(non_snake_case, dead_code)]
+        impl<'event> $name<'event> {
+            $($crate::__setter! { $visibility $field 'event $kind $(< $($parameter)::+ >)? })*
+        }
+
+        $($crate::__definition! { $name $kind $(< $($parameter)::+ >)? })*
+
+        impl<'event> $crate::trace::log::Event for $name<'event> {
+            #[inline(always)]
+            fn empty() -> Self {
+                Self {
+                    $(
+                        $field: $crate::trace::log::empty::<
+                            $crate::__kind!($kind $(< $($parameter)::+ >)?)
+                        >(),
+                    )*
+                    __event: ::core::marker::PhantomData,
+                }
+            }
+
+            $crate::__on_the_wire! {
+                $logger $event [ $($($flag)*)? ]
+                $( $field: ($kind $(< $($parameter)::+ >)?) )*
+            }
+        }
+    )* };
+}
+
+/// The type that stands for a kind of field.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __kind {
+    (AnsiString) => { $crate::trace::log::AnsiString };
+    (WideString) => { $crate::trace::log::WideString };
+    (Pointer) => { $crate::trace::log::Pointer };
+    ([Pointer]) => { [$crate::trace::log::Pointer] };
+    (DefinitionId < $id:ident >) => { $crate::trace::log::DefinitionId<$id> };
+    (Reference < $($target:ident)::+ >) => {
+        $crate::trace::log::Reference<$($target)::+<'static>>
+    };
+    ($number:tt) => { $number };
+}
+
+/// What gives a field its value.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __setter {
+    ($visibility:vis $field:ident $event:lifetime AnsiString) => {
+        #[doc(hidden)]
+        #[inline(always)]
+        $visibility fn $field(
+            mut self,
+            value: impl ::core::convert::Into<$crate::trace::log::AnsiText<$event>>,
+        ) -> Self {
+            self.$field = value.into();
+            self
+        }
+    };
+    ($visibility:vis $field:ident $event:lifetime Pointer) => {
+        #[doc(hidden)]
+        #[inline(always)]
+        $visibility fn $field<T: ?::core::marker::Sized>(mut self, value: *const T) -> Self {
+            self.$field = value.addr() as u64;
+            self
+        }
+    };
+    ($visibility:vis $field:ident $event:lifetime $($kind:tt)+) => {
+        #[doc(hidden)]
+        #[inline(always)]
+        $visibility fn $field(
+            mut self,
+            value: <$crate::__kind!($($kind)+) as $crate::trace::log::Kind>::Value<$event>,
+        ) -> Self {
+            self.$field = value;
+            self
+        }
+    };
+}
+
+/// What makes an event type one that others can refer to.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __definition {
+    ($name:ident DefinitionId < $id:ident >) => {
+        impl $crate::trace::log::Definition for $name<'_> {
+            type Id = $id;
+            $crate::__its_definition! {}
+        }
+    };
+    ($($other:tt)*) => {};
+}
+
+#[cfg(feature = "enable")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __its_definition {
+    () => {
+        fn definition() -> &'static $crate::trace::event::declared::Declared {
+            <Self as $crate::trace::log::Event>::declared()
+        }
+    };
+}
+
+#[cfg(not(feature = "enable"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __its_definition {
+    () => {};
+}
+
+/// How an event type stands in the stream.
+#[cfg(feature = "enable")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __on_the_wire {
+    (
+        $logger:literal $event:literal [ $($flag:ident)* ]
+        $( $field:ident: ($($kind:tt)+) )*
+    ) => {
+        type Fixed = $crate::__fixed_type!($(($($kind)+))*);
+        const FLAGS: u8 = 0 $(| $crate::__flag!($flag))*;
+        const HAS_AUX: bool = false $(
+            || <$crate::__kind!($($kind)+) as $crate::trace::log::Kind>::TYPE.is_array()
+        )*;
+
+        fn declared() -> &'static $crate::trace::event::declared::Declared {
+            static DECLARED: $crate::trace::event::declared::Declared =
+                $crate::trace::event::declared::Declared::new(
+                    $logger,
+                    $event,
+                    0 $(| $crate::__flag!($flag))*,
+                    &[$(
+                        $crate::trace::log::field::<$crate::__kind!($($kind)+)>(
+                            ::core::stringify!($field),
+                            $crate::__family!($($kind)+),
+                        )
+                    ),*],
+                );
+            &DECLARED
+        }
+
+        #[inline(always)]
+        fn fixed(&self) -> Self::Fixed {
+            $crate::__fixed_value!(self $($field ($($kind)+))*)
+        }
+
+        #[inline]
+        fn with_aux<R>(
+            &self,
+            body: impl ::core::ops::FnOnce(&[$crate::trace::event::aux::Aux<'_>]) -> R,
+        ) -> R {
+            body(&[$(
+                <$crate::__kind!($($kind)+) as $crate::trace::log::Kind>::aux(self.$field)
+            ),*])
+        }
+    };
+}
+
+#[cfg(not(feature = "enable"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __on_the_wire {
+    (
+        $logger:literal $event:literal [ $($flag:ident)* ]
+        $( $field:ident: ($($kind:tt)+) )*
+    ) => {};
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __flag {
+    (NoSync) => {
+        $crate::trace::event::schema::NO_SYNC
+    };
+    (Important) => {
+        $crate::trace::event::schema::IMPORTANT
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __family {
+    (DefinitionId $($rest:tt)*) => { $crate::trace::event::declared::Family::DefinitionId };
+    (Reference < $($target:ident)::+ >) => {
+        $crate::trace::event::declared::Family::Reference(
+            <$($target)::+<'static> as $crate::trace::log::Definition>::definition,
+        )
+    };
+    ($($other:tt)+) => { $crate::trace::event::declared::Family::Regular };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __fixed_type {
+    () => { () };
+    (($($kind:tt)+) $($rest:tt)*) => {
+        $crate::trace::log::Cons<
+            <$crate::__kind!($($kind)+) as $crate::trace::log::Kind>::Fixed,
+            $crate::__fixed_type!($($rest)*),
+        >
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __fixed_value {
+    ($event:ident) => { () };
+    ($event:ident $field:ident ($($kind:tt)+) $($rest:tt)*) => {
+        $crate::trace::log::Cons(
+            <$crate::__kind!($($kind)+) as $crate::trace::log::Kind>::fixed($event.$field),
+            $crate::__fixed_value!($event $($rest)*),
+        )
+    };
+}
