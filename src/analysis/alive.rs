@@ -33,7 +33,7 @@ pub(crate) struct AliveThread {
 }
 
 /// Everything that is alive.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Alive {
     /// In no order.
     pub(crate) blocks: Vec<AliveBlock>,

@@ -58,6 +58,7 @@ pub(crate) struct Config {
     pub(crate) control_token: Option<Secret>,
     pub(crate) control_folder: Option<PathBuf>,
     pub(crate) control_hosts: Vec<String>,
+    pub(crate) follow_forks: bool,
     pub(crate) channels: Option<String>,
     pub(crate) worker: Worker,
     pub(crate) buffer_limit: Option<usize>,
@@ -145,6 +146,18 @@ impl LedgerBuilder {
     /// a port or for all of them. May be called again for more. Default: none.
     pub fn control_host(mut self, host: impl Into<String>) -> Self {
         self.config.control_hosts.push(host.into());
+        self
+    }
+
+    /// Records the child of a `fork`, too: to files of its own, beside those of the parent as
+    /// `NAME.PID.EXT`, unless their names have a `%p`, and to the same host. Its recording begins with
+    /// the blocks that are alive. Default: off, and the child records nothing.
+    ///
+    /// Each fork then costs a collection like [`Ledger::flush`]. What other threads of the parent do
+    /// in the microseconds between that and the fork, the child does not know. A program that is
+    /// started by a child, or without a fork, is another matter: it inherits the environment.
+    pub fn follow_forks(mut self, follow: bool) -> Self {
+        self.config.follow_forks = follow;
         self
     }
 

@@ -17,6 +17,7 @@ pub(crate) struct Settings {
     pub(super) channels: Option<OsString>,
     pub(super) file: Option<OsString>,
     pub(super) host: Option<OsString>,
+    pub(super) follow_forks: Option<OsString>,
     pub(super) report: Option<OsString>,
     pub(super) control: Option<OsString>,
 }
@@ -28,7 +29,7 @@ struct Known {
     place: fn(&mut Settings) -> &mut Option<OsString>,
 }
 
-const KNOWN: [Known; 5] = [
+const KNOWN: [Known; 6] = [
     Known {
         variable: c"MEMLEDGER_TRACE",
         flag: "-trace=",
@@ -43,6 +44,11 @@ const KNOWN: [Known; 5] = [
         variable: c"MEMLEDGER_HOST",
         flag: "-tracehost=",
         place: |settings| &mut settings.host,
+    },
+    Known {
+        variable: c"MEMLEDGER_FOLLOW_FORKS",
+        flag: "-tracefollowforks=",
+        place: |settings| &mut settings.follow_forks,
     },
     Known {
         variable: c"MEMLEDGER_REPORT",
@@ -96,6 +102,7 @@ impl Settings {
             channels: self.channels.or(other.channels),
             file: self.file.or(other.file),
             host: self.host.or(other.host),
+            follow_forks: self.follow_forks.or(other.follow_forks),
             report: self.report.or(other.report),
             control: self.control.or(other.control),
         }
@@ -135,6 +142,15 @@ impl Settings {
                 Some(Ok(_)) => config.control = control.into_string().ok(),
                 _ => problems::add(format!(
                     "MEMLEDGER_CONTROL (or -tracecontrol=) is {control:?}, but only PORT or ADDRESS:PORT are allowed, such as {DEFAULT_CONTROL_PORT}; there is no control server"
+                )),
+            }
+        }
+        if let Some(follow) = self.follow_forks {
+            match follow.to_str() {
+                Some("1") => config.follow_forks = true,
+                Some("0") => config.follow_forks = false,
+                _ => problems::add(format!(
+                    "MEMLEDGER_FOLLOW_FORKS (or -tracefollowforks=) is {follow:?}, but only 0 and 1 are allowed; the default is used"
                 )),
             }
         }

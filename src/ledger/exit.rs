@@ -1,6 +1,6 @@
 //! The moments at which a recording ends by itself: exit, a panic that aborts, a fork.
 
-use super::run;
+use super::{follow, run};
 use crate::trace::os;
 #[cfg(panic = "abort")]
 use crate::trace::write::in_own_code;
@@ -12,7 +12,7 @@ use std::sync::Once;
 /// Before `main`: a program may fork before it starts recording, to become a daemon.
 pub(super) fn watch_forks() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| os::at_fork(forked));
+    ONCE.call_once(|| os::at_fork(follow::prepare, follow::in_parent, forked));
 }
 
 /// Registers what has to happen at the end of the process; once.
@@ -40,10 +40,13 @@ extern "C" fn exiting() {
     run::finish(None);
 }
 
-/// While something is recorded: the child has no worker, and the file and the buffers are the
+/// While something is recorded, and the child does not follow: it has no worker, and the file and the buffers are the
 /// parent's. Otherwise the child may record itself, and what led to it belongs to that.
 extern "C" fn forked() {
     let own = own_code();
+    if follow::in_child() {
+        return;
+    }
     if state::is_running() || !run::is_idle() {
         state::turn_off_in_child();
         return;

@@ -34,6 +34,11 @@ impl Live {
 }
 
 impl Live {
+    /// What is alive; `None` in the child of a fork whose parent was looking just then.
+    pub(super) fn try_alive(&self) -> Option<Alive> {
+        Some(self.0.try_lock().ok()?.analyzer.alive(Vec::new()))
+    }
+
     /// Room for about as many blocks as are alive, in pages that are there already.
     pub(super) fn room(&self) -> Vec<AliveBlock> {
         let count = self.0.lock().unwrap_or_else(PoisonError::into_inner).analyzer.alive_count();

@@ -14,6 +14,8 @@ pub(crate) mod environment;
 #[cfg(feature = "enable")]
 mod exit;
 #[cfg(feature = "enable")]
+mod follow;
+#[cfg(feature = "enable")]
 mod live;
 #[cfg(feature = "enable")]
 mod opening;
@@ -53,7 +55,7 @@ use std::path::Path;
 /// environment had started before `main` ends nothing; that report comes when the process exits.
 ///
 /// In the child of a `fork` nothing is recorded and nothing is reported: the buffers, the file and
-/// the report are the parent's.
+/// the report are the parent's. With [`LedgerBuilder::follow_forks`] it has its own.
 #[derive(Debug)]
 #[must_use = "recording ends when the ledger is dropped"]
 pub struct Ledger {
@@ -74,6 +76,7 @@ impl Ledger {
     /// | `MEMLEDGER_FILE=run-%p.utrace` | write the trace to this file, compact if it is named `.memledger` (`%p` process id, `%t` unix seconds, `%e` executable) |
     /// | `MEMLEDGER_HOST=127.0.0.1:1980` | send the trace to a recorder |
     /// | `MEMLEDGER_CONTROL=1985` or `ADDRESS:PORT` | start the control server |
+    /// | `MEMLEDGER_FOLLOW_FORKS=1` | record the children of forks, too, each to files of its own |
     /// | `MEMLEDGER_REPORT=stderr`, a path ending in `.txt` or `.json`, or `off` | where the report goes |
     pub fn from_env() -> Self {
         #[cfg(feature = "enable")]
@@ -85,9 +88,9 @@ impl Ledger {
     /// Starts as command-line flags say, and the environment where they are silent; returns the
     /// arguments that are not flags of memledger.
     ///
-    /// The flags are `-trace=`, `-tracefile=`, `-tracehost=`, `-tracecontrol=` and `-tracereport=`, with the
-    /// values of `MEMLEDGER_TRACE`, `MEMLEDGER_FILE`, `MEMLEDGER_HOST`, `MEMLEDGER_CONTROL` and
-    /// `MEMLEDGER_REPORT`.
+    /// The flags are `-trace=`, `-tracefile=`, `-tracehost=`, `-tracecontrol=`, `-tracefollowforks=` and
+    /// `-tracereport=`, with the values of `MEMLEDGER_TRACE`, `MEMLEDGER_FILE`, `MEMLEDGER_HOST`,
+    /// `MEMLEDGER_CONTROL`, `MEMLEDGER_FOLLOW_FORKS` and `MEMLEDGER_REPORT`.
     pub fn from_args(args: impl IntoIterator<Item = OsString>) -> (Self, Vec<OsString>) {
         #[cfg(feature = "enable")]
         {

@@ -1,8 +1,10 @@
 //! What did not go as asked: one line on stderr each, and kept for [`Ledger::problems`](super::Ledger::problems).
 
 use crate::trace::os::{self, BlockedSignals};
+use crate::trace::worker;
 use crate::trace::write::{own, state};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 static PROBLEMS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -25,6 +27,11 @@ pub(super) fn all() -> Vec<String> {
     let theirs = ours.clone();
     own(move || drop(ours));
     theirs
+}
+
+/// The lock itself, within `patience`, for a fork.
+pub(super) fn lock_within(patience: Duration) -> Option<MutexGuard<'static, Vec<String>>> {
+    worker::lock_within(&PROBLEMS, patience)
 }
 
 /// The problems; `None` in the child of a fork whose parent was just telling one.

@@ -5,8 +5,9 @@ use super::control::{self, Bound, Control};
 use super::environment::Settings;
 use super::live::Live;
 use super::report::{Destination, Report};
-use super::{Ledger, Snapshot, Stats, destinations, exit, problems};
+use super::{Ledger, Snapshot, Stats, destinations, exit, follow, opening, problems};
 use crate::alloc::{self, events::MemoryEvents, linked, stats};
+use crate::analysis::Alive;
 use crate::dump;
 use crate::error::Error;
 use crate::scopes::{self, context, events::ScopeEvents};
@@ -47,14 +48,44 @@ pub(super) struct Run {
     has_file: bool,
     has_host: bool,
     control: Option<Control>,
+    /// What was asked for, where the children of forks are to do the same.
+    follow: Option<Config>,
+}
+
+impl Run {
+    pub(super) fn follows(&self) -> bool {
+        self.follow.is_some()
+    }
+
+    pub(super) fn take_follow(&mut self) -> Option<Config> {
+        self.follow.take()
+    }
+
+    /// What the child of a fork goes on from, apart from its blocks.
+    pub(super) fn handed_on(&self) -> (u64, bool) {
+        (self.generation, self.from_environment)
+    }
+}
+
+/// What the child of a fork goes on from.
+pub(super) struct Inherited {
+    pub(super) alive: Option<Alive>,
+    /// The start of the clock, in cycles.
+    pub(super) start: u64,
+    pub(super) from_process_start: bool,
+    /// The parent's handle is the child's, too, and ends this recording there.
+    pub(super) generation: u64,
+    pub(super) from_environment: bool,
 }
 
 /// Who starts a recording.
-#[derive(Clone, Copy)]
+#[derive(Default)]
 struct Start {
     from_environment: bool,
     channels_are_set: bool,
     report_is_set: bool,
+    follow: Option<Config>,
+    inherited: Option<Inherited>,
 }
 
 /// Where the report goes, opened.
@@ -72,6 +103,10 @@ pub(super) fn run() -> MutexGuard<'static, Option<Run>> {
 
 /// What is recorded where nothing else is asked for.
 const DEFAULT_CHANNELS: &str = "memory,scope";
+/// The same, or `None` if it is not free within `patience`.
+pub(super) fn run_within(patience: Duration) -> Option<MutexGuard<'static, Option<Run>>> {
+    worker::lock_within(&RUN, patience)
+}
 
 /// Starts as flags say, and the environment where they are silent, by default with a report on
 /// stderr; what does not work is told and left out.
@@ -120,13 +155,13 @@ pub(super) fn start_from_environment(settings: Settings) {
 }
 
 fn start_leniently(settings: Settings, from_environment: bool) -> Ledger {
-    let start = Start {
-        from_environment,
-        channels_are_set: settings.channels.is_some(),
-        report_is_set: settings.report.is_some(),
-    };
+    let (channels_are_set, report_is_set) =
+        (settings.channels.is_some(), settings.report.is_some());
     let mut config = Config { report: Some(Report::stderr()), ..Config::default() };
     settings.apply(&mut config);
+    let follow = config.follow_forks.then(|| config.clone());
+    let start =
+        Start { from_environment, channels_are_set, report_is_set, follow, inherited: None };
     // A file that cannot be created must not cost the report.
     let control = control::bind(&config).map_err(tell).ok().flatten();
     let file = config.file.take().and_then(|path| open_trace(&path).map_err(tell).ok());
@@ -174,12 +209,31 @@ fn start_strictly(mut config: Config) -> Result<Ledger, Error> {
         None => {}
     }
     Settings::read().apply(&mut config);
+    let follow = config.follow_forks.then(|| config.clone());
+    let start = Start { channels_are_set: true, report_is_set: true, follow, ..Start::default() };
+    open_and_begin(config, start)
+}
+
+fn open_and_begin(mut config: Config, start: Start) -> Result<Ledger, Error> {
     // Before the file: its start says which port it is.
     let control = control::bind(&config)?;
     let file = config.file.take().map(|path| open_trace(&path)).transpose()?;
     let output = config.report.take().map(|report| open_report(&report)).transpose()?;
-    let start = Start { from_environment: false, channels_are_set: true, report_is_set: true };
     begin(config, file, output, control, start)
+}
+
+/// Starts in the child of a fork, where nothing is recorded yet. `asked` is what its own children
+/// follow.
+pub(super) fn follow(config: Config, asked: Config, inherited: Inherited) -> Result<(), Error> {
+    let _awake = state::awake();
+    let start = Start {
+        from_environment: inherited.from_environment,
+        channels_are_set: true,
+        report_is_set: true,
+        follow: Some(asked),
+        inherited: Some(inherited),
+    };
+    open_and_begin(config, start).map(std::mem::forget)
 }
 
 /// The environment has started already: adds what it did not ask for itself.
@@ -359,11 +413,18 @@ fn begin(
         stats::forget_failures();
         scopes::thread::forget_misuses();
     }
-    let generation = GENERATION.fetch_add(1, Ordering::AcqRel) + 1;
+    let mut generation = GENERATION.fetch_add(1, Ordering::AcqRel) + 1;
     let unlinked = !linked::is_global_allocator();
     // NOTE: for the host, too. When its connection is lost, the next stream begins with what is alive.
-    let keeps_account =
-        report.is_some() || address.is_some() || control.is_some() || config.keep_account;
+    let Start { from_environment, channels_are_set, report_is_set, follow, inherited } = start;
+    let keeps_account = report.is_some()
+        || address.is_some()
+        || control.is_some()
+        || config.keep_account
+        || config.follow_forks;
+    if config.follow_forks {
+        follow::ask();
+    }
     let live = keeps_account.then(Live::new);
     let has_file = file.is_some();
     let host = address.and_then(|address| destinations::to_host(address).map_err(tell).ok());
@@ -381,10 +442,20 @@ fn begin(
         Box::new(ScopeEvents::new()),
         Box::new(ProgramEvents::new()),
     ];
-    let mut session =
-        Session::new(sinks.into_iter().flatten().collect(), instruments, from_process_start, tell);
-    let Start { from_environment, channels_are_set, report_is_set } = start;
-    if from_environment && !has_file {
+    let mut sinks = sinks.into_iter().flatten().collect();
+    // Those of a child begin late.
+    let is_child = inherited.is_some();
+    let late: Vec<_> = if is_child { std::mem::take(&mut sinks) } else { Vec::new() };
+    let mut session = Session::new(sinks, instruments, from_process_start, tell);
+    if let Some(inherited) = inherited {
+        generation = inherited.generation;
+        session.go_on_from(inherited.start, inherited.from_process_start);
+        for sink in late {
+            let alive = inherited.alive.clone();
+            session.join_here(sink, |here, sink| opening::begin(alive, here, sink));
+        }
+    }
+    if from_environment && !has_file && !is_child {
         session.keep_history(buffer::EARLY_LIMIT);
     }
     *place = Some(session);
@@ -404,6 +475,7 @@ fn begin(
         has_file,
         has_host,
         control: control.and_then(|bound| bound.serve().map_err(tell).ok()),
+        follow,
     });
     Ok(Ledger { generation: (!from_environment).then_some(generation) })
 }

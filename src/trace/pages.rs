@@ -79,6 +79,15 @@ pub(crate) fn mapped() -> u64 {
     u64::from(CUT.load(Ordering::Relaxed).div_ceil(LARGE_PER_CHUNK)) * CHUNK as u64
 }
 
+/// In the child of a fork: begins with new pages. What other threads were doing to these lists, and
+/// to the blocks in them, cannot be known.
+pub(crate) fn abandon() {
+    FREE_SMALL.0.store(0, Ordering::Relaxed);
+    FREE_LARGE.0.store(0, Ordering::Relaxed);
+    let cut = CUT.load(Ordering::Relaxed);
+    CUT.store(cut.next_multiple_of(LARGE_PER_CHUNK), Ordering::Relaxed);
+}
+
 /// Takes a block of `size` bytes ([`SMALL`] or [`LARGE`]), or `None` if the system has no memory.
 pub(crate) fn take(size: usize) -> Option<NonNull<Block>> {
     let block = if size == SMALL {

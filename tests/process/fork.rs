@@ -1,7 +1,10 @@
 //! Children: forked, spawned, and other programs that inherit the environment.
 
-use crate::harness::{Case, REPORT, TRACE, case, churn, kill, leave, left, start};
+use crate::harness::{
+    Case, Outcome, REPORT, TRACE, builder, case, churn, kill, leave, left, start,
+};
 use memledger::{Error, Ledger};
+use std::hint::black_box;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
@@ -39,6 +42,36 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(report.trace.from_process_start, Some(false));
         assert_eq!(outcome.files(), [REPORT, TRACE]);
     }),
+    case("a child that is to follow writes files of its own", follows, |run| {
+        let outcome = run.run();
+        check_followed(outcome.quiet());
+    }),
+    case("the environment can have children follow", follows, |run| {
+        let outcome = run.tracked().env("MEMLEDGER_FOLLOW_FORKS", "1").run();
+        check_followed(outcome.quiet());
+    }),
+    case("children of many threads follow without harm", follows_threads, |run| {
+        let outcome = run.deadline(60).run();
+        outcome.exited(0).whole();
+        let children: Vec<_> = outcome.stdout.lines().collect();
+        assert_eq!(children.len(), 15);
+        for child in children {
+            let name = format!("trace.{child}.utrace");
+            let (report, summary) = outcome.trace(&name);
+            assert_eq!((summary.counts.holes, summary.counts.damages), (0, 0));
+            assert!(report.trace.complete);
+            assert_eq!(left(&report, 1_000_003), 1);
+            assert_eq!(left(&report, IN_CHILD as u64), 1);
+            assert_eq!(report.trace.pid, Some(child.parse().unwrap()));
+        }
+    }),
+    case("destinations of the parent are not the child's", forks_beside, |run| {
+        let outcome = run.run();
+        outcome.quiet().whole();
+        let late = outcome.trace("late.utrace").0;
+        assert!(late.trace.complete);
+        assert_eq!(left(&late, IN_CHILD as u64), 0);
+    }),
     case("programs can be spawned", spawns, |run| {
         let outcome = run.run();
         outcome.quiet().whole();
@@ -60,6 +93,7 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 const IN_CHILD: usize = 3_000_017;
+const IN_GRANDCHILD: usize = 3_000_019;
 
 #[expect(unsafe_code, reason = "system calls")]
 mod system {
@@ -162,6 +196,93 @@ fn long_child() {
             assert_eq!(wait(child), 0, "round {round}");
         }
     });
+    drop(ledger);
+}
+
+/// A child that frees what its parent had, and forks again.
+fn follows() {
+    let ledger = match std::env::var_os("MEMLEDGER_FILE") {
+        Some(_) => Ledger::from_env(),
+        None => builder().follow_forks(true).start().unwrap(),
+    };
+    leave(1_000_003);
+    let inherited = black_box(vec![1_u8; 1_000_005]);
+    let child = memledger::alloc_scope!("forking", {
+        fork(|| {
+            leave(IN_CHILD);
+            drop(inherited);
+            churn(10_000);
+            assert!(ledger.stats().recording);
+            std::thread::spawn(|| churn(1000)).join().unwrap();
+            let grandchild = fork(|| {
+                leave(IN_GRANDCHILD);
+                std::process::exit(0);
+            });
+            assert_eq!(wait(grandchild), 0);
+            println!("{} {grandchild}", std::process::id());
+            std::process::exit(0);
+        })
+    });
+    assert_eq!(wait(child), 0);
+    churn(10_000);
+    drop(ledger);
+}
+
+#[track_caller]
+fn check_followed(outcome: &Outcome) {
+    let parent = outcome.whole();
+    let lefts = |report: &_| {
+        [1_000_003, 1_000_005, IN_CHILD, IN_GRANDCHILD].map(|b| left(report, b as u64))
+    };
+    assert_eq!(lefts(&parent)[2..], [0, 0]);
+    let (child, grandchild) = outcome.stdout.trim().split_once(' ').unwrap();
+    for (pid, expected) in [(child, [1, 0, 1, 0]), (grandchild, [1, 0, 1, 1])] {
+        let names = (format!("trace.{pid}.utrace"), format!("report.{pid}.json"));
+        let report = outcome.whole_as(&names.0, &names.1);
+        assert_eq!(lefts(&report), expected);
+        assert_eq!(report.trace.from_process_start, Some(true));
+        assert_eq!(report.trace.pid, Some(pid.parse().unwrap()));
+        let block = report.largest_live.iter().find(|b| b.bytes == IN_CHILD as u64).unwrap();
+        assert_eq!((&block.path[1][..], &block.thread[..]), ("forking", "main"));
+    }
+    assert_eq!(outcome.files().len(), 6);
+}
+
+fn follows_threads() {
+    let ledger = Ledger::builder()
+        .trace_to_file(TRACE)
+        .report_on_exit(memledger::Report::file(REPORT))
+        .follow_forks(true)
+        .start()
+        .unwrap();
+    leave(1_000_003);
+    with_busy_threads(Some(&ledger), || {
+        for _ in 0..15 {
+            let child = fork(|| {
+                leave(IN_CHILD);
+                churn(1000);
+                std::process::exit(0);
+            });
+            println!("{child}");
+            assert_eq!(wait(child), 0);
+        }
+    });
+    drop(ledger);
+}
+
+fn forks_beside() {
+    let ledger = start();
+    let late = ledger.trace_to_file("late.utrace").unwrap();
+    let child = fork(|| {
+        leave(IN_CHILD);
+        late.stop();
+        assert_eq!(late.status(), memledger::DestinationStatus::default());
+        assert_eq!(ledger.destinations(), []);
+        assert!(ledger.trace_to_file("other.utrace").is_err());
+        std::process::exit(0);
+    });
+    assert_eq!(wait(child), 0);
+    churn(1000);
     drop(ledger);
 }
 

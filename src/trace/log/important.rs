@@ -7,14 +7,15 @@ use crate::trace::event::aux::{Aux, PIECE_HEAD, Source, piece_head};
 use crate::trace::event::declared::{Declared, NO_WIRE};
 use crate::trace::event::encode::AUX_TERMINAL;
 use crate::trace::os::BlockedSignals;
-use crate::trace::worker::Importants;
+use crate::trace::worker::{self, Importants};
 use crate::trace::write::{in_own_code, loss, own_code, state};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Bytes of all important events of the program.
 const LIMIT: usize = 16 << 20;
 
-struct Cache {
+pub(crate) struct Cache {
     /// The events, one behind the other.
     events: Vec<u8>,
     /// How many were refused, and why the first was.
@@ -26,6 +27,11 @@ static CACHE: Mutex<Cache> = Mutex::new(Cache { events: Vec::new(), refused: 0, 
 
 fn cache() -> MutexGuard<'static, Cache> {
     CACHE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes the lock for a fork, if it is free within `patience`.
+pub(crate) fn lock_within(patience: Duration) -> Option<MutexGuard<'static, Cache>> {
+    worker::lock_within(&CACHE, patience)
 }
 
 /// Keeps an event. In the child of a fork, whose parent may have held the lock, it is lost.

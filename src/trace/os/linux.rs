@@ -310,10 +310,12 @@ impl Drop for BlockedSignals {
     }
 }
 
-/// Has `child` called in the child of every fork.
-pub(crate) fn at_fork(child: extern "C" fn()) {
-    // SAFETY: the function lives as long as the program.
-    unsafe { libc::pthread_atfork(None, None, Some(child as unsafe extern "C" fn())) };
+/// Has these called around every fork: before it, and behind it in the parent and in the child.
+pub(crate) fn at_fork(before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
+    let [before, parent, child] =
+        [before, parent, child].map(|function| Some(function as unsafe extern "C" fn()));
+    // SAFETY: the functions live as long as the program.
+    unsafe { libc::pthread_atfork(before, parent, child) };
 }
 
 /// Has `function` called when the process exits by return from `main` or by `exit`.

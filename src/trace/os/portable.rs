@@ -79,7 +79,8 @@ impl BlockedSignals {
     }
 }
 
-pub(crate) fn at_fork(_child: extern "C" fn()) {}
+pub(crate) fn at_fork(_before: extern "C" fn(), _parent: extern "C" fn(), _child: extern "C" fn()) {
+}
 
 pub(crate) fn at_exit(_function: extern "C" fn()) {}
 

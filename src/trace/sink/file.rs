@@ -225,13 +225,7 @@ pub(crate) fn create_alone(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
             Ok((OwnFile::new(file), path.to_owned()))
         }
         Err(TryLockError::WouldBlock) => {
-            let mut name = path.file_stem().unwrap_or_default().to_owned();
-            name.push(format!(".{}", os::process_id()));
-            if let Some(extension) = path.extension() {
-                name.push(".");
-                name.push(extension);
-            }
-            let path = path.with_file_name(name);
+            let path = beside(path);
             let failed = |action, source| Error::File { path: path.clone(), action, source };
             let file = os::open_for_writing(&path).map_err(|error| failed("create", error))?;
             file.try_lock().map_err(|error| failed("lock", error.into()))?;
@@ -239,6 +233,17 @@ pub(crate) fn create_alone(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
             Ok((OwnFile::new(file), path))
         }
     }
+}
+
+/// `NAME.PID.EXT`, for this process alone.
+pub(crate) fn beside(path: &Path) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!(".{}", os::process_id()));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
 }
 
 fn empty(file: &File) -> io::Result<()> {

@@ -54,6 +54,11 @@ fn registry() -> MutexGuard<'static, Vec<Arc<Queue>>> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// All of them, locked: around a fork, so that the child finds the lock free.
+pub(crate) fn lock_all() -> MutexGuard<'static, Vec<Arc<Queue>>> {
+    registry()
+}
+
 /// Where one of them stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {

@@ -44,18 +44,47 @@ impl Session {
         mut sink: Queued,
         begin: impl FnOnce(Here, &mut dyn Sink) -> Result<(), Error> + Send + 'static,
     ) {
+        let here = self.tell_known(&mut sink);
+        sink.later(Box::new(move |sink| begin(here, sink)));
+        self.sinks.push(Box::new(sink));
+    }
+
+    /// The same, on this thread, for a sink without a queue.
+    pub(crate) fn join_here(
+        &mut self,
+        mut sink: Box<dyn Sink>,
+        begin: impl FnOnce(Here, &mut dyn Sink) -> Result<(), Error>,
+    ) {
+        let here = self.tell_known(&mut *sink);
+        match begin(here, &mut *sink) {
+            Ok(()) => self.sinks.push(sink),
+            Err(error) => (self.on_problem)(error),
+        }
+    }
+
+    /// Goes on with the clock of another recording, which began at `start`, in cycles.
+    pub(crate) fn go_on_from(&mut self, start: u64, from_process_start: bool) {
+        self.start = start;
+        self.from_process_start = from_process_start;
+    }
+
+    /// The start of the clock in cycles, and whether everything is known since the process began.
+    pub(crate) fn began(&self) -> (u64, bool) {
+        (self.start, self.from_process_start)
+    }
+
+    /// Tells a sink what all streams begin with; returns what is specific to this place.
+    fn tell_known(&self, sink: &mut dyn Sink) -> Here {
         sink.packet(TYPES, &self.type_records());
         sink.packet(IMPORTANTS, &self.about_program());
-        self.importants.replay(&mut sink);
-        let here = Here {
+        self.importants.replay(sink);
+        Here {
             serial: self.serial,
             start: self.start,
             marked_at: self.marked_at,
             from_process_start: self.from_process_start,
             streams: self.open_streams(),
-        };
-        sink.later(Box::new(move |sink| begin(here, sink)));
-        self.sinks.push(Box::new(sink));
+        }
     }
 
     /// Ends the stream of one sink, right behind a tick, as if the recording ended here.

@@ -56,18 +56,23 @@ pub(crate) fn session() -> MutexGuard<'static, Option<Session>> {
 /// The session, or `None` if the worker has not let go of it within `patience`: it is stuck in a
 /// write to something that does not answer.
 pub(crate) fn session_within(patience: Duration) -> Option<MutexGuard<'static, Option<Session>>> {
-    let deadline = Instant::now() + patience;
     WANTED.fetch_add(1, Ordering::AcqRel);
-    let session = loop {
-        match SESSION.try_lock() {
-            Ok(session) => break Some(session),
-            Err(TryLockError::Poisoned(poisoned)) => break Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) if Instant::now() >= deadline => break None,
-            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(200)),
-        }
-    };
+    let session = lock_within(&SESSION, patience);
     WANTED.fetch_sub(1, Ordering::AcqRel);
     session
+}
+
+/// Any lock of the tracker's, or `None` if it was not free within `patience`.
+pub(crate) fn lock_within<T>(lock: &Mutex<T>, patience: Duration) -> Option<MutexGuard<'_, T>> {
+    let deadline = Instant::now() + patience;
+    loop {
+        match lock.try_lock() {
+            Ok(guard) => return Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if Instant::now() >= deadline => return None,
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(200)),
+        }
+    }
 }
 
 /// Starts a worker thread for the session that has just been put in place.

@@ -65,6 +65,14 @@ pub(crate) fn configure(limit: usize) {
     DROPPING.store(false, Ordering::Release);
 }
 
+/// In the child of a fork: there are no blocks, and nobody waits.
+pub(crate) fn abandon() {
+    pages::abandon();
+    USED.store(0, Ordering::Relaxed);
+    WAITING.store(0, Ordering::Relaxed);
+    CALLED.store(false, Ordering::Relaxed);
+}
+
 /// Whether a thread may wait for the worker: not before there is one.
 pub(crate) fn allow_waiting(may_wait: bool) {
     MAY_WAIT.store(may_wait, Ordering::Release);

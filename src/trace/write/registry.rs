@@ -426,6 +426,26 @@ pub(crate) fn forget_threads() {
     });
 }
 
+/// In the child of a fork that goes on recording: no slot belongs to anyone, and none has a block.
+pub(crate) fn abandon() {
+    FREE_SLOTS.store(0, Ordering::Relaxed);
+    let numbered = |number| Some((number, slot(number)?));
+    for (number, slot) in (0..CUT.load(Ordering::Acquire)).filter_map(numbered) {
+        slot.number.store(number, Ordering::Relaxed);
+        slot.guard.store(Guard::OUT, Ordering::Relaxed);
+        slot.first.store(ptr::null_mut(), Ordering::Relaxed);
+        slot.held.store(0, Ordering::Relaxed);
+        slot.lost.store(0, Ordering::Relaxed);
+        slot.set_block(None, 0, 0);
+        free(slot);
+    }
+    let _ = THREAD.try_with(|thread| {
+        thread.slot.set(&NO_SLOT);
+        thread.aside.set(&NO_SLOT);
+        thread.id.set(0);
+    });
+}
+
 /// Gives a finished slot back, once all its blocks are.
 pub(crate) fn free(slot: &Slot) {
     slot.state.store(FREE, Ordering::Relaxed);

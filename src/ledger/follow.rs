@@ -1,0 +1,131 @@
+//! The child of a fork that goes on recording, to files of its own: only where it was asked for.
+//!
+//! Before the fork, the forking thread collects what there is and takes the ledger's locks, so that
+//! the child finds them free and the account as of that moment. The child leaves all that belongs
+//! to its parent as it is, takes new buffers, and begins a recording with the blocks that are alive.
+//!
+//! NOTE: what other threads do between that and the fork itself, some microseconds later, the child
+//! does not know.
+
+use super::live::Live;
+use super::report::{Destination, Report};
+use super::run::{self, Inherited, Run};
+use super::{builder::Config, problems};
+use crate::trace::log::important;
+use crate::trace::os::BlockedSignals;
+use crate::trace::sink::file::beside;
+use crate::trace::sink::queue::{self, Queue};
+use crate::trace::worker::{self, Session};
+use crate::trace::write::{buffer, own, registry, state};
+use std::cell::RefCell;
+use std::mem::{forget, take};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
+/// How long a fork waits for each lock. Where that is too short, the child is silent.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Whether any recording has ever asked for it.
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+/// The locks of the ledger.
+struct Held {
+    run: MutexGuard<'static, Option<Run>>,
+    session: MutexGuard<'static, Option<Session>>,
+    problems: MutexGuard<'static, Vec<String>>,
+    queues: MutexGuard<'static, Vec<Arc<Queue>>>,
+    importants: MutexGuard<'static, important::Cache>,
+}
+
+thread_local! {
+    /// From before a fork to behind it.
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+}
+
+/// A recording asks for it.
+pub(super) fn ask() {
+    ASKED.store(true, Ordering::Release);
+}
+
+pub(super) extern "C" fn prepare() {
+    if ASKED.load(Ordering::Acquire) && !state::is_forked() {
+        own(|| {
+            let held = hold();
+            let _ = HELD.try_with(|place| place.replace(held));
+        });
+    }
+}
+
+fn hold() -> Option<Held> {
+    let _signals = BlockedSignals::new();
+    let run = run::run_within(PATIENCE).filter(|run| run.as_ref().is_some_and(Run::follows))?;
+    let mut session = worker::session_within(PATIENCE)?;
+    worker::tick(session.as_mut()?, run::PATIENCE_WITH_HOOKS);
+    // NOTE: behind the tick, which may have a problem to tell.
+    let problems = problems::lock_within(PATIENCE)?;
+    let importants = important::lock_within(PATIENCE)?;
+    Some(Held { run, session, problems, queues: queue::lock_all(), importants })
+}
+
+fn take_held() -> Option<Held> {
+    HELD.try_with(RefCell::take).ok().flatten()
+}
+
+pub(super) extern "C" fn in_parent() {
+    if ASKED.load(Ordering::Acquire) {
+        own(|| drop(take_held()));
+    }
+}
+
+/// In the child: whether it follows, or has told why not. With the guard set.
+pub(super) fn in_child() -> bool {
+    let Some(Held { mut run, mut session, mut problems, mut queues, importants }) = take_held()
+    else {
+        return false;
+    };
+    let (Some(mut old), Some(old_session)) = (run.take(), session.take()) else { return false };
+    let (start, from_process_start) = old_session.began();
+    let (generation, from_environment) = old.handed_on();
+    let inherited = Inherited {
+        alive: old.live.as_ref().and_then(Live::try_alive),
+        start,
+        from_process_start,
+        generation,
+        from_environment,
+    };
+    let config = old.take_follow();
+    // NOTE: not dropped. The files and connections in there are the parent's, and threads that are
+    // not there hold what they hold.
+    forget((old, old_session, take(&mut *queues), take(&mut *problems)));
+    drop((run, session, problems, queues, importants));
+    buffer::abandon();
+    registry::abandon();
+    state::forget_process();
+    let followed = config.map(|asked| run::follow(own_names(asked.clone()), asked, inherited));
+    if let Some(Err(error)) = followed {
+        problems::add(format!(
+            "the forked process {} is not recorded: {error}",
+            std::process::id()
+        ));
+        state::turn_off_in_child();
+    }
+    true
+}
+
+/// The same, but for files: those of the child have its process id in their names. Who controls the
+/// parent does not control the child.
+fn own_names(mut config: Config) -> Config {
+    config.control = None;
+    config.file = config.file.map(|path| own_name(&path));
+    if let Some(Report(Destination::File(path))) = &mut config.report {
+        *path = own_name(path);
+    }
+    config
+}
+
+fn own_name(path: &Path) -> PathBuf {
+    let has_id = path.to_str().is_some_and(|text| text.replace("%%", "").contains("%p"));
+    if has_id { path.to_owned() } else { beside(path) }
+}
