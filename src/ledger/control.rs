@@ -46,7 +46,11 @@ impl Drop for Told {
 
 /// Binds the address that is asked for, if one is.
 pub(super) fn bind(config: &Config) -> Result<Option<Bound>, Error> {
-    let Some(asked) = &config.control else { return Ok(None) };
+    let Some(asked) = &config.control else {
+        // The child of a fork may have inherited the port of its parent.
+        start::set_control_port(None);
+        return Ok(None);
+    };
     let place = Place::parse(asked)?;
     let rules = rules(config)?;
     if place.is_open() && rules.token.is_none() {

@@ -111,6 +111,14 @@ pub(crate) const CASES: &[Case] = &[
         outcome.quiet().whole();
         assert_eq!(outcome.stdout.trim(), "closed");
     }),
+    case("a child that follows does not say that it is controlled", followed, |run| {
+        let outcome = run.run();
+        outcome.quiet();
+        let child = format!("trace.{}.utrace", outcome.stdout.trim());
+        assert!(outcome.trace(&child).0.trace.complete);
+        assert_eq!(port_in(&outcome, &child), None);
+        assert!(port_in(&outcome, TRACE).is_some());
+    }),
     case("commands come while threads are busy", busy, |run| {
         let outcome = run.run();
         outcome.quiet().whole();
@@ -290,6 +298,23 @@ fn forked() {
         Err(_) => println!("closed"),
     }
     drop(child);
+}
+
+fn followed() {
+    let ledger = builder().control("0").follow_forks(true).start().unwrap();
+    // SAFETY: this thread is the only one of the program's own.
+    #[expect(unsafe_code)]
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        assert_eq!(ledger.control_address(), None);
+        println!("{}", std::process::id());
+        std::process::exit(0);
+    }
+    // SAFETY: it is our own child.
+    #[expect(unsafe_code)]
+    let waited = unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+    assert_eq!(waited, pid);
+    assert!(client(&ledger).send(&Command::Status).is_ok());
 }
 
 fn busy() {
