@@ -420,6 +420,95 @@ fn scopes_nest_on_each_thread_and_tell_when_they_close() {
     );
 }
 
+/// The end or beginning of a scope with its time, which counts from the thread's stamp before in
+/// protocols up to 6, and from the start in 7.
+fn stamped(protocol: u8, enter: bool, cycles: u64) -> Vec<u8> {
+    let uid = match (protocol, enter) {
+        (7, true) | (5 | 6, true) => 8_u64,
+        (7, false) => 9,
+        _ => 12,
+    };
+    (uid << 1 | cycles << 8).to_le_bytes().to_vec()
+}
+
+#[test]
+fn scopes_with_a_time_of_their_own_tell_it() {
+    for protocol in 5..=7 {
+        let analyzer = EventAnalyzer::new(Vec::new())
+            .on("Demo", "Frame", ["N"], |log: &mut Vec<String>, event, [n]| {
+                log.push(format!("{} at {:?}", n.u64().unwrap(), event.nanoseconds()));
+            })
+            .on_leave("Demo", "Frame", |log, left| {
+                log.push(format!("{:?}..{:?}", left.entered(), left.left()));
+            });
+        let mut feed = Feed { decoder: Decoder::new(protocol), analyzer };
+        let n = [("N", U8)];
+        let base = [("BaseTimestamp", U64)];
+        feed.packet(
+            TYPES,
+            &[
+                type_record(
+                    protocol,
+                    60,
+                    "$Trace.NewTrace",
+                    IMPORTANT | NO_SYNC,
+                    &[("StartCycle", U64), ("CycleFrequency", U64)],
+                ),
+                type_record(protocol, 64, "Demo.Frame", NO_SYNC, &n),
+                type_record(protocol, 66, "$Trace.ThreadTiming", NO_SYNC, &base),
+                type_record(protocol, 67, "Demo.Late", 0, &n),
+            ]
+            .concat(),
+        );
+        let new_trace = [1000_u64.to_le_bytes(), 1_000_000_u64.to_le_bytes()].concat();
+        feed.packet(IMPORTANTS, &framed(60, &new_trace));
+        // Relative stamps add up from the base; the others stand for themselves.
+        let times = if protocol == 7 { [5, 7, 8, 9] } else { [2, 2, 1, 1] };
+        let enter = |time| stamped(protocol, true, time);
+        let leave = |time| stamped(protocol, false, time);
+        let frame = |number| plain(64, &[number]);
+        let timing = plain(66, &3_u64.to_le_bytes());
+        let bytes = [
+            timing,
+            enter(times[0]),
+            frame(1),
+            enter(times[1]),
+            frame(2),
+            leave(times[2]),
+            leave(times[3]),
+            // A scope that nothing happens in tells nothing, and leaves no time behind.
+            enter(0),
+            leave(0),
+            ENTER.to_vec(),
+            frame(3),
+            LEAVE.to_vec(),
+        ]
+        .concat();
+        let expected = [
+            "1 at Some(5000)",
+            "2 at Some(7000)",
+            "Some(7000)..Some(8000)",
+            "Some(5000)..Some(9000)",
+            "3 at None",
+            "None..None",
+        ];
+        // However the packets cut it.
+        for cut in 0..=bytes.len() {
+            feed.packet(2, &bytes[..cut]);
+            feed.packet(2, &bytes[cut..]);
+            assert_eq!(feed.analyzer.state, expected, "protocol {protocol}, cut at {cut}");
+            feed.analyzer.state.clear();
+        }
+        if protocol == 7 {
+            // The cycle itself, in eight bytes behind the uid.
+            let enter = [&[6 << 1][..], &1012_u64.to_le_bytes()].concat();
+            let leave = [&[7 << 1][..], &1013_u64.to_le_bytes()].concat();
+            feed.packet(3, &[enter, frame(4), leave].concat());
+            assert_eq!(feed.analyzer.state, ["4 at Some(12000)", "Some(12000)..Some(13000)"]);
+        }
+    }
+}
+
 #[test]
 fn a_new_thread_on_a_stream_has_no_scopes_of_the_old_one() {
     let analyzer = EventAnalyzer::new(Vec::new())

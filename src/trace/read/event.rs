@@ -255,6 +255,16 @@ pub struct Damage {
     pub what: String,
 }
 
+/// The time that stands at the beginning or the end of a scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stamp {
+    /// Cycles of the writer's clock since the start of the trace.
+    SinceStart(u64),
+    /// The cycle itself.
+    Cycle(u64),
+}
+
 /// Receives what a reader finds, in the one order that all readers share.
 ///
 /// Synchronised events come in the order of their serials, over all threads. An event without
@@ -274,6 +284,12 @@ pub trait Visitor {
     /// each would cost. What it leaves comes there.
     fn row(&mut self, row: &mut Row<'_>) {
         let _ = row;
+    }
+
+    /// The time at which what comes next on this stream happens: an event that opens a scope, or
+    /// the end of one. Most scopes have none.
+    fn stamp(&mut self, stream: u16, stamp: Stamp) {
+        let _ = (stream, stamp);
     }
 
     /// The innermost open scope of this stream closes.

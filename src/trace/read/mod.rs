@@ -28,7 +28,7 @@ pub use analyzer::{
     Elements, EventAnalyzer, FieldError, FieldValue, Left, Occurrence, Reference, Thread,
 };
 pub use decoder::{Counts, Decoder, StreamCounts};
-pub use event::{Damage, Event, Hole, Row, Scalar, Value, Visitor};
+pub use event::{Damage, Event, Hole, Row, Scalar, Stamp, Value, Visitor};
 pub use packets::Reader;
 pub use summary::{Packets, Summary, TypeCount};
 pub use timebase::Timebase;

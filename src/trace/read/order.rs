@@ -17,7 +17,7 @@ use super::event::{Event, Hole, Visitor};
 use super::schemas::{Protocol, Role, Types};
 use super::serials::{BIAS, Serials};
 use super::tally::Tally;
-use super::thread::{DROPPED, ENTERS, HAS_PIECES, LEAVES, MISPLACED, OPEN, SYNCED, Thread};
+use super::thread::{DROPPED, ENTERS, HAS_PIECES, LEAVES, MISPLACED, OPEN, STAMPS, SYNCED, Thread};
 use crate::trace::transport::packet::PSEUDO_IMPORTANTS;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -451,9 +451,12 @@ impl Order {
                 tally.last_serial = tally.last_serial.max(serial);
             }
             done += 1;
-            if flags & (LEAVES | DROPPED) != 0 {
+            if flags & (LEAVES | DROPPED | STAMPS) != 0 {
                 if flags & LEAVES != 0 {
                     visitor.leave_scope(thread.stream);
+                }
+                if let Some(stamp) = item.stamp() {
+                    visitor.stamp(thread.stream, stamp);
                 }
                 continue;
             }
@@ -489,6 +492,8 @@ impl Order {
                 }
                 // It belongs among the important events.
                 Role::FirstSerial(_) => {}
+                // Taken in where it was parsed.
+                Role::ThreadTiming(_) => {}
             }
         }
         self.next = next;

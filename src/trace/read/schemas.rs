@@ -34,6 +34,8 @@ pub(super) struct Protocol {
     field: fn(&[u8]) -> Option<FieldRecord>,
     /// Whether a type record may have one byte more than its contents.
     padded: bool,
+    /// Whether a stamp of seven bytes counts from the thread's stamp before, not from the start.
+    pub stamps_add_up: bool,
     pub builtin: &'static [Builtin; 16],
 }
 
@@ -45,18 +47,21 @@ impl Protocol {
                 field_size: protocol5::FIELD,
                 field: protocol5::field,
                 padded: false,
+                stamps_add_up: true,
                 builtin: &protocol5::BUILTIN,
             },
             6 => Self {
                 field_size: protocol6::FIELD,
                 field: protocol6::field,
                 padded: false,
+                stamps_add_up: true,
                 builtin: &protocol6::BUILTIN,
             },
             _ => Self {
                 field_size: protocol7::FIELD,
                 field: protocol7::field,
                 padded: true,
+                stamps_add_up: false,
                 builtin: &protocol7::BUILTIN,
             },
         }
@@ -143,6 +148,8 @@ pub(super) enum Role {
     Settled(u16),
     /// `Memledger.Trace`; the offset of its `FirstSerial`.
     FirstSerial(u16),
+    /// `$Trace.ThreadTiming`; the offset of its `BaseTimestamp`.
+    ThreadTiming(u16),
 }
 
 impl Role {
@@ -155,6 +162,8 @@ impl Role {
             offset("Serial").map_or(Self::None, Self::Settled)
         } else if event_type.is("Memledger", "Trace") {
             offset("FirstSerial").map_or(Self::None, Self::FirstSerial)
+        } else if event_type.is("$Trace", "ThreadTiming") {
+            offset("BaseTimestamp").map_or(Self::None, Self::ThreadTiming)
         } else {
             Self::None
         }

@@ -2,7 +2,7 @@
 //!
 //! NOTE: only one visitor alone may take events from a [`Row`]: what it takes nobody else gets.
 
-use super::event::{Damage, Event, Hole, Row, Visitor};
+use super::event::{Damage, Event, Hole, Row, Stamp, Visitor};
 use crate::trace::event::schema::EventType;
 
 /// Passes every call on to each of the expressions.
@@ -17,6 +17,11 @@ macro_rules! pass_on {
         fn event(&mut self, event: &Event<'_>) {
             let $this = self;
             $($visitor.event(event);)+
+        }
+
+        fn stamp(&mut self, stream: u16, stamp: Stamp) {
+            let $this = self;
+            $($visitor.stamp(stream, stamp);)+
         }
 
         fn leave_scope(&mut self, stream: u16) {
@@ -76,6 +81,10 @@ impl<V: Visitor> Visitor for Vec<V> {
 
     fn event(&mut self, event: &Event<'_>) {
         self.iter_mut().for_each(|visitor| visitor.event(event));
+    }
+
+    fn stamp(&mut self, stream: u16, stamp: Stamp) {
+        self.iter_mut().for_each(|visitor| visitor.stamp(stream, stamp));
     }
 
     fn leave_scope(&mut self, stream: u16) {

@@ -10,8 +10,8 @@
 
 mod builtin;
 
-use super::event::Visitor;
-use super::schemas::{Builtin, Protocol, Types};
+use super::event::{Stamp, Visitor};
+use super::schemas::{Builtin, Protocol, Role, Types};
 use super::serials::Serials;
 use super::tally::Tally;
 use crate::trace::event::schema::FIRST_UID;
@@ -33,6 +33,10 @@ pub(super) const HAS_PIECES: u8 = 32;
 /// is that next one: the event belongs somewhere before it.
 pub(super) const MISPLACED: u8 = 64;
 
+/// `serial` is the time of the item behind it, in cycles: since the start of the trace, or, with
+/// another `type_index` than 0, the cycle itself.
+pub(super) const STAMPS: u8 = 128;
+
 /// Unreal's own reader gives up on an open event after so many others.
 const MOST_INSIDE_OPEN: usize = 0x7fff;
 /// Capacity that a buffer keeps when it is empty.
@@ -47,6 +51,14 @@ pub(super) struct Item {
     pub type_index: u32,
     pub aux: u32,
     pub flags: u8,
+}
+
+impl Item {
+    /// The time it tells, if it is one.
+    pub(super) fn stamp(&self) -> Option<Stamp> {
+        let stamp = if self.type_index == 0 { Stamp::SinceStart } else { Stamp::Cycle };
+        (self.flags & STAMPS != 0).then(|| stamp(self.serial))
+    }
 }
 
 /// A piece of an array field; the pieces of one event lie together, closed by [`LAST_PIECE`].
@@ -115,6 +127,10 @@ pub(super) struct Thread {
     pub before_last: u64,
     /// Scopes entered whose event has not come yet.
     pub entering: u32,
+    /// The time of the innermost of them.
+    entered_at: Option<Stamp>,
+    /// Where the next stamp counts from, in protocols in which they add up.
+    stamped: u64,
     pub depth: u32,
     unopened_leave: Complaint,
     /// Where data of an event that was lost may go on: behind what was passed over already.
@@ -153,6 +169,8 @@ impl Thread {
             last: 0,
             before_last: 0,
             entering: 0,
+            entered_at: None,
+            stamped: 0,
             depth: 0,
             unopened_leave: Complaint::None,
             stray_at: None,
@@ -174,6 +192,7 @@ impl Thread {
         self.bytes.is_empty()
             && self.items.is_empty()
             && self.breaks.is_empty()
+            && self.entered_at.is_none()
             && !self.lost
             && !self.unordered
     }
@@ -401,6 +420,7 @@ impl Thread {
             tally.damage(visitor, self.offset(), rest, what);
         }
         self.entering = 0;
+        self.entered_at = None;
         self.parsed = limit;
         self.forget_starts();
         while self.breaks.front().is_some_and(|at| at.wrapping_sub(self.base) as usize <= limit) {
@@ -421,6 +441,7 @@ impl Thread {
         );
         tally.damage(visitor, self.offset(), skipped, what);
         self.entering = 0;
+        self.entered_at = None;
         self.parsed = next;
         self.forget_starts();
     }
@@ -456,7 +477,7 @@ impl Thread {
             if uid < FIRST_UID {
                 let builtin = protocol.builtin.get(usize::from(uid)).filter(|_| uid_size == 1);
                 let builtin = builtin.copied().unwrap_or(Builtin::Illegal);
-                if let Some(stop) = self.builtin(builtin, limit, types) {
+                if let Some(stop) = self.builtin(builtin, limit, protocol, types) {
                     return stop;
                 }
                 continue;
@@ -466,6 +487,14 @@ impl Thread {
             let size = head + usize::from(layout.fixed_size);
             if rest.len() < size {
                 return Stop::Partial;
+            }
+            if layout.has_role
+                && let Some(known) = types.get(layout.type_index)
+                && let Role::ThreadTiming(offset) = known.role
+                && let Some(&base) =
+                    rest.get(head + usize::from(offset)..).and_then(|r| r.first_chunk())
+            {
+                self.stamped = u64::from_le_bytes(base);
             }
             let mut flags = 0;
             let mut serial = 0;
@@ -485,6 +514,9 @@ impl Thread {
                 self.entering = 0;
                 self.depth = self.depth.saturating_add(1);
                 flags |= ENTERS;
+                if let Some(stamp) = self.entered_at.take() {
+                    self.push_stamp(stamp);
+                }
             }
             let at = self.base.wrapping_add((self.parsed + head) as u32);
             self.items.push(Item { serial, at, type_index: layout.type_index, aux: 0, flags });
@@ -493,6 +525,16 @@ impl Thread {
                 self.begin_aux();
             }
         }
+    }
+
+    /// The next item happens at this time.
+    fn push_stamp(&mut self, stamp: Stamp) {
+        let (serial, type_index) = match stamp {
+            Stamp::SinceStart(cycles) => (cycles, 0),
+            Stamp::Cycle(cycle) => (cycle, 1),
+        };
+        let at = self.position(self.parsed);
+        self.items.push(Item { serial, at, type_index, aux: 0, flags: STAMPS });
     }
 
     /// A serial does not go up from the one before: one of the two is wrong. Returns how many

@@ -14,7 +14,7 @@ mod surroundings;
 pub use field::{Elements, FieldError, FieldValue, Reference};
 pub use occurrence::{Left, Occurrence, Thread};
 
-use super::event::{Damage, Event, Hole, Visitor};
+use super::event::{Damage, Event, Hole, Stamp, Visitor};
 use super::timebase::Timebase;
 use crate::trace::event::schema::EventType;
 use std::fmt;
@@ -214,15 +214,19 @@ impl<'a, S> EventAnalyzer<'a, S> {
             around.learn(says, event);
         }
         around.see(event.stream);
+        let time = match event.enters_scope {
+            true => around.take_time(event.stream),
+            false => around.now,
+        };
         for route in &routes.enter {
-            let occurrence = Occurrence { event, around };
+            let occurrence = Occurrence { event, around, time };
             let subscription = subscriptions.get_mut(route.subscription);
             if let Some(Handler::Event(call)) = subscription.map(|s| &mut s.handler) {
                 call(state, &occurrence, &route.fields);
             }
         }
         if event.enters_scope {
-            around.enter(event.stream, event.type_index);
+            around.enter(event.stream, event.type_index, time);
         }
     }
 }
@@ -273,12 +277,17 @@ impl<S> Visitor for EventAnalyzer<'_, S> {
         }
     }
 
+    fn stamp(&mut self, stream: u16, stamp: Stamp) {
+        self.around.stamp(stream, stamp);
+    }
+
     fn leave_scope(&mut self, stream: u16) {
         let Self { state, subscriptions, routes, around, .. } = self;
+        let time = around.take_time(stream);
         let Some(scope) = around.leave(stream) else { return };
         let Some(routes) = routes.get(scope.type_index) else { return };
         let Some(event_type) = around.types.get(scope.type_index) else { return };
-        let left = Left { scope, stream, event_type, around };
+        let left = Left { scope, stream, event_type, around, time };
         for &number in &routes.leave {
             if let Some(Handler::Leave(call)) =
                 subscriptions.get_mut(number).map(|s| &mut s.handler)

@@ -25,6 +25,7 @@ pub struct Occurrence<'e> {
     /// The event itself, with its type, serial and bytes.
     pub event: &'e Event<'e>,
     pub(super) around: &'e Surroundings,
+    pub(super) time: Option<u64>,
 }
 
 impl<'e> Occurrence<'e> {
@@ -33,14 +34,15 @@ impl<'e> Occurrence<'e> {
         self.around.thread(self.event.stream)
     }
 
-    /// When it happened, as far as the order of events tells: the time of the last
-    /// `Memory.Marker` before it, in nanoseconds since the start of the trace. The writer of this
-    /// crate sets one in each tick of its worker, every 10 ms. `None` before the first.
+    /// When it happened, in nanoseconds since the start of the trace: the time that stands at the
+    /// beginning of its scope, if one does. Otherwise as far as the order of events tells, which is
+    /// the last `Memory.Marker` before it: the writer of this crate sets one in each tick of its
+    /// worker, every 10 ms. `None` before the first.
     ///
     /// An event that carries a time of its own has it in a field, mostly `Cycle`: see
     /// [`FieldValue::nanoseconds`].
     pub fn nanoseconds(&self) -> Option<u64> {
-        self.around.now
+        self.time
     }
 
     /// Nanoseconds from the start of the trace to this cycle of the writer's clock; `None` if the
@@ -91,6 +93,7 @@ pub struct Left<'e> {
     pub(super) stream: u16,
     pub(super) event_type: &'e EventType,
     pub(super) around: &'e Surroundings,
+    pub(super) time: Option<u64>,
 }
 
 impl<'e> Left<'e> {
@@ -111,7 +114,7 @@ impl<'e> Left<'e> {
 
     /// When it is left, in nanoseconds since the start.
     pub fn left(&self) -> Option<u64> {
-        self.around.now
+        self.time
     }
 
     /// How many scopes stay open around it.

@@ -2,7 +2,7 @@
 
 use super::occurrence::Thread;
 use crate::trace::event::schema::{EventType, FieldType};
-use crate::trace::read::event::Event;
+use crate::trace::read::event::{Event, Stamp};
 use crate::trace::read::timebase::Timebase;
 use crate::trace::transport::packet::{FIRST_THREAD, LAST_THREAD};
 
@@ -24,6 +24,8 @@ struct Stream {
     told: bool,
     scopes: Vec<OpenScope>,
     too_deep: u64,
+    /// The time of what comes next.
+    stamp: Option<u64>,
 }
 
 /// What events of a type say about the others; the numbers are indices of fields.
@@ -119,9 +121,27 @@ impl Surroundings {
         }
     }
 
-    /// A scope begins with an event of this type.
-    pub(super) fn enter(&mut self, stream: u16, type_index: usize) {
-        let entered = self.now;
+    /// What comes next on this stream happens then.
+    pub(super) fn stamp(&mut self, stream: u16, stamp: Stamp) {
+        let time = match stamp {
+            Stamp::SinceStart(cycles) => {
+                self.timebase.nanoseconds(self.timebase.start.saturating_add(cycles))
+            }
+            Stamp::Cycle(cycle) => self.timebase.nanoseconds(cycle),
+        };
+        if let Some(stream) = self.stream(stream) {
+            stream.stamp = time;
+        }
+    }
+
+    /// The time of what comes now: its own, or that of the last marker.
+    pub(super) fn take_time(&mut self, stream: u16) -> Option<u64> {
+        let own = self.stream(stream).and_then(|stream| stream.stamp.take());
+        own.or(self.now)
+    }
+
+    /// A scope begins with an event of this type, at this time.
+    pub(super) fn enter(&mut self, stream: u16, type_index: usize, entered: Option<u64>) {
         let Some(stream) = self.stream(stream) else { return };
         if stream.scopes.len() < DEEPEST {
             stream.scopes.push(OpenScope { type_index, entered });

@@ -65,7 +65,10 @@ impl Order {
                 };
                 if uid < FIRST_UID {
                     let builtin = protocol.builtin.get(usize::from(uid)).filter(|_| uid_size == 1);
-                    let Some(Builtin::Enter { size } | Builtin::Leave { size }) = builtin else {
+                    // One with a time goes the long way.
+                    let Some(Builtin::Enter { size: size @ 1 } | Builtin::Leave { size: size @ 1 }) =
+                        builtin
+                    else {
                         break;
                     };
                     let Some(after) = rest.get(*size..) else { break };

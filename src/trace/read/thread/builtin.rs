@@ -1,7 +1,8 @@
 //! The one-byte events of a thread's stream: scopes, array data, and the ends of events.
 
 use super::{Complaint, HAS_PIECES, Item, LAST_PIECE, LEAVES, OPEN, Piece, Stop, Thread};
-use crate::trace::read::schemas::{Builtin, Types};
+use crate::trace::read::event::Stamp;
+use crate::trace::read::schemas::{Builtin, Protocol, Types};
 
 impl Thread {
     /// Parses a one-byte event; returns why parsing has to stop, if it has.
@@ -9,6 +10,7 @@ impl Thread {
         &mut self,
         builtin: Builtin,
         limit: usize,
+        protocol: &Protocol,
         types: &Types,
     ) -> Option<Stop> {
         let rest = self.bytes.get(self.parsed..limit).unwrap_or_default();
@@ -24,13 +26,30 @@ impl Thread {
         if rest.len() < size {
             return Some(Stop::Partial);
         }
+        let stamp = match *rest {
+            [_, a, b, c, d, e, f, g, ..] if size == 8 => {
+                let stamp = u64::from_le_bytes([a, b, c, d, e, f, g, 0]);
+                let base = if protocol.stamps_add_up { self.stamped } else { 0 };
+                self.stamped = base.wrapping_add(stamp);
+                Some(Stamp::SinceStart(self.stamped))
+            }
+            [_, a, b, c, d, e, f, g, h, ..] if size == 9 => {
+                Some(Stamp::Cycle(u64::from_le_bytes([a, b, c, d, e, f, g, h])))
+            }
+            _ => None,
+        };
         self.parsed += size;
         if matches!(builtin, Builtin::Enter { .. }) {
             self.entering = self.entering.saturating_add(1);
+            self.entered_at = stamp;
         } else if self.entering > 0 {
             self.entering -= 1;
+            self.entered_at = None;
         } else if self.depth > 0 {
             self.depth -= 1;
+            if let Some(stamp) = stamp {
+                self.push_stamp(stamp);
+            }
             let at = self.position(self.parsed);
             self.items.push(Item { serial: 0, at, type_index: 0, aux: 0, flags: LEAVES });
         } else if self.unopened_leave == Complaint::None {
