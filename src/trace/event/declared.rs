@@ -9,7 +9,7 @@
 use super::schema::{
     DEFINITION, FieldFamily, FieldType, IMPORTANT, LAST_UID, MAYBE_HAS_AUX, NO_SYNC,
 };
-use super::{aux, encode};
+use super::{arrays, encode};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -103,7 +103,7 @@ impl Declared {
             record += 8 + field.name.len();
             if field.field_type.is_array() {
                 assert!(
-                    index <= aux::MAX_INDEX,
+                    index <= arrays::MAX_INDEX,
                     "arrays and strings must be among the first 32 fields"
                 );
                 flags |= MAYBE_HAS_AUX;

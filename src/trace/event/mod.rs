@@ -1,7 +1,7 @@
 //! What an event type is, and how its values lie on the wire.
 
 #[doc(hidden)]
-pub mod aux;
+pub mod arrays;
 #[cfg(feature = "enable")]
 #[doc(hidden)]
 pub mod declared;

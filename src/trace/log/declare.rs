@@ -4,7 +4,7 @@ use super::field::Kind;
 #[cfg(feature = "enable")]
 use super::field::Plain;
 #[cfg(feature = "enable")]
-use crate::trace::event::aux::Aux;
+use crate::trace::event::arrays::Aux;
 #[cfg(feature = "enable")]
 use crate::trace::event::declared::Declared;
 
@@ -260,7 +260,7 @@ macro_rules! __on_the_wire {
         #[inline]
         fn with_aux<R>(
             &self,
-            body: impl ::core::ops::FnOnce(&[$crate::trace::event::aux::Aux<'_>]) -> R,
+            body: impl ::core::ops::FnOnce(&[$crate::trace::event::arrays::Aux<'_>]) -> R,
         ) -> R {
             body(&[$(
                 <$crate::__kind!($($kind)+) as $crate::trace::log::Kind>::aux(self.$field)

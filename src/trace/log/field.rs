@@ -1,7 +1,7 @@
 //! What a field of an event type can hold, and how a log site gives its value.
 
 #[cfg(feature = "enable")]
-use crate::trace::event::aux::Aux;
+use crate::trace::event::arrays::Aux;
 #[cfg(feature = "enable")]
 use crate::trace::event::declared::{Declared, Family, Field};
 #[cfg(feature = "enable")]

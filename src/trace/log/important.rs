@@ -3,7 +3,7 @@
 //!
 //! They are logged seldom, and never from inside the allocator: so there is a lock.
 
-use crate::trace::event::aux::{Aux, PIECE_HEAD, Source, piece_head};
+use crate::trace::event::arrays::{Aux, PIECE_HEAD, Source, piece_head};
 use crate::trace::event::declared::{Declared, NO_WIRE};
 use crate::trace::event::encode::AUX_TERMINAL;
 use crate::trace::os::BlockedSignals;

@@ -9,7 +9,7 @@
 //! [session](super::feeds)'s matter.
 #![expect(unsafe_code, reason = "reads and numbers events in the blocks of other threads")]
 
-use crate::trace::event::aux::PIECE_HEAD;
+use crate::trace::event::arrays::PIECE_HEAD;
 use crate::trace::event::declared::{self, Declared};
 use crate::trace::event::encode::{
     AUX, AUX_TERMINAL, Declaration, ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT,
@@ -237,7 +237,7 @@ impl Piece {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::event::aux::piece_head;
+    use crate::trace::event::arrays::piece_head;
     use crate::trace::event::declared::{Family, Field};
     use crate::trace::event::schema::FieldType::{AnsiString, U8, U64};
     use crate::trace::pages;

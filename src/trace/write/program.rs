@@ -20,7 +20,7 @@ use super::buffer::{self, KEPT, ROOM};
 use super::registry::{self, Guard, Slot};
 use super::{Cold, enter, enter_cold_with, in_own_code, leave, loss, places, set_guard, state};
 use crate::trace::clock;
-use crate::trace::event::aux::{Aux, PIECE_HEAD, Source, piece_head};
+use crate::trace::event::arrays::{Aux, PIECE_HEAD, Source, piece_head};
 use crate::trace::event::encode::{
     AUX_TERMINAL, ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT, SCOPE_AT, SYNCED_HEADER,
 };
