@@ -5,7 +5,7 @@
 //! ```
 //! ```text
 //! OPENING ──opened──► SENDING ──all sent──► ENDED
-//!    └──cannot──────────────┴──lost, or too slow──► ENDED, with the reason
+//!    └──cannot──────────────┴──lost, or too slow──► ENDED, with the reason, when that is told
 //! ```
 //! Where the queue is full the stream ends, with a message: a reader shall never take a stream with
 //! a hole for a whole one. The locks here are taken by the tracker's own code only.
@@ -86,6 +86,8 @@ struct State {
     /// An emptied buffer, to be filled again.
     spare: Vec<u8>,
     stage: Stage,
+    /// It gets no more; until that is told, it does not count as ended.
+    over: bool,
     why: Option<String>,
     written: u64,
 }
@@ -133,22 +135,24 @@ impl Queue {
     /// Ends it, if nobody has; `why`, if that is before its time.
     fn end(&self, why: Option<String>) {
         let mut state = self.state();
-        if state.stage == Stage::Ended {
+        if state.over {
             return;
         }
-        if let Some(what) = &why {
-            self.given_up.store(true, Ordering::Release);
-            FAILURES.fetch_add(1, Ordering::Relaxed);
-            // NOTE: before anyone can see that it has ended: who does will look for the problem.
-            let (name, what) = (self.name.clone(), what.clone());
-            (self.on_problem)(Error::Destination { name, what });
-        }
-        state.stage = Stage::Ended;
-        state.why = why;
-        state.items.clear();
+        state.over = true;
+        state.why.clone_from(&why);
+        let items = std::mem::take(&mut state.items);
         state.spare = Vec::new();
         state.bytes = 0;
         drop(state);
+        drop(items);
+        if let Some(what) = why {
+            self.given_up.store(true, Ordering::Release);
+            FAILURES.fetch_add(1, Ordering::Relaxed);
+            // NOTE: before it counts as ended, since who sees that will look for the problem. And
+            // without the lock: stderr may be something that nobody reads.
+            (self.on_problem)(Error::Destination { name: self.name.clone(), what });
+        }
+        self.state().stage = Stage::Ended;
         self.changed.notify_all();
     }
 
@@ -190,7 +194,7 @@ impl Queue {
     fn next(&self) -> Option<Item> {
         let mut state = self.state();
         loop {
-            if state.stage == Stage::Ended {
+            if state.over {
                 return None;
             }
             if let Some(item) = state.items.pop_front() {
@@ -250,6 +254,7 @@ impl Queued {
                 bytes: 0,
                 spare: Vec::new(),
                 stage: Stage::Opening,
+                over: false,
                 why: None,
                 written: 0,
             }),
@@ -284,7 +289,7 @@ impl Queued {
 
     fn push(&self, item: Item) {
         let mut state = self.queue.state();
-        if state.stage != Stage::Ended {
+        if !state.over {
             state.items.push_back(item);
             drop(state);
             self.queue.changed.notify_all();
@@ -306,7 +311,7 @@ impl Sink for Queued {
             return Ok(());
         }
         let mut state = self.queue.state();
-        if state.stage == Stage::Ended {
+        if state.over {
             self.ended = true;
             self.batch = Vec::new();
             return Ok(());
@@ -344,7 +349,7 @@ impl Sink for Queued {
     }
 
     fn is_over(&self) -> bool {
-        self.ended || self.queue.state().stage == Stage::Ended
+        self.ended || self.queue.state().over
     }
 }
 
