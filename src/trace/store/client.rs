@@ -346,6 +346,21 @@ pub struct TraceStream {
     stream: TcpStream,
 }
 
+impl TraceStream {
+    /// Lets a read fail with [`WouldBlock`](io::ErrorKind::WouldBlock) or
+    /// [`TimedOut`](io::ErrorKind::TimedOut) when nothing came for so long, which must not be
+    /// zero; `None`, as at first, lets it wait.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for zero, [`Error::Read`] if the system refuses.
+    pub fn set_timeout(&self, timeout: Option<Duration>) -> Result<(), Error> {
+        if timeout == Some(Duration::ZERO) {
+            return Err(Error::Setting("a time limit of 0 s leaves no time to read".to_owned()));
+        }
+        self.stream.set_read_timeout(timeout).map_err(Error::Read)
+    }
+}
+
 impl Read for TraceStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.stream.read(buffer)
@@ -487,6 +502,37 @@ mod tests {
         store.status().unwrap_err();
         store.status().unwrap_err();
         assert_eq!(thread.join().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_trace_is_read_from_the_port_that_is_told() {
+        let data = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = u32::from(data.local_addr().unwrap().port());
+        let (address, thread) = store(vec![
+            ok().with("port", port).encode(),
+            Message::response(404).with("reason", "there is no such trace").encode(),
+        ]);
+        let mut store = Store::connect(&address).unwrap();
+        let mut trace = store.read(5).unwrap();
+        let (mut stream, _) = data.accept().unwrap();
+        trace.set_timeout(Some(Duration::from_millis(1))).unwrap();
+        let error = trace.read(&mut [0]).unwrap_err();
+        assert!(matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut));
+        assert!(matches!(trace.set_timeout(Some(Duration::ZERO)), Err(Error::Setting(_))));
+        trace.set_timeout(None).unwrap();
+        stream.write_all(b"2CRT").unwrap();
+        drop(stream);
+        let mut bytes = Vec::new();
+        trace.read_to_end(&mut bytes).unwrap();
+        assert_eq!(bytes, b"2CRT");
+        let error = store.read(6).unwrap_err().to_string();
+        assert!(
+            error.contains("refuses v1/trace/read with status 404: there is no such"),
+            "{error}"
+        );
+        let requests = thread.join().unwrap();
+        assert_eq!(requests[0].text("$path"), Some("v1/trace/read"));
+        assert_eq!(requests[0].integer("id"), Some(5));
     }
 
     #[test]
