@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 /// Held by the server that uses the folder; its number is inside.
@@ -24,6 +25,8 @@ pub struct Directory {
     path: PathBuf,
     /// Locked as long as this is open.
     _lock: File,
+    /// The second and the number of the last name.
+    last: Mutex<(String, u32)>,
 }
 
 /// A trace in the folder.
@@ -76,7 +79,7 @@ impl Directory {
             .and_then(|()| lock.rewind())
             .and_then(|()| lock.write_all(number.as_bytes()))
             .map_err(|error| failed(format!("writing there failed: {error}")))?;
-        Ok(Self { path, _lock: lock })
+        Ok(Self { path, _lock: lock, last: Mutex::default() })
     }
 
     /// Where it is.
@@ -107,22 +110,22 @@ impl Directory {
     /// A new, empty file for a trace, and its name.
     pub fn create(&self, compact: bool) -> io::Result<(String, File)> {
         let time = Timestamp::now().strftime("%Y%m%d_%H%M%S").to_string();
-        let ending = ENDINGS[usize::from(compact)];
-        for number in 1..TRIES {
-            let file = format!("{time}_{number:03}{ending}");
-            // Neither kind of trace may have the name of another.
-            if fs::symlink_metadata(self.path.join(format!(
-                "{}{}",
-                stem(&file),
-                ENDINGS[usize::from(!compact)]
-            )))
-            .is_ok()
-            {
+        let [ending, other] = if compact { [1, 0] } else { [0, 1] }.map(|kind| ENDINGS[kind]);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = if last.0 == time { last.1 + 1 } else { 1 };
+        for number in first..TRIES {
+            let name = format!("{time}_{number:03}");
+            // Neither kind of trace may have the name of one of the other.
+            if fs::symlink_metadata(self.path.join(format!("{name}{other}"))).is_ok() {
                 continue;
             }
+            let file = format!("{name}{ending}");
             // `create_new` fails at anything that is there, a link included.
             match options().write(true).create_new(true).open(self.path.join(&file)) {
-                Ok(opened) => return Ok((file, opened)),
+                Ok(opened) => {
+                    *last = (time, number);
+                    return Ok((file, opened));
+                }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
@@ -226,6 +229,25 @@ mod tests {
                 assert_eq!(metadata.mode() & 0o777, 0o600);
             }
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_there_is_passed_over() {
+        let (folder, directory) = folder();
+        // Every name of this second and of the next ones, as a link to a file that is not there.
+        let now = Timestamp::now();
+        let outside = folder.path().join("outside");
+        for second in 0..60 {
+            let time = now + jiff::SignedDuration::from_secs(second);
+            let name = format!("{}_001.utrace", time.strftime("%Y%m%d_%H%M%S"));
+            std::os::unix::fs::symlink(&outside, folder.path().join(name)).unwrap();
+        }
+        for (compact, name) in [(false, "_002.utrace"), (true, "_003.memledger")] {
+            let made = directory.create(compact).unwrap().0;
+            assert!(made.ends_with(name) || made.contains("_002."), "{made}");
+        }
+        assert!(!outside.exists());
     }
 
     #[cfg(unix)]

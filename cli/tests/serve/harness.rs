@@ -57,7 +57,13 @@ pub struct Server {
 
 impl Server {
     pub fn start(folder: &Path, args: &[&str]) -> Self {
-        let mut child = memledger(&["serve", "--recorder-port", "0", "--store-port", "0"])
+        Self::start_by(memledger(&[]), folder, args)
+    }
+
+    /// The same with a command to which the arguments are appended.
+    pub fn start_by(mut command: Command, folder: &Path, args: &[&str]) -> Self {
+        let mut child = command
+            .args(["serve", "--recorder-port", "0", "--store-port", "0"])
             .args(["--format", "json", "--store"])
             .arg(folder)
             .args(args)

@@ -2,6 +2,7 @@
 
 use super::harness::{Server, files, packets, send, stream};
 use std::io::{Read, Write};
+use std::process::{Command, Stdio};
 use std::thread;
 
 #[test]
@@ -107,4 +108,36 @@ fn a_token_line_is_taken_and_not_stored() {
         server.notes(1, &["nothing is kept of", says]);
     }
     assert_eq!(files(folder.path()).len(), 1);
+}
+
+#[test]
+fn too_few_descriptors_cost_some_programs_and_not_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 40; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_memledger")]);
+    command.stdin(Stdio::null());
+    let mut server = Server::start_by(command, folder.path(), &[]);
+    server.notes(1, &["the system allows fewer open files than the 2320 that"]);
+    let bytes = packets(1);
+    let mut programs: Vec<_> = (0..60).map(|_| server.connect()).collect();
+    for program in &mut programs {
+        // Those that could not be taken are closed.
+        let _ = program.write_all(&bytes);
+    }
+    server.notes(1, &["a connection cannot be accepted: "]);
+    drop(programs);
+    // They waited in the queue, and each gets a file or is told that there is none for it.
+    let outcomes = server.notes(60, &["127.0.0.1:"]);
+    let kept = outcomes.iter().filter(|note| note.contains(".utrace: recording")).count();
+    let refused = outcomes.iter().filter(|note| note.contains("no file can be created")).count();
+    assert!(kept > 0 && kept + refused == 60, "{outcomes:#?}");
+    server.notes(kept, &[".utrace: complete, 58.6 KiB"]);
+    // And when they are gone it is as before.
+    send(server.connect(), &stream(5, 20_000));
+    server.notes(kept + 1, &[".utrace: complete"]);
+    let stored = files(folder.path());
+    assert_eq!(stored.len(), kept + 1);
+    let (last, others) = stored.split_last().unwrap();
+    assert!(last.1 == stream(5, 20_000));
+    assert!(others.iter().all(|(_, stored)| *stored == bytes));
 }

@@ -31,10 +31,12 @@
 
 mod client;
 mod message;
+mod stream;
 mod token;
 
-pub use client::{Session, Status, Store, StoredTrace, TraceStream};
+pub use client::{Session, Status, Store, StoredTrace};
 pub use message::{Field, MAX_REQUEST, MAX_RESPONSE, Message};
+pub use stream::TraceStream;
 pub use token::{TOKEN_PREFIX, check_token, token_line};
 
 /// The port of a store, as Unreal's.

@@ -1,0 +1,41 @@
+//! The bytes of a stored trace.
+
+use crate::error::Error;
+use std::io::{self, Read};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// The bytes of a trace, as they come. Read with [`read`](crate::trace::read::read()) or copied to
+/// a file.
+///
+/// A read waits as long as the program has nothing to say. The end comes when the program has
+/// ended, and also when the store has: [`Store::trace`](super::Store::trace) tells whether there was more.
+#[derive(Debug)]
+pub struct TraceStream {
+    stream: TcpStream,
+}
+
+impl TraceStream {
+    pub(super) fn new(stream: TcpStream) -> Self {
+        Self { stream }
+    }
+
+    /// Lets a read fail with [`WouldBlock`](io::ErrorKind::WouldBlock) or
+    /// [`TimedOut`](io::ErrorKind::TimedOut) when nothing came for so long, which must not be
+    /// zero; `None`, as at first, lets it wait.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for zero, [`Error::Read`] if the system refuses.
+    pub fn set_timeout(&self, timeout: Option<Duration>) -> Result<(), Error> {
+        if timeout == Some(Duration::ZERO) {
+            return Err(Error::Setting("a time limit of 0 s leaves no time to read".to_owned()));
+        }
+        self.stream.set_read_timeout(timeout).map_err(Error::Read)
+    }
+}
+
+impl Read for TraceStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.read(buffer)
+    }
+}
