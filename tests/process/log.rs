@@ -161,6 +161,17 @@ pub(crate) const CASES: &[Case] = &[
         let row = crate::harness::scope(&report, &["GlobalScope", "inside"]).unwrap();
         assert_eq!(row.figures.allocations, 3);
     }),
+    case("a stream that begins within scopes of the program closes as many", late_scopes, |run| {
+        let outcome = run.run();
+        let log = Log::read(outcome.quiet(), "late.utrace");
+        let depths = log.numbers.iter().map(|(number, path)| (number.clone(), path.len()));
+        let numbers = |&(number, depth): &(u64, usize)| (Value::Unsigned(number), depth);
+        // Of the scopes from before it is not known which they were, but how many.
+        assert!(depths.eq([(2, 0), (3, 0), (4, 1), (5, 0)].iter().map(numbers)));
+        assert_eq!(log.depths, [2, 1, 2, 0], "of all scopes, around each number");
+        assert_eq!(log.open, 0);
+        assert!(log.is_complete);
+    }),
     case("channels say what is logged", channels, |run| {
         let run = run.env("MEMLEDGER_FILE", TRACE).env("MEMLEDGER_REPORT", "off");
         let outcome = run.env("MEMLEDGER_TRACE", "game,ASSET,gmae").run();
@@ -244,6 +255,8 @@ struct Log {
     numbers: Vec<(Value<'static>, Vec<Value<'static>>)>,
     scopes: HashMap<u16, Vec<Option<Value<'static>>>>,
     open: usize,
+    /// How many scopes were open around each number.
+    depths: Vec<usize>,
     /// The states that were told of each channel, by its name.
     channels: BTreeMap<String, Vec<u64>>,
     ids: HashMap<u64, String>,
@@ -284,6 +297,7 @@ impl Visitor for Log {
         if name == "Test.Number" {
             let frames = scopes.iter().flatten().cloned().collect();
             self.numbers.push((values[1].clone(), frames));
+            self.depths.push(scopes.len());
         }
         if event.enters_scope {
             scopes.push((name == "Test.Frame").then(|| values[0].clone()));
@@ -465,6 +479,27 @@ fn scopes() {
     })
     .join()
     .unwrap();
+}
+
+fn late_scopes() {
+    let ledger = builder().channels("memory,scope,game").keep_account(true).start().unwrap();
+    let number = |number| log!(GAME, Number { Number: number });
+    log_scope!(GAME, Frame { Number: 1 }, {
+        log_scope!(timed: GAME, Frame { Number: 2 }, {
+            alloc_scope!("inside");
+            // Several blocks of the buffer.
+            let kept: Vec<_> = (0..20_000_u64).map(Box::new).collect();
+            ledger.trace_to_file("late.utrace").unwrap();
+            drop(kept);
+            number(2);
+        });
+        ledger.flush();
+        number(3);
+        log_scope!(GAME, Frame { Number: 3 }, {
+            number(4);
+        });
+    });
+    number(5);
 }
 
 fn channels() {
