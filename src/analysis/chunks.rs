@@ -158,7 +158,7 @@ impl Chunks {
         let Shelf { drawers, len } = &mut self.shelves[on];
         *len -= 1;
         // One empty drawer stays: a chunk that comes and goes again and again costs no allocation.
-        let enough = if *len == 0 { 0 } else { len.div_ceil(in_drawer(on)) + 1 };
+        let enough = len.div_ceil(in_drawer(on)) + 1;
         while drawers.len() > enough
             && let Some(number) = drawers.pop()
         {
@@ -309,7 +309,7 @@ mod tests {
             assert!(chunks.bytes() <= bytes, "{} bytes for {left} chunks", chunks.bytes());
         }
         assert!(full > 1000 * 18 * 8);
-        assert_eq!(chunks.bytes(), 0);
+        assert!(chunks.bytes() <= DRAWER * 8, "one drawer stays");
     }
 
     #[test]
