@@ -109,7 +109,8 @@ fn peak_rss() -> Result<u64, Box<dyn Error>> {
 /// # Errors
 /// If the child cannot be run, or cannot read the trace.
 pub fn in_child(path: &Path) -> Result<Account, Box<dyn Error>> {
-    let mut child = Command::new(std::env::current_exe()?);
+    // NOTE: not its path, where another build may have put another program meanwhile.
+    let mut child = Command::new("/proc/self/exe");
     child.env(VARIABLE, path).stdin(Stdio::null()).stderr(Stdio::inherit());
     let output = child.output()?;
     if !output.status.success() {

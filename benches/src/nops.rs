@@ -8,8 +8,25 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-/// The system's allocator, with 40 instructions more at an allocation and 30 at a free.
+/// The system's allocator, with 40 instructions more at an allocation, 30 at a free, and both at a
+/// reallocation.
 pub struct Nops;
+
+/// So many instructions that do nothing.
+macro_rules! nops {
+    ($count:literal) => {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: they do nothing.
+        unsafe {
+            std::arch::asm!(
+                concat!(".rept ", $count),
+                "nop",
+                ".endr",
+                options(nomem, nostack, preserves_flags)
+            );
+        }
+    };
+}
 
 // SAFETY: every call is passed on as it is.
 #[expect(unsafe_code, reason = "a global allocator")]
@@ -17,21 +34,28 @@ unsafe impl GlobalAlloc for Nops {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise is passed on.
         let block = unsafe { System.alloc(layout) };
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: they do nothing.
-        unsafe {
-            std::arch::asm!(".rept 40", "nop", ".endr", options(nomem, nostack, preserves_flags));
-        }
+        nops!(40);
         block
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: they do nothing.
-        unsafe {
-            std::arch::asm!(".rept 30", "nop", ".endr", options(nomem, nostack, preserves_flags));
-        }
+        nops!(30);
         // SAFETY: the caller's promise is passed on.
         unsafe { System.dealloc(block, layout) };
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise is passed on.
+        let block = unsafe { System.alloc_zeroed(layout) };
+        nops!(40);
+        block
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        nops!(30);
+        // SAFETY: the caller's promise is passed on.
+        let block = unsafe { System.realloc(block, layout, size) };
+        nops!(40);
+        block
     }
 }

@@ -34,7 +34,7 @@ struct Arguments {
     #[arg(long)]
     quick: bool,
 
-    /// Other trackers too: dhat and tracking-allocator
+    /// Other trackers too, dhat and tracking-allocator, and an allocator with idle instructions
     #[arg(long)]
     peers: bool,
 

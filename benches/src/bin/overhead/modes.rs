@@ -74,7 +74,13 @@ const OURS: [Mode; 7] = [
     },
 ];
 
-const PEERS: [Mode; 2] = [
+const PEERS: [Mode; 3] = [
+    Mode {
+        name: "70 nops",
+        meaning: "the system's allocator, and as many instructions that do nothing as the hook has",
+        binary: "program_nops",
+        ..PLAIN
+    },
     Mode {
         name: "tracking-allocator",
         meaning: "0.4, with a tracker that counts allocations and frees",

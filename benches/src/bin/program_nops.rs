@@ -1,0 +1,17 @@
+//! The programs with an allocator that only has the processor pass as many instructions as the hook:
+//! what any tracker of that length costs them.
+
+#[path = "../nops.rs"]
+mod nops;
+#[path = "../programs/mod.rs"]
+mod programs;
+
+use programs::Seen;
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOC: nops::Nops = nops::Nops;
+
+fn main() -> ExitCode {
+    programs::main(Seen::default)
+}
