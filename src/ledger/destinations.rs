@@ -3,9 +3,8 @@
 use super::destination::Destination;
 use super::live::Live;
 use super::opening;
-use super::run::{
-    self, PATIENCE_WITH_HOOKS, apart, last_words, open_trace, refuse_forked, tell, theirs,
-};
+use super::output::open_trace;
+use super::run::{self, PATIENCE_WITH_HOOKS, apart, last_words, refuse_forked, tell, theirs};
 use crate::analysis::AliveBlock;
 use crate::error::Error;
 use crate::trace::os::BlockedSignals;

@@ -20,6 +20,8 @@ mod live;
 #[cfg(feature = "enable")]
 mod opening;
 #[cfg(feature = "enable")]
+mod output;
+#[cfg(feature = "enable")]
 mod problems;
 mod report;
 #[cfg(feature = "enable")]

@@ -4,27 +4,26 @@ use super::builder::{Config, OnFull, Worker};
 use super::control::{self, Bound, Control};
 use super::environment::Settings;
 use super::live::Live;
-use super::report::{Destination, Report};
+use super::output::{Output, open_report, open_trace, write_report};
+use super::report::Report;
 use super::{Ledger, Snapshot, Stats, destinations, exit, follow, opening, problems};
 use crate::alloc::{self, events::MemoryEvents, linked, stats};
 use crate::analysis::Alive;
-use crate::dump;
 use crate::error::Error;
 use crate::scopes::{self, context, events::ScopeEvents};
 use crate::trace::channel;
 use crate::trace::log::{ProgramEvents, important};
 use crate::trace::os::{self, BlockedSignals};
 use crate::trace::sink::Sink;
-use crate::trace::sink::file::{FileSink, OwnFile, create_alone};
+use crate::trace::sink::file::FileSink;
 use crate::trace::sink::queue;
 use crate::trace::sink::tcp::Address;
 use crate::trace::worker::{self, Final, Instrument, Session};
 use crate::trace::write::{buffer, loss, own, own_code, registry, state};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// How long the end of a recording waits for a worker that is stuck in a write.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -88,12 +87,6 @@ struct Start {
     inherited: Option<Inherited>,
 }
 
-/// Where the report goes, opened.
-enum Output {
-    Stderr,
-    File { file: OwnFile, path: PathBuf, json: bool },
-}
-
 static RUN: Mutex<Option<Run>> = Mutex::new(None);
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
@@ -103,6 +96,7 @@ pub(super) fn run() -> MutexGuard<'static, Option<Run>> {
 
 /// What is recorded where nothing else is asked for.
 const DEFAULT_CHANNELS: &str = "memory,scope";
+
 /// The same, or `None` if it is not free within `patience`.
 pub(super) fn run_within(patience: Duration) -> Option<MutexGuard<'static, Option<Run>>> {
     worker::lock_within(&RUN, patience)
@@ -276,76 +270,6 @@ fn join_environment(run: &mut Run, config: Config) -> Result<Ledger, Error> {
         run.report_is_set = true;
     }
     Ok(Ledger { generation: None })
-}
-
-pub(super) fn open_trace(path: &Path) -> Result<FileSink, Error> {
-    let _signals = BlockedSignals::new();
-    let path = expand(path);
-    let file = FileSink::create(&path)?;
-    if file.path() != path {
-        tell_in_use(&path, file.path());
-    }
-    Ok(file)
-}
-
-fn open_report(report: &Report) -> Result<Output, Error> {
-    let Destination::File(path) = &report.0 else { return Ok(Output::Stderr) };
-    let asked = expand(path);
-    let json = match asked.extension().and_then(|extension| extension.to_str()) {
-        Some("json") => true,
-        Some("txt") => false,
-        _ => {
-            return Err(Error::Setting(format!(
-                "the report cannot go to {}: its name must end in .txt or .json",
-                asked.display()
-            )));
-        }
-    };
-    let (file, path) = create_alone(&asked)?;
-    if path != asked {
-        tell_in_use(&asked, &path);
-    }
-    Ok(Output::File { file, path, json })
-}
-
-fn tell_in_use(asked: &Path, used: &Path) {
-    problems::add(format!(
-        "{} is in use by another process, so {} is written instead",
-        asked.display(),
-        used.display()
-    ));
-}
-
-/// `%p` process id, `%t` unix seconds, `%e` executable, `%%` a percent sign.
-fn expand(path: &Path) -> PathBuf {
-    let Some(text) = path.to_str().filter(|text| text.contains('%')) else {
-        return path.to_owned();
-    };
-    let mut expanded = String::new();
-    let mut rest = text.chars();
-    while let Some(char) = rest.next() {
-        if char != '%' {
-            expanded.push(char);
-            continue;
-        }
-        match rest.next() {
-            Some('p') => expanded += &os::process_id().to_string(),
-            Some('t') => {
-                let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                expanded += &time.as_secs().to_string();
-            }
-            Some('e') => {
-                let program = std::env::current_exe().unwrap_or_default();
-                expanded += &program.file_name().unwrap_or_default().to_string_lossy();
-            }
-            Some('%') => expanded.push('%'),
-            other => {
-                expanded.push('%');
-                expanded.extend(other);
-            }
-        }
-    }
-    expanded.into()
 }
 
 /// In the child of a fork there is no worker, and a lock may be held by a thread that is not
@@ -603,64 +527,5 @@ pub(super) fn last_words() -> Final {
         overhead_bytes: overhead_bytes(),
         scope_misuses: scopes::thread::misuses(),
         failed_allocations: stats::failures(),
-    }
-}
-
-fn write_report(output: Output, unlinked: bool, live: Option<&Live>) {
-    if unlinked {
-        return problems::add(
-            "no allocation was recorded, because memledger::TrackingAllocator is not this program's global allocator; add: #[global_allocator] static ALLOC: memledger::TrackingAllocator = memledger::TrackingAllocator::system();".into(),
-        );
-    }
-    let Some(live) = live else { return };
-    let report = live.report();
-    let mut bytes = Vec::new();
-    let json = matches!(output, Output::File { json: true, .. });
-    let color = matches!(output, Output::Stderr) && os::is_terminal(2);
-    // Writing to memory does not fail.
-    let _ = if json {
-        dump::json::write(&report, &mut bytes)
-    } else {
-        let options = dump::text::Options { color, ..Default::default() };
-        dump::text::write(&report, &options, &mut bytes)
-    };
-    match output {
-        Output::Stderr => {
-            let _ = os::write_all(2, &bytes);
-        }
-        Output::File { file, path, .. } => {
-            if let Err(source) = file.write_all(&bytes) {
-                tell(Error::File { path, action: "write", source });
-            }
-        }
-    }
-    if let Some(site) = scopes::thread::first_misuse() {
-        problems::add(format!(
-            "{} scopes were left out of order; the first was entered at {site}",
-            scopes::thread::misuses()
-        ));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_files_are_filled_in() {
-        let pid = std::process::id();
-        for (name, expanded) in [
-            ("run.utrace", "run.utrace".to_owned()),
-            ("%p/run-%p.utrace", format!("{pid}/run-{pid}.utrace")),
-            ("100%%", "100%".to_owned()),
-            ("50% of %", "50% of %".to_owned()),
-            ("é%p", format!("é{pid}")),
-        ] {
-            assert_eq!(expand(Path::new(name)), Path::new(&expanded), "{name}");
-        }
-        let executable = std::env::current_exe().unwrap();
-        assert_eq!(expand(Path::new("%e")).as_os_str(), executable.file_name().unwrap());
-        let seconds = expand(Path::new("%t")).to_str().unwrap().parse::<u64>().unwrap();
-        assert!(seconds > 1_700_000_000);
     }
 }
