@@ -156,6 +156,7 @@ fn write_to() {
     println!("{}", ledger.control_address().unwrap().port());
     leave(1_000_003);
     churn(1000);
+    ledger.flush();
     let mut client = client(&ledger);
     let status = client.send(&Command::Status).unwrap();
     assert_eq!(value(&status, "pid"), std::process::id().to_string());
