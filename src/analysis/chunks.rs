@@ -17,8 +17,7 @@ use std::ops::Range;
 pub(super) const TIME_BITS: u32 = 56;
 pub(super) const SIZE_BITS: u32 = 35;
 
-/// How many blocks a chunk on each shelf has room for: 28 bytes a block or less where it is full, and
-/// at most half as much again where it is one too large.
+/// How many blocks a chunk on each shelf has room for: 17 to 32 bytes a block where it is full.
 const ROOMS: [u16; 16] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
 const SHELVES: usize = ROOMS.len();
 

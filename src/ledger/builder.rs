@@ -109,7 +109,7 @@ impl LedgerBuilder {
 
     /// Keeps account of the live blocks in the process though no report is asked for, so that a
     /// destination that is added later begins with what is alive, and
-    /// [`snapshot`](Ledger::snapshot) works. It takes at most 40 bytes a live block, and the worker
+    /// [`snapshot`](Ledger::snapshot) works. It takes 22 to 40 bytes a live block as a rule, and the worker
     /// as much time again as writing a compact file. Default: off.
     pub fn keep_account(mut self, keep: bool) -> Self {
         self.config.keep_account = keep;

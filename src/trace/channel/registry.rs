@@ -104,9 +104,7 @@ impl Names {
     pub(crate) fn contains(&self, channel: &Channel) -> bool {
         self.0.iter().any(|name| id(name) == id(channel.name))
     }
-}
 
-impl Names {
     /// Without the name of `channel`.
     pub(crate) fn without(mut self, channel: &Channel) -> Self {
         self.0.retain(|name| id(name) != id(channel.name));

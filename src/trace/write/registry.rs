@@ -63,11 +63,10 @@ pub(crate) struct Slot {
     /// When the thread last met others in the world, and how often in quick succession.
     pub(crate) met_at: Cell<u64>,
     pub(crate) heat: Cell<u32>,
-    /// The byte that closes what the stream stands in, 0 for nothing; the worker sends it when
-    /// the stream ends here.
+    /// The byte that closes the context the stream stands in, 0 for nothing.
     pub(crate) closing: AtomicU8,
-    /// Scopes of the program that are open in the stream of this thread. The worker closes them
-    /// where the stream ends here.
+    /// Scopes of the program that are open in the stream of this thread. The worker counts for
+    /// itself, since it has not come as far.
     pub(crate) depth: AtomicU32,
     /// How many should be: fewer, where there was no room to close one.
     pub(crate) wanted_depth: Cell<u32>,
