@@ -71,18 +71,16 @@ fn run(handler: extern "C" fn(libc::c_int), work: fn()) {
     reserve_arena();
     let exact = Exact::start(Ledger::builder());
     set_timer(200, handler);
-    std::thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
-                while HANDLED.load(Relaxed) < 3000 {
-                    work();
-                }
-            });
-        }
+    let until_enough = move || {
         while HANDLED.load(Relaxed) < 3000 {
             work();
         }
-    });
+    };
+    let threads: Vec<_> = (0..3).map(|_| std::thread::spawn(until_enough)).collect();
+    until_enough();
+    // NOTE: joined, and not the end of a `thread::scope`: that waits for what the threads return
+    // only, and what std frees for itself as they end would be recorded but not counted.
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
     set_timer(0, handler);
     let sum = exact.finish();
     println!("{}", exactness::events(sum));
