@@ -200,7 +200,7 @@ impl LedgerBuilder {
     /// created; [`Error::Setting`] for what can be no channel's name, an unknown kind of report, or
     /// what is no address;
     /// [`Error::Unsupported`] on platforms other than 64-bit Linux, in the child of a `fork`, or
-    /// if a thread does not leave the allocator hook within 100 ms.
+    /// if a thread does not leave the allocator hook within 5 s.
     pub fn start(self) -> Result<Ledger, Error> {
         #[cfg(feature = "enable")]
         return super::run::start(&self.config);

@@ -25,10 +25,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long the end of a recording waits for a worker that is stuck in a write.
+/// How long a start waits for threads inside the allocator, and the end of a recording for a worker
+/// that is stuck in a write.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a flush waits for threads that are inside the hook, to bring everything up to now.
+/// How long a flush or an end waits for threads that are inside the hook, to bring everything up to
+/// now.
 pub(super) const PATIENCE_WITH_HOOKS: Duration = Duration::from_millis(100);
 
 /// The recording that is under way.
@@ -323,15 +325,18 @@ fn begin(
     if !from_process_start {
         // NOTE: twice. A thread that enters the hook now may have seen the room in its old block, and
         // must be out again before it is told that it may go on.
-        let paused = state::pause() && {
+        // It may be preempted there: where many threads share a processor, for longer than an end
+        // would wait. Nothing is recorded meanwhile, so nobody but the starting thread waits.
+        let paused = state::pause(PATIENCE) && {
             registry::forget_blocks();
-            state::pause()
+            state::pause(PATIENCE)
         };
         if !paused {
             state::turn_off();
-            return Err(Error::Unsupported(
-                "recording cannot start: a thread has been inside the allocator for 100 ms".into(),
-            ));
+            return Err(Error::Unsupported(format!(
+                "recording cannot start: a thread has been inside the allocator for {} s",
+                PATIENCE.as_secs()
+            )));
         }
         loss::forget();
         stats::forget_failures();
@@ -471,7 +476,7 @@ pub(super) fn finish(generation: Option<u64>) {
     else {
         return;
     };
-    let quiet = state::pause();
+    let quiet = state::pause(PATIENCE_WITH_HOOKS);
     worker::dismiss();
     let Some(mut session) = worker::session_within(PATIENCE) else {
         problems::add(format!(

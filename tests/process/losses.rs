@@ -4,6 +4,7 @@ use crate::allocator::held_up;
 use crate::harness::{Case, REPORT, TRACE, case, churn, leave, left, start};
 use memledger::{Ledger, OnFull, Worker};
 use std::hint::black_box;
+use std::time::{Duration, Instant};
 
 pub(crate) const CASES: &[Case] = &[
     case("a flood into a small buffer is dropped and every event counted", flood, |run| {
@@ -54,6 +55,11 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(left(&report, 2_000_003), 0);
         let after = outcome.whole_as("2.utrace", "2.json");
         assert_eq!(left(&after, 1_000_033), 1);
+    }),
+    case("a start waits for a thread that is inside its allocator", patient, |run| {
+        let outcome = run.run();
+        outcome.quiet().same(TRACE, REPORT);
+        assert_eq!(left(&outcome.whole_as("2.utrace", "2.json"), 1_000_033), 1);
     }),
     case("a snapshot is exact and later ones see more", snapshots, |run| {
         run.run().quiet().whole();
@@ -144,12 +150,32 @@ fn endless() {
         leave(1_000_003);
         ledger.finish();
     });
+    second();
+}
+
+/// Another recording, to other files.
+fn second() {
     let report = memledger::Report::file("2.json");
     let ledger = Ledger::builder().trace_to_file("2.utrace").report_on_exit(report);
     let ledger = ledger.start().unwrap();
     churn(1000);
     leave(1_000_033);
     drop(ledger);
+}
+
+fn patient() {
+    let mut ledger = start();
+    let mut starting = None;
+    held_up(grow, || {
+        ledger.finish();
+        starting = Some(std::thread::spawn(second));
+        // Longer than an end waits for such a thread.
+        let until = Instant::now() + Duration::from_millis(300);
+        while Instant::now() < until {
+            churn(1000);
+        }
+    });
+    starting.unwrap().join().unwrap();
 }
 
 fn snapshots() {

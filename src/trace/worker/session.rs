@@ -16,7 +16,7 @@ use crate::trace::transport::packet::{IMPORTANTS, TYPES};
 use crate::trace::write::{loss, registry, state};
 use crate::trace::{clock, os};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The serial of the next event, in all recordings of the process.
 pub(super) static SERIAL: AtomicU64 = AtomicU64::new(0);
@@ -265,7 +265,7 @@ impl Session {
     pub(crate) fn fail(&mut self, why: String) {
         self.failed = true;
         self.sinks.clear();
-        state::pause();
+        state::pause(Duration::ZERO);
         (self.on_problem)(Error::Unsupported(why));
     }
 

@@ -130,6 +130,12 @@ impl Thread {
         Some(self.slot.get()).filter(|slot| !ptr::eq(*slot, &raw const NO_SLOT))
     }
 
+    /// Has the thread's next slot begin in a later epoch than this one is in.
+    fn go_on_behind(&self, slot: &Slot) {
+        // NOTE: one later. In the same epoch, a slot with a lower number would stand before this one.
+        self.epoch.set(self.epoch.get().max(slot.epoch() + 1));
+    }
+
     fn take_slot(&self) -> Option<&'static Slot> {
         let slot = self.slot();
         self.slot.set(&NO_SLOT);
@@ -376,6 +382,9 @@ fn register(thread: &Thread) -> Option<&'static Slot> {
 pub(crate) fn retire_current() {
     let slot = THREAD.try_with(|thread| {
         thread.retired.set(true);
+        // NOTE: before the slot is gone. A signal handler that allocates behind that takes one of
+        // its own, which has to go on from here.
+        thread.slot().inspect(|slot| thread.go_on_behind(slot));
         thread.take_slot()
     });
     if let Ok(Some(slot)) = slot {
@@ -386,9 +395,7 @@ pub(crate) fn retire_current() {
 
 /// Ends the slot of a thread that may take others for events that come still.
 pub(crate) fn finish_late(slot: &Slot) {
-    // NOTE: one later. In the same epoch, a slot with a lower number would stand before this one.
-    let epoch = slot.epoch() + 1;
-    let _ = THREAD.try_with(|thread| thread.epoch.set(epoch));
+    let _ = THREAD.try_with(|thread| thread.go_on_behind(slot));
     finish(slot);
 }
 

@@ -113,13 +113,13 @@ pub(crate) fn prepare() {
     HAS_BARRIER.store(os::register_barrier(), Ordering::Release);
 }
 
-/// Stops recording; `false` if a thread is still inside a hook after 100 ms.
-pub(crate) fn pause() -> bool {
+/// Stops recording; `false` if a thread is still inside a hook after `patience`.
+pub(crate) fn pause(patience: Duration) -> bool {
     PHASE.store(STOPPED, Ordering::Release);
     STATE.store(PAUSED, Ordering::SeqCst);
     places::stop();
     super::buffer::wake_waiters();
-    quiesce(Duration::from_millis(100))
+    quiesce(patience)
 }
 
 /// Records again, from a state in which no thread is inside a hook: what the program logs, and
