@@ -4,6 +4,8 @@
 //! the child finds them free and the account as of that moment. The child leaves all that belongs
 //! to its parent as it is, takes new buffers, and begins a recording with the blocks that are alive.
 //!
+//! Where a lock is not free in time, the child is silent, and the parent tells why.
+//!
 //! NOTE: what other threads do between that and the fork itself, some microseconds later, the child
 //! does not know.
 
@@ -24,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-/// How long a fork waits for each lock. Where that is too short, the child is silent.
+/// How long a fork waits for each lock.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Whether any recording has ever asked for it.
@@ -39,9 +41,12 @@ struct Held {
     importants: MutexGuard<'static, important::Cache>,
 }
 
+/// Why the child of a fork cannot follow: what was not free.
+type NotFree = &'static str;
+
 thread_local! {
     /// From before a fork to behind it.
-    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+    static HELD: RefCell<Option<Result<Held, NotFree>>> = const { RefCell::new(None) };
 }
 
 /// A recording asks for it.
@@ -58,33 +63,48 @@ pub(super) extern "C" fn prepare() {
     }
 }
 
-fn hold() -> Option<Held> {
+/// `None` if nothing is recorded, or the child is not to follow.
+fn hold() -> Option<Result<Held, NotFree>> {
     let _signals = BlockedSignals::new();
-    let run = run::run_within(PATIENCE).filter(|run| run.as_ref().is_some_and(Run::follows))?;
-    let mut session = worker::session_within(PATIENCE)?;
+    let Some(run) = run::run_within(PATIENCE) else { return Some(Err("the ledger")) };
+    if !run.as_ref().is_some_and(Run::follows) {
+        return None;
+    }
+    let Some(mut session) = worker::session_within(PATIENCE) else {
+        return Some(Err("the worker"));
+    };
     worker::tick(session.as_mut()?, run::PATIENCE_WITH_HOOKS);
     // NOTE: behind the tick, which may have a problem to tell.
-    let problems = problems::lock_within(PATIENCE)?;
-    let importants = important::lock_within(PATIENCE)?;
-    Some(Held { run, session, problems, queues: queue::lock_all(), importants })
+    let (Some(problems), Some(importants)) =
+        (problems::lock_within(PATIENCE), important::lock_within(PATIENCE))
+    else {
+        return Some(Err("what the ledger keeps"));
+    };
+    Some(Ok(Held { run, session, problems, queues: queue::lock_all(), importants }))
 }
 
-fn take_held() -> Option<Held> {
+fn take_held() -> Option<Result<Held, NotFree>> {
     HELD.try_with(RefCell::take).ok().flatten()
 }
 
 pub(super) extern "C" fn in_parent() {
     if ASKED.load(Ordering::Acquire) {
-        own(|| drop(take_held()));
+        own(|| {
+            // What is held is let go first: telling takes one of the locks.
+            if let Some(Err(what)) = take_held().map(|held| held.map(drop)) {
+                problems::add(format!(
+                    "a forked process is not recorded: {what} was in use for {} s before it",
+                    PATIENCE.as_secs()
+                ));
+            }
+        });
     }
 }
 
 /// In the child: whether it follows, or has told why not. With the guard set.
 pub(super) fn in_child() -> bool {
-    let Some(Held { mut run, mut session, mut problems, mut queues, importants }) = take_held()
-    else {
-        return false;
-    };
+    let Some(Ok(held)) = take_held() else { return false };
+    let Held { mut run, mut session, mut problems, mut queues, importants } = held;
     let (Some(mut old), Some(old_session)) = (run.take(), session.take()) else { return false };
     let (start, from_process_start) = old_session.began();
     let (generation, from_environment) = old.handed_on();

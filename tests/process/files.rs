@@ -65,12 +65,6 @@ pub(crate) const CASES: &[Case] = &[
         let own = outcome.report(REPORT);
         assert!(own.contains("\"lost_events\": 0") && own.contains("\"complete\": true"));
     }),
-    case("a descriptor the program has taken is left alone", taken, |run| {
-        let outcome = run.run();
-        check_told(&outcome, &[TRACE]);
-        assert_eq!(outcome.stdout.trim(), "the program's own");
-        assert!(outcome.report(REPORT).contains("\"complete\": true"));
-    }),
     case("a trace that is deleted meanwhile does no harm", deleted, |run| {
         let outcome = run.run();
         outcome.quiet();
@@ -148,7 +142,7 @@ pub(crate) const CASES: &[Case] = &[
 const LIMIT: u64 = 300_000;
 
 #[track_caller]
-fn check_told(outcome: &crate::harness::Outcome, parts: &[&str]) {
+pub(crate) fn check_told(outcome: &crate::harness::Outcome, parts: &[&str]) {
     assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
     assert!(outcome.stderr.starts_with("memledger: "), "{}", outcome.stderr);
     for part in parts {
@@ -249,37 +243,4 @@ fn closed_stderr() {
     }
     churn(1000);
     drop(memledger::Ledger::from_args(["-tracereport=x.pdf".into()]));
-}
-
-/// Closes every descriptor as a daemon does, then opens files that get their numbers.
-fn taken() {
-    let report = memledger::Report::file(REPORT);
-    let ledger = builder().report_on_exit(report).start().unwrap();
-    churn(1000);
-    ledger.flush();
-    let own = std::env::current_exe().unwrap();
-    let open = |name: &str| {
-        let path = format!("/proc/self/fd/{name}");
-        fs::read_link(&path).is_ok_and(|file| file.ends_with(TRACE)).then(|| name.parse().unwrap())
-    };
-    let trace = (3..64).find_map(|number| open(&number.to_string())).unwrap();
-    drop(own);
-    system::replace(trace, "own");
-    churn(100_000);
-    ledger.flush();
-    drop(ledger);
-    println!("{}", fs::read_to_string("own").unwrap());
-}
-
-#[expect(unsafe_code, reason = "a descriptor that is not ours")]
-mod system {
-    use std::os::fd::AsRawFd;
-
-    /// Puts a file of this name, with a text in it, in the place of a descriptor.
-    pub(super) fn replace(descriptor: i32, name: &str) {
-        std::fs::write(name, "the program's own").unwrap();
-        let file = std::fs::OpenOptions::new().append(true).open(name).unwrap();
-        // SAFETY: what stood there is the tracker's, which has to live with it.
-        assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), descriptor) }, descriptor);
-    }
 }

@@ -13,7 +13,7 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A child that has not ended by then hangs.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -129,6 +129,35 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    pub(crate) fn pid(&self) -> libc::pid_t {
+        self.child.id() as libc::pid_t
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Waits until the child has made a file of this name; kills it, and fails, if it ends before
+    /// that, or at the deadline.
+    #[track_caller]
+    pub(crate) fn wait_for(&mut self, name: &str) {
+        let until = Instant::now() + self.deadline;
+        while !self.path(name).exists() {
+            let ended = self.child.try_wait().unwrap();
+            if ended.is_some() || Instant::now() >= until {
+                self.child.kill().unwrap();
+                panic!("{ended:?} without {name}");
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Stops the child, and waits until it has stopped.
+    pub(crate) fn stop(&self) {
+        kill(self.pid(), libc::SIGSTOP);
+        wait_for_stop(self.pid());
+    }
+
     /// Waits for the child; kills it, and fails, at the deadline.
     #[track_caller]
     pub(crate) fn wait(mut self) -> Outcome {
@@ -172,16 +201,18 @@ mod system {
     }
 
     pub(super) fn wait_for_end(pid: libc::pid_t) {
+        wait_for(pid, libc::WEXITED | libc::WNOWAIT);
+    }
+
+    pub(super) fn wait_for_stop(pid: libc::pid_t) {
+        wait_for(pid, libc::WSTOPPED);
+    }
+
+    fn wait_for(pid: libc::pid_t, what: libc::c_int) {
         // SAFETY: the result is written to a local of the right type.
         unsafe {
             let mut info = std::mem::zeroed();
-            while libc::waitid(
-                libc::P_PID,
-                pid as libc::id_t,
-                &raw mut info,
-                libc::WEXITED | libc::WNOWAIT,
-            ) != 0
-            {
+            while libc::waitid(libc::P_PID, pid as libc::id_t, &raw mut info, what) != 0 {
                 let error = std::io::Error::last_os_error();
                 assert_eq!(error.kind(), std::io::ErrorKind::Interrupted);
             }
@@ -189,7 +220,7 @@ mod system {
     }
 }
 pub(crate) use system::kill;
-use system::wait_for_end;
+use system::{wait_for_end, wait_for_stop};
 
 /// What a child has left behind.
 pub(crate) struct Outcome {

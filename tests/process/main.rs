@@ -9,15 +9,19 @@ mod allocator;
 mod harness;
 
 mod control;
+mod descriptors;
 mod destinations;
 mod exactness;
 mod exit;
 mod files;
 mod fork;
+mod limits;
 mod log;
+mod log_moments;
 mod losses;
 mod memory;
 mod own_memory;
+mod recorders;
 mod scopes;
 mod signals;
 mod start;
@@ -35,11 +39,15 @@ fn main() {
         ("exit", exit::CASES),
         ("files", files::CASES),
         ("destinations", destinations::CASES),
+        ("recorders", recorders::CASES),
+        ("descriptors", descriptors::CASES),
+        ("limits", limits::CASES),
         ("control", control::CASES),
         ("threads", threads::CASES),
         ("memory", memory::CASES),
         ("scopes", scopes::CASES),
         ("log", log::CASES),
+        ("log_moments", log_moments::CASES),
         ("losses", losses::CASES),
         ("fork", fork::CASES),
         ("signals", signals::CASES),

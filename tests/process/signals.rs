@@ -54,7 +54,7 @@ extern "C" fn scoped_handler(signal: libc::c_int) {
 }
 
 #[expect(unsafe_code, reason = "system calls")]
-fn set_timer(microseconds: i64, handler: extern "C" fn(libc::c_int)) {
+pub(crate) fn set_timer(microseconds: i64, handler: extern "C" fn(libc::c_int)) {
     // SAFETY: the handler has the required form; all arguments are locals.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();

@@ -6,7 +6,6 @@
 use crate::trace::event::arrays::{Aux, PIECE_HEAD, Source, piece_head};
 use crate::trace::event::declared::{Declared, NO_WIRE};
 use crate::trace::event::encode::AUX_TERMINAL;
-use crate::trace::os::BlockedSignals;
 use crate::trace::worker::{self, Importants};
 use crate::trace::write::{in_own_code, loss, own_code, state};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -36,12 +35,15 @@ pub(crate) fn lock_within(patience: Duration) -> Option<MutexGuard<'static, Cach
 
 /// Keeps an event. In the child of a fork, whose parent may have held the lock, it is lost.
 pub(super) fn add(declared: &'static Declared, fixed: &[u8], aux: &[Aux<'_>]) {
-    if in_own_code() || state::is_forked() {
+    if in_own_code() {
+        // NOTE: a signal handler that has interrupted our own code on this thread, which may hold
+        // the very lock.
+        return loss::event_without_slot();
+    }
+    if state::is_forked() {
         return;
     }
     let _own = own_code();
-    // A handler that logs must not find the lock taken by what it has interrupted.
-    let _signals = BlockedSignals::new();
     let mut cache = cache();
     let room = LIMIT - cache.events.len();
     if let Err(why) = append(&mut cache.events, room, declared, fixed, aux) {

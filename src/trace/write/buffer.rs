@@ -13,7 +13,8 @@
 //!
 //! A thread waits only where a worker is there to end it, and all waiting threads share one
 //! deadline: [`PATIENCE`] after the last progress of the worker. Past it the process drops (and
-//! counts) events until the worker has collected everything there is.
+//! counts) events until the worker has collected everything there is. A process that was stopped
+//! meanwhile, as by a debugger, gets as much again, once.
 #![expect(unsafe_code, reason = "blocks are raw memory")]
 
 use super::registry::{Guard, Slot};
@@ -41,6 +42,9 @@ pub(crate) const EARLY_LIMIT: usize = 1 << 20;
 pub(crate) const DEFAULT_LIMIT: usize = 8 << 20;
 /// How long all threads together wait for the worker before events are dropped.
 const PATIENCE: u64 = 1_000_000_000;
+/// Whoever waits for a deadline sees to it when it is over. If nobody has for so long, nobody ran,
+/// the worker no more than the others.
+const OVERSLEPT: u64 = 10_000_000;
 
 static LIMIT: AtomicUsize = AtomicUsize::new(EARLY_LIMIT);
 static USED: AtomicUsize = AtomicUsize::new(0);
@@ -50,6 +54,8 @@ static FREED: AtomicU32 = AtomicU32::new(0);
 static WAITING: AtomicU32 = AtomicU32::new(0);
 /// When the present stall ends in dropping; 0 if there is none.
 static DEADLINE: AtomicU64 = AtomicU64::new(0);
+/// The present stall was given more time once already.
+static EXTENDED: AtomicBool = AtomicBool::new(false);
 static DROPPING: AtomicBool = AtomicBool::new(false);
 /// Blocks were freed since waiting threads were last woken.
 static PROGRESS: AtomicBool = AtomicBool::new(false);
@@ -63,6 +69,7 @@ pub(crate) fn configure(limit: usize) {
     MAY_WAIT.store(false, Ordering::Release);
     DEADLINE.store(0, Ordering::Release);
     DROPPING.store(false, Ordering::Release);
+    EXTENDED.store(false, Ordering::Release);
 }
 
 /// In the child of a fork: there are no blocks, and nobody waits.
@@ -283,6 +290,7 @@ pub(crate) fn all_collected() {
 pub(crate) fn wake_waiters() {
     if PROGRESS.swap(false, Ordering::AcqRel) {
         DEADLINE.store(0, Ordering::Release);
+        EXTENDED.store(false, Ordering::Release);
     }
     FREED.fetch_add(1, Ordering::AcqRel);
     if WAITING.load(Ordering::Acquire) > 0 {
@@ -306,9 +314,13 @@ fn wait(slot: &Slot, freed: u32) -> bool {
             Err(running) => running,
         };
     if now >= deadline {
-        DROPPING.store(true, Ordering::Release);
-        DEADLINE.store(0, Ordering::Release);
-        return false;
+        let nobody_ran = now > deadline + OVERSLEPT && !EXTENDED.load(Ordering::Acquire);
+        let next = if nobody_ran { now + PATIENCE } else { 0 };
+        // Otherwise another thread has seen to it, or the worker has made progress.
+        if DEADLINE.compare_exchange(deadline, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            (if nobody_ran { &EXTENDED } else { &DROPPING }).store(true, Ordering::Release);
+        }
+        return !DROPPING.load(Ordering::Acquire);
     }
     // A waiting thread has nothing uncommitted: the worker need not wait for it in turn.
     slot.guard.store(Guard::WAITING, Ordering::Release);

@@ -176,9 +176,16 @@ fn settle_scopes(slot: &Slot) -> Option<u32> {
     (depth == wanted).then_some(depth)
 }
 
-/// The slow way in. The tracker's own code logs nothing.
+/// The slow way in. The tracker's own code logs nothing: who does is a signal handler that has
+/// interrupted it.
 fn enter_to_log() -> Option<Cold> {
-    if in_own_code() { None } else { enter_cold_with(state::LOG) }
+    if in_own_code() {
+        if is_on() {
+            loss::event_without_slot();
+        }
+        return None;
+    }
+    enter_cold_with(state::LOG)
 }
 
 /// Whether the thread may log now, and is in the right place of the order to.

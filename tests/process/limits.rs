@@ -1,0 +1,163 @@
+//! A system that says no: no more memory, no more threads, no more bytes in a file; and one that
+//! stops the process.
+
+use crate::allocator::{in_arena, reserve_arena};
+use crate::exactness::{Exact, events};
+use crate::harness::{Case, REPORT, Run, TRACE, builder, case, churn, kill, leave, left};
+use crate::losses::memory_events;
+use memledger::{DestinationState, Error, Ledger, OnFull, Worker};
+use std::fs;
+use std::hint::black_box;
+use std::os::unix::fs::PermissionsExt;
+
+pub(crate) const CASES: &[Case] = &[
+    case("without memory for buffers events are lost and counted", no_memory, |run| {
+        let outcome = run.run();
+        outcome.quiet();
+        let (report, summary) = outcome.trace(TRACE);
+        assert!(report.losses.lost_events > 0, "there was enough");
+        assert_eq!((report.losses.serial_holes, summary.counts.damages), (0, 0));
+        let emitted = outcome.stdout.trim().parse::<u64>().unwrap();
+        assert_eq!(memory_events(&outcome) + report.losses.lost_events, emitted);
+    }),
+    case("without a thread for the worker the program collects itself", no_threads, |run| {
+        let outcome = open_to_all(run).run();
+        outcome.exited(0).whole();
+        let lines: Vec<_> = outcome.stderr.lines().collect();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[0].contains("the worker thread could not be started"), "{lines:?}");
+        assert!(lines[0].contains("can call Ledger::update()"), "{lines:?}");
+        assert!(lines[1].contains("the control server's thread could not be"), "{lines:?}");
+    }),
+    case("a late trace that may not grow ends at a packet and the first goes on", full, |run| {
+        let outcome = run.run();
+        outcome.exited(0);
+        let lines: Vec<_> = outcome.stderr.lines().collect();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains("late.memledger"), "{lines:?}");
+        let (late, summary) = outcome.trace("late.memledger");
+        assert!(!late.trace.complete);
+        assert_eq!((summary.truncated_bytes, summary.skipped_bytes), (0, 0));
+        assert_eq!(summary.counts.damages, 0);
+        assert!(summary.input_bytes <= LIMIT && summary.input_bytes > LIMIT / 2);
+        assert_eq!(left(&late, 1_000_003), 1);
+        assert!(outcome.report(REPORT).contains("\"complete\": true"));
+    }),
+    case("a process that is stopped for a while loses nothing", stopped, |run| {
+        let mut running = run.spawn();
+        running.wait_for("ready");
+        for _ in 0..3 {
+            running.stop();
+            // Longer than a thread waits for a worker that makes no progress.
+            std::thread::sleep(std::time::Duration::from_millis(1200));
+            kill(running.pid(), libc::SIGCONT);
+        }
+        fs::write(running.path("enough"), "").unwrap();
+        let outcome = running.wait();
+        let report = outcome.quiet().whole();
+        assert_eq!(left(&report, 1_000_003), 1);
+    }),
+];
+
+const LIMIT: u64 = 300_000;
+
+/// Whoever the child becomes may write to its folder.
+fn open_to_all(run: Run) -> Run {
+    fs::set_permissions(run.folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    run
+}
+
+#[expect(unsafe_code, reason = "system calls")]
+mod system {
+    /// Sets one of the limits of this process, which may be raised again.
+    pub(super) fn limit(what: libc::__rlimit_resource_t, to: u64) {
+        // SAFETY: the limit is a local.
+        unsafe {
+            let mut limit = std::mem::zeroed::<libc::rlimit>();
+            assert_eq!(libc::getrlimit(what, &raw mut limit), 0);
+            limit.rlim_cur = to.min(limit.rlim_max);
+            assert_eq!(libc::setrlimit(what, &raw const limit), 0);
+        }
+    }
+
+    /// No limits hold for root, so it becomes nobody.
+    pub(super) fn be_nobody() {
+        // SAFETY: plain calls; nobody's number is 65534 wherever this runs.
+        unsafe {
+            if libc::geteuid() == 0 {
+                assert_eq!(libc::setresuid(65534, 65534, 65534), 0);
+            }
+        }
+    }
+}
+use system::{be_nobody, limit};
+
+/// The program's own blocks come from an arena that is there already; the tracker's do not.
+fn no_memory() {
+    reserve_arena();
+    // NOTE: nobody else allocates meanwhile: what has no memory in the tracker's own thread, as in
+    // the program's, ends the process.
+    let ledger = Ledger::builder().worker(Worker::Manual).buffer_limit(64 << 20);
+    let exact = Exact::start(ledger.on_full(OnFull::Wait));
+    let pages = fs::read_to_string("/proc/self/statm").unwrap();
+    let mapped = pages.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096;
+    limit(libc::RLIMIT_AS, mapped + (3 << 20));
+    in_arena(|| (0..400_000_u64).for_each(|number| drop(black_box(Box::new(number)))));
+    limit(libc::RLIMIT_AS, u64::MAX);
+    println!("{}", events(exact.finish()));
+}
+
+fn no_threads() {
+    be_nobody();
+    limit(libc::RLIMIT_NPROC, 0);
+    let ledger = builder().control("0").start().unwrap();
+    assert_eq!(ledger.control_address(), None);
+    leave(1_000_003);
+    for _ in 0..20 {
+        churn(1000);
+        ledger.update();
+    }
+    for late in [ledger.trace_to_file("late.utrace"), ledger.trace_to_host("127.0.0.1:9")] {
+        let error = late.unwrap_err();
+        assert!(matches!(error, Error::Destination { .. }), "{error}");
+        assert!(error.to_string().contains("thread could not be started"), "{error}");
+    }
+    assert!(ledger.snapshot().unwrap().live_bytes() > 1_000_003);
+}
+
+fn full() {
+    let ledger = builder().trace_to_file("/dev/null").start().unwrap();
+    let late = ledger.trace_to_file("late.memledger").unwrap();
+    leave(1_000_003);
+    ledger.flush();
+    while late.status().waiting_bytes > 0 || late.status().state == DestinationState::Opening {
+        std::thread::yield_now();
+    }
+    // SAFETY: the default action, which is to end the process.
+    #[expect(unsafe_code)]
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_DFL)
+    };
+    limit(libc::RLIMIT_FSIZE, LIMIT);
+    while late.status().state != DestinationState::Failed {
+        churn(10_000);
+    }
+    assert_eq!(ledger.stats().lost_destinations, 1);
+    limit(libc::RLIMIT_FSIZE, u64::MAX);
+}
+
+/// Threads that wait for the worker most of the time.
+fn stopped() {
+    let ledger = builder().buffer_limit(1).start().unwrap();
+    leave(1_000_003);
+    let busy = || {
+        while !fs::exists("enough").unwrap() {
+            churn(20_000);
+        }
+    };
+    let threads: Vec<_> = (0..3).map(|_| std::thread::spawn(busy)).collect();
+    fs::write("ready", "").unwrap();
+    busy();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    drop(ledger);
+}
