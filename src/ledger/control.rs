@@ -151,13 +151,13 @@ impl Actions for Commands {
 
     fn send_to(&mut self, address: &str) -> Reply {
         room_for_one()?;
-        destinations::add_host(address).map_err(sentence)?;
+        destinations::add_host(address, None).map_err(sentence)?;
         Ok(vec![format!("destination {address}")])
     }
 
     fn write_to(&mut self, file: File, path: &Path) -> Reply {
-        let added =
-            room_for_one().and_then(|()| destinations::add_created(file, path).map_err(sentence));
+        let added = room_for_one()
+            .and_then(|()| destinations::add_created(file, path, None).map_err(sentence));
         if let Err(reason) = added {
             // It is ours, and empty.
             let _ = std::fs::remove_file(path);

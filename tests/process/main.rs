@@ -8,6 +8,7 @@
 mod allocator;
 mod harness;
 
+mod choices;
 mod control;
 mod destinations;
 mod exactness;
@@ -35,6 +36,7 @@ fn main() {
         ("exit", exit::CASES),
         ("files", files::CASES),
         ("destinations", destinations::CASES),
+        ("choices", choices::CASES),
         ("control", control::CASES),
         ("threads", threads::CASES),
         ("memory", memory::CASES),
