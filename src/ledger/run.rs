@@ -266,9 +266,8 @@ fn join_environment(run: &mut Run, config: Config) -> Result<Ledger, Error> {
         }
     }
     if let Some(channels) = config.channels.filter(|_| !run.channels_are_set) {
-        // The hook's cannot be turned on in the midst of a recording.
-        let programs = channel::names(&channels)?;
-        channel::want(programs.without(&alloc::CHANNEL).without(&scopes::CHANNEL));
+        // Blocks from before would be unknown.
+        channel::want(channel::names(&channels)?.without(&alloc::CHANNEL));
         run.channels_are_set = true;
     }
     if let Some(report) = config.report.filter(|_| !run.report_is_set) {
@@ -325,7 +324,7 @@ fn begin(
     exit::prepare();
     state::prepare();
     buffer::configure(config.buffer_limit.unwrap_or(buffer::DEFAULT_LIMIT));
-    scopes::enable(scope);
+    scopes::CHANNEL.force(scope);
     // NOTE: a prefix that is not gone on with would make every block freed later look alive.
     let from_process_start = hook && state::adopt_early();
     if !from_process_start {
@@ -370,7 +369,6 @@ fn begin(
         host.map(|host| Box::new(host) as _),
     ];
     alloc::CHANNEL.force(hook);
-    scopes::CHANNEL.force(scope);
     channel::want(channels);
     let instruments: Vec<Box<dyn Instrument>> = vec![
         Box::new(MemoryEvents::new()),

@@ -26,7 +26,7 @@ struct Wanted {
 }
 
 impl Channel {
-    /// One of ours, which the settings turn on and off.
+    /// One of ours, which the settings alone turn on.
     pub(crate) const fn ours(name: &'static str) -> Self {
         Self {
             id: id(name),
@@ -64,6 +64,12 @@ impl Channel {
         // Whoever has said otherwise meanwhile is right.
         let _ = self.state.compare_exchange(NEW, state, Ordering::SeqCst, Ordering::SeqCst);
         self.state.load(Ordering::Relaxed) == ON
+    }
+
+    /// Whether somebody has turned it off: until a recording starts, nobody has. One relaxed load.
+    #[inline(always)]
+    pub(crate) fn is_off(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == OFF
     }
 
     /// Turns it on or off, read-only or not.
