@@ -83,7 +83,7 @@ static LARGE_SIZE: Declaration = Declaration {
     fields: &[("Address", U64), ("Size", U64)],
 };
 
-static TYPES: &[&Declaration] =
+pub(crate) static TYPES: &[&Declaration] =
     &[&INIT, &ALLOC, &FREE, &REALLOC_ALLOC, &REALLOC_FREE, &REALLOC_FAILED, &LARGE_SIZE];
 
 /// The largest size Unreal's event can carry.

@@ -52,7 +52,9 @@ pub struct LedgerBuilder {
 pub(crate) struct Config {
     pub(crate) report: Option<Report>,
     pub(crate) file: Option<PathBuf>,
+    pub(crate) file_channels: Option<String>,
     pub(crate) host: Option<String>,
+    pub(crate) host_channels: Option<String>,
     pub(crate) keep_account: bool,
     pub(crate) control: Option<String>,
     pub(crate) control_token: Option<Secret>,
@@ -100,10 +102,26 @@ impl LedgerBuilder {
         self
     }
 
+    /// Of the channels that are recorded, those that this file gets, as in
+    /// [`Ledger::trace_channels_to_file`]. Default: all. A file that `MEMLEDGER_FILE` names gets all.
+    ///
+    /// Leaving out takes the worker some 5 ns an event.
+    pub fn file_channels(mut self, channels: impl Into<String>) -> Self {
+        self.config.file_channels = Some(channels.into());
+        self
+    }
+
     /// Sends the trace to a recorder, from the start of the recording on; see
     /// [`Ledger::trace_to_host`].
     pub fn trace_to_host(mut self, address: impl Into<String>) -> Self {
         self.config.host = Some(address.into());
+        self
+    }
+
+    /// Of the channels that are recorded, those that the recorder gets, as in
+    /// [`Ledger::trace_channels_to_file`]. Default: all. One that `MEMLEDGER_HOST` names gets all.
+    pub fn host_channels(mut self, channels: impl Into<String>) -> Self {
+        self.config.host_channels = Some(channels.into());
         self
     }
 

@@ -149,15 +149,15 @@ impl Actions for Commands {
         Ok(channels.iter().map(|channel| self::channel((channel.name(), enable))).collect())
     }
 
-    fn send_to(&mut self, address: &str) -> Reply {
+    fn send_to(&mut self, address: &str, channels: Option<&str>) -> Reply {
         room_for_one()?;
-        destinations::add_host(address).map_err(sentence)?;
+        destinations::add_host(address, channels).map_err(sentence)?;
         Ok(vec![format!("destination {address}")])
     }
 
-    fn write_to(&mut self, file: File, path: &Path) -> Reply {
-        let added =
-            room_for_one().and_then(|()| destinations::add_created(file, path).map_err(sentence));
+    fn write_to(&mut self, file: File, path: &Path, channels: Option<&str>) -> Reply {
+        let added = room_for_one()
+            .and_then(|()| destinations::add_created(file, path, channels).map_err(sentence));
         if let Err(reason) = added {
             // It is ours, and empty.
             let _ = std::fs::remove_file(path);

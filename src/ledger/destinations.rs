@@ -1,5 +1,6 @@
 //! Starts and stops destinations while the recording goes on.
 
+use super::choice;
 use super::destination::Destination;
 use super::live::Live;
 use super::opening;
@@ -7,6 +8,7 @@ use super::output::open_trace;
 use super::run::{self, PATIENCE_WITH_HOOKS, apart, last_words, refuse_forked, tell, theirs};
 use crate::analysis::AliveBlock;
 use crate::error::Error;
+use crate::trace::channel::Choice;
 use crate::trace::os::BlockedSignals;
 use crate::trace::sink::file::FileSink;
 use crate::trace::sink::queue::{self, Queued};
@@ -20,38 +22,50 @@ use std::time::{Duration, Instant};
 /// How long the end of a stream waits until everything has left.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
-pub(super) fn add_file(path: &Path) -> Result<Destination, Error> {
-    theirs(own(|| apart(|| add(|| to_file(open_trace(path)?)))))
+pub(super) fn add_file(path: &Path, channels: Option<&str>) -> Result<Destination, Error> {
+    theirs(own(|| apart(|| add(channels, |choice| to_file(open_trace(path)?, choice)))))
 }
 
 /// Writes to a file that was created for it, and is empty.
-pub(super) fn add_created(file: File, path: &Path) -> Result<Destination, Error> {
-    theirs(own(|| apart(move || add(|| to_file(FileSink::begin(file, path)?)))))
+pub(super) fn add_created(
+    file: File,
+    path: &Path,
+    channels: Option<&str>,
+) -> Result<Destination, Error> {
+    let sink = |choice| to_file(FileSink::begin(file, path)?, choice);
+    theirs(own(|| apart(move || add(channels, sink))))
 }
 
-pub(super) fn add_host(address: &str) -> Result<Destination, Error> {
-    theirs(own(|| apart(|| add(|| to_host(Address::parse(address)?)))))
+pub(super) fn add_host(address: &str, channels: Option<&str>) -> Result<Destination, Error> {
+    theirs(own(|| apart(|| add(channels, |choice| to_host(Address::parse(address)?, choice)))))
 }
 
-fn to_file(file: FileSink) -> Result<Queued, Error> {
+fn to_file(file: FileSink, choice: Option<Choice>) -> Result<Queued, Error> {
     let name = file.path().display().to_string();
-    Queued::start(name, Box::new(move |_| Ok(Box::new(file))), tell)
+    Queued::start(name, Box::new(move |_| Ok(choice::apply(choice, Box::new(file)))), tell)
 }
 
 /// A sink that connects to a recorder.
-pub(super) fn to_host(address: Address) -> Result<Queued, Error> {
+pub(super) fn to_host(address: Address, choice: Option<Choice>) -> Result<Queued, Error> {
     let name = address.to_string();
-    let open = move |given_up| Ok(Box::new(TcpSink::connect(&address, given_up)?) as _);
+    let open = move |given_up| {
+        let sink = TcpSink::connect(&address, given_up)?;
+        Ok(choice::apply(choice, Box::new(sink)))
+    };
     Queued::start(name, Box::new(open), tell)
 }
 
-fn add(sink: impl FnOnce() -> Result<Queued, Error>) -> Result<Destination, Error> {
+fn add(
+    channels: Option<&str>,
+    sink: impl FnOnce(Option<Choice>) -> Result<Queued, Error>,
+) -> Result<Destination, Error> {
     let _awake = state::awake();
     refuse_forked()?;
+    let choice = choice::parse(channels)?;
     let run = run::run();
     let Some(run) = run.as_ref() else { return Err(nothing_recorded()) };
     // PERF: before the session is held. While it is, nobody collects.
-    let live = run.live.as_ref();
+    let live = run.live.as_ref().filter(|_| choice::has_memory(choice.as_ref()));
     let room = live.map_or_else(Vec::new, Live::room);
     let Some(mut session) = worker::session_within(run::PATIENCE) else {
         return Err(Error::Unsupported(format!(
@@ -60,7 +74,7 @@ fn add(sink: impl FnOnce() -> Result<Queued, Error>) -> Result<Destination, Erro
         )));
     };
     let Some(session) = session.as_mut() else { return Err(nothing_recorded()) };
-    let sink = sink()?;
+    let sink = sink(choice)?;
     Ok(Destination::new(join(session, sink, live, room)))
 }
 

@@ -127,11 +127,13 @@ impl Settings {
             }
         }
         if let Some(file) = self.file {
-            config.file = Some(PathBuf::from(file));
+            (config.file, config.file_channels) = (Some(PathBuf::from(file)), None);
         }
         if let Some(host) = self.host {
             match host.to_str().map(Address::parse) {
-                Some(Ok(_)) => config.host = host.into_string().ok(),
+                Some(Ok(_)) => {
+                    (config.host, config.host_channels) = (host.into_string().ok(), None);
+                }
                 _ => problems::add(format!(
                     "MEMLEDGER_HOST (or -tracehost=) is {host:?}, but only HOST or HOST:PORT are allowed, such as 127.0.0.1:{DEFAULT_PORT}; nothing is sent"
                 )),

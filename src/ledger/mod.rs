@@ -5,6 +5,8 @@
 
 mod builder;
 #[cfg(feature = "enable")]
+mod choice;
+#[cfg(feature = "enable")]
 mod control;
 mod destination;
 #[cfg(feature = "enable")]
@@ -124,7 +126,7 @@ impl Ledger {
     /// [`Error::Destination`] if there can be no thread for it.
     pub fn trace_to_file(&self, path: impl AsRef<Path>) -> Result<Destination, Error> {
         #[cfg(feature = "enable")]
-        return destinations::add_file(path.as_ref());
+        return destinations::add_file(path.as_ref(), None);
         #[cfg(not(feature = "enable"))]
         {
             let _ = path.as_ref();
@@ -146,10 +148,72 @@ impl Ledger {
     /// `trace_to_file`.
     pub fn trace_to_host(&self, address: impl AsRef<str>) -> Result<Destination, Error> {
         #[cfg(feature = "enable")]
-        return destinations::add_host(address.as_ref());
+        return destinations::add_host(address.as_ref(), None);
         #[cfg(not(feature = "enable"))]
         {
             let _ = address.as_ref();
+            Ok(Destination {})
+        }
+    }
+
+    /// Writes some channels of what is recorded to one more file from here on: those named in
+    /// `channels`, with commas between them, or all but those behind a `-`, such as `-memory`.
+    ///
+    /// ```
+    /// # use memledger::Ledger;
+    /// memledger::channel! { GAME = "Game"; NETWORK = "Network"; }
+    /// # let [game, rest] = ["game", "rest"].map(|name| {
+    /// #     std::env::temp_dir().join(format!("memledger-{name}-{}.utrace", std::process::id()))
+    /// # });
+    ///
+    /// let ledger = Ledger::builder().channels("memory,scope,game,network").start()?;
+    /// let game = ledger.trace_channels_to_file("game", &game)?; // and bookmarks
+    /// let rest = ledger.trace_channels_to_file("-memory,-game", &rest)?;
+    /// # game.stop();
+    /// # rest.stop();
+    /// # for file in [game, rest] { let _ = std::fs::remove_file(file.status().name); }
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
+    /// It is a stream like any other, complete in itself. An event is in it if all channels of its
+    /// log site are wanted; definitions (see [`event!`](crate::event)) always are. Channels that are
+    /// on by default, as `bookmark`, are wanted unless they are left out. Without `memory` it does
+    /// not begin with what is alive. Leaving out takes place on the destination's own thread, and
+    /// takes it some 5 ns an event.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for what can be no channel's name, or if there is none; otherwise as
+    /// [`trace_to_file`](Self::trace_to_file). A name that no channel has had by the end of the
+    /// stream is one of [`problems`](Self::problems).
+    pub fn trace_channels_to_file(
+        &self,
+        channels: impl AsRef<str>,
+        path: impl AsRef<Path>,
+    ) -> Result<Destination, Error> {
+        #[cfg(feature = "enable")]
+        return destinations::add_file(path.as_ref(), Some(channels.as_ref()));
+        #[cfg(not(feature = "enable"))]
+        {
+            let _ = (channels.as_ref(), path.as_ref());
+            Ok(Destination {})
+        }
+    }
+
+    /// Sends some channels of what is recorded to a recorder from here on: `channels` as in
+    /// [`trace_channels_to_file`](Self::trace_channels_to_file), the rest as
+    /// [`trace_to_host`](Self::trace_to_host) says.
+    ///
+    /// # Errors
+    /// Those of either.
+    pub fn trace_channels_to_host(
+        &self,
+        channels: impl AsRef<str>,
+        address: impl AsRef<str>,
+    ) -> Result<Destination, Error> {
+        #[cfg(feature = "enable")]
+        return destinations::add_host(address.as_ref(), Some(channels.as_ref()));
+        #[cfg(not(feature = "enable"))]
+        {
+            let _ = (channels.as_ref(), address.as_ref());
             Ok(Destination {})
         }
     }

@@ -6,7 +6,7 @@ use super::environment::Settings;
 use super::live::Live;
 use super::output::{Output, open_report, open_trace, write_report};
 use super::report::Report;
-use super::{Ledger, Snapshot, Stats, destinations, exit, follow, opening, problems};
+use super::{Ledger, Snapshot, Stats, choice, destinations, exit, follow, opening, problems};
 use crate::alloc::{self, events::MemoryEvents, linked, stats};
 use crate::analysis::Alive;
 use crate::error::Error;
@@ -196,6 +196,8 @@ fn start_strictly(mut config: Config) -> Result<Ledger, Error> {
     if let Some(channels) = &config.channels {
         channel::names(channels)?;
     }
+    choice::parse(config.file_channels.as_deref())?;
+    choice::parse(config.host_channels.as_deref())?;
     if let Some(host) = &config.host {
         Address::parse(host)?;
     }
@@ -240,10 +242,13 @@ fn join_environment(run: &mut Run, config: Config) -> Result<Ledger, Error> {
         Some(control) => control.allow(&config)?,
         None => run.control = control::bind(&config)?.map(Bound::serve).transpose()?,
     }
+    let file_choice = choice::parse(config.file_channels.as_deref())?;
+    let host_choice = choice::parse(config.host_channels.as_deref())?;
     if let Some(path) = config.file.filter(|_| !run.has_file) {
         let file = open_trace(&path)?;
         let path = file.path().to_owned();
-        let joined = worker::session().as_mut().map(|session| session.join(Box::new(file)));
+        let sink = choice::apply(file_choice, Box::new(file));
+        let joined = worker::session().as_mut().map(|session| session.join(sink));
         match joined {
             Some(Ok(())) => run.has_file = true,
             _ => problems::add(format!(
@@ -255,16 +260,16 @@ fn join_environment(run: &mut Run, config: Config) -> Result<Ledger, Error> {
     }
     if let Some(host) = config.host.filter(|_| !run.has_host) {
         let mut session = worker::session();
-        let host = destinations::to_host(Address::parse(&host)?)?;
+        let live = run.live.as_ref().filter(|_| choice::has_memory(host_choice.as_ref()));
+        let host = destinations::to_host(Address::parse(&host)?, host_choice)?;
         if let Some(session) = session.as_mut() {
-            destinations::join(session, host, run.live.as_ref(), Vec::new());
+            destinations::join(session, host, live, Vec::new());
             run.has_host = true;
         }
     }
     if let Some(channels) = config.channels.filter(|_| !run.channels_are_set) {
-        // The hook's cannot be turned on in the midst of a recording.
-        let programs = channel::names(&channels)?;
-        channel::want(programs.without(&alloc::CHANNEL).without(&scopes::CHANNEL));
+        // Blocks from before would be unknown.
+        channel::want(channel::names(&channels)?.without(&alloc::CHANNEL));
         run.channels_are_set = true;
     }
     if let Some(report) = config.report.filter(|_| !run.report_is_set) {
@@ -314,12 +319,14 @@ fn begin(
     };
     let address = config.host.as_deref().map(Address::parse).transpose()?;
     let channels = channel::names(config.channels.as_deref().unwrap_or(DEFAULT_CHANNELS))?;
+    let file_choice = choice::parse(config.file_channels.as_deref())?;
+    let host_choice = choice::parse(config.host_channels.as_deref())?;
     let hook = channels.contains(&alloc::CHANNEL);
     let scope = channels.contains(&scopes::CHANNEL);
     exit::prepare();
     state::prepare();
     buffer::configure(config.buffer_limit.unwrap_or(buffer::DEFAULT_LIMIT));
-    scopes::enable(scope);
+    scopes::CHANNEL.force(scope);
     // NOTE: a prefix that is not gone on with would make every block freed later look alive.
     let from_process_start = hook && state::adopt_early();
     if !from_process_start {
@@ -356,31 +363,35 @@ fn begin(
     }
     let live = keeps_account.then(Live::new);
     let has_file = file.is_some();
-    let host = address.and_then(|address| destinations::to_host(address).map_err(tell).ok());
+    let knows =
+        [&file_choice, &None, &host_choice].map(|choice| choice::has_memory(choice.as_ref()));
+    let host =
+        address.and_then(|address| destinations::to_host(address, host_choice).map_err(tell).ok());
     let has_host = host.is_some();
     let sinks: [Option<Box<dyn Sink>>; 3] = [
-        file.map(|file| Box::new(file) as _),
+        file.map(|file| choice::apply(file_choice, Box::new(file))),
         live.clone().map(|live| Box::new(live) as _),
         host.map(|host| Box::new(host) as _),
     ];
     alloc::CHANNEL.force(hook);
-    scopes::CHANNEL.force(scope);
     channel::want(channels);
     let instruments: Vec<Box<dyn Instrument>> = vec![
         Box::new(MemoryEvents::new()),
         Box::new(ScopeEvents::new()),
         Box::new(ProgramEvents::new()),
     ];
-    let mut sinks = sinks.into_iter().flatten().collect();
     // Those of a child begin late.
     let is_child = inherited.is_some();
-    let late: Vec<_> = if is_child { std::mem::take(&mut sinks) } else { Vec::new() };
+    let (sinks, late) =
+        if is_child { (Default::default(), sinks) } else { (sinks, Default::default()) };
+    let sinks = sinks.into_iter().flatten().collect();
     let mut session = Session::new(sinks, instruments, from_process_start, tell);
     if let Some(inherited) = inherited {
         generation = inherited.generation;
         session.go_on_from(inherited.start, inherited.from_process_start);
-        for sink in late {
-            let alive = inherited.alive.clone();
+        for (sink, knows) in late.into_iter().zip(knows) {
+            let Some(sink) = sink else { continue };
+            let alive = inherited.alive.clone().filter(|_| knows);
             session.join_here(sink, |here, sink| opening::begin(alive, here, sink));
         }
     }

@@ -33,7 +33,7 @@ pub(crate) static MEMORY_SCOPE: Declaration = Declaration {
 static TYPES: &[&Declaration] = &[&TAG_SPEC, &MEMORY_SCOPE];
 
 /// The scopes that allocations are made in.
-pub(crate) static CHANNEL: Channel = Channel::ours("Scope");
+pub(crate) static CHANNEL: Channel = Channel::new("Scope", false);
 
 /// No parent, no owner.
 const NO_TAG: u32 = u32::MAX;

@@ -31,4 +31,4 @@ pub use tag::{Tag, tagged};
 #[cfg(feature = "enable")]
 pub(crate) use events::CHANNEL;
 #[cfg(feature = "enable")]
-pub(crate) use switch::{enable, is_here, switch};
+pub(crate) use switch::{is_here, switch};

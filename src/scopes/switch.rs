@@ -4,15 +4,7 @@
 use super::{context, events, thread};
 use crate::trace::event::encode::{ENTER_SCOPE, LEAVE_SCOPE};
 use crate::trace::write::Slot;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Whether the channel is on.
-static ENABLED: AtomicBool = AtomicBool::new(true);
-
-/// Turns the channel on or off; only while nothing is recorded.
-pub(crate) fn enable(enabled: bool) {
-    ENABLED.store(enabled, Ordering::Release);
-}
+use std::sync::atomic::Ordering;
 
 /// Whether this thread's stream stands in the context the thread is in: there is nothing to write.
 #[inline(always)]
@@ -29,11 +21,14 @@ pub(crate) fn switch(slot: &Slot) -> *mut u8 {
 
 /// Depth on the wire is 0 or 1: what is open is closed, then the new context opened, whatever
 /// its depth; its number says the rest.
+///
+/// Where the channel was turned on or off, a thread looks here for the first time: when its context
+/// changes, or with its next block.
 #[inline(never)]
 fn write(slot: &Slot, context: u32) -> *mut u8 {
     let mut at = slot.cursor();
     let open = slot.closing.load(Ordering::Relaxed) != 0;
-    let enter = context != context::ROOT && ENABLED.load(Ordering::Relaxed);
+    let enter = context != context::ROOT && !events::CHANNEL.is_off();
     slot.context.set(context);
     // SAFETY: `enter` has seen to the room, which counts these 8 bytes.
     unsafe {

@@ -22,6 +22,8 @@ pub struct Channel {
     name: &'static str,
     read_only: bool,
     #[cfg(feature = "enable")]
+    id: u32,
+    #[cfg(feature = "enable")]
     on_by_default: bool,
     #[cfg(feature = "enable")]
     state: AtomicU8,
@@ -76,10 +78,15 @@ impl Channel {
     /// A channel that is off by default.
     #[doc(hidden)]
     pub const fn new(name: &'static str, read_only: bool) -> Self {
-        assert!(is_name(name), "a channel's name is 1 to 255 ASCII letters, digits, _ . or -");
+        assert!(
+            is_name(name),
+            "a channel's name is 1 to 255 ASCII letters, digits, _ . or -, the last not at its start"
+        );
         Self {
             name,
             read_only,
+            #[cfg(feature = "enable")]
+            id: registry::id(name),
             #[cfg(feature = "enable")]
             on_by_default: false,
             #[cfg(feature = "enable")]
@@ -90,6 +97,13 @@ impl Channel {
     /// Its name.
     pub const fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// The id by which Unreal's readers, and streams that get some channels only, know it.
+    #[cfg(feature = "enable")]
+    #[doc(hidden)]
+    pub const fn id(&self) -> u32 {
+        self.id
     }
 
     /// Whether it can be enabled by settings only.
@@ -134,6 +148,10 @@ impl Channel {
 const fn is_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     let mut index = 0;
+    // NOTE: a name behind that is one that is left out.
+    if !bytes.is_empty() && bytes[0] == b'-' {
+        return false;
+    }
     while index < bytes.len() {
         if !(bytes[index].is_ascii_alphanumeric() || matches!(bytes[index], b'_' | b'.' | b'-')) {
             return false;
@@ -144,6 +162,10 @@ const fn is_name(name: &str) -> bool {
 }
 
 #[cfg(feature = "enable")]
+mod choice;
+#[cfg(feature = "enable")]
 mod registry;
+#[cfg(feature = "enable")]
+pub(crate) use choice::Choice;
 #[cfg(feature = "enable")]
 pub(crate) use registry::{Announcer, forget, known, names, switch, want};

@@ -1,6 +1,6 @@
 //! A program that is controlled while it runs. The child is its own client, unless it says so.
 
-use crate::harness::{Case, Outcome, REPORT, TRACE, builder, case, churn, leave, left};
+use crate::harness::{Case, Outcome, REPORT, TRACE, builder, case, churn, leave, left, scope};
 use memledger::trace::control::{Client, Command};
 use memledger::trace::read::{EventAnalyzer, read};
 use memledger::trace::transport::handshake::Handshake;
@@ -65,16 +65,27 @@ pub(crate) const CASES: &[Case] = &[
     case("channels are switched by name and the stream says so", channels, |run| {
         let outcome = run.run();
         outcome.quiet().whole();
-        let mut toggles = EventAnalyzer::new(Vec::new()).on(
-            "Trace",
-            "ChannelToggle",
-            ["IsEnabled"],
-            |toggles, _, [on]| {
-                toggles.push(on.bool().unwrap());
-            },
-        );
-        read(File::open(outcome.path(TRACE)).unwrap(), &mut toggles).unwrap();
-        assert_eq!(toggles.state, [true, false]);
+        assert_eq!(toggles(&outcome), [true, false]);
+    }),
+    case("a command says which channels a destination gets", chosen, |run| {
+        let outcome = run.run();
+        outcome.quiet().whole();
+        for (name, blocks) in [("memory.utrace", 2), ("rest.utrace", 0)] {
+            let late = outcome.trace(name).0;
+            assert!(late.trace.complete);
+            assert_eq!(left(&late, 1_000_003) + left(&late, 1_000_005), blocks, "{name}");
+        }
+        assert_eq!(outcome.files(), ["memory.utrace", REPORT, "rest.utrace", TRACE]);
+    }),
+    case("scopes are turned off and on while memory is recorded", scopes, |run| {
+        let outcome = run.run();
+        let report = outcome.quiet().whole();
+        let in_scope = |path: &[&str]| scope(&report, path).map_or(0, |row| row.figures.live_bytes);
+        assert!((1_000_003..1_001_000).contains(&in_scope(&["GlobalScope", "before"])));
+        assert!(in_scope(&["GlobalScope"]) >= 1_000_005 + 1_000_007);
+        assert_eq!(in_scope(&["GlobalScope", "off"]), 0);
+        assert!((1_000_009..1_001_000).contains(&in_scope(&["GlobalScope", "after"])));
+        assert_eq!(toggles(&outcome), [false, true]);
     }),
     case("a port that is taken is left for another that the trace names", port, |run| {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -131,6 +142,20 @@ pub(crate) const CASES: &[Case] = &[
     }),
 ];
 
+/// What the trace says of channels that were turned on or off.
+fn toggles(outcome: &Outcome) -> Vec<bool> {
+    let mut toggles = EventAnalyzer::new(Vec::new()).on(
+        "Trace",
+        "ChannelToggle",
+        ["IsEnabled"],
+        |toggles, _, [on]| {
+            toggles.push(on.bool().unwrap());
+        },
+    );
+    read(File::open(outcome.path(TRACE)).unwrap(), &mut toggles).unwrap();
+    toggles.state
+}
+
 /// The control port that a trace names.
 fn port_in(outcome: &Outcome, name: &str) -> Option<u16> {
     Handshake::decode(&mut File::open(outcome.path(name)).unwrap()).unwrap().0.control_port
@@ -163,7 +188,7 @@ fn write_to() {
     assert_eq!(value(&status, "recording"), "yes");
     assert!(value(&status, "events").parse::<u64>().unwrap() > 1000);
     assert_eq!(value(&status, "lost_events"), "0");
-    client.send(&Command::WriteTo(LATE.into())).unwrap();
+    client.send(&Command::write_to(LATE)).unwrap();
     leave(1_000_005);
     let status = client.send(&Command::Status).unwrap();
     assert!(value(&status, "destination").ends_with(LATE), "{status:?}");
@@ -179,7 +204,7 @@ fn send_to() {
     leave(1_000_003);
     churn(1000);
     let recorder = format!("localhost:{}", std::env::var("TEST_PORT").unwrap());
-    client(&ledger).send(&Command::SendTo(recorder)).unwrap();
+    client(&ledger).send(&Command::send_to(recorder)).unwrap();
     leave(1_000_005);
     churn(1000);
 }
@@ -187,13 +212,13 @@ fn send_to() {
 fn allow_later() {
     let env = Ledger::from_env();
     let mut client = client(&env);
-    refused(&mut client, Command::WriteTo("early.utrace".into()), "has chosen no folder");
-    refused(&mut client, Command::SendTo("build.invalid".into()), "does not allow");
+    refused(&mut client, Command::write_to("early.utrace"), "has chosen no folder");
+    refused(&mut client, Command::send_to("build.invalid"), "does not allow");
     let code = Ledger::builder().control_folder(".").control_host("build.invalid").start().unwrap();
     assert_eq!(code.control_address(), env.control_address());
     // Another that says nothing about it changes nothing.
     drop(Ledger::from_env());
-    client.send(&Command::WriteTo("allowed.utrace".into())).unwrap();
+    client.send(&Command::write_to("allowed.utrace")).unwrap();
     client.send(&Command::Stop).unwrap();
 }
 
@@ -205,13 +230,13 @@ fn hostile() {
     let ledger = builder().control("0").control_folder("folder").start().unwrap();
     let mut control = client(&ledger);
     for name in ["../new", "/tmp/new", "..", ".new", "a/b"] {
-        refused(&mut control, Command::WriteTo(name.into()), "not the plain name");
+        refused(&mut control, Command::write_to(name), "not the plain name");
     }
     for name in ["old.utrace", "link"] {
-        refused(&mut control, Command::WriteTo(name.into()), "cannot be created");
+        refused(&mut control, Command::write_to(name), "cannot be created");
     }
     for host in ["10.0.0.1", "example.org:80", "0.0.0.0"] {
-        refused(&mut control, Command::SendTo(host.into()), "does not allow");
+        refused(&mut control, Command::send_to(host), "does not allow");
     }
     // A browser gets no further than its first line.
     let mut browser = TcpStream::connect(ledger.control_address().unwrap()).unwrap();
@@ -222,9 +247,9 @@ fn hostile() {
     assert_eq!(ledger.destinations(), []);
     // No more at once than there may be, and none of those that are refused leaves a file.
     for number in 0..8 {
-        control.send(&Command::WriteTo(format!("{number}.utrace"))).unwrap();
+        control.send(&Command::write_to(format!("{number}.utrace"))).unwrap();
     }
-    refused(&mut control, Command::WriteTo("9.utrace".into()), "8 destinations already");
+    refused(&mut control, Command::write_to("9.utrace"), "8 destinations already");
     control.send(&Command::Stop).unwrap();
     (0..8).for_each(|number| fs::remove_file(format!("folder/{number}.utrace")).unwrap());
 }
@@ -247,6 +272,37 @@ fn channels() {
     assert!(GAME.is_enabled(), "all or none");
     client.send(&Command::channels(["GAME"], false)).unwrap();
     assert!(!GAME.is_enabled());
+}
+
+fn chosen() {
+    let ledger = builder().control("0").control_folder(".").start().unwrap();
+    leave(1_000_003);
+    let mut client = client(&ledger);
+    let write = |name: &str, channels: &str| Command::WriteTo {
+        name: name.into(),
+        channels: Some(channels.into()),
+    };
+    client.send(&write("memory.utrace", "memory,scope")).unwrap();
+    client.send(&write("rest.utrace", "-memory")).unwrap();
+    refused(&mut client, write("none.utrace", "-a,b:c"), "called \"b:c\"");
+    leave(1_000_005);
+}
+
+fn scopes() {
+    let ledger = builder().control("0").start().unwrap();
+    let mut client = client(&ledger);
+    let mut scope = |on| {
+        client.send(&Command::channels(["scope"], on)).unwrap();
+        ledger.flush();
+    };
+    alloc_scope!("before", { leave(1_000_003) });
+    scope(false);
+    alloc_scope!("off", {
+        leave(1_000_005);
+        std::thread::spawn(|| alloc_scope!("off", { leave(1_000_007) })).join().unwrap();
+    });
+    scope(true);
+    alloc_scope!("after", { leave(1_000_009) });
 }
 
 fn port() {
@@ -335,7 +391,7 @@ fn busy() {
         }
         let mut client = client(&ledger);
         for number in 0..20 {
-            client.send(&Command::WriteTo(format!("{number}.utrace"))).unwrap();
+            client.send(&Command::write_to(format!("{number}.utrace"))).unwrap();
             if number % 3 == 2 {
                 client.send(&Command::Stop).unwrap();
             }

@@ -402,7 +402,7 @@ fn check_sums(report: &Report) {
 /// Runs the checker that `TEST_UTRACE_CHECK` names, if any: an independent reader, to which what
 /// came before the start or after the cut would look like a mistake.
 #[track_caller]
-fn check_with_another_reader(trace: &Path) {
+pub(crate) fn check_with_another_reader(trace: &Path) {
     if let Some(checker) = std::env::var_os("TEST_UTRACE_CHECK") {
         // It reads the plain stream only, as Unreal's own tools do.
         let plain = trace.with_extension("exported");

@@ -467,7 +467,8 @@ fn scopes() {
         log_scope!(GAME, Frame { Number: 10 });
         number(6);
         let inner = memledger::__event!(Frame { Number: 11 });
-        std::mem::forget(memledger::LogScope::enter(inner, false));
+        memledger::__log_site! { GAME, Frame }
+        std::mem::forget(SITE.enter(inner, false));
         number(9);
     }
     number(7);

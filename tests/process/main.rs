@@ -8,6 +8,7 @@
 mod allocator;
 mod harness;
 
+mod choices;
 mod control;
 mod descriptors;
 mod destinations;
@@ -42,6 +43,7 @@ fn main() {
         ("recorders", recorders::CASES),
         ("descriptors", descriptors::CASES),
         ("limits", limits::CASES),
+        ("choices", choices::CASES),
         ("control", control::CASES),
         ("threads", threads::CASES),
         ("memory", memory::CASES),

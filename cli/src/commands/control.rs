@@ -10,6 +10,7 @@ Examples:
   memledger control 1985 status
   memledger control 127.0.0.1:1985 send-to 127.0.0.1:1980
   memledger control 1985 write-to late.utrace
+  memledger control 1985 write-to game.utrace --channels game
   memledger control 1985 channels game,net on
   memledger control build-server:1985 --token-file token stop
 
@@ -49,11 +50,17 @@ enum Action {
     SendTo {
         /// HOST or HOST:PORT; without a port it is 1980
         host: String,
+        /// The channels it gets, with commas between them; -NAME is all but that
+        #[arg(long, value_name = "NAMES", allow_hyphen_values = true)]
+        channels: Option<String>,
     },
     /// Write the trace to one more file, in the folder that the program has chosen
     WriteTo {
         /// A plain name, such as late.utrace
         name: String,
+        /// The channels it gets, with commas between them; -NAME is all but that
+        #[arg(long, value_name = "NAMES", allow_hyphen_values = true)]
+        channels: Option<String>,
     },
     /// End all destinations but the first file
     Stop,
@@ -72,8 +79,12 @@ pub fn run(args: &ControlArgs, out: &mut dyn Write) -> Result<Outcome, CliError>
         Action::Channels { names, state } => {
             Command::channels(names.split(','), matches!(state, State::On))
         }
-        Action::SendTo { host } => Command::SendTo(host.clone()),
-        Action::WriteTo { name } => Command::WriteTo(name.clone()),
+        Action::SendTo { host, channels } => {
+            Command::SendTo { host: host.clone(), channels: channels.clone() }
+        }
+        Action::WriteTo { name, channels } => {
+            Command::WriteTo { name: name.clone(), channels: channels.clone() }
+        }
         Action::Stop => Command::Stop,
     };
     // What is no line would be two, or none, at the other end.

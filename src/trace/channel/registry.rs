@@ -26,14 +26,26 @@ struct Wanted {
 }
 
 impl Channel {
-    /// One of ours, which the settings turn on and off.
+    /// One of ours, which the settings alone turn on.
     pub(crate) const fn ours(name: &'static str) -> Self {
-        Self { name, read_only: true, on_by_default: false, state: AtomicU8::new(NEW) }
+        Self {
+            id: id(name),
+            name,
+            read_only: true,
+            on_by_default: false,
+            state: AtomicU8::new(NEW),
+        }
     }
 
     /// One that is on unless somebody turns it off.
     pub(crate) const fn on_by_default(name: &'static str) -> Self {
-        Self { name, read_only: false, on_by_default: true, state: AtomicU8::new(NEW) }
+        Self {
+            id: id(name),
+            name,
+            read_only: false,
+            on_by_default: true,
+            state: AtomicU8::new(NEW),
+        }
     }
 
     /// Makes the channel known; returns whether it is enabled.
@@ -54,6 +66,12 @@ impl Channel {
         self.state.load(Ordering::Relaxed) == ON
     }
 
+    /// Whether somebody has turned it off: until a recording starts, nobody has. One relaxed load.
+    #[inline(always)]
+    pub(crate) fn is_off(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == OFF
+    }
+
     /// Turns it on or off, read-only or not.
     pub(crate) fn force(&'static self, enabled: bool) {
         self.register();
@@ -61,8 +79,7 @@ impl Channel {
     }
 
     fn is_wanted(&self) -> bool {
-        let id = id(self.name);
-        wanted().filter(|wanted| wanted.id == id).fold(false, |_, wanted| {
+        wanted().filter(|wanted| wanted.id == self.id).fold(false, |_, wanted| {
             wanted.found.store(true, Ordering::Relaxed);
             true
         })
@@ -76,7 +93,7 @@ fn wanted() -> impl Iterator<Item = &'static Wanted> {
 }
 
 /// All channels that are known so far.
-fn all() -> impl Iterator<Item = &'static Channel> {
+pub(super) fn all() -> impl Iterator<Item = &'static Channel> {
     let entries = TABLE.iter().map(|entry| entry.load(Ordering::SeqCst));
     // SAFETY: only pointers to statics are stored there.
     entries.map_while(|pointer| unsafe { pointer.as_ref() })
@@ -93,21 +110,26 @@ pub(crate) fn names(text: &str) -> Result<Names, Error> {
         if is_name(name) {
             return Ok(name.to_owned());
         }
-        Err(Error::Setting(format!(
-            "no channel can be called {name:?}: a name is 1 to 255 ASCII letters, digits, _ . or -"
-        )))
+        Err(no_name(name))
     });
     names.collect::<Result<_, _>>().map(Names)
 }
 
+/// Why a name can be no channel's.
+pub(super) fn no_name(name: &str) -> Error {
+    Error::Setting(format!(
+        "no channel can be called {name:?}: a name is 1 to 255 ASCII letters, digits, _ . or -, the last not at its start"
+    ))
+}
+
 impl Names {
     pub(crate) fn contains(&self, channel: &Channel) -> bool {
-        self.0.iter().any(|name| id(name) == id(channel.name))
+        self.0.iter().any(|name| id(name) == channel.id)
     }
 
     /// Without the name of `channel`.
     pub(crate) fn without(mut self, channel: &Channel) -> Self {
-        self.0.retain(|name| id(name) != id(channel.name));
+        self.0.retain(|name| id(name) != channel.id);
         self
     }
 }
@@ -145,12 +167,12 @@ pub(crate) fn known() -> impl Iterator<Item = (&'static str, bool)> {
 
 /// Turns the channels of these names on or off; all of them or, with a reason, none.
 pub(crate) fn switch(names: &[String], enabled: bool) -> Result<Vec<&'static Channel>, Error> {
-    if let Some(name) = names.iter().find(|name| all().all(|c| id(c.name) != id(name))) {
+    if let Some(name) = names.iter().find(|name| all().all(|c| c.id != id(name))) {
         return Err(Error::Setting(format!(
             "the program has no channel {name:?}, or has not come by it yet"
         )));
     }
-    let is_named = |channel: &&'static Channel| names.iter().any(|n| id(n) == id(channel.name));
+    let is_named = |channel: &&'static Channel| names.iter().any(|n| id(n) == channel.id);
     let chosen: Vec<_> = all().filter(is_named).collect();
     if let Some(channel) = chosen.iter().find(|channel| channel.read_only) {
         channel.set_enabled(enabled)?;
@@ -173,7 +195,7 @@ impl Announcer {
     pub(crate) fn announce(&mut self, importants: &mut Importants) {
         for (index, channel) in all().enumerate() {
             let enabled = channel.state.load(Ordering::Relaxed) == ON;
-            let (id, is_on) = (id(channel.name).into(), u32::from(enabled).into());
+            let (id, is_on) = (channel.id.into(), u32::from(enabled).into());
             match self.told.get_mut(index) {
                 Some(told) if *told == enabled => {}
                 Some(told) => {
@@ -193,11 +215,15 @@ impl Announcer {
 
 /// The id by which Unreal's readers know a channel: FNV-1a over the name in lower case,
 /// without its plural.
-fn id(name: &str) -> u32 {
-    let name = name.strip_suffix(['s', 'S']).unwrap_or(name);
-    name.bytes().fold(0x811c_9dc5, |hash: u32, byte| {
-        (hash ^ u32::from(byte | 0x20)).wrapping_mul(0x0100_0193)
-    })
+pub(super) const fn id(name: &str) -> u32 {
+    let bytes = name.as_bytes();
+    let plural = matches!(bytes, [.., b's' | b'S']);
+    let (mut hash, mut at) = (0x811c_9dc5_u32, 0);
+    while at < bytes.len() - plural as usize {
+        hash = (hash ^ (bytes[at] | 0x20) as u32).wrapping_mul(0x0100_0193);
+        at += 1;
+    }
+    hash
 }
 
 #[cfg(test)]

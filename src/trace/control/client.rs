@@ -22,7 +22,7 @@ const LONGEST_ANSWER: u64 = 1 << 20;
 /// for line in program.send(&Command::Status)? {
 ///     println!("{line}");
 /// }
-/// program.send(&Command::SendTo("127.0.0.1:1980".into()))?;
+/// program.send(&Command::send_to("127.0.0.1:1980"))?;
 /// # Ok::<(), memledger::Error>(())
 /// ```
 #[derive(Debug)]

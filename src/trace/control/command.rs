@@ -34,10 +34,21 @@ pub enum Command {
         /// On.
         enable: bool,
     },
-    /// Sends the trace to this recorder as well.
-    SendTo(String),
-    /// Writes the trace to this file of the program's folder as well.
-    WriteTo(String),
+    /// Sends the trace to a recorder as well.
+    SendTo {
+        /// The recorder: `HOST` or `HOST:PORT`.
+        host: String,
+        /// The channels it gets, as in
+        /// [`Ledger::trace_channels_to_file`](crate::Ledger::trace_channels_to_file); all if `None`.
+        channels: Option<String>,
+    },
+    /// Writes the trace to a file of the program's folder as well.
+    WriteTo {
+        /// The plain name of the file.
+        name: String,
+        /// The channels it gets; all if `None`.
+        channels: Option<String>,
+    },
     /// Ends all destinations but the first file.
     Stop,
     /// The word that opens the door.
@@ -48,6 +59,16 @@ impl Command {
     /// Turns the channels with these names on or off.
     pub fn channels(names: impl IntoIterator<Item = impl Into<String>>, enable: bool) -> Self {
         Self::ToggleChannels { names: names.into_iter().map(Into::into).collect(), enable }
+    }
+
+    /// Sends the whole trace to a recorder.
+    pub fn send_to(host: impl Into<String>) -> Self {
+        Self::SendTo { host: host.into(), channels: None }
+    }
+
+    /// Writes the whole trace to a file.
+    pub fn write_to(name: impl Into<String>) -> Self {
+        Self::WriteTo { name: name.into(), channels: None }
     }
 
     /// Reads a line, without its end. Words are separated by spaces, or NULs as in Unreal.
@@ -70,16 +91,28 @@ impl Command {
         match *words {
             ["Status"] => Ok(Self::Status),
             ["Stop"] => Ok(Self::Stop),
-            ["SendTo", host] => Ok(Self::SendTo(host.into())),
-            ["WriteTo", name] => Ok(Self::WriteTo(name.into())),
+            ["SendTo", host] => Ok(Self::send_to(host)),
+            ["SendTo", host, channels] => {
+                Ok(Self::SendTo { host: host.into(), channels: Some(channels.into()) })
+            }
+            ["WriteTo", name] => Ok(Self::write_to(name)),
+            ["WriteTo", name, channels] => {
+                Ok(Self::WriteTo { name: name.into(), channels: Some(channels.into()) })
+            }
             ["Token", secret] => Ok(Self::Token(secret.into())),
             ["ToggleChannels", names, state @ ("0" | "1")] => {
                 let names = names.split(',').filter(|name| !name.is_empty());
                 Ok(Self::channels(names, state == "1"))
             }
             ["Status" | "Stop", ..] => Err(format!("{} is followed by nothing", words[0])),
-            ["SendTo", ..] => Err("SendTo is followed by HOST or HOST:PORT".into()),
-            ["WriteTo", ..] => Err("WriteTo is followed by the name of a file".into()),
+            ["SendTo", ..] => {
+                Err("SendTo is followed by HOST or HOST:PORT, and perhaps the channels it gets"
+                    .into())
+            }
+            ["WriteTo", ..] => {
+                Err("WriteTo is followed by the name of a file, and perhaps the channels it gets"
+                    .into())
+            }
             ["Token", ..] => Err("Token is followed by one word".into()),
             ["ToggleChannels", ..] => {
                 Err("ToggleChannels is followed by names with commas between them, and 0 or 1"
@@ -98,6 +131,16 @@ impl Command {
     }
 }
 
+fn with_channels(
+    f: &mut fmt::Formatter<'_>,
+    verb: &str,
+    place: &str,
+    channels: &Option<String>,
+) -> fmt::Result {
+    write!(f, "{verb} {place}")?;
+    channels.iter().try_for_each(|channels| write!(f, " {channels}"))
+}
+
 /// Why a line is not looked at.
 pub(super) fn too_long() -> String {
     format!("the line has more than {LONGEST_LINE} bytes")
@@ -110,8 +153,8 @@ impl fmt::Display for Command {
             Self::ToggleChannels { names, enable } => {
                 write!(f, "ToggleChannels {} {}", names.join(","), u8::from(*enable))
             }
-            Self::SendTo(host) => write!(f, "SendTo {host}"),
-            Self::WriteTo(name) => write!(f, "WriteTo {name}"),
+            Self::SendTo { host, channels } => with_channels(f, "SendTo", host, channels),
+            Self::WriteTo { name, channels } => with_channels(f, "WriteTo", name, channels),
             Self::Stop => f.write_str("Stop"),
             Self::Token(secret) => write!(f, "Token {secret}"),
         }
@@ -129,8 +172,10 @@ mod tests {
             Command::Stop,
             Command::channels(["cpu"], true),
             Command::channels(["memory", "scope", "x"], false),
-            Command::SendTo("[::1]:1981".into()),
-            Command::WriteTo("späť.utrace".into()),
+            Command::send_to("[::1]:1981"),
+            Command::write_to("späť.utrace"),
+            Command::SendTo { host: "a".into(), channels: Some("cpu,-gpu".into()) },
+            Command::WriteTo { name: "a".into(), channels: Some("-memory".into()) },
             Command::Token("s3cr3t".into()),
         ] {
             assert_eq!(Command::parse(command.to_string().as_bytes()).unwrap(), command);
@@ -152,8 +197,8 @@ mod tests {
             (b"stop", "\"stop\" is no command"),
             (b"Stop now", "Stop is followed by nothing"),
             (b"SendTo", "SendTo is followed by HOST"),
-            (b"SendTo a b", "SendTo is followed by HOST"),
-            (b"WriteTo a b", "WriteTo is followed by the name"),
+            (b"SendTo a b c", "SendTo is followed by HOST"),
+            (b"WriteTo a b c", "WriteTo is followed by the name"),
             (b"ToggleChannels cpu", "and 0 or 1"),
             (b"ToggleChannels cpu on", "and 0 or 1"),
             (b"ToggleChannels cpu 2", "and 0 or 1"),

@@ -7,10 +7,13 @@
 //! |---|---|
 //! | `Status` | says what is recorded, where it goes, and what was lost |
 //! | `ToggleChannels a,b 0\|1` | turns channels off or on |
-//! | `SendTo host[:port]` | sends the trace to a recorder, as one more destination |
-//! | `WriteTo name` | writes the trace to one more file, in the folder that the program has chosen |
+//! | `SendTo host[:port] [channels]` | sends the trace to a recorder, as one more destination |
+//! | `WriteTo name [channels]` | writes the trace to one more file, in the folder that the program has chosen |
 //! | `Stop` | ends all destinations but the first file |
 //! | `Token secret` | must come first where the program has set a token |
+//!
+//! Channels for one destination are those of
+//! [`Ledger::trace_channels_to_file`](crate::Ledger::trace_channels_to_file); without, it gets all.
 //!
 //! Each is answered by lines `name value`, closed by a line `ok` or `refused: reason`. Unreal's own
 //! tools do not look at the answers.

@@ -41,10 +41,10 @@ pub(crate) trait Actions: Send {
     fn status(&mut self) -> Vec<String>;
     /// Turns channels on or off.
     fn toggle_channels(&mut self, names: &[String], enable: bool) -> Reply;
-    /// Sends the trace to `address` as well.
-    fn send_to(&mut self, address: &str) -> Reply;
-    /// Writes the trace to `file` as well, which is new and empty.
-    fn write_to(&mut self, file: File, path: &Path) -> Reply;
+    /// Sends the trace, or some channels of it, to `address` as well.
+    fn send_to(&mut self, address: &str, channels: Option<&str>) -> Reply;
+    /// Writes the trace, or some channels of it, to `file` as well, which is new and empty.
+    fn write_to(&mut self, file: File, path: &Path, channels: Option<&str>) -> Reply;
     /// Ends what can be ended.
     fn stop(&mut self) -> Reply;
     /// The server has to end.
@@ -335,10 +335,12 @@ fn carry_out(command: &Command, rules: &Rules, actions: &mut dyn Actions) -> Rep
         Command::Status => Ok(actions.status()),
         Command::Stop => actions.stop(),
         Command::ToggleChannels { names, enable } => actions.toggle_channels(names, *enable),
-        Command::SendTo(host) => actions.send_to(&rules.destination(host)?),
-        Command::WriteTo(name) => {
+        Command::SendTo { host, channels } => {
+            actions.send_to(&rules.destination(host)?, channels.as_deref())
+        }
+        Command::WriteTo { name, channels } => {
             let (file, path) = rules.create(name)?;
-            actions.write_to(file, &path)
+            actions.write_to(file, &path, channels.as_deref())
         }
         Command::Token(_) => Ok(Vec::new()),
     }

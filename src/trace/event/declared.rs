@@ -1,9 +1,14 @@
 //! The event types that the program declares, and the numbers they get.
 //!
-//! A type gets its uid when its first event is logged: the place it takes in an append-only table
+//! A type gets a uid when its first event is logged: the place it takes in an append-only table
 //! that all threads share without locks. The worker announces what has been added since its last
 //! tick. Uids of the program have bit 6 set and ours do not, so that the first byte of an event
 //! says whose it is.
+//!
+//! A uid stands for a type *and* the channels it was logged on, so that a stream that gets some
+//! channels only can be told by the event alone. Readers know types by name, so that one type with
+//! several uids is nothing to them. Definitions have one uid wherever they are logged, and are in
+//! every stream: what refers to them names that uid, and may be on any channel.
 #![expect(unsafe_code, reason = "a table of pointers to statics")]
 
 use super::schema::{
@@ -13,7 +18,7 @@ use super::{arrays, encode};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-/// How many types the programs of a process can declare.
+/// How many types a program can log, each on other channels counted again.
 const MAX_TYPES: usize = 4096;
 /// Uids with this bit are the program's.
 const PROGRAM: u16 = 1 << 6;
@@ -22,7 +27,7 @@ pub const NO_WIRE: u16 = 0;
 /// It was refused a uid: the table is full.
 const REFUSED: u32 = 1 << 16;
 
-static TABLE: [AtomicPtr<Declared>; MAX_TYPES] =
+static TABLE: [AtomicPtr<Logged>; MAX_TYPES] =
     [const { AtomicPtr::new(ptr::null_mut()) }; MAX_TYPES];
 
 const _: () = assert!(uid(MAX_TYPES - 1) <= LAST_UID);
@@ -39,8 +44,8 @@ pub(crate) const fn number_of(uid: u16) -> Option<usize> {
     Some((uid / (2 * PROGRAM) * PROGRAM + uid % PROGRAM) as usize)
 }
 
-/// The types that have a uid, from the `number`th on.
-pub(crate) fn registered(number: usize) -> Option<&'static Declared> {
+/// What has the `number`th uid.
+pub(crate) fn registered(number: usize) -> Option<&'static Logged> {
     let pointer = TABLE.get(number)?.load(Ordering::Acquire);
     // SAFETY: only pointers to statics are stored there.
     unsafe { pointer.as_ref() }
@@ -54,7 +59,7 @@ pub enum Family {
     /// The id of this event.
     DefinitionId,
     /// The id of an event of another type.
-    Reference(fn() -> &'static Declared),
+    Reference(fn() -> &'static Logged),
 }
 
 /// One field.
@@ -75,6 +80,13 @@ pub struct Declared {
     event: &'static str,
     flags: u8,
     fields: &'static [Field],
+}
+
+/// An event type where it is logged, and the channels it is logged on there, by their ids.
+#[derive(Debug)]
+pub struct Logged {
+    declared: fn() -> &'static Declared,
+    channels: &'static [u32],
     /// What its events start with on a thread's stream, 0 while it has no uid.
     wire: AtomicU32,
 }
@@ -115,49 +127,7 @@ impl Declared {
             index += 1;
         }
         assert!(record <= u16::MAX as usize, "the names of an event type have too many bytes");
-        Self { logger, event, flags, fields, wire: AtomicU32::new(0) }
-    }
-
-    /// What its events start with on a thread's stream: the uid, marked as two bytes long;
-    /// [`NO_WIRE`] if it has none yet.
-    // NOTE: acquire, so that whoever sees the worker take an event also has it see the table.
-    #[inline(always)]
-    pub(crate) fn wire(&self) -> u16 {
-        self.wire.load(Ordering::Acquire) as u16
-    }
-
-    /// The same, taking a uid if there is none; [`NO_WIRE`] if no uid is left.
-    #[cold]
-    pub(crate) fn register(&'static self) -> u16 {
-        self.register_within(8)
-    }
-
-    /// `depth` ends a circle of references.
-    fn register_within(&'static self, depth: u32) -> u16 {
-        if self.wire.load(Ordering::Acquire) == 0 {
-            for field in self.fields {
-                // What a type refers to is announced before it.
-                if let Family::Reference(target) = field.family
-                    && let Some(depth) = depth.checked_sub(1)
-                    && !ptr::eq(target(), self)
-                {
-                    target().register_within(depth);
-                }
-            }
-            let place = TABLE.iter().position(|entry| {
-                let this = ptr::from_ref(self).cast_mut();
-                match entry.load(Ordering::Acquire) {
-                    taken if !taken.is_null() => taken == this,
-                    free => entry
-                        .compare_exchange(free, this, Ordering::AcqRel, Ordering::Acquire)
-                        .map_or_else(|other| other == this, |_| true),
-                }
-            });
-            let wire = place.map_or(REFUSED, |number| u32::from(uid(number) << 1 | 1));
-            // Two threads that come at once find the same place.
-            self.wire.store(wire, Ordering::Release);
-        }
-        self.wire()
+        Self { logger, event, flags, fields }
     }
 
     /// `Logger.Event`.
@@ -178,10 +148,81 @@ impl Declared {
         let head = if self.is_synced() { encode::SYNCED_HEADER } else { 2 };
         head + self.fields.iter().map(|field| field.field_type.fixed_size()).sum::<usize>()
     }
+}
 
-    /// Appends the type record of a type that has a uid.
+impl Logged {
+    /// A type on the channels with these ids; on none, if it is one that others refer to.
+    pub const fn new(declared: fn() -> &'static Declared, channels: &'static [u32]) -> Self {
+        Self { declared, channels, wire: AtomicU32::new(0) }
+    }
+
+    /// The type.
+    pub(crate) fn declared(&self) -> &'static Declared {
+        (self.declared)()
+    }
+
+    /// The channels that a stream must have all of to have these events; none are needed for what
+    /// others refer to.
+    pub(crate) fn channels(&self) -> &'static [u32] {
+        if self.declared().flags & DEFINITION == 0 { self.channels } else { &[] }
+    }
+
+    /// Whether the two have one uid.
+    fn is_like(&self, other: &Self) -> bool {
+        let (ours, theirs) = (self.channels(), other.channels());
+        ptr::eq(self.declared(), other.declared())
+            && ours.len() == theirs.len()
+            && ours.iter().all(|channel| theirs.contains(channel))
+    }
+
+    /// What its events start with on a thread's stream: the uid, marked as two bytes long;
+    /// [`NO_WIRE`] if it has none yet.
+    // NOTE: acquire, so that whoever sees the worker take an event also has it see the table.
+    #[inline(always)]
+    pub(crate) fn wire(&self) -> u16 {
+        self.wire.load(Ordering::Acquire) as u16
+    }
+
+    /// The same, taking a uid if there is none; [`NO_WIRE`] if no uid is left.
+    #[cold]
+    pub(crate) fn register(&'static self) -> u16 {
+        self.register_within(8)
+    }
+
+    /// `depth` ends a circle of references.
+    fn register_within(&'static self, depth: u32) -> u16 {
+        if self.wire.load(Ordering::Acquire) == 0 {
+            for field in self.declared().fields {
+                // What a type refers to is announced before it.
+                if let Family::Reference(target) = field.family
+                    && let Some(depth) = depth.checked_sub(1)
+                    && !target().is_like(self)
+                {
+                    target().register_within(depth);
+                }
+            }
+            // SAFETY: only pointers to statics are stored there.
+            let is_ours = |taken: *mut Self| unsafe { &*taken }.is_like(self);
+            let place = TABLE.iter().position(|entry| {
+                let this = ptr::from_ref(self).cast_mut();
+                match entry.load(Ordering::Acquire) {
+                    taken if !taken.is_null() => is_ours(taken),
+                    free => entry
+                        .compare_exchange(free, this, Ordering::AcqRel, Ordering::Acquire)
+                        .map_or_else(is_ours, |_| true),
+                }
+            });
+            let wire = place.map_or(REFUSED, |number| u32::from(uid(number) << 1 | 1));
+            // Two threads that come at once find the same place, and so do two log sites alike.
+            self.wire.store(wire, Ordering::Release);
+        }
+        self.wire()
+    }
+
+    /// Appends the type record, if there is a uid.
     pub(crate) fn append_record(&self, out: &mut Vec<u8>) {
-        let fields = self.fields.iter().map(|field| {
+        let declared = self.declared();
+        let fields = declared.fields.iter().map(|field| {
             let family = match field.family {
                 Family::Regular => FieldFamily::Regular,
                 Family::DefinitionId => FieldFamily::DefinitionId,
@@ -189,8 +230,8 @@ impl Declared {
             };
             (field.name, field.field_type, family)
         });
-        let uid = self.wire() >> 1;
-        encode::append_record(out, uid, (self.logger, self.event), self.flags, fields);
+        let (uid, names) = (self.wire() >> 1, (declared.logger, declared.event));
+        encode::append_record(out, uid, names, declared.flags, fields);
     }
 }
 
@@ -212,23 +253,68 @@ mod tests {
 
     #[test]
     fn threads_that_come_at_once_get_one_uid() {
-        static TYPES: [Declared; 20] =
-            [const { Declared::new("Test", "Declared", NO_SYNC, &[]) }; 20];
-        let threads = (0..4).map(|_| {
-            std::thread::spawn(|| TYPES.iter().map(Declared::register).collect::<Vec<_>>())
-        });
+        static TYPE: Declared = Declared::new("Test", "Declared", NO_SYNC, &[]);
+        static CHANNELS: [[u32; 1]; 20] = {
+            let mut channels = [[0]; 20];
+            let mut number = 0;
+            while number < 20 {
+                channels[number] = [number as u32];
+                number += 1;
+            }
+            channels
+        };
+        static TYPES: [Logged; 20] = {
+            let mut types = [const { Logged::new(|| &TYPE, &[]) }; 20];
+            let mut number = 0;
+            while number < 20 {
+                types[number].channels = &CHANNELS[number];
+                number += 1;
+            }
+            types
+        };
+        let threads = (0..4)
+            .map(|_| std::thread::spawn(|| TYPES.iter().map(Logged::register).collect::<Vec<_>>()));
         let wires = threads.collect::<Vec<_>>().into_iter().map(|t| t.join().unwrap());
         let wires = wires.collect::<Vec<_>>();
         assert!(wires.iter().all(|found| *found == wires[0]));
-        for (declared, wire) in TYPES.iter().zip(&wires[0]) {
+        for (logged, wire) in TYPES.iter().zip(&wires[0]) {
             let found = registered(number_of(wire >> 1).unwrap()).unwrap();
-            assert!(ptr::eq(found, declared));
+            assert!(ptr::eq(found, logged));
         }
     }
 
     #[test]
+    fn a_type_has_a_uid_for_each_set_of_channels_and_a_definition_one_for_all() {
+        static TYPE: Declared = Declared::new("Test", "OnChannels", 0, &[]);
+        static DEFINITION_TYPE: Declared = Declared::new(
+            "Test",
+            "DefinitionOnChannels",
+            NO_SYNC,
+            &[Field { name: "Id", field_type: FieldType::U32, family: Family::DefinitionId }],
+        );
+        static SITES: [Logged; 5] = [
+            Logged::new(|| &TYPE, &[1]),
+            Logged::new(|| &TYPE, &[2]),
+            Logged::new(|| &TYPE, &[1, 2]),
+            Logged::new(|| &TYPE, &[2, 1]),
+            Logged::new(|| &TYPE, &[1]),
+        ];
+        static DEFINITIONS: [Logged; 3] = [
+            Logged::new(|| &DEFINITION_TYPE, &[1]),
+            Logged::new(|| &DEFINITION_TYPE, &[]),
+            Logged::new(|| &DEFINITION_TYPE, &[2, 1]),
+        ];
+        let [one, two, both, reversed, again] = SITES.each_ref().map(Logged::register);
+        assert!(one != two && one != both && two != both);
+        assert_eq!((one, both), (again, reversed));
+        let [first, second, third] = DEFINITIONS.each_ref().map(Logged::register);
+        assert_eq!((first, first), (second, third));
+        assert_eq!((SITES[2].channels(), DEFINITIONS[2].channels()), (&[1, 2][..], &[][..]));
+    }
+
+    #[test]
     fn exact_bytes_of_records_with_references() {
-        static TARGET: Declared = Declared::new(
+        static TARGET_TYPE: Declared = Declared::new(
             "A",
             "B",
             NO_SYNC | IMPORTANT,
@@ -237,7 +323,8 @@ mod tests {
                 Field { name: "Id", field_type: FieldType::U32, family: Family::DefinitionId },
             ],
         );
-        static EVENT: Declared = Declared::new(
+        static TARGET: Logged = Logged::new(|| &TARGET_TYPE, &[]);
+        static EVENT_TYPE: Declared = Declared::new(
             "A",
             "C",
             0,
@@ -250,6 +337,7 @@ mod tests {
                 },
             ],
         );
+        static EVENT: Logged = Logged::new(|| &EVENT_TYPE, &[7]);
         let event = (EVENT.register() >> 1).to_le_bytes();
         let target = (TARGET.wire() >> 1).to_le_bytes();
         assert!(target < event, "registered with what refers to it, before it");
@@ -271,6 +359,6 @@ mod tests {
             b"ACXWho",
         ];
         assert_eq!(out, expected.concat());
-        assert_eq!((EVENT.size(), TARGET.size()), (10, 6));
+        assert_eq!((EVENT_TYPE.size(), TARGET_TYPE.size()), (10, 6));
     }
 }

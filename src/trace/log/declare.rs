@@ -84,7 +84,7 @@ pub fn empty<'a, K: Kind + ?Sized>() -> K::Value<'a> {
 ///
 /// Fields that are not given are zero or empty. An event type has at most 255 fields, arrays and
 /// strings among the first 32; what the wire cannot hold does not compile. A program can use 4096
-/// types.
+/// types, each on other channels counted again.
 ///
 /// Without the feature `enable` only the types remain, which take no space.
 #[macro_export]
@@ -197,7 +197,7 @@ macro_rules! __definition {
     ($name:ident DefinitionId < $id:ident >) => {
         impl $crate::trace::log::Definition for $name<'_> {
             type Id = $id;
-            $crate::__its_definition! {}
+            $crate::__its_definition! { $name }
         }
     };
     ($($other:tt)*) => {};
@@ -207,9 +207,14 @@ macro_rules! __definition {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __its_definition {
-    () => {
-        fn definition() -> &'static $crate::trace::event::declared::Declared {
-            <Self as $crate::trace::log::Event>::declared()
+    ($name:ident) => {
+        fn definition() -> &'static $crate::trace::event::declared::Logged {
+            static LOGGED: $crate::trace::event::declared::Logged =
+                $crate::trace::event::declared::Logged::new(
+                    <$name<'static> as $crate::trace::log::Event>::declared,
+                    &[],
+                );
+            &LOGGED
         }
     };
 }
@@ -218,7 +223,7 @@ macro_rules! __its_definition {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __its_definition {
-    () => {};
+    ($name:ident) => {};
 }
 
 /// How an event type stands in the stream.

@@ -3,7 +3,7 @@
 #[cfg(feature = "enable")]
 use crate::trace::event::arrays::Aux;
 #[cfg(feature = "enable")]
-use crate::trace::event::declared::{Declared, Family, Field};
+use crate::trace::event::declared::{Family, Field, Logged};
 #[cfg(feature = "enable")]
 use crate::trace::event::schema::FieldType;
 use std::marker::PhantomData;
@@ -150,7 +150,7 @@ pub trait Definition {
     /// The integer that identifies its events.
     type Id: Kind + Plain;
     #[cfg(feature = "enable")]
-    fn definition() -> &'static Declared;
+    fn definition() -> &'static Logged;
 }
 
 macro_rules! numbers {

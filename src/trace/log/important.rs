@@ -4,7 +4,7 @@
 //! They are logged seldom, and never from inside the allocator: so there is a lock.
 
 use crate::trace::event::arrays::{Aux, PIECE_HEAD, Source, piece_head};
-use crate::trace::event::declared::{Declared, NO_WIRE};
+use crate::trace::event::declared::{Logged, NO_WIRE};
 use crate::trace::event::encode::AUX_TERMINAL;
 use crate::trace::worker::{self, Importants};
 use crate::trace::write::{in_own_code, loss, own_code, state};
@@ -34,7 +34,7 @@ pub(crate) fn lock_within(patience: Duration) -> Option<MutexGuard<'static, Cach
 }
 
 /// Keeps an event. In the child of a fork, whose parent may have held the lock, it is lost.
-pub(super) fn add(declared: &'static Declared, fixed: &[u8], aux: &[Aux<'_>]) {
+pub(super) fn add(logged: &'static Logged, fixed: &[u8], aux: &[Aux<'_>]) {
     if in_own_code() {
         // NOTE: a signal handler that has interrupted our own code on this thread, which may hold
         // the very lock.
@@ -46,7 +46,7 @@ pub(super) fn add(declared: &'static Declared, fixed: &[u8], aux: &[Aux<'_>]) {
     let _own = own_code();
     let mut cache = cache();
     let room = LIMIT - cache.events.len();
-    if let Err(why) = append(&mut cache.events, room, declared, fixed, aux) {
+    if let Err(why) = append(&mut cache.events, room, logged, fixed, aux) {
         cache.refused += 1;
         cache.why.get_or_insert(why);
         loss::event_without_slot();
@@ -56,10 +56,11 @@ pub(super) fn add(declared: &'static Declared, fixed: &[u8], aux: &[Aux<'_>]) {
 fn append(
     out: &mut Vec<u8>,
     room: usize,
-    declared: &'static Declared,
+    logged: &'static Logged,
     fixed: &[u8],
     aux: &[Aux<'_>],
 ) -> Result<(), String> {
+    let declared = logged.declared();
     let data = aux.iter().map(|aux| match aux.size() {
         0 => 0,
         size => PIECE_HEAD + size,
@@ -71,8 +72,8 @@ fn append(
     if usize::from(size) > room {
         return Err(refuse("for which the 16 MiB kept for such events have no room"));
     }
-    let wire = match declared.wire() {
-        NO_WIRE => declared.register(),
+    let wire = match logged.wire() {
+        NO_WIRE => logged.register(),
         wire => wire,
     };
     if wire == NO_WIRE {
@@ -113,10 +114,11 @@ pub(crate) fn take_refused() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::event::declared::{Family, Field};
+    use crate::trace::event::declared::{Declared, Family, Field};
     use crate::trace::event::schema::{FieldType, IMPORTANT, NO_SYNC};
 
-    static EVENT: Declared = Declared::new(
+    static EVENT: Logged = Logged::new(|| &EVENT_TYPE, &[1]);
+    static EVENT_TYPE: Declared = Declared::new(
         "Test",
         "Important",
         IMPORTANT | NO_SYNC,

@@ -34,11 +34,11 @@ pub use field::{AnsiString, AnsiText, DefinitionId, Pointer, Reference, WideStri
 #[doc(hidden)]
 pub use field::{Cons, Definition, Kind};
 pub use site::LogScope;
-#[doc(hidden)]
-pub use site::are_enabled;
 #[cfg(feature = "enable")]
 #[doc(hidden)]
-pub use site::log;
+pub use site::LogSite;
+#[doc(hidden)]
+pub use site::are_enabled;
 
 #[cfg(feature = "enable")]
 use crate::trace::channel::Announcer;

@@ -3,14 +3,41 @@
 #[cfg(feature = "enable")]
 use super::{declare::Event, write};
 use crate::trace::channel::Channel;
+#[cfg(feature = "enable")]
+use crate::trace::event::declared::Logged;
 use std::marker::PhantomData;
 
-/// Logs an event, whatever its channel.
+/// A log site: a static of its own. That it names the type of its events keeps it out of functions
+/// that are generic over it, all of which would share the static.
 #[cfg(feature = "enable")]
 #[doc(hidden)]
-#[inline(always)]
-pub fn log<E: Event>(event: E) {
-    write::log(event);
+#[derive(Debug)]
+pub struct LogSite<E> {
+    logged: Logged,
+    _event: PhantomData<fn() -> E>,
+}
+
+#[cfg(feature = "enable")]
+impl<E: Event> LogSite<E> {
+    /// One on the channels with these ids.
+    pub const fn new(channels: &'static [u32]) -> Self {
+        Self { logged: Logged::new(E::declared, channels), _event: PhantomData }
+    }
+}
+
+#[cfg(feature = "enable")]
+impl<E> LogSite<E> {
+    /// Logs an event of this type.
+    #[inline(always)]
+    pub fn log(&'static self, event: impl Event) {
+        write::log(&self.logged, event);
+    }
+
+    /// Opens a scope with an event of this type at its beginning.
+    #[inline]
+    pub fn enter(&'static self, event: impl Event, timed: bool) -> LogScope {
+        LogScope { open: write::enter(&self.logged, event, timed), timed, _not_send: PhantomData }
+    }
 }
 
 /// Whether all channels are enabled; at least one is looked at.
@@ -57,14 +84,6 @@ impl LogScope {
             _not_send: PhantomData,
         }
     }
-
-    /// Opens a scope with an event at its beginning.
-    #[cfg(feature = "enable")]
-    #[doc(hidden)]
-    #[inline]
-    pub fn enter<E: Event>(event: E, timed: bool) -> Self {
-        Self { open: write::enter(event, timed), timed, _not_send: PhantomData }
-    }
 }
 
 impl Drop for LogScope {
@@ -103,8 +122,19 @@ impl Drop for LogScope {
 macro_rules! log {
     ($($channel:path)|+, $($event:ident)::+ { $($field:ident : $value:expr),* $(,)? } $(,)?) => {
         if $crate::trace::log::are_enabled([$(&$channel),+]) {
-            $crate::trace::log::log($crate::__event!($($event)::+ { $($field: $value),* }));
+            $crate::__log_site! { $($channel)|+, $($event)::+ }
+            SITE.log($crate::__event!($($event)::+ { $($field: $value),* }));
         }
+    };
+}
+
+#[cfg(feature = "enable")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __log_site {
+    ($($channel:path)|+, $($event:ident)::+) => {
+        static SITE: $crate::trace::log::LogSite<$($event)::+<'static>> =
+            $crate::trace::log::LogSite::new(&[$($channel.id()),+]);
     };
 }
 
@@ -167,7 +197,8 @@ macro_rules! __log_scope {
     }};
     ($timed:literal, $($channel:path)|+, $($event:ident)::+ { $($field:ident : $value:expr),* $(,)? } $(,)?) => {
         let _memledger_log_scope = if $crate::trace::log::are_enabled([$(&$channel),+]) {
-            $crate::LogScope::enter($crate::__event!($($event)::+ { $($field: $value),* }), $timed)
+            $crate::__log_site! { $($channel)|+, $($event)::+ }
+            SITE.enter($crate::__event!($($event)::+ { $($field: $value),* }), $timed)
         } else {
             $crate::LogScope::closed()
         };

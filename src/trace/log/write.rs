@@ -9,7 +9,7 @@
 use super::declare::Event;
 use super::field::{Plain, bytes_of};
 use super::important;
-use crate::trace::event::declared::NO_WIRE;
+use crate::trace::event::declared::{Logged, NO_WIRE};
 use crate::trace::event::encode::SYNCED_HEADER;
 use crate::trace::event::schema::{IMPORTANT, NO_SYNC};
 use crate::trace::write::loss;
@@ -26,12 +26,12 @@ trait Known: Event {
 impl<E: Event> Known for E {}
 
 #[inline(always)]
-pub(super) fn log<E: Event>(event: E) {
+pub(super) fn log<E: Event>(logged: &'static Logged, event: E) {
     if E::IMPORTANT {
-        return important(event);
+        return important(logged, event);
     }
     if E::IS_SHORT {
-        let wire = E::declared().wire();
+        let wire = logged.wire();
         if wire != NO_WIRE
             && let Some(slot) = program::begin(E::SYNCED)
         {
@@ -39,7 +39,7 @@ pub(super) fn log<E: Event>(event: E) {
             return program::end(slot, end);
         }
     }
-    long(event);
+    long(logged, event);
 }
 
 /// Writes a short event; returns where it ends.
@@ -65,15 +65,18 @@ fn put<F: Plain>(at: *mut u8, wire: u16, stamp: u64, fixed: F, synced: bool) -> 
 
 #[cold]
 #[inline(never)]
-fn long<E: Event>(event: E) {
-    with_record(event, program::record);
+fn long<E: Event>(logged: &'static Logged, event: E) {
+    with_record(logged, event, program::record);
 }
 
-fn with_record<E: Event, R: Default>(event: E, body: impl FnOnce(&Record<'_>) -> R) -> R {
-    let declared = E::declared();
-    let mut wire = declared.wire();
+fn with_record<E: Event, R: Default>(
+    logged: &'static Logged,
+    event: E,
+    body: impl FnOnce(&Record<'_>) -> R,
+) -> R {
+    let mut wire = logged.wire();
     if wire == NO_WIRE {
-        wire = declared.register();
+        wire = logged.register();
     }
     if wire == NO_WIRE {
         // There are too many types.
@@ -89,14 +92,14 @@ fn with_record<E: Event, R: Default>(event: E, body: impl FnOnce(&Record<'_>) ->
 
 #[cold]
 #[inline(never)]
-fn important<E: Event>(event: E) {
+fn important<E: Event>(logged: &'static Logged, event: E) {
     let fixed = [event.fixed()];
-    event.with_aux(|aux| important::add(E::declared(), bytes_of(&fixed), aux));
+    event.with_aux(|aux| important::add(logged, bytes_of(&fixed), aux));
 }
 
 #[inline(never)]
-pub(super) fn enter<E: Event>(event: E, timed: bool) -> Option<Open> {
+pub(super) fn enter<E: Event>(logged: &'static Logged, event: E, timed: bool) -> Option<Open> {
     const { assert!(!E::IMPORTANT, "an important event cannot begin a scope") };
     let scope = if timed { Scope::Timed } else { Scope::Plain };
-    with_record(event, |record| program::enter_scope(record, scope))
+    with_record(logged, event, |record| program::enter_scope(record, scope))
 }

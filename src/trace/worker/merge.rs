@@ -10,7 +10,7 @@
 #![expect(unsafe_code, reason = "reads and numbers events in the blocks of other threads")]
 
 use crate::trace::event::arrays::PIECE_HEAD;
-use crate::trace::event::declared::{self, Declared};
+use crate::trace::event::declared::{self, Logged};
 use crate::trace::event::encode::{
     AUX, AUX_TERMINAL, Declaration, ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT,
     SCOPE_AT,
@@ -62,7 +62,8 @@ impl Shapes {
     }
 
     /// Adds the next of the program's types.
-    pub(super) fn add(&mut self, declared: &Declared) {
+    pub(super) fn add(&mut self, logged: &Logged) {
+        let declared = logged.declared();
         self.programs.push(Shape { size: declared.size(), synced: declared.is_synced() });
     }
 
@@ -238,7 +239,7 @@ impl Piece {
 mod tests {
     use super::*;
     use crate::trace::event::arrays::piece_head;
-    use crate::trace::event::declared::{Family, Field};
+    use crate::trace::event::declared::{Declared, Family, Field};
     use crate::trace::event::schema::FieldType::{AnsiString, U8, U64};
     use crate::trace::pages;
 
@@ -334,10 +335,15 @@ mod tests {
                 &[Field { name: "Small", field_type: U8, family: Family::Regular }],
             ),
         ];
-        let [short, with_array, without] = TYPES.each_ref().map(Declared::register);
+        static LOGGED: [Logged; 3] = [
+            Logged::new(|| &TYPES[0], &[1]),
+            Logged::new(|| &TYPES[1], &[1]),
+            Logged::new(|| &TYPES[2], &[1]),
+        ];
+        let [short, with_array, without] = LOGGED.each_ref().map(Logged::register);
         let mut shapes = shapes();
         let known = (0..).map_while(declared::registered);
-        known.for_each(|declared| shapes.add(declared));
+        known.for_each(|logged| shapes.add(logged));
         let event = |wire: u16, number: [u8; 3], rest: &[u8]| {
             [&wire.to_le_bytes(), &number[..], rest].concat()
         };

@@ -5,6 +5,7 @@
 
 mod drain;
 mod feeds;
+mod filter;
 mod late;
 mod merge;
 mod replay;
@@ -12,6 +13,7 @@ mod session;
 mod streams;
 mod world;
 
+pub(crate) use filter::{Filter, Needs};
 pub(crate) use late::Here;
 pub(crate) use replay::Importants;
 pub(crate) use session::{Final, Session, collected, first_words, mapped_bytes, settled_below};

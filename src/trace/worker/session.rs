@@ -158,16 +158,16 @@ impl Session {
             declaration.append_record(&mut records);
         }
         let programs = (0..self.program_types).filter_map(declared::registered);
-        programs.for_each(|declared| declared.append_record(&mut records));
+        programs.for_each(|logged| logged.append_record(&mut records));
         records
     }
 
     /// Sends the types that the program has used since it was last asked.
     fn announce_types(&mut self) {
         let mut records = Vec::new();
-        while let Some(declared) = declared::registered(self.program_types) {
-            declared.append_record(&mut records);
-            self.shapes.add(declared);
+        while let Some(logged) = declared::registered(self.program_types) {
+            logged.append_record(&mut records);
+            self.shapes.add(logged);
             self.program_types += 1;
         }
         if !records.is_empty() {

@@ -25,13 +25,14 @@ impl Actions for Told {
         self.reply(format!("channels {} {enable}", names.join("+")))
     }
 
-    fn send_to(&mut self, address: &str) -> Reply {
-        self.reply(format!("send {address}"))
+    fn send_to(&mut self, address: &str, channels: Option<&str>) -> Reply {
+        self.reply(format!("send {address}{}", behind(channels)))
     }
 
-    fn write_to(&mut self, mut file: File, path: &Path) -> Reply {
+    fn write_to(&mut self, mut file: File, path: &Path, channels: Option<&str>) -> Reply {
         file.write_all(b"trace").unwrap();
-        self.reply(format!("write {}", path.file_name().unwrap().to_str().unwrap()))
+        let name = path.file_name().unwrap().to_str().unwrap();
+        self.reply(format!("write {name}{}", behind(channels)))
     }
 
     fn stop(&mut self) -> Reply {
@@ -41,6 +42,10 @@ impl Actions for Told {
     fn problem(&mut self, error: Error) {
         let _ = self.0.send(format!("problem: {error}"));
     }
+}
+
+fn behind(channels: Option<&str>) -> String {
+    channels.map(|channels| format!(" of {channels}")).unwrap_or_default()
 }
 
 struct Fixture {
@@ -109,9 +114,9 @@ fn commands_do_what_they_say() {
     let mut send = |command| caller.send(&command);
     assert_eq!(send(Command::Status).unwrap()[0], "pid 42");
     assert_eq!(send(Command::channels(["cpu", "gpu"], true)).unwrap(), ["channels cpu+gpu true"]);
-    assert_eq!(send(Command::SendTo("localhost".into())).unwrap(), ["send 127.0.0.1:1980"]);
-    assert_eq!(send(Command::SendTo("build.example:7".into())).unwrap(), ["send build.example:7"]);
-    assert_eq!(send(Command::WriteTo("a.utrace".into())).unwrap(), ["write a.utrace"]);
+    assert_eq!(send(Command::send_to("localhost")).unwrap(), ["send 127.0.0.1:1980"]);
+    assert_eq!(send(Command::send_to("build.example:7")).unwrap(), ["send build.example:7"]);
+    assert_eq!(send(Command::write_to("a.utrace")).unwrap(), ["write a.utrace"]);
     // What the actions refuse keeps the connection; a line stays one line.
     let refused = send(Command::channels(["nobody"], true)).unwrap_err().to_string();
     assert!(refused.ends_with("refuses: no such\u{fffd}channel"), "{refused}");
@@ -305,7 +310,7 @@ fn a_token_comes_first_where_there_is_one() {
 #[test]
 fn without_a_folder_nothing_is_written() {
     let fixture = fixture(|rules| rules.folder = None);
-    let refused = fixture.caller().send(&Command::WriteTo("a.utrace".into())).unwrap_err();
+    let refused = fixture.caller().send(&Command::write_to("a.utrace")).unwrap_err();
     assert!(refused.to_string().contains("has chosen no folder"), "{refused}");
 }
 
