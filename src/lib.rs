@@ -54,6 +54,7 @@
 mod alloc;
 #[cfg(feature = "analysis")]
 pub mod analysis;
+pub mod containers;
 #[cfg(feature = "analysis")]
 pub mod dump;
 mod error;
@@ -62,6 +63,11 @@ mod scopes;
 pub mod trace;
 
 pub use alloc::TrackingAllocator;
+#[doc(no_inline)]
+pub use containers::{
+    TaggedBTreeMap, TaggedBox, TaggedHashMap, TaggedHashSet, TaggedString, TaggedVec,
+    TaggedVecDeque,
+};
 pub use error::Error;
 pub use ledger::{
     Destination, DestinationState, DestinationStatus, Ledger, LedgerBuilder, OnFull, Report,

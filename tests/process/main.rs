@@ -8,6 +8,7 @@
 mod allocator;
 mod harness;
 
+mod containers;
 mod control;
 mod destinations;
 mod exactness;
@@ -39,6 +40,7 @@ fn main() {
         ("threads", threads::CASES),
         ("memory", memory::CASES),
         ("scopes", scopes::CASES),
+        ("containers", containers::CASES),
         ("log", log::CASES),
         ("losses", losses::CASES),
         ("fork", fork::CASES),
