@@ -194,11 +194,28 @@ pub struct OccupiedEntry<'a, K, V, S = RandomState> {
 }
 
 impl<'a, K, V, S> OccupiedEntry<'a, K, V, S> {
-    forward! { plain of Entry:
-        fn key(&self) -> &K;
-        fn get(&self) -> &V;
-        fn get_mut(&mut self) -> &mut V;
-        fn insert(&mut self, value: V) -> V;
+    /// The key in the map.
+    #[inline]
+    pub fn key(&self) -> &K {
+        self.plain.key()
+    }
+
+    /// The value.
+    #[inline]
+    pub fn get(&self) -> &V {
+        self.plain.get()
+    }
+
+    /// The value, to be changed.
+    #[inline]
+    pub fn get_mut(&mut self) -> &mut V {
+        self.plain.get_mut()
+    }
+
+    /// Puts another value there; returns the one before.
+    #[inline]
+    pub fn insert(&mut self, value: V) -> V {
+        self.plain.insert(value)
     }
 
     /// The value, for as long as the map is borrowed.

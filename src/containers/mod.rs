@@ -25,6 +25,8 @@ pub mod hash_map;
 pub mod hash_set;
 mod iterators;
 mod own_tag;
+#[cfg(feature = "serde")]
+mod serde;
 mod single;
 mod string;
 mod table;
@@ -39,3 +41,21 @@ pub use hash_map::TaggedHashMap;
 pub use hash_set::TaggedHashSet;
 pub use string::TaggedString;
 pub use vec::TaggedVec;
+
+/// What each takes more than the plain one.
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    use std::collections as plain;
+    const fn more<Tagged, Plain>() -> usize {
+        size_of::<Tagged>() - size_of::<Plain>()
+    }
+    let tag = if cfg!(feature = "enable") { 8 } else { 0 };
+    assert!(more::<TaggedVec<u8>, Vec<u8>>() == tag);
+    assert!(more::<TaggedString, String>() == tag);
+    assert!(more::<TaggedBox<u8>, Box<u8>>() == tag);
+    assert!(more::<TaggedBox<str>, Box<str>>() == tag);
+    assert!(more::<TaggedVecDeque<u8>, plain::VecDeque<u8>>() == tag);
+    assert!(more::<TaggedBTreeMap<u8, u8>, plain::BTreeMap<u8, u8>>() == tag);
+    assert!(more::<TaggedHashMap<u8, u8>, plain::HashMap<u8, u8>>() == 3 * tag);
+    assert!(more::<TaggedHashSet<u8>, plain::HashSet<u8>>() == 3 * tag);
+};
