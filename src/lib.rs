@@ -25,7 +25,8 @@
 //!   and reports. With the allocator linked, `MEMLEDGER_REPORT=stderr` or
 //!   `MEMLEDGER_FILE=run.utrace` in the environment needs no further code.
 //! - **Who owns memory**: [`alloc_scope!`] says where in the program an allocation happens;
-//!   [`group!`], [`tag!`] and [`tagged`] say whose it is. [`Name`] holds names.
+//!   [`group!`], [`tag!`] and [`tagged`] say whose it is. [`Name`] holds names. [`TaggedVec`],
+//!   [`TaggedHashMap`] and the other [`containers`] keep their tag wherever they grow.
 //! - **Events of your own**: [`event!`] declares a type, [`channel!`] what is turned on and off
 //!   together, [`log!`] and [`log_scope!`] write events, [`bookmark!`] names a moment.
 //! - **The stream**: [`trace`] reads it. The format is Unreal Trace, so a trace of ours opens in
@@ -41,7 +42,8 @@
 //! | `enable` (default) | tracking; implies `analysis` |
 //! | `analysis` | reading traces and printing reports, without tracking |
 //! | `store` | getting traces from a recorder's store; implies `analysis` |
-//! | none | the same API for marking scopes, compiled to nothing, without dependencies |
+//! | `serde` | tagged containers are written and read as the plain ones |
+//! | none | the same API for marking scopes, compiled to nothing; tagged containers are plain ones |
 //!
 //! A library that only marks its scopes depends on memledger with `default-features = false`; the
 //! application decides whether they are tracked.
@@ -54,6 +56,7 @@
 mod alloc;
 #[cfg(feature = "analysis")]
 pub mod analysis;
+pub mod containers;
 #[cfg(feature = "analysis")]
 pub mod dump;
 mod error;
@@ -62,6 +65,11 @@ mod scopes;
 pub mod trace;
 
 pub use alloc::TrackingAllocator;
+#[doc(no_inline)]
+pub use containers::{
+    TaggedBTreeMap, TaggedBox, TaggedHashMap, TaggedHashSet, TaggedString, TaggedVec,
+    TaggedVecDeque,
+};
 pub use error::Error;
 pub use ledger::{
     Destination, DestinationState, DestinationStatus, Ledger, LedgerBuilder, OnFull, Report,

@@ -66,6 +66,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "alloc",
         &["scopes", "trace::os", "trace::channel", "trace::event", "trace::write", "trace::worker"],
     ),
+    ("containers", &["alloc::hook", "scopes"]),
     ("analysis", &["error", "trace::read", "trace::event::schema"]),
     ("dump", &["analysis"]),
     ("ledger", &["alloc", "analysis", "dump", "error", "scopes", "trace", "Ledger", "Snapshot"]),

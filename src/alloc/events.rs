@@ -8,6 +8,13 @@
 //! 13 u32 call stack, 0
 //! 17 u32 size >> 3
 //! 21 u8  log2(alignment) << 3 | size & 7
+//!
+//! UpdateAlloc (18 bytes)
+//! 0  u16 uid<<1|1
+//! 2  u24 epoch, then serial
+//! 5  u64 address
+//! 13 u32 call stack, 0
+//! 17 u8  root heap, 0
 //! ```
 //! The hook writes the low bits of its epoch where the worker writes the serial, once it knows it.
 //! Version 1 of the memory events: frees carry no call stack, which saves 4 of their 17 bytes.
@@ -83,8 +90,17 @@ static LARGE_SIZE: Declaration = Declaration {
     fields: &[("Address", U64), ("Size", U64)],
 };
 
+/// A live block has the tag that is current on this thread, from here on.
+pub(crate) static UPDATE: Declaration = Declaration {
+    uid: 39,
+    logger: "Memory",
+    event: "UpdateAlloc",
+    flags: 0,
+    fields: &[("Address", U64), ("CallstackId", U32), ("RootHeap", U8)],
+};
+
 pub(crate) static TYPES: &[&Declaration] =
-    &[&INIT, &ALLOC, &FREE, &REALLOC_ALLOC, &REALLOC_FREE, &REALLOC_FAILED, &LARGE_SIZE];
+    &[&INIT, &ALLOC, &FREE, &REALLOC_ALLOC, &REALLOC_FREE, &REALLOC_FAILED, &LARGE_SIZE, &UPDATE];
 
 /// The largest size Unreal's event can carry.
 const MAX_SIZE: u64 = (1 << 35) - 1;
@@ -109,6 +125,14 @@ pub(crate) fn append_realloc_free(serial: u64, address: u64, out: &mut Vec<u8>) 
     out.extend(REALLOC_FREE.wire().to_le_bytes());
     out.extend(&serial.to_le_bytes()[..3]);
     out.extend(address.to_le_bytes());
+}
+
+/// Appends that a block has the tag its stream is in.
+pub(crate) fn append_update(serial: u64, address: u64, out: &mut Vec<u8>) {
+    out.extend(UPDATE.wire().to_le_bytes());
+    out.extend(&serial.to_le_bytes()[..3]);
+    out.extend(address.to_le_bytes());
+    out.extend([0; 5]);
 }
 
 /// Writes events of this module one behind the other; the caller has seen to the room.
@@ -185,6 +209,16 @@ impl Writer {
             self.at.cast::<u64>().write_unaligned(head);
             self.at.add(SYNCED_HEADER).cast::<u64>().write_unaligned(address as u64);
             self.at = self.at.add(13);
+        }
+    }
+
+    /// A block gets the tag of this thread (`UPDATE`).
+    pub(crate) fn update(&mut self, epoch: u64, address: usize) {
+        self.free(UPDATE.wire(), epoch, address);
+        // SAFETY: as in `alloc`. The call stack and the heap.
+        unsafe {
+            self.at.write_bytes(0, 5);
+            self.at = self.at.add(5);
         }
     }
 
@@ -303,6 +337,22 @@ mod tests {
         let expected =
             [&[69, 0, 0xa0, 0xb0, 0xc0][..], &[0x05, 0x04, 0x03, 0x02, 0x01, 0x7f, 0, 0]];
         assert_eq!(bytes, expected.concat());
+    }
+
+    #[test]
+    fn exact_bytes_of_an_update() {
+        let bytes = written(|w| w.update(0x01_c0_b0_a0, 0x7f01_0203_0405));
+        let expected = [
+            &[79, 0, 0xa0, 0xb0, 0xc0][..],
+            &[0x05, 0x04, 0x03, 0x02, 0x01, 0x7f, 0, 0],
+            &[0; 4],
+            &[0],
+        ];
+        assert_eq!(bytes, expected.concat());
+        assert_eq!(UPDATE.size().map(usize::from), Some(bytes.len()));
+        let mut appended = Vec::new();
+        append_update(0x01_c0_b0_a0, 0x7f01_0203_0405, &mut appended);
+        assert_eq!(appended, bytes);
     }
 
     #[test]

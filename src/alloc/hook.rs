@@ -157,6 +157,31 @@ pub(crate) unsafe fn realloc<A: GlobalAlloc>(
     }
 }
 
+/// A live block belongs to the tag of this thread from now on.
+///
+/// The program says so, not the allocator; but it happens to the block, so it stands in the order
+/// of events as its allocation and its free do.
+pub(crate) fn retag(pointer: *mut u8, layout: Layout) {
+    fn record(slot: &Slot, pointer: *mut u8, layout: Layout) {
+        if come(slot, pointer, layout) {
+            // SAFETY: `enter` has seen to the room, of which a switch of context used its part.
+            let mut writer = unsafe { Writer::new(scopes::switch(slot)) };
+            writer.update(slot.stamp(), pointer.addr());
+            slot.commit(writer.end());
+        }
+    }
+    if !is_on() {
+        return;
+    }
+    if let Some(slot) = write::enter() {
+        record(slot, pointer, layout);
+        write::leave(slot);
+    } else if let Some(cold) = enter_cold(0) {
+        record(cold.slot, pointer, layout);
+        cold.leave();
+    }
+}
+
 /// The slow way in. `own_bytes` is what the tracker's own code gains by this call, if it is it.
 fn enter_cold(own_bytes: i64) -> Option<Cold> {
     if write::in_own_code() {

@@ -3,7 +3,7 @@
 #[cfg(feature = "enable")]
 pub(crate) mod events;
 #[cfg(feature = "enable")]
-mod hook;
+pub(crate) mod hook;
 #[cfg(feature = "enable")]
 pub(crate) mod linked;
 #[cfg(feature = "enable")]

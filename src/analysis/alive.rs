@@ -1,7 +1,7 @@
 //! What is alive, copied for a stream that begins in the midst of a recording.
 
 use super::Analyzer;
-use super::contexts::OUTERMOST;
+use super::contexts::{Context, Contexts, OUTERMOST};
 use super::live::Block;
 
 /// A live block: 32 bytes.
@@ -18,8 +18,11 @@ pub(crate) struct AliveBlock {
 /// Who allocated a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AliveOwner {
-    /// The id of its context in the stream, if it has one.
+    /// The id of the context it was allocated in, if that has one; where it was renamed, of some
+    /// context with the same scopes.
     pub(crate) tag: Option<i32>,
+    /// Whether it was renamed since, and then the id of some context with its name, if that has one.
+    pub(crate) renamed: Option<Option<i32>>,
     /// Its thread's place in [`Alive::threads`].
     pub(crate) thread: u32,
 }
@@ -42,6 +45,50 @@ pub(crate) struct Alive {
     pub(crate) halfway: Vec<(u16, AliveBlock)>,
     pub(crate) owners: Vec<AliveOwner>,
     pub(crate) threads: Vec<AliveThread>,
+}
+
+/// The ids that contexts have in the stream. What a block is renamed to need not have one: a program
+/// may never have allocated in its scopes with its new tag.
+struct Ids<'a> {
+    contexts: &'a [Context],
+    by_context: Vec<Option<i32>>,
+    /// By scope and by name, those of any context with it.
+    by_scope: Vec<Option<i32>>,
+    by_name: Vec<Option<i32>>,
+}
+
+impl<'a> Ids<'a> {
+    fn new(all: &'a Contexts) -> Self {
+        let mut ids = Self {
+            contexts: &all.contexts,
+            by_context: vec![None; all.contexts.len()],
+            by_scope: vec![None; all.scopes.nodes.len()],
+            by_name: vec![None; all.names.len()],
+        };
+        // The outermost is the one outside all scopes and tags, whatever its id.
+        for (id, context) in all.ids().filter(|(_, context)| *context != OUTERMOST) {
+            let Context { scope, name } = all.contexts[context as usize];
+            ids.by_context[context as usize] = Some(id);
+            ids.by_scope[scope as usize] = Some(id);
+            ids.by_name[name as usize] = Some(id);
+        }
+        ids
+    }
+
+    /// Where a block of this context is allocated, and, if it takes that, what it is renamed to.
+    fn of(&self, context: u32) -> (Option<i32>, Option<Option<i32>>) {
+        if context == OUTERMOST {
+            return (None, None);
+        }
+        let exact = self.by_context[context as usize];
+        let Context { scope, name } = self.contexts[context as usize];
+        let outermost = self.contexts[OUTERMOST as usize];
+        let renamed =
+            exact.is_none().then(|| self.by_name[name as usize].filter(|_| name != outermost.name));
+        let allocated =
+            exact.or_else(|| self.by_scope[scope as usize].filter(|_| scope != outermost.scope));
+        (allocated, renamed)
+    }
 }
 
 impl Analyzer {
@@ -69,17 +116,10 @@ impl Analyzer {
             state.halfway().map(move |block| (stream as u16, copy((0, block))))
         });
         let halfway = halfway.collect();
-        let mut tags = vec![None; self.contexts.contexts.len()];
-        for (id, context) in self.contexts.ids() {
-            if context != OUTERMOST
-                && let Some(tag) = tags.get_mut(context as usize)
-            {
-                *tag = Some(id);
-            }
-        }
-        let owners = self.book.cells.iter().map(|cell| AliveOwner {
-            tag: tags.get(cell.context as usize).copied().flatten(),
-            thread: cell.thread,
+        let ids = Ids::new(&self.contexts);
+        let owners = self.book.cells.iter().map(|cell| {
+            let (tag, renamed) = ids.of(cell.context);
+            AliveOwner { tag, renamed, thread: cell.thread }
         });
         let threads = self.threads.all.iter().map(|thread| AliveThread {
             id: thread.id,

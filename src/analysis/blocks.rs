@@ -254,9 +254,13 @@ impl Analyzer {
     pub(super) fn update(&mut self, stream_id: u16, heap: usize, address: u64) {
         let current = self.stream(stream_id).context;
         let Some(block) = self.heaps.get(heap).and_then(|heap| heap.get(address)) else {
-            return self.problem(
-                "a Memory.UpdateAlloc names an address where no block is live".to_owned(),
-            );
+            // A program may well rename what it had before the trace began.
+            if self.trace.from_process_start != Some(false) {
+                self.problem(
+                    "a Memory.UpdateAlloc names an address where no block is live".to_owned(),
+                );
+            }
+            return;
         };
         let Cell { context: old, thread, .. } = self.book.cells[block.owner as usize];
         let context = if self.contexts.has_kinds {

@@ -8,12 +8,13 @@
 //!          marker  block block  marker  block ...  marker │ everything that happens from here on
 //!          └── in the order in which they were allocated ─┘
 //! ```
-//! There is always room for that: each live block, each half of a reallocation and each marker here
-//! stands for an event of the recording, which had a serial.
+//! There is always room for that: each live block, each half of a reallocation, each renaming and
+//! each marker here stands for an event of the recording, which had a serial.
 //!
-//! Every packet says first whose blocks it holds, and in which context they were allocated.
+//! Every packet says first whose blocks it holds, and in which context they were allocated. A block
+//! that was renamed, to what no block was allocated as, is renamed here too.
 
-use crate::alloc::events::{append_alloc, append_realloc_free};
+use crate::alloc::events::{append_alloc, append_realloc_free, append_update};
 use crate::analysis::{Alive, AliveBlock};
 use crate::error::Error;
 use crate::scopes::events::MEMORY_SCOPE;
@@ -82,7 +83,12 @@ impl Plan {
             clock.go_to(plan.time_of(block), |_| markers += 1);
         }
         clock.go_to(plan.marked_at, |_| markers += 1);
-        plan.serials = markers + plan.alive.blocks.len() as u64 + plan.alive.halfway.len() as u64;
+        let Alive { blocks, halfway, owners, .. } = &plan.alive;
+        let is_renamed = |block: &&AliveBlock| {
+            owners.get(block.owner as usize).is_some_and(|owner| owner.renamed.is_some())
+        };
+        let renamed = blocks.iter().filter(is_renamed).count();
+        plan.serials = markers + (blocks.len() + renamed + halfway.len()) as u64;
         plan
     }
 
@@ -100,8 +106,7 @@ impl Plan {
         for block in &self.alive.blocks {
             clock.go_to(self.time_of(block), |cycle| out.marker(&mut serial, cycle));
             let head = heads.entry(block.owner).or_insert_with(|| Head::new(&self.alive, block));
-            out.block(serial, block, head);
-            serial += 1;
+            out.block(&mut serial, block, head);
         }
         clock.go_to(self.marked_at, |cycle| out.marker(&mut serial, cycle));
         out.flush();
@@ -140,6 +145,8 @@ impl Times {
 struct Head {
     bytes: Vec<u8>,
     closing: bool,
+    /// Whether its blocks were renamed, and what opens the context of that.
+    renamed: Option<Vec<u8>>,
 }
 
 impl Head {
@@ -151,12 +158,20 @@ impl Head {
             events::THREAD_START
                 .append(&[thread.id.into(), system_id, (&*thread.name).into()], &mut bytes);
         }
+        let enter = |tag: Option<i32>, bytes: &mut Vec<u8>| {
+            if let Some(tag) = tag {
+                bytes.push(ENTER_SCOPE);
+                MEMORY_SCOPE.append(&[(tag as u32).into()], bytes);
+            }
+        };
         let tag = owner.and_then(|owner| owner.tag);
-        if let Some(tag) = tag {
-            bytes.push(ENTER_SCOPE);
-            MEMORY_SCOPE.append(&[(tag as u32).into()], &mut bytes);
-        }
-        Self { bytes, closing: tag.is_some() }
+        enter(tag, &mut bytes);
+        let renamed = owner.and_then(|owner| owner.renamed).map(|tag| {
+            let mut bytes = Vec::new();
+            enter(tag, &mut bytes);
+            bytes
+        });
+        Self { bytes, closing: tag.is_some(), renamed }
     }
 }
 
@@ -171,13 +186,23 @@ struct Packets<'a> {
 }
 
 impl Packets<'_> {
-    fn block(&mut self, serial: u64, block: &AliveBlock, head: &Head) {
+    fn block(&mut self, serial: &mut u64, block: &AliveBlock, head: &Head) {
         if self.owner.is_none_or(|(owner, _)| owner != block.owner) {
             self.close();
             self.packet.extend_from_slice(&head.bytes);
             self.owner = Some((block.owner, head.closing));
         }
-        append_alloc(serial, block.address, block.size, &mut self.packet);
+        append_alloc(*serial, block.address, block.size, &mut self.packet);
+        *serial += 1;
+        if let Some(enter) = &head.renamed {
+            self.close();
+            self.packet.extend_from_slice(enter);
+            append_update(*serial, block.address, &mut self.packet);
+            *serial += 1;
+            if !enter.is_empty() {
+                self.packet.push(LEAVE_SCOPE);
+            }
+        }
         if self.packet.len() >= PACKET {
             self.flush();
         }

@@ -159,6 +159,39 @@ pub(crate) fn restore_tag(tag: u32) {
     });
 }
 
+/// The tag of this thread; none if it has none.
+pub(crate) fn tag() -> u32 {
+    THREAD.try_with(|thread| thread.place.get().tag).unwrap_or(NONE)
+}
+
+/// The node of a tag; none if the table is full.
+#[inline]
+pub(crate) fn tag_node(group: u32, name: &'static str) -> u32 {
+    THREAD.try_with(|thread| thread.tag_in(group, name)).unwrap_or(NONE)
+}
+
+/// Runs `body`, which enters no scope, with the tag of this node.
+#[inline]
+pub(crate) fn with_tag<R>(tag: u32, body: impl FnOnce() -> R) -> R {
+    /// Also where the body panics.
+    struct Restore(Place);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            let _ = THREAD.try_with(|thread| thread.place.set(self.0));
+        }
+    }
+    let before = THREAD.try_with(|thread| {
+        let before = thread.place.get();
+        if before.tag == tag {
+            return None;
+        }
+        thread.place.set(thread.place_of(before.stack, tag));
+        Some(Restore(before))
+    });
+    let _restore = before.ok().flatten();
+    body()
+}
+
 impl Thread {
     #[inline]
     fn stack_under(&self, stack: u32, name: &'static str, level: u32) -> u32 {

@@ -73,6 +73,18 @@ pub(crate) fn counted(without: u32) -> Sum {
     sum
 }
 
+/// Bytes that this thread has allocated and not freed in `body`; below 0 if it freed more.
+pub(crate) fn gained(body: impl FnOnce()) -> i64 {
+    let held = || {
+        mine().map_or(0, |counts| {
+            counts.allocated_bytes.load(Relaxed) as i64 - counts.freed_bytes.load(Relaxed) as i64
+        })
+    };
+    let before = held();
+    body();
+    held() - before
+}
+
 /// Runs `body` without counting what any thread does in it.
 pub(crate) fn nobody_counted<R>(body: impl FnOnce() -> R) -> R {
     NOBODY.store(true, Relaxed);

@@ -396,6 +396,11 @@ fn check_sums(report: &Report) {
         assert_eq!(list.iter().map(|f| f.allocated_bytes).sum::<u64>(), totals.allocated_bytes);
         assert_eq!(list.iter().map(|f| f.live_blocks).sum::<u64>(), totals.live_blocks);
         assert_eq!(list.iter().map(|f| f.live_bytes).sum::<u64>(), totals.live_bytes);
+        // And in each row, what came and did not go is there.
+        for row in list {
+            let came = row.allocations + row.moved_in.blocks;
+            assert_eq!(row.live_blocks + row.frees + row.moved_out.blocks, came, "{row:?}");
+        }
     }
 }
 

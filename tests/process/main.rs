@@ -9,6 +9,7 @@ mod allocator;
 mod harness;
 
 mod choices;
+mod containers;
 mod control;
 mod descriptors;
 mod destinations;
@@ -48,6 +49,7 @@ fn main() {
         ("threads", threads::CASES),
         ("memory", memory::CASES),
         ("scopes", scopes::CASES),
+        ("containers", containers::CASES),
         ("log", log::CASES),
         ("log_moments", log_moments::CASES),
         ("losses", losses::CASES),

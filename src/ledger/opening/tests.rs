@@ -39,6 +39,13 @@ impl Read {
             crate::scopes::events::TAG_SPEC
                 .append(&[tag.into(), none, name.into(), scope, none], &mut about);
         }
+        // A tag, and a context of it in the scope "eight".
+        let tree = [(20, u32::MAX, "group", 1_u32, u32::MAX), (21, 20, "tag", 2, u32::MAX)];
+        for (tag, parent, name, kind, owner) in tree.into_iter().chain([(22, 8, "tag", 3, 21)]) {
+            let tag: u32 = tag;
+            let values = [tag.into(), parent.into(), name.into(), kind.into(), owner.into()];
+            crate::scopes::events::TAG_SPEC.append(&values, &mut about);
+        }
         read.packet(IMPORTANTS, &about);
         read
     }
@@ -182,6 +189,46 @@ fn a_reallocation_under_way_goes_on_with_its_block() {
     assert_eq!(live(&late)[0].path, ["GlobalScope", "seven"]);
     assert_eq!((late.totals.reallocations, late.totals.frees), (1, 0));
     assert_eq!(late.losses, whole.losses);
+}
+
+#[test]
+fn renamed_blocks_arrive_under_their_new_name() {
+    let update = |serial, address| {
+        let mut event = Vec::new();
+        append_update(serial, address, &mut event);
+        event
+    };
+    let mut read = first();
+    let on_main = [
+        thread(2, "main"),
+        scope(7),
+        alloc(0, 0x1000, 10),
+        alloc(1, 0x2000, 20),
+        vec![LEAVE_SCOPE],
+        alloc(2, 0x3000, 30),
+        scope(22),
+        alloc(3, 0x4000, 40),
+        alloc(4, 0x5000, 50),
+        // From a scope without a tag, and from outside all scopes.
+        update(5, 0x1000),
+        update(6, 0x3000),
+        vec![LEAVE_SCOPE],
+        // And from the tag to none.
+        update(7, 0x4000),
+    ];
+    read.packet(5, &on_main.concat());
+    let mut late = read.followed_by(here(8, START));
+    let (whole, late_report) = (read.report(), late.report());
+    assert_eq!(live(&late_report), live(&whole));
+    let named = live(&whole).iter().map(|block| (block.bytes, &*block.name, block.path.len()));
+    let expected =
+        [(50, "tag", 2), (40, "Unnamed", 2), (30, "tag", 1), (20, "Unnamed", 2), (10, "tag", 2)];
+    assert!(named.eq(expected), "{:?}", live(&whole));
+    assert_eq!(late.decoder.counts().first_serial, Some(0), "there was room for it");
+    assert_eq!(late.decoder.counts().last_serial, Some(7));
+    // And what is alive in the late one can be told again.
+    let mut later = late.followed_by(here(8, START));
+    assert_eq!(live(&later.report()), live(&whole));
 }
 
 #[test]

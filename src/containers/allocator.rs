@@ -1,0 +1,165 @@
+//! The allocator of one hash table.
+#![expect(unsafe_code, reason = "an allocator is an unsafe trait")]
+
+use super::own_tag::{Block, OwnTag};
+use allocator_api2::alloc::{AllocError, Allocator, Global};
+use std::alloc::Layout;
+use std::ptr::NonNull;
+
+#[cfg(feature = "enable")]
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+
+/// Allocates from the global allocator, under the table's tag, and remembers the block that the
+/// table holds, which does not say where it is.
+///
+/// A table holds one block, and while it grows two: it takes the new one, moves the elements, which
+/// calls the program's hasher, and frees the old one; if the hasher panics, the new one. So what it
+/// holds in the end is the younger of its last two that was not freed.
+///
+/// A table lends its allocator out for reading only. What changes is in atomics, so that tables can
+/// be shared all the same; only who has the table to himself writes there.
+pub(super) struct TagAllocator {
+    #[cfg(feature = "enable")]
+    node: AtomicU32,
+    /// The younger block and the older, 0 for none.
+    #[cfg(feature = "enable")]
+    held: [AtomicUsize; 2],
+}
+
+#[cfg(feature = "enable")]
+impl TagAllocator {
+    #[inline]
+    pub(super) fn new(tag: OwnTag) -> Self {
+        Self { node: AtomicU32::new(tag.node), held: [const { AtomicUsize::new(0) }; 2] }
+    }
+
+    #[inline]
+    pub(super) fn tag(&self) -> OwnTag {
+        OwnTag { node: self.node.load(Relaxed) }
+    }
+
+    /// For who has the table to himself.
+    #[inline]
+    pub(super) fn set_tag(&self, tag: OwnTag) {
+        self.node.store(tag.node, Relaxed);
+    }
+
+    /// The block of a table that says that its block has so many bytes.
+    pub(super) fn block(&self, size: usize) -> Option<Block> {
+        // A table's block is aligned to more, but only its place and size matter.
+        let layout = Layout::from_size_align(size, 1).ok().filter(|layout| layout.size() > 0)?;
+        let start = self.held[0].load(Relaxed);
+        (start != 0).then(|| (std::ptr::without_provenance(start), layout))
+    }
+
+    fn took(&self, block: NonNull<[u8]>) {
+        let [younger, older] = &self.held;
+        older.store(younger.load(Relaxed), Relaxed);
+        younger.store(block.addr().get(), Relaxed);
+    }
+
+    fn gave_back(&self, block: NonNull<u8>) {
+        let [younger, older] = &self.held;
+        if younger.load(Relaxed) == block.addr().get() {
+            younger.store(older.load(Relaxed), Relaxed);
+        }
+        older.store(0, Relaxed);
+    }
+}
+
+#[cfg(not(feature = "enable"))]
+impl TagAllocator {
+    #[inline]
+    pub(super) fn new(tag: OwnTag) -> Self {
+        let _ = tag;
+        Self {}
+    }
+
+    #[inline]
+    pub(super) fn tag(&self) -> OwnTag {
+        OwnTag {}
+    }
+
+    #[inline]
+    pub(super) fn set_tag(&self, tag: OwnTag) {
+        let _ = tag;
+    }
+
+    #[inline]
+    pub(super) fn block(&self, size: usize) -> Option<Block> {
+        let _ = size;
+        None
+    }
+
+    #[inline]
+    fn took(&self, block: NonNull<[u8]>) {
+        let _ = block;
+    }
+
+    #[inline]
+    fn gave_back(&self, block: NonNull<u8>) {
+        let _ = block;
+    }
+}
+
+impl Clone for TagAllocator {
+    /// For another table, with a block of its own.
+    #[inline]
+    fn clone(&self) -> Self {
+        Self::new(self.tag())
+    }
+}
+
+// SAFETY: every block is one of `Global`'s, which is the same whatever becomes of this value or of
+// its clones. That the blocks are remembered changes nothing about them.
+unsafe impl Allocator for TagAllocator {
+    #[inline]
+    fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        let block = self.tag().run(|| Global.allocate(layout))?;
+        self.took(block);
+        Ok(block)
+    }
+
+    #[inline]
+    unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
+        self.gave_back(block);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { Global.deallocate(block, layout) };
+    }
+}
+
+#[cfg(all(test, feature = "enable"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_block_that_is_left_is_known_however_growing_ends() {
+        let layout = Layout::new::<[u64; 8]>();
+        let allocator = TagAllocator::new(OwnTag::of_thread());
+        let take = || allocator.allocate(layout).expect("memory").cast::<u8>();
+        let held = || allocator.block(64).map(|(start, _)| start.addr());
+        // SAFETY: each block is freed once, with its layout.
+        let give_back = |block| unsafe { allocator.deallocate(block, layout) };
+        assert_eq!(held(), None);
+        let first = take();
+        assert_eq!(held(), Some(first.addr().get()));
+        // It grows, and the hasher panics.
+        let second = take();
+        give_back(second);
+        assert_eq!(held(), Some(first.addr().get()));
+        // It grows.
+        let third = take();
+        give_back(first);
+        assert_eq!(held(), Some(third.addr().get()));
+        // A clone is another table's, and one block that is lost does not confuse it.
+        assert_eq!(allocator.clone().block(64), None);
+        let fourth = take();
+        let fifth = take();
+        give_back(fourth);
+        assert_eq!(held(), Some(fifth.addr().get()));
+        give_back(fifth);
+        assert_eq!(held(), None);
+        give_back(third);
+        assert_eq!(allocator.block(0), None);
+    }
+}

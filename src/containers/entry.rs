@@ -1,0 +1,90 @@
+//! What the entries of maps have in common.
+
+/// The view of one entry of a map, over its `OccupiedEntry` and `VacantEntry`.
+macro_rules! entry {
+    ([$($generics:tt)*] [$($names:tt)*] where [$($bounds:tt)*]) => {
+        /// A place in a map for one key, as the plain map's entry is.
+        pub enum Entry<'a, $($generics)*> {
+            /// There is a value.
+            Occupied(OccupiedEntry<'a, $($names)*>),
+            /// There is none.
+            Vacant(VacantEntry<'a, $($names)*>),
+        }
+
+        impl<'a, $($generics)*> Entry<'a, $($names)*>
+        where
+            $($bounds)*
+        {
+            /// The key.
+            #[inline]
+            pub fn key(&self) -> &K {
+                match self {
+                    Self::Occupied(entry) => entry.key(),
+                    Self::Vacant(entry) => entry.key(),
+                }
+            }
+
+            /// The value, which is this one if there was none.
+            #[inline]
+            pub fn or_insert(self, default: V) -> &'a mut V {
+                self.or_insert_with(|| default)
+            }
+
+            /// The value, which is made if there was none: outside the map's tag.
+            #[inline]
+            pub fn or_insert_with(self, default: impl FnOnce() -> V) -> &'a mut V {
+                match self {
+                    Self::Occupied(entry) => entry.into_mut(),
+                    Self::Vacant(entry) => entry.insert(default()),
+                }
+            }
+
+            /// The value, which is made of the key if there was none.
+            #[inline]
+            pub fn or_insert_with_key(self, default: impl FnOnce(&K) -> V) -> &'a mut V {
+                match self {
+                    Self::Occupied(entry) => entry.into_mut(),
+                    Self::Vacant(entry) => {
+                        let value = default(entry.key());
+                        entry.insert(value)
+                    }
+                }
+            }
+
+            /// The value, which is the default if there was none. A container in it takes the tag of
+            /// the thread's context; `set_tag` gives it one of its own.
+            #[inline]
+            pub fn or_default(self) -> &'a mut V
+            where
+                V: Default,
+            {
+                self.or_insert_with(V::default)
+            }
+
+            /// Changes the value, if there is one.
+            #[inline]
+            pub fn and_modify(mut self, change: impl FnOnce(&mut V)) -> Self {
+                if let Self::Occupied(entry) = &mut self {
+                    change(entry.get_mut());
+                }
+                self
+            }
+        }
+
+        impl<$($generics)*> std::fmt::Debug for Entry<'_, $($names)*>
+        where
+            $($bounds)*
+            K: std::fmt::Debug,
+            V: std::fmt::Debug,
+        {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                match self {
+                    Self::Occupied(entry) => f.debug_tuple("Occupied").field(&entry.get()).finish(),
+                    Self::Vacant(entry) => f.debug_tuple("Vacant").field(entry.key()).finish(),
+                }
+            }
+        }
+    };
+}
+
+pub(super) use entry;

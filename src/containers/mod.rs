@@ -1,0 +1,61 @@
+//! Containers whose every growth carries their tag.
+//!
+//! Each is the plain container and the number of a tag. What allocates for it runs under the tag, and
+//! nothing else does: where the program's own code has to run (an iterator, a closure, `clone`,
+//! `hash`), room is made before, or the allocator of the table alone takes the tag. A block keeps its
+//! tag when it is reallocated, whoever does it; so it is the first allocation that matters.
+//!
+//! | container | over the plain one, in bytes |
+//! |---|---|
+//! | [`TaggedVec`], [`TaggedVecDeque`], [`TaggedString`], [`TaggedBox`], [`TaggedBTreeMap`] | 8 |
+//! | [`TaggedHashMap`], [`TaggedHashSet`] | 24 |
+//! | any of them, without feature `enable` | 0 |
+//!
+//! Renaming is an event for each block that is held (`hook::retag`). How a container finds its block:
+//! a vector, a string and a box ask their pointer; a queue becomes a vector for a moment; a table's
+//! allocator remembers it; a map by order does not know, and moves to new nodes.
+
+mod allocator;
+mod boxed;
+pub mod btree_map;
+mod deque;
+mod entry;
+mod forward;
+pub mod hash_map;
+pub mod hash_set;
+mod iterators;
+mod own_tag;
+#[cfg(feature = "serde")]
+mod serde;
+mod single;
+mod string;
+mod table;
+mod vec;
+
+#[doc(hidden)]
+pub use boxed::BoxTag;
+pub use boxed::TaggedBox;
+pub use btree_map::TaggedBTreeMap;
+pub use deque::TaggedVecDeque;
+pub use hash_map::TaggedHashMap;
+pub use hash_set::TaggedHashSet;
+pub use string::TaggedString;
+pub use vec::TaggedVec;
+
+/// What each takes more than the plain one.
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    use std::collections as plain;
+    const fn more<Tagged, Plain>() -> usize {
+        size_of::<Tagged>() - size_of::<Plain>()
+    }
+    let tag = if cfg!(feature = "enable") { 8 } else { 0 };
+    assert!(more::<TaggedVec<u8>, Vec<u8>>() == tag);
+    assert!(more::<TaggedString, String>() == tag);
+    assert!(more::<TaggedBox<u8>, Box<u8>>() == tag);
+    assert!(more::<TaggedBox<str>, Box<str>>() == tag);
+    assert!(more::<TaggedVecDeque<u8>, plain::VecDeque<u8>>() == tag);
+    assert!(more::<TaggedBTreeMap<u8, u8>, plain::BTreeMap<u8, u8>>() == tag);
+    assert!(more::<TaggedHashMap<u8, u8>, plain::HashMap<u8, u8>>() == 3 * tag);
+    assert!(more::<TaggedHashSet<u8>, plain::HashSet<u8>>() == 3 * tag);
+};

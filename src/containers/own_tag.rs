@@ -1,0 +1,124 @@
+//! The tag of one container.
+
+use crate::scopes::Tag;
+use std::alloc::Layout;
+
+#[cfg(feature = "enable")]
+use crate::alloc::hook;
+#[cfg(feature = "enable")]
+use crate::scopes::{context, thread};
+
+/// A block that a container holds.
+pub(super) type Block = (*const u8, Layout);
+
+/// The tag of one container: the number of its node in the tree of contexts. Without `enable` it is
+/// nothing, so that a container has the size of the plain one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OwnTag {
+    /// `NONE` for a container that nobody has named: it is as a plain one.
+    #[cfg(feature = "enable")]
+    pub(super) node: u32,
+}
+
+#[cfg(feature = "enable")]
+impl OwnTag {
+    /// Costs a look into a cache of this thread, once the thread knows the tag.
+    #[inline]
+    pub(super) fn of(tag: Tag) -> Self {
+        Self { node: thread::tag_node(tag.group().node(), tag.name().as_str()) }
+    }
+
+    /// The one that this thread is in: what a container takes that is not told another.
+    #[inline]
+    pub(super) fn of_thread() -> Self {
+        Self { node: thread::tag() }
+    }
+
+    /// Runs `body`, which allocates for the container, and nothing else: no code of the program may
+    /// run in it, whose allocations would get this tag too.
+    #[inline]
+    pub(super) fn run<R>(self, body: impl FnOnce() -> R) -> R {
+        if self.node == context::NONE { body() } else { thread::with_tag(self.node, body) }
+    }
+
+    /// Takes another tag; says whether it is another one, and blocks must be [claimed](Self::claim).
+    #[inline]
+    pub(super) fn change(&mut self, tag: Self) -> bool {
+        let other = tag != *self && tag.node != context::NONE;
+        *self = tag;
+        other
+    }
+
+    /// Says that a block, whoever allocated it, has this tag from now on.
+    #[inline]
+    pub(super) fn claim(self, block: Option<Block>) {
+        if let Some((start, layout)) = block
+            && self.node != context::NONE
+        {
+            thread::with_tag(self.node, || hook::retag(start.cast_mut(), layout));
+        }
+    }
+
+    /// Says that a block of this tag is a plain one from now on, as if it were allocated here.
+    #[inline]
+    pub(super) fn release(self, block: Option<Block>) {
+        if let Some((start, layout)) = block
+            && self.node != context::NONE
+            && self.node != thread::tag()
+        {
+            hook::retag(start.cast_mut(), layout);
+        }
+    }
+
+    /// Whether it matters to anyone to whom blocks belong: where it costs much to tell.
+    pub(super) fn is_heard() -> bool {
+        hook::is_on()
+    }
+}
+
+#[cfg(not(feature = "enable"))]
+impl OwnTag {
+    #[inline]
+    pub(super) fn of(tag: Tag) -> Self {
+        let _ = tag;
+        Self {}
+    }
+
+    #[inline]
+    pub(super) fn of_thread() -> Self {
+        Self {}
+    }
+
+    #[inline]
+    pub(super) fn run<R>(self, body: impl FnOnce() -> R) -> R {
+        body()
+    }
+
+    #[inline]
+    pub(super) fn change(&mut self, tag: Self) -> bool {
+        *self = tag;
+        false
+    }
+
+    #[inline]
+    pub(super) fn claim(self, block: Option<Block>) {
+        let _ = block;
+    }
+
+    #[inline]
+    pub(super) fn release(self, block: Option<Block>) {
+        let _ = block;
+    }
+
+    #[inline]
+    pub(super) fn is_heard() -> bool {
+        false
+    }
+}
+
+/// The block of a container that has room for so many elements, if they need one.
+#[inline]
+pub(super) fn block_of<T>(start: *const T, capacity: usize) -> Option<Block> {
+    let layout = Layout::array::<T>(capacity).ok().filter(|layout| layout.size() > 0)?;
+    Some((start.cast(), layout))
+}

@@ -1,0 +1,408 @@
+//! A vector that keeps its tag.
+
+use super::TaggedBox;
+use super::forward::{borrows, compares, equals, forward, resizing};
+use super::own_tag::{Block, OwnTag, block_of};
+use crate::scopes::Tag;
+use std::collections::TryReserveError;
+use std::io;
+use std::mem;
+use std::ops::{Bound, Deref, DerefMut, Index, IndexMut, RangeBounds};
+use std::slice::SliceIndex;
+use std::vec;
+
+/// A [`Vec`] whose memory carries a tag: at every growth, on any thread, in any scope.
+///
+/// ```
+/// use memledger::{Tag, TaggedVec, group, tag};
+///
+/// group! { pub RENDERING = "Rendering"; }
+/// const VERTICES: Tag = tag!(RENDERING, "Mesh::vertices");
+/// const SHADOWS: Tag = tag!(RENDERING, "Mesh::shadow_vertices");
+///
+/// let mut vertices = TaggedVec::new(VERTICES);
+/// vertices.extend([1.0, 2.0, 3.0]);
+/// vertices.push(4.0);
+/// assert_eq!(vertices, [1.0, 2.0, 3.0, 4.0]);
+///
+/// // What it holds is the other's from here on, in the report too.
+/// vertices.set_tag(SHADOWS);
+/// ```
+///
+/// It is a slice to whoever reads it, and has the growing methods of [`Vec`]. Only its own block
+/// carries the tag: what an iterator, a closure or a `clone` allocates on the way does not.
+///
+/// Where no tag is given (`default`, `collect`, `From`, deserialising) it takes that of the
+/// thread's context, as a plain vector would that is allocated there; where the thread has none it
+/// behaves as a plain one until [`set_tag`](Self::set_tag). A clone has the tag of the original.
+///
+/// # Cost
+/// 8 bytes more than a `Vec`; none without feature `enable`. A push that finds room costs what it
+/// does in a `Vec`; one that does not, some 10 ns on top of the allocation.
+///
+/// # Misuse
+/// A vector that grew through a `&mut Vec` would grow without its tag, so there is none to be had:
+/// ```compile_fail,E0308
+/// # memledger::group! { GROUP = "Group"; }
+/// let mut tagged = memledger::TaggedVec::new(memledger::tag!(GROUP, "name"));
+/// let plain: &mut Vec<u8> = &mut tagged;
+/// ```
+/// [`into_vec`](Self::into_vec) and [`from_vec`](Self::from_vec) lead there and back, without
+/// copying. Nor is there a vector without a tag:
+/// ```compile_fail,E0061
+/// let tagged = memledger::TaggedVec::<u8>::new();
+/// ```
+pub struct TaggedVec<T> {
+    pub(super) plain: Vec<T>,
+    pub(super) tag: OwnTag,
+}
+
+impl<T> TaggedVec<T> {
+    /// An empty vector; allocates nothing.
+    #[inline]
+    pub fn new(tag: Tag) -> Self {
+        Self::empty(OwnTag::of(tag))
+    }
+
+    /// An empty vector with room for `capacity` elements.
+    ///
+    /// # Panics
+    /// As [`Vec::with_capacity`].
+    #[track_caller]
+    pub fn with_capacity(tag: Tag, capacity: usize) -> Self {
+        Self::with_room(OwnTag::of(tag), capacity)
+    }
+
+    /// Takes a plain vector over, with its block, which belongs to `tag` from now on.
+    pub fn from_vec(tag: Tag, plain: Vec<T>) -> Self {
+        Self::claimed(OwnTag::of(tag), plain)
+    }
+
+    /// Gives the elements away in the same block, which belongs to the thread's context from now
+    /// on.
+    pub fn into_vec(self) -> Vec<T> {
+        self.tag.release(self.block());
+        self.plain
+    }
+
+    /// Gives the elements away as a box with the same tag, after [`shrink_to_fit`](Self::shrink_to_fit).
+    pub fn into_boxed_slice(self) -> TaggedBox<[T]> {
+        let (tag, plain) = (self.tag, self.plain);
+        TaggedBox { tag, plain: tag.run(|| plain.into_boxed_slice()) }
+    }
+
+    /// Renames it: what it holds already, and what it will, belongs to `tag`.
+    ///
+    /// Costs one event if it holds a block. Elements that hold memory of their own are not renamed.
+    pub fn set_tag(&mut self, tag: Tag) {
+        if self.tag.change(OwnTag::of(tag)) {
+            self.tag.claim(self.block());
+        }
+    }
+
+    #[inline]
+    pub(super) fn empty(tag: OwnTag) -> Self {
+        Self { plain: Vec::new(), tag }
+    }
+
+    #[track_caller]
+    pub(super) fn with_room(tag: OwnTag, capacity: usize) -> Self {
+        Self { plain: tag.run(|| Vec::with_capacity(capacity)), tag }
+    }
+
+    pub(super) fn claimed(tag: OwnTag, plain: Vec<T>) -> Self {
+        let tagged = Self { plain, tag };
+        tag.claim(tagged.block());
+        tagged
+    }
+
+    fn block(&self) -> Option<Block> {
+        block_of(self.plain.as_ptr(), self.plain.capacity())
+    }
+
+    /// PERF: the look that `push` has at the room is this one; behind it, the plain one's falls away.
+    #[inline]
+    #[track_caller]
+    fn make_room(&mut self, additional: usize) {
+        #[cold]
+        #[inline(never)]
+        #[track_caller]
+        fn grow<T>(tagged: &mut TaggedVec<T>, additional: usize) {
+            tagged.reserve(additional);
+        }
+        if additional > self.plain.capacity() - self.plain.len() {
+            grow(self, additional);
+        }
+    }
+
+    resizing! { plain of Vec:
+        fn reserve(&mut self, additional: usize);
+        fn reserve_exact(&mut self, additional: usize);
+        fn try_reserve(&mut self, additional: usize) -> Result<(), TryReserveError>;
+        fn try_reserve_exact(&mut self, additional: usize) -> Result<(), TryReserveError>;
+        fn shrink_to_fit(&mut self);
+        fn shrink_to(&mut self, min_capacity: usize);
+    }
+
+    forward! { plain of Vec:
+        fn capacity(&self) -> usize;
+        fn as_slice(&self) -> &[T];
+        fn as_mut_slice(&mut self) -> &mut [T];
+        fn pop(&mut self) -> Option<T>;
+        fn pop_if(&mut self, predicate: impl FnOnce(&mut T) -> bool) -> Option<T>;
+        fn remove(&mut self, index: usize) -> T;
+        fn swap_remove(&mut self, index: usize) -> T;
+        fn truncate(&mut self, len: usize);
+        fn clear(&mut self);
+        fn retain[F: FnMut(&T) -> bool](&mut self, keep: F);
+        fn retain_mut[F: FnMut(&mut T) -> bool](&mut self, keep: F);
+        fn dedup_by[F: FnMut(&mut T, &mut T) -> bool](&mut self, same: F);
+        fn dedup_by_key[F: FnMut(&mut T) -> K, K: PartialEq](&mut self, key: F);
+        fn drain[R: RangeBounds<usize>](&mut self, range: R) -> vec::Drain<'_, T>;
+        fn spare_capacity_mut(&mut self) -> &mut [mem::MaybeUninit<T>];
+    }
+
+    /// As [`Vec::push`].
+    #[inline]
+    #[track_caller]
+    pub fn push(&mut self, value: T) {
+        self.make_room(1);
+        self.plain.push(value);
+    }
+
+    /// As [`Vec::insert`].
+    #[track_caller]
+    pub fn insert(&mut self, index: usize, element: T) {
+        self.make_room(1);
+        self.plain.insert(index, element);
+    }
+
+    /// As [`Vec::append`].
+    #[track_caller]
+    pub fn append(&mut self, other: &mut Self) {
+        self.make_room(other.len());
+        self.plain.append(&mut other.plain);
+    }
+
+    /// As [`Vec::split_off`]; what is split off has the same tag.
+    #[must_use = "the elements are gone from this vector"]
+    #[track_caller]
+    pub fn split_off(&mut self, at: usize) -> Self {
+        let plain = &mut self.plain;
+        Self { plain: self.tag.run(|| plain.split_off(at)), tag: self.tag }
+    }
+
+    /// As [`Vec::resize_with`].
+    #[track_caller]
+    pub fn resize_with(&mut self, new_len: usize, make: impl FnMut() -> T) {
+        self.make_room(new_len.saturating_sub(self.len()));
+        self.plain.resize_with(new_len, make);
+    }
+
+    /// As [`Vec::leak`]; the block keeps the tag.
+    #[inline]
+    pub fn leak<'a>(self) -> &'a mut [T] {
+        self.plain.leak()
+    }
+}
+
+impl<T: Clone> TaggedVec<T> {
+    /// A vector with a copy of these elements.
+    #[track_caller]
+    pub fn from_slice(tag: Tag, elements: &[T]) -> Self {
+        let mut tagged = Self::with_capacity(tag, elements.len());
+        tagged.plain.extend_from_slice(elements);
+        tagged
+    }
+
+    /// As [`Vec::resize`].
+    #[track_caller]
+    pub fn resize(&mut self, new_len: usize, value: T) {
+        self.make_room(new_len.saturating_sub(self.len()));
+        self.plain.resize(new_len, value);
+    }
+
+    /// As [`Vec::extend_from_slice`].
+    #[track_caller]
+    pub fn extend_from_slice(&mut self, elements: &[T]) {
+        self.make_room(elements.len());
+        self.plain.extend_from_slice(elements);
+    }
+
+    /// As [`Vec::extend_from_within`].
+    #[track_caller]
+    pub fn extend_from_within(&mut self, range: impl RangeBounds<usize>) {
+        let range: (Bound<usize>, Bound<usize>) =
+            (range.start_bound().cloned(), range.end_bound().cloned());
+        self.make_room(self.plain[range].len());
+        self.plain.extend_from_within(range);
+    }
+}
+
+impl<T: PartialEq> TaggedVec<T> {
+    forward! { plain of Vec:
+        fn dedup(&mut self);
+    }
+}
+
+impl<T: Clone> Clone for TaggedVec<T> {
+    fn clone(&self) -> Self {
+        let mut clone = Self::with_room(self.tag, self.len());
+        clone.plain.extend_from_slice(&self.plain);
+        clone
+    }
+
+    /// Keeps its own tag, and its block where that is large enough.
+    fn clone_from(&mut self, source: &Self) {
+        self.make_room(source.len().saturating_sub(self.len()));
+        self.plain.clone_from(&source.plain);
+    }
+}
+
+impl<T> Default for TaggedVec<T> {
+    /// Empty, with the tag of the thread's context, if it has one.
+    #[inline]
+    fn default() -> Self {
+        Self::empty(OwnTag::of_thread())
+    }
+}
+
+impl<T> Deref for TaggedVec<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        &self.plain
+    }
+}
+
+impl<T> DerefMut for TaggedVec<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.plain
+    }
+}
+
+impl<T, I: SliceIndex<[T]>> Index<I> for TaggedVec<T> {
+    type Output = I::Output;
+
+    #[inline]
+    fn index(&self, index: I) -> &I::Output {
+        &self.plain[index]
+    }
+}
+
+impl<T, I: SliceIndex<[T]>> IndexMut<I> for TaggedVec<T> {
+    #[inline]
+    fn index_mut(&mut self, index: I) -> &mut I::Output {
+        &mut self.plain[index]
+    }
+}
+
+impl<T> Extend<T> for TaggedVec<T> {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, elements: I) {
+        // NOTE: the iterator is the program's code, so it runs outside the tag, and there is room
+        // before it is asked.
+        let mut elements = elements.into_iter();
+        let (least, most) = elements.size_hint();
+        self.make_room(least);
+        if most == Some(least) && least > 0 {
+            // PERF: the plain one knows iterators whose length is certain. Where one has lied, the
+            // block that there is grows, and keeps its tag.
+            return self.plain.extend(elements);
+        }
+        while let Some(element) = elements.next() {
+            if self.plain.len() == self.plain.capacity() {
+                self.make_room(elements.size_hint().0.saturating_add(1));
+            }
+            self.plain.push(element);
+        }
+    }
+}
+
+impl<'a, T: Copy + 'a> Extend<&'a T> for TaggedVec<T> {
+    fn extend<I: IntoIterator<Item = &'a T>>(&mut self, elements: I) {
+        self.extend(elements.into_iter().copied());
+    }
+}
+
+impl<T> FromIterator<T> for TaggedVec<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> Self {
+        let mut tagged = Self::default();
+        tagged.extend(elements);
+        tagged
+    }
+}
+
+impl<T> IntoIterator for TaggedVec<T> {
+    type Item = T;
+    type IntoIter = vec::IntoIter<T>;
+
+    #[inline]
+    fn into_iter(self) -> vec::IntoIter<T> {
+        self.plain.into_iter()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a TaggedVec<T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+
+    #[inline]
+    fn into_iter(self) -> std::slice::Iter<'a, T> {
+        self.plain.iter()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a mut TaggedVec<T> {
+    type Item = &'a mut T;
+    type IntoIter = std::slice::IterMut<'a, T>;
+
+    #[inline]
+    fn into_iter(self) -> std::slice::IterMut<'a, T> {
+        self.plain.iter_mut()
+    }
+}
+
+impl<T> From<Vec<T>> for TaggedVec<T> {
+    /// As [`from_vec`](Self::from_vec), with the tag of the thread's context.
+    fn from(plain: Vec<T>) -> Self {
+        Self::claimed(OwnTag::of_thread(), plain)
+    }
+}
+
+impl<T> From<TaggedVec<T>> for Vec<T> {
+    fn from(tagged: TaggedVec<T>) -> Self {
+        tagged.into_vec()
+    }
+}
+
+impl io::Write for TaggedVec<u8> {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    #[inline]
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    #[inline]
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+borrows! { [T] TaggedVec<T> as [T] }
+compares! { plain: [T] TaggedVec<T> }
+equals! { plain:
+    [T: PartialEq] TaggedVec<T> = Vec<T>;
+    [T: PartialEq] TaggedVec<T> = [T];
+    [T: PartialEq] TaggedVec<T> = &[T];
+    [T: PartialEq] TaggedVec<T> = &mut [T];
+    [T: PartialEq, const N: usize] TaggedVec<T> = [T; N];
+    [T: PartialEq, const N: usize] TaggedVec<T> = &[T; N];
+}

@@ -1,0 +1,709 @@
+//! Tagged containers, as the report of a whole process shows them: against what an allocator outside
+//! the tracker has counted, to the byte.
+
+use crate::allocator::gained;
+use crate::harness::{Case, REPORT, builder, case, scope, start};
+use memledger::analysis::Report;
+use memledger::{
+    Ledger, Tag, TaggedBTreeMap, TaggedBox, TaggedHashMap, TaggedHashSet, TaggedString, TaggedVec,
+    TaggedVecDeque, alloc_scope, group, tag, tagged, tagged_box,
+};
+use std::cell::Cell;
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::hint::black_box;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+
+group! {
+    OWNERS = "Owners";
+    OTHERS = "Others";
+}
+
+const A: Tag = tag!(OWNERS, "a");
+const B: Tag = tag!(OWNERS, "b");
+const C: Tag = tag!(OTHERS, "c");
+const TAGS: [Tag; 3] = [A, B, C];
+
+pub(crate) const CASES: &[Case] = &[
+    case("a map of vectors filled from four threads is whole under its tags", filled, |run| {
+        let outcome = run.run();
+        let report = outcome.quiet().whole();
+        let [table, vectors, moved]: [u64; 3] = numbers(&outcome.stdout);
+        assert_eq!((named(&report, A), named(&report, B)), (table, vectors));
+        // Nothing else that was allocated in filling it is alive.
+        let all = scope(&report, &["GlobalScope", "fill"]).unwrap().figures;
+        assert_eq!(all.live_bytes, table + vectors);
+        assert_eq!((all.moved_in.blocks, moved), (0, 0));
+    }),
+    case("and after it was renamed", filled_and_renamed, |run| {
+        let outcome = run.run();
+        let report = outcome.quiet().whole();
+        let [table, vectors, moved]: [u64; 3] = numbers(&outcome.stdout);
+        assert_eq!(named(&report, A) + named(&report, B), 0);
+        assert_eq!(named(&report, C), table + vectors);
+        let row = report.by_name.iter().find(|row| row.name == "c").unwrap().figures;
+        assert_eq!((row.allocations, row.moved_in.blocks), (0, moved));
+        assert_eq!(row.moved_in.bytes, table + vectors);
+        // Where it was allocated is what it was.
+        let all = scope(&report, &["GlobalScope", "fill"]).unwrap().figures;
+        assert_eq!(all.live_bytes, table + vectors);
+    }),
+    case("a compact trace carries renamings", filled_and_renamed, |run| {
+        let run = run.env("TEST_TRACE", "trace.memledger");
+        let report = run.run().quiet().whole_as("trace.memledger", REPORT);
+        assert!(named(&report, C) > 0);
+    }),
+    case("every container under every tag on every thread is exact", random, |run| {
+        run.deadline(120).run().quiet().whole();
+    }),
+    case("only the container's own blocks get its tag", code_of_the_program, |run| {
+        run.run().quiet().whole();
+    }),
+    case("conversions keep the block and rename it", conversions, |run| {
+        run.run().quiet().whole();
+    }),
+    case("what is told no tag takes the thread's", told_nothing, |run| {
+        run.run().quiet().whole();
+    }),
+    case("a panic in a hash, a clone or a drop loses no block", panics, |run| {
+        run.run().quiet().whole();
+    }),
+    case("a stream that begins late knows the new names", late, |run| {
+        let outcome = run.run();
+        let report = outcome.quiet().whole();
+        let (late, _) = outcome.trace("late.utrace");
+        for tag in TAGS {
+            assert_eq!(named(&late, tag), named(&report, tag), "{tag:?}");
+        }
+        let blocks = |report: &Report| {
+            let ours = report.largest_live.iter().filter(|block| block.bytes > 900_000);
+            ours.map(|b| (b.address, b.bytes, b.name.clone(), b.path.clone())).collect::<Vec<_>>()
+        };
+        assert_eq!(blocks(&late).len(), 2);
+        assert_eq!(blocks(&late), blocks(&report));
+    }),
+    case("renaming what was there before the start is no problem", before_the_start, |run| {
+        run.run().quiet().whole();
+    }),
+    case("without memory for it no container breaks", without_memory, |run| {
+        run.run().quiet().whole();
+    }),
+];
+
+/// The live bytes under a name.
+fn named(report: &Report, tag: Tag) -> u64 {
+    let rows = report.by_name.iter();
+    let mut rows = rows.filter(|row| row.name == tag.name().as_str());
+    rows.next().map_or(0, |row| row.figures.live_bytes)
+}
+
+/// The same, now.
+fn now(ledger: &Ledger, tag: Tag) -> i64 {
+    named(ledger.snapshot().unwrap().report(), tag) as i64
+}
+
+fn numbers<const N: usize>(text: &str) -> [u64; N] {
+    let numbers = text.split_whitespace().map(|number| number.parse().unwrap());
+    numbers.collect::<Vec<_>>().try_into().unwrap()
+}
+
+type Shared = Mutex<TaggedHashMap<u64, TaggedVec<u64>>>;
+
+/// Four threads fill one map; its vectors get their tag when they are there already, empty or not.
+fn fill() -> (Arc<Shared>, [i64; 2]) {
+    let map: Arc<Shared> = Arc::new(Mutex::new(TaggedHashMap::new(A)));
+    let bytes = [const { AtomicI64::new(0) }; 2];
+    std::thread::scope(|threads| {
+        for number in 0..4 {
+            let (map, [table, vectors]) = (&map, &bytes);
+            threads.spawn(move || {
+                alloc_scope!("fill");
+                for round in 0..4000_u64 {
+                    let mut map = map.lock().unwrap();
+                    let key = (round * 4 + number) % 1777;
+                    let mut value = None;
+                    let grown = gained(|| value = Some(map.entry(key).or_default()));
+                    table.fetch_add(grown, Ordering::Relaxed);
+                    let value = value.unwrap();
+                    if round % 3 != 0 {
+                        value.set_tag(B);
+                    }
+                    let grown = gained(|| value.push(round));
+                    value.set_tag(B);
+                    vectors.fetch_add(grown, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    (map, bytes.map(AtomicI64::into_inner))
+}
+
+fn tell((map, [table, vectors]): (Arc<Shared>, [i64; 2]), moved: usize) {
+    // An independent look: what the vectors say that they hold.
+    let held = map.lock().unwrap().values().map(|v| v.capacity() * 8).sum::<usize>();
+    assert_eq!(held as i64, vectors);
+    println!("{table} {vectors} {moved}");
+    std::mem::forget(map);
+}
+
+fn filled() {
+    let _ledger = start();
+    tell(fill(), 0);
+}
+
+fn filled_and_renamed() {
+    let trace = std::env::var("TEST_TRACE").unwrap_or_else(|_| crate::harness::TRACE.to_owned());
+    let report = memledger::Report::file(REPORT);
+    let ledger = Ledger::builder().trace_to_file(trace).report_on_exit(report).start().unwrap();
+    let (map, [table, vectors]) = fill();
+    assert_eq!((now(&ledger, A), now(&ledger, B)), (table, vectors));
+    let moved = {
+        alloc_scope!("rename");
+        let mut map = map.lock().unwrap();
+        map.set_tag(C);
+        map.values_mut().for_each(|vector| vector.set_tag(C));
+        1 + map.len()
+    };
+    tell((map, [table, vectors]), moved);
+}
+
+/// A container that a random program does things with.
+trait Subject: Send {
+    fn grow(&mut self, by: u32);
+    fn shrink(&mut self);
+    fn rename(&mut self, tag: Tag);
+    fn copy(&self) -> Box<dyn Subject>;
+}
+
+macro_rules! subject {
+    ($type:ty, |$this:ident, $value:ident| $add:expr, |$that:ident| $shrink:expr) => {
+        impl Subject for $type {
+            fn grow(&mut self, by: u32) {
+                let $this = self;
+                for $value in 0..by {
+                    $add;
+                }
+            }
+
+            fn shrink(&mut self) {
+                let $that = self;
+                $shrink;
+            }
+
+            fn rename(&mut self, tag: Tag) {
+                self.set_tag(tag);
+            }
+
+            fn copy(&self) -> Box<dyn Subject> {
+                Box::new(self.clone())
+            }
+        }
+    };
+}
+
+subject! { TaggedVec<u32>, |it, n| it.push(n), |it| { it.truncate(it.len() / 3); it.shrink_to_fit() } }
+subject! { TaggedString, |it, n| it.push_str(&"\u{20ac}uro"[..3 + (n % 2) as usize]),
+|it| { it.clear(); it.shrink_to(10) } }
+subject! { TaggedVecDeque<u16>,
+|it, n| { it.push_back(n as u16); if n % 3 == 0 { it.pop_front(); } },
+|it| { it.truncate(it.len() / 2); it.shrink_to_fit() } }
+subject! { TaggedHashMap<u32, u64>, |it, n| { it.insert(n.wrapping_mul(2_654_435_761), 1) },
+|it| { it.retain(|key, _| key % 5 == 0); it.shrink_to_fit() } }
+subject! { TaggedHashSet<u64>, |it, n| it.extend([u64::from(n) << 7, 3]), |it| { it.clear(); it.shrink_to(9) } }
+subject! { TaggedBTreeMap<u32, [u8; 9]>, |it, n| { it.insert(n.wrapping_mul(7919) % 997, [0; 9]) },
+|it| it.retain(|key, _| key % 7 == 0) }
+subject! { TaggedBox<[u8; 100]>, |it, n| it[n as usize % 100] = 1, |it| it[0] = 0 }
+
+impl Subject for TaggedBox<[u64]> {
+    fn grow(&mut self, by: u32) {
+        self.fill(by.into());
+    }
+
+    fn shrink(&mut self) {}
+
+    fn rename(&mut self, tag: Tag) {
+        self.set_tag(tag);
+    }
+
+    fn copy(&self) -> Box<dyn Subject> {
+        Box::new(self.clone())
+    }
+}
+
+fn new_subject(kind: u32, tag: Tag) -> Box<dyn Subject> {
+    match kind % 8 {
+        0 => Box::new(TaggedVec::<u32>::new(tag)),
+        1 => Box::new(TaggedString::new(tag)),
+        2 => Box::new(TaggedVecDeque::<u16>::with_capacity(tag, 5)),
+        3 => Box::new(TaggedHashMap::<u32, u64>::new(tag)),
+        4 => Box::new(TaggedHashSet::<u64>::with_capacity(tag, 3)),
+        5 => Box::new(TaggedBTreeMap::<u32, [u8; 9]>::new(tag)),
+        6 => Box::new(TaggedBox::new(tag, [0; 100])),
+        _ => Box::new(TaggedVec::from_slice(tag, &[1_u64; 17]).into_boxed_slice()),
+    }
+}
+
+/// A subject, what it holds, and under which tag, by a model that knows nothing but the allocator.
+struct Known {
+    subject: Box<dyn Subject>,
+    bytes: i64,
+    tag: usize,
+}
+
+impl Known {
+    /// How much larger the container alone became: its box is not its own.
+    fn new(make: impl FnOnce() -> Box<dyn Subject>, tag: usize) -> Self {
+        let mut subject = None;
+        let bytes = gained(|| subject = Some(make()));
+        let subject = subject.unwrap();
+        let shell = size_of_val(&*subject) as i64;
+        Self { subject, bytes: bytes - shell, tag }
+    }
+}
+
+fn random() {
+    let ledger = start();
+    let held = [const { AtomicI64::new(0) }; 3];
+    let pool = Mutex::new(Vec::<Known>::new());
+    for phase in 0..3 {
+        std::thread::scope(|threads| {
+            for number in 0..3_u64 {
+                let (held, pool) = (&held, &pool);
+                threads.spawn(move || {
+                    alloc_scope!("random");
+                    let mut seed = 0x9e37_79b9_7f4a_7c15 ^ (phase * 3 + number + 1) << 17;
+                    for _ in 0..1500 {
+                        step(&mut seed, held, pool);
+                    }
+                });
+            }
+        });
+        for (tag, bytes) in TAGS.into_iter().zip(&held) {
+            let bytes = bytes.load(Ordering::Relaxed);
+            assert!(bytes > 1000, "{bytes}");
+            assert_eq!(now(&ledger, tag), bytes, "{tag:?} in phase {phase}");
+        }
+    }
+    drop(pool);
+    for tag in TAGS {
+        assert_eq!(now(&ledger, tag), 0);
+    }
+}
+
+fn step(seed: &mut u64, held: &[AtomicI64; 3], pool: &Mutex<Vec<Known>>) {
+    let mut dice = |sides: u64| {
+        *seed ^= *seed << 13;
+        *seed ^= *seed >> 7;
+        *seed ^= *seed << 17;
+        (*seed >> 20) % sides
+    };
+    let add = |tag: usize, bytes: i64| held[tag].fetch_add(bytes, Ordering::Relaxed);
+    let put = |known: Known| pool.lock().unwrap().push(known);
+    let taken = {
+        let mut pool = pool.lock().unwrap();
+        let index = dice(40) as usize;
+        (index < pool.len()).then(|| pool.swap_remove(index))
+    };
+    let Some(mut known) = taken else {
+        let (kind, tag) = (dice(8) as u32, dice(3) as usize);
+        let known = Known::new(|| new_subject(kind, TAGS[tag]), tag);
+        add(tag, known.bytes);
+        return put(known);
+    };
+    let before = known.bytes;
+    match dice(10) {
+        0..5 => {
+            let by = dice(200) as u32;
+            known.bytes += gained(|| known.subject.grow(by));
+        }
+        5 => known.bytes += gained(|| known.subject.shrink()),
+        6 | 7 => {
+            let tag = dice(3) as usize;
+            // Another thing's tag meanwhile, and another scope, must not matter.
+            alloc_scope!("renaming");
+            let gain =
+                gained(|| tagged(TAGS[dice(3) as usize], || known.subject.rename(TAGS[tag])));
+            add(known.tag, -before);
+            known.bytes += gain;
+            known.tag = tag;
+            add(tag, known.bytes);
+            return put(known);
+        }
+        8 => {
+            let copy = Known::new(|| known.subject.copy(), known.tag);
+            add(copy.tag, copy.bytes);
+            put(copy);
+        }
+        _ => {
+            add(known.tag, -before);
+            return drop(known);
+        }
+    }
+    add(known.tag, known.bytes - before);
+    put(known);
+}
+
+/// What the program's own code allocates while a container grows is not the container's.
+fn code_of_the_program() {
+    let ledger = start();
+    #[derive(PartialEq, Eq, Hash, PartialOrd, Ord)]
+    struct Name(String);
+    impl Clone for Name {
+        fn clone(&self) -> Self {
+            Self(black_box(self.0.clone()))
+        }
+    }
+    let name = |number: usize| Name(format!("{number:050}").into_boxed_str().into_string());
+    let names = || (0..100).map(name);
+    let unsized_names = || names().filter(|_| true);
+    let mut kept: Vec<Box<dyn std::any::Any>> = Vec::new();
+    let mut own = 0;
+    let mut check = |what: &str, make: &dyn Fn() -> (Box<dyn std::any::Any>, usize)| {
+        let (made, bytes) = make();
+        kept.push(made);
+        own += bytes as i64;
+        assert_eq!(now(&ledger, A), own, "{what}");
+    };
+    let size = size_of::<Name>();
+    check("extend", &|| {
+        let mut vec = TaggedVec::new(A);
+        vec.extend(names());
+        vec.extend(unsized_names());
+        let bytes = vec.capacity() * size;
+        (Box::new(vec), bytes)
+    });
+    check("resize, clone", &|| {
+        let mut vec = TaggedVec::new(A);
+        vec.resize(10, name(1));
+        vec.resize_with(30, || name(2));
+        vec.extend_from_slice(&[name(3), name(4)]);
+        vec.extend_from_within(..10);
+        let mut clone = vec.clone();
+        clone.clone_from(&TaggedVec::from_slice(B, &vec));
+        let bytes = (vec.capacity() + clone.capacity()) * size;
+        (Box::new((vec, clone)), bytes)
+    });
+    check("queue", &|| {
+        let mut queue = TaggedVecDeque::new(A);
+        queue.extend(unsized_names());
+        queue.resize(150, name(1));
+        let clone = queue.clone();
+        let bytes = (queue.capacity() + clone.capacity()) * size;
+        (Box::new((queue, clone)), bytes)
+    });
+    check("box", &|| {
+        let slice: TaggedBox<[Name]> =
+            TaggedVec::from_slice(A, &[name(1), name(2)]).into_boxed_slice();
+        let one = TaggedBox::new(A, name(3));
+        let clones = (slice.clone(), one.clone());
+        (Box::new((slice, one, clones)), 6 * size)
+    });
+    check("single allocations", &|| {
+        let slice = A.boxed_slice(7, name);
+        let mut vec = A.vec(3);
+        vec.push(name(1));
+        (Box::new((A.boxed(name(1)), slice, vec)), 11 * size)
+    });
+    // The tables say nothing of their size: what the strings have is left.
+    let strings = |count: usize| (count * 50) as i64;
+    let mut maps = None;
+    let gain = gained(|| {
+        let mut map = TaggedHashMap::new(A);
+        map.extend(names().map(|name| (name, ())));
+        map.entry(name(1)).or_insert_with(|| panic!("is there"));
+        let mut ordered = TaggedBTreeMap::new(A);
+        ordered.extend(names().map(|key| (key, name(0))));
+        let set = names().map(|name| (name, 1)).collect::<BTreeMap<_, _>>();
+        drop(set);
+        maps = Some((map.clone(), ordered.clone(), map, ordered));
+    });
+    own += gain - strings(100 * 2 + 200 * 2);
+    assert_eq!(now(&ledger, A), own, "maps");
+}
+
+fn conversions() {
+    let ledger = start();
+    let sizes = |a: i64, b: i64| assert_eq!((now(&ledger, A), now(&ledger, B)), (a, b));
+    let plain = black_box(vec![7_u64; 1000]);
+    let address = plain.as_ptr();
+    let vec = TaggedVec::from_vec(A, plain);
+    assert_eq!(vec.as_ptr(), address);
+    sizes(8000, 0);
+    // To a plain one under another's tag, and back, and out of all tags.
+    let plain = tagged(B, || vec.into_vec());
+    sizes(0, 8000);
+    let vec = tagged(A, || TaggedVec::from(plain));
+    sizes(8000, 0);
+    let plain = Vec::from(vec);
+    assert_eq!(plain.as_ptr(), address);
+    sizes(0, 0);
+    // A queue of a vector, with its beginning elsewhere than its block's.
+    let mut queue = TaggedVecDeque::from_deque(A, VecDeque::from(plain));
+    queue.rotate_left(300);
+    queue.pop_front();
+    queue.set_tag(B);
+    sizes(0, 8000);
+    assert_eq!(queue.len(), 999);
+    let vec = TaggedVec::from(queue);
+    assert_eq!((vec.as_ptr(), vec.len()), (address, 999));
+    sizes(0, 8000);
+    let boxed = vec.into_boxed_slice();
+    sizes(0, 999 * 8);
+    let boxed = TaggedBox::from_box(A, boxed.into_box());
+    sizes(999 * 8, 0);
+    drop(boxed);
+    let text = TaggedString::from_string(A, "x".repeat(500));
+    let mut text = TaggedString::from(String::from(text));
+    sizes(0, 0);
+    text.set_tag(B);
+    sizes(0, 500);
+    let bytes = text.into_bytes();
+    sizes(0, 500);
+    drop(bytes);
+    let shown: TaggedBox<dyn std::fmt::Debug + Send> = tagged_box!(A, [1_u64; 20]);
+    sizes(160, 0);
+    let shown = shown.into_box();
+    sizes(0, 0);
+    drop(shown);
+    // A map by order moves to new nodes, which are whose the others were.
+    let map = (0..1000).map(|n| (n, n)).collect::<BTreeMap<_, _>>();
+    let mut map = TaggedBTreeMap::from_map(A, map);
+    let held = now(&ledger, A);
+    assert!(held > 8000);
+    map.set_tag(B);
+    assert_eq!(now(&ledger, A), 0);
+    assert!(now(&ledger, B) > 8000);
+    assert!(
+        map.iter().eq((0..1000).map(|n| (n, n)).collect::<Vec<_>>().iter().map(|(a, b)| (a, b)))
+    );
+    assert_eq!(map.into_map().len(), 1000);
+    sizes(0, 0);
+    // The raw helpers.
+    let layout = std::alloc::Layout::from_size_align(300, 256).unwrap();
+    let blocks = [A.block(layout).unwrap(), B.zeroed_block(layout).unwrap()];
+    sizes(300, 300);
+    assert!(blocks.iter().all(|block| block.addr().get() % 256 == 0));
+    free(blocks, layout);
+    sizes(0, 0);
+}
+
+#[expect(unsafe_code, reason = "raw blocks")]
+fn free(blocks: [std::ptr::NonNull<u8>; 2], layout: std::alloc::Layout) {
+    // SAFETY: they were allocated with this layout, and the second with zeros.
+    unsafe {
+        assert_eq!(std::slice::from_raw_parts(blocks[1].as_ptr(), 300), [0; 300]);
+        blocks.iter().for_each(|block| std::alloc::dealloc(block.as_ptr(), layout));
+    }
+}
+
+fn told_nothing() {
+    let ledger = start();
+    let grown = tagged(A, || (TaggedVec::<u8>::default(), TaggedHashSet::<u8>::default()));
+    let collected = tagged(A, || (0..50_u64).collect::<TaggedVec<_>>());
+    assert_eq!(now(&ledger, A), collected.capacity() as i64 * 8);
+    let (mut vec, mut set) = std::thread::spawn(|| grown).join().unwrap();
+    // Elsewhere, and under another's tag: they took theirs when they were made.
+    let bytes = gained(|| {
+        tagged(B, || {
+            vec.extend([1; 100]);
+            set.extend(0..100);
+        });
+    });
+    assert_eq!(now(&ledger, A), collected.capacity() as i64 * 8 + bytes);
+    assert_eq!(now(&ledger, B), 0);
+    // Outside of all tags, it is as a plain one until it is named.
+    let mut nobody = TaggedVec::<u64>::default();
+    tagged(B, || nobody.push(1));
+    assert_eq!(now(&ledger, B), 32);
+    nobody.set_tag(C);
+    assert_eq!((now(&ledger, B), now(&ledger, C)), (0, 32));
+    // Growing leaves the thread's own tag as it was.
+    tagged(B, || {
+        nobody.reserve(1000);
+        std::mem::forget(black_box(vec![1_u8; 77]));
+    });
+    assert_eq!(now(&ledger, B), 77);
+}
+
+thread_local! {
+    static FUSE: Cell<u32> = const { Cell::new(u32::MAX) };
+}
+
+fn burn() {
+    FUSE.set(FUSE.get().wrapping_sub(1));
+    assert_ne!(FUSE.get(), 0, "the fuse has burnt down");
+}
+
+/// A key whose hash, clone and drop panic when the fuse has burnt down.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Fickle(u32);
+
+impl Hash for Fickle {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        burn();
+        self.0.hash(state);
+    }
+}
+
+impl Clone for Fickle {
+    fn clone(&self) -> Self {
+        burn();
+        Self(self.0)
+    }
+}
+
+impl Drop for Fickle {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            burn();
+        }
+    }
+}
+
+#[derive(Clone, Default)]
+struct Plain(std::hash::BuildHasherDefault<std::collections::hash_map::DefaultHasher>);
+
+impl BuildHasher for Plain {
+    type Hasher = std::collections::hash_map::DefaultHasher;
+
+    fn build_hasher(&self) -> Self::Hasher {
+        self.0.build_hasher()
+    }
+}
+
+fn panics() {
+    let ledger = start();
+    std::panic::set_hook(Box::new(|panic| {
+        let text = panic.to_string();
+        if !["fuse", "capacity"].iter().any(|expected| text.contains(expected)) {
+            eprintln!("{text}");
+        }
+    }));
+    let burning = |after: u32, body: &mut dyn FnMut()| {
+        FUSE.set(after);
+        let panicked = catch_unwind(AssertUnwindSafe(body)).is_err();
+        FUSE.set(u32::MAX);
+        panicked
+    };
+    let (mut a, mut b, mut leaked, mut panicked) = (0, 0, 0, 0);
+    let mut map = TaggedHashMap::with_hasher(A, Plain::default());
+    let mut other = TaggedHashMap::with_hasher(B, Plain::default());
+    for after in 1..40 {
+        a += gained(|| {
+            panicked += u32::from(burning(after, &mut || {
+                map.extend((after * 30..after * 30 + 30).map(|n| (Fickle(n), n)));
+            }));
+        });
+        assert_eq!(now(&ledger, A), a + leaked, "a panic after {after} hashes");
+        b += gained(|| {
+            panicked += u32::from(burning(after * 7, &mut || other.clone_from(&map)));
+        });
+        assert_eq!(now(&ledger, B), b, "a panic after {after} clones");
+        // A table whose elements panic when it is dropped leaks; it keeps its name.
+        leaked += gained(|| panicked += u32::from(burning(after, &mut || drop(map.clone()))));
+        a += gained(|| {
+            panicked += u32::from(burning(after, &mut || map.retain(|key, _| key.0 % 3 > 0)));
+            panicked += u32::from(burning(after, &mut || map.shrink_to_fit()));
+        });
+        // And to the other tag and back, with all there is.
+        map.set_tag(C);
+        assert_eq!((now(&ledger, A), now(&ledger, C)), (leaked, a));
+        map.set_tag(A);
+        assert_eq!((now(&ledger, A), now(&ledger, C)), (leaked + a, 0));
+    }
+    assert!(panicked > 50, "{panicked}");
+    a += gained(|| {
+        burning(3, &mut || {
+            drop(std::mem::replace(&mut map, TaggedHashMap::with_hasher(A, Plain::default())))
+        });
+    });
+    assert_eq!(now(&ledger, A), a + leaked);
+    let mut vec = TaggedVec::new(C);
+    let mut c = gained(|| vec.extend((0..50).map(Fickle)));
+    for after in 1..60 {
+        c += gained(|| {
+            burning(after, &mut || vec.extend_from_within(..20));
+            burning(after, &mut || vec.truncate(40));
+            burning(after, &mut || vec.resize(70, Fickle(1)));
+        });
+        assert_eq!(now(&ledger, C), c);
+    }
+    // A capacity that cannot be: the thread's tag is what it was.
+    catch_unwind(AssertUnwindSafe(|| vec.reserve(usize::MAX))).unwrap_err();
+    vec.try_reserve(usize::MAX).unwrap_err();
+    std::mem::forget(black_box(vec![1_u8; 99]));
+    assert_eq!(now(&ledger, C), c);
+}
+
+fn late() {
+    let ledger = builder().keep_account(true).start().unwrap();
+    let (mut first, mut second, third) = {
+        alloc_scope!("here");
+        let first = tagged(A, || TaggedVec::from(black_box(vec![1_u8; 1_000_001])));
+        (
+            first,
+            TaggedVec::from_vec(B, black_box(vec![1_u8; 1_000_002])),
+            TaggedBox::new(B, [0_u8; 60]),
+        )
+    };
+    alloc_scope!("elsewhere");
+    // Nothing is ever allocated with this tag in that scope.
+    first.set_tag(C);
+    second.set_tag(A);
+    ledger.trace_to_file("late.utrace").unwrap();
+    ledger.flush();
+    first.reserve_exact(10);
+    std::mem::forget((first, second, third));
+}
+
+fn before_the_start() {
+    let mut vec = TaggedVec::from_slice(A, &[1_u8; 5000]);
+    let mut map = (0..100).map(|n| (n, n)).collect::<TaggedHashMap<_, _>>();
+    crate::harness::churn(100_000);
+    let ledger = start();
+    vec.set_tag(B);
+    map.set_tag(C);
+    assert_eq!(now(&ledger, B), 0);
+    // From its growth on it is known.
+    vec.reserve_exact(5000);
+    assert_eq!(now(&ledger, B), 10_000);
+}
+
+fn without_memory() {
+    let ledger = start();
+    let mut after = 0;
+    loop {
+        let mut vec = TaggedVec::<u64>::new(A);
+        let mut queue = TaggedVecDeque::<u64>::new(B);
+        let mut text = TaggedString::new(B);
+        let failed = crate::allocator::failing_after(after, || {
+            for number in 0..200 {
+                if vec.try_reserve(1).is_err()
+                    || queue.try_reserve(1).is_err()
+                    || text.try_reserve(1).is_err()
+                {
+                    break;
+                }
+                vec.push(number);
+                queue.push_back(number);
+                text.push('x');
+            }
+        });
+        assert_eq!(vec, queue.iter().copied().collect::<Vec<_>>());
+        let bytes = vec.capacity() * 8 + queue.capacity() * 8 + text.capacity();
+        assert_eq!(now(&ledger, A) + now(&ledger, B), bytes as i64);
+        vec.set_tag(C);
+        queue.set_tag(C);
+        text.set_tag(C);
+        assert_eq!(now(&ledger, C), bytes as i64);
+        drop((vec, queue, text));
+        assert_eq!(TAGS.map(|tag| now(&ledger, tag)), [0; 3]);
+        if failed == 0 {
+            break;
+        }
+        after += 1;
+    }
+    assert!(after > 5);
+}
