@@ -324,14 +324,18 @@ fn log_as_child(kept: u64) {
     );
 }
 
+/// A scope that can be dropped where the test wants it.
+fn span(round: u64) -> memledger::LogScope {
+    memledger::__log_site! { MOMENTS, Span }
+    SITE.enter(memledger::__event!(Span { Number: round }), true)
+}
+
 fn silent() {
     let ledger = start();
     log!(MOMENTS, Kept { Number: 1 });
     beside_threads(true, || {
         for round in 0..100 {
-            let span =
-                memledger::LogScope::enter(memledger::__event!(Span { Number: round }), true);
-            let mut open = Some(span);
+            let mut open = Some(span(round));
             let child = fork(|| {
                 log_as_child(2);
                 bookmark!("in a child");
@@ -352,9 +356,7 @@ fn follows() {
     log!(MOMENTS, Kept { Number: 1 });
     beside_threads(false, || {
         for round in 0..10 {
-            let span =
-                memledger::LogScope::enter(memledger::__event!(Span { Number: round }), true);
-            let mut open = Some(span);
+            let mut open = Some(span(round));
             let child = fork(|| {
                 log_as_child(2);
                 drop(open.take());
