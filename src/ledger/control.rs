@@ -1,6 +1,6 @@
 //! What the commands of the control server do to the recording.
 
-use super::builder::Config;
+use super::builder::{Config, Secret};
 use super::{destinations, problems, run};
 use crate::error::Error;
 use crate::trace::channel;
@@ -8,7 +8,8 @@ use crate::trace::control::{Actions, Listener, Place, Reply, Rules, Server};
 use crate::trace::os;
 use crate::trace::sink::queue::{self, Queue, Stage};
 use crate::trace::sink::start;
-use std::fs::File;
+use std::fs::{self, File};
+use std::io::Read;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -55,7 +56,7 @@ pub(super) fn bind(config: &Config) -> Result<Option<Bound>, Error> {
     let rules = rules(config)?;
     if place.is_open() && rules.token.is_none() {
         return Err(Error::Setting(format!(
-            "the control server does not listen on {asked}, where other machines can reach it, without a token; LedgerBuilder::control_token sets one"
+            "the control server does not listen on {asked}, where other machines can reach it, without a token; MEMLEDGER_CONTROL_TOKEN_FILE or LedgerBuilder::control_token sets one"
         )));
     }
     let listener = Listener::bind(place)?;
@@ -70,19 +71,46 @@ pub(super) fn bind(config: &Config) -> Result<Option<Bound>, Error> {
     Ok(Some(Bound { listener, rules, port: Told }))
 }
 
-/// What the program allows, as set in code.
+/// The token in the first line of a file that nobody else can read or write; or why there is none.
+pub(super) fn read_token(path: &Path) -> Result<Secret, String> {
+    let failed = |error: std::io::Error| format!("it cannot be read: {error}");
+    let metadata = fs::metadata(path).map_err(failed)?;
+    // Reading a pipe could wait without end.
+    if !metadata.is_file() {
+        return Err("it is no file".into());
+    }
+    #[cfg(unix)]
+    {
+        let mode = std::os::unix::fs::MetadataExt::mode(&metadata) & 0o777;
+        if mode & 0o077 != 0 {
+            return Err(format!(
+                "others can read or write that file (mode {mode:03o}; chmod 600 it first)"
+            ));
+        }
+    }
+    let mut text = String::new();
+    let most = LONGEST_TOKEN as u64 + 2;
+    File::open(path).and_then(|file| file.take(most).read_to_string(&mut text)).map_err(failed)?;
+    let token = text.lines().next().unwrap_or_default();
+    check_token(token)?;
+    Ok(Secret(token.to_owned()))
+}
+
+fn check_token(token: &str) -> Result<(), String> {
+    let is_word = !token.contains(|c: char| c.is_whitespace() || c.is_control());
+    if is_word && (1..=LONGEST_TOKEN).contains(&token.len()) {
+        return Ok(());
+    }
+    Err(format!(
+        "the control server's token has {} bytes, but it must be one word of 1 to {LONGEST_TOKEN}",
+        token.len()
+    ))
+}
+
+/// What the program and its environment allow.
 fn rules(config: &Config) -> Result<Rules, Error> {
     let token = config.control_token.as_ref().map(|secret| secret.0.clone());
-    if let Some(token) = &token
-        && (token.is_empty()
-            || token.len() > LONGEST_TOKEN
-            || token.contains(|c: char| c.is_whitespace() || c.is_control()))
-    {
-        return Err(Error::Setting(format!(
-            "the control server's token has {} bytes, but it must be one word of 1 to {LONGEST_TOKEN}",
-            token.len()
-        )));
-    }
+    token.as_deref().map_or(Ok(()), check_token).map_err(Error::Setting)?;
     let folder = config.control_folder.as_ref().map(|folder| {
         let failed = |source| Error::File { path: folder.clone(), action: "open", source };
         std::fs::read_dir(folder).and_then(|_| folder.canonicalize()).map_err(failed)
@@ -106,13 +134,10 @@ impl Control {
         self.address
     }
 
-    /// The environment has started the server; the program may say later what it allows.
+    /// The environment has started the server; the program may say later what it allows, where the
+    /// environment has not.
     pub(super) fn allow(&self, config: &Config) -> Result<(), Error> {
-        let Config { control_token: token, control_folder: folder, control_hosts: hosts, .. } =
-            config;
-        if token.is_some() || folder.is_some() || !hosts.is_empty() {
-            self.server.allow(rules(config)?);
-        }
+        self.server.allow(rules(config)?);
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::builder::Config;
 use super::report::{Destination, Report};
-use super::{exit, problems, run};
+use super::{control, exit, problems, run};
 use crate::alloc::linked;
 use crate::trace::control::{DEFAULT_PORT as DEFAULT_CONTROL_PORT, Place};
 use crate::trace::sink::tcp::{Address, DEFAULT_PORT};
@@ -20,6 +20,9 @@ pub(crate) struct Settings {
     pub(super) follow_forks: Option<OsString>,
     pub(super) report: Option<OsString>,
     pub(super) control: Option<OsString>,
+    pub(super) control_token_file: Option<OsString>,
+    pub(super) control_folder: Option<OsString>,
+    pub(super) control_hosts: Option<OsString>,
 }
 
 /// One setting: its variable, its flag, and where it is kept.
@@ -29,7 +32,7 @@ struct Known {
     place: fn(&mut Settings) -> &mut Option<OsString>,
 }
 
-const KNOWN: [Known; 6] = [
+const KNOWN: [Known; 9] = [
     Known {
         variable: c"MEMLEDGER_TRACE",
         flag: "-trace=",
@@ -59,6 +62,21 @@ const KNOWN: [Known; 6] = [
         variable: c"MEMLEDGER_CONTROL",
         flag: "-tracecontrol=",
         place: |settings| &mut settings.control,
+    },
+    Known {
+        variable: c"MEMLEDGER_CONTROL_TOKEN_FILE",
+        flag: "-tracecontroltokenfile=",
+        place: |settings| &mut settings.control_token_file,
+    },
+    Known {
+        variable: c"MEMLEDGER_CONTROL_FOLDER",
+        flag: "-tracecontrolfolder=",
+        place: |settings| &mut settings.control_folder,
+    },
+    Known {
+        variable: c"MEMLEDGER_CONTROL_HOSTS",
+        flag: "-tracecontrolhosts=",
+        place: |settings| &mut settings.control_hosts,
     },
 ];
 
@@ -105,6 +123,9 @@ impl Settings {
             follow_forks: self.follow_forks.or(other.follow_forks),
             report: self.report.or(other.report),
             control: self.control.or(other.control),
+            control_token_file: self.control_token_file.or(other.control_token_file),
+            control_folder: self.control_folder.or(other.control_folder),
+            control_hosts: self.control_hosts.or(other.control_hosts),
         }
     }
 
@@ -145,6 +166,32 @@ impl Settings {
                 _ => problems::add(format!(
                     "MEMLEDGER_CONTROL (or -tracecontrol=) is {control:?}, but only PORT or ADDRESS:PORT are allowed, such as {DEFAULT_CONTROL_PORT}; there is no control server"
                 )),
+            }
+        }
+        if let Some(folder) = self.control_folder {
+            config.control_folder = Some(PathBuf::from(folder));
+        }
+        if let Some(hosts) = self.control_hosts {
+            match hosts.to_str() {
+                Some(hosts) => {
+                    let hosts = hosts.split(',').filter(|host| !host.is_empty());
+                    config.control_hosts = hosts.map(str::to_owned).collect();
+                }
+                None => problems::add(format!(
+                    "MEMLEDGER_CONTROL_HOSTS (or -tracecontrolhosts=) is {hosts:?}, but only names of hosts are allowed, separated by commas; none is"
+                )),
+            }
+        }
+        if let Some(path) = self.control_token_file {
+            match control::read_token(path.as_ref()) {
+                Ok(token) => config.control_token = Some(token),
+                Err(why) => {
+                    // NOTE: whoever asks for a token shall not get a server without.
+                    config.control = None;
+                    problems::add(format!(
+                        "MEMLEDGER_CONTROL_TOKEN_FILE (or -tracecontroltokenfile=) is {path:?}, but {why}; there is no control server"
+                    ));
+                }
             }
         }
         if let Some(follow) = self.follow_forks {

@@ -80,6 +80,9 @@ impl Ledger {
     /// | `MEMLEDGER_FILE=run-%p.utrace` | write the trace to this file, compact if it is named `.memledger` (`%p` process id, `%t` unix seconds, `%e` executable) |
     /// | `MEMLEDGER_HOST=127.0.0.1:1980` | send the trace to a recorder |
     /// | `MEMLEDGER_CONTROL=1985` or `ADDRESS:PORT` | start the control server |
+    /// | `MEMLEDGER_CONTROL_TOKEN_FILE=token` | who controls the program must know the first line of this file, which nobody else may read |
+    /// | `MEMLEDGER_CONTROL_FOLDER=traces` | where `write-to` may create files |
+    /// | `MEMLEDGER_CONTROL_HOSTS=build,10.0.0.7:1981` | where `send-to` may send besides this machine |
     /// | `MEMLEDGER_FOLLOW_FORKS=1` | record the children of forks, too, each to files of its own |
     /// | `MEMLEDGER_REPORT=stderr`, a path ending in `.txt` or `.json`, or `off` | where the report goes |
     pub fn from_env() -> Self {
@@ -92,9 +95,9 @@ impl Ledger {
     /// Starts as command-line flags say, and the environment where they are silent; returns the
     /// arguments that are not flags of memledger.
     ///
-    /// The flags are `-trace=`, `-tracefile=`, `-tracehost=`, `-tracecontrol=`, `-tracefollowforks=` and
-    /// `-tracereport=`, with the values of `MEMLEDGER_TRACE`, `MEMLEDGER_FILE`, `MEMLEDGER_HOST`,
-    /// `MEMLEDGER_CONTROL`, `MEMLEDGER_FOLLOW_FORKS` and `MEMLEDGER_REPORT`.
+    /// The flags are `-trace=`, `-tracefile=`, `-tracehost=`, `-tracecontrol=`, `-tracecontroltokenfile=`,
+    /// `-tracecontrolfolder=`, `-tracecontrolhosts=`, `-tracefollowforks=` and `-tracereport=`, with the
+    /// values of the variables `MEMLEDGER_TRACE`, `MEMLEDGER_FILE`, `MEMLEDGER_HOST` and so on.
     pub fn from_args(args: impl IntoIterator<Item = OsString>) -> (Self, Vec<OsString>) {
         #[cfg(feature = "enable")]
         {

@@ -1,6 +1,6 @@
 //! A program that is controlled while it runs. The child is its own client, unless it says so.
 
-use crate::harness::{Case, Outcome, REPORT, TRACE, builder, case, churn, leave, left, scope};
+use crate::harness::{Case, Outcome, REPORT, Run, TRACE, builder, case, churn, leave, left, scope};
 use memledger::trace::control::{Client, Command};
 use memledger::trace::read::{EventAnalyzer, read};
 use memledger::trace::transport::handshake::Handshake;
@@ -99,6 +99,28 @@ pub(crate) const CASES: &[Case] = &[
             "memledger: port {port} is taken, so the control server listens on 127.0.0.1:{used}\n"
         );
         assert_eq!(outcome.stderr, line);
+    }),
+    case("the environment sets a token and where files and traces may go", ruled, |run| {
+        fs::create_dir(run.path("folder")).unwrap();
+        let run = run.tracked().env("MEMLEDGER_CONTROL", "0.0.0.0:0");
+        write_token(&run, 0o600);
+        let run = run.env("MEMLEDGER_CONTROL_TOKEN_FILE", "token");
+        let run = run.env("MEMLEDGER_CONTROL_FOLDER", "folder");
+        let outcome = run.env("MEMLEDGER_CONTROL_HOSTS", "b.example,0.0.0.0:7").run();
+        outcome.exited(0).whole();
+        let lines: Vec<_> = outcome.stderr.lines().collect();
+        assert!(lines.len() == 1 && lines[0].starts_with("memledger: 0.0.0.0:7 gets"), "{lines:?}");
+        assert!(outcome.path("folder/allowed.utrace").exists());
+        assert_eq!(outcome.files(), ["folder", REPORT, "token", TRACE]);
+    }),
+    case("a token that others can read opens nothing", simple, |run| {
+        write_token(&run, 0o640);
+        let run = run.tracked().env("MEMLEDGER_CONTROL", "0");
+        let outcome = run.env("MEMLEDGER_CONTROL_TOKEN_FILE", "token").run();
+        outcome.exited(0).whole();
+        assert_eq!(outcome.stdout.trim(), "none");
+        assert!(outcome.stderr.contains("\"token\", but others can read"), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("mode 640") && outcome.stderr.lines().count() == 1);
     }),
     case("no other machine is let in without a token", simple, |run| {
         let outcome = run.tracked().env("MEMLEDGER_CONTROL", "0.0.0.0:0").run();
@@ -220,6 +242,38 @@ fn allow_later() {
     drop(Ledger::from_env());
     client.send(&Command::write_to("allowed.utrace")).unwrap();
     client.send(&Command::Stop).unwrap();
+}
+
+fn write_token(run: &Run, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::write(run.path("token"), "s3cr3t\nnot of it\n").unwrap();
+    fs::set_permissions(run.path("token"), fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// The environment has said what is allowed, and code cannot take it back.
+fn ruled() {
+    let ledger = Ledger::builder()
+        .control_token("another")
+        .control_folder(".")
+        .control_host("c.example")
+        .start()
+        .unwrap();
+    let address = format!("127.0.0.1:{}", ledger.control_address().unwrap().port());
+    let connect = || Client::connect(&address).unwrap();
+    refused(&mut connect(), Command::Status, "wants a token first");
+    refused(&mut connect(), Command::Token("another".into()), "the token is wrong");
+    let mut friend = connect();
+    friend.send(&Command::Token("s3cr3t".into())).unwrap();
+    friend.send(&Command::WriteTo("allowed.utrace".into())).unwrap();
+    refused(&mut friend, Command::SendTo("c.example".into()), "does not allow");
+    refused(&mut friend, Command::SendTo("0.0.0.0:8".into()), "does not allow");
+    // This machine by another name, which is not allowed by itself.
+    friend.send(&Command::SendTo("0.0.0.0:7".into())).unwrap();
+    let host = ledger.destinations()[1];
+    while host.status().state == DestinationState::Opening {
+        std::thread::yield_now();
+    }
+    assert_eq!(host.status().state, DestinationState::Failed, "nobody listens there");
 }
 
 fn hostile() {

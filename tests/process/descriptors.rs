@@ -75,19 +75,21 @@ fn new_sockets(before: &BTreeMap<i32, String>) -> Vec<i32> {
     new.filter(|(_, leads)| leads.starts_with("socket:")).map(|(fd, _)| fd).collect()
 }
 
-/// Puts the program's own file in the place of a descriptor.
+/// Puts the program's own file in the place of a descriptor, which is then the program's.
 #[expect(unsafe_code, reason = "a descriptor that is not ours")]
-fn take(descriptor: i32) {
+fn take(descriptor: i32) -> i32 {
     use std::os::fd::AsRawFd;
     fs::write("own", OWN).unwrap();
     let file = fs::OpenOptions::new().append(true).open("own").unwrap();
     // SAFETY: what stood there is the tracker's, which has to live with it.
     assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), descriptor) }, descriptor);
+    descriptor
 }
 
-/// Ends the recording, and prints what became of the program's file.
-fn end(ledger: Ledger) {
+/// Ends the recording, and prints what became of the program's file, which is still open.
+fn end(ledger: Ledger, taken: i32) {
     drop(ledger);
+    assert!(open()[&taken].ends_with("/own"), "nobody but the program closes it");
     println!("{}", fs::read_to_string("own").unwrap());
 }
 
@@ -95,10 +97,10 @@ fn of_trace() {
     let ledger = start();
     churn(1000);
     ledger.flush();
-    take(leading_to(TRACE));
+    let taken = take(leading_to(TRACE));
     churn(100_000);
     ledger.flush();
-    end(ledger);
+    end(ledger, taken);
 }
 
 fn of_late() {
@@ -109,13 +111,13 @@ fn of_late() {
     while late.status().waiting_bytes > 0 || late.status().state == DestinationState::Opening {
         std::thread::yield_now();
     }
-    take(leading_to(LATE));
+    let taken = take(leading_to(LATE));
     leave(1_000_005);
     ledger.flush();
     while late.status().state != DestinationState::Failed {
         churn(1000);
     }
-    end(ledger);
+    end(ledger, taken);
 }
 
 fn of_host() {
@@ -128,12 +130,12 @@ fn of_host() {
     }
     let sockets = new_sockets(&before);
     assert_eq!(sockets.len(), 1, "{sockets:?}");
-    take(sockets[0]);
+    let taken = take(sockets[0]);
     while host.status().state != DestinationState::Failed {
         churn(1000);
     }
     assert_eq!(ledger.stats().lost_destinations, 1);
-    end(ledger);
+    end(ledger, taken);
 }
 
 fn of_server() {
@@ -142,13 +144,13 @@ fn of_server() {
     let address = ledger.control_address().unwrap().to_string();
     let sockets = new_sockets(&before);
     assert_eq!(sockets.len(), 1, "{sockets:?}");
-    take(sockets[0]);
+    let taken = take(sockets[0]);
     // It looks once a second.
     while ledger.problems().is_empty() {
         churn(1000);
     }
     assert!(Client::connect(&address).is_err());
-    end(ledger);
+    end(ledger, taken);
 }
 
 fn of_client() {
@@ -160,16 +162,10 @@ fn of_client() {
     // From here on the server has accepted it.
     client.send(&Command::Status).unwrap();
     let theirs: Vec<_> = new_sockets(&before).into_iter().filter(|fd| !own.contains(fd)).collect();
-    if let [theirs] = theirs[..] {
-        take(theirs);
-        assert!(client.send(&Command::Status).is_err(), "nobody has the connection any more");
-    } else {
-        // It was accepted before we could look: both ends are new, and ours is the first.
-        assert_eq!((own.len(), theirs.len()), (2, 0));
-        take(own[1]);
-        assert!(client.send(&Command::Status).is_err(), "nobody has the connection any more");
-    }
+    // Or before we could look: both ends were new, and ours came first.
+    let taken = take(*theirs.first().or(own.get(1)).unwrap());
+    assert!(client.send(&Command::Status).is_err(), "nobody has the connection any more");
     let mut other = Client::connect(&address).unwrap();
     assert!(other.send(&Command::Status).is_ok());
-    end(ledger);
+    end(ledger, taken);
 }

@@ -22,7 +22,7 @@
 //! - A connection from another machine, unless the program listens there *and* has set a token.
 //! - A file elsewhere than in the program's folder, or one that exists, or is no regular file.
 //! - A destination other than this machine or a host that the program allows.
-//! - A change of these rules: they are the program's.
+//! - A change of these rules: they are the program's, and those of who starts it.
 //!
 //! A line that is no command ends the connection, so that a browser that is made to send a request
 //! here gets no further than its first word. Lines have at most 4 KiB, there are at most 4 clients,

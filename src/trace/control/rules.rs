@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Bytes of the longest name of a file.
 const LONGEST_NAME: usize = 255;
 
-/// Set by the program, and by nobody else.
+/// Set by the program and by who starts it, and by nobody else.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
     /// The word that a client must say first.
@@ -22,6 +22,15 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
+    /// Takes from `more` what is not set.
+    pub(super) fn fill(&mut self, more: Self) {
+        self.token = self.token.take().or(more.token);
+        self.folder = self.folder.take().or(more.folder);
+        if self.hosts.is_empty() {
+            self.hosts = more.hosts;
+        }
+    }
+
     /// Whether `token` is the one. Takes as long for any of its length.
     pub(super) fn admits(&self, token: &str) -> bool {
         let Some(expected) = &self.token else { return true };
@@ -94,6 +103,26 @@ mod tests {
         assert!(Rules::default().admits("anything"), "there is none");
         let empty = Rules { token: Some(String::new()), ..Rules::default() };
         assert!(!empty.admits(""), "an empty one opens nothing");
+    }
+
+    #[test]
+    fn what_is_set_stays() {
+        let rules = |name: &str| Rules {
+            token: Some(name.into()),
+            folder: Some(name.into()),
+            hosts: vec![name.into()],
+        };
+        let all = |rules: &Rules| {
+            let folder = rules.folder.clone().map(|folder| folder.display().to_string());
+            [rules.token.clone(), folder, rules.hosts.first().cloned()]
+        };
+        let mut filled = Rules { token: Some("first".into()), ..Rules::default() };
+        filled.fill(Rules { folder: Some("second".into()), ..Rules::default() });
+        assert_eq!(all(&filled), [Some("first".into()), Some("second".into()), None]);
+        filled.fill(rules("third"));
+        assert_eq!(all(&filled), ["first", "second", "third"].map(|name| Some(name.into())));
+        filled.fill(Rules::default());
+        assert_eq!(all(&filled), ["first", "second", "third"].map(|name| Some(name.into())));
     }
 
     #[test]

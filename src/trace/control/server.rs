@@ -116,9 +116,9 @@ impl Server {
         Ok(server)
     }
 
-    /// Replaces the rules; commands from now on go by these.
+    /// Adds rules where there are none of their kind; commands from now on go by these, too.
     pub(crate) fn allow(&self, rules: Rules) {
-        *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = rules;
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner).fill(rules);
     }
 }
 

@@ -109,7 +109,8 @@ impl Drop for LogScope {
 /// While the channel is disabled, this costs one relaxed load, and the values are not evaluated.
 /// Otherwise all values are evaluated first, then the event is written in one piece: a value whose
 /// expression logs, itself or in what it calls, logs its own event before this one, and neither is
-/// torn. A signal handler that logs while this thread is writing loses its event, which is counted.
+/// torn. A signal handler that logs while this thread is writing, or in the tracker's own code, loses
+/// its event, which is counted; important events are not for handlers, since they take memory.
 ///
 /// An event with numbers only takes 2 to 4 ns, with strings or arrays some 50 and what it takes to
 /// copy them (`cargo bench -p memledger-benches --bench log`). Synchronised events of several threads are in the order in which they were logged, for
