@@ -1,12 +1,12 @@
 //! Which channels a destination gets, and what stands before it where that is not all.
 
 use super::run::tell;
+use crate::alloc;
 use crate::error::Error;
-use crate::scopes::events::{MEMORY_SCOPE, TAG_SPEC};
+use crate::scopes::{self, events::MEMORY_SCOPE, events::TAG_SPEC};
 use crate::trace::channel::Choice;
 use crate::trace::sink::Sink;
 use crate::trace::worker::{Filter, Needs};
-use crate::{alloc, scopes};
 
 /// The channels that a stream must have to have the events of the tracker's own channels.
 static NEEDS: [Needs; 3] = [

@@ -181,7 +181,7 @@ impl Ledger {
     /// log site are wanted; definitions (see [`event!`](crate::event)) always are. Channels that are
     /// on by default, as `bookmark`, are wanted unless they are left out. Without `memory` it does
     /// not begin with what is alive. Leaving out takes place on the destination's own thread, and
-    /// takes it some 5 ns an event.
+    /// takes it 10 to 15 ns an event.
     ///
     /// # Errors
     /// [`Error::Setting`] for what can be no channel's name, or if there is none; otherwise as

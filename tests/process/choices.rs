@@ -1,5 +1,6 @@
 //! Destinations that get some channels only, each a stream of its own.
 
+use crate::destinations::{peer, peer_address, read_all};
 use crate::harness::{Case, Outcome, REPORT, TRACE, builder, case, check_with_another_reader};
 use memledger::analysis::{Analyzer, LiveBlock, Report};
 use memledger::trace::event::schema::EventType;
@@ -107,6 +108,19 @@ pub(crate) const CASES: &[Case] = &[
         // The account knows all.
         let report = outcome.report(REPORT);
         assert!(report.contains("1000003"), "{report}");
+    }),
+    case("a recorder gets its channels and a file of the environment all", recorder, |run| {
+        let (address, peer) = peer(read_all);
+        let run = run.env("TEST_PEER", address);
+        let outcome = run.env("MEMLEDGER_FILE", "env.utrace").run();
+        outcome.quiet();
+        fs::write(outcome.path("received.utrace"), peer.join().unwrap()).unwrap();
+        assert_eq!(outcome.files(), ["env.utrace", "received.utrace", REPORT]);
+        let (all, received) =
+            (Stream::read(&outcome, "env.utrace"), Stream::read(&outcome, "received.utrace"));
+        assert!(all.memory_events > 0);
+        assert_eq!((all.logged.len(), received.logged.len()), (2, 1));
+        assert_eq!((received.memory_events, received.important.len()), (0, 1));
     }),
     case("what can be no choice is refused and what nobody has is told", refused, |run| {
         let outcome = run.run();
@@ -333,6 +347,21 @@ fn first_file() {
     };
     println!("{child}");
     drop(ledger);
+}
+
+fn recorder() {
+    let ledger = builder()
+        .channels("memory,scope,game,network")
+        .file_channels("game")
+        .trace_to_host(peer_address())
+        .host_channels("game")
+        .start()
+        .unwrap();
+    // The environment has started it; this joins.
+    log!(GAME, Asset { Name: "tree", Id: 7 });
+    log!(GAME, Number { Site: ON_GAME, Number: 1 });
+    log!(NETWORK, Number { Site: ON_NETWORK, Number: 2 });
+    ledger.flush();
 }
 
 fn refused() {

@@ -175,7 +175,7 @@ fn check_told(outcome: &Outcome, what: &str) {
 }
 
 /// A recorder of one connection, with its address.
-fn peer<R: Send + 'static>(
+pub(crate) fn peer<R: Send + 'static>(
     body: impl FnOnce(TcpStream) -> R + Send + 'static,
 ) -> (String, JoinHandle<R>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -183,13 +183,13 @@ fn peer<R: Send + 'static>(
     (address, std::thread::spawn(move || body(listener.accept().unwrap().0)))
 }
 
-fn read_all(mut stream: TcpStream) -> Vec<u8> {
+pub(crate) fn read_all(mut stream: TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
     bytes
 }
 
-fn peer_address() -> String {
+pub(crate) fn peer_address() -> String {
     std::env::var("TEST_PEER").unwrap()
 }
 

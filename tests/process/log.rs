@@ -468,7 +468,7 @@ fn scopes() {
         number(6);
         let inner = memledger::__event!(Frame { Number: 11 });
         memledger::__log_site! { GAME, Frame }
-        std::mem::forget(SITE.enter(inner, false));
+        std::mem::forget(__MEMLEDGER_LOG_SITE.enter(inner, false));
         number(9);
     }
     number(7);

@@ -124,7 +124,7 @@ macro_rules! log {
     ($($channel:path)|+, $($event:ident)::+ { $($field:ident : $value:expr),* $(,)? } $(,)?) => {
         if $crate::trace::log::are_enabled([$(&$channel),+]) {
             $crate::__log_site! { $($channel)|+, $($event)::+ }
-            SITE.log($crate::__event!($($event)::+ { $($field: $value),* }));
+            __MEMLEDGER_LOG_SITE.log($crate::__event!($($event)::+ { $($field: $value),* }));
         }
     };
 }
@@ -134,7 +134,7 @@ macro_rules! log {
 #[macro_export]
 macro_rules! __log_site {
     ($($channel:path)|+, $($event:ident)::+) => {
-        static SITE: $crate::trace::log::LogSite<$($event)::+<'static>> =
+        static __MEMLEDGER_LOG_SITE: $crate::trace::log::LogSite<$($event)::+<'static>> =
             $crate::trace::log::LogSite::new(&[$($channel.id()),+]);
     };
 }
@@ -199,7 +199,7 @@ macro_rules! __log_scope {
     ($timed:literal, $($channel:path)|+, $($event:ident)::+ { $($field:ident : $value:expr),* $(,)? } $(,)?) => {
         let _memledger_log_scope = if $crate::trace::log::are_enabled([$(&$channel),+]) {
             $crate::__log_site! { $($channel)|+, $($event)::+ }
-            SITE.enter($crate::__event!($($event)::+ { $($field: $value),* }), $timed)
+            __MEMLEDGER_LOG_SITE.enter($crate::__event!($($event)::+ { $($field: $value),* }), $timed)
         } else {
             $crate::LogScope::closed()
         };

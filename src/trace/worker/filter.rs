@@ -237,7 +237,7 @@ impl Filter {
         }
     }
 
-    /// Passes on what is held back; everything below what comes next has come.
+    /// Passes on what is held back: everything has come that comes before any of it.
     fn release(&mut self) {
         if self.left_out > 0 || self.turns.iter().any(|(_, at)| *at == LEFT_OUT) {
             // PERF: each thread's come in order, and the sort makes use of that.
@@ -251,6 +251,7 @@ impl Filter {
                 }
             }
         }
+        // Of blocks that were alive, which come in order, nothing else says so.
         if let Some((last, _)) = self.turns.last() {
             self.settled += last + 1;
         }
