@@ -19,7 +19,7 @@ fn there_and_back() {
     let hashed: TaggedHashMap<String, Option<u8>> = from_value(json!({"x": 1, "y": null})).unwrap();
     assert_eq!(to_value(&hashed).unwrap(), json!({"x": 1, "y": null}));
     let set: TaggedHashSet<u64> = from_str("[5,5,6]").unwrap();
-    assert_eq!(set, [5, 6].into());
+    assert_eq!(set, std::collections::HashSet::from([5, 6]));
     let slice = vec.into_boxed_slice();
     assert_eq!(to_string(&slice).unwrap(), "[1,2,3]");
 }

@@ -105,7 +105,7 @@ impl<K: Ord, V> TaggedBTreeMap<K, V> {
     }
 
     fn claim(&mut self) {
-        if OwnTag::is_heard() {
+        if self.tag.is_heard() {
             let pairs = mem::take(&mut self.plain);
             self.extend(pairs);
         }

@@ -91,7 +91,7 @@ impl<T> TaggedVecDeque<T> {
     /// A queue does not say where its block begins, but a vector does, and either becomes the other
     /// without a new block.
     fn tell_block(&mut self, tell: fn(OwnTag, Option<super::own_tag::Block>)) {
-        if OwnTag::is_heard() && self.plain.capacity() > 0 {
+        if self.tag.is_heard() && self.plain.capacity() > 0 {
             let plain = Vec::from(mem::take(&mut self.plain));
             tell(self.tag, block_of(plain.as_ptr(), plain.capacity()));
             self.plain = plain.into();

@@ -42,7 +42,7 @@ pub use hash_set::TaggedHashSet;
 pub use string::TaggedString;
 pub use vec::TaggedVec;
 
-/// What each takes more than the plain one.
+/// What each takes more than the plain one, and that threads may share it as that.
 #[cfg(target_pointer_width = "64")]
 const _: () = {
     use std::collections as plain;
@@ -58,4 +58,7 @@ const _: () = {
     assert!(more::<TaggedBTreeMap<u8, u8>, plain::BTreeMap<u8, u8>>() == tag);
     assert!(more::<TaggedHashMap<u8, u8>, plain::HashMap<u8, u8>>() == 3 * tag);
     assert!(more::<TaggedHashSet<u8>, plain::HashSet<u8>>() == 3 * tag);
+    const fn goes_anywhere<T: Send + Sync>() {}
+    goes_anywhere::<TaggedHashMap<u8, u8>>();
+    goes_anywhere::<TaggedVec<u8>>();
 };

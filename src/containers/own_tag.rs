@@ -70,9 +70,9 @@ impl OwnTag {
         }
     }
 
-    /// Whether it matters to anyone to whom blocks belong: where it costs much to tell.
-    pub(super) fn is_heard() -> bool {
-        hook::is_on()
+    /// Whether a [claim](Self::claim) would be recorded: for where it costs much to make one.
+    pub(super) fn is_heard(self) -> bool {
+        self.node != context::NONE && hook::is_on()
     }
 }
 
@@ -111,7 +111,7 @@ impl OwnTag {
     }
 
     #[inline]
-    pub(super) fn is_heard() -> bool {
+    pub(super) fn is_heard(self) -> bool {
         false
     }
 }
