@@ -3,6 +3,7 @@
 //! ```text
 //! kind      parent            owner       name           e.g.
 //! Scope     enclosing stack   -           its own        GlobalScope / load level / parse
+//! Scope     enclosing stack   a number    its own        a measurement: no other has its number
 //! Group     group or none     -           its own        Rendering / Textures
 //! Tag       its group         -           its own        Rendering / Mesh::texture_coordinates
 //! Context   stack             tag         its tag's      the two together
@@ -175,6 +176,22 @@ pub(crate) fn intern(text: &str) -> &'static str {
             "(other)"
         }
     }
+}
+
+/// The innermost measurement around `stack`, itself included.
+#[cold]
+pub(crate) fn measurement_around(stack: u32) -> Option<u32> {
+    let table = Table::get()?;
+    let mut at = stack;
+    // NOTE: a node that was found or added is ready, and so are those above it.
+    while at >= FIRST {
+        let node = table.node(at)?;
+        if node.owner.load(Ordering::Relaxed) != NONE {
+            return Some(at);
+        }
+        at = node.parent.load(Ordering::Relaxed);
+    }
+    None
 }
 
 /// The number of the context of a stack and a tag, under the tag's name.
