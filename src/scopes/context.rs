@@ -37,6 +37,9 @@ const CAPACITY: usize = 1 << 18;
 const BUCKETS: usize = 1 << 16;
 const FIRST: u32 = 2;
 
+/// Scopes within each other that have nodes of their own; what is deeper is `(other)`.
+const MAX_DEPTH: usize = 255;
+
 /// Ids on the wire begin above those Unreal gives its own tags.
 const WIRE_BASE: u32 = 0x0100_0000;
 
@@ -178,20 +181,46 @@ pub(crate) fn intern(text: &str) -> &'static str {
     }
 }
 
-/// The innermost measurement around `stack`, itself included.
-#[cold]
-pub(crate) fn measurement_around(stack: u32) -> Option<u32> {
-    let table = Table::get()?;
-    let mut at = stack;
-    // NOTE: a node that was found or added is ready, and so are those above it.
-    while at >= FIRST {
-        let node = table.node(at)?;
-        if node.owner.load(Ordering::Relaxed) != NONE {
-            return Some(at);
+/// The number of the stack that has `name` inside `stack`. If there is no place (counted), the
+/// measurement around it, which what is measured must not leave; `None` without one.
+pub(crate) fn stack_under(stack: u32, name: &'static str) -> Option<u32> {
+    let found = if stack == OTHER || enclosing(stack).count() >= MAX_DEPTH {
+        refuse();
+        None
+    } else {
+        find_or_add(Kind::Scope, stack, NONE, name)
+    };
+    found.or_else(|| enclosing(stack).find(|&stack| is_measurement(stack)))
+}
+
+fn is_measurement(stack: u32) -> bool {
+    let node = Table::get().and_then(|table| table.node(stack));
+    node.is_some_and(|node| node.owner.load(Ordering::Relaxed) != NONE)
+}
+
+/// A stack and all that it is in, from the inside out, without the root.
+fn enclosing(stack: u32) -> impl Iterator<Item = u32> {
+    let table = Table::get();
+    let own = |stack: u32| (stack != ROOT).then_some(stack);
+    std::iter::successors(own(stack), move |&stack| {
+        own(table.as_ref()?.node(stack)?.parent.load(Ordering::Relaxed))
+    })
+}
+
+/// Whether `stack` is `outer` or inside it. What is in [`OTHER`] may be in anything.
+pub(crate) fn is_within(stack: u32, outer: u32) -> bool {
+    stack == OTHER || outer == ROOT || enclosing(stack).any(|stack| stack == outer)
+}
+
+/// The stack and the tag of a context.
+pub(crate) fn parts(context: u32) -> (u32, u32) {
+    let node = Table::get().and_then(|table| table.node(context));
+    match node {
+        Some(node) if node.kind.load(Ordering::Relaxed) == Kind::Context as u32 => {
+            (node.parent.load(Ordering::Relaxed), node.owner.load(Ordering::Relaxed))
         }
-        at = node.parent.load(Ordering::Relaxed);
+        _ => (context, NONE),
     }
-    None
 }
 
 /// The number of the context of a stack and a tag, under the tag's name.
