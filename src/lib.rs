@@ -26,6 +26,8 @@
 //!   `MEMLEDGER_FILE=run.utrace` in the environment needs no further code.
 //! - **Who owns memory**: [`alloc_scope!`] says where in the program an allocation happens;
 //!   [`group!`], [`tag!`] and [`tagged`] say whose it is. [`Name`] holds names.
+//! - **Budgets in tests**: [`budget`] fails a test whose code allocates, holds or leaves too much;
+//!   [`measure`] gives the figures.
 //! - **Events of your own**: [`event!`] declares a type, [`channel!`] what is turned on and off
 //!   together, [`log!`] and [`log_scope!`] write events, [`bookmark!`] names a moment.
 //! - **The stream**: [`trace`] reads it. The format is Unreal Trace, so a trace of ours opens in
@@ -58,6 +60,7 @@ pub mod analysis;
 pub mod dump;
 mod error;
 mod ledger;
+mod measure;
 mod scopes;
 pub mod trace;
 
@@ -67,6 +70,7 @@ pub use ledger::{
     Destination, DestinationState, DestinationStatus, Ledger, LedgerBuilder, OnFull, Report,
     Snapshot, Stats, Worker,
 };
+pub use measure::{Budget, Measured, budget, measure};
 #[doc(hidden)]
 pub use scopes::NameOf;
 pub use scopes::{Context, Group, Name, ScopeGuard, Tag, spawn, tagged};

@@ -33,7 +33,7 @@ pub(crate) const OTHER: u32 = 1;
 pub(crate) const NONE: u32 = 0;
 
 /// Nodes at most: what a program names by hand is some thousands; beyond this, names are data.
-const CAPACITY: usize = 1 << 18;
+pub(crate) const CAPACITY: usize = 1 << 18;
 const BUCKETS: usize = 1 << 16;
 const FIRST: u32 = 2;
 

@@ -33,4 +33,4 @@ pub use travel::{Context, spawn};
 #[cfg(feature = "enable")]
 pub(crate) use events::CHANNEL;
 #[cfg(feature = "enable")]
-pub(crate) use switch::{enable, is_here, switch};
+pub(crate) use switch::{enable, is_enabled, is_here, switch};

@@ -14,6 +14,11 @@ pub(crate) fn enable(enabled: bool) {
     ENABLED.store(enabled, Ordering::Release);
 }
 
+/// Whether the channel is on.
+pub(crate) fn is_enabled() -> bool {
+    ENABLED.load(Ordering::Acquire)
+}
+
 /// Whether this thread's stream stands in the context the thread is in: there is nothing to write.
 #[inline(always)]
 pub(crate) fn is_here(slot: &Slot) -> bool {

@@ -153,10 +153,30 @@ pub(crate) fn leave(open: Open, site: &'static Location<'static>) {
     });
 }
 
-/// Where this thread is.
+/// Where this thread is, to go there again, from any thread and at any time.
 #[inline]
 pub(crate) fn place() -> Place {
-    THREAD.try_with(|thread| thread.place.get()).unwrap_or(Place::ROOT)
+    THREAD
+        .try_with(|thread| {
+            thread.taken.set(true);
+            thread.place.get()
+        })
+        .unwrap_or(Place::ROOT)
+}
+
+/// Says whether somebody may come back to where this thread is now; returns what was said before.
+pub(crate) fn set_taken(taken: bool) -> bool {
+    THREAD.try_with(|thread| thread.taken.replace(taken)).unwrap_or(true)
+}
+
+/// The stack this thread is in.
+pub(crate) fn stack() -> u32 {
+    THREAD.try_with(|thread| thread.place.get().stack).unwrap_or(ROOT)
+}
+
+/// Goes to the stack `node`, with the tag that the thread has.
+pub(crate) fn enter_stack(node: u32) -> Open {
+    enter_with(|thread, before| thread.place_of(node, before.tag))
 }
 
 impl Thread {
