@@ -68,6 +68,18 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("analysis", &["error", "trace::read", "trace::event::schema"]),
     ("dump", &["analysis"]),
+    (
+        "measure",
+        &[
+            "error",
+            "Name",
+            "analysis::Holder",
+            "analysis::MeasuredFigures",
+            "dump::text",
+            "ledger::measuring",
+            "trace::write",
+        ],
+    ),
     ("ledger", &["alloc", "analysis", "dump", "error", "scopes", "trace", "Ledger", "Snapshot"]),
     // The table of contents.
     ("", &[""]),

@@ -11,6 +11,7 @@ use super::{
     Analyzer,
     contexts::Context,
     rows::{Cell, Counts},
+    streams::Stream,
 };
 #[cfg(feature = "enable")]
 use std::collections::BTreeMap;
@@ -126,8 +127,8 @@ impl Analyzer {
         all.rposition(|measurement| measurement.id == id).map(|index| index as u32 + 1)
     }
 
-    /// The cells of a measurement and all within it, by their numbers.
-    fn cells_of(&self, measurement: u32) -> impl Iterator<Item = (u32, &Cell)> {
+    /// Whether a cell is of a measurement or one within it.
+    fn is_of(&self, measurement: u32) -> impl Fn(&Cell) -> bool {
         // NOTE: a measurement stands before those within it.
         let first = measurement as usize;
         let mut within = vec![true];
@@ -135,11 +136,26 @@ impl Analyzer {
             let parent = (inner.parent as usize).checked_sub(first);
             within.push(parent.is_some_and(|parent| within[parent]));
         }
-        let is_within = move |cell: &Cell| {
+        move |cell| {
             let own = self.contexts.contexts[cell.context as usize].measurement as usize;
             own.checked_sub(first).is_some_and(|own| within[own])
-        };
-        (0..).zip(&self.book.cells).filter(move |(_, cell)| is_within(cell))
+        }
+    }
+
+    /// The cells of a measurement, by their numbers.
+    fn cells_of(&self, measurement: u32) -> impl Iterator<Item = (u32, &Cell)> {
+        let is_of = self.is_of(measurement);
+        (0..).zip(&self.book.cells).filter(move |(_, cell)| is_of(cell))
+    }
+
+    /// Its blocks between the two halves of a reallocation, which another thread is about to make.
+    /// They count as freed.
+    fn halfway_of(&self, measurement: u32) -> impl Iterator<Item = u64> {
+        let is_of = self.is_of(measurement);
+        let halfway = self.streams.iter().flat_map(Stream::halfway);
+        halfway
+            .filter(move |block| is_of(&self.book.cells[block.owner as usize]))
+            .map(|block| block.size())
     }
 
     /// Whether a block is live that was allocated in the measurement `id`, as far as is known yet.
@@ -147,6 +163,7 @@ impl Analyzer {
         self.settle_steps();
         let Some(measurement) = self.measurement(id) else { return false };
         self.cells_of(measurement).any(|(_, cell)| cell.counts.live_blocks != 0)
+            || self.halfway_of(measurement).next().is_some()
     }
 
     /// The measurement `id` begins, perhaps not for the first time; none of its blocks is live.
@@ -175,6 +192,11 @@ impl Analyzer {
             figures.allocated_bytes += counts.allocated_bytes;
             figures.live_blocks += counts.live_blocks;
             figures.live_bytes += counts.live_bytes;
+        }
+        for bytes in self.halfway_of(number) {
+            figures.frees -= 1;
+            figures.live_blocks += 1;
+            figures.live_bytes += bytes;
         }
         if let Some(measurement) = self.contexts.measurements.get(number) {
             figures.foreign_reallocations = measurement.foreign.wrapping_sub(before.foreign);

@@ -91,7 +91,10 @@ const LOOKS: usize = 16;
 
 impl Measuring {
     /// Begins to measure what this thread does, and all that enters its context from here on.
-    pub(crate) fn begin(name: &'static str, site: &'static Location<'static>) -> Result<Self, Error> {
+    pub(crate) fn begin(
+        name: &'static str,
+        site: &'static Location<'static>,
+    ) -> Result<Self, Error> {
         if in_own_code() {
             return Err(unmeasured("this is the tracker's own code, whose memory is not recorded"));
         }
@@ -154,21 +157,21 @@ impl Begun {
         begun
     }
 
-    fn in_run(name: &'static str, run: &Run) -> Result<Self, Error> {
-        let live = run.measurable()?.clone();
+    fn in_run(name: &'static str, run: &mut Run) -> Result<Self, Error> {
+        run.refuse_measurement()?;
+        // Nobody collects meanwhile.
+        let Some(mut session) = worker::session_within(PATIENCE) else { return Err(stuck()) };
+        let Some(session) = session.as_mut() else { return Err(ended()) };
+        let live = run.account(session).clone();
         let Some(node) = Node::take(name, run.generation, &live) else {
             return Err(unmeasured(format!(
                 "the table of scopes and names is full: all {} are used up",
-                context::CAPACITY
+                context::PLACES
             )));
         };
         let before = live.look(|account| account.begin_measurement(node.id()));
-        let lost = {
-            // Nobody collects meanwhile.
-            let Some(_session) = worker::session_within(PATIENCE) else { return Err(stuck()) };
-            loss::so_far()
-        };
-        Ok(Self { generation: run.generation, pid: os::process_id(), lost, node, live, before })
+        let (generation, pid, lost) = (run.generation, os::process_id(), loss::so_far());
+        Ok(Self { generation, pid, lost, node, live, before })
     }
 
     fn end(

@@ -44,6 +44,8 @@ pub(super) struct Run {
     /// The environment has said which channels are enabled; otherwise code still may.
     channels_are_set: bool,
     pub(super) live: Option<Live>,
+    /// Where there is none, one that knows nothing of what was before the first measurement.
+    late_account: Option<Live>,
     report: Option<Output>,
     /// Somebody has said where the report goes, or that there is none; otherwise code still may.
     report_is_set: bool,
@@ -69,20 +71,30 @@ impl Run {
         )
     }
 
-    /// The account, if everything is there that a measurement needs.
-    pub(super) fn measurable(&self) -> Result<&Live, Error> {
+    /// Why nothing can be measured, if so.
+    pub(super) fn refuse_measurement(&self) -> Result<(), Error> {
         let why = if self.unlinked {
-            UNLINKED.to_owned()
+            UNLINKED
         } else if state::load() & state::RECORD == 0 {
-            "the ledger that is running does not record the channel \"memory\", or has failed (Ledger::problems says why)".into()
+            "the ledger that is running does not record the channel \"memory\", or has failed (Ledger::problems says why)"
         } else if !scopes::is_enabled() {
-            "the ledger that is running does not record the channel \"scope\"".into()
-        } else if let Some(live) = &self.live {
-            return Ok(live);
+            "the ledger that is running does not record the channel \"scope\""
         } else {
-            "the ledger that is running keeps no account in the process; add LedgerBuilder::keep_account or a report (MEMLEDGER_REPORT)".into()
+            return Ok(());
         };
-        Err(Error::Unmeasured(why))
+        Err(Error::Unmeasured(why.into()))
+    }
+
+    /// The account that measurements look at; without one, it begins here.
+    pub(super) fn account(&mut self, session: &mut Session) -> &Live {
+        let begin = || {
+            let live = Live::new();
+            worker::tick(session, PATIENCE_WITH_HOOKS);
+            session
+                .join_here(Box::new(live.clone()), |here, sink| opening::begin(None, here, sink));
+            live
+        };
+        self.live.as_ref().unwrap_or_else(|| self.late_account.get_or_insert_with(begin))
     }
 
     /// Whether nobody needs it any more.
@@ -460,6 +472,7 @@ fn begin(
         unlinked,
         channels_are_set,
         live,
+        late_account: None,
         report,
         report_is_set,
         has_file,
@@ -576,10 +589,11 @@ pub(super) fn end(run: Run, process_ends: bool) {
     if let Some(output) = run.report {
         write_report(output, run.unlinked, run.live.as_ref());
     }
+    let accounts = (run.live, run.late_account);
     if process_ends {
-        std::mem::forget(run.live);
+        std::mem::forget(accounts);
     } else {
-        drop(run.live);
+        drop(accounts);
     }
     // NOTE: not before the end of the stream, which would be told that they are off.
     let missing = channel::forget();

@@ -27,7 +27,7 @@ pub struct Budget {
 /// A budget without limits yet, which a test gives to the code it runs.
 ///
 #[cfg_attr(feature = "enable", doc = "```")]
-#[cfg_attr(not(feature = "enable"), doc = "```no_run")]
+#[cfg_attr(not(feature = "enable"), doc = "```should_panic")]
 /// use memledger::{TrackingAllocator, budget};
 ///
 /// #[global_allocator]

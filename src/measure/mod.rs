@@ -60,26 +60,27 @@ impl<R> Measured<R> {
 /// captured in it is entered ([`Context`](crate::Context), [`spawn`](crate::spawn)).
 ///
 #[cfg_attr(feature = "enable", doc = "```")]
-#[cfg_attr(not(feature = "enable"), doc = "```no_run")]
+#[cfg_attr(not(feature = "enable"), doc = "```should_panic")]
 /// use memledger::{TrackingAllocator, measure};
 ///
 /// #[global_allocator]
 /// static ALLOC: TrackingAllocator = TrackingAllocator::system();
 ///
-/// # fn main() -> Result<(), memledger::Error> {
+/// # fn main() {
 /// let measured = measure(|| {
 ///     let words: Vec<String> = "one two three".split(' ').map(String::from).collect();
 ///     words.iter().map(String::len).sum::<usize>()
-/// })?;
+/// })
+/// .unwrap();
 /// assert_eq!(measured.value, 11);
 /// assert_eq!(measured.allocations, 4); // the vector and three strings
 /// assert_eq!(measured.live_bytes, 0);
-/// # Ok(()) }
+/// # }
 /// ```
 ///
-/// No [`Ledger`](crate::Ledger) has to be started. If one is running, its account is used, and the
-/// report shows the measurement as a scope named `measured`; otherwise one is kept until the last
-/// measurement in the process has ended. Other threads, with measurements of their own or without,
+/// No [`Ledger`](crate::Ledger) has to be started; none can start meanwhile. If one is running, its
+/// account is used (one that kept none does from then on), and its report shows the measurement as a scope
+/// named `measured`. Other threads, with measurements of their own or without,
 /// change nothing; a plain [`std::thread::spawn`] is not followed.
 ///
 /// - A block counts where it was allocated. One from before that is freed within counts nowhere
@@ -88,7 +89,8 @@ impl<R> Measured<R> {
 /// - A thread that goes on after `body` has returned counts up to there. Join it.
 /// - If `body` panics, so does this; the measurement is over then.
 ///
-/// Costs about 0.1 ms, and what tracking costs while `body` runs. Each measurement is a scope in the
+/// Costs about 20 µs where a ledger or another measurement is running, otherwise 0.3 ms; and what
+/// tracking costs while `body` runs. Each measurement is a scope in the
 /// table of at most 262 142 scopes and names that a process may use. It is used again once all its
 /// blocks are freed; but not if a context was captured in it, which may be entered at any time.
 ///
@@ -96,9 +98,9 @@ impl<R> Measured<R> {
 /// [`Error::Unmeasured`] if the figures would not be exact: if
 /// [`TrackingAllocator`](crate::TrackingAllocator) is not the global allocator; without the feature
 /// `enable`; where tracking does not work ([`Error::Unsupported`] says where that is); if an event was
-/// lost meanwhile; if a ledger is running that keeps no account or does not record the channels `memory`
-/// and `scope`, or that ends meanwhile; in the child of a fork of a tracked process; if the table is
-/// full. `body` is run once in any case.
+/// lost meanwhile; if a ledger is running that does not record the channels `memory` and `scope`, or that
+/// ends meanwhile; in the child of a fork of a tracked process; if the table is full. `body` is run once
+/// in any case.
 ///
 /// # Panics
 /// If `body` does.
@@ -121,4 +123,18 @@ pub fn measure<R>(body: impl FnOnce() -> R) -> Result<Measured<R>, Error> {
 #[cfg(not(feature = "enable"))]
 fn not_compiled() -> Error {
     Error::Unmeasured("memledger was compiled without its feature `enable`".into())
+}
+
+#[cfg(all(test, feature = "enable"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_measured_of_the_trackers_own() {
+        let mut has_run = false;
+        let measured = crate::trace::write::own(|| measure(|| has_run = true));
+        let Err(Error::Unmeasured(why)) = measured else { panic!("it was measured") };
+        assert_eq!(why, "this is the tracker's own code, whose memory is not recorded");
+        assert!(has_run);
+    }
 }

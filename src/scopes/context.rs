@@ -33,9 +33,11 @@ pub(crate) const OTHER: u32 = 1;
 pub(crate) const NONE: u32 = 0;
 
 /// Nodes at most: what a program names by hand is some thousands; beyond this, names are data.
-pub(crate) const CAPACITY: usize = 1 << 18;
+const CAPACITY: usize = 1 << 18;
 const BUCKETS: usize = 1 << 16;
 const FIRST: u32 = 2;
+/// Of these, the program's.
+pub(crate) const PLACES: usize = CAPACITY - FIRST as usize;
 
 /// Scopes within each other that have nodes of their own; what is deeper is `(other)`.
 const MAX_DEPTH: usize = 255;

@@ -174,7 +174,10 @@ fn what_an_earlier_one_left_does_not_count_for_the_next() {
             block(100 + number)
         });
         let measured = measured.unwrap();
-        assert_eq!(figures(&measured), [1, 0, 0, 0, 100 + number as u64, 1, 100 + number as u64, 100 + number as u64]);
+        assert_eq!(
+            figures(&measured),
+            [1, 0, 0, 0, 100 + number as u64, 1, 100 + number as u64, 100 + number as u64]
+        );
         kept.push(measured.value);
     }
 }

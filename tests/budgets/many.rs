@@ -91,15 +91,3 @@ fn a_measurement_among_many_is_as_exact_as_one_alone() {
         }
     });
 }
-
-#[test]
-fn zz_time() {
-    let t = std::time::Instant::now();
-    for _ in 0..2000 { measure(|| drop(block(5))).unwrap(); }
-    eprintln!("alone {:?}", t.elapsed() / 2000);
-    let _hold = measure(|| {
-        let t = std::time::Instant::now();
-        for _ in 0..2000 { measure(|| drop(block(5))).unwrap(); }
-        eprintln!("within another {:?}", t.elapsed() / 2000);
-    });
-}

@@ -8,15 +8,16 @@ group! { RENDERING = "Rendering"; }
 
 #[test]
 fn the_text_says_by_how_much_and_who() {
-    let kept = budget("load level").peak(5000).live(0).allocations(2).reallocations(9).try_run(|| {
-        let level = alloc_scope!("level", {
-            alloc_scope!("parse");
-            block(4000)
+    let kept =
+        budget("load level").peak(5000).live(0).allocations(2).reallocations(9).try_run(|| {
+            let level = alloc_scope!("level", {
+                alloc_scope!("parse");
+                block(4000)
+            });
+            let mesh = tagged(tag!(RENDERING, "meshes"), || block(1234));
+            drop(alloc_scope!("level", { block(10) }));
+            (level, mesh)
         });
-        let mesh = tagged(tag!(RENDERING, "meshes"), || block(1234));
-        drop(alloc_scope!("level", { block(10) }));
-        (level, mesh)
-    });
     let Err(error) = kept else { panic!("it is over three limits") };
     assert!(matches!(error, Error::OverBudget(_)));
     let expected = "\
@@ -41,7 +42,12 @@ By name                                     live bytes  blocks  allocated  count
 fn a_budget_that_fails_panics_with_the_text_where_it_was_run() {
     let panicked = catch_unwind(|| budget("small").peak(99).run(|| drop(block(100))));
     let text = panicked.unwrap_err().downcast::<String>().unwrap();
-    assert!(text.starts_with("the budget \"small\" is exceeded\n  peak           100 bytes, 1 more than 99\n"), "{text}");
+    assert!(
+        text.starts_with(
+            "the budget \"small\" is exceeded\n  peak           100 bytes, 1 more than 99\n"
+        ),
+        "{text}"
+    );
 }
 
 #[test]

@@ -98,7 +98,7 @@ const IN_GRANDCHILD: usize = 3_000_019;
 #[expect(unsafe_code, reason = "system calls")]
 mod system {
     /// Forks; the child runs `body` and ends at once, unless that ends it.
-    pub(super) fn fork(body: impl FnOnce()) -> libc::pid_t {
+    pub(crate) fn fork(body: impl FnOnce()) -> libc::pid_t {
         // SAFETY: the child uses what glibc keeps usable, and ends without unwinding.
         unsafe {
             match libc::fork() {
@@ -112,8 +112,22 @@ mod system {
         }
     }
 
+    /// Forks, and goes on in both; the child gets 0.
+    pub(crate) fn fork_through() -> libc::pid_t {
+        // SAFETY: as above.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0, "fork: {}", std::io::Error::last_os_error());
+        child
+    }
+
+    /// Ends the child of a fork, without what a process does at its end.
+    pub(crate) fn exit_now() -> ! {
+        // SAFETY: it ends the process.
+        unsafe { libc::_exit(0) }
+    }
+
     /// Waits for a child; its status as `wait` gives it.
-    pub(super) fn wait(child: libc::pid_t) -> libc::c_int {
+    pub(crate) fn wait(child: libc::pid_t) -> libc::c_int {
         let mut status = 0;
         loop {
             // SAFETY: the status is written to a local.
@@ -131,7 +145,8 @@ mod system {
         }
     }
 }
-use system::{fork, wait, wait_for_the_end};
+use system::wait_for_the_end;
+pub(crate) use system::{exit_now, fork, fork_through, wait};
 
 /// Eight threads that allocate until told to stop.
 fn with_busy_threads(ledger: Option<&Ledger>, body: impl FnOnce()) {

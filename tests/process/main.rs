@@ -8,6 +8,7 @@
 mod allocator;
 mod harness;
 
+mod budgets;
 mod control;
 mod destinations;
 mod exactness;
@@ -45,5 +46,6 @@ fn main() {
         ("signals", signals::CASES),
         ("own_memory", own_memory::CASES),
         ("exactness", exactness::CASES),
+        ("budgets", budgets::CASES),
     ]);
 }

@@ -21,14 +21,9 @@ pub(crate) fn holders(
     let rows = holders.into_iter().take(TOP).map(|holder| Row {
         level: 0,
         name: holder.path.join(separator),
-        cells: [
-            holder.live_bytes,
-            holder.live_blocks,
-            holder.allocated_bytes,
-            holder.allocations,
-        ]
-        .map(count)
-        .into(),
+        cells: [holder.live_bytes, holder.live_blocks, holder.allocated_bytes, holder.allocations]
+            .map(count)
+            .into(),
     });
     let table = Table {
         title: title.to_owned(),
