@@ -77,7 +77,6 @@ const LAYERS: &[(&str, &[&str])] = &[
             "analysis::MeasuredFigures",
             "dump::text",
             "ledger::measuring",
-            "trace::write",
         ],
     ),
     ("ledger", &["alloc", "analysis", "dump", "error", "scopes", "trace", "Ledger", "Snapshot"]),

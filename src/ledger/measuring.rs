@@ -27,7 +27,7 @@ use std::time::Instant;
 
 /// A measurement that has begun. Dropped without an end, it ends without a result.
 pub(crate) struct Measuring {
-    /// Whether anything before on this thread's way has let its context out.
+    /// Whether the measured code around this one, on this thread, has let its context out.
     taken_before: bool,
     open: Open,
     site: &'static Location<'static>,
@@ -126,8 +126,11 @@ impl Measuring {
         let stack = thread::stack();
         let stayed = stack != OTHER && context::is_within(stack, begun.node.number);
         thread::leave(self.open, self.site);
-        let taken = thread::set_taken(true);
-        thread::set_taken(taken || self.taken_before);
+        let taken = thread::set_taken(self.taken_before);
+        if taken {
+            // It is one of all measurements around this one, too.
+            thread::set_taken(true);
+        }
         run::theirs({
             let _own = own_code();
             let _signals = BlockedSignals::new();
@@ -220,7 +223,7 @@ impl Begun {
         match loss::so_far().wrapping_sub(self.lost) {
             0 => Ok(()),
             lost => Err(unmeasured(format!(
-                "{lost} events were lost meanwhile, because the buffers were full; give the ledger a larger LedgerBuilder::buffer_limit, or OnFull::Wait"
+                "{lost} events were lost meanwhile, since the buffers were full and the worker did not come in time; start a ledger before, with a larger LedgerBuilder::buffer_limit and OnFull::Wait"
             ))),
         }
     }

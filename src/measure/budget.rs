@@ -1,13 +1,13 @@
 //! How much memory a piece of the program may use.
 
 use crate::Name;
+#[cfg(feature = "enable")]
+use crate::analysis::Holder;
+#[cfg(feature = "enable")]
+use crate::dump::text::{count, holders};
 use crate::error::Error;
 #[cfg(feature = "enable")]
-use crate::{
-    analysis::Holder,
-    dump::text::{count, holders},
-    ledger::measuring::{Found, Measuring},
-};
+use crate::ledger::measuring::{Found, Measuring};
 #[cfg(feature = "enable")]
 use std::panic::Location;
 

@@ -1,5 +1,6 @@
 //! Budgets and measurements: what they do to the process, and every way of being unable to measure.
 
+use crate::allocator::held_up;
 use crate::fork::{exit_now, fork, fork_through, wait};
 use crate::harness::{Case, TRACE, builder, case, churn, leave, left, scope, start};
 use memledger::{
@@ -7,7 +8,7 @@ use memledger::{
 };
 use std::cell::RefCell;
 use std::hint::black_box;
-use std::sync::{Barrier, mpsc};
+use std::sync::{Barrier, Mutex, mpsc};
 
 pub(crate) const CASES: &[Case] = &[
     case("a measurement leaves nothing behind", nothing_left, |run| {
@@ -70,6 +71,9 @@ pub(crate) const CASES: &[Case] = &[
         run.deadline(60).run().quiet();
     }),
     case("a destructor of a thread's own storage can measure", thread_local, |run| {
+        run.run().quiet();
+    }),
+    case("a block that another thread is reallocating is live", reallocating, |run| {
         run.run().quiet();
     }),
     case("exit within a measurement is an exit", exits, |run| {
@@ -296,6 +300,41 @@ fn thread_local() {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || MEASURES.set(Some(Measures(sender)))).join().unwrap();
     assert_eq!(receiver.recv().unwrap().unwrap().live_bytes, SIZE as u64);
+}
+
+fn reallocating() {
+    let _ledger = Ledger::builder().keep_account(true).start().unwrap();
+    let slot = Mutex::new(None);
+    let [allocated, end, begun, end_of_next] = std::array::from_fn(|_| Barrier::new(2));
+    std::thread::scope(|threads| {
+        let measured = threads.spawn(|| {
+            measure(|| {
+                *slot.lock().unwrap() = Some(black_box(Vec::<u8>::with_capacity(SIZE)));
+                allocated.wait();
+                end.wait();
+            })
+        });
+        allocated.wait();
+        let mut block: Vec<u8> = slot.lock().unwrap().take().unwrap();
+        held_up(
+            || block.reserve_exact(2 * SIZE),
+            || {
+                end.wait();
+                let measured = measured.join().unwrap().unwrap();
+                assert_eq!((measured.allocations, measured.frees), (1, 0));
+                assert_eq!((measured.live_blocks, measured.live_bytes), (1, SIZE as u64));
+                threads.spawn(|| {
+                    let next = measure(|| {
+                        begun.wait();
+                        end_of_next.wait();
+                    });
+                    assert_eq!(next.unwrap(), Measured::default(), "it is none of the next one's");
+                });
+                begun.wait();
+            },
+        );
+        end_of_next.wait();
+    });
 }
 
 fn exits() {
