@@ -15,6 +15,7 @@ use std::panic::Location;
 /// it.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "a budget is checked where it is run"]
+#[cfg_attr(not(feature = "enable"), expect(dead_code, reason = "nothing can be checked"))]
 pub struct Budget {
     name: Name,
     peak: Option<u64>,
