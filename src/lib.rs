@@ -69,6 +69,6 @@ pub use ledger::{
 };
 #[doc(hidden)]
 pub use scopes::NameOf;
-pub use scopes::{Group, Name, ScopeGuard, Tag, tagged};
+pub use scopes::{Context, Group, Name, ScopeGuard, Tag, spawn, tagged};
 pub use trace::channel::Channel;
 pub use trace::log::LogScope;

@@ -36,6 +36,9 @@ const CAPACITY: usize = 1 << 18;
 const BUCKETS: usize = 1 << 16;
 const FIRST: u32 = 2;
 
+/// Scopes within each other that have nodes of their own; what is deeper is `(other)`.
+const MAX_DEPTH: usize = 255;
+
 /// Ids on the wire begin above those Unreal gives its own tags.
 const WIRE_BASE: u32 = 0x0100_0000;
 
@@ -174,6 +177,40 @@ pub(crate) fn intern(text: &str) -> &'static str {
             refuse();
             "(other)"
         }
+    }
+}
+
+/// The number of the stack that has `name` inside `stack`; `None` (counted) if there is no place.
+pub(crate) fn stack_under(stack: u32, name: &'static str) -> Option<u32> {
+    if stack == OTHER || enclosing(stack).count() >= MAX_DEPTH {
+        refuse();
+        return None;
+    }
+    find_or_add(Kind::Scope, stack, NONE, name)
+}
+
+/// A stack and all that it is in, from the inside out, without the root.
+fn enclosing(stack: u32) -> impl Iterator<Item = u32> {
+    let table = Table::get();
+    let own = |stack: u32| (stack != ROOT).then_some(stack);
+    std::iter::successors(own(stack), move |&stack| {
+        own(table.as_ref()?.node(stack)?.parent.load(Ordering::Relaxed))
+    })
+}
+
+/// Whether `stack` is `outer` or inside it. What is in [`OTHER`] may be in anything.
+pub(crate) fn is_within(stack: u32, outer: u32) -> bool {
+    stack == OTHER || outer == ROOT || enclosing(stack).any(|stack| stack == outer)
+}
+
+/// The stack and the tag of a context.
+pub(crate) fn parts(context: u32) -> (u32, u32) {
+    let node = Table::get().and_then(|table| table.node(context));
+    match node {
+        Some(node) if node.kind.load(Ordering::Relaxed) == Kind::Context as u32 => {
+            (node.parent.load(Ordering::Relaxed), node.owner.load(Ordering::Relaxed))
+        }
+        _ => (context, NONE),
     }
 }
 

@@ -20,6 +20,7 @@ mod switch;
 mod tag;
 #[cfg(feature = "enable")]
 pub(crate) mod thread;
+mod travel;
 
 pub use group::Group;
 pub use name::Name;
@@ -27,6 +28,7 @@ pub use name::Name;
 pub use name::NameOf;
 pub use scope::ScopeGuard;
 pub use tag::{Tag, tagged};
+pub use travel::{Context, spawn};
 
 #[cfg(feature = "enable")]
 pub(crate) use events::CHANNEL;

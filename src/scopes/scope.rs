@@ -1,6 +1,11 @@
 //! Scopes: where in the program an allocation happens.
 
 use super::{Group, Name};
+#[cfg(feature = "enable")]
+use super::{
+    Tag,
+    thread::{self, Open, Place},
+};
 use std::marker::PhantomData;
 #[cfg(feature = "enable")]
 use std::panic::Location;
@@ -27,7 +32,7 @@ struct EnterTheScopeOnTheThreadThatAllocates {
 #[derive(Debug)]
 pub struct ScopeGuard {
     #[cfg(feature = "enable")]
-    open: Option<super::thread::Open>,
+    open: Open,
     #[cfg(feature = "enable")]
     site: &'static Location<'static>,
     _not_send: PhantomData<EnterTheScopeOnTheThreadThatAllocates>,
@@ -40,8 +45,7 @@ impl ScopeGuard {
     #[inline]
     #[track_caller]
     pub fn enter(name: impl Into<Name>) -> Self {
-        let open = super::thread::enter(name.into().as_str(), None);
-        Self { open, site: Location::caller(), _not_send: PhantomData }
+        Self::new(thread::enter(name.into().as_str(), None))
     }
 
     /// Enters a scope whose allocations belong to `group`, unless something inside says otherwise.
@@ -50,7 +54,24 @@ impl ScopeGuard {
     pub fn enter_group(group: &'static Group, name: impl Into<Name>) -> Self {
         /// What a group's memory is called where nobody has named it.
         const UNNAMED: &str = "Unnamed";
-        let open = super::thread::enter(name.into().as_str(), Some((UNNAMED, group.node())));
+        Self::new(thread::enter(name.into().as_str(), Some((UNNAMED, group.node()))))
+    }
+
+    #[inline]
+    #[track_caller]
+    pub(super) fn enter_tag(tag: Tag) -> Self {
+        Self::new(thread::enter_tag(tag.group().node(), tag.name().as_str()))
+    }
+
+    #[inline]
+    #[track_caller]
+    pub(super) fn enter_place(place: Place) -> Self {
+        Self::new(thread::enter_place(place))
+    }
+
+    #[inline]
+    #[track_caller]
+    fn new(open: Open) -> Self {
         Self { open, site: Location::caller(), _not_send: PhantomData }
     }
 }
@@ -59,9 +80,7 @@ impl ScopeGuard {
 impl Drop for ScopeGuard {
     #[inline]
     fn drop(&mut self) {
-        if let Some(open) = &self.open {
-            super::thread::leave(open, self.site);
-        }
+        thread::leave(self.open, self.site);
     }
 }
 

@@ -10,18 +10,20 @@ use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-/// Scopes within each other that have entries of their own; what is deeper is `(other)`.
-pub(crate) const MAX_DEPTH: usize = 255;
-
 /// A power of two. Small enough to stay in the first-level cache beside the program's own data.
 const CACHE: usize = 64;
 
 /// A scope stack and a tag, and the number of the two together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) stack: u32,
     pub(crate) tag: u32,
     pub(crate) context: u32,
+}
+
+impl Place {
+    /// In no scope, without a tag.
+    pub(crate) const ROOT: Self = Self { stack: ROOT, tag: NONE, context: ROOT };
 }
 
 /// One remembered answer of the table: the node under `parent` for what `key` stands for.
@@ -36,11 +38,6 @@ struct Remembered {
 
 struct Thread {
     place: Cell<Place>,
-    depth: Cell<u32>,
-    /// Told to the next scope that is entered; never told twice.
-    next_ticket: Cell<u32>,
-    /// The tickets of the scopes that are open, outermost first.
-    tickets: [Cell<u32>; MAX_DEPTH],
     cache: [Cell<Remembered>; CACHE],
 }
 
@@ -48,10 +45,7 @@ const EMPTY: Remembered = Remembered { kind: u32::MAX, parent: 0, key: 0, size: 
 
 thread_local! {
     static THREAD: Thread = const { Thread {
-        place: Cell::new(Place { stack: ROOT, tag: NONE, context: ROOT }),
-        depth: Cell::new(0),
-        next_ticket: Cell::new(0),
-        tickets: [const { Cell::new(0) }; MAX_DEPTH],
+        place: Cell::new(Place::ROOT),
         cache: [const { Cell::new(EMPTY) }; CACHE],
     } };
 }
@@ -90,86 +84,84 @@ pub(crate) fn context() -> u32 {
     THREAD.try_with(|thread| thread.place.get().context).unwrap_or(ROOT)
 }
 
-/// An open scope: what it was entered from, and how to recognise it.
-#[derive(Debug)]
+/// Something entered: where the thread was before, and the context it came into.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
-    before: Place,
-    level: u32,
-    ticket: u32,
+    pub(crate) before: Place,
+    inside: u32,
 }
 
 /// Enters a scope; with a tag, that becomes the thread's.
 #[inline]
-pub(crate) fn enter(name: &'static str, tag: Option<(&'static str, u32)>) -> Option<Open> {
-    THREAD
-        .try_with(|thread| {
-            let before = thread.place.get();
-            let level = thread.depth.get();
-            let ticket = thread.next_ticket.get();
-            thread.next_ticket.set(ticket.wrapping_add(1));
-            thread.depth.set(level + 1);
-            if let Some(entry) = thread.tickets.get(level as usize) {
-                entry.set(ticket);
-            }
-            let stack = thread.stack_under(before.stack, name, level);
-            let tag = tag.map_or(before.tag, |(name, group)| thread.tag_in(group, name));
-            thread.place.set(thread.place_of(stack, tag));
-            Open { before, level, ticket }
-        })
-        .ok()
+pub(crate) fn enter(name: &'static str, tag: Option<(&'static str, u32)>) -> Open {
+    enter_with(|thread, before| {
+        let stack = thread.stack_under(before.stack, name);
+        let tag = tag.map_or(before.tag, |(name, group)| thread.tag_in(group, name));
+        thread.place_of(stack, tag)
+    })
 }
 
-/// Leaves a scope, wherever it is: what is still open inside it is closed with it, and one that
-/// was closed already is left alone.
+/// Takes a tag for what follows on this thread.
 #[inline]
-pub(crate) fn leave(open: &Open, site: &'static Location<'static>) {
-    let _ = THREAD.try_with(|thread| {
-        let innermost = thread.depth.get() == open.level + 1;
-        let is_open = thread.depth.get() > open.level
-            && thread
-                .tickets
-                .get(open.level as usize)
-                .is_none_or(|entry| entry.get() == open.ticket);
-        if !(innermost && is_open) {
-            misuse(site);
-        }
-        if is_open {
-            thread.depth.set(open.level);
-            thread.place.set(open.before);
-        }
-    });
+pub(crate) fn enter_tag(group: u32, name: &'static str) -> Open {
+    enter_with(|thread, before| thread.place_of(before.stack, thread.tag_in(group, name)))
 }
 
-/// Takes a tag for what follows on this thread; returns the tag before.
-pub(crate) fn set_tag(group: u32, name: &'static str) -> u32 {
+/// Goes to another place altogether.
+#[inline]
+pub(crate) fn enter_place(place: Place) -> Open {
+    enter_with(|_, _| place)
+}
+
+#[inline(always)]
+fn enter_with(find: impl FnOnce(&Thread, Place) -> Place) -> Open {
     THREAD
         .try_with(|thread| {
             let before = thread.place.get();
-            thread.place.set(thread.place_of(before.stack, thread.tag_in(group, name)));
-            before.tag
+            let place = find(thread, before);
+            thread.place.set(place);
+            Open { before, inside: place.context }
         })
-        .unwrap_or(NONE)
+        .unwrap_or(Open { before: Place::ROOT, inside: ROOT })
 }
 
-/// Takes back what [`set_tag`] did.
-pub(crate) fn restore_tag(tag: u32) {
+/// Leaves what was entered. If the thread is elsewhere by now, that is counted: what is still open
+/// inside is closed with it, and what was closed already is left alone.
+#[inline]
+pub(crate) fn leave(open: Open, site: &'static Location<'static>) {
+    #[cold]
+    #[inline(never)]
+    fn out_of_order(thread: &Thread, open: Open, site: &'static Location<'static>) {
+        misuse(site);
+        let now = thread.place.get();
+        let (stack, tag) = context::parts(open.inside);
+        if context::is_within(now.stack, stack) {
+            // A tag that came meanwhile goes when its own end comes.
+            let tag = if now.tag == tag { open.before.tag } else { now.tag };
+            thread.place.set(thread.place_of(open.before.stack, tag));
+        }
+    }
     let _ = THREAD.try_with(|thread| {
-        let stack = thread.place.get().stack;
-        thread.place.set(thread.place_of(stack, tag));
+        if thread.place.get().context == open.inside {
+            thread.place.set(open.before);
+        } else {
+            out_of_order(thread, open, site);
+        }
     });
+}
+
+/// Where this thread is.
+#[inline]
+pub(crate) fn place() -> Place {
+    THREAD.try_with(|thread| thread.place.get()).unwrap_or(Place::ROOT)
 }
 
 impl Thread {
     #[inline]
-    fn stack_under(&self, stack: u32, name: &'static str, level: u32) -> u32 {
-        if level as usize >= MAX_DEPTH || stack == OTHER {
-            context::refuse();
-            return OTHER;
-        }
-        let node = self.remembered(Kind::Scope, stack, name.as_ptr().addr(), name.len(), || {
-            context::find_or_add(Kind::Scope, stack, NONE, name)
-        });
-        node.unwrap_or(OTHER)
+    fn stack_under(&self, stack: u32, name: &'static str) -> u32 {
+        let key = name.as_ptr().addr();
+        self.remembered(Kind::Scope, stack, key, name.len(), || context::stack_under(stack, name))
+            .unwrap_or(OTHER)
     }
 
     /// The tag's node; none if the table is full, so that what it would own is untagged.
