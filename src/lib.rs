@@ -26,6 +26,7 @@
 //!   `MEMLEDGER_FILE=run.utrace` in the environment needs no further code.
 //! - **Who owns memory**: [`alloc_scope!`] says where in the program an allocation happens;
 //!   [`group!`], [`tag!`] and [`tagged`] say whose it is. [`Name`] holds names.
+//!   [`Context`] and [`spawn`] take both to other threads, [`AllocScope`] along with futures.
 //! - **Events of your own**: [`event!`] declares a type, [`channel!`] what is turned on and off
 //!   together, [`log!`] and [`log_scope!`] write events, [`bookmark!`] names a moment.
 //! - **The stream**: [`trace`] reads it. The format is Unreal Trace, so a trace of ours opens in
@@ -41,6 +42,7 @@
 //! | `enable` (default) | tracking; implies `analysis` |
 //! | `analysis` | reading traces and printing reports, without tracking |
 //! | `store` | getting traces from a recorder's store; implies `analysis` |
+//! | `tracing` | `ScopeLayer`, which makes scopes of `tracing` spans |
 //! | none | the same API for marking scopes, compiled to nothing, without dependencies |
 //!
 //! A library that only marks its scopes depends on memledger with `default-features = false`; the
@@ -69,6 +71,8 @@ pub use ledger::{
 };
 #[doc(hidden)]
 pub use scopes::NameOf;
-pub use scopes::{Context, Group, Name, ScopeGuard, Tag, spawn, tagged};
+#[cfg(feature = "tracing")]
+pub use scopes::ScopeLayer;
+pub use scopes::{AllocScope, Context, Group, Name, ScopeGuard, Scoped, Tag, spawn, tagged};
 pub use trace::channel::Channel;
 pub use trace::log::LogScope;
