@@ -26,6 +26,7 @@
 //!   `MEMLEDGER_FILE=run.utrace` in the environment needs no further code.
 //! - **Who owns memory**: [`alloc_scope!`] says where in the program an allocation happens;
 //!   [`group!`], [`tag!`] and [`tagged`] say whose it is. [`Name`] holds names.
+//!   [`Context`] and [`spawn`] take both to other threads, [`AllocScope`] along with futures.
 //! - **Budgets in tests**: [`budget`] fails a test whose code allocates, holds or leaves too much;
 //!   [`measure`] gives the figures.
 //! - **Events of your own**: [`event!`] declares a type, [`channel!`] what is turned on and off
@@ -43,6 +44,7 @@
 //! | `enable` (default) | tracking; implies `analysis` |
 //! | `analysis` | reading traces and printing reports, without tracking |
 //! | `store` | getting traces from a recorder's store; implies `analysis` |
+//! | `tracing` | `ScopeLayer`, which makes scopes of `tracing` spans |
 //! | none | the same API for marking scopes, compiled to nothing, without dependencies |
 //!
 //! A library that only marks its scopes depends on memledger with `default-features = false`; the
@@ -73,6 +75,8 @@ pub use ledger::{
 pub use measure::{Budget, Measured, budget, measure};
 #[doc(hidden)]
 pub use scopes::NameOf;
-pub use scopes::{Context, Group, Name, ScopeGuard, Tag, spawn, tagged};
+#[cfg(feature = "tracing")]
+pub use scopes::ScopeLayer;
+pub use scopes::{AllocScope, Context, Group, Name, ScopeGuard, Scoped, Tag, spawn, tagged};
 pub use trace::channel::Channel;
 pub use trace::log::LogScope;

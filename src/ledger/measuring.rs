@@ -104,7 +104,7 @@ impl Measuring {
             Begun::new(name)
         })?;
         let taken_before = thread::set_taken(false);
-        let open = thread::enter_stack(begun.node.number);
+        let open = thread::enter_node(begun.node.number);
         Ok(Self { taken_before, open, site, begun: Some(begun) })
     }
 

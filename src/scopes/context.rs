@@ -214,15 +214,11 @@ pub(crate) fn is_within(stack: u32, outer: u32) -> bool {
     stack == OTHER || outer == ROOT || enclosing(stack).any(|stack| stack == outer)
 }
 
-/// The stack and the tag of a context.
-pub(crate) fn parts(context: u32) -> (u32, u32) {
+/// The stack of a context.
+pub(crate) fn stack_of(context: u32) -> u32 {
     let node = Table::get().and_then(|table| table.node(context));
-    match node {
-        Some(node) if node.kind.load(Ordering::Relaxed) == Kind::Context as u32 => {
-            (node.parent.load(Ordering::Relaxed), node.owner.load(Ordering::Relaxed))
-        }
-        _ => (context, NONE),
-    }
+    let is_pair = |node: &&Node| node.kind.load(Ordering::Relaxed) == Kind::Context as u32;
+    node.filter(is_pair).map_or(context, |node| node.parent.load(Ordering::Relaxed))
 }
 
 /// The number of the context of a stack and a tag, under the tag's name.

@@ -26,31 +26,45 @@ impl Place {
     pub(crate) const ROOT: Self = Self { stack: ROOT, tag: NONE, context: ROOT };
 }
 
-/// One remembered answer of the table: the node under `parent` for what `key` stands for.
+/// One remembered answer of the table: the node for what `key` stands for.
 #[derive(Clone, Copy)]
 struct Remembered {
-    kind: u32,
-    parent: u32,
+    question: u64,
     key: usize,
-    size: usize,
     node: u32,
 }
 
+/// PERF: where the thread is are three words, always read and written as such. Written in one
+/// width and read in another they would have to reach the cache first, a dozen cycles.
 struct Thread {
-    place: Cell<Place>,
+    stack: Cell<u32>,
+    tag: Cell<u32>,
+    context: Cell<u32>,
     /// Whether the place was asked for, perhaps to be entered elsewhere, since this was last cleared.
     taken: Cell<bool>,
     cache: [Cell<Remembered>; CACHE],
 }
 
-const EMPTY: Remembered = Remembered { kind: u32::MAX, parent: 0, key: 0, size: 0, node: 0 };
+const EMPTY: Remembered = Remembered { question: u64::MAX, key: 0, node: 0 };
 
 thread_local! {
     static THREAD: Thread = const { Thread {
-        place: Cell::new(Place::ROOT),
+        stack: Cell::new(ROOT),
+        tag: Cell::new(NONE),
+        context: Cell::new(ROOT),
         taken: Cell::new(false),
         cache: [const { Cell::new(EMPTY) }; CACHE],
     } };
+}
+
+/// What this thread knows.
+#[inline(always)]
+fn thread() -> Option<&'static Thread> {
+    // PERF: out of the closure, which is inlined only as long as little is in it.
+    let thread = THREAD.try_with(ptr::from_ref).ok()?;
+    // SAFETY: it has no destructor, so it is there as long as the thread, which is the only one that
+    // can use it: it is not `Sync`.
+    Some(unsafe { &*thread })
 }
 
 static MISUSES: AtomicU64 = AtomicU64::new(0);
@@ -73,8 +87,9 @@ pub(crate) fn forget_misuses() {
     FIRST_MISUSE.store(ptr::null_mut(), Ordering::Relaxed);
 }
 
+/// A scope was left out of order.
 #[cold]
-fn misuse(site: &'static Location<'static>) {
+pub(crate) fn misuse(site: &'static Location<'static>) {
     MISUSES.fetch_add(1, Ordering::Relaxed);
     let site = ptr::from_ref(site).cast_mut();
     let _ =
@@ -84,154 +99,235 @@ fn misuse(site: &'static Location<'static>) {
 /// The number of the context this thread is in: all that an allocation looks at.
 #[inline(always)]
 pub(crate) fn context() -> u32 {
-    THREAD.try_with(|thread| thread.place.get().context).unwrap_or(ROOT)
+    thread().map_or(ROOT, |thread| thread.context.get())
 }
 
 /// Something entered: where the thread was before, and the context it came into.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
-    pub(crate) before: Place,
+    before: Place,
     inside: u32,
 }
 
-/// Enters a scope; with a tag, that becomes the thread's.
-#[inline]
-pub(crate) fn enter(name: &'static str, tag: Option<(&'static str, u32)>) -> Open {
-    enter_with(|thread, before| {
-        let stack = thread.stack_under(before.stack, name);
-        let tag = tag.map_or(before.tag, |(name, group)| thread.tag_in(group, name));
-        thread.place_of(stack, tag)
-    })
+impl Open {
+    /// Where there is no thread-local storage any more.
+    const NOWHERE: Self = Self { before: Place::ROOT, inside: ROOT };
+
+    /// Has it been entered from where `outer` was, which was left meanwhile.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn skip(&mut self, outer: Self) {
+        self.before = outer.before;
+    }
+}
+
+/// Enters a scope.
+#[inline(always)]
+pub(crate) fn enter(name: &'static str) -> Open {
+    let Some(thread) = thread() else { return Open::NOWHERE };
+    thread.enter(thread.place_inside(thread.place(), name))
 }
 
 /// Takes a tag for what follows on this thread.
-#[inline]
+#[inline(always)]
 pub(crate) fn enter_tag(group: u32, name: &'static str) -> Open {
-    enter_with(|thread, before| thread.place_of(before.stack, thread.tag_in(group, name)))
+    let Some(thread) = thread() else { return Open::NOWHERE };
+    thread.enter(thread.place_tagged(thread.place(), group, name))
+}
+
+/// Enters a scope and takes a tag.
+#[inline(always)]
+pub(crate) fn enter_with_tag(name: &'static str, group: u32, tag: &'static str) -> Open {
+    let Some(thread) = thread() else { return Open::NOWHERE };
+    let stack = thread.stack_under(thread.stack.get(), name);
+    thread.enter(thread.place_of(stack, thread.tag_in(group, tag)))
 }
 
 /// Goes to another place altogether.
-#[inline]
+#[inline(always)]
 pub(crate) fn enter_place(place: Place) -> Open {
-    enter_with(|_, _| place)
+    let Some(thread) = thread() else { return Open::NOWHERE };
+    thread.enter(place)
 }
 
-#[inline(always)]
-fn enter_with(find: impl FnOnce(&Thread, Place) -> Place) -> Open {
-    THREAD
-        .try_with(|thread| {
-            let before = thread.place.get();
-            let place = find(thread, before);
-            thread.place.set(place);
-            Open { before, inside: place.context }
-        })
-        .unwrap_or(Open { before: Place::ROOT, inside: ROOT })
+/// Goes to another stack, with the tag of this thread where the place has none.
+#[cfg(feature = "tracing")]
+pub(crate) fn enter_stack(place: Place) -> Open {
+    let Some(thread) = thread() else { return Open::NOWHERE };
+    thread.enter(match place.tag {
+        NONE => thread.place_of(place.stack, thread.tag.get()),
+        _ => place,
+    })
 }
 
 /// Leaves what was entered. If the thread is elsewhere by now, that is counted: what is still open
 /// inside is closed with it, and what was closed already is left alone.
-#[inline]
+#[inline(always)]
 pub(crate) fn leave(open: Open, site: &'static Location<'static>) {
+    // PERF: its arguments fit registers, so that nothing is in memory for its sake.
     #[cold]
     #[inline(never)]
-    fn out_of_order(thread: &Thread, open: Open, site: &'static Location<'static>) {
+    fn out_of_order(
+        stack: u32,
+        tag: u32,
+        context: u32,
+        inside: u32,
+        site: &'static Location<'static>,
+    ) {
         misuse(site);
-        let now = thread.place.get();
-        let (stack, tag) = context::parts(open.inside);
-        if context::is_within(now.stack, stack) {
-            // A tag that came meanwhile goes when its own end comes.
-            let tag = if now.tag == tag { open.before.tag } else { now.tag };
-            thread.place.set(thread.place_of(open.before.stack, tag));
+        if context::is_within(self::stack(), context::stack_of(inside)) {
+            go(Place { stack, tag, context });
         }
     }
-    let _ = THREAD.try_with(|thread| {
-        if thread.place.get().context == open.inside {
-            thread.place.set(open.before);
-        } else {
-            out_of_order(thread, open, site);
-        }
-    });
+    let Some(thread) = thread() else { return };
+    let Open { before, inside } = open;
+    if thread.context.get() == inside {
+        thread.go(before);
+    } else {
+        out_of_order(before.stack, before.tag, before.context, inside, site);
+    }
 }
 
 /// Where this thread is, to go there again, from any thread and at any time.
 #[inline]
 pub(crate) fn place() -> Place {
-    THREAD
-        .try_with(|thread| {
-            thread.taken.set(true);
-            thread.place.get()
-        })
-        .unwrap_or(Place::ROOT)
+    let Some(thread) = thread() else { return Place::ROOT };
+    thread.taken.set(true);
+    thread.place()
 }
 
 /// Says whether somebody may come back to where this thread is now; returns what was said before.
 pub(crate) fn set_taken(taken: bool) -> bool {
-    THREAD.try_with(|thread| thread.taken.replace(taken)).unwrap_or(true)
+    thread().is_none_or(|thread| thread.taken.replace(taken))
 }
 
 /// The stack this thread is in.
 pub(crate) fn stack() -> u32 {
-    THREAD.try_with(|thread| thread.place.get().stack).unwrap_or(ROOT)
+    thread().map_or(ROOT, |thread| thread.stack.get())
 }
 
 /// Goes to the stack `node`, with the tag that the thread has.
-pub(crate) fn enter_stack(node: u32) -> Open {
-    enter_with(|thread, before| thread.place_of(node, before.tag))
+pub(crate) fn enter_node(node: u32) -> Open {
+    let Some(thread) = thread() else { return Open::NOWHERE };
+    thread.enter(thread.place_of(node, thread.tag.get()))
+}
+
+/// Goes elsewhere; returns where the thread was.
+#[inline]
+pub(crate) fn go(place: Place) -> Place {
+    let Some(thread) = thread() else { return place };
+    let before = thread.place();
+    thread.go(place);
+    before
+}
+
+/// The place that [`enter`] would come to, from another place than where this thread is.
+pub(crate) fn place_inside(place: Place, name: &'static str) -> Place {
+    thread().map_or(place, |thread| thread.place_inside(place, name))
+}
+
+/// The same of [`enter_tag`].
+pub(crate) fn place_tagged(place: Place, group: u32, name: &'static str) -> Place {
+    thread().map_or(place, |thread| thread.place_tagged(place, group, name))
 }
 
 impl Thread {
-    #[inline]
+    #[inline(always)]
+    fn place(&self) -> Place {
+        Place { stack: self.stack.get(), tag: self.tag.get(), context: self.context.get() }
+    }
+
+    #[inline(always)]
+    fn go(&self, place: Place) {
+        self.stack.set(place.stack);
+        self.tag.set(place.tag);
+        self.context.set(place.context);
+    }
+
+    #[inline(always)]
+    fn enter(&self, place: Place) -> Open {
+        let before = self.place();
+        self.go(place);
+        Open { before, inside: place.context }
+    }
+
+    #[inline(always)]
+    fn place_inside(&self, place: Place, name: &'static str) -> Place {
+        self.place_of(self.stack_under(place.stack, name), place.tag)
+    }
+
+    #[inline(always)]
+    fn place_tagged(&self, place: Place, group: u32, name: &'static str) -> Place {
+        self.place_of(place.stack, self.tag_in(group, name))
+    }
+
+    #[inline(always)]
     fn stack_under(&self, stack: u32, name: &'static str) -> u32 {
-        let key = name.as_ptr().addr();
-        self.remembered(Kind::Scope, stack, key, name.len(), || context::stack_under(stack, name))
-            .unwrap_or(OTHER)
+        let key = (name.as_ptr().addr(), name.len());
+        self.remembered(Kind::Scope, stack, key, move || {
+            context::stack_under(stack, name).ok_or(OTHER)
+        })
     }
 
     /// The tag's node; none if the table is full, so that what it would own is untagged.
-    #[inline]
+    #[inline(always)]
     fn tag_in(&self, group: u32, name: &'static str) -> u32 {
-        let node = self.remembered(Kind::Tag, group, name.as_ptr().addr(), name.len(), || {
-            context::find_or_add(Kind::Tag, group, NONE, name)
-        });
-        node.unwrap_or(NONE)
+        let key = (name.as_ptr().addr(), name.len());
+        self.remembered(Kind::Tag, group, key, move || {
+            context::find_or_add(Kind::Tag, group, NONE, name).ok_or(NONE)
+        })
     }
 
-    #[inline]
+    #[inline(always)]
     fn place_of(&self, stack: u32, tag: u32) -> Place {
-        let context = if tag == NONE {
-            stack
-        } else {
-            let node = self.remembered(Kind::Context, stack, tag as usize, 0, || {
-                context::find_or_add_context(stack, tag)
-            });
-            node.unwrap_or(stack)
-        };
+        if tag == NONE {
+            return Place { stack, tag, context: stack };
+        }
+        let context = self.remembered(Kind::Context, stack, (tag as usize, 0), move || {
+            context::find_or_add_context(stack, tag).ok_or(stack)
+        });
         Place { stack, tag, context }
     }
 
-    /// The cached answer to a question to the table, asking it if there is none.
-    #[inline]
+    /// The cached answer to a question to the table, asking it if there is none. What stands in for
+    /// an answer is not kept.
+    #[inline(always)]
     fn remembered(
         &self,
         kind: Kind,
         parent: u32,
-        key: usize,
-        size: usize,
-        ask: impl FnOnce() -> Option<u32>,
-    ) -> Option<u32> {
+        (key, size): (usize, usize),
+        ask: impl FnOnce() -> Result<u32, u32>,
+    ) -> u32 {
+        #[cold]
+        #[inline(never)]
+        fn learn(
+            entry: &Cell<Remembered>,
+            question: u64,
+            key: usize,
+            ask: impl FnOnce() -> Result<u32, u32>,
+        ) -> u32 {
+            match ask() {
+                Ok(node) => {
+                    entry.set(Remembered { question, key, node });
+                    node
+                }
+                Err(instead) => instead,
+            }
+        }
+        // Sizes have the bits that are left, and a text of 512 MiB is no name.
+        let question = u64::from(parent) | ((size as u64) << 3 | kind as u64) << 32;
         let mixed = key as u64 ^ u64::from(parent) << 20 ^ (kind as u64) << 3;
         let mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let entry = self.cache.get((mixed >> (u64::BITS - CACHE.trailing_zeros())) as usize)?;
+        // The upper bits, so always below the size of the cache.
+        let entry = &self.cache[(mixed >> (u64::BITS - CACHE.trailing_zeros())) as usize];
         let found = entry.get();
-        if found.key == key
-            && found.parent == parent
-            && found.size == size
-            && found.kind == kind as u32
-        {
-            return Some(found.node);
+        if found.key == key && found.question == question {
+            found.node
+        } else {
+            learn(entry, question, key, ask)
         }
-        let node = ask()?;
-        entry.set(Remembered { kind: kind as u32, parent, key, size, node });
-        Some(node)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,13 @@
 //! Contexts that go from one thread to another.
 
-use super::ScopeGuard;
+use super::{Group, Name, ScopeGuard, Tag};
 #[cfg(feature = "enable")]
-use super::thread::{self, Place};
+use super::{
+    context::NONE,
+    thread::{self, Place},
+};
+#[cfg(feature = "enable")]
+use std::panic::Location;
 use std::thread::JoinHandle;
 
 /// The scopes and the tag a thread is in, to be entered elsewhere: on another thread, in a job of
@@ -46,7 +51,7 @@ impl Context {
         }
     }
 
-    /// Puts this thread into the context until the guard is dropped. About 2 ns, wherever the
+    /// Puts this thread into the context until the guard is dropped. 2 ns, wherever the
     /// context comes from.
     ///
     /// What is true of scopes is true here: the guard belongs to its thread, and one that is
@@ -78,6 +83,83 @@ impl Context {
     #[track_caller]
     pub fn run<R>(self, body: impl FnOnce() -> R) -> R {
         let _entered = self.enter();
+        body()
+    }
+}
+
+/// What futures and spans make of contexts.
+#[cfg(feature = "enable")]
+impl Context {
+    /// In no scope, without a tag.
+    #[cfg(feature = "tracing")]
+    pub(super) const OUTERMOST: Self = Self { place: Place::ROOT };
+
+    /// Enters the scopes; the tag stays if these have none.
+    #[cfg(feature = "tracing")]
+    pub(super) fn enter_as_scope(self) -> thread::Open {
+        thread::enter_stack(self.place)
+    }
+
+    /// With one scope more inside.
+    pub(super) fn scope(self, name: Name) -> Self {
+        Self { place: thread::place_inside(self.place, name.as_str()) }
+    }
+
+    /// The same, with what is allocated there belonging to `group`.
+    pub(super) fn scope_in_group(self, group: &'static Group, name: Name) -> Self {
+        let (tag, group) = group.unnamed();
+        // Without the tag of before, which has no memory there.
+        let stack = Self { place: Place { tag: NONE, ..self.place } }.scope(name);
+        Self { place: thread::place_tagged(stack.place, group, tag) }
+    }
+
+    /// With another tag.
+    pub(super) fn tagged(self, tag: Tag) -> Self {
+        Self { place: thread::place_tagged(self.place, tag.group().node(), tag.name().as_str()) }
+    }
+
+    /// Runs `body` in the context, which then is where `body` has come to.
+    #[inline]
+    pub(super) fn go_on<R>(&mut self, body: impl FnOnce() -> R) -> R {
+        /// Also where `body` panics.
+        struct Out<'a> {
+            context: &'a mut Context,
+            outer: Place,
+        }
+        impl Drop for Out<'_> {
+            #[inline]
+            fn drop(&mut self) {
+                self.context.place = thread::go(self.outer);
+            }
+        }
+        let outer = thread::go(self.place);
+        let _out = Out { context: self, outer };
+        body()
+    }
+
+    /// Counts a misuse if this is not `expected`.
+    pub(super) fn expect(self, expected: Self, site: &'static Location<'static>) {
+        if self.place.context != expected.place.context {
+            thread::misuse(site);
+        }
+    }
+}
+
+#[cfg(not(feature = "enable"))]
+impl Context {
+    pub(super) fn scope(self, _: Name) -> Self {
+        self
+    }
+
+    pub(super) fn scope_in_group(self, _: &'static Group, _: Name) -> Self {
+        self
+    }
+
+    pub(super) fn tagged(self, _: Tag) -> Self {
+        self
+    }
+
+    pub(super) fn go_on<R>(&mut self, body: impl FnOnce() -> R) -> R {
         body()
     }
 }

@@ -21,8 +21,11 @@ mod memory;
 mod own_memory;
 mod scopes;
 mod signals;
+#[cfg(feature = "tracing")]
+mod spans;
 mod start;
 mod threads;
+mod travel;
 
 use allocator::{Counting, Faulty};
 use memledger::TrackingAllocator;
@@ -40,6 +43,9 @@ fn main() {
         ("threads", threads::CASES),
         ("memory", memory::CASES),
         ("scopes", scopes::CASES),
+        ("travel", travel::CASES),
+        #[cfg(feature = "tracing")]
+        ("spans", spans::CASES),
         ("log", log::CASES),
         ("losses", losses::CASES),
         ("fork", fork::CASES),
