@@ -79,9 +79,9 @@ impl<R> Measured<R> {
 /// ```
 ///
 /// No [`Ledger`](crate::Ledger) has to be started; none can start meanwhile. If one is running, its
-/// account is used (one that kept none does from then on), and its report shows the measurement as a scope
-/// named `measured`. Other threads, with measurements of their own or without,
-/// change nothing; a plain [`std::thread::spawn`] is not followed.
+/// account is used (one that kept none does from then on), and its report shows the measurement as a
+/// scope named `measured`. Other threads, with measurements of their own or without, change nothing; a
+/// plain [`std::thread::spawn`] is not followed.
 ///
 /// - A block counts where it was allocated. One from before that is freed within counts nowhere
 ///   here; one from within that is freed after `body` has returned is live.
@@ -97,10 +97,9 @@ impl<R> Measured<R> {
 /// # Errors
 /// [`Error::Unmeasured`] if the figures would not be exact: if
 /// [`TrackingAllocator`](crate::TrackingAllocator) is not the global allocator; without the feature
-/// `enable`; where tracking does not work ([`Error::Unsupported`] says where that is); if an event was
-/// lost meanwhile; if a ledger is running that does not record the channels `memory` and `scope`, or that
-/// ends meanwhile; in the child of a fork of a tracked process; if the table is full. `body` is run once
-/// in any case.
+/// `enable`; elsewhere than on 64-bit Linux; if an event was lost meanwhile; if a ledger is running
+/// that does not record the channels `memory` and `scope`, or that ends meanwhile; in the child of a
+/// fork of a tracked process; if the table is full. `body` is run once in any case.
 ///
 /// # Panics
 /// If `body` does.
