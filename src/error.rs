@@ -40,6 +40,11 @@ pub enum Error {
     Control(String),
     /// A [`Ledger`](crate::Ledger) is already running in this process.
     AlreadyStarted,
+    /// What a piece of the program allocates could not be measured; the text says why.
+    Unmeasured(String),
+    /// A piece of the program has gone over its [`Budget`](crate::Budget); the text says by how much,
+    /// and who holds the most. The one error of several lines.
+    OverBudget(String),
     /// The tracker cannot run here; the text says why.
     Unsupported(String),
 }
@@ -67,6 +72,8 @@ impl Error {
             }
             Self::Control(what) => Self::Control(what.clone()),
             Self::AlreadyStarted => Self::AlreadyStarted,
+            Self::Unmeasured(what) => Self::Unmeasured(what.clone()),
+            Self::OverBudget(what) => Self::OverBudget(what.clone()),
             Self::Unsupported(what) => Self::Unsupported(what.clone()),
         }
     }
@@ -89,7 +96,8 @@ impl std::fmt::Display for Error {
             Self::AlreadyStarted => f.write_str(
                 "a ledger is already running in this process, and there can be only one at a time",
             ),
-            Self::Unsupported(what) => f.write_str(what),
+            Self::Unmeasured(what) => write!(f, "memory could not be measured: {what}"),
+            Self::OverBudget(what) | Self::Unsupported(what) => f.write_str(what),
         }
     }
 }

@@ -27,6 +27,9 @@
 //! - **Who owns memory**: [`alloc_scope!`] says where in the program an allocation happens;
 //!   [`group!`], [`tag!`] and [`tagged`] say whose it is. [`Name`] holds names. [`TaggedVec`],
 //!   [`TaggedHashMap`] and the other [`containers`] keep their tag wherever they grow.
+//!   [`Context`] and [`spawn`] take both to other threads, [`AllocScope`] along with futures.
+//! - **Budgets in tests**: [`budget`] fails a test whose code allocates, holds or leaves too much;
+//!   [`measure`] gives the figures.
 //! - **Events of your own**: [`event!`] declares a type, [`channel!`] what is turned on and off
 //!   together, [`log!`] and [`log_scope!`] write events, [`bookmark!`] names a moment.
 //! - **The stream**: [`trace`] reads it. The format is Unreal Trace, so a trace of ours opens in
@@ -43,6 +46,7 @@
 //! | `analysis` | reading traces and printing reports, without tracking |
 //! | `store` | getting traces from a recorder's store; implies `analysis` |
 //! | `serde` | tagged containers are written and read as the plain ones |
+//! | `tracing` | `ScopeLayer`, which makes scopes of `tracing` spans |
 //! | none | the same API for marking scopes, compiled to nothing; tagged containers are plain ones |
 //!
 //! A library that only marks its scopes depends on memledger with `default-features = false`; the
@@ -61,6 +65,7 @@ pub mod containers;
 pub mod dump;
 mod error;
 mod ledger;
+mod measure;
 mod scopes;
 pub mod trace;
 
@@ -75,8 +80,11 @@ pub use ledger::{
     Destination, DestinationState, DestinationStatus, Ledger, LedgerBuilder, OnFull, Report,
     Snapshot, Stats, Worker,
 };
+pub use measure::{Budget, Measured, budget, measure};
 #[doc(hidden)]
 pub use scopes::NameOf;
-pub use scopes::{Group, Name, ScopeGuard, Tag, tagged};
+#[cfg(feature = "tracing")]
+pub use scopes::ScopeLayer;
+pub use scopes::{AllocScope, Context, Group, Name, ScopeGuard, Scoped, Tag, spawn, tagged};
 pub use trace::channel::Channel;
 pub use trace::log::LogScope;

@@ -69,6 +69,17 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("containers", &["alloc::hook", "scopes"]),
     ("analysis", &["error", "trace::read", "trace::event::schema"]),
     ("dump", &["analysis"]),
+    (
+        "measure",
+        &[
+            "error",
+            "Name",
+            "analysis::Holder",
+            "analysis::MeasuredFigures",
+            "dump::text",
+            "ledger::measuring",
+        ],
+    ),
     ("ledger", &["alloc", "analysis", "dump", "error", "scopes", "trace", "Ledger", "Snapshot"]),
     // The table of contents.
     ("", &[""]),

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on shall fail")]
 
 use memledger::trace::read::{self, Event, Visitor};
-use memledger::{Ledger, Report, channel, event, log};
+use memledger::{Error, Ledger, Report, budget, channel, event, log, measure};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::process::Command;
@@ -40,6 +40,23 @@ fn main() {
             drop(ledger);
         }
         Ok("nothing") => {}
+        Ok("measure") => {
+            let mut times = 0;
+            let error = measure(|| times += 1).unwrap_err();
+            assert!(matches!(error, Error::Unmeasured(_)), "{error}");
+            assert!(
+                error.to_string().contains("is not this program's global allocator"),
+                "{error}"
+            );
+            let refused = std::panic::catch_unwind(|| budget("any").peak(1 << 40).run(|| ()));
+            let text = refused.unwrap_err().downcast::<String>().unwrap();
+            assert!(text.contains("#[global_allocator] static ALLOC"), "{text}");
+            // Beside a ledger, too.
+            let report = Report::file(std::env::var("TEST_REPORT").unwrap());
+            let _ledger = Ledger::builder().report_on_exit(report).start().unwrap();
+            assert!(measure(|| times += 1).is_err());
+            assert_eq!(times, 2);
+        }
         _ => test(),
     }
 }
@@ -65,6 +82,7 @@ fn test() {
         assert!(stderr.contains("memledger::TrackingAllocator is not this program's global"));
         assert!(stderr.contains("#[global_allocator] static ALLOC: memledger::TrackingAllocator"));
     }
+    assert_eq!(run("measure", "").lines().filter(|line| line.starts_with("memledger:")).count(), 1);
     // What it logs itself is recorded all the same.
     assert_eq!(run("log", ""), "");
     let mut numbers = Numbers::default();

@@ -3,7 +3,7 @@
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group};
-use memledger::{Ledger, TrackingAllocator, alloc_scope};
+use memledger::{AllocScope, Context, Ledger, ScopeLayer, TrackingAllocator, alloc_scope};
 use memledger_benches::analyze;
 use memledger_benches::bursts::{BURST, Lane, THREADS, Team, compare, compare_loads, named};
 use memledger_benches::peers::compare_peers;
@@ -12,7 +12,12 @@ use memledger_benches::targets::{COMPARED, Figures, is_test};
 use memledger_benches::workload::{Calls, Churn, Handover, Pair, Workload};
 use std::alloc::System;
 use std::hint::black_box;
+use std::pin::pin;
+use std::task::{self, Waker};
 use std::time::Duration;
+use tracing::Dispatch;
+use tracing::dispatcher::with_default;
+use tracing_subscriber::layer::SubscriberExt;
 
 #[global_allocator]
 static ALLOC: TrackingAllocator = TrackingAllocator::system().ignore_environment();
@@ -99,6 +104,28 @@ fn scopes(c: &mut Criterion) {
                 alloc_scope!("two", { alloc_scope!("three", { black_box(()) }) })
             });
         });
+    });
+    let context = alloc_scope!("from elsewhere", { Context::current() });
+    timed("enter and leave a context", &nothing, &|_, _, n| {
+        (0..n).for_each(|_| context.run(|| black_box(())));
+    });
+    timed("poll of a future", &nothing, &|_, _, n| {
+        let mut waker = task::Context::from_waker(Waker::noop());
+        let mut future = pin!(std::future::pending::<()>().alloc_scope("future"));
+        (0..n).for_each(|_| _ = black_box(future.as_mut().poll(&mut waker)));
+    });
+    let [spans, spans_and_scopes] = [
+        Dispatch::new(tracing_subscriber::registry()),
+        Dispatch::new(tracing_subscriber::registry().with(ScopeLayer::new())),
+    ];
+    let span_in = |layers: &Dispatch, n| {
+        with_default(layers, || {
+            let span = tracing::info_span!("span");
+            (0..n).for_each(|_| span.in_scope(|| black_box(())));
+        });
+    };
+    timed("enter and leave a span", &|_, _, n| span_in(&spans, n), &|_, _, n| {
+        span_in(&spans_and_scopes, n);
     });
     let pairs = |n| Pair::new(1, n).run(&ALLOC, n);
     timed("pair in a scope of its own", &|_, _, n| pairs(n), &|_, _, n| {

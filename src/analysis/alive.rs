@@ -67,7 +67,7 @@ impl<'a> Ids<'a> {
         };
         // The outermost is the one outside all scopes and tags, whatever its id.
         for (id, context) in all.ids().filter(|(_, context)| *context != OUTERMOST) {
-            let Context { scope, name } = all.contexts[context as usize];
+            let Context { scope, name, .. } = all.contexts[context as usize];
             ids.by_context[context as usize] = Some(id);
             ids.by_scope[scope as usize] = Some(id);
             ids.by_name[name as usize] = Some(id);
@@ -81,7 +81,7 @@ impl<'a> Ids<'a> {
             return (None, None);
         }
         let exact = self.by_context[context as usize];
-        let Context { scope, name } = self.contexts[context as usize];
+        let Context { scope, name, .. } = self.contexts[context as usize];
         let outermost = self.contexts[OUTERMOST as usize];
         let renamed =
             exact.is_none().then(|| self.by_name[name as usize].filter(|_| name != outermost.name));

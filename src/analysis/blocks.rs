@@ -1,6 +1,8 @@
 //! What each memory event does to the blocks and to the book.
 
+use super::contexts::Context;
 use super::live::{Block, LiveSet};
+use super::measured::NO_MEASUREMENT;
 use super::rows::{Cell, Moment, class_of};
 use super::steps::{Step, StepKind};
 use super::streams::{Away, Last, Made, NO_CELL, Pending, Stream};
@@ -57,17 +59,16 @@ impl Analyzer {
         let stream = self.stream(step.stream);
         let mut old = match stream.end_realloc() {
             Some(Pending::Known(old)) => old,
-            Some(Pending::Unknown) => {
-                return self.first_seen(step, number, Made::ReallocatedUnknown);
-            }
+            Some(Pending::Unknown) => return self.first_reallocated(step, number),
             None => return self.first_seen(step, number, Made::Allocated),
         };
         old.block.set_size(size);
         let Away { block, .. } = old;
         let size = block.size();
         stream.last = Some(Last { address, block, heap, made: Made::Reallocated });
-        let owner = self.book.cells[block.owner as usize].thread;
+        let Cell { context, thread: owner, .. } = self.book.cells[block.owner as usize];
         self.threads.all[owner as usize].puts_back((heap, address), &old);
+        self.count_foreign(step.stream, context, 1);
         let replaced = self.heaps[usize::from(heap) % HEAPS].insert(address, hint, block);
         if self.counting() {
             if let Some(old) = replaced {
@@ -82,6 +83,36 @@ impl Analyzer {
         } else {
             self.after.allocated_bytes = self.after.allocated_bytes.wrapping_add(size);
         }
+    }
+
+    /// A block that is first seen where it is reallocated. It was allocated before the trace
+    /// began, so before any measurement: it counts in the scope, but in no measurement.
+    #[cold]
+    #[inline(never)]
+    fn first_reallocated(&mut self, step: &Step, number: u64) {
+        let Stream { context, thread, cell, .. } = *self.stream(step.stream);
+        let Context { scope, name, measurement } = self.contexts.contexts[context as usize];
+        if measurement == NO_MEASUREMENT {
+            return self.first_seen(step, number, Made::ReallocatedUnknown);
+        }
+        let outside = self.contexts.intern(scope, name, NO_MEASUREMENT, &mut self.book);
+        self.stream(step.stream).cell = self.cell(outside, thread);
+        self.first_seen(step, number, Made::ReallocatedUnknown);
+        self.stream(step.stream).cell = cell;
+        self.count_foreign(step.stream, outside, 1);
+    }
+
+    /// A block of the context `owner` was reallocated on this stream (`by` 1), or was not after
+    /// all (-1).
+    #[inline]
+    fn count_foreign(&mut self, stream: u16, owner: u32, by: i64) {
+        if self.contexts.measurements.is_empty() {
+            return;
+        }
+        let context = self.stream(stream).context;
+        let measurement = |context: u32| self.contexts.contexts[context as usize].measurement;
+        let (here, owner) = (measurement(context), measurement(owner));
+        self.contexts.measurements.count_foreign(here, owner, by);
     }
 
     /// A block that was not known before.
@@ -229,6 +260,8 @@ impl Analyzer {
                     .to_owned(),
             );
         };
+        let context = self.book.cells[block.owner as usize].context;
+        self.count_foreign(stream_id, context, -1);
         match (made, self.counting()) {
             (Made::Reallocated, true) => {
                 let place = block.place();
@@ -264,9 +297,9 @@ impl Analyzer {
         };
         let Cell { context: old, thread, .. } = self.book.cells[block.owner as usize];
         let context = if self.contexts.has_kinds {
-            let scope = self.contexts.contexts[old as usize].scope;
+            let Context { scope, measurement, .. } = self.contexts.contexts[old as usize];
             let name = self.contexts.contexts[current as usize].name;
-            self.contexts.intern(scope, name, &mut self.book)
+            self.contexts.intern(scope, name, measurement, &mut self.book)
         } else {
             current
         };

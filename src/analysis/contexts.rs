@@ -2,10 +2,12 @@
 //!
 //! A *context* is a scope stack and a tag. Our writer gives each an id in one tree of ids; the
 //! `Kind` of a `TagSpec` says what an id stands for. In a trace of Unreal's writer every id is a
-//! scope. Ids are looked up when they are first used, when all that belongs to them has
+//! scope. A scope with an `Owner` is a measurement: the rows of a report do not tell it from a scope
+//! of that name, but each counts for itself. Ids are looked up when they are first used, when all that belongs to them has
 //! normally been announced; one that never was gets a row that shows its number.
 
 use super::hash::IntMap;
+use super::measured::{Measurements, NO_MEASUREMENT};
 use super::rows::Book;
 use super::tree::{NO_SERIES, ROOT, Tree};
 use std::collections::HashMap;
@@ -54,6 +56,8 @@ struct Known {
     spec: Spec,
     /// Its node, once it was used.
     node: Option<u32>,
+    /// The innermost measurement it stands in, once it was used as a scope.
+    measurement: u32,
     /// On the way from a node to the root that is being walked just now.
     walked: bool,
 }
@@ -64,6 +68,8 @@ pub(super) struct Context {
     pub(super) scope: u32,
     /// Number of the name.
     pub(super) name: u32,
+    /// The innermost measurement around it.
+    pub(super) measurement: u32,
 }
 
 /// A name within a group.
@@ -82,7 +88,8 @@ pub(super) struct Contexts {
     pub(super) names: Vec<Name>,
     pub(super) contexts: Vec<Context>,
     names_by_text: HashMap<(u32, Box<str>), u32>,
-    by_parts: IntMap<(u32, u32), u32>,
+    pub(super) measurements: Measurements,
+    by_parts: IntMap<(u32, u32, u32), u32>,
     by_id: IntMap<i32, u32>,
     specs: IntMap<i32, Known>,
     /// Whether the writer tells scopes from tags.
@@ -96,6 +103,7 @@ impl Contexts {
             groups: Tree::new("", NO_SERIES),
             names: Vec::new(),
             contexts: Vec::new(),
+            measurements: Measurements::default(),
             names_by_text: HashMap::new(),
             by_parts: IntMap::default(),
             by_id: IntMap::default(),
@@ -103,7 +111,7 @@ impl Contexts {
             has_kinds: false,
         };
         let unnamed = contexts.unnamed(book);
-        contexts.intern(ROOT, unnamed, book);
+        contexts.intern(ROOT, unnamed, NO_MEASUREMENT, book);
         contexts
     }
 
@@ -113,7 +121,8 @@ impl Contexts {
             return;
         }
         self.by_id.remove(&id);
-        self.specs.insert(id, Known { spec, node: None, walked: false });
+        let known = Known { spec, node: None, measurement: NO_MEASUREMENT, walked: false };
+        self.specs.insert(id, known);
     }
 
     /// The context that a `MemoryScope` with this id opens.
@@ -131,14 +140,21 @@ impl Contexts {
         self.by_id.iter().map(|(&id, &context)| (id, context))
     }
 
-    /// The context with this scope and this name.
-    pub(super) fn intern(&mut self, scope: u32, name: u32, book: &mut Book) -> u32 {
-        if let Some(&context) = self.by_parts.get(&(scope, name)) {
+    /// The context with this scope and this name in this measurement.
+    pub(super) fn intern(
+        &mut self,
+        scope: u32,
+        name: u32,
+        measurement: u32,
+        book: &mut Book,
+    ) -> u32 {
+        let parts = (scope, name, measurement);
+        if let Some(&context) = self.by_parts.get(&parts) {
             return context;
         }
         let context = self.contexts.len() as u32;
-        self.by_parts.insert((scope, name), context);
-        self.contexts.push(Context { scope, name });
+        self.by_parts.insert(parts, context);
+        self.contexts.push(Context { scope, name, measurement });
         self.scopes.nodes[scope as usize].contexts.push(context);
         let group = self.names[name as usize].group;
         self.groups.nodes[group as usize].contexts.push(context);
@@ -151,18 +167,21 @@ impl Contexts {
     fn resolve(&mut self, id: i32, book: &mut Book) -> u32 {
         let known = self.specs.get(&id).map(|known| &known.spec);
         let parts = known.map(|spec| (spec.kind, spec.parent, spec.owner));
-        let (scope, name) = match parts {
+        let (scope, name, measurement) = match parts {
             Some((Kind::Context, parent, owner)) => {
-                (self.scope(parent, book), self.name(owner, book))
+                let scope = self.scope(parent, book);
+                (scope, self.name(owner, book), self.measurement(parent))
             }
-            Some((Kind::Tag | Kind::Group, ..)) => (ROOT, self.name(id, book)),
-            Some((Kind::Scope, ..)) => (self.scope(id, book), self.unnamed(book)),
+            Some((Kind::Tag | Kind::Group, ..)) => (ROOT, self.name(id, book), NO_MEASUREMENT),
+            Some((Kind::Scope, ..)) => {
+                (self.scope(id, book), self.unnamed(book), self.measurement(id))
+            }
             None => {
                 let scope = self.scope_child(ROOT, &format!("(tag {id})"), book);
-                (scope, self.unnamed(book))
+                (scope, self.unnamed(book), NO_MEASUREMENT)
             }
         };
-        let context = self.intern(scope, name, book);
+        let context = self.intern(scope, name, measurement, book);
         if parts.is_some() {
             self.by_id.insert(id, context);
         }
@@ -210,18 +229,31 @@ impl Contexts {
         self.node(id, Kind::Scope, book)
     }
 
+    /// The names down to the scope `id`, if it was used.
+    #[cfg(feature = "enable")]
+    pub(super) fn path_of(&self, id: i32) -> Vec<String> {
+        let node = self.specs.get(&id).and_then(|known| known.node);
+        self.scopes.path(node.unwrap_or(ROOT))
+    }
+
+    /// The innermost measurement around the scope `id`, which was looked up before.
+    fn measurement(&self, id: i32) -> u32 {
+        self.specs.get(&id).map_or(NO_MEASUREMENT, |known| known.measurement)
+    }
+
     /// The node of `id` in the tree of its `kind`, made with all nodes above it. Parents that
     /// were never announced, have another kind or form a circle end the way up at the root.
     fn node(&mut self, id: i32, kind: Kind, book: &mut Book) -> u32 {
         let mut way = Vec::new();
         let mut at = id;
         let mut node = ROOT;
+        let mut measurement = NO_MEASUREMENT;
         while let Some(known) = self.specs.get_mut(&at) {
             if known.spec.kind != kind || known.walked {
                 break;
             }
             if let Some(found) = known.node {
-                node = found;
+                (node, measurement) = (found, known.measurement);
                 break;
             }
             known.walked = true;
@@ -239,7 +271,10 @@ impl Contexts {
                 };
             }
             if let Some(known) = self.specs.get_mut(&id) {
-                (known.node, known.walked) = (Some(node), false);
+                if kind == Kind::Scope && self.has_kinds && known.spec.owner > 0 {
+                    measurement = self.measurements.add(id, measurement, book);
+                }
+                (known.node, known.measurement, known.walked) = (Some(node), measurement, false);
             }
         }
         node
@@ -269,12 +304,13 @@ impl Contexts {
     }
 
     fn list(&self, context: u32, book: &mut Book) {
-        let Context { scope, name } = self.contexts[context as usize];
+        let Context { scope, name, measurement } = self.contexts[context as usize];
         let Name { group, series, .. } = self.names[name as usize];
         let mut list = Vec::new();
         self.scopes.list_series(scope, &mut list);
         self.groups.list_series(group, &mut list);
         list.push(series);
+        self.measurements.list_series(measurement, &mut list);
         book.set_series(context, &list);
     }
 }

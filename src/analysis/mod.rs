@@ -32,6 +32,7 @@ mod clock;
 mod contexts;
 mod hash;
 mod live;
+mod measured;
 mod pages;
 mod report;
 mod roles;
@@ -43,6 +44,8 @@ mod usual;
 
 #[cfg(feature = "enable")]
 pub(crate) use alive::{Alive, AliveBlock};
+#[cfg(feature = "enable")]
+pub(crate) use measured::{Baseline, Figures as MeasuredFigures, Holder};
 pub use report::{
     AfterReport, Bookmark, Figures, GroupRow, LiveBlock, Losses, Moves, NameRow, Report, ScopeRow,
     SizeRow, ThreadRow, Totals, TraceInfo,

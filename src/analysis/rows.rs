@@ -59,6 +59,20 @@ impl Counts {
         self.live_bytes = self.live_bytes.wrapping_sub(bytes);
     }
 
+    /// What was counted since it stood at `before`.
+    #[cfg(feature = "enable")]
+    pub(super) fn since(&self, before: &Self) -> Self {
+        Self {
+            allocations: self.allocations.wrapping_sub(before.allocations),
+            frees: self.frees.wrapping_sub(before.frees),
+            reallocations: self.reallocations.wrapping_sub(before.reallocations),
+            allocated_bytes: self.allocated_bytes.wrapping_sub(before.allocated_bytes),
+            live_blocks: self.live_blocks.wrapping_sub(before.live_blocks),
+            live_bytes: self.live_bytes.wrapping_sub(before.live_bytes),
+            ..Self::default()
+        }
+    }
+
     /// Blocks and bytes at the peak with number `epoch`, the last one.
     pub(super) fn at_peak(&self, epoch: u64) -> (u64, u64) {
         if self.epoch == epoch {
@@ -101,6 +115,12 @@ impl Series {
     fn add(&mut self, bytes: u64) {
         self.live = self.live.wrapping_add(bytes);
         self.peak = self.peak.max(self.live);
+    }
+
+    /// Forgets its maximum so far.
+    #[cfg(feature = "enable")]
+    pub(super) fn begin_again(&mut self) {
+        self.peak = self.live;
     }
 
     #[inline]

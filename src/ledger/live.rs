@@ -27,9 +27,15 @@ impl Live {
 
     /// The account as it stands after the last collection.
     pub(super) fn report(&self) -> crate::analysis::Report {
-        let State { analyzer, .. } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        analyzer.settle();
-        analyzer.report()
+        self.look(|analyzer| {
+            analyzer.settle();
+            analyzer.report()
+        })
+    }
+
+    /// Looks into the account as it stands after the last collection.
+    pub(super) fn look<R>(&self, look: impl FnOnce(&mut Analyzer) -> R) -> R {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner).analyzer)
     }
 }
 

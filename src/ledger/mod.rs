@@ -20,6 +20,8 @@ mod follow;
 #[cfg(feature = "enable")]
 mod live;
 #[cfg(feature = "enable")]
+pub(crate) mod measuring;
+#[cfg(feature = "enable")]
 mod opening;
 #[cfg(feature = "enable")]
 mod output;

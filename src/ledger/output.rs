@@ -89,11 +89,12 @@ fn expand(path: &Path) -> PathBuf {
     expanded.into()
 }
 
+/// Why nothing is recorded of a program that does not use the tracker, and what to do about it.
+pub(super) const UNLINKED: &str = "memledger::TrackingAllocator is not this program's global allocator; add: #[global_allocator] static ALLOC: memledger::TrackingAllocator = memledger::TrackingAllocator::system();";
+
 pub(super) fn write_report(output: Output, unlinked: bool, live: Option<&Live>) {
     if unlinked {
-        return problems::add(
-            "no allocation was recorded, because memledger::TrackingAllocator is not this program's global allocator; add: #[global_allocator] static ALLOC: memledger::TrackingAllocator = memledger::TrackingAllocator::system();".into(),
-        );
+        return problems::add(format!("no allocation was recorded, because {UNLINKED}"));
     }
     let Some(live) = live else { return };
     let report = live.report();

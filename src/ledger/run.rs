@@ -4,7 +4,7 @@ use super::builder::{Config, OnFull, Worker};
 use super::control::{self, Bound, Control};
 use super::environment::Settings;
 use super::live::Live;
-use super::output::{Output, open_report, open_trace, write_report};
+use super::output::{Output, UNLINKED, open_report, open_trace, write_report};
 use super::report::Report;
 use super::{Ledger, Snapshot, Stats, choice, destinations, exit, follow, opening, problems};
 use crate::alloc::{self, events::MemoryEvents, linked, stats};
@@ -33,9 +33,12 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// now.
 pub(super) const PATIENCE_WITH_HOOKS: Duration = Duration::from_millis(100);
 
+/// How often a start looks whether the tracker is the program's allocator, before it believes that it is not.
+const LOOKS_FOR_ALLOCATOR: usize = 100;
+
 /// The recording that is under way.
 pub(super) struct Run {
-    generation: u64,
+    pub(super) generation: u64,
     /// The environment started it before `main`: it ends when the process exits.
     from_environment: bool,
     /// The tracker is not this program's allocator: there is nothing to record.
@@ -43,6 +46,8 @@ pub(super) struct Run {
     /// The environment has said which channels are enabled; otherwise code still may.
     channels_are_set: bool,
     pub(super) live: Option<Live>,
+    /// Where there is none, one that knows nothing of what was before the first measurement.
+    late_account: Option<Live>,
     report: Option<Output>,
     /// Somebody has said where the report goes, or that there is none; otherwise code still may.
     report_is_set: bool,
@@ -51,9 +56,54 @@ pub(super) struct Run {
     control: Option<Control>,
     /// What was asked for, where the children of forks are to do the same.
     follow: Option<Config>,
+    /// How many measurements look at the account.
+    pub(super) measurements: u32,
+    /// Measurements have started it, and it ends with the last of them.
+    for_measurements: bool,
 }
 
 impl Run {
+    /// Why no other recording can start.
+    fn refusal(&self) -> Error {
+        if !self.for_measurements {
+            return Error::AlreadyStarted;
+        }
+        Error::Unsupported(
+            "a ledger cannot start while memledger::measure or a budget runs in this process; start it before, and they share its account, or after".into(),
+        )
+    }
+
+    /// Why nothing can be measured, if so.
+    pub(super) fn refuse_measurement(&self) -> Result<(), Error> {
+        let why = if self.unlinked {
+            UNLINKED
+        } else if state::load() & state::RECORD == 0 {
+            "the ledger that is running does not record the channel \"memory\", or has failed (Ledger::problems says why)"
+        } else if scopes::CHANNEL.is_off() {
+            "the ledger that is running does not record the channel \"scope\""
+        } else {
+            return Ok(());
+        };
+        Err(Error::Unmeasured(why.into()))
+    }
+
+    /// The account that measurements look at; without one, it begins here.
+    pub(super) fn account(&mut self, session: &mut Session) -> &Live {
+        let begin = || {
+            let live = Live::new();
+            worker::tick(session, PATIENCE_WITH_HOOKS);
+            session
+                .join_here(Box::new(live.clone()), |here, sink| opening::begin(None, here, sink));
+            live
+        };
+        self.live.as_ref().unwrap_or_else(|| self.late_account.get_or_insert_with(begin))
+    }
+
+    /// Whether nobody needs it any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.for_measurements && self.measurements == 0
+    }
+
     pub(super) fn follows(&self) -> bool {
         self.follow.is_some()
     }
@@ -87,6 +137,7 @@ struct Start {
     report_is_set: bool,
     follow: Option<Config>,
     inherited: Option<Inherited>,
+    for_measurements: bool,
 }
 
 static RUN: Mutex<Option<Run>> = Mutex::new(None);
@@ -120,7 +171,7 @@ pub(super) fn start_with(flags: Settings) -> Ledger {
                 run.channels_are_set &= config.channels.is_none();
                 Some(join_environment(run, config).unwrap_or_else(tell_and_go_on))
             }
-            Some(_) => Some(tell_and_go_on(Error::AlreadyStarted)),
+            Some(run) => Some(tell_and_go_on(run.refusal())),
             None => None,
         };
         beside.unwrap_or_else(|| apart(|| start_leniently(flags.or(Settings::read()), false)))
@@ -157,7 +208,7 @@ fn start_leniently(settings: Settings, from_environment: bool) -> Ledger {
     settings.apply(&mut config);
     let follow = config.follow_forks.then(|| config.clone());
     let start =
-        Start { from_environment, channels_are_set, report_is_set, follow, inherited: None };
+        Start { from_environment, channels_are_set, report_is_set, follow, ..Start::default() };
     // A file that cannot be created must not cost the report.
     let control = control::bind(&config).map_err(tell).ok().flatten();
     let file = config.file.take().and_then(|path| open_trace(&path).map_err(tell).ok());
@@ -203,7 +254,7 @@ fn start_strictly(mut config: Config) -> Result<Ledger, Error> {
     }
     match run().as_mut() {
         Some(run) if run.from_environment => return join_environment(run, config),
-        Some(_) => return Err(Error::AlreadyStarted),
+        Some(run) => return Err(run.refusal()),
         None => {}
     }
     Settings::read().apply(&mut config);
@@ -220,6 +271,19 @@ fn open_and_begin(mut config: Config, start: Start) -> Result<Ledger, Error> {
     begin(config, file, output, control, start)
 }
 
+/// Starts with an account and nothing else, for measurements.
+pub(super) fn start_for_measurements() -> Result<(), Error> {
+    let _awake = state::awake();
+    let config = Config { keep_account: true, ..Config::default() };
+    let start = Start {
+        channels_are_set: true,
+        report_is_set: true,
+        for_measurements: true,
+        ..Start::default()
+    };
+    open_and_begin(config, start).map(std::mem::forget)
+}
+
 /// Starts in the child of a fork, where nothing is recorded yet. `asked` is what its own children
 /// follow.
 pub(super) fn follow(config: Config, asked: Config, inherited: Inherited) -> Result<(), Error> {
@@ -230,6 +294,7 @@ pub(super) fn follow(config: Config, asked: Config, inherited: Inherited) -> Res
         report_is_set: true,
         follow: Some(asked),
         inherited: Some(inherited),
+        for_measurements: false,
     };
     open_and_begin(config, start).map(std::mem::forget)
 }
@@ -309,8 +374,8 @@ fn begin(
     // What starts a stream is written here, on the program's own thread.
     let _signals = BlockedSignals::new();
     let mut run = run();
-    if run.is_some() {
-        return Err(Error::AlreadyStarted);
+    if let Some(run) = &*run {
+        return Err(run.refusal());
     }
     let Some(mut place) = worker::session_within(PATIENCE) else {
         return Err(Error::Unsupported(
@@ -350,9 +415,22 @@ fn begin(
         scopes::thread::forget_misuses();
     }
     let mut generation = GENERATION.fetch_add(1, Ordering::AcqRel) + 1;
-    let unlinked = !linked::is_global_allocator();
+    // NOTE: more than once. Another thread, whose start has failed, may have turned recording off
+    // just now, and the allocator then says nothing.
+    let is_linked = |_| {
+        state::wake();
+        linked::is_global_allocator()
+    };
+    let unlinked = !(0..LOOKS_FOR_ALLOCATOR).any(is_linked);
     // NOTE: for the host, too. When its connection is lost, the next stream begins with what is alive.
-    let Start { from_environment, channels_are_set, report_is_set, follow, inherited } = start;
+    let Start {
+        from_environment,
+        channels_are_set,
+        report_is_set,
+        follow,
+        inherited,
+        for_measurements,
+    } = start;
     let keeps_account = report.is_some()
         || address.is_some()
         || control.is_some()
@@ -410,12 +488,15 @@ fn begin(
         unlinked,
         channels_are_set,
         live,
+        late_account: None,
         report,
         report_is_set,
         has_file,
         has_host,
         control: control.and_then(|bound| bound.serve().map_err(tell).ok()),
         follow,
+        measurements: 0,
+        for_measurements,
     });
     Ok(Ledger { generation: (!from_environment).then_some(generation) })
 }
@@ -483,13 +564,19 @@ pub(super) fn finish(generation: Option<u64>) {
     let _own = own_code();
     let _signals = BlockedSignals::new();
     let mut current = run();
-    let Some(run) = current.take_if(|run| generation.is_none_or(|number| number == run.generation))
-    else {
-        return;
-    };
+    let is_meant = |run: &mut Run| generation.is_none_or(|number| number == run.generation);
+    if let Some(run) = current.take_if(is_meant) {
+        end(run, generation.is_none());
+    }
+}
+
+/// Ends a recording. The lock it was taken from is still held, with the guard set.
+pub(super) fn end(run: Run, process_ends: bool) {
     let quiet = state::pause(PATIENCE_WITH_HOOKS);
+    let session = worker::session_within(PATIENCE);
+    // PERF: behind that. A worker that is called would take the session first.
     worker::dismiss();
-    let Some(mut session) = worker::session_within(PATIENCE) else {
+    let Some(mut session) = session else {
         problems::add(format!(
             "the trace and the report end early: the worker has been stuck in a write for {} s",
             PATIENCE.as_secs()
@@ -503,7 +590,6 @@ pub(super) fn finish(generation: Option<u64>) {
     // NOTE: what the tracker holds is not given back to an allocator that ends with the process.
     // Large blocks that are freed can make it tidy up all its memory: 0.3 s where millions of
     // blocks of the program are in its lists of free ones.
-    let process_ends = generation.is_none();
     if let Some(mut session) = session.take() {
         worker::finish(&mut session, &last_words());
         if process_ends {
@@ -519,10 +605,11 @@ pub(super) fn finish(generation: Option<u64>) {
     if let Some(output) = run.report {
         write_report(output, run.unlinked, run.live.as_ref());
     }
+    let accounts = (run.live, run.late_account);
     if process_ends {
-        std::mem::forget(run.live);
+        std::mem::forget(accounts);
     } else {
-        drop(run.live);
+        drop(accounts);
     }
     // NOTE: not before the end of the stream, which would be told that they are off.
     let missing = channel::forget();

@@ -3,6 +3,7 @@
 //! ```text
 //! kind      parent            owner       name           e.g.
 //! Scope     enclosing stack   -           its own        GlobalScope / load level / parse
+//! Scope     enclosing stack   a number    its own        a measurement: no other has its number
 //! Group     group or none     -           its own        Rendering / Textures
 //! Tag       its group         -           its own        Rendering / Mesh::texture_coordinates
 //! Context   stack             tag         its tag's      the two together
@@ -35,6 +36,11 @@ pub(crate) const NONE: u32 = 0;
 const CAPACITY: usize = 1 << 18;
 const BUCKETS: usize = 1 << 16;
 const FIRST: u32 = 2;
+/// Of these, the program's.
+pub(crate) const PLACES: usize = CAPACITY - FIRST as usize;
+
+/// Scopes within each other that have nodes of their own; what is deeper is `(other)`.
+const MAX_DEPTH: usize = 255;
 
 /// Ids on the wire begin above those Unreal gives its own tags.
 const WIRE_BASE: u32 = 0x0100_0000;
@@ -175,6 +181,44 @@ pub(crate) fn intern(text: &str) -> &'static str {
             "(other)"
         }
     }
+}
+
+/// The number of the stack that has `name` inside `stack`. If there is no place (counted), the
+/// measurement around it, which what is measured must not leave; `None` without one.
+pub(crate) fn stack_under(stack: u32, name: &'static str) -> Option<u32> {
+    let found = if stack == OTHER || enclosing(stack).count() >= MAX_DEPTH {
+        refuse();
+        None
+    } else {
+        find_or_add(Kind::Scope, stack, NONE, name)
+    };
+    found.or_else(|| enclosing(stack).find(|&stack| is_measurement(stack)))
+}
+
+fn is_measurement(stack: u32) -> bool {
+    let node = Table::get().and_then(|table| table.node(stack));
+    node.is_some_and(|node| node.owner.load(Ordering::Relaxed) != NONE)
+}
+
+/// A stack and all that it is in, from the inside out, without the root.
+fn enclosing(stack: u32) -> impl Iterator<Item = u32> {
+    let table = Table::get();
+    let own = |stack: u32| (stack != ROOT).then_some(stack);
+    std::iter::successors(own(stack), move |&stack| {
+        own(table.as_ref()?.node(stack)?.parent.load(Ordering::Relaxed))
+    })
+}
+
+/// Whether `stack` is `outer` or inside it. What is in [`OTHER`] may be in anything.
+pub(crate) fn is_within(stack: u32, outer: u32) -> bool {
+    stack == OTHER || outer == ROOT || enclosing(stack).any(|stack| stack == outer)
+}
+
+/// The stack of a context.
+pub(crate) fn stack_of(context: u32) -> u32 {
+    let node = Table::get().and_then(|table| table.node(context));
+    let is_pair = |node: &&Node| node.kind.load(Ordering::Relaxed) == Kind::Context as u32;
+    node.filter(is_pair).map_or(context, |node| node.parent.load(Ordering::Relaxed))
 }
 
 /// The number of the context of a stack and a tag, under the tag's name.

@@ -2,7 +2,7 @@
 //!
 //! Every node is announced once as Unreal's `Memory.TagSpec`, so that its readers show the same
 //! tree, with two fields of ours behind: what kind of node it is, and for a context the tag that
-//! owns it.
+//! owns it, for a measurement its number.
 
 use super::context::{self, Announced, Kind, Walk};
 use crate::trace::channel::Channel;
@@ -72,7 +72,11 @@ impl Instrument for ScopeEvents {
                 (Kind::Group, context::NONE) => NO_TAG,
                 (_, parent) => context::wire_id(parent),
             };
-            let owner = if kind == Kind::Context { context::wire_id(owner) } else { NO_TAG };
+            let owner = match (kind, owner) {
+                (Kind::Context, tag) => context::wire_id(tag),
+                (_, context::NONE) => NO_TAG,
+                (_, measurement) => measurement,
+            };
             spec(importants, number, parent, name, kind, owner);
         });
     }

@@ -52,6 +52,13 @@ impl Group {
             node => node,
         }
     }
+
+    /// What owns memory of this group that nobody has named.
+    #[cfg(feature = "enable")]
+    #[inline]
+    pub(crate) fn unnamed(&'static self) -> (&'static str, u32) {
+        ("Unnamed", self.node())
+    }
 }
 
 /// Makes groups: statics that say who owns memory.

@@ -12,21 +12,29 @@
 pub(crate) mod context;
 #[cfg(feature = "enable")]
 pub(crate) mod events;
+mod future;
 mod group;
 mod name;
 mod scope;
+#[cfg(feature = "tracing")]
+mod spans;
 #[cfg(feature = "enable")]
 mod switch;
 mod tag;
 #[cfg(feature = "enable")]
 pub(crate) mod thread;
+mod travel;
 
+pub use future::{AllocScope, Scoped};
 pub use group::Group;
 pub use name::Name;
 #[doc(hidden)]
 pub use name::NameOf;
 pub use scope::ScopeGuard;
+#[cfg(feature = "tracing")]
+pub use spans::ScopeLayer;
 pub use tag::{Tag, tagged};
+pub use travel::{Context, spawn};
 
 #[cfg(feature = "enable")]
 pub(crate) use events::CHANNEL;

@@ -1,5 +1,7 @@
 //! Tags: what a piece of memory is for.
 
+#[cfg(feature = "enable")]
+use super::ScopeGuard;
 use super::{Group, Name};
 
 /// What a piece of memory is for: a group that owns it, and a name.
@@ -49,17 +51,10 @@ macro_rules! tag {
 /// has a tag or a group of its own. Scopes stay as they are.
 ///
 /// Costs about as much as a scope, once the thread knows the tag.
+#[track_caller]
 pub fn tagged<R>(tag: Tag, body: impl FnOnce() -> R) -> R {
     #[cfg(feature = "enable")]
-    let _restore = {
-        struct Restore(u32);
-        impl Drop for Restore {
-            fn drop(&mut self) {
-                super::thread::restore_tag(self.0);
-            }
-        }
-        Restore(super::thread::set_tag(tag.group.node(), tag.name.as_str()))
-    };
+    let _entered = ScopeGuard::enter_tag(tag);
     #[cfg(not(feature = "enable"))]
     let _ = tag;
     body()

@@ -10,50 +10,61 @@ use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-/// Scopes within each other that have entries of their own; what is deeper is `(other)`.
-pub(crate) const MAX_DEPTH: usize = 255;
-
 /// A power of two. Small enough to stay in the first-level cache beside the program's own data.
 const CACHE: usize = 64;
 
 /// A scope stack and a tag, and the number of the two together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) stack: u32,
     pub(crate) tag: u32,
     pub(crate) context: u32,
 }
 
-/// One remembered answer of the table: the node under `parent` for what `key` stands for.
+impl Place {
+    /// In no scope, without a tag.
+    pub(crate) const ROOT: Self = Self { stack: ROOT, tag: NONE, context: ROOT };
+}
+
+/// One remembered answer of the table: the node for what `key` stands for.
 #[derive(Clone, Copy)]
 struct Remembered {
-    kind: u32,
-    parent: u32,
+    question: u64,
     key: usize,
-    size: usize,
     node: u32,
 }
 
+/// PERF: where the thread is are three words, always read and written as such. Written in one
+/// width and read in another they would have to reach the cache first, a dozen cycles.
 struct Thread {
-    place: Cell<Place>,
-    depth: Cell<u32>,
-    /// Told to the next scope that is entered; never told twice.
-    next_ticket: Cell<u32>,
-    /// The tickets of the scopes that are open, outermost first.
-    tickets: [Cell<u32>; MAX_DEPTH],
+    stack: Cell<u32>,
+    tag: Cell<u32>,
+    context: Cell<u32>,
+    /// Whether the place was asked for, perhaps to be entered elsewhere, since this was last cleared.
+    taken: Cell<bool>,
     cache: [Cell<Remembered>; CACHE],
 }
 
-const EMPTY: Remembered = Remembered { kind: u32::MAX, parent: 0, key: 0, size: 0, node: 0 };
+const EMPTY: Remembered = Remembered { question: u64::MAX, key: 0, node: 0 };
 
 thread_local! {
     static THREAD: Thread = const { Thread {
-        place: Cell::new(Place { stack: ROOT, tag: NONE, context: ROOT }),
-        depth: Cell::new(0),
-        next_ticket: Cell::new(0),
-        tickets: [const { Cell::new(0) }; MAX_DEPTH],
+        stack: Cell::new(ROOT),
+        tag: Cell::new(NONE),
+        context: Cell::new(ROOT),
+        taken: Cell::new(false),
         cache: [const { Cell::new(EMPTY) }; CACHE],
     } };
+}
+
+/// What this thread knows.
+#[inline(always)]
+fn thread() -> Option<&'static Thread> {
+    // PERF: out of the closure, which is inlined only as long as little is in it.
+    let thread = THREAD.try_with(ptr::from_ref).ok()?;
+    // SAFETY: it has no destructor, so it is there as long as the thread, which is the only one that
+    // can use it: it is not `Sync`.
+    Some(unsafe { &*thread })
 }
 
 static MISUSES: AtomicU64 = AtomicU64::new(0);
@@ -76,8 +87,9 @@ pub(crate) fn forget_misuses() {
     FIRST_MISUSE.store(ptr::null_mut(), Ordering::Relaxed);
 }
 
+/// A scope was left out of order.
 #[cold]
-fn misuse(site: &'static Location<'static>) {
+pub(crate) fn misuse(site: &'static Location<'static>) {
     MISUSES.fetch_add(1, Ordering::Relaxed);
     let site = ptr::from_ref(site).cast_mut();
     let _ =
@@ -87,87 +99,146 @@ fn misuse(site: &'static Location<'static>) {
 /// The number of the context this thread is in: all that an allocation looks at.
 #[inline(always)]
 pub(crate) fn context() -> u32 {
-    THREAD.try_with(|thread| thread.place.get().context).unwrap_or(ROOT)
+    thread().map_or(ROOT, |thread| thread.context.get())
 }
 
-/// An open scope: what it was entered from, and how to recognise it.
-#[derive(Debug)]
+/// Something entered: where the thread was before, and the context it came into.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
     before: Place,
-    level: u32,
-    ticket: u32,
+    inside: u32,
 }
 
-/// Enters a scope; with a tag, that becomes the thread's.
-#[inline]
-pub(crate) fn enter(name: &'static str, tag: Option<(&'static str, u32)>) -> Option<Open> {
-    THREAD
-        .try_with(|thread| {
-            let before = thread.place.get();
-            let level = thread.depth.get();
-            let ticket = thread.next_ticket.get();
-            thread.next_ticket.set(ticket.wrapping_add(1));
-            thread.depth.set(level + 1);
-            if let Some(entry) = thread.tickets.get(level as usize) {
-                entry.set(ticket);
-            }
-            let stack = thread.stack_under(before.stack, name, level);
-            let tag = tag.map_or(before.tag, |(name, group)| thread.tag_in(group, name));
-            thread.place.set(thread.place_of(stack, tag));
-            Open { before, level, ticket }
-        })
-        .ok()
+impl Open {
+    /// Where there is no thread-local storage any more.
+    const NOWHERE: Self = Self { before: Place::ROOT, inside: ROOT };
+
+    /// Has it been entered from where `outer` was, which was left meanwhile.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn skip(&mut self, outer: Self) {
+        self.before = outer.before;
+    }
 }
 
-/// Leaves a scope, wherever it is: what is still open inside it is closed with it, and one that
-/// was closed already is left alone.
-#[inline]
-pub(crate) fn leave(open: &Open, site: &'static Location<'static>) {
-    let _ = THREAD.try_with(|thread| {
-        let innermost = thread.depth.get() == open.level + 1;
-        let is_open = thread.depth.get() > open.level
-            && thread
-                .tickets
-                .get(open.level as usize)
-                .is_none_or(|entry| entry.get() == open.ticket);
-        if !(innermost && is_open) {
-            misuse(site);
+/// Enters a scope.
+#[inline(always)]
+pub(crate) fn enter(name: &'static str) -> Open {
+    let Some(thread) = thread() else { return Open::NOWHERE };
+    thread.enter(thread.place_inside(thread.place(), name))
+}
+
+/// Takes a tag for what follows on this thread.
+#[inline(always)]
+pub(crate) fn enter_tag(group: u32, name: &'static str) -> Open {
+    let Some(thread) = thread() else { return Open::NOWHERE };
+    thread.enter(thread.place_tagged(thread.place(), group, name))
+}
+
+/// Enters a scope and takes a tag.
+#[inline(always)]
+pub(crate) fn enter_with_tag(name: &'static str, group: u32, tag: &'static str) -> Open {
+    let Some(thread) = thread() else { return Open::NOWHERE };
+    let stack = thread.stack_under(thread.stack.get(), name);
+    thread.enter(thread.place_of(stack, thread.tag_in(group, tag)))
+}
+
+/// Goes to another place altogether.
+#[inline(always)]
+pub(crate) fn enter_place(place: Place) -> Open {
+    let Some(thread) = thread() else { return Open::NOWHERE };
+    thread.enter(place)
+}
+
+/// Goes to another stack, with the tag of this thread where the place has none.
+#[cfg(feature = "tracing")]
+pub(crate) fn enter_stack(place: Place) -> Open {
+    let Some(thread) = thread() else { return Open::NOWHERE };
+    thread.enter(match place.tag {
+        NONE => thread.place_of(place.stack, thread.tag.get()),
+        _ => place,
+    })
+}
+
+/// Leaves what was entered. If the thread is elsewhere by now, that is counted: what is still open
+/// inside is closed with it, and what was closed already is left alone.
+#[inline(always)]
+pub(crate) fn leave(open: Open, site: &'static Location<'static>) {
+    // PERF: its arguments fit registers, so that nothing is in memory for its sake.
+    #[cold]
+    #[inline(never)]
+    fn out_of_order(
+        stack: u32,
+        tag: u32,
+        context: u32,
+        inside: u32,
+        site: &'static Location<'static>,
+    ) {
+        misuse(site);
+        if context::is_within(self::stack(), context::stack_of(inside)) {
+            go(Place { stack, tag, context });
         }
-        if is_open {
-            thread.depth.set(open.level);
-            thread.place.set(open.before);
-        }
-    });
+    }
+    let Some(thread) = thread() else { return };
+    let Open { before, inside } = open;
+    if thread.context.get() == inside {
+        thread.go(before);
+    } else {
+        out_of_order(before.stack, before.tag, before.context, inside, site);
+    }
 }
 
-/// Takes a tag for what follows on this thread; returns the tag before.
-pub(crate) fn set_tag(group: u32, name: &'static str) -> u32 {
-    THREAD
-        .try_with(|thread| {
-            let before = thread.place.get();
-            thread.place.set(thread.place_of(before.stack, thread.tag_in(group, name)));
-            before.tag
-        })
-        .unwrap_or(NONE)
+/// Where this thread is, to go there again, from any thread and at any time.
+#[inline]
+pub(crate) fn place() -> Place {
+    let Some(thread) = thread() else { return Place::ROOT };
+    thread.taken.set(true);
+    thread.place()
 }
 
-/// Takes back what [`set_tag`] did.
-pub(crate) fn restore_tag(tag: u32) {
-    let _ = THREAD.try_with(|thread| {
-        let stack = thread.place.get().stack;
-        thread.place.set(thread.place_of(stack, tag));
-    });
+/// Says whether somebody may come back to where this thread is now; returns what was said before.
+pub(crate) fn set_taken(taken: bool) -> bool {
+    thread().is_none_or(|thread| thread.taken.replace(taken))
+}
+
+/// The stack this thread is in.
+pub(crate) fn stack() -> u32 {
+    thread().map_or(ROOT, |thread| thread.stack.get())
+}
+
+/// Goes to the stack `node`, with the tag that the thread has.
+pub(crate) fn enter_node(node: u32) -> Open {
+    let Some(thread) = thread() else { return Open::NOWHERE };
+    thread.enter(thread.place_of(node, thread.tag.get()))
+}
+
+/// Goes elsewhere; returns where the thread was.
+#[inline]
+pub(crate) fn go(place: Place) -> Place {
+    let Some(thread) = thread() else { return place };
+    let before = thread.place();
+    thread.go(place);
+    before
+}
+
+/// The place that [`enter`] would come to, from another place than where this thread is.
+pub(crate) fn place_inside(place: Place, name: &'static str) -> Place {
+    thread().map_or(place, |thread| thread.place_inside(place, name))
+}
+
+/// The same of [`enter_tag`].
+pub(crate) fn place_tagged(place: Place, group: u32, name: &'static str) -> Place {
+    thread().map_or(place, |thread| thread.place_tagged(place, group, name))
 }
 
 /// The tag of this thread; none if it has none.
 pub(crate) fn tag() -> u32 {
-    THREAD.try_with(|thread| thread.place.get().tag).unwrap_or(NONE)
+    thread().map_or(NONE, |thread| thread.tag.get())
 }
 
 /// The node of a tag; none if the table is full.
 #[inline]
 pub(crate) fn tag_node(group: u32, name: &'static str) -> u32 {
-    THREAD.try_with(|thread| thread.tag_in(group, name)).unwrap_or(NONE)
+    thread().map_or(NONE, |thread| thread.tag_in(group, name))
 }
 
 /// Runs `body`, which enters no scope, with the tag of this node.
@@ -176,80 +247,114 @@ pub(crate) fn with_tag<R>(tag: u32, body: impl FnOnce() -> R) -> R {
     /// Also where the body panics.
     struct Restore(Place);
     impl Drop for Restore {
+        #[inline]
         fn drop(&mut self) {
-            let _ = THREAD.try_with(|thread| thread.place.set(self.0));
+            go(self.0);
         }
     }
-    let before = THREAD.try_with(|thread| {
-        let before = thread.place.get();
-        if before.tag == tag {
-            return None;
-        }
-        thread.place.set(thread.place_of(before.stack, tag));
-        Some(Restore(before))
-    });
-    let _restore = before.ok().flatten();
+    let elsewhere = thread().filter(|thread| thread.tag.get() != tag);
+    let _restore = elsewhere.map(|thread| Restore(go(thread.place_of(thread.stack.get(), tag))));
     body()
 }
 
 impl Thread {
-    #[inline]
-    fn stack_under(&self, stack: u32, name: &'static str, level: u32) -> u32 {
-        if level as usize >= MAX_DEPTH || stack == OTHER {
-            context::refuse();
-            return OTHER;
-        }
-        let node = self.remembered(Kind::Scope, stack, name.as_ptr().addr(), name.len(), || {
-            context::find_or_add(Kind::Scope, stack, NONE, name)
-        });
-        node.unwrap_or(OTHER)
+    #[inline(always)]
+    fn place(&self) -> Place {
+        Place { stack: self.stack.get(), tag: self.tag.get(), context: self.context.get() }
+    }
+
+    #[inline(always)]
+    fn go(&self, place: Place) {
+        self.stack.set(place.stack);
+        self.tag.set(place.tag);
+        self.context.set(place.context);
+    }
+
+    #[inline(always)]
+    fn enter(&self, place: Place) -> Open {
+        let before = self.place();
+        self.go(place);
+        Open { before, inside: place.context }
+    }
+
+    #[inline(always)]
+    fn place_inside(&self, place: Place, name: &'static str) -> Place {
+        self.place_of(self.stack_under(place.stack, name), place.tag)
+    }
+
+    #[inline(always)]
+    fn place_tagged(&self, place: Place, group: u32, name: &'static str) -> Place {
+        self.place_of(place.stack, self.tag_in(group, name))
+    }
+
+    #[inline(always)]
+    fn stack_under(&self, stack: u32, name: &'static str) -> u32 {
+        let key = (name.as_ptr().addr(), name.len());
+        self.remembered(Kind::Scope, stack, key, move || {
+            context::stack_under(stack, name).ok_or(OTHER)
+        })
     }
 
     /// The tag's node; none if the table is full, so that what it would own is untagged.
-    #[inline]
+    #[inline(always)]
     fn tag_in(&self, group: u32, name: &'static str) -> u32 {
-        let node = self.remembered(Kind::Tag, group, name.as_ptr().addr(), name.len(), || {
-            context::find_or_add(Kind::Tag, group, NONE, name)
-        });
-        node.unwrap_or(NONE)
+        let key = (name.as_ptr().addr(), name.len());
+        self.remembered(Kind::Tag, group, key, move || {
+            context::find_or_add(Kind::Tag, group, NONE, name).ok_or(NONE)
+        })
     }
 
-    #[inline]
+    #[inline(always)]
     fn place_of(&self, stack: u32, tag: u32) -> Place {
-        let context = if tag == NONE {
-            stack
-        } else {
-            let node = self.remembered(Kind::Context, stack, tag as usize, 0, || {
-                context::find_or_add_context(stack, tag)
-            });
-            node.unwrap_or(stack)
-        };
+        if tag == NONE {
+            return Place { stack, tag, context: stack };
+        }
+        let context = self.remembered(Kind::Context, stack, (tag as usize, 0), move || {
+            context::find_or_add_context(stack, tag).ok_or(stack)
+        });
         Place { stack, tag, context }
     }
 
-    /// The cached answer to a question to the table, asking it if there is none.
-    #[inline]
+    /// The cached answer to a question to the table, asking it if there is none. What stands in for
+    /// an answer is not kept.
+    #[inline(always)]
     fn remembered(
         &self,
         kind: Kind,
         parent: u32,
-        key: usize,
-        size: usize,
-        ask: impl FnOnce() -> Option<u32>,
-    ) -> Option<u32> {
+        (key, size): (usize, usize),
+        ask: impl FnOnce() -> Result<u32, u32>,
+    ) -> u32 {
+        #[cold]
+        #[inline(never)]
+        fn learn(
+            entry: &Cell<Remembered>,
+            question: u64,
+            key: usize,
+            ask: impl FnOnce() -> Result<u32, u32>,
+        ) -> u32 {
+            match ask() {
+                Ok(node) => {
+                    entry.set(Remembered { question, key, node });
+                    node
+                }
+                Err(instead) => instead,
+            }
+        }
+        // Sizes have the bits that are left, and a text of 512 MiB is no name.
+        let question = u64::from(parent) | ((size as u64) << 3 | kind as u64) << 32;
         let mixed = key as u64 ^ u64::from(parent) << 20 ^ (kind as u64) << 3;
         let mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let entry = self.cache.get((mixed >> (u64::BITS - CACHE.trailing_zeros())) as usize)?;
+        // The upper bits, so always below the size of the cache.
+        let entry = &self.cache[(mixed >> (u64::BITS - CACHE.trailing_zeros())) as usize];
         let found = entry.get();
-        if found.key == key
-            && found.parent == parent
-            && found.size == size
-            && found.kind == kind as u32
-        {
-            return Some(found.node);
+        if found.key == key && found.question == question {
+            found.node
+        } else {
+            learn(entry, question, key, ask)
         }
-        let node = ask()?;
-        entry.set(Remembered { kind: kind as u32, parent, key, size, node });
-        Some(node)
     }
 }
+
+#[cfg(test)]
+mod tests;

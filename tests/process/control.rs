@@ -264,11 +264,11 @@ fn ruled() {
     refused(&mut connect(), Command::Token("another".into()), "the token is wrong");
     let mut friend = connect();
     friend.send(&Command::Token("s3cr3t".into())).unwrap();
-    friend.send(&Command::WriteTo("allowed.utrace".into())).unwrap();
-    refused(&mut friend, Command::SendTo("c.example".into()), "does not allow");
-    refused(&mut friend, Command::SendTo("0.0.0.0:8".into()), "does not allow");
+    friend.send(&Command::write_to("allowed.utrace")).unwrap();
+    refused(&mut friend, Command::send_to("c.example"), "does not allow");
+    refused(&mut friend, Command::send_to("0.0.0.0:8"), "does not allow");
     // This machine by another name, which is not allowed by itself.
-    friend.send(&Command::SendTo("0.0.0.0:7".into())).unwrap();
+    friend.send(&Command::send_to("0.0.0.0:7")).unwrap();
     let host = ledger.destinations()[1];
     while host.status().state == DestinationState::Opening {
         std::thread::yield_now();

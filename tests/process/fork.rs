@@ -120,6 +120,20 @@ mod system {
         }
     }
 
+    /// Forks, and goes on in both; the child gets 0.
+    pub(crate) fn fork_through() -> libc::pid_t {
+        // SAFETY: as above.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0, "fork: {}", std::io::Error::last_os_error());
+        child
+    }
+
+    /// Ends the child of a fork, without what a process does at its end.
+    pub(crate) fn exit_now() -> ! {
+        // SAFETY: it ends the process.
+        unsafe { libc::_exit(0) }
+    }
+
     /// Waits for a child; its status as `wait` gives it.
     pub(crate) fn wait(child: libc::pid_t) -> libc::c_int {
         let mut status = 0;
@@ -140,7 +154,7 @@ mod system {
     }
 }
 use system::wait_for_the_end;
-pub(crate) use system::{fork, wait};
+pub(crate) use system::{exit_now, fork, fork_through, wait};
 
 /// Eight threads that allocate until told to stop.
 fn with_busy_threads(ledger: Option<&Ledger>, body: impl FnOnce()) {

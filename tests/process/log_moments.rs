@@ -327,7 +327,7 @@ fn log_as_child(kept: u64) {
 /// A scope that can be dropped where the test wants it.
 fn span(round: u64) -> memledger::LogScope {
     memledger::__log_site! { MOMENTS, Span }
-    SITE.enter(memledger::__event!(Span { Number: round }), true)
+    __MEMLEDGER_LOG_SITE.enter(memledger::__event!(Span { Number: round }), true)
 }
 
 fn silent() {

@@ -8,6 +8,7 @@
 mod allocator;
 mod harness;
 
+mod budgets;
 mod choices;
 mod containers;
 mod control;
@@ -26,8 +27,11 @@ mod own_memory;
 mod recorders;
 mod scopes;
 mod signals;
+#[cfg(feature = "tracing")]
+mod spans;
 mod start;
 mod threads;
+mod travel;
 
 use allocator::{Counting, Faulty};
 use memledger::TrackingAllocator;
@@ -50,6 +54,9 @@ fn main() {
         ("memory", memory::CASES),
         ("scopes", scopes::CASES),
         ("containers", containers::CASES),
+        ("travel", travel::CASES),
+        #[cfg(feature = "tracing")]
+        ("spans", spans::CASES),
         ("log", log::CASES),
         ("log_moments", log_moments::CASES),
         ("losses", losses::CASES),
@@ -57,5 +64,6 @@ fn main() {
         ("signals", signals::CASES),
         ("own_memory", own_memory::CASES),
         ("exactness", exactness::CASES),
+        ("budgets", budgets::CASES),
     ]);
 }

@@ -1,10 +1,14 @@
 //! The report as text, to be read in a terminal: 80 columns, what matters first.
 
+#[cfg(feature = "enable")]
+mod holders;
 mod sections;
 mod summary;
 mod table;
 mod units;
 
+#[cfg(feature = "enable")]
+pub(crate) use holders::holders;
 pub use units::{bytes, count, counted, duration, share};
 
 use crate::analysis::Report;

@@ -66,15 +66,19 @@ pub(crate) fn session_within(patience: Duration) -> Option<MutexGuard<'static, O
 
 /// Any lock of the tracker's, or `None` if it was not free within `patience`.
 pub(crate) fn lock_within<T>(lock: &Mutex<T>, patience: Duration) -> Option<MutexGuard<'_, T>> {
+    /// A tick in which little happened is over by then.
+    const YIELDS: u64 = 20;
     let deadline = Instant::now() + patience;
-    loop {
+    for tries in 0_u64.. {
         match lock.try_lock() {
             Ok(guard) => return Some(guard),
             Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) if Instant::now() >= deadline => return None,
+            Err(TryLockError::WouldBlock) if Instant::now() >= deadline => break,
+            Err(TryLockError::WouldBlock) if tries < YIELDS => std::thread::yield_now(),
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(200)),
         }
     }
+    None
 }
 
 /// Starts a worker thread for the session that has just been put in place.

@@ -261,6 +261,16 @@ impl Session {
         self.on_problem
     }
 
+    /// Whether the last tick has collected everything that had happened before it.
+    pub(crate) fn has_everything(&self) -> bool {
+        !self.failed && self.world.is_settled()
+    }
+
+    /// Whether recording has ended for a fault of the tracker's own.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed
+    }
+
     /// Ends the recording for a fault of the tracker's own.
     pub(crate) fn fail(&mut self, why: String) {
         self.failed = true;

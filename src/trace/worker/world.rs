@@ -65,6 +65,11 @@ impl World {
         self.bound
     }
 
+    /// Whether every event before the last tick was committed then.
+    pub(super) fn is_settled(&self) -> bool {
+        self.bound >= self.epoch
+    }
+
     /// Comes to the world, so that what happens from now on is known to.
     pub(super) fn pulse(&mut self) {
         let now = clock::now_since_start();

@@ -1,6 +1,6 @@
 //! Events that could not be recorded: counted where they happen, told in the stream by the worker.
 
-use super::registry::Slot;
+use super::registry::{self, Slot};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 static WITHOUT_SLOT: AtomicU64 = AtomicU64::new(0);
@@ -32,6 +32,12 @@ pub(crate) fn told(events: u64) {
 /// How many lost events have been told of since [`forget`].
 pub(crate) fn total() -> u64 {
     TOLD.load(Ordering::Relaxed)
+}
+
+/// How many were lost since [`forget`], told of or not. Exact while nobody collects.
+pub(crate) fn so_far() -> u64 {
+    let untold = registry::slots().map(|slot| slot.lost.load(Ordering::Relaxed));
+    total() + WITHOUT_SLOT.load(Ordering::Relaxed) + untold.sum::<u64>()
 }
 
 /// A new recording begins.

@@ -88,7 +88,12 @@ pub(crate) fn discard_early() {
 /// Has the tracker's own allocations counted, and the allocator answer to
 /// [`linked`](crate::alloc::linked), until dropped, where recording is off.
 pub(crate) fn awake() -> Awake {
-    Awake(STATE.compare_exchange(OFF, PAUSED, Ordering::AcqRel, Ordering::Relaxed).is_ok())
+    Awake(wake())
+}
+
+/// The same, for good; `false` if it was not off.
+pub(crate) fn wake() -> bool {
+    STATE.compare_exchange(OFF, PAUSED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
 /// See [`awake`].

@@ -1,0 +1,322 @@
+//! What a piece of the program does with memory: a scope of its own, and what the account says of it.
+//!
+//! ```text
+//! begin   an account          the running ledger's, or one that is kept until the last measurement ends
+//!         a node of the tree  nobody else's while the measurement lasts; this thread enters it
+//! ...     the measured code, and what enters its context elsewhere
+//! end     collect             everything up to now, or say why not
+//!         the node's figures  since the beginning
+//! ```
+//! A node is used again when nothing can be in it any more: nobody has taken its context along, and
+//! all its blocks are freed. So a measurement that is repeated for ever takes one node.
+
+use super::live::Live;
+use super::run::{self, PATIENCE, PATIENCE_WITH_HOOKS, Run};
+use crate::analysis::{Analyzer, Baseline, Holder, MeasuredFigures};
+use crate::error::Error;
+use crate::scopes::context::{self, Kind, OTHER};
+use crate::scopes::thread::{self, Open};
+use crate::trace::os::{self, BlockedSignals};
+use crate::trace::worker::{self, Session};
+use crate::trace::write::{in_own_code, loss, own_code, state};
+use std::collections::BTreeMap;
+use std::panic::Location;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// A measurement that has begun. Dropped without an end, it ends without a result.
+pub(crate) struct Measuring {
+    /// Whether the measured code around this one, on this thread, has let its context out.
+    taken_before: bool,
+    open: Open,
+    site: &'static Location<'static>,
+    /// The tracker's own memory: taken and dropped with the guard set.
+    begun: Option<Begun>,
+}
+
+struct Begun {
+    generation: u64,
+    pid: u32,
+    /// Events lost before.
+    lost: u64,
+    node: Node,
+    live: Live,
+    before: Baseline,
+}
+
+/// What a measurement has found, to be judged with the guard set.
+pub(crate) struct Found<'a> {
+    pub(crate) figures: MeasuredFigures,
+    account: &'a mut Analyzer,
+    node: Node,
+    before: &'a Baseline,
+}
+
+impl Found<'_> {
+    /// The scopes and the tags of what was measured, in no order.
+    pub(crate) fn holders(&mut self) -> (Vec<Holder>, Vec<Holder>) {
+        self.account.holders(self.node.id(), self.before)
+    }
+}
+
+/// A node of the tree that is a measurement's.
+#[derive(Clone, Copy)]
+struct Node {
+    /// The stack around it and its name.
+    place: (u32, &'static str),
+    number: u32,
+}
+
+impl Node {
+    fn id(self) -> i32 {
+        context::wire_id(self.number) as i32
+    }
+}
+
+/// A node that can be used again: at once, or when its blocks are freed.
+struct Idle {
+    number: u32,
+    /// The recording in which some of its blocks were live.
+    live_in: Option<u64>,
+}
+
+/// Nodes without a measurement. Taken only while the run is held, so that a fork finds it free.
+static IDLE: Mutex<BTreeMap<(u32, &'static str), Vec<Idle>>> = Mutex::new(BTreeMap::new());
+/// The number of the latest node of a measurement.
+static LATEST: AtomicU32 = AtomicU32::new(0);
+
+/// So many nodes whose blocks were live are looked at before a new one is taken.
+const LOOKS: usize = 16;
+
+impl Measuring {
+    /// Begins to measure what this thread does, and all that enters its context from here on.
+    pub(crate) fn begin(
+        name: &'static str,
+        site: &'static Location<'static>,
+    ) -> Result<Self, Error> {
+        if in_own_code() {
+            return Err(unmeasured("this is the tracker's own code, whose memory is not recorded"));
+        }
+        let begun = run::theirs({
+            let _own = own_code();
+            let _signals = BlockedSignals::new();
+            Begun::new(name)
+        })?;
+        let taken_before = thread::set_taken(false);
+        let open = thread::enter_node(begun.node.number);
+        Ok(Self { taken_before, open, site, begun: Some(begun) })
+    }
+
+    /// Ends it, and has `judge` look at what was found.
+    pub(crate) fn end(
+        mut self,
+        judge: impl FnOnce(&mut Found<'_>) -> Result<(), Error>,
+    ) -> Result<MeasuredFigures, Error> {
+        self.stop(judge)
+    }
+
+    fn stop(
+        &mut self,
+        judge: impl FnOnce(&mut Found<'_>) -> Result<(), Error>,
+    ) -> Result<MeasuredFigures, Error> {
+        let Some(begun) = self.begun.take() else {
+            return Err(unmeasured("it has ended already"));
+        };
+        let stack = thread::stack();
+        let stayed = stack != OTHER && context::is_within(stack, begun.node.number);
+        thread::leave(self.open, self.site);
+        let taken = thread::set_taken(self.taken_before);
+        if taken {
+            // It is one of all measurements around this one, too.
+            thread::set_taken(true);
+        }
+        run::theirs({
+            let _own = own_code();
+            let _signals = BlockedSignals::new();
+            begun.end(stayed, taken, judge)
+        })
+    }
+}
+
+impl Drop for Measuring {
+    fn drop(&mut self) {
+        if self.begun.is_some() {
+            let _ = self.stop(|_| Ok(()));
+        }
+    }
+}
+
+impl Begun {
+    fn new(name: &'static str) -> Result<Self, Error> {
+        run::refuse_forked().map_err(|error| unmeasured(error.to_string()))?;
+        let mut current = started()?;
+        let Some(run) = current.as_mut() else { return Err(ended()) };
+        let begun = Self::in_run(name, run);
+        if begun.is_ok() {
+            run.measurements += 1;
+        }
+        end_if_over(&mut current);
+        begun
+    }
+
+    fn in_run(name: &'static str, run: &mut Run) -> Result<Self, Error> {
+        run.refuse_measurement()?;
+        // Nobody collects meanwhile.
+        let Some(mut session) = worker::session_within(PATIENCE) else { return Err(stuck()) };
+        let Some(session) = session.as_mut() else { return Err(ended()) };
+        let live = run.account(session).clone();
+        let Some(node) = Node::take(name, run.generation, &live) else {
+            return Err(unmeasured(format!(
+                "the table of scopes and names is full: all {} are used up",
+                context::PLACES
+            )));
+        };
+        let before = live.look(|account| account.begin_measurement(node.id()));
+        let (generation, pid, lost) = (run.generation, os::process_id(), loss::so_far());
+        Ok(Self { generation, pid, lost, node, live, before })
+    }
+
+    fn end(
+        self,
+        stayed: bool,
+        taken: bool,
+        judge: impl FnOnce(&mut Found<'_>) -> Result<(), Error>,
+    ) -> Result<MeasuredFigures, Error> {
+        if state::is_forked() || os::process_id() != self.pid {
+            // NOTE: not dropped. A thread that is not there any more may hold the account.
+            std::mem::forget(self);
+            return Err(unmeasured("the process was forked meanwhile, and this is the child"));
+        }
+        let mut current = run::run();
+        let Some(run) = current.as_mut().filter(|run| run.generation == self.generation) else {
+            return Err(ended());
+        };
+        run.measurements -= 1;
+        let found = if stayed { self.find(taken, judge) } else { Err(left()) };
+        end_if_over(&mut current);
+        found
+    }
+
+    fn find(
+        &self,
+        taken: bool,
+        judge: impl FnOnce(&mut Found<'_>) -> Result<(), Error>,
+    ) -> Result<MeasuredFigures, Error> {
+        let Self { node, ref before, .. } = *self;
+        self.collect()?;
+        let (figures, judged) = self.live.look(|account| {
+            let figures = account.measured(node.id(), before);
+            (figures, judge(&mut Found { figures, account, node, before }))
+        });
+        if !taken {
+            node.give_back((figures.live_blocks != 0).then_some(self.generation));
+        }
+        judged.map(|()| figures)
+    }
+
+    /// Brings the account up to now, and sees that nothing is missing.
+    fn collect(&self) -> Result<(), Error> {
+        let Some(mut session) = worker::session_within(PATIENCE) else { return Err(stuck()) };
+        let Some(session) = session.as_mut() else { return Err(ended()) };
+        collect_everything(session)?;
+        match loss::so_far().wrapping_sub(self.lost) {
+            0 => Ok(()),
+            lost => Err(unmeasured(format!(
+                "{lost} events were lost meanwhile, since the buffers were full and the worker did not come in time; start a ledger before, with a larger LedgerBuilder::buffer_limit and OnFull::Wait"
+            ))),
+        }
+    }
+}
+
+/// The run that is under way. Starts one if there is none.
+fn started() -> Result<MutexGuard<'static, Option<Run>>, Error> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let current = run::run();
+        if current.is_some() {
+            return Ok(current);
+        }
+        drop(current);
+        // NOTE: another may come first. Then this one fails, and there is a run, or was.
+        if let Err(error) = run::start_for_measurements()
+            && (!os::SUPPORTED || Instant::now() >= deadline)
+        {
+            return Err(unmeasured(error.to_string()));
+        }
+    }
+}
+
+/// Ends a run that only measurements need, if there is none any more.
+fn end_if_over(current: &mut Option<Run>) {
+    if let Some(run) = current.take_if(|run| run.is_over()) {
+        run::end(run, false);
+    }
+}
+
+/// Ticks until everything is collected that has happened before.
+fn collect_everything(session: &mut Session) -> Result<(), Error> {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline && !session.has_failed() {
+        worker::tick(session, PATIENCE_WITH_HOOKS);
+        if session.has_everything() {
+            return Ok(());
+        }
+    }
+    Err(unmeasured(format!(
+        "the tracker could not collect everything within {} s; Ledger::problems may say why",
+        PATIENCE.as_secs()
+    )))
+}
+
+impl Node {
+    /// A node for a measurement of this thread, which is nobody else's. `None` if there is none.
+    fn take(name: &'static str, generation: u64, live: &Live) -> Option<Self> {
+        let place = (thread::stack(), name);
+        let reused = idle().get_mut(&place).and_then(|nodes| {
+            let is_free = |idle: &Idle| {
+                // NOTE: what is not collected yet can only have been freed.
+                idle.live_in != Some(generation)
+                    || !live.look(|account| {
+                        account.is_measurement_live(context::wire_id(idle.number) as i32)
+                    })
+            };
+            let looks = LOOKS.min(nodes.len());
+            let found = nodes.iter().take(looks).position(is_free);
+            if found.is_none() {
+                nodes.rotate_left(looks);
+            }
+            found.map(|index| nodes.swap_remove(index).number)
+        });
+        let new = || {
+            let latest = LATEST.fetch_add(1, Ordering::Relaxed) + 1;
+            context::find_or_add(Kind::Scope, place.0, latest, name)
+        };
+        Some(Self { place, number: reused.or_else(new)? })
+    }
+
+    fn give_back(self, live_in: Option<u64>) {
+        let idle_node = Idle { number: self.number, live_in };
+        idle().entry(self.place).or_default().push(idle_node);
+    }
+}
+
+fn idle() -> MutexGuard<'static, BTreeMap<(u32, &'static str), Vec<Idle>>> {
+    IDLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn unmeasured(why: impl Into<String>) -> Error {
+    Error::Unmeasured(why.into())
+}
+
+fn ended() -> Error {
+    unmeasured("the recording ended meanwhile: its ledger was dropped or finished")
+}
+
+fn left() -> Error {
+    unmeasured("the measured code has left its own scope, by dropping a guard from outside it")
+}
+
+fn stuck() -> Error {
+    unmeasured(format!("the worker has been stuck in a write for {} s", PATIENCE.as_secs()))
+}

@@ -1,0 +1,183 @@
+//! How much memory a piece of the program may use.
+
+use crate::Name;
+#[cfg(feature = "enable")]
+use crate::analysis::Holder;
+#[cfg(feature = "enable")]
+use crate::dump::text::{count, holders};
+use crate::error::Error;
+#[cfg(feature = "enable")]
+use crate::ledger::measuring::{Found, Measuring};
+#[cfg(feature = "enable")]
+use std::panic::Location;
+
+/// How much memory a piece of the program may use; [`budget`] makes it, [`run`](Self::run) checks
+/// it.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "a budget is checked where it is run"]
+#[cfg_attr(not(feature = "enable"), expect(dead_code, reason = "nothing can be checked"))]
+pub struct Budget {
+    name: Name,
+    peak: Option<u64>,
+    live: Option<u64>,
+    allocated: Option<u64>,
+    allocations: Option<u64>,
+    reallocations: Option<u64>,
+}
+
+/// A budget without limits yet, which a test gives to the code it runs.
+///
+#[cfg_attr(feature = "enable", doc = "```")]
+#[cfg_attr(not(feature = "enable"), doc = "```should_panic")]
+/// use memledger::{TrackingAllocator, budget};
+///
+/// #[global_allocator]
+/// static ALLOC: TrackingAllocator = TrackingAllocator::system();
+///
+/// // #[test]
+/// fn parsing_stays_small() {
+///     let sum = budget("parse").peak(64 << 10).live(0).allocations(100).run(|| {
+///         let numbers: Vec<u32> = (0..1000).collect();
+///         numbers.iter().sum::<u32>()
+///     });
+///     assert_eq!(sum, 499_500);
+/// }
+/// # fn main() { parsing_stays_small() }
+/// ```
+///
+/// The name is that of a scope, in the message and in the report of a ledger that runs meanwhile.
+/// What counts, what it costs and what it needs is said at [`measure`](crate::measure).
+pub fn budget(name: impl Into<Name>) -> Budget {
+    Budget {
+        name: name.into(),
+        peak: None,
+        live: None,
+        allocated: None,
+        allocations: None,
+        reallocations: None,
+    }
+}
+
+impl Budget {
+    /// At most this many bytes may be live at any moment.
+    pub fn peak(self, bytes: u64) -> Self {
+        Self { peak: Some(bytes), ..self }
+    }
+
+    /// At most this many bytes may be live at the end, those of the result included.
+    pub fn live(self, bytes: u64) -> Self {
+        Self { live: Some(bytes), ..self }
+    }
+
+    /// At most this many bytes may be allocated over all, those that are freed again included.
+    pub fn allocated(self, bytes: u64) -> Self {
+        Self { allocated: Some(bytes), ..self }
+    }
+
+    /// At most this many blocks may be allocated. A reallocation is not one.
+    pub fn allocations(self, blocks: u64) -> Self {
+        Self { allocations: Some(blocks), ..self }
+    }
+
+    /// At most this many times may a block be reallocated, wherever it was allocated: with 0, a `Vec`
+    /// from outside may not grow either.
+    pub fn reallocations(self, times: u64) -> Self {
+        Self { reallocations: Some(times), ..self }
+    }
+
+    /// Runs `body` and returns its result.
+    ///
+    /// # Panics
+    /// With the text of [`try_run`](Self::try_run)'s error, if it is one; and if `body` panics.
+    #[track_caller]
+    pub fn run<R>(self, body: impl FnOnce() -> R) -> R {
+        match self.try_run(body) {
+            Ok(value) => value,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Runs `body` and returns its result, if that stays within all limits.
+    ///
+    /// # Errors
+    /// [`Error::OverBudget`] if it does not: by how much, and which scopes and tags within have the most.
+    /// [`Error::Unmeasured`] if that cannot be told, as [`measure`](crate::measure) says, and for a
+    /// budget without any limit. `body` is run once in any case.
+    ///
+    /// # Panics
+    /// If `body` does.
+    #[track_caller]
+    pub fn try_run<R>(self, body: impl FnOnce() -> R) -> Result<R, Error> {
+        #[cfg(feature = "enable")]
+        {
+            let measuring = Measuring::begin(self.name.as_str(), Location::caller());
+            let value = body();
+            measuring?.end(|found| self.check(found))?;
+            Ok(value)
+        }
+        #[cfg(not(feature = "enable"))]
+        {
+            drop(body());
+            Err(super::not_compiled())
+        }
+    }
+
+    #[cfg(feature = "enable")]
+    fn check(&self, found: &mut Found<'_>) -> Result<(), Error> {
+        let Self { name, peak, live, allocated, allocations, reallocations } = *self;
+        let figures = found.figures;
+        let reallocated = figures.reallocations + figures.foreign_reallocations;
+        let limits = [
+            ("peak", figures.peak_bytes, " bytes", peak),
+            ("live", figures.live_bytes, " bytes", live),
+            ("allocated", figures.allocated_bytes, " bytes", allocated),
+            ("allocations", figures.allocations, "", allocations),
+            ("reallocations", reallocated, "", reallocations),
+        ];
+        if limits.iter().all(|(.., limit)| limit.is_none()) {
+            return Err(Error::Unmeasured(format!(
+                "the budget {:?} has no limit, so nothing can go over it",
+                name.as_str()
+            )));
+        }
+        let over = |(what, found, unit, limit): (&str, u64, &str, Option<u64>)| {
+            let over = found.checked_sub(limit?).filter(|&over| over > 0)?;
+            let [found, over, limit] = [found, over, limit?].map(count);
+            Some(format!("\n  {what:<14} {found}{unit}, {over} more than {limit}"))
+        };
+        let lines: String = limits.into_iter().filter_map(over).collect();
+        if lines.is_empty() {
+            return Ok(());
+        }
+        Err(Error::OverBudget(format!(
+            "the budget {:?} is exceeded{lines}\n{}",
+            name.as_str(),
+            self.who(found)
+        )))
+    }
+
+    /// The scopes and tags that have the most of what there is too much of.
+    #[cfg(feature = "enable")]
+    fn who(&self, found: &mut Found<'_>) -> String {
+        let figures = found.figures;
+        let too_much = |found: u64, limit: Option<u64>| limit.is_some_and(|limit| found > limit);
+        let key = |holder: &Holder| {
+            if too_much(figures.live_bytes, self.live) {
+                (holder.live_bytes, holder.allocated_bytes)
+            } else if too_much(figures.peak_bytes, self.peak)
+                || too_much(figures.allocated_bytes, self.allocated)
+            {
+                (holder.allocated_bytes, holder.allocations)
+            } else {
+                (holder.allocations, holder.allocated_bytes)
+            }
+        };
+        let (scopes, tags) = found.holders();
+        let mut text = holders("Within it, by scope", " > ", scopes, key);
+        // Where nothing is tagged, the table would say so only.
+        if tags.iter().any(|tag| tag.path != ["Unknown", "Unnamed"]) {
+            text += &holders("By name", " / ", tags, key);
+        }
+        text
+    }
+}

@@ -1,0 +1,345 @@
+//! Budgets and measurements: what they do to the process, and every way of being unable to measure.
+
+use crate::allocator::held_up;
+use crate::fork::{exit_now, fork, fork_through, wait};
+use crate::harness::{Case, TRACE, builder, case, churn, leave, left, scope, start};
+use memledger::{
+    Context, Error, Ledger, Measured, Name, OnFull, Worker, alloc_scope, budget, measure,
+};
+use std::cell::RefCell;
+use std::hint::black_box;
+use std::sync::{Barrier, Mutex, mpsc};
+
+pub(crate) const CASES: &[Case] = &[
+    case("a measurement leaves nothing behind", nothing_left, |run| {
+        let outcome = run.run();
+        outcome.exited(0);
+        assert_eq!(outcome.stderr, "");
+        assert_eq!(outcome.files(), [""; 0]);
+    }),
+    case("a measurement beside a ledger is a scope of its report", beside, |run| {
+        let outcome = run.run();
+        let report = outcome.quiet().whole();
+        // Two measurements of one name at once, and a third later, are one row.
+        let row = scope(&report, &["GlobalScope", "outer", "measured"]).unwrap();
+        assert_eq!(row.figures.allocated_bytes, 3 * 1_000_003);
+        assert_eq!(row.figures.live_blocks, 1);
+        assert_eq!(row.figures.peak_bytes, 2 * 1_000_003);
+        let inner = scope(&report, &["GlobalScope", "outer", "measured", "inner"]).unwrap();
+        assert_eq!(inner.figures.allocated_bytes, 3 * 500);
+        assert_eq!(row.inclusive.allocations, 6);
+    }),
+    case("the environment's recording is measured in", environment, |run| {
+        let outcome = run.tracked().run();
+        let report = outcome.quiet().whole();
+        assert!(scope(&report, &["GlobalScope", "small"]).is_some());
+    }),
+    case("a ledger that keeps no account gets one", trace_only, |run| {
+        let outcome = run.run();
+        outcome.quiet();
+        let (report, _) = outcome.trace(TRACE);
+        assert!(report.trace.complete);
+        assert_eq!(left(&report, 1_000_003), 1);
+    }),
+    case("a lost event fails the measurement", lost, |run| {
+        run.run().quiet();
+    }),
+    case("a ledger that ends meanwhile fails the measurement", ended, |run| {
+        let report = run.run().quiet().whole();
+        assert_eq!(left(&report, 1_000_003), 1);
+    }),
+    case("a ledger without the channels fails the measurement", channels, |run| {
+        run.run().quiet();
+    }),
+    case("a ledger does not start while something is measured", no_ledger, |run| {
+        let outcome = run.run();
+        let report = outcome.exited(0).whole();
+        assert_eq!(left(&report, 1_000_003), 1);
+        assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("a ledger cannot start while"), "{}", outcome.stderr);
+    }),
+    case("a full table fails the measurement, but not one that has begun", full, |run| {
+        run.deadline(60).run().quiet();
+    }),
+    case("a forked child fails the measurement", forked, |run| {
+        run.run().quiet();
+    }),
+    case("a forked child that follows fails the measurement it was born in", following, |run| {
+        run.run().exited(0);
+    }),
+    case("a repeated measurement takes one node", repeated, |run| {
+        run.deadline(60).run().quiet();
+    }),
+    case("a destructor of a thread's own storage can measure", thread_local, |run| {
+        run.run().quiet();
+    }),
+    case("a block that another thread is reallocating is live", reallocating, |run| {
+        run.run().quiet();
+    }),
+    case("exit within a measurement is an exit", exits, |run| {
+        run.run().quiet();
+    }),
+];
+
+const SIZE: usize = 1_000_003;
+
+/// The sentence of a measurement that must not succeed.
+#[track_caller]
+fn refused<R>(measured: Result<Measured<R>, Error>) -> String {
+    match measured {
+        Err(error @ Error::Unmeasured(_)) => error.to_string(),
+        Err(error) => panic!("another error: {error}"),
+        Ok(_) => panic!("it was measured"),
+    }
+}
+
+#[track_caller]
+fn contains(text: &str, part: &str) {
+    assert!(text.contains(part), "{text}");
+}
+
+fn nothing_left() {
+    for _ in 0..3 {
+        assert_eq!(measure(|| leave(SIZE)).unwrap().live_bytes, SIZE as u64);
+        let stats = Ledger::builder().start().unwrap().stats();
+        assert!(stats.recording, "a ledger can start, and ends at once");
+    }
+    let mut ledger = Ledger::builder().keep_account(true).start().unwrap();
+    let stats = ledger.stats();
+    assert_eq!((stats.scope_misuses, stats.refused_contexts), (0, 0));
+    ledger.finish();
+    assert!(!ledger.stats().recording);
+    measure(|| churn(1000)).unwrap();
+    assert!(!ledger.stats().recording, "what a measurement has started ends with it");
+}
+
+fn beside() {
+    let _ledger = start();
+    alloc_scope!("outer");
+    let work = || {
+        alloc_scope!("inner", { drop(black_box(Vec::<u8>::with_capacity(black_box(500)))) });
+        black_box(Vec::<u8>::with_capacity(black_box(SIZE)))
+    };
+    let both = Barrier::new(2);
+    let measured = || {
+        let measured = measure(|| {
+            let block = work();
+            both.wait();
+            block
+        });
+        let measured = measured.unwrap();
+        assert_eq!((measured.allocations, measured.frees), (2, 1));
+        assert_eq!((measured.live_bytes, measured.peak_bytes), (SIZE as u64, SIZE as u64));
+        drop(measured.value);
+    };
+    let context = Context::current();
+    std::thread::scope(|threads| {
+        threads.spawn(|| context.run(measured));
+        measured();
+    });
+    let third = measure(work).unwrap();
+    assert_eq!((third.allocations, third.live_bytes), (2, SIZE as u64));
+    std::mem::forget(third.value);
+}
+
+fn environment() {
+    budget("small").peak(SIZE as u64).live(0).run(|| drop(black_box(vec![0_u8; SIZE])));
+    let error = budget("small").peak(SIZE as u64 - 1).try_run(|| drop(black_box(vec![0_u8; SIZE])));
+    assert!(matches!(error, Err(Error::OverBudget(_))));
+}
+
+fn trace_only() {
+    let mut grown = black_box(Vec::<u8>::with_capacity(100));
+    let ledger = Ledger::builder().trace_to_file(TRACE).start().unwrap();
+    let known = black_box(vec![0_u8; 100]);
+    for round in 0..3 {
+        let measured = measure(|| {
+            grown.reserve_exact(1000 * (round + 1));
+            churn(1000);
+            black_box(vec![0_u8; SIZE])
+        });
+        let measured = measured.unwrap();
+        assert_eq!((measured.live_blocks, measured.live_bytes), (1, SIZE as u64));
+        assert_eq!(measured.foreign_reallocations, 1);
+    }
+    drop(known);
+    leave(SIZE);
+    assert!(ledger.snapshot().is_none(), "it is the account of measurements only");
+}
+
+fn lost() {
+    let builder = Ledger::builder().keep_account(true).worker(Worker::Manual).buffer_limit(1);
+    let _ledger = builder.on_full(OnFull::Drop).start().unwrap();
+    contains(&refused(measure(|| churn(100_000))), "events were lost meanwhile");
+    // What was lost before does not matter.
+    assert_eq!(measure(|| churn(100)).unwrap().live_bytes, 0);
+    let error = budget("lossy").live(0).try_run(|| churn(100_000)).unwrap_err();
+    contains(&error.to_string(), "events were lost meanwhile");
+}
+
+fn ended() {
+    let mut ledger = start();
+    leave(SIZE);
+    contains(&refused(measure(|| ledger.finish())), "the recording ended meanwhile");
+    let mut ledger = Ledger::builder().keep_account(true).start().unwrap();
+    let mut second = None;
+    let error = refused(measure(|| {
+        ledger.finish();
+        second = Some(Ledger::builder().keep_account(true).start().unwrap());
+    }));
+    contains(&error, "the recording ended meanwhile");
+    measure(|| churn(100)).unwrap();
+}
+
+fn channels() {
+    for (channels, missing) in [("scope", "\"memory\""), ("memory", "\"scope\"")] {
+        let _ledger = Ledger::builder().keep_account(true).channels(channels).start().unwrap();
+        contains(&refused(measure(|| churn(100))), missing);
+    }
+    measure(|| churn(100)).unwrap();
+}
+
+fn no_ledger() {
+    let measured = measure(|| {
+        let Err(error) = Ledger::builder().start() else { panic!("two at once") };
+        contains(&error.to_string(), "a ledger cannot start while memledger::measure");
+        drop(Ledger::from_env());
+        drop(error);
+    });
+    assert_eq!(measured.unwrap().live_blocks, 0, "the problem that is kept is the tracker's");
+    let _ledger = start();
+    leave(SIZE);
+}
+
+fn full() {
+    let kept = measure(|| {
+        for number in 0.. {
+            (0..10_000).for_each(|name| _ = Name::intern(&format!("{number} {name}")));
+            let name = Name::intern(&format!("{number}"));
+            if budget(name).live(0).try_run(|| ()).is_err() {
+                break;
+            }
+        }
+        // There is no place for these, so they count where they are entered.
+        alloc_scope!("new", {
+            alloc_scope!(Name::intern("another"));
+            leave(SIZE);
+        });
+    });
+    let kept = kept.unwrap();
+    assert_eq!((kept.live_blocks, kept.live_bytes), (1, SIZE as u64));
+    let mut has_run = false;
+    let error = alloc_scope!("never seen", { refused(measure(|| has_run = true)) });
+    contains(&error, "the table of scopes and names is full: all 262142 are used up");
+    assert!(has_run);
+    // What was measured before can be again.
+    measure(|| churn(100)).unwrap();
+}
+
+fn forked() {
+    let child = fork(|| {
+        measure(|| churn(100)).unwrap();
+    });
+    assert_eq!(wait(child), 0, "before anything is recorded, a child is as any process");
+    measure(|| {
+        let child = fork(|| {
+            contains(&refused(measure(|| churn(100))), "forked");
+        });
+        assert_eq!(wait(child), 0);
+    })
+    .unwrap();
+    let _ledger = Ledger::builder().keep_account(true).start().unwrap();
+    let mut child = 0;
+    let measured = measure(|| child = fork_through());
+    if child == 0 {
+        contains(&refused(measured), "the process was forked meanwhile");
+        exit_now();
+    }
+    measured.unwrap();
+    assert_eq!(wait(child), 0);
+}
+
+fn following() {
+    let _ledger = builder().follow_forks(true).start().unwrap();
+    let mut child = 0;
+    let measured = measure(|| child = fork_through());
+    if child == 0 {
+        contains(&refused(measured), "the process was forked meanwhile");
+        assert_eq!(measure(|| leave(SIZE)).unwrap().live_bytes, SIZE as u64);
+        exit_now();
+    }
+    measured.unwrap();
+    assert_eq!(wait(child), 0);
+}
+
+fn repeated() {
+    let ledger = Ledger::builder().keep_account(true).start().unwrap();
+    let mut kept = Vec::with_capacity(8);
+    for round in 0..300_000_u32 {
+        let measured = measure(|| alloc_scope!("inner", { black_box(Box::new(round)) })).unwrap();
+        assert_eq!((measured.allocations, measured.live_bytes), (1, 4));
+        kept.push(measured.value);
+        // Some are freed late.
+        if kept.len() == 8 {
+            kept.clear();
+        }
+    }
+    assert_eq!(ledger.stats().refused_contexts, 0);
+}
+
+fn thread_local() {
+    struct Measures(mpsc::Sender<Result<Measured, Error>>);
+    impl Drop for Measures {
+        fn drop(&mut self) {
+            let _ = self.0.send(measure(|| leave(SIZE)));
+        }
+    }
+    std::thread_local! {
+        static MEASURES: RefCell<Option<Measures>> = const { RefCell::new(None) };
+    }
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || MEASURES.set(Some(Measures(sender)))).join().unwrap();
+    assert_eq!(receiver.recv().unwrap().unwrap().live_bytes, SIZE as u64);
+}
+
+fn reallocating() {
+    let _ledger = Ledger::builder().keep_account(true).start().unwrap();
+    let slot = Mutex::new(None);
+    let [allocated, end, begun, end_of_next] = std::array::from_fn(|_| Barrier::new(2));
+    std::thread::scope(|threads| {
+        let measured = threads.spawn(|| {
+            measure(|| {
+                *slot.lock().unwrap() = Some(black_box(Vec::<u8>::with_capacity(SIZE)));
+                allocated.wait();
+                end.wait();
+            })
+        });
+        allocated.wait();
+        let mut block: Vec<u8> = slot.lock().unwrap().take().unwrap();
+        held_up(
+            || block.reserve_exact(2 * SIZE),
+            || {
+                end.wait();
+                let measured = measured.join().unwrap().unwrap();
+                assert_eq!((measured.allocations, measured.frees), (1, 0));
+                assert_eq!((measured.live_blocks, measured.live_bytes), (1, SIZE as u64));
+                threads.spawn(|| {
+                    let next = measure(|| {
+                        begun.wait();
+                        end_of_next.wait();
+                    });
+                    assert_eq!(next.unwrap(), Measured::default(), "it is none of the next one's");
+                });
+                begun.wait();
+            },
+        );
+        end_of_next.wait();
+    });
+}
+
+fn exits() {
+    let _ = measure(|| {
+        leave(SIZE);
+        std::process::exit(0);
+    });
+}
