@@ -3,6 +3,7 @@
 use super::builder::{Config, Secret};
 use super::{destinations, problems, run};
 use crate::error::Error;
+use crate::scopes;
 use crate::trace::channel;
 use crate::trace::control::{Actions, Listener, Place, Reply, Rules, Server};
 use crate::trace::os;
@@ -12,6 +13,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of the longest token.
 const LONGEST_TOKEN: usize = 1024;
@@ -21,6 +23,14 @@ const MOST_DESTINATIONS: usize = 8;
 const MOST_NAMED: usize = 16;
 /// Bytes of a name or a reason in a status.
 const LONGEST_TEXT: usize = 200;
+
+/// How often the channel `scope` was turned off while something was recorded.
+static SCOPES_TURNED_OFF: AtomicU64 = AtomicU64::new(0);
+
+/// A number that changes where contexts are missing from the stream since it was last asked for.
+pub(super) fn scopes_turned_off() -> u64 {
+    SCOPES_TURNED_OFF.load(Ordering::SeqCst)
+}
 
 /// A server that listens, and a port that is told in the streams that start from now on.
 pub(super) struct Bound {
@@ -171,6 +181,10 @@ impl Actions for Commands {
 
     fn toggle_channels(&mut self, names: &[String], enable: bool) -> Reply {
         let channels = channel::switch(names, enable).map_err(sentence)?;
+        if !enable && channels.iter().any(|channel| channel.id() == scopes::CHANNEL.id()) {
+            // NOTE: behind it. A measurement looks here before it looks whether the channel is on.
+            SCOPES_TURNED_OFF.fetch_add(1, Ordering::SeqCst);
+        }
         Ok(channels.iter().map(|channel| self::channel((channel.name(), enable))).collect())
     }
 

@@ -10,6 +10,7 @@
 //! A node is used again when nothing can be in it any more: nobody has taken its context along, and
 //! all its blocks are freed. So a measurement that is repeated for ever takes one node.
 
+use super::control::scopes_turned_off;
 use super::live::Live;
 use super::run::{self, PATIENCE, PATIENCE_WITH_HOOKS, Run};
 use crate::analysis::{Analyzer, Baseline, Holder, MeasuredFigures};
@@ -40,6 +41,7 @@ struct Begun {
     pid: u32,
     /// Events lost before.
     lost: u64,
+    scopes_turned_off: u64,
     node: Node,
     live: Live,
     before: Baseline,
@@ -161,6 +163,8 @@ impl Begun {
     }
 
     fn in_run(name: &'static str, run: &mut Run) -> Result<Self, Error> {
+        // NOTE: before it is seen whether the channel is on.
+        let scopes_turned_off = scopes_turned_off();
         run.refuse_measurement()?;
         // Nobody collects meanwhile.
         let Some(mut session) = worker::session_within(PATIENCE) else { return Err(stuck()) };
@@ -174,7 +178,7 @@ impl Begun {
         };
         let before = live.look(|account| account.begin_measurement(node.id()));
         let (generation, pid, lost) = (run.generation, os::process_id(), loss::so_far());
-        Ok(Self { generation, pid, lost, node, live, before })
+        Ok(Self { generation, pid, lost, scopes_turned_off, node, live, before })
     }
 
     fn end(
@@ -220,6 +224,9 @@ impl Begun {
         let Some(mut session) = worker::session_within(PATIENCE) else { return Err(stuck()) };
         let Some(session) = session.as_mut() else { return Err(ended()) };
         collect_everything(session)?;
+        if scopes_turned_off() != self.scopes_turned_off {
+            return Err(unmeasured("the channel \"scope\" was turned off meanwhile"));
+        }
         match loss::so_far().wrapping_sub(self.lost) {
             0 => Ok(()),
             lost => Err(unmeasured(format!(

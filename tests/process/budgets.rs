@@ -3,6 +3,7 @@
 use crate::allocator::held_up;
 use crate::fork::{exit_now, fork, fork_through, wait};
 use crate::harness::{Case, TRACE, builder, case, churn, leave, left, scope, start};
+use memledger::trace::control::{Client, Command};
 use memledger::{
     Context, Error, Ledger, Measured, Name, OnFull, Worker, alloc_scope, budget, measure,
 };
@@ -49,6 +50,9 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(left(&report, 1_000_003), 1);
     }),
     case("a ledger without the channels fails the measurement", channels, |run| {
+        run.run().quiet();
+    }),
+    case("a channel that is turned off meanwhile fails the measurement", turned_off, |run| {
         run.run().quiet();
     }),
     case("a ledger does not start while something is measured", no_ledger, |run| {
@@ -197,6 +201,22 @@ fn channels() {
         contains(&refused(measure(|| churn(100))), missing);
     }
     measure(|| churn(100)).unwrap();
+}
+
+fn turned_off() {
+    let ledger = Ledger::builder().keep_account(true).control("0").start().unwrap();
+    let address = format!("127.0.0.1:{}", ledger.control_address().unwrap().port());
+    let mut client = Client::connect(&address).unwrap();
+    let mut scopes = |enable| drop(client.send(&Command::channels(["scope"], enable)).unwrap());
+    let measured = measure(|| {
+        scopes(false);
+        churn(100);
+        scopes(true);
+    });
+    contains(&refused(measured), "\"scope\" was turned off meanwhile");
+    measure(|| churn(100)).unwrap();
+    scopes(false);
+    contains(&refused(measure(|| churn(100))), "does not record the channel \"scope\"");
 }
 
 fn no_ledger() {

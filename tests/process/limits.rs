@@ -50,7 +50,10 @@ pub(crate) const CASES: &[Case] = &[
             running.stop();
             // Longer than a thread waits for a worker that makes no progress.
             std::thread::sleep(std::time::Duration::from_millis(1200));
+            fs::remove_file(running.path("ready")).unwrap();
             kill(running.pid(), libc::SIGCONT);
+            // More time is given once, until there is progress.
+            running.wait_for("ready");
         }
         fs::write(running.path("enough"), "").unwrap();
         let outcome = running.wait();
@@ -156,8 +159,10 @@ fn stopped() {
         }
     };
     let threads: Vec<_> = (0..3).map(|_| std::thread::spawn(busy)).collect();
-    fs::write("ready", "").unwrap();
-    busy();
+    while !fs::exists("enough").unwrap() {
+        churn(20_000);
+        fs::write("ready", "").unwrap();
+    }
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     drop(ledger);
 }
