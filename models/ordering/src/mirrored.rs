@@ -29,7 +29,7 @@ const MIRRORED: &[(&str, &str, &[&str])] = &[
         &[
             "STATE.store(PAUSED, Ordering::SeqCst);",
             "places::stop();",
-            "quiesce(Duration::from_millis(100))",
+            "quiesce(patience)",
             "registry::slots().for_each(places::revoke_lease);",
             "barrier();",
             "if slot.guard.load(Ordering::Acquire) == Guard::OUT {",
@@ -69,11 +69,11 @@ const MIRRORED: &[(&str, &str, &[&str])] = &[
         "registry.rs",
         include_str!("../../../src/trace/write/registry.rs"),
         &[
+            "self.epoch.set(self.epoch.get().max(slot.epoch() + 1));",
             "self.cursor.store(end, Ordering::Release);",
             "let cursor = self.cursor.load(Ordering::Acquire);",
             "NonNull::new(block.next.load(Ordering::Acquire));",
             "(block.committed.load(Ordering::Acquire), next)",
-            "let epoch = slot.epoch() + 1;",
         ],
     ),
     (
