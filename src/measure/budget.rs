@@ -4,7 +4,7 @@ use crate::Name;
 #[cfg(feature = "enable")]
 use crate::analysis::Holder;
 #[cfg(feature = "enable")]
-use crate::dump::text::{count, holders};
+use crate::dump::text::{count, holders, tag};
 use crate::error::Error;
 #[cfg(feature = "enable")]
 use crate::ledger::measuring::{Found, Measuring};
@@ -173,10 +173,13 @@ impl Budget {
             }
         };
         let (scopes, tags) = found.holders();
-        let mut text = holders("Within it, by scope", " > ", scopes, key);
+        let mut text = holders("Within it, by scope", |path| path.join(" > "), scopes, key);
         // Where nothing is tagged, the table would say so only.
         if tags.iter().any(|tag| tag.path != ["Unknown", "Unnamed"]) {
-            text += &holders("By name", " / ", tags, key);
+            let name = |path: &[String]| {
+                path.split_last().map_or_else(String::new, |(name, group)| tag(group, name))
+            };
+            text += &holders("By name", name, tags, key);
         }
         text
     }

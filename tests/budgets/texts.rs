@@ -4,7 +4,7 @@ use crate::block;
 use memledger::{Error, alloc_scope, budget, group, tag, tagged};
 use std::panic::catch_unwind;
 
-group! { RENDERING = "Rendering"; }
+group! { RENDERING = "Rendering"; SCENE = "Scene" in RENDERING; }
 
 #[test]
 fn the_text_says_by_how_much_and_who() {
@@ -14,7 +14,7 @@ fn the_text_says_by_how_much_and_who() {
                 alloc_scope!("parse");
                 block(4000)
             });
-            let mesh = tagged(tag!(RENDERING, "meshes"), || block(1234));
+            let mesh = tagged(tag!(SCENE, "meshes"), || block(1234));
             drop(alloc_scope!("level", { block(10) }));
             (level, mesh)
         });
@@ -33,7 +33,7 @@ Within it, by scope                         live bytes  blocks  allocated  count
 
 By name                                     live bytes  blocks  allocated  count
   Unknown / Unnamed                              4,000       1      4,010      2
-  Rendering / meshes                             1,234       1      1,234      1
+  Rendering > Scene / meshes                     1,234       1      1,234      1
 ";
     assert_eq!(error.to_string(), expected);
 }

@@ -12,7 +12,7 @@ const TOP: usize = 5;
 /// A table of the first of `holders`, the largest by `key` first.
 pub(crate) fn holders(
     title: &str,
-    separator: &str,
+    name: impl Fn(&[String]) -> String,
     mut holders: Vec<Holder>,
     key: impl Fn(&Holder) -> (u64, u64),
 ) -> String {
@@ -20,7 +20,7 @@ pub(crate) fn holders(
     let more = holders.len().saturating_sub(TOP);
     let rows = holders.into_iter().take(TOP).map(|holder| Row {
         level: 0,
-        name: holder.path.join(separator),
+        name: name(&holder.path),
         cells: [holder.live_bytes, holder.live_blocks, holder.allocated_bytes, holder.allocations]
             .map(count)
             .into(),

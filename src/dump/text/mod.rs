@@ -9,6 +9,8 @@ mod units;
 
 #[cfg(feature = "enable")]
 pub(crate) use holders::holders;
+#[cfg(feature = "enable")]
+pub(crate) use sections::tag;
 pub use units::{bytes, count, counted, duration, share};
 
 use crate::analysis::Report;

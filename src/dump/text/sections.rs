@@ -176,7 +176,8 @@ fn sizes(report: &Report, options: &Options) -> Table {
     flat("By size", rows.map(|row| (name(row.min_bytes, row.max_bytes), &row.figures)), options)
 }
 
-fn tag(group: &[String], name: &str) -> String {
+/// A name in its group, as all texts show it.
+pub(crate) fn tag(group: &[String], name: &str) -> String {
     format!("{} / {name}", group.join(" > "))
 }
 
