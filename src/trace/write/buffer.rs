@@ -264,8 +264,26 @@ fn try_acquire(slot: &Slot) -> Acquired {
 
 /// Gives a block back that the worker has drained.
 pub(crate) fn release(slot: &Slot, block: NonNull<Block>) {
+    dirty(block);
     give_back(slot, block);
     PROGRESS.store(true, Ordering::Release);
+}
+
+/// Writes to each cache line of a block that was used, and is nobody's any more.
+///
+/// PERF: a line that was only read is in two processors' caches, and who writes to it next waits for
+/// the other to let go of it, 24 ns a line; one that was written to is fetched ahead. Memory events have
+/// been, where their serials stand. A `NoSync` event of the program took 8 ns instead of 2.
+fn dirty(block: NonNull<Block>) {
+    /// Bytes of a cache line.
+    const LINE: usize = 64;
+    let start = Block::start(block);
+    // SAFETY: blocks are never unmapped.
+    let end = unsafe { block.as_ref() }.committed.load(Ordering::Acquire);
+    for at in (0..end.addr().saturating_sub(start.addr())).step_by(LINE) {
+        // SAFETY: events up to `end` were written here, and nobody has the block until it is given back.
+        unsafe { start.add(at).write_volatile(0) };
+    }
 }
 
 fn give_back(slot: &Slot, block: NonNull<Block>) {
