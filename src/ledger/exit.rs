@@ -1,6 +1,6 @@
 //! The moments at which a recording ends by itself: exit, a panic that aborts, a fork.
 
-use super::{follow, run};
+use super::{ending, follow, run};
 use crate::trace::os;
 #[cfg(panic = "abort")]
 use crate::trace::write::in_own_code;
@@ -28,7 +28,7 @@ pub(super) fn prepare() {
                 previous(info);
                 // A panic of ours, in the midst of ending, must not wait for itself.
                 if !in_own_code() {
-                    run::finish(None);
+                    ending::finish(None);
                 }
             }));
         }
@@ -37,7 +37,7 @@ pub(super) fn prepare() {
 
 /// Return from `main`, or `exit`: whoever holds the ledger is not dropped any more.
 extern "C" fn exiting() {
-    run::finish(None);
+    ending::finish(None);
 }
 
 /// While something is recorded, and the child does not follow: it has no worker, and the file and the buffers are the

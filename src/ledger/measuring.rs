@@ -11,6 +11,7 @@
 //! all its blocks are freed. So a measurement that is repeated for ever takes one node.
 
 use super::control::scopes_turned_off;
+use super::ending;
 use super::live::Live;
 use super::run::{self, PATIENCE, PATIENCE_WITH_HOOKS, Run};
 use crate::analysis::{Analyzer, Baseline, Holder, MeasuredFigures};
@@ -257,7 +258,7 @@ fn started() -> Result<MutexGuard<'static, Option<Run>>, Error> {
 /// Ends a run that only measurements need, if there is none any more.
 fn end_if_over(current: &mut Option<Run>) {
     if let Some(run) = current.take_if(|run| run.is_over()) {
-        run::end(run, false);
+        ending::end(run, false);
     }
 }
 

@@ -12,6 +12,8 @@ mod destination;
 #[cfg(feature = "enable")]
 mod destinations;
 #[cfg(feature = "enable")]
+mod ending;
+#[cfg(feature = "enable")]
 pub(crate) mod environment;
 #[cfg(feature = "enable")]
 mod exit;
@@ -277,7 +279,7 @@ impl Ledger {
     pub fn finish(&mut self) {
         #[cfg(feature = "enable")]
         if let Some(generation) = self.generation.take() {
-            run::finish(Some(generation));
+            ending::finish(Some(generation));
         }
     }
 

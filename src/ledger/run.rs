@@ -1,10 +1,10 @@
-//! One recording, from its start to its report.
+//! One recording: how it starts, and what can be asked of it. [`ending`](super::ending) is how it ends.
 
 use super::builder::{Config, OnFull, Worker};
 use super::control::{self, Bound, Control};
 use super::environment::Settings;
 use super::live::Live;
-use super::output::{Output, UNLINKED, open_report, open_trace, write_report};
+use super::output::{Output, UNLINKED, open_report, open_trace};
 use super::report::Report;
 use super::{Ledger, Snapshot, Stats, choice, destinations, exit, follow, opening, problems};
 use crate::alloc::{self, events::MemoryEvents, linked, stats};
@@ -12,7 +12,7 @@ use crate::analysis::Alive;
 use crate::error::Error;
 use crate::scopes::{self, context, events::ScopeEvents};
 use crate::trace::channel;
-use crate::trace::log::{ProgramEvents, important};
+use crate::trace::log::ProgramEvents;
 use crate::trace::os::{self, BlockedSignals};
 use crate::trace::sink::Sink;
 use crate::trace::sink::file::FileSink;
@@ -23,7 +23,7 @@ use crate::trace::write::{buffer, loss, own, own_code, registry, state};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a start waits for threads inside the allocator, and the end of a recording for a worker
 /// that is stuck in a write.
@@ -42,13 +42,13 @@ pub(super) struct Run {
     /// The environment started it before `main`: it ends when the process exits.
     from_environment: bool,
     /// The tracker is not this program's allocator: there is nothing to record.
-    unlinked: bool,
+    pub(super) unlinked: bool,
     /// The environment has said which channels are enabled; otherwise code still may.
     channels_are_set: bool,
     pub(super) live: Option<Live>,
     /// Where there is none, one that knows nothing of what was before the first measurement.
-    late_account: Option<Live>,
-    report: Option<Output>,
+    pub(super) late_account: Option<Live>,
+    pub(super) report: Option<Output>,
     /// Somebody has said where the report goes, or that there is none; otherwise code still may.
     report_is_set: bool,
     has_file: bool,
@@ -554,74 +554,6 @@ pub(super) fn stats() -> Stats {
 /// Everything the tracker holds: what its own code allocated, and its pages.
 fn overhead_bytes() -> u64 {
     stats::own_bytes() + worker::mapped_bytes() + context::bytes()
-}
-
-/// Ends the recording `generation`, or whichever is under way, and reports.
-pub(super) fn finish(generation: Option<u64>) {
-    if state::is_forked() {
-        return;
-    }
-    let _own = own_code();
-    let _signals = BlockedSignals::new();
-    let mut current = run();
-    let is_meant = |run: &mut Run| generation.is_none_or(|number| number == run.generation);
-    if let Some(run) = current.take_if(is_meant) {
-        end(run, generation.is_none());
-    }
-}
-
-/// Ends a recording. The lock it was taken from is still held, with the guard set.
-pub(super) fn end(run: Run, process_ends: bool) {
-    let quiet = state::pause(PATIENCE_WITH_HOOKS);
-    let session = worker::session_within(PATIENCE);
-    // PERF: behind that. A worker that is called would take the session first.
-    worker::dismiss();
-    let Some(mut session) = session else {
-        problems::add(format!(
-            "the trace and the report end early: the worker has been stuck in a write for {} s",
-            PATIENCE.as_secs()
-        ));
-        if let Some(output) = run.report {
-            write_report(output, run.unlinked, run.live.as_ref());
-        }
-        channel::forget();
-        return state::turn_off();
-    };
-    // NOTE: what the tracker holds is not given back to an allocator that ends with the process.
-    // Large blocks that are freed can make it tidy up all its memory: 0.3 s where millions of
-    // blocks of the program are in its lists of free ones.
-    if let Some(mut session) = session.take() {
-        worker::finish(&mut session, &last_words());
-        if process_ends {
-            std::mem::forget(session);
-        }
-    }
-    drop(session);
-    if quiet {
-        registry::forget_blocks();
-    }
-    let deadline = Instant::now() + destinations::PATIENCE;
-    queue::all().iter().for_each(|queue| queue.wait_for_end(deadline));
-    if let Some(output) = run.report {
-        write_report(output, run.unlinked, run.live.as_ref());
-    }
-    let accounts = (run.live, run.late_account);
-    if process_ends {
-        std::mem::forget(accounts);
-    } else {
-        drop(accounts);
-    }
-    // NOTE: not before the end of the stream, which would be told that they are off.
-    let missing = channel::forget();
-    if !missing.is_empty() {
-        problems::add(format!(
-            "{missing:?} in the setting of channels is the name of no channel that this program has used"
-        ));
-    }
-    if let Some(refused) = important::take_refused() {
-        problems::add(refused);
-    }
-    state::turn_off();
 }
 
 /// What a stream says at its end.

@@ -1,0 +1,80 @@
+//! The end of a recording: its last words to every stream, and its report.
+
+use super::output::write_report;
+use super::run::{PATIENCE, PATIENCE_WITH_HOOKS, Run, last_words, run};
+use super::{destinations, problems};
+use crate::trace::channel;
+use crate::trace::log::important;
+use crate::trace::os::BlockedSignals;
+use crate::trace::sink::queue;
+use crate::trace::worker;
+use crate::trace::write::{own_code, registry, state};
+use std::time::Instant;
+
+/// Ends the recording `generation`, or whichever is under way, and reports.
+pub(super) fn finish(generation: Option<u64>) {
+    if state::is_forked() {
+        return;
+    }
+    let _own = own_code();
+    let _signals = BlockedSignals::new();
+    let mut current = run();
+    let is_meant = |run: &mut Run| generation.is_none_or(|number| number == run.generation);
+    if let Some(run) = current.take_if(is_meant) {
+        end(run, generation.is_none());
+    }
+}
+
+/// Ends a recording. The lock it was taken from is still held, with the guard set.
+pub(super) fn end(run: Run, process_ends: bool) {
+    let quiet = state::pause(PATIENCE_WITH_HOOKS);
+    let session = worker::session_within(PATIENCE);
+    // PERF: behind that. A worker that is called would take the session first.
+    worker::dismiss();
+    let Some(mut session) = session else {
+        problems::add(format!(
+            "the trace and the report end early: the worker has been stuck in a write for {} s",
+            PATIENCE.as_secs()
+        ));
+        if let Some(output) = run.report {
+            write_report(output, run.unlinked, run.live.as_ref());
+        }
+        channel::forget();
+        return state::turn_off();
+    };
+    // NOTE: what the tracker holds is not given back to an allocator that ends with the process.
+    // Large blocks that are freed can make it tidy up all its memory: 0.3 s where millions of
+    // blocks of the program are in its lists of free ones.
+    if let Some(mut session) = session.take() {
+        worker::finish(&mut session, &last_words());
+        if process_ends {
+            std::mem::forget(session);
+        }
+    }
+    drop(session);
+    if quiet {
+        registry::forget_blocks();
+    }
+    let deadline = Instant::now() + destinations::PATIENCE;
+    queue::all().iter().for_each(|queue| queue.wait_for_end(deadline));
+    if let Some(output) = run.report {
+        write_report(output, run.unlinked, run.live.as_ref());
+    }
+    let accounts = (run.live, run.late_account);
+    if process_ends {
+        std::mem::forget(accounts);
+    } else {
+        drop(accounts);
+    }
+    // NOTE: not before the end of the stream, which would be told that they are off.
+    let missing = channel::forget();
+    if !missing.is_empty() {
+        problems::add(format!(
+            "{missing:?} in the setting of channels is the name of no channel that this program has used"
+        ));
+    }
+    if let Some(refused) = important::take_refused() {
+        problems::add(refused);
+    }
+    state::turn_off();
+}
