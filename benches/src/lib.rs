@@ -6,8 +6,9 @@
 //! - [`analyze`]: reading a trace in a process of its own.
 //! - [`peers`]: other allocators that track; [`counter`]: what one of them calls.
 //! - [`targets`]: what the figures are to be.
-//! - [`programs`]: the real programs that the `overhead` command runs. Their binaries do not use this
-//!   library, which would link memledger, but include the file.
+//!
+//! The real programs that the `overhead` command runs are a package of their own, `programs/`: their
+//! binaries do not use this library, which would link memledger.
 
 pub mod analyze;
 pub mod bursts;
@@ -15,7 +16,6 @@ pub mod clock;
 pub mod counter;
 pub mod nops;
 pub mod peers;
-pub mod programs;
 pub mod recording;
 pub mod targets;
 pub mod workload;

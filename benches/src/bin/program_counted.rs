@@ -1,8 +1,5 @@
 //! The programs under `stats_alloc`, which counts every call: what the others must have seen.
 
-#[path = "../programs/mod.rs"]
-mod programs;
-
 use programs::Seen;
 use stats_alloc::StatsAlloc;
 use std::alloc::System;

@@ -1,8 +1,5 @@
 //! The programs under `dhat`, as its documentation sets it up.
 
-#[path = "../programs/mod.rs"]
-mod programs;
-
 use programs::Seen;
 use std::process::ExitCode;
 

@@ -1,8 +1,5 @@
 //! The programs with memledger linked; `MEMLEDGER_*` variables say what it does.
 
-#[path = "../programs/mod.rs"]
-mod programs;
-
 use memledger::{Ledger, TrackingAllocator};
 use programs::Seen;
 use std::process::ExitCode;

@@ -3,8 +3,6 @@
 
 #[path = "../nops.rs"]
 mod nops;
-#[path = "../programs/mod.rs"]
-mod programs;
 
 use programs::Seen;
 use std::process::ExitCode;

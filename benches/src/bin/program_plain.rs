@@ -1,8 +1,5 @@
 //! The programs with the allocator they would have anyway.
 
-#[path = "../programs/mod.rs"]
-mod programs;
-
 use programs::Seen;
 use std::process::ExitCode;
 

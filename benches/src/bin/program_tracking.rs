@@ -2,8 +2,6 @@
 
 #[path = "../counter.rs"]
 mod counter;
-#[path = "../programs/mod.rs"]
-mod programs;
 
 use counter::Counter;
 use programs::Seen;

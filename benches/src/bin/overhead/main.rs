@@ -12,8 +12,8 @@ mod run;
 mod summary;
 
 use clap::{Parser, ValueEnum};
-use memledger_benches::programs::Program;
 use memledger_benches::{analyze, recording};
+use programs::Program;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};

@@ -4,7 +4,7 @@
 use crate::input::Input;
 use crate::modes::{self, Mode};
 use memledger_benches::analyze;
-use memledger_benches::programs::{Outcome, Program, Seen};
+use programs::{Outcome, Program, Seen};
 use serde_json::Value;
 use std::error::Error;
 use std::fs::{self, File};

@@ -4,8 +4,8 @@
 use crate::input::Input;
 use crate::modes::Mode;
 use crate::run::Run;
-use memledger_benches::programs::Program;
 use memledger_benches::targets::Figures;
+use programs::Program;
 use serde::Serialize;
 
 /// A program in all modes.

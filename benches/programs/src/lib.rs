@@ -1,5 +1,8 @@
 //! Real programs, each the same whatever the allocator: what differs is the binary they are in.
 //! `program_plain` has none of its own; the others declare one, and tell what it saw.
+//!
+//! They are compiled here, once, so that all binaries run the same instructions beside the
+//! allocator's: nothing that a binary calls is generic.
 
 mod json;
 mod syn;
@@ -61,7 +64,7 @@ pub struct Seen {
 }
 
 /// `main` of all of them: `PROGRAM INPUT`. `seen` is asked when the work is done.
-pub fn main(seen: impl FnOnce() -> Seen) -> ExitCode {
+pub fn main(seen: fn() -> Seen) -> ExitCode {
     let args = std::env::args_os().skip(1).collect::<Vec<_>>();
     let [program, input] = &args[..] else {
         eprintln!("usage: PROGRAM INPUT, as `overhead` calls it");
