@@ -75,11 +75,7 @@ impl Analyzer {
                 self.replaced(&old);
             }
             let moment = Moment { time: self.clock.now(), event: number };
-            self.book.open(block.place(), size, moment, |cell| {
-                cell.frees = cell.frees.wrapping_sub(1);
-                cell.reallocations += 1;
-                cell.allocated_bytes = cell.allocated_bytes.wrapping_add(size);
-            });
+            self.book.open(block.place(), size, moment, |tally| tally.reallocated(size));
         } else {
             self.after.allocated_bytes = self.after.allocated_bytes.wrapping_add(size);
         }
@@ -124,22 +120,17 @@ impl Analyzer {
         if cell == NO_CELL {
             cell = self.find_cell(step.stream);
         }
-        let mut block = Block::new(size, class_of(size));
-        block.owner = cell;
-        block.allocated_at = self.clock.now();
+        let block = Block::allocated(size, class_of(size), self.clock.now(), cell);
         let size = block.size();
         self.streams[usize::from(step.stream)].last = Some(Last { address, block, heap, made });
-        self.threads.all[thread as usize].allocated((heap, address));
+        self.threads.all[thread as usize].allocated(1, (heap, address));
         let replaced = self.heaps[usize::from(heap) % HEAPS].insert(address, hint, block);
         if self.counting() {
             if let Some(old) = replaced {
                 self.replaced(&old);
             }
             let moment = Moment { time: block.allocated_at, event: number };
-            self.book.open(block.place(), size, moment, |cell| {
-                cell.allocations += 1;
-                cell.allocated_bytes = cell.allocated_bytes.wrapping_add(size);
-            });
+            self.book.open(block.place(), size, moment, |tally| tally.allocated(size));
         } else {
             self.after.allocations += 1;
             self.after.allocated_bytes = self.after.allocated_bytes.wrapping_add(size);
@@ -148,7 +139,7 @@ impl Analyzer {
 
     #[cold]
     #[inline(never)]
-    fn replaced(&mut self, old: &Block) {
+    pub(super) fn replaced(&mut self, old: &Block) {
         self.losses.duplicate_allocations += 1;
         let place = old.place();
         self.book.close(place, old.size(), |_| ());
@@ -180,10 +171,7 @@ impl Analyzer {
                 && owner == thread
                 && self.threads.all[thread as usize].is_newest((heap, address));
             let place = block.place();
-            self.book.close(place, block.size(), |cell| {
-                cell.frees += 1;
-                cell.short_lived += u64::from(short);
-            });
+            self.book.close(place, block.size(), |tally| tally.freed(short));
         } else {
             self.after.frees += u64::from(!realloc);
         }
@@ -196,7 +184,7 @@ impl Analyzer {
             if self.counting() {
                 let place = block.place();
                 self.book.came_back(place, block.size());
-                self.book.count(place, |cell| cell.frees += 1);
+                self.book.count(place, |tally| tally.freed(false));
             }
         } else if self.counting() {
             *self.unknown_frees() += 1;
@@ -232,10 +220,7 @@ impl Analyzer {
         if self.counting() {
             let moment = self.moment();
             let place = old.place();
-            self.book.count(place, |cell| {
-                let before = cell.allocated_bytes.wrapping_sub(old.size());
-                cell.allocated_bytes = before.wrapping_add(new);
-            });
+            self.book.count(place, |tally| tally.corrected(old.size(), new));
             if is_live {
                 self.book.close(place, old.size(), |_| ());
                 self.book.open(place, new, moment, |_| ());
@@ -265,10 +250,7 @@ impl Analyzer {
         match (made, self.counting()) {
             (Made::Reallocated, true) => {
                 let place = block.place();
-                self.book.count(place, |cell| {
-                    cell.reallocations = cell.reallocations.wrapping_sub(1);
-                    cell.allocated_bytes = cell.allocated_bytes.wrapping_sub(block.size());
-                });
+                self.book.count(place, |tally| tally.not_reallocated(block.size()));
             }
             (Made::Reallocated, false) => {
                 let bytes = &mut self.after.allocated_bytes;

@@ -70,7 +70,7 @@ impl Analyzer {
             ..Totals::default()
         };
         for size in &self.book.sizes {
-            let cell = &size.counts;
+            let cell = &size.counts.tally;
             totals.allocations += cell.allocations;
             totals.frees += cell.frees;
             totals.reallocations += cell.reallocations;
@@ -84,15 +84,16 @@ impl Analyzer {
 
     fn add_counts(&self, figures: &mut Figures, cell: &Counts) {
         let (blocks, bytes) = cell.at_peak(self.book.total.epoch);
-        figures.allocations += cell.allocations;
-        figures.frees += cell.frees;
-        figures.reallocations += cell.reallocations;
-        figures.allocated_bytes = figures.allocated_bytes.wrapping_add(cell.allocated_bytes);
+        let tally = &cell.tally;
+        figures.allocations += tally.allocations;
+        figures.frees += tally.frees;
+        figures.reallocations += tally.reallocations;
+        figures.allocated_bytes = figures.allocated_bytes.wrapping_add(tally.allocated_bytes);
         figures.live_blocks += cell.live_blocks;
         figures.live_bytes = figures.live_bytes.wrapping_add(cell.live_bytes);
         figures.live_blocks_at_peak += blocks;
         figures.live_bytes_at_peak = figures.live_bytes_at_peak.wrapping_add(bytes);
-        figures.short_lived += cell.short_lived;
+        figures.short_lived += tally.short_lived;
     }
 
     /// Sums the cells into `rows` rows; `row_of` says where a cell with this context and thread
@@ -273,7 +274,7 @@ impl Analyzer {
             if figures == Figures::default() {
                 continue;
             }
-            figures.peak_bytes = size.series.peak;
+            figures.peak_bytes = size.peak;
             add_moves(&mut figures.moved_out, size.left);
             add_moves(&mut figures.moved_in, size.back);
             let (min_bytes, max_bytes) = class_bounds(class);

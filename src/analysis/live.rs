@@ -50,6 +50,12 @@ impl Block {
         Self { size: size.min(LARGEST), class: class as u8, ..Self::default() }
     }
 
+    /// One that was allocated at this time, by this cell.
+    #[inline]
+    pub(super) fn allocated(size: u64, class: usize, at: u64, owner: u32) -> Self {
+        Self { allocated_at: at, owner, ..Self::new(size, class) }
+    }
+
     #[inline]
     pub(super) fn size(&self) -> u64 {
         self.size

@@ -186,10 +186,10 @@ impl Analyzer {
         let mut figures = Figures::default();
         let Some(number) = self.measurement(id) else { return figures };
         for counts in self.counts_since(number, before).map(|(_, counts)| counts) {
-            figures.allocations += counts.allocations;
-            figures.frees += counts.frees;
-            figures.reallocations += counts.reallocations;
-            figures.allocated_bytes += counts.allocated_bytes;
+            figures.allocations += counts.tally.allocations;
+            figures.frees += counts.tally.frees;
+            figures.reallocations += counts.tally.reallocations;
+            figures.allocated_bytes += counts.tally.allocated_bytes;
             figures.live_blocks += counts.live_blocks;
             figures.live_bytes += counts.live_bytes;
         }
@@ -244,8 +244,8 @@ impl Analyzer {
 
 #[cfg(feature = "enable")]
 fn add(holder: &mut Holder, counts: &Counts) {
-    holder.allocations += counts.allocations;
-    holder.allocated_bytes += counts.allocated_bytes;
+    holder.allocations += counts.tally.allocations;
+    holder.allocated_bytes += counts.tally.allocated_bytes;
     holder.live_blocks += counts.live_blocks;
     holder.live_bytes += counts.live_bytes;
 }

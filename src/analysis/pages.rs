@@ -2,8 +2,8 @@
 //!
 //! A table of 16 bytes an entry, in which neighbours stand side by side: a heap that is one piece
 //! takes one piece of the table, and a program that goes through its memory in order goes through
-//! this in order. Where two heaps would meet, the page that comes later stands behind the table, and a
-//! map knows where.
+//! this in order. Where two heaps would meet, the page that comes later stands half a table farther;
+//! where a third is there already, behind the table, and a map knows where.
 
 use super::chunks::Spot;
 use super::hash::IntMap;
@@ -91,8 +91,14 @@ impl Pages {
     pub(super) fn find(&self, number: u64) -> Option<usize> {
         let place = self.place(number);
         let entry = self.entries.get(place)?;
-        if entry.number == number {
-            return Some(place);
+        if entry.number == number { Some(place) } else { self.find_farther(number, place) }
+    }
+
+    #[inline]
+    fn find_farther(&self, number: u64, place: usize) -> Option<usize> {
+        let farther = self.farther(place);
+        if self.entries.get(farther)?.number == number {
+            return Some(farther);
         }
         if self.behind.is_empty() { None } else { self.find_behind(number) }
     }
@@ -100,6 +106,12 @@ impl Pages {
     #[inline(never)]
     fn find_behind(&self, number: u64) -> Option<usize> {
         self.behind.get(&number).map(|&index| index as usize)
+    }
+
+    /// The other place in the table for what belongs to this one.
+    #[inline]
+    fn farther(&self, place: usize) -> usize {
+        place ^ (self.size / 2)
     }
 
     /// The same, where it may be the entry that a search has found a moment ago.
@@ -136,8 +148,9 @@ impl Pages {
 
     fn put(&mut self, page: Page) {
         let place = self.place(page.number);
-        if self.entries[place].is_free() {
-            self.entries[place] = page;
+        let places = [place, self.farther(place)];
+        if let Some(&free) = places.iter().find(|&&place| self.entries[place].is_free()) {
+            self.entries[free] = page;
         } else {
             self.behind.insert(page.number, self.entries.len() as u32);
             self.entries.push(page);

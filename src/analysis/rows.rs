@@ -11,23 +11,71 @@
 //! every new maximum of the total has a number, the *epoch*. Before a cell changes for the first
 //! time after a new maximum, it keeps what it held as its state at that peak.
 //!
-//! The events of one cell that come in a row are told to its series together: their sum, and the
-//! highest sum on the way, are all that matters to a maximum.
+//! The events of one cell that come in a row, a *run*, are told to it, its series and the total
+//! together: their sums, and the highest sums on the way, are all that matters to a maximum.
 
 use super::hash::IntMap;
 
-/// The columns that add up, of one cell or one size class.
+/// The columns that only grow, but for corrections.
 ///
 /// Bytes are summed modulo 2^64: a sane trace never comes near, and in any other the rows still
 /// add up to the total.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct Tally {
     pub(super) allocations: u64,
     /// Includes reallocations between their two halves.
     pub(super) frees: u64,
     pub(super) reallocations: u64,
     pub(super) allocated_bytes: u64,
     pub(super) short_lived: u64,
+}
+
+// NOTE: what a run adds up can be below zero in between, whatever the counts it is told to.
+impl Tally {
+    #[inline]
+    pub(super) fn allocated(&mut self, bytes: u64) {
+        self.allocations += 1;
+        self.allocated_bytes = self.allocated_bytes.wrapping_add(bytes);
+    }
+
+    #[inline]
+    pub(super) fn freed(&mut self, short_lived: bool) {
+        self.frees = self.frees.wrapping_add(1);
+        self.short_lived += u64::from(short_lived);
+    }
+
+    /// The first half of it was counted as a free.
+    pub(super) fn reallocated(&mut self, bytes: u64) {
+        self.frees = self.frees.wrapping_sub(1);
+        self.reallocations = self.reallocations.wrapping_add(1);
+        self.allocated_bytes = self.allocated_bytes.wrapping_add(bytes);
+    }
+
+    /// A reallocation did not happen after all.
+    pub(super) fn not_reallocated(&mut self, bytes: u64) {
+        self.reallocations = self.reallocations.wrapping_sub(1);
+        self.allocated_bytes = self.allocated_bytes.wrapping_sub(bytes);
+    }
+
+    /// An allocation was of so many more bytes, or fewer.
+    pub(super) fn corrected(&mut self, old: u64, new: u64) {
+        self.allocated_bytes = self.allocated_bytes.wrapping_sub(old).wrapping_add(new);
+    }
+
+    fn add(&mut self, other: &Self) {
+        let add = |to: &mut u64, by: u64| *to = to.wrapping_add(by);
+        add(&mut self.allocations, other.allocations);
+        add(&mut self.frees, other.frees);
+        add(&mut self.reallocations, other.reallocations);
+        add(&mut self.allocated_bytes, other.allocated_bytes);
+        add(&mut self.short_lived, other.short_lived);
+    }
+}
+
+/// The columns that add up, of one cell or one size class.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) tally: Tally,
     pub(super) live_blocks: u64,
     pub(super) live_bytes: u64,
     blocks_at_peak: u64,
@@ -45,28 +93,26 @@ impl Counts {
         }
     }
 
-    #[inline]
-    fn add(&mut self, bytes: u64, epoch: u64) {
+    #[inline(always)]
+    fn change(&mut self, blocks: i64, bytes: i64, epoch: u64) {
         self.keep_peak(epoch);
-        self.live_blocks = self.live_blocks.wrapping_add(1);
-        self.live_bytes = self.live_bytes.wrapping_add(bytes);
-    }
-
-    #[inline]
-    fn subtract(&mut self, bytes: u64, epoch: u64) {
-        self.keep_peak(epoch);
-        self.live_blocks = self.live_blocks.wrapping_sub(1);
-        self.live_bytes = self.live_bytes.wrapping_sub(bytes);
+        self.live_blocks = self.live_blocks.wrapping_add_signed(blocks);
+        self.live_bytes = self.live_bytes.wrapping_add_signed(bytes);
     }
 
     /// What was counted since it stood at `before`.
     #[cfg(feature = "enable")]
     pub(super) fn since(&self, before: &Self) -> Self {
+        let (now, then) = (&self.tally, &before.tally);
+        let tally = Tally {
+            allocations: now.allocations.wrapping_sub(then.allocations),
+            frees: now.frees.wrapping_sub(then.frees),
+            reallocations: now.reallocations.wrapping_sub(then.reallocations),
+            allocated_bytes: now.allocated_bytes.wrapping_sub(then.allocated_bytes),
+            short_lived: now.short_lived.wrapping_sub(then.short_lived),
+        };
         Self {
-            allocations: self.allocations.wrapping_sub(before.allocations),
-            frees: self.frees.wrapping_sub(before.frees),
-            reallocations: self.reallocations.wrapping_sub(before.reallocations),
-            allocated_bytes: self.allocated_bytes.wrapping_sub(before.allocated_bytes),
+            tally,
             live_blocks: self.live_blocks.wrapping_sub(before.live_blocks),
             live_bytes: self.live_bytes.wrapping_sub(before.live_bytes),
             ..Self::default()
@@ -97,7 +143,8 @@ pub(super) struct Cell {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Size {
     pub(super) counts: Counts,
-    pub(super) series: Series,
+    /// The most of its live bytes.
+    pub(super) peak: u64,
     /// What left the ledger without a free, and what came back.
     pub(super) left: Moved,
     pub(super) back: Moved,
@@ -111,7 +158,6 @@ pub(super) struct Series {
 }
 
 impl Series {
-    #[inline]
     fn add(&mut self, bytes: u64) {
         self.live = self.live.wrapping_add(bytes);
         self.peak = self.peak.max(self.live);
@@ -123,25 +169,32 @@ impl Series {
         self.peak = self.live;
     }
 
-    #[inline]
     fn take(&mut self, run: &Run) {
-        self.peak = self.peak.max(self.live.wrapping_add_signed(run.highest));
-        self.live = self.live.wrapping_add_signed(run.sum);
+        self.peak = self.peak.max(self.live.wrapping_add_signed(run.most_bytes));
+        self.live = self.live.wrapping_add_signed(run.bytes);
     }
 
-    #[inline]
     fn subtract(&mut self, bytes: u64) {
         self.live = self.live.wrapping_sub(bytes);
     }
 }
 
-/// Changes of one cell's live bytes that its series have not been told of.
+/// What one cell's events in a row have changed, which nobody but the size classes has been told of.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     cell: u32,
-    sum: i64,
-    /// The largest that the sum has been, from 0 on.
-    highest: i64,
+    /// Whether there was an event.
+    begun: bool,
+    tally: Tally,
+    blocks: i64,
+    bytes: i64,
+    /// The most that both have been, from 0 on.
+    most_blocks: i64,
+    most_bytes: i64,
+    /// With more bytes than this, there is a new maximum of the total.
+    room: i64,
+    /// Blocks and bytes when the last of these was reached in this run, if one was.
+    at_peak: Option<(i64, i64)>,
 }
 
 /// All live blocks together.
@@ -230,6 +283,11 @@ impl Book {
         self.cells.len() as u32 - 1
     }
 
+    /// The thread whose cell this is.
+    pub(super) fn thread_of(&self, cell: u32) -> u32 {
+        self.cells[cell as usize].thread
+    }
+
     /// Says which series blocks of `context` count in from now on. An earlier list of the context
     /// stays behind unused.
     pub(super) fn set_series(&mut self, context: u32, list: &[u32]) {
@@ -243,9 +301,10 @@ impl Book {
     }
 
     /// Changes the counts of the block's cell and size class, not the live figures.
-    pub(super) fn count(&mut self, place: Place, change: impl Fn(&mut Counts)) {
-        change(&mut self.cells[place.cell as usize].counts);
-        change(&mut self.sizes[place.class].counts);
+    pub(super) fn count(&mut self, place: Place, change: impl Fn(&mut Tally)) {
+        self.turn_to(place.cell);
+        change(&mut self.run.tally);
+        change(&mut self.sizes[place.class].counts.tally);
     }
 
     /// A block of `bytes` becomes live; `change` changes the counts of its cell and size class.
@@ -255,61 +314,85 @@ impl Book {
         place: Place,
         bytes: u64,
         moment: Moment,
-        change: impl Fn(&mut Counts),
+        change: impl Fn(&mut Tally),
     ) {
-        let epoch = self.total.epoch;
-        let cell = &mut self.cells[place.cell as usize];
-        cell.counts.add(bytes, epoch);
-        change(&mut cell.counts);
-        self.tell(place.cell, bytes as i64);
-        let size = &mut self.sizes[place.class];
-        size.counts.add(bytes, epoch);
-        change(&mut size.counts);
-        size.series.add(bytes);
-        let total = &mut self.total;
-        total.live_blocks = total.live_blocks.wrapping_add(1);
-        total.live_bytes = total.live_bytes.wrapping_add(bytes);
-        total.peak_blocks = total.peak_blocks.max(total.live_blocks);
-        if total.live_bytes > total.peak_bytes {
-            total.peak_bytes = total.live_bytes;
-            total.blocks_at_peak = total.live_blocks;
-            (total.peak_at_ns, total.peak_at_event) = (moment.time, moment.event);
-            total.epoch += 1;
-        }
+        self.apply(place, 1, bytes as i64, moment, change);
     }
 
     /// A block of `bytes` stops being live; `change` changes the counts of its cell and class.
     #[inline]
-    pub(super) fn close(&mut self, place: Place, bytes: u64, change: impl Fn(&mut Counts)) {
-        let epoch = self.total.epoch;
-        let cell = &mut self.cells[place.cell as usize];
-        cell.counts.subtract(bytes, epoch);
-        change(&mut cell.counts);
-        self.tell(place.cell, (bytes as i64).wrapping_neg());
-        let size = &mut self.sizes[place.class];
-        size.counts.subtract(bytes, epoch);
-        change(&mut size.counts);
-        size.series.subtract(bytes);
-        self.total.live_blocks = self.total.live_blocks.wrapping_sub(1);
-        self.total.live_bytes = self.total.live_bytes.wrapping_sub(bytes);
+    pub(super) fn close(&mut self, place: Place, bytes: u64, change: impl Fn(&mut Tally)) {
+        let moment = Moment { time: 0, event: 0 };
+        self.apply(place, -1, (bytes as i64).wrapping_neg(), moment, change);
     }
 
-    /// Adds to the live bytes of a cell, as its series see them.
-    #[inline]
-    fn tell(&mut self, cell: u32, change: i64) {
-        if self.run.cell != cell {
-            self.end_run();
-            self.run.cell = cell;
+    /// Blocks and bytes become live, or stop being so where they are negative; `change` changes the
+    /// counts of their cell and size class.
+    #[inline(always)]
+    pub(super) fn apply(
+        &mut self,
+        place: Place,
+        blocks: i64,
+        bytes: i64,
+        moment: Moment,
+        change: impl Fn(&mut Tally),
+    ) {
+        self.turn_to(place.cell);
+        let run = &mut self.run;
+        run.blocks += blocks;
+        run.most_blocks = run.most_blocks.max(run.blocks);
+        run.bytes = run.bytes.wrapping_add(bytes);
+        run.most_bytes = run.most_bytes.max(run.bytes);
+        change(&mut run.tally);
+        let size = &mut self.sizes[place.class % CLASSES];
+        size.counts.change(blocks, bytes, self.total.epoch);
+        size.peak = size.peak.max(size.counts.live_bytes);
+        change(&mut size.counts.tally);
+        if run.bytes > run.room {
+            run.room = run.bytes;
+            run.at_peak = Some((run.blocks, run.bytes));
+            self.total.epoch += 1;
+            (self.total.peak_at_ns, self.total.peak_at_event) = (moment.time, moment.event);
         }
-        self.run.sum = self.run.sum.wrapping_add(change);
-        self.run.highest = self.run.highest.max(self.run.sum);
     }
 
-    /// Tells the series what they have not been told.
+    /// From here on the run is one of `cell`.
+    #[inline(always)]
+    fn turn_to(&mut self, cell: u32) {
+        if self.run.cell != cell || !self.run.begun {
+            self.begin_run(cell);
+        }
+    }
+
     #[inline(never)]
+    fn begin_run(&mut self, cell: u32) {
+        self.end_run();
+        let total = &self.total;
+        let room = total.peak_bytes.wrapping_sub(total.live_bytes) as i64;
+        self.run = Run { cell, begun: true, room, ..Run::default() };
+    }
+
+    /// Tells cell, series and total what they have not been told.
     pub(super) fn end_run(&mut self) {
         let run = std::mem::take(&mut self.run);
-        let Some(cell) = self.cells.get(run.cell as usize) else { return };
+        let Some(cell) = self.cells.get_mut(run.cell as usize).filter(|_| run.begun) else {
+            return;
+        };
+        let total = &mut self.total;
+        let counts = &mut cell.counts;
+        if let Some((blocks, bytes)) = run.at_peak {
+            total.peak_bytes = total.live_bytes.wrapping_add_signed(bytes);
+            total.blocks_at_peak = total.live_blocks.wrapping_add_signed(blocks);
+            counts.blocks_at_peak = counts.live_blocks.wrapping_add_signed(blocks);
+            counts.bytes_at_peak = counts.live_bytes.wrapping_add_signed(bytes);
+            counts.epoch = total.epoch;
+        }
+        counts.change(run.blocks, run.bytes, total.epoch);
+        counts.tally.add(&run.tally);
+        let most_blocks = total.live_blocks.wrapping_add_signed(run.most_blocks);
+        total.peak_blocks = total.peak_blocks.max(most_blocks);
+        total.live_blocks = total.live_blocks.wrapping_add_signed(run.blocks);
+        total.live_bytes = total.live_bytes.wrapping_add_signed(run.bytes);
         self.series[cell.thread_series as usize].take(&run);
         let (start, end) = self.ranges[cell.context as usize];
         for &series in &self.lists[start as usize..end as usize] {
@@ -317,9 +400,9 @@ impl Book {
         }
     }
 
-    /// Whether the series have been told everything.
+    /// Whether all has been told.
     pub(super) fn is_told(&self) -> bool {
-        self.run.sum == 0 && self.run.highest == 0
+        !self.run.begun
     }
 
     /// A live block of `bytes` goes from one cell to another of the same thread.
@@ -327,13 +410,13 @@ impl Book {
         self.end_run();
         let epoch = self.total.epoch;
         let cell = &mut self.cells[from as usize];
-        cell.counts.subtract(bytes, epoch);
+        cell.counts.change(-1, (bytes as i64).wrapping_neg(), epoch);
         let (start, end) = self.ranges[cell.context as usize];
         for &series in &self.lists[start as usize..end as usize] {
             self.series[series as usize].subtract(bytes);
         }
         let cell = &mut self.cells[to as usize];
-        cell.counts.add(bytes, epoch);
+        cell.counts.change(1, bytes as i64, epoch);
         let (start, end) = self.ranges[cell.context as usize];
         for &series in &self.lists[start as usize..end as usize] {
             self.series[series as usize].add(bytes);
@@ -360,7 +443,7 @@ pub(super) const CLASSES: usize = 28;
 /// The size class of a block of `bytes`.
 #[inline]
 pub(super) fn class_of(bytes: u64) -> usize {
-    let doublings = u64::BITS - (bytes.saturating_sub(1) >> 4).leading_zeros();
+    let doublings = (bytes.saturating_sub(1) | 15).ilog2() - 3;
     (doublings as usize).min(CLASSES - 1)
 }
 

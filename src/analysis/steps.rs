@@ -4,7 +4,13 @@
 //! wait for memory. So what comes in a row is gathered first, then everything it will look at is
 //! fetched at once, then it is applied, in order. Whatever else happens is preceded by a
 //! [`settle`](Analyzer::settle), so nothing can tell the difference.
+//!
+//! Most of them are rows of allocations and frees of one thread: what is the same for all of a row
+//! is looked up once.
 
+use super::live::Block;
+use super::rows::{Moment, class_of};
+use super::streams::{Last, Made, NO_CELL};
 use super::{Analyzer, HEAPS};
 
 /// PERF: so many look-ups are waited for at once; the steps themselves are 1 KiB. With 100 000
@@ -90,7 +96,7 @@ impl Analyzer {
     #[inline(never)]
     fn apply_steps(&mut self) {
         self.clock.tick();
-        let count = std::mem::take(&mut self.steps.len);
+        let count = std::mem::take(&mut self.steps.len).min(MOST);
         let mut fetched = 0;
         for step in &mut self.steps.steps[..count] {
             let (hint, some) = self.heaps[usize::from(step.heap)].touch(step.address);
@@ -98,13 +104,80 @@ impl Analyzer {
             fetched ^= some;
         }
         std::hint::black_box(fetched);
-        let (steps, first) = (self.steps.steps, self.steps.first);
-        for (step, number) in steps.iter().take(count).zip(first..) {
-            match step.kind {
-                StepKind::Alloc => self.allocate(step, number),
-                StepKind::ReallocAlloc => self.reallocate(step, number),
-                StepKind::Free | StepKind::ReallocFree => self.free(step),
+        let first = self.steps.first;
+        let mut at = 0;
+        while at < count {
+            let usual = self.apply_usual(at, count);
+            at += usual;
+            if usual == 0 {
+                let step = self.steps.steps[at];
+                let number = first + at as u64;
+                match step.kind {
+                    StepKind::Alloc => self.allocate(&step, number),
+                    StepKind::ReallocAlloc => self.reallocate(&step, number),
+                    StepKind::Free | StepKind::ReallocFree => self.free(&step),
+                }
+                at += 1;
             }
         }
+    }
+
+    /// Applies allocations and frees of one stream, from step `start` on, up to what is unusual;
+    /// returns how many.
+    #[inline]
+    fn apply_usual(&mut self, start: usize, end: usize) -> usize {
+        let stream_id = self.steps.steps[start % MOST].stream;
+        let stream = self.stream(stream_id);
+        let (thread, cell) = (stream.thread, stream.cell);
+        if cell == NO_CELL || !self.counting() {
+            return 0;
+        }
+        let now = self.clock.now();
+        let mut newest = self.threads.all[thread as usize].newest;
+        let (mut allocations, mut last) = (0, None);
+        let mut at = start;
+        while at < end {
+            let Step { address, size, hint, stream, heap, kind } = self.steps.steps[at % MOST];
+            if stream != stream_id {
+                break;
+            }
+            let place = (heap, address);
+            let live = &mut self.heaps[usize::from(heap) % HEAPS];
+            match kind {
+                StepKind::Alloc => {
+                    let block = Block::allocated(size, class_of(size), now, cell);
+                    if let Some(old) = live.insert(address, hint, block) {
+                        self.replaced(&old);
+                    }
+                    let size = block.size();
+                    let event = self.steps.first + at as u64;
+                    let moment = Moment { time: now, event };
+                    self.book.open(block.place(), size, moment, |tally| tally.allocated(size));
+                    newest = place;
+                    allocations += 1;
+                    last = Some((place, block));
+                }
+                StepKind::Free => {
+                    let Some(block) = live.remove(address, hint) else { break };
+                    let owner = block.owner;
+                    let is_own = || owner == cell || self.book.thread_of(owner) == thread;
+                    let short = newest == place && is_own();
+                    self.book.close(block.place(), block.size(), |tally| tally.freed(short));
+                    last = None;
+                }
+                StepKind::ReallocFree | StepKind::ReallocAlloc => break,
+            }
+            at += 1;
+        }
+        if at > start {
+            self.threads.all[thread as usize].allocated(allocations, newest);
+            self.streams[usize::from(stream_id)].last = last.map(|((heap, address), block)| Last {
+                address,
+                block,
+                heap,
+                made: Made::Allocated,
+            });
+        }
+        at - start
     }
 }

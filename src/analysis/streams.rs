@@ -28,18 +28,18 @@ pub(super) struct Thread {
     /// How many allocations it has made, modulo 2^32.
     allocations: u32,
     /// Where the block of its last allocation is, or was when it left the live set.
-    newest: Place,
+    pub(super) newest: Place,
 }
 
 /// Heap and address.
 pub(super) type Place = (u8, u64);
 
 impl Thread {
-    /// A block of this thread was allocated at `place`.
+    /// So many blocks of this thread were allocated, the last of them at `newest`.
     #[inline]
-    pub(super) fn allocated(&mut self, place: Place) {
-        self.allocations = self.allocations.wrapping_add(1);
-        self.newest = place;
+    pub(super) fn allocated(&mut self, blocks: u32, newest: Place) {
+        self.allocations = self.allocations.wrapping_add(blocks);
+        self.newest = newest;
     }
 
     /// Whether the block at `place`, which is one of this thread, is that of its last allocation.

@@ -76,20 +76,19 @@ impl Analyzer {
         if !self.counting() || self.until != Until::End {
             return;
         }
-        while let Some(&[u0, u1, s0, s1, s2, ref address @ ..]) = row.bytes.first_chunk::<FREE>() {
+        let mut bytes = row.bytes;
+        while let Some(&[u0, u1, s0, s1, s2, ref address @ ..]) = bytes.first_chunk::<FREE>() {
             let uid = u16::from_le_bytes([u0, u1]);
-            let Some(&usual) = self.usual.get(usize::from(uid >> 1)) else { return };
+            let Some(&usual) = self.usual.get(usize::from(uid >> 1)) else { break };
             let serial = u64::from(u32::from_le_bytes([s0, s1, s2, 0]));
             let address = u64::from_le_bytes(*address);
-            if uid & 1 == 0 || serial != row.next & SERIAL || address == 0 {
-                return;
-            }
             let size = usize::from(usual.size);
-            if size == 0 || size > row.bytes.len() {
-                return;
+            let is_next = (serial ^ row.next) & SERIAL == 0;
+            if uid & 1 == 0 || !is_next || address == 0 || size == 0 || size > bytes.len() {
+                break;
             }
             // PERF: what a free has in place of a size is read too: whether it is one cannot be guessed.
-            let bytes = match row.bytes.first_chunk::<ALLOC>() {
+            let block = match bytes.first_chunk::<ALLOC>() {
                 Some(&[.., a, b, c, d, low]) => {
                     let high = u64::from(u32::from_le_bytes([a, b, c, d])) << self.size_shift;
                     high | u64::from(low) & ((1 << self.size_shift) - 1)
@@ -97,9 +96,10 @@ impl Analyzer {
                 None => 0,
             };
             row.count(usual.type_index);
-            row.bytes = &row.bytes[size..];
+            bytes = &bytes[size..];
             self.trace.events += 1;
-            self.put_off(usual.kind, row.stream, 0, address, bytes & usual.size_mask);
+            self.put_off(usual.kind, row.stream, 0, address, block & usual.size_mask);
         }
+        row.bytes = bytes;
     }
 }
