@@ -61,6 +61,8 @@ pub struct Seen {
     pub frees: Option<u64>,
     /// Reallocations.
     pub reallocations: Option<u64>,
+    /// Nanoseconds that a thread of its own has run.
+    pub worker_ns: Option<u64>,
 }
 
 /// `main` of all of them: `PROGRAM INPUT`. `seen` is asked when the work is done.

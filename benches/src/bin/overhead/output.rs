@@ -6,8 +6,19 @@ use comfy_table::{CellAlignment, Table, TableStyle, presets};
 use serde_json::json;
 use std::process::Command;
 
-const HEADER: [&str; 9] =
-    ["", "wall s", "ratio", "CPU s", "ratio", "MiB", "ratio", "M events", "B/event"];
+const HEADER: [&str; 11] = [
+    "",
+    "wall s",
+    "ratio",
+    "CPU s",
+    "ratio",
+    "MiB",
+    "ratio",
+    "M events",
+    "B/event",
+    "hook ns",
+    "worker ns",
+];
 
 /// For a terminal.
 pub(crate) fn text(summaries: &[Summary]) {
@@ -62,7 +73,9 @@ its threads, the tracker's worker included; *MiB* is the most memory it had. Eac
 round runs all modes one after the other, and a *ratio* is the median over the rounds of the mode's figure by
 that of `plain` in the same round, so it holds on a machine whose speed wanders; differences of a few percent
 are noise. *B/event* is the size of the trace file by its events: an allocation or a free is one, a reallocation two.
-Where there are as many busy threads as cores, the worker's CPU time becomes wall time.
+*worker ns* is the CPU time of the tracker's thread by events, and *hook ns* what the program's own threads took more than in `plain`:
+the hook, and all that it and the worker do to their caches. Where there are as many busy threads as cores, the worker's
+CPU time becomes wall time.
 
 | program | what it does |
 |---|---|
@@ -101,7 +114,7 @@ fn table(summary: &Summary, style: TableStyle) -> Table {
     table
 }
 
-fn columns(row: &Row) -> [String; 9] {
+fn columns(row: &Row) -> [String; 11] {
     let figure = |text: String| if row.problem.is_some() { "-".to_owned() } else { text };
     let optional = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     [
@@ -114,6 +127,8 @@ fn columns(row: &Row) -> [String; 9] {
         figure(format!("{:.2}", row.peak_rss_ratio)),
         optional(row.events.map(|events| format!("{:.1}", events as f64 / 1e6))),
         optional(row.bytes_per_event.map(|bytes| format!("{bytes:.2}"))),
+        optional(row.hook_ns_per_event.map(|ns| format!("{ns:.1}"))),
+        optional(row.worker_ns_per_event.map(|ns| format!("{ns:.1}"))),
     ]
 }
 

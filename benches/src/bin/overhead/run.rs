@@ -26,6 +26,8 @@ pub(crate) struct Run {
     pub(crate) cpu: Duration,
     pub(crate) peak_rss: u64,
     pub(crate) events: Option<u64>,
+    /// Of `cpu`, what the tracker's own thread took.
+    pub(crate) worker: Option<Duration>,
     pub(crate) file_bytes: Option<u64>,
     /// Why its figures must not be used.
     pub(crate) problem: Option<String>,
@@ -141,6 +143,7 @@ impl Runner<'_> {
             None => return Err("nothing was recorded".to_owned()),
         }
         run.events = outcome.seen.events;
+        run.worker = outcome.seen.worker_ns.map(Duration::from_nanos);
         if mode.report { self.check_report(expected) } else { Ok(()) }
     }
 

@@ -32,6 +32,10 @@ pub(crate) struct Row {
     pub(crate) peak_rss_ratio: f64,
     pub(crate) events: Option<u64>,
     pub(crate) bytes_per_event: Option<f64>,
+    /// CPU time an event: what the program's own threads took more than in `plain`.
+    pub(crate) hook_ns_per_event: Option<f64>,
+    /// ... and what the tracker's thread took.
+    pub(crate) worker_ns_per_event: Option<f64>,
 }
 
 /// `runs` has a list for each round, in the order of the modes.
@@ -60,6 +64,13 @@ pub(crate) fn of(
         let last = rounds.last().map(|(_, run)| *run);
         let events = last.and_then(|run| run.events);
         let bytes = last.and_then(|run| run.file_bytes);
+        // CPU time an event of what `of` makes of a round.
+        let ns = |of: &dyn Fn(&Run, &Run, f64) -> f64| {
+            let rounds = rounds.iter().filter_map(|(plain, run)| {
+                Some(of(plain, run, run.worker?.as_secs_f64()) * 1e9 / run.events? as f64)
+            });
+            Some(median(rounds)).filter(|ns| !ns.is_nan())
+        };
         Row {
             mode: mode.name,
             runs: rounds.len(),
@@ -71,6 +82,10 @@ pub(crate) fn of(
             peak_rss_bytes,
             peak_rss_ratio,
             events,
+            hook_ns_per_event: ns(&|plain, run, worker| {
+                run.cpu.as_secs_f64() - worker - plain.cpu.as_secs_f64()
+            }),
+            worker_ns_per_event: ns(&|_, _, worker| worker),
             bytes_per_event: bytes.zip(events).map(|(bytes, events)| bytes as f64 / events as f64),
         }
     });
