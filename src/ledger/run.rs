@@ -182,6 +182,9 @@ pub(super) fn start_with(flags: Settings) -> Ledger {
 /// among the program's blocks. A heap can be very sensitive to that: a JSON parse that frees
 /// millions of blocks took 1.3 times as long with two of ours at its start.
 pub(super) fn apart<R: Send>(body: impl FnOnce() -> R + Send) -> R {
+    // PERF: while there may be one thread only. With more, the system takes 10 ms to answer; what
+    // it has granted once it grants at once.
+    os::register_barrier();
     let mut body = Some(body);
     let mut result = None;
     os::run_apart(&mut || {
