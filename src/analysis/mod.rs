@@ -63,7 +63,7 @@ use rows::{Book, Moment};
 use std::borrow::Cow;
 use steps::{StepKind, Steps};
 use streams::{Away, Cells, Stream, Threads};
-use usual::Usual;
+use usual::{Guess, Usual};
 
 /// Root heaps: separate address spaces.
 const HEAPS: usize = 16;
@@ -108,6 +108,7 @@ pub struct Analyzer {
     roles: Vec<Role>,
     /// By uid.
     usual: Vec<Usual>,
+    guess: Guess,
     clock: Clock,
     streams: Vec<Stream>,
     threads: Threads,
@@ -154,6 +155,7 @@ impl Analyzer {
         Self {
             roles: Vec::new(),
             usual: Vec::new(),
+            guess: Guess::default(),
             clock: Clock::default(),
             streams: Vec::new(),
             threads: Threads::default(),

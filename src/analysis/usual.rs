@@ -12,6 +12,7 @@ use super::steps::StepKind;
 use super::{Analyzer, Until};
 use crate::trace::event::schema::EventType;
 use crate::trace::read::Row;
+use std::hint::select_unpredictable;
 
 /// How the events of one uid lie, if they are of this kind.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,6 +23,15 @@ pub(super) struct Usual {
     type_index: u32,
     /// All ones for an allocation, 0 for a free.
     size_mask: u64,
+}
+
+/// What is guessed of an event by the lower 6 bits of its uid.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Guess {
+    /// Whether it is an allocation.
+    is_alloc: u64,
+    /// Bytes of a free and of an allocation.
+    sizes: [usize; 2],
 }
 
 /// Bytes of a uid, a serial and an address.
@@ -67,7 +77,15 @@ impl Analyzer {
         if uid >= self.usual.len() {
             self.usual.resize(uid + 1, Usual::default());
         }
-        self.usual[uid] = Usual::of(event_type, role, type_index as u32);
+        let usual = Usual::of(event_type, role, type_index as u32);
+        self.usual[uid] = usual;
+        if usual.size > 0 {
+            let allocates = usual.size_mask != 0;
+            self.guess.sizes[usize::from(allocates)] = usual.size.into();
+            let bit = 1 << (uid & 63);
+            self.guess.is_alloc =
+                if allocates { self.guess.is_alloc | bit } else { self.guess.is_alloc & !bit };
+        }
     }
 
     /// Takes in the events at the start of `row`, up to the first of another kind.
@@ -76,18 +94,22 @@ impl Analyzer {
         if !self.counting() || self.until != Until::End {
             return;
         }
+        let Guess { is_alloc, sizes: [if_free, if_alloc] } = self.guess;
         let mut bytes = row.bytes;
         while let Some(&[u0, u1, s0, s1, s2, ref address @ ..]) = bytes.first_chunk::<FREE>() {
             let uid = u16::from_le_bytes([u0, u1]);
+            // PERF: where the next event begins is guessed, and looked up while that is read already.
+            let size =
+                select_unpredictable(is_alloc >> (uid >> 1 & 63) & 1 != 0, if_alloc, if_free);
             let Some(&usual) = self.usual.get(usize::from(uid >> 1)) else { break };
             let serial = u64::from(u32::from_le_bytes([s0, s1, s2, 0]));
             let address = u64::from_le_bytes(*address);
-            let size = usize::from(usual.size);
             let is_next = (serial ^ row.next) & SERIAL == 0;
-            if uid & 1 == 0 || !is_next || address == 0 || size == 0 || size > bytes.len() {
+            let is_right = size == usize::from(usual.size) && size > 0;
+            if uid & 1 == 0 || !is_next || address == 0 || !is_right || size > bytes.len() {
                 break;
             }
-            // PERF: what a free has in place of a size is read too: whether it is one cannot be guessed.
+            // PERF: what a free has in place of a size is read too: which of both it is cannot be guessed.
             let block = match bytes.first_chunk::<ALLOC>() {
                 Some(&[.., a, b, c, d, low]) => {
                     let high = u64::from(u32::from_le_bytes([a, b, c, d])) << self.size_shift;
