@@ -29,7 +29,9 @@ const NEAR_ADDRESSES: u64 = (1 << 48) - (1 << STEP);
 const GENEROUS: usize = 32;
 /// Chunks shrink where all of them together have more than 39 bytes a block and this. A program
 /// that builds and drops the same again and again is not followed down each time.
-const LEFT_BEHIND: usize = 256 << 10;
+/// PERF: up to so many bytes in all, pages without blocks stay too; to make and remove them took a
+/// tenth of the account's time where the live set is small.
+const LEFT_BEHIND: usize = 2 << 20;
 
 /// What is kept of a live block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -204,7 +206,7 @@ impl LiveSet {
         let Some((index, len, block)) = found else { return self.odd.remove(&address) };
         self.blocks -= 1;
         self.pages.get_mut(index).set_len(len);
-        if len == 0 {
+        if len == 0 && self.chunks.bytes() + self.pages.bytes() > LEFT_BEHIND {
             let before = std::mem::replace(&mut self.left, number);
             if before != number {
                 self.remove_if_empty(before);
@@ -401,10 +403,10 @@ mod tests {
             assert_eq!(remove(&mut set, spread(index)), Some(block(index, 7, 1)));
             let left = 2 * MOST - index - 1;
             if index % 97 == 0 {
-                check(&set, left, left.min(MOST / 4) as usize * 64 + LEFT_BEHIND + (192 << 10));
+                check(&set, left, left.min(MOST / 4) as usize * 64 + LEFT_BEHIND + (256 << 10));
             }
         }
         assert_eq!(set.iter().count(), 0);
-        assert!(set.bytes() < 80 << 10, "{}", set.bytes());
+        assert!(set.bytes() < LEFT_BEHIND + (192 << 10), "{}", set.bytes());
     }
 }

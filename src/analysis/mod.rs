@@ -212,7 +212,7 @@ impl Analyzer {
     }
 
     /// Bytes that the table of live blocks takes: 22 to 40 for each that lies near others, up to 100
-    /// for one that is alone in 2 KiB of addresses, and up to 450 KiB for blocks that are gone.
+    /// for one that is alone in 2 KiB of addresses, and up to 1.2 MiB for blocks that are gone.
     pub fn live_set_bytes(&self) -> u64 {
         self.heaps.iter().map(|set| set.bytes() as u64).sum()
     }
