@@ -2,8 +2,8 @@
 
 use super::bytes::{Buffer, load, part, store, zeroed};
 use super::model::{
-    CODE_SHIFT, LAYOUT, LITERAL, MASKS, MAX_SHIFT, SERIAL_MASK, SHAPE_SHIFT, SIZES, STRANGE, Slots,
-    unlayout, unzigzag,
+    CODE_SHIFT, LAYOUT, LITERAL, MASKS, MAX_SHIFT, SERIAL_MASK, SHAPE_SHIFT, SIZES, STRANGE, Slot,
+    Slots, unlayout, unzigzag,
 };
 use super::shape::{Kind, LARGEST_EVENT, Shape};
 use super::strange::Strange;
@@ -114,6 +114,18 @@ struct State {
     last: u64,
 }
 
+/// An event as one writes of scopes, whose bytes begin at `used` and come to `at`; returns where they
+/// end. PERF: out of line, so that the loop's registers are for memory events.
+#[inline(never)]
+fn scope(slot: &mut Slot, data: &Buffer, used: usize, payload: &mut Buffer, at: usize) -> usize {
+    let [control, number @ ..] = load::<9>(data, used);
+    let steps = u64::from_le_bytes(number) & MASKS[usize::from(control >> CODE_SHIFT & 7)];
+    slot.value = slot.value.wrapping_add(unzigzag(steps));
+    store(payload, at, slot.whole_head.to_le_bytes());
+    store(payload, at + usize::from(slot.start), (slot.value as u32).to_le_bytes());
+    used + usize::from(USUAL[usize::from(control)])
+}
+
 /// One packet on its way.
 struct Work<'a> {
     slots: &'a mut Slots,
@@ -145,7 +157,7 @@ impl Work<'_> {
         Err(format!("byte {} of its payload of {} bytes {what}", state.at, self.size))
     }
 
-    /// Memory events as nearly all are, up to one that is not, or that does not fit.
+    /// Memory events and scopes as nearly all are, up to one that is not, or that does not fit.
     ///
     /// PERF: nothing here asks whether it is an allocation or a free, which no processor can guess:
     /// what an event has not is written over by the next. All that changes stays in registers.
@@ -158,16 +170,24 @@ impl Work<'_> {
             let [control, number @ ..] = load::<9>(data, used);
             let slot = &mut slots.all[usize::from(control >> SHAPE_SHIFT)];
             let end = at + usize::from(slot.size);
-            if control & STRANGE != 0 || slot.head >> 16 != 0 || end > self.size {
+            if control & STRANGE != 0 || end > self.size {
                 break;
+            }
+            if slot.head >> 16 != 0 {
+                if !slot.is_scope || control & LAYOUT != 0 {
+                    break;
+                }
+                used = scope(slot, data, used, payload, at);
+                at = end;
+                continue;
             }
             let Some(event) = part::<LARGEST_EVENT>(payload, at) else { break };
             let code = usize::from(control >> CODE_SHIFT & 7);
             let steps = u64::from_le_bytes(number) & MASKS[code];
             last = last.wrapping_add(unzigzag(steps) << shift);
-            let new =
-                u64::from(u16::from_le_bytes(load(data, used + 1 + usize::from(SIZES[code]))));
             used += usize::from(USUAL[usize::from(control)]);
+            // The last two bytes, if they are one.
+            let new = u64::from(u16::from_le_bytes(load(data, used.wrapping_sub(2))));
             // PERF: a mask, where the compiler would make a branch that cannot be guessed.
             let is_new = u64::from(control & LAYOUT);
             let layout = slot.layout ^ (slot.layout ^ new) & is_new.wrapping_neg();
@@ -221,7 +241,7 @@ impl Work<'_> {
             Kind::Block => state.last.wrapping_add(unzigzag(steps) << (self.shift & 63)),
             _ => slot.value.wrapping_add(unzigzag(steps)),
         };
-        store(self.payload, at + usize::from(shape.start()), value.to_le_bytes());
+        store(self.payload, at + usize::from(slot.start), value.to_le_bytes());
         slot.value = value;
         if shape.kind == Kind::Block {
             state.last = value;

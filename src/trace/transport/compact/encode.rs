@@ -2,8 +2,8 @@
 
 use super::bytes::{Buffer, part, store, zeroed};
 use super::model::{
-    ADDRESS, CODE_SHIFT, LITERAL, MAX_SHIFT, SERIAL_MASK, SHAPE_SHIFT, SIZES, STRANGE, Slots,
-    code_of, code_of_steps, layout, zigzag,
+    ADDRESS, CODE_SHIFT, LITERAL, MAX_SHIFT, SERIAL_MASK, SHAPE_SHIFT, SIZES, STRANGE, Slot, Slots,
+    code_of, code_of_steps, layout, steps_of_value, zigzag,
 };
 use super::shape::Kind;
 use super::strange::Strange;
@@ -117,7 +117,7 @@ impl Work<'_> {
         }
     }
 
-    /// Memory events as nearly all are, up to one that is not, or to the last bytes.
+    /// Memory events and scopes as nearly all are, up to one that is not, or to the last bytes.
     ///
     /// PERF: nothing here asks whether it is an allocation or a free, which no processor can guess:
     /// what an event has not is masked. All that changes stays in registers.
@@ -133,7 +133,13 @@ impl Work<'_> {
             let first = usize::from(word as u8);
             let slot = &mut slots.all[usize::from(slots.guess[first]) & LITERAL];
             if word as u32 & 0xffff != slot.head {
-                break;
+                if !slot.is_scope || !slot.fits(word) {
+                    break;
+                }
+                size = scope(slot, window, out, size);
+                let Some(after) = rest.get(usize::from(slot.size)..) else { break };
+                rest = after;
+                continue;
             }
             let serial = (word >> 16) as u32;
             let gap = serial.wrapping_sub(next) & SERIAL_MASK;
@@ -171,30 +177,24 @@ impl Work<'_> {
     fn unusual(&mut self, mut state: State) -> State {
         let rest = self.payload.get(state.at..).unwrap_or_default();
         let Some(index) = self.slot_of(rest) else { return self.literal(state, rest) };
-        let mut window = [0; WINDOW + 8];
-        let size = rest.len().min(WINDOW);
-        window[..size].copy_from_slice(&rest[..size]);
+        self.slots.expect(index);
         let slot = &mut self.slots.all[index & LITERAL];
         let shape = slot.shape;
         let mut strange = Strange::default();
         if shape.synced {
-            let serial = word(&window, shape.head_size) as u32;
+            let serial = word(rest, shape.head_size) as u32;
             strange.gap = serial.wrapping_sub(state.serial) & SERIAL_MASK;
             state.serial = serial.wrapping_add(1);
         }
-        let value = word(&window, shape.start());
-        let distance = value.wrapping_sub(slot.value);
+        let value = word(rest, slot.start);
         let (code, steps) = match shape.kind {
-            Kind::Bare => (code_of(0), 0),
-            Kind::Value4 => of(zigzag(i64::from(distance as i32) as u64)),
-            Kind::Value8 => of(zigzag(distance)),
-            Kind::Block => {
-                self.slots.expect(index);
-                self.block(&mut state, index, &window, &mut strange)
-            }
+            Kind::Bare => (0, 0),
+            Kind::Value4 => of(steps_of_value(value, slot.value)),
+            Kind::Value8 => of(zigzag(value.wrapping_sub(slot.value))),
+            Kind::Block => self.block(&mut state, index, rest, &mut strange),
         };
         let slot = &mut self.slots.all[index & LITERAL];
-        slot.value = value;
+        slot.value = if shape.kind == Kind::Bare { 0 } else { value };
         // What is not strange is below 2 KiB, however large the last one was.
         let is_strange = strange != Strange::default() || slot.layout >> 16 != 0;
         let control = slot.name | code << CODE_SHIFT | if is_strange { STRANGE } else { 0 };
@@ -214,19 +214,19 @@ impl Work<'_> {
         &mut self,
         state: &mut State,
         index: usize,
-        window: &[u8; WINDOW + 8],
+        rest: &[u8],
         strange: &mut Strange,
     ) -> (u8, u64) {
         let slot = &mut self.slots.all[index & LITERAL];
-        let fields = word(window, 13) & slot.mask;
-        let lower = word(window, 21) as u8 & slot.layout_mask as u8;
+        let fields = word(rest, 13) & slot.mask;
+        let lower = word(rest, 21) as u8 & slot.layout_mask as u8;
         let (stack, layout) = (fields as u32, layout((fields >> 32) as u32, lower));
-        let heap = if slot.shape.heap { word(window, slot.heap_at) as u8 } else { 0 };
+        let heap = if slot.shape.heap { word(rest, slot.heap_at) as u8 } else { 0 };
         strange.stack = (u64::from(stack) != slot.stack).then_some(stack);
         strange.heap = (heap != slot.heap).then_some(heap);
         strange.layout = (layout != slot.layout).then_some(layout);
         (slot.stack, slot.heap, slot.layout) = (stack.into(), heap, layout);
-        let address = word(window, 5);
+        let address = word(rest, 5);
         let distance = address.wrapping_sub(state.last);
         state.last = address;
         let shift = self.shift & 63;
@@ -240,7 +240,7 @@ impl Work<'_> {
 
     /// The slot of the event that `rest` begins with, which is made if this is its first.
     fn slot_of(&mut self, rest: &[u8]) -> Option<usize> {
-        self.slots.find(rest).or_else(|| {
+        self.slots.find(word(rest, 0), rest.len()).or_else(|| {
             let shape = self.types.shape(rest)?;
             (rest.len() >= shape.size().into()).then(|| self.slots.add(shape))?
         })
@@ -269,16 +269,32 @@ impl Work<'_> {
     }
 }
 
+/// An event as one writes of scopes; returns where it ends. PERF: out of line, so that the loop's
+/// registers are for memory events.
+#[inline(never)]
+fn scope(slot: &mut Slot, window: &[u8; WINDOW], out: &mut Buffer, size: usize) -> usize {
+    let value = load_at(window, slot.start) & slot.mask;
+    let steps = steps_of_value(value, slot.value);
+    slot.value = value;
+    let code = code_of_steps(steps);
+    store(out, size, [slot.name | code as u8]);
+    store(out, size + 1, steps.to_le_bytes());
+    size + usize::from(code >> 8)
+}
+
 /// A number with its code.
 fn of(number: u64) -> (u8, u64) {
     (code_of(number), number)
 }
 
-/// Eight bytes of an event.
-fn word(window: &[u8; WINDOW + 8], offset: u8) -> u64 {
-    let offset = usize::from(offset) % WINDOW;
-    let mut word = [0; 8];
-    word.copy_from_slice(&window[offset..offset + 8]);
+/// Eight bytes of an event; behind the last one come zeros.
+fn word(bytes: &[u8], offset: u8) -> u64 {
+    let bytes = bytes.get(offset.into()..).unwrap_or_default();
+    let word = bytes.first_chunk().copied().unwrap_or_else(|| {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        word
+    });
     u64::from_le_bytes(word)
 }
 
@@ -287,4 +303,10 @@ fn take<const N: usize>(window: &[u8; WINDOW], at: usize) -> [u8; N] {
     let mut word = [0; N];
     word.copy_from_slice(&window[at..at + N]);
     word
+}
+
+/// Eight bytes from one of the first eight on.
+#[inline(always)]
+fn load_at(window: &[u8; WINDOW], offset: u8) -> u64 {
+    u64::from_le_bytes(take(window, usize::from(offset & 7)))
 }

@@ -53,6 +53,12 @@ pub(super) const LAYOUT: u8 = 1;
 /// Something else is not as expected either: `strange.rs`.
 pub(super) const STRANGE: u8 = 2;
 
+/// The steps of a value of four bytes from the last one.
+#[inline(always)]
+pub(super) fn steps_of_value(value: u64, last: u64) -> u64 {
+    zigzag(i64::from(value.wrapping_sub(last) as i32) as u64)
+}
+
 /// What stands for a number below 2^63, as that of steps of two or more is: its code where a control
 /// byte has it, and above that the bytes of both.
 #[inline(always)]
@@ -98,6 +104,11 @@ pub(super) struct Slot {
     /// The first two bytes of its events, if those are memory events without a heap; otherwise
     /// what none begins with.
     pub head: u32,
+    /// All bytes of its head, and which bits those are.
+    pub whole_head: u32,
+    pub head_mask: u32,
+    /// Its events are what one writes of scopes: without a serial, with a value of 4 bytes or none.
+    pub is_scope: bool,
     /// Its number, where a control byte has it.
     pub name: u8,
     /// Bytes of its events.
@@ -105,7 +116,10 @@ pub(super) struct Slot {
     /// Where the heap is, or what is written over later.
     pub heap_at: u8,
     pub heap: u8,
-    /// The bits of call stack and size, and of the alignment, that are there.
+    /// Where the value begins.
+    pub start: u8,
+    /// The bits of call stack and size, and of the alignment, that are there; of a scope, of the
+    /// value.
     pub mask: u64,
     pub layout_mask: u16,
     pub stack: u64,
@@ -117,17 +131,21 @@ pub(super) struct Slot {
 
 impl Slot {
     /// The `head` of one that is not looked at by it.
-    pub(super) const NONE: u32 = u32::MAX;
+    const NONE: u32 = u32::MAX;
 
     fn new(shape: Shape, index: usize) -> Self {
         let is_usual = shape.kind == Kind::Block && !shape.heap;
-        let [low, high, _] = shape.head;
+        let [a, b, c] = shape.head;
         let size = shape.size();
-        let mask = if shape.stack { u32::MAX.into() } else { 0 };
+        let mask = if shape.stack || shape.kind == Kind::Value4 { u32::MAX.into() } else { 0 };
         Self {
-            head: if is_usual { u16::from_le_bytes([low, high]).into() } else { Self::NONE },
+            head: if is_usual { u16::from_le_bytes([a, b]).into() } else { Self::NONE },
+            whole_head: u32::from_le_bytes([a, b, c, 0]),
+            head_mask: !(u32::MAX << (8 * u32::from(shape.head_size))),
+            is_scope: !shape.synced && matches!(shape.kind, Kind::Bare | Kind::Value4),
             name: (index as u8) << SHAPE_SHIFT,
             size,
+            start: shape.start(),
             heap_at: if shape.heap { size - 1 } else { LARGEST_EVENT as u8 },
             mask: if shape.layout { u64::MAX } else { mask },
             layout_mask: if shape.layout { u16::MAX } else { 0 },
@@ -136,19 +154,19 @@ impl Slot {
         }
     }
 
-    /// Whether an event that begins with `bytes` has this shape, and is there as a whole.
-    fn fits(&self, bytes: &[u8]) -> bool {
-        let head = self.shape.head.get(..self.shape.head_size.into()).unwrap_or_default();
-        bytes.starts_with(head) && bytes.len() >= self.size.into()
+    /// Whether an event that begins with `word` has this shape.
+    #[inline(always)]
+    pub(super) fn fits(&self, word: u64) -> bool {
+        word as u32 & self.head_mask == self.whole_head
     }
 }
 
 /// The slots of a packet; the last one stands for [`LITERAL`].
 pub(super) struct Slots {
     pub all: [Slot; MAX_SHAPES + 1],
-    /// The slot of a memory event by its first byte, a guess.
+    /// The slot of an event by its first byte, a guess.
     pub guess: [u8; 256],
-    /// And the bytes of such an event. PERF: here, so that the next event is found without looking
+    /// And the bytes of that event. PERF: here, so that the next event is found without looking
     /// at the slot.
     pub sizes: [u8; 256],
     count: usize,
@@ -156,7 +174,7 @@ pub(super) struct Slots {
 
 impl Slots {
     pub(super) fn new() -> Self {
-        let none = Slot { head: Slot::NONE, ..Slot::default() };
+        let none = Slot { head: Slot::NONE, whole_head: Slot::NONE, ..Slot::default() };
         Self { all: [none; MAX_SHAPES + 1], guess: [LITERAL as u8; 256], sizes: [0; 256], count: 0 }
     }
 
@@ -172,14 +190,15 @@ impl Slots {
         Some(self.count - 1)
     }
 
-    /// The slot of the event that `bytes` begin with.
-    pub(super) fn find(&self, bytes: &[u8]) -> Option<usize> {
-        self.used().iter().position(|slot| slot.fits(bytes))
+    /// The slot of the event that begins with `word` and has at most `size` bytes.
+    pub(super) fn find(&self, word: u64, size: usize) -> Option<usize> {
+        let fits = |slot: &Slot| slot.fits(word) && usize::from(slot.size) <= size;
+        self.used().iter().position(fits)
     }
 
-    /// Expects a memory event of this slot where its first byte comes.
+    /// Expects an event of this slot where its first byte comes.
     pub(super) fn expect(&mut self, index: usize) {
-        let slot = &self.all[index & MAX_SHAPES];
+        let slot = &self.all[index & LITERAL];
         let first = usize::from(slot.shape.head[0]);
         self.guess[first] = index as u8;
         self.sizes[first] = slot.size;
