@@ -243,8 +243,8 @@ fn addresses_less_aligned_than_usual_cost_less_from_the_next_packet_on() {
     for step in [48, 24, 12, 10, 7] {
         let payload = (0..500_u64).flat_map(|i| free(i, 0x5581_0000_0000 + i * step));
         let payload = payload.collect::<Vec<_>>();
-        let sizes = [(); 2].map(|()| coded(&mut encoder, 2, &payload).unwrap().len());
-        assert!(sizes[1] <= sizes[0], "{step}: {sizes:?}");
+        let sizes = [(); 3].map(|()| coded(&mut encoder, 2, &payload).unwrap().len());
+        assert!(sizes[1] <= sizes[0] && sizes[2] == sizes[1], "{step}: {sizes:?}");
         // Odd addresses, which no allocator hands out, are given as they are.
         assert!(sizes[1] < if step % 2 == 0 { 1100 } else { 5100 }, "{step}: {sizes:?}");
     }
@@ -470,7 +470,9 @@ fn each_flipped_byte_and_each_cut_is_an_error() {
 fn a_packet_that_decodes_to_more_or_less_than_it_says_is_an_error() {
     let mut encoder = encoder(7);
     let odd = [&example()[..], &[0x1e; 20]].concat();
-    for payload in [example(), odd] {
+    let number = [&example()[..], &alloc(9, 0x1230, 8, 3)].concat();
+    let layout = [&example()[..], &alloc(9, 0x5581_0000_1230, 9, 3)].concat();
+    for payload in [example(), odd, number, layout] {
         let packet = coded(&mut encoder, 4, &payload).unwrap();
         for size in
             (0..payload.len() as u16 + 30).filter(|&size| usize::from(size) != payload.len())
@@ -480,10 +482,15 @@ fn a_packet_that_decodes_to_more_or_less_than_it_says_is_an_error() {
             sign(&mut bad);
             assert!(Decoder::new().decode(&bad).is_err(), "{size}");
         }
-        for more in [&[0][..], &[1], &[0; 9]] {
+        for more in [&[0][..], &[1], &[0; 9], &[0xe0], &[0xe0, 0, 0]] {
             let mut bad = [&packet[..], more].concat();
             sign(&mut bad);
             assert!(Decoder::new().decode(&bad).is_err(), "{more:?}");
+        }
+        for end in 11..packet.len() {
+            let mut bad = packet[..end].to_vec();
+            sign(&mut bad);
+            assert!(Decoder::new().decode(&bad).is_err(), "cut at {end}");
         }
     }
 }

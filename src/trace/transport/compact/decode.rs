@@ -157,7 +157,8 @@ impl Work<'_> {
         Err(format!("byte {} of its payload of {} bytes {what}", state.at, self.size))
     }
 
-    /// Memory events and scopes as nearly all are, up to one that is not, or that does not fit.
+    /// Memory events and scopes as nearly all are, up to one that is not. NOTE: whether they fit
+    /// is seen at the end: those that do not are written somewhere else in the buffer.
     ///
     /// PERF: nothing here asks whether it is an allocation or a free, which no processor can guess:
     /// what an event has not is written over by the next. All that changes stays in registers.
@@ -169,8 +170,7 @@ impl Work<'_> {
         while used < self.data_size {
             let [control, number @ ..] = load::<9>(data, used);
             let slot = &mut slots.all[usize::from(control >> SHAPE_SHIFT)];
-            let end = at + usize::from(slot.size);
-            if control & STRANGE != 0 || end > self.size {
+            if control & STRANGE != 0 {
                 break;
             }
             if slot.head >> 16 != 0 {
@@ -178,7 +178,7 @@ impl Work<'_> {
                     break;
                 }
                 used = scope(slot, data, used, payload, at);
-                at = end;
+                at += usize::from(slot.size);
                 continue;
             }
             let Some(event) = part::<LARGEST_EVENT>(payload, at) else { break };
@@ -200,7 +200,7 @@ impl Work<'_> {
             event[5..13].copy_from_slice(&last.to_le_bytes());
             event[13..21].copy_from_slice(&fields.to_le_bytes());
             event[21] = (layout >> 8) as u8;
-            at = end;
+            at += usize::from(slot.size);
         }
         State { used, at, serial, last }
     }
@@ -215,10 +215,10 @@ impl Work<'_> {
         }
         let slot = &mut self.slots.all[index];
         let (shape, at) = (slot.shape, state.at);
-        state.at += usize::from(slot.size);
-        if slot.size == 0 || state.at > self.size {
-            return Err("begins an event that does not fit");
+        if slot.size == 0 {
+            return Err("begins an event of a shape that is not there");
         }
+        state.at += usize::from(slot.size);
         let code = usize::from(control >> CODE_SHIFT & 7);
         let steps = u64::from_le_bytes(number) & MASKS[code];
         state.used += 1 + usize::from(SIZES[code]);
@@ -257,7 +257,7 @@ impl Work<'_> {
         Ok(state)
     }
 
-    /// Bytes without a shape.
+    /// Bytes without a shape. Whether they are all there is seen at the end, too.
     fn literal(&mut self, mut state: State, control: u8) -> Result<State, &'static str> {
         let mut size = usize::from(control & !(u8::MAX << SHAPE_SHIFT));
         state.used += 1;
@@ -266,10 +266,10 @@ impl Work<'_> {
             state.used += 2;
         }
         let (used, at) = (state.used + size, state.at + size);
-        let bytes = self.data.get(state.used..used).filter(|_| size > 0 && used <= self.data_size);
-        let bytes = bytes.ok_or("is in a run of bytes that are not there")?;
-        let room = self.payload.get_mut(state.at..at).filter(|_| at <= self.size);
-        room.ok_or("begins a run of bytes that does not fit")?.copy_from_slice(bytes);
+        match (self.data.get(state.used..used), self.payload.get_mut(state.at..at)) {
+            (Some(bytes), Some(room)) if size > 0 => room.copy_from_slice(bytes),
+            _ => return Err("begins a run of bytes without any, or with too many"),
+        }
         (state.used, state.at) = (used, at);
         Ok(state)
     }
