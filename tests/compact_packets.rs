@@ -19,6 +19,9 @@ const HEAP_ALLOC: u16 = 50;
 const HEAP_FREE: u16 = 51;
 const VIDEO_ALLOC: u16 = 52;
 const MARKER: u16 = 20;
+/// Their first bytes are those of others.
+const OTHER_SCOPE: u16 = SCOPE + 128;
+const OTHER_FREE: u16 = ALLOC + 128;
 const STRANGE: u16 = 60;
 const ARRAYS: u16 = 61;
 
@@ -38,6 +41,8 @@ fn types(protocol: u8) -> Vec<u8> {
         record(HEAP_ALLOC, "Memory.Alloc", 0, &[&alloc[..], &[heap]].concat()),
         record(HEAP_FREE, "Memory.Free", 0, &[address, stack, heap]),
         record(VIDEO_ALLOC, "Memory.AllocVideo", 0, &[alloc[3], alloc[2], address, stack]),
+        record(OTHER_SCOPE, "Memory.OtherScope", NO_SYNC, &[("Tag", U32)]),
+        record(OTHER_FREE, "Memory.FreeVideo", 0, &[address]),
         record(STRANGE, "Memory.Strange", 0, &[("A", U8), ("B", U64), ("C", U8)]),
         record(ARRAYS, "Memory.Arrays", NO_SYNC | AUX, &[("A", U8), ("B", U8Array)]),
     ]
@@ -219,6 +224,38 @@ fn a_serial_passed_over_is_seen_between_any_two_events() {
             }
         }
     }
+}
+
+#[test]
+fn events_that_begin_alike_are_told_apart() {
+    let scope = |uid, i: u64| {
+        [ENTER, &plain(uid, &(0x0100_0000 + i as u32 % 3).to_le_bytes()), LEAVE].concat()
+    };
+    let payload = (0..200_u64).flat_map(|i| {
+        let place = 0x7000 + i * 48;
+        // One after the other, and in runs.
+        let is_other = i % 2 == 0 || i > 150;
+        let block = if is_other {
+            synced(OTHER_FREE, i, &place.to_le_bytes())
+        } else {
+            alloc(i, place, 24, 3)
+        };
+        let uid = if is_other { OTHER_SCOPE } else { SCOPE };
+        [scope(uid, i), block].concat()
+    });
+    let packet = coded(&mut encoder(7), 2, &payload.collect::<Vec<_>>()).unwrap();
+    assert!(packet.len() < 200 * 7, "{}", packet.len());
+}
+
+#[test]
+fn serials_begin_again_without_a_gap() {
+    let serial = |i: u64| (0x00ff_ffff - 100 + i) & 0x00ff_ffff;
+    let payload = (0..100).flat_map(|i| {
+        let scope = [ENTER, &plain(SCOPE, &[i as u8, 0, 0, 1]), LEAVE].concat();
+        [alloc(serial(2 * i), 0x7000, 24, 3), scope, free(serial(2 * i + 1), 0x7000)].concat()
+    });
+    let packet = coded(&mut encoder(7), 2, &payload.collect::<Vec<_>>()).unwrap();
+    assert!(packet.len() < 100 * 5 + 40, "{}", packet.len());
 }
 
 #[test]
@@ -482,7 +519,7 @@ fn a_packet_that_decodes_to_more_or_less_than_it_says_is_an_error() {
             sign(&mut bad);
             assert!(Decoder::new().decode(&bad).is_err(), "{size}");
         }
-        for more in [&[0][..], &[1], &[0; 9], &[0xe0], &[0xe0, 0, 0]] {
+        for more in [&[0][..], &[1], &[0; 9], &[0xc0], &[0xe0], &[0xe0, 0, 0]] {
             let mut bad = [&packet[..], more].concat();
             sign(&mut bad);
             assert!(Decoder::new().decode(&bad).is_err(), "{more:?}");

@@ -192,7 +192,7 @@ impl Work<'_> {
             let is_new = u64::from(control & LAYOUT);
             let layout = slot.layout ^ (slot.layout ^ new) & is_new.wrapping_neg();
             slot.layout = layout;
-            serial &= SERIAL_MASK;
+            // Three bytes of the serial count: the address is written over the others.
             let word = u64::from(slot.head) | u64::from(serial) << 16;
             serial += 1;
             let fields = slot.stack | (layout & 0xff) << 32;
