@@ -55,19 +55,19 @@ fn there_and_back_is_the_same_trace() {
         assert_eq!(report(other), report(Path::new(SAMPLE)));
         assert!(events(other) == events(Path::new(SAMPLE)), "the same events in the same order");
     }
-    assert_eq!(fs::read(&compact).expect("it")[10..12], [77, 6], "no reader of Unreal's takes it");
+    assert_eq!(fs::read(&compact).expect("it")[10..12], [78, 6], "no reader of Unreal's takes it");
     assert_eq!(fs::read(&plain).expect("it")[10..12], [4, 6]);
     let (_, out, _) = run(&["info", as_arg(&compact)]);
     let out = String::from_utf8(out).expect("UTF-8");
     for part in [
-        "format      Unreal Trace, compact (.memledger), transport 77, protocol 6\n",
+        "format      Unreal Trace, compact (.memledger), transport 78, protocol 6\n",
         " compact, 3 sync, 0 damaged\n",
     ] {
         assert!(out.contains(part), "{part} in\n{out}");
     }
     let (_, out, _) = run(&["info", as_arg(&compact), "--format", "json"]);
     let info: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
-    assert_eq!(info["header"]["transport"], 77);
+    assert_eq!(info["header"]["transport"], 78);
     assert!(info["packets"]["compact"].as_u64() > Some(190), "{}", info["packets"]);
 }
 

@@ -93,8 +93,8 @@ impl LedgerBuilder {
     ///
     /// - `.utrace`, or any other: an Unreal Trace stream, which Unreal's own tools read, of 8 to
     ///   12 bytes an event.
-    /// - `.memledger`, or none: the same stream in compact packets of 1 to 4 bytes an event, which
-    ///   take the worker half the time. `memledger export` turns either into the other.
+    /// - `.memledger`, or none: the same stream in compact packets of 1 to 6 bytes an event, which
+    ///   take the worker less than half the time. `memledger export` turns either into the other.
     ///
     /// In the name, `%p` becomes the process id, `%t` the unix time in seconds, `%e` the name of
     /// the executable, and `%%` a percent sign.
@@ -129,7 +129,7 @@ impl LedgerBuilder {
     /// Keeps account of the live blocks in the process though no report is asked for, so that a
     /// destination that is added later begins with what is alive, and
     /// [`snapshot`](Ledger::snapshot) works. It takes 22 to 40 bytes a live block as a rule, and the worker
-    /// as much time again as writing a compact file. Default: off.
+    /// several times as long as writing a compact file. Default: off.
     pub fn keep_account(mut self, keep: bool) -> Self {
         self.config.keep_account = keep;
         self

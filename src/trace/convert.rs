@@ -25,7 +25,7 @@ impl Visitor for Ignore {
 /// was written.
 ///
 /// Costs the reading ([`read`](crate::trace::read::read())), because what is damaged shows in the
-/// events, and 9 to 30 ns an event for the coding.
+/// events, and 5 to 50 ns an event for the coding.
 ///
 /// # Errors
 /// [`Error::NotATrace`] and [`Error::UnsupportedTrace`] say what the input is instead,

@@ -66,7 +66,7 @@ pub(crate) const CASES: &[Case] = &[
     case("the name of the file says how it is coded", seven, |run| {
         let mut outcome = run.env("MEMLEDGER_FILE", "no/x").env("MEMLEDGER_REPORT", REPORT).run();
         one_line(&outcome.stderr, &["no/x"]);
-        for (name, transport) in [("x.memledger", 77), ("plain", 77), ("x.trace", 4)] {
+        for (name, transport) in [("x.memledger", 78), ("plain", 78), ("x.trace", 4)] {
             let run = outcome.again().env("MEMLEDGER_FILE", name);
             outcome = run.env("MEMLEDGER_REPORT", REPORT).run();
             assert_eq!(outcome.stderr, "");

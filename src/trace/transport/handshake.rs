@@ -17,8 +17,8 @@ pub const MAGIC: [u8; 4] = *b"2CRT";
 /// Unreal's transport: packets per thread with sync packets.
 pub const TRANSPORT: u8 = 4;
 /// Our own: the same, and packets may be compact. Far from Unreal's numbers, so that its readers
-/// refuse it.
-pub const COMPACT_TRANSPORT: u8 = 77;
+/// refuse it. Another coding would be another number: 77 was one that no release has written.
+pub const COMPACT_TRANSPORT: u8 = 78;
 /// The protocol we write.
 pub const PROTOCOL: u8 = 7;
 
@@ -226,7 +226,7 @@ mod tests {
     fn the_compact_transport_has_its_own_number() {
         let compact = Handshake { transport: Transport::Compact, ..ours() };
         let bytes = compact.encode();
-        assert_eq!(bytes[46..], [77, 7]);
+        assert_eq!(bytes[46..], [78, 7]);
         assert_eq!(Handshake::decode(&mut &bytes[..]).unwrap(), (compact, 48));
     }
 
@@ -246,6 +246,10 @@ mod tests {
             (&b"TRC2\x04\0\x02\0\xff\xff\x04\x06"[..], "big-endian"),
             (b"\x7fELF\x02\x01\x01\0", "7f 45 4c 46"),
             (b"2CRT\0\0\x03\x07", "transport 3"),
+            (
+                b"2CRT\0\0\x4d\x07",
+                "transport 77 and only transport 4 is supported, and our own, 78",
+            ),
             (b"2CRT\0\0\x04\x08", "protocol 8"),
         ] {
             let error = Handshake::decode(&mut &start[..]).unwrap_err().to_string();

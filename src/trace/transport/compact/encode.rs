@@ -1,50 +1,40 @@
 //! From a payload to the body of a compact packet.
 
-use super::bits::{Buffer, Cursor, STEP, low, zeroed};
+use super::bytes::{Buffer, part, store, zeroed};
 use super::model::{
-    ALLOCS, BY_AGE, DISTANCE_BITS, FAR, FREES, LITERAL, LITERAL_BITS, NEWEST, RECENT, Slots, State,
-    Tables, zigzag,
+    ADDRESS, CODE_SHIFT, LITERAL, MAX_SHIFT, SERIAL_MASK, SHAPE_SHIFT, SIZES, STRANGE, Slot, Slots,
+    code_of, code_of_steps, layout, steps_of_value, zigzag,
 };
-use super::parts::{
-    DISTANCE_CODES, SIZE_CODES, far, fitting, gap, load, other, place, size_of, stack, unexpected,
-};
-use super::shape::{Kind, LARGEST_SHAPE};
+use super::shape::Kind;
+use super::strange::Strange;
 use super::types::Types;
 use super::{CHECKSUM, COMPACT_HEADER, LARGEST, checksum};
 use crate::trace::transport::packet::COMPACT;
 
 /// Bytes of the payload that are looked at for one event.
-pub(super) const WINDOW: usize = 40;
+const WINDOW: usize = 24;
 /// Payloads with fewer bytes are not worth the shapes in front.
 const SMALLEST: usize = 48;
-/// Places of addresses by hash.
-pub(super) const PLACES: usize = 2048;
+/// Runs of so many bytes without a shape have their length in the control byte.
+const SHORT: usize = !(u8::MAX << SHAPE_SHIFT) as usize;
 
 /// Makes compact packets of the payloads of one trace, whose types it learns.
 ///
-/// Costs 9 to 12 ns a memory event, about half of LZ4, and some 80 KiB.
+/// Costs some 75 instructions a memory event, 5 to 8 ns, about a fifth of LZ4, and 66 KiB. An event
+/// of which something is not as expected costs 40 to 50 ns: a block of 2 KiB or more, another call
+/// stack, serials passed over.
 pub struct Encoder {
     types: Types,
-    tables: Tables,
     slots: Slots,
-    bytes: Box<Buffer>,
-    /// Numbers of addresses by hash, allocated and freed. What is stale is found out.
-    places: Box<[[u16; PLACES]; 2]>,
-    /// The low bits of all addresses of the packet before.
-    low_bits: u64,
+    out: Box<Buffer>,
+    /// The distances of all addresses so far are multiples of 2 to this, or of 2 if it is 1.
+    shift: u32,
 }
 
 impl Encoder {
     /// An encoder for the payloads of a trace of this protocol, 5 to 7.
     pub fn new(protocol: u8) -> Self {
-        Self {
-            types: Types::new(protocol),
-            tables: Tables::new(),
-            slots: Slots::new(),
-            bytes: zeroed(),
-            places: Box::new([[0; PLACES]; 2]),
-            low_bits: 0,
-        }
+        Self { types: Types::new(protocol), slots: Slots::new(), out: zeroed(), shift: MAX_SHIFT }
     }
 
     /// Takes note of the types that a payload of stream 0 announces.
@@ -58,204 +48,267 @@ impl Encoder {
         if payload.len() < SMALLEST || payload.len() >= LARGEST {
             return false;
         }
-        // What the addresses of the last packet had in common, these will have as well.
-        let shift = (self.low_bits | 16).trailing_zeros().max(1);
-        let Some(size) = self.encode(payload, shift) else { return false };
+        self.slots.clear();
+        let shift = self.shift;
+        let mut work = Work {
+            types: &self.types,
+            slots: &mut self.slots,
+            out: &mut self.out,
+            payload,
+            shift,
+            odd: 1 << shift,
+        };
+        let done = work.all();
+        // What this packet's addresses have in common, those of the next will have as well.
+        self.shift = work.odd.trailing_zeros().max(1);
         let start = out.len();
         out.extend_from_slice(&[0; COMPACT_HEADER]);
         let slots = self.slots.used();
         out.push(slots.len() as u8 | (shift as u8) << 4);
         slots.iter().for_each(|slot| slot.shape.append(out));
-        out.extend_from_slice(self.bytes.get(..size).unwrap_or_default());
-        let packet = out.get_mut(start..).unwrap_or_default();
-        let size = packet.len();
+        let size = out.len() - start + done.size;
         if size >= payload.len() {
             out.truncate(start);
             return false;
         }
+        out.extend_from_slice(self.out.get(..done.size).unwrap_or_default());
+        let packet = out.get_mut(start..).unwrap_or_default();
         let header = [size as u16, stream | COMPACT, payload.len() as u16];
         packet[..6].copy_from_slice(header.map(u16::to_le_bytes).as_flattened());
         let sum = checksum(packet);
         packet[CHECKSUM].copy_from_slice(&sum.to_le_bytes());
         true
     }
+}
 
-    /// Codes all of `payload` into `bytes` and returns how many that are; `None` if they become
-    /// too many.
-    fn encode(&mut self, payload: &[u8], shift: u32) -> Option<usize> {
-        self.tables.reset();
-        self.slots.clear();
-        self.low_bits = 0;
-        let mut state = State::new(shift);
-        let mut cursor = Cursor::default();
-        // So that there is room for one more event.
-        let most = payload.len().saturating_sub(LARGEST_SHAPE * 4);
-        let mut at = 0;
-        // Up to here all is coded; between this and `at` lie bytes without a shape.
-        let mut coded = 0;
-        let mut last;
-        while at < payload.len() && cursor.bytes() < most {
-            let rest = payload.get(at..).unwrap_or_default();
-            let window = match rest.first_chunk::<WINDOW>() {
-                Some(window) => window,
-                None => {
-                    last = [0; WINDOW];
-                    last[..rest.len()].copy_from_slice(rest);
-                    &last
-                }
-            };
-            let word = u32::from_le_bytes([window[0], window[1], window[2], window[3]]);
-            // PERF: the processor goes on with the expected slot before it has compared anything.
-            let mut index = usize::from(self.tables.next[state.last & 15]);
-            let mut slot = self.slots.at(index);
-            if word & slot.head_mask != slot.head {
-                index = self.unexpected_slot(window, word);
-                slot = self.slots.at(index);
+/// How far the work is, and what is expected next. PERF: copied into functions and back, so that
+/// it stays in registers in between.
+#[derive(Clone, Copy, Default)]
+struct State {
+    /// Bytes of the payload that are coded.
+    at: usize,
+    /// Bytes that became of them. NOTE: where that is more than there is room for, the first are
+    /// written over; such a packet is larger than its payload, and refused.
+    size: usize,
+    serial: u32,
+    last: u64,
+}
+
+/// One payload on its way.
+struct Work<'a> {
+    types: &'a Types,
+    slots: &'a mut Slots,
+    out: &'a mut Buffer,
+    payload: &'a [u8],
+    /// Addresses are given in steps of 2 to this.
+    shift: u32,
+    /// All distances so far that are no such steps.
+    odd: u64,
+}
+
+impl Work<'_> {
+    /// Codes all of the payload; says how far it came.
+    fn all(&mut self) -> State {
+        let mut state = State::default();
+        loop {
+            state = self.usual(state);
+            if state.at >= self.payload.len() {
+                return state;
             }
-            let size = usize::from(slot.shape.size);
-            if index == LITERAL || size > rest.len() {
-                at += self.types.size(rest).unwrap_or(rest.len()).min(rest.len());
+            state = self.unusual(state);
+        }
+    }
+
+    /// Memory events and scopes as nearly all are, up to one that is not, or to the last bytes.
+    ///
+    /// PERF: nothing here asks whether it is an allocation or a free, which no processor can guess:
+    /// what an event has not is masked. All that changes stays in registers.
+    #[inline(never)]
+    fn usual(&mut self, state: State) -> State {
+        let Self { slots, out, payload, .. } = self;
+        let shift = self.shift & 63;
+        let odd = (1_u64 << shift) - 1;
+        let State { at, mut size, serial: mut next, mut last } = state;
+        let mut rest = payload.get(at..).unwrap_or_default();
+        while let Some(window) = rest.first_chunk() {
+            let word = u64::from_le_bytes(take(window, 0));
+            let first = usize::from(word as u8);
+            let slot = &mut slots.all[usize::from(slots.guess[first]) & LITERAL];
+            if word as u32 & 0xffff != slot.head {
+                if !slot.is_scope || !slot.fits(word) {
+                    break;
+                }
+                size = scope(slot, window, out, size);
+                let Some(after) = rest.get(usize::from(slot.size)..) else { break };
+                rest = after;
                 continue;
             }
-            if coded < at {
-                let bytes = payload.get(coded..at).unwrap_or_default();
-                let name = self.name(&mut state, LITERAL);
-                cursor = self.literal(cursor, name, bytes);
+            let serial = (word >> 16) as u32;
+            let gap = serial.wrapping_sub(next) & SERIAL_MASK;
+            let address = u64::from_le_bytes(take(window, 5));
+            let distance = address.wrapping_sub(last);
+            // The call stack, if it is another than last time, and above it the size.
+            let fields = u64::from_le_bytes(take(window, 13)) & slot.mask ^ slot.stack;
+            let upper = (fields >> 32) as u32;
+            if fields as u32 | upper >> 8 | gap | (distance & odd) as u32 != 0 {
+                break;
             }
-            at += size;
-            coded = at;
-            let name = self.name(&mut state, index);
-            let slot = self.slots.at(index);
-            let gap = gap(slot, &mut state, window);
-            cursor = match slot.shape.kind {
-                Kind::Alloc => self.block::<ALLOCS>(cursor, &mut state, index, name, gap, window),
-                Kind::Free => self.block::<FREES>(cursor, &mut state, index, name, gap, window),
-                Kind::Bare | Kind::Value => other(&mut self.bytes, cursor, slot, name, gap, window),
-            };
+            // The byte before that of the alignment is the highest of the size: 0.
+            let layout = u16::from_le_bytes(take(window, 20)) & slot.layout_mask | upper as u16;
+            let is_new = slot.layout != u64::from(layout);
+            slot.layout = u64::from(layout);
+            let steps = zigzag((distance as i64 >> shift) as u64);
+            let code = code_of_steps(steps);
+            let Some(place) = part::<9>(out, size) else { break };
+            place[0] = slot.name | code as u8 | u8::from(is_new);
+            place[1..].copy_from_slice(&steps.to_le_bytes());
+            size += usize::from(code >> 8);
+            store(out, size, layout.to_le_bytes());
+            size += 2 * usize::from(is_new);
+            next = serial.wrapping_add(1);
+            last = address;
+            // An event is never larger than the window.
+            let Some(after) = rest.get(usize::from(slots.sizes[first])..) else { break };
+            rest = after;
         }
-        if at < payload.len() || cursor.bytes() >= most {
-            return None;
-        }
-        if coded < at {
-            let name = self.name(&mut state, LITERAL);
-            cursor = self.literal(cursor, name, payload.get(coded..at).unwrap_or_default());
-        }
-        Some(cursor.align(&mut self.bytes).bytes())
+        State { at: payload.len() - rest.len(), size, serial: next, last }
     }
 
-    /// The slot of the event that `window` starts with, which is made if this is its first;
-    /// [`LITERAL`] if it has none.
+    /// One event of any kind, or a run of bytes without a shape.
     #[inline(never)]
-    fn unexpected_slot(&mut self, window: &[u8; WINDOW], word: u32) -> usize {
-        let known = self.slots.used().iter().position(|slot| word & slot.head_mask == slot.head);
-        known.or_else(|| self.slots.add(self.types.shape(window)?)).unwrap_or(LITERAL)
-    }
-
-    /// The bits that name the slot of the next event, and how many.
-    #[inline(always)]
-    fn name(&mut self, state: &mut State, index: usize) -> (u64, u32) {
-        let next = &mut self.tables.next[state.last & 15];
-        state.last = index;
-        if usize::from(*next) == index {
-            return (1, 1);
+    fn unusual(&mut self, mut state: State) -> State {
+        let rest = self.payload.get(state.at..).unwrap_or_default();
+        let Some(index) = self.slot_of(rest) else { return self.literal(state, rest) };
+        self.slots.expect(index);
+        let slot = &mut self.slots.all[index & LITERAL];
+        let shape = slot.shape;
+        let mut strange = Strange::default();
+        if shape.synced {
+            let serial = word(rest, shape.head_size) as u32;
+            strange.gap = serial.wrapping_sub(state.serial) & SERIAL_MASK;
+            state.serial = serial.wrapping_add(1);
         }
-        *next = index as u8;
-        ((index as u64) << 1, 5)
+        let value = word(rest, slot.start);
+        let (code, steps) = match shape.kind {
+            Kind::Bare => (0, 0),
+            Kind::Value4 => of(steps_of_value(value, slot.value)),
+            Kind::Value8 => of(zigzag(value.wrapping_sub(slot.value))),
+            Kind::Block => self.block(&mut state, index, rest, &mut strange),
+        };
+        let slot = &mut self.slots.all[index & LITERAL];
+        slot.value = if shape.kind == Kind::Bare { 0 } else { value };
+        // What is not strange is below 2 KiB, however large the last one was.
+        let is_strange = strange != Strange::default() || slot.layout >> 16 != 0;
+        let control = slot.name | code << CODE_SHIFT | if is_strange { STRANGE } else { 0 };
+        store(self.out, state.size, [control]);
+        store(self.out, state.size + 1, steps.to_le_bytes());
+        state.size += 1 + usize::from(SIZES[usize::from(code & 7)]);
+        if is_strange {
+            state.size = strange.write(self.out, state.size);
+        }
+        state.at += usize::from(slot.size);
+        state
     }
 
-    #[inline(never)]
-    fn literal(&mut self, cursor: Cursor, (name, count): (u64, u32), bytes: &[u8]) -> Cursor {
-        let (code, bits) = fitting(bytes.len() as u64, LITERAL_BITS);
-        cursor
-            .put(&mut self.bytes, name, count)
-            .put(&mut self.bytes, (bytes.len() as u64) << 1 | code, 1 + bits)
-            .put_bytes(&mut self.bytes, bytes)
-    }
-
-    /// An allocation or a free.
-    #[inline(always)]
-    fn block<const SIDE: usize>(
+    /// The code of a memory event's address and the number that goes with it; says what else is
+    /// not as expected.
+    fn block(
         &mut self,
-        mut cursor: Cursor,
         state: &mut State,
         index: usize,
-        (name, name_bits): (u64, u32),
-        gap: u32,
-        window: &[u8; WINDOW],
-    ) -> Cursor {
-        let slot = self.slots.at(index);
-        let shape = &slot.shape;
-        let address = load(window, shape.address);
-        let stack = match shape.stack | shape.heap {
-            0 => 0,
-            _ => stack(slot, window),
-        };
-        let (mut block_size, mut alignment, mut expected) = (0, 0, 0);
-        if SIDE == ALLOCS {
-            let lower = load(window, shape.alignment) as u8;
-            block_size = low(load(window, shape.block_size), 32) << 3 | u64::from(lower & 7);
-            alignment = lower >> 3;
-            let known = &mut self.tables.alignments[block_size as usize & 63];
-            expected = std::mem::replace(known, alignment);
+        rest: &[u8],
+        strange: &mut Strange,
+    ) -> (u8, u64) {
+        let slot = &mut self.slots.all[index & LITERAL];
+        let fields = word(rest, 13) & slot.mask;
+        let lower = word(rest, 21) as u8 & slot.layout_mask as u8;
+        let (stack, layout) = (fields as u32, layout((fields >> 32) as u32, lower));
+        let heap = if slot.shape.heap { word(rest, slot.heap_at) as u8 } else { 0 };
+        strange.stack = (u64::from(stack) != slot.stack).then_some(stack);
+        strange.heap = (heap != slot.heap).then_some(heap);
+        strange.layout = (layout != slot.layout).then_some(layout);
+        (slot.stack, slot.heap, slot.layout) = (stack.into(), heap, layout);
+        let address = word(rest, 5);
+        let distance = address.wrapping_sub(state.last);
+        state.last = address;
+        let shift = self.shift & 63;
+        if distance & !(u64::MAX << shift) != 0 {
+            self.odd |= distance;
+            strange.address = true;
+            return (ADDRESS, address);
         }
-        let (mut prefix, mut prefix_bits) = (name, name_bits + 1);
-        if gap != 0 || stack != slot.stack || alignment != expected {
-            cursor = cursor.put(&mut self.bytes, name | 1 << name_bits, name_bits + 1);
-            let alignment = (alignment != expected).then_some(alignment);
-            cursor = unexpected(&mut self.bytes, cursor, slot, gap, stack, alignment);
-            (prefix, prefix_bits) = (0, 0);
-        }
-
-        // Where it is.
-        let others = state.counts[SIDE ^ 1];
-        let place = place(address);
-        let number = self.places[SIDE ^ 1][place];
-        let age = (others as u16).wrapping_sub(1).wrapping_sub(number);
-        let recent = self.tables.rings[SIDE ^ 1][usize::from(number) % RECENT];
-        let (mut word, mut count);
-        // NOTE: a number from a packet before is too high, or its place in the ring is taken.
-        if recent == address && usize::from(age) < RECENT {
-            (word, count) = match age {
-                0 => (NEWEST, 3),
-                age => (BY_AGE | u64::from(age) << 3, 3 + DISTANCE_BITS[SIDE][BY_AGE as usize]),
-            };
-        } else {
-            let distance = address.wrapping_sub(state.expected[SIDE]);
-            let code = match low(distance, state.shift) {
-                0 => zigzag((distance as i64 >> state.shift) as u64),
-                _ => u64::MAX >> 1,
-            };
-            let entry = DISTANCE_CODES[SIDE][size_of(code)];
-            word = u64::from(entry & 7);
-            count = u32::from(entry >> 8);
-            if word == FAR {
-                cursor = cursor.put(&mut self.bytes, prefix | FAR << prefix_bits, prefix_bits + 3);
-                cursor = far(&mut self.bytes, cursor, code, address);
-                (prefix, prefix_bits, word, count) = (0, 0, 0, 0);
-            } else {
-                word |= code << 3;
-            }
-        }
-        self.places[SIDE][place] = state.counts[SIDE] as u16;
-        self.low_bits |= address;
-        state.saw::<SIDE>(&mut self.tables, address, block_size);
-
-        if SIDE == ALLOCS {
-            let same = block_size == state.block_size;
-            state.block_size = block_size;
-            let entry = SIZE_CODES[size_of(block_size)];
-            let (code, bits) = match same {
-                true => (0, 3),
-                false => (u64::from(entry & 7) | block_size << 3, u32::from(entry >> 8)),
-            };
-            if prefix_bits + count + bits > STEP {
-                cursor =
-                    cursor.put(&mut self.bytes, prefix | word << prefix_bits, prefix_bits + count);
-                (prefix, prefix_bits, word, count) = (0, 0, 0, 0);
-            }
-            word |= code << count;
-            count += bits;
-        }
-        cursor.put(&mut self.bytes, prefix | word << prefix_bits, prefix_bits + count)
+        of(zigzag((distance as i64 >> shift) as u64))
     }
+
+    /// The slot of the event that `rest` begins with, which is made if this is its first.
+    fn slot_of(&mut self, rest: &[u8]) -> Option<usize> {
+        self.slots.find(word(rest, 0), rest.len()).or_else(|| {
+            let shape = self.types.shape(rest)?;
+            (rest.len() >= shape.size().into()).then(|| self.slots.add(shape))?
+        })
+    }
+
+    /// Carries the bytes up to the next event that has a shape as they are.
+    fn literal(&mut self, mut state: State, rest: &[u8]) -> State {
+        let mut size = 0;
+        while let Some(bytes) = rest.get(size..).filter(|bytes| !bytes.is_empty()) {
+            if self.slot_of(bytes).is_some() {
+                break;
+            }
+            size += self.types.size(bytes).unwrap_or(bytes.len()).clamp(1, bytes.len());
+        }
+        let name = (LITERAL as u8) << SHAPE_SHIFT;
+        let [low, high] = (size as u16).to_le_bytes();
+        let is_short = size <= SHORT;
+        store(self.out, state.size, [name | if is_short { low } else { 0 }, low, high]);
+        state.size += if is_short { 1 } else { 3 };
+        if let Some(room) = self.out.get_mut(state.size..state.size + size) {
+            room.copy_from_slice(rest.get(..size).unwrap_or_default());
+        }
+        state.size += size;
+        state.at += size;
+        state
+    }
+}
+
+/// An event as one writes of scopes; returns where it ends. PERF: out of line, so that the loop's
+/// registers are for memory events.
+#[inline(never)]
+fn scope(slot: &mut Slot, window: &[u8; WINDOW], out: &mut Buffer, size: usize) -> usize {
+    let value = load_at(window, slot.start) & slot.mask;
+    let steps = steps_of_value(value, slot.value);
+    slot.value = value;
+    let code = code_of_steps(steps);
+    store(out, size, [slot.name | code as u8]);
+    store(out, size + 1, steps.to_le_bytes());
+    size + usize::from(code >> 8)
+}
+
+/// A number with its code.
+fn of(number: u64) -> (u8, u64) {
+    (code_of(number), number)
+}
+
+/// Eight bytes of an event; behind the last one come zeros.
+fn word(bytes: &[u8], offset: u8) -> u64 {
+    let bytes = bytes.get(offset.into()..).unwrap_or_default();
+    let word = bytes.first_chunk().copied().unwrap_or_else(|| {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        word
+    });
+    u64::from_le_bytes(word)
+}
+
+#[inline(always)]
+fn take<const N: usize>(window: &[u8; WINDOW], at: usize) -> [u8; N] {
+    let mut word = [0; N];
+    word.copy_from_slice(&window[at..at + N]);
+    word
+}
+
+/// Eight bytes from one of the first eight on.
+#[inline(always)]
+fn load_at(window: &[u8; WINDOW], offset: u8) -> u64 {
+    u64::from_le_bytes(take(window, usize::from(offset & 7)))
 }

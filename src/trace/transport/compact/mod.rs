@@ -1,25 +1,33 @@
-//! The compact coding of a thread's packet, for memory events: one to four bytes for each instead
-//! of 13 or 22. [`docs/format.md`] draws every bit.
+//! The compact coding of a thread's packet, for memory events: one to six bytes for each instead
+//! of 13 or 22. [`docs/format.md`] draws every byte.
 //!
 //! A sibling of LZ4: a packet decodes to exactly the payload it was made of, by itself, without
 //! the packets or the type records before it. It says what its events look like (`shape.rs`), and
-//! codes each against a model (`model.rs`) that both sides build alike from the events before it
-//! in the packet. What does not fit into that is carried as it is.
+//! codes each by how it differs from what both sides expect after the events before it in the
+//! packet (`model.rs`). What does not fit into that is carried as it is.
 //!
 //! ```text
 //! u16 size   u16 stream id | 0x4000   u16 decoded size   u32 checksum   body
-//! body:      u8 shapes | shift << 4   the shapes   bits, from the low end of each byte
+//! body       u8 shapes | shift << 4   the shapes   the events
+//! event      u8 shape << 5 | code << 2 | strange << 1 | layout
+//!            0 to 6 or 8 bytes, by the code: distance of the address from the last one >> shift
+//!            u16, if there is a new layout: size and alignment
+//!            if it is strange, anything else that is not as expected (`strange.rs`)
 //! ```
+//!
+//! PERF: encoding is what a program pays for, on the tracker's thread. So there are whole bytes, no
+//! tables of what came before, and no branch that depends on what the program did; packets are
+//! larger for it, by one to two bytes an event, which costs less than to find them.
 //!
 //! [`docs/format.md`]: https://github.com/memledger/memledger/blob/main/docs/format.md
 #![forbid(unsafe_code)]
 
-mod bits;
+mod bytes;
 mod decode;
 mod encode;
 mod model;
-mod parts;
 mod shape;
+mod strange;
 mod types;
 
 pub use decode::Decoder;

@@ -1,187 +1,75 @@
 //! What both sides expect of the next event, from the events before it in the packet.
 //!
-//! - **Which shape**: the one that followed this one last time.
 //! - **Serial**: the next.
-//! - **Address**: an allocation gets a block that was freed lately, a free has one that was
-//!   allocated lately: named by how many frees or allocations ago. Otherwise it lies near the
-//!   last of its kind: an allocation right behind it, where the system's allocator puts it.
-//! - **Size**: of the same number of bits as others; **alignment**: that of the last block whose
-//!   size was like this one; **call stack and heap**: those of the last event of this shape.
+//! - **Address**: near the last one, whether that was allocated or freed.
+//! - **Layout** (size and alignment), **call stack and heap, value**: those of the last event of
+//!   this shape.
 
-use super::shape::{LARGEST_EVENT, MAX_SHAPES, Shape};
+use super::shape::{Kind, LARGEST_EVENT, MAX_SHAPES, Shape};
 
-/// The number that stands for bytes without a shape; also of what a packet begins after.
+/// The number that stands for bytes without a shape.
 pub(super) const LITERAL: usize = MAX_SHAPES;
+/// Bits of a control byte below the code of an address or a value.
+pub(super) const CODE_SHIFT: u32 = 2;
+/// And below the number of the shape.
+pub(super) const SHAPE_SHIFT: u32 = 5;
 /// Serials count to here and begin again.
 pub(super) const SERIAL_MASK: u32 = 0x00ff_ffff;
-/// Addresses that can be named by their age.
-pub(super) const RECENT: usize = 256;
+/// Addresses are multiples of 2 to at most this, as far as the system's allocator goes.
+pub(super) const MAX_SHIFT: u32 = 4;
 
-/// The codes of an address, three bits.
-pub(super) const NEWEST: u64 = 0;
-/// By age, 8 bits.
-pub(super) const BY_AGE: u64 = 1;
-/// From here to [`FAR`], by distance, in this many bits for an allocation and a free.
-pub(super) const DISTANCE_BITS: [[u32; 8]; 2] =
-    [[0, 8, 0, 4, 9, 16, 22, 0], [0, 8, 3, 7, 9, 16, 22, 0]];
-/// Two bits follow that say how many more.
-pub(super) const FAR: u64 = 7;
-/// The last is not a distance but the address itself.
-pub(super) const FAR_BITS: [u32; 4] = [26, 32, 44, 64];
-
-/// Bits of a block's size, by its three bits of code; 0 is: as last time.
-pub(super) const SIZE_BITS: [u32; 8] = [0, 3, 5, 7, 9, 12, 20, 35];
-/// Bits by the two bits of code, of how many serials are passed over ...
-pub(super) const GAP_BITS: [u32; 4] = [2, 5, 12, 24];
-/// ... of call stacks; the last is call stack and heap ...
-pub(super) const STACK_BITS: [u32; 4] = [6, 12, 20, 40];
-/// ... and of the distance of a value from the last of its shape.
-pub(super) const VALUE_BITS: [u32; 4] = [0, 8, 24, 64];
-/// Bits of the length of bytes without a shape, by one bit of code.
-pub(super) const LITERAL_BITS: [u32; 2] = [6, 16];
-
-/// What follows an event that has something unexpected.
-pub(super) const GAP: u64 = 1;
-/// See [`GAP`].
-pub(super) const ALIGNMENT: u64 = 2;
-/// See [`GAP`].
-pub(super) const STACK: u64 = 4;
-
-/// A shape with what its last event had.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Slot {
-    /// The first four bytes of its events, as far as the head goes, and which bits those are.
-    pub head: u32,
-    pub head_mask: u32,
-    pub shape: Shape,
-    /// Call stack, and above it the heap.
-    pub stack: u64,
-    pub value: u64,
-    /// Its head, call stack and heap, and zeros.
-    pub template: [u8; LARGEST_EVENT],
-}
-
-impl Slot {
-    /// One that no event fits.
-    pub(super) fn free() -> Self {
-        Self { head: 1, ..Self::default() }
+/// The code of an address that is there itself, in as many bytes as this has.
+pub(super) const ADDRESS: u8 = 7;
+/// Bytes of the distance of an address or a value, by its code.
+pub(super) const SIZES: [u8; 8] = [0, 1, 2, 3, 4, 5, 6, 8];
+/// The bits in so many bytes.
+pub(super) const MASKS: [u64; 8] = {
+    let mut masks = [u64::MAX; 8];
+    let mut code = 0;
+    while code < 7 {
+        masks[code] = !(u64::MAX << (SIZES[code] * 8));
+        code += 1;
     }
-
-    pub(super) fn new(shape: Shape) -> Self {
-        let [a, b, c] = shape.head;
-        let head_mask = !(u32::MAX << (8 * u32::from(shape.head_size)));
-        let head = u32::from_le_bytes([a, b, c, 0]) & head_mask;
-        let mut template = [0; LARGEST_EVENT];
-        template[..4].copy_from_slice(&head.to_le_bytes());
-        Self { shape, head, head_mask, template, ..Self::default() }
-    }
-}
-
-/// The slots of a packet; the last one stands for [`LITERAL`] and fits nothing.
-pub(super) struct Slots {
-    all: [Slot; 16],
-    count: usize,
-}
-
-impl Slots {
-    pub(super) fn new() -> Self {
-        Self { all: [Slot::free(); 16], count: 0 }
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.all[..self.count].fill(Slot::free());
-        self.count = 0;
-    }
-
-    /// Adds one; returns its number, or `None` if there are [`MAX_SHAPES`].
-    pub(super) fn add(&mut self, shape: Shape) -> Option<usize> {
-        let slot = self.all[..MAX_SHAPES].get_mut(self.count)?;
-        *slot = Slot::new(shape);
-        self.count += 1;
-        Some(self.count - 1)
-    }
-
-    #[inline(always)]
-    pub(super) fn at(&mut self, index: usize) -> &mut Slot {
-        &mut self.all[index & 15]
-    }
-
-    pub(super) fn used(&self) -> &[Slot] {
-        self.all.get(..self.count).unwrap_or_default()
-    }
-}
-
-/// What is expected of the next event. PERF: the numbers that each event changes, on the stack of
-/// the loop; [`Tables`] has the rest.
-#[derive(Clone, Copy)]
-pub(super) struct State {
-    /// The slot of the event before.
-    pub last: usize,
-    pub serial: u32,
-    pub block_size: u64,
-    /// How many allocated and freed addresses there were.
-    pub counts: [u32; 2],
-    /// Where the next allocation and the next free are expected.
-    pub expected: [u64; 2],
-    /// All addresses that are given by distance are multiples of 2 to this.
-    pub shift: u32,
-}
-
-impl State {
-    /// As at the start of a packet.
-    pub(super) fn new(shift: u32) -> Self {
-        Self {
-            last: LITERAL,
-            serial: SERIAL_MASK,
-            block_size: 0,
-            counts: [0; 2],
-            expected: [0; 2],
-            shift,
+    masks
+};
+/// The code with room for a number of so many bits, where a control byte has it; and above that
+/// the bytes of both.
+const CODES: [u16; 64] = {
+    let mut codes = [0; 64];
+    let mut bits = 0;
+    while bits < 64 {
+        let mut code = 0;
+        while (SIZES[code] as usize) * 8 < bits {
+            code += 1;
         }
+        codes[bits] = (code << CODE_SHIFT) as u16 | (SIZES[code] as u16 + 1) << 8;
+        bits += 1;
     }
+    codes
+};
 
-    /// An event has this address; `block_size` counts for an allocation.
-    #[inline(always)]
-    pub(super) fn saw<const SIDE: usize>(
-        &mut self,
-        tables: &mut Tables,
-        address: u64,
-        block_size: u64,
-    ) {
-        tables.rings[SIDE][self.counts[SIDE] as usize % RECENT] = address;
-        self.counts[SIDE] += 1;
-        // The system's allocator puts a block behind the last one with 8 bytes between them, at
-        // multiples of 16, and at a distance of 32 at least.
-        let behind = if SIDE == ALLOCS { ((block_size + 23) & !15).max(32) } else { 0 };
-        self.expected[SIDE] = address.wrapping_add(behind);
-    }
+/// In the low bits of a control byte: the layout follows, in two bytes.
+pub(super) const LAYOUT: u8 = 1;
+/// Something else is not as expected either: `strange.rs`.
+pub(super) const STRANGE: u8 = 2;
+
+/// The steps of a value of four bytes from the last one.
+#[inline(always)]
+pub(super) fn steps_of_value(value: u64, last: u64) -> u64 {
+    zigzag(i64::from(value.wrapping_sub(last) as i32) as u64)
 }
 
-/// Which half of the tables is of allocations.
-pub(super) const ALLOCS: usize = 0;
-/// Which half of the tables is of frees.
-pub(super) const FREES: usize = 1;
-
-/// What is expected, by what came before.
-pub(super) struct Tables {
-    /// The slot that followed each, last time.
-    pub next: [u8; 16],
-    /// Alignments by the low bits of the size.
-    pub alignments: [u8; 64],
-    /// Allocated and freed addresses.
-    pub rings: [[u64; RECENT]; 2],
+/// What stands for a number below 2^63, as that of steps of two or more is: its code where a control
+/// byte has it, and above that the bytes of both.
+#[inline(always)]
+pub(super) fn code_of_steps(steps: u64) -> u16 {
+    CODES[(steps << 1 | 1).ilog2() as usize & 63]
 }
 
-impl Tables {
-    pub(super) fn new() -> Self {
-        Self { next: [0; 16], alignments: [0; 64], rings: [[0; RECENT]; 2] }
-    }
-
-    /// As at the start of a packet. The rings stay: what they held no longer counts.
-    pub(super) fn reset(&mut self) {
-        self.next = [0; 16];
-        self.alignments = [0; 64];
-    }
+/// The code of any number.
+pub(super) fn code_of(number: u64) -> u8 {
+    let bits = u64::BITS - number.leading_zeros();
+    bits.div_ceil(8).min(7) as u8
 }
 
 /// Small for small distances of either sign.
@@ -194,4 +82,164 @@ pub(super) fn zigzag(distance: u64) -> u64 {
 #[inline(always)]
 pub(super) fn unzigzag(code: u64) -> u64 {
     code >> 1 ^ (code & 1).wrapping_neg()
+}
+
+/// Size and alignment as they are compared and sent: the low byte of the size's four, the byte of
+/// the alignment, and the other three. So the layout of a block below 2 KiB has two bytes.
+#[inline(always)]
+pub(super) fn layout(upper: u32, lower: u8) -> u64 {
+    u64::from(upper & 0xff | u32::from(lower) << 8) | u64::from(upper >> 8) << 16
+}
+
+/// The two again.
+#[inline(always)]
+pub(super) fn unlayout(layout: u64) -> (u32, u8) {
+    ((layout >> 16 << 8) as u32 | layout as u32 & 0xff, (layout >> 8) as u8)
+}
+
+/// A shape with what its last event had.
+#[derive(Clone, Copy, Default)]
+#[repr(align(64))]
+pub(super) struct Slot {
+    /// The first two bytes of its events, if those are memory events without a heap; otherwise
+    /// what none begins with.
+    pub head: u32,
+    /// All bytes of its head, and which bits those are.
+    pub whole_head: u32,
+    pub head_mask: u32,
+    /// Its events are what one writes of scopes: without a serial, with a value of 4 bytes or none.
+    pub is_scope: bool,
+    /// Its number, where a control byte has it.
+    pub name: u8,
+    /// Bytes of its events.
+    pub size: u8,
+    /// Where the heap is, or what is written over later.
+    pub heap_at: u8,
+    pub heap: u8,
+    /// Where the value begins.
+    pub start: u8,
+    /// The bits of call stack and size, and of the alignment, that are there; of a scope, of the
+    /// value.
+    pub mask: u64,
+    pub layout_mask: u16,
+    pub stack: u64,
+    /// As [`layout`] makes it.
+    pub layout: u64,
+    pub value: u64,
+    pub shape: Shape,
+}
+
+impl Slot {
+    /// The `head` of one that is not looked at by it.
+    const NONE: u32 = u32::MAX;
+
+    fn new(shape: Shape, index: usize) -> Self {
+        let is_usual = shape.kind == Kind::Block && !shape.heap;
+        let [a, b, c] = shape.head;
+        let size = shape.size();
+        let mask = if shape.stack || shape.kind == Kind::Value4 { u32::MAX.into() } else { 0 };
+        Self {
+            head: if is_usual { u16::from_le_bytes([a, b]).into() } else { Self::NONE },
+            whole_head: u32::from_le_bytes([a, b, c, 0]),
+            head_mask: !(u32::MAX << (8 * u32::from(shape.head_size))),
+            is_scope: !shape.synced && matches!(shape.kind, Kind::Bare | Kind::Value4),
+            name: (index as u8) << SHAPE_SHIFT,
+            size,
+            start: shape.start(),
+            heap_at: if shape.heap { size - 1 } else { LARGEST_EVENT as u8 },
+            mask: if shape.layout { u64::MAX } else { mask },
+            layout_mask: if shape.layout { u16::MAX } else { 0 },
+            shape,
+            ..Self::default()
+        }
+    }
+
+    /// Whether an event that begins with `word` has this shape.
+    #[inline(always)]
+    pub(super) fn fits(&self, word: u64) -> bool {
+        word as u32 & self.head_mask == self.whole_head
+    }
+}
+
+/// The slots of a packet; the last one stands for [`LITERAL`].
+pub(super) struct Slots {
+    pub all: [Slot; MAX_SHAPES + 1],
+    /// The slot of an event by its first byte, a guess.
+    pub guess: [u8; 256],
+    /// And the bytes of that event. PERF: here, so that the next event is found without looking
+    /// at the slot.
+    pub sizes: [u8; 256],
+    count: usize,
+}
+
+impl Slots {
+    pub(super) fn new() -> Self {
+        let none = Slot { head: Slot::NONE, whole_head: Slot::NONE, ..Slot::default() };
+        Self { all: [none; MAX_SHAPES + 1], guess: [LITERAL as u8; 256], sizes: [0; 256], count: 0 }
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::new();
+    }
+
+    /// Adds one; returns its number, or `None` if there are [`MAX_SHAPES`].
+    pub(super) fn add(&mut self, shape: Shape) -> Option<usize> {
+        let slot = self.all[..MAX_SHAPES].get_mut(self.count)?;
+        *slot = Slot::new(shape, self.count);
+        self.count += 1;
+        Some(self.count - 1)
+    }
+
+    /// The slot of the event that begins with `word` and has at most `size` bytes.
+    pub(super) fn find(&self, word: u64, size: usize) -> Option<usize> {
+        let fits = |slot: &Slot| slot.fits(word) && usize::from(slot.size) <= size;
+        self.used().iter().position(fits)
+    }
+
+    /// Expects an event of this slot where its first byte comes.
+    pub(super) fn expect(&mut self, index: usize) {
+        let slot = &self.all[index & LITERAL];
+        let first = usize::from(slot.shape.head[0]);
+        self.guess[first] = index as u8;
+        self.sizes[first] = slot.size;
+    }
+
+    pub(super) fn used(&self) -> &[Slot] {
+        self.all.get(..self.count).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_has_room_for_its_numbers_and_none_below_has() {
+        for bits in 0..=64_u32 {
+            let number = if bits == 0 { 0 } else { u64::MAX >> (64 - bits) };
+            let code = usize::from(code_of(number));
+            assert!(number & MASKS[code] == number, "{bits}");
+            assert!(code == 0 || number & MASKS[code - 1] != number, "{bits}");
+            if bits < 64 {
+                let expected = (code << CODE_SHIFT) as u16 | (u16::from(SIZES[code]) + 1) << 8;
+                assert_eq!(code_of_steps(number), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_put_otherwise_comes_back() {
+        for distance in [0, 1, u64::MAX, 1 << 63, !(1 << 63), 77] {
+            assert_eq!(unzigzag(zigzag(distance)), distance);
+        }
+        assert_eq!([0_i64, -1, 1, -2].map(|distance| zigzag(distance as u64)), [0, 1, 2, 3]);
+        for (upper, lower, expected) in [
+            (0x12, 0x34, 0x3412),
+            (0x0102_0304, 0x05, 0x01_0203_0504),
+            (u32::MAX, 0, 0xff_ffff_00ff),
+        ] {
+            assert_eq!(layout(upper, lower), expected);
+            assert_eq!(unlayout(expected), (upper, lower));
+        }
+    }
 }

@@ -12,11 +12,6 @@ const TERMINAL: u8 = 3 << 1;
 const ENTER: u8 = 4 << 1;
 const LEAVE: u8 = 5 << 1;
 
-/// Memory events with a size, and without.
-const ALLOCS: [&str; 5] =
-    ["Alloc", "AllocSystem", "AllocVideo", "ReallocAlloc", "ReallocAllocSystem"];
-const FREES: [&str; 5] = ["Free", "FreeSystem", "FreeVideo", "ReallocFree", "ReallocFreeSystem"];
-
 /// What is known of one uid.
 #[derive(Clone, Copy, Default)]
 struct Known {
@@ -64,11 +59,11 @@ impl Types {
         // Family and an unused byte stand in front since protocol 6.
         let family = if self.protocol >= 6 { 2 } else { 0 };
         let (fields, names) = rest.split_at_checked(usize::from(count) * (family + 6))?;
-        let (logger, names) = names.split_at_checked(logger.into())?;
-        let (event, mut names) = names.split_at_checked(event.into())?;
+        let (_, names) = names.split_at_checked(logger.into())?;
+        let (_, mut names) = names.split_at_checked(event.into())?;
         let head_size: u16 = if flags & NO_SYNC == 0 { 5 } else { 2 };
         let mut size = head_size;
-        let mut found = Fields::default();
+        let mut found = Vec::new();
         for field in fields.chunks_exact(family + 6) {
             let (kind, field) = field.split_at_checked(family)?;
             let &[o0, o1, _, _, c0, c1] = field.first_chunk()?;
@@ -79,16 +74,16 @@ impl Types {
             let (name, after) = names.split_at_checked(name_size.into())?;
             names = after;
             let offset = head_size.checked_add(u16::from_le_bytes([o0, o1]))?;
-            size = size.max(offset.checked_add(field_type.fixed_size() as u16)?);
-            found.add(name, offset, field_type);
+            let bytes = field_type.fixed_size();
+            size = size.max(offset.checked_add(bytes as u16)?);
+            found.push((offset, name, bytes));
         }
         if uid > LAST_UID || flags & IMPORTANT != 0 {
             return None;
         }
-        let plain = flags & MAYBE_HAS_AUX == 0;
-        let shape =
-            (plain.then(|| found.shape(logger, event, head_size == 5, uid, size)).flatten())
-                .filter(Shape::is_all);
+        let is_plain = flags & MAYBE_HAS_AUX == 0;
+        let shape = if is_plain { shape(&found, uid, head_size == 5) } else { None };
+        let shape = shape.filter(|shape| u16::from(shape.size()) == size);
         if self.known.len() <= usize::from(uid) {
             self.known.resize(usize::from(uid) + 1, Known::default());
         }
@@ -103,19 +98,12 @@ impl Types {
     /// The shape of the event that `bytes` start with, if it has one.
     pub(super) fn shape(&self, bytes: &[u8]) -> Option<Shape> {
         match *bytes.first_chunk::<3>()? {
-            [LEAVE, ..] => {
-                Some(Shape { head: [LEAVE, 0, 0], head_size: 1, size: 1, ..Shape::default() })
-            }
+            [LEAVE, ..] => Some(Shape { head: [LEAVE, 0, 0], head_size: 1, ..Shape::default() }),
             [ENTER, low, high] if low & 1 != 0 => {
                 let shape = self.known([low, high])?.shape?;
-                let moves = matches!(shape.kind, Kind::Bare | Kind::Value) && !shape.synced;
-                moves.then_some(Shape {
-                    head: [ENTER, low, high],
-                    head_size: 3,
-                    size: shape.size + 1,
-                    value: shape.value + u8::from(shape.value > 0),
-                    ..shape
-                })
+                let moves = shape.kind != Kind::Block && !shape.synced;
+                let head = [ENTER, low, high];
+                moves.then_some(Shape { head, head_size: 3, ..shape })
             }
             [low, high, _] if low & 1 != 0 => self.known([low, high])?.shape,
             _ => None,
@@ -137,70 +125,43 @@ impl Types {
     }
 }
 
-/// The fields of one type, by what they mean; offsets from the start of the event.
-#[derive(Default)]
-struct Fields {
-    count: usize,
-    address: Option<u16>,
-    stack: u16,
-    heap: u16,
-    block_size: Option<u16>,
-    alignment: Option<u16>,
-    /// The first of all, and its size.
-    first: (u16, usize),
-}
+/// A field of a type: its offset in the event, its name, its bytes.
+type Field<'a> = (u16, &'a [u8], usize);
 
-impl Fields {
-    fn add(&mut self, name: &[u8], offset: u16, field_type: FieldType) {
-        if self.count == 0 {
-            self.first = (offset, field_type.fixed_size());
-        }
-        self.count += 1;
-        match (name, field_type.fixed_size()) {
-            (b"Address", 8) => self.address = Some(offset),
-            (b"CallstackId", 4) => self.stack = offset,
-            (b"RootHeap", 1) => self.heap = offset,
-            (b"Size", 4) => self.block_size = Some(offset),
-            (b"AlignmentPow2_SizeLower", 1) => self.alignment = Some(offset),
-            _ => {}
-        }
-    }
-
-    fn shape(
-        &self,
-        logger: &[u8],
-        event: &[u8],
-        synced: bool,
-        uid: u16,
-        size: u16,
-    ) -> Option<Shape> {
-        let [low, high] = (uid << 1 | 1).to_le_bytes();
-        let byte = |offset: u16| u8::try_from(offset).ok();
-        let mut shape = Shape {
-            head: [low, high, 0],
-            head_size: 2,
-            synced,
-            size: byte(size)?,
-            ..Shape::default()
-        };
-        let is_one_of =
-            |names: [&str; 5]| logger == b"Memory" && names.iter().any(|n| n.as_bytes() == event);
-        let (alloc, free) = (is_one_of(ALLOCS), is_one_of(FREES));
-        if alloc || free {
-            shape.kind = Kind::Free;
-            (shape.address, shape.stack, shape.heap) =
-                (byte(self.address?)?, byte(self.stack)?, byte(self.heap)?);
-            if alloc {
-                shape.kind = Kind::Alloc;
-                (shape.block_size, shape.alignment) =
-                    (byte(self.block_size?)?, byte(self.alignment?)?);
-            }
-        } else if self.count == 1 && matches!(self.first.1, 4 | 8) {
-            shape.kind = Kind::Value;
-            (shape.value, shape.value_size) = (byte(self.first.0)?, self.first.1 as u8);
-        } else if self.count > 0 {
+/// The shape of events with these fields, if they have one: all that there are, in the order of
+/// [`Shape`] and without gaps.
+fn shape(mut fields: &[Field<'_>], uid: u16, synced: bool) -> Option<Shape> {
+    let [low, high] = (uid << 1 | 1).to_le_bytes();
+    let mut shape = Shape { head: [low, high, 0], head_size: 2, synced, ..Shape::default() };
+    let mut next = usize::from(shape.start());
+    for &(offset, _, bytes) in fields {
+        if usize::from(offset) != next {
             return None;
         }
-        Some(shape)
+        next += bytes;
     }
+    let mut has = |name: &str, bytes: usize| match fields.split_first() {
+        Some((first, rest)) if (first.1, first.2) == (name.as_bytes(), bytes) => {
+            fields = rest;
+            true
+        }
+        _ => false,
+    };
+    if synced && has("Address", 8) {
+        shape.kind = Kind::Block;
+        shape.stack = has("CallstackId", 4);
+        shape.layout = shape.stack && has("Size", 4);
+        if shape.layout && !has("AlignmentPow2_SizeLower", 1) {
+            return None;
+        }
+        shape.heap = shape.stack && has("RootHeap", 1);
+    } else if let Some((first, rest)) = fields.split_first() {
+        shape.kind = match first.2 {
+            4 => Kind::Value4,
+            8 => Kind::Value8,
+            _ => return None,
+        };
+        fields = rest;
+    }
+    fields.is_empty().then_some(shape)
 }

@@ -1,0 +1,38 @@
+//! Buffers of which an index of 16 bits never reaches the end.
+
+use super::{LARGEST, SLACK};
+
+/// Room for the bytes of a packet or a payload, and for what is touched behind the last one.
+pub(super) type Buffer = [u8; LARGEST + SLACK];
+
+/// The `N` bytes from `at` on.
+#[inline(always)]
+pub(super) fn load<const N: usize>(buffer: &Buffer, at: usize) -> [u8; N] {
+    // PERF: the 16 bits show the compiler that it fits.
+    let start = usize::from(at as u16);
+    let mut word = [0; N];
+    word.copy_from_slice(&buffer[start..start + N]);
+    word
+}
+
+/// Stores `N` bytes from `at` on.
+#[inline(always)]
+pub(super) fn store<const N: usize>(buffer: &mut Buffer, at: usize, word: [u8; N]) {
+    let start = usize::from(at as u16);
+    buffer[start..start + N].copy_from_slice(&word);
+}
+
+/// The `N` bytes from `at` on, to be written. They are always there.
+#[inline(always)]
+pub(super) fn part<const N: usize>(buffer: &mut Buffer, at: usize) -> Option<&mut [u8; N]> {
+    buffer.get_mut(usize::from(at as u16)..)?.first_chunk_mut()
+}
+
+/// Zeros, without a detour over the stack.
+pub(super) fn zeroed() -> Box<Buffer> {
+    const SIZE: usize = LARGEST + SLACK;
+    match vec![0; SIZE].into_boxed_slice().try_into() {
+        Ok(buffer) => buffer,
+        Err(_) => Box::new([0; SIZE]),
+    }
+}
