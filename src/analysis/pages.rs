@@ -153,6 +153,10 @@ impl Pages {
             self.entries[free] = page;
         } else {
             self.behind.insert(page.number, self.entries.len() as u32);
+            if self.entries.len() == self.entries.capacity() {
+                // Not for as many again as the table has.
+                self.entries.reserve_exact(self.size / 16 + 1);
+            }
             self.entries.push(page);
         }
     }
