@@ -253,7 +253,7 @@ impl Ledger {
     /// What is alive now and how it came to that; `None` if nobody keeps account in the process:
     /// where there is neither a report nor a host nor [`LedgerBuilder::keep_account`].
     ///
-    /// Costs a collection like [`flush`](Self::flush) and time in proportion to the live blocks.
+    /// Costs a [`flush`](Self::flush) and time in proportion to the live blocks.
     pub fn snapshot(&self) -> Option<Snapshot> {
         #[cfg(feature = "enable")]
         return run::snapshot();
@@ -271,8 +271,12 @@ impl Ledger {
 
     /// Brings everything recorded so far to the trace file and the report. Waits at most 5 s for a
     /// worker that is stuck in a write.
+    ///
+    /// Costs 50 us more than [`update`](Self::update): it runs on a thread of its own, so that what the
+    /// tracker allocates does not have the program's allocator tidy up what this thread has freed.
     pub fn flush(&self) {
-        self.update();
+        #[cfg(feature = "enable")]
+        run::flush();
     }
 
     /// Ends recording and reports, if this handle started it; a new ledger may start then.

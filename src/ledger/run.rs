@@ -526,10 +526,21 @@ pub(super) fn snapshot() -> Option<Snapshot> {
     if state::is_forked() {
         return None;
     }
-    collect();
-    let _own = own_code();
-    let live = run().as_ref()?.live.clone()?;
-    Some(Snapshot::new(live.report()))
+    let report = own(|| {
+        apart(|| {
+            collect();
+            let live = run().as_ref()?.live.clone()?;
+            Some(live.report())
+        })
+    });
+    report.map(Snapshot::new)
+}
+
+/// Collects now. PERF: apart, as the end of a recording is.
+pub(super) fn flush() {
+    if !state::is_forked() {
+        own(|| apart(collect));
+    }
 }
 
 pub(super) fn control_address() -> Option<std::net::SocketAddr> {
