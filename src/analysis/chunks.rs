@@ -21,8 +21,9 @@ pub(super) const SIZE_BITS: u32 = 35;
 const ROOMS: [u16; 16] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
 const SHELVES: usize = ROOMS.len();
 
-/// Words of one allocation, about: so much of a shelf may be unused.
-const DRAWER: usize = 512;
+/// Words of one allocation, about: so much of a shelf may be unused. PERF: glibc makes a system call
+/// whenever the tracker's thread needs more memory, however little.
+const DRAWER: usize = 2048;
 
 const LOW_BITS: u64 = 0x0101_0101_0101_0101;
 const HIGH_BITS: u64 = LOW_BITS << 7;

@@ -381,7 +381,7 @@ mod tests {
         for index in 0..MOST {
             assert_eq!(insert(&mut set, 0x7f00_0000_0000 + index * 48, block(index, 7, 1)), None);
             if index % 97 == 0 {
-                check(&set, index + 1, 64 << 10);
+                check(&set, index + 1, 192 << 10);
             }
         }
         assert!(set.bytes() as u64 <= 28 * MOST, "{}", set.bytes());
@@ -389,7 +389,7 @@ mod tests {
             let removed = remove(&mut set, 0x7f00_0000_0000 + index * 48);
             assert_eq!(removed, Some(block(index, 7, 1)));
             if index % 97 == 0 {
-                check(&set, MOST - index - 1, LEFT_BEHIND + (192 << 10));
+                check(&set, MOST - index - 1, LEFT_BEHIND + (320 << 10));
             }
         }
         assert_eq!(set.iter().count(), 0);
@@ -406,10 +406,10 @@ mod tests {
             assert_eq!(remove(&mut set, spread(index)), Some(block(index, 7, 1)));
             let left = 2 * MOST - index - 1;
             if index % 97 == 0 {
-                check(&set, left, left.min(MOST / 4) as usize * 64 + LEFT_BEHIND + (192 << 10));
+                check(&set, left, left.min(MOST / 4) as usize * 64 + LEFT_BEHIND + (320 << 10));
             }
         }
         assert_eq!(set.iter().count(), 0);
-        assert!(set.bytes() < LEFT_BEHIND + (192 << 10), "{}", set.bytes());
+        assert!(set.bytes() < LEFT_BEHIND + (320 << 10), "{}", set.bytes());
     }
 }
