@@ -39,7 +39,7 @@ impl Analyzer {
     /// The cell for what this stream allocates now.
     #[cold]
     #[inline(never)]
-    fn find_cell(&mut self, stream: u16) -> u32 {
+    pub(super) fn find_cell(&mut self, stream: u16) -> u32 {
         let Stream { context, thread, .. } = *self.stream(stream);
         let cell = self.cell(context, thread);
         self.stream(stream).cell = cell;

@@ -4,8 +4,8 @@
 //! group, a name, a thread and a size class. Most columns add up, so they are kept once, per
 //! *cell* (one context on one thread) and per size class, and summed into rows when a report is
 //! made. Only a row's own maximum does not add up: for it each row keeps a *series*, 16 bytes
-//! with its live bytes and their maximum. An event touches one cell, one size class, and the
-//! series of the rows its block is in.
+//! with its live bytes and their maximum. An event counts in one cell, one size class, and
+//! the series of the rows its block is in.
 //!
 //! What a cell held when the total reached its peak is found without looking at all cells then:
 //! every new maximum of the total has a number, the *epoch*. Before a cell changes for the first

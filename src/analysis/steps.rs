@@ -128,8 +128,8 @@ impl Analyzer {
     fn apply_usual(&mut self, start: usize, end: usize) -> usize {
         let stream_id = self.steps.steps[start % MOST].stream;
         let stream = self.stream(stream_id);
-        let (thread, cell) = (stream.thread, stream.cell);
-        if cell == NO_CELL || !self.counting() {
+        let (thread, mut cell) = (stream.thread, stream.cell);
+        if !self.counting() {
             return 0;
         }
         let now = self.clock.now();
@@ -142,9 +142,13 @@ impl Analyzer {
                 break;
             }
             let place = (heap, address);
-            let live = &mut self.heaps[usize::from(heap) % HEAPS];
             match kind {
                 StepKind::Alloc => {
+                    // NOTE: not before there is an allocation: a cell is a row.
+                    if cell == NO_CELL {
+                        cell = self.find_cell(stream_id);
+                    }
+                    let live = &mut self.heaps[usize::from(heap) % HEAPS];
                     let block = Block::allocated(size, class_of(size), now, cell);
                     if let Some(old) = live.insert(address, hint, block) {
                         self.replaced(&old);
@@ -158,6 +162,7 @@ impl Analyzer {
                     last = Some((place, block));
                 }
                 StepKind::Free => {
+                    let live = &mut self.heaps[usize::from(heap) % HEAPS];
                     let Some(block) = live.remove(address, hint) else { break };
                     let owner = block.owner;
                     let is_own = || owner == cell || self.book.thread_of(owner) == thread;

@@ -189,7 +189,7 @@ impl Piece {
                 if head >> SERIAL_SHIFT & LOW != low {
                     break;
                 }
-                let numbered = head & !(LOW << SERIAL_SHIFT) | (serial & LOW) << SERIAL_SHIFT;
+                let numbered = with_serial(head, serial);
                 // SAFETY: all bytes of the event are committed, so that the thread does not touch
                 // them any more. Ours have 8 at least, the program's 5.
                 unsafe {
@@ -230,10 +230,9 @@ impl Piece {
             if !is_right || head >> SERIAL_SHIFT & LOW != low || next > self.end {
                 break;
             }
-            let numbered = head & !(LOW << SERIAL_SHIFT) | (serial & LOW) << SERIAL_SHIFT;
             // SAFETY: all bytes of the event are committed, so that the thread does not touch them
             // any more. There are 8 at least, as of both sizes.
-            unsafe { self.at.cast::<u64>().write_unaligned(numbered) };
+            unsafe { self.at.cast::<u64>().write_unaligned(with_serial(head, serial)) };
             serial += 1;
             self.at = next;
         }
@@ -278,6 +277,12 @@ impl Piece {
         // SAFETY: as above.
         unsafe { std::slice::from_raw_parts(start, self.at.addr() - start.addr()) }
     }
+}
+
+/// The first 8 bytes of an event, with this serial in the place of its epoch.
+#[inline(always)]
+fn with_serial(head: u64, serial: u64) -> u64 {
+    head & !(LOW << SERIAL_SHIFT) | (serial & LOW) << SERIAL_SHIFT
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ round runs all modes one after the other, and a *ratio* is the median over the r
 that of `plain` in the same round, so it holds on a machine whose speed wanders; differences of a few percent
 are noise. *B/event* is the size of the trace file by its events: an allocation or a free is one, a reallocation two.
 *worker ns* is the CPU time of the tracker's thread by events, and *hook ns* what the program's own threads took more than in `plain`:
-the hook, and all that it and the worker do to their caches. Where there are as many busy threads as cores, the worker's
+the hook, all that it and the worker do to their caches, and what it takes to start and to end. Where there are as many busy threads as cores, the worker's
 CPU time becomes wall time.
 
 | program | what it does |
