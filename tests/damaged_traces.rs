@@ -6,9 +6,12 @@
 mod reader_support;
 
 use memledger::Error;
+use memledger::analysis::Analyzer;
 use memledger::trace::read::{self, Damage, Event, Hole, Summary, Visitor};
+use reader_support::*;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Read;
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -324,7 +327,6 @@ fn a_source_that_fails_gives_what_came_before() {
 
 #[test]
 fn damage_between_packets_cuts_every_stream() {
-    use reader_support::{handshake, packet, plain, serials, types};
     let rows = [&[8, 0, 2, 0, 0xff, 0xff, 0xff, 0xff].repeat(20)[..], &[0xff; 3]].concat();
     let filler = packet(3, &serials(100..140));
     let bytes = [
@@ -350,4 +352,64 @@ fn damage_between_packets_cuts_every_stream() {
         seen.damages[1].offset,
         Some(12 + 4 + (types(7).len() + 7 + 9 * filler.len()) as u64)
     );
+}
+
+fn complete(bytes: &[u8]) -> (bool, bool) {
+    let mut analyzer = Analyzer::new();
+    let summary = read::read(bytes, &mut analyzer).unwrap();
+    (analyzer.report().trace.complete, summary.is_complete())
+}
+
+#[test]
+fn a_trace_of_unreals_is_complete_only_behind_its_start() {
+    let bytes = smoke();
+    let packets = packets(bytes);
+    let first_sync = packets.iter().position(|(_, stream)| *stream == 0x3fff).unwrap();
+    for (number, (packet, _)) in packets.iter().enumerate() {
+        // Its writer says nothing at the end, so a cut between two packets behind the start shows only
+        // where a serial is missing.
+        if number <= first_sync {
+            assert_eq!(complete(&bytes[..packet.start]), (false, false), "{number} packets");
+        }
+    }
+    assert_eq!(complete(bytes), (true, true));
+}
+
+#[test]
+fn a_trace_of_ours_is_complete_only_with_its_report() {
+    use memledger::trace::event::schema::FieldType::U64;
+    let report =
+        [("Cycle", U64), ("OverheadBytes", U64), ("LostEvents", U64), ("ScopeMisuses", U64)];
+    let record = type_record(7, 40, "Memledger.Report", NO_SYNC, &report);
+    let parts = [
+        handshake(7),
+        packet(TYPES, &[types(7), record].concat()),
+        packet(IMPORTANTS, &framed(31, &[1, 0, 0, 0, 0, 0, 0, 0, 0])),
+        SYNC.repeat(3),
+        packet(2, &serials(0..9)),
+        packet(9, &plain(30, &9_u64.to_le_bytes())),
+        SYNC.to_vec(),
+    ];
+    for count in 1..=parts.len() {
+        assert_eq!(complete(&parts[..count].concat()), (false, false), "{count} parts");
+    }
+    let end = packet(3, &plain(40, &[0; 32]));
+    assert_eq!(complete(&[parts.concat(), end].concat()), (true, true));
+}
+
+#[test]
+fn a_source_that_fails_makes_a_trace_incomplete() {
+    let source = smoke().chain(Failing);
+    let mut analyzer = Analyzer::new();
+    let summary = read::read(source, &mut analyzer).unwrap();
+    assert!(summary.error.is_some());
+    assert!(!analyzer.report().trace.complete && !summary.is_complete());
+}
+
+struct Failing;
+
+impl Read for Failing {
+    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+        Err(std::io::Error::other("the disk is gone"))
+    }
 }

@@ -27,7 +27,7 @@ impl Analyzer {
         report.after_report = self.after;
         let whole =
             !self.damaged && report.losses.lost_events == 0 && self.losses.serial_holes == 0;
-        report.trace.complete = whole && (!self.ours || self.told_all);
+        report.trace.complete = whole && (self.told_all || self.ended);
         if self.until != super::Until::End {
             report.after_report = super::AfterReport::default();
         }

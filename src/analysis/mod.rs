@@ -123,14 +123,14 @@ pub struct Analyzer {
     size_shift: u8,
     bookmarks: Bookmarks,
     trace: TraceInfo,
-    /// Whether the trace says that our writer made it.
-    ours: bool,
     losses: Losses,
     /// The sum of `Memledger.Lost`, the number in `Memledger.Report`, and serials missing.
     lost: (u64, u64, u64),
     damaged: bool,
     /// Whether `Memledger.Report` was seen.
     told_all: bool,
+    /// Whether the reader has come to the end of the trace.
+    ended: bool,
     overhead: Option<u64>,
     /// The time in `Memledger.Report`.
     reported_at: Option<u64>,
@@ -168,11 +168,11 @@ impl Analyzer {
             size_shift: 3,
             bookmarks: Bookmarks::default(),
             trace: TraceInfo::default(),
-            ours: false,
             losses: Losses::default(),
             lost: (0, 0, 0),
             damaged: false,
             told_all: false,
+            ended: false,
             overhead: None,
             reported_at: None,
             until: Until::End,
@@ -302,7 +302,6 @@ impl Analyzer {
                  this one knows 1)"
             ));
         }
-        self.ours = true;
         self.trace.pid = Some(pid);
         self.trace.from_process_start = Some(from_start);
     }
@@ -476,6 +475,10 @@ impl Visitor for Analyzer {
 
     fn settle(&mut self) {
         self.settle_steps();
+    }
+
+    fn end(&mut self, whole: bool) {
+        self.ended = whole;
     }
 
     fn hole(&mut self, hole: Hole) {

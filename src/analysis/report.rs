@@ -51,8 +51,10 @@ pub struct TraceInfo {
     pub events: u64,
     /// Whether tracking began with the process; `None` if the writer does not say.
     pub from_process_start: Option<bool>,
-    /// Nothing is missing: no event lost, no damage, and, if the writer makes a report of its
-    /// own, the trace goes that far.
+    /// Nothing is missing: no event lost, no damage, and the trace has its end. That of our writer
+    /// is its own report (`Memledger.Report`). Unreal's writer ends without a word, so a trace of it
+    /// counts as ended when its source could be read to the end and has a sync, which follows its
+    /// start: one that was cut later, between two packets, shows only where a serial is missing.
     pub complete: bool,
 }
 

@@ -312,7 +312,10 @@ fn losses_are_added_up_from_all_who_noticed_them() {
 #[test]
 fn a_trace_of_our_writer_without_its_report_is_not_complete_and_unreals_is() {
     assert!(!Feed::new().report().trace.complete);
-    let unreal = Feed::unreal().report();
+    let mut feed = Feed::unreal();
+    assert!(!feed.report().trace.complete, "it may go on");
+    feed.analyzer.end(true);
+    let unreal = feed.report();
     assert!(unreal.trace.complete);
     assert_eq!((unreal.trace.pid, unreal.trace.from_process_start), (None, None));
     assert_eq!(unreal.totals.overhead_bytes, None);

@@ -62,6 +62,10 @@ pub struct Counts {
     pub first_serial: Option<u64>,
     /// The highest serial delivered.
     pub last_serial: Option<u64>,
+    /// Whether the stream was not cut off, as far as it can tell: one of our writer has its
+    /// `Memledger.Report`. Unreal's writer ends without a word; its stream has at least the syncs
+    /// behind its start, where everything that it says first has been sent.
+    pub ended: bool,
 }
 
 /// What a decoder has counted of one stream.
@@ -125,17 +129,32 @@ impl Decoder {
     /// The writer has sent everything it had: delivers what can be delivered, and decides which
     /// missing events are lost.
     pub fn sync(&mut self, visitor: &mut impl Visitor) {
+        self.tally.syncs += 1;
         self.order.sync(&self.protocol, &self.types, &mut self.tally, visitor);
         visitor.settle();
     }
 
     /// Nothing more will come: delivers everything that is left, in order.
     pub fn finish(&mut self, visitor: &mut impl Visitor) {
+        self.finish_after(true, visitor);
+    }
+
+    /// The same; `whole` says that the source could be read to its end.
+    pub(super) fn finish_after(&mut self, whole: bool, visitor: &mut impl Visitor) {
         let Self { protocol, types, records, importants, order, tally } = self;
         records.end(tally, visitor);
         importants.end(tally, visitor);
         order.finish(protocol, types, tally, visitor);
         visitor.settle();
+        visitor.end(whole && self.has_ended());
+    }
+
+    fn has_ended(&self) -> bool {
+        // NOTE: our writer announces it first of all.
+        match self.types().find(|(event_type, _)| event_type.is("Memledger", "Report")) {
+            Some((_, reports)) => reports > 0,
+            None => self.tally.syncs > 0,
+        }
     }
 
     /// Names the place in the input that the next packet comes from, for reports of damage.
@@ -187,6 +206,7 @@ impl Decoder {
             damages: tally.damages,
             first_serial: tally.first_serial,
             last_serial: tally.last_serial,
+            ended: self.has_ended(),
         }
     }
 

@@ -300,6 +300,14 @@ pub trait Visitor {
     /// Nothing comes for now: a visitor that puts work off does it here.
     fn settle(&mut self) {}
 
+    /// Nothing more comes. `whole` says that the stream has its end, as [`Counts::ended`] does, and
+    /// that its source could be read up to there.
+    ///
+    /// [`Counts::ended`]: super::Counts::ended
+    fn end(&mut self, whole: bool) {
+        let _ = whole;
+    }
+
     /// Events are missing here; the next event comes after them.
     fn hole(&mut self, hole: Hole) {
         let _ = hole;

@@ -109,7 +109,8 @@ impl<R: Read> Reader<R> {
 
     /// Delivers what is left and sums up. May be called before the end of the input.
     pub fn finish(mut self, visitor: &mut impl Visitor) -> Summary {
-        self.decoder.finish(visitor);
+        let error = self.source.take_error();
+        self.decoder.finish_after(error.is_none(), visitor);
         Summary {
             input_bytes: self.source.offset(),
             packets: self.packets,
@@ -120,7 +121,7 @@ impl<R: Read> Reader<R> {
                 .map(|(event_type, events)| TypeCount { event_type: event_type.clone(), events })
                 .collect(),
             streams: self.decoder.streams(),
-            error: self.source.take_error(),
+            error,
             handshake: self.handshake,
         }
     }

@@ -34,6 +34,11 @@ macro_rules! pass_on {
             $($visitor.settle();)+
         }
 
+        fn end(&mut self, whole: bool) {
+            let $this = self;
+            $($visitor.end(whole);)+
+        }
+
         fn hole(&mut self, hole: Hole) {
             let $this = self;
             $($visitor.hole(hole);)+
@@ -93,6 +98,10 @@ impl<V: Visitor> Visitor for Vec<V> {
 
     fn settle(&mut self) {
         self.iter_mut().for_each(Visitor::settle);
+    }
+
+    fn end(&mut self, whole: bool) {
+        self.iter_mut().for_each(|visitor| visitor.end(whole));
     }
 
     fn hole(&mut self, hole: Hole) {

@@ -56,8 +56,10 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Whether the whole input was read and nothing is missing or damaged.
+    /// Whether the whole input was read, has its end ([`Counts::ended`]), and nothing is missing or
+    /// damaged. Of what the writer itself has lost only a report knows.
     pub fn is_complete(&self) -> bool {
-        self.error.is_none() && self.counts.damages == 0 && self.counts.holes == 0
+        let Counts { damages, holes, ended, .. } = self.counts;
+        self.error.is_none() && damages == 0 && holes == 0 && ended
     }
 }

@@ -9,6 +9,7 @@ pub(super) struct Tally {
     /// By type index.
     pub by_type: Vec<u64>,
     pub damages: u64,
+    pub syncs: u64,
     pub holes: u64,
     pub missing: u64,
     pub late: u64,
