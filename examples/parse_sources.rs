@@ -88,13 +88,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     std::process::exit(0)
 }
 
-/// This package, and those of its dependencies that Cargo has unpacked on this machine.
+/// This repository, and those of its dependencies that Cargo has unpacked on this machine.
 fn default_folders() -> Result<Vec<PathBuf>, Box<dyn Error>> {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut folders = vec![package.join("src"), package.join("cli")];
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let mut folders = vec![root.join("src"), root.join("cli")];
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
-    let lock = std::fs::read_to_string(package.join("Cargo.lock"))?;
+    let lock = std::fs::read_to_string(root.join("Cargo.lock"))?;
     // In a lock file each package's name stands on the line before its version.
     let value = |line: &str, key| Some(line.strip_prefix(key)?.trim_matches('"').to_owned());
     let lines = lock.lines().zip(lock.lines().skip(1));

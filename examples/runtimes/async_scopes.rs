@@ -1,7 +1,7 @@
 //! Tasks that keep their scopes on whichever thread they are polled: a small server of `tokio`,
 //! and what each kind of work in it holds.
 //!
-//!     cargo run --example async_scopes
+//!     cargo run -p memledger-runtime-examples --example async_scopes
 
 use memledger::{AllocScope, Ledger, Tag, TrackingAllocator, alloc_scope, group, tag};
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
 //! Jobs of a `rayon` pool in the scopes of the code that hands them out.
 //!
-//!     cargo run --example rayon
+//!     cargo run -p memledger-runtime-examples --example rayon
 
 use memledger::{Context, Ledger, TrackingAllocator, alloc_scope};
 use rayon::prelude::*;
