@@ -311,6 +311,7 @@ fn losses_are_added_up_from_all_who_noticed_them() {
 
 #[test]
 fn a_trace_of_our_writer_without_its_report_is_not_complete_and_unreals_is() {
+    use memledger::trace::read::Visitor;
     assert!(!Feed::new().report().trace.complete);
     let mut feed = Feed::unreal();
     assert!(!feed.report().trace.complete, "it may go on");
