@@ -90,6 +90,7 @@ const REACHABLE_FROM_THE_HOOK: &[&str] = &[
     "src/alloc/hook.rs",
     "src/alloc/stats.rs",
     "src/alloc/tracker.rs",
+    "src/scopes/entries.rs",
     "src/scopes/switch.rs",
     "src/scopes/thread.rs",
     "src/trace/clock.rs",

@@ -208,9 +208,14 @@ impl Analyzer {
     }
 
     fn scope_rows(&self, figures: Vec<Option<(Figures, Figures)>>) -> Vec<ScopeRow> {
+        let entries = self.contexts.entries();
+        // What was entered never is not told.
+        let never = (self.tells_entries && self.told_all).then_some(0);
         let row = |(node, figures): (usize, Option<_>)| {
             let (figures, inclusive) = figures?;
-            Some(ScopeRow { path: self.contexts.scopes.path(node as u32), figures, inclusive })
+            let (node, path) = (node as u32, self.contexts.scopes.path(node as u32));
+            let entries = entries.get(&node).copied().or(never).filter(|_| node != ROOT);
+            Some(ScopeRow { path, entries, figures, inclusive })
         };
         let mut rows: Vec<_> = figures.into_iter().enumerate().filter_map(row).collect();
         rows.sort_by(|a, b| order(&a.figures, &b.figures).then_with(|| a.path.cmp(&b.path)));

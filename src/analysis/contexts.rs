@@ -92,6 +92,8 @@ pub(super) struct Contexts {
     by_parts: IntMap<(u32, u32, u32), u32>,
     by_id: IntMap<i32, u32>,
     specs: IntMap<i32, Known>,
+    /// How often each scope was entered, by id: at all, and before the trace began.
+    entries: IntMap<i32, (u64, u64)>,
     /// Whether the writer tells scopes from tags.
     pub(super) has_kinds: bool,
 }
@@ -108,6 +110,7 @@ impl Contexts {
             by_parts: IntMap::default(),
             by_id: IntMap::default(),
             specs: IntMap::default(),
+            entries: IntMap::default(),
             has_kinds: false,
         };
         let unnamed = contexts.unnamed(book);
@@ -123,6 +126,51 @@ impl Contexts {
         self.by_id.remove(&id);
         let known = Known { spec, node: None, measurement: NO_MEASUREMENT, walked: false };
         self.specs.insert(id, known);
+    }
+
+    /// The scope `id` was entered so often, or had been when the trace began.
+    pub(super) fn entered(&mut self, id: i32, entries: u64, before: bool) {
+        let known = self.entries.entry(id).or_default();
+        if before {
+            known.1 = entries;
+        }
+        known.0 = entries;
+    }
+
+    /// How often scopes were entered, by their nodes; those of ids without a row are left out.
+    pub(super) fn entries(&self) -> HashMap<u32, u64> {
+        let mut sums = HashMap::<u32, u64>::new();
+        for (&id, &(entries, before)) in &self.entries {
+            if let Some(node) = self.find_scope(id) {
+                let sum = sums.entry(node).or_default();
+                *sum = sum.saturating_add(entries.saturating_sub(before));
+            }
+        }
+        sums
+    }
+
+    /// The node of the scope `id`, if there is one already: of the id itself, or of another that
+    /// stands for the same names.
+    fn find_scope(&self, id: i32) -> Option<u32> {
+        let mut names = Vec::new();
+        let mut at = id;
+        let mut node = loop {
+            match self.specs.get(&at).filter(|known| known.spec.kind == Kind::Scope) {
+                Some(Known { node: Some(node), .. }) => break *node,
+                // NOTE: a circle of parents ends, too.
+                Some(known) if names.len() <= self.specs.len() => {
+                    names.push(&*known.spec.name);
+                    at = known.spec.parent;
+                }
+                _ => break ROOT,
+            }
+        };
+        for name in names.into_iter().rev() {
+            if !(node == ROOT && name == GLOBAL_SCOPE) {
+                node = self.scopes.find(node, name)?;
+            }
+        }
+        Some(node)
     }
 
     /// The context that a `MemoryScope` with this id opens.

@@ -87,7 +87,7 @@ pub enum Until {
 /// Replays a trace and accounts for every block.
 ///
 /// Beyond Unreal's memory events it understands those of our writer: `Memledger.Trace`,
-/// `ThreadStart`, `Lost`, `LargeSize`, `ReallocFailed` and `Report`, and the fields `Kind` and
+/// `ThreadStart`, `Lost`, `LargeSize`, `ReallocFailed`, `ScopeEntries` and `Report`, and the fields `Kind` and
 /// `Owner` of `Memory.TagSpec`. All figures stop at `Memledger.Report`, so that a report made
 /// from the file equals the one the program made of itself; what follows it is in
 /// [`Report::after_report`] only.
@@ -131,6 +131,8 @@ pub struct Analyzer {
     told_all: bool,
     /// Whether the reader has come to the end of the trace.
     ended: bool,
+    /// Whether the writer counts how often scopes are entered.
+    tells_entries: bool,
     overhead: Option<u64>,
     /// The time in `Memledger.Report`.
     reported_at: Option<u64>,
@@ -173,6 +175,7 @@ impl Analyzer {
             damaged: false,
             told_all: false,
             ended: false,
+            tells_entries: false,
             overhead: None,
             reported_at: None,
             until: Until::End,
@@ -390,6 +393,10 @@ impl Analyzer {
             }
             // What came before was told in one go, however long it had taken to happen.
             Role::Alive => self.clock.forget_resolution(),
+            Role::ScopeEntries { tag, entries, before } => {
+                let (tag, entries) = (u32_at(fixed, tag) as i32, u64_at(fixed, entries));
+                self.contexts.entered(tag, entries, u8_at(fixed, before) != 0);
+            }
             Role::Report { cycle, overhead, lost, misuses } if !self.told_all => {
                 self.told_all = true;
                 self.lost.1 = u64_at(fixed, lost);
@@ -430,6 +437,7 @@ impl Visitor for Analyzer {
             self.roles.resize(index + 1, Role::Ignored);
         }
         self.roles[index] = role;
+        self.tells_entries |= matches!(role, Role::ScopeEntries { .. });
         self.learn(event_type, role, index);
     }
 

@@ -185,6 +185,10 @@ pub struct AfterReport {
 pub struct ScopeRow {
     /// Names from the outermost scope inwards.
     pub path: Vec<String>,
+    /// How often this very scope was entered while it was recorded, by all threads; a future or a span
+    /// counts once. `None` for the outermost scope, which nobody enters, in traces of writers that do not
+    /// count, and where a trace has no end and had not said yet: our writer says it once a second.
+    pub entries: Option<u64>,
     /// What was allocated in this very scope.
     pub figures: Figures,
     /// The same together with all scopes inside it.

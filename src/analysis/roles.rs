@@ -50,6 +50,7 @@ pub(super) enum Role {
     LargeSize { address: u16, size: u16 },
     ReallocFailed { address: u16 },
     Alive,
+    ScopeEntries { tag: u16, entries: u16, before: u16 },
     Report { cycle: u16, overhead: u16, lost: u16, misuses: u16 },
     BookmarkSpec { point: u16, format: usize },
     Bookmark { cycle: u16, point: u16, arguments: usize },
@@ -174,6 +175,11 @@ pub(super) fn role_of(event_type: &EventType) -> Result<Role, String> {
             Ok(Role::ReallocFailed { address: fields.at("Address", U64)? })
         }
         ("Memledger", "Alive") => Ok(Role::Alive),
+        ("Memledger", "ScopeEntries") => Ok(Role::ScopeEntries {
+            tag: fields.at("Tag", I32)?,
+            entries: fields.at("Entries", U64)?,
+            before: fields.at("Before", U8)?,
+        }),
         ("Memledger", "Report") => Ok(Role::Report {
             cycle: fields.at("Cycle", U64)?,
             overhead: fields.at("OverheadBytes", U64)?,

@@ -88,6 +88,11 @@ impl Tree {
         (node, first)
     }
 
+    /// The child of `parent` called `name`, if there is one.
+    pub(super) fn find(&self, parent: u32, name: &str) -> Option<u32> {
+        self.index.get(&(parent, Box::from(name))).copied()
+    }
+
     /// Adds the series that a block of `node` counts in to `list`.
     pub(super) fn list_series(&self, node: u32, list: &mut Vec<u32>) {
         let mut at = node;

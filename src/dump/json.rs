@@ -149,6 +149,7 @@ impl Json for ScopeRow {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
         value.object(|object| {
             object.entry("path", &self.path)?;
+            object.entry("entries", &self.entries)?;
             columns(object, &self.figures)?;
             object.entry("inclusive", &self.inclusive)?;
             Ok(())

@@ -458,7 +458,7 @@ fn begin(
     channel::want(channels);
     let instruments: Vec<Box<dyn Instrument>> = vec![
         Box::new(MemoryEvents::new()),
-        Box::new(ScopeEvents::new()),
+        Box::new(ScopeEvents::new(from_process_start)),
         Box::new(ProgramEvents::new()),
     ];
     // Those of a child begin late.

@@ -21,6 +21,7 @@
 //! The hook never comes here: it reads a number from thread-local storage.
 #![expect(unsafe_code, reason = "the table is raw memory")]
 
+use super::entries;
 use crate::trace::os;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -33,7 +34,7 @@ pub(crate) const OTHER: u32 = 1;
 pub(crate) const NONE: u32 = 0;
 
 /// Nodes at most: what a program names by hand is some thousands; beyond this, names are data.
-const CAPACITY: usize = 1 << 18;
+pub(super) const CAPACITY: usize = 1 << 18;
 const BUCKETS: usize = 1 << 16;
 const FIRST: u32 = 2;
 /// Of these, the program's.
@@ -72,6 +73,8 @@ struct Node {
     /// The next node of the same bucket.
     next: AtomicU32,
     ready: AtomicU32,
+    /// How often it was entered, but for what threads have counted and not added yet.
+    entries: AtomicU64,
 }
 
 struct Table {
@@ -96,7 +99,7 @@ pub(crate) fn refuse() {
     REFUSED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Bytes the table and the texts it keeps take at present.
+/// Bytes the table, the texts it keeps and the counters of threads take at present.
 pub(crate) fn bytes() -> u64 {
     let nodes = (COUNT.load(Ordering::Relaxed) as usize).min(CAPACITY);
     let table = if TABLE.load(Ordering::Relaxed).is_null() {
@@ -104,7 +107,7 @@ pub(crate) fn bytes() -> u64 {
     } else {
         nodes * size_of::<Node>() + BUCKETS * size_of::<AtomicU32>()
     };
-    table as u64 + TEXT_BYTES.load(Ordering::Relaxed)
+    table as u64 + TEXT_BYTES.load(Ordering::Relaxed) + entries::bytes()
 }
 
 impl Table {
@@ -301,6 +304,46 @@ fn hash(kind: Kind, parent: u32, owner: u32, name: &str) -> u64 {
         (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3)
     });
     hash ^ hash >> 32
+}
+
+/// The scope `node` was entered so often more. For who does not count for itself.
+pub(crate) fn add_entries(node: u32, entries: u64) {
+    if let Some(node) = Table::get().and_then(|table| table.node(node)) {
+        // The reader that sees it sees what the thread has done before.
+        node.entries.fetch_add(entries, Ordering::Release);
+    }
+}
+
+/// Raises `entries` to how often each node was entered, by its number.
+///
+/// Exact for entries that happened before, on any thread. Of those that happen meanwhile, some may
+/// be missing; none is counted twice.
+pub(super) fn read_entries(entries: &mut Vec<u64>) {
+    /// A thread that adds its entries to a node's just now has them in neither place for an instant.
+    const LOOKS: usize = 8;
+    let Some(table) = Table::get() else { return };
+    let count = (COUNT.load(Ordering::Acquire) as usize).min(CAPACITY);
+    let added = || {
+        let nodes = (0..count as u32).filter_map(|number| table.node(number));
+        nodes.map(|node| node.entries.load(Ordering::Acquire)).collect::<Vec<_>>()
+    };
+    entries.resize(count.max(entries.len()), 0);
+    let mut before = added();
+    for _ in 0..LOOKS {
+        let mut sums = before.clone();
+        // NOTE: behind the nodes' own. What is added there meanwhile is missed, not counted twice.
+        entries::visit(|node, more| {
+            if let Some(sum) = sums.get_mut(node as usize) {
+                *sum = sum.wrapping_add(more);
+            }
+        });
+        entries.iter_mut().zip(sums).for_each(|(most, sum)| *most = sum.max(*most));
+        let after = added();
+        if after == before {
+            return;
+        }
+        before = after;
+    }
 }
 
 /// A node as the stream announces it.

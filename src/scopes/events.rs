@@ -8,7 +8,7 @@ use super::context::{self, Announced, Kind, Walk};
 use crate::trace::channel::Channel;
 use crate::trace::event::encode::Declaration;
 use crate::trace::event::schema::{
-    FieldType::{AnsiString, I32, U8},
+    FieldType::{AnsiString, I32, U8, U64},
     IMPORTANT, NO_SYNC,
 };
 use crate::trace::worker::{Importants, Instrument};
@@ -30,7 +30,17 @@ pub(crate) static MEMORY_SCOPE: Declaration = Declaration {
     fields: &[("Tag", I32)],
 };
 
-static TYPES: &[&Declaration] = &[&TAG_SPEC, &MEMORY_SCOPE];
+/// How often a scope was entered, since the recording began. `Before` is 1 where a stream begins
+/// late: what was before it.
+static SCOPE_ENTRIES: Declaration = Declaration {
+    uid: 50,
+    logger: "Memledger",
+    event: "ScopeEntries",
+    flags: NO_SYNC,
+    fields: &[("Tag", I32), ("Entries", U64), ("Before", U8)],
+};
+
+static TYPES: &[&Declaration] = &[&TAG_SPEC, &MEMORY_SCOPE, &SCOPE_ENTRIES];
 
 /// The scopes that allocations are made in.
 pub(crate) static CHANNEL: Channel = Channel::new("Scope", false);
@@ -38,15 +48,47 @@ pub(crate) static CHANNEL: Channel = Channel::new("Scope", false);
 /// No parent, no owner.
 const NO_TAG: u32 = u32::MAX;
 
-/// Announces the nodes of the tree as they come up.
+/// Announces the nodes of the tree as they come up, and how often they were entered.
 pub(crate) struct ScopeEvents {
     walk: Option<Walk>,
+    /// By node: all entries when last looked at, those of them that count, and of those the ones
+    /// that the stream has been told.
+    seen: Vec<u64>,
+    entries: Vec<u64>,
+    told: Vec<u64>,
+    /// Whether the channel was off then: what is entered meanwhile does not count.
+    is_off: bool,
 }
 
 impl ScopeEvents {
-    pub(crate) fn new() -> Self {
-        Self { walk: None }
+    /// Counts entries from here on, or from the start of the process.
+    pub(crate) fn new(from_process_start: bool) -> Self {
+        let mut seen = Vec::new();
+        if !from_process_start {
+            context::read_entries(&mut seen);
+        }
+        let is_off = CHANNEL.is_off();
+        Self { walk: None, seen, entries: Vec::new(), told: Vec::new(), is_off }
     }
+
+    fn look(&mut self) {
+        let mut now = self.seen.clone();
+        context::read_entries(&mut now);
+        for counts in [&mut self.seen, &mut self.entries, &mut self.told] {
+            counts.resize(now.len(), 0);
+        }
+        for ((now, seen), entries) in now.iter().zip(&mut self.seen).zip(&mut self.entries) {
+            *entries += if self.is_off { 0 } else { now - *seen };
+            *seen = *now;
+        }
+    }
+}
+
+fn entries_event(node: u32, entries: u64, before: bool) -> Vec<u8> {
+    let mut event = Vec::new();
+    let tag = context::wire_id(node).into();
+    SCOPE_ENTRIES.append(&[tag, entries.into(), u32::from(before).into()], &mut event);
+    event
 }
 
 impl Instrument for ScopeEvents {
@@ -55,6 +97,11 @@ impl Instrument for ScopeEvents {
     }
 
     fn announce(&mut self, importants: &mut Importants) {
+        let is_off = CHANNEL.is_off();
+        if is_off != self.is_off {
+            self.look();
+            self.is_off = is_off;
+        }
         let walk = self.walk.get_or_insert_with(|| {
             spec(importants, context::ROOT, NO_TAG, "GlobalScope", Kind::Scope, NO_TAG);
             spec(
@@ -79,6 +126,21 @@ impl Instrument for ScopeEvents {
             };
             spec(importants, number, parent, name, kind, owner);
         });
+    }
+
+    fn figures(&mut self, events: &mut Vec<Vec<u8>>) {
+        self.look();
+        for (node, (entries, told)) in (0..).zip(self.entries.iter().zip(&mut self.told)) {
+            if entries != told {
+                *told = *entries;
+                events.push(entries_event(node, *entries, false));
+            }
+        }
+    }
+
+    fn figures_before(&self, events: &mut Vec<Vec<u8>>) {
+        let told = (0..).zip(&self.told).filter(|(_, told)| **told > 0);
+        events.extend(told.map(|(node, told)| entries_event(node, *told, true)));
     }
 }
 

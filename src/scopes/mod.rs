@@ -11,6 +11,8 @@
 #[cfg(feature = "enable")]
 pub(crate) mod context;
 #[cfg(feature = "enable")]
+mod entries;
+#[cfg(feature = "enable")]
 pub(crate) mod events;
 mod future;
 mod group;

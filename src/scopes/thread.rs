@@ -1,17 +1,20 @@
 //! What a thread knows about the context it is in.
 //!
 //! Everything is in thread-local storage without a destructor, so it works at any moment in the
-//! life of a thread, and needs no slot: a thread that never allocates is never registered.
+//! life of a thread, and needs no slot: a thread that never allocates is never registered. Only what
+//! the worker reads, how often scopes were entered, is [elsewhere](super::entries).
 #![expect(unsafe_code, reason = "a pointer to a static")]
 
 use super::context::{self, Kind, NONE, OTHER, ROOT};
+use super::entries::{self, Counters, NO_COUNTERS};
+use crate::trace::write::registry;
 use std::cell::Cell;
 use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// A power of two. Small enough to stay in the first-level cache beside the program's own data.
-const CACHE: usize = 64;
+pub(super) const CACHE: usize = 64;
 
 /// A scope stack and a tag, and the number of the two together.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +46,11 @@ struct Thread {
     /// Whether the place was asked for, perhaps to be entered elsewhere, since this was last cleared.
     taken: Cell<bool>,
     cache: [Cell<Remembered>; CACHE],
+    /// Its entries, a word beside each answer in the cache. Answers are remembered as long as the
+    /// thread has counters of its own.
+    counters: Cell<&'static Counters>,
+    /// Its counters were given back: it ends.
+    ending: Cell<bool>,
 }
 
 const EMPTY: Remembered = Remembered { question: u64::MAX, key: 0, node: 0 };
@@ -54,6 +62,8 @@ thread_local! {
         context: Cell::new(ROOT),
         taken: Cell::new(false),
         cache: [const { Cell::new(EMPTY) }; CACHE],
+        counters: Cell::new(&NO_COUNTERS),
+        ending: Cell::new(false),
     } };
 }
 
@@ -205,9 +215,10 @@ pub(crate) fn stack() -> u32 {
     thread().map_or(ROOT, |thread| thread.stack.get())
 }
 
-/// Goes to the stack `node`, with the tag that the thread has.
+/// Enters the scope `node`, with the tag that the thread has.
 pub(crate) fn enter_node(node: u32) -> Open {
     let Some(thread) = thread() else { return Open::NOWHERE };
+    context::add_entries(node, 1);
     thread.enter(thread.place_of(node, thread.tag.get()))
 }
 
@@ -220,7 +231,8 @@ pub(crate) fn go(place: Place) -> Place {
     before
 }
 
-/// The place that [`enter`] would come to, from another place than where this thread is.
+/// The place that [`enter`] would come to, from another place than where this thread is. What is made
+/// of that, a future or a span, enters the scope once, however often it goes on there.
 pub(crate) fn place_inside(place: Place, name: &'static str) -> Place {
     thread().map_or(place, |thread| thread.place_inside(place, name))
 }
@@ -287,6 +299,7 @@ impl Thread {
         self.place_of(place.stack, self.tag_in(group, name))
     }
 
+    /// The stack with `name` inside `stack`, which is thereby entered once more.
     #[inline(always)]
     fn stack_under(&self, stack: u32, name: &'static str) -> u32 {
         let key = (name.as_ptr().addr(), name.len());
@@ -316,7 +329,7 @@ impl Thread {
     }
 
     /// The cached answer to a question to the table, asking it if there is none. What stands in for
-    /// an answer is not kept.
+    /// an answer is not kept. Whoever asks for a scope enters it.
     #[inline(always)]
     fn remembered(
         &self,
@@ -325,35 +338,74 @@ impl Thread {
         (key, size): (usize, usize),
         ask: impl FnOnce() -> Result<u32, u32>,
     ) -> u32 {
-        #[cold]
-        #[inline(never)]
-        fn learn(
-            entry: &Cell<Remembered>,
-            question: u64,
-            key: usize,
-            ask: impl FnOnce() -> Result<u32, u32>,
-        ) -> u32 {
-            match ask() {
-                Ok(node) => {
-                    entry.set(Remembered { question, key, node });
-                    node
-                }
-                Err(instead) => instead,
-            }
-        }
         // Sizes have the bits that are left, and a text of 512 MiB is no name.
         let question = u64::from(parent) | ((size as u64) << 3 | kind as u64) << 32;
         let mixed = key as u64 ^ u64::from(parent) << 20 ^ (kind as u64) << 3;
         let mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         // The upper bits, so always below the size of the cache.
-        let entry = &self.cache[(mixed >> (u64::BITS - CACHE.trailing_zeros())) as usize];
-        let found = entry.get();
+        let index = (mixed >> (u64::BITS - CACHE.trailing_zeros())) as usize;
+        let found = self.cache[index].get();
         if found.key == key && found.question == question {
+            if kind == Kind::Scope {
+                self.counters.get().count(index);
+            }
             found.node
         } else {
-            learn(entry, question, key, ask)
+            self.learn(index, kind, question, key, ask)
         }
     }
+
+    #[cold]
+    #[inline(never)]
+    fn learn(
+        &self,
+        index: usize,
+        kind: Kind,
+        question: u64,
+        key: usize,
+        ask: impl FnOnce() -> Result<u32, u32>,
+    ) -> u32 {
+        let answer = ask();
+        let (Ok(node) | Err(node)) = answer;
+        // A measurement that stands in for a scope is not entered by that.
+        let is_entry = kind == Kind::Scope && (answer.is_ok() || node == OTHER);
+        match self.own_counters().filter(|_| answer.is_ok()) {
+            Some(counters) => {
+                // NOTE: in this order, for a signal handler that enters a scope in between.
+                self.cache[index].set(EMPTY);
+                counters.turn(index, if is_entry { node } else { NONE });
+                self.cache[index].set(Remembered { question, key, node });
+                if is_entry {
+                    counters.count(index);
+                }
+            }
+            None if is_entry => context::add_entries(node, 1),
+            None => {}
+        }
+        node
+    }
+
+    /// The counters of this thread, which it takes when it first needs them; none at its end, or where
+    /// the system has no memory.
+    fn own_counters(&self) -> Option<&'static Counters> {
+        if ptr::eq(self.counters.get(), &raw const NO_COUNTERS) {
+            if self.ending.get() {
+                return None;
+            }
+            self.counters.set(entries::take()?);
+            registry::at_thread_end(give_back_counters);
+        }
+        Some(self.counters.get())
+    }
+}
+
+/// At the end of this thread: its entries are added to the nodes. What it enters after this is added
+/// there at once.
+fn give_back_counters() {
+    let Some(thread) = thread() else { return };
+    thread.ending.set(true);
+    thread.cache.iter().for_each(|answer| answer.set(EMPTY));
+    thread.counters.replace(&NO_COUNTERS).give_back();
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod containers;
 mod control;
 mod descriptors;
 mod destinations;
+mod entries;
 mod exactness;
 mod exit;
 mod files;
@@ -53,6 +54,7 @@ fn main() {
         ("threads", threads::CASES),
         ("memory", memory::CASES),
         ("scopes", scopes::CASES),
+        ("entries", entries::CASES),
         ("containers", containers::CASES),
         ("travel", travel::CASES),
         #[cfg(feature = "tracing")]

@@ -24,7 +24,7 @@ impl Read {
             analyzer: Analyzer::new().largest_live(usize::MAX),
             packets: Vec::new(),
         };
-        let (memory, scopes) = (MemoryEvents::new(), ScopeEvents::new());
+        let (memory, scopes) = (MemoryEvents::new(), ScopeEvents::new(true));
         let mut records = Vec::new();
         for declaration in [events::TYPES, memory.types(), scopes.types()].into_iter().flatten() {
             declaration.append_record(&mut records);

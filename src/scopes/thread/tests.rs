@@ -121,3 +121,69 @@ fn a_context_too_deep_or_refused_is_left_as_any() {
     assert_eq!(context(), ROOT);
     go(before);
 }
+
+/// How often the scope `name` outside all others was entered.
+fn entries_of(name: &'static str) -> u64 {
+    let mut entries = Vec::new();
+    context::read_entries(&mut entries);
+    let node = context::find_or_add(Kind::Scope, ROOT, NONE, name).unwrap();
+    entries[node as usize]
+}
+
+#[test]
+fn entries_are_exact_before_and_after_the_end_of_a_thread() {
+    // More than a thread remembers, so that they take each other's words.
+    let names = (0..3 * CACHE).map(|number| Name::intern(&format!("entered {number}")).as_str());
+    let names = names.collect::<Vec<_>>();
+    let enter_all = |names: &[&'static str]| {
+        for (number, name) in names.iter().enumerate() {
+            (0..=number).for_each(|_| leave(enter(name), Location::caller()));
+        }
+    };
+    let check = |times: u64| {
+        for (number, &name) in (1..).zip(&names) {
+            assert_eq!(entries_of(name), times * number, "{name}");
+        }
+    };
+    std::thread::scope(|threads| {
+        let run = || {
+            enter_all(&names);
+            check(1);
+            give_back_counters();
+            check(1);
+            // As destructors of thread-local values may, behind the thread's end.
+            enter_all(&names);
+            check(2);
+        };
+        threads.spawn(run).join().unwrap();
+    });
+    check(2);
+    // The next one has the same words.
+    std::thread::scope(|threads| threads.spawn(|| enter_all(&names)).join().unwrap());
+    check(3);
+}
+
+#[test]
+fn entries_that_are_read_meanwhile_are_never_too_many() {
+    const ENTRIES: u64 = 20_000;
+    let names = (0..2 * CACHE).map(|number| Name::intern(&format!("read {number}")).as_str());
+    let names = &names.collect::<Vec<_>>();
+    let nodes = names.iter().map(|name| context::find_or_add(Kind::Scope, ROOT, NONE, name));
+    let nodes = nodes.map(Option::unwrap).collect::<Vec<_>>();
+    std::thread::scope(|threads| {
+        let enter_all = move || {
+            for number in 0..ENTRIES as usize {
+                leave(enter(names[number % names.len()]), Location::caller());
+            }
+        };
+        let running = [(); 3].map(|()| threads.spawn(enter_all));
+        while !running.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+            let mut entries = Vec::new();
+            context::read_entries(&mut entries);
+            let sum = nodes.iter().map(|node| entries[*node as usize]).sum::<u64>();
+            assert!(sum <= 3 * ENTRIES, "{sum}");
+        }
+        running.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(names.iter().map(|name| entries_of(name)).sum::<u64>(), 3 * ENTRIES);
+    });
+}

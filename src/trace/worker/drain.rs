@@ -23,8 +23,10 @@ use std::time::{Duration, Instant};
 
 /// Readers ignore a marker that comes five minutes after the one before.
 const MARKER_AT_LEAST: Duration = Duration::from_secs(60);
-/// Threads that ended without saying so are looked for this often.
-const LOOK_FOR_DEAD: Duration = Duration::from_secs(1);
+/// Threads that ended without saying so are looked for this often, and the stream is told figures.
+const LOOK_AROUND: Duration = Duration::from_secs(1);
+/// Bytes of figures in a packet, at most one event more.
+const PACKET: usize = 16 << 10;
 
 /// What the worker knows of the occupant of one slot.
 #[derive(Clone, Default)]
@@ -55,12 +57,17 @@ impl Session {
         if self.failed {
             return;
         }
-        if self.last_look.elapsed() >= LOOK_FOR_DEAD {
+        let is_time = self.last_look.elapsed() >= LOOK_AROUND;
+        if is_time {
             registry::finish_dead();
             self.last_look = Instant::now();
         }
         let bound = self.world.tick(patience);
         let mut sent = self.collect(bound);
+        // Who waits for a tick wants to see all.
+        if is_time || !patience.is_zero() {
+            sent |= self.tell_figures();
+        }
         if self.serial > self.settled {
             self.settle();
             sent = true;
@@ -163,6 +170,18 @@ impl Session {
         registry::free(cursor.slot);
     }
 
+    /// Sends the figures that have changed; whether there were any.
+    pub(super) fn tell_figures(&mut self) -> bool {
+        let mut events = Vec::new();
+        for instrument in &mut self.instruments {
+            instrument.figures(&mut events);
+        }
+        for packet in packets(&events) {
+            self.packet(CONTROL, &packet);
+        }
+        !events.is_empty()
+    }
+
     fn tell_losses(&mut self) -> bool {
         let before = loss::total();
         for slot in registry::slots() {
@@ -218,4 +237,16 @@ impl Session {
         self.marked = self.serial;
         self.last_marker = Instant::now();
     }
+}
+
+/// The events in packets of some KiB.
+pub(super) fn packets(events: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut packets = Vec::<Vec<u8>>::new();
+    for event in events {
+        match packets.last_mut().filter(|packet| packet.len() < PACKET) {
+            Some(packet) => packet.extend_from_slice(event),
+            None => packets.push(event.clone()),
+        }
+    }
+    packets
 }

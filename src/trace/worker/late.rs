@@ -5,7 +5,7 @@
 //! thread's stream goes on in the midst of a block, so what that block has opened is opened again.
 #![expect(unsafe_code, reason = "reads the blocks of threads")]
 
-use super::drain::Occupant;
+use super::drain::{Occupant, packets};
 use super::merge::{Rest, Shapes};
 use super::session::{Final, Session, settled_below};
 use super::streams::{CONTROL, WORKER};
@@ -32,7 +32,7 @@ pub(crate) struct Here {
     pub(crate) marked_at: u64,
     /// Whether the recording knows everything since the start of the process.
     pub(crate) from_process_start: bool,
-    /// For each thread's stream: whose it is, and what is open on it.
+    /// What each stream starts with: those of threads whose it is, and what is open on it.
     pub(crate) streams: Vec<(u16, Vec<u8>)>,
 }
 
@@ -74,7 +74,9 @@ impl Session {
     }
 
     /// Tells a sink what all streams begin with; returns what is specific to this place.
-    fn tell_known(&self, sink: &mut dyn Sink) -> Here {
+    fn tell_known(&mut self, sink: &mut dyn Sink) -> Here {
+        // So that the figures are those of here, which are told as those of before.
+        self.tell_figures();
         sink.packet(TYPES, &self.type_records());
         sink.packet(IMPORTANTS, &self.about_program());
         self.importants.replay(sink);
@@ -103,8 +105,11 @@ impl Session {
         self.sinks.retain(|sink| sink.number() != number);
     }
 
-    /// How each thread's stream starts for a reader that has seen nothing of it.
+    /// How each stream starts for a reader that has seen nothing of it.
     fn open_streams(&self) -> Vec<(u16, Vec<u8>)> {
+        let mut before = Vec::new();
+        self.instruments.iter().for_each(|instrument| instrument.figures_before(&mut before));
+        let before = packets(&before).into_iter().map(|packet| (CONTROL, packet));
         let open = |(slot, occupant): (&Slot, &Occupant)| {
             let mut bytes = occupant.start.clone();
             with_sent(slot, occupant, |sent| {
@@ -121,7 +126,7 @@ impl Session {
             });
             (occupant.stream, bytes)
         };
-        self.occupied().map(open).collect()
+        before.chain(self.occupied().map(open)).collect()
     }
 
     /// What closes everything that was opened, on each thread's stream.

@@ -40,6 +40,13 @@ pub(crate) trait Instrument: Send {
 
     /// Adds the important events that are new since the last call.
     fn announce(&mut self, importants: &mut Importants);
+
+    /// Adds events, of no thread, about the figures that have changed since the last call. Each holds
+    /// the whole figure, so that one that is lost costs nothing.
+    fn figures(&mut self, _events: &mut Vec<Vec<u8>>) {}
+
+    /// Adds what a stream that begins here has to know of the figures so far.
+    fn figures_before(&self, _events: &mut Vec<Vec<u8>>) {}
 }
 
 /// What is being recorded, if anything. Taken by the worker in every tick, and by whoever drives

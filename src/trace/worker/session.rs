@@ -285,6 +285,7 @@ impl Session {
             return;
         }
         self.collect(u64::MAX - 1);
+        self.tell_figures();
         for (stream, closing) in self.closings() {
             self.packet(stream, &closing);
         }

@@ -159,6 +159,8 @@ pub(crate) struct Thread {
     system_id: Cell<u32>,
     /// The epoch of its last slot.
     epoch: Cell<u64>,
+    /// What else is to be done at its end.
+    at_end: Cell<Option<fn()>>,
 }
 
 thread_local! {
@@ -171,6 +173,7 @@ thread_local! {
         id: Cell::new(0),
         system_id: Cell::new(0),
         epoch: Cell::new(0),
+        at_end: Cell::new(None),
     } };
 }
 
@@ -378,8 +381,18 @@ fn register(thread: &Thread) -> Option<&'static Slot> {
     Some(slot)
 }
 
+/// Has `at_end` run at the end of this thread, which need not have recorded anything.
+pub(crate) fn at_thread_end(at_end: fn()) {
+    if THREAD.try_with(|thread| thread.at_end.set(Some(at_end))).is_ok() {
+        os::on_thread_exit();
+    }
+}
+
 /// Called by the system in the last round of this thread's destructors.
 pub(crate) fn retire_current() {
+    if let Ok(Some(at_end)) = THREAD.try_with(|thread| thread.at_end.take()) {
+        at_end();
+    }
     let slot = THREAD.try_with(|thread| {
         thread.retired.set(true);
         // NOTE: before the slot is gone. A signal handler that allocates behind that takes one of
