@@ -3,7 +3,7 @@
 use super::contexts::Context;
 use super::live::{Block, LiveSet};
 use super::measured::NO_MEASUREMENT;
-use super::rows::{Cell, Moment, class_of};
+use super::rows::{Cell, Moment, Tally};
 use super::steps::{Step, StepKind};
 use super::streams::{Away, Last, Made, NO_CELL, Pending, Stream};
 use super::{Analyzer, HEAPS};
@@ -62,6 +62,7 @@ impl Analyzer {
             Some(Pending::Unknown) => return self.first_reallocated(step, number),
             None => return self.first_seen(step, number, Made::Allocated),
         };
+        let before = old.block;
         old.block.set_size(size);
         let Away { block, .. } = old;
         let size = block.size();
@@ -75,6 +76,8 @@ impl Analyzer {
                 self.replaced(&old);
             }
             let moment = Moment { time: self.clock.now(), event: number };
+            // Its first half counted as a free in the class of before.
+            self.book.changed_size(before.size(), size, Tally::not_freed);
             self.book.open(block.place(), size, moment, |tally| tally.reallocated(size));
         } else {
             self.after.allocated_bytes = self.after.allocated_bytes.wrapping_add(size);
@@ -120,7 +123,7 @@ impl Analyzer {
         if cell == NO_CELL {
             cell = self.find_cell(step.stream);
         }
-        let block = Block::allocated(size, class_of(size), self.clock.now(), cell);
+        let block = Block::allocated(size, self.clock.now(), cell);
         let size = block.size();
         self.streams[usize::from(step.stream)].last = Some(Last { address, block, heap, made });
         self.threads.all[thread as usize].allocated(1, (heap, address));
@@ -223,7 +226,8 @@ impl Analyzer {
             self.book.count(place, |tally| tally.corrected(old.size(), new));
             if is_live {
                 self.book.close(place, old.size(), |_| ());
-                self.book.open(place, new, moment, |_| ());
+                self.book.changed_size(old.size(), new, |_, _| ());
+                self.book.open(last.block.place(), new, moment, |_| ());
             }
         } else {
             let before = self.after.allocated_bytes.wrapping_sub(old.size());

@@ -276,12 +276,14 @@ impl Analyzer {
         for (class, size) in self.book.sizes.iter().enumerate() {
             let mut figures = Figures::default();
             self.add_counts(&mut figures, &size.counts);
+            for (left, came) in [(size.left, size.back), (size.outgrown, size.grown)] {
+                add_moves(&mut figures.moved_out, left);
+                add_moves(&mut figures.moved_in, came);
+            }
             if figures == Figures::default() {
                 continue;
             }
             figures.peak_bytes = size.peak;
-            add_moves(&mut figures.moved_out, size.left);
-            add_moves(&mut figures.moved_in, size.back);
             let (min_bytes, max_bytes) = class_bounds(class);
             rows.push(SizeRow { min_bytes, max_bytes, figures });
         }

@@ -3,7 +3,7 @@
 //! ```text
 //! word 0        number of the page
 //! then          u8 position x 8, as many words as the room needs
-//! then          { u64 time:56 | class:5 | size:3   u64 size:32 | owner:32 } x room
+//! then          { u64 time:61 | size:3   u64 size:32 | owner:32 } x room
 //! ```
 //! The blocks stand in no order; the first `len` places are taken, which the page's entry in the
 //! [table](super::pages) knows. Chunks with the same room stand side by side on a shelf, without
@@ -14,7 +14,7 @@ use super::live::Block;
 use std::ops::Range;
 
 /// Time and size of what fits into a chunk.
-pub(super) const TIME_BITS: u32 = 56;
+pub(super) const TIME_BITS: u32 = 61;
 pub(super) const SIZE_BITS: u32 = 35;
 
 /// How many blocks a chunk on each shelf has room for: 17 to 32 bytes a block where it is full.
@@ -277,15 +277,15 @@ fn find(words: &[u64], position: u8, len: usize) -> Option<usize> {
 
 #[inline]
 fn pack(block: &Block) -> [u64; 2] {
-    let (size, class) = (block.size(), block.place().class as u64);
-    let first = block.allocated_at | class << TIME_BITS | (size >> 32) << 61;
+    let size = block.size();
+    let first = block.allocated_at | (size >> 32) << TIME_BITS;
     [first, size << 32 | u64::from(block.owner)]
 }
 
 #[inline]
 fn unpack([first, second]: [u64; 2]) -> Block {
-    let size = (first >> 61) << 32 | second >> 32;
-    let mut block = Block::new(size, (first >> TIME_BITS & 0x1f) as usize);
+    let size = (first >> TIME_BITS) << 32 | second >> 32;
+    let mut block = Block::new(size);
     block.allocated_at = first & ((1 << TIME_BITS) - 1);
     block.owner = second as u32;
     block
@@ -316,7 +316,7 @@ mod tests {
     fn positions_are_found_and_nothing_behind_the_last() {
         let mut chunks = Chunks::default();
         let spot = chunks.add(shelf_for(256), 1);
-        let block = Block::new(8, 0);
+        let block = Block::new(8);
         for place in 0..256 {
             // Neighbours in value, which a search by words could take for one another.
             chunks.get_mut(spot).set(place, (place as u8) ^ 1, &block);

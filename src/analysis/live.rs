@@ -14,7 +14,7 @@
 use super::chunks::{self, Chunks, SIZE_BITS, Spot, TIME_BITS};
 use super::hash::IntMap;
 use super::pages::Pages;
-use super::rows::Place;
+use super::rows::{Place, class_of};
 
 const LARGEST: u64 = (1 << 56) - 1;
 
@@ -42,20 +42,18 @@ pub(super) struct Block {
     pub(super) allocated_at: u64,
     /// The cell (context and thread) it counts in.
     pub(super) owner: u32,
-    /// Size class of the first allocation.
-    class: u8,
 }
 
 impl Block {
     #[inline]
-    pub(super) fn new(size: u64, class: usize) -> Self {
-        Self { size: size.min(LARGEST), class: class as u8, ..Self::default() }
+    pub(super) fn new(size: u64) -> Self {
+        Self { size: size.min(LARGEST), ..Self::default() }
     }
 
     /// One that was allocated at this time, by this cell.
     #[inline]
-    pub(super) fn allocated(size: u64, class: usize, at: u64, owner: u32) -> Self {
-        Self { allocated_at: at, owner, ..Self::new(size, class) }
+    pub(super) fn allocated(size: u64, at: u64, owner: u32) -> Self {
+        Self { allocated_at: at, owner, ..Self::new(size) }
     }
 
     #[inline]
@@ -72,7 +70,7 @@ impl Block {
     /// The rows it counts in.
     #[inline]
     pub(super) fn place(&self) -> Place {
-        Place { cell: self.owner, class: usize::from(self.class) }
+        Place { cell: self.owner, class: class_of(self.size) }
     }
 
     /// Whether a chunk can hold it.
@@ -300,7 +298,7 @@ mod tests {
     use std::collections::HashMap;
 
     fn block(size: u64, time: u64, owner: u32) -> Block {
-        let mut block = Block::new(size, (size % 28) as usize);
+        let mut block = Block::new(size);
         (block.allocated_at, block.owner) = (time, owner);
         block
     }

@@ -6,7 +6,8 @@
 /// Times are nanoseconds since the trace began, sizes are bytes as the program asked for them.
 /// Each of the five `by_` lists divides the same blocks another way: every column but the peaks
 /// sums to [`totals`](Self::totals). All columns of a row belong to the *first* allocation of a
-/// block, whoever frees or reallocates it. Lists are sorted by live bytes, then allocated bytes
+/// block, whoever frees or reallocates it; but in `by_size`, a block that is reallocated to a size
+/// of another class moves there. Lists are sorted by live bytes, then allocated bytes
 /// (both descending), then by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -29,7 +30,7 @@ pub struct Report {
     pub by_name: Vec<NameRow>,
     /// By thread.
     pub by_thread: Vec<ThreadRow>,
-    /// By the size of the first allocation, in doubling classes.
+    /// By size, in doubling classes.
     pub by_size: Vec<SizeRow>,
     /// The largest blocks still live, the largest first.
     pub largest_live: Vec<LiveBlock>,
@@ -110,7 +111,7 @@ pub struct Totals {
 pub struct Moves {
     /// How many.
     pub blocks: u64,
-    /// Their sizes when they moved.
+    /// Their sizes when they moved; where they grew or shrank by that, as they left or came.
     pub bytes: u64,
 }
 
@@ -241,7 +242,9 @@ pub struct SizeRow {
     pub min_bytes: u64,
     /// The largest; `None` in the last class.
     pub max_bytes: Option<u64>,
-    /// Blocks whose first allocation had such a size.
+    /// Blocks of such a size. One that grows or shrinks into another class moves: `moved_out` with its
+    /// size of before, and, in its new class, the reallocation, `moved_in` with its new size, and all
+    /// that follows.
     pub figures: Figures,
 }
 

@@ -51,6 +51,12 @@ impl Tally {
         self.allocated_bytes = self.allocated_bytes.wrapping_add(bytes);
     }
 
+    /// What was counted as a free here is counted there.
+    pub(super) fn not_freed(&mut self, there: &mut Self) {
+        self.frees = self.frees.wrapping_sub(1);
+        there.frees = there.frees.wrapping_add(1);
+    }
+
     /// A reallocation did not happen after all.
     pub(super) fn not_reallocated(&mut self, bytes: u64) {
         self.reallocations = self.reallocations.wrapping_sub(1);
@@ -148,6 +154,9 @@ pub(super) struct Size {
     /// What left the ledger without a free, and what came back.
     pub(super) left: Moved,
     pub(super) back: Moved,
+    /// What went to another class and came from one, when it was reallocated.
+    pub(super) outgrown: Moved,
+    pub(super) grown: Moved,
 }
 
 /// One row's live bytes and their maximum.
@@ -422,6 +431,22 @@ impl Book {
             self.series[series as usize].add(bytes);
         }
         self.moves.entry((from, to)).or_default().add(1, bytes);
+    }
+
+    /// A block that is not live just now has another size than before; if that is of another class,
+    /// it moves there, with what `change` takes from the one and adds to the other.
+    pub(super) fn changed_size(
+        &mut self,
+        old: u64,
+        new: u64,
+        change: impl Fn(&mut Tally, &mut Tally),
+    ) {
+        let classes = [class_of(old), class_of(new)];
+        if let Ok([from, to]) = self.sizes.get_disjoint_mut(classes) {
+            from.outgrown.add(1, old);
+            to.grown.add(1, new);
+            change(&mut from.counts.tally, &mut to.counts.tally);
+        }
     }
 
     /// Notes that a block leaves the ledger without a free.

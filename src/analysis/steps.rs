@@ -9,7 +9,7 @@
 //! is looked up once.
 
 use super::live::Block;
-use super::rows::{Moment, class_of};
+use super::rows::Moment;
 use super::streams::{Last, Made, NO_CELL};
 use super::{Analyzer, HEAPS};
 
@@ -149,7 +149,7 @@ impl Analyzer {
                         cell = self.find_cell(stream_id);
                     }
                     let live = &mut self.heaps[usize::from(heap) % HEAPS];
-                    let block = Block::allocated(size, class_of(size), now, cell);
+                    let block = Block::allocated(size, now, cell);
                     if let Some(old) = live.insert(address, hint, block) {
                         self.replaced(&old);
                     }

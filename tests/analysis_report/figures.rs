@@ -150,8 +150,6 @@ fn a_reallocation_keeps_its_rows_and_its_halves_are_steps() {
     assert_eq!((totals.allocated_bytes, totals.live_bytes), (520, 510));
     assert_eq!((totals.peak_bytes, totals.peak_blocks), (510, 2), "never both halves at once");
     assert_eq!(report.by_thread.len(), 1, "the thread that reallocates has no blocks of its own");
-    assert_eq!(report.by_size.len(), 1, "by the size of the first allocation");
-    assert_eq!(report.by_size[0].max_bytes, Some(16));
     assert_eq!(report.by_scope.len(), 1);
     let largest = &report.largest_live[0];
     assert_eq!((largest.address, largest.bytes, largest.allocated_at_ns), (0x30, 500, 5));
@@ -159,6 +157,63 @@ fn a_reallocation_keeps_its_rows_and_its_halves_are_steps() {
         (largest.thread.as_str(), largest.path.as_slice()),
         ("main", &["GlobalScope".to_owned()][..])
     );
+}
+
+/// The row of this class.
+fn size(report: &Report, max_bytes: u64) -> Figures {
+    let row = report.by_size.iter().find(|row| row.max_bytes == Some(max_bytes));
+    row.unwrap_or_else(|| panic!("no class up to {max_bytes}")).figures
+}
+
+#[test]
+fn a_block_that_grows_or_shrinks_moves_to_its_class() {
+    let mut feed = with_scopes();
+    for block in 1..=1000 {
+        feed.alloc(2, block << 16, 300);
+        feed.realloc(2, block << 16, block << 16 | 8, 4000);
+    }
+    let report = feed.report();
+    let small = size(&report, 512);
+    assert_eq!((small.allocations, small.reallocations, small.frees), (1000, 0, 0));
+    assert_eq!((small.live_blocks, small.live_bytes, small.allocated_bytes), (0, 0, 300_000));
+    assert_eq!((small.moved_out.blocks, small.moved_out.bytes), (1000, 300_000));
+    assert_eq!(small.peak_bytes, 300);
+    let large = size(&report, 4096);
+    assert_eq!((large.allocations, large.reallocations, large.frees), (0, 1000, 0));
+    assert_eq!(
+        (large.live_blocks, large.live_bytes, large.allocated_bytes),
+        (1000, 4_000_000, 4_000_000)
+    );
+    assert_eq!((large.moved_in.blocks, large.moved_in.bytes), (1000, 4_000_000));
+    assert_eq!(report.totals.moved_in.blocks + report.totals.moved_out.blocks, 0);
+    // Down again, renamed on the way, and within its class.
+    feed.enter(2, 300);
+    feed.emit("Memory.UpdateAlloc", 2, &[N(1 << 16 | 8), N(0)]);
+    feed.leave(2);
+    feed.realloc(2, 1 << 16 | 8, 1 << 16, 20);
+    feed.realloc(2, 1 << 16, 1 << 16, 17);
+    feed.free(2, 1 << 16);
+    let report = feed.report();
+    let tiny = size(&report, 32);
+    assert_eq!((tiny.reallocations, tiny.frees, tiny.live_blocks), (2, 1, 0));
+    assert_eq!((tiny.moved_in.blocks, tiny.moved_in.bytes, tiny.moved_out.blocks), (1, 20, 0));
+    let large = size(&report, 4096);
+    assert_eq!((large.live_blocks, large.moved_out.blocks, large.frees), (999, 1, 0));
+    let x = report.by_name.iter().find(|row| row.name == "X").expect("the new name").figures;
+    assert_eq!((x.reallocations, x.frees, x.moved_in.bytes, x.moved_out.blocks), (2, 1, 4000, 0));
+}
+
+#[test]
+fn a_reallocation_that_failed_leaves_its_block_in_its_class() {
+    let mut feed = Feed::new();
+    feed.alloc(2, 0x10, 100);
+    feed.realloc(2, 0x10, 0x10, 100);
+    feed.emit("Memledger.ReallocFailed", 2, &[N(0x10)]);
+    let report = feed.report();
+    assert_eq!(report.by_size.len(), 1);
+    let row = size(&report, 128);
+    assert_eq!((row.reallocations, row.allocated_bytes, row.live_blocks), (0, 100, 1));
+    assert_eq!(row.moved_out.blocks, 0);
 }
 
 #[test]

@@ -110,8 +110,8 @@ struct Model {
     streams: HashMap<u16, Stream>,
     allocations: HashMap<u32, u64>,
     history: Vec<(Owner, Entry)>,
-    /// Owners before and after; `None` for a block that left the ledger.
-    moves: Vec<(Owner, Option<Owner>, u64)>,
+    /// Owners before and after, each with the block's bytes then; `None` for a block that left the ledger.
+    moves: Vec<((Owner, u64), Option<(Owner, u64)>)>,
     peaks: BTreeMap<Key, u64>,
     total_peak: u64,
     peak_blocks: u64,
@@ -173,7 +173,7 @@ impl Model {
             let (owner, size) = (self.blocks[old].owner.clone(), self.blocks[old].size);
             if !self.reported {
                 self.duplicates += 1;
-                self.moves.push((owner, None, size));
+                self.moves.push(((owner, size), None));
             }
         }
     }
@@ -182,7 +182,7 @@ impl Model {
         self.replace(address);
         let (scope, group, name) = self.context(stream);
         let thread = self.streams[&stream].thread;
-        let class = if size <= 16 { 16 } else { size.next_power_of_two() };
+        let class = class_of(size);
         let owner = Owner { scope, group, name, thread, class };
         let stamp = self.allocations.entry(thread).or_default();
         *stamp += 1;
@@ -231,8 +231,12 @@ impl Model {
             return None;
         };
         self.replace(address);
-        let moved = Block { address, size, live: true, ..self.blocks[block].clone() };
-        self.blocks[block] = moved;
+        let old = self.blocks[block].clone();
+        let owner = Owner { class: class_of(size), ..old.owner.clone() };
+        if old.owner != owner && !self.reported {
+            self.moves.push(((old.owner.clone(), old.size), Some((owner.clone(), size))));
+        }
+        self.blocks[block] = Block { address, size, live: true, owner, ..old };
         self.note(self.blocks[block].owner.clone(), Entry::Reallocated(size));
         self.after.2 += if self.reported { size } else { 0 };
         self.step();
@@ -255,7 +259,8 @@ impl Model {
         let new = Owner { group, name, ..old.clone() };
         self.blocks[block].owner = new.clone();
         if old != new && !self.reported {
-            self.moves.push((old, Some(new), self.blocks[block].size));
+            let size = self.blocks[block].size;
+            self.moves.push(((old, size), Some((new, size))));
         }
         self.step();
     }
@@ -274,14 +279,17 @@ impl Model {
             moves.blocks += 1;
             moves.bytes += bytes;
         };
-        for (from, to, bytes) in &self.moves {
+        for ((from, bytes), to) in &self.moves {
             let from = from.keys();
-            let to_keys = to.as_ref().map(Owner::keys).unwrap_or_default();
+            let to_keys = to.as_ref().map(|(to, _)| to.keys()).unwrap_or_default();
             for key in from.difference(&to_keys) {
                 add(&mut rows.entry(key.clone()).or_default().moved_out, *bytes);
             }
-            for key in to_keys.difference(&from) {
-                add(&mut rows.entry(key.clone()).or_default().moved_in, *bytes);
+            for (key, bytes) in to
+                .iter()
+                .flat_map(|(_, bytes)| to_keys.difference(&from).map(move |key| (key, *bytes)))
+            {
+                add(&mut rows.entry(key.clone()).or_default().moved_in, bytes);
             }
             if to.is_none() {
                 add(&mut totals.moved_out, *bytes);
@@ -311,6 +319,13 @@ impl Model {
         (rows, totals)
     }
 }
+
+/// The largest size in the class of a block of `size` bytes; the last class has all above 1 GiB.
+fn class_of(size: u64) -> u64 {
+    size.max(16).next_power_of_two().min(LAST_CLASS)
+}
+
+const LAST_CLASS: u64 = 1 << 31;
 
 fn count(row: &mut Figures, entry: &Entry) {
     match *entry {
@@ -456,8 +471,10 @@ fn rows(report: &Report) -> BTreeMap<Key, Figures> {
         add(Key::Thread(row.id), row.figures);
     }
     for row in &report.by_size {
-        let class = row.max_bytes.unwrap_or_else(|| (1_u64 << 35).next_power_of_two());
-        add(Key::Size(class), row.figures);
+        add(Key::Size(row.max_bytes.unwrap_or(LAST_CLASS)), row.figures);
+        let Figures { live_blocks, live_bytes, .. } = row.figures;
+        assert!(live_bytes >= live_blocks * row.min_bytes, "{row:?}");
+        assert!(row.max_bytes.is_none_or(|max| live_bytes <= live_blocks * max), "{row:?}");
     }
     rows
 }
