@@ -7,7 +7,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 checker=$(realpath "${1:-../shared/tools/utrace_check.py}")
-program=$(cargo test --release --test process --no-run --message-format json 2>/dev/null |
+program=$(cargo test --release -p memledger-process-tests --test process --no-run --message-format json 2>/dev/null |
     python3 -c '
 import json, sys
 for line in sys.stdin:

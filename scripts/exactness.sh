@@ -13,4 +13,4 @@ if [ -n "$checker" ] && [ -x "$checker" ]; then
     export TEST_UTRACE_CHECK
     echo "every trace is also read by $TEST_UTRACE_CHECK"
 fi
-TEST_OPERATIONS=${1:-50000000} cargo test --release --test process -- --include-ignored exactness
+TEST_OPERATIONS=${1:-50000000} cargo test --release -p memledger-process-tests --test process -- --include-ignored exactness

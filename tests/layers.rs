@@ -291,3 +291,24 @@ fn the_readers_side_has_no_unsafe_code() {
     }
     assert!(looked > 20);
 }
+
+/// Cargo does not look for tests here (`autotests = false`), so a file without its entry never runs.
+#[test]
+fn each_file_of_tests_is_a_test_of_a_manifest() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifests = ["Cargo.toml", "tests/process/Cargo.toml"]
+        .map(|manifest| fs::read_to_string(root.join(manifest)).unwrap());
+    let mut looked = 0;
+    for entry in fs::read_dir(root.join("tests")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "rs")
+            || path.join("main.rs").exists()
+        {
+            looked += 1;
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            let test = format!("[[test]]\nname = \"{name}\"\n");
+            assert!(manifests.iter().any(|text| text.contains(&test)), "{name} is in no manifest");
+        }
+    }
+    assert!(looked > 5);
+}

@@ -28,7 +28,6 @@ mod own_memory;
 mod recorders;
 mod scopes;
 mod signals;
-#[cfg(feature = "tracing")]
 mod spans;
 mod start;
 mod threads;
@@ -57,7 +56,6 @@ fn main() {
         ("entries", entries::CASES),
         ("containers", containers::CASES),
         ("travel", travel::CASES),
-        #[cfg(feature = "tracing")]
         ("spans", spans::CASES),
         ("log", log::CASES),
         ("log_moments", log_moments::CASES),

@@ -1,14 +1,10 @@
 //! Traces that were cut, overwritten or put together wrongly: everything that is whole is
 //! delivered, and nothing else.
-#![cfg(feature = "analysis")]
-#![allow(clippy::unwrap_used)]
 
-mod reader_support;
-
+use crate::support::*;
 use memledger::Error;
 use memledger::analysis::Analyzer;
 use memledger::trace::read::{self, Damage, Event, Hole, Summary, Visitor};
-use reader_support::*;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;

@@ -1,10 +1,7 @@
 //! Traces in compact packets: the same stream of events as plain ones, there and back, and what
 //! damage to them costs.
-#![cfg(feature = "analysis")]
-#![allow(clippy::unwrap_used)]
 
-mod reader_support;
-
+use crate::support::{ENTER, LEAVE, NO_SYNC, SYNC, handshake, packet, plain, synced, type_record};
 use memledger::Error;
 use memledger::analysis::Analyzer;
 use memledger::dump;
@@ -14,7 +11,6 @@ use memledger::trace::read::{self, Damage, Event, Reader, Summary, Visitor};
 use memledger::trace::transport::Transport;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use reader_support::{ENTER, LEAVE, NO_SYNC, SYNC, handshake, packet, plain, synced, type_record};
 use std::path::PathBuf;
 
 /// Events, damages, and the packets they came in.

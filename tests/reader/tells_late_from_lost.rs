@@ -1,10 +1,6 @@
 //! The order of serials over threads: waiting for what is late, going on behind what is lost.
-#![cfg(feature = "analysis")]
-#![allow(clippy::unwrap_used)]
 
-mod reader_support;
-
-use reader_support::*;
+use crate::support::*;
 
 #[test]
 fn two_threads_are_merged_by_serial() {

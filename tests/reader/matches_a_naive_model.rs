@@ -1,12 +1,8 @@
 //! Random threads, events, cuts and arrivals: what is delivered equals what sorting gives.
-#![cfg(feature = "analysis")]
-#![allow(clippy::unwrap_used)]
 
-mod reader_support;
-
+use crate::support::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use reader_support::*;
 
 /// What a thread does next; the number tells events apart.
 #[derive(Clone, Debug)]

@@ -1,6 +1,4 @@
 //! The samples of Unreal's own runtime, against totals that an independent program computed.
-#![cfg(feature = "analysis")]
-#![allow(clippy::unwrap_used)]
 
 use memledger::trace::event::schema::EventType;
 use memledger::trace::read::{self, Damage, Event, Hole, Visitor};

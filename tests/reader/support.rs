@@ -1,6 +1,5 @@
 //! Writes streams byte by byte, as the format describes them, and logs what a reader delivers.
 //! It shares no code with the writer or the reader.
-#![allow(dead_code, clippy::unwrap_used)]
 
 use memledger::trace::event::schema::{EventType, FieldType};
 use memledger::trace::read::{Damage, Decoder, Event, Hole, Visitor};

@@ -1,14 +1,10 @@
 //! The compact coding gives back what went into it, byte for byte, and nothing else.
-#![cfg(feature = "analysis")]
-#![allow(clippy::unwrap_used)]
 
-mod reader_support;
-
+use crate::support::{AUX, ENTER, LEAVE, NO_SYNC, TERMINAL, aux, plain, synced, type_record};
 use memledger::trace::event::schema::FieldType::{U8, U8Array, U32, U64};
 use memledger::trace::transport::compact::{Decoder, Encoder};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use reader_support::{AUX, ENTER, LEAVE, NO_SYNC, TERMINAL, aux, plain, synced, type_record};
 
 const ALLOC: u16 = 33;
 const FREE: u16 = 34;

@@ -1,11 +1,7 @@
 //! What the bytes of one thread mean, in each protocol: exact events out of exact bytes.
-#![cfg(feature = "analysis")]
-#![allow(clippy::unwrap_used)]
 
-mod reader_support;
-
+use crate::support::*;
 use memledger::trace::event::schema::FieldType;
-use reader_support::*;
 
 fn event(name: &str, stream: u16, serial: Option<u64>, fixed: &[u8]) -> Log {
     Log::Event(name.into(), stream, serial, fixed.to_vec())

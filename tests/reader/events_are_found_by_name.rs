@@ -1,16 +1,12 @@
 //! `EventAnalyzer`: subscriptions by name over exact streams, with every field type, threads, time,
 //! scopes, other versions of a type, and damage.
-#![cfg(feature = "analysis")]
-#![allow(clippy::unwrap_used)]
 
-mod reader_support;
-
+use crate::support::*;
 use memledger::analysis;
 use memledger::trace::event::schema::FieldType::{self, *};
 use memledger::trace::read::{
     Decoder, EventAnalyzer, FieldValue, Left, Occurrence, Reference, Scalar, Visitor, read,
 };
-use reader_support::*;
 
 /// A decoder of protocol 7 that has been told these types, and the analyzer it delivers to.
 struct Feed<'a, S> {
@@ -587,7 +583,7 @@ fn damage_and_holes_come_between_the_events_they_lie_between() {
 
 #[test]
 fn a_damaged_trace_never_gives_a_handler_more_than_the_whole_one() {
-    let sample = include_bytes!("samples/ue511-smoke.utrace");
+    let sample = include_bytes!("../samples/ue511-smoke.utrace");
     let count = |bytes: &[u8]| {
         let mut count = EventAnalyzer::new((0_u64, 0_u64))
             .on("*", "*", [], |(events, _), event, []| {
@@ -620,7 +616,7 @@ fn a_damaged_trace_never_gives_a_handler_more_than_the_whole_one() {
 
 #[test]
 fn several_analyzers_share_one_pass() {
-    let sample = include_bytes!("samples/mem-2t-40k.utrace");
+    let sample = include_bytes!("../samples/mem-2t-40k.utrace");
     let counter = || {
         EventAnalyzer::new(0_u64).on("Memory", "Alloc", [], |count, _, []| *count += 1).on(
             "Memory",

@@ -1,0 +1,14 @@
+//! What the reader makes of bytes: every protocol, both transports, damage, and the order of events.
+//! One binary: each links the whole library anew.
+#![cfg(feature = "analysis")]
+#![allow(clippy::unwrap_used)]
+
+mod compact_files;
+mod compact_packets;
+mod damaged_traces;
+mod events_are_found_by_name;
+mod gives_what_the_checker_found;
+mod matches_a_naive_model;
+mod parses_every_protocol;
+mod support;
+mod tells_late_from_lost;
