@@ -43,6 +43,15 @@ impl Bookmarks {
         self.set.iter().map(|(bookmark, _)| bookmark.clone()).collect()
     }
 
+    /// The names of the last bookmark before the event `event` and of the first after it.
+    pub(super) fn around(&self, event: u64) -> (Option<String>, Option<String>) {
+        let next = self.set.partition_point(|&(_, set)| set < event);
+        let name = |index: usize| Some(self.set.get(index)?.0.name.clone());
+        // Behind the last that is kept there may be others.
+        let last = next.checked_sub(1).filter(|_| next < MOST);
+        (last.and_then(name), name(next))
+    }
+
     /// The number of the event that first set the bookmark `name`.
     pub(super) fn event(&self, name: &str) -> Option<u64> {
         self.set.iter().find(|(bookmark, _)| bookmark.name == name).map(|&(_, event)| event)

@@ -3,7 +3,8 @@
 use super::Analyzer;
 use super::contexts::Contexts;
 use super::report::{
-    Figures, GroupRow, LiveBlock, Moves, NameRow, Report, ScopeRow, SizeRow, ThreadRow, Totals,
+    Figures, GroupRow, LiveBlock, Moves, NameRow, PeakMoment, Report, ScopeRow, SizeRow, ThreadRow,
+    Totals,
 };
 use super::rows::{Cell, Counts, Moved, class_bounds};
 use super::tree::{ROOT, Tree};
@@ -43,9 +44,13 @@ impl Analyzer {
             reported => reported.unwrap_or(0).max(self.clock.now()),
         };
         trace.time_resolution_ns = self.clock.resolution();
+        if self.ours {
+            trace.scopes_off = self.scopes_off.spans_until(trace.duration_ns);
+        }
         Report {
             trace,
             totals: self.totals(),
+            peak: self.peak_moment(),
             bookmarks: self.bookmarks.all(),
             by_scope: self.scope_rows(scopes),
             by_group: self.group_rows(groups),
@@ -80,6 +85,17 @@ impl Analyzer {
             add_moves(&mut totals.moved_in, size.back);
         }
         totals
+    }
+
+    fn peak_moment(&self) -> PeakMoment {
+        let total = &self.book.total;
+        if total.peak_bytes == 0 {
+            return PeakMoment::default();
+        }
+        let (after_bookmark, before_bookmark) = self.bookmarks.around(total.peak_at_event);
+        let is_told = self.peak_before.0 == total.epoch;
+        let to_ns = is_told.then_some(self.peak_before.1);
+        PeakMoment { from_ns: total.peak_at_ns, to_ns, after_bookmark, before_bookmark }
     }
 
     fn add_counts(&self, figures: &mut Figures, cell: &Counts) {

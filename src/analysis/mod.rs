@@ -27,6 +27,7 @@ mod alive;
 mod blocks;
 mod bookmarks;
 mod build;
+mod channel;
 mod chunks;
 mod clock;
 mod contexts;
@@ -47,13 +48,14 @@ pub(crate) use alive::{Alive, AliveBlock};
 #[cfg(feature = "enable")]
 pub(crate) use measured::{Baseline, Figures as MeasuredFigures, Holder};
 pub use report::{
-    AfterReport, Bookmark, Figures, GroupRow, LiveBlock, Losses, Moves, NameRow, Report, ScopeRow,
-    SizeRow, ThreadRow, Totals, TraceInfo,
+    AfterReport, Bookmark, Figures, GroupRow, LiveBlock, Losses, Moves, NameRow, PeakMoment,
+    Report, ScopeRow, SizeRow, ThreadRow, TimeSpan, Totals, TraceInfo,
 };
 
 use crate::trace::event::schema::EventType;
 use crate::trace::read::{Damage, Event, Hole, Row, Visitor};
 use bookmarks::Bookmarks;
+use channel::{SCOPE_CHANNEL, ScopesOff};
 use clock::Clock;
 use contexts::{Contexts, Kind, OUTERMOST, Spec};
 use hash::IntMap;
@@ -123,7 +125,10 @@ pub struct Analyzer {
     /// Blocks that `HeapMarkAlloc` took out of the ledger, by heap and address.
     marked: IntMap<(u8, u64), Away>,
     size_shift: u8,
+    /// The number of the last new maximum of the total, and the time that was told next after it.
+    peak_before: (u64, u64),
     bookmarks: Bookmarks,
+    scopes_off: ScopesOff,
     trace: TraceInfo,
     losses: Losses,
     /// The sum of `Memledger.Lost`, the number in `Memledger.Report`, and serials missing.
@@ -170,7 +175,9 @@ impl Analyzer {
             steps: Steps::default(),
             marked: IntMap::default(),
             size_shift: 3,
+            peak_before: (0, 0),
             bookmarks: Bookmarks::default(),
+            scopes_off: ScopesOff::default(),
             trace: TraceInfo::default(),
             losses: Losses::default(),
             lost: (0, 0, 0),
@@ -290,7 +297,8 @@ impl Analyzer {
         }
     }
 
-    fn marker(&mut self, cycle: u64) {
+    /// The stream tells the time.
+    fn tell_time(&mut self, cycle: u64) {
         if let Until::Time(time) = self.until
             && self.clock.nanoseconds(cycle) > time
         {
@@ -298,6 +306,10 @@ impl Analyzer {
             self.finish();
         }
         self.clock.mark(cycle);
+        let peak = self.book.total.epoch;
+        if self.counting() && self.peak_before.0 != peak {
+            self.peak_before = (peak, self.clock.now());
+        }
     }
 
     fn our_trace(&mut self, version: u8, pid: u32, from_start: bool) {
@@ -335,7 +347,7 @@ impl Analyzer {
                 self.stream(event.stream).enter(context);
             }
             Role::MemoryScope { .. } | Role::MemoryScopePtr { .. } => {}
-            Role::Marker { cycle } => self.marker(u64_at(fixed, cycle)),
+            Role::Marker { cycle } => self.tell_time(u64_at(fixed, cycle)),
             Role::Update { address, heap } => {
                 self.update(event.stream, heap.of(fixed), u64_at(fixed, address));
             }
@@ -394,7 +406,19 @@ impl Analyzer {
                 self.realloc_failed(event.stream, u64_at(fixed, address));
             }
             // What came before was told in one go, however long it had taken to happen.
-            Role::Alive => self.clock.forget_resolution(),
+            Role::Alive => {
+                self.clock.forget_resolution();
+                self.scopes_off.begin(self.clock.now());
+            }
+            Role::Channel { id, enabled, name } => {
+                let (id, is_on) = (u32_at(fixed, id), u8_at(fixed, enabled) != 0);
+                let now = self.clock.now();
+                if name.is_some_and(|name| event.text(name) == SCOPE_CHANNEL) {
+                    self.scopes_off.announced(id, is_on, now);
+                } else if name.is_none() && self.counting() {
+                    self.scopes_off.toggled(id, is_on, now);
+                }
+            }
             Role::ScopeEntries { tag, entries, before } => {
                 let (tag, entries) = (u32_at(fixed, tag) as i32, u64_at(fixed, entries));
                 self.contexts.entered(tag, entries, u8_at(fixed, before) != 0);
@@ -414,7 +438,13 @@ impl Analyzer {
                 self.bookmarks.describe(u64_at(fixed, point), &event.text(format));
             }
             Role::Bookmark { cycle, point, arguments } => {
-                let at = self.clock.nanoseconds(u64_at(fixed, cycle));
+                let cycle = u64_at(fixed, cycle);
+                let mut at = self.clock.nanoseconds(cycle);
+                if event.serial.is_some() {
+                    // It has a place in the order: what follows is later, and what it follows earlier.
+                    self.tell_time(cycle);
+                    at = at.max(self.clock.now());
+                }
                 let (point, arguments) = (u64_at(fixed, point), event.bytes(arguments));
                 if self.counting() && !self.bookmarks.set(point, &arguments, at, self.trace.events)
                 {

@@ -16,6 +16,8 @@ pub struct Report {
     pub trace: TraceInfo,
     /// All blocks together.
     pub totals: Totals,
+    /// When they were at their peak.
+    pub peak: PeakMoment,
     /// What is missing or did not fit together.
     pub losses: Losses,
     /// What the writer traced after it had made its own report.
@@ -52,11 +54,24 @@ pub struct TraceInfo {
     pub events: u64,
     /// Whether tracking began with the process; `None` if the writer does not say.
     pub from_process_start: Option<bool>,
+    /// When the channel `scope` was off, as exactly as a marker: what was allocated then is in the outermost
+    /// scope, whatever scopes it was in. Empty in traces of other writers.
+    pub scopes_off: Vec<TimeSpan>,
     /// Nothing is missing: no event lost, no damage, and the trace has its end. That of our writer
     /// is its own report (`Memledger.Report`). Unreal's writer ends without a word, so a trace of it
     /// counts as ended when its source could be read to the end and has a sync, which follows its
     /// start: one that was cut later, between two packets, shows only where a serial is missing.
     pub complete: bool,
+}
+
+/// From one time to another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TimeSpan {
+    /// When it began.
+    pub from_ns: u64,
+    /// When it ended; in a report as of an earlier moment, that moment.
+    pub to_ns: u64,
 }
 
 /// A moment with a name.
@@ -65,8 +80,25 @@ pub struct TraceInfo {
 pub struct Bookmark {
     /// Its name, as the program printed it.
     pub name: String,
-    /// When it was set.
+    /// When it was set: after all that stands before it in the order of events, and before what follows.
     pub at_ns: u64,
+}
+
+/// Where the peak of all blocks lies among what the trace tells of time.
+///
+/// It tells a time every 10 ms while something happens, every millisecond at the start of a recording,
+/// and at each bookmark.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PeakMoment {
+    /// The last time that the trace tells before it.
+    pub from_ns: u64,
+    /// The first time that it tells after it; `None` if it tells none, or not yet.
+    pub to_ns: Option<u64>,
+    /// The last bookmark before it, by the order of events.
+    pub after_bookmark: Option<String>,
+    /// The first bookmark after it.
+    pub before_bookmark: Option<String>,
 }
 
 /// All blocks together.
@@ -89,7 +121,7 @@ pub struct Totals {
     pub live_bytes: u64,
     /// The largest live bytes at any time.
     pub peak_bytes: u64,
-    /// When that was first reached.
+    /// When that was first reached, or just before: see [`Report::peak`].
     pub peak_bytes_at_ns: u64,
     /// Live blocks then.
     pub blocks_at_peak: u64,
@@ -266,6 +298,6 @@ pub struct LiveBlock {
     pub name: String,
     /// The scope stack it was first allocated in.
     pub path: Vec<String>,
-    /// When it was first allocated.
+    /// When it was first allocated: the last time that the trace tells before that.
     pub allocated_at_ns: u64,
 }

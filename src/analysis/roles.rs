@@ -52,6 +52,7 @@ pub(super) enum Role {
     Alive,
     ScopeEntries { tag: u16, entries: u16, before: u16 },
     Report { cycle: u16, overhead: u16, lost: u16, misuses: u16 },
+    Channel { id: u16, enabled: u16, name: Option<usize> },
     BookmarkSpec { point: u16, format: usize },
     Bookmark { cycle: u16, point: u16, arguments: usize },
 }
@@ -89,6 +90,11 @@ impl Fields<'_> {
 
     fn heap(&self) -> Result<HeapField, String> {
         Ok(HeapField { offset: self.at("RootHeap", U8)?, implied: 0 })
+    }
+
+    /// A channel that is announced, with its name, or turned on or off.
+    fn channel(&self, name: Option<usize>) -> Result<Role, String> {
+        Ok(Role::Channel { id: self.at("Id", U32)?, enabled: self.at("IsEnabled", U8)?, name })
     }
 
     fn heap_or_system(&self) -> HeapField {
@@ -186,6 +192,12 @@ pub(super) fn role_of(event_type: &EventType) -> Result<Role, String> {
             lost: fields.at("LostEvents", U64)?,
             misuses: fields.at("ScopeMisuses", U64)?,
         }),
+        // Those of other writers may look otherwise; nothing depends on them.
+        ("Trace", "ChannelAnnounce") => {
+            let name = fields.index("Name", TEXT);
+            Ok(name.and_then(|name| fields.channel(Some(name))).unwrap_or(Role::Ignored))
+        }
+        ("Trace", "ChannelToggle") => Ok(fields.channel(None).unwrap_or(Role::Ignored)),
         ("Misc", "BookmarkSpec") => Ok(Role::BookmarkSpec {
             point: fields.at("BookmarkPoint", U64)?,
             format: fields.index("FormatString", TEXT)?,

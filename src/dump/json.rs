@@ -5,8 +5,8 @@
 
 use super::pretty::{self, Json, Object, Value};
 use crate::analysis::{
-    AfterReport, Bookmark, Figures, GroupRow, LiveBlock, Losses, Moves, NameRow, Report, ScopeRow,
-    SizeRow, ThreadRow, Totals, TraceInfo,
+    AfterReport, Bookmark, Figures, GroupRow, LiveBlock, Losses, Moves, NameRow, PeakMoment,
+    Report, ScopeRow, SizeRow, ThreadRow, TimeSpan, Totals, TraceInfo,
 };
 use std::io::{self, Write};
 
@@ -32,6 +32,7 @@ impl Json for Report {
             "schema" => "memledger.report/1",
             "trace" => self.trace,
             "totals" => self.totals,
+            "peak" => self.peak,
             "losses" => self.losses,
             "after_report" => self.after_report,
             "bookmarks" => self.bookmarks,
@@ -54,8 +55,15 @@ impl Json for TraceInfo {
             "time_resolution_ns" => self.time_resolution_ns,
             "events" => self.events,
             "from_process_start" => self.from_process_start,
+            "scopes_off" => self.scopes_off,
             "complete" => self.complete,
         )
+    }
+}
+
+impl Json for TimeSpan {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        object!(value, "from_ns" => self.from_ns, "to_ns" => self.to_ns)
     }
 }
 
@@ -83,6 +91,17 @@ impl Json for Totals {
             moves(object, self.moved_in, self.moved_out)?;
             Ok(())
         })
+    }
+}
+
+impl Json for PeakMoment {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        object!(value,
+            "from_ns" => self.from_ns,
+            "to_ns" => self.to_ns,
+            "after_bookmark" => self.after_bookmark,
+            "before_bookmark" => self.before_bookmark,
+        )
     }
 }
 

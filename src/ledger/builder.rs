@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Worker {
-    /// A thread of the tracker, every 10 ms or when half the buffers are full.
+    /// A thread of the tracker, every 10 ms (every millisecond at first) or when half the buffers are full.
     #[default]
     Thread,
     /// The program itself, by [`Ledger::update`]. Nobody waits for it: what does not fit into the

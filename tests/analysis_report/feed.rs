@@ -78,6 +78,20 @@ const TYPES: &[Declaration] = &[
         ],
     ),
     ("Diagnostics.Session2", false, &[("AppName", T::AnsiString), ("CommandLine", T::WideString)]),
+    ("Misc.BookmarkSpec", false, &[("BookmarkPoint", T::U64), ("FormatString", T::AnsiString)]),
+    (
+        "Misc.Bookmark",
+        true,
+        &[("Cycle", T::U64), ("BookmarkPoint", T::U64), ("FormatArgs", T::U8Array)],
+    ),
+    (
+        "Trace.ChannelAnnounce",
+        false,
+        &[("Id", T::U32), ("IsEnabled", T::U8), ("ReadOnly", T::U8), ("Name", T::AnsiString)],
+    ),
+    ("Trace.ChannelToggle", false, &[("Id", T::U32), ("IsEnabled", T::U8)]),
+    ("Memledger.Alive", false, &[("Blocks", T::U64)]),
+    ("Memledger.ScopeEntries", false, &[("Tag", T::I32), ("Entries", T::U64), ("Before", T::U8)]),
     ("Other.Scope", false, &[("Value", T::U32)]),
 ];
 
@@ -198,6 +212,19 @@ impl Feed {
 
     pub fn marker(&mut self, time: u64) {
         self.emit("Memory.Marker", 2, &[N(time)]);
+    }
+
+    /// A bookmark whose place in the program prints just `name`.
+    pub fn bookmark(&mut self, cycle: u64, point: u64, name: &str) {
+        self.emit("Misc.BookmarkSpec", 1, &[N(point), S(name)]);
+        self.emit("Misc.Bookmark", 3, &[N(cycle), N(point), S("")]);
+    }
+
+    /// The scope `tag` was entered so often.
+    pub fn entries(&mut self, tag: i32, entries: u64, before: bool) {
+        let tag = u64::from(tag as u32);
+        let values = [N(tag), N(entries), N(before.into())];
+        self.emit("Memledger.ScopeEntries", 1, &values);
     }
 
     /// A `TagSpec` of our writer.

@@ -3,12 +3,12 @@
 use crate::feed::{Feed, V::N};
 use memledger::analysis::{Analyzer, Figures, Report, ScopeRow, Until};
 
-fn scope<'a>(report: &'a Report, path: &[&str]) -> &'a ScopeRow {
+pub fn scope<'a>(report: &'a Report, path: &[&str]) -> &'a ScopeRow {
     report.by_scope.iter().find(|row| row.path == path).unwrap_or_else(|| panic!("no row {path:?}"))
 }
 
 /// `GlobalScope` > `a` > `b`, with `b` also tagged as `X` of group `Outer` > `Inner`.
-fn with_scopes() -> Feed {
+pub fn with_scopes() -> Feed {
     let mut feed = Feed::new();
     feed.spec(0, 100, -1, -1, "GlobalScope");
     feed.spec(0, 101, 100, -1, "a");

@@ -6,6 +6,7 @@ mod feed;
 mod figures;
 mod hostile;
 mod model;
+mod moments;
 mod ops;
 mod samples;
 mod text;

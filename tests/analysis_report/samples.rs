@@ -115,7 +115,7 @@ fn the_keys_are_those_of_the_contract() {
     assert_eq!(
         keys(&report),
         "after_report bookmarks by_group by_name by_scope by_size by_thread largest_live losses \
-         schema totals trace"
+         peak schema totals trace"
     );
     assert_eq!(report["schema"], "memledger.report/1");
     let row = "allocated_bytes allocations frees live_blocks live_blocks_at_peak live_bytes \
@@ -123,7 +123,7 @@ fn the_keys_are_those_of_the_contract() {
     assert_eq!(keys(&report["by_scope"][0]["inclusive"]), row);
     assert_eq!(
         keys(&report["trace"]),
-        "complete duration_ns events from_process_start pid program time_resolution_ns"
+        "complete duration_ns events from_process_start pid program scopes_off time_resolution_ns"
     );
     assert_eq!(
         keys(&report["largest_live"][0]),

@@ -86,6 +86,15 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(in_scope(&["GlobalScope", "off"]), 0);
         assert!((1_000_009..1_001_000).contains(&in_scope(&["GlobalScope", "after"])));
         assert_eq!(toggles(&outcome), [false, true]);
+        let off = &report.trace.scopes_off;
+        assert_eq!(off.len(), 1, "{off:?}");
+        let at = |bytes: u64| {
+            let mut blocks = report.largest_live.iter();
+            blocks.find(|block| block.bytes == bytes).unwrap().allocated_at_ns
+        };
+        // Blocks have the time of the marker before them.
+        assert!(at(1_000_003) <= off[0].from_ns && off[0].from_ns <= at(1_000_005), "{off:?}");
+        assert!(at(1_000_007) <= off[0].to_ns && off[0].to_ns <= at(1_000_009), "{off:?}");
     }),
     case("a port that is taken is left for another that the trace names", port, |run| {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();

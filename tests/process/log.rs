@@ -243,6 +243,16 @@ pub(crate) const CASES: &[Case] = &[
             assert_eq!(left(&then, 1_000_003), blocks, "{}", bookmark.name);
             assert_eq!(then.trace.duration_ns, bookmark.at_ns);
         }
+        // The program is over before the worker comes a second time: the order says what was when.
+        let peak = &report.peak;
+        assert_eq!(peak.after_bookmark.as_deref(), Some("level 7: 100% of Ümit"));
+        assert_eq!(peak.before_bookmark.as_deref(), Some("after"));
+        let at = [0, 1, 2].map(|bookmark| report.bookmarks[bookmark].at_ns);
+        assert!(at[1] <= peak.from_ns && peak.to_ns.unwrap() <= at[2], "{peak:?} {at:?}");
+        let mut blocks = report.largest_live.iter().filter(|block| block.bytes == 1_000_003);
+        let [first, second] = [(); 2].map(|()| blocks.next().unwrap().allocated_at_ns);
+        assert!(at[0] <= first && first < at[1], "{first} {at:?}");
+        assert!(at[1] <= second && second < at[2], "{second} {at:?}");
     }),
 ];
 

@@ -1,7 +1,7 @@
 //! The one thread that collects what all others have written, and hands it on.
 //!
-//! It runs with the tracker's guard set for life, with every signal blocked, and comes on a fixed
-//! [`INTERVAL`], or earlier when half the buffers are full.
+//! It runs with the tracker's guard set for life, with every signal blocked, and comes every
+//! [`INTERVAL`], more often at the start of a recording, or when half the buffers are full.
 
 mod drain;
 mod feeds;
@@ -30,7 +30,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// How often the worker comes when nobody calls it: the resolution of times in a trace.
-pub(crate) const INTERVAL: Duration = Duration::from_millis(10);
+const INTERVAL: Duration = Duration::from_millis(10);
+/// The same at the start. In a program of a tenth of a second, times of 10 ms would say little.
+const FIRST_INTERVAL: Duration = Duration::from_millis(1);
+/// Until times are 10 ms apart, they are this part of the time since the start apart.
+const PARTS: u32 = 64;
+
+/// How long the worker sleeps when it has run for `since_start`. PERF: up to where all are 10 ms apart,
+/// 0.64 s, that makes 210 ticks instead of 64.
+fn interval(since_start: Duration) -> Duration {
+    (since_start / PARTS).clamp(FIRST_INTERVAL, INTERVAL)
+}
 
 /// A part of the program that declares events: the worker announces its types, and asks it in
 /// every tick for the important events that have come up.
@@ -106,8 +116,9 @@ pub(crate) fn dismiss() {
 extern "C" fn run(generation: *mut c_void) -> *mut c_void {
     let _own = own_code();
     let generation = generation.addr() as u32;
+    let start = Instant::now();
     loop {
-        buffer::sleep_until_called(INTERVAL.as_nanos() as u64);
+        buffer::sleep_until_called(interval(start.elapsed()).as_nanos() as u64);
         // NOTE: a worker that is called without pause would hardly ever leave the session to others.
         if WANTED.load(Ordering::Acquire) > 0 {
             std::thread::sleep(Duration::from_millis(1));
@@ -134,5 +145,24 @@ pub(crate) fn finish(session: &mut Session, last: &Final) {
     let on_problem = session.on_problem();
     if catch_unwind(AssertUnwindSafe(|| session.finish(last))).is_err() {
         on_problem(Error::Unsupported("the tracker panicked at the end of the recording".into()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_a_millisecond_apart_at_the_start_and_ten_after_a_while() {
+        let at = |millis| interval(Duration::from_millis(millis)).as_micros();
+        assert_eq!([at(0), at(64), at(320), at(640)], [1_000, 1_000, 5_000, 10_000]);
+        assert_eq!(at(3_600_000), 10_000);
+        assert_eq!(interval(Duration::MAX), INTERVAL);
+        let (mut now, mut ticks) = (Duration::ZERO, 0);
+        while interval(now) < INTERVAL {
+            now += interval(now);
+            ticks += 1;
+        }
+        assert!((200..220).contains(&ticks), "{ticks}");
     }
 }

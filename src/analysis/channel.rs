@@ -1,0 +1,57 @@
+//! When the channel of scopes was off: what was allocated then is in the outermost scope.
+
+use super::report::TimeSpan;
+
+/// The name of the channel.
+pub(super) const SCOPE_CHANNEL: &str = "Scope";
+
+/// Spans that are kept apart; a program that turns scopes off more often has the last one longer.
+const MOST: usize = 1000;
+
+/// What was seen of the channel.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ScopesOff {
+    id: Option<u32>,
+    since: Option<u64>,
+    spans: Vec<TimeSpan>,
+}
+
+impl ScopesOff {
+    /// The channel has this id.
+    pub(super) fn announced(&mut self, id: u32, is_on: bool, now: u64) {
+        self.id = Some(id);
+        self.toggled(id, is_on, now);
+    }
+
+    /// A channel is on or off from here on.
+    pub(super) fn toggled(&mut self, id: u32, is_on: bool, now: u64) {
+        if self.id != Some(id) {
+            return;
+        }
+        if is_on {
+            self.spans = self.spans_until(now);
+            self.since = None;
+        } else {
+            self.since.get_or_insert(now);
+        }
+    }
+
+    /// What was said so far was about the time before the stream began, which was now.
+    pub(super) fn begin(&mut self, now: u64) {
+        self.spans.clear();
+        self.since = self.since.map(|_| now);
+    }
+
+    /// The spans up to now, in their order.
+    pub(super) fn spans_until(&self, now: u64) -> Vec<TimeSpan> {
+        let mut spans = self.spans.clone();
+        if let Some(from_ns) = self.since.filter(|since| *since < now) {
+            let full = spans.len() >= MOST;
+            match spans.last_mut().filter(|last| full || last.to_ns == from_ns) {
+                Some(last) => last.to_ns = now,
+                None => spans.push(TimeSpan { from_ns, to_ns: now }),
+            }
+        }
+        spans
+    }
+}
