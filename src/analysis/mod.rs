@@ -119,7 +119,8 @@ pub struct Analyzer {
     cells: Cells,
     contexts: Contexts,
     book: Book,
-    heaps: [LiveSet; HEAPS],
+    /// Boxed: 11 KiB, which an unoptimised program would copy from frame to frame of its stack.
+    heaps: Box<[LiveSet; HEAPS]>,
     /// Events that were taken in but not applied yet.
     steps: Steps,
     /// Blocks that `HeapMarkAlloc` took out of the ledger, by heap and address.
@@ -151,6 +152,12 @@ pub struct Analyzer {
     problems: Vec<String>,
 }
 
+fn empty_heaps() -> Box<[LiveSet; HEAPS]> {
+    // NOTE: made where it stays, not on the stack.
+    let heaps = (0..HEAPS).map(|_| LiveSet::default()).collect::<Box<[_]>>();
+    heaps.try_into().unwrap_or_else(|_| unreachable!("there are {HEAPS} of them"))
+}
+
 impl Default for Analyzer {
     fn default() -> Self {
         Self::new()
@@ -171,7 +178,7 @@ impl Analyzer {
             cells: Cells::default(),
             contexts: Contexts::new(&mut book),
             book,
-            heaps: std::array::from_fn(|_| LiveSet::default()),
+            heaps: empty_heaps(),
             steps: Steps::default(),
             marked: IntMap::default(),
             size_shift: 3,

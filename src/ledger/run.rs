@@ -185,18 +185,8 @@ pub(super) fn apart<R: Send>(body: impl FnOnce() -> R + Send) -> R {
     // PERF: while there may be one thread only. With more, the system takes 10 ms to answer; what
     // it has granted once it grants at once.
     os::register_barrier();
-    let mut body = Some(body);
-    let mut result = None;
-    os::run_apart(&mut || {
-        if let Some(body) = body.take() {
-            result = Some(own(|| catch_unwind(AssertUnwindSafe(body))));
-        }
-    });
-    match result {
-        Some(Ok(result)) => result,
-        Some(Err(panic)) => resume_unwind(panic),
-        None => unreachable!("it has run"),
-    }
+    os::run_apart(|| own(|| catch_unwind(AssertUnwindSafe(body))))
+        .unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// The start before `main`; the process's exit ends it.

@@ -8,6 +8,7 @@ use crate::losses::memory_events;
 use memledger::{DestinationState, Error, Ledger, OnFull, Worker};
 use std::fs;
 use std::hint::black_box;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 
 pub(crate) const CASES: &[Case] = &[
@@ -60,7 +61,16 @@ pub(crate) const CASES: &[Case] = &[
         let report = outcome.quiet().whole();
         assert_eq!(left(&report, 1_000_003), 1);
     }),
+    case("with stacks as small as the system allows nothing is missing", small_stacks, |run| {
+        let outcome = with_stack(run, 64 << 10).tracked().env("MEMLEDGER_CONTROL", "0").run();
+        let report = outcome.quiet().whole();
+        assert_eq!(left(&report, 1_000_003), SMALL_THREADS);
+        let (late, _) = outcome.trace("late.memledger");
+        assert!(late.trace.complete && left(&late, 1_000_003) >= 1);
+    }),
 ];
+
+const SMALL_THREADS: usize = 4;
 
 const LIMIT: u64 = 300_000;
 
@@ -83,6 +93,18 @@ mod system {
         }
     }
 
+    /// The limit that the child's main thread has, and its threads unless they ask for another.
+    pub(super) fn with_stack(mut run: super::Run, bytes: u64) -> super::Run {
+        use std::os::unix::process::CommandExt;
+        let set = move || {
+            limit(libc::RLIMIT_STACK, bytes);
+            Ok(())
+        };
+        // SAFETY: two system calls, which allocate nothing.
+        unsafe { run.command.pre_exec(set) };
+        run
+    }
+
     /// No limits hold for root, so it becomes nobody.
     pub(super) fn be_nobody() {
         // SAFETY: plain calls; nobody's number is 65534 wherever this runs.
@@ -93,7 +115,7 @@ mod system {
         }
     }
 }
-use system::{be_nobody, limit};
+use system::{be_nobody, limit, with_stack};
 
 /// The program's own blocks come from an arena that is there already; the tracker's do not.
 fn no_memory() {
@@ -165,4 +187,32 @@ fn stopped() {
     }
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     drop(ledger);
+}
+
+/// The environment has started file, report and control server before `main`; the program's threads
+/// have the least stack there is, and use what a thread can.
+fn small_stacks() {
+    let ledger = Ledger::from_env();
+    let address = ledger.control_address().unwrap();
+    let small = || {
+        memledger::alloc_scope!("small");
+        churn(10_000);
+        leave(1_000_003);
+        memledger::bookmark!("small");
+        assert!(ledger.snapshot().unwrap().live_bytes() > 1_000_003);
+        ledger.flush();
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..SMALL_THREADS {
+            // The system's least is taken instead.
+            std::thread::Builder::new().stack_size(0).spawn_scoped(scope, small).unwrap();
+        }
+    });
+    let mut client = std::net::TcpStream::connect(address).unwrap();
+    client.write_all(b"Status\n").unwrap();
+    client.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("pid "), "{answer}");
+    let _ = ledger.trace_to_file("late.memledger").unwrap();
 }

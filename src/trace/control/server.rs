@@ -109,7 +109,7 @@ impl Server {
         };
         let work = Work { listener, rules, actions, wanted, clients: Vec::new(), patience };
         starting().push(work);
-        os::spawn(c"memledger ctl", run, 0).map_err(|error| {
+        os::spawn(run, 0).map_err(|error| {
             starting().pop();
             Error::Control(format!("the control server's thread could not be started: {error}"))
         })?;
@@ -135,6 +135,7 @@ fn starting() -> std::sync::MutexGuard<'static, Vec<Work>> {
 
 extern "C" fn run(_: *mut c_void) -> *mut c_void {
     let _own = own_code();
+    os::name_thread(c"memledger ctl");
     let work = starting().pop();
     if let Some(mut work) = work {
         // A bug of ours must not take the program with it.

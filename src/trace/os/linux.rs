@@ -4,6 +4,10 @@
 //! allocates nor locks; `errno` is put back, since a program may look at it after `free`.
 #![expect(unsafe_code, reason = "system calls")]
 
+mod threads;
+
+pub(crate) use threads::{name_thread, run_apart, spawn};
+
 use super::ThreadName;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::{File, OpenOptions};
@@ -72,7 +76,7 @@ pub(crate) fn now() -> u64 {
 pub(crate) fn wait(word: &AtomicU32, expected: u32, nanos: u64) {
     let _errno = KeepErrno::new();
     let timeout = libc::timespec {
-        tv_sec: (nanos / 1_000_000_000) as libc::time_t,
+        tv_sec: (nanos / 1_000_000_000) as _,
         tv_nsec: (nanos % 1_000_000_000) as _,
     };
     // SAFETY: the word outlives the call, the timeout is read only.
@@ -204,64 +208,6 @@ extern "C" fn thread_exits(round: *mut c_void) {
         arm(KEY.load(Ordering::Acquire), round + 1);
     } else {
         crate::trace::write::registry::retire_current();
-    }
-}
-
-/// Starts `body` on a thread called `name`, with `argument`, every signal blocked: signals are the
-/// program's.
-pub(crate) fn spawn(
-    name: &CStr,
-    body: extern "C" fn(*mut c_void) -> *mut c_void,
-    argument: usize,
-) -> io::Result<()> {
-    // SAFETY: plain calls on local values; the thread is detached, its argument is a number.
-    unsafe {
-        let mut attributes = std::mem::zeroed::<libc::pthread_attr_t>();
-        libc::pthread_attr_init(&raw mut attributes);
-        libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
-        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let mut thread = std::mem::zeroed();
-        let argument = ptr::without_provenance_mut(argument);
-        let error = libc::pthread_create(&raw mut thread, &raw const attributes, body, argument);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
-        libc::pthread_attr_destroy(&raw mut attributes);
-        if error != 0 {
-            return Err(io::Error::from_raw_os_error(error));
-        }
-        libc::pthread_setname_np(thread, name.as_ptr());
-    }
-    Ok(())
-}
-
-/// Runs `body` on a thread of its own, with every signal blocked, and waits for it; on this thread,
-/// if there can be no other.
-///
-/// What it allocates then lies in another arena than the program's blocks, and does not change
-/// what becomes of those.
-pub(crate) fn run_apart(body: &mut (dyn FnMut() + Send)) {
-    extern "C" fn run(body: *mut c_void) -> *mut c_void {
-        // SAFETY: it points to the reference below, which lives until this thread is joined.
-        let body = unsafe { &mut *body.cast::<&mut (dyn FnMut() + Send)>() };
-        body();
-        ptr::null_mut()
-    }
-    let mut body = body;
-    // SAFETY: plain calls on local values; the thread is joined before they are gone.
-    let started = unsafe {
-        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let mut thread = std::mem::zeroed();
-        let argument = (&raw mut body).cast();
-        let error = libc::pthread_create(&raw mut thread, ptr::null(), run, argument);
-        let joined = error == 0 && libc::pthread_join(thread, ptr::null_mut()) == 0;
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
-        joined
-    };
-    if !started {
-        body();
     }
 }
 

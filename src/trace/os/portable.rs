@@ -59,12 +59,13 @@ pub(crate) fn on_thread_exit() {
     let _ = crate::trace::write::registry::retire_current as fn();
 }
 
-pub(crate) fn run_apart(body: &mut (dyn FnMut() + Send)) {
-    body();
+pub(crate) fn run_apart<R: Send>(body: impl FnOnce() -> R + Send) -> R {
+    body()
 }
 
+pub(crate) fn name_thread(_name: &CStr) {}
+
 pub(crate) fn spawn(
-    _name: &CStr,
     _body: extern "C" fn(*mut c_void) -> *mut c_void,
     _argument: usize,
 ) -> io::Result<()> {

@@ -218,6 +218,7 @@ fn pass_on(batch: &[u8], sink: &mut dyn Sink) -> Result<(), Error> {
 
 extern "C" fn run(number: *mut c_void) -> *mut c_void {
     let _own = own_code();
+    os::name_thread(c"memledger sink");
     let Some(queue) = by_number(number.addr() as u64) else { return std::ptr::null_mut() };
     let result = catch_unwind(AssertUnwindSafe(|| queue.drive()));
     let why = match result {
@@ -270,7 +271,7 @@ impl Queued {
                 all.remove(oldest);
             }
         }
-        if let Err(error) = os::spawn(c"memledger sink", run, queue.number as usize) {
+        if let Err(error) = os::spawn(run, queue.number as usize) {
             queue.end(None);
             return Err(Error::Destination {
                 name: queue.name.clone(),

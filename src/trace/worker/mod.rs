@@ -102,7 +102,7 @@ pub(crate) fn lock_within<T>(lock: &Mutex<T>, patience: Duration) -> Option<Mute
 pub(crate) fn spawn() -> Result<(), Error> {
     // NOTE: told to the thread, which may begin to run when its session is over already.
     let generation = GENERATION.load(Ordering::Acquire);
-    os::spawn(c"memledger", run, generation as usize).map_err(|error| {
+    os::spawn(run, generation as usize).map_err(|error| {
         Error::Unsupported(format!("the worker thread could not be started: {error}"))
     })
 }
@@ -115,6 +115,7 @@ pub(crate) fn dismiss() {
 
 extern "C" fn run(generation: *mut c_void) -> *mut c_void {
     let _own = own_code();
+    os::name_thread(c"memledger");
     let generation = generation.addr() as u32;
     let start = Instant::now();
     loop {
