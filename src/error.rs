@@ -1,5 +1,6 @@
 //! Everything that can go wrong, one English sentence each.
 
+use crate::words::escape;
 use std::io;
 use std::path::PathBuf;
 
@@ -87,11 +88,11 @@ impl std::fmt::Display for Error {
             Self::Read(error) => write!(f, "reading the trace failed: {error}"),
             Self::Write(error) => write!(f, "writing the result failed: {error}"),
             Self::File { path, action, source } => {
-                write!(f, "cannot {action} {}: {source}", path.display())
+                write!(f, "cannot {action} {}: {source}", escape(&path.to_string_lossy()))
             }
             Self::Store(what) | Self::Setting(what) | Self::Control(what) => f.write_str(what),
             Self::Destination { name, what } => {
-                write!(f, "{name} gets no more of the trace: {what}")
+                write!(f, "{} gets no more of the trace: {what}", escape(name))
             }
             Self::AlreadyStarted => f.write_str(
                 "a ledger is already running in this process, and there can be only one at a time",

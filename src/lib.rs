@@ -68,6 +68,7 @@ mod ledger;
 mod measure;
 mod scopes;
 pub mod trace;
+mod words;
 
 pub use alloc::TrackingAllocator;
 #[doc(no_inline)]

@@ -8,7 +8,8 @@ use std::path::Path;
 
 /// A module, and what it may name besides itself. The first row that fits a file counts.
 const LAYERS: &[(&str, &[&str])] = &[
-    ("error", &[]),
+    ("words", &[]),
+    ("error", &["words"]),
     // The two calls from the system upwards: a thread ends, the program is about to begin.
     (
         "trace::os",
@@ -56,7 +57,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     (
         "trace::control",
-        &["error", "trace::os", "trace::sink::tcp::Address", "trace::write::own_code"],
+        &["error", "words", "trace::os", "trace::sink::tcp::Address", "trace::write::own_code"],
     ),
     ("trace::read", &["error", "trace::event::schema", "trace::transport"]),
     ("trace::store", &["error"]),
@@ -68,7 +69,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("containers", &["alloc::hook", "scopes"]),
     ("analysis", &["error", "trace::read", "trace::event::schema"]),
-    ("dump", &["analysis"]),
+    ("dump", &["analysis", "words"]),
     (
         "measure",
         &[
@@ -80,7 +81,10 @@ const LAYERS: &[(&str, &[&str])] = &[
             "ledger::measuring",
         ],
     ),
-    ("ledger", &["alloc", "analysis", "dump", "error", "scopes", "trace", "Ledger", "Snapshot"]),
+    (
+        "ledger",
+        &["alloc", "analysis", "dump", "error", "scopes", "trace", "words", "Ledger", "Snapshot"],
+    ),
     // The table of contents.
     ("", &[""]),
 ];

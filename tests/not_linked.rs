@@ -81,7 +81,10 @@ fn test() {
         assert_eq!(stderr.lines().count(), 1, "{stderr}");
         assert!(stderr.contains("memledger::TrackingAllocator is not this program's global"));
         assert!(stderr.contains("#[global_allocator] static ALLOC: memledger::TrackingAllocator"));
+        assert!(!report.exists(), "nothing stays behind of a report that is not made");
     }
+    assert_eq!(run("from_env", "x.json").lines().count(), 1);
+    assert!(!folder.path().join("x.json").exists());
     assert_eq!(run("measure", "").lines().filter(|line| line.starts_with("memledger:")).count(), 1);
     // What it logs itself is recorded all the same.
     assert_eq!(run("log", ""), "");

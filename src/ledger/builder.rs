@@ -62,6 +62,7 @@ pub(crate) struct Config {
     pub(crate) control_folder: Option<PathBuf>,
     pub(crate) control_hosts: Vec<String>,
     pub(crate) follow_forks: bool,
+    pub(crate) file_mode: Option<u32>,
     pub(crate) channels: Option<String>,
     pub(crate) worker: Worker,
     pub(crate) buffer_limit: Option<usize>,
@@ -180,6 +181,17 @@ impl LedgerBuilder {
         self
     }
 
+    /// The permissions of the files that the program writes, traces and reports: `0o640` lets its
+    /// group read them. From `0o600` to `0o777`, whatever the mask of the process is. Default:
+    /// `0o600`, since names, thread names and addresses may tell more than others should know.
+    ///
+    /// A file that is there already gets them, too, if it is this user's own. One that is only named
+    /// by a descriptor (`/dev/stderr`, `/dev/fd/3`) keeps its own.
+    pub fn file_mode(mut self, mode: u32) -> Self {
+        self.config.file_mode = Some(mode);
+        self
+    }
+
     /// What is recorded, separated by commas: `memory` (every allocation, reallocation and free),
     /// `scope` (who made them), and the channels of the program that are to be enabled. Default:
     /// `memory,scope`.
@@ -217,7 +229,7 @@ impl LedgerBuilder {
     /// # Errors
     /// [`Error::AlreadyStarted`] if a ledger is running; [`Error::File`] if a file cannot be
     /// created; [`Error::Setting`] for what can be no channel's name, an unknown kind of report, or
-    /// what is no address;
+    /// what is no address, or no mode;
     /// [`Error::Unsupported`] on platforms other than 64-bit Linux, in the child of a `fork`, or
     /// if a thread does not leave the allocator hook within 5 s.
     pub fn start(self) -> Result<Ledger, Error> {

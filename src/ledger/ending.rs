@@ -9,7 +9,11 @@ use crate::trace::os::BlockedSignals;
 use crate::trace::sink::queue;
 use crate::trace::worker;
 use crate::trace::write::{own_code, registry, state};
+use crate::words::nearest;
 use std::time::Instant;
+
+/// Channels that a sentence names.
+const MOST_NAMED: usize = 32;
 
 /// Ends the recording `generation`, or whichever is under way, and reports.
 pub(super) fn finish(generation: Option<u64>) {
@@ -72,11 +76,23 @@ pub(super) fn end(run: Run, process_ends: bool) {
     let missing = channel::forget();
     if !missing.is_empty() {
         problems::add(format!(
-            "{missing:?} in the setting of channels is the name of no channel that this program has used"
+            "{missing:?} in the setting of channels is the name of no channel that this program has used; {}",
+            instead(&missing)
         ));
     }
     if let Some(refused) = important::take_refused() {
         problems::add(refused);
     }
     state::turn_off();
+}
+
+/// What can be meant by names that no channel has: what is near each, or else all there are.
+fn instead(missing: &[&str]) -> String {
+    let known: Vec<_> = channel::known().map(|(name, _)| name).take(MOST_NAMED).collect();
+    let near: Option<Vec<_>> =
+        missing.iter().map(|name| nearest(name, known.iter().copied())).collect();
+    match near {
+        Some(near) => format!("likely meant: {near:?}"),
+        None => format!("it has used {known:?}"),
+    }
 }

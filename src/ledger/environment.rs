@@ -4,12 +4,15 @@ use super::builder::Config;
 use super::report::{Destination, Report};
 use super::{control, exit, problems, run};
 use crate::alloc::linked;
+use crate::error::Error;
 use crate::trace::control::{DEFAULT_PORT as DEFAULT_CONTROL_PORT, Place};
-use crate::trace::sink::tcp::{Address, DEFAULT_PORT};
+use crate::trace::sink::tcp::Address;
 use crate::trace::write::{own, state};
 use crate::trace::{channel, os};
+use crate::words::nearest;
 use std::ffi::{CStr, OsStr, OsString};
 use std::path::PathBuf;
+use std::sync::Once;
 
 /// The settings a user makes from outside; each replaces the one made in code.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +21,7 @@ pub(crate) struct Settings {
     pub(super) file: Option<OsString>,
     pub(super) host: Option<OsString>,
     pub(super) follow_forks: Option<OsString>,
+    pub(super) file_mode: Option<OsString>,
     pub(super) report: Option<OsString>,
     pub(super) control: Option<OsString>,
     pub(super) control_token_file: Option<OsString>,
@@ -32,7 +36,7 @@ struct Known {
     place: fn(&mut Settings) -> &mut Option<OsString>,
 }
 
-const KNOWN: [Known; 9] = [
+const KNOWN: [Known; 10] = [
     Known {
         variable: c"MEMLEDGER_TRACE",
         flag: "-trace=",
@@ -52,6 +56,11 @@ const KNOWN: [Known; 9] = [
         variable: c"MEMLEDGER_FOLLOW_FORKS",
         flag: "-tracefollowforks=",
         place: |settings| &mut settings.follow_forks,
+    },
+    Known {
+        variable: c"MEMLEDGER_FILE_MODE",
+        flag: "-tracefilemode=",
+        place: |settings| &mut settings.file_mode,
     },
     Known {
         variable: c"MEMLEDGER_REPORT",
@@ -81,7 +90,13 @@ const KNOWN: [Known; 9] = [
 ];
 
 /// Variables of the design that this version does not act on yet.
-const NOT_YET: [&CStr; 1] = [c"MEMLEDGER_STACKS"];
+const NOT_YET: [&str; 5] = [
+    "MEMLEDGER_STACKS",
+    "MEMLEDGER_PERFETTO",
+    "MEMLEDGER_PERFETTO_CONFIG",
+    "MEMLEDGER_WATCH",
+    "MEMLEDGER_LIMIT",
+];
 
 impl Settings {
     /// The environment. An empty variable counts as not set.
@@ -115,18 +130,12 @@ impl Settings {
     }
 
     /// These settings, and `other` where they are silent.
-    pub(super) fn or(self, other: Self) -> Self {
-        Self {
-            channels: self.channels.or(other.channels),
-            file: self.file.or(other.file),
-            host: self.host.or(other.host),
-            follow_forks: self.follow_forks.or(other.follow_forks),
-            report: self.report.or(other.report),
-            control: self.control.or(other.control),
-            control_token_file: self.control_token_file.or(other.control_token_file),
-            control_folder: self.control_folder.or(other.control_folder),
-            control_hosts: self.control_hosts.or(other.control_hosts),
+    pub(super) fn or(mut self, mut other: Self) -> Self {
+        for known in &KNOWN {
+            let place = (known.place)(&mut self);
+            *place = place.take().or((known.place)(&mut other).take());
         }
+        self
     }
 
     /// Whether these start tracking by themselves: something has to come out of it.
@@ -156,7 +165,7 @@ impl Settings {
                     (config.host, config.host_channels) = (host.into_string().ok(), None);
                 }
                 _ => problems::add(format!(
-                    "MEMLEDGER_HOST (or -tracehost=) is {host:?}, but only HOST or HOST:PORT are allowed, such as 127.0.0.1:{DEFAULT_PORT}; nothing is sent"
+                    "MEMLEDGER_HOST (or -tracehost=) is {host:?}, but only HOST or HOST:PORT are allowed, such as 127.0.0.1:1980; nothing is sent"
                 )),
             }
         }
@@ -203,6 +212,15 @@ impl Settings {
                 )),
             }
         }
+        if let Some(mode) = self.file_mode {
+            let octal = mode.to_str().and_then(|text| u32::from_str_radix(text, 8).ok());
+            match octal.map(file_mode) {
+                Some(Ok(mode)) => config.file_mode = Some(mode),
+                _ => problems::add(format!(
+                    "MEMLEDGER_FILE_MODE (or -tracefilemode=) is {mode:?}, but only octal numbers from 600 to 777 are allowed, with which the owner can read and write; the default 600 is used"
+                )),
+            }
+        }
         if let Some(report) = self.report {
             match report.to_str() {
                 Some("off") => config.report = None,
@@ -218,6 +236,16 @@ impl Settings {
     }
 }
 
+/// Permissions for files, if the program itself can read and write those.
+pub(super) fn file_mode(mode: u32) -> Result<u32, Error> {
+    if mode & 0o600 == 0o600 && mode <= 0o777 {
+        return Ok(mode);
+    }
+    Err(Error::Setting(format!(
+        "files cannot have the permissions 0o{mode:o}: from 0o600 to 0o777 are allowed, with which the owner can read and write"
+    )))
+}
+
 fn extension(path: &OsString) -> Option<&str> {
     std::path::Path::new(path).extension().and_then(OsStr::to_str)
 }
@@ -228,19 +256,42 @@ pub(crate) fn start_before_main() {
         let _awake = state::awake();
         exit::watch_forks();
         let settings = Settings::read();
-        for variable in NOT_YET {
-            if os::secure_env(variable).is_some() && linked::is_global_allocator() {
-                problems::add(format!(
-                    "{} is set, but this version does not support it yet",
-                    variable.to_string_lossy()
-                ));
-            }
+        if linked::is_global_allocator() && !linked::ignores_environment() {
+            tell_unknown();
         }
         if settings.start_by_themselves()
             && linked::is_global_allocator()
             && !linked::ignores_environment()
         {
             run::start_from_environment(settings);
+        }
+    });
+}
+
+/// What all variables of ours begin with.
+const PREFIX: &str = "MEMLEDGER_";
+
+/// Tells of variables with our prefix that mean nothing here; once in the process.
+pub(super) fn tell_unknown() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let known: Vec<_> = KNOWN.iter().filter_map(|known| known.variable.to_str().ok()).collect();
+        for (name, _) in std::env::vars_os() {
+            let name = name.to_string_lossy().into_owned();
+            let Some(rest) = name.strip_prefix(PREFIX) else { continue };
+            if known.contains(&&*name) {
+                continue;
+            }
+            if NOT_YET.contains(&&*name) {
+                problems::add(format!("{name} is set, but this version does not support it yet"));
+                continue;
+            }
+            let rests = known.iter().filter_map(|known| known.strip_prefix(PREFIX));
+            let instead = match nearest(rest, rests) {
+                Some(meant) => format!("{PREFIX}{meant} is likely meant"),
+                None => format!("there are {}", known.join(", ")),
+            };
+            problems::add(format!("{name} is set, but there is no such setting; {instead}"));
         }
     });
 }

@@ -76,18 +76,19 @@ impl Ledger {
     /// Starts as the environment says; by default a report on stderr at the end.
     ///
     /// Never fails: what cannot start is one line on stderr and an entry in
-    /// [`problems`](Self::problems).
+    /// [`problems`](Self::problems), and so is a `MEMLEDGER_` variable that there is not.
     ///
     /// | variable | meaning |
     /// |---|---|
     /// | `MEMLEDGER_TRACE=memory,scope` | channels to record (these two are the default), the program's own among them |
     /// | `MEMLEDGER_FILE=run-%p.utrace` | write the trace to this file, compact if it is named `.memledger` (`%p` process id, `%t` unix seconds, `%e` executable) |
-    /// | `MEMLEDGER_HOST=127.0.0.1:1980` | send the trace to a recorder |
+    /// | `MEMLEDGER_HOST=127.0.0.1` | send the trace to a recorder, on port 1980 or 1981 unless one is named |
     /// | `MEMLEDGER_CONTROL=1985` or `ADDRESS:PORT` | start the control server |
     /// | `MEMLEDGER_CONTROL_TOKEN_FILE=token` | who controls the program must know the first line of this file, which nobody else may read |
     /// | `MEMLEDGER_CONTROL_FOLDER=traces` | where `write-to` may create files |
     /// | `MEMLEDGER_CONTROL_HOSTS=build,10.0.0.7:1981` | where `send-to` may send besides this machine |
     /// | `MEMLEDGER_FOLLOW_FORKS=1` | record the children of forks, too, each to files of its own |
+    /// | `MEMLEDGER_FILE_MODE=640` | permissions of the files that are written, octal; 600 unless told |
     /// | `MEMLEDGER_REPORT=stderr`, a path ending in `.txt` or `.json`, or `off` | where the report goes |
     pub fn from_env() -> Self {
         #[cfg(feature = "enable")]
@@ -100,7 +101,7 @@ impl Ledger {
     /// arguments that are not flags of memledger.
     ///
     /// The flags are `-trace=`, `-tracefile=`, `-tracehost=`, `-tracecontrol=`, `-tracecontroltokenfile=`,
-    /// `-tracecontrolfolder=`, `-tracecontrolhosts=`, `-tracefollowforks=` and `-tracereport=`, with the
+    /// `-tracecontrolfolder=`, `-tracecontrolhosts=`, `-tracefollowforks=`, `-tracefilemode=` and `-tracereport=`, with the
     /// values of the variables `MEMLEDGER_TRACE`, `MEMLEDGER_FILE`, `MEMLEDGER_HOST` and so on.
     pub fn from_args(args: impl IntoIterator<Item = OsString>) -> (Self, Vec<OsString>) {
         #[cfg(feature = "enable")]
@@ -142,8 +143,9 @@ impl Ledger {
     }
 
     /// Sends the trace to a recorder from here on, as the plain Unreal stream: `HOST`, `HOST:PORT`,
-    /// an IP address, or `[IPv6]:PORT`. Without a port it is 1980, where `memledger serve` listens;
-    /// Unreal's own recorder listens on 1981.
+    /// an IP address, or `[IPv6]:PORT`. Without a port it is 1980, and 1981 where that refuses:
+    /// `memledger serve` listens on both, Unreal Engine 4's recorder on the first, and that of Unreal
+    /// Engine 5 on the second.
     ///
     /// Returns at once. Connecting happens on a thread of its own and is given up after 2 s; whether
     /// it worked, [`Destination::status`] and [`problems`](Self::problems) say. A connection that is

@@ -1,5 +1,5 @@
-//! Where a recording's trace and report go: files are opened when it starts, the report is written
-//! when it ends.
+//! Where a recording's trace and report go. The trace is opened when it starts; of the report only
+//! the name is taken then, and the file is created when the recording ends.
 
 use super::live::Live;
 use super::problems;
@@ -9,14 +9,14 @@ use crate::dump;
 use crate::error::Error;
 use crate::scopes;
 use crate::trace::os::{self, BlockedSignals};
-use crate::trace::sink::file::{FileSink, OwnFile, create_alone};
+use crate::trace::sink::file::{FileSink, LaterFile};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Where the report goes, opened.
+/// Where the report goes.
 pub(super) enum Output {
     Stderr,
-    File { file: OwnFile, path: PathBuf, json: bool },
+    File { file: LaterFile, path: PathBuf, json: bool },
 }
 
 pub(super) fn open_trace(path: &Path) -> Result<FileSink, Error> {
@@ -42,7 +42,7 @@ pub(super) fn open_report(report: &Report) -> Result<Output, Error> {
             )));
         }
     };
-    let (file, path) = create_alone(&asked)?;
+    let (file, path) = LaterFile::prepare(&asked)?;
     if path != asked {
         tell_in_use(&asked, &path);
     }
@@ -81,6 +81,12 @@ fn expand(path: &Path) -> PathBuf {
             }
             Some('%') => expanded.push('%'),
             other => {
+                if let Some(letter) = other.filter(char::is_ascii_alphabetic) {
+                    problems::add(format!(
+                        "%{letter} in the name {} stays as it is; what can be put in is %p (process id), %t (unix seconds), %e (executable) and %% (%)",
+                        path.display()
+                    ));
+                }
                 expanded.push('%');
                 expanded.extend(other);
             }
@@ -113,7 +119,7 @@ pub(super) fn write_report(output: Output, unlinked: bool, live: Option<&Live>) 
             let _ = os::write_all(2, &bytes);
         }
         Output::File { file, path, .. } => {
-            if let Err(source) = file.write_all(&bytes) {
+            if let Err(source) = file.write(&bytes) {
                 tell(Error::File { path, action: "write", source });
             }
         }
@@ -139,6 +145,7 @@ mod tests {
             ("100%%", "100%".to_owned()),
             ("50% of %", "50% of %".to_owned()),
             ("é%p", format!("é{pid}")),
+            ("%z%1%", "%z%1%".to_owned()),
         ] {
             assert_eq!(expand(Path::new(name)), Path::new(&expanded), "{name}");
         }

@@ -3,6 +3,7 @@
 use crate::trace::os::{self, BlockedSignals};
 use crate::trace::worker;
 use crate::trace::write::{own, state};
+use crate::words::escape;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,8 +11,11 @@ static PROBLEMS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Tells of a problem. Only with the tracker's guard set.
 ///
+/// What the sentence quotes may come from the environment or from another machine.
+///
 /// NOTE: by a plain write. The program may hold the lock of its stderr for as long as it likes.
 pub(super) fn add(sentence: String) {
+    let sentence = escape(&sentence);
     let _signals = BlockedSignals::new();
     let _ = os::write_all(2, format!("memledger: {sentence}\n").as_bytes());
     if let Some(mut problems) = lock() {

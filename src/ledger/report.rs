@@ -22,8 +22,9 @@ impl Report {
     /// To a file: JSON (`memledger.report/1`) if its name ends in `.json`, text if in `.txt`.
     ///
     /// The name may hold `%p`, `%t`, `%e` as in
-    /// [`trace_to_file`](crate::LedgerBuilder::trace_to_file). The file is created at the start,
-    /// so that a wrong path is known then.
+    /// [`trace_to_file`](crate::LedgerBuilder::trace_to_file). At the start an old file of
+    /// that name is removed, and a path at which none can be created is an error; the file is created
+    /// when the report is written. A program that is killed leaves none.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self(Destination::File(path.into()))
     }

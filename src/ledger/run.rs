@@ -2,7 +2,7 @@
 
 use super::builder::{Config, OnFull, Worker};
 use super::control::{self, Bound, Control};
-use super::environment::Settings;
+use super::environment::{self, Settings};
 use super::live::Live;
 use super::output::{Output, UNLINKED, open_report, open_trace};
 use super::report::Report;
@@ -15,7 +15,7 @@ use crate::trace::channel;
 use crate::trace::log::ProgramEvents;
 use crate::trace::os::{self, BlockedSignals};
 use crate::trace::sink::Sink;
-use crate::trace::sink::file::FileSink;
+use crate::trace::sink::file::{self, FileSink};
 use crate::trace::sink::queue;
 use crate::trace::sink::tcp::Address;
 use crate::trace::worker::{self, Final, Instrument, Session};
@@ -163,6 +163,7 @@ pub(super) fn start_with(flags: Settings) -> Ledger {
         if let Err(error) = refuse_forked() {
             return tell_and_go_on(error);
         }
+        environment::tell_unknown();
         // NOTE: the lock is held to the end of this statement, and starting takes it again.
         let beside = match run().as_mut() {
             Some(run) if run.from_environment => {
@@ -202,6 +203,7 @@ fn start_leniently(settings: Settings, from_environment: bool) -> Ledger {
     let follow = config.follow_forks.then(|| config.clone());
     let start =
         Start { from_environment, channels_are_set, report_is_set, follow, ..Start::default() };
+    set_file_mode(&config);
     // A file that cannot be created must not cost the report.
     let control = control::bind(&config).map_err(tell).ok().flatten();
     let file = config.file.take().and_then(|path| open_trace(&path).map_err(tell).ok());
@@ -245,6 +247,8 @@ fn start_strictly(mut config: Config) -> Result<Ledger, Error> {
     if let Some(host) = &config.host {
         Address::parse(host)?;
     }
+    config.file_mode.map_or(Ok(0), environment::file_mode)?;
+    environment::tell_unknown();
     match run().as_mut() {
         Some(run) if run.from_environment => return join_environment(run, config),
         Some(run) => return Err(run.refusal()),
@@ -257,11 +261,17 @@ fn start_strictly(mut config: Config) -> Result<Ledger, Error> {
 }
 
 fn open_and_begin(mut config: Config, start: Start) -> Result<Ledger, Error> {
+    set_file_mode(&config);
     // Before the file: its start says which port it is.
     let control = control::bind(&config)?;
     let file = config.file.take().map(|path| open_trace(&path)).transpose()?;
     let output = config.report.take().map(|report| open_report(&report)).transpose()?;
     begin(config, file, output, control, start)
+}
+
+/// The permissions of the files from here on.
+fn set_file_mode(config: &Config) {
+    file::set_mode(config.file_mode.unwrap_or(file::DEFAULT_MODE));
 }
 
 /// Starts with an account and nothing else, for measurements.
@@ -299,6 +309,9 @@ fn join_environment(run: &mut Run, config: Config) -> Result<Ledger, Error> {
         // The program's rules hold for the environment's server, too.
         Some(control) => control.allow(&config)?,
         None => run.control = control::bind(&config)?.map(Bound::serve).transpose()?,
+    }
+    if config.file_mode.is_some() && Settings::read().file_mode.is_none() {
+        set_file_mode(&config);
     }
     let file_choice = choice::parse(config.file_channels.as_deref())?;
     let host_choice = choice::parse(config.host_channels.as_deref())?;

@@ -87,6 +87,11 @@ impl Run {
         Self { folder, command, scenario: scenario.to_owned(), deadline: DEADLINE }
     }
 
+    /// Another run of the same scenario, in a fresh folder.
+    pub(crate) fn of(other: &Self) -> Self {
+        Self::new(&other.scenario)
+    }
+
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<std::ffi::OsStr>) -> Self {
         self.command.env(name, value);
         self

@@ -25,8 +25,10 @@ mod log_moments;
 mod losses;
 mod memory;
 mod own_memory;
+mod private;
 mod recorders;
 mod scopes;
+mod settings;
 mod signals;
 mod spans;
 mod start;
@@ -44,6 +46,8 @@ fn main() {
         ("start", start::CASES),
         ("exit", exit::CASES),
         ("files", files::CASES),
+        ("private", private::CASES),
+        ("settings", settings::CASES),
         ("destinations", destinations::CASES),
         ("recorders", recorders::CASES),
         ("descriptors", descriptors::CASES),

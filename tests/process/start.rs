@@ -144,8 +144,8 @@ pub(crate) const CASES: &[Case] = &[
             .env("MEMLEDGER_FILE", "%e-%p-%t-100%%.utrace")
             .env("MEMLEDGER_REPORT", "%p%x.json")
             .run();
-        outcome.quiet();
-        let files = outcome.files();
+        one_line(&outcome.stderr, &["%x in the name %p%x.json"]);
+        let files = outcome.exited(0).files();
         let program = std::env::current_exe().unwrap();
         let program = program.file_name().unwrap().to_str().unwrap();
         let trace = files.iter().find(|name| name.ends_with(".utrace")).unwrap();

@@ -7,6 +7,7 @@ mod summary;
 mod table;
 mod units;
 
+pub use crate::words::{escape, nearest};
 #[cfg(feature = "enable")]
 pub(crate) use holders::holders;
 #[cfg(feature = "enable")]

@@ -191,7 +191,7 @@ fn largest(report: &Report, options: &Options) -> Table {
     let row = |block: &LiveBlock| {
         let thread = match block.thread.as_str() {
             "" => format!("thread {}", block.thread_id),
-            name => super::table::fit(&super::table::escape(name), 14),
+            name => super::table::fit(&super::escape(name), 14),
         };
         let cells = vec![bytes(block.bytes), duration(block.allocated_at_ns), thread];
         Row { level: 0, name: name(block), cells }

@@ -1,6 +1,7 @@
 //! The lines at the top: what happened over all.
 
-use super::table::{WIDTH, escape, fit};
+use super::escape;
+use super::table::{WIDTH, fit};
 use super::units::{bytes, count, counted, duration, share};
 use super::{Options, Style};
 use crate::analysis::Report;

@@ -71,7 +71,8 @@ impl Command {
         Self::WriteTo { name: name.into(), channels: None }
     }
 
-    /// Reads a line, without its end. Words are separated by spaces, or NULs as in Unreal.
+    /// Reads a line, without its end. Words are separated by spaces, or by NULs as in
+    /// Unreal; but a line that names a file or a host has no NUL in it, which would cut the name.
     ///
     /// # Errors
     /// One sentence that says what is wrong with it.
@@ -87,6 +88,10 @@ impl Command {
         let words: Vec<_> = text.split([' ', '\0']).filter(|word| !word.is_empty()).collect();
         if words.len() > MOST_WORDS {
             return Err(format!("{} words are more than the {MOST_WORDS} of a line", words.len()));
+        }
+        let is_name_behind = matches!(words.first(), Some(&("SendTo" | "WriteTo" | "Token")));
+        if is_name_behind && let Some(at) = text.trim_end_matches('\0').find('\0') {
+            return Err(format!("byte {at} of the line is a NUL, which no name can have in it"));
         }
         match *words {
             ["Status"] => Ok(Self::Status),
@@ -199,6 +204,10 @@ mod tests {
             (b"SendTo", "SendTo is followed by HOST"),
             (b"SendTo a b c", "SendTo is followed by HOST"),
             (b"WriteTo a b c", "WriteTo is followed by the name"),
+            (b"WriteTo a\0b", "byte 9 of the line is a NUL"),
+            (b"WriteTo\0a", "byte 7 of the line is a NUL"),
+            (b"SendTo 127.0.0.1\0:1", "byte 16 of the line is a NUL"),
+            (b"Token a\0b", "byte 7 of the line is a NUL"),
             (b"ToggleChannels cpu", "and 0 or 1"),
             (b"ToggleChannels cpu on", "and 0 or 1"),
             (b"ToggleChannels cpu 2", "and 0 or 1"),

@@ -49,18 +49,16 @@ impl Rules {
         let host = address.host();
         if host.eq_ignore_ascii_case("localhost") {
             // Not looked up: who answers for names could make it any machine.
-            return Ok(format!("127.0.0.1:{}", address.port()));
+            return Ok(address.at("127.0.0.1").to_string());
         }
-        let (host, whole) = (host.to_owned(), address.to_string());
         let local = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-        let same = |allowed: &String| {
-            allowed.eq_ignore_ascii_case(&host) || allowed.eq_ignore_ascii_case(&whole)
-        };
-        if local || self.hosts.iter().any(same) {
-            Ok(whole)
-        } else {
-            Err(format!("the program does not allow traces to be sent to {host}"))
+        let allows = |name: &str| self.hosts.iter().any(|host| host.eq_ignore_ascii_case(name));
+        if local || allows(host) {
+            return Ok(address.to_string());
         }
+        // Where one port only is allowed, no other is tried.
+        let allowed = address.with_ports().map(|one| one.to_string()).find(|one| allows(one));
+        allowed.ok_or_else(|| format!("the program does not allow traces to be sent to {host}"))
     }
 
     /// Creates a file in the program's folder.
@@ -130,20 +128,21 @@ mod tests {
         let hosts = vec!["build.example".into(), "10.0.0.7:1981".into(), "fe80::7".into()];
         let rules = Rules { hosts, ..Rules::default() };
         for (asked, gets) in [
-            ("localhost", "127.0.0.1:1980"),
+            ("localhost", "127.0.0.1"),
             ("LocalHost:1981", "127.0.0.1:1981"),
-            ("127.0.0.1", "127.0.0.1:1980"),
+            ("127.0.0.1", "127.0.0.1"),
             ("127.9.9.9:1", "127.9.9.9:1"),
             ("[::1]:1981", "[::1]:1981"),
-            ("build.example", "build.example:1980"),
+            ("build.example", "build.example"),
             ("Build.Example:7", "Build.Example:7"),
             ("10.0.0.7:1981", "10.0.0.7:1981"),
+            ("10.0.0.7", "10.0.0.7:1981"),
             ("[fe80::7]:9", "[fe80::7]:9"),
         ] {
             assert_eq!(rules.destination(asked).as_deref(), Ok(gets), "{asked}");
         }
         for asked in [
-            "10.0.0.7",
+            "10.0.0.8",
             "10.0.0.7:1982",
             "0.0.0.0",
             "[::]:1981",

@@ -14,6 +14,7 @@ use super::rules::Rules;
 use crate::error::Error;
 use crate::trace::os;
 use crate::trace::write::own_code;
+use crate::words::escape;
 use std::ffi::c_void;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -297,19 +298,19 @@ impl Client {
             Ok(lines) => {
                 let mut answer = String::new();
                 for line in lines {
-                    answer += &printable(&line);
+                    answer += &escape(&line);
                     answer.push('\n');
                 }
                 self.answer(&(answer + "ok\n"));
             }
-            Err(reason) => self.answer(&format!("refused: {}\n", printable(&reason))),
+            Err(reason) => self.answer(&format!("refused: {}\n", escape(&reason))),
         }
         true
     }
 
     /// Says why, and closes.
     fn refuse(&mut self, reason: &str) {
-        self.answer(&format!("refused: {}\n", printable(reason)));
+        self.answer(&format!("refused: {}\n", escape(reason)));
         self.is_over = true;
     }
 
@@ -345,11 +346,6 @@ fn carry_out(command: &Command, rules: &Rules, actions: &mut dyn Actions) -> Rep
         }
         Command::Token(_) => Ok(Vec::new()),
     }
-}
-
-/// A line stays one, and does nothing to a terminal.
-fn printable(line: &str) -> String {
-    line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -368,14 +368,6 @@ pub(crate) fn is_terminal(fd: RawFd) -> bool {
     unsafe { libc::isatty(fd) == 1 }
 }
 
-/// Opens a file for writing without emptying it; a pipe only if it has a reader, since opening one
-/// without would wait for it without end. What is no regular file is written without waiting
-/// inside the system: [`write_file`] waits itself, and not for long.
-pub(crate) fn open_for_writing(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false).custom_flags(libc::O_NONBLOCK).open(path)
-}
-
 /// Waits at most `timeout` for a client of `listener` or for bytes from `clients`, or for their
 /// end; says which have something.
 pub(crate) fn readable(
@@ -400,6 +392,11 @@ pub(crate) fn readable(
     }
     let mut ready = watched.iter().map(|entry| entry.revents != 0);
     Ok((ready.next().unwrap_or(false), ready.collect()))
+}
+
+/// Gives a file the permissions `mode`. Some file systems know none.
+pub(crate) fn set_mode(file: &File, mode: u32) {
+    let _ = file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
 }
 
 /// Has a socket listen no longer, in this process and in every other that has it.

@@ -11,6 +11,11 @@ mod linux;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(memledger_portable)))]
 pub(crate) use linux::*;
 
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(memledger_portable)))]
+mod place;
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(memledger_portable)))]
+pub(crate) use place::Place;
+
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64", not(memledger_portable))))]
 mod portable;
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64", not(memledger_portable))))]

@@ -5,7 +5,7 @@ use std::ffi::{CStr, OsString, c_void};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
@@ -110,8 +110,28 @@ pub(crate) fn is_terminal(_fd: RawFd) -> bool {
     io::stderr().is_terminal()
 }
 
-pub(crate) fn open_for_writing(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(false).open(path)
+pub(crate) struct Place(PathBuf);
+
+impl Place {
+    pub(crate) fn find(path: &Path) -> io::Result<Self> {
+        Ok(Self(path.to_owned()))
+    }
+
+    pub(crate) fn open(&self, _mode: u32) -> io::Result<File> {
+        OpenOptions::new().write(true).create(true).truncate(false).open(&self.0)
+    }
+
+    pub(crate) fn clear(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    pub(crate) fn reserve(&self) -> bool {
+        true
+    }
+
+    pub(crate) fn is_ours(&self) -> bool {
+        true
+    }
 }
 
 pub(crate) fn readable(
@@ -121,6 +141,8 @@ pub(crate) fn readable(
 ) -> io::Result<(bool, Vec<bool>)> {
     Err(io::ErrorKind::Unsupported.into())
 }
+
+pub(crate) fn set_mode(_file: &File, _mode: u32) {}
 
 pub(crate) fn shut(_listener: &TcpListener) {}
 

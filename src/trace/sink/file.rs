@@ -6,7 +6,7 @@
 
 use super::{Sink, start};
 use crate::error::Error;
-use crate::trace::os;
+use crate::trace::os::{self, Place};
 use crate::trace::transport::Transport;
 use crate::trace::transport::handshake::PROTOCOL;
 use crate::trace::transport::packet::{HEADER, Header, PacketWriter};
@@ -15,6 +15,18 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Permissions of the files that the program writes: names and addresses are nobody else's, unless
+/// the settings say so.
+pub(crate) const DEFAULT_MODE: u32 = 0o600;
+
+static MODE: AtomicU32 = AtomicU32::new(DEFAULT_MODE);
+
+/// Files that are opened from here on get these permissions.
+pub(crate) fn set_mode(mode: u32) {
+    MODE.store(mode, Ordering::Relaxed);
+}
 
 /// Coded packets are written when this many bytes of them are waiting, more than the worker sends
 /// between two syncs but for many names, and at every sync.
@@ -48,6 +60,7 @@ impl FileSink {
     pub(crate) fn begin(file: File, path: &Path) -> Result<Self, Error> {
         // Where files cannot be locked, two processes cannot be told apart: go on.
         let _ = file.try_lock();
+        os::set_mode(&file, MODE.load(Ordering::Relaxed));
         Self::start(OwnFile::new(file), path.to_owned(), transport_of(path))
     }
 
@@ -165,13 +178,13 @@ impl OwnFile {
     /// Writes some of `bytes`.
     fn write_some(&self, bytes: &[u8]) -> io::Result<usize> {
         if !self.is_ours() {
-            return Err(io::Error::other("the program has closed the tracker's descriptor of it"));
+            return Err(closed());
         }
         os::write_file(&self.file, bytes)
     }
 
     /// Writes all of `bytes`.
-    pub(crate) fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+    fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let written = self.write_some(bytes)?;
             bytes = bytes.get(written..).unwrap_or_default();
@@ -212,9 +225,9 @@ impl Drop for OwnFile {
 /// The order matters: it is locked before it is emptied, so the file of another process is never
 /// harmed. A pipe must have a reader: opening one without would wait for it without end. Pipes and
 /// devices are not locked: what several processes write there is theirs to tell apart.
-pub(crate) fn create_alone(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
+fn create_alone(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
     let failed = |action, source| Error::File { path: path.to_owned(), action, source };
-    let file = os::open_for_writing(path).map_err(|error| failed("create", error))?;
+    let file = open(path).map_err(|error| failed("create", error))?;
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return Ok((OwnFile::new(file), path.to_owned()));
     }
@@ -227,7 +240,7 @@ pub(crate) fn create_alone(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
         Err(TryLockError::WouldBlock) => {
             let path = beside(path);
             let failed = |action, source| Error::File { path: path.clone(), action, source };
-            let file = os::open_for_writing(&path).map_err(|error| failed("create", error))?;
+            let file = open(&path).map_err(|error| failed("create", error))?;
             file.try_lock().map_err(|error| failed("lock", error.into()))?;
             empty(&file).map_err(|error| failed("empty", error))?;
             Ok((OwnFile::new(file), path))
@@ -246,6 +259,62 @@ pub(crate) fn beside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
+fn open(path: &Path) -> io::Result<File> {
+    Place::find(path)?.open(MODE.load(Ordering::Relaxed))
+}
+
 fn empty(file: &File) -> io::Result<()> {
     file.set_len(0)
+}
+
+/// A file that is written at the end and not there before: a program that is killed leaves none.
+pub(crate) enum LaterFile {
+    /// It cannot be created later, as a pipe or a device.
+    Open(OwnFile),
+    /// Its name is this process's, and free.
+    Named(Place),
+}
+
+impl LaterFile {
+    /// Takes the name `path`, or `NAME.PID.EXT` beside it if another process has it. A file of that
+    /// name is removed.
+    ///
+    /// # Errors
+    /// [`Error::File`] if it could not be created now.
+    pub(crate) fn prepare(path: &Path) -> Result<(Self, PathBuf), Error> {
+        let failed = |source| Error::File { path: path.to_owned(), action: "create", source };
+        let place = Place::find(path).map_err(failed)?;
+        let (place, path) = if place.reserve() {
+            (place, path.to_owned())
+        } else {
+            let path = beside(path);
+            let place = Place::find(&path).map_err(failed)?;
+            // The number in it is this process's own.
+            place.reserve();
+            (place, path)
+        };
+        if place.clear().map_err(failed)? {
+            let (file, path) = create_alone(&path)?;
+            return Ok((Self::Open(file), path));
+        }
+        Ok((Self::Named(place), path))
+    }
+
+    /// Creates it with `bytes` in it.
+    pub(crate) fn write(self, bytes: &[u8]) -> io::Result<()> {
+        let place = match self {
+            Self::Open(file) => return file.write_all(bytes),
+            Self::Named(place) => place,
+        };
+        if !place.is_ours() {
+            return Err(closed());
+        }
+        let file = place.open(MODE.load(Ordering::Relaxed))?;
+        empty(&file)?;
+        OwnFile::new(file).write_all(bytes)
+    }
+}
+
+fn closed() -> io::Error {
+    io::Error::other("the program has closed the tracker's descriptor of it")
 }

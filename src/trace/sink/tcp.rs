@@ -16,8 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Where our recorder listens; Unreal's own, from version 5 on, listens on 1981.
-pub(crate) const DEFAULT_PORT: u16 = 1980;
+/// Where recorders listen, in the order in which they are tried: `memledger serve` on both, that of
+/// Unreal Engine 4 on the first, and Unreal's own from version 5.0 on, on the second.
+pub(crate) const DEFAULT_PORTS: [u16; 2] = [1980, 1981];
 /// How long a connection is tried, over all addresses of a name.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// How often a send that the other end does not take looks whether it is still wanted.
@@ -25,11 +26,11 @@ const LOOK_UP: Duration = Duration::from_millis(100);
 /// Coded packets are sent when this many bytes are waiting, and at every sync.
 const SEND_AT: usize = 128 << 10;
 
-/// A host and a port.
+/// A host, and a port if one is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     host: String,
-    port: u16,
+    port: Option<u16>,
 }
 
 impl Address {
@@ -40,7 +41,8 @@ impl Address {
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         let wrong = |why: &str| {
             Error::Setting(format!(
-                "the address {text:?} is not allowed: {why}; write HOST or HOST:PORT, such as 127.0.0.1:{DEFAULT_PORT}"
+                "the address {text:?} is not allowed: {why}; write HOST or HOST:PORT, such as 127.0.0.1:{}",
+                DEFAULT_PORTS[0]
             ))
         };
         let (host, port) = match (text.strip_prefix('['), text.rsplit_once(':')) {
@@ -53,12 +55,12 @@ impl Address {
             (None, Some((host, port))) => (host, Some(port)),
             (None, None) => (text, None),
         };
-        if host.is_empty() || host.contains(char::is_whitespace) {
+        if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c.is_control()) {
             return Err(wrong("it names no host"));
         }
         let port = match port.map(str::parse::<u16>) {
-            None => DEFAULT_PORT,
-            Some(Ok(port)) if port > 0 => port,
+            None => None,
+            Some(Ok(port)) if port > 0 => Some(port),
             Some(_) => return Err(wrong("a port is a number from 1 to 65535")),
         };
         Ok(Self { host: host.to_owned(), port })
@@ -69,17 +71,24 @@ impl Address {
         &self.host
     }
 
-    pub(crate) fn port(&self) -> u16 {
-        self.port
+    /// The same at this host.
+    pub(crate) fn at(&self, host: &str) -> Self {
+        Self { host: host.to_owned(), port: self.port }
+    }
+
+    /// The same with each port that is tried.
+    pub(crate) fn with_ports(&self) -> impl Iterator<Item = Self> {
+        let ports = self.port.map_or(DEFAULT_PORTS.to_vec(), |port| vec![port]);
+        ports.into_iter().map(|port| Self { host: self.host.clone(), port: Some(port) })
     }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
+        match self.port {
+            None => f.write_str(&self.host),
+            Some(port) if self.host.contains(':') => write!(f, "[{}]:{port}", self.host),
+            Some(port) => write!(f, "{}:{port}", self.host),
         }
     }
 }
@@ -173,21 +182,35 @@ fn is_temporary(error: &io::Error) -> bool {
     matches!(error.kind(), Interrupted | WouldBlock)
 }
 
+/// Connects to the first that answers: all addresses of the host, then all with the next port if the
+/// last has refused.
 fn connect(address: &Address) -> io::Result<TcpStream> {
-    let all = (&*address.host, address.port).to_socket_addrs()?;
+    // PERF: asked once. Looking up a name can take seconds.
+    let all: Vec<_> = (&*address.host, 0).to_socket_addrs()?.collect();
+    let ports = address.port.as_slice();
+    let ports = if ports.is_empty() { &DEFAULT_PORTS[..] } else { ports };
     let deadline = Instant::now() + CONNECT_PATIENCE;
     let mut result = Err(io::Error::other("its name has no address"));
-    for one in all {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            break;
+    for port in ports {
+        for mut one in all.iter().copied() {
+            one.set_port(*port);
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            result = TcpStream::connect_timeout(&one, left);
+            if result.is_ok() {
+                break;
+            }
         }
-        result = TcpStream::connect_timeout(&one, left);
-        if result.is_ok() {
+        if !matches!(&result, Err(error) if error.kind() == io::ErrorKind::ConnectionRefused) {
             break;
         }
     }
-    let stream = result?;
+    let stream = result.map_err(|error| match ports {
+        [_] => error,
+        _ => io::Error::new(error.kind(), format!("on ports {ports:?}: {error}")),
+    })?;
     stream.set_write_timeout(Some(LOOK_UP))?;
     Ok(stream)
 }
@@ -230,19 +253,28 @@ mod tests {
     #[test]
     fn addresses_have_a_host_and_perhaps_a_port() {
         for (text, shown) in [
-            ("recorder", "recorder:1980"),
+            ("recorder", "recorder"),
             ("recorder.example:1", "recorder.example:1"),
-            ("127.0.0.1", "127.0.0.1:1980"),
+            ("127.0.0.1", "127.0.0.1"),
             ("127.0.0.1:65535", "127.0.0.1:65535"),
-            ("::1", "[::1]:1980"),
-            ("[::1]", "[::1]:1980"),
+            ("::1", "::1"),
+            ("[::1]", "::1"),
             ("[fe80::2]:1981", "[fe80::2]:1981"),
         ] {
             assert_eq!(Address::parse(text).unwrap().to_string(), shown, "{text}");
         }
-        for text in
-            ["", ":1980", "a b", "host:", "host:0", "host:65536", "host:x", "[::1", "[::1]x"]
-        {
+        for text in [
+            "",
+            ":1980",
+            "a b",
+            "a\u{1b}[31m",
+            "host:",
+            "host:0",
+            "host:65536",
+            "host:x",
+            "[::1",
+            "[::1]x",
+        ] {
             let error = Address::parse(text).unwrap_err().to_string();
             assert!(error.contains(&format!("{text:?}")), "{error}");
         }

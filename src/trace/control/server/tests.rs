@@ -114,7 +114,7 @@ fn commands_do_what_they_say() {
     let mut send = |command| caller.send(&command);
     assert_eq!(send(Command::Status).unwrap()[0], "pid 42");
     assert_eq!(send(Command::channels(["cpu", "gpu"], true)).unwrap(), ["channels cpu+gpu true"]);
-    assert_eq!(send(Command::send_to("localhost")).unwrap(), ["send 127.0.0.1:1980"]);
+    assert_eq!(send(Command::send_to("localhost")).unwrap(), ["send 127.0.0.1"]);
     assert_eq!(send(Command::send_to("build.example:7")).unwrap(), ["send build.example:7"]);
     assert_eq!(send(Command::write_to("a.utrace")).unwrap(), ["write a.utrace"]);
     // What the actions refuse keeps the connection; a line stays one line.
@@ -130,7 +130,7 @@ fn unreals_client_sends_and_goes() {
     let fixture = fixture(|_| ());
     // Without waiting for answers, as Unreal's tools do.
     fixture.raw().write_all(b"SendTo 127.0.0.1\rToggleChannels cpu,frame 1\r\n").unwrap();
-    assert_eq!(fixture.told.recv().unwrap(), "send 127.0.0.1:1980");
+    assert_eq!(fixture.told.recv().unwrap(), "send 127.0.0.1");
     assert_eq!(fixture.told.recv().unwrap(), "channels cpu+frame true");
 }
 

@@ -1,0 +1,278 @@
+//! Where a file is written, with regard to who else could have put something there.
+//!
+//! Whoever can write to a folder can put a link there, under a name that can be guessed, which leads
+//! a program of somebody else to a file of that somebody. So links are followed only in folders that
+//! nobody else can write to, and what is there already in others must not be a stranger's.
+//!
+//! NOTE: Linux's own `fs.protected_symlinks` is off in many containers, and protects the last part
+//! of a path and folders with the sticky bit only.
+#![expect(unsafe_code, reason = "system calls")]
+
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::fs::{File, Metadata, Permissions};
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
+
+/// As many links as Linux follows in one path.
+const MOST_LINKS: usize = 40;
+
+/// The folder of a file, held open, and the file's name in it, which is no link.
+pub(crate) struct Place {
+    folder: ManuallyDrop<File>,
+    identity: Option<(u64, u64)>,
+    name: CString,
+    /// The name is one of those links in `/proc` that only the system can follow: an open file.
+    is_descriptor: bool,
+}
+
+impl Place {
+    /// Goes to the folder of `path`.
+    ///
+    /// # Errors
+    /// Those of the system, and for a link in a folder that others can write to.
+    pub(crate) fn find(path: &Path) -> io::Result<Self> {
+        let mut folder = start_of(path)?;
+        let mut left = names_of(path);
+        let mut links = 0;
+        while let Some(name) = left.pop() {
+            let name = CString::new(name.into_vec())?;
+            let target = read_link(&folder, &name);
+            if target.is_some() {
+                if is_shared(&folder.metadata()?) {
+                    return Err(io::Error::other(format!(
+                        "{} is a link in a folder that others can write to, and those are not followed; name what it leads to",
+                        name.to_string_lossy()
+                    )));
+                }
+                links += 1;
+                if links > MOST_LINKS {
+                    return Err(io::Error::from_raw_os_error(libc::ELOOP));
+                }
+            }
+            let is_descriptor = target.is_some() && is_proc(&folder);
+            match target {
+                Some(target) if !is_descriptor => {
+                    if target.is_absolute() {
+                        folder = start_of(&target)?;
+                    }
+                    left.extend(names_of(&target));
+                }
+                _ if left.is_empty() => return Ok(Self::new(folder, name, is_descriptor)),
+                _ => {
+                    let last = if is_descriptor { 0 } else { libc::O_NOFOLLOW };
+                    let flags = libc::O_PATH | libc::O_DIRECTORY | last;
+                    folder = open_at(Some(&folder), &name, flags, 0)?;
+                }
+            }
+        }
+        Err(io::Error::from_raw_os_error(libc::EISDIR))
+    }
+
+    fn new(folder: File, name: CString, is_descriptor: bool) -> Self {
+        // NOTE: a lock needs a folder that can be read. One that cannot still has a place in it.
+        let read = libc::O_RDONLY | libc::O_DIRECTORY;
+        let folder = open_at(Some(&folder), c".", read, 0).unwrap_or(folder);
+        let identity = super::identity(&folder);
+        Self { folder: ManuallyDrop::new(folder), identity, name, is_descriptor }
+    }
+
+    /// Opens the file for writing without emptying it, and creates it if it is not there. A regular
+    /// file gets the permissions `mode`, whatever the process's mask; one that is only named by an
+    /// open descriptor (`/dev/stderr`) keeps its own.
+    ///
+    /// A pipe must have a reader: opening one without would wait for it without end.
+    pub(crate) fn open(&self, mode: u32) -> io::Result<File> {
+        let file = self.open_with(libc::O_CREAT, mode)?;
+        let found = self.admit(&file)?;
+        let is_ours = found.is_file() && found.uid() == user();
+        if is_ours && !self.is_descriptor && found.mode() & 0o7777 != mode {
+            // Some file systems know no permissions.
+            let _ = file.set_permissions(Permissions::from_mode(mode));
+        }
+        Ok(file)
+    }
+
+    /// Makes way for a file that is created later: what is there is removed.
+    ///
+    /// Returns whether the file has to be opened now instead: it is no regular one, or is in a folder
+    /// that this process may not change.
+    ///
+    /// # Errors
+    /// If the file could not be created or not be written.
+    pub(crate) fn clear(&self) -> io::Result<bool> {
+        let file = match self.open_with(0, 0) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return self.may_create().map(|()| false);
+            }
+            Err(error) => return Err(error),
+        };
+        if !self.admit(&file)?.is_file() || self.is_descriptor {
+            return Ok(true);
+        }
+        // SAFETY: the name ends with a NUL; the descriptor is open for the length of the call.
+        let removed = unsafe { libc::unlinkat(self.folder.as_raw_fd(), self.name.as_ptr(), 0) };
+        Ok(removed != 0)
+    }
+
+    /// Takes the name for this process, as long as this exists; false if another process has it.
+    ///
+    /// NOTE: by a lock on one byte of the folder, at a place that the name gives. There is no file
+    /// yet that could be locked. Linux grants shared locks on folders only; that others exist can be
+    /// asked all the same. Of two that ask at once, both may be refused.
+    pub(crate) fn reserve(&self) -> bool {
+        if self.is_taken() {
+            return false;
+        }
+        // Where folders cannot be locked, two processes cannot be told apart: go on.
+        let _ = self.lock(libc::F_OFD_SETLK, libc::F_RDLCK);
+        let is_alone = !self.is_taken();
+        if !is_alone {
+            let _ = self.lock(libc::F_OFD_SETLK, libc::F_UNLCK);
+        }
+        is_alone
+    }
+
+    /// Whether the folder's descriptor still is what was opened: a program that becomes a daemon
+    /// closes every one.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.identity.is_some() && super::identity(&*self.folder) == self.identity
+    }
+
+    fn is_taken(&self) -> bool {
+        self.lock(libc::F_OFD_GETLK, libc::F_WRLCK)
+            .is_ok_and(|found| c_int_of(found.l_type) != libc::F_UNLCK)
+    }
+
+    fn lock(&self, command: libc::c_int, kind: libc::c_int) -> io::Result<libc::flock> {
+        // FNV-1a: the same in every program.
+        let number = self.name.to_bytes().iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        // SAFETY: all zeros are a valid lock; the call reads and writes the local.
+        unsafe {
+            let mut lock = std::mem::zeroed::<libc::flock>();
+            lock.l_type = kind as libc::c_short;
+            lock.l_whence = libc::SEEK_SET as libc::c_short;
+            lock.l_start = (number >> 2) as libc::off_t;
+            lock.l_len = 1;
+            match libc::fcntl(self.folder.as_raw_fd(), command, &raw mut lock) {
+                0 => Ok(lock),
+                _ => Err(io::Error::last_os_error()),
+            }
+        }
+    }
+
+    fn open_with(&self, flags: libc::c_int, mode: u32) -> io::Result<File> {
+        let last = if self.is_descriptor { 0 } else { libc::O_NOFOLLOW };
+        let flags = libc::O_WRONLY | libc::O_NONBLOCK | last | flags;
+        open_at(Some(&self.folder), &self.name, flags, mode)
+    }
+
+    /// What a file is, unless somebody else may have put it there.
+    fn admit(&self, file: &File) -> io::Result<Metadata> {
+        let (found, folder) = (file.metadata()?, self.folder.metadata()?);
+        let is_strange = ![user(), folder.uid()].contains(&found.uid());
+        if is_shared(&folder) && (is_strange || found.is_file() && found.nlink() > 1) {
+            return Err(io::Error::other(format!(
+                "it is there already, and may be somebody else's: it belongs to user {} and has {} names, in a folder that others can write to",
+                found.uid(),
+                found.nlink()
+            )));
+        }
+        Ok(found)
+    }
+
+    fn may_create(&self) -> io::Result<()> {
+        let (mode, flags) = (libc::W_OK | libc::X_OK, libc::AT_EACCESS);
+        // SAFETY: the name ends with a NUL; the descriptor is open for the length of the call.
+        let allowed =
+            unsafe { libc::faccessat(self.folder.as_raw_fd(), c".".as_ptr(), mode, flags) };
+        if allowed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.is_ours() {
+            // NOTE: the child of a fork has the folder open as well: closing it is not enough.
+            let _ = self.lock(libc::F_OFD_SETLK, libc::F_UNLCK);
+            // SAFETY: dropped here and nowhere else.
+            unsafe { ManuallyDrop::drop(&mut self.folder) };
+        }
+    }
+}
+
+/// The folder that a path starts from.
+fn start_of(path: &Path) -> io::Result<File> {
+    let start = if path.is_absolute() { c"/" } else { c"." };
+    open_at(None, start, libc::O_PATH | libc::O_DIRECTORY, 0)
+}
+
+/// The names in a path, the last one first.
+fn names_of(path: &Path) -> Vec<OsString> {
+    let name = |part: Component<'_>| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    };
+    path.components().rev().filter_map(name).collect()
+}
+
+/// Whether somebody else can put links into a folder. A group with the number of the folder's owner
+/// is the owner's alone, as most distributions have it.
+fn is_shared(folder: &Metadata) -> bool {
+    let (mode, owner) = (folder.mode(), folder.uid());
+    let group_can_write = mode & 0o020 != 0 && folder.gid() != owner;
+    mode & 0o002 != 0 || group_can_write || ![0, user()].contains(&owner)
+}
+
+fn user() -> u32 {
+    // SAFETY: asks for a number.
+    unsafe { libc::geteuid() }
+}
+
+fn is_proc(folder: &File) -> bool {
+    // SAFETY: the structure is valid for writing, the descriptor is open.
+    unsafe {
+        let mut found = std::mem::zeroed::<libc::statfs>();
+        libc::fstatfs(folder.as_raw_fd(), &raw mut found) == 0
+            && found.f_type as u64 == libc::PROC_SUPER_MAGIC as u64
+    }
+}
+
+/// Where a link leads; `None` if it is none.
+fn read_link(folder: &File, name: &CStr) -> Option<PathBuf> {
+    let mut target = vec![0_u8; libc::PATH_MAX as usize];
+    // SAFETY: the buffer is valid for its length, and the name ends with a NUL.
+    let length = unsafe {
+        let (buffer, size) = (target.as_mut_ptr().cast(), target.len());
+        libc::readlinkat(folder.as_raw_fd(), name.as_ptr(), buffer, size)
+    };
+    let target = target.get(..usize::try_from(length).ok()?)?;
+    Some(PathBuf::from(OsStr::from_bytes(target)))
+}
+
+fn open_at(folder: Option<&File>, name: &CStr, flags: libc::c_int, mode: u32) -> io::Result<File> {
+    let folder = folder.map_or(libc::AT_FDCWD, AsRawFd::as_raw_fd);
+    loop {
+        // SAFETY: the name ends with a NUL; the descriptor is open for the length of the call.
+        let file = unsafe { libc::openat(folder, name.as_ptr(), flags | libc::O_CLOEXEC, mode) };
+        if file >= 0 {
+            // SAFETY: the descriptor is new and belongs to nobody else.
+            return Ok(unsafe { File::from_raw_fd(file) });
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+fn c_int_of(number: libc::c_short) -> libc::c_int {
+    number.into()
+}

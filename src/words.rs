@@ -1,0 +1,99 @@
+//! Words for people: text that comes from outside, and names that are nearly right.
+
+/// `text` without anything that moves the cursor or turns the direction of writing: what comes from a
+/// trace, from the environment or from another machine is shown to a terminal in this form only.
+///
+/// ```
+/// use memledger::dump::text::escape;
+///
+/// assert_eq!(escape("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
+/// assert_eq!(escape("Größe 日本"), "Größe 日本");
+/// ```
+pub fn escape(text: &str) -> String {
+    let turns = |char| matches!(char, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let mut escaped = String::with_capacity(text.len());
+    for char in text.chars() {
+        if char.is_control() || turns(char) {
+            escaped.extend(char.escape_default());
+        } else {
+            escaped.push(char);
+        }
+    }
+    escaped
+}
+
+/// The one of `known` that is likely meant by `name`: all but a third of its letters, and one at
+/// least, stand where they should; two neighbours that are swapped count once. `None` if none is near.
+///
+/// ```
+/// use memledger::dump::text::nearest;
+///
+/// assert_eq!(nearest("memry", ["scope", "memory"]), Some("memory"));
+/// assert_eq!(nearest("gpu", ["scope", "memory"]), None);
+/// ```
+#[cfg(feature = "analysis")]
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let name = lower(name);
+    let most = (name.len() / 3).max(1);
+    let with_distance = known.into_iter().map(|other| (distance(&name, &lower(other)), other));
+    let (least, nearest) = with_distance.min_by_key(|(distance, _)| *distance)?;
+    (least <= most).then_some(nearest)
+}
+
+/// The first characters of a name; longer ones are nobody's typing error.
+#[cfg(feature = "analysis")]
+fn lower(name: &str) -> Vec<char> {
+    name.chars().take(64).flat_map(char::to_lowercase).collect()
+}
+
+/// How many characters have to be put in, taken out, changed or swapped with their neighbour.
+#[cfg(feature = "analysis")]
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut before = vec![0; b.len() + 1];
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, y) in b.iter().enumerate() {
+            let changed = last[j] + usize::from(x != y);
+            let mut least = changed.min(last[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && a[i - 1] == *y && *x == b[j - 1] {
+                least = least.min(before[j - 1] + 1);
+            }
+            row.push(least);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[b.len()]
+}
+
+#[cfg(all(test, feature = "analysis"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_steers_a_terminal_is_shown_and_not_obeyed() {
+        assert_eq!(escape("a\u{1b}[31m\nb\u{202e}c"), "a\\u{1b}[31m\\nb\\u{202e}c");
+        assert_eq!(escape("\u{9b}2J"), "\\u{9b}2J");
+        assert_eq!(escape("Größe 日本"), "Größe 日本");
+    }
+
+    #[test]
+    fn a_name_is_likely_one_of_those_near_it() {
+        let known = ["TRACE", "FILE", "FILE_MODE", "HOST", "CONTROL", "CONTROL_HOSTS"];
+        for (name, meant) in [
+            ("FIEL", Some("FILE")),
+            ("file", Some("FILE")),
+            ("TRAC", Some("TRACE")),
+            ("TRACES", Some("TRACE")),
+            ("FILEMODE", Some("FILE_MODE")),
+            ("CONTROL_HOST", Some("CONTROL_HOSTS")),
+            ("OUTPUT", None),
+            ("", None),
+            ("X", None),
+        ] {
+            assert_eq!(nearest(name, known), meant, "{name}");
+        }
+        assert_eq!(nearest("any", []), None);
+        assert_eq!(nearest(&"x".repeat(1 << 20), known), None);
+    }
+}

@@ -1,0 +1,66 @@
+//! Settings that are nearly right, and what they may hold.
+
+use crate::files::check_told;
+use crate::harness::{Case, Outcome, REPORT, TRACE, case, churn};
+use memledger::Ledger;
+
+pub(crate) const CASES: &[Case] = &[
+    case("a channel that is nearly one is told with the name that is meant", plain, |run| {
+        let outcome = run.tracked().env("MEMLEDGER_TRACE", "memry,scope").run();
+        check_told(&outcome, &["[\"memry\"]", "likely meant: [\"Memory\"]"]);
+        let outcome = outcome.again().tracked().env("MEMLEDGER_TRACE", "memory,gpu").run();
+        check_told(&outcome, &["[\"gpu\"]", "it has used [", "\"Memory\"", "\"Scope\""]);
+    }),
+    case("a variable that is none is told with the one that is meant", plain, |run| {
+        let outcome = run.env("MEMLEDGER_FIEL", TRACE).run();
+        check_told(&outcome, &["MEMLEDGER_FIEL is set", "MEMLEDGER_FILE is likely meant"]);
+        let outcome = outcome.again().env("MEMLEDGER_OUTPUT", TRACE).run();
+        check_told(&outcome, &["MEMLEDGER_OUTPUT is set", "MEMLEDGER_TRACE, MEMLEDGER_FILE, "]);
+        let outcome = outcome.again().env("MEMLEDGER_STACKS", "on").run();
+        check_told(&outcome, &["MEMLEDGER_STACKS is set", "does not support it yet"]);
+    }),
+    case("such a variable is told once though the code asks again", twice, |run| {
+        let run = run.env("MEMLEDGER_FIEL", TRACE).env("MEMLEDGER_FILE", TRACE);
+        let outcome = run.env("MEMLEDGER_REPORT", REPORT).run();
+        check_told(&outcome, &["MEMLEDGER_FIEL is set"]);
+    }),
+    case("a name with nothing to put in is told", plain, |run| {
+        let outcome = run.env("MEMLEDGER_FILE", "x-%z.utrace").env("MEMLEDGER_REPORT", "off").run();
+        check_told(&outcome, &["%z in the name x-%z.utrace", "%p (process id)"]);
+        assert_eq!(outcome.files(), ["x-%z.utrace"]);
+    }),
+    case("nothing from outside steers the terminal", plain, |run| {
+        let outcome = run.tracked().env("MEMLEDGER_HOST", "a\u{1b}[31mb").run();
+        is_harmless(&outcome, "MEMLEDGER_HOST");
+        for (name, value) in [
+            ("MEMLEDGER_FILE", "no/a\u{1b}[31mb.utrace"),
+            ("MEMLEDGER_FILE", "%q\u{9b}31m.utrace"),
+            ("MEMLEDGER_REPORT", "no/a\u{1b}]0;b\u{7}.json"),
+            ("MEMLEDGER_TRACE", "a\u{1b}[31mb"),
+            ("MEMLEDGER_CONTROL", "\u{1b}[31m"),
+            ("MEMLEDGER_CONTROL_FOLDER", "a\u{1b}[31mb"),
+            ("MEMLEDGER_FILE_MODE", "\u{1b}[31m"),
+            ("MEMLEDGER_\u{1b}[31m", "1"),
+        ] {
+            let run = outcome.again().env("MEMLEDGER_CONTROL", "0");
+            is_harmless(&run.env("MEMLEDGER_REPORT", REPORT).env(name, value).run(), name);
+        }
+    }),
+];
+
+#[track_caller]
+fn is_harmless(outcome: &Outcome, name: &str) {
+    assert!(!outcome.stderr.is_empty(), "{name} is told");
+    let steering = |c: char| c.is_control() && c != '\n';
+    assert!(!outcome.stderr.contains(steering), "{name}: {:?}", outcome.stderr);
+    outcome.exited(0);
+}
+
+fn plain() {
+    churn(1000);
+}
+
+fn twice() {
+    drop(Ledger::from_env());
+    drop(Ledger::builder().start());
+}
