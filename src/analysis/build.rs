@@ -44,7 +44,8 @@ impl Analyzer {
             reported => reported.unwrap_or(0).max(self.clock.now()),
         };
         trace.time_resolution_ns = self.clock.resolution();
-        if self.ours {
+        // Only our writer says where it began; others' channels mean something else.
+        if trace.from_process_start.is_some() {
             trace.scopes_off = self.scopes_off.spans_until(trace.duration_ns);
         }
         Report {
