@@ -3,7 +3,7 @@
 use super::run::tell;
 use crate::alloc;
 use crate::error::Error;
-use crate::scopes::{self, events::MEMORY_SCOPE, events::TAG_SPEC};
+use crate::scopes::{self, events::MEMORY_SCOPE, events::SCOPE_ENTRIES, events::TAG_SPEC};
 use crate::trace::channel::Choice;
 use crate::trace::sink::Sink;
 use crate::trace::worker::{Filter, Needs};
@@ -13,7 +13,7 @@ static NEEDS: [Needs; 3] = [
     (&[&alloc::CHANNEL], alloc::events::TYPES),
     // Without `scope` all blocks are in the outermost context, which has its name here.
     (&[&alloc::CHANNEL], &[&TAG_SPEC]),
-    (&[&alloc::CHANNEL, &scopes::CHANNEL], &[&MEMORY_SCOPE]),
+    (&[&alloc::CHANNEL, &scopes::CHANNEL], &[&MEMORY_SCOPE, &SCOPE_ENTRIES]),
 ];
 
 /// Reads the channels of one destination; `None` are all.

@@ -32,7 +32,7 @@ pub(crate) static MEMORY_SCOPE: Declaration = Declaration {
 
 /// How often a scope was entered, since the recording began. `Before` is 1 where a stream begins
 /// late: what was before it.
-static SCOPE_ENTRIES: Declaration = Declaration {
+pub(crate) static SCOPE_ENTRIES: Declaration = Declaration {
     uid: 50,
     logger: "Memledger",
     event: "ScopeEntries",

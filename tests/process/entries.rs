@@ -94,7 +94,7 @@ fn eight_threads() {
     let names = &names.collect::<Vec<_>>()[..];
     let (counted, ended) = (&Barrier::new(9), &Barrier::new(5));
     std::thread::scope(|threads| {
-        for thread in 0..8 {
+        let run = |thread: usize| {
             threads.spawn(move || {
                 // Those of the threads that are alive at the end leave before they count.
                 AT_END.with(|_| ());
@@ -121,9 +121,12 @@ fn eight_threads() {
                 if thread >= 4 {
                     ended.wait();
                 }
-            });
-        }
+            })
+        };
+        let mut running = (0..8).map(run).collect::<Vec<_>>();
         counted.wait();
+        // With their destructors.
+        running.drain(..4).for_each(|thread| thread.join().unwrap());
         alloc_scope!("hot", { leave(1) });
         alloc_scope!("names", {
             for name in names {
