@@ -4,6 +4,7 @@
 //! allocates nor locks; `errno` is put back, since a program may look at it after `free`.
 #![expect(unsafe_code, reason = "system calls")]
 
+mod library;
 mod threads;
 
 pub(crate) use threads::{name_thread, run_apart, spawn};
@@ -424,6 +425,8 @@ pub(crate) fn create_in(folder: &Path, name: &str) -> io::Result<File> {
 }
 
 extern "C" fn before_main() {
+    library::stay_loaded();
+    threads::find_minimal_stack();
     // Early, so that it is among the keys whose use allocates nothing.
     exit_key();
     crate::ledger::environment::start_before_main();

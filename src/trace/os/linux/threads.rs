@@ -1,7 +1,7 @@
 //! Threads of the tracker's own.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::{io, ptr};
 
 /// Bytes of stack for what the tracker itself does on a thread.
@@ -107,21 +107,28 @@ unsafe fn create(
 
 /// Bytes of a thread's stack that the system takes for itself: glibc puts the thread-local
 /// variables of the whole program there, which can be more than all else.
-#[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
 fn not_ours(attributes: *const libc::pthread_attr_t) -> usize {
     type MinimalStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
-    // NOTE: looked up as std does, since it is no interface that one could link against.
-    // SAFETY: the name ends with a NUL.
-    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr()) };
-    if found.is_null() {
+    let function = MINIMAL_STACK.load(Ordering::Acquire);
+    if function.is_null() {
         return libc::PTHREAD_STACK_MIN;
     }
     // SAFETY: glibc's function of this name has this form since 2.15.
-    unsafe { std::mem::transmute::<*mut c_void, MinimalStack>(found)(attributes) }
+    unsafe { std::mem::transmute::<*mut c_void, MinimalStack>(function)(attributes) }
 }
 
-/// The same where the C library has them elsewhere.
-#[cfg(not(all(target_env = "gnu", not(target_feature = "crt-static"))))]
-fn not_ours(_: *const libc::pthread_attr_t) -> usize {
-    libc::PTHREAD_STACK_MIN
+/// glibc's `__pthread_get_minstack`; null where there is none.
+static MINIMAL_STACK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// Looks for what [`not_ours`] asks, as std does: it is no interface that one could link against.
+///
+/// NOTE: before `main`, on the thread that loads this. Looking for it takes the loader's lock, which
+/// that thread has while it waits for one of the tracker's to start a recording.
+pub(super) fn find_minimal_stack() {
+    #[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
+    {
+        // SAFETY: the name ends with a NUL.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr()) };
+        MINIMAL_STACK.store(found, Ordering::Release);
+    }
 }
