@@ -157,6 +157,13 @@ impl Decoder {
         }
     }
 
+    /// Sets how many bytes of memory events may take while they wait for one that comes before them,
+    /// or for their end. The default is 256 MiB. Where more is needed, what they wait for is given up
+    /// and a [`Damage`](super::Damage) says so.
+    pub fn memory_limit(&mut self, bytes: usize) {
+        self.order.set_most_held(bytes);
+    }
+
     /// Names the place in the input that the next packet comes from, for reports of damage.
     pub fn set_offset(&mut self, offset: Option<u64>) {
         self.tally.offset = offset;
