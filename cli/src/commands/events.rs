@@ -159,8 +159,9 @@ impl Visitor for Printer<'_> {
 
     fn hole(&mut self, hole: Hole) {
         if self.args.format == Format::Text && !self.is_done() {
-            let last = hole.first.saturating_add(hole.count - 1);
+            let last = hole.first.saturating_add(hole.count.saturating_sub(1));
             self.write(|out| match hole.count {
+                0 => writeln!(out, "# an unknown number of serials from {last} on is missing"),
                 1 => writeln!(out, "# serial {last} is missing"),
                 _ => writeln!(out, "# serials {} to {last} are missing", hole.first),
             });

@@ -251,13 +251,23 @@ fn text(name: &str, facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io
     line(out, "serials", serials)?;
     let holes = match counts.holes {
         0 => "none".to_owned(),
+        holes if counts.missing_unknown => {
+            format!("{holes}, with an unknown number of events missing")
+        }
         1 => format!("1, with {} events missing", counts.missing),
         holes => format!("{holes}, with {} events missing in all", counts.missing),
     };
     line(out, "holes", holes)?;
     for hole in &facts.holes {
-        let last = hole.first.saturating_add(hole.count - 1);
-        line(out, "", format!("serials {} to {last} ({})", hole.first, hole.count))?;
+        let last = hole.first.saturating_add(hole.count.saturating_sub(1));
+        line(
+            out,
+            "",
+            match hole.count {
+                0 => format!("serials from {} on, to nobody knows where", hole.first),
+                count => format!("serials {} to {last} ({count})", hole.first),
+            },
+        )?;
     }
     let damage = match (counts.damages, summary.skipped_bytes, summary.truncated_bytes) {
         (0, ..) => "none".to_owned(),
@@ -377,7 +387,7 @@ fn json(facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io::Result<()>
             "last": counts.last_serial,
             "late": counts.late,
             "holes": counts.holes,
-            "missing": counts.missing,
+            "missing": (!counts.missing_unknown).then_some(counts.missing),
             "first_holes": holes.collect::<Vec<_>>(),
         },
         "damage": {

@@ -51,8 +51,11 @@ pub struct Counts {
     pub events: u64,
     /// Ranges of serials that no event carries.
     pub holes: u64,
-    /// Serials in those ranges.
+    /// Serials in those ranges, as far as they are known.
     pub missing: u64,
+    /// There are ranges of which it cannot be told how many serials they have: events of different
+    /// threads came so far apart that the 24 bits on the wire fit more than one.
+    pub missing_unknown: bool,
     /// Events delivered behind their place: they came after it had been passed, or their serial
     /// occurs twice, or it was damaged.
     pub late: u64,
@@ -209,6 +212,7 @@ impl Decoder {
             events: tally.events,
             holes: tally.holes,
             missing: tally.missing,
+            missing_unknown: tally.missing_unknown,
             late: tally.late,
             damages: tally.damages,
             first_serial: tally.first_serial,

@@ -339,6 +339,8 @@ impl Order {
         tally: &mut Tally,
         visitor: &mut impl Visitor,
     ) {
+        let floor = if self.next == 0 { self.top().map_or(0, |(key, _)| key) } else { self.next };
+        self.serials.set_floor(floor);
         if let Some(thread) = self.threads.get_mut(index) {
             self.blocked -= usize::from(thread.blocked.is_some());
             self.misplaced += thread.parse(protocol, types, &mut self.serials, tally, visitor);
@@ -464,8 +466,10 @@ impl Order {
 
     /// Reports that everything up to `end` is missing, and goes on from there.
     fn hole(&mut self, end: u64, tally: &mut Tally, visitor: &mut impl Visitor) {
-        let count = end - self.next;
+        // NOTE: between serials that were taken for others, what is missing is not known either.
+        let count = if self.serials.is_unsure() { 0 } else { end - self.next };
         tally.holes += 1;
+        tally.missing_unknown |= count == 0;
         tally.missing = tally.missing.saturating_add(count);
         visitor.hole(Hole { first: self.next.saturating_sub(self.bias), count });
         self.next = end;
