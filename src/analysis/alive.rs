@@ -36,7 +36,7 @@ pub(crate) struct AliveThread {
 }
 
 /// Everything that is alive.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Alive {
     /// In no order.
     pub(crate) blocks: Vec<AliveBlock>,

@@ -530,6 +530,7 @@ impl Visitor for Analyzer {
 
     fn hole(&mut self, hole: Hole) {
         self.losses.serial_holes += 1;
+        self.losses.lost_unknown |= hole.count == 0;
         self.lost.2 = self.lost.2.saturating_add(hole.count);
     }
 

@@ -186,6 +186,8 @@ pub struct Figures {
 pub struct Losses {
     /// Events that are known to be missing.
     pub lost_events: u64,
+    /// More are missing, and nobody knows how many: `lost_events` is `null` in JSON.
+    pub lost_unknown: bool,
     /// Places in the order of events where some are missing.
     pub serial_holes: u64,
     /// Frees of blocks that were never allocated.

@@ -147,7 +147,8 @@ pub(super) fn role_of(event_type: &EventType) -> Result<Role, String> {
         ("Memory", "TagSpec") => Ok(Role::TagSpec {
             tag: fields.at("Tag", I32)?,
             parent: fields.at("Parent", I32)?,
-            name: fields.index("Display", TEXT)?,
+            // What our writer displays is for Unreal's tools.
+            name: fields.index("Name", TEXT).or_else(|_| fields.index("Display", TEXT))?,
             kinds: fields.at("Kind", U8).and_then(|k| Ok((k, fields.at("Owner", I32)?))).ok(),
         }),
         ("$Trace", "NewTrace") => Ok(Role::NewTrace {

@@ -108,7 +108,7 @@ impl Json for PeakMoment {
 impl Json for Losses {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
         object!(value,
-            "lost_events" => self.lost_events,
+            "lost_events" => (!self.lost_unknown).then_some(self.lost_events),
             "serial_holes" => self.serial_holes,
             "unmatched_frees" => self.unmatched_frees,
             "frees_of_earlier_blocks" => self.frees_of_earlier_blocks,

@@ -9,7 +9,8 @@
 //!          └── in the order in which they were allocated ─┘
 //! ```
 //! There is always room for that: each live block, each half of a reallocation, each renaming and
-//! each marker here stands for an event of the recording, which had a serial.
+//! each marker here stands for an event of the recording, which had a serial. Blocks have the times of
+//! its markers, and between two of those it has had at least as many as are repeated here.
 //!
 //! Every packet says first whose blocks it holds, and in which context they were allocated. A block
 //! that was renamed, to what no block was allocated as, is renamed here too.
@@ -21,28 +22,28 @@ use crate::scopes::events::MEMORY_SCOPE;
 use crate::trace::event::encode::{ENTER_SCOPE, LEAVE_SCOPE};
 use crate::trace::sink::Sink;
 use crate::trace::transport::packet::IMPORTANTS;
-use crate::trace::worker::{BLOCKS, CONTROL, Here, first_words, settled_below};
-use crate::trace::{clock, events, os};
+use crate::trace::worker::{
+    BLOCKS, CONTROL, Here, first_words, marker_times, own_system_id, settled_below,
+};
+use crate::trace::{clock, events};
 use std::collections::HashMap;
 
 /// Bytes of a packet, at least; an event more is the most it has.
 const PACKET: usize = 32 << 10;
 /// Packets between two syncs, where the reader can pass on what it has.
 const SYNC_EVERY: usize = 64;
-/// Readers ignore a marker that comes five minutes after the one before, and all that follow.
-const MARKER_AT_LEAST: u64 = 4 * 60 * clock::FREQUENCY;
 
 /// Tells `sink` where its stream begins and what is alive there; without `alive`, nobody knows.
 pub(super) fn begin(alive: Option<Alive>, here: Here, sink: &mut dyn Sink) -> Result<(), Error> {
     let whole = alive.is_some() && here.from_process_start;
-    let plan = alive.map(|alive| Plan::new(alive, &here));
-    let serials = plan.as_ref().map_or(0, |plan| plan.serials);
-    let first = here.serial.saturating_sub(serials);
-    let pid = os::process_id();
+    // Without blocks there still are markers, from the start of the clock up to here.
+    let plan = Plan::new(alive.unwrap_or_default(), &here);
+    let first = here.serial.saturating_sub(plan.serials);
     let mut importants = first_words(first, whole);
     let (stream, hint) = (u32::from(BLOCKS).into(), u64::from(BLOCKS).into());
+    let system_id = own_system_id(BLOCKS).into();
     events::THREAD_INFO
-        .append(&[stream, pid.into(), hint, "memledger live blocks".into()], &mut importants);
+        .append(&[stream, system_id, hint, "memledger live blocks".into()], &mut importants);
     sink.packet(IMPORTANTS, &importants);
     sink.packet(CONTROL, &settled_below(first));
     // Unreal's readers trust serials after a group of three syncs.
@@ -50,10 +51,8 @@ pub(super) fn begin(alive: Option<Alive>, here: Here, sink: &mut dyn Sink) -> Re
         sink.sync()?;
     }
     here.streams.iter().for_each(|(stream, start)| sink.packet(*stream, start));
-    if let Some(plan) = plan {
-        plan.send(first, sink)?;
-        sink.packet(CONTROL, &settled_below(here.serial));
-    }
+    plan.send(first, sink)?;
+    sink.packet(CONTROL, &settled_below(here.serial));
     sink.sync()
 }
 
@@ -133,10 +132,10 @@ impl Times {
         Self { now: plan.start }
     }
 
-    fn go_to(&mut self, time: u64, mut marker: impl FnMut(u64)) {
-        while self.now < time {
-            self.now = time.min(self.now + MARKER_AT_LEAST);
-            marker(self.now);
+    fn go_to(&mut self, time: u64, marker: impl FnMut(u64)) {
+        if self.now < time {
+            marker_times(self.now, time).for_each(marker);
+            self.now = time;
         }
     }
 }

@@ -306,6 +306,27 @@ fn hash(kind: Kind, parent: u32, owner: u32, name: &str) -> u64 {
     hash ^ hash >> 32
 }
 
+/// The node above this one, which is named by one that is ready.
+pub(crate) fn parent_of(number: u32) -> u32 {
+    let node = Table::get().and_then(|table| table.node(number));
+    node.map_or(NONE, |node| node.parent.load(Ordering::Relaxed))
+}
+
+/// The names of a node and all above it, the outermost first; none for [`NONE`]. It is named by one
+/// that is ready.
+pub(crate) fn names_up_from(mut number: u32) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    while number != NONE
+        && let Some(node) = Table::get().and_then(|table| table.node(number))
+        && node.ready.load(Ordering::Acquire) != 0
+    {
+        names.push(node.text());
+        number = node.parent.load(Ordering::Relaxed);
+    }
+    names.reverse();
+    names
+}
+
 /// The scope `node` was entered so often more. For who does not count for itself.
 pub(crate) fn add_entries(node: u32, entries: u64) {
     if let Some(node) = Table::get().and_then(|table| table.node(node)) {

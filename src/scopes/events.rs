@@ -1,8 +1,12 @@
 //! How the tree of contexts looks in the stream.
 //!
 //! Every node is announced once as Unreal's `Memory.TagSpec`, so that its readers show the same
-//! tree, with two fields of ours behind: what kind of node it is, and for a context the tag that
-//! owns it, for a measurement its number.
+//! tree, with three fields of ours behind: what kind of node it is, for a context the tag that
+//! owns it, for a measurement its number, and its name as the program gave it.
+//!
+//! Unreal's tools take a `Display` with a `/` for a path: they show what follows the last one, and the
+//! whole as where it lies. So a tag has its groups before it there, and a `/` that is part of a name is
+//! written as `|`.
 
 use super::context::{self, Announced, Kind, Walk};
 use crate::trace::channel::Channel;
@@ -18,7 +22,14 @@ pub(crate) static TAG_SPEC: Declaration = Declaration {
     logger: "Memory",
     event: "TagSpec",
     flags: IMPORTANT | NO_SYNC,
-    fields: &[("Tag", I32), ("Parent", I32), ("Display", AnsiString), ("Kind", U8), ("Owner", I32)],
+    fields: &[
+        ("Tag", I32),
+        ("Parent", I32),
+        ("Display", AnsiString),
+        ("Kind", U8),
+        ("Owner", I32),
+        ("Name", AnsiString),
+    ],
 };
 
 /// The context the thread's stream stands in until the scope that this event opens is left.
@@ -103,18 +114,19 @@ impl Instrument for ScopeEvents {
             self.is_off = is_off;
         }
         let walk = self.walk.get_or_insert_with(|| {
-            spec(importants, context::ROOT, NO_TAG, "GlobalScope", Kind::Scope, NO_TAG);
-            spec(
-                importants,
-                context::OTHER,
-                context::wire_id(context::ROOT),
-                "(other)",
-                Kind::Scope,
-                NO_TAG,
-            );
+            let root = context::wire_id(context::ROOT);
+            spec(importants, root, NO_TAG, &["GlobalScope"], Kind::Scope, NO_TAG);
+            let other = context::wire_id(context::OTHER);
+            spec(importants, other, root, &["(other)"], Kind::Scope, NO_TAG);
             Walk::new()
         });
         walk.visit_new(|Announced { number, kind, parent, owner, name }| {
+            let mut path = match kind {
+                Kind::Tag => context::names_up_from(parent),
+                Kind::Context => context::names_up_from(context::parent_of(owner)),
+                _ => Vec::new(),
+            };
+            path.push(name);
             let parent = match (kind, parent) {
                 (Kind::Group, context::NONE) => NO_TAG,
                 (_, parent) => context::wire_id(parent),
@@ -124,7 +136,7 @@ impl Instrument for ScopeEvents {
                 (_, context::NONE) => NO_TAG,
                 (_, measurement) => measurement,
             };
-            spec(importants, number, parent, name, kind, owner);
+            spec(importants, context::wire_id(number), parent, &path, kind, owner);
         });
     }
 
@@ -144,8 +156,11 @@ impl Instrument for ScopeEvents {
     }
 }
 
-fn spec(importants: &mut Importants, node: u32, parent: u32, name: &str, kind: Kind, owner: u32) {
-    let id = context::wire_id(node);
+/// Announces a node, whose name is the last of `path`; those of its groups are before it.
+fn spec(importants: &mut Importants, id: u32, parent: u32, path: &[&str], kind: Kind, owner: u32) {
+    let display = path.iter().map(|name| name.replace('/', "|")).collect::<Vec<_>>().join("/");
+    let name = path.last().copied().unwrap_or_default();
     let kind = (kind as u32).into();
-    importants.add(&TAG_SPEC, &[id.into(), parent.into(), name.into(), kind, owner.into()]);
+    let values = [id.into(), parent.into(), (&*display).into(), kind, owner.into(), name.into()];
+    importants.add(&TAG_SPEC, &values);
 }

@@ -34,6 +34,7 @@ mod spans;
 mod start;
 mod threads;
 mod travel;
+mod wire;
 
 use allocator::{Counting, Faulty};
 use memledger::TrackingAllocator;
@@ -69,5 +70,6 @@ fn main() {
         ("own_memory", own_memory::CASES),
         ("exactness", exactness::CASES),
         ("budgets", budgets::CASES),
+        ("wire", wire::CASES),
     ]);
 }

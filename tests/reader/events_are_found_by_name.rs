@@ -396,22 +396,22 @@ fn scopes_nest_on_each_thread_and_tell_when_they_close() {
     let mut feed = Feed::new(analyzer, &[frame_types()]);
     feed.packet(IMPORTANTS, &start());
     let frame = |n| [ENTER, &plain(64, &[n])].concat();
-    feed.packet(2, &[marker(1, 2_000), frame(1), marker(2, 3_000), frame(2)].concat());
-    feed.packet(3, &[frame(3), marker(3, 4_000), LEAVE.to_vec(), point(0)].concat());
-    feed.packet(2, &[marker(4, 5_000), ENTER.to_vec(), point(0), LEAVE.to_vec()].concat());
-    feed.packet(2, &[point(0), LEAVE.to_vec(), marker(5, 9_000), LEAVE.to_vec()].concat());
+    feed.packet(5, &[marker(1, 2_000), frame(1), marker(2, 3_000), frame(2)].concat());
+    feed.packet(6, &[frame(3), marker(3, 4_000), LEAVE.to_vec(), point(0)].concat());
+    feed.packet(5, &[marker(4, 5_000), ENTER.to_vec(), point(0), LEAVE.to_vec()].concat());
+    feed.packet(5, &[point(0), LEAVE.to_vec(), marker(5, 9_000), LEAVE.to_vec()].concat());
     assert_eq!(
         feed.finish().state.0,
         [
             "frame 1 in 0",
             "frame 2 in 1",
             "frame 3 in 0",
-            "Some(3) 2..3 in 0",
+            "Some(6) 2..3 in 0",
             "point in []",
             "point in [\"Demo.Frame\", \"Demo.Frame\"]",
             "point in [\"Demo.Frame\", \"Demo.Frame\"]",
-            "Some(2) 2..4 in 1",
-            "Some(2) 1..8 in 0",
+            "Some(5) 2..4 in 1",
+            "Some(5) 1..8 in 0",
         ]
     );
 }

@@ -343,3 +343,33 @@ fn memory_is_given_back_while_events_wait_with_their_arrays() {
     }
     assert_eq!(at, 2 * EVENTS + 1);
 }
+
+/// As Unreal's writer drains a burst: everything of one thread, then everything of the next. Each
+/// thousandth half is there, `end` serials in all.
+fn burst(end: u64) -> Run {
+    let mut run = Run::new(7);
+    for (stream, from) in [(2, 0), (3, 500)] {
+        for first in (from..end).step_by(1_000_000) {
+            run.packet(stream, &serials((first..end.min(first + 1_000_000)).step_by(1000)));
+        }
+    }
+    run.sync();
+    run.finish();
+    run
+}
+
+#[test]
+fn a_thread_that_comes_millions_behind_another_is_in_its_place() {
+    let counts = burst(14_000_000).decoder.counts();
+    assert_eq!((counts.first_serial, counts.last_serial), (Some(0), Some(13_999_500)));
+    assert_eq!((counts.events, counts.late), (28_000, 0));
+    assert_eq!(counts.missing, 13_999_501 - 28_000);
+}
+
+#[test]
+fn where_serials_fit_more_than_once_no_number_is_said() {
+    let run = burst(40_000_000);
+    let counts = run.decoder.counts();
+    assert!(counts.missing_unknown && counts.holes > 0, "{counts:?}");
+    assert_eq!(counts.missing, 0);
+}

@@ -3,7 +3,7 @@
 use super::{CliError, Format, Outcome, missing, note, open, unreadable};
 use memledger::trace::event::schema::EventType;
 use memledger::trace::read::{Damage, Event, Hole, Reader, Value, Visitor};
-use memledger::trace::transport::packet::{FIRST_THREAD, LAST_THREAD};
+use memledger::trace::transport::packet::{FIRST_THREAD, LAST_OWN, LAST_THREAD};
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -18,8 +18,8 @@ Examples:
   memledger events run.utrace --filter 'Memory.*Alloc*' --thread 2
   memledger events run.utrace --format json | jq '.events[].name'
 
-A line has the serial (- if the event has none), the thread (- if it belongs to none), the name,
-and the fields. Addresses are hexadecimal. { stands behind an event that opens a scope.";
+A line has the serial (- if the event has none), the thread (- if it belongs to none, as what the
+tracker itself says), the name, and the fields. Addresses are hexadecimal. { stands behind an event that opens a scope.";
 
 /// Arguments of `memledger events`.
 #[derive(Debug, clap::Args)]
@@ -50,6 +50,7 @@ pub fn run(args: &EventsArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
         out,
         types: Vec::new(),
         threads: HashMap::new(),
+        ours: false,
         printed: 0,
         damages: 0,
         failed: None,
@@ -95,6 +96,8 @@ struct Printer<'a> {
     types: Vec<Shown>,
     /// The thread that a stream belongs to at the moment, where that is not its own number.
     threads: HashMap<u16, u32>,
+    /// Our writer made the trace: its first streams are no thread's.
+    ours: bool,
     printed: u64,
     damages: u64,
     failed: Option<io::Error>,
@@ -112,15 +115,16 @@ impl Printer<'_> {
     }
 
     fn thread(&self, stream: u16) -> Option<u32> {
-        (FIRST_THREAD..=LAST_THREAD)
-            .contains(&stream)
-            .then(|| self.threads.get(&stream).copied().unwrap_or(stream.into()))
+        let first = if self.ours { LAST_OWN + 1 } else { FIRST_THREAD };
+        let is_thread = (first..=LAST_THREAD).contains(&stream);
+        self.threads.get(&stream).copied().or(is_thread.then_some(stream.into()))
     }
 }
 
 impl Visitor for Printer<'_> {
     fn event_type(&mut self, _: usize, event_type: &EventType) {
         let name = event_type.name();
+        self.ours |= event_type.is("Memledger", "Trace");
         let shown = self.filters.is_empty() || self.filters.iter().any(|f| f.matches(&name));
         let fields = event_type.fields.iter();
         self.types.push(Shown {
@@ -155,8 +159,9 @@ impl Visitor for Printer<'_> {
 
     fn hole(&mut self, hole: Hole) {
         if self.args.format == Format::Text && !self.is_done() {
-            let last = hole.first.saturating_add(hole.count - 1);
+            let last = hole.first.saturating_add(hole.count.saturating_sub(1));
             self.write(|out| match hole.count {
+                0 => writeln!(out, "# an unknown number of serials from {last} on is missing"),
                 1 => writeln!(out, "# serial {last} is missing"),
                 _ => writeln!(out, "# serials {} to {last} are missing", hole.first),
             });

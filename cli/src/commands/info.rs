@@ -6,6 +6,7 @@ use super::{
 use memledger::trace::event::schema::EventType;
 use memledger::trace::read::{Damage, Event, Hole, Summary, Value, Visitor, read};
 use memledger::trace::transport::Transport;
+use memledger::trace::transport::packet::LAST_OWN;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -55,8 +56,9 @@ enum Says {
 
 /// One thread that has used a stream.
 struct Thread {
-    id: u64,
-    system_id: u64,
+    /// `None` for a stream of the tracker's own.
+    id: Option<u64>,
+    system_id: Option<u64>,
     name: String,
 }
 
@@ -73,6 +75,8 @@ struct Facts {
     /// `AppName`, `Platform`, `CommandLine` ... of the session.
     session: BTreeMap<String, String>,
     pid: Option<u64>,
+    /// Our writer made the trace.
+    ours: bool,
     /// Start and ticks in a second.
     clock: Option<(u64, u64)>,
     last_cycle: u64,
@@ -102,6 +106,7 @@ impl Facts {
 
 impl Visitor for Facts {
     fn event_type(&mut self, _: usize, event_type: &EventType) {
+        self.ours |= event_type.is("Memledger", "Trace");
         self.says.push(match (&*event_type.logger, &*event_type.event) {
             ("Diagnostics", "Session2") => Says::Session,
             ("Memledger", "Trace") => Says::Process,
@@ -141,13 +146,16 @@ impl Visitor for Facts {
             Says::Clock => self.clock = Some((number("StartCycle"), number("CycleFrequency"))),
             Says::Time => self.last_cycle = self.last_cycle.max(number("Cycle")),
             Says::ThreadInfo => {
-                let id = number("ThreadId");
-                let thread = Thread { id, system_id: number("SystemId"), name: name() };
-                self.infos.insert(id, thread);
+                let stream = number("ThreadId");
+                // Our writer's first streams are no thread's, whatever number they have.
+                let is_thread = !self.ours || stream > LAST_OWN.into();
+                let system_id = is_thread.then(|| number("SystemId"));
+                let thread = Thread { id: is_thread.then_some(stream), system_id, name: name() };
+                self.infos.insert(stream, thread);
             }
             Says::ThreadStart => {
-                let id = number("Id");
-                let thread = Thread { id, system_id: number("SystemId"), name: name() };
+                let (id, system_id) = (Some(number("Id")), Some(number("SystemId")));
+                let thread = Thread { id, system_id, name: name() };
                 self.starts.entry(event.stream.into()).or_default().push(thread);
             }
             Says::Channel => {
@@ -243,13 +251,23 @@ fn text(name: &str, facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io
     line(out, "serials", serials)?;
     let holes = match counts.holes {
         0 => "none".to_owned(),
+        holes if counts.missing_unknown => {
+            format!("{holes}, with an unknown number of events missing")
+        }
         1 => format!("1, with {} events missing", counts.missing),
         holes => format!("{holes}, with {} events missing in all", counts.missing),
     };
     line(out, "holes", holes)?;
     for hole in &facts.holes {
-        let last = hole.first.saturating_add(hole.count - 1);
-        line(out, "", format!("serials {} to {last} ({})", hole.first, hole.count))?;
+        let last = hole.first.saturating_add(hole.count.saturating_sub(1));
+        line(
+            out,
+            "",
+            match hole.count {
+                0 => format!("serials from {} on, to nobody knows where", hole.first),
+                count => format!("serials {} to {last} ({count})", hole.first),
+            },
+        )?;
     }
     let damage = match (counts.damages, summary.skipped_bytes, summary.truncated_bytes) {
         (0, ..) => "none".to_owned(),
@@ -369,7 +387,7 @@ fn json(facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io::Result<()>
             "last": counts.last_serial,
             "late": counts.late,
             "holes": counts.holes,
-            "missing": counts.missing,
+            "missing": (!counts.missing_unknown).then_some(counts.missing),
             "first_holes": holes.collect::<Vec<_>>(),
         },
         "damage": {

@@ -136,7 +136,10 @@ pub fn missing(path: &Path, summary: &memledger::trace::read::Summary) -> Option
     if counts.holes > 0 {
         parts.push(format!(
             "{} missing in {}",
-            text::counted(counts.missing, "event is", "events are"),
+            match counts.missing_unknown {
+                true => "an unknown number of events is".to_owned(),
+                false => text::counted(counts.missing, "event is", "events are"),
+            },
             text::counted(counts.holes, "place", "places")
         ));
     }

@@ -99,15 +99,16 @@ fn write_line(name: &str, value: &str, out: &mut dyn Write) -> io::Result<()> {
 fn losses(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<()> {
     let losses = &report.losses;
     let mut loud = Vec::new();
-    if losses.lost_events > 0 {
+    if losses.lost_events > 0 || losses.lost_unknown {
         let holes = match losses.serial_holes {
             0 => String::new(),
             holes => format!(" ({})", counted(holes, "hole", "holes")),
         };
-        loud.push(format!(
-            "{} LOST{holes}: the figures are too low where they are missing",
-            counted(losses.lost_events, "EVENT", "EVENTS")
-        ));
+        let lost = match losses.lost_unknown {
+            true => "AN UNKNOWN NUMBER OF EVENTS".to_owned(),
+            false => counted(losses.lost_events, "EVENT", "EVENTS"),
+        };
+        loud.push(format!("{lost} LOST{holes}: the figures are too low where they are missing"));
     }
     if losses.truncated_bytes > 0 {
         let bytes = counted(losses.truncated_bytes, "byte", "bytes");

@@ -51,8 +51,11 @@ pub struct Counts {
     pub events: u64,
     /// Ranges of serials that no event carries.
     pub holes: u64,
-    /// Serials in those ranges.
+    /// Serials in those ranges, as far as they are known.
     pub missing: u64,
+    /// There are ranges of which it cannot be told how many serials they have: events of different
+    /// threads came so far apart that the 24 bits on the wire fit more than one.
+    pub missing_unknown: bool,
     /// Events delivered behind their place: they came after it had been passed, or their serial
     /// occurs twice, or it was damaged.
     pub late: u64,
@@ -157,6 +160,13 @@ impl Decoder {
         }
     }
 
+    /// Sets how many bytes of memory events may take while they wait for one that comes before them,
+    /// or for their end. The default is 256 MiB. Where more is needed, what they wait for is given up
+    /// and a [`Damage`](super::Damage) says so.
+    pub fn memory_limit(&mut self, bytes: usize) {
+        self.order.set_most_held(bytes);
+    }
+
     /// Names the place in the input that the next packet comes from, for reports of damage.
     pub fn set_offset(&mut self, offset: Option<u64>) {
         self.tally.offset = offset;
@@ -202,6 +212,7 @@ impl Decoder {
             events: tally.events,
             holes: tally.holes,
             missing: tally.missing,
+            missing_unknown: tally.missing_unknown,
             late: tally.late,
             damages: tally.damages,
             first_serial: tally.first_serial,

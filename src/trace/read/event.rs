@@ -239,7 +239,7 @@ impl From<Scalar> for Value<'_> {
 pub struct Hole {
     /// The first missing serial.
     pub first: u64,
-    /// How many are missing.
+    /// How many are missing; 0 if that cannot be told.
     pub count: u64,
 }
 

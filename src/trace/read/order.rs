@@ -26,8 +26,8 @@ use std::collections::BinaryHeap;
 const PATIENCE: u8 = 8;
 /// A first serial above this is not believed.
 const HIGHEST_FIRST: u64 = 1 << 56;
-/// With so many bytes waiting on one thread, gaps are not waited for any longer.
-const MOST_WAITING: usize = 1 << 31;
+/// Bytes of memory that events may take while they wait, unless it is said otherwise.
+const MOST_HELD: usize = 256 << 20;
 
 /// All threads, and the merge of their events.
 pub(super) struct Order {
@@ -55,6 +55,10 @@ pub(super) struct Order {
     losses: u64,
     /// Threads that wait for a type record.
     blocked: usize,
+    /// What all threads hold, at most: it is counted when one has a packet.
+    held: usize,
+    /// How much they may.
+    most_held: usize,
 }
 
 impl Order {
@@ -73,6 +77,8 @@ impl Order {
             misplaced: 0,
             losses: 0,
             blocked: 0,
+            held: 0,
+            most_held: MOST_HELD,
         }
     }
 
@@ -102,7 +108,6 @@ impl Order {
     ) {
         let Some(index) = self.thread(stream) else { return };
         self.data_since_sync = true;
-        self.limit_memory(index, types, tally, visitor);
         let Some(thread) = self.threads.get_mut(index) else { return };
         if thread.losses != self.losses {
             thread.losses = self.losses;
@@ -117,24 +122,70 @@ impl Order {
         }
         self.deliver(types, tally, visitor);
         self.settle_explicitly(types, tally, visitor);
+        self.count(index);
+        if self.held > self.most_held {
+            self.limit_memory(types, tally, visitor);
+        }
     }
 
-    /// Waits for nothing any longer if too much has gathered on a thread.
-    fn limit_memory(
-        &mut self,
-        index: usize,
-        types: &Types,
-        tally: &mut Tally,
-        visitor: &mut impl Visitor,
-    ) {
-        let Some(thread) = self.threads.get_mut(index) else { return };
-        if thread.pending_bytes() > MOST_WAITING {
+    /// Sets how much memory events may take while they wait.
+    pub(super) fn set_most_held(&mut self, bytes: usize) {
+        self.most_held = bytes;
+    }
+
+    /// Counts anew what a thread holds.
+    fn count(&mut self, index: usize) {
+        if let Some(thread) = self.threads.get_mut(index) {
+            let held = thread.held();
+            self.held = self.held.saturating_sub(thread.counted).saturating_add(held);
+            thread.counted = held;
+        }
+    }
+
+    /// Lets all threads give back the room they do not need.
+    fn shrink(&mut self) {
+        for index in 0..self.threads.len() {
+            if let Some(thread) = self.threads.get_mut(index) {
+                thread.shrink();
+            }
+            self.count(index);
+        }
+        self.heap.shrink_to_fit();
+    }
+
+    /// Waits for nothing any longer if too much has gathered.
+    ///
+    /// PERF: at least half of what is allowed is free afterwards, so the work is in proportion to
+    /// what has come since.
+    #[cold]
+    fn limit_memory(&mut self, types: &Types, tally: &mut Tally, visitor: &mut impl Visitor) {
+        self.shrink();
+        if self.held <= self.most_held / 2 {
+            return;
+        }
+        let what = format!(
+            "events that wait for others take {} MiB, and a reader of this trace may keep {} MiB: \
+             what they wait for is given up",
+            self.held >> 20,
+            self.most_held >> 20
+        );
+        tally.damage(visitor, tally.offset, 0, what);
+        self.start();
+        self.settle(u64::MAX, types, tally, visitor);
+        self.shrink();
+        if self.held <= self.most_held / 2 {
+            return;
+        }
+        // What is left lacks its end, or its type.
+        for index in 0..self.threads.len() {
+            let Some(thread) = self.threads.get_mut(index) else { return };
             self.blocked -= usize::from(thread.blocked.is_some());
             thread.end(tally, visitor);
             self.lead(index, types, tally, visitor);
-            self.start();
-            self.settle(u64::MAX, types, tally, visitor);
         }
+        self.start();
+        self.settle(u64::MAX, types, tally, visitor);
+        self.shrink();
     }
 
     /// A packet of this thread was lost.
@@ -288,6 +339,8 @@ impl Order {
         tally: &mut Tally,
         visitor: &mut impl Visitor,
     ) {
+        let floor = if self.next == 0 { self.top().map_or(0, |(key, _)| key) } else { self.next };
+        self.serials.set_floor(floor);
         if let Some(thread) = self.threads.get_mut(index) {
             self.blocked -= usize::from(thread.blocked.is_some());
             self.misplaced += thread.parse(protocol, types, &mut self.serials, tally, visitor);
@@ -413,8 +466,10 @@ impl Order {
 
     /// Reports that everything up to `end` is missing, and goes on from there.
     fn hole(&mut self, end: u64, tally: &mut Tally, visitor: &mut impl Visitor) {
-        let count = end - self.next;
+        // NOTE: between serials that were taken for others, what is missing is not known either.
+        let count = if self.serials.is_unsure() { 0 } else { end - self.next };
         tally.holes += 1;
+        tally.missing_unknown |= count == 0;
         tally.missing = tally.missing.saturating_add(count);
         visitor.hole(Hole { first: self.next.saturating_sub(self.bias), count });
         self.next = end;
@@ -498,7 +553,8 @@ impl Order {
         }
         self.next = next;
         thread.events += events;
-        if done > 0 {
+        // What could not be read leaves bytes behind, and no items.
+        if done > 0 || thread.waiting().is_empty() {
             thread.delivered(done);
         }
     }

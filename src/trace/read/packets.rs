@@ -2,7 +2,7 @@
 
 use super::decoder::Decoder;
 use super::event::Visitor;
-use super::search::{CONVINCING_AT_THE_END, Search};
+use super::search::{CONVINCING_AT_THE_END, Search, Trials, UNSEEN};
 use super::source::Source;
 use super::summary::{Packets, Summary, TypeCount};
 use crate::error::Error;
@@ -11,6 +11,12 @@ use crate::trace::transport::packet::{Coding, FIRST_THREAD, HEADER, Header, LAST
 use crate::trace::transport::unpack::Unpacker;
 use crate::trace::transport::{Transport, compact};
 use std::io::Read;
+
+/// Memory that waiting events may take: so many bytes, and so many for each byte of input, where
+/// an event needs 100 for 10; but never more than this.
+const HELD: usize = 256 << 20;
+const HELD_PER_BYTE: u64 = 64;
+const MOST_HELD: u64 = 4 << 30;
 
 /// Reads a trace packet by packet; [`read`](super::read()) is the short form.
 pub struct Reader<R> {
@@ -23,6 +29,10 @@ pub struct Reader<R> {
     /// The highest stream id of a thread so far.
     highest_stream: u16,
     unpacker: Unpacker,
+    /// What looking for packets behind damage may still cost.
+    trials: Trials,
+    /// Memory that waiting events may take, if that was set.
+    memory_limit: Option<usize>,
 }
 
 impl<R: Read> Reader<R> {
@@ -41,7 +51,29 @@ impl<R: Read> Reader<R> {
             truncated: 0,
             highest_stream: FIRST_THREAD,
             unpacker: Unpacker::new(),
+            trials: Trials::new(),
+            memory_limit: None,
         })
+    }
+
+    /// Sets how many bytes of memory events may take while they wait for one that comes before them,
+    /// as [`Decoder::memory_limit`] does. Without this it is 256 MiB and 64 bytes for each byte read,
+    /// at most 4 GiB: what a small input decodes to cannot take the memory of the machine.
+    pub fn memory_limit(mut self, bytes: usize) -> Self {
+        self.memory_limit = Some(bytes);
+        self.decoder.memory_limit(bytes);
+        self
+    }
+
+    /// Passes over `size` bytes of input, which pay for later searches and for memory.
+    fn consume(&mut self, size: usize) {
+        self.source.consume(size);
+        self.trials.pay(size);
+        if self.memory_limit.is_none() {
+            let more = self.source.offset().saturating_mul(HELD_PER_BYTE);
+            let most = more.min(MOST_HELD - HELD as u64) as usize;
+            self.decoder.memory_limit(HELD.saturating_add(most));
+        }
     }
 
     /// How the trace starts.
@@ -103,7 +135,7 @@ impl<R: Read> Reader<R> {
         if header.stream <= LAST_THREAD {
             self.highest_stream = self.highest_stream.max(header.stream);
         }
-        self.source.consume(header.size);
+        self.consume(header.size);
         true
     }
 
@@ -152,6 +184,7 @@ impl<R: Read> Reader<R> {
             self.handshake.transport,
             self.highest_stream,
             &mut self.unpacker,
+            &mut self.trials,
         );
         search.any_stream = true;
         let chain = search.chain(bytes);
@@ -170,6 +203,7 @@ impl<R: Read> Reader<R> {
                 self.handshake.transport,
                 self.highest_stream,
                 &mut self.unpacker,
+                &mut self.trials,
             )
             .chain(behind);
             chain.points >= CONVINCING_AT_THE_END || chain.fills && all
@@ -180,7 +214,7 @@ impl<R: Read> Reader<R> {
         self.skipped += header.size as u64;
         self.decoder.damage(offset, header.size as u64, what, visitor);
         self.decoder.packet_lost(header.stream, visitor);
-        self.source.consume(header.size);
+        self.consume(header.size);
         true
     }
 
@@ -193,6 +227,7 @@ impl<R: Read> Reader<R> {
             self.handshake.transport,
             self.highest_stream,
             &mut self.unpacker,
+            &mut self.trials,
         )
         .is_filled(window)
         {
@@ -211,7 +246,7 @@ impl<R: Read> Reader<R> {
         self.truncated = rest as u64;
         let what = format!("the trace ends inside a packet, {rest} bytes after its start");
         self.decoder.damage(offset, rest as u64, what, visitor);
-        self.source.consume(rest);
+        self.consume(rest);
     }
 
     /// Passes over bytes until packets begin again.
@@ -225,16 +260,19 @@ impl<R: Read> Reader<R> {
                 self.handshake.transport,
                 self.highest_stream,
                 &mut self.unpacker,
+                &mut self.trials,
             );
             let (step, found) = match search.find(window, all) {
                 Some(start) => (start, true),
+                // Nothing was looked at any more: these bytes pay for a look at the next.
+                None if search.is_over() => (window.len().min(UNSEEN), false),
                 None if all => (window.len(), false),
                 // The next window begins with what might be the start of a chain of packets.
                 None => (window.len() / 2, false),
             };
             skipped += step as u64;
-            self.source.consume(step);
-            if found || all {
+            self.consume(step);
+            if found || self.source.is_over() {
                 break;
             }
         }
@@ -245,3 +283,6 @@ impl<R: Read> Reader<R> {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@
 //! Records may straddle packets, so after a loss the next packet may start inside one.
 
 use super::event::{Event, Visitor};
-use super::schemas::{Protocol, Role, Types};
+use super::schemas::{Added, Protocol, Role, Types};
 use super::tally::Tally;
 use crate::trace::event::schema::{EventType, FIRST_UID, LAST_UID};
 
@@ -73,6 +73,7 @@ impl Records {
         self.total_bytes += payload.len() as u64;
         self.bytes.extend_from_slice(payload);
         let mut at = 0;
+        let mut illegal = false;
         loop {
             if self.lost {
                 let rest = self.bytes.get(at..).unwrap_or_default();
@@ -125,8 +126,11 @@ impl Records {
             };
             if let Some(what) = problem {
                 // If no record begins behind it, this was none either.
+                // PERF: and two of them one after the other are not taken for records, or damage would
+                // be reported for every four bytes.
                 let behind = rest.get(HEADER + size..).and_then(header);
-                if behind.is_some_and(|(uid, _)| uid != NEW_EVENT && types.layout(uid).is_none()) {
+                let is_none = |(uid, _)| uid != NEW_EVENT && types.layout(uid).is_none();
+                if std::mem::replace(&mut illegal, true) || behind.is_some_and(is_none) {
                     self.lost = true;
                     continue;
                 }
@@ -150,7 +154,20 @@ fn add_type(
     tally: &mut Tally,
     visitor: &mut impl Visitor,
 ) -> bool {
-    let Some(index) = types.add(event_type) else { return false };
+    let name = event_type.name();
+    let index = match types.add(event_type) {
+        Added::New(index) => index,
+        Added::Known => return false,
+        Added::Refused { first } => {
+            if first {
+                let what = format!(
+                    "the trace declares more types than a reader keeps: {name} and all that follow are left out"
+                );
+                tally.damage(visitor, tally.offset, 0, what);
+            }
+            return false;
+        }
+    };
     if let Some(known) = types.get(index) {
         tally.by_type.push(0);
         visitor.event_type(index as usize, &known.event_type);

@@ -198,11 +198,27 @@ impl Layout {
     }
 }
 
+/// Memory that all types may take; a program has some thousands, of some hundred bytes each.
+const MOST_BYTES: usize = 64 << 20;
+
+/// What became of a type.
+pub(super) enum Added {
+    /// It has this index.
+    New(u32),
+    /// It is known as it is.
+    Known,
+    /// There are too many; whether it is the first for which there is no room.
+    Refused { first: bool },
+}
+
 /// All types of one stream.
 #[derive(Default)]
 pub(super) struct Types {
     known: Vec<Known>,
     layouts: Vec<Option<Layout>>,
+    /// Memory that they take, about.
+    bytes: usize,
+    refused: bool,
 }
 
 impl Types {
@@ -223,15 +239,21 @@ impl Types {
         self.known.iter().map(|known| &known.event_type)
     }
 
-    /// Takes in a type; returns its index, or `None` if it is already known as it is.
-    pub(super) fn add(&mut self, event_type: EventType) -> Option<u32> {
+    /// Takes in a type.
+    pub(super) fn add(&mut self, event_type: EventType) -> Added {
         let uid = usize::from(event_type.uid);
         if let Some(same) = self.layout(event_type.uid).and_then(|l| self.get(l.type_index))
             && same.event_type == event_type
         {
-            return None;
+            return Added::Known;
         }
-        let index = u32::try_from(self.known.len()).ok()?;
+        let index = self.known.len() as u32;
+        let names = event_type.logger.len() + event_type.event.len();
+        let fields = event_type.fields.iter().map(|field| size_of::<Field>() + field.name.len());
+        self.bytes += size_of::<Known>() + names + fields.sum::<usize>();
+        if self.bytes > MOST_BYTES {
+            return Added::Refused { first: !std::mem::replace(&mut self.refused, true) };
+        }
         let fixed_size = event_type.fixed_size();
         let role = Role::of(&event_type);
         if self.layouts.len() <= uid {
@@ -240,13 +262,14 @@ impl Types {
         if let Some(slot) = self.layouts.get_mut(uid) {
             *slot = Some(Layout {
                 type_index: index,
-                fixed_size: u16::try_from(fixed_size).ok()?,
+                // At most 255 fields of 8 bytes.
+                fixed_size: fixed_size as u16,
                 synced: event_type.is_synced(),
                 has_aux: event_type.has_aux(),
                 has_role: role != Role::None,
             });
         }
         self.known.push(Known { event_type, fixed_size, role });
-        Some(index)
+        Added::New(index)
     }
 }

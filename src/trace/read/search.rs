@@ -5,7 +5,6 @@
 //! each begins where the one before ends.
 
 use super::decoder::Decoder;
-use super::source::WINDOW;
 use crate::trace::transport::Transport;
 use crate::trace::transport::packet::{Coding, HEADER, Header, LAST_THREAD, SYNC};
 use crate::trace::transport::unpack::Unpacker;
@@ -26,9 +25,37 @@ pub(super) const CONVINCING_AT_THE_END: u32 = 3;
 const LONGEST_CHAIN: usize = 32;
 /// Stream ids go up one by one, so one this far above all others is not plausible.
 const NEW_STREAMS: u16 = 64;
-/// Bytes that may be decoded on trial for each byte that is passed over, so that no input can
-/// make the search slow.
-const TRIAL_BYTES: usize = 512;
+/// Where nothing more may be tried, so many bytes are passed over unseen.
+pub(super) const UNSEEN: usize = 64 << 10;
+
+/// What all searches of a reader may cost together, in bytes decoded on trial: so many to begin with,
+/// and so many for each byte of input, so that no input can make the reader slow.
+const TRIALS: u64 = 64 << 20;
+const TRIALS_PER_BYTE: u64 = 64;
+/// What looking at one place costs at least.
+const LOOK: usize = 4;
+
+/// What searches have cost, and may cost.
+pub(super) struct Trials {
+    pub spent: u64,
+    granted: u64,
+}
+
+impl Trials {
+    pub(super) fn new() -> Self {
+        Self { spent: 0, granted: TRIALS }
+    }
+
+    /// So many bytes of input have been passed over.
+    #[inline]
+    pub(super) fn pay(&mut self, bytes: usize) {
+        self.granted = (self.granted + bytes as u64 * TRIALS_PER_BYTE).min(self.spent + TRIALS);
+    }
+
+    fn left(&self) -> usize {
+        (self.granted - self.spent) as usize
+    }
+}
 
 /// What speaks for packets at some place.
 #[derive(Default)]
@@ -58,8 +85,7 @@ pub(super) struct Search<'a> {
     pub any_stream: bool,
     transport: Transport,
     unpacker: &'a mut Unpacker,
-    /// How many more bytes may be decoded on trial.
-    trial: usize,
+    trials: &'a mut Trials,
 }
 
 impl<'a> Search<'a> {
@@ -68,8 +94,14 @@ impl<'a> Search<'a> {
         transport: Transport,
         highest_stream: u16,
         unpacker: &'a mut Unpacker,
+        trials: &'a mut Trials,
     ) -> Self {
-        Self { decoder, transport, highest_stream, any_stream: false, unpacker, trial: WINDOW }
+        Self { decoder, transport, highest_stream, any_stream: false, unpacker, trials }
+    }
+
+    /// Whether nothing more may be tried.
+    pub(super) fn is_over(&self) -> bool {
+        self.trials.left() < LOOK
     }
 
     /// The first offset but 0 in `window` from which packets go on; `all` says that the input
@@ -97,7 +129,9 @@ impl<'a> Search<'a> {
         all: bool,
     ) -> Option<(usize, usize, u32)> {
         starts.find_map(|start| {
-            self.trial = self.trial.saturating_add(TRIAL_BYTES);
+            if self.is_over() {
+                return None;
+            }
             let chain = self.chain(window.get(start..).unwrap_or_default());
             let convincing = chain.points >= CONVINCING
                 || chain.points >= CONVINCING_AT_THE_END && (chain.fills || !all);
@@ -116,14 +150,21 @@ impl<'a> Search<'a> {
     /// type records are full of small numbers that look like their headers.
     pub(super) fn is_filled(&mut self, last: &[u8]) -> bool {
         (1..last.len()).any(|start| {
-            self.trial = self.trial.saturating_add(TRIAL_BYTES);
             let chain = self.chain(last.get(start..).unwrap_or_default());
             chain.first_points >= CONVINCING || chain.fills && chain.strong && !chain.broken
         })
     }
 
     /// How well `bytes` look like packets.
-    pub(super) fn chain(&mut self, mut bytes: &[u8]) -> Chain {
+    pub(super) fn chain(&mut self, bytes: &[u8]) -> Chain {
+        let granted = self.trials.left();
+        let Some(mut left) = granted.checked_sub(LOOK) else { return Chain::default().broken() };
+        let chain = self.chain_within(bytes, &mut left);
+        self.trials.spent += (granted - left) as u64;
+        chain
+    }
+
+    fn chain_within(&mut self, mut bytes: &[u8], left: &mut usize) -> Chain {
         let mut chain = Chain::default();
         for _ in 0..LONGEST_CHAIN {
             if bytes.is_empty() {
@@ -138,13 +179,13 @@ impl<'a> Search<'a> {
                 return chain.broken();
             }
             let Some((packet, rest)) = bytes.split_at_checked(header.size) else { break };
-            if !self.unpacker.is_whole(&header, packet, &mut self.trial) {
+            if !self.unpacker.is_whole(&header, packet, left) {
                 return chain.broken();
             }
             let points = match header.coding {
                 Coding::Compact => CONVINCING,
                 Coding::Plain if header.stream != SYNC => {
-                    u32::from(self.makes_sense(header.stream, packet))
+                    u32::from(self.makes_sense(header.stream, packet, left))
                 }
                 _ => STRONG,
             };
@@ -165,8 +206,8 @@ impl<'a> Search<'a> {
         stream > LAST_THREAD || stream <= self.highest_stream.saturating_add(NEW_STREAMS)
     }
 
-    fn makes_sense(&mut self, stream: u16, packet: &[u8]) -> bool {
+    fn makes_sense(&self, stream: u16, packet: &[u8], left: &mut usize) -> bool {
         let payload = packet.get(HEADER..).unwrap_or_default();
-        packet.len() >= SMALL_PLAIN && self.decoder.makes_sense(stream, payload, &mut self.trial)
+        packet.len() >= SMALL_PLAIN && self.decoder.makes_sense(stream, payload, left)
     }
 }

@@ -12,11 +12,24 @@ const NEAR: i32 = 1 << 16;
 /// serials after it unambiguous.
 const FAR: u64 = 1 << 22;
 
+/// Half of what the wire tells apart: farther from the highest, the nearest serial may be the wrong one.
+const HALF: u64 = 1 << 23;
+/// How far below the next event one may lie that is late.
+const LATE: u64 = 1 << 20;
+
 /// Unwraps serials: each is the one with the right lower 24 bits that is nearest to the highest
 /// seen before it in the input.
+///
+/// Where a writer sends much of one thread before it comes to the next, more events wait than that
+/// can tell apart. Then it is the next one behind the thread's last, or behind what was delivered:
+/// right as long as no thread is behind by more than 2^24. One that may be is counted on by nobody.
 #[derive(Default)]
 pub(super) struct Serials {
     highest: u64,
+    /// All that comes is above, but for what is late; 0 while nothing is known.
+    floor: u64,
+    /// Some thread may have been behind by more than the wire tells apart.
+    unsure: bool,
 }
 
 impl Serials {
@@ -28,6 +41,16 @@ impl Serials {
     /// The highest serial so far; 0 if there is none.
     pub(super) fn highest(&self) -> u64 {
         self.highest
+    }
+
+    /// Sets the serial of the next event to be delivered, or of the first that waits.
+    pub(super) fn set_floor(&mut self, floor: u64) {
+        self.floor = floor;
+    }
+
+    /// Whether how many events are missing cannot be told.
+    pub(super) fn is_unsure(&self) -> bool {
+        self.unsure
     }
 
     /// Starts from a serial that is known in full.
@@ -74,12 +97,30 @@ impl Serials {
             self.highest = BIAS + u64::from(low & 0x00ff_ffff);
             return self.highest;
         }
+        if self.floor != 0 && self.highest > self.floor + HALF {
+            return self.unwrap_behind(low, last);
+        }
         let distance = self.distance(low);
         let serial = self.highest.wrapping_add_signed(i64::from(distance));
         if distance > NEAR {
             self.far(serial, last);
         } else if distance > 0 {
             self.highest = serial;
+        }
+        serial
+    }
+
+    /// The same where more waits than the distance from the highest can tell apart.
+    #[cold]
+    fn unwrap_behind(&mut self, low: u32, last: u64) -> u64 {
+        let delivered = self.floor.saturating_sub(LATE);
+        self.unsure |= last < delivered && self.highest - delivered >= 1 << 24;
+        let base = delivered.max(last + 1);
+        let serial = base + u64::from(low.wrapping_sub(base as u32) & 0x00ff_ffff);
+        if serial > self.highest + NEAR as u64 {
+            self.far(serial, last);
+        } else {
+            self.highest = self.highest.max(serial);
         }
         serial
     }
@@ -106,6 +147,32 @@ mod tests {
         assert_eq!(serials.unwrap(3, 0), BIAS + 0x100_0003);
         assert_eq!(serials.unwrap(0xff_ffff, 0), BIAS + 0xff_ffff);
         assert_eq!(serials.highest(), BIAS + 0x100_0003);
+    }
+
+    #[test]
+    fn one_threads_burst_before_anothers_does_not_wrap() {
+        let mut serials = Serials::default();
+        let mut last = 0;
+        for serial in (0..14_000_000).step_by(1000) {
+            last = serials.unwrap(serial, last);
+            serials.set_floor(BIAS);
+        }
+        assert_eq!(last, BIAS + 13_999_000);
+        // The other one's first is 14 million behind.
+        let other = serials.unwrap(500, 0);
+        assert_eq!(other, BIAS + 500);
+        assert_eq!(serials.unwrap(1500, other), BIAS + 1500);
+        assert!(!serials.is_unsure());
+        // Late, not a round later.
+        serials.set_floor(BIAS + 1501);
+        assert_eq!(serials.unwrap(700, 0), BIAS + 700);
+        // Farther than the wire can tell.
+        for serial in (14_000_000..17_000_000).step_by(1000) {
+            last = serials.unwrap(serial & 0x00ff_ffff, last);
+        }
+        assert_eq!((last, serials.is_unsure()), (BIAS + 16_999_000, false));
+        serials.unwrap(9, 0);
+        assert!(serials.is_unsure());
     }
 
     #[test]

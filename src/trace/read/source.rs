@@ -60,6 +60,11 @@ impl<R: Read> Source<R> {
         (bytes, self.at_end)
     }
 
+    /// Whether nothing is left, as far as has been read.
+    pub(super) fn is_over(&self) -> bool {
+        self.at_end && self.start == self.end
+    }
+
     /// Passes over `size` bytes that were looked at.
     pub(super) fn consume(&mut self, size: usize) {
         let size = size.min(self.end - self.start);

@@ -142,6 +142,8 @@ pub(super) struct Thread {
     pub blocked: Option<u16>,
     /// How many syncs it has waited.
     pub blocked_syncs: u8,
+    /// What it [held](Self::held) when that was last counted.
+    pub counted: usize,
     /// The key under which the thread waits in the order's heap.
     pub queued: Option<u64>,
     /// How many losses that may concern any thread it knows of.
@@ -178,6 +180,7 @@ impl Thread {
             lost: false,
             blocked: None,
             blocked_syncs: 0,
+            counted: 0,
             queued: None,
             losses,
             packets: 0,
@@ -219,9 +222,25 @@ impl Thread {
         self.lost = true;
     }
 
-    /// Bytes that wait here.
-    pub(super) fn pending_bytes(&self) -> usize {
-        self.bytes.len()
+    /// Bytes of memory that what waits here takes, with the room that buffers keep.
+    pub(super) fn held(&self) -> usize {
+        self.bytes.capacity()
+            + self.items.capacity() * size_of::<Item>()
+            + (self.pieces.capacity() + self.open_pieces.capacity()) * size_of::<Piece>()
+            + self.open.capacity() * size_of::<Open>()
+            + self.starts.capacity() * size_of::<Start>()
+            + self.breaks.capacity() * size_of::<u32>()
+    }
+
+    /// Keeps no room that nothing waits in.
+    pub(super) fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
+        self.items.shrink_to_fit();
+        self.pieces.shrink_to_fit();
+        self.open_pieces.shrink_to_fit();
+        self.open.shrink_to_fit();
+        self.starts.shrink_to_fit();
+        self.breaks.shrink_to_fit();
     }
 
     /// The items that were not delivered yet.

@@ -11,6 +11,7 @@ use super::feeds::header;
 use super::merge::{Piece, Rest};
 use super::session::{SERIAL, Session, settled_below};
 use super::streams::{CONTROL, WORKER};
+use crate::trace::clock;
 use crate::trace::event::encode::LEAVE_SCOPE;
 use crate::trace::events;
 use crate::trace::os;
@@ -21,12 +22,24 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Readers ignore a marker that comes five minutes after the one before.
-const MARKER_AT_LEAST: Duration = Duration::from_secs(60);
+/// Unreal's readers up to 5.5 drop a marker that comes 60 s or more after the last one, and with it
+/// all later ones: two are at most so many cycles apart.
+const MARKER_SPACING: u64 = 50 * clock::FREQUENCY;
+
+/// A marker comes after so many cycles in which nothing happened. The ticks of a busy machine may
+/// come seconds late.
+const MARKER_AT_LEAST: u64 = 45 * clock::FREQUENCY;
+const _: () = assert!(MARKER_AT_LEAST < MARKER_SPACING);
 /// Threads that ended without saying so are looked for this often, and the stream is told figures.
 const LOOK_AROUND: Duration = Duration::from_secs(1);
 /// Bytes of figures in a packet, at most one event more.
 const PACKET: usize = 16 << 10;
+
+/// The times of the markers on the way from the last one, at `from`, to one at `to`.
+pub(crate) fn marker_times(from: u64, to: u64) -> impl Iterator<Item = u64> {
+    let between = to.saturating_sub(from).saturating_sub(1) / MARKER_SPACING;
+    (1..=between).map(move |number| from + number * MARKER_SPACING).chain([to])
+}
 
 /// What the worker knows of the occupant of one slot.
 #[derive(Clone, Default)]
@@ -224,18 +237,77 @@ impl Session {
     /// Writes a marker behind the events up to `bound`, if there were any since the last marker, or
     /// that is long ago.
     fn mark_until(&mut self, bound: u64) {
-        let due = self.serial != self.marked || self.last_marker.elapsed() >= MARKER_AT_LEAST;
+        let idle = self.world.last_moment().saturating_sub(self.marked_at);
+        let due = self.serial != self.marked || idle >= MARKER_AT_LEAST;
         if due && self.world.has_moment_in(bound) {
             self.world.moments_before(bound + 1).for_each(|cycle| self.mark(cycle));
         }
     }
 
+    /// Writes a marker, and others before it where the last one is long ago: the program was stopped.
     pub(super) fn mark(&mut self, cycle: u64) {
+        for cycle in marker_times(self.marked_at, cycle) {
+            self.packet(WORKER, &events::marker(self.serial, cycle));
+            self.serial += 1;
+        }
         self.marked_at = cycle;
-        self.packet(WORKER, &events::marker(self.serial, cycle));
-        self.serial += 1;
         self.marked = self.serial;
-        self.last_marker = Instant::now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use crate::trace::sink::Sink;
+    use std::sync::{Arc, Mutex};
+
+    /// Keeps the times of all markers.
+    #[derive(Clone, Default)]
+    struct Markers(Arc<Mutex<Vec<u64>>>);
+
+    impl Sink for Markers {
+        fn packet(&mut self, stream: u16, payload: &[u8]) {
+            if stream == WORKER {
+                assert_eq!(payload[..2], events::MARKER.wire().to_le_bytes());
+                let cycle = payload[payload.len() - 8..].try_into().unwrap();
+                self.0.lock().unwrap().push(u64::from_le_bytes(cycle));
+            }
+        }
+
+        fn sync(&mut self) -> Result<(), Error> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn no_two_markers_are_more_than_50_seconds_apart() {
+        const SECOND: u64 = clock::FREQUENCY;
+        let markers = Markers::default();
+        let sinks: Vec<Box<dyn Sink>> = vec![Box::new(markers.clone())];
+        let mut session = Session::new(sinks, Vec::new(), false, |error| panic!("{error}"));
+        let start = session.start;
+        let mut now = start;
+        let mut tick = |session: &mut Session, pause: u64| {
+            now += pause;
+            session.world.note(now);
+            session.mark_until(0);
+            now
+        };
+        // Ten idle minutes, with ticks that come up to four seconds late.
+        for number in 0..300 {
+            tick(&mut session, if number % 7 == 0 { 4 * SECOND } else { SECOND / 100 * 167 });
+        }
+        let idle = markers.0.lock().unwrap().len();
+        assert!(idle < 30, "{idle} markers");
+        // The program was stopped for an hour.
+        let end = tick(&mut session, 3600 * SECOND);
+        let times = [vec![start], markers.0.lock().unwrap().clone()].concat();
+        let longest = times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+        assert!(longest <= 50 * SECOND, "{longest} ns");
+        assert!(times.is_sorted());
+        assert_eq!(times.last(), Some(&end));
+        assert_eq!(session.serial - session.first_serial, times.len() as u64 - 1);
     }
 }
 

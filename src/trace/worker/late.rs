@@ -5,7 +5,7 @@
 //! thread's stream goes on in the midst of a block, so what that block has opened is opened again.
 #![expect(unsafe_code, reason = "reads the blocks of threads")]
 
-use super::drain::{Occupant, packets};
+use super::drain::{Occupant, marker_times, packets};
 use super::merge::{Rest, Shapes};
 use super::session::{Final, Session, settled_below};
 use super::streams::{CONTROL, WORKER};
@@ -92,12 +92,17 @@ impl Session {
     /// Ends the stream of one sink, right behind a tick, as if the recording ended here.
     pub(crate) fn end_one(&mut self, number: u64, last: &Final) {
         let closings = self.closings();
-        let serial = self.serial;
+        let mut serial = self.serial;
+        let mut markers = Vec::new();
+        for cycle in marker_times(self.marked_at, clock::now_since_start()) {
+            markers.extend(events::marker(serial, cycle));
+            serial += 1;
+        }
         for sink in self.sinks.iter_mut().filter(|sink| sink.number() == number) {
             closings.iter().for_each(|(stream, bytes)| sink.packet(*stream, bytes));
-            sink.packet(WORKER, &events::marker(serial, clock::now_since_start()));
-            sink.packet(CONTROL, &settled_below(serial + 1));
-            sink.packet(WORKER, &last.report(serial + 1));
+            sink.packet(WORKER, &markers);
+            sink.packet(CONTROL, &settled_below(serial));
+            sink.packet(WORKER, &last.report(serial));
             if let Err(error) = sink.finish() {
                 (self.on_problem)(error);
             }

@@ -13,11 +13,12 @@ mod session;
 mod streams;
 mod world;
 
+pub(crate) use drain::marker_times;
 pub(crate) use filter::{Filter, Needs};
 pub(crate) use late::Here;
 pub(crate) use replay::Importants;
 pub(crate) use session::{Final, Session, collected, first_words, mapped_bytes, settled_below};
-pub(crate) use streams::{BLOCKS, CONTROL};
+pub(crate) use streams::{BLOCKS, CONTROL, own_system_id};
 
 use super::os;
 use super::write::{buffer, own_code};

@@ -5,7 +5,7 @@ use super::Instrument;
 use super::drain::Occupant;
 use super::merge::Shapes;
 use super::replay::{History, Importants};
-use super::streams::{CONTROL, StreamIds, WORKER};
+use super::streams::{CONTROL, StreamIds, WORKER, own_system_id};
 use super::world::World;
 use crate::error::Error;
 use crate::trace::event::declared;
@@ -74,7 +74,6 @@ pub(crate) struct Session {
     pub(super) settled: u64,
     /// The serial after the last marker: if it has not moved, nothing happened.
     pub(super) marked: u64,
-    pub(super) last_marker: Instant,
     /// The time it told, in cycles.
     pub(super) marked_at: u64,
     /// Bytes of events numbered since the last were sent.
@@ -116,7 +115,6 @@ impl Session {
             serial: first_serial,
             settled: first_serial,
             marked: u64::MAX,
-            last_marker: Instant::now(),
             marked_at: start,
             unsent: 0,
             last_look: Instant::now(),
@@ -205,12 +203,11 @@ impl Session {
         sinks.iter_mut().for_each(|sink| self.begin(&mut **sink));
         self.sinks = sinks;
         let importants = &mut self.importants;
-        let pid = os::process_id();
         for (stream, name) in [(CONTROL, "memledger control"), (WORKER, "memledger worker")] {
             let hint = (stream as u32).into();
             importants.add(
                 &events::THREAD_INFO,
-                &[u32::from(stream).into(), pid.into(), hint, name.into()],
+                &[u32::from(stream).into(), own_system_id(stream).into(), hint, name.into()],
             );
         }
         self.announce();

@@ -3,7 +3,7 @@
 //! Stream ids have 14 bits and are used again, unlike thread ids: a thread's events begin with
 //! `Memledger.ThreadStart`, which says whose the stream is from there on.
 
-use crate::trace::transport::packet::{FIRST_THREAD, LAST_THREAD};
+use crate::trace::transport::packet::{FIRST_THREAD, LAST_OWN, LAST_THREAD};
 use crate::trace::write::registry;
 use std::collections::VecDeque;
 
@@ -13,8 +13,14 @@ pub(crate) const CONTROL: u16 = FIRST_THREAD;
 /// The worker's stream for markers and the end.
 pub(super) const WORKER: u16 = FIRST_THREAD + 1;
 /// The stream for what was alive when another stream began.
-pub(crate) const BLOCKS: u16 = FIRST_THREAD + 2;
-const FIRST: u16 = FIRST_THREAD + 3;
+pub(crate) const BLOCKS: u16 = LAST_OWN;
+const FIRST: u16 = LAST_OWN + 1;
+
+/// The `SystemId` of a stream that is no thread's. Readers of Unreal keep open scopes by it, so it is
+/// a number that no thread of the system has: Linux gives none from 2^22 on.
+pub(crate) fn own_system_id(stream: u16) -> u32 {
+    0xffff_ff00 | u32::from(stream)
+}
 
 /// The ids of streams: fresh ones first, then those retired longest ago.
 pub(super) struct StreamIds {

@@ -78,7 +78,12 @@ impl World {
         self.note(now);
     }
 
-    fn note(&mut self, cycle: u64) {
+    /// The last time that the worker was here and the stream has not been told; 0 for none.
+    pub(super) fn last_moment(&self) -> u64 {
+        self.moments.last().map_or(0, |(_, cycle)| *cycle)
+    }
+
+    pub(super) fn note(&mut self, cycle: u64) {
         match self.moments.last_mut() {
             Some((epoch, last)) if *epoch == self.epoch => *last = cycle,
             _ => self.moments.push((self.epoch, cycle)),

@@ -4,7 +4,7 @@ use super::occurrence::Thread;
 use crate::trace::event::schema::{EventType, FieldType};
 use crate::trace::read::event::{Event, Stamp};
 use crate::trace::read::timebase::Timebase;
-use crate::trace::transport::packet::{FIRST_THREAD, LAST_THREAD};
+use crate::trace::transport::packet::{FIRST_THREAD, LAST_OWN, LAST_THREAD};
 
 /// Scopes open at once on one thread that are kept; deeper ones are only counted.
 const DEEPEST: usize = 1 << 16;
@@ -35,6 +35,7 @@ pub(super) enum Says {
     Marker { cycle: usize },
     ThreadInfo { stream: usize, system: usize, name: usize },
     ThreadStart { id: usize, system: usize, name: usize },
+    OurTrace,
 }
 
 impl Says {
@@ -66,6 +67,7 @@ impl Says {
                 system: number("SystemId")?,
                 name: text("Name")?,
             },
+            ("Memledger", "Trace") => Self::OurTrace,
             _ => return None,
         })
     }
@@ -77,6 +79,8 @@ pub(super) struct Surroundings {
     pub(super) types: Vec<EventType>,
     pub(super) timebase: Timebase,
     pub(super) now: Option<u64>,
+    /// Our writer made the trace: it has streams that are no thread's.
+    ours: bool,
     streams: Vec<Stream>,
 }
 
@@ -104,6 +108,7 @@ impl Surroundings {
                     stream.thread.name = event.text(name).into_owned();
                 }
             }
+            Says::OurTrace => self.ours = true,
             Says::ThreadStart { id, system, name } => {
                 let id = number(id) as u32;
                 let Some(stream) = self.stream(event.stream) else { return };
@@ -161,7 +166,10 @@ impl Surroundings {
     }
 
     pub(super) fn thread(&self, stream: u16) -> Option<&Thread> {
-        self.streams.get(usize::from(stream.checked_sub(FIRST_THREAD)?)).map(|s| &s.thread)
+        let known = self.streams.get(usize::from(stream.checked_sub(FIRST_THREAD)?))?;
+        // NOTE: the numbers of those streams are ids of the program's first threads.
+        let no_thread = self.ours && stream <= LAST_OWN && !known.told;
+        (!no_thread).then_some(&known.thread)
     }
 
     pub(super) fn scopes(&self, stream: u16) -> &[OpenScope] {
