@@ -5,7 +5,7 @@
 //! of its own, so its line comes when it ends.
 //!
 //! ```text
-//! memledger serve --store traces &
+//! memledger serve --folder traces &
 //! MEMLEDGER_HOST=127.0.0.1 ./program &
 //! cargo run --release --example stored_traces --features store [-- ADDR [TOKEN_FILE]]
 //! ```

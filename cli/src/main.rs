@@ -4,7 +4,8 @@
 mod commands;
 mod serve;
 
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, Parser, Subcommand};
 use commands::{CliError, Outcome, control, events, export, fetch, info, report, traces};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -21,7 +22,7 @@ Examples:
   memledger export run.memledger --to utrace -o run.utrace
   memledger control 1985 send-to 127.0.0.1         steer a program that runs
   zstdcat run.utrace.zst | memledger report -      from standard input
-  memledger serve --store traces                   record what programs send
+  memledger serve --folder traces                   record what programs send
   memledger traces                                 what has been recorded
   memledger fetch ID -o - | memledger report -     the report of one of them
 
@@ -92,8 +93,26 @@ fn not_a_command(error: &clap::Error) -> ExitCode {
     let lines: Vec<_> = paragraph.lines().map(str::trim).collect();
     let sentence = lines.join(" ");
     let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
+    let sentence = no_command(error).unwrap_or_else(|| sentence.to_owned());
     commands::note(&format!("{sentence} (--help tells more)"));
     ExitCode::from(2)
+}
+
+/// The sentence for a word that stands where a command should: which there are.
+fn no_command(error: &clap::Error) -> Option<String> {
+    let word = [ContextKind::InvalidSubcommand, ContextKind::InvalidArg];
+    let ContextValue::String(word) = word.into_iter().find_map(|kind| error.get(kind))? else {
+        return None;
+    };
+    let mut command = Cli::command();
+    for arg in std::env::args().skip(1) {
+        if let Some(inner) = command.find_subcommand(&arg) {
+            command = inner.clone();
+        }
+    }
+    let names: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
+    let is_command = !names.is_empty() && !word.starts_with('-');
+    is_command.then(|| format!("'{word}' is no command; there are {}", names.join(", ")))
 }
 
 /// Says on stderr what went wrong, if anything, and gives the exit status for it.

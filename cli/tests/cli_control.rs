@@ -111,3 +111,20 @@ fn what_would_be_no_line_is_not_sent() {
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", text(&output.stderr));
     }
 }
+
+#[test]
+fn what_is_no_command_is_told_which_there_are() {
+    let output = memledger(&["1985", "frob"]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2));
+    let says = "'frob' is no command; there are status, channels, send-to, write-to, stop";
+    assert!(stderr.contains(says) && stderr.lines().count() == 1, "{stderr}");
+}
+
+#[test]
+fn an_answer_does_not_steer_the_terminal() {
+    let (address, program) = program(&["program \u{1b}[31mred\nok\n"]);
+    let output = memledger(&[&address, "status"]);
+    program.join().unwrap();
+    assert_eq!(text(&output.stdout), "program \\u{1b}[31mred\n");
+}

@@ -207,3 +207,54 @@ fn help_teaches_and_the_version_is_told() {
     assert_eq!(status, 0);
     assert!(out.contains("Examples:") && out.contains("--fail-if 'peak_bytes > 64MiB'"), "{out}");
 }
+
+#[test]
+fn a_flag_that_fits_nothing_says_what_there_is() {
+    for (args, says) in [
+        (
+            &["report", SAMPLE, "--at", "99s"][..],
+            "--at 99s is behind the end of the trace, which is at",
+        ),
+        (&["report", SAMPLE, "--filter", "scop1"], "no row has \"scop1\" in its name; "),
+        (
+            &["report", SAMPLE, "--filter", "xyzzy", "--by", "thread"],
+            "\"xyzzy\" in its name; there are ",
+        ),
+        (&["events", SAMPLE, "--filter", "Memry.*"], "--filter Memry.*; Memory.* is likely meant"),
+        (
+            &["events", SAMPLE, "--filter", "Memory.AlocSystem"],
+            "Memory.AllocSystem is likely meant",
+        ),
+        (&["events", SAMPLE, "--filter", "Qqqq*"], "--filter Qqqq*; there are $Trace."),
+        (&["events", SAMPLE, "--thread", "4711"], "no event is of thread 4711; there are "),
+    ] {
+        let (status, _, err) = run(args);
+        assert_eq!(status, 0, "{args:?}: {err}");
+        assert!(err.contains(says) && err.lines().count() == 1, "{args:?}: {err}");
+    }
+    for args in [
+        &["report", SAMPLE, "--at", "1ms"][..],
+        &["report", SAMPLE, "--filter", "GLOBAL"],
+        &["events", SAMPLE, "--filter", "Memory.*", "--limit", "3"],
+        &["events", SAMPLE, "--filter", "Nothing", "--limit", "0"],
+    ] {
+        assert_eq!(run(args).2, "", "{args:?}");
+    }
+}
+
+#[test]
+fn nothing_that_is_asked_for_steers_the_terminal() {
+    for args in [
+        &["report", "/no/\u{1b}[31mfile"][..],
+        &["report", SAMPLE, "--filter", "\u{1b}[31m"],
+        &["report", SAMPLE, "--at", "bookmark:\u{1b}[31m"],
+        &["report", SAMPLE, "-o", "/no/\u{1b}[31m"],
+        &["events", SAMPLE, "--filter", "\u{1b}[31m"],
+        &["traces", "--store", "\u{1b}[31m"],
+        &["control", "1", "\u{1b}[31m"],
+        &["\u{1b}[31m"],
+    ] {
+        let (_, _, err) = run(args);
+        assert!(err.contains("\\u{1b}[31m") && !err.contains('\u{1b}'), "{args:?}: {err:?}");
+    }
+}

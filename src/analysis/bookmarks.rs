@@ -31,7 +31,7 @@ impl Bookmarks {
     pub(super) fn set(&mut self, point: u64, arguments: &[u8], at_ns: u64, event: u64) -> bool {
         if self.set.len() < MOST {
             let format = self.formats.get(&point).map_or("%s", |format| format);
-            let name = formatted(format, arguments);
+            let name = bookmark_text(format, arguments);
             self.set.push((Bookmark { name, at_ns }, event));
             return true;
         }
@@ -58,8 +58,9 @@ impl Bookmarks {
     }
 }
 
-/// The text that `printf` would make of a format and its arguments, but for widths and precisions.
-fn formatted(format: &str, arguments: &[u8]) -> String {
+/// The text of a bookmark: what `printf` would make of the `FormatString` of its `Misc.BookmarkSpec`
+/// and its own `FormatArgs`, but for widths and precisions.
+pub fn bookmark_text(format: &str, arguments: &[u8]) -> String {
     let mut arguments = Arguments::new(arguments);
     let mut text = String::new();
     let mut rest = format;
@@ -157,13 +158,13 @@ mod tests {
         bytes.extend(1.5_f64.to_le_bytes());
         bytes.extend([0xdc, 0, b'm', 0, 0, 0]);
         bytes.extend(b"end\0");
-        assert_eq!(formatted("%d|%08llx|%.2f|%s|%hs|100%%", &bytes), "-7|ff|1.5|Üm|end|100%");
+        assert_eq!(bookmark_text("%d|%08llx|%.2f|%s|%hs|100%%", &bytes), "-7|ff|1.5|Üm|end|100%");
         // Less than what the format asks for, and nonsense.
-        assert_eq!(formatted("a %s b", &[]), "a  b");
-        assert_eq!(formatted("%s %", &[1, 0xc2, b'x', 0]), "x %");
-        assert_eq!(formatted("%d%d", &[2, 0x40, 0x49, 1]), "");
+        assert_eq!(bookmark_text("a %s b", &[]), "a  b");
+        assert_eq!(bookmark_text("%s %", &[1, 0xc2, b'x', 0]), "x %");
+        assert_eq!(bookmark_text("%d%d", &[2, 0x40, 0x49, 1]), "");
         for end in 0..bytes.len() {
-            formatted("%d%d%d%d%d", &bytes[..end]);
+            bookmark_text("%d%d%d%d%d", &bytes[..end]);
         }
     }
 }

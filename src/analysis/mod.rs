@@ -45,6 +45,7 @@ mod usual;
 
 #[cfg(feature = "enable")]
 pub(crate) use alive::{Alive, AliveBlock};
+pub use bookmarks::bookmark_text;
 #[cfg(feature = "enable")]
 pub(crate) use measured::{Baseline, Figures as MeasuredFigures, Holder};
 pub use report::{

@@ -1,6 +1,7 @@
 //! `memledger control`: steers a running program.
 
 use super::{CliError, Format, Outcome};
+use memledger::dump::text::escape;
 use memledger::trace::control::{Client, Command};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -48,7 +49,7 @@ enum Action {
     },
     /// Send the trace to a recorder as well
     SendTo {
-        /// HOST or HOST:PORT; without a port it is 1980
+        /// HOST or HOST:PORT; without a port 1980, and 1981 where that refuses
         host: String,
         /// The channels it gets, with commas between them; -NAME is all but that
         #[arg(long, value_name = "NAMES", allow_hyphen_values = true)]
@@ -102,7 +103,7 @@ pub fn run(args: &ControlArgs, out: &mut dyn Write) -> Result<Outcome, CliError>
     }
     let lines = client.send(&command).map_err(failed)?;
     match args.format {
-        Format::Text => lines.iter().try_for_each(|line| writeln!(out, "{line}")),
+        Format::Text => lines.iter().try_for_each(|line| writeln!(out, "{}", escape(line))),
         Format::Json => {
             let answer = lines.iter().map(|line| {
                 let (name, value) = line.split_once(' ').unwrap_or((line, ""));

@@ -1,14 +1,20 @@
 //! `memledger events`: every event, decoded from the stream alone.
 
 use super::{CliError, Format, Outcome, missing, note, open, unreadable};
+use memledger::analysis::bookmark_text;
+use memledger::dump::text::{escape, nearest};
 use memledger::trace::event::schema::EventType;
 use memledger::trace::read::{Damage, Event, Hole, Reader, Value, Visitor};
 use memledger::trace::transport::packet::{FIRST_THREAD, LAST_OWN, LAST_THREAD};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use wildmatch::WildMatch;
 
+/// Names that a sentence lists.
+const LISTED: usize = 12;
+/// Places of the program whose bookmarks have their text.
+const MOST_FORMATS: usize = 1 << 16;
 /// Places that could not be read that are named one by one.
 const NAMED_DAMAGES: u64 = 10;
 
@@ -19,7 +25,8 @@ Examples:
   memledger events run.utrace --format json | jq '.events[].name'
 
 A line has the serial (- if the event has none), the thread (- if it belongs to none, as what the
-tracker itself says), the name, and the fields. Addresses are hexadecimal. { stands behind an event that opens a scope.";
+tracker itself says), the name, and the fields. Addresses are hexadecimal. A bookmark has its text
+in place of its arguments. { stands after an event that opens a scope.";
 
 /// Arguments of `memledger events`.
 #[derive(Debug, clap::Args)]
@@ -49,8 +56,11 @@ pub fn run(args: &EventsArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
         filters: args.filter.iter().map(|filter| WildMatch::new(filter)).collect(),
         out,
         types: Vec::new(),
+        names: BTreeSet::new(),
+        formats: HashMap::new(),
         threads: HashMap::new(),
         ours: false,
+        seen: BTreeSet::new(),
         printed: 0,
         damages: 0,
         failed: None,
@@ -70,6 +80,7 @@ pub fn run(args: &EventsArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
         let damaged = missing.is_some();
         printer.write(|out| writeln!(out, "\n],\"damaged\":{damaged}}}"));
     }
+    printer.note_what_fits_nothing();
     if printer.damages > NAMED_DAMAGES {
         note(&format!("{} more places are damaged", printer.damages - NAMED_DAMAGES));
     }
@@ -87,6 +98,29 @@ struct Shown {
     fields: Vec<(String, bool)>,
     /// The field of `Memledger.ThreadStart` that says which thread this is.
     thread_id: Option<usize>,
+    bookmark: Option<Bookmark>,
+}
+
+/// What a type has to do with bookmarks.
+#[derive(Clone, Copy)]
+enum Bookmark {
+    /// It says what is printed at a place of the program: the fields of both.
+    Spec { point: usize, format: usize },
+    /// It is one: the field of the place, and that of the values.
+    Set { point: usize, arguments: usize },
+}
+
+impl Bookmark {
+    fn of(event_type: &EventType) -> Option<Self> {
+        let point = event_type.field("BookmarkPoint");
+        if event_type.is("Misc", "BookmarkSpec") {
+            Some(Self::Spec { point: point?, format: event_type.field("FormatString")? })
+        } else if event_type.is("Misc", "Bookmark") {
+            Some(Self::Set { point: point?, arguments: event_type.field("FormatArgs")? })
+        } else {
+            None
+        }
+    }
 }
 
 struct Printer<'a> {
@@ -94,6 +128,12 @@ struct Printer<'a> {
     filters: Vec<WildMatch>,
     out: &'a mut dyn Write,
     types: Vec<Shown>,
+    /// The names of all types.
+    names: BTreeSet<String>,
+    /// What each place of the program prints as a bookmark.
+    formats: HashMap<u64, String>,
+    /// The threads that have had events.
+    seen: BTreeSet<u32>,
     /// The thread that a stream belongs to at the moment, where that is not its own number.
     threads: HashMap<u16, u32>,
     /// Our writer made the trace: its first streams are no thread's.
@@ -114,6 +154,57 @@ impl Printer<'_> {
         }
     }
 
+    /// Says what there is where nothing fits a filter or a thread.
+    fn note_what_fits_nothing(&self) {
+        if self.is_done() {
+            return;
+        }
+        for filter in &self.args.filter {
+            if !self.names.iter().any(|name| WildMatch::new(filter).matches(name)) {
+                let names = self.names.iter().map(String::as_str);
+                let plain: String = filter.chars().filter(|c| !matches!(c, '*' | '?')).collect();
+                let loggers = names.clone().filter_map(|name| Some(name.split_once('.')?.0));
+                let instead = match nearest(&plain, names.clone().chain(loggers)) {
+                    Some(near) if near.contains('.') => format!("{near} is likely meant"),
+                    Some(near) => format!("{near}.* is likely meant"),
+                    None => format!("there are {}", list(names)),
+                };
+                note(&format!("no type of events fits --filter {filter}; {instead}"));
+            }
+        }
+        if let Some(thread) = self.args.thread.filter(|thread| !self.seen.contains(thread)) {
+            let threads: Vec<_> = self.seen.iter().map(u32::to_string).collect();
+            let threads = list(threads.iter().map(String::as_str));
+            note(&format!("no event is of thread {thread}; there are {threads}"));
+        }
+    }
+
+    /// The text of a bookmark.
+    fn bookmark(&mut self, event: &Event<'_>) -> Option<String> {
+        match self.types.get(event.type_index)?.bookmark? {
+            Bookmark::Spec { point, format } => {
+                if let (Some(Value::Unsigned(point)), Some(Value::Text(format))) =
+                    (event.value(point), event.value(format))
+                    && self.formats.len() < MOST_FORMATS
+                {
+                    self.formats.insert(point, format.into_owned());
+                }
+                None
+            }
+            Bookmark::Set { point, arguments } => {
+                let Some(Value::Unsigned(point)) = event.value(point) else { return None };
+                let format = self.formats.get(&point)?;
+                let Some(Value::Array(values)) = event.value(arguments) else { return None };
+                let byte = |value: &Value<'_>| match value {
+                    Value::Unsigned(byte) => Some(*byte as u8),
+                    _ => None,
+                };
+                let bytes: Vec<u8> = values.iter().filter_map(byte).collect();
+                Some(bookmark_text(format, &bytes))
+            }
+        }
+    }
+
     fn thread(&self, stream: u16) -> Option<u32> {
         let first = if self.ours { LAST_OWN + 1 } else { FIRST_THREAD };
         let is_thread = (first..=LAST_THREAD).contains(&stream);
@@ -127,9 +218,11 @@ impl Visitor for Printer<'_> {
         self.ours |= event_type.is("Memledger", "Trace");
         let shown = self.filters.is_empty() || self.filters.iter().any(|f| f.matches(&name));
         let fields = event_type.fields.iter();
+        self.names.insert(name.clone());
         self.types.push(Shown {
-            name: shown.then(|| printable(&name)),
-            fields: fields.map(|f| (printable(&f.name), is_address(&f.name))).collect(),
+            bookmark: Bookmark::of(event_type),
+            name: shown.then(|| escape(&name)),
+            fields: fields.map(|f| (escape(&f.name), is_address(&f.name))).collect(),
             thread_id: (event_type.field("Id"))
                 .filter(|_| event_type.is("Memledger", "ThreadStart")),
         });
@@ -142,7 +235,9 @@ impl Visitor for Printer<'_> {
         {
             self.threads.insert(event.stream, id as u32);
         }
+        let bookmark = self.bookmark(event);
         let thread = self.thread(event.stream);
+        self.seen.extend(thread);
         if self.is_done() || self.args.thread.is_some() && self.args.thread != thread {
             return;
         }
@@ -150,8 +245,10 @@ impl Visitor for Printer<'_> {
             return;
         };
         let written = match self.args.format {
-            Format::Text => text(event, thread, name, fields, self.out),
-            Format::Json => json(event, thread, fields, self.printed == 0, self.out),
+            Format::Text => text(event, thread, name, fields, bookmark.as_deref(), self.out),
+            Format::Json => {
+                json(event, thread, fields, bookmark.as_deref(), self.printed == 0, self.out)
+            }
         };
         self.printed += 1;
         self.failed = self.failed.take().or(written.err());
@@ -184,6 +281,7 @@ fn text(
     thread: Option<u32>,
     name: &str,
     fields: &[(String, bool)],
+    bookmark: Option<&str>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let or_none = |number: Option<String>| number.unwrap_or_else(|| "-".to_owned());
@@ -191,7 +289,9 @@ fn text(
     let thread = or_none(thread.map(|thread| thread.to_string()));
     write!(out, "{serial:>8} {thread:>5}  {name}")?;
     for (index, (field, address)) in fields.iter().enumerate() {
-        if let Some(value) = event.value(index) {
+        if let Some(text) = bookmark.filter(|_| field == "FormatArgs") {
+            write!(out, " Text=\"{}\"", text.escape_debug())?;
+        } else if let Some(value) = event.value(index) {
             write!(out, " {field}=")?;
             text_value(&value, *address, width(event, index), out)?;
         }
@@ -229,6 +329,7 @@ fn json(
     event: &Event<'_>,
     thread: Option<u32>,
     fields: &[(String, bool)],
+    bookmark: Option<&str>,
     first: bool,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -250,7 +351,22 @@ fn json(
             write!(out, "{}{}:{value}", if index > 0 { "," } else { "" }, quoted(&field.name))?;
         }
     }
-    out.write_all(b"}}")
+    out.write_all(b"}")?;
+    if let Some(text) = bookmark {
+        write!(out, ",\"text\":{}", quoted(text))?;
+    }
+    out.write_all(b"}")
+}
+
+/// The first of many names, for a sentence.
+fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<_> = names.collect();
+    let shown = names.iter().take(LISTED).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(LISTED) {
+        0 if names.is_empty() => "none".to_owned(),
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
 }
 
 fn json_value(value: &Value<'_>, address: bool, digits: usize) -> serde_json::Value {
@@ -284,11 +400,6 @@ fn is_address(name: &str) -> bool {
         || name.ends_with("Pointer")
         || name.ends_with("Point")
         || name.ends_with("Address")
-}
-
-/// A name from the trace, which may hold anything, for a terminal.
-fn printable(name: &str) -> String {
-    name.escape_debug().to_string()
 }
 
 #[cfg(test)]
@@ -356,7 +467,7 @@ mod tests {
 
     #[test]
     fn what_a_trace_says_cannot_reach_the_terminal() {
-        assert_eq!(printable("a\u{1b}[2J\n\u{202e}"), "a\\u{1b}[2J\\n\\u{202e}");
+        assert_eq!(escape("a\u{1b}[2J\n\u{202e}"), "a\\u{1b}[2J\\n\\u{202e}");
         let mut out = Vec::new();
         let value = Value::Text("\u{7}\"\\".into());
         assert!(text_value(&value, false, 8, &mut out).is_ok());

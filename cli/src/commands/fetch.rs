@@ -1,6 +1,7 @@
 //! `memledger fetch`: a trace from a store, to a file or to standard output.
 
-use super::{CliError, Outcome, StoreArgs, failed_store, is_stdin, printable, progress};
+use super::{CliError, Outcome, StoreArgs, failed_store, is_stdin, progress};
+use memledger::dump::text::escape;
 use memledger::trace::store::{Store, StoredTrace};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Read, Write};
@@ -90,7 +91,7 @@ fn find(store: &mut Store, wanted: &str) -> Result<StoredTrace, CliError> {
         CliError::Failed(format!(
             "the store at {} has no trace called {} among its {count}; memledger traces lists them",
             store.address(),
-            printable(wanted)
+            escape(wanted)
         ))
     })
 }
@@ -98,10 +99,10 @@ fn find(store: &mut Store, wanted: &str) -> Result<StoredTrace, CliError> {
 /// The file to write, and its path. One that is there is overwritten only if it was named.
 fn create(path: Option<&Path>, trace: &StoredTrace) -> Result<(File, PathBuf), CliError> {
     let (path, opened) = match path {
-        Some(path) => (path.to_owned(), File::create(path)),
+        Some(path) => (path.to_owned(), create_private(path)),
         None => {
             let path = PathBuf::from(file_name(trace));
-            let opened = OpenOptions::new().write(true).create_new(true).open(&path);
+            let opened = private().create_new(true).open(&path);
             (path, opened)
         }
     };
@@ -112,6 +113,26 @@ fn create(path: Option<&Path>, trace: &StoredTrace) -> Result<(File, PathBuf), C
         )),
         Err(error) => Err(CliError::Failed(format!("cannot write {}: {error}", path.display()))),
     }
+}
+
+/// How a file is opened that is the user's alone, as it is in the store.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+/// Creates or empties a file. One that is there becomes the user's alone, too, unless it is named by
+/// a link, as an open file is (`/dev/stdout`).
+fn create_private(path: &Path) -> io::Result<File> {
+    let file = private().create(true).truncate(true).open(path)?;
+    #[cfg(unix)]
+    if path.symlink_metadata()?.is_file() {
+        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    }
+    Ok(file)
 }
 
 /// A file in this folder, whatever name the store tells.

@@ -1,8 +1,7 @@
 //! `memledger info`: what a trace consists of.
 
-use super::{
-    CliError, Format, Outcome, display_name, missing, open_watched, printable, unreadable,
-};
+use super::{CliError, Format, Outcome, display_name, missing, open_watched, unreadable};
+use memledger::dump::text::escape;
 use memledger::trace::event::schema::EventType;
 use memledger::trace::read::{Damage, Event, Hole, Summary, Value, Visitor, read};
 use memledger::trace::transport::Transport;
@@ -209,12 +208,12 @@ fn text(name: &str, facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io
         }
     }
     if let Some(program) = facts.session.get("AppName") {
-        let platform = facts.session.get("Platform").map(|p| format!(", {}", printable(p)));
-        let program = printable(program);
+        let platform = facts.session.get("Platform").map(|p| format!(", {}", escape(p)));
+        let program = escape(program);
         line(out, "program", format!("{program}{}", platform.unwrap_or_default()))?;
     }
     if let Some(command) = facts.session.get("CommandLine") {
-        line(out, "arguments", printable(command))?;
+        line(out, "arguments", escape(command))?;
     }
     if let Some(pid) = facts.pid {
         line(out, "process", pid.to_string())?;
@@ -409,7 +408,7 @@ fn hex(bytes: &[u8]) -> String {
 
 /// Text from the trace, which may hold anything, cut to so many columns.
 fn shown(text: &str, columns: usize) -> String {
-    let text = printable(text);
+    let text = escape(text);
     match text.char_indices().nth(columns) {
         None => text,
         Some(_) => text.chars().take(columns.saturating_sub(3)).chain("...".chars()).collect(),

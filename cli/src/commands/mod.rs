@@ -68,9 +68,10 @@ impl fmt::Display for CliError {
 
 impl std::error::Error for CliError {}
 
-/// Writes a sentence to stderr. Whether that works is nobody's concern.
+/// Writes a sentence to stderr, with what it quotes in a form that does a terminal no harm. Whether
+/// that works is nobody's concern.
 pub fn note(sentence: &str) {
-    let _ = writeln!(io::stderr(), "memledger: {sentence}");
+    let _ = writeln!(io::stderr(), "memledger: {}", text::escape(sentence));
 }
 
 /// The name of a trace in sentences: `-` is standard input.
@@ -163,6 +164,13 @@ pub struct StoreArgs {
 impl StoreArgs {
     /// Connects to it.
     fn connect(&self) -> Result<Store, CliError> {
+        if Path::new(&self.store).is_dir() {
+            let store = &self.store;
+            return Err(CliError::Usage(format!(
+                "--store {store} is a folder, but the address of a store is needed, HOST or \
+                 HOST:PORT; memledger serve --folder {store} makes one of it"
+            )));
+        }
         let token = self.token_file.as_deref().map(read_token).transpose()?;
         let store = Store::connect(&self.store).map_err(|error| failed_store(&error))?;
         match token {
@@ -175,9 +183,4 @@ impl StoreArgs {
 /// What a store could not do.
 fn failed_store(error: &memledger::Error) -> CliError {
     CliError::Failed(error.to_string())
-}
-
-/// Text that comes from outside, for a terminal: nothing in it moves the cursor.
-fn printable(text: &str) -> String {
-    text.escape_debug().to_string().replace("\\'", "'").replace("\\\"", "\"")
 }

@@ -5,6 +5,7 @@ use super::{CliError, Format, Outcome, is_stdin, missing, note, open_watched, un
 use memledger::analysis::{Analyzer, Report, Until};
 use memledger::dump::{json, text};
 use memledger::trace::read::{Summary, read};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
@@ -21,6 +22,9 @@ Examples:
 TIME is 1.5s, 200ms, nanoseconds without a unit, 50%, start, peak, end or bookmark:NAME.
 EXPR compares any key of totals or losses in the JSON report with a number: >, >=, <, <=, ==, !=;
 bytes may have a unit (KiB, MiB, GiB), times too (ms, s).";
+
+/// Names that a sentence lists.
+const LISTED: usize = 10;
 
 /// Arguments of `memledger report`.
 #[derive(Debug, clap::Args)]
@@ -57,7 +61,7 @@ pub struct ReportArgs {
     format: Format,
 }
 
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum By {
     Scope,
     Group,
@@ -86,6 +90,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
     for problem in &problems {
         note(problem);
     }
+    note_what_fits_nothing(args, until, &report);
 
     let incomplete = missing(&args.trace, &summary);
     let mut unknown = None;
@@ -106,6 +111,61 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
         (None, Some(sentence)) => Ok(Outcome::Incomplete(sentence)),
         (None, None) => Ok(Outcome::Done),
     }
+}
+
+/// Says what there is where a flag asks for what is not in the report.
+fn note_what_fits_nothing(args: &ReportArgs, until: Until, report: &Report) {
+    let end = report.trace.duration_ns;
+    if let (Until::Time(time), Some((asked, _))) = (until, &args.at)
+        && time > end.saturating_add(report.trace.time_resolution_ns)
+    {
+        let end = text::duration(end);
+        note(&format!(
+            "--at {asked} is behind the end of the trace, which is at {end}: this is the report of its end"
+        ));
+    }
+    let is_by_size = args.by == Some(By::Size);
+    let Some(filter) = args.filter.as_ref().filter(|_| args.format == Format::Text && !is_by_size)
+    else {
+        return;
+    };
+    let names = names_in(report, args.by);
+    let lower = filter.to_lowercase();
+    if names.iter().any(|name| name.to_lowercase().contains(&lower)) {
+        return;
+    }
+    let parts = names.iter().flat_map(|name| name.split(" > ").flat_map(|part| part.split(" / ")));
+    let instead = match text::nearest(filter, parts) {
+        Some(near) => format!("{near:?} is likely meant"),
+        None if names.is_empty() => "there are no rows".to_owned(),
+        None => {
+            let first: Vec<_> = names.iter().take(LISTED).map(|name| format!("{name:?}")).collect();
+            let more = names.len().saturating_sub(LISTED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("there are {}{more}", first.join(", "))
+        }
+    };
+    note(&format!("no row has {filter:?} in its name; {instead}"));
+}
+
+/// The names of the rows that a filter can choose from.
+fn names_in(report: &Report, by: Option<By>) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let is_shown = |table| by.is_none_or(|by| by == table);
+    if is_shown(By::Scope) {
+        names.extend(report.by_scope.iter().map(|row| row.path.join(" > ")));
+    }
+    if is_shown(By::Group) {
+        names.extend(report.by_group.iter().map(|row| row.group.join(" > ")));
+    }
+    if is_shown(By::Name) {
+        let name = |group: &[String], name: &str| format!("{} / {name}", group.join(" > "));
+        names.extend(report.by_name.iter().map(|row| name(&row.group, &row.name)));
+    }
+    if is_shown(By::Thread) {
+        names.extend(report.by_thread.iter().map(|row| format!("{} ({})", row.name, row.id)));
+    }
+    names
 }
 
 /// A moment, together with how it was written.

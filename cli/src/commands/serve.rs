@@ -9,9 +9,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where programs of Unreal Engine 4 send, and ours.
+/// Where programs of Unreal Engine 4 send, and ours first.
 const FIRST_PORT: u16 = 1980;
-/// Where those of Unreal Engine 5 send.
+/// Where those of Unreal Engine 5 send, since 5.0, and ours where the first refuses.
 const SECOND_PORT: u16 = 1981;
 /// A trace that may have less could not hold what every trace begins with.
 const SMALLEST: u64 = 1 << 20;
@@ -19,7 +19,7 @@ const SMALLEST: u64 = 1 << 20;
 const EXAMPLES: &str = "\
 Examples:
   memledger serve                          record in ~/.local/share/memledger/traces
-  memledger serve --store traces --max-trace 1GiB --max-store 20GiB
+  memledger serve --folder traces --max-trace 1GiB --max-store 20GiB
   MEMLEDGER_HOST=127.0.0.1 ./program       a program that sends to it
   nc -N 127.0.0.1 1981 < run.utrace        anything that sends the bytes of a trace will do
   memledger traces                         what has been recorded, and what is being
@@ -34,8 +34,9 @@ Ctrl-C ends it.";
 #[command(after_help = EXAMPLES)]
 pub struct ServeArgs {
     /// The folder for the traces [default: memledger/traces where your programs keep data]
-    #[arg(long, value_name = "DIR")]
-    store: Option<PathBuf>,
+    // NOTE: everywhere else --store is the address of a store. Scripts have it here, too.
+    #[arg(long, alias = "store", value_name = "DIR")]
+    folder: Option<PathBuf>,
     /// Ports for programs that send; 0 for any free one [default: 1980, and 1981 if it is free]
     #[arg(long, value_name = "N", value_delimiter = ',')]
     recorder_port: Vec<u16>,
@@ -77,7 +78,7 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
         }
     }
     let access = Access::new(args.listen, args.token_file.as_deref())?;
-    let path = match &args.store {
+    let path = match &args.folder {
         Some(path) => path.clone(),
         None => default_path()?,
     };

@@ -1,8 +1,8 @@
 //! `memledger traces`: what a store holds.
 
-use super::{CliError, Format, Outcome, StoreArgs, failed_store, printable};
+use super::{CliError, Format, Outcome, StoreArgs, failed_store};
 use jiff::Timestamp;
-use memledger::dump::text;
+use memledger::dump::text::{self, escape};
 use memledger::trace::store::{Session, Status, StoredTrace};
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -46,7 +46,7 @@ fn print(traces: &[StoredTrace], sessions: &[Session], out: &mut dyn Write) -> i
     }
     writeln!(out, "{:>10}  {:>10}  {:<19}  {:<24}  state", "id", "size", "last written", "name")?;
     for trace in traces {
-        let (size, name) = (text::bytes(trace.size), printable(&trace.name));
+        let (size, name) = (text::bytes(trace.size), escape(&trace.name));
         let modified = Timestamp::try_from(trace.modified).unwrap_or_default();
         let modified = modified.strftime("%Y-%m-%d %H:%M:%S");
         let state = match (trace.live, &trace.ended) {
@@ -54,8 +54,13 @@ fn print(traces: &[StoredTrace], sessions: &[Session], out: &mut dyn Write) -> i
                 Some(session) => format!("recording {}", session.address),
                 None => "recording".to_owned(),
             },
-            (false, Some(reason)) => format!("cut: {}", printable(reason)),
-            (false, None) => "complete".to_owned(),
+            (false, Some(reason)) => format!("cut: {}", escape(reason)),
+            (false, None) => match trace.complete {
+                Some(true) => "complete",
+                Some(false) => "cut: the program was killed, or not all of it came",
+                None => "ended",
+            }
+            .to_owned(),
         };
         let line = format!("{:>10}  {size:>10}  {modified}  {name:<24}  {state}", trace.id);
         writeln!(out, "{}", line.trim_end())?;
@@ -80,6 +85,7 @@ fn print_json(
             "modified": modified.to_string(),
             "live": trace.live,
             "ended": trace.ended,
+            "complete": trace.complete,
             "address": session.map(|session| session.address.to_string()),
             "control_port": session.and_then(|session| session.control_port),
         })

@@ -1,6 +1,7 @@
 //! Which traces there are, how large they are and may become, and which of them are growing.
 
 use super::directory::{Directory, stem};
+use super::ending::has_end;
 use super::recording::Recording;
 use memledger::dump::text;
 use memledger::trace::transport::Transport;
@@ -59,6 +60,8 @@ pub struct Trace {
     pub live: Option<Live>,
     /// Why it ended before its program did.
     pub ended: Option<String>,
+    /// Of which size it is known whether it has its end, and that.
+    known_end: Option<(u64, Option<bool>)>,
 }
 
 /// A program that is sending.
@@ -150,6 +153,23 @@ impl Catalogue {
         self.lock().traces.iter().filter(|trace| trace.live.is_some()).nth(index).cloned()
     }
 
+    /// Whether a trace that grows no longer has its end, as far as can be told. Looks into the file
+    /// once for each size that it has.
+    pub fn has_end(&self, trace: &Trace) -> Option<bool> {
+        if trace.live.is_some() {
+            return None;
+        }
+        let size = trace.size;
+        if let Some((_, end)) = trace.known_end.filter(|(known, _)| *known == size) {
+            return end;
+        }
+        let end = self.directory.read(&trace.file).and_then(|file| has_end(&file)).ok()?;
+        if let Some(trace) = self.lock().find(&trace.file) {
+            trace.known_end = Some((size, end));
+        }
+        end
+    }
+
     /// Opens a trace; `None` if there is none with this id.
     pub fn read(&self, id: u32) -> Option<io::Result<Reading>> {
         let trace = self.find(|trace| trace.id == id)?;
@@ -191,6 +211,7 @@ impl Catalogue {
             modified,
             live: Some(live),
             ended: None,
+            known_end: None,
         });
         state.change_serial = state.change_serial.wrapping_add(1);
         drop(state);
@@ -278,7 +299,8 @@ impl Catalogue {
                 None => {
                     changed = true;
                     let (file, size, modified) = (found.file, found.size, found.modified);
-                    state.insert(Trace { file, id: 0, size, modified, live: None, ended: None });
+                    let (live, ended, known_end) = (None, None, None);
+                    state.insert(Trace { file, id: 0, size, modified, live, ended, known_end });
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! Ports, connections, and the signal to stop.
 
 use super::Clients;
+use super::seats::{Seats, Taken};
 use crate::commands::{CliError, note};
 use socket2::{SockRef, TcpKeepalive};
 use std::future::Future;
@@ -9,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 /// A peer whose machine is gone is noticed within some minutes.
 const KEEPALIVE: Duration = Duration::from_secs(60);
@@ -30,13 +31,13 @@ pub async fn bind(address: IpAddr, port: u16, flag: &str) -> Result<TcpListener,
     })
 }
 
-/// Accepts connections and lets `handle` have each, as many at once as `room` has permits. Ends when
-/// `stop` says so.
+/// Accepts connections and lets `handle` have each, as long as there are `seats`. Ends when `stop`
+/// says so.
 pub async fn accept<F: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
-    room: Arc<Semaphore>,
+    seats: Arc<Seats>,
     mut stop: watch::Receiver<bool>,
-    handle: impl Fn(TcpStream, SocketAddr, watch::Receiver<bool>) -> F,
+    handle: impl Fn(TcpStream, SocketAddr, Taken, watch::Receiver<bool>) -> F,
 ) {
     // What goes wrong again and again is said once.
     let (mut failing, mut crowded) = (false, false);
@@ -58,7 +59,7 @@ pub async fn accept<F: Future<Output = ()> + Send + 'static>(
             }
         };
         failing = false;
-        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
+        let Some(seat) = seats.enter() else {
             if !crowded {
                 note(&format!("{peer} is turned away: as many as may are here already"));
             }
@@ -68,11 +69,7 @@ pub async fn accept<F: Future<Output = ()> + Send + 'static>(
         crowded = false;
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
-        let work = handle(stream, peer, stop.clone());
-        tokio::spawn(async move {
-            work.await;
-            drop(permit);
-        });
+        tokio::spawn(handle(stream, peer, seat, stop.clone()));
     }
 }
 

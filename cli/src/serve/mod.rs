@@ -11,11 +11,13 @@
 mod access;
 mod catalogue;
 mod directory;
+mod ending;
 mod listen;
 mod query;
 mod recorder;
 mod recording;
 mod relay;
+mod seats;
 
 pub use access::{Access, read_token};
 pub use catalogue::Limits;
@@ -23,6 +25,7 @@ pub use directory::{Directory, default_path};
 
 use crate::commands::{CliError, note};
 use catalogue::{Catalogue, Totals};
+use seats::Seats;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -138,7 +141,7 @@ async fn run(
         silence: settings.silence,
     });
     let (stop, stopping) = watch::channel(false);
-    let programs = Arc::new(Semaphore::new(settings.clients.programs));
+    let programs = Seats::new(settings.clients.programs);
     for listener in recorders {
         let programs = Arc::clone(&programs);
         let server = Arc::clone(&server);
@@ -146,13 +149,15 @@ async fn run(
             listener,
             programs,
             stopping.clone(),
-            move |stream, peer, stop| recorder::record(stream, peer, Arc::clone(&server), stop),
+            move |stream, peer, seat, stop| {
+                recorder::record(stream, peer, seat, Arc::clone(&server), stop)
+            },
         ));
     }
-    let askers = Arc::new(Semaphore::new(settings.clients.readers));
+    let askers = Seats::new(settings.clients.readers);
     let asked = Arc::clone(&server);
-    tokio::spawn(listen::accept(store, askers, stopping, move |stream, peer, stop| {
-        query::answer(stream, peer, Arc::clone(&asked), stop)
+    tokio::spawn(listen::accept(store, askers, stopping, move |stream, peer, seat, stop| {
+        query::answer(stream, peer, seat, Arc::clone(&asked), stop)
     }));
 
     ready(&Ready { recorder, store: store_address, directory: path, totals })?;

@@ -6,6 +6,7 @@
 use super::Server;
 use super::catalogue::{Live, Trace};
 use super::relay;
+use super::seats::{FIRST, Taken};
 use memledger::trace::store::{MAX_REQUEST, Message};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// Between two requests.
 const IDLE: Duration = Duration::from_secs(300);
@@ -40,22 +41,24 @@ const FAILED: u32 = 500;
 pub async fn answer(
     mut stream: TcpStream,
     peer: SocketAddr,
+    seat: Taken,
     server: Arc<Server>,
     mut stop: watch::Receiver<bool>,
 ) {
     let _ = stream.set_nodelay(true);
+    let begun = Instant::now();
     loop {
-        let mut size = [0; 4];
-        tokio::select! {
-            read = timeout(IDLE, stream.read_exact(&mut size)) => match read {
-                Ok(Ok(_)) => {}
+        let limit = if seat.is_silent() { begun + FIRST } else { Instant::now() + IDLE };
+        let body = tokio::select! {
+            request = timeout_at(limit, request(&mut stream)) => match request {
+                Ok(Some(body)) => body,
                 _ => return,
             },
+            () = seat.has_to_leave() => return,
             _ = stop.wait_for(|stop| *stop) => return,
-        }
-        let (response, goes_on) = match body(&mut stream, size).await {
-            Ok(Some(body)) => respond(&body, &stream, peer, &server, &stop).await,
-            Ok(None) => return,
+        };
+        let (response, goes_on) = match body {
+            Ok(body) => respond(&body, &stream, peer, &seat, &server, &stop).await,
             Err(response) => (response, false),
         };
         let sent = timeout(STALL, stream.write_all(&response.encode())).await;
@@ -65,7 +68,15 @@ pub async fn answer(
         if !goes_on {
             return linger(stream).await;
         }
+        seat.pauses();
     }
+}
+
+/// The next request, or why it cannot be one; `None` if none comes.
+async fn request(stream: &mut TcpStream) -> Option<Result<Vec<u8>, Message>> {
+    let mut size = [0; 4];
+    stream.read_exact(&mut size).await.ok()?;
+    body(stream, size).await.transpose()
 }
 
 /// What follows the size; `None` if it does not come.
@@ -90,6 +101,7 @@ async fn respond(
     body: &[u8],
     stream: &TcpStream,
     peer: SocketAddr,
+    seat: &Taken,
     server: &Arc<Server>,
     stop: &watch::Receiver<bool>,
 ) -> (Message, bool) {
@@ -104,6 +116,7 @@ async fn respond(
         };
         return (refusal(FORBIDDEN, reason), false);
     }
+    seat.speaks();
     let Some(path) = request.text("$path").map(str::to_owned) else {
         return (refusal(BAD, "the request has no '$path'"), true);
     };
@@ -188,6 +201,10 @@ fn trace_info(trace: &Trace, server: &Server) -> Message {
         .with("name", trace.name())
         .with("uri", &*uri.to_string_lossy())
         .with("live", u32::from(trace.live.is_some()));
+    let info = match server.catalogue.has_end(trace) {
+        Some(end) => info.with("complete", u32::from(end && trace.ended.is_none())),
+        None => info,
+    };
     match &trace.ended {
         Some(reason) => info.with("ended", reason.as_str()),
         None => info,

@@ -11,6 +11,7 @@
 use super::Server;
 use super::access::Access;
 use super::recording::Recording;
+use super::seats::{FIRST as START, Taken};
 use crate::commands::note;
 use memledger::dump::text;
 use memledger::trace::store::TOKEN_PREFIX;
@@ -25,8 +26,6 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// For the start of a trace, and a token before it.
-const START: Duration = Duration::from_secs(10);
 /// What one read takes at most.
 const BUFFER: usize = 64 << 10;
 /// The first read: most starts are shorter.
@@ -38,6 +37,7 @@ const TOKEN_LINE: usize = TOKEN_PREFIX.len() + 256 + 1;
 pub async fn record(
     mut stream: TcpStream,
     peer: SocketAddr,
+    seat: Taken,
     server: Arc<Server>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -45,8 +45,10 @@ pub async fn record(
         begun = timeout(START, begin(&mut stream, peer, &server)) => begun.unwrap_or_else(|_| {
             Err(format!("no start of a trace came within {} s", START.as_secs()))
         }),
+        () = seat.has_to_leave() => Err("others wait, and it had not begun a trace".to_owned()),
         _ = stop.wait_for(|stop| *stop) => return,
     };
+    seat.speaks();
     let (recording, first) = match begun {
         Ok(begun) => begun,
         Err(reason) => return note(&format!("nothing is kept of {peer}: {reason}")),
@@ -173,7 +175,7 @@ async fn follow(
         };
         match read {
             Ok(0) if stopping => return (Some(recording), "the recorder stops".to_owned()),
-            Ok(0) => return (Some(recording), "complete".to_owned()),
+            Ok(0) => return (Some(recording), "ended".to_owned()),
             Ok(_) => bytes = buffer,
             Err(error) => return (Some(recording), format!("the connection broke: {error}")),
         }

@@ -21,7 +21,7 @@ fn traces_are_listed_as_text_and_json() {
     let empty = run(&["traces", "--store", &server.store]);
     assert_eq!(empty, (0, b"there are no traces yet\n".to_vec(), String::new()));
     send(server.connect(), &stream(1, 20_000));
-    server.notes(1, &["complete"]);
+    server.notes(1, &["ended"]);
     let mut long = server.connect();
     let _ = long.write_all(&packets(20));
     server.notes(1, &["cut, because"]);
@@ -43,7 +43,7 @@ fn traces_are_listed_as_text_and_json() {
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines.len(), 4, "{text}");
     assert!(lines[0].starts_with("        id        size  last written"));
-    assert!(lines[1].ends_with("  complete"), "{text}");
+    assert!(lines[1].ends_with("  ended"), "{text}");
     assert!(lines[2].ends_with("  cut: it has reached the 1.0 MiB that one trace may have"));
     assert!(lines[3].ends_with("  recording 127.0.0.1"), "{text}");
     for (line, trace) in lines[1..].iter().zip(traces) {
@@ -58,7 +58,7 @@ fn a_trace_is_fetched_by_id_and_by_name() {
     let mut server = Server::start(folder.path(), &[]);
     let bytes = stream(1, 100_000);
     send(server.connect(), &bytes);
-    server.notes(1, &["complete"]);
+    server.notes(1, &["ended"]);
     let trace = json(&server)["traces"][0].clone();
     let (id, name) = (trace["id"].to_string(), trace["name"].as_str().unwrap().to_owned());
     let here = tempfile::tempdir().unwrap();
@@ -185,4 +185,61 @@ fn a_store_cannot_choose_where_a_trace_goes() {
 fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn a_trace_is_complete_if_its_program_has_said_so() {
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/samples/memledger-small.utrace");
+    let whole = std::fs::read(sample).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &[]);
+    // One that has ended, one that was killed, and one that does not say: the last is in Unreal's way.
+    for (count, bytes) in [&whole[..], &whole[..whole.len() / 2], &packets(1)].iter().enumerate() {
+        send(server.connect(), bytes);
+        server.notes(count + 1, &[".utrace: ended"]);
+    }
+    let listed = json(&server);
+    let complete: Vec<_> = (0..3).map(|index| &listed["traces"][index]["complete"]).collect();
+    assert_eq!(complete, [&true.into(), &false.into(), &serde_json::Value::Null]);
+    let (_, out, _) = run(&["traces", "--store", &server.store]);
+    let text = String::from_utf8(out).unwrap();
+    let ends = ["  complete", "  cut: the program was killed, or not all of it came", "  ended"];
+    for (line, end) in text.lines().skip(1).zip(ends) {
+        assert!(line.ends_with(end), "{text}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_fetched_is_the_users_alone() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &[]);
+    send(server.connect(), &stream(1, 20_000));
+    server.notes(1, &["ended"]);
+    let name = json(&server)["traces"][0]["name"].as_str().unwrap().to_owned();
+    let here = tempfile::tempdir().unwrap();
+    let there = here.path().join("there.utrace");
+    std::fs::write(&there, "").unwrap();
+    std::fs::set_permissions(&there, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let own = format!("{name}.utrace");
+    for args in [&[][..], &["-o", "new.utrace"], &["-o", "there.utrace"]] {
+        let mut command = memledger(&["fetch", &name, "--store", &server.store]);
+        let child = command.args(args).current_dir(here.path()).stderr(Stdio::piped()).spawn();
+        assert_eq!(told(wait(child.unwrap())).0, 0);
+        let file = here.path().join(args.last().unwrap_or(&&*own));
+        assert_eq!(std::fs::metadata(file).unwrap().mode() & 0o777, 0o600, "{args:?}");
+    }
+}
+
+#[test]
+fn a_folder_is_no_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    for command in [&["traces"][..], &["fetch", "1"]] {
+        let (status, _, err) = run(&[command, &["--store", path]].concat());
+        assert_eq!(status, 2, "{err}");
+        let says = format!("--store {path} is a folder, but the address of a store is needed");
+        assert!(err.contains(&says) && err.contains("serve --folder"), "{err}");
+    }
 }

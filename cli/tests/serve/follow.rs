@@ -68,7 +68,7 @@ fn after_sigkill_every_trace_is_there_and_found_again() {
     let sent = |size: usize| [head, &body.repeat(size / body.len() + 1)].concat()[..size].to_vec();
     let done = stream(9, 30_000);
     super::harness::send(server.connect(), &done);
-    server.notes(1, &["complete"]);
+    server.notes(1, &["ended"]);
     let mut program = server.connect();
     let (head_sent, body_sent) = (head.to_vec(), body.to_vec());
     let sender = thread::spawn(move || {

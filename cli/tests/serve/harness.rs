@@ -64,7 +64,7 @@ impl Server {
     pub fn start_by(mut command: Command, folder: &Path, args: &[&str]) -> Self {
         let mut child = command
             .args(["serve", "--recorder-port", "0", "--store-port", "0"])
-            .args(["--format", "json", "--store"])
+            .args(["--format", "json", "--folder"])
             .arg(folder)
             .args(args)
             .stdout(Stdio::piped())

@@ -35,7 +35,7 @@ fn hostile_requests_are_refused_with_a_reason() {
     std::os::unix::fs::symlink(&secret, store.join("link.utrace")).unwrap();
     let mut server = Server::start(&store, &[]);
     send(server.connect(), &stream(1, 20_000));
-    server.notes(1, &["complete"]);
+    server.notes(1, &["ended"]);
     let before = files(&store);
 
     // A status, a part of the reason, and whether the connection goes on.
@@ -147,7 +147,7 @@ fn garbage_for_the_recorder_leaves_nothing() {
     assert_eq!(server.client().traces().unwrap(), []);
     // It still does its work.
     send(server.connect(), &stream(3, 20_000));
-    server.notes(1, &["complete"]);
+    server.notes(1, &["ended"]);
 }
 
 #[test]

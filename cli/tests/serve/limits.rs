@@ -1,7 +1,8 @@
 //! What is bounded: traces, the store, programs, silence.
 
-use super::harness::{Server, files, packets, send, stream};
+use super::harness::{DEADLINE, Server, files, packets, send, stream};
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::thread;
 
@@ -27,7 +28,7 @@ fn a_trace_that_reaches_its_quota_is_cut_behind_a_packet_and_says_so() {
     assert_eq!(trace.ended.unwrap(), "it has reached the 1.0 MiB that one trace may have");
     // Another one has the same right.
     send(server.connect(), &stream(1, 20_000));
-    server.notes(1, &["complete"]);
+    server.notes(1, &["ended"]);
 }
 
 #[test]
@@ -52,7 +53,7 @@ fn a_full_store_says_so_and_keeps_what_it_has() {
     std::fs::remove_file(folder.path().join(&stored[0].0)).unwrap();
     while !first_store.traces().unwrap().is_empty() {}
     send(server.connect(), &packets(1));
-    server.notes(1, &["complete"]);
+    server.notes(1, &["ended"]);
 }
 
 #[test]
@@ -68,9 +69,9 @@ fn one_program_too_many_is_turned_away() {
     server.notes(1, &["is turned away: as many as may are here already"]);
     assert!(matches!(third.read(&mut [0]), Ok(0) | Err(_)), "closed");
     drop(two);
-    server.notes(2, &["complete"]);
+    server.notes(2, &["ended"]);
     send(server.connect(), &packets(1));
-    server.notes(3, &["complete"]);
+    server.notes(3, &["ended"]);
 }
 
 #[test]
@@ -95,7 +96,7 @@ fn a_token_line_is_taken_and_not_stored() {
         program.write_all(piece).unwrap();
     }
     drop(program);
-    server.notes(1, &["complete"]);
+    server.notes(1, &["ended"]);
     assert!(files(folder.path())[0].1 == bytes);
     for (nonsense, says) in [
         (&b"MEMLEDGER-TOKEN"[..], "it closed after 15 bytes, inside"),
@@ -131,13 +132,53 @@ fn too_few_descriptors_cost_some_programs_and_not_the_server() {
     let kept = outcomes.iter().filter(|note| note.contains(".utrace: recording")).count();
     let refused = outcomes.iter().filter(|note| note.contains("no file can be created")).count();
     assert!(kept > 0 && kept + refused == 60, "{outcomes:#?}");
-    server.notes(kept, &[".utrace: complete, 58.6 KiB"]);
+    server.notes(kept, &[".utrace: ended, 58.6 KiB"]);
     // And when they are gone it is as before.
     send(server.connect(), &stream(5, 20_000));
-    server.notes(kept + 1, &[".utrace: complete"]);
+    server.notes(kept + 1, &[".utrace: ended"]);
     let stored = files(folder.path());
     assert_eq!(stored.len(), kept + 1);
     let (last, others) = stored.split_last().unwrap();
     assert!(last.1 == stream(5, 20_000));
     assert!(others.iter().all(|(_, stored)| *stored == bytes));
+}
+
+#[test]
+fn silent_askers_do_not_keep_others_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--max-readers", "4"]);
+    let mut silent: Vec<_> = (0..4).map(|_| TcpStream::connect(&server.store).unwrap()).collect();
+    // Neither does one that never ends its request, nor one whose requests make no sense.
+    silent[1].write_all(&[100, 0, 0, 0, 0xbf]).unwrap();
+    silent[2].write_all(&[1, 0, 0, 0, 0xff]).unwrap();
+    assert!(silent[2].read(&mut [0; 100]).unwrap() > 4, "it gets an answer");
+    let mut four: Vec<_> = (0..4).map(|_| server.client()).collect();
+    for client in &mut four {
+        assert_eq!(client.traces().unwrap(), []);
+    }
+    for mut one in silent {
+        let mut rest = Vec::new();
+        assert!(matches!(one.read_to_end(&mut rest), Ok(_) | Err(_)), "closed");
+    }
+    // Those that have just asked stay.
+    assert!(server.client().status().is_err());
+    assert!(four.iter_mut().all(|client| client.status().is_ok()));
+}
+
+#[test]
+fn one_that_never_asks_is_let_go_after_10_s() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &[]);
+    let mut silent = TcpStream::connect(&server.store).unwrap();
+    let mut slow = TcpStream::connect(&server.store).unwrap();
+    slow.write_all(&[1, 0, 0, 0, 0xff]).unwrap();
+    let mut asked = server.client();
+    asked.status().unwrap();
+    // Five minutes without a first request, before.
+    for one in [&mut silent, &mut slow] {
+        one.set_read_timeout(Some(DEADLINE)).unwrap();
+        let ended = one.read_to_end(&mut Vec::new());
+        assert!(ended.is_ok(), "{ended:?}");
+    }
+    asked.status().unwrap();
 }

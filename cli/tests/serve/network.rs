@@ -129,7 +129,7 @@ fn token() {
     program.write_all(line.as_bytes()).unwrap();
     program.write_all(&trace).unwrap();
     drop(program);
-    server.notes(1, &["complete"]);
+    server.notes(1, &["ended"]);
     assert!(files(&store)[0].1 == trace);
 
     let asked = format!("{ADDRESS}:{}", port(&server.store));

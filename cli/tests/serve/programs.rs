@@ -100,7 +100,7 @@ fn two_hundred_programs_at_once() {
         assert!(sent, "program {number} has sent all of it");
     }
 
-    let ends = server.notes(usize::from(PROGRAMS), &[".utrace: complete, "]);
+    let ends = server.notes(usize::from(PROGRAMS), &[".utrace: ended, "]);
     assert_eq!(ends.len(), usize::from(PROGRAMS));
     server.notes(1, &["nothing is kept of", "it begins with a5"]);
     server.notes(1, &["nothing is kept of", "no start of a trace came within 10 s"]);

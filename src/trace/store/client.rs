@@ -83,6 +83,9 @@ pub struct StoredTrace {
     pub live: bool,
     /// Why the store ended it before its program did, if it did.
     pub ended: Option<String>,
+    /// Whether its program has said that this is its end; `None` while it sends, and of programs and
+    /// stores that do not say so. A program that was killed has not.
+    pub complete: Option<bool>,
 }
 
 /// A program that is sending.
@@ -258,6 +261,7 @@ impl Store {
             modified: time(answer.integer("timestamp").unwrap_or_default()),
             live,
             ended: answer.text("ended").map(str::to_owned),
+            complete: answer.integer("complete").map(|complete| complete != 0),
         })
     }
 

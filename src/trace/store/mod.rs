@@ -14,7 +14,7 @@
 //! | `v1/status` | | `recorder_port`, `store_port`, `change_serial`, `store_dir` ... |
 //! | `v1/version` | | `major`, `minor`, `configuration` |
 //! | `v1/trace/count` | | `count` |
-//! | `v1/trace/info` | `index` or `id` | `id`, `size`, `timestamp`, `name`, `uri`; of ours `live`, `ended` |
+//! | `v1/trace/info` | `index` or `id` | `id`, `size`, `timestamp`, `name`, `uri`; of ours `live`, `ended`, `complete` |
 //! | `v1/trace/read` | `id` | `port`: connect to it within 3 s, and the bytes of the trace come |
 //! | `v1/session/count` | | `count` of the programs that are sending now |
 //! | `v1/session/info` | `index`, `id`, `trace_id` or `trace_guid` | `id`, `trace_id`, `ip_address`, `control_port` |

@@ -56,7 +56,15 @@ fn a_list_that_changes_meanwhile_is_asked_for_again() {
     let mut store = Store::connect(&address).unwrap();
     let traces = store.traces().unwrap();
     let modified = SystemTime::UNIX_EPOCH + Duration::from_nanos(1_500_000_100);
-    let first = StoredTrace { id: 5, name: "a".into(), size: 7, modified, live: true, ended: None };
+    let first = StoredTrace {
+        id: 5,
+        name: "a".into(),
+        size: 7,
+        modified,
+        live: true,
+        ended: None,
+        complete: None,
+    };
     let second =
         StoredTrace { id: u32::MAX, live: false, ended: Some("quota".into()), ..first.clone() };
     assert_eq!(traces, [first, second]);

@@ -1,0 +1,87 @@
+//! Whether a trace that grows no longer has its end.
+
+use memledger::trace::event::schema::EventType;
+use memledger::trace::read::{Event, Visitor, read};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+
+/// What is looked at of the beginning, which declares the types, and of the end: more than our
+/// programs send between two syncs.
+const PART: u64 = 256 << 10;
+
+/// Whether the program has said that this is the end; `None` of one that does not say so: Unreal's.
+///
+/// A connection ends in the same way when a program ends and when it is killed, so only the trace can
+/// tell. Takes some milliseconds, however long it is.
+pub fn has_end(mut file: &File) -> io::Result<Option<bool>> {
+    let size = file.metadata()?.len();
+    let (mut begin, mut end) = (Vec::new(), Vec::new());
+    file.take(PART).read_to_end(&mut begin)?;
+    file.seek(SeekFrom::Start(size.saturating_sub(PART).max(PART)))?;
+    file.take(PART).read_to_end(&mut end)?;
+    let mut words = LastWords::default();
+    // What lies between is missing, so whether that reads well is of no interest.
+    let is_trace = read((&begin[..]).chain(&end[..]), &mut words).is_ok();
+    Ok((is_trace && words.ours).then_some(words.told))
+}
+
+/// Looks for the program's own report, which ends a trace of ours.
+#[derive(Default)]
+struct LastWords {
+    ours: bool,
+    told: bool,
+}
+
+impl Visitor for LastWords {
+    fn event_type(&mut self, _: usize, event_type: &EventType) {
+        self.ours |= event_type.is("Memledger", "Trace");
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        self.told |= event.event_type.is("Memledger", "Report");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use memledger::trace::transport::boundaries::Boundaries;
+    use std::io::Write;
+
+    fn sample(name: &str) -> Vec<u8> {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/samples/");
+        std::fs::read(format!("{folder}{name}")).unwrap()
+    }
+
+    fn end_of(bytes: &[u8]) -> Option<bool> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        has_end(&file).unwrap()
+    }
+
+    #[test]
+    fn a_program_says_at_its_end_that_it_is_the_end() {
+        let whole = sample("memledger-small.utrace");
+        assert_eq!(end_of(&whole), Some(true));
+        assert_eq!(end_of(&whole[..whole.len() / 2]), Some(false), "killed");
+        assert_eq!(end_of(&sample("ue511-smoke.utrace")), None, "Unreal does not say");
+        assert_eq!(end_of(b"no trace"), None);
+        assert_eq!(end_of(b""), None);
+    }
+
+    #[test]
+    fn a_long_trace_is_looked_at_from_both_ends() {
+        let whole = sample("memledger-small.utrace");
+        let half = whole.len() / 2;
+        let mut boundaries = Boundaries::new();
+        boundaries.push(&whole[..half]).unwrap();
+        let middle = boundaries.whole() as usize;
+        // Packets of a thread, which no reader can make sense of.
+        let filling = [&[0x60, 0xea, 9, 0][..], &[7; 59_996]].concat();
+        for count in [3, 9, 20, 100] {
+            let long = [&whole[..middle], &filling.repeat(count), &whole[middle..]].concat();
+            assert_eq!(end_of(&long), Some(true), "{count}");
+            assert_eq!(end_of(&long[..long.len() - (whole.len() - middle)]), Some(false));
+        }
+    }
+}
