@@ -54,6 +54,7 @@ impl Json for TraceInfo {
             "time_resolution_ns" => self.time_resolution_ns,
             "events" => self.events,
             "from_process_start" => self.from_process_start,
+            "tracker_optimized" => self.tracker_optimized,
             "complete" => self.complete,
         )
     }

@@ -16,6 +16,7 @@ mod descriptors;
 mod destinations;
 mod exactness;
 mod exit;
+mod faults;
 mod files;
 mod fork;
 mod limits;
@@ -23,9 +24,11 @@ mod log;
 mod log_moments;
 mod losses;
 mod memory;
+mod no_memory;
 mod own_memory;
 mod recorders;
 mod scopes;
+mod shim;
 mod signals;
 #[cfg(feature = "tracing")]
 mod spans;
@@ -52,6 +55,8 @@ fn main() {
         ("control", control::CASES),
         ("threads", threads::CASES),
         ("memory", memory::CASES),
+        ("no_memory", no_memory::CASES),
+        ("faults", faults::CASES),
         ("scopes", scopes::CASES),
         ("containers", containers::CASES),
         ("travel", travel::CASES),
