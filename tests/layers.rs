@@ -1,4 +1,5 @@
-//! Who may know whom: the table of `ARCHITECTURE.md`, checked against the sources.
+//! Who may know whom: the table of `ARCHITECTURE.md`, checked against the sources; and so is the list of
+//! tests in `docs/faults.md`.
 //!
 //! Every path of this crate that a module names (`crate::..`, `super::..`) must begin with one its
 //! layer allows.
@@ -315,4 +316,69 @@ fn each_file_of_tests_is_a_test_of_a_manifest() {
         }
     }
     assert!(looked > 5);
+}
+
+/// All tests below `folder`, by the names under which `cargo test` lists them.
+fn tests_in(root: &Path, folder: &str, found: &mut Vec<String>) {
+    for entry in fs::read_dir(root.join(folder)).unwrap() {
+        let entry = entry.unwrap();
+        let path = format!("{folder}/{}", entry.file_name().to_str().unwrap());
+        if entry.file_type().unwrap().is_dir() {
+            tests_in(root, &path, found);
+        } else if path.ends_with(".rs") {
+            let text = fs::read_to_string(root.join(&path)).unwrap();
+            names_in(&path, &text, found);
+        }
+    }
+}
+
+fn names_in(path: &str, text: &str, found: &mut Vec<String>) {
+    // A file right in `tests` is a program of its own, and so is a folder in there.
+    let is_program = path.starts_with("tests/") || path.starts_with("cli/tests/");
+    let place = if is_program { "tests/" } else { "src/" };
+    let mut module = module_of(path.rsplit_once(place).unwrap().1);
+    if is_program {
+        module.remove(0);
+        module.retain(|part| part != "main");
+    }
+    let named = |name: &str| [&module[..], &[name.to_owned()]].concat().join("::");
+    for (at, _) in text.match_indices("#[test]") {
+        let name = text[at..].split_once("fn ").unwrap().1;
+        let end = name.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap();
+        let inline = text[..at].contains("mod tests {");
+        let name = if inline { format!("tests::{}", &name[..end]) } else { name[..end].to_owned() };
+        found.push(named(&name));
+    }
+    // Scenarios of `tests/process`.
+    for (at, call) in text.match_indices("case(") {
+        if let Some(name) = text[at + call.len()..].trim_start().strip_prefix('"') {
+            found.push(named(&name[..name.find('"').unwrap()].replace(' ', "_")));
+        }
+    }
+}
+
+#[test]
+fn the_list_of_faults_is_whole_and_names_tests_that_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut tests = Vec::new();
+    ["src", "tests", "cli/src", "cli/tests"].iter().for_each(|f| tests_in(root, f, &mut tests));
+    let page = fs::read_to_string(root.join("docs/faults.md")).unwrap();
+    let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| ")).collect();
+    let mut numbers = Vec::new();
+    for row in rows.iter().filter(|row| !row.starts_with("| # ")) {
+        let cells: Vec<_> = row.split(" | ").collect();
+        numbers.push(cells[0].trim_start_matches("| ").parse::<u32>().unwrap());
+        let names: Vec<_> = cells[3].split('`').skip(1).step_by(2).collect();
+        assert!(cells.len() == 4 && !names.is_empty(), "{row}");
+        for name in names {
+            let exists = match name.strip_prefix("scripts/") {
+                Some(_) => root.join(name).exists(),
+                None => tests.iter().any(|test| test == name),
+            };
+            assert!(exists, "docs/faults.md names {name}, which is no test");
+        }
+    }
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers, (1..=75).collect::<Vec<_>>());
 }

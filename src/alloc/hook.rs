@@ -12,7 +12,7 @@
 use super::events::{ALLOC, FREE, REALLOC_ALLOC, REALLOC_FREE, Writer};
 use super::{linked, stats};
 use crate::scopes;
-use crate::trace::write::{self, Cold, Slot, places};
+use crate::trace::write::{self, Cold, Slot, places, reserve};
 use std::alloc::{GlobalAlloc, Layout};
 
 /// Whether anything is recorded, or the tracker is at work. One load.
@@ -65,6 +65,34 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
     pointer
 }
 
+/// The inner allocator has no memory: the program gets the null, the tracker's own code a block of its
+/// reserve, all zero.
+#[cold]
+#[inline(never)]
+pub(crate) fn not_allocated(layout: Layout, ignore_environment: bool) -> *mut u8 {
+    if !write::in_own_code() {
+        return failed();
+    }
+    linked::note(ignore_environment);
+    let block = reserve::take(layout);
+    if !block.is_null() {
+        // SAFETY: the block has so many bytes. They may have been used before.
+        unsafe { block.write_bytes(0, layout.size()) };
+        stats::own(layout.size() as i64);
+    }
+    block
+}
+
+/// Counts a null that goes on to the program.
+#[cold]
+#[inline(never)]
+pub(crate) fn failed() -> *mut u8 {
+    if !write::in_own_code() {
+        stats::failed();
+    }
+    std::ptr::null_mut()
+}
+
 /// Frees a block, recording it first.
 ///
 /// # Safety
@@ -79,6 +107,8 @@ pub(crate) unsafe fn free<A: GlobalAlloc>(inner: &A, pointer: *mut u8, layout: L
                 write_free(cold.slot, cold.slot.stamp(), pointer);
             }
             cold.leave();
+        } else if reserve::holds(pointer) {
+            return reserve::give_back(pointer, layout);
         }
         // SAFETY: the caller's promise is passed on.
         unsafe { inner.dealloc(pointer, layout) };
@@ -135,14 +165,12 @@ pub(crate) unsafe fn realloc<A: GlobalAlloc>(
                 cold.leave();
                 new
             }
-            None => {
-                // SAFETY: the caller's promise is passed on.
-                let new = unsafe { inner.realloc(pointer, layout, new_size) };
-                if !new.is_null() && write::in_own_code() {
-                    stats::own(new_size as i64 - layout.size() as i64);
-                }
-                new
-            }
+            // SAFETY: the caller's promise is passed on.
+            None if write::in_own_code() => unsafe {
+                realloc_own(inner, pointer, layout, new_size)
+            },
+            // SAFETY: as above.
+            None => unsafe { inner.realloc(pointer, layout, new_size) },
         }
     }
     match write::enter() {
@@ -155,6 +183,50 @@ pub(crate) unsafe fn realloc<A: GlobalAlloc>(
         // SAFETY: the caller's promise is passed on.
         None => unsafe { cold(inner, pointer, layout, new_size) },
     }
+}
+
+/// Reallocates a block of the tracker's own code: one from the reserve, or where there is nothing else,
+/// to there.
+///
+/// # Safety
+/// That of [`GlobalAlloc::realloc`].
+#[cold]
+#[inline(never)]
+unsafe fn realloc_own<A: GlobalAlloc>(
+    inner: &A,
+    pointer: *mut u8,
+    layout: Layout,
+    new_size: usize,
+) -> *mut u8 {
+    let from_reserve = reserve::holds(pointer);
+    // SAFETY: the caller has seen to it that the new size, too, makes a layout.
+    let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+    let mut new = if from_reserve {
+        // SAFETY: the size is not 0.
+        unsafe { inner.alloc(new_layout) }
+    } else {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { inner.realloc(pointer, layout, new_size) }
+    };
+    if new.is_null() || from_reserve {
+        if new.is_null() {
+            new = reserve::take(new_layout);
+        }
+        if new.is_null() {
+            return new;
+        }
+        // SAFETY: two blocks, each with so many bytes; the old one is given back where it came from.
+        unsafe {
+            new.copy_from_nonoverlapping(pointer, layout.size().min(new_size));
+            if from_reserve {
+                reserve::give_back(pointer, layout);
+            } else {
+                inner.dealloc(pointer, layout);
+            }
+        }
+    }
+    stats::own(new_size as i64 - layout.size() as i64);
+    new
 }
 
 /// A live block belongs to the tag of this thread from now on.

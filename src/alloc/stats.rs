@@ -16,11 +16,8 @@ pub(crate) fn own_bytes() -> u64 {
 }
 
 /// The inner allocator returned null, which goes on to the program.
-#[cold]
-#[inline(never)]
-pub(crate) fn failed() -> *mut u8 {
+pub(crate) fn failed() {
     FAILED.fetch_add(1, Ordering::Relaxed);
-    std::ptr::null_mut()
 }
 
 /// A new recording begins.

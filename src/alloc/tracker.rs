@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "a global allocator is an unsafe trait")]
 
 #[cfg(feature = "enable")]
-use super::{hook, stats};
+use super::hook;
 use std::alloc::{GlobalAlloc, Layout, System};
 
 /// An allocator that passes every call on to another one and records it.
@@ -165,13 +165,13 @@ impl<A: GlobalAlloc> TrackingAllocator<A> {
     ) -> *mut u8 {
         // SAFETY: the caller's promise is passed on.
         let new = unsafe { hook::realloc(&this.inner, pointer, layout, new_size) };
-        if new.is_null() { stats::failed() } else { new }
+        if new.is_null() { hook::failed() } else { new }
     }
 
     #[inline(always)]
     fn record(&self, pointer: *mut u8, layout: Layout) -> *mut u8 {
         if pointer.is_null() {
-            return stats::failed();
+            return hook::not_allocated(layout, self.ignore_environment);
         }
         hook::allocated(pointer, layout, &self.ignore_environment)
     }

@@ -2,6 +2,7 @@
 
 use super::Analyzer;
 use super::contexts::Contexts;
+use super::live::LiveSet;
 use super::report::{
     Figures, GroupRow, LiveBlock, Moves, NameRow, PeakMoment, Report, ScopeRow, SizeRow, ThreadRow,
     Totals,
@@ -16,6 +17,14 @@ impl Analyzer {
         self.settled().report_as_it_stands()
     }
 
+    /// About how many bytes it takes to make the report and to write it down, at most.
+    pub(crate) fn report_bytes(&self) -> usize {
+        /// A row with its names, and the text of it.
+        const ROW: usize = 2 << 10;
+        let rows = self.book.cells.len() + self.contexts.contexts.len() + self.threads.all.len();
+        (64 << 10) + ROW * rows
+    }
+
     fn report_as_it_stands(&self) -> Report {
         let mut report = match &self.finished {
             Some(report) => report.as_ref().clone(),
@@ -24,7 +33,8 @@ impl Analyzer {
         // What is missing shows even if it is noticed behind the point where counting stopped.
         let (noted, told, missing) = self.lost;
         report.losses = self.losses;
-        report.losses.lost_events = noted.max(told).saturating_add(missing);
+        let refused = self.heaps.iter().map(LiveSet::refused).sum::<u64>();
+        report.losses.lost_events = noted.max(told).saturating_add(missing).saturating_add(refused);
         report.after_report = self.after;
         let whole =
             !self.damaged && report.losses.lost_events == 0 && self.losses.serial_holes == 0;

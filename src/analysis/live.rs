@@ -87,6 +87,8 @@ pub(super) struct LiveSet {
     pages: Pages,
     chunks: Chunks,
     blocks: usize,
+    /// Blocks for which there was no memory.
+    refused: u64,
     /// The page that was left without blocks last. It stays until the next: a program that allocates
     /// and frees the same block again and again would have it made each time.
     left: u64,
@@ -169,8 +171,12 @@ impl LiveSet {
     fn put_first(&mut self, number: u64, position: u8, block: &Block) -> Option<Block> {
         let spot = self.chunks.add(0, number);
         self.chunks.get_mut(spot).set(0, position, block);
-        self.pages.add(number, spot);
-        self.blocks += 1;
+        if self.pages.add(number, spot) {
+            self.blocks += 1;
+        } else {
+            self.take_away(spot);
+            self.refused += 1;
+        }
         None
     }
 
@@ -275,6 +281,11 @@ impl LiveSet {
             })
         });
         near.chain(self.odd.iter().map(|(&address, &block)| (address, block)))
+    }
+
+    /// How many blocks were not kept, for want of memory.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused
     }
 
     /// Bytes allocated for it.

@@ -320,15 +320,13 @@ impl Analyzer {
         }
     }
 
-    fn our_trace(&mut self, version: u8, pid: u32, from_start: bool) {
+    fn our_trace(&mut self, version: u8) {
         if version > 1 {
             self.problem(format!(
                 "this trace was made by a newer memledger (version {version} of its own events; \
                  this one knows 1)"
             ));
         }
-        self.trace.pid = Some(pid);
-        self.trace.from_process_start = Some(from_start);
     }
 
     /// The rare events: everything but allocations and frees.
@@ -395,11 +393,12 @@ impl Analyzer {
                 let spec = Spec { kind, parent, owner, name };
                 self.contexts.announce(u32_at(fixed, tag) as i32, spec);
             }
-            Role::OurTrace { version, pid, from_start } => self.our_trace(
-                u8_at(fixed, version),
-                u32_at(fixed, pid),
-                u8_at(fixed, from_start) != 0,
-            ),
+            Role::OurTrace { version, pid, from_start, optimized } => {
+                self.our_trace(u8_at(fixed, version));
+                self.trace.pid = Some(u32_at(fixed, pid));
+                self.trace.from_process_start = Some(u8_at(fixed, from_start) != 0);
+                self.trace.tracker_optimized = optimized.map(|at| u8_at(fixed, at) != 0);
+            }
             Role::ThreadStart { id, system, name } => {
                 let (id, system) = (u32_at(fixed, id), u32_at(fixed, system));
                 self.thread_start(event.stream, id, system, &event.text(name));

@@ -135,38 +135,54 @@ impl Pages {
         &mut self.entries[index]
     }
 
-    /// Adds a page that is not there, with its first block.
-    pub(super) fn add(&mut self, number: u64, spot: Spot) {
+    /// Adds a page that is not there, with its first block; `false` if there is no memory for it.
+    pub(super) fn add(&mut self, number: u64, spot: Spot) -> bool {
         if (self.used + 1) * 3 > self.size * 2 {
             self.resize(2 * self.size);
         }
         let mut page = Page { number, len: 1, ..Page::FREE };
         page.set_spot(spot);
-        self.put(page);
-        self.used += 1;
+        let added = self.put(page);
+        self.used += usize::from(added);
+        added
     }
 
-    fn put(&mut self, page: Page) {
+    fn put(&mut self, page: Page) -> bool {
         let place = self.place(page.number);
         let places = [place, self.farther(place)];
-        if let Some(&free) = places.iter().find(|&&place| self.entries[place].is_free()) {
+        let is_free = |&&place: &&usize| self.entries.get(place).is_some_and(Page::is_free);
+        if let Some(&free) = places.iter().find(is_free) {
             self.entries[free] = page;
-        } else {
-            self.behind.insert(page.number, self.entries.len() as u32);
-            if self.entries.len() == self.entries.capacity() {
-                // Not for as many again as the table has.
-                self.entries.reserve_exact(self.size / 16 + 1);
-            }
-            self.entries.push(page);
+            return true;
         }
+        // Not for as many again as the table has.
+        if self.entries.len() == self.entries.capacity()
+            && self.entries.try_reserve_exact(self.size / 16 + 1).is_err()
+            || self.behind.try_reserve(1).is_err()
+        {
+            return false;
+        }
+        self.behind.insert(page.number, self.entries.len() as u32);
+        self.entries.push(page);
+        true
     }
 
+    /// NOTE: where there is no memory for a table of this size, the present one has to do.
     #[cold]
     fn resize(&mut self, size: usize) {
-        self.size = size.max(LEAST);
-        let old = std::mem::replace(&mut self.entries, vec![Page::FREE; self.size]);
-        self.behind = IntMap::default();
-        old.into_iter().filter(|page| !page.is_free()).for_each(|page| self.put(page));
+        let size = size.max(LEAST);
+        let mut entries = Vec::new();
+        // What stands behind the table may do so in the new one.
+        if entries.try_reserve_exact(size + self.behind.len()).is_err() {
+            return;
+        }
+        entries.resize(size, Page::FREE);
+        self.size = size;
+        let old = std::mem::replace(&mut self.entries, entries);
+        self.behind.clear();
+        for page in old.into_iter().filter(|page| !page.is_free()) {
+            self.put(page);
+        }
     }
 
     /// Removes an entry.

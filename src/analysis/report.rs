@@ -57,6 +57,9 @@ pub struct TraceInfo {
     /// When the channel `scope` was off, as exactly as a marker: what was allocated then is in the outermost
     /// scope, whatever scopes it was in. Empty in traces of other writers.
     pub scopes_off: Vec<TimeSpan>,
+    /// Whether the tracker in the program was built with optimisation, without which an event costs
+    /// 28 times as much; `None` if the writer does not say.
+    pub tracker_optimized: Option<bool>,
     /// Nothing is missing: no event lost, no damage, and the trace has its end. That of our writer
     /// is its own report (`Memledger.Report`). Unreal's writer ends without a word, so a trace of it
     /// counts as ended when its source could be read to the end and has a sync, which follows its

@@ -44,7 +44,7 @@ pub(super) enum Role {
     Session { program: usize },
     Init { shift: u16 },
     TagSpec { tag: u16, parent: u16, name: usize, kinds: Option<(u16, u16)> },
-    OurTrace { version: u16, pid: u16, from_start: u16 },
+    OurTrace { version: u16, pid: u16, from_start: u16, optimized: Option<u16> },
     ThreadStart { id: u16, system: u16, name: usize },
     Lost { events: u16 },
     LargeSize { address: u16, size: u16 },
@@ -167,6 +167,7 @@ pub(super) fn role_of(event_type: &EventType) -> Result<Role, String> {
             version: fields.at("Version", U8)?,
             pid: fields.at("Pid", U32)?,
             from_start: fields.at("FromProcessStart", U8)?,
+            optimized: fields.at("Optimized", U8).ok(),
         }),
         ("Memledger", "ThreadStart") => Ok(Role::ThreadStart {
             id: fields.at("Id", U32)?,

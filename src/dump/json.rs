@@ -56,6 +56,7 @@ impl Json for TraceInfo {
             "events" => self.events,
             "from_process_start" => self.from_process_start,
             "scopes_off" => self.scopes_off,
+            "tracker_optimized" => self.tracker_optimized,
             "complete" => self.complete,
         )
     }

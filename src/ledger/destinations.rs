@@ -66,7 +66,7 @@ fn add(
     let Some(run) = run.as_ref() else { return Err(nothing_recorded()) };
     // PERF: before the session is held. While it is, nobody collects.
     let live = run.live.as_ref().filter(|_| choice::has_memory(choice.as_ref()));
-    let room = live.map_or_else(Vec::new, Live::room);
+    let room = live.map(Live::room).transpose()?.unwrap_or_default();
     let Some(mut session) = worker::session_within(run::PATIENCE) else {
         return Err(Error::Unsupported(format!(
             "a destination cannot be added: the worker has been stuck in a write for {} s",

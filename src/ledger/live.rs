@@ -46,10 +46,21 @@ impl Live {
     }
 
     /// Room for about as many blocks as are alive, in pages that are there already.
-    pub(super) fn room(&self) -> Vec<AliveBlock> {
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the system has no memory for it.
+    pub(super) fn room(&self) -> Result<Vec<AliveBlock>, Error> {
         let count = self.0.lock().unwrap_or_else(PoisonError::into_inner).analyzer.alive_count();
+        let count = count + count / 16;
+        let mut room = Vec::new();
+        room.try_reserve_exact(count).map_err(|_| {
+            Error::Unsupported(format!(
+                "the system has no memory left for a list of {count} live blocks"
+            ))
+        })?;
         // NOTE: not all zero. For that the system would promise pages only.
-        vec![AliveBlock { owner: 1, ..AliveBlock::default() }; count + count / 16]
+        room.resize(count, AliveBlock { owner: 1, ..AliveBlock::default() });
+        Ok(room)
     }
 
     /// Everything that is alive after the last collection, copied into `room`.

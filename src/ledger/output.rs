@@ -103,6 +103,14 @@ pub(super) fn write_report(output: Output, unlinked: bool, live: Option<&Live>) 
         return problems::add(format!("no allocation was recorded, because {UNLINKED}"));
     }
     let Some(live) = live else { return };
+    // NOTE: asked for beforehand. Where there is none, making the report would end the process.
+    let room = live.look(|analyzer| analyzer.report_bytes());
+    if Vec::<u8>::new().try_reserve_exact(room).is_err() {
+        return problems::add(format!(
+            "the report is not written: it takes about {} KiB, and the system has no memory left",
+            room >> 10
+        ));
+    }
     let report = live.report();
     let mut bytes = Vec::new();
     let json = matches!(output, Output::File { json: true, .. });

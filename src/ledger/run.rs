@@ -19,7 +19,7 @@ use crate::trace::sink::file::{self, FileSink};
 use crate::trace::sink::queue;
 use crate::trace::sink::tcp::Address;
 use crate::trace::worker::{self, Final, Instrument, Session};
-use crate::trace::write::{buffer, loss, own, own_code, registry, state};
+use crate::trace::write::{buffer, loss, own, own_code, registry, reserve, state};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -186,6 +186,7 @@ pub(super) fn apart<R: Send>(body: impl FnOnce() -> R + Send) -> R {
     // PERF: while there may be one thread only. With more, the system takes 10 ms to answer; what
     // it has granted once it grants at once.
     os::register_barrier();
+    reserve::prepare();
     os::run_apart(|| own(|| catch_unwind(AssertUnwindSafe(body))))
         .unwrap_or_else(|panic| resume_unwind(panic))
 }
@@ -396,6 +397,7 @@ fn begin(
     let scope = channels.contains(&scopes::CHANNEL);
     exit::prepare();
     state::prepare();
+    reserve::forget();
     buffer::configure(config.buffer_limit.unwrap_or(buffer::DEFAULT_LIMIT));
     scopes::CHANNEL.force(scope);
     // NOTE: a prefix that is not gone on with would make every block freed later look alive.

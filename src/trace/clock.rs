@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Cycles per second, as `$Trace.NewTrace` announces them.
 pub(crate) const FREQUENCY: u64 = 1_000_000_000;
 
+static LATEST: AtomicU64 = AtomicU64::new(0);
 static PROCESS_START: AtomicU64 = AtomicU64::new(0);
 
 /// The clock now, in cycles. About 20 ns, so the hook asks only where threads meet.
@@ -26,8 +27,9 @@ pub(crate) fn process_start() -> u64 {
     }
 }
 
-/// The clock now, not before the start of the process, which this may fix.
+/// The clock now, for the stream: not before the start of the process, which this may fix, nor before
+/// what it gave last. The system's clock has been seen to go back where processors disagree.
 pub(crate) fn now_since_start() -> u64 {
-    let start = process_start();
-    now().max(start)
+    let now = now().max(process_start());
+    LATEST.fetch_max(now, Ordering::Relaxed).max(now)
 }

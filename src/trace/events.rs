@@ -63,14 +63,20 @@ pub(crate) static SESSION: Declaration = Declaration {
 pub(crate) static MARKER: Declaration =
     Declaration { uid: 20, logger: "Memory", event: "Marker", flags: 0, fields: &[("Cycle", U64)] };
 
-/// What a reader of ours must know at the start: the first serial, and whether everything since
-/// the start of the process is there.
+/// What a reader of ours must know at the start: the first serial, whether everything since the
+/// start of the process is there, and whether the tracker was built with optimisation.
 pub(crate) static TRACE: Declaration = Declaration {
     uid: 21,
     logger: "Memledger",
     event: "Trace",
     flags: IMPORTANT | NO_SYNC,
-    fields: &[("Version", U8), ("Pid", U32), ("FirstSerial", U64), ("FromProcessStart", U8)],
+    fields: &[
+        ("Version", U8),
+        ("Pid", U32),
+        ("FirstSerial", U64),
+        ("FromProcessStart", U8),
+        ("Optimized", U8),
+    ],
 };
 
 /// From here on this stream belongs to the thread with this id.

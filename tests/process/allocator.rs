@@ -46,6 +46,7 @@ thread_local! {
     static FAILURES: Cell<u32> = const { Cell::new(0) };
     static HOLD: Cell<bool> = const { Cell::new(false) };
     static ARENA: Cell<bool> = const { Cell::new(false) };
+    static SPARED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// All threads together, but one.
@@ -177,7 +178,40 @@ pub(crate) fn failing_after(after: u32, body: impl FnOnce()) -> u32 {
     FAILURES.get()
 }
 
+/// How many allocations of other threads succeed before some fail.
+static OTHERS_LEFT: AtomicU64 = AtomicU64::new(u64::MAX);
+/// How many then fail, and how many have failed.
+static OTHERS_TO_FAIL: AtomicU64 = AtomicU64::new(0);
+static OTHERS_FAILED: AtomicU64 = AtomicU64::new(0);
+
+/// Runs `body`, in which allocations (and reallocations) of all threads but this one fail:
+/// `failures` of them, after the first `after`. Returns how many did.
+pub(crate) fn trackers_fail_after(after: u64, failures: u64, body: impl FnOnce()) -> u64 {
+    SPARED.set(true);
+    OTHERS_FAILED.store(0, Relaxed);
+    OTHERS_TO_FAIL.store(failures, Relaxed);
+    OTHERS_LEFT.store(after, Release);
+    body();
+    OTHERS_LEFT.store(u64::MAX, Release);
+    OTHERS_FAILED.load(Relaxed)
+}
+
+fn others_fail() -> bool {
+    if OTHERS_LEFT.load(Acquire) == u64::MAX || SPARED.get() {
+        return false;
+    }
+    let count = |counter: &AtomicU64| {
+        counter.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
+    };
+    let fails = !count(&OTHERS_LEFT) && count(&OTHERS_TO_FAIL);
+    OTHERS_FAILED.fetch_add(u64::from(fails), Relaxed);
+    fails
+}
+
 fn fails() -> bool {
+    if others_fail() {
+        return true;
+    }
     match FAIL_AFTER.get() {
         None => false,
         Some(0) => {

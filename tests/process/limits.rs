@@ -117,6 +117,13 @@ mod system {
 }
 use system::{be_nobody, limit, with_stack};
 
+/// So many bytes more than now, and the system gives no memory.
+pub(crate) fn limit_addresses(more: u64) {
+    let pages = fs::read_to_string("/proc/self/statm").unwrap();
+    let mapped = pages.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096;
+    limit(libc::RLIMIT_AS, mapped + more);
+}
+
 /// The program's own blocks come from an arena that is there already; the tracker's do not.
 fn no_memory() {
     reserve_arena();
@@ -124,9 +131,7 @@ fn no_memory() {
     // the program's, ends the process.
     let ledger = Ledger::builder().worker(Worker::Manual).buffer_limit(64 << 20);
     let exact = Exact::start(ledger.on_full(OnFull::Wait));
-    let pages = fs::read_to_string("/proc/self/statm").unwrap();
-    let mapped = pages.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096;
-    limit(libc::RLIMIT_AS, mapped + (3 << 20));
+    limit_addresses(3 << 20);
     in_arena(|| (0..400_000_u64).for_each(|number| drop(black_box(Box::new(number)))));
     limit(libc::RLIMIT_AS, u64::MAX);
     println!("{}", events(exact.finish()));

@@ -17,6 +17,7 @@ mod destinations;
 mod entries;
 mod exactness;
 mod exit;
+mod faults;
 mod files;
 mod fork;
 mod limits;
@@ -24,11 +25,13 @@ mod log;
 mod log_moments;
 mod losses;
 mod memory;
+mod no_memory;
 mod own_memory;
 mod private;
 mod recorders;
 mod scopes;
 mod settings;
+mod shim;
 mod signals;
 mod spans;
 mod start;
@@ -57,6 +60,8 @@ fn main() {
         ("control", control::CASES),
         ("threads", threads::CASES),
         ("memory", memory::CASES),
+        ("no_memory", no_memory::CASES),
+        ("faults", faults::CASES),
         ("scopes", scopes::CASES),
         ("entries", entries::CASES),
         ("containers", containers::CASES),

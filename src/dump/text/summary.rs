@@ -50,6 +50,13 @@ pub(super) fn write(
     if trace.time_resolution_ns > 0 {
         line("times are accurate to", &duration(trace.time_resolution_ns))?;
     }
+    if trace.tracker_optimized == Some(false) {
+        line(
+            "slow",
+            "the tracker was built without optimisation; [profile.dev.package.memledger] \
+             opt-level = 3 in Cargo.toml makes it 4 times as fast",
+        )?;
+    }
     if trace.from_process_start == Some(false) {
         line("not from the start", "blocks from before tracking began are missing")?;
     }

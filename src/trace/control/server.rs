@@ -316,11 +316,9 @@ impl Client {
 
     /// Sends an answer; one who does not read them is let go.
     fn answer(&mut self, text: &str) {
-        let sent = match &mut self.socket {
-            Some(socket) => socket.write(text.as_bytes()).unwrap_or(0),
-            None => 0,
-        };
-        self.is_over |= sent < text.len();
+        // NOTE: the socket does not wait, so this is an error where there is no room for the rest.
+        let sent = self.socket.as_mut().is_some_and(|to| to.write_all(text.as_bytes()).is_ok());
+        self.is_over |= !sent;
     }
 }
 

@@ -17,7 +17,7 @@ use crate::trace::events;
 use crate::trace::os;
 use crate::trace::pages::Block;
 use crate::trace::write::registry::{self, FINISHED, LIVE, Slot};
-use crate::trace::write::{buffer, loss};
+use crate::trace::write::{buffer, loss, reserve};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -88,6 +88,9 @@ impl Session {
         if sent {
             self.sync();
         }
+        if reserve::is_touched() {
+            self.give_up();
+        }
     }
 
     /// Steps 2 to 5; whether anything was sent.
@@ -143,6 +146,7 @@ impl Session {
             return None;
         }
         let stream = self.streams.take()?;
+        buffer::note_progress();
         occupant.stream = stream;
         (occupant.drained, occupant.depth) = (None, 0);
         let slot = cursor.slot;
@@ -195,7 +199,7 @@ impl Session {
         !events.is_empty()
     }
 
-    fn tell_losses(&mut self) -> bool {
+    pub(super) fn tell_losses(&mut self) -> bool {
         let before = loss::total();
         for slot in registry::slots() {
             self.take_losses_of(slot);
@@ -211,7 +215,7 @@ impl Session {
         }
     }
 
-    fn tell_loss(&mut self, thread: u32, lost: u64) {
+    pub(super) fn tell_loss(&mut self, thread: u32, lost: u64) {
         if lost > 0 {
             loss::told(lost);
             let mut event = Vec::new();

@@ -5,7 +5,7 @@ use super::drain::{Cursor, Occupant};
 use super::merge::Piece;
 use super::session::Session;
 use crate::trace::pages::Block;
-use crate::trace::write::buffer;
+use crate::trace::write::{buffer, registry, reserve};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
@@ -40,6 +40,9 @@ impl Session {
         while let Some(mut first) = queue.peek_mut() {
             let Reverse((epoch, index)) = *first;
             let Some(feed) = feeds.get_mut(index).filter(|_| epoch <= bound) else { break };
+            if reserve::is_short() {
+                break;
+            }
             self.mark_before(epoch);
             match self.run(feed, epoch) {
                 Some(next) => *first = Reverse((next, index)),
@@ -50,8 +53,7 @@ impl Session {
                 self.settle();
                 self.sync();
                 self.world.pulse();
-                // NOTE: in the midst of a tick. The blocks can be the whole buffer, and threads
-                // that wait give up after a second in which nothing was freed.
+                // NOTE: in the midst of a tick. The blocks can be the whole buffer.
                 buffer::wake_waiters();
             }
         }
@@ -59,6 +61,22 @@ impl Session {
         self.send(&mut feeds);
         feeds.iter().for_each(|feed| self.leave(feed));
         sent
+    }
+
+    /// How many events lie in the blocks of threads that were not passed on. A reallocation may count as two.
+    pub(super) fn count_uncollected(&self) -> u64 {
+        let mut count = 0;
+        for (number, slot) in registry::slots().enumerate() {
+            let mut block = NonNull::new(slot.first.load(Ordering::Acquire));
+            let occupant = self.occupants.get(number);
+            let mut from = occupant.and_then(|occupant| occupant.drained);
+            while let Some(current) = block {
+                let (end, next) = slot.committed(header(current));
+                count += Piece::new(current, from.take(), end, 0).count(&self.shapes);
+                block = next;
+            }
+        }
+        count
     }
 
     fn feed(&self, cursor: Cursor) -> Option<Feed> {
@@ -72,6 +90,7 @@ impl Session {
     fn run(&mut self, feed: &mut Feed, epoch: u64) -> Option<u64> {
         loop {
             let piece = feed.pieces.last_mut()?;
+            buffer::note_progress();
             self.serial = piece.number(epoch, self.serial, &self.shapes);
             self.pass_run(feed.stream, piece);
             let next = self.next_epoch(feed)?;

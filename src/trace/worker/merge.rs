@@ -239,6 +239,16 @@ impl Piece {
         serial
     }
 
+    /// How many synchronised events there are still.
+    pub(super) fn count(mut self, shapes: &Shapes) -> u64 {
+        let mut count = 0;
+        while let Some((_, shape)) = self.head(shapes) {
+            count += u64::from(shape.synced);
+            self.skip(shape);
+        }
+        count
+    }
+
     /// The first 8 bytes of the next event, and its shape.
     #[inline(always)]
     fn head(&self, shapes: &Shapes) -> Option<(u64, Shape)> {

@@ -13,10 +13,13 @@ use crate::trace::events;
 use crate::trace::pages;
 use crate::trace::sink::Sink;
 use crate::trace::transport::packet::{IMPORTANTS, TYPES};
-use crate::trace::write::{loss, registry, state};
+use crate::trace::write::{loss, registry, reserve, state};
 use crate::trace::{clock, os};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+/// How long the end of a recording for want of memory waits for threads inside the hook.
+const PATIENCE_WITH_HOOKS: Duration = Duration::from_millis(100);
 
 /// The serial of the next event, in all recordings of the process.
 pub(super) static SERIAL: AtomicU64 = AtomicU64::new(0);
@@ -40,7 +43,7 @@ impl Final {
         events::REPORT.append(
             &[
                 serial.into(),
-                clock::now().into(),
+                clock::now_since_start().into(),
                 self.overhead_bytes.into(),
                 loss::total().into(),
                 self.scope_misuses.into(),
@@ -97,7 +100,8 @@ impl Session {
     ) -> Self {
         let types = instruments.iter().flat_map(|instrument| instrument.types());
         let shapes = Shapes::new(types);
-        let start = if from_process_start { clock::process_start() } else { clock::now() };
+        let start =
+            if from_process_start { clock::process_start() } else { clock::now_since_start() };
         let first_serial = collected();
         let mut session = Self {
             sinks,
@@ -276,12 +280,38 @@ impl Session {
         (self.on_problem)(Error::Unsupported(why));
     }
 
+    /// Ends the recording where the system has no memory for the tracker: every stream ends at a whole
+    /// packet, without its last words, and what it lacks is counted.
+    pub(super) fn give_up(&mut self) {
+        state::pause(PATIENCE_WITH_HOOKS);
+        let lost = self.count_uncollected();
+        self.tell_losses();
+        self.tell_loss(0, lost);
+        let on_problem = self.on_problem;
+        for mut sink in self.sinks.drain(..) {
+            if let Err(error) = sink.finish() {
+                on_problem(error);
+            }
+        }
+        self.failed = true;
+        on_problem(Error::Unsupported(format!(
+            "recording ends here, after {} events: the system has no memory left for the tracker; \
+             {} events are lost, and what follows is not recorded",
+            self.serial - self.first_serial,
+            loss::total()
+        )));
+    }
+
     /// Ends the stream: recording is paused, so everything that will ever come is there.
     pub(crate) fn finish(&mut self, last: &Final) {
         if self.failed {
             return;
         }
         self.collect(u64::MAX - 1);
+        if reserve::is_touched() {
+            self.settle();
+            return self.give_up();
+        }
         self.tell_figures();
         for (stream, closing) in self.closings() {
             self.packet(stream, &closing);
@@ -300,9 +330,10 @@ impl Session {
 /// Tells a reader of ours the first serial of the stream, and whether nothing is missing before it.
 pub(crate) fn first_words(first_serial: u64, from_process_start: bool) -> Vec<u8> {
     let (pid, whole) = (os::process_id(), u32::from(from_process_start));
+    let optimized = u32::from(!cfg!(unoptimized));
     let mut event = Vec::new();
-    events::TRACE
-        .append(&[1_u32.into(), pid.into(), first_serial.into(), whole.into()], &mut event);
+    let values = [1_u32.into(), pid.into(), first_serial.into(), whole.into(), optimized.into()];
+    events::TRACE.append(&values, &mut event);
     event
 }
 

@@ -18,6 +18,7 @@ pub(crate) mod order;
 pub(crate) mod places;
 pub(crate) mod program;
 pub(crate) mod registry;
+pub(crate) mod reserve;
 pub(crate) mod state;
 
 /// The atomics of [`order`], which the model of it replaces by its own.

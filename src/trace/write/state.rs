@@ -43,6 +43,8 @@ const RUNNING: u32 = 2;
 static HAS_BARRIER: AtomicBool = AtomicBool::new(false);
 /// Set in the child of a fork, where no worker lives: nothing is ever recorded there again.
 static FORKED: AtomicBool = AtomicBool::new(false);
+/// Set when the tracker's own code holds blocks that only the hook can free.
+static STAYS_AWAKE: AtomicBool = AtomicBool::new(false);
 /// The process that has started recording, 0 while none has.
 static PID: AtomicU32 = AtomicU32::new(0);
 
@@ -101,9 +103,23 @@ pub(crate) struct Awake(bool);
 
 impl Drop for Awake {
     fn drop(&mut self) {
-        if self.0 {
-            let _ = STATE.compare_exchange(PAUSED, OFF, Ordering::AcqRel, Ordering::Relaxed);
+        if self.0 && !STAYS_AWAKE.load(Ordering::SeqCst) {
+            let _ = STATE.compare_exchange(PAUSED, OFF, Ordering::SeqCst, Ordering::Relaxed);
+            remain_awake();
         }
+    }
+}
+
+/// From here on the state is never off: the allocator asks the hook at every free.
+pub(crate) fn stay_awake() {
+    STAYS_AWAKE.store(true, Ordering::SeqCst);
+    wake();
+}
+
+/// For who has just turned it off.
+fn remain_awake() {
+    if STAYS_AWAKE.load(Ordering::SeqCst) {
+        wake();
     }
 }
 
@@ -145,7 +161,9 @@ pub(crate) fn run(hook: bool) {
 
 /// Nothing is recorded any more and the tracker has given back what it held.
 pub(crate) fn turn_off() {
-    STATE.store(OFF, Ordering::Release);
+    let awake = STAYS_AWAKE.load(Ordering::SeqCst);
+    STATE.store(if awake { PAUSED } else { OFF }, Ordering::SeqCst);
+    remain_awake();
 }
 
 /// In the child of a fork: there is no worker, and the buffers are the parent's.
