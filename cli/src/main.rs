@@ -1,11 +1,10 @@
 //! The `memledger` command: reads traces of memledger and of Unreal Engine.
 #![forbid(unsafe_code)]
 
-mod commands;
-mod serve;
-
 use clap::{Parser, Subcommand};
-use commands::{CliError, Outcome, control, events, export, fetch, info, report, traces};
+use memledger_cli::commands::{
+    self, CliError, Outcome, control, events, export, fetch, info, report, traces,
+};
 use std::io::{self, Write};
 use std::process::ExitCode;
 

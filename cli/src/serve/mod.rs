@@ -13,7 +13,7 @@ mod catalogue;
 mod directory;
 mod listen;
 mod query;
-mod recorder;
+pub mod recorder;
 mod recording;
 mod relay;
 
