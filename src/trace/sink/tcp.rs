@@ -58,9 +58,10 @@ impl Address {
         if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c.is_control()) {
             return Err(wrong("it names no host"));
         }
-        // A zone (`fe80::1%eth0`) may follow an IPv6 address; no name has any of these.
-        let bare = host.split('%').next().unwrap_or(host);
-        if host.contains(['[', ']', ':']) && bare.parse::<Ipv6Addr>().is_err() {
+        // Only an IPv6 address has colons; a zone may follow it: `fe80::1%eth0`.
+        let (bare, zone) = host.split_once('%').unwrap_or((host, ""));
+        let is_v6 = bare.parse::<Ipv6Addr>().is_ok() && !zone.contains(['[', ']', ':']);
+        if host.contains(['[', ']', ':']) && !is_v6 {
             return Err(wrong("only an IPv6 address has colons"));
         }
         let port = match port.map(str::parse::<u16>) {
@@ -282,6 +283,7 @@ mod tests {
             "a:b:1980",
             "a[::1]:1980",
             "[a]:1980",
+            "fe80::1%a[::1]:1980",
             "a\u{7}:1980",
         ] {
             let error = Address::parse(text).unwrap_err().to_string();
