@@ -23,10 +23,10 @@ pub fn file_name(pattern: &Path) -> PathBuf {
     output::expand(pattern)
 }
 
-/// The host, the port and the whole of an address.
-pub fn address(text: &str) -> Result<(String, u16, String), String> {
+/// The host, and the whole of an address.
+pub fn address(text: &str) -> Result<(String, String), String> {
     let address = Address::parse(text).map_err(|error| error.to_string())?;
-    Ok((address.host().to_owned(), address.port(), address.to_string()))
+    Ok((address.host().to_owned(), address.to_string()))
 }
 
 /// The port that a control server shall listen on, and whether other machines reach it.

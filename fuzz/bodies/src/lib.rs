@@ -13,8 +13,8 @@ mod log;
 mod seeds;
 
 /// The writer of streams that the reader's tests use.
-#[allow(missing_docs, clippy::unwrap_used)]
-#[path = "../../../tests/reader_support/mod.rs"]
+#[allow(dead_code, missing_docs, clippy::unwrap_used)]
+#[path = "../../../tests/reader/support.rs"]
 mod support;
 
 /// One fuzzer.
