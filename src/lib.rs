@@ -73,6 +73,13 @@ pub mod containers;
 #[cfg(feature = "analysis")]
 pub mod dump;
 mod error;
+#[cfg(feature = "__fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing {
+    //! What `fuzz/` reaches and nothing else may: no interface.
+    pub use crate::ledger::fuzzing::*;
+    pub use crate::trace::control::fuzzing::*;
+}
 mod ledger;
 mod measure;
 mod scopes;

@@ -1,12 +1,11 @@
 //! The `memledger` command: reads traces of memledger and of Unreal Engine.
 #![forbid(unsafe_code)]
 
-mod commands;
-mod serve;
-
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
-use commands::{CliError, Outcome, control, events, export, fetch, info, report, traces};
+use memledger_cli::commands::{
+    self, CliError, Outcome, control, events, export, fetch, info, report, traces,
+};
 use std::io::{self, Write};
 use std::process::ExitCode;
 

@@ -19,6 +19,8 @@ pub(crate) mod environment;
 mod exit;
 #[cfg(feature = "enable")]
 mod follow;
+#[cfg(feature = "__fuzzing")]
+pub(crate) mod fuzzing;
 #[cfg(feature = "enable")]
 mod live;
 #[cfg(feature = "enable")]

@@ -58,7 +58,7 @@ fn tell_in_use(asked: &Path, used: &Path) {
 }
 
 /// `%p` process id, `%t` unix seconds, `%e` executable, `%%` a percent sign.
-fn expand(path: &Path) -> PathBuf {
+pub(super) fn expand(path: &Path) -> PathBuf {
     let Some(text) = path.to_str().filter(|text| text.contains('%')) else {
         return path.to_owned();
     };

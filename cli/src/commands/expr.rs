@@ -3,6 +3,7 @@
 use memledger::analysis::Report;
 use memledger::dump::{json, text};
 use serde_json::Value;
+use std::fmt;
 use std::str::FromStr;
 
 const NS_UNITS: &[(&str, u64)] = &[
@@ -158,6 +159,14 @@ impl FromStr for Expr {
             value,
             source: text.trim().to_owned(),
         })
+    }
+}
+
+impl fmt::Display for Expr {
+    /// The same condition in its shortest form, which reads back as it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = COMPARISONS.iter().find(|(_, comparison)| *comparison == self.comparison);
+        write!(f, "{} {} {}", self.key, known.map_or("", |(sign, _)| sign), self.value)
     }
 }
 

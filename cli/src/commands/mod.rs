@@ -3,7 +3,7 @@
 pub mod control;
 pub mod events;
 pub mod export;
-mod expr;
+pub mod expr;
 pub mod fetch;
 pub mod info;
 mod progress;

@@ -26,7 +26,12 @@ impl Access {
                  --token-file FILE as well"
             )));
         }
-        Ok(Self { token })
+        Ok(Self::with(token))
+    }
+
+    /// With this token; without one only this machine comes in.
+    pub fn with(token: Option<String>) -> Self {
+        Self { token }
     }
 
     /// Whether this peer has to show the token.

@@ -14,7 +14,7 @@ mod directory;
 mod ending;
 mod listen;
 mod query;
-mod recorder;
+pub mod recorder;
 mod recording;
 mod relay;
 mod seats;

@@ -15,12 +15,12 @@ use super::seats::{FIRST as START, Taken};
 use crate::commands::note;
 use memledger::dump::text;
 use memledger::trace::store::TOKEN_PREFIX;
-use memledger::trace::transport::boundaries::Boundaries;
+use memledger::trace::transport::boundaries::{Boundaries, Start};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -34,7 +34,7 @@ const FIRST: usize = 4 << 10;
 const TOKEN_LINE: usize = TOKEN_PREFIX.len() + 256 + 1;
 
 /// Receives the trace of one program until it ends, and says on stderr what became of it.
-pub async fn record(
+pub(super) async fn record(
     mut stream: TcpStream,
     peer: SocketAddr,
     seat: Taken,
@@ -68,11 +68,23 @@ async fn begin(
     peer: SocketAddr,
     server: &Arc<Server>,
 ) -> Result<(Recording, Vec<u8>), String> {
+    let (start, bytes) = start(stream, peer, &server.access).await?;
+    let catalogue = Arc::clone(&server.catalogue);
+    let recording = spawn_blocking(move || catalogue.begin(&start, peer.ip())).await;
+    Ok((recording.map_err(|error| error.to_string())??, bytes))
+}
+
+/// Reads until it is clear that this is a trace. Returns how it starts, and what came of it so far.
+pub async fn start(
+    stream: &mut (impl AsyncRead + Unpin),
+    peer: SocketAddr,
+    access: &Access,
+) -> Result<(Start, Vec<u8>), String> {
     let mut bytes = Vec::new();
     more(stream, &mut bytes).await?;
     // From this machine a token is taken too, and not looked at: a tunnel may end here.
     if Access::needs_token(peer) || bytes.first() == TOKEN_PREFIX.as_bytes().first() {
-        take_token(stream, peer, server, &mut bytes).await?;
+        take_token(stream, peer, access, &mut bytes).await?;
     }
     let mut boundaries = Boundaries::new();
     loop {
@@ -80,22 +92,18 @@ async fn begin(
         boundaries
             .push(bytes.get(known..).unwrap_or_default())
             .map_err(|error| error.to_string())?;
-        let Some(start) = boundaries.start().cloned() else {
-            more(stream, &mut bytes).await?;
-            continue;
-        };
-        let catalogue = Arc::clone(&server.catalogue);
-        let recording = spawn_blocking(move || catalogue.begin(&start, peer.ip())).await;
-        let recording = recording.map_err(|error| error.to_string())??;
-        return Ok((recording, bytes));
+        match boundaries.start() {
+            Some(start) => return Ok((start.clone(), bytes)),
+            None => more(stream, &mut bytes).await?,
+        }
     }
 }
 
 /// Takes the line with the token; leaves in `bytes` what came behind it.
 async fn take_token(
-    stream: &mut TcpStream,
+    stream: &mut (impl AsyncRead + Unpin),
     peer: SocketAddr,
-    server: &Server,
+    access: &Access,
     bytes: &mut Vec<u8>,
 ) -> Result<(), String> {
     let prefix = TOKEN_PREFIX.as_bytes();
@@ -119,7 +127,7 @@ async fn take_token(
     };
     let line = String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned();
     let token = line.strip_prefix(TOKEN_PREFIX).map(|token| token.trim_end_matches('\r'));
-    if !server.access.allows(peer, token) {
+    if !access.allows(peer, token) {
         return Err("the token it shows is not ours".to_owned());
     }
     bytes.drain(..=end);
@@ -127,7 +135,7 @@ async fn take_token(
 }
 
 /// Reads something.
-async fn more(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<(), String> {
+async fn more(stream: &mut (impl AsyncRead + Unpin), bytes: &mut Vec<u8>) -> Result<(), String> {
     bytes.reserve(FIRST);
     match stream.read_buf(bytes).await {
         Ok(0) => Err(format!("it closed after {} bytes, inside the start of a trace", bytes.len())),

@@ -32,6 +32,8 @@
 
 mod client;
 mod command;
+#[cfg(feature = "__fuzzing")]
+pub(crate) mod fuzzing;
 #[cfg(feature = "enable")]
 mod lines;
 #[cfg(feature = "enable")]

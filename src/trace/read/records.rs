@@ -182,7 +182,8 @@ fn important<'a>(uid: u16, body: &'a [u8], types: &Types) -> Result<Aux<'a>, Str
     let Some(known) = types.layout(uid).and_then(|layout| types.get(layout.type_index)) else {
         return Err(format!("an important event has the unknown type {uid}"));
     };
-    let name = || known.event_type.name();
+    // It is shown on terminals, and may hold anything.
+    let name = || known.event_type.name().escape_debug().to_string();
     let Some(mut rest) = body.get(known.fixed_size..) else {
         return Err(format!("an important event {} has only {} bytes", name(), body.len()));
     };

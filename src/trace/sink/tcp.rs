@@ -11,7 +11,7 @@ use crate::trace::transport::handshake::PROTOCOL;
 use crate::trace::transport::packet::PacketWriter;
 use std::fmt;
 use std::io::{self, Write};
-use std::net::{IpAddr, Shutdown, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -57,6 +57,12 @@ impl Address {
         };
         if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c.is_control()) {
             return Err(wrong("it names no host"));
+        }
+        // Only an IPv6 address has colons; a zone may follow it: `fe80::1%eth0`.
+        let (bare, zone) = host.split_once('%').unwrap_or((host, ""));
+        let is_v6 = bare.parse::<Ipv6Addr>().is_ok() && !zone.contains(['[', ']', ':']);
+        if host.contains(['[', ']', ':']) && !is_v6 {
+            return Err(wrong("only an IPv6 address has colons"));
         }
         let port = match port.map(str::parse::<u16>) {
             None => None,
@@ -274,6 +280,11 @@ mod tests {
             "host:x",
             "[::1",
             "[::1]x",
+            "a:b:1980",
+            "a[::1]:1980",
+            "[a]:1980",
+            "fe80::1%a[::1]:1980",
+            "a\u{7}:1980",
         ] {
             let error = Address::parse(text).unwrap_err().to_string();
             assert!(error.contains(&format!("{text:?}")), "{error}");

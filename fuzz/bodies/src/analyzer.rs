@@ -1,0 +1,63 @@
+//! A whole trace to a report, as text and as JSON. The first byte says what is asked for; the trace
+//! is behind it.
+
+use crate::figures::{add_up, print};
+use memledger::analysis::{Analyzer, Until};
+use memledger::dump::text::{self, By, Options, Sort};
+use memledger::trace::read::read;
+
+/// How the report is asked for.
+fn options(first: u8) -> Options {
+    let mut options = Options::default();
+    options.by = [None, Some(By::Scope), Some(By::Group), Some(By::Name), Some(By::Thread)]
+        .into_iter()
+        .chain([Some(By::Size)])
+        .nth(usize::from(first % 6))
+        .flatten();
+    options.sort = [Sort::Live, Sort::Peak, Sort::Allocated, Sort::Count][usize::from(first >> 6)];
+    options.inclusive = first & 8 != 0;
+    options.color = first & 16 != 0;
+    options.top = usize::from(first >> 5);
+    options.filter = (first % 7 == 6).then(|| "e".to_owned());
+    options
+}
+
+/// Analyses the trace, and again up to a moment of it.
+pub fn run(data: &[u8]) {
+    let Some((&first, trace)) = data.split_first() else { return };
+    let mut analyzer = Analyzer::new();
+    let Ok(summary) = read(trace, &mut analyzer) else { return };
+    let report = analyzer.report();
+    add_up(&report);
+    print(&report);
+    assert!(report.trace.complete <= summary.is_complete(), "complete, with parts missing");
+    if first & 4 != 0 {
+        assert_eq!(report, analyzer.report(), "the same each time");
+    }
+    let mut out = Vec::new();
+    let options = options(first);
+    assert!(text::write(&report, &options, &mut out).is_ok());
+    let out = String::from_utf8_lossy(&out);
+    let bad = |c: char| c.is_control() && c != '\n' && !(options.color && c == '\u{1b}');
+    assert!(!out.contains(bad), "a name of the trace reaches the terminal: {out:?}");
+
+    let until = match first & 3 {
+        0 => Until::Event(analyzer.peak_event()),
+        1 => Until::Time(report.trace.duration_ns / 2),
+        _ => return,
+    };
+    let mut part = Analyzer::new().until(until).largest_live(3);
+    assert!(read(trace, &mut part).is_ok());
+    let part = part.report();
+    add_up(&part);
+    if let Until::Event(_) = until {
+        assert_eq!(part.totals.peak_bytes, report.totals.peak_bytes);
+        assert_eq!(part.totals.live_bytes, report.totals.peak_bytes, "as it stood at the peak");
+    }
+}
+
+/// Small traces.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let traces = crate::seeds::traces().into_iter().enumerate();
+    traces.map(|(i, trace)| [&[(i * 37) as u8][..], &trace].concat()).collect()
+}

@@ -1,0 +1,43 @@
+//! Any bytes as a compact packet. The checksum is put right, or none would come far.
+
+use crate::compact_encode::{encoder, example, sign};
+use memledger::trace::transport::compact::{COMPACT_HEADER, Decoder};
+use std::cell::RefCell;
+
+thread_local! {
+    // One for all inputs, as a reader has one for all packets: nothing of one is left for the next.
+    static DECODER: RefCell<Decoder> = RefCell::new(Decoder::new());
+}
+
+/// Decodes `data` as it is, then signed; what comes out must survive being coded.
+pub fn run(data: &[u8]) {
+    DECODER.with_borrow_mut(|decoder| {
+        if let Ok(payload) = decoder.decode(data) {
+            assert!(Decoder::is_whole(data) && payload.len() <= 0xffff);
+        }
+        let mut packet = data.to_vec();
+        packet.truncate(0xffff);
+        if packet.len() < COMPACT_HEADER {
+            return;
+        }
+        sign(&mut packet);
+        assert!(Decoder::is_whole(&packet));
+        let Ok(payload) = decoder.decode(&packet).map(<[u8]>::to_vec) else { return };
+        assert_eq!(payload.len(), usize::from(u16::from_le_bytes([packet[4], packet[5]])));
+        assert!(decoder.decode(&packet).as_deref() == Ok(&payload[..]), "the same again");
+        let (protocol, mut coded) = (5 + packet[3] % 3, Vec::new());
+        if encoder(protocol).append(2, &payload, &mut coded) {
+            assert!(decoder.decode(&coded).as_deref() == Ok(&payload[..]), "coded anew");
+        }
+    });
+}
+
+/// Packets as the encoder makes them.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let code = |protocol: u8| {
+        let mut packet = Vec::new();
+        assert!(encoder(protocol).append(2, &example(), &mut packet));
+        packet
+    };
+    (5..=7).map(code).collect()
+}

@@ -1,0 +1,44 @@
+//! A trace from one transport to the other and back: the same events, and packet by packet the same
+//! payloads.
+
+use crate::log::read;
+use memledger::trace::convert::convert;
+use memledger::trace::read::{Event, Reader, Visitor};
+use memledger::trace::transport::Transport;
+
+pub use crate::seeds::traces as seeds;
+
+struct Ignore;
+
+impl Visitor for Ignore {
+    fn event(&mut self, _: &Event<'_>) {}
+}
+
+/// The payloads of all packets.
+fn payloads(data: &[u8]) -> Vec<(u16, Vec<u8>)> {
+    let mut payloads = Vec::new();
+    if let Ok(mut reader) = Reader::open(data) {
+        while reader.packet_with(&mut Ignore, &mut |stream, payload| {
+            payloads.push((stream, payload.to_vec()));
+        }) {}
+    }
+    payloads
+}
+
+/// Converts `data` there and back.
+pub fn run(data: &[u8]) {
+    let mut compact = Vec::new();
+    let Ok(summary) = convert(data, &mut compact, Transport::Compact) else { return };
+    let Some((there, _)) = read(&compact[..], compact.len()) else {
+        panic!("what was written does not start as a trace");
+    };
+    if summary.counts.damages > 0 {
+        return;
+    }
+    assert!(there.damages.is_empty(), "{:?}", there.damages);
+    let mut plain = Vec::new();
+    assert!(convert(&compact[..], &mut plain, Transport::Unreal).is_ok());
+    let before = read(data, data.len()).map(|(log, _)| log.entries);
+    assert_eq!(Some(there.entries), before);
+    assert_eq!(payloads(&plain), payloads(data));
+}

@@ -1,0 +1,99 @@
+//! What must hold in every report.
+
+use memledger::analysis::{Figures, Moves, Report, Totals};
+use memledger::dump::json;
+use serde_json::Value;
+
+/// Columns of which each array sums to the totals.
+const COLUMNS: usize = 9;
+
+fn columns(row: &Figures) -> [i128; COLUMNS] {
+    [
+        row.allocations,
+        row.frees,
+        row.reallocations,
+        row.allocated_bytes,
+        row.live_blocks,
+        row.live_bytes,
+        row.live_bytes_at_peak,
+        row.live_blocks_at_peak,
+        row.short_lived,
+    ]
+    .map(i128::from)
+}
+
+fn totals(totals: &Totals) -> [i128; COLUMNS] {
+    [
+        totals.allocations,
+        totals.frees,
+        totals.reallocations,
+        totals.allocated_bytes,
+        totals.live_blocks,
+        totals.live_bytes,
+        totals.peak_bytes,
+        totals.blocks_at_peak,
+        totals.short_lived,
+    ]
+    .map(i128::from)
+}
+
+/// What moved in, less what moved out: blocks and bytes.
+fn net(moved_in: Moves, moved_out: Moves) -> (i128, i128) {
+    let less = |a: u64, b: u64| i128::from(a) - i128::from(b);
+    (less(moved_in.blocks, moved_out.blocks), less(moved_in.bytes, moved_out.bytes))
+}
+
+fn array<'a>(what: &str, all: &Totals, rows: impl Iterator<Item = &'a Figures>) {
+    let (mut sums, mut moved) = ([0; COLUMNS], (0, 0));
+    for row in rows {
+        let (blocks, bytes) = net(row.moved_in, row.moved_out);
+        let live = i128::from(row.allocations) - i128::from(row.frees) + blocks;
+        assert_eq!(i128::from(row.live_blocks), live, "live blocks of a row {what}: {row:?}");
+        assert!(row.peak_bytes >= row.live_bytes && row.peak_bytes >= row.live_bytes_at_peak);
+        assert!(row.live_blocks > 0 || row.live_bytes == 0, "bytes of no block {what}: {row:?}");
+        for (sum, column) in sums.iter_mut().zip(columns(row)) {
+            *sum += column;
+        }
+        moved = (moved.0 + blocks, moved.1 + bytes);
+    }
+    assert_eq!(sums, totals(all), "columns {what}");
+    assert_eq!(moved, net(all.moved_in, all.moved_out), "moves {what}");
+}
+
+/// Each array sums to the totals, and live blocks are those that came less those that went.
+pub fn add_up(report: &Report) {
+    let all = &report.totals;
+    let (blocks, _) = net(all.moved_in, all.moved_out);
+    let live = i128::from(all.allocations) - i128::from(all.frees) + blocks;
+    assert_eq!(i128::from(all.live_blocks), live);
+    assert!(all.peak_bytes >= all.live_bytes && all.peak_blocks >= all.live_blocks);
+    assert!(all.peak_blocks >= all.blocks_at_peak);
+    array("by scope", all, report.by_scope.iter().map(|row| &row.figures));
+    array("by group", all, report.by_group.iter().map(|row| &row.figures));
+    array("by name", all, report.by_name.iter().map(|row| &row.figures));
+    array("by thread", all, report.by_thread.iter().map(|row| &row.figures));
+    array("by size", all, report.by_size.iter().map(|row| &row.figures));
+    let live = |rows: &[_]| rows.iter().map(|row: &memledger::analysis::LiveBlock| row.bytes).sum();
+    let largest: u64 = live(&report.largest_live);
+    assert!(largest <= all.live_bytes && report.largest_live.len() as u64 <= all.live_blocks);
+    assert!(report.largest_live.is_sorted_by(|a, b| a.bytes >= b.bytes));
+    for row in report.by_scope.iter().map(|row| (&row.figures, &row.inclusive)) {
+        assert!(row.1.allocations >= row.0.allocations && row.1.live_bytes >= row.0.live_bytes);
+    }
+}
+
+/// The report as JSON is a document, the same each time, with the totals in it.
+pub fn print(report: &Report) -> Value {
+    let write = || {
+        let mut out = Vec::new();
+        assert!(json::write(report, &mut out).is_ok());
+        out
+    };
+    let text = write();
+    assert!(text == write(), "the same each time");
+    let document = serde_json::from_slice::<Value>(&text);
+    let document = document.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(document["totals"]["live_bytes"], report.totals.live_bytes);
+    assert_eq!(document["trace"]["program"].as_str(), report.trace.program.as_deref());
+    document
+}

@@ -1,0 +1,68 @@
+//! What each fuzzer does with one input, and what must hold whatever the input is.
+//!
+//! A body takes any bytes, works in memory only, and panics if something does not hold. libFuzzer
+//! calls it ([`fuzz/README.md`]); `tests/replay.rs` calls it with the seeds and with all that has
+//! ever been found, as part of the ordinary tests.
+//!
+//! [`fuzz/README.md`]: https://github.com/memledger/memledger/blob/main/fuzz/README.md
+#![forbid(unsafe_code)]
+
+mod figures;
+mod input;
+mod log;
+mod seeds;
+
+/// The writer of streams that the reader's tests use.
+#[allow(dead_code, missing_docs, clippy::unwrap_used)]
+#[path = "../../../tests/reader/support.rs"]
+mod support;
+
+/// One fuzzer.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name, also that of its program and of its folder in `fuzz/regressions`.
+    pub name: &'static str,
+    /// What it does with one input.
+    pub run: fn(&[u8]),
+    /// What it begins with.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+macro_rules! targets {
+    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
+        $($(#[doc = $doc])* pub mod $name;)*
+
+        /// All fuzzers.
+        pub const TARGETS: &[Target] =
+            &[$(Target { name: stringify!($name), run: $name::run, seeds: $name::seeds }),*];
+    };
+}
+
+targets! {
+    /// Memory events of any values: the account adds up.
+    account,
+    /// A whole trace to a report, as text and as JSON.
+    analyzer,
+    /// Any bytes as a compact packet.
+    compact_decode,
+    /// Any events to compact packets and back.
+    compact_encode,
+    /// Lines of the control server.
+    control,
+    /// A trace from one transport to the other and back.
+    convert,
+    /// Payloads of packets to events, of each protocol.
+    events,
+    /// `--fail-if` and `--at`.
+    expressions,
+    /// Names with `*` and `?`, lists of channels.
+    filters,
+    /// The CBOR of a store.
+    messages,
+    /// A whole trace to packets and events.
+    packets,
+    /// What a program sends to a recorder first.
+    recorder,
+    /// Flags, as `MEMLEDGER_*` variables; names of files, addresses.
+    settings,
+}

@@ -1,0 +1,40 @@
+//! A whole trace to packets and events.
+//!
+//! However the bytes come, the events are the same; and what a part of the bytes gives is a part of
+//! what all of them give, thread by thread, in the same order.
+
+use crate::input::{Numbers, Slow};
+use crate::log::read;
+use crate::seeds;
+use memledger::trace::transport::boundaries::Boundaries;
+
+pub use seeds::traces as seeds;
+
+/// Reads `data` at once, in pieces, and cut off somewhere.
+pub fn run(data: &[u8]) {
+    let Some((whole, summary)) = read(data, data.len()) else { return };
+    let mut boundaries = Boundaries::new();
+    assert!(boundaries.push(data).is_ok(), "what can be read, a recorder takes");
+    let start = boundaries.start().map(|start| (start.transport, start.protocol));
+    let handshake = &summary.handshake;
+    assert_eq!(start, Some((handshake.transport.version(), handshake.protocol)));
+    if !whole.damages.is_empty() {
+        return;
+    }
+    if let Some((slow, _)) = read(Slow::new(data, 64), data.len()) {
+        assert!(slow.damages.is_empty(), "{:?}", slow.damages);
+        assert_eq!(slow.entries, whole.entries);
+    }
+    let cut = Numbers::of(data).below(data.len());
+    let Some((part, cut_summary)) = read(&data[..cut], cut) else { return };
+    // A type that is not there yet costs more than what is behind the cut.
+    let most = u64::from(cut_summary.truncated_bytes > 0);
+    if cut_summary.counts.damages == most && whole.is_whole() {
+        for stream in cut_summary.streams {
+            let mut all = whole.of(stream.stream);
+            for entry in part.of(stream.stream) {
+                assert_eq!(Some(entry), all.next(), "{cut} bytes, stream {}", stream.stream);
+            }
+        }
+    }
+}

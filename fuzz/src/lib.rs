@@ -1,0 +1,78 @@
+//! What the programs of libFuzzer share: one for each body of `bodies/`.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Bytes that may be allocated at once, by one input and what is kept between inputs. libFuzzer's
+/// own limits look at the whole process once a second, and at single blocks only with a sanitizer.
+const MOST: usize = 64 << 20;
+
+/// The system's allocator, with a limit: beyond it the program aborts, which is a finding.
+pub struct Limited;
+
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+fn count(size: usize) {
+    if USED.fetch_add(size, Relaxed) + size > MOST {
+        eprintln!("more than {MOST} bytes are allocated at once");
+        std::process::abort();
+    }
+}
+
+// SAFETY: all of it is the system's allocator; nothing is added but a count.
+unsafe impl GlobalAlloc for Limited {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size());
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size());
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        USED.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(block, layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        count(new_size);
+        USED.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.realloc(block, layout, new_size) }
+    }
+}
+
+/// With `FUZZ_SEEDS=FOLDER` writes what the fuzzer begins with into it, and ends.
+pub fn seeds(name: &str) {
+    let Some(folder) = std::env::var_os("FUZZ_SEEDS") else { return };
+    let target = memledger_fuzz_bodies::TARGETS.iter().find(|target| target.name == name);
+    for (index, seed) in
+        target.map(|target| (target.seeds)()).unwrap_or_default().iter().enumerate()
+    {
+        if let Err(error) = std::fs::write(Path::new(&folder).join(format!("seed-{index}")), seed) {
+            eprintln!("a seed cannot be written: {error}");
+            std::process::exit(1);
+        }
+    }
+    std::process::exit(0);
+}
+
+/// The program of one fuzzer.
+#[macro_export]
+macro_rules! target {
+    ($name:ident) => {
+        #[global_allocator]
+        static LIMITED: memledger_fuzz::Limited = memledger_fuzz::Limited;
+
+        libfuzzer_sys::fuzz_target!(
+            init: memledger_fuzz::seeds(stringify!($name)),
+            |data: &[u8]| memledger_fuzz_bodies::$name::run(data)
+        );
+    };
+}

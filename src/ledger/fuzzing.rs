@@ -1,0 +1,47 @@
+//! What whoever starts a program may set, for the fuzzer.
+
+use super::environment::Settings;
+use super::{builder::Config, output, problems};
+use crate::trace::channel::{self, Choice};
+use crate::trace::control::Place;
+use crate::trace::sink::tcp::Address;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// What flags come to: the settings as text, the arguments that are none, the problems. The flag
+/// that names a file to be read is left out.
+pub fn settings(args: Vec<OsString>) -> (String, Vec<OsString>, Vec<String>) {
+    let (mut settings, rest) = Settings::from_args(args);
+    settings.control_token_file = None;
+    let mut config = Config::default();
+    let problems = problems::collect(|| settings.or(Settings::default()).apply(&mut config));
+    (format!("{config:?}"), rest, problems)
+}
+
+/// A file name with what stands for `%p`, `%t` and `%e`.
+pub fn file_name(pattern: &Path) -> PathBuf {
+    output::expand(pattern)
+}
+
+/// The host, and the whole of an address.
+pub fn address(text: &str) -> Result<(String, String), String> {
+    let address = Address::parse(text).map_err(|error| error.to_string())?;
+    Ok((address.host().to_owned(), address.to_string()))
+}
+
+/// The port that a control server shall listen on, and whether other machines reach it.
+pub fn place(text: &str) -> Result<(u16, bool), String> {
+    let place = Place::parse(text).map_err(|error| error.to_string())?;
+    Ok((place.port(), place.is_open()))
+}
+
+/// Whether this names channels.
+pub fn channels(text: &str) -> Result<(), String> {
+    channel::names(text).map(drop).map_err(|error| error.to_string())
+}
+
+/// Which of `ids` a destination with these channels gets.
+pub fn choice(text: &str, ids: &[u32]) -> Result<Vec<bool>, String> {
+    let choice = Choice::parse(text).map_err(|error| error.to_string())?;
+    Ok(ids.iter().map(|id| choice.has(*id)).collect())
+}
