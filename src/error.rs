@@ -4,8 +4,8 @@ use crate::words::escape;
 use std::io;
 use std::path::PathBuf;
 
-/// Why something could not be done. [`Display`](std::fmt::Display) gives one sentence.
-#[derive(Debug)]
+/// Why something could not be done. [`Display`](std::fmt::Display) gives one sentence, and so does
+/// [`Debug`](std::fmt::Debug) behind the name of the variant: that is what `unwrap` shows.
 #[non_exhaustive]
 pub enum Error {
     /// The input is not an Unreal Trace stream; the text says what it is instead.
@@ -77,6 +77,27 @@ impl Error {
             Self::OverBudget(what) => Self::OverBudget(what.clone()),
             Self::Unsupported(what) => Self::Unsupported(what.clone()),
         }
+    }
+}
+
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let variant = match self {
+            Self::NotATrace(_) => "NotATrace",
+            Self::UnsupportedTrace(_) => "UnsupportedTrace",
+            Self::Read(_) => "Read",
+            Self::Write(_) => "Write",
+            Self::File { .. } => "File",
+            Self::Store(_) => "Store",
+            Self::Setting(_) => "Setting",
+            Self::Destination { .. } => "Destination",
+            Self::Control(_) => "Control",
+            Self::AlreadyStarted => "AlreadyStarted",
+            Self::Unmeasured(_) => "Unmeasured",
+            Self::OverBudget(_) => "OverBudget",
+            Self::Unsupported(_) => "Unsupported",
+        };
+        write!(f, "{variant}: {self}")
     }
 }
 

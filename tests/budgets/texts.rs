@@ -72,3 +72,11 @@ fn a_guard_from_outside_that_is_dropped_within_is_an_error() {
     assert!(error.to_string().contains("has left its own scope"), "{error}");
     budget("after").live(0).run(|| drop(block(10)));
 }
+
+#[test]
+fn an_unwrapped_error_has_its_lines() {
+    let unwrapped = || budget("small").peak(99).try_run(|| drop(block(100))).unwrap();
+    let text = catch_unwind(unwrapped).unwrap_err().downcast::<String>().unwrap();
+    let says = "OverBudget: the budget \"small\" is exceeded\n  peak           100 bytes, 1 more than 99\n";
+    assert!(text.contains(says), "{text}");
+}

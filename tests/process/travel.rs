@@ -257,13 +257,17 @@ fn on_other_threads() {
     context.run(|| leave_blocks(1));
     leave_blocks(64);
     std::thread::scope(|threads| {
-        threads.spawn(move || {
+        // NOTE: joined one by one. A scope ends when what its threads run has returned, and their last
+        // handles, allocated in "elsewhere", may be freed after that.
+        let one = threads.spawn(move || {
             alloc_scope!("the thread's own");
             let _entered = context.enter();
             leave_blocks(2);
             alloc_scope!("inner", { leave_blocks(16) });
         });
-        threads.spawn(move || context.run(|| leave_blocks(4)));
+        let other = threads.spawn(move || context.run(|| leave_blocks(4)));
+        one.join().unwrap();
+        other.join().unwrap();
     });
     let thread = context.run(|| {
         memledger::spawn(|| {
