@@ -8,6 +8,7 @@ mod compact_packets;
 mod damaged_traces;
 mod events_are_found_by_name;
 mod gives_what_the_checker_found;
+mod is_bounded;
 mod matches_a_naive_model;
 mod parses_every_protocol;
 mod support;

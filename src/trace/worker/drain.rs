@@ -259,6 +259,18 @@ impl Session {
     }
 }
 
+/// The events in packets of some KiB.
+pub(super) fn packets(events: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut packets = Vec::<Vec<u8>>::new();
+    for event in events {
+        match packets.last_mut().filter(|packet| packet.len() < PACKET) {
+            Some(packet) => packet.extend_from_slice(event),
+            None => packets.push(event.clone()),
+        }
+    }
+    packets
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,16 +325,4 @@ mod tests {
         assert_eq!(times.last(), Some(&end));
         assert_eq!(session.serial - session.first_serial, times.len() as u64 - 1);
     }
-}
-
-/// The events in packets of some KiB.
-pub(super) fn packets(events: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let mut packets = Vec::<Vec<u8>>::new();
-    for event in events {
-        match packets.last_mut().filter(|packet| packet.len() < PACKET) {
-            Some(packet) => packet.extend_from_slice(event),
-            None => packets.push(event.clone()),
-        }
-    }
-    packets
 }

@@ -1,13 +1,9 @@
 //! What a trace takes of the reader's memory, however little there is of it: counted by the allocator.
-#![cfg(feature = "analysis")]
-#![allow(clippy::unwrap_used)]
 #![expect(unsafe_code, reason = "counts what a reader allocates")]
 
-mod reader_support;
-
+use crate::support::*;
 use memledger::analysis::Analyzer;
 use memledger::trace::read::{Event, Reader, Summary, Visitor};
-use reader_support::*;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
