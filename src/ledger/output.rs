@@ -134,7 +134,7 @@ pub(super) fn write_report(output: Output, unlinked: bool, live: Option<&Live>) 
     }
     if let Some(site) = scopes::thread::first_misuse() {
         problems::add(format!(
-            "{} scopes were left out of order; the first was entered at {site}",
+            "{} scopes were left out of order, or never; the first was entered at {site}",
             scopes::thread::misuses()
         ));
     }

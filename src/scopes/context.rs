@@ -217,6 +217,29 @@ pub(crate) fn is_within(stack: u32, outer: u32) -> bool {
     stack == OTHER || outer == ROOT || enclosing(stack).any(|stack| stack == outer)
 }
 
+/// What is left of `stack`, which is as deep as can be, without the scopes at its end that come again
+/// and again, as those do that a loop enters and never leaves, and how many these are. All of them, if
+/// they make up less than half of it: each had a name of its own. None, if it is not as deep: then
+/// the table is full, and those have no nodes.
+pub(crate) fn before_repeats(stack: u32) -> (u32, u32) {
+    /// Scopes that a loop enters in one round, at most.
+    const ROUND: usize = 16;
+    let mut path = [ROOT; MAX_DEPTH];
+    let depth = path.iter_mut().zip(enclosing(stack)).map(|(at, stack)| *at = stack).count();
+    if depth < MAX_DEPTH {
+        return (stack, 0);
+    }
+    let table = Table::get();
+    let name = |stack: &u32| table.as_ref().and_then(|table| table.node(*stack)).map(Node::text);
+    let repeats = |round: usize| {
+        let pairs = path.iter().zip(path.iter().skip(round));
+        round + pairs.take_while(|(inner, outer)| name(inner) == name(outer)).count()
+    };
+    let longest = (1..=ROUND).map(repeats).max().unwrap_or(0);
+    let closed = if longest > ROUND && 2 * longest >= depth { longest } else { depth };
+    (path.get(closed).copied().unwrap_or(ROOT), closed as u32)
+}
+
 /// The stack of a context.
 pub(crate) fn stack_of(context: u32) -> u32 {
     let node = Table::get().and_then(|table| table.node(context));

@@ -35,7 +35,11 @@ trait ForFuturesUseTheirMethodAllocScopeForThreadsUseContext {}
 ///
 /// If a guard is forgotten, or dropped while scopes inside it are still open (as on executors of
 /// one thread, where it compiles across an `.await`), leaving the scope around it puts things right.
-/// The report counts such `scope_misuses`, and says where the first was entered.
+/// The report counts such `scope_misuses`, and says where the first was entered. Without a scope
+/// around it, as where a loop forgets a guard in each round or a `longjmp` goes over it, that is seen
+/// after 511 rounds at most: then all of them are counted, and the thread goes back to the scope in
+/// which the rounds began, or to `GlobalScope` if each had another name.
+/// More than 511 guards that one function keeps open at once look the same, and are closed.
 #[must_use = "the scope is left when this is dropped"]
 #[derive(Debug)]
 pub struct ScopeGuard {
@@ -58,7 +62,8 @@ impl ScopeGuard {
     #[inline]
     #[track_caller]
     pub fn enter(name: impl Into<Name>) -> Self {
-        Self::new(thread::enter(name.into().as_str()))
+        let site = Location::caller();
+        Self::new(thread::enter(name.into().as_str(), site), site)
     }
 
     /// Enters a scope whose allocations belong to `group`, unless something inside says otherwise.
@@ -66,25 +71,25 @@ impl ScopeGuard {
     #[track_caller]
     pub fn enter_group(group: &'static Group, name: impl Into<Name>) -> Self {
         let (tag, group) = group.unnamed();
-        Self::new(thread::enter_with_tag(name.into().as_str(), group, tag))
+        let site = Location::caller();
+        Self::new(thread::enter_with_tag(name.into().as_str(), group, tag, site), site)
     }
 
     #[inline]
     #[track_caller]
     pub(super) fn enter_tag(tag: Tag) -> Self {
-        Self::new(thread::enter_tag(tag.group().node(), tag.name().as_str()))
+        Self::new(thread::enter_tag(tag.group().node(), tag.name().as_str()), Location::caller())
     }
 
     #[inline]
     #[track_caller]
     pub(super) fn enter_place(place: Place) -> Self {
-        Self::new(thread::enter_place(place))
+        Self::new(thread::enter_place(place), Location::caller())
     }
 
     #[inline]
-    #[track_caller]
-    fn new(open: Open) -> Self {
-        Self { open, site: Location::caller(), _not_send: PhantomData }
+    fn new(open: Open, site: &'static Location<'static>) -> Self {
+        Self { open, site, _not_send: PhantomData }
     }
 }
 

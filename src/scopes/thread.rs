@@ -29,6 +29,14 @@ impl Place {
     pub(crate) const ROOT: Self = Self { stack: ROOT, tag: NONE, context: ROOT };
 }
 
+/// What a scope came into that has no node of its own, in the place of a context: this, and how many
+/// such scopes are open with it. No number of a node is so large, so leaving it takes the slow way.
+const BEYOND: u32 = 1 << 31;
+
+/// So many scopes beyond the last that has a node, and the stack of the thread no deeper than at the
+/// first of them: they were skipped. Scopes of functions that are within each other take more.
+const SKIPPED: u32 = 256;
+
 /// One remembered answer of the table: the node for what `key` stands for.
 #[derive(Clone, Copy)]
 struct Remembered {
@@ -51,6 +59,18 @@ struct Thread {
     counters: Cell<&'static Counters>,
     /// Its counters were given back: it ends.
     ending: Cell<bool>,
+    beyond: Cell<Beyond>,
+}
+
+/// The scopes of a thread that have no node of their own.
+#[derive(Clone, Copy)]
+struct Beyond {
+    /// How many are open.
+    open: u32,
+    /// The stack that they are in.
+    from: u32,
+    /// The address on the thread's own stack at which the first was entered.
+    address: usize,
 }
 
 const EMPTY: Remembered = Remembered { question: u64::MAX, key: 0, node: 0 };
@@ -64,6 +84,7 @@ thread_local! {
         cache: [const { Cell::new(EMPTY) }; CACHE],
         counters: Cell::new(&NO_COUNTERS),
         ending: Cell::new(false),
+        beyond: Cell::new(Beyond { open: 0, from: ROOT, address: 0 }),
     } };
 }
 
@@ -80,7 +101,7 @@ fn thread() -> Option<&'static Thread> {
 static MISUSES: AtomicU64 = AtomicU64::new(0);
 static FIRST_MISUSE: AtomicPtr<Location<'static>> = AtomicPtr::new(ptr::null_mut());
 
-/// How many scopes were left while another was the innermost.
+/// How many scopes were left while another was the innermost, or never.
 pub(crate) fn misuses() -> u64 {
     MISUSES.load(Ordering::Relaxed)
 }
@@ -100,7 +121,12 @@ pub(crate) fn forget_misuses() {
 /// A scope was left out of order.
 #[cold]
 pub(crate) fn misuse(site: &'static Location<'static>) {
-    MISUSES.fetch_add(1, Ordering::Relaxed);
+    misused(1, site);
+}
+
+/// So many scopes were left out of order, or never.
+fn misused(scopes: u32, site: &'static Location<'static>) {
+    MISUSES.fetch_add(scopes.into(), Ordering::Relaxed);
     let site = ptr::from_ref(site).cast_mut();
     let _ =
         FIRST_MISUSE.compare_exchange(ptr::null_mut(), site, Ordering::AcqRel, Ordering::Relaxed);
@@ -130,11 +156,14 @@ impl Open {
     }
 }
 
-/// Enters a scope.
+/// Enters a scope. `site` is where, in case that it turns out that others were never left.
 #[inline(always)]
-pub(crate) fn enter(name: &'static str) -> Open {
+pub(crate) fn enter(name: &'static str, site: &'static Location<'static>) -> Open {
     let Some(thread) = thread() else { return Open::NOWHERE };
-    thread.enter(thread.place_inside(thread.place(), name))
+    match thread.known_under(thread.stack.get(), name) {
+        Some(stack) => thread.enter(thread.place_of(stack, thread.tag.get())),
+        None => thread.enter_new(name, None, site),
+    }
 }
 
 /// Takes a tag for what follows on this thread.
@@ -146,10 +175,17 @@ pub(crate) fn enter_tag(group: u32, name: &'static str) -> Open {
 
 /// Enters a scope and takes a tag.
 #[inline(always)]
-pub(crate) fn enter_with_tag(name: &'static str, group: u32, tag: &'static str) -> Open {
+pub(crate) fn enter_with_tag(
+    name: &'static str,
+    group: u32,
+    tag: &'static str,
+    site: &'static Location<'static>,
+) -> Open {
     let Some(thread) = thread() else { return Open::NOWHERE };
-    let stack = thread.stack_under(thread.stack.get(), name);
-    thread.enter(thread.place_of(stack, thread.tag_in(group, tag)))
+    match thread.known_under(thread.stack.get(), name) {
+        Some(stack) => thread.enter(thread.place_of(stack, thread.tag_in(group, tag))),
+        None => thread.enter_new(name, Some((group, tag)), site),
+    }
 }
 
 /// Goes to another place altogether.
@@ -183,9 +219,21 @@ pub(crate) fn leave(open: Open, site: &'static Location<'static>) {
         inside: u32,
         site: &'static Location<'static>,
     ) {
+        let before = Place { stack, tag, context };
+        if inside & BEYOND != 0 && self::stack() == OTHER {
+            return left_beyond(before, inside & !BEYOND);
+        }
         misuse(site);
-        if context::is_within(self::stack(), context::stack_of(inside)) {
-            go(Place { stack, tag, context });
+        if inside & BEYOND == 0 && context::is_within(self::stack(), context::stack_of(inside)) {
+            go(before);
+        }
+    }
+    /// Not out of order: one without a node, which was the `number`th of these.
+    fn left_beyond(before: Place, number: u32) {
+        if let Some(thread) = thread() {
+            let beyond = thread.beyond.get();
+            thread.beyond.set(Beyond { open: number.saturating_sub(1), ..beyond });
+            thread.go(before);
         }
     }
     let Some(thread) = thread() else { return };
@@ -308,6 +356,75 @@ impl Thread {
         })
     }
 
+    /// The same, if this thread knows it; otherwise nothing is entered. PERF: what is remembered has a node, so that nothing else
+    /// need be asked on the usual way.
+    #[inline(always)]
+    fn known_under(&self, stack: u32, name: &'static str) -> Option<u32> {
+        let key = name.as_ptr().addr();
+        let (index, question) = Self::entry(Kind::Scope, stack, (key, name.len()));
+        let found = self.cache[index].get();
+        if found.key != key || found.question != question {
+            return None;
+        }
+        self.counters.get().count(index);
+        Some(found.node)
+    }
+
+    /// Enters a scope that this thread does not know, with a tag if there is one.
+    #[cold]
+    #[inline(never)]
+    fn enter_new(
+        &self,
+        name: &'static str,
+        tag: Option<(u32, &'static str)>,
+        site: &'static Location<'static>,
+    ) -> Open {
+        let (mut stack, mut beyond) = (self.stack_under(self.stack.get(), name), 0);
+        let address = ptr::from_ref(&beyond).addr();
+        while stack == OTHER && beyond == 0 {
+            if self.has_skipped(address, site) {
+                stack = self.stack_under(self.stack.get(), name);
+            } else {
+                beyond = BEYOND | self.beyond.get().open;
+            }
+        }
+        let tag = match tag {
+            Some((group, tag)) => self.tag_in(group, tag),
+            None => self.tag.get(),
+        };
+        let mut open = self.enter(self.place_of(stack, tag));
+        if beyond != 0 {
+            open.inside = beyond;
+        }
+        open
+    }
+
+    /// Counts one more scope without a node, entered at this address of the thread's own stack. If
+    /// it is now clear that such scopes were skipped (a guard was forgotten in a loop, or a `longjmp`
+    /// went over it), counts that and goes back to where that began; without a tag, since that may be
+    /// one of theirs.
+    ///
+    /// NOTE: sees neither what is skipped now and then within scopes that are left, which those put
+    /// right, nor where the stacks of coroutines lie. More than 511 guards that are kept in one place
+    /// on purpose look the same.
+    fn has_skipped(&self, address: usize, site: &'static Location<'static>) -> bool {
+        let mut beyond = self.beyond.get();
+        if self.stack.get() != OTHER || beyond.open == 0 {
+            beyond = Beyond { open: 0, from: self.stack.get(), address };
+        }
+        let skipped = beyond.open >= SKIPPED && address >= beyond.address;
+        if skipped {
+            let (base, closed) = context::before_repeats(beyond.from);
+            misused(closed + beyond.open, site);
+            self.go(Place { stack: base, tag: NONE, context: base });
+            beyond.open = 0;
+        } else {
+            beyond.open = (beyond.open + 1).min(!BEYOND);
+        }
+        self.beyond.set(beyond);
+        skipped
+    }
+
     /// The tag's node; none if the table is full, so that what it would own is untagged.
     #[inline(always)]
     fn tag_in(&self, group: u32, name: &'static str) -> u32 {
@@ -338,12 +455,7 @@ impl Thread {
         (key, size): (usize, usize),
         ask: impl FnOnce() -> Result<u32, u32>,
     ) -> u32 {
-        // Sizes have the bits that are left, and a text of 512 MiB is no name.
-        let question = u64::from(parent) | ((size as u64) << 3 | kind as u64) << 32;
-        let mixed = key as u64 ^ u64::from(parent) << 20 ^ (kind as u64) << 3;
-        let mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // The upper bits, so always below the size of the cache.
-        let index = (mixed >> (u64::BITS - CACHE.trailing_zeros())) as usize;
+        let (index, question) = Self::entry(kind, parent, (key, size));
         let found = self.cache[index].get();
         if found.key == key && found.question == question {
             if kind == Kind::Scope {
@@ -353,6 +465,17 @@ impl Thread {
         } else {
             self.learn(index, kind, question, key, ask)
         }
+    }
+
+    /// Where the answer to a question is kept, and the question in short.
+    #[inline(always)]
+    fn entry(kind: Kind, parent: u32, (key, size): (usize, usize)) -> (usize, u64) {
+        // Sizes have the bits that are left, and a text of 512 MiB is no name.
+        let question = u64::from(parent) | ((size as u64) << 3 | kind as u64) << 32;
+        let mixed = key as u64 ^ u64::from(parent) << 20 ^ (kind as u64) << 3;
+        let mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // The upper bits, so always below the size of the cache.
+        ((mixed >> (u64::BITS - CACHE.trailing_zeros())) as usize, question)
     }
 
     #[cold]

@@ -84,6 +84,38 @@ pub(crate) const CASES: &[Case] = &[
         );
         assert_eq!(scope(&report, &["GlobalScope", "after"]).unwrap().figures.live_blocks, 1);
     }),
+    case("guards that a loop forgets are put right and counted", forgotten_in_a_loop, |run| {
+        let outcome = run.run();
+        let report = outcome.exited(0).whole();
+        assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("tests/process/scopes.rs"), "{}", outcome.stderr);
+        // All but those since the thread was last put right, and the guard around them.
+        assert_eq!(report.losses.scope_misuses, ROUNDS / FOUND_AFTER * FOUND_AFTER + 1);
+        let mut blocks = report.largest_live.iter().filter(|block| block.bytes == SIZE as u64);
+        let after = blocks.find(|block| block.path.last().unwrap() == "after").unwrap();
+        assert_eq!(after.path[1], "server", "{:?}", after.path);
+        assert_eq!(scope(&report, &["GlobalScope", "end"]).unwrap().figures.live_blocks, 1);
+    }),
+    case(
+        "guards with names of their own that a loop forgets are put right",
+        forgotten_names,
+        |run| {
+            let report = run.run().exited(0).whole();
+            assert!(report.losses.scope_misuses >= 511, "{}", report.losses.scope_misuses);
+            assert_eq!(
+                scope(&report, &["GlobalScope", "name 511"]).unwrap().figures.live_blocks,
+                1
+            );
+        },
+    ),
+    case("functions a thousand deep are no misuse", recursive, |run| {
+        let report = run.run().quiet().whole();
+        assert_eq!(report.losses.scope_misuses, 0);
+        assert_eq!(scope(&report, &["GlobalScope", "after"]).unwrap().figures.live_blocks, 1);
+        let other =
+            report.by_scope.iter().find(|row| row.path.last().unwrap() == "(other)").unwrap();
+        assert_eq!(other.figures.live_blocks, 1000);
+    }),
     case("guards dropped out of order are put right and counted", out_of_order, |run| {
         let outcome = run.run();
         let report = outcome.exited(0).whole();
@@ -234,6 +266,49 @@ fn forgotten() {
     }
     alloc_scope!("after");
     leave(SIZE);
+}
+
+/// 254 scopes under the one around them have nodes; 256 more, and the next says so.
+const FOUND_AFTER: u64 = 510;
+/// So that the last ones have nodes.
+const ROUNDS: u64 = 19 * FOUND_AFTER + 100;
+
+fn forgotten_in_a_loop() {
+    let _ledger = start();
+    {
+        alloc_scope!("server");
+        for _ in 0..ROUNDS {
+            std::mem::forget(ScopeGuard::enter_group(&AUDIO, "job"));
+            leave(8);
+        }
+        alloc_scope!("after", { leave(SIZE) });
+    }
+    alloc_scope!("end", { leave(SIZE) });
+}
+
+fn forgotten_names() {
+    let _ledger = start();
+    let names: Vec<_> = (0..600).map(|number| Name::intern(&format!("name {number}"))).collect();
+    for name in names {
+        std::mem::forget(ScopeGuard::enter(name));
+        leave(8);
+    }
+}
+
+fn recursive() {
+    fn deeper(levels: usize) {
+        alloc_scope!("deeper");
+        if levels > 0 {
+            deeper(std::hint::black_box(levels) - 1);
+        } else {
+            for _ in 0..1000 {
+                alloc_scope!("leaf", { leave(8) });
+            }
+        }
+    }
+    let _ledger = start();
+    deeper(1000);
+    alloc_scope!("after", { leave(SIZE) });
 }
 
 fn out_of_order() {

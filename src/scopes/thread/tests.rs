@@ -62,8 +62,8 @@ impl Line {
         let owner = || context::find_or_add(Kind::Tag, NONE, NONE, name).unwrap();
         let site = Location::caller();
         let (open, place) = match step {
-            Step::Enter => (enter(name), (scope(), tag)),
-            Step::EnterGroup => (enter_with_tag(name, NONE, name), (scope(), owner())),
+            Step::Enter => (enter(name, site), (scope(), tag)),
+            Step::EnterGroup => (enter_with_tag(name, NONE, name, site), (scope(), owner())),
             Step::Leave(back) | Step::Forget(back) => {
                 let Some(at) = self.held.len().checked_sub(back + 1) else { return };
                 let (number, open) = self.held.remove(at);
@@ -106,7 +106,7 @@ proptest! {
 fn a_context_too_deep_or_refused_is_left_as_any() {
     let before = go(Place::ROOT);
     let site = Location::caller();
-    let names = (0..300).map(|_| enter("deep")).collect::<Vec<_>>();
+    let names = (0..300).map(|_| enter("deep", site)).collect::<Vec<_>>();
     assert_eq!(place().stack, OTHER);
     let inner = enter_tag(NONE, "tag of (other)");
     assert_ne!(place().context, OTHER);

@@ -1,4 +1,8 @@
 //! Bookmarks: moments with a name, as Unreal's `Misc.Bookmark`.
+#![cfg_attr(
+    feature = "enable",
+    expect(unsafe_code, reason = "made by `event!`, which vouches for it")
+)]
 
 #[cfg(feature = "enable")]
 use crate::trace::channel::Channel;

@@ -9,8 +9,42 @@ use crate::trace::event::arrays::Aux;
 use crate::trace::event::declared::Declared;
 
 /// An event type of the program. [`event!`](crate::event) implements it.
+///
+/// # Safety
+/// The bytes of `fixed` and `with_aux` are what `declared` says of the type: its flags, and fields of
+/// the same sizes in the same order. The worker finds the next event by that alone.
+///
+/// So nobody else does without saying `unsafe`:
+/// ```compile_fail,E0200
+/// #[derive(Clone, Copy)]
+/// struct Strange;
+/// impl memledger::trace::log::Event for Strange {
+/// #   #[cfg(feature = "enable")]
+/// #   type Static = Self;
+/// #   #[cfg(feature = "enable")]
+/// #   type Fixed = u64;
+/// #   #[cfg(feature = "enable")]
+/// #   const FLAGS: u8 = 0;
+/// #   #[cfg(feature = "enable")]
+/// #   const HAS_AUX: bool = false;
+///     fn empty() -> Self { Self }
+/// #   #[cfg(feature = "enable")]
+/// #   fn declared() -> &'static memledger::trace::event::declared::Declared { todo!() }
+/// #   #[cfg(feature = "enable")]
+/// #   fn fixed(&self) -> u64 { 0 }
+/// #   #[cfg(feature = "enable")]
+/// #   fn with_aux<R>(
+/// #       &self,
+/// #       _: impl FnOnce(&[memledger::trace::event::arrays::Aux<'_>]) -> R,
+/// #   ) -> R { todo!() }
+/// }
+/// ```
+#[expect(unsafe_code, reason = "says that bytes are as declared")]
 #[doc(hidden)]
-pub trait Event: Copy {
+pub unsafe trait Event: Copy {
+    /// This very type, borrowing nothing: what a log site is of.
+    #[cfg(feature = "enable")]
+    type Static: Event;
     /// The fixed part, as it lies on the wire.
     #[cfg(feature = "enable")]
     type Fixed: Plain;
@@ -118,7 +152,8 @@ macro_rules! event {
 
         $($crate::__definition! { $name $kind $(< $($parameter)::+ >)? })*
 
-        impl<'event> $crate::trace::log::Event for $name<'event> {
+        // SAFETY: all of it is made of one list of fields, each of a kind whose sizes are known.
+        unsafe impl<'event> $crate::trace::log::Event for $name<'event> {
             #[inline(always)]
             fn empty() -> Self {
                 Self {
@@ -132,7 +167,7 @@ macro_rules! event {
             }
 
             $crate::__on_the_wire! {
-                $logger $event [ $($($flag)*)? ]
+                $name $logger $event [ $($($flag)*)? ]
                 $( $field: ($kind $(< $($parameter)::+ >)?) )*
             }
         }
@@ -232,9 +267,10 @@ macro_rules! __its_definition {
 #[macro_export]
 macro_rules! __on_the_wire {
     (
-        $logger:literal $event:literal [ $($flag:ident)* ]
+        $name:ident $logger:literal $event:literal [ $($flag:ident)* ]
         $( $field:ident: ($($kind:tt)+) )*
     ) => {
+        type Static = $name<'static>;
         type Fixed = $crate::__fixed_type!($(($($kind)+))*);
         const FLAGS: u8 = 0 $(| $crate::__flag!($flag))*;
         const HAS_AUX: bool = false $(
@@ -279,7 +315,7 @@ macro_rules! __on_the_wire {
 #[macro_export]
 macro_rules! __on_the_wire {
     (
-        $logger:literal $event:literal [ $($flag:ident)* ]
+        $name:ident $logger:literal $event:literal [ $($flag:ident)* ]
         $( $field:ident: ($($kind:tt)+) )*
     ) => {};
 }

@@ -114,9 +114,28 @@ mod plain {
 #[cfg(feature = "enable")]
 pub(crate) use plain::bytes_of;
 
-/// What a field can be declared as.
+mod sealed {
+    /// Keeps [`Kind`](super::Kind) to this file: of others, nobody knows that bytes and sizes agree.
+    pub trait Sealed {}
+}
+use sealed::Sealed;
+
+/// What a field can be declared as: what is in this file.
+/// ```compile_fail,E0277
+/// struct Strange;
+/// impl memledger::trace::log::Kind for Strange {
+///     type Value<'a> = u64;
+///     type Fixed = u64;
+/// #   #[cfg(feature = "enable")]
+/// #   const TYPE: memledger::trace::event::schema::FieldType =
+/// #       memledger::trace::event::schema::FieldType::U8;
+///     fn empty<'a>() -> u64 { 0 }
+/// #   #[cfg(feature = "enable")]
+/// #   fn fixed(value: u64) -> u64 { value }
+/// }
+/// ```
 #[doc(hidden)]
-pub trait Kind {
+pub trait Kind: Sealed {
     /// What a log site gives.
     type Value<'a>: Copy;
     /// What of it stands in the fixed part of the event.
@@ -155,6 +174,7 @@ pub trait Definition {
 
 macro_rules! numbers {
     ($($number:ident $name:ident $array:ident)*) => { $(
+        impl Sealed for $number {}
         impl Kind for $number {
             type Value<'a> = $number;
             type Fixed = $number;
@@ -171,6 +191,7 @@ macro_rules! numbers {
             }
         }
 
+        impl Sealed for [$number] {}
         impl Kind for [$number] {
             type Value<'a> = &'a [$number];
             type Fixed = ();
@@ -197,6 +218,7 @@ numbers! {
     f32 F32 F32Array  f64 F64 F64Array  bool U8 U8Array
 }
 
+impl Sealed for Pointer {}
 impl Kind for Pointer {
     type Value<'a> = u64;
     type Fixed = u64;
@@ -213,6 +235,7 @@ impl Kind for Pointer {
     }
 }
 
+impl Sealed for [Pointer] {}
 impl Kind for [Pointer] {
     type Value<'a> = &'a [u64];
     type Fixed = ();
@@ -232,6 +255,7 @@ impl Kind for [Pointer] {
     }
 }
 
+impl Sealed for AnsiString {}
 impl Kind for AnsiString {
     type Value<'a> = AnsiText<'a>;
     type Fixed = ();
@@ -254,6 +278,7 @@ impl Kind for AnsiString {
     }
 }
 
+impl Sealed for WideString {}
 impl Kind for WideString {
     type Value<'a> = &'a str;
     type Fixed = ();
@@ -273,6 +298,7 @@ impl Kind for WideString {
     }
 }
 
+impl<E: Definition> Sealed for Reference<E> {}
 impl<E: Definition> Kind for Reference<E> {
     type Value<'a> = <E::Id as Kind>::Value<'a>;
     type Fixed = <E::Id as Kind>::Fixed;
@@ -297,6 +323,7 @@ impl Id for u16 {}
 impl Id for u32 {}
 impl Id for u64 {}
 
+impl<T: Id> Sealed for DefinitionId<T> {}
 impl<T: Id> Kind for DefinitionId<T> {
     type Value<'a> = T::Value<'a>;
     type Fixed = T::Fixed;

@@ -23,19 +23,16 @@ impl<E: Event> LogSite<E> {
     pub const fn new(channels: &'static [u32]) -> Self {
         Self { logged: Logged::new(E::declared, channels), _event: PhantomData }
     }
-}
 
-#[cfg(feature = "enable")]
-impl<E> LogSite<E> {
     /// Logs an event of this type.
     #[inline(always)]
-    pub fn log(&'static self, event: impl Event) {
+    pub fn log(&'static self, event: impl Event<Static = E>) {
         write::log(&self.logged, event);
     }
 
     /// Opens a scope with an event of this type at its beginning.
     #[inline]
-    pub fn enter(&'static self, event: impl Event, timed: bool) -> LogScope {
+    pub fn enter(&'static self, event: impl Event<Static = E>, timed: bool) -> LogScope {
         LogScope { open: write::enter(&self.logged, event, timed), timed, _not_send: PhantomData }
     }
 }

@@ -219,8 +219,10 @@ impl Piece {
     #[inline(always)]
     fn number_usual(&mut self, low: u64, mut serial: u64, shapes: &Shapes) -> u64 {
         let [first, second] = shapes.sizes;
-        while self.at < self.end {
-            // SAFETY: as in `head`.
+        // What is shorter than 8 bytes is none of these.
+        let last = self.end.wrapping_sub(7);
+        while self.at < last {
+            // SAFETY: 8 bytes are committed from here on.
             let head = unsafe { self.at.cast::<u64>().read_unaligned() };
             let is_first = shapes.is_first >> (head & 63) & 1 != 0;
             let (if_first, if_second) = (self.at.wrapping_add(first), self.at.wrapping_add(second));
@@ -252,12 +254,24 @@ impl Piece {
     /// The first 8 bytes of the next event, and its shape.
     #[inline(always)]
     fn head(&self, shapes: &Shapes) -> Option<(u64, Shape)> {
-        if self.at >= self.end {
-            return None;
-        }
-        // SAFETY: a block has more than 8 bytes behind its last event, kept free by the hook.
-        let head = unsafe { self.at.cast::<u64>().read_unaligned() };
+        // NOTE: nothing behind the end. The thread writes there.
+        let head = match self.end.addr().saturating_sub(self.at.addr()) {
+            0 => return None,
+            1..8 => self.short_head(),
+            // SAFETY: so many bytes are committed from here on.
+            _ => unsafe { self.at.cast::<u64>().read_unaligned() },
+        };
         Some((head, shapes.of(head)))
+    }
+
+    /// The same of the last event, which has less than 8 bytes; zeros behind it.
+    #[cold]
+    fn short_head(&self) -> u64 {
+        let mut head = [0; 8];
+        let left = (self.end.addr() - self.at.addr()).min(8);
+        // SAFETY: so many bytes are committed from here on.
+        unsafe { head.as_mut_ptr().copy_from_nonoverlapping(self.at, left) };
+        u64::from_le_bytes(head)
     }
 
     #[inline(always)]
@@ -335,6 +349,41 @@ mod tests {
             Block::start(block).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         }
         (block, Block::start(block).wrapping_add(bytes.len()))
+    }
+
+    /// What lies behind the committed bytes is the thread's: here it cannot even be read.
+    #[test]
+    fn nothing_is_read_behind_what_is_committed() {
+        const PAGE: usize = 4096;
+        let events =
+            [synced(7, 1), unsynced(2), vec![ENTER_SCOPE], synced(7, 3), vec![LEAVE_SCOPE]];
+        let bytes = events.concat();
+        // SAFETY: pages of this test's own, of which the second may not be touched.
+        let (block, end) = unsafe {
+            let (access, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
+            let flags = private | libc::MAP_ANONYMOUS;
+            let pages = libc::mmap(std::ptr::null_mut(), 2 * PAGE, access, flags, -1, 0);
+            let end = pages.cast::<u8>().add(PAGE);
+            assert_eq!(libc::mprotect(end.cast(), PAGE, libc::PROT_NONE), 0);
+            let start = end.sub(bytes.len());
+            start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            (start, end)
+        };
+        let mut piece = Piece {
+            block: NonNull::dangling(),
+            at: block,
+            run: block,
+            sent: block,
+            end,
+            epoch: 0,
+            depth: 0,
+        };
+        let shapes = shapes();
+        assert_eq!(piece.next_epoch(&shapes), Some(7));
+        assert_eq!(piece.number(7, 40, &shapes), 42);
+        assert_eq!((piece.next_epoch(&shapes), piece.depth()), (None, 0));
+        let run = [synced(40, 1), unsynced(2), vec![ENTER_SCOPE], synced(41, 3), vec![LEAVE_SCOPE]];
+        assert_eq!(piece.take_run(), run.concat());
     }
 
     #[test]

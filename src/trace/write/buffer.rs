@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 pub(crate) const ROOM: usize = 96;
 
 /// Of these, the bytes that events of the program leave alone, behind which nothing else is
-/// written: one byte to close the context, and what the worker reads at a time.
+/// written: one byte to close the context, and what the store of a short event's head reaches over.
 pub(crate) const KEPT: usize = 16;
 /// What a long event may lose where it goes from one block to the next: the head of a piece of an
 /// array, and an element that does not fit any more.

@@ -46,7 +46,7 @@ pub(crate) struct Slot {
     pub(crate) context: Cell<u32>,
     /// End of the events that are whole: where the next one goes.
     cursor: AtomicPtr<u8>,
-    /// Where the block is full, or the thread's lease over.
+    /// Where the block is full, or the thread's lease over. Only the thread itself writes it.
     limit: Cell<*mut u8>,
     pub(crate) block: Cell<Option<NonNull<Block>>>,
     /// Who the thread is to others, and in which epoch. Never goes back, whoever has the slot.
@@ -97,6 +97,9 @@ static CUT: AtomicU32 = AtomicU32::new(0);
 static FREE_SLOTS: AtomicU64 = AtomicU64::new(0);
 /// The id of the last thread that registered. Ids are never reused; 1 is the worker's.
 static LAST_THREAD_ID: AtomicU32 = AtomicU32::new(1);
+
+/// The cursor of a thread without a block: behind every limit.
+const NOWHERE: *mut u8 = ptr::without_provenance_mut(usize::MAX);
 
 /// The slot of a thread that has none, or whose is put aside: always inside the hook, so that
 /// nobody enters it. PERF: spares the fast path a test.
@@ -181,14 +184,18 @@ impl Slot {
     /// Whether the largest thing a hook ever writes fits into the block.
     #[inline(always)]
     pub(crate) fn has_room(&self) -> bool {
-        self.cursor() < self.limit.get()
+        // NOTE: the one look that a thread takes before it knows whether anything is recorded. The
+        // blocks may be being taken away just then: [`NOWHERE`] says it by the cursor alone.
+        // PERF: what is loaded here serves for the whole hook, since `cursor` is no atomic load.
+        self.cursor.load(Ordering::Relaxed) < self.limit.get()
     }
 
-    /// Where the next event goes. For the thread itself.
+    /// Where the next event goes. For the thread itself, once it knows that something is recorded.
     #[inline(always)]
     pub(crate) fn cursor(&self) -> *mut u8 {
         // PERF: not an atomic load, so that one is enough for a whole hook; so below.
-        // SAFETY: nobody but the thread itself writes there; a read cannot race with reads.
+        // SAFETY: while something is recorded, only the thread itself writes there; a read cannot
+        // race with reads.
         unsafe { self.cursor.as_ptr().read() }
     }
 
@@ -235,7 +242,7 @@ impl Slot {
     pub(crate) fn set_block(&self, block: Option<NonNull<Block>>, size: usize, room: usize) {
         match block {
             Some(block) => self.go_on_in(block, size, room, Block::start(block)),
-            None => self.go_on(None, ptr::null_mut(), ptr::null_mut()),
+            None => self.go_on(None, NOWHERE),
         }
     }
 
@@ -248,16 +255,16 @@ impl Slot {
         cursor: *mut u8,
     ) {
         let limit = block.as_ptr().cast::<u8>().wrapping_add(size - room);
-        self.go_on(Some(block), cursor, limit);
+        self.limit.set(limit);
+        self.block_limit.set(limit);
+        self.go_on(Some(block), cursor);
     }
 
-    fn go_on(&self, block: Option<NonNull<Block>>, cursor: *mut u8, limit: *mut u8) {
+    fn go_on(&self, block: Option<NonNull<Block>>, cursor: *mut u8) {
         self.block.set(block);
         self.context.set(0);
         self.closing.store(0, Ordering::Relaxed);
         self.cursor.store(cursor, Ordering::Release);
-        self.limit.set(limit);
-        self.block_limit.set(limit);
         places::end_lease(self);
     }
 
