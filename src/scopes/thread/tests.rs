@@ -137,7 +137,7 @@ fn entries_are_exact_before_and_after_the_end_of_a_thread() {
     let names = names.collect::<Vec<_>>();
     let enter_all = |names: &[&'static str]| {
         for (number, name) in names.iter().enumerate() {
-            (0..=number).for_each(|_| leave(enter(name), Location::caller()));
+            (0..=number).for_each(|_| leave(enter(name, Location::caller()), Location::caller()));
         }
     };
     let check = |times: u64| {
@@ -173,7 +173,8 @@ fn entries_that_are_read_meanwhile_are_never_too_many() {
     std::thread::scope(|threads| {
         let enter_all = move || {
             for number in 0..ENTRIES as usize {
-                leave(enter(names[number % names.len()]), Location::caller());
+                let site = Location::caller();
+                leave(enter(names[number % names.len()], site), site);
             }
         };
         let running = [(); 3].map(|()| threads.spawn(enter_all));
