@@ -105,6 +105,7 @@ const REACHABLE_FROM_THE_HOOK: &[&str] = &[
     "src/trace/write/loss.rs",
     "src/trace/write/mod.rs",
     "src/trace/write/registry.rs",
+    "src/trace/write/reserve.rs",
     "src/trace/write/order.rs",
     "src/trace/write/places.rs",
 ];

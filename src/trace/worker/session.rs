@@ -284,6 +284,8 @@ impl Session {
     /// packet, without its last words, and what it lacks is counted.
     pub(super) fn give_up(&mut self) {
         state::pause(PATIENCE_WITH_HOOKS);
+        // NOTE: before they are counted. Of a type that is not known, no event has an end.
+        self.announce();
         let lost = self.count_uncollected();
         self.tell_losses();
         self.tell_loss(0, lost);
