@@ -272,7 +272,11 @@ pub(crate) fn start_before_main() {
         let _awake = state::awake();
         exit::watch_forks();
         let settings = Settings::read();
-        if linked::is_global_allocator() && !linked::ignores_environment() {
+        // NOTE: most programs are not to be tracked, and nothing is allocated for them here.
+        if os::has_env(PREFIX.as_bytes())
+            && linked::is_global_allocator()
+            && !linked::ignores_environment()
+        {
             tell_unknown();
         }
         if settings.start_by_themselves()

@@ -275,6 +275,25 @@ unsafe extern "C" {
     fn secure_getenv(name: *const c_char) -> *const c_char;
 }
 
+/// Whether a variable of the environment begins with `prefix`. Takes no memory, and must be called
+/// before `main` only: later, the program may be changing its environment.
+pub(crate) fn has_env(prefix: &[u8]) -> bool {
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+    // SAFETY: the system ends the list with a null, and each entry with a NUL; nobody changes it yet.
+    unsafe {
+        let mut entry = environ;
+        while !entry.is_null() && !(*entry).is_null() {
+            if CStr::from_ptr(*entry).to_bytes().starts_with(prefix) {
+                return true;
+            }
+            entry = entry.add(1);
+        }
+    }
+    false
+}
+
 /// An environment variable, unless the program runs with more rights than its user.
 pub(crate) fn secure_env(name: &CStr) -> Option<std::ffi::OsString> {
     use std::os::unix::ffi::OsStringExt;

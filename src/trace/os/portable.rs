@@ -85,6 +85,10 @@ pub(crate) fn at_fork(_before: extern "C" fn(), _parent: extern "C" fn(), _child
 
 pub(crate) fn at_exit(_function: extern "C" fn()) {}
 
+pub(crate) fn has_env(_prefix: &[u8]) -> bool {
+    false
+}
+
 pub(crate) fn secure_env(name: &CStr) -> Option<OsString> {
     std::env::var_os(name.to_str().ok()?)
 }
