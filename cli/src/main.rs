@@ -15,6 +15,7 @@ Examples:
   memledger report run.utrace --by thread --sort peak
   memledger report run.utrace --at peak            the report as it stood at the peak
   memledger report run.utrace --fail-if 'peak_bytes > 64MiB' --fail-if 'live_blocks > 0'
+  memledger report run.utrace --fail-if 'live_blocks{scope=\"request\"} > 0'
   memledger report run.utrace --format json | jq .totals
   memledger info run.utrace                        what the trace consists of
   memledger events run.utrace --filter 'Memory.*' --limit 20
@@ -27,7 +28,7 @@ Examples:
 
 Exit status:
   0  done
-  1  the input is damaged or the command failed; what could be read is still printed
+  1  the input is damaged or not whole, or the command failed; what could be read is still printed
   2  the command line is wrong
   3  a --fail-if held";
 

@@ -30,6 +30,12 @@ fn file(name: &str, content: &[u8]) -> PathBuf {
     path
 }
 
+/// A trace of our own writer.
+fn own(name: &str) -> PathBuf {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces");
+    Path::new(folder).join(name).with_extension("memledger")
+}
+
 fn as_arg(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
@@ -38,7 +44,7 @@ fn as_arg(path: &Path) -> &str {
 fn a_report_goes_to_stdout_and_nothing_to_stderr() {
     let (status, out, err) = run(&["report", SAMPLE]);
     assert_eq!((status, err.as_str()), (0, ""));
-    assert!(out.contains("still live at the end  511.5 KiB in 252 blocks"), "{out}");
+    assert!(out.contains("  live at end  511.5 KiB in    252 blocks"), "{out}");
     assert!(out.contains("nothing lost"));
     assert!(!out.contains('\u{1b}'), "no colours into a pipe");
 }
@@ -105,7 +111,7 @@ fn a_truncated_trace_gives_what_is_left_and_status_1() {
     let path = file("truncated", &whole[..whole.len() / 2]);
     let (status, out, err) = run(&["report", as_arg(&path)]);
     assert_eq!(status, 1);
-    assert!(out.contains("still live at the end") && out.contains("LOSSES"), "{out}");
+    assert!(out.contains("live at end") && out.contains("LOSSES"), "{out}");
     assert!(err.contains("is damaged") && err.contains("the result is only of the rest"), "{err}");
     let (status, out, _) = run(&["report", as_arg(&path), "--format", "json"]);
     assert_eq!(status, 1);
@@ -121,6 +127,8 @@ fn wrong_usage_is_status_2() {
         &["report", SAMPLE, "--by", "colour"],
         &["report", SAMPLE, "--at", "soon"],
         &["report", SAMPLE, "--fail-if", "peak_bites > 3"],
+        &["report", SAMPLE, "--fail-if", "peak_bytes{scope=x} > 3"],
+        &["report", SAMPLE, "--fail-if", "complete > false"],
         &["report", SAMPLE, "--top", "-1"],
         &["no-such-command"],
     ] {
@@ -184,7 +192,126 @@ fn a_moment_shows_the_report_as_it_stood_then() {
     assert_eq!(live("100%"), live("end"));
     assert_ne!(live("99%"), live("end"));
     let (_, out, _) = run(&["report", SAMPLE, "--at", "99%"]);
-    assert!(out.contains("live at 99%") && !out.contains("at the end"), "{out}");
+    assert!(out.contains("as it was at 99%") && out.contains("live then"), "{out}");
+    assert!(!out.contains("at end"), "{out}");
+}
+
+#[test]
+fn a_trace_without_its_end_is_not_believed() {
+    let trace = own("killed");
+    let killed = as_arg(&trace);
+    let (status, out, err) = run(&["report", killed]);
+    assert_eq!((status, err.lines().count()), (1, 1), "{err}");
+    assert!(err.contains("killed.memledger has no end: the program was killed"), "{err}");
+    assert!(out.contains(", INCOMPLETE\n") && out.contains("live at end  17.5 KiB"), "{out}");
+    let (status, allowed, err) = run(&["report", killed, "--allow-incomplete"]);
+    assert_eq!((status, allowed), (0, out));
+    assert!(err.contains("has no end"), "it is said all the same: {err}");
+    let (status, out, err) = run(&["report", killed, "--format", "json"]);
+    let report: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((status, &report["trace"]["complete"]), (1, &false.into()));
+    assert_eq!(err.lines().count(), 1, "{err}");
+
+    let (status, _, err) = run(&["info", killed]);
+    assert!(status == 1 && err.contains("has no end"), "{err}");
+    assert_eq!(run(&["info", killed, "--allow-incomplete"]).0, 0);
+    // They give no figures: a cut trace is a trace.
+    let plain = Path::new(env!("CARGO_TARGET_TMPDIR")).join("killed.utrace");
+    let _ = fs::remove_file(&plain);
+    assert_eq!(run(&["export", killed, "--to", "utrace", "-o", as_arg(&plain)]).0, 0);
+    assert_eq!(run(&["events", killed, "--limit", "1"]).0, 0);
+}
+
+#[test]
+fn no_condition_passes_on_a_trace_that_is_not_whole() {
+    let trace = own("killed");
+    let check = |condition: &str, more: &[&str]| {
+        let mut args = vec!["report", as_arg(&trace), "--fail-if", condition];
+        args.extend(more);
+        let (status, _, err) = run(&args);
+        (status, err)
+    };
+    let (status, err) = check("live_blocks > 1000", &[]);
+    assert_eq!(status, 1);
+    assert!(err.contains("so 'live_blocks > 1000' cannot pass"), "{err}");
+    assert_eq!(check("live_blocks > 1000", &["--allow-incomplete"]).0, 1, "never");
+    let (status, err) = check("live_blocks > 0", &[]);
+    assert_eq!(status, 3, "what holds on what there is holds");
+    assert!(err.contains("has no end") && err.contains("holds: live_blocks is 103"), "{err}");
+    let (status, err) = check("complete = false", &[]);
+    assert!(status == 3 && err.contains("'complete = false' holds: complete is false"), "{err}");
+    assert_eq!(check("complete = true", &["--allow-incomplete"]).0, 0, "that it is not is known");
+    assert_eq!(run(&["report", SAMPLE, "--fail-if", "complete = false"]).0, 0);
+}
+
+#[test]
+fn a_condition_can_be_on_a_scope() {
+    let trace = own("late");
+    let check = |condition: &str| {
+        let (status, _, err) = run(&["report", as_arg(&trace), "--fail-if", condition]);
+        (status, err)
+    };
+    assert_eq!(
+        check(r#"peak_bytes{scope="before"} > 4KiB"#),
+        (
+            3,
+            "memledger: 'peak_bytes{scope=\"before\"} > 4KiB' holds: peak_bytes of GlobalScope > \
+             before is 17350 (16.9 KiB)\n"
+                .to_owned()
+        )
+    );
+    assert_eq!(check(r#"live_blocks{scope="GlobalScope > before"} > 0"#), (0, String::new()));
+    assert_eq!(check(r#"frees{thread="main"} >= 1"#).0, 3);
+    let (status, err) = check(r#"peak_bytes{scope="befor"} > 4KiB"#);
+    assert_eq!(status, 1, "what is not there does not pass");
+    assert!(err.contains("no scope \"befor\"; there are \"GlobalScope > before\", "), "{err}");
+}
+
+#[test]
+fn a_trace_that_began_late_or_without_memory_says_so() {
+    let json = |name: &str| {
+        let (status, out, err) = run(&["report", as_arg(&own(name)), "--format", "json"]);
+        assert_eq!((status, err.as_str()), (0, ""));
+        serde_json::from_str::<serde_json::Value>(&out).expect("JSON")
+    };
+    let late = json("late");
+    assert_eq!(late["trace"]["from_process_start"], true);
+    assert_eq!(late["trace"]["recording_since_ns"], 300_953_140);
+    assert_eq!(late["trace"]["initial_live_blocks"], 105);
+    assert_eq!(late["trace"]["memory_recorded"], true);
+    let (_, out, _) = run(&["report", as_arg(&own("late"))]);
+    let since = "  since        301.0 ms; 105 blocks were live then (counted as allocated)\n";
+    assert!(out.contains(since), "{out}");
+    assert_eq!(json("no-memory")["trace"]["memory_recorded"], false);
+    let (_, out, _) = run(&["report", as_arg(&own("no-memory"))]);
+    assert!(out.contains("the channel \"memory\" is not in this recording"), "{out}");
+    assert!(!out.contains("peak") && !out.contains("live at end"), "{out}");
+    let foreign =
+        serde_json::from_str::<serde_json::Value>(&run(&["report", SAMPLE, "--format", "json"]).1);
+    let foreign = foreign.expect("JSON");
+    assert!(foreign["trace"]["recording_since_ns"].is_null(), "Unreal's writer does not say");
+}
+
+#[test]
+fn the_width_and_the_rest_are_shown_where_they_are_asked_for() {
+    let widest = |args: &[&str]| {
+        let (status, out, _) = run(&[&["report", SAMPLE][..], args].concat());
+        assert_eq!(status, 0);
+        out.lines().map(|line| line.chars().count()).max().unwrap_or(0)
+    };
+    assert!(widest(&["--verbose"]) <= 80);
+    let by_size = widest(&["--by", "size", "--width", "200"]);
+    assert!(by_size > 80, "{by_size}");
+    assert!(widest(&["--by", "size", "--width", "50"]) <= 50);
+    let (_, short, _) = run(&["report", SAMPLE]);
+    let (_, whole, _) = run(&["report", SAMPLE, "-v"]);
+    for title in ["By size", "By thread", "Largest live blocks", "accurate to"] {
+        assert!(!short.contains(title) && whole.contains(title), "{title}");
+    }
+    let (_, own, _) = run(&["report", SAMPLE, "--by", "scope", "--inclusive=false"]);
+    let (_, inclusive, _) = run(&["report", SAMPLE, "--by", "scope", "--inclusive"]);
+    assert!(own.contains("without inner ones") && !inclusive.contains("without inner ones"));
+    assert_eq!(inclusive, run(&["report", SAMPLE, "--by", "scope"]).1);
 }
 
 #[test]

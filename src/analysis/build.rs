@@ -1,7 +1,7 @@
 //! The report: sums the cells into rows, and sorts.
 
 use super::Analyzer;
-use super::contexts::Contexts;
+use super::contexts::{Contexts, OUTERMOST};
 use super::live::LiveSet;
 use super::report::{
     Figures, GroupRow, LiveBlock, Moves, NameRow, PeakMoment, Report, ScopeRow, SizeRow, ThreadRow,
@@ -47,6 +47,7 @@ impl Analyzer {
 
     pub(super) fn build(&self) -> Report {
         let scopes = self.scope_figures();
+        let (largest_live, largest_by_cell) = self.largest();
         let groups = self.group_figures();
         let mut trace = self.trace.clone();
         trace.duration_ns = match self.reported_at {
@@ -63,12 +64,12 @@ impl Analyzer {
             totals: self.totals(),
             peak: self.peak_moment(),
             bookmarks: self.bookmarks.all(),
-            by_scope: self.scope_rows(scopes),
+            by_scope: self.scope_rows(scopes, &largest_by_cell),
             by_group: self.group_rows(groups),
             by_name: self.name_rows(),
             by_thread: self.thread_rows(),
             by_size: self.size_rows(),
-            largest_live: self.largest(),
+            largest_live,
             ..Report::default()
         }
     }
@@ -82,6 +83,7 @@ impl Analyzer {
             peak_bytes_at_ns: total.peak_at_ns,
             blocks_at_peak: total.blocks_at_peak,
             peak_blocks: total.peak_blocks,
+            unnamed_bytes_at_peak: self.unnamed_at_peak(),
             overhead_bytes: self.overhead,
             ..Totals::default()
         };
@@ -107,6 +109,18 @@ impl Analyzer {
         let is_told = self.peak_before.0 == total.epoch;
         let to_ns = is_told.then_some(self.peak_before.1);
         PeakMoment { from_ns: total.peak_at_ns, to_ns, after_bookmark, before_bookmark }
+    }
+
+    /// What was live at the peak in no scope and without a tag.
+    fn unnamed_at_peak(&self) -> u64 {
+        let epoch = self.book.total.epoch;
+        let contexts = &self.contexts.contexts;
+        let outermost = contexts[OUTERMOST as usize];
+        let unnamed = self.book.cells.iter().filter(|cell| {
+            let context = contexts[cell.context as usize];
+            (context.scope, context.name) == (outermost.scope, outermost.name)
+        });
+        unnamed.fold(0, |sum, cell| sum.wrapping_add(cell.counts.at_peak(epoch).1))
     }
 
     fn add_counts(&self, figures: &mut Figures, cell: &Counts) {
@@ -234,15 +248,26 @@ impl Analyzer {
         self.tree_figures(groups, |context| names[contexts[context as usize].name as usize].group)
     }
 
-    fn scope_rows(&self, figures: Vec<Option<(Figures, Figures)>>) -> Vec<ScopeRow> {
+    fn scope_rows(
+        &self,
+        figures: Vec<Option<(Figures, Figures)>>,
+        largest_by_cell: &[u64],
+    ) -> Vec<ScopeRow> {
+        let Contexts { scopes, contexts, .. } = &self.contexts;
+        let mut largest = vec![0; figures.len()];
+        for (cell, &bytes) in self.book.cells.iter().zip(largest_by_cell) {
+            let largest: &mut u64 = &mut largest[contexts[cell.context as usize].scope as usize];
+            *largest = bytes.max(*largest);
+        }
         let entries = self.contexts.entries();
         // What was entered never is not told.
         let never = (self.tells_entries && self.told_all).then_some(0);
         let row = |(node, figures): (usize, Option<_>)| {
             let (figures, inclusive) = figures?;
-            let (node, path) = (node as u32, self.contexts.scopes.path(node as u32));
+            let (largest_live_bytes, node) = (largest[node], node as u32);
+            let path = scopes.path(node);
             let entries = entries.get(&node).copied().or(never).filter(|_| node != ROOT);
-            Some(ScopeRow { path, entries, figures, inclusive })
+            Some(ScopeRow { path, entries, figures, inclusive, largest_live_bytes })
         };
         let mut rows: Vec<_> = figures.into_iter().enumerate().filter_map(row).collect();
         rows.sort_by(|a, b| order(&a.figures, &b.figures).then_with(|| a.path.cmp(&b.path)));
@@ -322,15 +347,19 @@ impl Analyzer {
         self.book.series[series as usize].peak
     }
 
-    /// The largest live blocks: by size, then the older, then by address.
-    fn largest(&self) -> Vec<LiveBlock> {
+    /// The largest live blocks: by size, then the older, then by address. Also the size of the
+    /// largest of each cell.
+    fn largest(&self) -> (Vec<LiveBlock>, Vec<u64>) {
         let key = |address: u64, block: &super::live::Block, heap: usize| {
             (Reverse(block.size()), block.allocated_at, address, heap, block.owner)
         };
         let keep = self.largest_live;
         let mut best = Vec::new();
+        let mut by_cell = vec![0; self.book.cells.len()];
         for (heap, blocks) in self.heaps.iter().enumerate() {
             for (address, block) in blocks.iter() {
+                let largest: &mut u64 = &mut by_cell[block.owner as usize];
+                *largest = block.size().max(*largest);
                 best.push(key(address, &block, heap));
                 // Room for twice as many, so that cutting back is rare.
                 if best.len() >= keep.saturating_mul(2).max(64) {
@@ -357,7 +386,7 @@ impl Analyzer {
                 allocated_at_ns,
             }
         };
-        best.into_iter().map(block).collect()
+        (best.into_iter().map(block).collect(), by_cell)
     }
 }
 

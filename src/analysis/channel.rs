@@ -4,6 +4,8 @@ use super::report::TimeSpan;
 
 /// The name of the channel.
 pub(super) const SCOPE_CHANNEL: &str = "Scope";
+/// The channel of allocations and frees, as it is announced.
+pub(super) const MEMORY_CHANNEL: &str = "Memory";
 
 /// Spans that are kept apart; a program that turns scopes off more often has the last one longer.
 const MOST: usize = 1000;

@@ -56,7 +56,7 @@ pub use report::{
 use crate::trace::event::schema::EventType;
 use crate::trace::read::{Damage, Event, Hole, Row, Visitor};
 use bookmarks::Bookmarks;
-use channel::{SCOPE_CHANNEL, ScopesOff};
+use channel::{MEMORY_CHANNEL, SCOPE_CHANNEL, ScopesOff};
 use clock::Clock;
 use contexts::{Contexts, Kind, OUTERMOST, Spec};
 use hash::IntMap;
@@ -318,6 +318,9 @@ impl Analyzer {
         if self.counting() && self.peak_before.0 != peak {
             self.peak_before = (peak, self.clock.now());
         }
+        if self.trace.from_process_start == Some(false) {
+            self.trace.recording_since_ns.get_or_insert(self.clock.now());
+        }
     }
 
     fn our_trace(&mut self, version: u8) {
@@ -396,7 +399,13 @@ impl Analyzer {
             Role::OurTrace { version, pid, from_start, optimized } => {
                 self.our_trace(u8_at(fixed, version));
                 self.trace.pid = Some(u32_at(fixed, pid));
-                self.trace.from_process_start = Some(u8_at(fixed, from_start) != 0);
+                let from_start = u8_at(fixed, from_start) != 0;
+                self.trace.from_process_start = Some(from_start);
+                if from_start {
+                    // Unless it says later that it joined.
+                    self.trace.recording_since_ns = Some(0);
+                    self.trace.initial_live_blocks = Some(0);
+                }
                 self.trace.tracker_optimized = optimized.map(|at| u8_at(fixed, at) != 0);
             }
             Role::ThreadStart { id, system, name } => {
@@ -412,18 +421,25 @@ impl Analyzer {
             Role::ReallocFailed { address } => {
                 self.realloc_failed(event.stream, u64_at(fixed, address));
             }
-            // What came before was told in one go, however long it had taken to happen.
-            Role::Alive => {
+            Role::Alive { blocks } => {
+                // What came before was told in one go, however long it had taken to happen.
                 self.clock.forget_resolution();
                 self.scopes_off.begin(self.clock.now());
+                self.trace.recording_since_ns = Some(self.clock.now());
+                self.trace.initial_live_blocks = Some(u64_at(fixed, blocks));
             }
             Role::Channel { id, enabled, name } => {
                 let (id, is_on) = (u32_at(fixed, id), u8_at(fixed, enabled) != 0);
                 let now = self.clock.now();
-                if name.is_some_and(|name| event.text(name) == SCOPE_CHANNEL) {
-                    self.scopes_off.announced(id, is_on, now);
-                } else if name.is_none() && self.counting() {
-                    self.scopes_off.toggled(id, is_on, now);
+                match name.map(|name| event.text(name)) {
+                    Some(name) if name == SCOPE_CHANNEL => {
+                        self.scopes_off.announced(id, is_on, now)
+                    }
+                    Some(name) if name == MEMORY_CHANNEL => {
+                        self.trace.memory_recorded = Some(is_on);
+                    }
+                    None if self.counting() => self.scopes_off.toggled(id, is_on, now),
+                    _ => {}
                 }
             }
             Role::ScopeEntries { tag, entries, before } => {

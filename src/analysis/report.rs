@@ -52,7 +52,8 @@ pub struct TraceInfo {
     pub time_resolution_ns: u64,
     /// How many events the report is made from.
     pub events: u64,
-    /// Whether tracking began with the process; `None` if the writer does not say.
+    /// Whether tracking began with the process; `None` if the writer does not say. A trace that began
+    /// later, with all that was live then, has everything that tracking knows.
     pub from_process_start: Option<bool>,
     /// When the channel `scope` was off, as exactly as a marker: what was allocated then is in the outermost
     /// scope, whatever scopes it was in. Empty in traces of other writers.
@@ -60,6 +61,15 @@ pub struct TraceInfo {
     /// Whether the tracker in the program was built with optimisation, without which an event costs
     /// 28 times as much; `None` if the writer does not say.
     pub tracker_optimized: Option<bool>,
+    /// Since when events are in the trace: 0 if that is its beginning, else when it joined a
+    /// recording that was under way. `None` if the writer does not say.
+    pub recording_since_ns: Option<u64>,
+    /// Blocks that were live then, which the trace begins with: they count as allocations. `None`
+    /// where the writer did not know them, or does not say.
+    pub initial_live_blocks: Option<u64>,
+    /// Whether allocations and frees are recorded: the channel `memory`; `None` if the writer does
+    /// not say.
+    pub memory_recorded: Option<bool>,
     /// Nothing is missing: no event lost, no damage, and the trace has its end. That of our writer
     /// is its own report (`Memledger.Report`). Unreal's writer ends without a word, so a trace of it
     /// counts as ended when its source could be read to the end and has a sync, which follows its
@@ -128,6 +138,8 @@ pub struct Totals {
     pub peak_bytes_at_ns: u64,
     /// Live blocks then.
     pub blocks_at_peak: u64,
+    /// Live bytes then that were allocated in no scope and have no tag.
+    pub unnamed_bytes_at_peak: u64,
     /// The largest number of live blocks at any time.
     pub peak_blocks: u64,
     /// Blocks freed by the thread that allocated them before it allocated again.
@@ -231,6 +243,8 @@ pub struct ScopeRow {
     pub figures: Figures,
     /// The same together with all scopes inside it.
     pub inclusive: Figures,
+    /// The size of the largest live block of this very scope.
+    pub largest_live_bytes: u64,
 }
 
 /// One group.

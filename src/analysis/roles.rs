@@ -49,7 +49,7 @@ pub(super) enum Role {
     Lost { events: u16 },
     LargeSize { address: u16, size: u16 },
     ReallocFailed { address: u16 },
-    Alive,
+    Alive { blocks: u16 },
     ScopeEntries { tag: u16, entries: u16, before: u16 },
     Report { cycle: u16, overhead: u16, lost: u16, misuses: u16 },
     Channel { id: u16, enabled: u16, name: Option<usize> },
@@ -182,7 +182,7 @@ pub(super) fn role_of(event_type: &EventType) -> Result<Role, String> {
         ("Memledger", "ReallocFailed") => {
             Ok(Role::ReallocFailed { address: fields.at("Address", U64)? })
         }
-        ("Memledger", "Alive") => Ok(Role::Alive),
+        ("Memledger", "Alive") => Ok(Role::Alive { blocks: fields.at("Blocks", U64)? }),
         ("Memledger", "ScopeEntries") => Ok(Role::ScopeEntries {
             tag: fields.at("Tag", I32)?,
             entries: fields.at("Entries", U64)?,

@@ -58,6 +58,9 @@ impl Json for TraceInfo {
             "scopes_off" => self.scopes_off,
             "tracker_optimized" => self.tracker_optimized,
             "complete" => self.complete,
+            "recording_since_ns" => self.recording_since_ns,
+            "initial_live_blocks" => self.initial_live_blocks,
+            "memory_recorded" => self.memory_recorded,
         )
     }
 }
@@ -89,6 +92,7 @@ impl Json for Totals {
             object.entry("peak_blocks", &self.peak_blocks)?;
             object.entry("short_lived", &self.short_lived)?;
             object.entry("overhead_bytes", &self.overhead_bytes)?;
+            object.entry("unnamed_bytes_at_peak", &self.unnamed_bytes_at_peak)?;
             moves(object, self.moved_in, self.moved_out)?;
             Ok(())
         })
@@ -172,6 +176,7 @@ impl Json for ScopeRow {
             object.entry("entries", &self.entries)?;
             columns(object, &self.figures)?;
             object.entry("inclusive", &self.inclusive)?;
+            object.entry("largest_live_bytes", &self.largest_live_bytes)?;
             Ok(())
         })
     }

@@ -1,7 +1,7 @@
 //! Settings from `MEMLEDGER_*` variables and from command-line flags.
 
 use super::builder::Config;
-use super::report::{Destination, Report};
+use super::report::Report;
 use super::{control, exit, problems, run};
 use crate::alloc::linked;
 use crate::error::Error;
@@ -23,6 +23,7 @@ pub(crate) struct Settings {
     pub(super) follow_forks: Option<OsString>,
     pub(super) file_mode: Option<OsString>,
     pub(super) report: Option<OsString>,
+    pub(super) report_verbose: Option<OsString>,
     pub(super) control: Option<OsString>,
     pub(super) control_token_file: Option<OsString>,
     pub(super) control_folder: Option<OsString>,
@@ -36,7 +37,7 @@ struct Known {
     place: fn(&mut Settings) -> &mut Option<OsString>,
 }
 
-const KNOWN: [Known; 10] = [
+const KNOWN: [Known; 11] = [
     Known {
         variable: c"MEMLEDGER_TRACE",
         flag: "-trace=",
@@ -66,6 +67,11 @@ const KNOWN: [Known; 10] = [
         variable: c"MEMLEDGER_REPORT",
         flag: "-tracereport=",
         place: |settings| &mut settings.report,
+    },
+    Known {
+        variable: c"MEMLEDGER_REPORT_VERBOSE",
+        flag: "-tracereportverbose=",
+        place: |settings| &mut settings.report_verbose,
     },
     Known {
         variable: c"MEMLEDGER_CONTROL",
@@ -224,12 +230,22 @@ impl Settings {
         if let Some(report) = self.report {
             match report.to_str() {
                 Some("off") => config.report = None,
-                Some("stderr") => config.report = Some(Report(Destination::Stderr)),
+                Some("stderr") => config.report = Some(Report::stderr()),
                 _ if matches!(extension(&report), Some("txt" | "json")) => {
-                    config.report = Some(Report(Destination::File(report.into())));
+                    config.report = Some(Report::file(report));
                 }
                 _ => problems::add(format!(
                     "MEMLEDGER_REPORT (or -tracereport=) is {report:?}, but only stderr, off, or a path ending in .txt or .json are allowed; the default is used"
+                )),
+            }
+        }
+        if let Some(verbose) = self.report_verbose {
+            match (verbose.to_str(), &mut config.report) {
+                (Some("1"), Some(report)) => report.verbose = true,
+                (Some("0"), Some(report)) => report.verbose = false,
+                (Some("0" | "1"), None) => {}
+                _ => problems::add(format!(
+                    "MEMLEDGER_REPORT_VERBOSE (or -tracereportverbose=) is {verbose:?}, but only 0 and 1 are allowed; the default is used"
                 )),
             }
         }

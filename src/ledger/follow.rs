@@ -139,7 +139,7 @@ pub(super) fn in_child() -> bool {
 fn own_names(mut config: Config) -> Config {
     config.control = None;
     config.file = config.file.map(|path| own_name(&path));
-    if let Some(Report(Destination::File(path))) = &mut config.report {
+    if let Some(Report { destination: Destination::File(path), .. }) = &mut config.report {
         *path = own_name(path);
     }
     config

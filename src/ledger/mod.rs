@@ -92,6 +92,7 @@ impl Ledger {
     /// | `MEMLEDGER_FOLLOW_FORKS=1` | record the children of forks, too, each to files of its own |
     /// | `MEMLEDGER_FILE_MODE=640` | permissions of the files that are written, octal; 600 unless told |
     /// | `MEMLEDGER_REPORT=stderr`, a path ending in `.txt` or `.json`, or `off` | where the report goes |
+    /// | `MEMLEDGER_REPORT_VERBOSE=1` | threads, sizes and more in its text, too ([`Report::verbose`]) |
     pub fn from_env() -> Self {
         #[cfg(feature = "enable")]
         return run::start_with(environment::Settings::default());

@@ -15,8 +15,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Where the report goes.
 pub(super) enum Output {
-    Stderr,
-    File { file: LaterFile, path: PathBuf, json: bool },
+    Stderr { verbose: bool },
+    File { file: LaterFile, path: PathBuf, json: bool, verbose: bool },
 }
 
 pub(super) fn open_trace(path: &Path) -> Result<FileSink, Error> {
@@ -30,7 +30,10 @@ pub(super) fn open_trace(path: &Path) -> Result<FileSink, Error> {
 }
 
 pub(super) fn open_report(report: &Report) -> Result<Output, Error> {
-    let Destination::File(path) = &report.0 else { return Ok(Output::Stderr) };
+    let verbose = report.verbose;
+    let Destination::File(path) = &report.destination else {
+        return Ok(Output::Stderr { verbose });
+    };
     let asked = expand(path);
     let json = match asked.extension().and_then(|extension| extension.to_str()) {
         Some("json") => true,
@@ -46,7 +49,7 @@ pub(super) fn open_report(report: &Report) -> Result<Output, Error> {
     if path != asked {
         tell_in_use(&asked, &path);
     }
-    Ok(Output::File { file, path, json })
+    Ok(Output::File { file, path, json, verbose })
 }
 
 fn tell_in_use(asked: &Path, used: &Path) {
@@ -113,17 +116,22 @@ pub(super) fn write_report(output: Output, unlinked: bool, live: Option<&Live>) 
     }
     let report = live.report();
     let mut bytes = Vec::new();
-    let json = matches!(output, Output::File { json: true, .. });
-    let color = matches!(output, Output::Stderr) && os::is_terminal(2);
     // Writing to memory does not fail.
-    let _ = if json {
-        dump::json::write(&report, &mut bytes)
-    } else {
-        let options = dump::text::Options { color, ..Default::default() };
-        dump::text::write(&report, &options, &mut bytes)
+    let _ = match output {
+        Output::File { json: true, .. } => dump::json::write(&report, &mut bytes),
+        Output::File { verbose, .. } => {
+            let options = dump::text::Options { verbose, ..Default::default() };
+            dump::text::write(&report, &options, &mut bytes)
+        }
+        Output::Stderr { verbose } => {
+            let mut options = dump::text::Options { verbose, ..Default::default() };
+            options.color = os::is_terminal(2);
+            options.width = os::terminal_width(2).unwrap_or(options.width);
+            dump::text::write(&report, &options, &mut bytes)
+        }
     };
     match output {
-        Output::Stderr => {
+        Output::Stderr { .. } => {
             let _ = os::write_all(2, &bytes);
         }
         Output::File { file, path, .. } => {

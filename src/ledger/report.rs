@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 /// Where the report goes when recording ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report(pub(crate) Destination);
+pub struct Report {
+    pub(crate) destination: Destination,
+    pub(crate) verbose: bool,
+}
 
 /// See [`Report`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,9 +17,9 @@ pub(crate) enum Destination {
 }
 
 impl Report {
-    /// As text, on standard error; in colour if that is a terminal.
+    /// As text, on standard error; in colour and as wide as the terminal, if that is one.
     pub const fn stderr() -> Self {
-        Self(Destination::Stderr)
+        Self { destination: Destination::Stderr, verbose: false }
     }
 
     /// To a file: JSON (`memledger.report/1`) if its name ends in `.json`, text if in `.txt`.
@@ -26,6 +29,13 @@ impl Report {
     /// that name is removed, and a path at which none can be created is an error; the file is created
     /// when the report is written. A program that is killed leaves none.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        Self(Destination::File(path.into()))
+        Self { destination: Destination::File(path.into()), verbose: false }
+    }
+
+    /// Has the text show threads, sizes, the largest blocks, the tracker's own bytes, bookmarks and how
+    /// accurate times are, too, as `MEMLEDGER_REPORT_VERBOSE=1` does. JSON always has everything.
+    pub const fn verbose(mut self) -> Self {
+        self.verbose = true;
+        self
     }
 }

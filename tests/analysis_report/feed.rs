@@ -253,6 +253,11 @@ impl Feed {
         self.emit("Memledger.ThreadStart", stream, &[N(u64::from(id)), N(system), S(name)]);
     }
 
+    /// Says whether the channel `name` is recorded.
+    pub fn channel(&mut self, name: &str, enabled: bool) {
+        self.emit("Trace.ChannelAnnounce", 1, &[N(1), N(enabled.into()), N(1), S(name)]);
+    }
+
     pub fn our_report(&mut self, time: u64) {
         let values = [N(self.serial), N(time), N(4096), N(0), N(0), N(0)];
         self.emit("Memledger.Report", 2, &values);

@@ -52,6 +52,66 @@ fn the_peak_keeps_its_first_moment_and_every_row_as_it_was_then() {
 }
 
 #[test]
+fn what_has_no_name_at_the_peak_is_in_no_scope_and_has_no_tag() {
+    let mut feed = with_scopes();
+    feed.spec(3, 301, 100, 202, "X outside all scopes");
+    feed.alloc(2, 0x10, 7); // no scope, no tag
+    feed.enter(2, 101);
+    feed.alloc(2, 0x20, 50); // a scope
+    feed.leave(2);
+    feed.enter(2, 301);
+    feed.alloc(2, 0x30, 30); // a tag
+    feed.leave(2);
+    assert_eq!(feed.report().totals.unnamed_bytes_at_peak, 7);
+    feed.free(2, 0x20);
+    feed.alloc(2, 0x40, 11); // after the peak
+    let report = feed.report();
+    assert_eq!((report.totals.peak_bytes, report.totals.unnamed_bytes_at_peak), (87, 7));
+    let largest: Vec<_> = report.by_scope.iter().map(|row| row.largest_live_bytes).collect();
+    assert_eq!(scope(&report, &["GlobalScope"]).largest_live_bytes, 30);
+    assert_eq!(largest.iter().max(), Some(&30));
+}
+
+#[test]
+fn a_trace_that_joined_later_says_since_when_and_with_how_many_blocks() {
+    let mut feed = with_scopes();
+    let full = feed.report().trace;
+    assert_eq!((full.recording_since_ns, full.initial_live_blocks), (Some(0), Some(0)));
+    feed.marker(3_000);
+    feed.alloc(2, 0x10, 100);
+    feed.alloc(2, 0x20, 100);
+    feed.marker(9_000);
+    feed.emit("Memledger.Alive", 2, &[N(2)]);
+    feed.marker(12_000);
+    feed.free(2, 0x10);
+    let trace = feed.report().trace;
+    assert_eq!(trace.from_process_start, Some(true));
+    assert_eq!((trace.recording_since_ns, trace.initial_live_blocks), (Some(9_000), Some(2)));
+    // One that does not know what was live knows when it began, about.
+    let mut feed = Feed::with(Analyzer::new(), false);
+    feed.emit("Memledger.Trace", 1, &[N(1), N(77), N(0), N(0)]);
+    feed.marker(9_000);
+    feed.marker(12_000);
+    let trace = feed.report().trace;
+    assert_eq!((trace.recording_since_ns, trace.initial_live_blocks), (Some(9_000), None));
+    // Unreal's writer does not say.
+    let trace = Feed::unreal().report().trace;
+    assert_eq!((trace.recording_since_ns, trace.initial_live_blocks), (None, None));
+}
+
+#[test]
+fn a_trace_says_whether_memory_is_recorded() {
+    let mut feed = with_scopes();
+    assert_eq!(feed.report().trace.memory_recorded, None);
+    feed.channel("Scope", true);
+    assert_eq!(feed.report().trace.memory_recorded, None);
+    feed.channel("Memory", false);
+    assert_eq!(feed.report().trace.memory_recorded, Some(false));
+    feed.channel("Memory", true);
+    assert_eq!(feed.report().trace.memory_recorded, Some(true));
+}
+
+#[test]
 fn an_inclusive_peak_is_of_the_sum_and_not_the_sum_of_the_peaks() {
     let mut feed = with_scopes();
     feed.enter(2, 101);

@@ -53,6 +53,8 @@ pub(crate) const CASES: &[Case] = &[
         let logs = Stream::read(&outcome, "logs.utrace");
         assert_eq!((&logs.logged, &logs.important), (&all.logged, &all.important));
         assert_eq!((logs.memory_events, logs.report().totals.allocations), (0, 0));
+        assert_eq!(logs.report().trace.memory_recorded, Some(false));
+        assert_eq!(all.report().trace.memory_recorded, Some(true));
         let ends = |on: u64| vec![on];
         assert_eq!((&logs.channels["Memory"], &logs.channels["Game"]), (&ends(0), &ends(1)));
         assert_eq!(logs.report().bookmarks.len(), 1);

@@ -28,9 +28,14 @@ pub(crate) const CASES: &[Case] = &[
         let outcome = run.run();
         outcome.quiet().whole();
         let first = blocks(&outcome, TRACE);
+        let whole = outcome.trace(TRACE).0.trace;
+        assert_eq!((whole.recording_since_ns, whole.initial_live_blocks), (Some(0), Some(0)));
         for name in [LATE, COMPACT] {
             let late = outcome.trace(name).0;
             check_whole(&late);
+            assert_eq!(late.trace.from_process_start, Some(true), "{name}");
+            assert!(late.trace.recording_since_ns > Some(0), "{name}: {:?}", late.trace);
+            assert!(late.trace.initial_live_blocks > Some(0), "{name}: {:?}", late.trace);
             assert_eq!(blocks(&outcome, name), first, "{name}");
         }
         let listed = fs::read_to_string(outcome.path("list")).unwrap();
@@ -63,6 +68,8 @@ pub(crate) const CASES: &[Case] = &[
         let late = outcome.trace(LATE).0;
         assert_eq!(late.trace.from_process_start, Some(false));
         assert!(late.trace.complete);
+        assert!(late.trace.recording_since_ns > Some(0), "{:?}", late.trace);
+        assert_eq!(late.trace.initial_live_blocks, None);
         assert_eq!((left(&late, 1_000_003), left(&late, 1_000_005)), (0, 1));
         assert!(late.losses.frees_of_earlier_blocks > 0);
         assert_eq!(late.losses.unmatched_frees, 0);

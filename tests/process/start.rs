@@ -1,8 +1,12 @@
 //! How a recording starts: by the environment, in code, or both.
+#![expect(unsafe_code, reason = "a terminal is made by calls of libc")]
 
 use crate::harness::{Case, REPORT, TRACE, builder, case, churn, leave, left, start};
-use memledger::{Error, Ledger};
+use memledger::{Error, Ledger, Report};
+use std::fs::File;
 use std::hint::black_box;
+use std::io::Read;
+use std::os::fd::FromRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub(crate) const CASES: &[Case] = &[
@@ -86,6 +90,35 @@ pub(crate) const CASES: &[Case] = &[
         let report = outcome.exited(7).whole();
         assert_eq!(report.totals.allocations, 0);
         assert_eq!(report.totals.frees, 0);
+        assert_eq!(report.trace.memory_recorded, Some(false));
+        // Instead of figures that are all 0.
+        let run = outcome.again().env("MEMLEDGER_TRACE", "scope");
+        let outcome = run.env("MEMLEDGER_REPORT", "stderr").run();
+        let text = &outcome.stderr;
+        assert!(text.contains("the channel \"memory\" is not in this recording"), "{text}");
+        assert!(!text.contains("peak"), "{text}");
+    }),
+    case("the report is short unless everything is asked for", scoped, |run| {
+        let outcome = run.env("MEMLEDGER_REPORT", "stderr").run();
+        let short = &outcome.stderr;
+        assert!(short.contains("Who held the peak") && !short.contains("By thread"), "{short}");
+        let run = outcome.again().env("MEMLEDGER_REPORT", "x.txt");
+        let outcome = run.env("MEMLEDGER_REPORT_VERBOSE", "1").run();
+        let whole = outcome.report("x.txt");
+        for part in ["By thread", "By size", "the tracker", "accurate to"] {
+            assert!(whole.contains(part), "{part} in\n{whole}");
+        }
+        assert!(!whole.contains("--"), "the process has no flags of the command\n{whole}");
+        let run = outcome.again().env("MEMLEDGER_REPORT", REPORT);
+        let outcome = run.env("MEMLEDGER_REPORT_VERBOSE", "yes").run();
+        one_line(&outcome.stderr, &["MEMLEDGER_REPORT_VERBOSE", "\"yes\"", "0 and 1"]);
+    }),
+    case("a report on a terminal is as wide as that", on_a_terminal, |run| {
+        let outcome = run.run();
+        outcome.quiet();
+        let screen = outcome.report("screen");
+        let row = screen.lines().find(|line| line.contains(LONG_NAME));
+        assert!(row.is_some_and(|row| row.trim_end().ends_with(" 1")), "{screen}");
     }),
     case("from_env without variables reports on stderr", from_env, |run| {
         let outcome = run.run();
@@ -228,6 +261,37 @@ fn one_line(stderr: &str, parts: &[&str]) {
 fn nothing() {
     leave(IN_MAIN);
     churn(1000);
+}
+
+const LONG_NAME: &str =
+    "the name of a scope that is too long for eighty columns together with all the figures";
+
+/// Ends a recording whose report goes to a terminal of 160 columns, and keeps what that got.
+fn on_a_terminal() {
+    let ledger = Ledger::builder().report_on_exit(Report::stderr()).start().unwrap();
+    drop(memledger::alloc_scope!(LONG_NAME, { black_box(vec![0_u8; 5000]) }));
+    // SAFETY: the descriptors are this function's own, and the size is valid for reading.
+    let (mut screen, stderr) = unsafe {
+        let screen = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY);
+        assert!(screen >= 0 && libc::grantpt(screen) == 0 && libc::unlockpt(screen) == 0);
+        let size = libc::winsize { ws_row: 40, ws_col: 160, ws_xpixel: 0, ws_ypixel: 0 };
+        assert_eq!(libc::ioctl(screen, libc::TIOCSWINSZ, &raw const size), 0);
+        let terminal = libc::open(libc::ptsname(screen), libc::O_RDWR | libc::O_NOCTTY);
+        let stderr = libc::dup(2);
+        assert!(stderr >= 0 && terminal >= 0 && libc::dup2(terminal, 2) == 2);
+        (File::from_raw_fd(screen), stderr)
+    };
+    // Less than a terminal holds until somebody reads.
+    drop(ledger);
+    let mut text = Vec::new();
+    while !String::from_utf8_lossy(&text).contains("Allocates most") {
+        let mut part = [0; 4096];
+        let length = screen.read(&mut part).unwrap();
+        text.extend_from_slice(&part[..length]);
+    }
+    // SAFETY: both are open.
+    unsafe { libc::dup2(stderr, 2) };
+    std::fs::write("screen", text).unwrap();
 }
 
 fn scoped() {

@@ -1,6 +1,6 @@
 //! `memledger events`: every event, decoded from the stream alone.
 
-use super::{CliError, Format, Outcome, missing, note, open, unreadable};
+use super::{CliError, Format, Outcome, damaged, note, open, unreadable};
 use memledger::analysis::bookmark_text;
 use memledger::dump::text::{escape, nearest};
 use memledger::trace::event::schema::EventType;
@@ -74,7 +74,7 @@ pub fn run(args: &EventsArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
         None
     } else {
         let summary = reader.finish(&mut printer);
-        missing(&args.trace, &summary)
+        damaged(&args.trace, &summary)
     };
     if json {
         let damaged = missing.is_some();

@@ -1,6 +1,6 @@
 //! `memledger export`: the same trace in another format.
 
-use super::{CliError, Outcome, is_stdin, missing, open, unreadable};
+use super::{CliError, Outcome, damaged, is_stdin, open, unreadable};
 use memledger::Error;
 use memledger::trace::convert::convert;
 use memledger::trace::transport::Transport;
@@ -70,7 +70,7 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
         }
         error => unreadable(&args.trace, error),
     })?;
-    Ok(missing(&args.trace, &summary).map_or(Outcome::Done, Outcome::Incomplete))
+    Ok(damaged(&args.trace, &summary).map_or(Outcome::Done, Outcome::Incomplete))
 }
 
 /// A file that is created for the first byte that goes into it: an input that is no trace must

@@ -1,6 +1,6 @@
 //! `memledger info`: what a trace consists of.
 
-use super::{CliError, Format, Outcome, display_name, missing, open_watched, unreadable};
+use super::{CliError, Format, Outcome, display_name, missing, open_watched, outcome, unreadable};
 use memledger::dump::text::escape;
 use memledger::trace::event::schema::EventType;
 use memledger::trace::read::{Damage, Event, Hole, Summary, Value, Visitor, read};
@@ -21,6 +21,9 @@ const NAME: usize = 44;
 pub struct InfoArgs {
     /// The trace; - for standard input
     trace: PathBuf,
+    /// Exit with status 0 though the trace is not whole: of a program that runs, or was killed
+    #[arg(long)]
+    allow_incomplete: bool,
     /// How to print it
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
@@ -37,7 +40,7 @@ pub fn run(args: &InfoArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
         Format::Json => json(&facts, &summary, out),
     }
     .map_err(CliError::output)?;
-    Ok(missing(&args.trace, &summary).map_or(Outcome::Done, Outcome::Incomplete))
+    Ok(outcome(missing(&args.trace, &summary), args.allow_incomplete))
 }
 
 /// Which events say something about the trace itself.

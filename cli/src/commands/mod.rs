@@ -5,6 +5,7 @@ pub mod events;
 pub mod export;
 pub mod expr;
 pub mod fetch;
+pub mod figures;
 pub mod info;
 mod progress;
 pub mod report;
@@ -13,6 +14,7 @@ pub mod traces;
 
 use crate::serve::read_token;
 use memledger::dump::text;
+use memledger::trace::read::Summary;
 use memledger::trace::store::Store;
 use std::fmt;
 use std::fs::File;
@@ -120,8 +122,25 @@ pub fn unreadable(path: &Path, error: memledger::Error) -> CliError {
     CliError::Failed(format!("{}: {error}", display_name(path)))
 }
 
-/// What is missing from a result, as one sentence; `None` if nothing is.
-pub fn missing(path: &Path, summary: &memledger::trace::read::Summary) -> Option<String> {
+/// How a command ends whose figures are whole, or `incomplete`, which one may `allow`.
+pub fn outcome(incomplete: Option<String>, allow: bool) -> Outcome {
+    match incomplete {
+        None => Outcome::Done,
+        Some(sentence) if allow => {
+            note(&sentence);
+            Outcome::Done
+        }
+        Some(sentence) => Outcome::Incomplete(sentence),
+    }
+}
+
+/// What is missing from figures, as one sentence; `None` if nothing is.
+pub fn missing(path: &Path, summary: &Summary) -> Option<String> {
+    damaged(path, summary).or_else(|| (!summary.is_complete()).then(|| without_end(path)))
+}
+
+/// What of a trace could not be read, as one sentence; `None` if all could.
+pub fn damaged(path: &Path, summary: &Summary) -> Option<String> {
     let counts = &summary.counts;
     let mut parts = Vec::new();
     if let Some(error) = &summary.error {
@@ -148,6 +167,15 @@ pub fn missing(path: &Path, summary: &memledger::trace::read::Summary) -> Option
         let parts = parts.join(", and ");
         format!("{} is damaged: {parts}; the result is only of the rest", display_name(path))
     })
+}
+
+/// Says that a trace just stops.
+pub fn without_end(path: &Path) -> String {
+    format!(
+        "{} has no end: the program was killed or is still running, or the trace was cut; the \
+         result is only of what there is (--allow-incomplete takes it)",
+        display_name(path)
+    )
 }
 
 /// Which store a command asks.

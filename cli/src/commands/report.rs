@@ -1,7 +1,12 @@
 //! `memledger report`: totals, peaks, who holds what, what is still live.
 
 use super::expr::{At, Expr};
-use super::{CliError, Format, Outcome, is_stdin, missing, note, open_watched, unreadable};
+use super::figures::Figures;
+use super::{
+    CliError, Format, Outcome, display_name, is_stdin, missing, note, open_watched, outcome,
+    unreadable, without_end,
+};
+use clap::ArgAction;
 use memledger::analysis::{Analyzer, Report, Until};
 use memledger::dump::{json, text};
 use memledger::trace::read::{Summary, read};
@@ -13,15 +18,20 @@ use std::path::PathBuf;
 const EXAMPLES: &str = "\
 Examples:
   memledger report run.utrace                         the summary and the short tables
-  memledger report run.utrace --by scope --inclusive  scopes with everything inside them
+  memledger report run.utrace --verbose               everything, also threads and sizes
+  memledger report run.utrace --by scope --inclusive=false   each scope for itself
   memledger report run.utrace --filter texture        only rows with that in their name
   memledger report run.utrace --at 1.5s               the report as it stood then
   memledger report run.utrace --fail-if 'peak_bytes > 64MiB'   exit 3 if it was more
+  memledger report run.utrace --fail-if 'peak_bytes{scope=\"request\"} > 1MiB'   of a scope
   memledger report run.utrace --format json -o run.json
 
 TIME is 1.5s, 200ms, nanoseconds without a unit, 50%, start, peak, end or bookmark:NAME.
-EXPR compares any key of totals or losses in the JSON report with a number: >, >=, <, <=, ==, !=;
-bytes may have a unit (KiB, MiB, GiB), times too (ms, s).";
+EXPR compares a number in totals, losses or trace of the JSON report: >, >=, <, <=, =, !=; bytes may
+have a unit (KiB, MiB, GiB), times too (ms, s). {scope=\"NAME\"} (or group, name, thread) behind the figure
+takes the rows with this name instead, with all inside them; a NAME may be the end of a path, as in
+\"outer > inner\". Of several rows, one is enough. 'complete = false' is a trace that is not whole; on
+such a trace no other --fail-if passes.";
 
 /// Names that a sentence lists.
 const LISTED: usize = 10;
@@ -36,10 +46,11 @@ pub struct ReportArgs {
     #[arg(long, value_enum)]
     by: Option<By>,
     /// What the rows are sorted by
-    #[arg(long, value_enum, default_value = "live")]
+    #[arg(long, value_enum, default_value = "at-peak")]
     sort: Sort,
-    /// Let scopes and groups hold what is inside them
-    #[arg(long)]
+    /// Whether scopes and groups hold what is inside them (they do; =false: each for itself)
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
+    #[arg(default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
     inclusive: bool,
     /// Only rows with this text in their name
     #[arg(long, value_name = "TEXT")]
@@ -47,12 +58,21 @@ pub struct ReportArgs {
     /// The report as it stood at this time
     #[arg(long, value_name = "TIME", value_parser = moment)]
     at: Option<(String, At)>,
+    /// Show threads, sizes, the largest blocks, bookmarks and how accurate times are, too
+    #[arg(short, long)]
+    verbose: bool,
+    /// Columns of a line (those of the terminal; 80 elsewhere)
+    #[arg(long, value_name = "COLUMNS")]
+    width: Option<usize>,
     /// Rows of a table, blocks in the list of the largest (10 in text, 100 in JSON)
     #[arg(long, value_name = "N")]
     top: Option<usize>,
     /// Exit with status 3 if this holds; may be given more than once
     #[arg(long, value_name = "EXPR", value_parser = str::parse::<Expr>)]
     fail_if: Vec<Expr>,
+    /// Exit with status 0 though the trace is not whole: of a program that runs, or was killed
+    #[arg(long)]
+    allow_incomplete: bool,
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -72,6 +92,8 @@ enum By {
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Sort {
+    /// Bytes live when all together were most
+    AtPeak,
     /// Bytes still live
     Live,
     /// The row's own peak
@@ -92,24 +114,30 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
     }
     note_what_fits_nothing(args, until, &report);
 
-    let incomplete = missing(&args.trace, &summary);
-    let mut unknown = None;
+    let incomplete = incomplete(args, &report, &summary);
+    let figures = Figures::of(&report);
+    let (mut unknown, mut unproven) = (None, None);
     for expr in &args.fail_if {
-        match expr.check(&report) {
+        match expr.check(&figures) {
             Ok(Some(held)) => {
-                if let Some(incomplete) = incomplete {
-                    note(&incomplete);
-                }
+                incomplete.iter().for_each(|sentence| note(sentence));
                 return Ok(Outcome::Held(held));
             }
-            Ok(None) => {}
+            Ok(None) if expr.is_about_completeness() => {}
+            Ok(None) => unproven = Some(expr.source()),
             Err(sentence) => unknown = Some(sentence),
         }
     }
-    match (unknown, incomplete) {
-        (Some(sentence), _) => Err(CliError::Failed(sentence)),
-        (None, Some(sentence)) => Ok(Outcome::Incomplete(sentence)),
-        (None, None) => Ok(Outcome::Done),
+    match (unknown, unproven, incomplete) {
+        (Some(sentence), _, incomplete) => {
+            incomplete.iter().for_each(|sentence| note(sentence));
+            Err(CliError::Failed(sentence))
+        }
+        // What is missing may be what it is about.
+        (None, Some(expr), Some(sentence)) => Ok(Outcome::Incomplete(format!(
+            "{sentence}; so '{expr}' cannot pass, though it does not hold so far"
+        ))),
+        (None, _, incomplete) => Ok(outcome(incomplete, args.allow_incomplete)),
     }
 }
 
@@ -166,6 +194,20 @@ fn names_in(report: &Report, by: Option<By>) -> BTreeSet<String> {
         names.extend(report.by_thread.iter().map(|row| format!("{} ({})", row.name, row.id)));
     }
     names
+}
+
+/// Why the figures are not whole, if they are not.
+fn incomplete(args: &ReportArgs, report: &Report, summary: &Summary) -> Option<String> {
+    let lost = report.losses.lost_events;
+    missing(&args.trace, summary).or_else(|| match (report.trace.complete, lost) {
+        (true, _) => None,
+        (false, 0) => Some(without_end(&args.trace)),
+        (false, _) => Some(format!(
+            "{} lacks {} that the program could not record; the result is only of the rest",
+            display_name(&args.trace),
+            text::counted(lost, "event", "events"),
+        )),
+    })
 }
 
 /// A moment, together with how it was written.
@@ -228,11 +270,12 @@ fn write(args: &ReportArgs, report: &Report, out: &mut dyn Write) -> Result<(), 
     let Some(path) = &args.output else {
         let color =
             io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-        return print(args, report, color, out).map_err(CliError::output);
+        let width = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0.into());
+        return print(args, report, color, width, out).map_err(CliError::output);
     };
     let written = File::create(path).and_then(|file| {
         let mut file = BufWriter::new(file);
-        print(args, report, false, &mut file)?;
+        print(args, report, false, None, &mut file)?;
         file.flush()
     });
     written.map_err(|error| CliError::Failed(format!("cannot write {}: {error}", path.display())))
@@ -242,6 +285,7 @@ fn print(
     args: &ReportArgs,
     report: &Report,
     color: bool,
+    width: Option<usize>,
     mut out: &mut dyn Write,
 ) -> io::Result<()> {
     if args.format == Format::Json {
@@ -249,6 +293,8 @@ fn print(
     }
     let mut options = text::Options::default();
     options.color = color;
+    options.width = args.width.or(width).unwrap_or(options.width);
+    (options.verbose, options.flags) = (args.verbose, true);
     options.top = args.top.unwrap_or(options.top);
     options.by = args.by.map(|by| match by {
         By::Scope => text::By::Scope,
@@ -258,6 +304,7 @@ fn print(
         By::Size => text::By::Size,
     });
     options.sort = match args.sort {
+        Sort::AtPeak => text::Sort::AtPeak,
         Sort::Live => text::Sort::Live,
         Sort::Peak => text::Sort::Peak,
         Sort::Allocated => text::Sort::Allocated,

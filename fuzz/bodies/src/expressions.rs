@@ -1,15 +1,20 @@
 //! `--fail-if` and `--at` of `memledger report`.
 
-use memledger::analysis::Report;
+use memledger::analysis::{Report, ScopeRow};
 use memledger_cli::commands::expr::{At, Expr, size};
+use memledger_cli::commands::figures::Figures;
 use std::sync::LazyLock;
 
-static REPORT: LazyLock<Report> = LazyLock::new(|| {
+static REPORT: LazyLock<Figures> = LazyLock::new(|| {
     let mut report = Report::default();
     report.totals.peak_bytes = 64 << 20;
     report.totals.live_blocks = 3;
     report.totals.peak_bytes_at_ns = 1_500_000_000;
-    report
+    let mut scope = ScopeRow::default();
+    scope.path = vec!["GlobalScope".to_owned(), "request".to_owned()];
+    scope.inclusive.peak_bytes = 1 << 20;
+    report.by_scope.push(scope);
+    Figures::of(&report)
 });
 
 /// Reads `data` as a condition, a moment and a size.
@@ -47,6 +52,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
     [
         "peak_bytes > 64MiB",
         "live_blocks<=0",
+        "complete = false",
+        "peak_bytes{scope=\"request\"} > 1KiB",
+        "frees{group='a \\' \\\\',name=\"b > c\"}!=1",
         "lost_events != 0",
         "peak_bytes_at_ns >= 1.5ms",
         "allocated_bytes == 1_000.25 GB",

@@ -8,6 +8,8 @@ use std::cmp::Reverse;
 
 /// So many of each kind are shown.
 const TOP: usize = 5;
+/// Columns of a line.
+const WIDTH: usize = 80;
 
 /// A table of the first of `holders`, the largest by `key` first.
 pub(crate) fn holders(
@@ -28,11 +30,13 @@ pub(crate) fn holders(
     let table = Table {
         title: title.to_owned(),
         headers: vec!["live bytes", "blocks", "allocated", "count"],
+        kept: 4,
+        names: WIDTH,
         rows: rows.collect(),
         footer: (more > 0).then(|| format!("{more} more")),
     };
     let mut text = Vec::new();
     // Writing to memory does not fail.
-    let _ = table.write(Style { color: false }, &mut text);
+    let _ = table.write(Style { color: false }, WIDTH, &mut text);
     String::from_utf8_lossy(&text).into_owned()
 }

@@ -1,10 +1,20 @@
-//! The report as text, to be read in a terminal: 80 columns, what matters first.
+//! The report as text, to be read in a terminal: what matters first, within its width.
+//!
+//! ```text
+//! screen.rs    the headline and the lines below it: peak, end, allocated, what is missing
+//! sections.rs  which tables there are, and their rows
+//! tree.rs      the largest rows of a tree and the rows around them
+//! column.rs    what a column shows
+//! table.rs     one table within a width: names whole, figures to the right
+//! ```
 
+mod column;
 #[cfg(feature = "enable")]
 mod holders;
+mod screen;
 mod sections;
-mod summary;
 mod table;
+mod tree;
 mod units;
 
 pub use crate::words::{escape, nearest};
@@ -33,12 +43,15 @@ pub enum By {
     Size,
 }
 
-/// What the rows are sorted by, the largest first.
+/// What the rows are sorted by, the largest first. Equal rows are sorted by their own peak, then by
+/// what they allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Sort {
-    /// Bytes still live.
+    /// Bytes live when the total was at its peak.
     #[default]
+    AtPeak,
+    /// Bytes still live.
     Live,
     /// The row's own largest live bytes.
     Peak,
@@ -54,7 +67,9 @@ pub enum Sort {
 pub struct Options {
     /// Whether to use colours.
     pub color: bool,
-    /// How many rows a table has at most.
+    /// Columns of a line. Tables leave figures out rather than cut names.
+    pub width: usize,
+    /// How many rows a table has at most; of those below the first one, half as many.
     pub top: usize,
     /// One table only, instead of the short ones.
     pub by: Option<By>,
@@ -66,18 +81,26 @@ pub struct Options {
     pub filter: Option<String>,
     /// Which moment the report is of, if not of the end: `50%`, `1.5s`.
     pub moment: Option<String>,
+    /// Whether to show threads, sizes, the largest blocks, the tracker's own bytes, bookmarks and
+    /// how accurate times are, too.
+    pub verbose: bool,
+    /// Whether the text may name flags of the `memledger` command, which makes it.
+    pub flags: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             color: false,
+            width: 80,
             top: 10,
             by: None,
-            sort: Sort::Live,
-            inclusive: false,
+            sort: Sort::AtPeak,
+            inclusive: true,
             filter: None,
             moment: None,
+            verbose: false,
+            flags: false,
         }
     }
 }
@@ -92,14 +115,19 @@ impl Default for Options {
 /// let report = Analyzer::new().report();
 /// let mut text = Vec::new();
 /// text::write(&report, &Options::default(), &mut text)?;
-/// assert!(String::from_utf8_lossy(&text).contains("still live at the end"));
+/// assert!(String::from_utf8_lossy(&text).contains("live at end"));
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn write(report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()> {
     let style = Style { color: options.color };
-    summary::write(report, options, style, out)?;
-    for table in sections::tables(report, options) {
-        table.write(style, out)?;
+    let tables = sections::tables(report, options);
+    screen::write(report, options, style, out)?;
+    // NOTE: without memory events there is nothing to show, whatever the filter.
+    if let Some(filter) = options.filter.as_ref().filter(|_| tables.is_empty()) {
+        writeln!(out, "\nno row has {} in its name", escape(filter))?;
+    }
+    for table in tables {
+        table.write(style, options.width, out)?;
     }
     Ok(())
 }

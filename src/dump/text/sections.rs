@@ -1,36 +1,200 @@
-//! The tables: who holds the memory.
+//! Which tables there are, and their rows.
 
-use super::table::{Row, Table};
-use super::units::{bytes, count, duration};
-use super::{By, Options, Sort};
+use super::column::{Cells, Column};
+use super::table::{Row, Table, fit};
+use super::tree::{Node, joined, pick};
+use super::units::{bytes, duration, percent};
+use super::{By, Options, Sort, escape};
 use crate::analysis::{Figures, LiveBlock, Report};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
 
 /// The group and name of what carries no tag.
 const UNTAGGED: (&str, &str) = ("Unknown", "Unnamed");
 
+/// Columns of the first tables, without and with entries of scopes, the dearest first.
+const HELD: &[Column] =
+    &[Column::AtPeak, Column::Share, Column::Live, Column::Allocated, Column::Count];
+const HELD_BY_ENTERED: &[Column] = &[
+    Column::AtPeak,
+    Column::Share,
+    Column::Live,
+    Column::Allocated,
+    Column::Entries,
+    Column::Each,
+];
+const MOST: &[Column] = &[Column::Allocated, Column::Count, Column::Reallocations, Column::AtOnce];
+const LEFT: &[Column] = &[Column::Live, Column::Blocks, Column::Largest];
+/// Those of a table that somebody asked for.
+const ALL: &[Column] = &[
+    Column::AtPeak,
+    Column::Share,
+    Column::Peak,
+    Column::Live,
+    Column::Allocated,
+    Column::Count,
+    Column::Reallocations,
+];
+
+/// The tables of the report, without empty ones.
 pub(super) fn tables(report: &Report, options: &Options) -> Vec<Table> {
-    let table = |by| match by {
-        By::Scope => scopes(report, options),
-        By::Group => groups(report, options),
-        By::Name => names(report, options),
-        By::Thread => threads(report, options),
-        By::Size => sizes(report, options),
+    let one = |by| match by {
+        By::Scope => whole(report, options, scopes(report), "By scope"),
+        By::Group => whole(report, options, groups(report), "By group"),
+        By::Name => whole(report, options, flat_names(report).collect(), "By name"),
+        By::Thread => whole(report, options, threads(report).collect(), "By thread"),
+        By::Size => whole(report, options, sizes(report).collect(), "By size"),
     };
+    let has_tags = report.by_name.iter().any(|row| !is_untagged(&row.group, &row.name));
+    let has_scopes = report.by_scope.len() > 1;
+    let mut all = Vec::new();
     if let Some(by) = options.by {
-        return vec![table(by)];
+        all.push(one(by));
+    } else {
+        if has_scopes {
+            all.push(held(report, options, scopes(report), "Who held the peak"));
+        }
+        if has_tags {
+            all.push(held(report, options, names(report), "Who held the peak, by name"));
+        }
+        if !has_scopes && !has_tags && report.by_thread.len() > 1 {
+            let threads = threads(report).collect();
+            all.push(held(report, options, threads, "Who held the peak, by thread"));
+        }
+        if has_scopes {
+            all.extend([allocates_most(report, options), still_live(report, options)]);
+        }
+        if options.verbose {
+            all.extend([one(By::Thread), one(By::Size), largest(report, options)]);
+        }
     }
-    let tagged = report.by_name.iter().any(|row| {
-        row.group.first().map(String::as_str) != Some(UNTAGGED.0) || row.name != UNTAGGED.1
-    });
-    let mut all = vec![table(By::Scope)];
-    if tagged {
-        all.extend([table(By::Group), table(By::Name)]);
-    }
-    all.extend([table(By::Thread), largest(report, options)]);
     all.retain(|table| !table.rows.is_empty());
     all
+}
+
+/// What a table shows of its rows.
+struct Shape<'a> {
+    title: &'a str,
+    columns: &'a [Column],
+    /// How many of them are never left out.
+    kept: usize,
+    rows: usize,
+    /// What the rows are sorted by.
+    sort: Sort,
+    /// Whether rows where this is nothing are left out.
+    only_with: bool,
+}
+
+/// One table of the first screen: of those who held something.
+fn held(report: &Report, options: &Options, nodes: Vec<Node<'_>>, title: &str) -> Table {
+    let entered = nodes.iter().any(|node| node.entries.is_some());
+    let columns = if entered { HELD_BY_ENTERED } else { HELD };
+    let (sort, only_with) = (options.sort, options.sort == Sort::AtPeak);
+    let shape = Shape { title, columns, kept: 3, rows: options.top, sort, only_with };
+    table(report, options, &nodes, &shape)
+}
+
+/// A table of its own.
+fn whole(report: &Report, options: &Options, nodes: Vec<Node<'_>>, title: &str) -> Table {
+    let mut columns = ALL.to_vec();
+    if nodes.iter().any(|node| node.entries.is_some()) {
+        columns.extend([Column::Entries, Column::Each]);
+    }
+    let has_inner = nodes.iter().any(|node| node.path.len() > 1);
+    let title = match has_inner && !options.inclusive {
+        true => format!("{title}, without inner ones"),
+        false => title.to_owned(),
+    };
+    let (rows, sort) = (options.top, options.sort);
+    let columns = &columns;
+    let shape = Shape { title: &title, columns, kept: 4, rows, sort, only_with: false };
+    table(report, options, &nodes, &shape)
+}
+
+fn allocates_most(report: &Report, options: &Options) -> Table {
+    let (title, rows) = ("Allocates most itself", options.top.div_ceil(2));
+    let sort = Sort::Allocated;
+    let shape = Shape { title, columns: MOST, kept: 2, rows, sort, only_with: true };
+    table(report, options, &flat_scopes(report), &shape)
+}
+
+fn still_live(report: &Report, options: &Options) -> Table {
+    let nodes = flat_scopes(report);
+    let title = match options.moment {
+        Some(_) => "Live then, by scope",
+        None => "Still live at the end, by scope",
+    };
+    let (rows, sort) = (options.top.div_ceil(2), Sort::Live);
+    let shape = Shape { title, columns: LEFT, kept: 3, rows, sort, only_with: true };
+    let mut table = table(report, options, &nodes, &shape);
+    // The line about the end has said it.
+    let outermost = report.by_scope.iter().find(|row| row.path.len() == 1);
+    if outermost.is_some_and(|row| row.figures.live_blocks == report.totals.live_blocks) {
+        table.rows.clear();
+    }
+    table
+}
+
+/// The rows that `shape` and `options` choose of `nodes`.
+fn table(report: &Report, options: &Options, nodes: &[Node<'_>], shape: &Shape<'_>) -> Table {
+    let figures = |node: &Node<'_>| if options.inclusive { node.inclusive } else { node.own };
+    let first = |figures: &Figures| match shape.sort {
+        Sort::AtPeak => figures.live_bytes_at_peak,
+        Sort::Live => figures.live_bytes,
+        Sort::Peak => figures.peak_bytes,
+        Sort::Allocated => figures.allocated_bytes,
+        Sort::Count => figures.allocations,
+    };
+    let key = |node: &Node<'_>| {
+        let figures = figures(node);
+        [first(&figures), figures.peak_bytes, figures.allocated_bytes]
+    };
+    let shows = |node: &Node<'_>| {
+        let figures = figures(node);
+        let counts = if shape.only_with {
+            first(&figures) > 0
+        } else {
+            options.inclusive || figures != Figures::default()
+        };
+        counts && options.shows(&joined(&node.path, node.is_tag))
+    };
+    let (picked, left) = pick(nodes, shape.rows, key, shows);
+    let peak = report.totals.peak_bytes;
+    let rows = picked.iter().map(|row| {
+        let (entries, largest) = (row.node.entries, row.node.largest);
+        let cells = Cells { figures: &figures(row.node), peak, entries, largest };
+        Row {
+            level: row.level,
+            name: row.name.clone(),
+            cells: shape.columns.iter().map(|column| column.cell(&cells)).collect(),
+        }
+    });
+    let all: u64 = nodes.iter().map(|node| first(&node.own)).sum();
+    let shown: u64 = picked.iter().map(|row| first(&row.node.own)).sum();
+    let whole = match shape.sort {
+        Sort::AtPeak => "of the peak",
+        Sort::Live => "of what is live",
+        Sort::Allocated => "of what was allocated",
+        Sort::Count => "of all allocations",
+        // Rows have theirs at different times.
+        Sort::Peak => "",
+    };
+    let share = match all.saturating_sub(shown) {
+        rest if rest == 0 || whole.is_empty() => String::new(),
+        rest => format!(", with {} {whole}", percent(rest, all)),
+    };
+    let flag = if options.flags && options.by.is_some() {
+        format!(" (--top {})", options.top.saturating_add(left))
+    } else {
+        String::new()
+    };
+    Table {
+        title: shape.title.to_owned(),
+        headers: shape.columns.iter().map(|c| c.header(options.moment.is_some())).collect(),
+        kept: shape.kept,
+        names: 0,
+        rows: rows.collect(),
+        footer: (left > 0).then(|| format!("… and {left} more{share}{flag}")),
+    }
 }
 
 impl Options {
@@ -38,142 +202,79 @@ impl Options {
         let Some(filter) = &self.filter else { return true };
         name.to_lowercase().contains(&filter.to_lowercase())
     }
-
-    /// What the rows are sorted by.
-    fn key(&self, figures: &Figures) -> u64 {
-        match self.sort {
-            Sort::Live => figures.live_bytes,
-            Sort::Peak => figures.peak_bytes,
-            Sort::Allocated => figures.allocated_bytes,
-            Sort::Count => figures.allocations,
-        }
-    }
-
-    /// The line below a table with `left` rows too many.
-    fn footer(&self, left: usize) -> Option<String> {
-        (left > 0).then(|| format!("… and {left} more (--top {})", self.top.saturating_add(left)))
-    }
 }
 
-const COLUMNS: [&str; 4] = ["live", "peak", "allocated", "count"];
-
-fn cells(figures: &Figures) -> Vec<String> {
-    vec![
-        size(figures.live_bytes),
-        size(figures.peak_bytes),
-        size(figures.allocated_bytes),
-        if figures.allocations == 0 { NONE.to_owned() } else { count(figures.allocations) },
-    ]
+fn node<'a>(path: Vec<Cow<'a, str>>, own: &Figures, inclusive: &Figures) -> Node<'a> {
+    let (own, inclusive) = (*own, *inclusive);
+    Node { path, own, inclusive, entries: None, largest: 0, is_tag: false }
 }
 
-/// What stands for 0 in a table, so that the rows with something stand out.
-const NONE: &str = "-";
-
-fn size(size: u64) -> String {
-    if size == 0 { NONE.to_owned() } else { bytes(size) }
+fn texts(names: &[String]) -> Vec<Cow<'_, str>> {
+    names.iter().map(|name| Cow::Borrowed(&**name)).collect()
 }
 
-fn scopes(report: &Report, options: &Options) -> Table {
+fn scopes(report: &Report) -> Vec<Node<'_>> {
     let rows = report.by_scope.iter();
-    tree("By scope", rows.map(|row| (&row.path[..], &row.figures, &row.inclusive)), options)
+    rows.map(|row| Node {
+        entries: row.entries,
+        ..node(texts(&row.path), &row.figures, &row.inclusive)
+    })
+    .collect()
 }
 
-fn groups(report: &Report, options: &Options) -> Table {
-    let rows = report.by_group.iter();
-    tree("By group", rows.map(|row| (&row.group[..], &row.figures, &row.inclusive)), options)
-}
-
-/// The largest rows and the rows around them, as a tree.
-fn tree<'a>(
-    title: &str,
-    rows: impl Iterator<Item = (&'a [String], &'a Figures, &'a Figures)>,
-    options: &Options,
-) -> Table {
-    let all: BTreeMap<&[String], (&Figures, &Figures)> =
-        rows.map(|(path, own, inclusive)| (path, (own, inclusive))).collect();
-    let key = |path: &[String]| {
-        let (own, inclusive) = all[path];
-        options.key(if options.inclusive { inclusive } else { own })
-    };
-    // Whether a row has figures of its own to show.
-    let counts = |path: &[String]| options.inclusive || *all[path].0 != Figures::default();
-    let mut chosen: Vec<&[String]> = all
-        .keys()
-        .copied()
-        .filter(|path| counts(path) && options.shows(&path.join(" > ")))
-        .collect();
-    chosen.sort_by_key(|path| Reverse(key(path)));
-    let left = chosen.len().saturating_sub(options.top);
-    chosen.truncate(options.top);
-
-    // With everything around them, in order of the tree: inner rows follow their outer one, the
-    // largest inclusive first. Rows compare by that key at each level, then by name.
-    let around = chosen.iter().flat_map(|path| (1..=path.len()).map(|n| &path[..n]));
-    let shown: BTreeSet<&[String]> = around.filter(|path| all.contains_key(path)).collect();
-    let mut shown: Vec<_> = shown.into_iter().collect();
-    shown.sort_by_cached_key(|path| {
-        let level = |n: usize| {
-            (Reverse(all.get(&path[..n]).map_or(0, |row| options.key(row.1))), &path[n - 1])
-        };
-        (1..=path.len()).map(level).collect::<Vec<_>>()
+/// Scopes without those inside them, each with its way from the outermost, which goes without
+/// saying.
+fn flat_scopes(report: &Report) -> Vec<Node<'_>> {
+    let rows = report.by_scope.iter().map(|row| {
+        let path = row.path.get(1..).filter(|path| !path.is_empty()).unwrap_or(&row.path);
+        let name = vec![Cow::Owned(path.join(" > "))];
+        Node { largest: row.largest_live_bytes, ..node(name, &row.figures, &row.figures) }
     });
-    let row = |path: &&[String]| {
-        let (own, inclusive) = all[path];
-        let mut cells = cells(if options.inclusive { inclusive } else { own });
-        if !options.inclusive {
-            cells.insert(1, size(inclusive.live_bytes));
-        }
-        Row { level: path.len() - 1, name: path.last().cloned().unwrap_or_default(), cells }
-    };
-    let mut headers = COLUMNS.to_vec();
-    if !options.inclusive {
-        headers.insert(1, "with inner");
-    }
-    let title = if options.inclusive { format!("{title}, with inner") } else { title.to_owned() };
-    Table { title, headers, rows: shown.iter().map(row).collect(), footer: options.footer(left) }
+    rows.collect()
 }
 
-/// A table without levels.
-fn flat<'a>(
-    title: &str,
-    rows: impl Iterator<Item = (String, &'a Figures)>,
-    options: &Options,
-) -> Table {
-    let mut rows: Vec<_> = rows.filter(|(name, _)| options.shows(name)).collect();
-    rows.sort_by_key(|(_, figures)| Reverse(options.key(figures)));
-    let left = rows.len().saturating_sub(options.top);
-    rows.truncate(options.top);
-    let row = |(name, figures): (String, &Figures)| Row { level: 0, name, cells: cells(figures) };
-    Table {
-        title: title.to_owned(),
-        headers: COLUMNS.to_vec(),
-        rows: rows.into_iter().map(row).collect(),
-        footer: options.footer(left),
-    }
+fn groups(report: &Report) -> Vec<Node<'_>> {
+    let rows = report.by_group.iter();
+    rows.map(|row| node(texts(&row.group), &row.figures, &row.inclusive)).collect()
 }
 
-fn names(report: &Report, options: &Options) -> Table {
-    let rows = report.by_name.iter();
-    flat("By name", rows.map(|row| (tag(&row.group, &row.name), &row.figures)), options)
+/// Groups with the names in them, to which all the figures belong.
+fn names(report: &Report) -> Vec<Node<'_>> {
+    let none = Figures::default();
+    let groups = report.by_group.iter().map(|row| node(texts(&row.group), &none, &row.inclusive));
+    let names = report.by_name.iter().map(|row| {
+        let mut path = texts(&row.group);
+        path.push(Cow::Borrowed(&row.name));
+        Node { is_tag: true, ..node(path, &row.figures, &row.figures) }
+    });
+    groups.chain(names).collect()
 }
 
-fn threads(report: &Report, options: &Options) -> Table {
-    let name = |name: &str, id| match name {
-        "" => format!("thread {id}"),
-        name => format!("{name} ({id})"),
-    };
-    let rows = report.by_thread.iter();
-    flat("By thread", rows.map(|row| (name(&row.name, row.id), &row.figures)), options)
+fn flat_names(report: &Report) -> impl Iterator<Item = Node<'_>> {
+    report.by_name.iter().map(|row| {
+        let name = vec![Cow::Owned(tag(&row.group, &row.name))];
+        node(name, &row.figures, &row.figures)
+    })
 }
 
-fn sizes(report: &Report, options: &Options) -> Table {
-    let name = |min, max: Option<u64>| match max {
-        Some(max) if max < 1024 => format!("{min} to {max} B"),
-        Some(max) => format!("up to {}", bytes(max)),
-        None => format!("above {}", bytes(min - 1)),
-    };
-    let rows = report.by_size.iter();
-    flat("By size", rows.map(|row| (name(row.min_bytes, row.max_bytes), &row.figures)), options)
+fn threads(report: &Report) -> impl Iterator<Item = Node<'_>> {
+    report.by_thread.iter().map(|row| {
+        let (name, id) = (&row.name, row.id);
+        let name = if name.is_empty() { format!("thread {id}") } else { format!("{name} ({id})") };
+        node(vec![Cow::Owned(name)], &row.figures, &row.figures)
+    })
+}
+
+fn sizes(report: &Report) -> impl Iterator<Item = Node<'_>> {
+    report.by_size.iter().map(|row| {
+        let min = row.min_bytes;
+        let name = match row.max_bytes {
+            Some(max) if max < 1024 => format!("{min} to {max} B"),
+            Some(max) => format!("up to {}", bytes(max)),
+            None => format!("above {}", bytes(min - 1)),
+        };
+        node(vec![Cow::Owned(name)], &row.figures, &row.figures)
+    })
 }
 
 /// A name in its group, as all texts show it.
@@ -181,17 +282,23 @@ pub(crate) fn tag(group: &[String], name: &str) -> String {
     format!("{} / {name}", group.join(" > "))
 }
 
+fn is_untagged(group: &[String], name: &str) -> bool {
+    group.first().map(String::as_str) == Some(UNTAGGED.0) && name == UNTAGGED.1
+}
+
 fn largest(report: &Report, options: &Options) -> Table {
     let name = |block: &LiveBlock| {
-        let untagged = block.group.first().map(String::as_str) == Some(UNTAGGED.0);
         let scope = block.path.join(" > ");
-        if untagged { scope } else { format!("{} in {scope}", tag(&block.group, &block.name)) }
+        match is_untagged(&block.group, &block.name) {
+            true => scope,
+            false => format!("{} in {scope}", tag(&block.group, &block.name)),
+        }
     };
     let shown = |block: &&LiveBlock| options.shows(&name(block));
     let row = |block: &LiveBlock| {
         let thread = match block.thread.as_str() {
             "" => format!("thread {}", block.thread_id),
-            name => super::table::fit(&super::escape(name), 14),
+            name => fit(&escape(name), 14),
         };
         let cells = vec![bytes(block.bytes), duration(block.allocated_at_ns), thread];
         Row { level: 0, name: name(block), cells }
@@ -199,6 +306,8 @@ fn largest(report: &Report, options: &Options) -> Table {
     Table {
         title: "Largest live blocks".to_owned(),
         headers: vec!["size", "allocated at", "thread"],
+        kept: 3,
+        names: 0,
         rows: report.largest_live.iter().filter(shown).take(options.top).map(row).collect(),
         footer: None,
     }

@@ -1,19 +1,25 @@
-//! A table of 80 columns: one name on the left, numbers on the right.
+//! A table: one name on the left, figures on the right.
+//!
+//! Names are shown whole. Where there is no room for both, the last columns are left out first; a
+//! name that is longer still has lines of its own, above its figures.
 
-use super::Style;
+use super::{Style, escape};
 use std::io::{self, Write};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Columns of a terminal line.
-pub(super) const WIDTH: usize = 80;
-
-/// The least that is left for names, however wide the numbers are.
+/// The least that is left for names, however wide the figures are.
 const NARROWEST_NAME: usize = 12;
+/// What a line of words or a name is never narrower than, however narrow the terminal is.
+const NARROWEST: usize = 20;
 
-/// Rows of a name and some numbers.
+/// Rows of a name and some figures.
 pub(super) struct Table {
     pub(super) title: String,
     pub(super) headers: Vec<&'static str>,
+    /// How many columns are never left out.
+    pub(super) kept: usize,
+    /// Columns that names take at least, where there is room.
+    pub(super) names: usize,
     pub(super) rows: Vec<Row>,
     /// A last line, for what is not shown.
     pub(super) footer: Option<String>,
@@ -26,39 +32,117 @@ pub(super) struct Row {
     pub(super) cells: Vec<String>,
 }
 
+/// How a table fits into its width.
+struct Layout {
+    /// Columns of a line.
+    width: usize,
+    /// Columns of the names.
+    names: usize,
+    /// Columns of each figure that is shown, with the space before it.
+    figures: Vec<usize>,
+}
+
 impl Table {
-    pub(super) fn write(&self, style: Style, out: &mut dyn Write) -> io::Result<()> {
-        let width = |column: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.cells.get(column));
-            let widest = cells.map(|cell| cell.width()).max().unwrap_or(0);
-            widest.max(self.headers[column].width())
-        };
-        let widths: Vec<_> = (0..self.headers.len()).map(width).collect();
-        let numbers: usize = widths.iter().map(|width| width + 2).sum();
-        let names = WIDTH.saturating_sub(numbers).max(NARROWEST_NAME);
-        let line = |name: &str, cells: &mut dyn Iterator<Item = &str>| {
-            let mut line = fit(name, names);
-            line.extend(std::iter::repeat_n(' ', names - line.width()));
-            for (cell, width) in cells.zip(&widths) {
-                line.extend(std::iter::repeat_n(' ', 2 + width.saturating_sub(cell.width())));
-                line.push_str(cell);
-            }
-            line.truncate(line.trim_end().len());
-            line
-        };
+    pub(super) fn write(&self, style: Style, width: usize, out: &mut dyn Write) -> io::Result<()> {
+        let width = width.max(NARROWEST);
+        let indent = |row: &Row| (2 + 2 * row.level).min(width / 3);
+        let names: Vec<_> = self.rows.iter().map(|row| (indent(row), escape(&row.name))).collect();
+        let wanted: Vec<_> = names.iter().map(|(indent, name)| indent + name.width()).collect();
+        let layout = self.layout(&wanted, width);
         writeln!(out)?;
-        let head = line(&self.title, &mut self.headers.iter().copied());
+        let head = layout.line(0, &self.title, &mut self.headers.iter().copied());
         writeln!(out, "{}", style.bold(&head))?;
-        for row in &self.rows {
-            let indent = " ".repeat((2 + 2 * row.level).min(names / 2));
-            let name = format!("{indent}{}", super::escape(&row.name));
-            writeln!(out, "{}", line(&name, &mut row.cells.iter().map(String::as_str)))?;
+        for ((indent, name), row) in names.iter().zip(&self.rows) {
+            let mut cells = row.cells.iter().map(String::as_str);
+            writeln!(out, "{}", layout.line(*indent, name, &mut cells))?;
         }
         if let Some(footer) = &self.footer {
-            writeln!(out, "{}", style.dim(&format!("  {}", fit(footer, WIDTH - 2))))?;
+            for row in wrapped(footer, width - 2, width - 2) {
+                writeln!(out, "{}", style.dim(&format!("  {row}")))?;
+            }
         }
         Ok(())
     }
+
+    /// Chooses the columns for names that want so many.
+    fn layout(&self, wanted: &[usize], width: usize) -> Layout {
+        let figure = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.cells.get(column));
+            let widest = cells.map(|cell| cell.width()).max().unwrap_or(0);
+            2 + widest.max(self.headers[column].width())
+        };
+        let mut figures: Vec<_> = (0..self.headers.len()).map(figure).collect();
+        let room = |figures: &[usize]| width.saturating_sub(figures.iter().sum());
+        // As many columns as leave room for half of the names and more.
+        let fits = |figures: &[usize]| {
+            let room = room(figures);
+            let whole = wanted.iter().filter(|wanted| **wanted <= room).count();
+            whole * 2 >= wanted.len() && self.title.width() <= room
+        };
+        while figures.len() > self.kept && !fits(&figures) {
+            figures.pop();
+        }
+        while figures.len() > 1 && room(&figures) < NARROWEST_NAME {
+            figures.pop();
+        }
+        let room = room(&figures).max(NARROWEST_NAME);
+        let longest = wanted.iter().copied().filter(|wanted| *wanted <= room).max().unwrap_or(0);
+        Layout { width, names: longest.max(self.title.width()).max(self.names).min(room), figures }
+    }
+}
+
+impl Layout {
+    /// A name and its figures, in one line if the name is not too long for that.
+    fn line(&self, indent: usize, name: &str, cells: &mut dyn Iterator<Item = &str>) -> String {
+        let mut text = " ".repeat(indent);
+        if indent + name.width() <= self.names {
+            text += name;
+            text.extend(std::iter::repeat_n(' ', self.names - indent - name.width()));
+        } else {
+            let room = self.width - indent;
+            text += &wrapped(name, room, room - 2).join(&format!("\n  {}", " ".repeat(indent)));
+            text.push('\n');
+            text.extend(std::iter::repeat_n(' ', self.names));
+        }
+        for (cell, width) in cells.zip(&self.figures) {
+            text.extend(std::iter::repeat_n(' ', width.saturating_sub(cell.width())));
+            text.push_str(cell);
+        }
+        text.truncate(text.trim_end().len());
+        text
+    }
+}
+
+/// The lines of `text`, the first of at most `first` columns and the others of `rest`: broken at
+/// spaces where there are some, and within a word that is longer than a line.
+pub(super) fn wrapped(text: &str, first: usize, rest: usize) -> Vec<String> {
+    let (first, rest) = (first.max(NARROWEST_NAME), rest.max(NARROWEST_NAME));
+    let mut lines: Vec<String> = Vec::new();
+    let mut line = String::new();
+    let mut end = |line: &mut String| lines.push(std::mem::take(line));
+    let mut room = first;
+    for word in text.split(' ') {
+        if !line.is_empty() {
+            if line.width() + 1 + word.width() > room {
+                end(&mut line);
+                room = rest;
+            } else {
+                line.push(' ');
+            }
+        }
+        for char in word.chars() {
+            // NOTE: what a character adds depends on those before it: emoji are joined of several.
+            line.push(char);
+            if line.width() > room {
+                line.pop();
+                end(&mut line);
+                room = rest;
+                line.push(char);
+            }
+        }
+    }
+    lines.push(line);
+    lines
 }
 
 /// `text` cut to `width` columns, with `…` for what is missing.
@@ -83,11 +167,18 @@ pub(super) fn fit(text: &str, width: usize) -> String {
 mod tests {
     use super::*;
 
+    const WIDE: [&str; 6] = [
+        "short",
+        "exactly ten",
+        "日本語の名前です、とても長い",
+        "e\u{301}e\u{301}e\u{301}e\u{301}",
+        "emoji 👩\u{200d}👩\u{200d}👧 and words",
+        "",
+    ];
+
     #[test]
     fn a_cut_text_is_never_wider_than_asked() {
-        for text in
-            ["short", "exactly ten", "日本語の名前です", "e\u{301}e\u{301}e\u{301}e\u{301}", ""]
-        {
+        for text in WIDE {
             for width in 1..12 {
                 let cut = fit(text, width);
                 assert!(cut.width() <= width, "{cut:?} in {width}");
@@ -96,5 +187,19 @@ mod tests {
         }
         assert_eq!(fit("exactly ten", 11), "exactly ten");
         assert_eq!(fit("exactly ten", 10), "exactly t…");
+    }
+
+    #[test]
+    fn a_wrapped_text_is_whole_and_never_wider_than_asked() {
+        for text in WIDE {
+            for width in NARROWEST_NAME..30 {
+                let lines = wrapped(text, width + 3, width);
+                assert!(lines[0].width() <= width + 3, "{lines:?}");
+                assert!(lines[1..].iter().all(|line| line.width() <= width), "{lines:?}");
+                let letters = |text: &str| text.replace(' ', "");
+                assert_eq!(letters(&lines.concat()), letters(text));
+            }
+        }
+        assert_eq!(wrapped("one two three four", 13, 12), ["one two three", "four"]);
     }
 }

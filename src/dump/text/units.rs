@@ -18,6 +18,28 @@ pub fn bytes(bytes: u64) -> String {
     format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
 }
 
+/// Three digits where that is enough: `1.5 MiB`, `102 KiB`.
+pub(super) fn bytes_briefly(size: u64) -> String {
+    let text = bytes(size);
+    match text.split_once('.') {
+        Some((whole, tenths)) if whole.len() >= 3 => {
+            let (tenth, unit) = tenths.split_once(' ').unwrap_or((tenths, ""));
+            let whole = whole.parse::<u64>().unwrap_or(0) + u64::from(tenth >= "5");
+            format!("{whole} {unit}")
+        }
+        _ => text,
+    }
+}
+
+/// `12 %` of `whole`, without decimals; `<1 %` for less than half of one.
+pub(super) fn percent(part: u64, whole: u64) -> String {
+    let whole = u128::from(whole.max(1));
+    match (u128::from(part) * 100 + whole / 2) / whole {
+        0 if part > 0 => "<1 %".to_owned(),
+        percent => format!("{percent} %"),
+    }
+}
+
 /// `1,234,567`.
 pub fn count(count: u64) -> String {
     let digits = count.to_string();
@@ -80,6 +102,24 @@ mod tests {
         for (number, text) in cases {
             assert_eq!(bytes(number), text, "{number}");
         }
+    }
+
+    #[test]
+    fn in_tables_three_digits_are_enough() {
+        let cases = [
+            (1023, "1023 B"),
+            (10_240, "10.0 KiB"),
+            (102_349, "99.9 KiB"),
+            (104_755, "102 KiB"),
+            (104_960, "103 KiB"),
+            (1_048_524, "1024 KiB"),
+            (24 << 30, "24.0 GiB"),
+        ];
+        for (number, text) in cases {
+            assert_eq!(bytes_briefly(number), text, "{number}");
+        }
+        assert_eq!([percent(0, 0), percent(1, 201), percent(1, 200)], ["0 %", "<1 %", "1 %"]);
+        assert_eq!([percent(199, 200), percent(u64::MAX, u64::MAX)], ["100 %", "100 %"]);
     }
 
     #[test]

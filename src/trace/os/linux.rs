@@ -369,6 +369,16 @@ pub(crate) fn is_terminal(fd: RawFd) -> bool {
     unsafe { libc::isatty(fd) == 1 }
 }
 
+/// The columns of a terminal; `None` if `fd` is none, or does not say.
+pub(crate) fn terminal_width(fd: RawFd) -> Option<usize> {
+    // SAFETY: all zero is a value of this structure, which is valid for writing.
+    unsafe {
+        let mut size = std::mem::zeroed::<libc::winsize>();
+        let known = libc::ioctl(fd, libc::TIOCGWINSZ, &raw mut size) == 0 && size.ws_col > 0;
+        known.then_some(usize::from(size.ws_col))
+    }
+}
+
 /// Waits at most `timeout` for a client of `listener` or for bytes from `clients`, or for their
 /// end; says which have something.
 pub(crate) fn readable(

@@ -106,6 +106,10 @@ pub(crate) fn identity<T>(_file: &T) -> Option<(u64, u64)> {
     Some((0, 0))
 }
 
+pub(crate) fn terminal_width(_fd: RawFd) -> Option<usize> {
+    None
+}
+
 pub(crate) fn is_terminal(_fd: RawFd) -> bool {
     io::stderr().is_terminal()
 }

@@ -1,0 +1,149 @@
+//! The figures of a report by the names that they have in its JSON, of the whole and of its rows.
+
+use memledger::analysis::{Moves, Report};
+use memledger::dump::json;
+use serde_json::Value;
+use std::sync::LazyLock;
+
+/// What rows are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dimension {
+    Scope,
+    Group,
+    Name,
+    Thread,
+}
+
+impl Dimension {
+    /// What a selector calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scope => "scope",
+            Self::Group => "group",
+            Self::Name => "name",
+            Self::Thread => "thread",
+        }
+    }
+}
+
+/// Which rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rows {
+    pub of: Dimension,
+    /// What they are called, or the end of the way to them.
+    pub name: String,
+    /// The group, of a name.
+    pub group: Option<String>,
+}
+
+/// Whether a figure is a number, or true or false.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Number,
+    Flag,
+}
+
+/// A report as its JSON.
+pub struct Figures(Value);
+
+impl Figures {
+    pub fn of(report: &Report) -> Self {
+        let mut document = Vec::new();
+        // Writing to memory does not fail, and what was written is JSON.
+        let _ = json::write(report, &mut document);
+        Self(serde_json::from_slice(&document).unwrap_or_default())
+    }
+
+    /// A figure of the whole; true is 1. `None` if the report does not have it.
+    pub fn total(&self, key: &str) -> Option<u64> {
+        let value = PARTS.into_iter().find_map(|part| self.0[part].get(key))?;
+        value.as_u64().or_else(|| value.as_bool().map(u64::from))
+    }
+
+    /// All rows of one dimension, each with the name that it has in the text report.
+    pub fn rows(&self, of: Dimension) -> impl Iterator<Item = (String, &Value)> {
+        let (list, path) = match of {
+            Dimension::Scope => ("by_scope", "path"),
+            Dimension::Group => ("by_group", "group"),
+            Dimension::Name => ("by_name", "group"),
+            Dimension::Thread => ("by_thread", ""),
+        };
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        self.0[list].as_array().into_iter().flatten().map(move |row| {
+            let path: Vec<_> = row[path].as_array().into_iter().flatten().map(text).collect();
+            let name = match of {
+                Dimension::Scope | Dimension::Group => path.join(" > "),
+                Dimension::Name => format!("{} / {}", path.join(" > "), text(&row["name"])),
+                Dimension::Thread if row["name"] == "" => format!("thread {}", row["id"]),
+                Dimension::Thread => text(&row["name"]),
+            };
+            (name, row)
+        })
+    }
+
+    /// Those of `rows`.
+    pub fn select(&self, rows: &Rows) -> Vec<(String, &Value)> {
+        let Rows { of, name, group } = rows;
+        let chosen = |label: &str| match group {
+            None if *of == Dimension::Name => is_end(label, name, " / "),
+            None => is_end(label, name, " > "),
+            Some(group) => label
+                .strip_suffix(&**name)
+                .and_then(|rest| rest.strip_suffix(" / "))
+                .is_some_and(|of| is_end(of, group, " > ")),
+        };
+        self.rows(*of).filter(|(label, _)| chosen(label)).collect()
+    }
+}
+
+const PARTS: [&str; 3] = ["totals", "losses", "trace"];
+
+/// Whether `path` is `end`, or ends with it as a whole element.
+fn is_end(path: &str, end: &str, separator: &str) -> bool {
+    path.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with(separator))
+}
+
+/// A figure of a row: with all that is inside it, where the row has that.
+pub fn of_row(row: &Value, key: &str) -> Option<u64> {
+    let value = row["inclusive"].get(key).or_else(|| row.get(key));
+    // Rows leave out what moved where nothing did.
+    value.map_or(key.starts_with("moved_").then_some(0), Value::as_u64)
+}
+
+/// A report with one row of each kind, and with all that only some have.
+static SAMPLE: LazyLock<Figures> = LazyLock::new(|| {
+    let mut report = Report::default();
+    let moved = Moves { blocks: 1, bytes: 1 };
+    report.by_scope.push(Default::default());
+    report.by_group.push(Default::default());
+    report.by_name.push(Default::default());
+    report.by_thread.push(Default::default());
+    report.totals.moved_in = moved;
+    report.by_scope[0].figures.moved_in = moved;
+    report.by_group[0].figures.moved_in = moved;
+    report.by_name[0].figures.moved_in = moved;
+    report.by_thread[0].figures.moved_in = moved;
+    Figures::of(&report)
+});
+
+/// The figures that there are of the whole, or of rows.
+pub fn known(of: Option<Dimension>) -> Vec<(String, Kind)> {
+    let Figures(document) = &*SAMPLE;
+    let objects: Vec<_> = match of {
+        None => PARTS.map(|part| &document[part]).into(),
+        Some(Dimension::Scope) => vec![&document["by_scope"][0]],
+        Some(Dimension::Group) => vec![&document["by_group"][0]],
+        Some(Dimension::Name) => vec![&document["by_name"][0]],
+        Some(Dimension::Thread) => vec![&document["by_thread"][0]],
+    };
+    let kind = |key: &str, value: &Value| match value {
+        _ if matches!(key, "pid" | "program" | "id" | "system_id") => None,
+        Value::Bool(_) => Some(Kind::Flag),
+        // What a trace need not say.
+        Value::Null if matches!(key, "from_process_start" | "memory_recorded") => Some(Kind::Flag),
+        Value::Null | Value::Number(_) => Some(Kind::Number),
+        _ => None,
+    };
+    let entries = objects.into_iter().filter_map(Value::as_object).flatten();
+    entries.filter_map(|(key, value)| Some((key.clone(), kind(key, value)?))).collect()
+}

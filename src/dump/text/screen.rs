@@ -1,0 +1,310 @@
+//! The first lines: what happened over all, and what is missing from the figures.
+
+use super::table::{fit, wrapped};
+use super::units::{bytes, count, counted, duration, percent};
+use super::{Options, Style, escape};
+use crate::analysis::{Losses, PeakMoment, Report};
+use std::io::{self, Write};
+use unicode_width::UnicodeWidthStr;
+
+/// Columns of the names of lines, with what is around them.
+const INDENT: usize = 15;
+/// Columns of a program's name.
+const PROGRAM: usize = 60;
+
+pub(super) fn write(
+    report: &Report,
+    options: &Options,
+    style: Style,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    for line in wrapped(&headline(report, options), options.width, options.width) {
+        writeln!(out, "{}", style.bold(&line))?;
+    }
+    let mut lines = Lines { width: options.width, out };
+    alarms(report, style, &mut lines)?;
+    if report.trace.memory_recorded == Some(false) && report.totals.allocations == 0 {
+        lines.write(
+            "no figures",
+            "the channel \"memory\" is not in this recording: neither allocations nor frees are. \
+             MEMLEDGER_TRACE names the channels of a program, and has memory,scope by default",
+        )?;
+    } else {
+        since(report, &mut lines)?;
+        totals(report, options, &mut lines)?;
+    }
+    odd(report, &mut lines)?;
+    if report.trace.tracker_optimized == Some(false) {
+        lines.write(
+            "slow",
+            "the tracker was built without optimisation; [profile.dev.package.memledger] \
+             opt-level = 3 in Cargo.toml makes it 4 times as fast",
+        )?;
+    }
+    if options.verbose { details(report, options, &mut lines) } else { Ok(()) }
+}
+
+/// Whose memory it is, for how long, and whether that is all of it.
+fn headline(report: &Report, options: &Options) -> String {
+    let trace = &report.trace;
+    let program = fit(&escape(trace.program.as_deref().unwrap_or("an unnamed program")), PROGRAM);
+    let mut text = format!("Memory of {program}");
+    if let Some(pid) = trace.pid {
+        text.push_str(&format!(" (process {pid})"));
+    }
+    text.push_str(&format!(", {}", duration(trace.duration_ns)));
+    if let Some(moment) = &options.moment {
+        text.push_str(&format!(", as it was at {}", fit(&escape(moment), PROGRAM)));
+    }
+    text.push_str(if trace.complete { ", complete, nothing lost" } else { ", INCOMPLETE" });
+    match report.losses {
+        Losses { lost_unknown: true, .. } => text.push_str(", EVENTS LOST"),
+        Losses { lost_events: 0, .. } => {}
+        Losses { lost_events, .. } => {
+            text.push_str(&format!(", {}", counted(lost_events, "EVENT LOST", "EVENTS LOST")));
+        }
+    }
+    text
+}
+
+/// What is missing: loud if anything is.
+fn alarms(report: &Report, style: Style, lines: &mut Lines<'_>) -> io::Result<()> {
+    let losses = &report.losses;
+    let mut loud = Vec::new();
+    if losses.lost_events > 0 || losses.lost_unknown {
+        let holes = match losses.serial_holes {
+            0 => String::new(),
+            holes => format!(" in {}", counted(holes, "hole", "holes")),
+        };
+        let events = match losses.lost_unknown {
+            true => "an unknown number of events is".to_owned(),
+            false => counted(losses.lost_events, "event is", "events are"),
+        };
+        loud.push(format!("{events} missing{holes}: the figures are wrong by what they held"));
+    }
+    if losses.truncated_bytes > 0 {
+        let bytes = counted(losses.truncated_bytes, "byte", "bytes");
+        loud.push(format!("{bytes} of the trace could not be read"));
+    }
+    if loud.is_empty() && !report.trace.complete {
+        loud.push(
+            "the trace has no end: the program was killed or is still running, or the trace was \
+             cut. What came later is not in the figures"
+                .to_owned(),
+        );
+    }
+    for sentence in loud {
+        let mut text = Vec::new();
+        Lines { width: lines.width, out: &mut text }.write("LOSSES", &sentence)?;
+        for line in String::from_utf8_lossy(&text).lines() {
+            writeln!(lines.out, "{}", style.alarm(line))?;
+        }
+    }
+    Ok(())
+}
+
+/// Since when there are figures, if not since the process began.
+fn since(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
+    let trace = &report.trace;
+    let since = duration(trace.recording_since_ns.unwrap_or(0));
+    match trace.initial_live_blocks {
+        Some(blocks) if trace.recording_since_ns > Some(0) => {
+            let blocks = counted(blocks, "block was", "blocks were");
+            let whole = match trace.from_process_start {
+                Some(true) => "",
+                _ => ". Blocks from before the program was watched at all are missing",
+            };
+            lines.write(
+                "since",
+                &format!("{since}; {blocks} live then (counted as allocated){whole}"),
+            )
+        }
+        _ if trace.from_process_start == Some(false) => lines.write(
+            "since",
+            &format!("{since}, not from the start of the process: blocks from before are missing"),
+        ),
+        _ => Ok(()),
+    }
+}
+
+fn totals(report: &Report, options: &Options, lines: &mut Lines<'_>) -> io::Result<()> {
+    let totals = &report.totals;
+    let live = match &options.moment {
+        Some(_) => "live then",
+        None => "live at end",
+    };
+    let peak_note = when_at_peak(&report.peak);
+    let reallocations = counted(totals.reallocations, "reallocation", "reallocations");
+    let at_once = percent(totals.short_lived, totals.allocations);
+    let rows = [
+        ("peak", totals.peak_bytes, totals.blocks_at_peak, peak_note),
+        (live, totals.live_bytes, totals.live_blocks, where_live(report)),
+        (
+            "allocated",
+            totals.allocated_bytes,
+            totals.allocations,
+            format!("{reallocations}, {at_once} freed at once"),
+        ),
+    ];
+    let rows = rows.map(|(name, size, blocks, note)| (name, bytes(size), count(blocks), note));
+    let sizes = rows.iter().map(|row| row.1.width()).max().unwrap_or(0);
+    let counts = rows.iter().map(|row| row.2.width()).max().unwrap_or(0);
+    for (name, size, blocks, note) in &rows {
+        let unit = if blocks == "1" { "block " } else { "blocks" };
+        if blocks == "0" {
+            lines.write(name, "nothing")?;
+        } else {
+            lines.write_with(name, &format!("{size:>sizes$} in {blocks:>counts$} {unit}"), note)?;
+        }
+    }
+    let share = percent(totals.unnamed_bytes_at_peak, totals.peak_bytes);
+    match totals.unnamed_bytes_at_peak {
+        0 => Ok(()),
+        _ if report.by_scope.len() == 1 && report.by_name.len() == 1 => lines.write(
+            "not named",
+            "all of it: there are no scopes and no tags. alloc_scope!(\"name\") makes a scope",
+        ),
+        _ => {
+            lines.write("not named", &format!("{share} of the peak is in no scope and has no tag"))
+        }
+    }
+}
+
+/// When the peak was, as exactly as the trace tells the time, and between which bookmarks, whose order
+/// is known even where times are not.
+fn when_at_peak(peak: &PeakMoment) -> String {
+    let from = peak.from_ns;
+    let mut text = match peak.to_ns {
+        // The two are the same in three digits.
+        Some(to) if to.saturating_sub(from) < to / 100 => format!("at {}", duration(from)),
+        Some(to) if from == 0 => format!("in the first {}", duration(to)),
+        Some(to) => format!("between {} and {}", duration(from), duration(to)),
+        None => format!("after {}", duration(from)),
+    };
+    let name = |name: &String| format!("\"{}\"", fit(&escape(name), PROGRAM / 2));
+    text += &match (peak.after_bookmark.as_ref(), peak.before_bookmark.as_ref()) {
+        (None, None) => String::new(),
+        (None, Some(next)) => format!(" (before {})", name(next)),
+        (Some(last), None) => format!(" (after {})", name(last)),
+        (Some(last), Some(next)) => format!(" (after {}, before {})", name(last), name(next)),
+    };
+    text
+}
+
+/// Where the live blocks are, if all of them are outside the program's scopes.
+fn where_live(report: &Report) -> String {
+    let mut live = report.by_scope.iter().filter(|row| row.figures.live_blocks > 0);
+    match (live.next(), live.next()) {
+        (Some(row), None) if row.path.len() == 1 && report.by_scope.len() > 1 => {
+            format!("in no scope, the largest {}", bytes(row.largest_live_bytes))
+        }
+        _ => String::new(),
+    }
+}
+
+/// What does not fit together.
+fn odd(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
+    let losses = &report.losses;
+    let mut odd = |number, one: &str, many: &str| match number {
+        0 => Ok(()),
+        _ => lines.write("odd", &counted(number, one, many)),
+    };
+    odd(
+        losses.unmatched_frees,
+        "free of a block never allocated",
+        "frees of blocks never allocated",
+    )?;
+    odd(
+        losses.frees_of_earlier_blocks,
+        "free of a block from before tracking began",
+        "frees of blocks from before tracking began",
+    )?;
+    odd(
+        losses.duplicate_allocations,
+        "allocation where a block was still live",
+        "allocations where a block was still live",
+    )?;
+    odd(losses.scope_misuses, "scope left in the wrong order", "scopes left in the wrong order")?;
+    match &report.trace.scopes_off[..] {
+        _ if report.trace.memory_recorded == Some(false) => Ok(()),
+        [] => Ok(()),
+        [one, others @ ..] => {
+            let more = match others.len() as u64 {
+                0 => String::new(),
+                more => format!(" and {} more", counted(more, "time", "times")),
+            };
+            let (from, to) = (duration(one.from_ns), duration(one.to_ns));
+            lines.write(
+                "no scopes",
+                &format!(
+                    "from {from} to {to}{more}: what was allocated then counts in GlobalScope, \
+                     since the channel \"scope\" was off"
+                ),
+            )
+        }
+    }
+}
+
+/// What only some ask for.
+fn details(report: &Report, options: &Options, lines: &mut Lines<'_>) -> io::Result<()> {
+    let (trace, totals) = (&report.trace, &report.totals);
+    lines.write("freed", &counted(totals.frees, "block", "blocks"))?;
+    lines.write("most blocks", &format!("{} at once", count(totals.peak_blocks)))?;
+    if let Some(overhead) = totals.overhead_bytes {
+        lines.write("the tracker", &format!("{} of its own", bytes(overhead)))?;
+    }
+    lines.write("events", &count(trace.events))?;
+    if trace.time_resolution_ns > 0 {
+        lines.write("times", &format!("accurate to {}", duration(trace.time_resolution_ns)))?;
+    }
+    let after = report.after_report;
+    if after.allocations + after.frees > 0 {
+        let allocations = counted(after.allocations, "allocation", "allocations");
+        let frees = counted(after.frees, "free", "frees");
+        lines.write("afterwards", &format!("{allocations} and {frees}, not counted"))?;
+    }
+    let mut title = "bookmarks";
+    for bookmark in report.bookmarks.iter().take(options.top) {
+        let at = duration(bookmark.at_ns);
+        lines.write(title, &format!("{at}: {}", escape(&bookmark.name)))?;
+        title = "";
+    }
+    let more = report.bookmarks.len().saturating_sub(options.top);
+    if more > 0 {
+        lines.write("", &format!("and {} more", count(more as u64)))?;
+    }
+    Ok(())
+}
+
+/// Lines of a name and a value.
+struct Lines<'a> {
+    width: usize,
+    out: &'a mut dyn Write,
+}
+
+impl Lines<'_> {
+    /// `name` and `value`, on further lines where it is long.
+    fn write(&mut self, name: &str, value: &str) -> io::Result<()> {
+        self.write_with(name, "", value)
+    }
+
+    /// The same with `figures` in front of the value. Where there is no room for both in a line,
+    /// the value has lines of its own.
+    fn write_with(&mut self, name: &str, figures: &str, value: &str) -> io::Result<()> {
+        let room = self.width.saturating_sub(INDENT);
+        let mut name = name;
+        let mut line = |text: &str| {
+            let text = format!("  {name:<width$}{text}", width = INDENT - 2);
+            name = "";
+            writeln!(self.out, "{}", text.trim_end())
+        };
+        let both = format!("{figures}   {value}");
+        if !figures.is_empty() && (value.is_empty() || both.width() <= room) {
+            return line(&both);
+        }
+        if !figures.is_empty() {
+            line(figures)?;
+        }
+        wrapped(value, room, room).iter().try_for_each(|text| line(text))
+    }
+}
