@@ -1,8 +1,8 @@
 //! What `--at` and `--fail-if` understand: moments, and comparisons with a figure of the report.
 
 use super::figures::{Dimension, Figures, Kind, Rows, known, of_row};
-
 use memledger::dump::text;
+use std::fmt;
 use std::str::FromStr;
 use winnow::Parser;
 use winnow::ascii::multispace0;
@@ -242,6 +242,32 @@ fn number(key: &str, value: &str) -> Result<u64, String> {
     })
 }
 
+impl fmt::Display for Expr {
+    /// The same condition in its shortest form, which reads back as it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let quoted =
+            |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
+        f.write_str(&self.key)?;
+        if let Some(Rows { of, name, group }) = &self.rows {
+            write!(f, "{{{}={}", of.name(), quoted(name))?;
+            group.iter().try_for_each(|group| write!(f, ",group={}", quoted(group)))?;
+            f.write_str("}")?;
+        }
+        let sign = match self.comparison {
+            Comparison::Greater => ">",
+            Comparison::GreaterOrEqual => ">=",
+            Comparison::Less => "<",
+            Comparison::LessOrEqual => "<=",
+            Comparison::Equal => "=",
+            Comparison::NotEqual => "!=",
+        };
+        match self.kind {
+            Kind::Number => write!(f, " {sign} {}", self.value),
+            Kind::Flag => write!(f, " {sign} {}", self.value == 1),
+        }
+    }
+}
+
 impl Expr {
     /// As it was written.
     pub fn source(&self) -> &str {
@@ -305,12 +331,7 @@ impl Expr {
 fn none_of_rows(rows: &Rows, figures: &Figures) -> String {
     const LISTED: usize = 10;
     let Rows { of, name, group } = rows;
-    let what = match of {
-        Dimension::Scope => "scope",
-        Dimension::Group => "group",
-        Dimension::Name => "name",
-        Dimension::Thread => "thread",
-    };
+    let what = of.name();
     let within = group.as_ref().map_or(String::new(), |group| format!(" in a group {group:?}"));
     let mut labels: Vec<_> = figures.rows(*of).map(|(label, _)| label).collect();
     let separator = if *of == Dimension::Name { " / " } else { " > " };
@@ -474,6 +495,9 @@ mod tests {
             ("frees{thread='thread 7'} > 1", true),
         ] {
             assert_eq!(check(text).map(|held| held.is_some()), Ok(holds), "{text}");
+            let shown = text.parse::<Expr>().expect("an expression").to_string();
+            assert_eq!(shown.parse::<Expr>().map(|again| again.to_string()), Ok(shown.clone()));
+            assert_eq!(check(&shown).map(|held| held.is_some()), Ok(holds), "{shown}");
         }
         assert_eq!(
             check("peak_bytes{scope='parse'} > 100").ok().flatten().as_deref(),

@@ -3,6 +3,7 @@
 use memledger::analysis::{Moves, Report};
 use memledger::dump::json;
 use serde_json::Value;
+use std::sync::LazyLock;
 
 /// What rows are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +12,18 @@ pub enum Dimension {
     Group,
     Name,
     Thread,
+}
+
+impl Dimension {
+    /// What a selector calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scope => "scope",
+            Self::Group => "group",
+            Self::Name => "name",
+            Self::Thread => "thread",
+        }
+    }
 }
 
 /// Which rows.
@@ -97,9 +110,8 @@ pub fn of_row(row: &Value, key: &str) -> Option<u64> {
     value.map_or(key.starts_with("moved_").then_some(0), Value::as_u64)
 }
 
-/// The figures that there are of the whole, or of rows.
-pub fn known(of: Option<Dimension>) -> Vec<(String, Kind)> {
-    // A report with one row of each kind, and with all that only some have.
+/// A report with one row of each kind, and with all that only some have.
+static SAMPLE: LazyLock<Figures> = LazyLock::new(|| {
     let mut report = Report::default();
     let moved = Moves { blocks: 1, bytes: 1 };
     report.by_scope.push(Default::default());
@@ -111,7 +123,12 @@ pub fn known(of: Option<Dimension>) -> Vec<(String, Kind)> {
     report.by_group[0].figures.moved_in = moved;
     report.by_name[0].figures.moved_in = moved;
     report.by_thread[0].figures.moved_in = moved;
-    let Figures(document) = Figures::of(&report);
+    Figures::of(&report)
+});
+
+/// The figures that there are of the whole, or of rows.
+pub fn known(of: Option<Dimension>) -> Vec<(String, Kind)> {
+    let Figures(document) = &*SAMPLE;
     let objects: Vec<_> = match of {
         None => PARTS.map(|part| &document[part]).into(),
         Some(Dimension::Scope) => vec![&document["by_scope"][0]],
