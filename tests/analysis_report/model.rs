@@ -104,14 +104,17 @@ fn announce(feed: &mut Feed) {
     feed.spec(3, 303, 103, 213, "");
 }
 
+/// The owner of a block, and its bytes then.
+type Held = (Owner, u64);
+
 #[derive(Default)]
 struct Model {
     blocks: Vec<Block>,
     streams: HashMap<u16, Stream>,
     allocations: HashMap<u32, u64>,
     history: Vec<(Owner, Entry)>,
-    /// Owners before and after, each with the block's bytes then; `None` for a block that left the ledger.
-    moves: Vec<((Owner, u64), Option<(Owner, u64)>)>,
+    /// Before and after; `None` for a block that left the ledger.
+    moves: Vec<(Held, Option<Held>)>,
     peaks: BTreeMap<Key, u64>,
     total_peak: u64,
     peak_blocks: u64,

@@ -13,8 +13,11 @@ use memledger::trace::transport::packet::{
     FIRST_THREAD, IMPORTANTS, LAST_THREAD, PSEUDO_IMPORTANTS, TYPES,
 };
 
-/// The protocol, and the stream and the payload of each packet; without a stream: a sync.
-fn packets(data: &[u8]) -> (u8, Vec<(Option<u16>, &[u8])>) {
+/// The stream and the payload of a packet; without a stream: a sync.
+type Packet<'a> = (Option<u16>, &'a [u8]);
+
+/// The protocol, and the packets.
+fn packets(data: &[u8]) -> (u8, Vec<Packet<'_>>) {
     let (&first, mut rest) = data.split_first().unwrap_or((&0, &[]));
     let mut packets = Vec::new();
     while let Some((&[stream, size], after)) = rest.split_first_chunk() {
