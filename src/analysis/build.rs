@@ -18,6 +18,7 @@ impl Analyzer {
     }
 
     /// About how many bytes it takes to make the report and to write it down, at most.
+    #[cfg(feature = "enable")]
     pub(crate) fn report_bytes(&self) -> usize {
         /// A row with its names, and the text of it.
         const ROW: usize = 2 << 10;
