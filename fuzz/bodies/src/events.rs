@@ -13,8 +13,10 @@ use memledger::trace::transport::packet::{
     FIRST_THREAD, IMPORTANTS, LAST_THREAD, PSEUDO_IMPORTANTS, TYPES,
 };
 
+type Packet<'a> = (Option<u16>, &'a [u8]);
+
 /// The protocol, and the stream and the payload of each packet; without a stream: a sync.
-fn packets(data: &[u8]) -> (u8, Vec<(Option<u16>, &[u8])>) {
+fn packets(data: &[u8]) -> (u8, Vec<Packet<'_>>) {
     let (&first, mut rest) = data.split_first().unwrap_or((&0, &[]));
     let mut packets = Vec::new();
     while let Some((&[stream, size], after)) = rest.split_first_chunk() {
@@ -65,7 +67,7 @@ pub fn run(data: &[u8]) {
     assert_eq!(decoder.counts().events, whole.events);
     assert_eq!(decoder.counts().damages, whole.damages.len() as u64);
     assert_eq!(decoder.streams().iter().map(|of| of.events).sum::<u64>(), whole.events);
-    let is_cut = |(stream, payload): &(Option<u16>, &[u8])| stream.is_none() && !payload.is_empty();
+    let is_cut = |(stream, payload): &Packet<'_>| stream.is_none() && !payload.is_empty();
     if !whole.damages.is_empty() || packets.iter().any(is_cut) {
         return;
     }
