@@ -138,6 +138,8 @@ pub fn run(data: &[u8]) {
             let mut packet = vec![0xee];
             if !encoder.append(2, payload, &mut packet) {
                 assert_eq!(packet, [0xee], "what is not coded leaves nothing behind");
+                // Its addresses have taught the encoder in how large steps they come.
+                assert!(!again.append(2, payload, &mut packet));
                 continue;
             }
             assert!(packet.len() - 1 < payload.len() + 4);

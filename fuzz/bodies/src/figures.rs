@@ -57,7 +57,10 @@ fn array<'a>(what: &str, all: &Totals, rows: impl Iterator<Item = &'a Figures>) 
         moved = (moved.0 + blocks, moved.1 + bytes);
     }
     assert_eq!(sums, totals(all), "columns {what}");
-    assert_eq!(moved, net(all.moved_in, all.moved_out), "moves {what}");
+    let all_moved = net(all.moved_in, all.moved_out);
+    assert_eq!(moved.0, all_moved.0, "moves {what}");
+    // What moves to another class has another size there, by which it moved.
+    assert!(moved.1 == all_moved.1 || what == "by size", "bytes that moved {what}");
 }
 
 /// Each array sums to the totals, and live blocks are those that came less those that went.
