@@ -25,7 +25,7 @@ pub(crate) const CASES: &[Case] = &[
             let row = report.by_scope.iter().find(|row| row.path == path);
             row.map_or(0, |row| row.figures.live_blocks)
         };
-        assert_eq!(blocks(&["GlobalScope", "http/1.1"]), 1);
+        assert_eq!(blocks(&["GlobalScope", "http/1.1"]), 2);
         assert_eq!(blocks(&["GlobalScope", "http/1.1", "größe"]), 1);
         assert_eq!(blocks(&["GlobalScope", "http/1.1", ""]), 1);
         let group = ["net/http", "cache"];
