@@ -426,7 +426,10 @@ impl Analyzer {
                 self.clock.forget_resolution();
                 self.scopes_off.begin(self.clock.now());
                 self.trace.recording_since_ns = Some(self.clock.now());
-                self.trace.initial_live_blocks = Some(u64_at(fixed, blocks));
+                // A stream of a recording that keeps no account begins with none.
+                let known =
+                    |blocks: &u64| *blocks > 0 || self.trace.from_process_start != Some(false);
+                self.trace.initial_live_blocks = Some(u64_at(fixed, blocks)).filter(known);
             }
             Role::Channel { id, enabled, name } => {
                 let (id, is_on) = (u32_at(fixed, id), u8_at(fixed, enabled) != 0);
