@@ -33,7 +33,7 @@ fn file(name: &str, content: &[u8]) -> PathBuf {
 /// A trace of our own writer.
 fn own(name: &str) -> PathBuf {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces");
-    Path::new(folder).join(name).with_extension("memledger")
+    Path::new(folder).join(name).with_extension("utrace")
 }
 
 fn as_arg(path: &Path) -> &str {
@@ -202,7 +202,7 @@ fn a_trace_without_its_end_is_not_believed() {
     let killed = as_arg(&trace);
     let (status, out, err) = run(&["report", killed]);
     assert_eq!((status, err.lines().count()), (1, 1), "{err}");
-    assert!(err.contains("killed.memledger has no end: the program was killed"), "{err}");
+    assert!(err.contains("killed.utrace has no end: the program was killed"), "{err}");
     assert!(out.contains(", INCOMPLETE\n") && out.contains("live at end  17.5 KiB"), "{out}");
     let (status, allowed, err) = run(&["report", killed, "--allow-incomplete"]);
     assert_eq!((status, allowed), (0, out));
@@ -216,9 +216,9 @@ fn a_trace_without_its_end_is_not_believed() {
     assert!(status == 1 && err.contains("has no end"), "{err}");
     assert_eq!(run(&["info", killed, "--allow-incomplete"]).0, 0);
     // They give no figures: a cut trace is a trace.
-    let plain = Path::new(env!("CARGO_TARGET_TMPDIR")).join("killed.utrace");
-    let _ = fs::remove_file(&plain);
-    assert_eq!(run(&["export", killed, "--to", "utrace", "-o", as_arg(&plain)]).0, 0);
+    let compact = Path::new(env!("CARGO_TARGET_TMPDIR")).join("killed.memledger");
+    let _ = fs::remove_file(&compact);
+    assert_eq!(run(&["export", killed, "--to", "memledger", "-o", as_arg(&compact)]).0, 0);
     assert_eq!(run(&["events", killed, "--limit", "1"]).0, 0);
 }
 
