@@ -16,6 +16,8 @@ const PART: u64 = 256 << 10;
 pub fn has_end(mut file: &File) -> io::Result<Option<bool>> {
     let size = file.metadata()?.len();
     let (mut begin, mut end) = (Vec::new(), Vec::new());
+    // What has written it stands at its end.
+    file.rewind()?;
     file.take(PART).read_to_end(&mut begin)?;
     file.seek(SeekFrom::Start(size.saturating_sub(PART).max(PART)))?;
     file.take(PART).read_to_end(&mut end)?;

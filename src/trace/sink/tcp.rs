@@ -61,8 +61,8 @@ impl Address {
         // Only an IPv6 address has colons; a zone may follow it: `fe80::1%eth0`.
         let (bare, zone) = host.split_once('%').unwrap_or((host, ""));
         let is_v6 = bare.parse::<Ipv6Addr>().is_ok() && !zone.contains(['[', ']', ':']);
-        if host.contains(['[', ']', ':']) && !is_v6 {
-            return Err(wrong("only an IPv6 address has colons"));
+        if (text.starts_with('[') || host.contains(['[', ']', ':'])) && !is_v6 {
+            return Err(wrong("only an IPv6 address has colons or brackets"));
         }
         let port = match port.map(str::parse::<u16>) {
             None => None,
