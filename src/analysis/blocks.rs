@@ -14,7 +14,11 @@ impl Analyzer {
     fn cell(&mut self, context: u32, thread: u32) -> u32 {
         let series = self.threads.all[thread as usize].series;
         let book = &mut self.book;
-        let new = || book.new_cell(context, thread, series);
+        let contexts = &self.contexts;
+        let new = || {
+            let measurement = contexts.contexts[context as usize].measurement;
+            book.new_cell(context, thread, series, contexts.measurements.around(measurement))
+        };
         *self.cells.entry((context, thread)).or_insert_with(new)
     }
 

@@ -352,13 +352,12 @@ impl Contexts {
     }
 
     fn list(&self, context: u32, book: &mut Book) {
-        let Context { scope, name, measurement } = self.contexts[context as usize];
+        let Context { scope, name, .. } = self.contexts[context as usize];
         let Name { group, series, .. } = self.names[name as usize];
         let mut list = Vec::new();
         self.scopes.list_series(scope, &mut list);
         self.groups.list_series(group, &mut list);
         list.push(series);
-        self.measurements.list_series(measurement, &mut list);
         book.set_series(context, &list);
     }
 }

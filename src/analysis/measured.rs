@@ -1,8 +1,8 @@
 //! What a measured piece of the program did: the figures of a part of the tree, from a moment on.
 //!
 //! A measurement is a scope with a number. What is allocated in it, or in a scope inside it, counts
-//! for it, on whichever thread. Most of that are sums over cells; for the peak each measurement has
-//! a series of its own, which begins anew when the number is used again.
+//! for it, on whichever thread. Most of that are sums over cells. The peak is not: the book keeps it
+//! for each measurement, with what each cell held then, and begins anew when the number is used again.
 
 use super::rows::Book;
 
@@ -27,7 +27,8 @@ struct Measurement {
     /// The one around it.
     parent: u32,
     depth: u16,
-    series: u32,
+    /// Its number in the book.
+    measured: u32,
     /// Reallocations made in it, of blocks that are not its own.
     foreign: u64,
     /// Its id in the stream.
@@ -54,18 +55,15 @@ impl Measurements {
         if depth > DEEPEST {
             return parent;
         }
-        let series = book.new_series();
-        self.0.push(Measurement { parent, depth, series, foreign: 0, id });
+        let measured = book.new_measured();
+        self.0.push(Measurement { parent, depth, measured, foreign: 0, id });
         self.0.len() as u32
     }
 
-    /// Adds the series that a block in `measurement` counts in to `list`.
-    pub(super) fn list_series(&self, measurement: u32, list: &mut Vec<u32>) {
-        let mut at = measurement;
-        while let Some(measurement) = self.get(at) {
-            list.push(measurement.series);
-            at = measurement.parent;
-        }
+    /// The numbers in the book of `measurement` and of all around it.
+    pub(super) fn around(&self, measurement: u32) -> impl Iterator<Item = u32> {
+        let all = std::iter::successors(self.get(measurement), |inner| self.get(inner.parent));
+        all.map(|measurement| measurement.measured)
     }
 
     /// A block of `owner` was reallocated in `here`: those around `here`, but not around `owner`,
@@ -114,9 +112,12 @@ pub(crate) struct Holder {
     /// A scope's begins with the measurement's own name, a tag's is its group's and its name.
     pub(crate) path: Vec<String>,
     pub(crate) allocations: u64,
+    pub(crate) reallocations: u64,
     pub(crate) allocated_bytes: u64,
     pub(crate) live_blocks: u64,
     pub(crate) live_bytes: u64,
+    /// Live when all of the measurement together were the most.
+    pub(crate) bytes_at_peak: u64,
 }
 
 #[cfg(feature = "enable")]
@@ -175,8 +176,8 @@ impl Analyzer {
         let Some(found) = self.contexts.measurements.get(measurement) else {
             return Baseline::default();
         };
-        let (series, foreign) = (found.series, found.foreign);
-        self.book.series[series as usize].begin_again();
+        let (measured, foreign) = (found.measured, found.foreign);
+        self.book.begin_again(measured);
         Baseline { cells, foreign }
     }
 
@@ -200,7 +201,7 @@ impl Analyzer {
         }
         if let Some(measurement) = self.contexts.measurements.get(number) {
             figures.foreign_reallocations = measurement.foreign.wrapping_sub(before.foreign);
-            figures.peak_bytes = self.book.series[measurement.series as usize].peak;
+            figures.peak_bytes = self.book.measured_peak(measurement.measured);
         }
         figures
     }
@@ -221,11 +222,13 @@ impl Analyzer {
     pub(crate) fn holders(&mut self, id: i32, before: &Baseline) -> (Vec<Holder>, Vec<Holder>) {
         self.settle_steps();
         let Some(number) = self.measurement(id) else { return Default::default() };
+        let measured = self.contexts.measurements.0[number as usize - 1].measured;
         let (mut scopes, mut names) = (BTreeMap::new(), BTreeMap::new());
         for (cell, counts) in self.counts_since(number, before) {
             let Context { scope, name, .. } = self.contexts.contexts[cell.context as usize];
-            add(scopes.entry(scope).or_default(), &counts);
-            add(names.entry(name).or_default(), &counts);
+            let at_peak = self.book.held_at_peak(cell, measured);
+            add(scopes.entry(scope).or_default(), &counts, at_peak);
+            add(names.entry(name).or_default(), &counts, at_peak);
         }
         let outside = self.contexts.path_of(id).len().saturating_sub(1);
         let scope = |(scope, holder): (u32, Holder)| {
@@ -243,8 +246,10 @@ impl Analyzer {
 }
 
 #[cfg(feature = "enable")]
-fn add(holder: &mut Holder, counts: &Counts) {
+fn add(holder: &mut Holder, counts: &Counts, bytes_at_peak: u64) {
+    holder.bytes_at_peak += bytes_at_peak;
     holder.allocations += counts.tally.allocations;
+    holder.reallocations += counts.tally.reallocations;
     holder.allocated_bytes += counts.tally.allocated_bytes;
     holder.live_blocks += counts.live_blocks;
     holder.live_bytes += counts.live_bytes;

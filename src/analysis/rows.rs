@@ -11,6 +11,9 @@
 //! every new maximum of the total has a number, the *epoch*. Before a cell changes for the first
 //! time after a new maximum, it keeps what it held as its state at that peak.
 //!
+//! A measurement's peak has epochs of its own: each cell keeps what it *held* at the last one of
+//! every measurement around it. Cells outside measurements have none to keep.
+//!
 //! The events of one cell that come in a row, a *run*, are told to it, its series and the total
 //! together: their sums, and the highest sums on the way, are all that matters to a maximum.
 
@@ -143,6 +146,24 @@ pub(super) struct Cell {
     pub(super) thread: u32,
     /// The series of the thread.
     thread_series: u32,
+    /// Where its own stand in [`Book::held`]: start and end.
+    held: (u32, u32),
+}
+
+/// The live bytes of a measurement, and the number of their last new maximum.
+#[derive(Clone, Copy, Debug, Default)]
+struct Measured {
+    series: Series,
+    epoch: u64,
+}
+
+/// What a cell held at the peak of one measurement around it.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// Number of the measurement in [`Book::measured`].
+    measured: u32,
+    epoch: u64,
+    bytes: u64,
 }
 
 /// One size class.
@@ -172,15 +193,10 @@ impl Series {
         self.peak = self.peak.max(self.live);
     }
 
-    /// Forgets its maximum so far.
-    #[cfg(feature = "enable")]
-    pub(super) fn begin_again(&mut self) {
-        self.peak = self.live;
-    }
-
-    fn take(&mut self, run: &Run) {
-        self.peak = self.peak.max(self.live.wrapping_add_signed(run.most_bytes));
-        self.live = self.live.wrapping_add_signed(run.bytes);
+    /// So many bytes more or fewer, and the most of them on the way.
+    fn take(&mut self, bytes: i64, most: i64) {
+        self.peak = self.peak.max(self.live.wrapping_add_signed(most));
+        self.live = self.live.wrapping_add_signed(bytes);
     }
 
     fn subtract(&mut self, bytes: u64) {
@@ -260,6 +276,10 @@ pub(super) struct Book {
     pub(super) cells: Vec<Cell>,
     pub(super) sizes: [Size; CLASSES],
     pub(super) series: Vec<Series>,
+    /// One for each measurement.
+    measured: Vec<Measured>,
+    /// What the cells of measurements keep for them, one cell after another.
+    held: Vec<Held>,
     run: Run,
     pub(super) total: Total,
     /// Where the series of each context stand in `lists`: start and end.
@@ -284,11 +304,53 @@ impl Book {
         self.series.len() as u32 - 1
     }
 
-    /// A new cell; its number.
-    pub(super) fn new_cell(&mut self, context: u32, thread: u32, thread_series: u32) -> u32 {
+    /// A new measurement; its number.
+    pub(super) fn new_measured(&mut self) -> u32 {
+        self.measured.push(Measured::default());
+        self.measured.len() as u32 - 1
+    }
+
+    /// A measurement forgets its peak so far.
+    #[cfg(feature = "enable")]
+    pub(super) fn begin_again(&mut self, measured: u32) {
+        let measured = &mut self.measured[measured as usize];
+        measured.series.peak = measured.series.live;
+        measured.epoch += 1;
+    }
+
+    /// The most bytes of a measurement.
+    #[cfg(feature = "enable")]
+    pub(super) fn measured_peak(&self, measured: u32) -> u64 {
+        self.measured[measured as usize].series.peak
+    }
+
+    /// What `cell` held when a measurement around it reached its peak.
+    #[cfg(feature = "enable")]
+    pub(super) fn held_at_peak(&self, cell: &Cell, measured: u32) -> u64 {
+        let (start, end) = cell.held;
+        let mut all = self.held[start as usize..end as usize].iter();
+        let epoch = self.measured[measured as usize].epoch;
+        let kept = all.find(|held| held.measured == measured && held.epoch == epoch);
+        kept.map_or(cell.counts.live_bytes, |held| held.bytes)
+    }
+
+    /// A new cell within these measurements; its number.
+    pub(super) fn new_cell(
+        &mut self,
+        context: u32,
+        thread: u32,
+        thread_series: u32,
+        measured: impl Iterator<Item = u32>,
+    ) -> u32 {
         // It held nothing at the last peak and before.
         let counts = Counts { epoch: self.total.epoch, ..Counts::default() };
-        self.cells.push(Cell { counts, context, thread, thread_series });
+        let start = self.held.len() as u32;
+        for measured in measured {
+            let epoch = self.measured[measured as usize].epoch;
+            self.held.push(Held { measured, epoch, bytes: 0 });
+        }
+        let held = (start, self.held.len() as u32);
+        self.cells.push(Cell { counts, context, thread, thread_series, held });
         self.cells.len() as u32 - 1
     }
 
@@ -389,6 +451,7 @@ impl Book {
         };
         let total = &mut self.total;
         let counts = &mut cell.counts;
+        let before = counts.live_bytes;
         if let Some((blocks, bytes)) = run.at_peak {
             total.peak_bytes = total.live_bytes.wrapping_add_signed(bytes);
             total.blocks_at_peak = total.live_blocks.wrapping_add_signed(blocks);
@@ -402,10 +465,29 @@ impl Book {
         total.peak_blocks = total.peak_blocks.max(most_blocks);
         total.live_blocks = total.live_blocks.wrapping_add_signed(run.blocks);
         total.live_bytes = total.live_bytes.wrapping_add_signed(run.bytes);
-        self.series[cell.thread_series as usize].take(&run);
+        self.series[cell.thread_series as usize].take(run.bytes, run.most_bytes);
         let (start, end) = self.ranges[cell.context as usize];
         for &series in &self.lists[start as usize..end as usize] {
-            self.series[series as usize].take(&run);
+            self.series[series as usize].take(run.bytes, run.most_bytes);
+        }
+        self.measure(run.cell, before, run.bytes, run.most_bytes);
+    }
+
+    /// A cell that held `before` bytes has so many more or fewer now, and had `most` more on the way:
+    /// says so to the measurements around it.
+    #[inline(always)]
+    fn measure(&mut self, cell: u32, before: u64, bytes: i64, most: i64) {
+        let (start, end) = self.cells[cell as usize].held;
+        for held in &mut self.held[start as usize..end as usize] {
+            let measured = &mut self.measured[held.measured as usize];
+            let peak = measured.series.peak;
+            measured.series.take(bytes, most);
+            if measured.series.peak > peak {
+                measured.epoch += 1;
+                (held.epoch, held.bytes) = (measured.epoch, before.wrapping_add_signed(most));
+            } else if held.epoch != measured.epoch {
+                (held.epoch, held.bytes) = (measured.epoch, before);
+            }
         }
     }
 
@@ -419,17 +501,21 @@ impl Book {
         self.end_run();
         let epoch = self.total.epoch;
         let cell = &mut self.cells[from as usize];
+        let before = cell.counts.live_bytes;
         cell.counts.change(-1, (bytes as i64).wrapping_neg(), epoch);
         let (start, end) = self.ranges[cell.context as usize];
         for &series in &self.lists[start as usize..end as usize] {
             self.series[series as usize].subtract(bytes);
         }
+        self.measure(from, before, (bytes as i64).wrapping_neg(), 0);
         let cell = &mut self.cells[to as usize];
+        let before = cell.counts.live_bytes;
         cell.counts.change(1, bytes as i64, epoch);
         let (start, end) = self.ranges[cell.context as usize];
         for &series in &self.lists[start as usize..end as usize] {
             self.series[series as usize].add(bytes);
         }
+        self.measure(to, before, bytes as i64, bytes as i64);
         self.moves.entry((from, to)).or_default().add(1, bytes);
     }
 
@@ -481,6 +567,81 @@ pub(super) fn class_bounds(class: usize) -> (u64, Option<u64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Three measurements, 1 and 2 within 0, and a cell for each; one outside.
+    #[cfg(feature = "enable")]
+    #[test]
+    fn what_cells_held_at_the_peak_of_a_measurement_is_what_they_held() {
+        const AROUND: [&[u32]; 4] = [&[], &[0], &[1, 0], &[2, 0]];
+        let mut book = Book::default();
+        let thread = book.new_series();
+        (0..3).for_each(|number| assert_eq!(book.new_measured(), number));
+        book.set_series(0, &[]);
+        // What each cell has, and what all had at the peak of each measurement.
+        let (mut live, mut peaks) = ([0_u64; 4], [(0_u64, [0_u64; 4]); 3]);
+        let mut blocks = Vec::new();
+        let mut random = 7_u64;
+        for event in 0..20_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let (action, cell, bytes) =
+                (random >> 33 & 7, random >> 40 & 3, 1 + (random >> 45 & 0x3ff));
+            // The last cell is new in the midst.
+            let cell = cell.min(if event < 5000 { 2 } else { 3 }) as u32;
+            while book.cells.len() as u32 <= cell {
+                let around = AROUND[book.cells.len()].iter().copied();
+                book.new_cell(0, 0, thread, around);
+            }
+            let grow = |live: &mut [u64; 4], peaks: &mut [(u64, [u64; 4]); 3], by: u64| {
+                live[cell as usize] += by;
+                for (number, peak) in (0..).zip(peaks) {
+                    let is_in = |cell: &usize| AROUND[*cell].contains(&number);
+                    let sum = (0..4).filter(is_in).map(|cell| live[cell]).sum::<u64>();
+                    if sum > peak.0 {
+                        *peak = (sum, *live);
+                    }
+                }
+            };
+            match action {
+                0..4 => {
+                    let place = Place { cell, class: class_of(bytes) };
+                    book.open(place, bytes, Moment { time: 0, event }, |_| {});
+                    grow(&mut live, &mut peaks, bytes);
+                    blocks.push((cell, bytes));
+                }
+                4..6 if !blocks.is_empty() => {
+                    let (from, bytes) = blocks.swap_remove(random as usize % blocks.len());
+                    book.close(Place { cell: from, class: class_of(bytes) }, bytes, |_| {});
+                    live[from as usize] -= bytes;
+                }
+                6 if !blocks.is_empty() => {
+                    let index = random as usize % blocks.len();
+                    let (from, bytes) = blocks[index];
+                    book.transfer(from, cell, bytes);
+                    blocks[index].0 = cell;
+                    live[from as usize] -= bytes;
+                    grow(&mut live, &mut peaks, bytes);
+                }
+                _ => {}
+            }
+            if event == 10_000 {
+                book.end_run();
+                book.begin_again(0);
+                peaks[0] = (live[1] + live[2] + live[3], live);
+            }
+            if event % 97 == 0 {
+                book.end_run();
+                for (number, (peak, held)) in (0..).zip(peaks) {
+                    assert_eq!(book.measured_peak(number), peak, "{number} at {event}");
+                    for (index, cell) in book.cells.iter().enumerate() {
+                        if AROUND[index].contains(&number) {
+                            let found = book.held_at_peak(cell, number);
+                            assert_eq!(found, held[index], "{number}, cell {index} at {event}");
+                        }
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
     fn every_size_lies_within_the_bounds_of_its_class() {

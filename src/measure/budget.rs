@@ -2,9 +2,9 @@
 
 use crate::Name;
 #[cfg(feature = "enable")]
-use crate::analysis::Holder;
+use crate::analysis::{Holder, MeasuredFigures};
 #[cfg(feature = "enable")]
-use crate::dump::text::{count, holders, tag};
+use crate::dump::text::{Column, count, holders, tag};
 use crate::error::Error;
 #[cfg(feature = "enable")]
 use crate::ledger::measuring::{Found, Measuring};
@@ -126,13 +126,12 @@ impl Budget {
     fn check(&self, found: &mut Found<'_>) -> Result<(), Error> {
         let Self { name, peak, live, allocated, allocations, reallocations } = *self;
         let figures = found.figures;
-        let reallocated = figures.reallocations + figures.foreign_reallocations;
         let limits = [
             ("peak", figures.peak_bytes, " bytes", peak),
             ("live", figures.live_bytes, " bytes", live),
             ("allocated", figures.allocated_bytes, " bytes", allocated),
             ("allocations", figures.allocations, "", allocations),
-            ("reallocations", reallocated, "", reallocations),
+            ("reallocations", reallocated(&figures), "", reallocations),
         ];
         if limits.iter().all(|(.., limit)| limit.is_none()) {
             return Err(Error::Unmeasured(format!(
@@ -145,9 +144,14 @@ impl Budget {
             let [found, over, limit] = [found, over, limit?].map(count);
             Some(format!("\n  {what:<14} {found}{unit}, {over} more than {limit}"))
         };
-        let lines: String = limits.into_iter().filter_map(over).collect();
+        let mut lines: String = limits.into_iter().filter_map(over).collect();
         if lines.is_empty() {
             return Ok(());
+        }
+        let foreign = figures.foreign_reallocations;
+        if foreign > 0 && reallocations.is_some_and(|limit| reallocated(&figures) > limit) {
+            // Its line is the last.
+            lines += &format!("; {} of them of blocks from outside", count(foreign));
         }
         Err(Error::OverBudget(format!(
             "the budget {:?} is exceeded{lines}\n{}",
@@ -156,31 +160,55 @@ impl Budget {
         )))
     }
 
-    /// The scopes and tags that have the most of what there is too much of.
+    /// The scopes and tags that have the most of the first that there is too much of.
     #[cfg(feature = "enable")]
     fn who(&self, found: &mut Found<'_>) -> String {
         let figures = found.figures;
-        let too_much = |found: u64, limit: Option<u64>| limit.is_some_and(|limit| found > limit);
+        let is_over = |found: u64, limit: Option<u64>| limit.is_some_and(|limit| found > limit);
+        let peak = is_over(figures.peak_bytes, self.peak);
+        let live = is_over(figures.live_bytes, self.live);
+        let allocated = is_over(figures.allocated_bytes, self.allocated);
+        let allocations = is_over(figures.allocations, self.allocations);
+        let reallocations = is_over(reallocated(&figures), self.reallocations);
         let key = |holder: &Holder| {
-            if too_much(figures.live_bytes, self.live) {
+            if peak {
+                (holder.bytes_at_peak, holder.live_bytes)
+            } else if live {
                 (holder.live_bytes, holder.allocated_bytes)
-            } else if too_much(figures.peak_bytes, self.peak)
-                || too_much(figures.allocated_bytes, self.allocated)
-            {
+            } else if allocated {
                 (holder.allocated_bytes, holder.allocations)
-            } else {
+            } else if allocations {
                 (holder.allocations, holder.allocated_bytes)
+            } else {
+                (holder.reallocations, holder.allocated_bytes)
             }
         };
+        let columns: [(bool, Column); 6] = [
+            (peak, ("at peak", |holder| holder.bytes_at_peak)),
+            (true, ("live bytes", |holder| holder.live_bytes)),
+            (true, ("blocks", |holder| holder.live_blocks)),
+            (true, ("allocated", |holder| holder.allocated_bytes)),
+            (true, ("count", |holder| holder.allocations)),
+            (reallocations, ("reallocations", |holder| holder.reallocations)),
+        ];
+        let shown = columns.into_iter().filter(|(is_shown, _)| *is_shown);
+        let columns: Vec<_> = shown.map(|(_, column)| column).collect();
         let (scopes, tags) = found.holders();
-        let mut text = holders("Within it, by scope", |path| path.join(" > "), scopes, key);
+        let scope = |path: &[String]| path.join(" > ");
+        let mut text = holders("Within it, by scope", scope, scopes, &columns, key);
         // Where nothing is tagged, the table would say so only.
         if tags.iter().any(|tag| tag.path != ["Unknown", "Unnamed"]) {
             let name = |path: &[String]| {
                 path.split_last().map_or_else(String::new, |(name, group)| tag(group, name))
             };
-            text += &holders("By name", name, tags, key);
+            text += &holders("By name", name, tags, &columns, key);
         }
         text
     }
+}
+
+/// Reallocations in it, of whichever block.
+#[cfg(feature = "enable")]
+fn reallocated(figures: &MeasuredFigures) -> u64 {
+    figures.reallocations + figures.foreign_reallocations
 }

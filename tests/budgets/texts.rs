@@ -1,7 +1,8 @@
 //! What a test says that goes over its budget.
 
 use crate::block;
-use memledger::{Error, alloc_scope, budget, group, tag, tagged};
+use memledger::{Budget, Error, ScopeGuard, alloc_scope, budget, group, tag, tagged};
+use proptest::prelude::*;
 use std::panic::catch_unwind;
 
 group! { RENDERING = "Rendering"; SCENE = "Scene" in RENDERING; }
@@ -26,16 +27,123 @@ the budget \"load level\" is exceeded
   live           5,234 bytes, 5,234 more than 0
   allocations    3, 1 more than 2
 
-Within it, by scope                         live bytes  blocks  allocated  count
-  load level > level > parse                     4,000       1      4,000      1
-  load level                                     1,234       1      1,234      1
-  load level > level                                 0       0         10      1
+Within it, by scope                at peak  live bytes  blocks  allocated  count
+  load level > level > parse         4,000       4,000       1      4,000      1
+  load level                         1,234       1,234       1      1,234      1
+  load level > level                    10           0       0         10      1
 
-By name                                     live bytes  blocks  allocated  count
-  Unknown / Unnamed                              4,000       1      4,010      2
-  Rendering > Scene / meshes                     1,234       1      1,234      1
+By name                            at peak  live bytes  blocks  allocated  count
+  Unknown / Unnamed                  4,010       4,000       1      4,010      2
+  Rendering > Scene / meshes         1,234       1,234       1      1,234      1
 ";
     assert_eq!(error.to_string(), expected);
+}
+
+/// What a budget says of code that goes over it.
+fn too_much(budget: Budget, body: impl FnOnce()) -> String {
+    budget.try_run(body).unwrap_err().to_string()
+}
+
+#[test]
+fn a_peak_names_who_held_it_then() {
+    let text = too_much(budget("import").peak(4999), || {
+        let index = alloc_scope!("index", { block(2000) });
+        drop(alloc_scope!("decode", { block(3000) }));
+        // More than the others have allocated, but never at once.
+        (0..10).for_each(|_| drop(alloc_scope!("names", { block(700) })));
+        drop(alloc_scope!("late", { block(2500) }));
+        drop(index);
+    });
+    let expected = "\
+the budget \"import\" is exceeded
+  peak           5,000 bytes, 1 more than 4,999
+
+Within it, by scope                at peak  live bytes  blocks  allocated  count
+  import > decode                    3,000           0       0      3,000      1
+  import > index                     2,000           0       0      2,000      1
+  import > late                          0           0       0      2,500      1
+  import > names                         0           0       0      7,000     10
+";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn reallocations_name_who_made_them() {
+    let mut outside = block(10);
+    let text = too_much(budget("frame").reallocations(0), || {
+        drop(alloc_scope!("large", { block(9000) }));
+        alloc_scope!("path", {
+            let mut grown = block(10);
+            (1..4).for_each(|times| grown.reserve_exact(times * 100));
+        });
+        outside.reserve_exact(500);
+    });
+    let expected = "\
+the budget \"frame\" is exceeded
+  reallocations  4, 4 more than 0; 1 of them of blocks from outside
+
+Within it, by scope          live bytes  blocks  allocated  count  reallocations
+  frame > path                        0       0        610      1              3
+  frame > large                       0       0      9,000      1              0
+";
+    assert_eq!(text, expected);
+    // Where all are of blocks from outside, there are no others to show.
+    let text = too_much(budget("frame").reallocations(0), || outside.reserve_exact(1000));
+    let expected = "\
+the budget \"frame\" is exceeded
+  reallocations  1, 1 more than 0; 1 of them of blocks from outside
+";
+    assert_eq!(text.trim_end(), expected.trim_end());
+}
+
+proptest! {
+    #[test]
+    fn what_scopes_held_at_the_peak_adds_up_to_it(
+        ops in proptest::collection::vec((0_usize..4, 0_u8..4, 1_usize..5000), 1..60),
+    ) {
+        const SCOPES: [&str; 4] = ["a", "b", "c", "d"];
+        let (mut live, mut peak, mut held) = ([0; 4], 0, [0; 4]);
+        let mut blocks: Vec<(usize, Vec<u8>)> = Vec::with_capacity(ops.len());
+        let text = too_much(budget("model").peak(0).allocations(0), || {
+            // One that is not freed, so that something is over.
+            let first = (0, 0, 1);
+            for (scope, action, bytes) in std::iter::once(first).chain(ops) {
+                match action {
+                    0 | 1 => {
+                        let _scope = ScopeGuard::enter(SCOPES[scope]);
+                        blocks.push((scope, block(bytes)));
+                        live[scope] += bytes;
+                    }
+                    2 if blocks.len() > 1 => {
+                        let (scope, freed) = blocks.swap_remove(bytes % blocks.len());
+                        live[scope] -= freed.capacity();
+                    }
+                    3 if !blocks.is_empty() => {
+                        // The block counts where it was allocated, wherever it grows.
+                        let index = bytes % blocks.len();
+                        let (owner, grown) = &mut blocks[index];
+                        live[*owner] -= grown.capacity();
+                        let guard = ScopeGuard::enter(SCOPES[scope]);
+                        grown.reserve_exact(bytes);
+                        drop(guard);
+                        live[*owner] += grown.capacity();
+                    }
+                    _ => {}
+                }
+                if live.iter().sum::<usize>() > peak {
+                    (peak, held) = (live.iter().sum(), live);
+                }
+            }
+        });
+        let mut shown = [0; 4];
+        let rows = text.lines().skip_while(|line| !line.starts_with("Within")).skip(1);
+        for row in rows.filter(|row| row.starts_with("  model > ")) {
+            let words: Vec<_> = row.split_whitespace().collect();
+            let scope = SCOPES.iter().position(|scope| *scope == words[2]).unwrap();
+            shown[scope] = words[3].replace(',', "").parse().unwrap();
+        }
+        prop_assert_eq!(shown, held, "{}", text);
+    }
 }
 
 #[test]
@@ -66,7 +174,7 @@ fn a_budget_without_limits_is_an_error() {
 
 #[test]
 fn a_guard_from_outside_that_is_dropped_within_is_an_error() {
-    let outside = memledger::ScopeGuard::enter("outside");
+    let outside = ScopeGuard::enter("outside");
     let error = budget("left").peak(1000).try_run(move || drop(outside)).unwrap_err();
     assert!(matches!(error, Error::Unmeasured(_)));
     assert!(error.to_string().contains("has left its own scope"), "{error}");

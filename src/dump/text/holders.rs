@@ -11,26 +11,31 @@ const TOP: usize = 5;
 /// Columns of a line.
 const WIDTH: usize = 80;
 
-/// A table of the first of `holders`, the largest by `key` first.
+/// A column: its header, and what it shows.
+pub(crate) type Column = (&'static str, fn(&Holder) -> u64);
+
+/// A table of the first of `holders`, the largest by `key` first. Nothing where none has any.
 pub(crate) fn holders(
     title: &str,
     name: impl Fn(&[String]) -> String,
     mut holders: Vec<Holder>,
+    columns: &[Column],
     key: impl Fn(&Holder) -> (u64, u64),
 ) -> String {
+    if holders.iter().all(|holder| key(holder).0 == 0) {
+        return String::new();
+    }
     holders.sort_by(|a, b| (Reverse(key(a)), &a.path).cmp(&(Reverse(key(b)), &b.path)));
     let more = holders.len().saturating_sub(TOP);
     let rows = holders.into_iter().take(TOP).map(|holder| Row {
         level: 0,
         name: name(&holder.path),
-        cells: [holder.live_bytes, holder.live_blocks, holder.allocated_bytes, holder.allocations]
-            .map(count)
-            .into(),
+        cells: columns.iter().map(|(_, column)| count(column(&holder))).collect(),
     });
     let table = Table {
         title: title.to_owned(),
-        headers: vec!["live bytes", "blocks", "allocated", "count"],
-        kept: 4,
+        headers: columns.iter().map(|(header, _)| *header).collect(),
+        kept: columns.len(),
         names: WIDTH,
         rows: rows.collect(),
         footer: (more > 0).then(|| format!("{more} more")),

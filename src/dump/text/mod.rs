@@ -19,7 +19,7 @@ mod units;
 
 pub use crate::words::{escape, nearest};
 #[cfg(feature = "enable")]
-pub(crate) use holders::holders;
+pub(crate) use holders::{Column, holders};
 #[cfg(feature = "enable")]
 pub(crate) use sections::tag;
 pub use units::{bytes, count, counted, duration, share};
