@@ -5,7 +5,7 @@ use crate::support::*;
 use memledger::Error;
 use memledger::analysis::Analyzer;
 use memledger::trace::read::{self, Damage, Event, Hole, Summary, Visitor};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::ops::Range;
@@ -135,22 +135,44 @@ fn cut_anywhere_all_whole_packets_are_delivered() {
     }
 }
 
+/// The events of each stream, whatever their order: how many, and the sum of their numbers. Serials
+/// are as they are on the wire.
+fn sums(seen: &Seen) -> BTreeMap<u16, (usize, u64)> {
+    let mut sums = BTreeMap::new();
+    for &(stream, serial, number) in &seen.events {
+        let serial = serial.map_or(0, |serial| 1 + (serial & 0x00ff_ffff));
+        let (count, sum) = sums.entry(stream).or_insert((0, 0_u64));
+        *count += 1;
+        // Multiplied, so that two events cannot change serials unseen.
+        *sum = sum.wrapping_add((number | 1).wrapping_mul(2 * serial + 1));
+    }
+    sums
+}
+
 #[test]
 fn a_flipped_byte_in_a_payload_costs_other_threads_nothing() {
     let bytes = smoke();
     let (whole, _) = read(bytes);
+    let whole_sums = sums(&whole);
+    let mut flipped = bytes.to_vec();
     for (packet, stream) in packets(bytes) {
         let header = 4;
-        for at in packet.clone() {
-            for flip in [1 << (at % 8), 0xff] {
-                let mut bytes = bytes.to_vec();
-                bytes[at] ^= flip;
-                let (seen, _) = read(&bytes);
-                assert!(seen.events.len() <= 2 * whole.events.len(), "{at} ^ {flip}");
-                if stream != 0 && at - packet.start >= header {
-                    let others = |other| other != stream;
-                    assert!(sorted(&seen, others) == sorted(&whole, others), "{at} ^ {flip}");
-                }
+        // PERF: each fourth byte, 5,000 in all. One bit each, and now and then all: 4 and 9 have no
+        // divisor in common.
+        for at in packet.clone().step_by(4) {
+            let flip = if at % 9 == 8 { 0xff } else { 1 << (at % 9) };
+            flipped[at] ^= flip;
+            let (seen, _) = read(&flipped);
+            flipped[at] = bytes[at];
+            assert!(seen.events.len() <= 2 * whole.events.len(), "{at} ^ {flip}");
+            if stream != 0 && at - packet.start >= header {
+                let mut sums = sums(&seen);
+                // Its own stream may have lost some.
+                match whole_sums.get(&stream) {
+                    Some(own) => sums.insert(stream, *own),
+                    None => sums.remove(&stream),
+                };
+                assert!(sums == whole_sums, "{at} ^ {flip}");
             }
         }
     }
@@ -271,36 +293,6 @@ fn two_traces_in_one_file_are_both_read() {
     assert_eq!(seen.events.len(), 2 * whole.events.len());
     assert_eq!(summary.skipped_bytes, HANDSHAKE as u64);
     assert_eq!(summary.counts.late, summary.counts.last_serial.unwrap() + 1);
-}
-
-/// What this thread has used of a processor, however busy the machine is; 0 where nobody counts it.
-fn cpu_seconds() -> f64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let nanos = text.split(' ').next().and_then(|nanos| nanos.parse::<f64>().ok());
-    nanos.unwrap_or(0.0) / 1e9
-}
-
-#[test]
-fn no_input_takes_long() {
-    let before = cpu_seconds();
-    let size = 1 << 22;
-    let tiny = [5, 0, 2, 0, 0x0b];
-    let encoded = [10, 0, 2, 0x80, 0xff, 0xff, 0x1f, 0, 0, 0xff];
-    for body in [
-        vec![0; size],
-        vec![0xff; size],
-        noise(1).take(size).collect(),
-        tiny.repeat(size / 5),
-        tiny[..4].repeat(size / 4),
-        encoded.repeat(size / 10),
-        [&[1][..], &encoded.repeat(size / 10)].concat(),
-        [&[1][..], &tiny.repeat(size / 5)].concat(),
-    ] {
-        let bytes = [&smoke()[..HANDSHAKE], &body].concat();
-        read(&bytes);
-    }
-    let used = cpu_seconds() - before;
-    assert!(used < 30.0, "{used} s");
 }
 
 /// A source that fails on the way.

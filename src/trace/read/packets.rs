@@ -51,7 +51,7 @@ impl<R: Read> Reader<R> {
             truncated: 0,
             highest_stream: FIRST_THREAD,
             unpacker: Unpacker::new(),
-            trials: Trials::new(),
+            trials: Trials::default(),
             memory_limit: None,
         })
     }

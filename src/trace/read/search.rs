@@ -39,17 +39,26 @@ const LOOK: usize = 4;
 pub(super) struct Trials {
     pub spent: u64,
     granted: u64,
+    /// So many at most are granted in advance, and at the beginning.
+    at_once: u64,
+}
+
+impl Default for Trials {
+    fn default() -> Self {
+        Self::new(TRIALS)
+    }
 }
 
 impl Trials {
-    pub(super) fn new() -> Self {
-        Self { spent: 0, granted: TRIALS }
+    pub(super) fn new(at_once: u64) -> Self {
+        Self { spent: 0, granted: at_once, at_once }
     }
 
     /// So many bytes of input have been passed over.
     #[inline]
     pub(super) fn pay(&mut self, bytes: usize) {
-        self.granted = (self.granted + bytes as u64 * TRIALS_PER_BYTE).min(self.spent + TRIALS);
+        self.granted =
+            (self.granted + bytes as u64 * TRIALS_PER_BYTE).min(self.spent + self.at_once);
     }
 
     fn left(&self) -> usize {

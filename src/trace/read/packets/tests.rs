@@ -1,7 +1,7 @@
 //! What damage costs, counted in bytes worked through on trial.
 
 use super::*;
-use crate::trace::read::event::Event;
+use crate::trace::read::event::{Damage, Event};
 use crate::trace::transport::lz4;
 
 struct Ignore;
@@ -48,4 +48,64 @@ fn a_few_wrong_sizes_cost_their_packets_only() {
     let bytes = trace(4000, 4000, |number, size| size + u16::from(number % 100 == 99));
     let (_, summary) = spent(&bytes);
     assert_eq!((summary.packets.encoded, summary.counts.damages), (3960, 41));
+}
+
+/// Where nothing is right, the work is in proportion to the input, whatever that is.
+#[test]
+fn no_input_takes_long() {
+    #[derive(Default)]
+    struct Told(usize);
+    impl Visitor for Told {
+        fn event(&mut self, _: &Event<'_>) {
+            self.0 += 1;
+        }
+        fn damage(&mut self, _: &Damage) {
+            self.0 += 1;
+        }
+    }
+    const SIZE: usize = 256 << 10;
+    // Fewer than a reader has, so that it comes to the limit with a small input.
+    const AT_ONCE: u64 = 1 << 20;
+    let tiny = [5, 0, 2, 0, 0x0b];
+    let encoded = [10, 0, 2, 0x80, 0xff, 0xff, 0x1f, 0, 0, 0xff];
+    let mut state = 1_u64;
+    let noise = std::iter::from_fn(|| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        Some((state >> 56) as u8)
+    });
+    let bodies = [
+        vec![0; SIZE],
+        vec![0xff; SIZE],
+        noise.take(SIZE).collect(),
+        tiny.repeat(SIZE / 5),
+        tiny[..4].repeat(SIZE / 4),
+        encoded.repeat(SIZE / 10),
+        [&[1][..], &encoded.repeat(SIZE / 10)].concat(),
+        [&[1][..], &tiny.repeat(SIZE / 5)].concat(),
+        // Each second packet has a wrong size, and all decode to much.
+        trace(2000, 65_535, |number, size| size + number as u16 % 2).split_off(12),
+    ];
+    let mut at_the_limit = 0;
+    for (number, body) in bodies.iter().enumerate() {
+        let bytes = [&trace(0, 1, |_, size| size)[..], body].concat();
+        let mut reader = Reader::open(&bytes[..]).unwrap();
+        reader.trials = Trials::new(AT_ONCE);
+        let (mut told, mut calls) = (Told::default(), 1);
+        while reader.packet(&mut told) {
+            calls += 1;
+        }
+        let (spent, granted) = (reader.trials.spent, AT_ONCE + 64 * bytes.len() as u64);
+        let summary = reader.finish(&mut told);
+        println!(
+            "{number}: {} bytes, {calls} calls, {spent} on trial, told {}",
+            bytes.len(),
+            told.0
+        );
+        assert_eq!(summary.input_bytes, bytes.len() as u64, "{number}");
+        assert!(spent <= granted, "{number}: {spent} of {granted}");
+        assert!(calls <= bytes.len() && told.0 <= 2 * bytes.len(), "{number}: {calls}, {}", told.0);
+        at_the_limit += usize::from(spent > granted - AT_ONCE);
+    }
+    assert!(at_the_limit > 0, "none has come to the limit");
 }
