@@ -1,7 +1,10 @@
 //! Recorders that do not answer: those that never take a connection, and those that never read.
 
 use crate::harness::{Case, Outcome, builder, case, churn, leave, left, start};
+use memledger::analysis::Analyzer;
+use memledger::trace::read::read;
 use memledger::{DestinationState, Ledger};
+use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
@@ -35,6 +38,27 @@ pub(crate) const CASES: &[Case] = &[
             drop(peer.join().unwrap());
         },
     ),
+    case("without a port the second is tried where the first refuses", brief, |run| {
+        // All of 127.0.0.0/8 is this machine, so this address is most likely nobody else's.
+        let [_, a, b, c] = std::process::id().to_be_bytes();
+        let host = format!("127.{}.{b}.{c}", 64 + a % 64);
+        let listener = TcpListener::bind(format!("{host}:1981"));
+        if listener.is_err() || TcpStream::connect(format!("{host}:1980")).is_ok() {
+            eprintln!("NOT TESTED: a program listens on port 1980 or 1981 of every address");
+            return;
+        }
+        let listener = listener.unwrap();
+        let peer = std::thread::spawn(move || {
+            let mut received = Vec::new();
+            listener.accept().unwrap().0.read_to_end(&mut received).unwrap();
+            received
+        });
+        run.tracked().env("MEMLEDGER_HOST", &host).run().quiet().whole();
+        let mut analyzer = Analyzer::new();
+        let summary = read(&peer.join().unwrap()[..], &mut analyzer).unwrap();
+        assert!(summary.is_complete() && analyzer.report().trace.complete);
+        assert!(analyzer.report().totals.allocations >= 1000);
+    }),
 ];
 
 const LATE: &str = "late.utrace";
