@@ -1,5 +1,10 @@
 //! `memledger report` as a user meets it: what it prints, where, and with which exit status.
 
+#[path = "../../tests/reader/support.rs"]
+#[allow(dead_code, reason = "the reader's tests use the rest")]
+mod wire;
+
+use memledger::trace::event::schema::FieldType::{U8Array, U64, WideString};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -384,4 +389,41 @@ fn nothing_that_is_asked_for_steers_the_terminal() {
         let (_, _, err) = run(args);
         assert!(err.contains("\\u{1b}[31m") && !err.contains('\u{1b}'), "{args:?}: {err:?}");
     }
+}
+
+#[test]
+fn events_show_the_text_of_a_bookmark() {
+    use wire::{AUX, IMPORTANT, IMPORTANTS, NO_SYNC, TERMINAL, TYPES};
+    let point = ("BookmarkPoint", U64);
+    let spec = [point, ("FormatString", WideString)];
+    let set = [("Cycle", U64), point, ("FormatArgs", U8Array)];
+    let types = [
+        wire::type_record(7, 40, "Misc.BookmarkSpec", IMPORTANT | NO_SYNC | AUX, &spec),
+        wire::type_record(7, 41, "Misc.Bookmark", NO_SYNC | AUX, &set),
+    ];
+    let format: Vec<u8> = "level %d of %hs".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let place = 7_u64.to_le_bytes();
+    // Their number, an integer of 4 bytes and a string of units of 1 byte.
+    let values = [&[2, 1 << 6 | 4, 3 << 6 | 1][..], &3_i32.to_le_bytes(), b"Castle\x1b\0"].concat();
+    let bookmark = |place: u64| {
+        let fixed = [100_u64, place].map(u64::to_le_bytes).concat();
+        wire::packet(5, &[&wire::plain(41, &fixed)[..], &wire::aux(2, &values), TERMINAL].concat())
+    };
+    let trace = [
+        wire::handshake(7),
+        wire::packet(TYPES, &types.concat()),
+        wire::packet(IMPORTANTS, &wire::important(40, &place, &[(1, &format)], 0)),
+        bookmark(7),
+        // Of a place that was never announced.
+        bookmark(8),
+    ];
+    let trace = file("bookmarks.utrace", &trace.concat());
+    let (_, out, _) = run(&["events", as_arg(&trace), "--filter", "Misc.Bookmark"]);
+    let [known, unknown] = out.lines().collect::<Vec<_>>()[..] else { panic!("{out}") };
+    assert!(known.ends_with(r#" BookmarkPoint=0x7 Text="level 3 of Castle\u{1b}""#), "{known}");
+    assert!(unknown.contains(" FormatArgs=[2, 68, 193, 3, "), "{unknown}");
+    let (_, out, _) =
+        run(&["events", as_arg(&trace), "--filter", "Misc.Bookmark", "--format", "json"]);
+    let events: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert!(events[0].to_string().contains(r"level 3 of Castle\u001b"), "{out}");
 }
