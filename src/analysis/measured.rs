@@ -122,6 +122,13 @@ pub(crate) struct Holder {
 
 #[cfg(feature = "enable")]
 impl Analyzer {
+    /// One for the program that it runs in, which may ask for measurements.
+    pub(crate) fn measuring() -> Self {
+        let mut analyzer = Self::new();
+        analyzer.book.measures = true;
+        analyzer
+    }
+
     fn measurement(&self, id: i32) -> Option<u32> {
         // The latest: an id that is announced again stands for another.
         let mut all = self.contexts.measurements.0.iter();

@@ -276,6 +276,9 @@ pub(super) struct Book {
     pub(super) cells: Vec<Cell>,
     pub(super) sizes: [Size; CLASSES],
     pub(super) series: Vec<Series>,
+    /// Whether cells keep anything for measurements. Those of a trace from elsewhere are of no
+    /// interest, and could be hundreds around each cell.
+    pub(super) measures: bool,
     /// One for each measurement.
     measured: Vec<Measured>,
     /// What the cells of measurements keep for them, one cell after another.
@@ -345,7 +348,7 @@ impl Book {
         // It held nothing at the last peak and before.
         let counts = Counts { epoch: self.total.epoch, ..Counts::default() };
         let start = self.held.len() as u32;
-        for measured in measured {
+        for measured in measured.filter(|_| self.measures) {
             let epoch = self.measured[measured as usize].epoch;
             self.held.push(Held { measured, epoch, bytes: 0 });
         }
@@ -573,7 +576,7 @@ mod tests {
     #[test]
     fn what_cells_held_at_the_peak_of_a_measurement_is_what_they_held() {
         const AROUND: [&[u32]; 4] = [&[], &[0], &[1, 0], &[2, 0]];
-        let mut book = Book::default();
+        let mut book = Book { measures: true, ..Book::default() };
         let thread = book.new_series();
         (0..3).for_each(|number| assert_eq!(book.new_measured(), number));
         book.set_series(0, &[]);

@@ -21,7 +21,7 @@ struct State {
 
 impl Live {
     pub(super) fn new() -> Self {
-        let (decoder, analyzer) = (Decoder::new(PROTOCOL), Analyzer::new());
+        let (decoder, analyzer) = (Decoder::new(PROTOCOL), Analyzer::measuring());
         Self(Arc::new(Mutex::new(State { decoder, analyzer })))
     }
 
