@@ -5,11 +5,9 @@ use memledger::analysis::{Figures, Report};
 use memledger::{
     AllocScope, Context, Name, ScopeGuard, Scoped, Tag, alloc_scope, group, tag, tagged,
 };
-use std::cell::RefCell;
 use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Barrier};
 use std::task::{Poll, Waker};
 
 group! {
@@ -47,13 +45,6 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(live(&report, &["GlobalScope", "elsewhere"]), 64 + 128);
         assert_eq!(named(&report, &["Storage"], "pages"), 1 + 2 + 4 + 8 + 16 + 32);
         assert_eq!(report.losses.scope_misuses, 0);
-    }),
-    case("a scope of threads does not wait for their last handles", not_joined, |run| {
-        let report = run.run().quiet().whole();
-        // What the tracker counts is right: they are alive when the recording ends. How many there
-        // are is std's matter.
-        let threads = figures(&report, &["GlobalScope", "threads"]).live_blocks;
-        assert!(threads > 0, "{threads}");
     }),
     case(
         "a future keeps its scopes on whichever thread it is polled",
@@ -266,8 +257,9 @@ fn on_other_threads() {
     context.run(|| leave_blocks(1));
     leave_blocks(64);
     std::thread::scope(|threads| {
-        // NOTE: joined one by one. A scope ends when what its threads run has returned, and their last
-        // handles, allocated in "elsewhere", may be freed after that: `not_joined` has it so each time.
+        // NOTE: joined one by one. A scope ends when the last of its threads has dropped its result, in
+        // the destructor of what std keeps it in. That, and the thread's handles, allocated in "elsewhere",
+        // are freed after it, so a recording that ends at once may have them alive, and is right.
         let one = threads.spawn(move || {
             alloc_scope!("the thread's own");
             let _entered = context.enter();
@@ -286,33 +278,6 @@ fn on_other_threads() {
     });
     thread.join().unwrap();
     leave_blocks(128);
-}
-
-/// Lets its thread end when the program says so.
-struct LastThing(Arc<Barrier>);
-
-impl Drop for LastThing {
-    fn drop(&mut self) {
-        self.0.wait();
-    }
-}
-
-thread_local! {
-    static LAST_THING: RefCell<Option<LastThing>> = const { RefCell::new(None) };
-}
-
-fn not_joined() {
-    let may_end = Arc::new(Barrier::new(2));
-    let mut ledger = start();
-    alloc_scope!("threads", {
-        let last = LastThing(Arc::clone(&may_end));
-        std::thread::scope(|threads| {
-            threads.spawn(move || LAST_THING.set(Some(last)));
-        });
-        // The scope has ended, and its thread has not.
-        ledger.finish();
-        may_end.wait();
-    });
 }
 
 const THREADS: usize = 5;

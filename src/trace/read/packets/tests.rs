@@ -88,7 +88,7 @@ fn no_input_takes_long() {
     ];
     let mut at_the_limit = 0;
     for (number, body) in bodies.iter().enumerate() {
-        let bytes = [&trace(0, 1, |_, size| size)[..], body].concat();
+        let bytes = [&trace(0, 65_535, |_, size| size)[..], body].concat();
         let mut reader = Reader::open(&bytes[..]).unwrap();
         reader.trials = Trials::new(AT_ONCE);
         let (mut told, mut calls) = (Told::default(), 1);
