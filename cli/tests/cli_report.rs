@@ -425,5 +425,5 @@ fn events_show_the_text_of_a_bookmark() {
     let (_, out, _) =
         run(&["events", as_arg(&trace), "--filter", "Misc.Bookmark", "--format", "json"]);
     let events: serde_json::Value = serde_json::from_str(&out).expect("JSON");
-    assert!(events[0].to_string().contains(r"level 3 of Castle\u001b"), "{out}");
+    assert_eq!(events["events"][0]["text"], "level 3 of Castle\u{1b}", "{out}");
 }
