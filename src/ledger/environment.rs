@@ -154,10 +154,20 @@ impl Settings {
 
     /// Puts these over what is set in code. A value that is not allowed is told, and left out.
     pub(super) fn apply(self, config: &mut Config) {
+        self.apply_reporting(config, &mut problems::add);
+    }
+
+    /// [`apply`](Self::apply), which passes each problem to `report_problem`. Long, because each setting
+    /// has one arm with its own sentence.
+    pub(super) fn apply_reporting(
+        self,
+        config: &mut Config,
+        report_problem: &mut dyn FnMut(String),
+    ) {
         if let Some(channels) = self.channels {
             match channels.to_str().map(channel::names) {
                 Some(Ok(_)) => config.channels = channels.into_string().ok(),
-                _ => problems::add(format!(
+                _ => report_problem(format!(
                     "MEMLEDGER_TRACE (or -trace=) is {channels:?}, but only names of channels are allowed, such as memory and scope, separated by commas; the default memory,scope is used"
                 )),
             }
@@ -170,7 +180,7 @@ impl Settings {
                 Some(Ok(_)) => {
                     (config.host, config.host_channels) = (host.into_string().ok(), None);
                 }
-                _ => problems::add(format!(
+                _ => report_problem(format!(
                     "MEMLEDGER_HOST (or -tracehost=) is {host:?}, but only HOST or HOST:PORT are allowed, such as 127.0.0.1:1980; nothing is sent"
                 )),
             }
@@ -178,7 +188,7 @@ impl Settings {
         if let Some(control) = self.control {
             match control.to_str().map(Place::parse) {
                 Some(Ok(_)) => config.control = control.into_string().ok(),
-                _ => problems::add(format!(
+                _ => report_problem(format!(
                     "MEMLEDGER_CONTROL (or -tracecontrol=) is {control:?}, but only PORT or ADDRESS:PORT are allowed, such as {DEFAULT_CONTROL_PORT}; there is no control server"
                 )),
             }
@@ -192,7 +202,7 @@ impl Settings {
                     let hosts = hosts.split(',').filter(|host| !host.is_empty());
                     config.control_hosts = hosts.map(str::to_owned).collect();
                 }
-                None => problems::add(format!(
+                None => report_problem(format!(
                     "MEMLEDGER_CONTROL_HOSTS (or -tracecontrolhosts=) is {hosts:?}, but only names of hosts are allowed, separated by commas; none is"
                 )),
             }
@@ -203,7 +213,7 @@ impl Settings {
                 Err(why) => {
                     // NOTE: whoever asks for a token shall not get a server without.
                     config.control = None;
-                    problems::add(format!(
+                    report_problem(format!(
                         "MEMLEDGER_CONTROL_TOKEN_FILE (or -tracecontroltokenfile=) is {path:?}, but {why}; there is no control server"
                     ));
                 }
@@ -213,7 +223,7 @@ impl Settings {
             match follow.to_str() {
                 Some("1") => config.follow_forks = true,
                 Some("0") => config.follow_forks = false,
-                _ => problems::add(format!(
+                _ => report_problem(format!(
                     "MEMLEDGER_FOLLOW_FORKS (or -tracefollowforks=) is {follow:?}, but only 0 and 1 are allowed; the default is used"
                 )),
             }
@@ -222,7 +232,7 @@ impl Settings {
             let octal = mode.to_str().and_then(|text| u32::from_str_radix(text, 8).ok());
             match octal.map(file_mode) {
                 Some(Ok(mode)) => config.file_mode = Some(mode),
-                _ => problems::add(format!(
+                _ => report_problem(format!(
                     "MEMLEDGER_FILE_MODE (or -tracefilemode=) is {mode:?}, but only octal numbers from 600 to 777 are allowed, with which the owner can read and write; the default 600 is used"
                 )),
             }
@@ -234,7 +244,7 @@ impl Settings {
                 _ if matches!(extension(&report), Some("txt" | "json")) => {
                     config.report = Some(Report::file(report));
                 }
-                _ => problems::add(format!(
+                _ => report_problem(format!(
                     "MEMLEDGER_REPORT (or -tracereport=) is {report:?}, but only stderr, off, or a path ending in .txt or .json are allowed; the default is used"
                 )),
             }
@@ -244,7 +254,7 @@ impl Settings {
                 (Some("1"), Some(report)) => report.verbose = true,
                 (Some("0"), Some(report)) => report.verbose = false,
                 (Some("0" | "1"), None) => {}
-                _ => problems::add(format!(
+                _ => report_problem(format!(
                     "MEMLEDGER_REPORT_VERBOSE (or -tracereportverbose=) is {verbose:?}, but only 0 and 1 are allowed; the default is used"
                 )),
             }

@@ -1,10 +1,11 @@
 //! What whoever starts a program may set, for the fuzzer.
 
 use super::environment::Settings;
-use super::{builder::Config, output, problems};
+use super::{builder::Config, output};
 use crate::trace::channel::{self, Choice};
 use crate::trace::control::Place;
 use crate::trace::sink::tcp::Address;
+use crate::words::escape;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,10 @@ pub fn settings(args: Vec<OsString>) -> (String, Vec<OsString>, Vec<String>) {
     let (mut settings, rest) = Settings::from_args(args);
     settings.control_token_file = None;
     let mut config = Config::default();
-    let problems = problems::collect(|| settings.or(Settings::default()).apply(&mut config));
+    let mut problems = Vec::new();
+    settings
+        .or(Settings::default())
+        .apply_reporting(&mut config, &mut |problem| problems.push(escape(&problem)));
     (format!("{config:?}"), rest, problems)
 }
 

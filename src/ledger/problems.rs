@@ -16,11 +16,6 @@ static PROBLEMS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// NOTE: by a plain write. The program may hold the lock of its stderr for as long as it likes.
 pub(super) fn add(sentence: String) {
     let sentence = escape(&sentence);
-    #[cfg(feature = "__fuzzing")]
-    if COLLECTED.with_borrow_mut(|all| all.as_mut().map(|all| all.push(sentence.clone()))).is_some()
-    {
-        return;
-    }
     let _signals = BlockedSignals::new();
     let _ = os::write_all(2, format!("memledger: {sentence}\n").as_bytes());
     if let Some(mut problems) = lock() {
@@ -36,19 +31,6 @@ pub(super) fn all() -> Vec<String> {
     let theirs = ours.clone();
     own(move || drop(ours));
     theirs
-}
-
-#[cfg(feature = "__fuzzing")]
-thread_local! {
-    static COLLECTED: std::cell::RefCell<Option<Vec<String>>> = const { std::cell::RefCell::new(None) };
-}
-
-/// What `work` has to tell, instead of telling it.
-#[cfg(feature = "__fuzzing")]
-pub(super) fn collect(work: impl FnOnce()) -> Vec<String> {
-    COLLECTED.set(Some(Vec::new()));
-    work();
-    COLLECTED.take().unwrap_or_default()
 }
 
 /// The lock itself, within `patience`, for a fork.
