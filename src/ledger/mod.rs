@@ -146,9 +146,9 @@ impl Ledger {
     }
 
     /// Sends the trace to a recorder from here on, as the plain Unreal stream: `HOST`, `HOST:PORT`,
-    /// an IP address, or `[IPv6]:PORT`. Without a port it is 1980, and 1981 where that refuses:
-    /// `memledger serve` listens on both, Unreal Engine 4's recorder on the first, and that of Unreal
-    /// Engine 5 on the second.
+    /// an IP address, or `[IPv6]:PORT`. Without a port it is 1980, and 1981 if that refuses:
+    /// `memledger serve` listens on both, the recorder of Unreal Engine 4 on the first, and that of
+    /// Unreal Engine 5 on the second.
     ///
     /// Returns at once. Connecting happens on a thread of its own and is given up after 2 s; whether
     /// it worked, [`Destination::status`] and [`problems`](Self::problems) say. A connection that is

@@ -11,7 +11,7 @@ static PROBLEMS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Tells of a problem. Only with the tracker's guard set.
 ///
-/// What the sentence quotes may come from the environment or from another machine.
+/// The sentence may quote the environment or another machine.
 ///
 /// NOTE: by a plain write. The program may hold the lock of its stderr for as long as it likes.
 pub(super) fn add(sentence: String) {
@@ -43,7 +43,7 @@ thread_local! {
     static COLLECTED: std::cell::RefCell<Option<Vec<String>>> = const { std::cell::RefCell::new(None) };
 }
 
-/// What `work` has to tell, instead of telling it.
+/// The problems that `work` would report; they are returned instead.
 #[cfg(feature = "__fuzzing")]
 pub(super) fn collect(work: impl FnOnce()) -> Vec<String> {
     COLLECTED.set(Some(Vec::new()));
