@@ -90,7 +90,7 @@ impl Ledger {
     /// | `MEMLEDGER_CONTROL_FOLDER=traces` | where `write-to` may create files |
     /// | `MEMLEDGER_CONTROL_HOSTS=build,10.0.0.7:1981` | where `send-to` may send besides this machine |
     /// | `MEMLEDGER_FOLLOW_FORKS=1` | record the children of forks, too, each to files of its own |
-    /// | `MEMLEDGER_FILE_MODE=640` | permissions of the files that are written, octal; 600 unless told |
+    /// | `MEMLEDGER_FILE_MODE=640` | permissions of the files that are written, octal; default 600 |
     /// | `MEMLEDGER_REPORT=stderr`, a path ending in `.txt` or `.json`, or `off` | where the report goes |
     /// | `MEMLEDGER_REPORT_VERBOSE=1` | threads, sizes and more in its text, too ([`Report::verbose`]) |
     pub fn from_env() -> Self {

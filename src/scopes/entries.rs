@@ -6,7 +6,7 @@
 //! in the [tree](super::context).
 //!
 //! ```text
-//! word of a thread   u64 entries:46 | node:18        node's counter   what words have left behind
+//! word of a thread   u64 entries:46 | node:18        node's counter   entries added from words
 //! ```
 //! The tables are in pages that are never unmapped, so the worker can read a table even after its
 //! thread has ended. A thread that ends returns its table for another thread.

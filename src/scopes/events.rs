@@ -1,7 +1,7 @@
 //! How the tree of contexts looks in the stream.
 //!
 //! Every node is announced once as Unreal's `Memory.TagSpec`, so that its readers show the same
-//! tree, with three fields of ours behind: what kind of node it is, for a context the tag that
+//! tree, with three fields of ours at the end: the kind of node, for a context the tag that
 //! owns it, for a measurement its number, and its name as the program gave it.
 //!
 //! Unreal's tools take a `Display` with a `/` for a path: they show what follows the last one, and the
