@@ -98,8 +98,8 @@ pub enum Until {
 /// How odd cases are counted:
 /// - The two halves of a reallocation are separate steps for peaks. Between them the block
 ///   counts as freed; after the second half it is one reallocation and no free.
-/// A block that is reallocated into another size class moves to it (`moved_in`, `moved_out`), and
-/// the reallocation counts in its new class.
+/// - A block that is reallocated into another size class moves to it (`moved_in`, `moved_out`), and
+///   the reallocation counts in its new class.
 /// - A reallocation of an unknown block is an allocation: the block is first seen there.
 /// - A block allocated over a live one ends the old block, which leaves the ledger without a
 ///   free (`moved_out`), so that in every row

@@ -6,8 +6,8 @@
 /// Times are nanoseconds since the trace began, sizes are bytes as the program asked for them.
 /// Each of the five `by_` lists divides the same blocks another way: every column but the peaks
 /// sums to [`totals`](Self::totals). All columns of a row belong to the *first* allocation of a
-/// block, whichever thread frees or reallocates it; but in `by_size`, a block that is reallocated to a size
-/// of another class moves there. Lists are sorted by live bytes, then allocated bytes
+/// block, whichever thread frees or reallocates it; but in `by_size`, a block that is reallocated to
+/// a size of another class moves there. Lists are sorted by live bytes, then allocated bytes
 /// (both descending), then by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
