@@ -1,5 +1,5 @@
-//! Has the library know whether it was built with optimisation, which no `cfg` says: a profile may
-//! have debug assertions and optimise, and the other way round.
+//! Records whether the library was built with optimisation. No `cfg` says so: a profile may have
+//! debug assertions and optimise, or neither.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

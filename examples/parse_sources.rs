@@ -88,7 +88,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     std::process::exit(0)
 }
 
-/// This repository, and those of its dependencies that Cargo has unpacked on this machine.
+/// The sources of this repository, and of its dependencies that Cargo has unpacked on this machine.
 fn default_folders() -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let mut folders = vec![root.join("src"), root.join("cli")];

@@ -1,9 +1,8 @@
 #!/bin/sh
-# A library with the tracker in it, loaded and unloaded by a host that knows nothing of it: 1 200
-# times, each on a thread that ends; and by 8 threads at once. Without a recording, with one, and with
-# a control server. Nothing may crash, keys and addresses stay bounded, the files of the first load
-# are whole, and a block that the library hands out can be freed by the host.
-#
+# Loads and unloads a library that contains the tracker, in a host without it: 1,200 times, each on
+# a thread that ends; and by 8 threads at once. Without a recording, with one, and with a control
+# server. Checks that nothing crashes, that keys and addresses stay bounded, that the files of the
+# first load are whole, and that the host can free a block from the library.
 #     scripts/check_libraries.sh
 set -eu
 cd "$(dirname "$0")/.."
@@ -115,7 +114,7 @@ losses = report["losses"]
 assert losses["lost_events"] == losses["unmatched_frees"] == losses["serial_holes"] == 0, losses
 work = sum(row["allocations"] for row in report["by_scope"] if row["path"][-1] == "work")
 assert work == 2400, work
-# The blocks that the host has freed are the library's to the last.
+# The library owns the blocks that the host has freed, to the last one.
 kept = [block for block in report["largest_live"] if block["bytes"] == 64]
 assert kept, "what the host frees, the tracker does not see"
 assert int(sys.argv[2]) > 10000

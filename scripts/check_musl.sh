@@ -1,8 +1,8 @@
 #!/bin/sh
-# A static program of musl's, without optimisation, where frames are largest and a thread has 128 KiB
-# of stack unless it asks for more: file, report and control server, from before `main`. Once more
-# with the least that the system gives threads. Needs the target x86_64-unknown-linux-musl, which it
-# installs; where that cannot be had it says so and skips.
+# Runs a static musl program without optimisation, where stack frames are largest and a thread has
+# 128 KiB of stack unless it asks for more: with file, report and control server, from before
+# `main`. Runs it again with the smallest stack that the system gives threads. Needs the target
+# x86_64-unknown-linux-musl, and installs it; if that fails, prints a message and skips.
 #
 #     scripts/check_musl.sh
 set -eu

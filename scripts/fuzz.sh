@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fuzzes the parsers (fuzz/README.md), each for some seconds, from its seeds and what earlier runs
-# have kept. What is found is saved, with a line that says how to make a test of it, and the exit
-# status is 1. Needs a C++ compiler; works on a stable toolchain.
+# Fuzzes the parsers (fuzz/README.md), each for some seconds, from its seeds and the inputs kept
+# from earlier runs. Saves each finding, prints how to make a test of it, and exits with status 1.
+# Needs a C++ compiler; works on a stable toolchain.
 #
 #     scripts/fuzz.sh [SECONDS [TARGET...]]     10 seconds and all targets by default
 set -euo pipefail
@@ -14,10 +14,10 @@ if [ ${#targets[@]} = 0 ]; then
     for source in src/bin/*.rs; do targets+=("$(basename "$source" .rs)"); done
 fi
 
-# With a target named, so that the flags are not those of build scripts.
+# With an explicit target, so that the flags do not apply to build scripts.
 host=$(rustc -vV | sed -n 's/^host: //p')
 flags=(-Cpasses=sancov-module)
-# PERF: without a trace of comparisons, which takes half of the time: the seeds have the words.
+# PERF: without tracing of comparisons, which takes half of the time: the seeds contain the words.
 for llvm in -sanitizer-coverage-level=3 -sanitizer-coverage-inline-8bit-counters \
     -sanitizer-coverage-pc-table -simplifycfg-branch-fold-threshold=0; do
     flags+=("-Cllvm-args=$llvm")
@@ -26,9 +26,9 @@ echo "building"
 RUSTFLAGS="${flags[*]}" cargo build --quiet --release --locked --target "$host"
 programs=$PWD/target/$host/release
 
-# What a reader keeps ready, 1.25 MiB, is cheaper asked of the system than filled with zeros.
+# Getting the reader's 1.25 MiB from the system is cheaper than filling it with zeros.
 export MALLOC_MMAP_THRESHOLD_=262144
-# The place of a panic is in its message; looking up the calls takes seconds.
+# The panic message has the place; a backtrace would take seconds.
 export RUST_BACKTRACE=0
 failed=0
 printf '%-16s %12s %14s %10s %8s\n' target executions "a CPU second" coverage corpus
@@ -40,14 +40,14 @@ for target in "${targets[@]}"; do
         analyzer | convert | packets) longest=2048 ;;
         *) longest=512 ;;
     esac
-    # The limit for memory is libFuzzer's for the process; a smaller one is in src/lib.rs.
+    # libFuzzer's memory limit is for the process; src/lib.rs has a smaller one.
     status=0
     TIMEFORMAT='%U %S'
     cpu=$({ time nice -n 19 "$programs/$target" "$corpus" -max_total_time="$seconds" -timeout=20 \
         -rss_limit_mb=512 -malloc_limit_mb=64 -max_len=$longest -print_final_stats=1 \
         -artifact_prefix="target/found/$target-" >"$log" 2>&1; } 2>&1) || status=$?
     executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
-    # Of CPU time, so that it says the same on a busy machine.
+    # In CPU time, so that the result does not depend on the machine's load.
     speed=$(awk -v n="${executions:-0}" '{ printf "%d", n / ($1 + $2) }' <<<"$cpu")
     coverage=$(grep -oE 'cov: [0-9]+' "$log" | tail -n 1 | cut -d' ' -f2 || true)
     if [ "$status" != 0 ]; then
@@ -56,7 +56,7 @@ for target in "${targets[@]}"; do
         found=$(sed -n 's/.*Test unit written to //p' "$log" | tail -n 1)
         echo "$target: found by ${found:-$log}; to make a test of it: mkdir -p fuzz/regressions/$target && cp fuzz/$found fuzz/regressions/$target/WHAT_IT_IS"
     else
-        # Of inputs that show the same, the smallest.
+        # Keeps the smallest of the inputs that show the same finding.
         rm -rf "$new" && mkdir "$new"
         nice -n 19 "$programs/$target" -merge=1 "$new" "$corpus" >>"$log" 2>&1 || true
         rm -rf "$corpus" && mv "$new" "$corpus"

@@ -4,8 +4,9 @@ use crate::words::escape;
 use std::io;
 use std::path::PathBuf;
 
-/// Why something could not be done. [`Display`](std::fmt::Display) gives one sentence, and so does
-/// [`Debug`](std::fmt::Debug) behind the name of the variant: that is what `unwrap` shows.
+/// Why an operation failed. [`Display`](std::fmt::Display) gives one sentence;
+/// [`Debug`](std::fmt::Debug), which `unwrap` prints, gives the same sentence after the name of the
+/// variant.
 #[non_exhaustive]
 pub enum Error {
     /// The input is not an Unreal Trace stream; the text says what it is instead.

@@ -76,7 +76,7 @@ mod error;
 #[cfg(feature = "__fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing {
-    //! What `fuzz/` reaches and nothing else may: no interface.
+    //! For `fuzz/` only: no interface.
     pub use crate::ledger::fuzzing::*;
     pub use crate::trace::control::fuzzing::*;
 }

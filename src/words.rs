@@ -1,7 +1,7 @@
-//! Words for people: text that comes from outside, and names that are nearly right.
+//! Escapes text from outside for a terminal, and finds the nearest known name to a misspelt one.
 
-/// `text` without anything that moves the cursor or turns the direction of writing: what comes from a
-/// trace, from the environment or from another machine is shown to a terminal in this form only.
+/// Escapes characters that move the cursor or change the direction of writing. Text from a trace,
+/// from the environment or from another machine is shown on a terminal in this form only.
 ///
 /// ```
 /// use memledger::dump::text::escape;
@@ -22,8 +22,8 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// The one of `known` that is likely meant by `name`: all but a third of its letters, and one at
-/// least, stand where they should; two neighbours that are swapped count once. `None` if none is near.
+/// The name in `known` that `name` most likely means: it differs in at most a third of its letters, or
+/// in one; two swapped neighbours count once. `None` if no name is near.
 ///
 /// ```
 /// use memledger::dump::text::nearest;
@@ -40,13 +40,13 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     (least <= most).then_some(nearest)
 }
 
-/// The first characters of a name; longer ones are nobody's typing error.
+/// The first 64 characters of a name, in lower case; a longer name is not a misspelt one.
 #[cfg(feature = "analysis")]
 fn lower(name: &str) -> Vec<char> {
     name.chars().take(64).flat_map(char::to_lowercase).collect()
 }
 
-/// How many characters have to be put in, taken out, changed or swapped with their neighbour.
+/// The number of insertions, deletions, changes and swaps of neighbours between two names.
 #[cfg(feature = "analysis")]
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut before = vec![0; b.len() + 1];

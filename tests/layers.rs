@@ -1,5 +1,5 @@
-//! Who may know whom: the table of `ARCHITECTURE.md`, checked against the sources; and so is the list of
-//! tests in `docs/faults.md`.
+//! Which module may use which: the table of `ARCHITECTURE.md`, checked against the sources. The list of
+//! tests in `docs/faults.md` is checked as well.
 //!
 //! Every path of this crate that a module names (`crate::..`, `super::..`) must begin with one its
 //! layer allows.
@@ -319,7 +319,7 @@ fn each_file_of_tests_is_a_test_of_a_manifest() {
     assert!(looked > 5);
 }
 
-/// All tests below `folder`, by the names under which `cargo test` lists them.
+/// All tests below `folder`, by the names that `cargo test` lists.
 fn tests_in(root: &Path, folder: &str, found: &mut Vec<String>) {
     for entry in fs::read_dir(root.join(folder)).unwrap() {
         let entry = entry.unwrap();
@@ -334,7 +334,7 @@ fn tests_in(root: &Path, folder: &str, found: &mut Vec<String>) {
 }
 
 fn names_in(path: &str, text: &str, found: &mut Vec<String>) {
-    // A file right in `tests` is a program of its own, and so is a folder in there.
+    // A file directly in `tests` is a program of its own, and so is a folder.
     let is_program = path.starts_with("tests/") || path.starts_with("cli/tests/");
     let place = if is_program { "tests/" } else { "src/" };
     let mut module = module_of(path.rsplit_once(place).unwrap().1);

@@ -1,4 +1,4 @@
-//! The `memledger` command in all but its main function, so that what it parses can be fuzzed and
+//! The whole `memledger` command but its main function, so that its parsers can be fuzzed and
 //! tested from outside. No interface: anything here may change.
 #![forbid(unsafe_code)]
 

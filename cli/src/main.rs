@@ -98,7 +98,7 @@ fn not_a_command(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// The sentence for a word that stands where a command should: which there are.
+/// The error for an unknown command, which lists the known ones.
 fn no_command(error: &clap::Error) -> Option<String> {
     let word = [ContextKind::InvalidSubcommand, ContextKind::InvalidArg];
     let ContextValue::String(word) = word.into_iter().find_map(|kind| error.get(kind))? else {

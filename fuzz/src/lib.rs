@@ -1,11 +1,11 @@
-//! What the programs of libFuzzer share: one for each body of `bodies/`.
+//! The code that all fuzz targets share: one target for each body of `bodies/`.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Bytes that may be allocated at once, by one input and what is kept between inputs. libFuzzer's
-/// own limits look at the whole process once a second, and at single blocks only with a sanitizer.
+/// The limit for allocated bytes, of one input and of what is kept between inputs. libFuzzer's own
+/// limits look at the whole process once a second, and at single blocks only with a sanitizer.
 const MOST: usize = 64 << 20;
 
 /// The system's allocator, with a limit: beyond it the program aborts, which is a finding.
@@ -20,35 +20,35 @@ fn count(size: usize) {
     }
 }
 
-// SAFETY: all of it is the system's allocator; nothing is added but a count.
+// SAFETY: all calls go to the system's allocator unchanged; only a count is added.
 unsafe impl GlobalAlloc for Limited {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller makes the same guarantee.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller makes the same guarantee.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         USED.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller makes the same guarantee.
         unsafe { System.dealloc(block, layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         count(new_size);
         USED.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller makes the same guarantee.
         unsafe { System.realloc(block, layout, new_size) }
     }
 }
 
-/// With `FUZZ_SEEDS=FOLDER` writes what the fuzzer begins with into it, and ends.
+/// With `FUZZ_SEEDS=FOLDER`, writes the seeds into the folder, and exits.
 pub fn seeds(name: &str) {
     let Some(folder) = std::env::var_os("FUZZ_SEEDS") else { return };
     let target = memledger_fuzz_bodies::TARGETS.iter().find(|target| target.name == name);
@@ -63,7 +63,7 @@ pub fn seeds(name: &str) {
     std::process::exit(0);
 }
 
-/// The program of one fuzzer.
+/// The main function of one fuzz target.
 #[macro_export]
 macro_rules! target {
     ($name:ident) => {

@@ -65,8 +65,8 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
     pointer
 }
 
-/// The inner allocator has no memory: the program gets the null, the tracker's own code a block of its
-/// reserve, all zero.
+/// The inner allocator returned null. The program gets the null; the tracker's own code gets a zeroed
+/// block of its reserve.
 #[cold]
 #[inline(never)]
 pub(crate) fn not_allocated(layout: Layout, ignore_environment: bool) -> *mut u8 {
@@ -76,14 +76,14 @@ pub(crate) fn not_allocated(layout: Layout, ignore_environment: bool) -> *mut u8
     linked::note(ignore_environment);
     let block = reserve::take(layout);
     if !block.is_null() {
-        // SAFETY: the block has so many bytes. They may have been used before.
+        // SAFETY: the block has at least `layout.size()` bytes. They may have been used before.
         unsafe { block.write_bytes(0, layout.size()) };
         stats::own(layout.size() as i64);
     }
     block
 }
 
-/// Counts a null that goes on to the program.
+/// Counts a null that is returned to the program.
 #[cold]
 #[inline(never)]
 pub(crate) fn failed() -> *mut u8 {
@@ -185,8 +185,8 @@ pub(crate) unsafe fn realloc<A: GlobalAlloc>(
     }
 }
 
-/// Reallocates a block of the tracker's own code: one from the reserve, or where there is nothing else,
-/// to there.
+/// Reallocates a block of the tracker's own code: a block from the reserve, or a block that moves to
+/// the reserve because the inner allocator has no memory.
 ///
 /// # Safety
 /// That of [`GlobalAlloc::realloc`].
@@ -199,13 +199,13 @@ unsafe fn realloc_own<A: GlobalAlloc>(
     new_size: usize,
 ) -> *mut u8 {
     let from_reserve = reserve::holds(pointer);
-    // SAFETY: the caller has seen to it that the new size, too, makes a layout.
+    // SAFETY: the caller guarantees that the new size is valid for a layout, too.
     let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
     let mut new = if from_reserve {
         // SAFETY: the size is not 0.
         unsafe { inner.alloc(new_layout) }
     } else {
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller makes the same guarantee.
         unsafe { inner.realloc(pointer, layout, new_size) }
     };
     if new.is_null() || from_reserve {
@@ -215,7 +215,8 @@ unsafe fn realloc_own<A: GlobalAlloc>(
         if new.is_null() {
             return new;
         }
-        // SAFETY: two blocks, each with so many bytes; the old one is given back where it came from.
+        // SAFETY: both blocks have at least the copied number of bytes; the old one is returned to
+        // the allocator that it came from.
         unsafe {
             new.copy_from_nonoverlapping(pointer, layout.size().min(new_size));
             if from_reserve {

@@ -39,16 +39,18 @@ use std::alloc::{GlobalAlloc, Layout, System};
 /// if the worker has fallen behind, it waits for one, as [`OnFull`](crate::OnFull) says.
 ///
 /// # In a library that is loaded and unloaded
-/// A `cdylib` with this in it stays loaded to the end of the process: `dlclose` returns, and leaves the library
-/// where it is. The tracker's code runs when threads and the process end, and on threads of its own, and
-/// nothing may be missing then. So its statics are destroyed at exit; the next `dlopen` of the same path
-/// gives the same library, with the recording that it has, and does not see a file that was put in its place;
-/// and each copy under another name stays, with its 1 MiB of addresses, some more while it records, and one of the
-/// process's 1 024 thread keys. A host that replaces code while it runs should have the tracker in the host.
+/// A `cdylib` that contains this allocator stays loaded until the process ends: `dlclose` returns, and
+/// does not unmap the library. The tracker's code runs when threads and the process end, and on threads
+/// of its own, so it must stay mapped. The library's statics are therefore destroyed at exit. The next
+/// `dlopen` of the same path returns the same library, with its current recording, and ignores a file
+/// that has replaced it. Each copy under another name stays loaded, too, with 1 MiB of addresses, some
+/// more while it records, and one of the process's 1,024 thread keys. A host that replaces code while
+/// it runs should link the tracker itself.
 ///
-/// Nothing is wrong with loading it `RTLD_LOCAL` or from several threads, nor with a block that the host
-/// frees, if it could free it without the tracker. (A build script of the tracker's cannot link the library with
-/// `-z nodelete`, which comes to the same: `cargo:rustc-link-arg` does not reach what depends on it.)
+/// The library may be loaded with `RTLD_LOCAL` or from several threads, and the host may free its
+/// blocks if it could free them without the tracker. (The tracker's build script cannot link the
+/// library with `-z nodelete`, which has the same effect: `cargo:rustc-link-arg` does not reach
+/// dependent crates.)
 ///
 /// Recording begins with the first call, before `main`: up to 1 MiB of events is kept for a
 /// [`Ledger`](crate::Ledger) that starts later, then dropped if none has.

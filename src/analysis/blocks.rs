@@ -80,7 +80,7 @@ impl Analyzer {
                 self.replaced(&old);
             }
             let moment = Moment { time: self.clock.now(), event: number };
-            // Its first half counted as a free in the class of before.
+            // Its first half was counted as a free in its old class.
             self.book.changed_size(before.size(), size, Tally::not_freed);
             self.book.open(block.place(), size, moment, |tally| tally.reallocated(size));
         } else {

@@ -47,7 +47,7 @@ impl Bookmarks {
     pub(super) fn around(&self, event: u64) -> (Option<String>, Option<String>) {
         let next = self.set.partition_point(|&(_, set)| set < event);
         let name = |index: usize| Some(self.set.get(index)?.0.name.clone());
-        // Behind the last that is kept there may be others.
+        // After the last bookmark that is kept there may be others.
         let last = next.checked_sub(1).filter(|_| next < MOST);
         (last.and_then(name), name(next))
     }
@@ -59,7 +59,7 @@ impl Bookmarks {
 }
 
 /// The text of a bookmark: what `printf` would make of the `FormatString` of its `Misc.BookmarkSpec`
-/// and its own `FormatArgs`, but for widths and precisions.
+/// and its own `FormatArgs`, without widths and precisions.
 pub fn bookmark_text(format: &str, arguments: &[u8]) -> String {
     let mut arguments = Arguments::new(arguments);
     let mut text = String::new();

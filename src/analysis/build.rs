@@ -17,10 +17,10 @@ impl Analyzer {
         self.settled().report_as_it_stands()
     }
 
-    /// About how many bytes it takes to make the report and to write it down, at most.
+    /// An upper estimate of the bytes needed to make the report and to write it.
     #[cfg(feature = "enable")]
     pub(crate) fn report_bytes(&self) -> usize {
-        /// A row with its names, and the text of it.
+        /// Bytes of a row with its names and its text.
         const ROW: usize = 2 << 10;
         let rows = self.book.cells.len() + self.contexts.contexts.len() + self.threads.all.len();
         (64 << 10) + ROW * rows
@@ -56,7 +56,8 @@ impl Analyzer {
             reported => reported.unwrap_or(0).max(self.clock.now()),
         };
         trace.time_resolution_ns = self.clock.resolution();
-        // Only our writer says where it began; others' channels mean something else.
+        // Only our writer reports where its stream began; channels of other writers mean something
+        // else.
         if trace.from_process_start.is_some() {
             trace.scopes_off = self.scopes_off.spans_until(trace.duration_ns);
         }
@@ -112,7 +113,7 @@ impl Analyzer {
         PeakMoment { from_ns: total.peak_at_ns, to_ns, after_bookmark, before_bookmark }
     }
 
-    /// What was live at the peak in no scope and without a tag.
+    /// Bytes live at the peak in no scope and without a tag.
     fn unnamed_at_peak(&self) -> u64 {
         let epoch = self.book.total.epoch;
         let contexts = &self.contexts.contexts;
@@ -261,7 +262,7 @@ impl Analyzer {
             *largest = bytes.max(*largest);
         }
         let entries = self.contexts.entries();
-        // What was entered never is not told.
+        // The writer reports no entries for a scope that was never entered.
         let never = (self.tells_entries && self.told_all).then_some(0);
         let row = |(node, figures): (usize, Option<_>)| {
             let (figures, inclusive) = figures?;

@@ -1,16 +1,16 @@
-//! When the channel of scopes was off: what was allocated then is in the outermost scope.
+//! When the channel `scope` was off: allocations made then count in the outermost scope.
 
 use super::report::TimeSpan;
 
 /// The name of the channel.
 pub(super) const SCOPE_CHANNEL: &str = "Scope";
-/// The channel of allocations and frees, as it is announced.
+/// The channel of allocations and frees, as the stream announces it.
 pub(super) const MEMORY_CHANNEL: &str = "Memory";
 
-/// Spans that are kept apart; a program that turns scopes off more often has the last one longer.
+/// Spans that are kept; after this many, the last one is extended.
 const MOST: usize = 1000;
 
-/// What was seen of the channel.
+/// The state of the channel `scope` over time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ScopesOff {
     id: Option<u32>,
@@ -19,13 +19,13 @@ pub(super) struct ScopesOff {
 }
 
 impl ScopesOff {
-    /// The channel has this id.
+    /// The stream announces the id of the channel.
     pub(super) fn announced(&mut self, id: u32, is_on: bool, now: u64) {
         self.id = Some(id);
         self.toggled(id, is_on, now);
     }
 
-    /// A channel is on or off from here on.
+    /// The channel is on or off from here on.
     pub(super) fn toggled(&mut self, id: u32, is_on: bool, now: u64) {
         if self.id != Some(id) {
             return;
@@ -38,13 +38,13 @@ impl ScopesOff {
         }
     }
 
-    /// What was said so far was about the time before the stream began, which was now.
+    /// The stream joined a recording and begins here: changes so far describe the time before it.
     pub(super) fn begin(&mut self, now: u64) {
         self.spans.clear();
         self.since = self.since.map(|_| now);
     }
 
-    /// The spans up to now, in their order.
+    /// The spans up to now, in order of time.
     pub(super) fn spans_until(&self, now: u64) -> Vec<TimeSpan> {
         let mut spans = self.spans.clone();
         if let Some(from_ns) = self.since.filter(|since| *since < now) {

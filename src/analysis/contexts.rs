@@ -128,7 +128,7 @@ impl Contexts {
         self.specs.insert(id, known);
     }
 
-    /// The scope `id` was entered so often, or had been when the trace began.
+    /// Sets the total number of entries of the scope `id`, or the number before the trace began.
     pub(super) fn entered(&mut self, id: i32, entries: u64, before: bool) {
         let known = self.entries.entry(id).or_default();
         if before {
@@ -137,7 +137,7 @@ impl Contexts {
         known.0 = entries;
     }
 
-    /// How often scopes were entered, by their nodes; those of ids without a row are left out.
+    /// The number of entries by scope node; ids without a row are left out.
     pub(super) fn entries(&self) -> HashMap<u32, u64> {
         let mut sums = HashMap::<u32, u64>::new();
         for (&id, &(entries, before)) in &self.entries {
@@ -149,15 +149,15 @@ impl Contexts {
         sums
     }
 
-    /// The node of the scope `id`, if there is one already: of the id itself, or of another that
-    /// stands for the same names.
+    /// The node of the scope `id`, if it exists: the node of this id, or of another id with the
+    /// same names.
     fn find_scope(&self, id: i32) -> Option<u32> {
         let mut names = Vec::new();
         let mut at = id;
         let mut node = loop {
             match self.specs.get(&at).filter(|known| known.spec.kind == Kind::Scope) {
                 Some(Known { node: Some(node), .. }) => break *node,
-                // NOTE: a circle of parents ends, too.
+                // NOTE: the bound ends a cycle of parents, too.
                 Some(known) if names.len() <= self.specs.len() => {
                     names.push(&*known.spec.name);
                     at = known.spec.parent;

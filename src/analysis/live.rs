@@ -87,7 +87,7 @@ pub(super) struct LiveSet {
     pages: Pages,
     chunks: Chunks,
     blocks: usize,
-    /// Blocks for which there was no memory.
+    /// Blocks that were not kept because there was no memory.
     refused: u64,
     /// The page that was left without blocks last. It stays until the next: a program that allocates
     /// and frees the same block again and again would have it made each time.
@@ -283,7 +283,7 @@ impl LiveSet {
         near.chain(self.odd.iter().map(|(&address, &block)| (address, block)))
     }
 
-    /// How many blocks were not kept, for want of memory.
+    /// The number of blocks that were not kept because there was no memory.
     pub(super) fn refused(&self) -> u64 {
         self.refused
     }

@@ -1,8 +1,8 @@
 //! What a measured piece of the program did: the figures of a part of the tree, from a moment on.
 //!
 //! A measurement is a scope with a number. What is allocated in it, or in a scope inside it, counts
-//! for it, on whichever thread. Most of that are sums over cells. The peak is not: the book keeps it
-//! for each measurement, with what each cell held then, and begins anew when the number is used again.
+//! for it, on whichever thread. Most figures are sums over cells. The peak is not: the book keeps it
+//! for each measurement, with what each cell held then, and resets it when the number is used again.
 
 use super::rows::Book;
 
@@ -116,13 +116,13 @@ pub(crate) struct Holder {
     pub(crate) allocated_bytes: u64,
     pub(crate) live_blocks: u64,
     pub(crate) live_bytes: u64,
-    /// Live when all of the measurement together were the most.
+    /// Bytes live when the measurement's total was at its peak.
     pub(crate) bytes_at_peak: u64,
 }
 
 #[cfg(feature = "enable")]
 impl Analyzer {
-    /// One for the program that it runs in, which may ask for measurements.
+    /// An analyzer for the program that it runs in, which may ask for measurements.
     pub(crate) fn measuring() -> Self {
         let mut analyzer = Self::new();
         analyzer.book.measures = true;

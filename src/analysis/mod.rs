@@ -98,8 +98,8 @@ pub enum Until {
 /// How odd cases are counted:
 /// - The two halves of a reallocation are separate steps for peaks. Between them the block
 ///   counts as freed; after the second half it is one reallocation and no free.
-/// - A block that is reallocated into another class of sizes moves there (`moved_in`, `moved_out`),
-///   and the reallocation counts in its new class.
+/// - A block that is reallocated into another size class moves to it (`moved_in`, `moved_out`), and
+///   the reallocation counts in its new class.
 /// - A reallocation of an unknown block is an allocation: the block is first seen there.
 /// - A block allocated over a live one ends the old block, which leaves the ledger without a
 ///   free (`moved_out`), so that in every row
@@ -120,14 +120,14 @@ pub struct Analyzer {
     cells: Cells,
     contexts: Contexts,
     book: Book,
-    /// Boxed: 11 KiB, which an unoptimised program would copy from frame to frame of its stack.
+    /// Boxed: 11 KiB, which an unoptimised build would copy from one stack frame to the next.
     heaps: Box<[LiveSet; HEAPS]>,
     /// Events that were taken in but not applied yet.
     steps: Steps,
     /// Blocks that `HeapMarkAlloc` took out of the ledger, by heap and address.
     marked: IntMap<(u8, u64), Away>,
     size_shift: u8,
-    /// The number of the last new maximum of the total, and the time that was told next after it.
+    /// The number of the last new maximum of the total, and the first time in the stream after it.
     peak_before: (u64, u64),
     bookmarks: Bookmarks,
     scopes_off: ScopesOff,
@@ -138,9 +138,9 @@ pub struct Analyzer {
     damaged: bool,
     /// Whether `Memledger.Report` was seen.
     told_all: bool,
-    /// Whether the reader has come to the end of the trace.
+    /// Whether the reader has reached the end of the trace.
     ended: bool,
-    /// Whether the writer counts how often scopes are entered.
+    /// Whether the writer counts scope entries.
     tells_entries: bool,
     overhead: Option<u64>,
     /// The time in `Memledger.Report`.
@@ -154,7 +154,7 @@ pub struct Analyzer {
 }
 
 fn empty_heaps() -> Box<[LiveSet; HEAPS]> {
-    // NOTE: made where it stays, not on the stack.
+    // NOTE: constructed in place, not on the stack.
     let heaps = (0..HEAPS).map(|_| LiveSet::default()).collect::<Box<[_]>>();
     heaps.try_into().unwrap_or_else(|_| unreachable!("there are {HEAPS} of them"))
 }
@@ -305,7 +305,7 @@ impl Analyzer {
         }
     }
 
-    /// The stream tells the time.
+    /// The stream gives the time.
     fn tell_time(&mut self, cycle: u64) {
         if let Until::Time(time) = self.until
             && self.clock.nanoseconds(cycle) > time
@@ -402,7 +402,7 @@ impl Analyzer {
                 let from_start = u8_at(fixed, from_start) != 0;
                 self.trace.from_process_start = Some(from_start);
                 if from_start {
-                    // Unless it says later that it joined.
+                    // A later event may still say that the stream joined a recording.
                     self.trace.recording_since_ns = Some(0);
                     self.trace.initial_live_blocks = Some(0);
                 }
@@ -422,11 +422,11 @@ impl Analyzer {
                 self.realloc_failed(event.stream, u64_at(fixed, address));
             }
             Role::Alive { blocks } => {
-                // What came before was told in one go, however long it had taken to happen.
+                // The stream reports all earlier events at one time, however long they took.
                 self.clock.forget_resolution();
                 self.scopes_off.begin(self.clock.now());
                 self.trace.recording_since_ns = Some(self.clock.now());
-                // A stream of a recording that keeps no account begins with none.
+                // A stream of a recording that keeps no account begins without live blocks.
                 let known =
                     |blocks: &u64| *blocks > 0 || self.trace.from_process_start != Some(false);
                 self.trace.initial_live_blocks = Some(u64_at(fixed, blocks)).filter(known);
@@ -467,7 +467,8 @@ impl Analyzer {
                 let cycle = u64_at(fixed, cycle);
                 let mut at = self.clock.nanoseconds(cycle);
                 if event.serial.is_some() {
-                    // It has a place in the order: what follows is later, and what it follows earlier.
+                    // A bookmark has a place in the order: events after it are later, and events
+                    // before it earlier.
                     self.tell_time(cycle);
                     at = at.max(self.clock.now());
                 }

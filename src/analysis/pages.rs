@@ -135,7 +135,8 @@ impl Pages {
         &mut self.entries[index]
     }
 
-    /// Adds a page that is not there, with its first block; `false` if there is no memory for it.
+    /// Adds a page that is not in the table, with its first block; `false` if there is no memory
+    /// for it.
     pub(super) fn add(&mut self, number: u64, spot: Spot) -> bool {
         if (self.used + 1) * 3 > self.size * 2 {
             self.resize(2 * self.size);
@@ -155,7 +156,7 @@ impl Pages {
             self.entries[free] = page;
             return true;
         }
-        // Not for as many again as the table has.
+        // Grows by a sixteenth of the table's size instead of doubling the vector.
         if self.entries.len() == self.entries.capacity()
             && self.entries.try_reserve_exact(self.size / 16 + 1).is_err()
             || self.behind.try_reserve(1).is_err()
@@ -167,12 +168,12 @@ impl Pages {
         true
     }
 
-    /// NOTE: where there is no memory for a table of this size, the present one has to do.
+    /// NOTE: if there is no memory for a table of this size, the present one stays in use.
     #[cold]
     fn resize(&mut self, size: usize) {
         let size = size.max(LEAST);
         let mut entries = Vec::new();
-        // What stands behind the table may do so in the new one.
+        // All pages of the overflow area may overflow in the new table, too.
         if entries.try_reserve_exact(size + self.behind.len()).is_err() {
             return;
         }

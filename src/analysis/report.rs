@@ -6,8 +6,8 @@
 /// Times are nanoseconds since the trace began, sizes are bytes as the program asked for them.
 /// Each of the five `by_` lists divides the same blocks another way: every column but the peaks
 /// sums to [`totals`](Self::totals). All columns of a row belong to the *first* allocation of a
-/// block, whoever frees or reallocates it; but in `by_size`, a block that is reallocated to a size
-/// of another class moves there. Lists are sorted by live bytes, then allocated bytes
+/// block, whichever thread frees or reallocates it; but in `by_size`, a block that is reallocated to
+/// a size of another class moves there. Lists are sorted by live bytes, then allocated bytes
 /// (both descending), then by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -16,7 +16,7 @@ pub struct Report {
     pub trace: TraceInfo,
     /// All blocks together.
     pub totals: Totals,
-    /// When they were at their peak.
+    /// When all blocks together were at their peak.
     pub peak: PeakMoment,
     /// What is missing or did not fit together.
     pub losses: Losses,
@@ -32,7 +32,7 @@ pub struct Report {
     pub by_name: Vec<NameRow>,
     /// By thread.
     pub by_thread: Vec<ThreadRow>,
-    /// By size, in doubling classes.
+    /// By size, in classes that double.
     pub by_size: Vec<SizeRow>,
     /// The largest blocks still live, the largest first.
     pub largest_live: Vec<LiveBlock>,
@@ -53,31 +53,32 @@ pub struct TraceInfo {
     /// How many events the report is made from.
     pub events: u64,
     /// Whether tracking began with the process; `None` if the writer does not say. A trace that began
-    /// later, with all that was live then, has everything that tracking knows.
+    /// later with all blocks live at that time has everything that was tracked.
     pub from_process_start: Option<bool>,
-    /// When the channel `scope` was off, as exactly as a marker: what was allocated then is in the outermost
-    /// scope, whatever scopes it was in. Empty in traces of other writers.
+    /// When the channel `scope` was off, to the nearest marker: allocations made then count in the
+    /// outermost scope, whatever scopes they were in. Empty in traces of other writers.
     pub scopes_off: Vec<TimeSpan>,
-    /// Whether the tracker in the program was built with optimisation, without which an event costs
-    /// 28 times as much; `None` if the writer does not say.
+    /// Whether the tracker in the program was built with optimisation; without it an event costs 28
+    /// times as much. `None` if the writer does not say.
     pub tracker_optimized: Option<bool>,
-    /// Since when events are in the trace: 0 if that is its beginning, else when it joined a
-    /// recording that was under way. `None` if the writer does not say.
+    /// The time of the first events in the trace: 0 if they begin with it, otherwise the time at
+    /// which it joined a running recording. `None` if the writer does not say.
     pub recording_since_ns: Option<u64>,
-    /// Blocks that were live then, which the trace begins with: they count as allocations. `None`
-    /// where the writer did not know them, or does not say.
+    /// Blocks live at that time, with which the trace begins: they count as allocations. `None` if
+    /// the writer did not know them, or does not say.
     pub initial_live_blocks: Option<u64>,
     /// Whether allocations and frees are recorded: the channel `memory`; `None` if the writer does
     /// not say.
     pub memory_recorded: Option<bool>,
-    /// Nothing is missing: no event lost, no damage, and the trace has its end. That of our writer
-    /// is its own report (`Memledger.Report`). Unreal's writer ends without a word, so a trace of it
-    /// counts as ended when its source could be read to the end and has a sync, which follows its
-    /// start: one that was cut later, between two packets, shows only where a serial is missing.
+    /// Whether nothing is missing: no event lost, no damage, and the trace has its end. The end of
+    /// our writer's trace is its own report (`Memledger.Report`). Unreal's writer marks no end, so a
+    /// trace of it counts as ended when its source could be read to the end and has a sync, which
+    /// follows its start. A trace that was cut later, between two packets, shows the cut only where
+    /// a serial is missing.
     pub complete: bool,
 }
 
-/// From one time to another.
+/// A span of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TimeSpan {
@@ -93,24 +94,25 @@ pub struct TimeSpan {
 pub struct Bookmark {
     /// Its name, as the program printed it.
     pub name: String,
-    /// When it was set: after all that stands before it in the order of events, and before what follows.
+    /// When it was set: no earlier than any event before it in the order, and no later than any after
+    /// it.
     pub at_ns: u64,
 }
 
-/// Where the peak of all blocks lies among what the trace tells of time.
+/// The position of the peak of all blocks between the times in the trace.
 ///
-/// It tells a time every 10 ms while something happens, every millisecond at the start of a recording,
-/// and at each bookmark.
+/// The trace gives a time every 10 ms while something happens, every millisecond at the start of a
+/// recording, and at each bookmark.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeakMoment {
-    /// The last time that the trace tells before it.
+    /// The last time in the trace before the peak.
     pub from_ns: u64,
-    /// The first time that it tells after it; `None` if it tells none, or not yet.
+    /// The first time in the trace after the peak; `None` if there is none, or none yet.
     pub to_ns: Option<u64>,
-    /// The last bookmark before it, by the order of events.
+    /// The last bookmark before the peak, by the order of events.
     pub after_bookmark: Option<String>,
-    /// The first bookmark after it.
+    /// The first bookmark after the peak.
     pub before_bookmark: Option<String>,
 }
 
@@ -134,11 +136,11 @@ pub struct Totals {
     pub live_bytes: u64,
     /// The largest live bytes at any time.
     pub peak_bytes: u64,
-    /// When that was first reached, or just before: see [`Report::peak`].
+    /// When the peak was first reached, or just before: see [`Report::peak`].
     pub peak_bytes_at_ns: u64,
     /// Live blocks then.
     pub blocks_at_peak: u64,
-    /// Live bytes then that were allocated in no scope and have no tag.
+    /// Bytes live at the peak that were allocated in no scope and have no tag.
     pub unnamed_bytes_at_peak: u64,
     /// The largest number of live blocks at any time.
     pub peak_blocks: u64,
@@ -201,7 +203,7 @@ pub struct Figures {
 pub struct Losses {
     /// Events that are known to be missing.
     pub lost_events: u64,
-    /// More are missing, and nobody knows how many: `lost_events` is `null` in JSON.
+    /// More are missing, but the number is unknown: `lost_events` is `null` in JSON.
     pub lost_unknown: bool,
     /// Places in the order of events where some are missing.
     pub serial_holes: u64,
@@ -235,9 +237,10 @@ pub struct AfterReport {
 pub struct ScopeRow {
     /// Names from the outermost scope inwards.
     pub path: Vec<String>,
-    /// How often this very scope was entered while it was recorded, by all threads; a future or a span
-    /// counts once. `None` for the outermost scope, which nobody enters, in traces of writers that do not
-    /// count, and where a trace has no end and had not said yet: our writer says it once a second.
+    /// The number of entries of this very scope while it was recorded, on all threads; a future or a
+    /// span counts once. `None` for the outermost scope, which is never entered, in traces of writers
+    /// that do not count entries, and in a trace without its end that has no count yet: our writer
+    /// reports counts once a second.
     pub entries: Option<u64>,
     /// What was allocated in this very scope.
     pub figures: Figures,
@@ -293,9 +296,9 @@ pub struct SizeRow {
     pub min_bytes: u64,
     /// The largest; `None` in the last class.
     pub max_bytes: Option<u64>,
-    /// Blocks of such a size. One that grows or shrinks into another class moves: `moved_out` with its
-    /// size of before, and, in its new class, the reallocation, `moved_in` with its new size, and all
-    /// that follows.
+    /// Blocks of this size class. A block that grows or shrinks into another class moves: it counts in
+    /// `moved_out` of its old class with its old size. In its new class count the reallocation,
+    /// `moved_in` with its new size, and all later changes.
     pub figures: Figures,
 }
 
@@ -317,6 +320,6 @@ pub struct LiveBlock {
     pub name: String,
     /// The scope stack it was first allocated in.
     pub path: Vec<String>,
-    /// When it was first allocated: the last time that the trace tells before that.
+    /// When it was first allocated: the last time in the trace before that.
     pub allocated_at_ns: u64,
 }

@@ -92,7 +92,7 @@ impl Fields<'_> {
         Ok(HeapField { offset: self.at("RootHeap", U8)?, implied: 0 })
     }
 
-    /// A channel that is announced, with its name, or turned on or off.
+    /// A channel is announced with its name, or turned on or off.
     fn channel(&self, name: Option<usize>) -> Result<Role, String> {
         Ok(Role::Channel { id: self.at("Id", U32)?, enabled: self.at("IsEnabled", U8)?, name })
     }
@@ -147,7 +147,7 @@ pub(super) fn role_of(event_type: &EventType) -> Result<Role, String> {
         ("Memory", "TagSpec") => Ok(Role::TagSpec {
             tag: fields.at("Tag", I32)?,
             parent: fields.at("Parent", I32)?,
-            // What our writer displays is for Unreal's tools.
+            // The `Display` of our writer is for Unreal's tools.
             name: fields.index("Name", TEXT).or_else(|_| fields.index("Display", TEXT))?,
             kinds: fields.at("Kind", U8).and_then(|k| Ok((k, fields.at("Owner", I32)?))).ok(),
         }),
@@ -194,7 +194,7 @@ pub(super) fn role_of(event_type: &EventType) -> Result<Role, String> {
             lost: fields.at("LostEvents", U64)?,
             misuses: fields.at("ScopeMisuses", U64)?,
         }),
-        // Those of other writers may look otherwise; nothing depends on them.
+        // Fields of other writers may differ; nothing depends on them.
         ("Trace", "ChannelAnnounce") => {
             let name = fields.index("Name", TEXT);
             Ok(name.and_then(|name| fields.channel(Some(name))).unwrap_or(Role::Ignored))

@@ -54,7 +54,7 @@ impl Tally {
         self.allocated_bytes = self.allocated_bytes.wrapping_add(bytes);
     }
 
-    /// What was counted as a free here is counted there.
+    /// Moves a free that was counted here to `there`.
     pub(super) fn not_freed(&mut self, there: &mut Self) {
         self.frees = self.frees.wrapping_sub(1);
         there.frees = there.frees.wrapping_add(1);
@@ -146,11 +146,11 @@ pub(super) struct Cell {
     pub(super) thread: u32,
     /// The series of the thread.
     thread_series: u32,
-    /// Where its own stand in [`Book::held`]: start and end.
+    /// The range of its own entries in [`Book::held`]: start and end.
     held: (u32, u32),
 }
 
-/// The live bytes of a measurement, and the number of their last new maximum.
+/// The live bytes of a measurement, and the number of their latest new maximum.
 #[derive(Clone, Copy, Debug, Default)]
 struct Measured {
     series: Series,
@@ -175,7 +175,7 @@ pub(super) struct Size {
     /// What left the ledger without a free, and what came back.
     pub(super) left: Moved,
     pub(super) back: Moved,
-    /// What went to another class and came from one, when it was reallocated.
+    /// Blocks that a reallocation moved to another class, and blocks that one moved here.
     pub(super) outgrown: Moved,
     pub(super) grown: Moved,
 }
@@ -193,7 +193,7 @@ impl Series {
         self.peak = self.peak.max(self.live);
     }
 
-    /// So many bytes more or fewer, and the most of them on the way.
+    /// Adds `bytes`, which may be negative; `most` is the highest intermediate sum.
     fn take(&mut self, bytes: i64, most: i64) {
         self.peak = self.peak.max(self.live.wrapping_add_signed(most));
         self.live = self.live.wrapping_add_signed(bytes);
@@ -276,12 +276,12 @@ pub(super) struct Book {
     pub(super) cells: Vec<Cell>,
     pub(super) sizes: [Size; CLASSES],
     pub(super) series: Vec<Series>,
-    /// Whether cells keep anything for measurements. Those of a trace from elsewhere are of no
-    /// interest, and could be hundreds around each cell.
+    /// Whether cells keep figures for measurements. Measurements of a trace from elsewhere are not
+    /// reported, and hundreds could be around each cell.
     pub(super) measures: bool,
     /// One for each measurement.
     measured: Vec<Measured>,
-    /// What the cells of measurements keep for them, one cell after another.
+    /// The figures that cells keep for their measurements, one cell after another.
     held: Vec<Held>,
     run: Run,
     pub(super) total: Total,
@@ -313,7 +313,7 @@ impl Book {
         self.measured.len() as u32 - 1
     }
 
-    /// A measurement forgets its peak so far.
+    /// Resets the peak of a measurement.
     #[cfg(feature = "enable")]
     pub(super) fn begin_again(&mut self, measured: u32) {
         let measured = &mut self.measured[measured as usize];
@@ -321,7 +321,7 @@ impl Book {
         measured.epoch += 1;
     }
 
-    /// The most bytes of a measurement.
+    /// The peak bytes of a measurement.
     #[cfg(feature = "enable")]
     pub(super) fn measured_peak(&self, measured: u32) -> u64 {
         self.measured[measured as usize].series.peak
@@ -476,8 +476,8 @@ impl Book {
         self.measure(run.cell, before, run.bytes, run.most_bytes);
     }
 
-    /// A cell that held `before` bytes has so many more or fewer now, and had `most` more on the way:
-    /// says so to the measurements around it.
+    /// Adds `bytes`, which may be negative, to the measurements around a cell that held `before`
+    /// bytes; `most` is the highest intermediate sum.
     #[inline(always)]
     fn measure(&mut self, cell: u32, before: u64, bytes: i64, most: i64) {
         let (start, end) = self.cells[cell as usize].held;
@@ -522,8 +522,9 @@ impl Book {
         self.moves.entry((from, to)).or_default().add(1, bytes);
     }
 
-    /// A block that is not live just now has another size than before; if that is of another class,
-    /// it moves there, with what `change` takes from the one and adds to the other.
+    /// A block that is not live at this moment has a new size. If that is in another class, the
+    /// block moves there, and `change` takes counts from the old class and adds them to the new
+    /// one.
     pub(super) fn changed_size(
         &mut self,
         old: u64,
@@ -571,7 +572,7 @@ pub(super) fn class_bounds(class: usize) -> (u64, Option<u64>) {
 mod tests {
     use super::*;
 
-    /// Three measurements, 1 and 2 within 0, and a cell for each; one outside.
+    /// Measurement 0 contains 1 and 2; one cell for each, and one cell outside.
     #[cfg(feature = "enable")]
     #[test]
     fn what_cells_held_at_the_peak_of_a_measurement_is_what_they_held() {
@@ -580,7 +581,7 @@ mod tests {
         let thread = book.new_series();
         (0..3).for_each(|number| assert_eq!(book.new_measured(), number));
         book.set_series(0, &[]);
-        // What each cell has, and what all had at the peak of each measurement.
+        // The live bytes of each cell, now and at the peak of each measurement.
         let (mut live, mut peaks) = ([0_u64; 4], [(0_u64, [0_u64; 4]); 3]);
         let mut blocks = Vec::new();
         let mut random = 7_u64;
@@ -588,7 +589,7 @@ mod tests {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let (action, cell, bytes) =
                 (random >> 33 & 7, random >> 40 & 3, 1 + (random >> 45 & 0x3ff));
-            // The last cell is new in the midst.
+            // The last cell is created between the changes.
             let cell = cell.min(if event < 5000 { 2 } else { 3 }) as u32;
             while book.cells.len() as u32 <= cell {
                 let around = AROUND[book.cells.len()].iter().copied();

@@ -183,10 +183,10 @@ impl LedgerBuilder {
 
     /// The permissions of the files that the program writes, traces and reports: `0o640` lets its
     /// group read them. From `0o600` to `0o777`, whatever the mask of the process is. Default:
-    /// `0o600`, since names, thread names and addresses may tell more than others should know.
+    /// `0o600`, since names, thread names and addresses may be confidential.
     ///
-    /// A file that is there already gets them, too, if it is this user's own. One that is only named
-    /// by a descriptor (`/dev/stderr`, `/dev/fd/3`) keeps its own.
+    /// An existing file gets these permissions, too, if it belongs to this user. A file that is
+    /// named only by a descriptor (`/dev/stderr`, `/dev/fd/3`) keeps its own.
     pub fn file_mode(mut self, mode: u32) -> Self {
         self.config.file_mode = Some(mode);
         self

@@ -12,7 +12,7 @@ use crate::trace::write::{own_code, registry, state};
 use crate::words::nearest;
 use std::time::Instant;
 
-/// Channels that a sentence names.
+/// At most this many channels are listed in a sentence.
 const MOST_NAMED: usize = 32;
 
 /// Ends the recording `generation`, or whichever is under way, and reports.
@@ -86,7 +86,7 @@ pub(super) fn end(run: Run, process_ends: bool) {
     state::turn_off();
 }
 
-/// What can be meant by names that no channel has: what is near each, or else all there are.
+/// Suggestions for unknown channel names: the nearest channels, or all channels if none is near.
 fn instead(missing: &[&str]) -> String {
     let known: Vec<_> = channel::known().map(|(name, _)| name).take(MOST_NAMED).collect();
     let near: Option<Vec<_>> =

@@ -262,7 +262,7 @@ impl Settings {
     }
 }
 
-/// Permissions for files, if the program itself can read and write those.
+/// Permissions for files, if the program itself can read and write such files.
 pub(super) fn file_mode(mode: u32) -> Result<u32, Error> {
     if mode & 0o600 == 0o600 && mode <= 0o777 {
         return Ok(mode);
@@ -282,7 +282,7 @@ pub(crate) fn start_before_main() {
         let _awake = state::awake();
         exit::watch_forks();
         let settings = Settings::read();
-        // NOTE: most programs are not to be tracked, and nothing is allocated for them here.
+        // NOTE: most programs are not tracked, so this allocates nothing for them.
         if os::has_env(PREFIX.as_bytes())
             && linked::is_global_allocator()
             && !linked::ignores_environment()
@@ -298,10 +298,10 @@ pub(crate) fn start_before_main() {
     });
 }
 
-/// What all variables of ours begin with.
+/// The prefix of all variables of the tracker.
 const PREFIX: &str = "MEMLEDGER_";
 
-/// Tells of variables with our prefix that mean nothing here; once in the process.
+/// Reports variables with our prefix that are unknown, once in the process.
 pub(super) fn tell_unknown() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,4 +1,5 @@
-//! What whoever starts a program may set, for the fuzzer.
+//! Parsers of the settings that the environment or the command line of a program gives, for the
+//! fuzzer.
 
 use super::environment::Settings;
 use super::{builder::Config, output};
@@ -9,7 +10,7 @@ use crate::words::escape;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// What flags come to: the settings as text, the arguments that are none, the problems. The flag
+/// The result of parsing flags: the settings as text, the other arguments, the problems. The flag
 /// that names a file to be read is left out.
 pub fn settings(args: Vec<OsString>) -> (String, Vec<OsString>, Vec<String>) {
     let (mut settings, rest) = Settings::from_args(args);
@@ -22,7 +23,7 @@ pub fn settings(args: Vec<OsString>) -> (String, Vec<OsString>, Vec<String>) {
     (format!("{config:?}"), rest, problems)
 }
 
-/// A file name with what stands for `%p`, `%t` and `%e`.
+/// A file name with `%p`, `%t` and `%e` replaced.
 pub fn file_name(pattern: &Path) -> PathBuf {
     output::expand(pattern)
 }
@@ -33,7 +34,7 @@ pub fn address(text: &str) -> Result<(String, String), String> {
     Ok((address.host().to_owned(), address.to_string()))
 }
 
-/// The port that a control server shall listen on, and whether other machines reach it.
+/// The port that a control server listens on, and whether other machines reach it.
 pub fn place(text: &str) -> Result<(u16, bool), String> {
     let place = Place::parse(text).map_err(|error| error.to_string())?;
     Ok((place.port(), place.is_open()))
@@ -44,7 +45,7 @@ pub fn channels(text: &str) -> Result<(), String> {
     channel::names(text).map(drop).map_err(|error| error.to_string())
 }
 
-/// Which of `ids` a destination with these channels gets.
+/// The ids among `ids` that a destination with these channels gets.
 pub fn choice(text: &str, ids: &[u32]) -> Result<Vec<bool>, String> {
     let choice = Choice::parse(text).map_err(|error| error.to_string())?;
     Ok(ids.iter().map(|id| choice.has(*id)).collect())

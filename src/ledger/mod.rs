@@ -90,7 +90,7 @@ impl Ledger {
     /// | `MEMLEDGER_CONTROL_FOLDER=traces` | where `write-to` may create files |
     /// | `MEMLEDGER_CONTROL_HOSTS=build,10.0.0.7:1981` | where `send-to` may send besides this machine |
     /// | `MEMLEDGER_FOLLOW_FORKS=1` | record the children of forks, too, each to files of its own |
-    /// | `MEMLEDGER_FILE_MODE=640` | permissions of the files that are written, octal; 600 unless told |
+    /// | `MEMLEDGER_FILE_MODE=640` | permissions of the files that are written, octal; default 600 |
     /// | `MEMLEDGER_REPORT=stderr`, a path ending in `.txt` or `.json`, or `off` | where the report goes |
     /// | `MEMLEDGER_REPORT_VERBOSE=1` | threads, sizes and more in its text, too ([`Report::verbose`]) |
     pub fn from_env() -> Self {
@@ -146,9 +146,9 @@ impl Ledger {
     }
 
     /// Sends the trace to a recorder from here on, as the plain Unreal stream: `HOST`, `HOST:PORT`,
-    /// an IP address, or `[IPv6]:PORT`. Without a port it is 1980, and 1981 where that refuses:
-    /// `memledger serve` listens on both, Unreal Engine 4's recorder on the first, and that of Unreal
-    /// Engine 5 on the second.
+    /// an IP address, or `[IPv6]:PORT`. Without a port it is 1980, and 1981 if that refuses:
+    /// `memledger serve` listens on both, the recorder of Unreal Engine 4 on the first, and that of
+    /// Unreal Engine 5 on the second.
     ///
     /// Returns at once. Connecting happens on a thread of its own and is given up after 2 s; whether
     /// it worked, [`Destination::status`] and [`problems`](Self::problems) say. A connection that is

@@ -8,9 +8,10 @@
 //!          marker  block block  marker  block ...  marker │ everything that happens from here on
 //!          └── in the order in which they were allocated ─┘
 //! ```
-//! There is always room for that: each live block, each half of a reallocation, each renaming and
-//! each marker here stands for an event of the recording, which had a serial. Blocks have the times of
-//! its markers, and between two of those it has had at least as many as are repeated here.
+//! There is always room for that: each live block, each half of a reallocation, each renaming and each
+//! marker here represents an event of the recording, which had a serial. Blocks have the times of the
+//! recording's markers, and between two of those the recording has had at least as many events as are
+//! repeated here.
 //!
 //! Every packet says first whose blocks it holds, and in which context they were allocated. A block
 //! that was renamed, to what no block was allocated as, is renamed here too.

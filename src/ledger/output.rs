@@ -1,5 +1,5 @@
-//! Where a recording's trace and report go. The trace is opened when it starts; of the report only
-//! the name is taken then, and the file is created when the recording ends.
+//! Where a recording's trace and report go. The trace is opened when the recording starts. The
+//! report only reserves its name then; its file is created when the recording ends.
 
 use super::live::Live;
 use super::problems;
@@ -13,7 +13,7 @@ use crate::trace::sink::file::{FileSink, LaterFile};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Where the report goes.
+/// The destination of the report.
 pub(super) enum Output {
     Stderr { verbose: bool },
     File { file: LaterFile, path: PathBuf, json: bool, verbose: bool },
@@ -106,7 +106,7 @@ pub(super) fn write_report(output: Output, unlinked: bool, live: Option<&Live>) 
         return problems::add(format!("no allocation was recorded, because {UNLINKED}"));
     }
     let Some(live) = live else { return };
-    // NOTE: asked for beforehand. Where there is none, making the report would end the process.
+    // NOTE: checks for memory first. Without it, making the report would end the process.
     let room = live.look(|analyzer| analyzer.report_bytes());
     if Vec::<u8>::new().try_reserve_exact(room).is_err() {
         return problems::add(format!(

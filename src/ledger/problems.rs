@@ -11,7 +11,7 @@ static PROBLEMS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Tells of a problem. Only with the tracker's guard set.
 ///
-/// What the sentence quotes may come from the environment or from another machine.
+/// The sentence may quote the environment or another machine.
 ///
 /// NOTE: by a plain write. The program may hold the lock of its stderr for as long as it likes.
 pub(super) fn add(sentence: String) {

@@ -25,15 +25,15 @@ impl Report {
     /// To a file: JSON (`memledger.report/1`) if its name ends in `.json`, text if in `.txt`.
     ///
     /// The name may hold `%p`, `%t`, `%e` as in
-    /// [`trace_to_file`](crate::LedgerBuilder::trace_to_file). At the start an old file of
-    /// that name is removed, and a path at which none can be created is an error; the file is created
-    /// when the report is written. A program that is killed leaves none.
+    /// [`trace_to_file`](crate::LedgerBuilder::trace_to_file). At the start an old file of that name
+    /// is removed, and a path that cannot be created is an error; the file is created when the report
+    /// is written. A killed program leaves no report file.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self { destination: Destination::File(path.into()), verbose: false }
     }
 
-    /// Has the text show threads, sizes, the largest blocks, the tracker's own bytes, bookmarks and how
-    /// accurate times are, too, as `MEMLEDGER_REPORT_VERBOSE=1` does. JSON always has everything.
+    /// Makes the text also show threads, sizes, the largest blocks, the tracker's own bytes, bookmarks
+    /// and the accuracy of times, as `MEMLEDGER_REPORT_VERBOSE=1` does. JSON always has everything.
     pub const fn verbose(mut self) -> Self {
         self.verbose = true;
         self

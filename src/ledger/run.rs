@@ -270,7 +270,7 @@ fn open_and_begin(mut config: Config, start: Start) -> Result<Ledger, Error> {
     begin(config, file, output, control, start)
 }
 
-/// The permissions of the files from here on.
+/// Sets the permissions of files created from here on.
 fn set_file_mode(config: &Config) {
     file::set_mode(config.file_mode.unwrap_or(file::DEFAULT_MODE));
 }

@@ -150,7 +150,7 @@ impl Budget {
         }
         let foreign = figures.foreign_reallocations;
         if foreign > 0 && reallocations.is_some_and(|limit| reallocated(&figures) > limit) {
-            // Its line is the last.
+            // The line about reallocations is the last.
             lines += &format!("; {} of them of blocks from outside", count(foreign));
         }
         Err(Error::OverBudget(format!(
@@ -160,7 +160,7 @@ impl Budget {
         )))
     }
 
-    /// The scopes and tags that have the most of the first that there is too much of.
+    /// The scopes and tags with the largest share of the first figure that is over its budget.
     #[cfg(feature = "enable")]
     fn who(&self, found: &mut Found<'_>) -> String {
         let figures = found.figures;
@@ -207,7 +207,7 @@ impl Budget {
     }
 }
 
-/// Reallocations in it, of whichever block.
+/// Reallocations in the measured code, of any block.
 #[cfg(feature = "enable")]
 fn reallocated(figures: &MeasuredFigures) -> u64 {
     figures.reallocations + figures.foreign_reallocations

@@ -73,7 +73,7 @@ struct Node {
     /// The next node of the same bucket.
     next: AtomicU32,
     ready: AtomicU32,
-    /// How often it was entered, but for what threads have counted and not added yet.
+    /// The number of entries, without those that threads have counted but not added yet.
     entries: AtomicU64,
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn refuse() {
     REFUSED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Bytes the table, the texts it keeps and the counters of threads take at present.
+/// Bytes that the table, its texts and the counters of threads take at present.
 pub(crate) fn bytes() -> u64 {
     let nodes = (COUNT.load(Ordering::Relaxed) as usize).min(CAPACITY);
     let table = if TABLE.load(Ordering::Relaxed).is_null() {
@@ -217,12 +217,13 @@ pub(crate) fn is_within(stack: u32, outer: u32) -> bool {
     stack == OTHER || outer == ROOT || enclosing(stack).any(|stack| stack == outer)
 }
 
-/// What is left of `stack`, which is as deep as can be, without the scopes at its end that come again
-/// and again, as those do that a loop enters and never leaves, and how many these are. All of them, if
-/// they make up less than half of it: each had a name of its own. None, if it is not as deep: then
-/// the table is full, and those have no nodes.
+/// Removes repetitions from the end of `stack`, if `stack` has the maximal depth: the scopes that a
+/// loop enters again and again and never leaves. Returns the remaining stack and the number of removed
+/// scopes. Removes all scopes if the repetitions are less than half of them, because each then had a
+/// name of its own. Removes none if the stack is less deep: then the table is full, and the scopes to
+/// remove have no nodes.
 pub(crate) fn before_repeats(stack: u32) -> (u32, u32) {
-    /// Scopes that a loop enters in one round, at most.
+    /// The largest number of scopes that a loop enters in one round.
     const ROUND: usize = 16;
     let mut path = [ROOT; MAX_DEPTH];
     let depth = path.iter_mut().zip(enclosing(stack)).map(|(at, stack)| *at = stack).count();
@@ -329,14 +330,14 @@ fn hash(kind: Kind, parent: u32, owner: u32, name: &str) -> u64 {
     hash ^ hash >> 32
 }
 
-/// The node above this one, which is named by one that is ready.
+/// The parent of a node. The number comes from a node that is ready.
 pub(crate) fn parent_of(number: u32) -> u32 {
     let node = Table::get().and_then(|table| table.node(number));
     node.map_or(NONE, |node| node.parent.load(Ordering::Relaxed))
 }
 
-/// The names of a node and all above it, the outermost first; none for [`NONE`]. It is named by one
-/// that is ready.
+/// The names of a node and of all above it, the outermost first; none for [`NONE`]. The number
+/// comes from a node that is ready.
 pub(crate) fn names_up_from(mut number: u32) -> Vec<&'static str> {
     let mut names = Vec::new();
     while number != NONE
@@ -350,20 +351,21 @@ pub(crate) fn names_up_from(mut number: u32) -> Vec<&'static str> {
     names
 }
 
-/// The scope `node` was entered so often more. For who does not count for itself.
+/// Adds `entries` to the scope `node`, for threads that have no counters of their own.
 pub(crate) fn add_entries(node: u32, entries: u64) {
     if let Some(node) = Table::get().and_then(|table| table.node(node)) {
-        // The reader that sees it sees what the thread has done before.
+        // Release: a reader that sees this sum sees what the thread did before.
         node.entries.fetch_add(entries, Ordering::Release);
     }
 }
 
-/// Raises `entries` to how often each node was entered, by its number.
+/// Raises each of `entries`, which are indexed by node, to the node's number of entries.
 ///
-/// Exact for entries that happened before, on any thread. Of those that happen meanwhile, some may
-/// be missing; none is counted twice.
+/// Exact for entries that happened before the call, on any thread. Entries during the call may be
+/// missing; none is counted twice.
 pub(super) fn read_entries(entries: &mut Vec<u64>) {
-    /// A thread that adds its entries to a node's just now has them in neither place for an instant.
+    /// While a thread moves its entries to a node's counter, they are in neither place for an
+    /// instant.
     const LOOKS: usize = 8;
     let Some(table) = Table::get() else { return };
     let count = (COUNT.load(Ordering::Acquire) as usize).min(CAPACITY);
@@ -375,7 +377,8 @@ pub(super) fn read_entries(entries: &mut Vec<u64>) {
     let mut before = added();
     for _ in 0..LOOKS {
         let mut sums = before.clone();
-        // NOTE: behind the nodes' own. What is added there meanwhile is missed, not counted twice.
+        // NOTE: read after the nodes' counters. An entry moved there meanwhile is missed, not
+        // counted twice.
         entries::visit(|node, more| {
             if let Some(sum) = sums.get_mut(node as usize) {
                 *sum = sum.wrapping_add(more);

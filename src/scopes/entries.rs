@@ -1,14 +1,15 @@
-//! How often scopes are entered.
+//! The number of entries of each scope.
 //!
-//! A thread counts in a table of its own, one word beside each answer that it remembers, so that
-//! entering a scope adds one to a word of its own and shares nothing. A word that gets another node,
-//! and every word at the thread's end, is added to the node's counter in the [tree](super::context).
+//! A thread counts in a table of its own, which has one word for each slot of the thread's cache of
+//! nodes. Entering a scope adds one to such a word and shares nothing. When a word changes to
+//! another node, and for every word when the thread ends, its count is added to the node's counter
+//! in the [tree](super::context).
 //!
 //! ```text
-//! word of a thread   u64 entries:46 | node:18        node's counter   what words have left behind
+//! word of a thread   u64 entries:46 | node:18        node's counter   entries added from words
 //! ```
-//! The tables are in pages that are never unmapped, so the worker can read a table whatever has become
-//! of its thread. One is given back where its thread ends, for the next thread.
+//! The tables are in pages that are never unmapped, so the worker can read a table even after its
+//! thread has ended. A thread that ends returns its table for another thread.
 #![expect(unsafe_code, reason = "tables are raw memory")]
 
 use super::context;
@@ -17,10 +18,10 @@ use crate::trace::os;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
-/// Bits of a word that name the node.
+/// Bits of a word that hold the node.
 const NODE_BITS: u32 = context::CAPACITY.trailing_zeros();
-/// One entry, as it is added to a word. NOTE: above the node, so that a count that wraps, after 2^46
-/// entries of one scope by one thread, does not get into it.
+/// One entry, as it is added to a word. NOTE: the count is above the node, so that a count that
+/// wraps, after 2^46 entries of one scope by one thread, does not change the node.
 const ONE: u64 = 1 << NODE_BITS;
 
 /// The counters of one thread.
@@ -32,20 +33,20 @@ pub(super) struct Counters {
     taken: AtomicBool,
 }
 
-/// What a thread has that counts nothing itself: it remembers no answer, so it finds no word here.
+/// The table of a thread that has none: such a thread caches no nodes, so it never counts here.
 pub(super) static NO_COUNTERS: Counters = Counters {
     words: [const { AtomicU64::new(0) }; CACHE],
     next: AtomicPtr::new(ptr::null_mut()),
     taken: AtomicBool::new(true),
 };
 
-/// All tables; only ever added to.
+/// The list of all tables; tables are never removed from it.
 static ALL: AtomicPtr<Counters> = AtomicPtr::new(ptr::null_mut());
-/// How many are not taken, or a few more.
+/// The number of free tables, or a few more.
 static FREE: AtomicU64 = AtomicU64::new(0);
 static MAPPED: AtomicU64 = AtomicU64::new(0);
 
-/// Bytes that are mapped at a time, and the tables in them.
+/// Bytes mapped at a time, and the number of tables in them.
 const CHUNK: usize = 16 << 10;
 const PER_CHUNK: usize = CHUNK / size_of::<Counters>();
 
@@ -55,7 +56,7 @@ pub(super) fn bytes() -> u64 {
 }
 
 fn all() -> impl Iterator<Item = &'static Counters> {
-    // SAFETY: what is linked there are tables, which are mapped for good.
+    // SAFETY: the list links only tables, which stay mapped until the process ends.
     let get = |table: &AtomicPtr<Counters>| unsafe { table.load(Ordering::Acquire).as_ref() };
     std::iter::successors(get(&ALL), move |table: &&'static Counters| get(&table.next))
 }
@@ -75,10 +76,11 @@ pub(super) fn take() -> Option<&'static Counters> {
     map_tables()
 }
 
-/// Maps more tables; returns the first, which is taken.
+/// Maps more tables; returns the first, which is marked as taken.
 fn map_tables() -> Option<&'static Counters> {
     let first: NonNull<Counters> = os::map(CHUNK)?.cast();
-    // SAFETY: zeroed pages are valid tables, and mapped for good; so many fit.
+    // SAFETY: zeroed pages are valid tables and stay mapped; the chunk has room for `PER_CHUNK` of
+    // them.
     let table = |number: usize| unsafe { first.add(number).as_ref() };
     for number in 1..PER_CHUNK {
         let next = ptr::from_ref(table(number)).cast_mut();
@@ -86,7 +88,8 @@ fn map_tables() -> Option<&'static Counters> {
     }
     table(0).taken.store(true, Ordering::Relaxed);
     let last = table(PER_CHUNK - 1);
-    // NOTE: before they are there. The number is never below that of the tables to be found.
+    // NOTE: added before the tables are linked, so `FREE` is never below the number of free tables
+    // in the list.
     FREE.fetch_add(PER_CHUNK as u64 - 1, Ordering::Relaxed);
     MAPPED.fetch_add(CHUNK as u64, Ordering::Relaxed);
     let mut head = ALL.load(Ordering::Relaxed);
@@ -102,9 +105,10 @@ fn map_tables() -> Option<&'static Counters> {
 }
 
 impl Counters {
-    /// Counts an entry of the node whose word this is. For the thread itself.
+    /// Counts an entry of the node of this word. Called by the owning thread only.
     ///
-    /// PERF: a load and a store, which nobody else writes between: no locked instruction.
+    /// PERF: a load and a store; the owning thread is the only writer, so no locked instruction is
+    /// needed.
     #[inline(always)]
     pub(super) fn count(&self, word: usize) {
         if let Some(word) = self.words.get(word) {
@@ -112,19 +116,19 @@ impl Counters {
         }
     }
 
-    /// From here on `word` counts for `node`, or for none. For the thread itself.
+    /// Makes `word` count for `node`, or for none. Called by the owning thread only.
     pub(super) fn turn(&self, word: usize, node: u32) {
         let Some(word) = self.words.get(word) else { return };
         let counted = word.load(Ordering::Relaxed);
-        // NOTE: in this order. A reader that finds the entries in the node's counter does not find
-        // them here, too.
+        // NOTE: in this order. A reader that sees these entries in the node's counter does not see
+        // them in the word as well.
         word.store(node.into(), Ordering::Relaxed);
         if counted >= ONE {
             context::add_entries(node_of(counted), counted >> NODE_BITS);
         }
     }
 
-    /// Ends with its thread.
+    /// Returns the table when its thread ends.
     pub(super) fn give_back(&self) {
         (0..CACHE).for_each(|word| self.turn(word, context::NONE));
         FREE.fetch_add(1, Ordering::Relaxed);
@@ -136,7 +140,7 @@ fn node_of(word: u64) -> u32 {
     (word & (ONE - 1)) as u32
 }
 
-/// Calls `visit` with what threads have counted that is not in a node's counter yet.
+/// Calls `visit` with the counts of all threads that are not in a node's counter yet.
 pub(super) fn visit(mut visit: impl FnMut(u32, u64)) {
     for word in all().flat_map(|table| &table.words) {
         let word = word.load(Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! How the tree of contexts looks in the stream.
 //!
 //! Every node is announced once as Unreal's `Memory.TagSpec`, so that its readers show the same
-//! tree, with three fields of ours behind: what kind of node it is, for a context the tag that
+//! tree, with three fields of ours at the end: the kind of node, for a context the tag that
 //! owns it, for a measurement its number, and its name as the program gave it.
 //!
 //! Unreal's tools take a `Display` with a `/` for a path: they show what follows the last one, and the
@@ -41,8 +41,8 @@ pub(crate) static MEMORY_SCOPE: Declaration = Declaration {
     fields: &[("Tag", I32)],
 };
 
-/// How often a scope was entered, since the recording began. `Before` is 1 where a stream begins
-/// late: what was before it.
+/// The number of entries of a scope since the recording began. `Before` is 1 at the beginning of a
+/// late stream: the number before that point.
 pub(crate) static SCOPE_ENTRIES: Declaration = Declaration {
     uid: 50,
     logger: "Memledger",
@@ -59,15 +59,15 @@ pub(crate) static CHANNEL: Channel = Channel::new("Scope", false);
 /// No parent, no owner.
 const NO_TAG: u32 = u32::MAX;
 
-/// Announces the nodes of the tree as they come up, and how often they were entered.
+/// Announces new nodes of the tree, and reports how often scopes were entered.
 pub(crate) struct ScopeEvents {
     walk: Option<Walk>,
-    /// By node: all entries when last looked at, those of them that count, and of those the ones
-    /// that the stream has been told.
+    /// By node: all entries at the last look, those of them that count, and those that the stream
+    /// already reports.
     seen: Vec<u64>,
     entries: Vec<u64>,
     told: Vec<u64>,
-    /// Whether the channel was off then: what is entered meanwhile does not count.
+    /// Whether the channel was off at the last look: entries do not count while it is.
     is_off: bool,
 }
 
@@ -156,7 +156,7 @@ impl Instrument for ScopeEvents {
     }
 }
 
-/// Announces a node, whose name is the last of `path`; those of its groups are before it.
+/// Announces a node, whose name is the last of `path`; the names of its groups precede it.
 fn spec(importants: &mut Importants, id: u32, parent: u32, path: &[&str], kind: Kind, owner: u32) {
     let display = path.iter().map(|name| name.replace('/', "|")).collect::<Vec<_>>().join("/");
     let name = path.last().copied().unwrap_or_default();

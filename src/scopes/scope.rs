@@ -35,11 +35,11 @@ trait ForFuturesUseTheirMethodAllocScopeForThreadsUseContext {}
 ///
 /// If a guard is forgotten, or dropped while scopes inside it are still open (as on executors of
 /// one thread, where it compiles across an `.await`), leaving the scope around it puts things right.
-/// The report counts such `scope_misuses`, and says where the first was entered. Without a scope
-/// around it, as where a loop forgets a guard in each round or a `longjmp` goes over it, that is seen
-/// after 511 rounds at most: then all of them are counted, and the thread goes back to the scope in
-/// which the rounds began, or to `GlobalScope` if each had another name.
-/// More than 511 guards that one function keeps open at once look the same, and are closed.
+/// The report counts such `scope_misuses`, and gives the place where the first was entered. If no
+/// scope is around it, as when a loop forgets a guard in each round or a `longjmp` skips one, the
+/// misuse is detected after 511 rounds at most: then all of them are counted, and the thread goes
+/// back to the scope in which the rounds began, or to `GlobalScope` if each had another name. More
+/// than 511 guards that one function keeps open at once look the same, and are closed.
 #[must_use = "the scope is left when this is dropped"]
 #[derive(Debug)]
 pub struct ScopeGuard {

@@ -1,8 +1,8 @@
 //! What a thread knows about the context it is in.
 //!
 //! Everything is in thread-local storage without a destructor, so it works at any moment in the
-//! life of a thread, and needs no slot: a thread that never allocates is never registered. Only what
-//! the worker reads, how often scopes were entered, is [elsewhere](super::entries).
+//! life of a thread, and needs no slot: a thread that never allocates is never registered. Only the
+//! entry counts, which the worker reads, are [elsewhere](super::entries).
 #![expect(unsafe_code, reason = "a pointer to a static")]
 
 use super::context::{self, Kind, NONE, OTHER, ROOT};
@@ -29,12 +29,12 @@ impl Place {
     pub(crate) const ROOT: Self = Self { stack: ROOT, tag: NONE, context: ROOT };
 }
 
-/// What a scope came into that has no node of its own, in the place of a context: this, and how many
-/// such scopes are open with it. No number of a node is so large, so leaving it takes the slow way.
+/// Marks the context of a scope that has no node of its own: `BEYOND` plus the number of such scopes
+/// that are open with it. No node has a number this large, so leaving the scope takes the slow path.
 const BEYOND: u32 = 1 << 31;
 
-/// So many scopes beyond the last that has a node, and the stack of the thread no deeper than at the
-/// first of them: they were skipped. Scopes of functions that are within each other take more.
+/// This many open scopes without nodes mean that guards were skipped, if the thread's stack is no
+/// deeper than at the first of them. Scopes of functions that call each other take more stack.
 const SKIPPED: u32 = 256;
 
 /// One remembered answer of the table: the node for what `key` stands for.
@@ -54,10 +54,10 @@ struct Thread {
     /// Whether the place was asked for, perhaps to be entered elsewhere, since this was last cleared.
     taken: Cell<bool>,
     cache: [Cell<Remembered>; CACHE],
-    /// Its entries, a word beside each answer in the cache. Answers are remembered as long as the
+    /// The thread's counters, one word for each slot of `cache`. A node is cached only while the
     /// thread has counters of its own.
     counters: Cell<&'static Counters>,
-    /// Its counters were given back: it ends.
+    /// The thread ends: its counters were given back.
     ending: Cell<bool>,
     beyond: Cell<Beyond>,
 }
@@ -67,7 +67,7 @@ struct Thread {
 struct Beyond {
     /// How many are open.
     open: u32,
-    /// The stack that they are in.
+    /// The scope stack that they are in.
     from: u32,
     /// The address on the thread's own stack at which the first was entered.
     address: usize,
@@ -101,7 +101,7 @@ fn thread() -> Option<&'static Thread> {
 static MISUSES: AtomicU64 = AtomicU64::new(0);
 static FIRST_MISUSE: AtomicPtr<Location<'static>> = AtomicPtr::new(ptr::null_mut());
 
-/// How many scopes were left while another was the innermost, or never.
+/// The number of scopes that were left while another was the innermost, or were never left.
 pub(crate) fn misuses() -> u64 {
     MISUSES.load(Ordering::Relaxed)
 }
@@ -124,7 +124,7 @@ pub(crate) fn misuse(site: &'static Location<'static>) {
     misused(1, site);
 }
 
-/// So many scopes were left out of order, or never.
+/// Counts `scopes` that were left out of order, or never.
 fn misused(scopes: u32, site: &'static Location<'static>) {
     MISUSES.fetch_add(scopes.into(), Ordering::Relaxed);
     let site = ptr::from_ref(site).cast_mut();
@@ -156,7 +156,8 @@ impl Open {
     }
 }
 
-/// Enters a scope. `site` is where, in case that it turns out that others were never left.
+/// Enters a scope. `site` is its place in the program, reported if other scopes turn out to have
+/// been skipped.
 #[inline(always)]
 pub(crate) fn enter(name: &'static str, site: &'static Location<'static>) -> Open {
     let Some(thread) = thread() else { return Open::NOWHERE };
@@ -228,7 +229,7 @@ pub(crate) fn leave(open: Open, site: &'static Location<'static>) {
             go(before);
         }
     }
-    /// Not out of order: one without a node, which was the `number`th of these.
+    /// Not out of order: this scope has no node; it was number `number` of these.
     fn left_beyond(before: Place, number: u32) {
         if let Some(thread) = thread() {
             let beyond = thread.beyond.get();
@@ -279,8 +280,8 @@ pub(crate) fn go(place: Place) -> Place {
     before
 }
 
-/// The place that [`enter`] would come to, from another place than where this thread is. What is made
-/// of that, a future or a span, enters the scope once, however often it goes on there.
+/// The place that [`enter`] would give at `place` instead of the thread's own. A future or a span
+/// made for it counts one entry, however often it is resumed.
 pub(crate) fn place_inside(place: Place, name: &'static str) -> Place {
     thread().map_or(place, |thread| thread.place_inside(place, name))
 }
@@ -347,7 +348,7 @@ impl Thread {
         self.place_of(place.stack, self.tag_in(group, name))
     }
 
-    /// The stack with `name` inside `stack`, which is thereby entered once more.
+    /// The stack of the scope `name` inside `stack`. Counts one entry.
     #[inline(always)]
     fn stack_under(&self, stack: u32, name: &'static str) -> u32 {
         let key = (name.as_ptr().addr(), name.len());
@@ -356,8 +357,8 @@ impl Thread {
         })
     }
 
-    /// The same, if this thread knows it; otherwise nothing is entered. PERF: what is remembered has a node, so that nothing else
-    /// need be asked on the usual way.
+    /// The same if this thread has it cached; otherwise enters nothing. PERF: a cached scope has a
+    /// node, so the fast path needs no other check.
     #[inline(always)]
     fn known_under(&self, stack: u32, name: &'static str) -> Option<u32> {
         let key = name.as_ptr().addr();
@@ -370,7 +371,7 @@ impl Thread {
         Some(found.node)
     }
 
-    /// Enters a scope that this thread does not know, with a tag if there is one.
+    /// Enters a scope that this thread has not cached, with a tag if there is one.
     #[cold]
     #[inline(never)]
     fn enter_new(
@@ -400,13 +401,13 @@ impl Thread {
     }
 
     /// Counts one more scope without a node, entered at this address of the thread's own stack. If
-    /// it is now clear that such scopes were skipped (a guard was forgotten in a loop, or a `longjmp`
-    /// went over it), counts that and goes back to where that began; without a tag, since that may be
-    /// one of theirs.
+    /// this shows that such scopes were skipped (a loop forgot guards, or a `longjmp` skipped them),
+    /// counts them and goes back to the stack where that began, without a tag, since the tag may
+    /// belong to a skipped scope.
     ///
-    /// NOTE: sees neither what is skipped now and then within scopes that are left, which those put
-    /// right, nor where the stacks of coroutines lie. More than 511 guards that are kept in one place
-    /// on purpose look the same.
+    /// NOTE: does not detect a scope that is skipped now and then inside scopes that are left, which
+    /// put that right, nor does it know the stacks of coroutines. More than 511 guards that are kept
+    /// in one place on purpose look the same.
     fn has_skipped(&self, address: usize, site: &'static Location<'static>) -> bool {
         let mut beyond = self.beyond.get();
         if self.stack.get() != OTHER || beyond.open == 0 {
@@ -446,7 +447,7 @@ impl Thread {
     }
 
     /// The cached answer to a question to the table, asking it if there is none. What stands in for
-    /// an answer is not kept. Whoever asks for a scope enters it.
+    /// an answer is not kept. A lookup of a scope counts one entry of it.
     #[inline(always)]
     fn remembered(
         &self,
@@ -490,11 +491,11 @@ impl Thread {
     ) -> u32 {
         let answer = ask();
         let (Ok(node) | Err(node)) = answer;
-        // A measurement that stands in for a scope is not entered by that.
+        // A measurement that replaces a scope does not count an entry.
         let is_entry = kind == Kind::Scope && (answer.is_ok() || node == OTHER);
         match self.own_counters().filter(|_| answer.is_ok()) {
             Some(counters) => {
-                // NOTE: in this order, for a signal handler that enters a scope in between.
+                // NOTE: in this order, because a signal handler may enter a scope in between.
                 self.cache[index].set(EMPTY);
                 counters.turn(index, if is_entry { node } else { NONE });
                 self.cache[index].set(Remembered { question, key, node });
@@ -508,8 +509,8 @@ impl Thread {
         node
     }
 
-    /// The counters of this thread, which it takes when it first needs them; none at its end, or where
-    /// the system has no memory.
+    /// The counters of this thread, taken at first use; none when the thread is ending, or if the
+    /// system has no memory.
     fn own_counters(&self) -> Option<&'static Counters> {
         if ptr::eq(self.counters.get(), &raw const NO_COUNTERS) {
             if self.ending.get() {
@@ -522,8 +523,8 @@ impl Thread {
     }
 }
 
-/// At the end of this thread: its entries are added to the nodes. What it enters after this is added
-/// there at once.
+/// At the end of this thread: adds its entries to the nodes. Later entries of this thread are added
+/// to the nodes directly.
 fn give_back_counters() {
     let Some(thread) = thread() else { return };
     thread.ending.set(true);

@@ -27,8 +27,8 @@ pub(crate) fn process_start() -> u64 {
     }
 }
 
-/// The clock now, for the stream: not before the start of the process, which this may fix, nor before
-/// what it gave last. The system's clock has been seen to go back where processors disagree.
+/// The clock for the stream: not before the start of the process, which this may fix, nor before the
+/// time that it returned last. The system's clock has been seen to go back where processors disagree.
 pub(crate) fn now_since_start() -> u64 {
     let now = now().max(process_start());
     LATEST.fetch_max(now, Ordering::Relaxed).max(now)

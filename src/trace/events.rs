@@ -63,8 +63,8 @@ pub(crate) static SESSION: Declaration = Declaration {
 pub(crate) static MARKER: Declaration =
     Declaration { uid: 20, logger: "Memory", event: "Marker", flags: 0, fields: &[("Cycle", U64)] };
 
-/// What a reader of ours must know at the start: the first serial, whether everything since the
-/// start of the process is there, and whether the tracker was built with optimisation.
+/// What our reader needs to know at the start: the first serial, whether everything since the start
+/// of the process is there, and whether the tracker was built with optimisation.
 pub(crate) static TRACE: Declaration = Declaration {
     uid: 21,
     logger: "Memledger",

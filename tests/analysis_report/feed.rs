@@ -214,13 +214,13 @@ impl Feed {
         self.emit("Memory.Marker", 2, &[N(time)]);
     }
 
-    /// A bookmark whose place in the program prints just `name`.
+    /// A bookmark whose site prints only `name`.
     pub fn bookmark(&mut self, cycle: u64, point: u64, name: &str) {
         self.emit("Misc.BookmarkSpec", 1, &[N(point), S(name)]);
         self.emit("Misc.Bookmark", 3, &[N(cycle), N(point), S("")]);
     }
 
-    /// The scope `tag` was entered so often.
+    /// Reports `entries` entries of the scope `tag`.
     pub fn entries(&mut self, tag: i32, entries: u64, before: bool) {
         let tag = u64::from(tag as u32);
         let values = [N(tag), N(entries), N(before.into())];
@@ -253,7 +253,7 @@ impl Feed {
         self.emit("Memledger.ThreadStart", stream, &[N(u64::from(id)), N(system), S(name)]);
     }
 
-    /// Says whether the channel `name` is recorded.
+    /// Reports whether the channel `name` is recorded.
     pub fn channel(&mut self, name: &str, enabled: bool) {
         self.emit("Trace.ChannelAnnounce", 1, &[N(1), N(enabled.into()), N(1), S(name)]);
     }

@@ -87,7 +87,7 @@ fn a_trace_that_joined_later_says_since_when_and_with_how_many_blocks() {
     let trace = feed.report().trace;
     assert_eq!(trace.from_process_start, Some(true));
     assert_eq!((trace.recording_since_ns, trace.initial_live_blocks), (Some(9_000), Some(2)));
-    // One that does not know what was live knows when it began, about.
+    // A stream that does not know the initial live blocks still knows approximately when it began.
     let mut feed = Feed::with(Analyzer::new(), false);
     feed.emit("Memledger.Trace", 1, &[N(1), N(77), N(0), N(0)]);
     feed.marker(9_000);
@@ -219,7 +219,7 @@ fn a_reallocation_keeps_its_rows_and_its_halves_are_steps() {
     );
 }
 
-/// The row of this class.
+/// The row of this size class.
 fn size(report: &Report, max_bytes: u64) -> Figures {
     let row = report.by_size.iter().find(|row| row.max_bytes == Some(max_bytes));
     row.unwrap_or_else(|| panic!("no class up to {max_bytes}")).figures
@@ -246,7 +246,7 @@ fn a_block_that_grows_or_shrinks_moves_to_its_class() {
     );
     assert_eq!((large.moved_in.blocks, large.moved_in.bytes), (1000, 4_000_000));
     assert_eq!(report.totals.moved_in.blocks + report.totals.moved_out.blocks, 0);
-    // Down again, renamed on the way, and within its class.
+    // The blocks shrink to their old class, are renamed on the way, and change size within a class.
     feed.enter(2, 300);
     feed.emit("Memory.UpdateAlloc", 2, &[N(1 << 16 | 8), N(0)]);
     feed.leave(2);

@@ -104,7 +104,7 @@ fn announce(feed: &mut Feed) {
     feed.spec(3, 303, 103, 213, "");
 }
 
-/// The owner of a block, and its bytes then.
+/// The owner of a block, and its size at that time.
 type Held = (Owner, u64);
 
 #[derive(Default)]

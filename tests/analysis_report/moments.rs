@@ -1,4 +1,4 @@
-//! Times, bookmarks, and what a trace says of its scopes beside their blocks.
+//! Times, bookmarks, and the figures of scopes that are not about their blocks.
 
 use crate::feed::{
     Feed,
@@ -92,12 +92,12 @@ fn the_times_when_scopes_were_off_are_told() {
     feed.our_report(45);
     toggle(&mut feed, SCOPE, 1);
     assert_eq!(times(&feed.report()), [(10, 20), (30, 45)]);
-    // One that never recorded them.
+    // A stream that never recorded scopes.
     let mut feed = Feed::new();
     announce(&mut feed, SCOPE, 0, "Scope");
     feed.our_report(45);
     assert_eq!(times(&feed.report()), [(0, 45)]);
-    // A stream that begins late is told first what the channel was before.
+    // A late stream starts with the state of the channel before it.
     let mut feed = Feed::new();
     announce(&mut feed, SCOPE, 1, "Scope");
     toggle(&mut feed, SCOPE, 0);
@@ -105,7 +105,7 @@ fn the_times_when_scopes_were_off_are_told() {
     feed.emit("Memledger.Alive", 4, &[N(0)]);
     feed.our_report(45);
     assert_eq!(times(&feed.report()), [(30, 45)]);
-    // More often than is worth a list.
+    // More spans than the list keeps.
     let mut feed = Feed::new();
     announce(&mut feed, SCOPE, 1, "Scope");
     for time in 1..5000 {

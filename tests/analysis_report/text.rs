@@ -74,7 +74,7 @@ fn plain(from_process_start: bool) -> Feed {
     feed
 }
 
-/// 300 scopes beside each other, and 40 within each other.
+/// 300 scopes in one scope, and 40 nested scopes.
 fn many_scopes() -> Feed {
     let mut feed = Feed::new();
     feed.spec(0, 100, -1, -1, "GlobalScope");
@@ -96,7 +96,7 @@ fn many_scopes() -> Feed {
     feed
 }
 
-/// The report with these options; what a late, a cut and an ended trace say.
+/// The report with these options, and what it says of a late, a cut and an ended trace.
 fn cases() -> Vec<(&'static str, String)> {
     let ended = |mut feed: Feed| {
         feed.our_report(12_345_678);
@@ -229,13 +229,13 @@ fn the_options_choose_rows_and_their_order() {
     assert!(threads.contains("wor") && !threads.contains("main ("), "{threads}");
 }
 
-/// Rows with the same key come by their own peak, then by what they allocated, then by name.
+/// Rows with the same key are sorted by their own peak, then by allocated bytes, then by name.
 #[test]
 fn ties_are_decided_by_the_peak_and_then_by_what_was_allocated() {
     let mut feed = Feed::new();
     feed.spec(0, 100, -1, -1, "GlobalScope");
     feed.thread(2, 1, "main");
-    // Live at the end are the 8 bytes of each; peaks are 8, 100, 100 and 8.
+    // Each has 8 bytes live at the end; the peaks are 8, 100, 100 and 8.
     for (tag, name, sizes) in
         [(101, "d", &[][..]), (102, "b", &[92]), (103, "a", &[92, 92]), (104, "c", &[0])]
     {

@@ -39,7 +39,7 @@ By name                            at peak  live bytes  blocks  allocated  count
     assert_eq!(error.to_string(), expected);
 }
 
-/// What a budget says of code that goes over it.
+/// The message of a budget for code that exceeds it.
 fn too_much(budget: Budget, body: impl FnOnce()) -> String {
     budget.try_run(body).unwrap_err().to_string()
 }
@@ -49,7 +49,7 @@ fn a_peak_names_who_held_it_then() {
     let text = too_much(budget("import").peak(4999), || {
         let index = alloc_scope!("index", { block(2000) });
         drop(alloc_scope!("decode", { block(3000) }));
-        // More than the others have allocated, but never at once.
+        // Allocates more than the others in total, but never at once.
         (0..10).for_each(|_| drop(alloc_scope!("names", { block(700) })));
         drop(alloc_scope!("late", { block(2500) }));
         drop(index);
@@ -87,7 +87,7 @@ Within it, by scope          live bytes  blocks  allocated  count  reallocations
   frame > large                       0       0      9,000      1              0
 ";
     assert_eq!(text, expected);
-    // Where all are of blocks from outside, there are no others to show.
+    // If all reallocations are of blocks from outside, there are no others to show.
     let text = too_much(budget("frame").reallocations(0), || outside.reserve_exact(1000));
     let expected = "\
 the budget \"frame\" is exceeded
@@ -105,7 +105,7 @@ proptest! {
         let (mut live, mut peak, mut held) = ([0; 4], 0, [0; 4]);
         let mut blocks: Vec<(usize, Vec<u8>)> = Vec::with_capacity(ops.len());
         let text = too_much(budget("model").peak(0).allocations(0), || {
-            // One that is not freed, so that something is over.
+            // This block is not freed, so that a budget is exceeded.
             let first = (0, 0, 1);
             for (scope, action, bytes) in std::iter::once(first).chain(ops) {
                 match action {
@@ -119,7 +119,7 @@ proptest! {
                         live[scope] -= freed.capacity();
                     }
                     3 if !blocks.is_empty() => {
-                        // The block counts where it was allocated, wherever it grows.
+                        // The block counts where it was allocated, even if it grows elsewhere.
                         let index = bytes % blocks.len();
                         let (owner, grown) = &mut blocks[index];
                         live[*owner] -= grown.capacity();

@@ -178,14 +178,14 @@ pub(crate) fn failing_after(after: u32, body: impl FnOnce()) -> u32 {
     FAILURES.get()
 }
 
-/// How many allocations of other threads succeed before some fail.
+/// How many allocations of other threads succeed before the failures begin.
 static OTHERS_LEFT: AtomicU64 = AtomicU64::new(u64::MAX);
-/// How many then fail, and how many have failed.
+/// How many allocations then fail, and how many have failed so far.
 static OTHERS_TO_FAIL: AtomicU64 = AtomicU64::new(0);
 static OTHERS_FAILED: AtomicU64 = AtomicU64::new(0);
 
-/// Runs `body`, in which allocations (and reallocations) of all threads but this one fail:
-/// `failures` of them, after the first `after`. Returns how many did.
+/// Runs `body`, while allocations and reallocations of all threads but this one fail: `failures` of
+/// them, after the first `after`. Returns how many failed.
 pub(crate) fn trackers_fail_after(after: u64, failures: u64, body: impl FnOnce()) -> u64 {
     SPARED.set(true);
     OTHERS_FAILED.store(0, Relaxed);

@@ -88,7 +88,8 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(toggles(&outcome), [false, true]);
         let off = &report.trace.scopes_off;
         assert_eq!(off.len(), 1, "{off:?}");
-        // Each to a tick of the worker: the stream says it before the tick's events.
+        // Each command goes to its own tick of the worker: the stream has the change before the
+        // tick's events.
         assert!(
             off[0].from_ns < off[0].to_ns && off[0].to_ns < report.trace.duration_ns,
             "{off:?}"

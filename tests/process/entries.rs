@@ -1,4 +1,4 @@
-//! How often scopes are entered, as the report of a whole process shows it.
+//! The number of entries of each scope, as the report of a whole process shows it.
 
 use crate::harness::{Case, TRACE, builder, case, leave, scope, start};
 use memledger::analysis::Report;
@@ -14,7 +14,7 @@ const SECOND_REPORT: &str = "second.json";
 pub(crate) const CASES: &[Case] = &[
     case("entries of eight threads are exact, alive or ended", eight_threads, |run| {
         let report = run.run().quiet().whole();
-        // 1000 of the first thread, 2000 of the second ...
+        // 1000 entries on the first thread, 2000 on the second ...
         assert_eq!(entries(&report, &["hot"]), Some(36_000 + 1));
         for number in 0..NAMES {
             let name = format!("name {number}");
@@ -67,7 +67,7 @@ pub(crate) const CASES: &[Case] = &[
     }),
 ];
 
-/// The entries of a scope inside the outermost.
+/// The number of entries of a scope inside the outermost.
 fn entries(report: &Report, path: &[&str]) -> Option<u64> {
     scope(report, &[&["GlobalScope"], path].concat())?.entries
 }
@@ -110,7 +110,7 @@ fn eight_threads() {
                     Context::current();
                 }
                 drop(ScopeGuard::enter("unused"));
-                // Outside of what the thread is in.
+                // Outside the scope that the thread is in.
                 let elsewhere = std::thread::spawn(move || {
                     for _ in 0..1000 * (thread + 1) {
                         alloc_scope!("hot", {});
@@ -125,7 +125,7 @@ fn eight_threads() {
         };
         let mut running = (0..8).map(run).collect::<Vec<_>>();
         counted.wait();
-        // With their destructors.
+        // The destructors of the threads have run.
         running.drain(..4).for_each(|thread| thread.join().unwrap());
         alloc_scope!("hot", { leave(1) });
         alloc_scope!("names", {
@@ -135,7 +135,7 @@ fn eight_threads() {
             }
         });
         ledger.finish();
-        // Not before that: their last words are of another recording.
+        // Not earlier: the entries of their destructors are not part of this recording.
         ended.wait();
     });
 }
@@ -168,7 +168,7 @@ fn once() {
         let mut waker = std::task::Context::from_waker(Waker::noop());
         while task.as_mut().poll(&mut waker).is_pending() {}
     }
-    // The row is there for what is inside.
+    // The row exists for the scopes inside it.
     let context = alloc_scope!("from elsewhere", { Context::current() });
     for _ in 0..100 {
         context.run(|| leave(1));

@@ -1,4 +1,4 @@
-//! Reads, writes and clocks that misbehave: see [`crate::shim`]. Memory that ends is in `no_memory`.
+//! Reads, writes and clocks that misbehave: see [`crate::shim`]. Lack of memory is in `no_memory`.
 
 use crate::allocator::uncounted;
 use crate::exactness::{Exact, events};
@@ -28,7 +28,7 @@ pub(crate) const CASES: &[Case] = &[
         assert!(turns > 20, "{turns} turns");
         assert!(outcome.stderr.lines().all(|line| line.contains("Input/output error")));
         let told = outcome.stderr.lines().filter(|line| line.contains(TRACE)).count();
-        // The last write of a turn is the report's.
+        // The last write of a turn is that of the report.
         assert_eq!(told, turns - 1, "{}", outcome.stderr);
     }),
     case("a disk that has room again later has a trace that stays as it was", full, |run| {
@@ -98,7 +98,7 @@ pub(crate) const CASES: &[Case] = &[
     }),
 ];
 
-/// Everything the program did is in the trace, and in the report as in the trace.
+/// Checks that the trace has everything the program did, and that the report has the same figures.
 #[track_caller]
 fn check_written(run: crate::harness::Run) {
     let outcome = run.run();
@@ -159,7 +159,8 @@ fn full() {
     ledger.flush();
 }
 
-/// The tracker's thread gets what others leave of two processors, which is next to nothing.
+/// Gives the tracker's thread only the time of two processors that other threads leave, which is
+/// close to none.
 fn starved() {
     let exact = Exact::start(Ledger::builder().buffer_limit(1).on_full(OnFull::Wait));
     nice_worker();
@@ -178,13 +179,13 @@ fn starved() {
     println!("{}", events(exact.finish()));
 }
 
-/// Every other thread has precedence over the tracker's.
+/// Gives every other thread precedence over the tracker's.
 fn nice_worker() {
     for task in std::fs::read_dir("/proc/self/task").unwrap() {
         let task = task.unwrap().path();
         if std::fs::read_to_string(task.join("comm")).unwrap() == "memledger\n" {
             let id = task.file_name().unwrap().to_str().unwrap().parse::<u32>().unwrap();
-            // SAFETY: a plain call.
+            // SAFETY: a system call that takes only numbers.
             #[expect(unsafe_code)]
             let set = unsafe { libc::setpriority(libc::PRIO_PROCESS, id, 19) };
             assert_eq!(set, 0);
@@ -257,7 +258,7 @@ fn read_badly() {
         assert!(summary.unwrap());
         assert_eq!(found, expected);
     }
-    // What comes before the error is read, and the error told.
+    // The part before the error is read, and the error is reported.
     for after in [0, 1, 2] {
         READ.set(Fault::Broken, after);
         let (summary, found) = report();
@@ -279,8 +280,8 @@ fn jumping() {
     leave(1_000_003);
 }
 
-/// So many threads that the worker has passed on some MiB before it can free one block, at 100 ms for
-/// each quarter of a MiB.
+/// Uses so many threads that the worker passes on some MiB before it can free one block, at 100 ms
+/// for each 256 KiB.
 fn slow() {
     const THREADS: usize = 1000;
     let builder = Ledger::builder().buffer_limit(1).on_full(OnFull::Wait);
@@ -296,7 +297,7 @@ fn slow() {
     };
     let thread = || std::thread::Builder::new().stack_size(64 << 10).spawn(busy).unwrap();
     let threads: Vec<_> = (0..THREADS).map(|_| thread()).collect();
-    // Joined, not scoped: a thread of a scope may free its last blocks behind it.
+    // Joined, not scoped: a scoped thread may free its last blocks after the scope has ended.
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     let sum = exact.finish();
     WRITE.clear();

@@ -87,7 +87,7 @@ impl Run {
         Self { folder, command, scenario: scenario.to_owned(), deadline: DEADLINE }
     }
 
-    /// Another run of the same scenario, in a fresh folder.
+    /// Runs the same scenario again, in a fresh folder.
     pub(crate) fn of(other: &Self) -> Self {
         Self::new(&other.scenario)
     }

@@ -93,14 +93,15 @@ mod system {
         }
     }
 
-    /// The limit that the child's main thread has, and its threads unless they ask for another.
+    /// Limits the stack of the child's main thread, and of its other threads unless they ask for
+    /// another size.
     pub(super) fn with_stack(mut run: super::Run, bytes: u64) -> super::Run {
         use std::os::unix::process::CommandExt;
         let set = move || {
             limit(libc::RLIMIT_STACK, bytes);
             Ok(())
         };
-        // SAFETY: two system calls, which allocate nothing.
+        // SAFETY: the closure makes two system calls, and allocates nothing.
         unsafe { run.command.pre_exec(set) };
         run
     }
@@ -117,7 +118,7 @@ mod system {
 }
 use system::{be_nobody, limit, with_stack};
 
-/// So many bytes more than now, and the system gives no memory.
+/// Makes the system refuse memory after `more` more bytes of addresses.
 pub(crate) fn limit_addresses(more: u64) {
     let pages = fs::read_to_string("/proc/self/statm").unwrap();
     let mapped = pages.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096;
@@ -194,8 +195,8 @@ fn stopped() {
     drop(ledger);
 }
 
-/// The environment has started file, report and control server before `main`; the program's threads
-/// have the least stack there is, and use what a thread can.
+/// The environment starts file, report and control server before `main`; the program's threads have
+/// the smallest possible stack, and use every part of the API that a thread can.
 fn small_stacks() {
     let ledger = Ledger::from_env();
     let address = ledger.control_address().unwrap();
@@ -209,7 +210,7 @@ fn small_stacks() {
     };
     std::thread::scope(|scope| {
         for _ in 0..SMALL_THREADS {
-            // The system's least is taken instead.
+            // The system uses its minimum instead.
             std::thread::Builder::new().stack_size(0).spawn_scoped(scope, small).unwrap();
         }
     });

@@ -243,7 +243,8 @@ pub(crate) const CASES: &[Case] = &[
             assert_eq!(left(&then, 1_000_003), blocks, "{}", bookmark.name);
             assert_eq!(then.trace.duration_ns, bookmark.at_ns);
         }
-        // The program is over before the worker comes a second time: the order says what was when.
+        // The program ends before the worker's second tick: only the order shows when each event
+        // happened.
         let peak = &report.peak;
         assert_eq!(peak.after_bookmark.as_deref(), Some("level 7: 100% of Ümit"));
         assert_eq!(peak.before_bookmark.as_deref(), Some("after"));

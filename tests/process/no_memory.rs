@@ -37,7 +37,7 @@ pub(crate) const CASES: &[Case] = &[
     }),
 ];
 
-/// What is told when the tracker has no memory.
+/// The message when the tracker has no memory.
 const SENTENCE: &str = "the system has no memory left for the tracker";
 
 fn limited(run: Run) -> Run {
@@ -53,11 +53,11 @@ fn check_nulls(outcome: &Outcome) {
     assert!(lines.iter().all(|line| line.contains(SENTENCE)), "{lines:?}");
 }
 
-/// Allocates until there is nothing left, again and again.
+/// Allocates until no memory is left, again and again.
 fn nulls() {
     let layout = |size| Layout::from_size_align(size, 8).unwrap();
     leave(1_000_003);
-    // So that this is in the trace, whenever the tracker has no memory.
+    // Flushed, so that the trace has the block whenever the tracker runs out of memory.
     let ledger = memledger::Ledger::from_env();
     ledger.flush();
     let mut blocks = Vec::<(*mut u8, usize)>::with_capacity(1 << 20);
@@ -138,11 +138,12 @@ fn recording() {
     churn(200);
 }
 
-/// Whether the trace is whole, and how many events it says were lost; panics if it is damaged.
+/// Returns whether the trace is whole, and how many events it reports as lost; panics if it is
+/// damaged.
 pub(crate) fn read_back() -> (bool, u64) {
     let mut analyzer = Analyzer::new();
     let Ok(summary) = read::read(File::open(TRACE).unwrap(), &mut analyzer) else {
-        // Not even its start could be written.
+        // Not even the start of the trace could be written.
         return (false, 0);
     };
     assert_eq!((summary.skipped_bytes, summary.counts.damages), (0, 0));

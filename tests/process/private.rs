@@ -1,4 +1,5 @@
-//! Whom the files of a program belong to, where they may lead, and when there are none.
+//! Owners and permissions of a program's files, where their paths may lead, and when there is no
+//! file.
 
 use crate::files::check_told;
 use crate::harness::{Case, REPORT, Run, TRACE, builder, case, churn, leave, left, start};
@@ -10,7 +11,7 @@ use std::process::Command;
 
 pub(crate) const CASES: &[Case] = &[
     case("files are the user's alone", with_late, |run| {
-        // As another program left it.
+        // As left by another program.
         fs::write(run.path(TRACE), "old").unwrap();
         set_mode(&run.path(TRACE), 0o644);
         let outcome = run.tracked().run();
@@ -91,7 +92,7 @@ pub(crate) const CASES: &[Case] = &[
         fs::create_dir(run.path("deep")).unwrap();
         symlink("deep", run.path("folder")).unwrap();
         symlink("folder/../folder/target.utrace", run.path(TRACE)).unwrap();
-        // One that leads to a whole path.
+        // A link that leads to a whole path.
         symlink(run.path("deep/target.json"), run.path(REPORT)).unwrap();
         let outcome = run.tracked().run();
         outcome.quiet().whole_as("deep/target.utrace", "deep/target.json");

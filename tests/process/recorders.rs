@@ -39,7 +39,7 @@ pub(crate) const CASES: &[Case] = &[
         },
     ),
     case("without a port the second is tried where the first refuses", sends, |run| {
-        // All of 127.0.0.0/8 is this machine, so this address is most likely nobody else's.
+        // All of 127.0.0.0/8 is this machine, so most likely no other program uses this address.
         let [_, a, b, c] = std::process::id().to_be_bytes();
         let host = format!("127.{}.{b}.{c}", 64 + a % 64);
         let listener = TcpListener::bind(format!("{host}:1981"));

@@ -89,7 +89,8 @@ pub(crate) const CASES: &[Case] = &[
         let report = outcome.exited(0).whole();
         assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
         assert!(outcome.stderr.contains("tests/process/scopes.rs"), "{}", outcome.stderr);
-        // All but those since the thread was last put right, and the guard around them.
+        // All scopes but those entered since the thread was last put right, and the guard around
+        // them.
         assert_eq!(report.losses.scope_misuses, ROUNDS / FOUND_AFTER * FOUND_AFTER + 1);
         let mut blocks = report.largest_live.iter().filter(|block| block.bytes == SIZE as u64);
         let after = blocks.find(|block| block.path.last().unwrap() == "after").unwrap();
@@ -268,9 +269,9 @@ fn forgotten() {
     leave(SIZE);
 }
 
-/// 254 scopes under the one around them have nodes; 256 more, and the next says so.
+/// 254 scopes inside the outer one have nodes; after 256 more, the next one detects the misuse.
 const FOUND_AFTER: u64 = 510;
-/// So that the last ones have nodes.
+/// A number of rounds after which the last scopes have nodes.
 const ROUNDS: u64 = 19 * FOUND_AFTER + 100;
 
 fn forgotten_in_a_loop() {

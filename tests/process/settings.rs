@@ -1,4 +1,4 @@
-//! Settings that are nearly right, and what they may hold.
+//! Misspelt settings, and the text that settings may hold.
 
 use crate::files::check_told;
 use crate::harness::{Case, Outcome, REPORT, TRACE, case, churn};

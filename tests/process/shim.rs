@@ -1,34 +1,34 @@
-//! System calls that misbehave: these definitions stand before libc's in this program, for all that is
-//! linked into it, the tracker and the standard library alike.
+//! System calls that misbehave: these definitions precede libc's in this program, for everything that
+//! is linked into it, including the tracker and the standard library.
 //!
-//! Nothing is different until a scenario [sets](Faults::set) a fault, in its own process. Standard
-//! streams are spared.
+//! The calls behave normally until a scenario [sets](Faults::set) a fault, in its own process.
+//! Standard streams are not affected.
 #![expect(unsafe_code, reason = "stands in for libc")]
 
 use libc::{c_int, c_void, size_t, ssize_t};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// What becomes of a call.
+/// The result of a call.
 #[derive(Clone, Copy)]
 #[repr(u32)]
 pub(crate) enum Fault {
     None,
-    /// It transfers some of the bytes, at least one.
+    /// The call transfers some of the bytes, at least one.
     Short,
-    /// Three of four fail, since a signal came.
+    /// Three of four calls fail with `EINTR`.
     Interrupted,
-    /// Three of four fail: not just now.
+    /// Three of four calls fail with `EAGAIN`.
     Again,
-    /// From the n-th on all fail with an input/output error.
+    /// All calls from the n-th on fail with an input/output error.
     Broken,
-    /// The n-th and the next four fail: no space left.
+    /// The n-th call and the next four fail with no space left.
     Full,
-    /// It takes 100 ms.
+    /// The call takes 100 ms.
     Slow,
 }
 
-/// What becomes of the calls of one function.
+/// The fault of one function, and the number of its calls.
 pub(crate) struct Faults {
     fault: AtomicU32,
     calls: AtomicU64,
@@ -45,14 +45,15 @@ impl Faults {
         Self { fault: AtomicU32::new(0), calls: AtomicU64::new(0), after: AtomicU64::new(0) }
     }
 
-    /// From here on calls do this; [`Fault::Broken`] and [`Fault::Full`] spare the first `after`.
+    /// Sets the fault of calls from here on; [`Fault::Broken`] and [`Fault::Full`] do not affect
+    /// the first `after`.
     pub(crate) fn set(&self, fault: Fault, after: u64) {
         self.calls.store(0, Relaxed);
         self.after.store(after, Relaxed);
         self.fault.store(fault as u32, Release);
     }
 
-    /// From here on all is well; how many calls there were.
+    /// Ends the fault; returns the number of calls.
     pub(crate) fn clear(&self) -> u64 {
         self.fault.store(Fault::None as u32, Release);
         self.calls.load(Relaxed)
@@ -98,7 +99,7 @@ fn failed(error: c_int) -> ssize_t {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn write(fd: c_int, bytes: *const c_void, size: size_t) -> ssize_t {
     match WRITE.apply(fd, size) {
-        // SAFETY: the caller's promise is passed on, here and below.
+        // SAFETY: the caller makes the same guarantee, here and below.
         Ok(size) => unsafe { libc::syscall(libc::SYS_write, fd, bytes, size) as ssize_t },
         Err(error) => failed(error),
     }
@@ -138,20 +139,20 @@ unsafe extern "C" fn recv(fd: c_int, bytes: *mut c_void, size: size_t, flags: c_
 /// Above 0 while clocks jump: the calls so far.
 static CLOCK_CALLS: AtomicU64 = AtomicU64::new(0);
 
-/// From here on every clock jumps back and forth, by up to half a second at every call.
+/// Makes every clock jump back and forth from here on, by up to half a second at every call.
 pub(crate) fn have_clocks_jump() {
     CLOCK_CALLS.store(1, Release);
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::timespec) -> c_int {
-    // SAFETY: the caller's promise is passed on.
+    // SAFETY: the caller makes the same guarantee.
     let result = unsafe { libc::syscall(libc::SYS_clock_gettime, clock, time) as c_int };
     if CLOCK_CALLS.load(Acquire) > 0 && result == 0 {
         let call = CLOCK_CALLS.fetch_add(1, Relaxed);
-        // SAFETY: the system has written it.
+        // SAFETY: the system has initialised it.
         let time = unsafe { &mut *time };
-        // NOTE: no earlier than the system's, which after a start of the machine is near 0.
+        // NOTE: no earlier than the system's time, which is near 0 after a start of the machine.
         time.tv_nsec += (call.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 500_000_000) as i64;
         if time.tv_nsec >= 1_000_000_000 {
             time.tv_nsec -= 1_000_000_000;

@@ -91,7 +91,7 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(report.totals.allocations, 0);
         assert_eq!(report.totals.frees, 0);
         assert_eq!(report.trace.memory_recorded, Some(false));
-        // Instead of figures that are all 0.
+        // Printed instead of figures that are all 0.
         let run = outcome.again().env("MEMLEDGER_TRACE", "scope");
         let outcome = run.env("MEMLEDGER_REPORT", "stderr").run();
         let text = &outcome.stderr;
@@ -266,7 +266,8 @@ fn nothing() {
 const LONG_NAME: &str =
     "the name of a scope that is too long for eighty columns together with all the figures";
 
-/// Ends a recording whose report goes to a terminal of 160 columns, and keeps what that got.
+/// Ends a recording whose report goes to a terminal of 160 columns, and returns the terminal's
+/// input.
 fn on_a_terminal() {
     let ledger = Ledger::builder().report_on_exit(Report::stderr()).start().unwrap();
     drop(memledger::alloc_scope!(LONG_NAME, { black_box(vec![0_u8; 5000]) }));
@@ -281,7 +282,7 @@ fn on_a_terminal() {
         assert!(stderr >= 0 && terminal >= 0 && libc::dup2(terminal, 2) == 2);
         (File::from_raw_fd(screen), stderr)
     };
-    // Less than a terminal holds until somebody reads.
+    // Fewer bytes than a terminal buffers without a reader.
     drop(ledger);
     let mut text = Vec::new();
     while !String::from_utf8_lossy(&text).contains("Allocates most") {

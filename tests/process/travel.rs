@@ -258,8 +258,9 @@ fn on_other_threads() {
     leave_blocks(64);
     std::thread::scope(|threads| {
         // NOTE: joined one by one. A scope ends when the last of its threads has dropped its result, in
-        // the destructor of what std keeps it in. That, and the thread's handles, allocated in "elsewhere",
-        // are freed after it, so a recording that ends at once may have them alive, and is right.
+        // the destructor of the object in which std keeps it. That object and the thread's handles,
+        // allocated in "elsewhere", are freed after it. So a recording that ends at once may report
+        // them as live, correctly.
         let one = threads.spawn(move || {
             alloc_scope!("the thread's own");
             let _entered = context.enter();

@@ -1,4 +1,5 @@
-//! What Unreal's readers need of a stream beyond its layout, and what ours make of the same.
+//! What Unreal's readers need of a stream in addition to its layout, and what our readers make of
+//! it.
 
 use crate::harness::{Case, TRACE, case, leave, start};
 use memledger::trace::read::{EventAnalyzer, read};
@@ -34,11 +35,11 @@ pub(crate) const CASES: &[Case] = &[
             row.map_or(0, |row| row.figures.live_blocks)
         };
         assert_eq!((name("a/b"), name("größe")), (2, 1));
-        // What Unreal shows: a tag below its groups, and no other paths.
+        // The tree in Unreal: a tag below its groups, and no other paths.
         let shown = displays(&outcome.path(TRACE));
         assert_eq!(shown["http/1.1"], ["http|1.1"]);
         assert_eq!(shown["net/http"], ["net|http"]);
-        // The tag, and each context with it.
+        // The tag, and each context that has it.
         assert_eq!(shown["a/b"], ["net|http/cache/a|b"; 3]);
         assert!(shown["größe"].contains(&"net|http/cache/größe".to_owned()));
         assert!(shown["größe"].contains(&"größe".to_owned()));
@@ -53,7 +54,7 @@ pub(crate) const CASES: &[Case] = &[
             let own = if trace == LATE { 3 } else { 2 };
             assert_eq!(systems.len(), own, "{trace}: {systems:?}");
             for (stream, system) in systems {
-                // Linux gives no thread such a number.
+                // Linux gives no thread this number.
                 assert!(system >= 1 << 22, "stream {stream} has {system}");
             }
             assert_eq!(on_threads, 0, "{trace}: markers on threads");
@@ -62,7 +63,7 @@ pub(crate) const CASES: &[Case] = &[
     }),
 ];
 
-/// What is displayed for each name.
+/// The `Display` of each name.
 fn displays(trace: &Path) -> HashMap<String, Vec<String>> {
     let mut specs = EventAnalyzer::new(HashMap::<String, Vec<String>>::new()).on(
         "Memory",

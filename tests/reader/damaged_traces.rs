@@ -135,15 +135,15 @@ fn cut_anywhere_all_whole_packets_are_delivered() {
     }
 }
 
-/// The events of each stream, whatever their order: how many, and the sum of their numbers. Serials
-/// are as they are on the wire.
+/// The events of each stream in any order: their count, and the sum of their numbers, each weighted
+/// by its serial. Serials are as on the wire.
 fn sums(seen: &Seen) -> BTreeMap<u16, (usize, u64)> {
     let mut sums = BTreeMap::new();
     for &(stream, serial, number) in &seen.events {
         let serial = serial.map_or(0, |serial| 1 + (serial & 0x00ff_ffff));
         let (count, sum) = sums.entry(stream).or_insert((0, 0_u64));
         *count += 1;
-        // Multiplied, so that two events cannot change serials unseen.
+        // Multiplied, so that two events cannot swap serials unnoticed.
         *sum = sum.wrapping_add((number | 1).wrapping_mul(2 * serial + 1));
     }
     sums
@@ -167,7 +167,7 @@ fn a_flipped_byte_in_a_payload_costs_other_threads_nothing() {
             assert!(seen.events.len() <= 2 * whole.events.len(), "{at} ^ {flip}");
             if stream != 0 && at - packet.start >= header {
                 let mut sums = sums(&seen);
-                // Its own stream may have lost some.
+                // The damaged stream itself may have lost some.
                 match whole_sums.get(&stream) {
                     Some(own) => sums.insert(stream, *own),
                     None => sums.remove(&stream),
@@ -362,8 +362,8 @@ fn a_trace_of_unreals_is_complete_only_behind_its_start() {
     let packets = packets(bytes);
     let first_sync = packets.iter().position(|(_, stream)| *stream == 0x3fff).unwrap();
     for (number, (packet, _)) in packets.iter().enumerate() {
-        // Its writer says nothing at the end, so a cut between two packets behind the start shows only
-        // where a serial is missing.
+        // Unreal's writer marks no end, so a cut between two packets after the start shows only where
+        // a serial is missing.
         if number <= first_sync {
             assert_eq!(complete(&bytes[..packet.start]), (false, false), "{number} packets");
         }

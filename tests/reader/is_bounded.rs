@@ -1,4 +1,4 @@
-//! What a trace takes of the reader's memory, however little there is of it: counted by the allocator.
+//! The reader's memory for small traces that decode to much, counted by the allocator.
 #![expect(unsafe_code, reason = "counts what a reader allocates")]
 
 use crate::support::*;
@@ -8,7 +8,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// Bytes that this thread has, and the most it has had.
+    /// Bytes allocated by this thread now, and the maximum.
     static HELD: Cell<(isize, isize)> = const { Cell::new((0, 0)) };
 }
 
@@ -21,17 +21,17 @@ fn count(bytes: isize) {
     });
 }
 
-// SAFETY: all is done by the system's allocator.
+// SAFETY: all calls go to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller makes the same guarantee.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         count(-(layout.size() as isize));
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller makes the same guarantee.
         unsafe { System.dealloc(block, layout) }
     }
 }
@@ -59,7 +59,7 @@ impl Visitor for Seen {
     }
 }
 
-/// Reads a trace; returns the most memory that took beside the trace itself.
+/// Reads a trace; returns the maximum of memory allocated meanwhile, without the trace itself.
 fn read(bytes: &[u8], limit: Option<usize>) -> (isize, Seen, Summary) {
     let before = HELD.get().0;
     HELD.set((before, before));
@@ -102,7 +102,7 @@ fn zeros_on_one_stream_take_no_memory_and_one_damage_a_packet() {
 
 #[test]
 fn what_waits_is_given_up_at_the_limit_and_delivered() {
-    // Behind an event that waits for serial 0, others of three bytes, each of which takes 24 more.
+    // An event waits for serial 0; after it, each of the other events of three bytes takes 24 more.
     let mut bytes = start();
     bytes.extend(packet(2, &serials([1])));
     let many = plain(17, &[0]).repeat(21_000);

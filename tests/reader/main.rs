@@ -1,5 +1,5 @@
-//! What the reader makes of bytes: every protocol, both transports, damage, and the order of events.
-//! One binary: each links the whole library anew.
+//! The reader's results for every protocol, both transports, damage, and the order of events.
+//! One binary, because each one links the whole library.
 #![cfg(feature = "analysis")]
 #![allow(clippy::unwrap_used)]
 

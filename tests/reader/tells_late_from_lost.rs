@@ -344,8 +344,8 @@ fn memory_is_given_back_while_events_wait_with_their_arrays() {
     assert_eq!(at, 2 * EVENTS + 1);
 }
 
-/// As Unreal's writer drains a burst: everything of one thread, then everything of the next. Each
-/// thousandth half is there, `end` serials in all.
+/// Drains a burst as Unreal's writer does: all events of one thread, then all of the next. Each
+/// thread has every thousandth of `end` serials; the second one is offset by 500.
 fn burst(end: u64) -> Run {
     let mut run = Run::new(7);
     for (stream, from) in [(2, 0), (3, 500)] {

@@ -11,9 +11,9 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use wildmatch::WildMatch;
 
-/// Names that a sentence lists.
+/// At most this many names are listed in a sentence.
 const LISTED: usize = 12;
-/// Places of the program whose bookmarks have their text.
+/// At most this many bookmark sites of the program have their text kept.
 const MOST_FORMATS: usize = 1 << 16;
 /// Places that could not be read that are named one by one.
 const NAMED_DAMAGES: u64 = 10;
@@ -101,12 +101,12 @@ struct Shown {
     bookmark: Option<Bookmark>,
 }
 
-/// What a type has to do with bookmarks.
+/// The role of an event type for bookmarks.
 #[derive(Clone, Copy)]
 enum Bookmark {
-    /// It says what is printed at a place of the program: the fields of both.
+    /// It declares the text of a bookmark site: the fields of the site and of the text.
     Spec { point: usize, format: usize },
-    /// It is one: the field of the place, and that of the values.
+    /// It is a bookmark: the fields of the site and of the values.
     Set { point: usize, arguments: usize },
 }
 
@@ -130,13 +130,13 @@ struct Printer<'a> {
     types: Vec<Shown>,
     /// The names of all types.
     names: BTreeSet<String>,
-    /// What each place of the program prints as a bookmark.
+    /// The format string of each bookmark site of the program.
     formats: HashMap<u64, String>,
     /// The threads that have had events.
     seen: BTreeSet<u32>,
     /// The thread that a stream belongs to at the moment, where that is not its own number.
     threads: HashMap<u16, u32>,
-    /// Our writer made the trace: its first streams are no thread's.
+    /// Our writer made the trace: its first streams belong to no thread.
     ours: bool,
     printed: u64,
     damages: u64,
@@ -154,7 +154,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Says what there is where nothing fits a filter or a thread.
+    /// Lists the existing names when a filter or a thread matches nothing.
     fn note_what_fits_nothing(&self) {
         if self.is_done() {
             return;
@@ -358,7 +358,7 @@ fn json(
     out.write_all(b"}")
 }
 
-/// The first of many names, for a sentence.
+/// The first names of a long list, for a sentence.
 fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<_> = names.collect();
     let shown = names.iter().take(LISTED).copied().collect::<Vec<_>>().join(", ");

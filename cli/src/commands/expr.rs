@@ -123,7 +123,7 @@ enum Comparison {
     NotEqual,
 }
 
-/// A condition whose figure and value nobody has looked at.
+/// A parsed condition whose figure and value are not checked yet.
 type Parts<'a> = (&'a str, Vec<(Dimension, String)>, Comparison, &'a str);
 
 fn token<'a, O>(
@@ -223,7 +223,7 @@ impl FromStr for Expr {
     }
 }
 
-/// The number that `key` is compared with.
+/// The number on the right side of a condition on `key`.
 fn number(key: &str, value: &str) -> Result<u64, String> {
     let units = if key.ends_with("_ns") {
         NS_UNITS
@@ -243,7 +243,7 @@ fn number(key: &str, value: &str) -> Result<u64, String> {
 }
 
 impl fmt::Display for Expr {
-    /// The same condition in its shortest form, which reads back as it.
+    /// The same condition in its shortest form, which parses back to the same condition.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let quoted =
             |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
@@ -269,18 +269,18 @@ impl fmt::Display for Expr {
 }
 
 impl Expr {
-    /// As it was written.
+    /// The condition as it was written.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// Whether a trace that is not whole can answer it.
+    /// Whether an incomplete trace can answer the condition.
     pub fn is_about_completeness(&self) -> bool {
         self.key == "complete"
     }
 
-    /// Whether it holds, as a sentence that says so; of several rows, whether it does for one of
-    /// them. `Err` if the report has no such figure, or no such row.
+    /// Returns a sentence if the condition holds; of several rows, if it holds for at least one.
+    /// `Err` if the report has no such figure, or no such row.
     pub fn check(&self, figures: &Figures) -> Result<Option<String>, String> {
         let Self { key, source, .. } = self;
         let unknown = || format!("'{source}' cannot be checked: this trace does not have {key}");
@@ -327,7 +327,7 @@ impl Expr {
     }
 }
 
-/// Says that there is none of `rows`, and what there is: the most like it first.
+/// Reports that none of `rows` matches, and lists the existing rows, the most similar first.
 fn none_of_rows(rows: &Rows, figures: &Figures) -> String {
     const LISTED: usize = 10;
     let Rows { of, name, group } = rows;
@@ -480,7 +480,7 @@ mod tests {
             ("peak_bytes { scope = \"request\" } > 499", true),
             ("peak_bytes{scope='GlobalScope > request'} > 500", false),
             ("peak_bytes{scope='request > parse'} > 399", true),
-            // Of the two with this name, one.
+            // One of the two scopes with this name.
             ("peak_bytes{scope='parse'} > 100", true),
             ("peak_bytes{scope='parse'} > 400", false),
             ("peak_bytes{scope='GlobalScope > parse'} > 100", false),
@@ -511,7 +511,7 @@ mod tests {
                 "peak_bytes{scope='reqest'} > 1",
                 "the trace has no scope \"reqest\"; there are \"GlobalScope > request\", ",
             ),
-            // No whole element.
+            // Not a whole path element.
             ("peak_bytes{scope='quest'} > 1", "the trace has no scope \"quest\"; there are "),
             (
                 "frees{name='keys',group='Indx'} > 1",

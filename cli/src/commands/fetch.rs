@@ -115,7 +115,7 @@ fn create(path: Option<&Path>, trace: &StoredTrace) -> Result<(File, PathBuf), C
     }
 }
 
-/// How a file is opened that is the user's alone, as it is in the store.
+/// Opens a file with permissions for its user only, as in the store.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true);
@@ -124,8 +124,8 @@ fn private() -> OpenOptions {
     options
 }
 
-/// Creates or empties a file. One that is there becomes the user's alone, too, unless it is named by
-/// a link, as an open file is (`/dev/stdout`).
+/// Creates or empties a file. An existing file also gets permissions for its user only, unless its
+/// name is a link, as that of an open file is (`/dev/stdout`).
 fn create_private(path: &Path) -> io::Result<File> {
     let file = private().create(true).truncate(true).open(path)?;
     #[cfg(unix)]

@@ -5,7 +5,7 @@ use memledger::dump::json;
 use serde_json::Value;
 use std::sync::LazyLock;
 
-/// What rows are of.
+/// The dimension of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dimension {
     Scope,
@@ -15,7 +15,7 @@ pub enum Dimension {
 }
 
 impl Dimension {
-    /// What a selector calls it.
+    /// The name of the dimension in a selector.
     pub fn name(self) -> &'static str {
         match self {
             Self::Scope => "scope",
@@ -26,35 +26,35 @@ impl Dimension {
     }
 }
 
-/// Which rows.
+/// A selector of rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rows {
     pub of: Dimension,
-    /// What they are called, or the end of the way to them.
+    /// The name of the row, or the last elements of its path.
     pub name: String,
-    /// The group, of a name.
+    /// The group of a name.
     pub group: Option<String>,
 }
 
-/// Whether a figure is a number, or true or false.
+/// Whether a figure is a number or a boolean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Number,
     Flag,
 }
 
-/// A report as its JSON.
+/// A report, parsed from its JSON.
 pub struct Figures(Value);
 
 impl Figures {
     pub fn of(report: &Report) -> Self {
         let mut document = Vec::new();
-        // Writing to memory does not fail, and what was written is JSON.
+        // Writing to memory does not fail, and the JSON written above is valid.
         let _ = json::write(report, &mut document);
         Self(serde_json::from_slice(&document).unwrap_or_default())
     }
 
-    /// A figure of the whole; true is 1. `None` if the report does not have it.
+    /// A figure of the whole report; `true` is 1. `None` if the report does not have it.
     pub fn total(&self, key: &str) -> Option<u64> {
         let value = PARTS.into_iter().find_map(|part| self.0[part].get(key))?;
         value.as_u64().or_else(|| value.as_bool().map(u64::from))
@@ -81,7 +81,7 @@ impl Figures {
         })
     }
 
-    /// Those of `rows`.
+    /// The rows that `rows` selects.
     pub fn select(&self, rows: &Rows) -> Vec<(String, &Value)> {
         let Rows { of, name, group } = rows;
         let chosen = |label: &str| match group {
@@ -98,19 +98,19 @@ impl Figures {
 
 const PARTS: [&str; 3] = ["totals", "losses", "trace"];
 
-/// Whether `path` is `end`, or ends with it as a whole element.
+/// Whether `path` is `end`, or ends with it at an element boundary.
 fn is_end(path: &str, end: &str, separator: &str) -> bool {
     path.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with(separator))
 }
 
-/// A figure of a row: with all that is inside it, where the row has that.
+/// A figure of a row: the inclusive figure, where the row has one.
 pub fn of_row(row: &Value, key: &str) -> Option<u64> {
     let value = row["inclusive"].get(key).or_else(|| row.get(key));
-    // Rows leave out what moved where nothing did.
+    // Rows leave out `moved` figures that are 0.
     value.map_or(key.starts_with("moved_").then_some(0), Value::as_u64)
 }
 
-/// A report with one row of each kind, and with all that only some have.
+/// A report with one row of each kind, and with every optional key.
 static SAMPLE: LazyLock<Figures> = LazyLock::new(|| {
     let mut report = Report::default();
     let moved = Moves { blocks: 1, bytes: 1 };
@@ -126,7 +126,7 @@ static SAMPLE: LazyLock<Figures> = LazyLock::new(|| {
     Figures::of(&report)
 });
 
-/// The figures that there are of the whole, or of rows.
+/// All figures of the whole report, or of rows.
 pub fn known(of: Option<Dimension>) -> Vec<(String, Kind)> {
     let Figures(document) = &*SAMPLE;
     let objects: Vec<_> = match of {
@@ -139,7 +139,7 @@ pub fn known(of: Option<Dimension>) -> Vec<(String, Kind)> {
     let kind = |key: &str, value: &Value| match value {
         _ if matches!(key, "pid" | "program" | "id" | "system_id") => None,
         Value::Bool(_) => Some(Kind::Flag),
-        // What a trace need not say.
+        // Figures that a trace may lack.
         Value::Null if matches!(key, "from_process_start" | "memory_recorded") => Some(Kind::Flag),
         Value::Null | Value::Number(_) => Some(Kind::Number),
         _ => None,

@@ -58,7 +58,7 @@ enum Says {
 
 /// One thread that has used a stream.
 struct Thread {
-    /// `None` for a stream of the tracker's own.
+    /// `None` for one of the tracker's own streams.
     id: Option<u64>,
     system_id: Option<u64>,
     name: String,
@@ -149,7 +149,7 @@ impl Visitor for Facts {
             Says::Time => self.last_cycle = self.last_cycle.max(number("Cycle")),
             Says::ThreadInfo => {
                 let stream = number("ThreadId");
-                // Our writer's first streams are no thread's, whatever number they have.
+                // The first streams of our writer belong to no thread, whatever their number.
                 let is_thread = !self.ours || stream > LAST_OWN.into();
                 let system_id = is_thread.then(|| number("SystemId"));
                 let thread = Thread { id: is_thread.then_some(stream), system_id, name: name() };

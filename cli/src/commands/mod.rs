@@ -70,8 +70,8 @@ impl fmt::Display for CliError {
 
 impl std::error::Error for CliError {}
 
-/// Writes a sentence to stderr, with what it quotes in a form that does a terminal no harm. Whether
-/// that works is nobody's concern.
+/// Writes a sentence to stderr, with quoted text escaped for the terminal. A failed write is
+/// ignored.
 pub fn note(sentence: &str) {
     let _ = writeln!(io::stderr(), "memledger: {}", text::escape(sentence));
 }
@@ -122,7 +122,8 @@ pub fn unreadable(path: &Path, error: memledger::Error) -> CliError {
     CliError::Failed(format!("{}: {error}", display_name(path)))
 }
 
-/// How a command ends whose figures are whole, or `incomplete`, which one may `allow`.
+/// The exit status of a command whose figures are complete, or `incomplete`, which the user may
+/// `allow`.
 pub fn outcome(incomplete: Option<String>, allow: bool) -> Outcome {
     match incomplete {
         None => Outcome::Done,
@@ -139,7 +140,7 @@ pub fn missing(path: &Path, summary: &Summary) -> Option<String> {
     damaged(path, summary).or_else(|| (!summary.is_complete()).then(|| without_end(path)))
 }
 
-/// What of a trace could not be read, as one sentence; `None` if all could.
+/// What could not be read of a trace, as one sentence; `None` if all of it could.
 pub fn damaged(path: &Path, summary: &Summary) -> Option<String> {
     let counts = &summary.counts;
     let mut parts = Vec::new();
@@ -169,7 +170,7 @@ pub fn damaged(path: &Path, summary: &Summary) -> Option<String> {
     })
 }
 
-/// Says that a trace just stops.
+/// The sentence for a trace without its end.
 pub fn without_end(path: &Path) -> String {
     format!(
         "{} has no end: the program was killed or is still running, or the trace was cut; the \

@@ -33,7 +33,7 @@ takes the rows with this name instead, with all inside them; a NAME may be the e
 \"outer > inner\". Of several rows, one is enough. 'complete = false' is a trace that is not whole; on
 such a trace no other --fail-if passes.";
 
-/// Names that a sentence lists.
+/// At most this many names are listed in a sentence.
 const LISTED: usize = 10;
 
 /// Arguments of `memledger report`.
@@ -133,7 +133,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
             incomplete.iter().for_each(|sentence| note(sentence));
             Err(CliError::Failed(sentence))
         }
-        // What is missing may be what it is about.
+        // The condition may be about the part that is missing.
         (None, Some(expr), Some(sentence)) => Ok(Outcome::Incomplete(format!(
             "{sentence}; so '{expr}' cannot pass, though it does not hold so far"
         ))),
@@ -141,7 +141,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
     }
 }
 
-/// Says what there is where a flag asks for what is not in the report.
+/// Lists the existing rows when a flag selects none of them.
 fn note_what_fits_nothing(args: &ReportArgs, until: Until, report: &Report) {
     let end = report.trace.duration_ns;
     if let (Until::Time(time), Some((asked, _))) = (until, &args.at)
@@ -176,7 +176,7 @@ fn note_what_fits_nothing(args: &ReportArgs, until: Until, report: &Report) {
     note(&format!("no row has {filter:?} in its name; {instead}"));
 }
 
-/// The names of the rows that a filter can choose from.
+/// The names of the rows that a filter can select.
 fn names_in(report: &Report, by: Option<By>) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let is_shown = |table| by.is_none_or(|by| by == table);
@@ -196,7 +196,7 @@ fn names_in(report: &Report, by: Option<By>) -> BTreeSet<String> {
     names
 }
 
-/// Why the figures are not whole, if they are not.
+/// Why the figures are incomplete, if they are.
 fn incomplete(args: &ReportArgs, report: &Report, summary: &Summary) -> Option<String> {
     let lost = report.losses.lost_events;
     missing(&args.trace, summary).or_else(|| match (report.trace.complete, lost) {

@@ -9,9 +9,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where programs of Unreal Engine 4 send, and ours first.
+/// The port that programs of Unreal Engine 4 send to, and ours first.
 const FIRST_PORT: u16 = 1980;
-/// Where those of Unreal Engine 5 send, since 5.0, and ours where the first refuses.
+/// The port that programs of Unreal Engine 5 send to, since 5.0, and ours if the first refuses.
 const SECOND_PORT: u16 = 1981;
 /// A trace that may have less could not hold what every trace begins with.
 const SMALLEST: u64 = 1 << 20;
@@ -34,7 +34,8 @@ Ctrl-C ends it.";
 #[command(after_help = EXAMPLES)]
 pub struct ServeArgs {
     /// The folder for the traces [default: memledger/traces where your programs keep data]
-    // NOTE: everywhere else --store is the address of a store. Scripts have it here, too.
+    // NOTE: in all other commands --store is the address of a store. Existing scripts use it here,
+    // too.
     #[arg(long, alias = "store", value_name = "DIR")]
     folder: Option<PathBuf>,
     /// Ports for programs that send; 0 for any free one [default: 1980, and 1981 if it is free]

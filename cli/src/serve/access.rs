@@ -29,7 +29,7 @@ impl Access {
         Ok(Self::with(token))
     }
 
-    /// With this token; without one only this machine comes in.
+    /// Requires this token; without one, only clients of this machine are accepted.
     pub fn with(token: Option<String>) -> Self {
         Self { token }
     }

@@ -60,7 +60,7 @@ pub struct Trace {
     pub live: Option<Live>,
     /// Why it ended before its program did.
     pub ended: Option<String>,
-    /// Of which size it is known whether it has its end, and that.
+    /// The file size at which `has_end` last looked, and its answer.
     known_end: Option<(u64, Option<bool>)>,
 }
 
@@ -153,8 +153,8 @@ impl Catalogue {
         self.lock().traces.iter().filter(|trace| trace.live.is_some()).nth(index).cloned()
     }
 
-    /// Whether a trace that grows no longer has its end, as far as can be told. Looks into the file
-    /// once for each size that it has.
+    /// Whether a trace that no longer grows has its end, if known. Reads the file once for each
+    /// size that it has had.
     pub fn has_end(&self, trace: &Trace) -> Option<bool> {
         if trace.live.is_some() {
             return None;

@@ -1,33 +1,34 @@
-//! Whether a trace that grows no longer has its end.
+//! Whether a trace that no longer grows has its end.
 
 use memledger::trace::event::schema::EventType;
 use memledger::trace::read::{Event, Visitor, read};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// What is looked at of the beginning, which declares the types, and of the end: more than our
+/// Bytes read from the beginning, which declares the types, and from the end: more than our
 /// programs send between two syncs.
 const PART: u64 = 256 << 10;
 
-/// Whether the program has said that this is the end; `None` of one that does not say so: Unreal's.
+/// Whether the program has written the end of its trace; `None` if its writer never does, as
+/// Unreal's.
 ///
-/// A connection ends in the same way when a program ends and when it is killed, so only the trace can
-/// tell. Takes some milliseconds, however long it is.
+/// A connection ends in the same way when a program ends and when it is killed, so only the trace
+/// shows the difference. Takes some milliseconds for a trace of any length.
 pub fn has_end(mut file: &File) -> io::Result<Option<bool>> {
     let size = file.metadata()?.len();
     let (mut begin, mut end) = (Vec::new(), Vec::new());
-    // What has written it stands at its end.
+    // The writer's position in the file is its end.
     file.rewind()?;
     file.take(PART).read_to_end(&mut begin)?;
     file.seek(SeekFrom::Start(size.saturating_sub(PART).max(PART)))?;
     file.take(PART).read_to_end(&mut end)?;
     let mut words = LastWords::default();
-    // What lies between is missing, so whether that reads well is of no interest.
+    // The part between them is missing, so damage reported for it is ignored.
     let is_trace = read((&begin[..]).chain(&end[..]), &mut words).is_ok();
     Ok((is_trace && words.ours).then_some(words.told))
 }
 
-/// Looks for the program's own report, which ends a trace of ours.
+/// Looks for the program's own report, the last event of our writer.
 #[derive(Default)]
 struct LastWords {
     ours: bool,
@@ -78,7 +79,7 @@ mod tests {
         let mut boundaries = Boundaries::new();
         boundaries.push(&whole[..half]).unwrap();
         let middle = boundaries.whole() as usize;
-        // Packets of a thread, which no reader can make sense of.
+        // Packets of a thread that no reader can decode.
         let filling = [&[0x60, 0xea, 9, 0][..], &[7; 59_996]].concat();
         for count in [3, 9, 20, 100] {
             let long = [&whole[..middle], &filling.repeat(count), &whole[middle..]].concat();

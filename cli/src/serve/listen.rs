@@ -31,8 +31,8 @@ pub async fn bind(address: IpAddr, port: u16, flag: &str) -> Result<TcpListener,
     })
 }
 
-/// Accepts connections and lets `handle` have each, as long as there are `seats`. Ends when `stop`
-/// says so.
+/// Accepts connections and passes each to `handle`, while `seats` are free. Ends when `stop`
+/// returns true.
 pub async fn accept<F: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
     seats: Arc<Seats>,

@@ -72,7 +72,7 @@ pub async fn answer(
     }
 }
 
-/// The next request, or why it cannot be one; `None` if none comes.
+/// The next request, or why it is not valid; `None` if the connection ended.
 async fn request(stream: &mut TcpStream) -> Option<Result<Vec<u8>, Message>> {
     let mut size = [0; 4];
     stream.read_exact(&mut size).await.ok()?;

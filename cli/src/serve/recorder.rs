@@ -74,7 +74,8 @@ async fn begin(
     Ok((recording.map_err(|error| error.to_string())??, bytes))
 }
 
-/// Reads until it is clear that this is a trace. Returns how it starts, and what came of it so far.
+/// Reads until it is clear that the input is a trace. Returns its start, and the bytes received so
+/// far.
 pub async fn start(
     stream: &mut (impl AsyncRead + Unpin),
     peer: SocketAddr,

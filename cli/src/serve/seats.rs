@@ -1,4 +1,4 @@
-//! How many may be connected at once, and who goes when one more comes.
+//! A limit on simultaneous connections, and which connection is closed when one more arrives.
 //!
 //! ```text
 //! enter ── silent ── speaks ──► known ── pauses ──► pausing ── speaks ──► known ...
@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// For the first request, or the start of a trace, with a token where one is needed.
+/// Time for the first request, or the start of a trace, with a token if one is needed.
 pub const FIRST: Duration = Duration::from_secs(10);
 
 /// A limit on connections.
 #[derive(Debug)]
 pub struct Seats {
     most: usize,
-    /// In the order in which they came.
+    /// In order of arrival.
     taken: Mutex<Vec<Arc<Seat>>>,
 }
 
@@ -29,22 +29,22 @@ struct Seat {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It has not said yet what it wants.
+    /// It has sent no complete request or trace start yet.
     Silent,
     /// It is being served.
     Busy,
-    /// It has been served, and says nothing since.
+    /// It has been served and has sent nothing since.
     Pausing(Instant),
 }
 
 impl Seats {
-    /// For so many at once.
+    /// A limit of this many connections at once.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, taken: Mutex::default() })
     }
 
-    /// A seat, if there is one. If there is none, the oldest silent one has to go, then the one that
-    /// has paused for longest, if that is 10 s.
+    /// A seat, if one is free. If none is, the oldest silent connection is asked to leave, else the
+    /// one that has paused longest, if for at least 10 s.
     pub fn enter(self: &Arc<Self>) -> Option<Taken> {
         let mut taken = lock(&self.taken);
         if taken.len() >= self.most {
@@ -63,7 +63,7 @@ impl Seats {
     }
 }
 
-/// A seat that is taken. Free again when dropped.
+/// A taken seat. It is free again when dropped.
 #[derive(Debug)]
 pub struct Taken {
     seats: Arc<Seats>,
@@ -71,12 +71,12 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// It has said what it wants, and is served from here on.
+    /// The connection has sent its request, and is being served from here on.
     pub fn speaks(&self) {
         *lock(&self.seat.state) = State::Busy;
     }
 
-    /// It has been served, if it was not silent, and may ask for more.
+    /// Marks the connection as served, unless it is silent; it may send another request.
     pub fn pauses(&self) {
         let mut state = lock(&self.seat.state);
         if *state != State::Silent {
@@ -84,12 +84,12 @@ impl Taken {
         }
     }
 
-    /// Whether it has not said yet what it wants.
+    /// Whether the connection has not sent a request yet.
     pub fn is_silent(&self) -> bool {
         *lock(&self.seat.state) == State::Silent
     }
 
-    /// Ends when somebody else needs the seat.
+    /// Completes when another connection needs the seat.
     pub async fn has_to_leave(&self) {
         self.seat.leave.notified().await;
     }
@@ -102,7 +102,7 @@ impl Drop for Taken {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing in here panics between two changes.
+    // No code that holds the lock panics between two changes.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -123,14 +123,14 @@ mod tests {
         busy.speaks();
         let third = seats.enter().unwrap();
         assert!(has_to_leave(&first) && !has_to_leave(&second) && !has_to_leave(&busy));
-        // One that goes late takes nobody's seat with it.
+        // A connection that leaves late frees no seat but its own.
         drop(first);
         let fourth = seats.enter().unwrap();
         assert!(has_to_leave(&second));
         third.speaks();
         fourth.speaks();
         assert!(seats.enter().is_none(), "all are served");
-        // One that has just been served may think.
+        // A connection that was just served keeps its seat for a while.
         third.pauses();
         assert!(seats.enter().is_none());
         *lock(&third.seat.state) = State::Pausing(Instant::now().checked_sub(FIRST).unwrap());

@@ -1,12 +1,12 @@
-//! A whole trace to a report, as text and as JSON. The first byte says what is asked for; the trace
-//! is behind it.
+//! A whole trace to a report, as text and as JSON. The first byte selects the options; the trace
+//! follows.
 
 use crate::figures::{add_up, print};
 use memledger::analysis::{Analyzer, Until};
 use memledger::dump::text::{self, By, Options, Sort};
 use memledger::trace::read::read;
 
-/// How the report is asked for.
+/// The options of the report.
 fn options(first: u8) -> Options {
     let mut options = Options::default();
     options.by = [None, Some(By::Scope), Some(By::Group), Some(By::Name), Some(By::Thread)]
@@ -22,7 +22,7 @@ fn options(first: u8) -> Options {
     options
 }
 
-/// Analyses the trace, and again up to a moment of it.
+/// Analyzes the trace, and again up to a moment of it.
 pub fn run(data: &[u8]) {
     let Some((&first, trace)) = data.split_first() else { return };
     let mut analyzer = Analyzer::new();

@@ -1,15 +1,16 @@
-//! Any bytes as a compact packet. The checksum is put right, or none would come far.
+//! Any bytes as a compact packet. The checksum is corrected, or few inputs would be decoded.
 
 use crate::compact_encode::{encoder, example, sign};
 use memledger::trace::transport::compact::{COMPACT_HEADER, Decoder};
 use std::cell::RefCell;
 
 thread_local! {
-    // One for all inputs, as a reader has one for all packets: nothing of one is left for the next.
+    // One decoder for all inputs, as a reader has one for all packets: no input may affect the
+    // next.
     static DECODER: RefCell<Decoder> = RefCell::new(Decoder::new());
 }
 
-/// Decodes `data` as it is, then signed; what comes out must survive being coded.
+/// Decodes `data` as it is, then with a corrected checksum; the result must survive being encoded.
 pub fn run(data: &[u8]) {
     DECODER.with_borrow_mut(|decoder| {
         if let Ok(payload) = decoder.decode(data) {

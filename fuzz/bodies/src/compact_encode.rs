@@ -7,7 +7,7 @@ use memledger::trace::transport::compact::{COMPACT_HEADER, Decoder, Encoder};
 use std::cell::RefCell;
 use std::sync::LazyLock;
 
-/// Uids: two that begin alike, with a distance of 128.
+/// Uids: two that begin with the same bits, 128 apart.
 const ALLOC: u16 = 33;
 const FREE: u16 = 34;
 const SCOPE: u16 = 49;
@@ -33,7 +33,7 @@ pub(crate) fn sign(packet: &mut [u8]) {
     packet[6..COMPACT_HEADER].copy_from_slice(&((all ^ all >> 32) as u32).to_le_bytes());
 }
 
-/// The types that the events here have, by protocol.
+/// The event types of this fuzzer, by protocol.
 static TYPES: LazyLock<[Vec<u8>; 3]> = LazyLock::new(|| [5, 6, 7].map(types));
 
 fn types(protocol: u8) -> Vec<u8> {
@@ -54,7 +54,7 @@ fn types(protocol: u8) -> Vec<u8> {
     .concat()
 }
 
-/// An encoder that knows them.
+/// An encoder that knows these types.
 pub(crate) fn encoder(protocol: u8) -> Encoder {
     let mut encoder = Encoder::new(protocol);
     encoder.learn(&TYPES[usize::from(protocol - 5)]);
@@ -71,7 +71,7 @@ pub(crate) fn example() -> Vec<u8> {
     (0..6).flat_map(event).collect()
 }
 
-/// What the last events had, so that the next ones are near it.
+/// The values of the last events, so that the next ones are near them.
 #[derive(Default)]
 struct Last {
     address: u64,
@@ -115,7 +115,7 @@ thread_local! {
     static DECODER: RefCell<Decoder> = RefCell::new(Decoder::new());
 }
 
-/// Makes events of `data`, codes them, and expects them back.
+/// Makes events of `data`, encodes them, and expects the same events when decoded.
 pub fn run(data: &[u8]) {
     let mut u = Unstructured::new(data);
     let protocol = 5 + u.arbitrary::<u8>().unwrap_or(0) % 3;
@@ -138,7 +138,7 @@ pub fn run(data: &[u8]) {
             let mut packet = vec![0xee];
             if !encoder.append(2, payload, &mut packet) {
                 assert_eq!(packet, [0xee], "what is not coded leaves nothing behind");
-                // Its addresses have taught the encoder in how large steps they come.
+                // The encoder has learned the distance of these addresses.
                 assert!(!again.append(2, payload, &mut packet));
                 continue;
             }
@@ -152,7 +152,7 @@ pub fn run(data: &[u8]) {
     });
 }
 
-/// Bytes that become events of each kind.
+/// Bytes that give events of each kind.
 pub fn seeds() -> Vec<Vec<u8>> {
     let event = |kind: u8| [&[kind][..], &[kind; 12]].concat();
     vec![

@@ -1,11 +1,11 @@
-//! What a client of the control server may send: bytes to lines to commands, and where a trace may
-//! be sent to.
+//! Input from clients of the control server: bytes to lines to commands, and the hosts that a trace
+//! may be sent to.
 
 use crate::input::pieces;
 use memledger::fuzzing::{admits, destination, lines};
 use memledger::trace::control::Command;
 
-/// Takes `data` at once and in pieces; each line that is a command reads back from its own text.
+/// Parses `data` at once and in pieces; each line that is a command parses back from its own text.
 pub fn run(data: &[u8]) {
     let (whole, too_long) = lines(std::iter::once(data));
     assert_eq!(lines(pieces(data, 7)), (whole.clone(), too_long), "however they come");
@@ -41,7 +41,7 @@ fn command(line: &[u8]) {
                 Err(reason) => assert!(!reason.contains(char::is_control), "{reason:?}"),
             }
         }
-        // NOTE: an empty list cannot be written: its line has a word less.
+        // NOTE: an empty list cannot be written: its line would have one word less.
         Command::ToggleChannels { names, .. } if names.is_empty() => return,
         _ => {}
     }

@@ -4,7 +4,7 @@ use memledger::analysis::{Figures, Moves, Report, Totals};
 use memledger::dump::json;
 use serde_json::Value;
 
-/// Columns of which each array sums to the totals.
+/// Columns whose sum over each array equals the totals.
 const COLUMNS: usize = 9;
 
 fn columns(row: &Figures) -> [i128; COLUMNS] {
@@ -37,7 +37,7 @@ fn totals(totals: &Totals) -> [i128; COLUMNS] {
     .map(i128::from)
 }
 
-/// What moved in, less what moved out: blocks and bytes.
+/// Blocks and bytes moved in, less those moved out.
 fn net(moved_in: Moves, moved_out: Moves) -> (i128, i128) {
     let less = |a: u64, b: u64| i128::from(a) - i128::from(b);
     (less(moved_in.blocks, moved_out.blocks), less(moved_in.bytes, moved_out.bytes))
@@ -59,11 +59,12 @@ fn array<'a>(what: &str, all: &Totals, rows: impl Iterator<Item = &'a Figures>) 
     assert_eq!(sums, totals(all), "columns {what}");
     let all_moved = net(all.moved_in, all.moved_out);
     assert_eq!(moved.0, all_moved.0, "moves {what}");
-    // What moves to another class has another size there, by which it moved.
+    // A block that moves to another class changes its size by the move.
     assert!(moved.1 == all_moved.1 || what == "by size", "bytes that moved {what}");
 }
 
-/// Each array sums to the totals, and live blocks are those that came less those that went.
+/// Checks that each array adds up to the totals, and that live blocks are those that came less
+/// those that left.
 pub fn add_up(report: &Report) {
     let all = &report.totals;
     let (blocks, _) = net(all.moved_in, all.moved_out);
@@ -85,7 +86,7 @@ pub fn add_up(report: &Report) {
     }
 }
 
-/// The report as JSON is a document, the same each time, with the totals in it.
+/// Checks that the JSON of the report parses, is the same each time, and has the totals.
 pub fn print(report: &Report) -> Value {
     let write = || {
         let mut out = Vec::new();

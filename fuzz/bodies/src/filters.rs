@@ -1,12 +1,12 @@
-//! The names that `memledger events --filter` takes, with `*` and `?`, and lists of channels. In a
-//! line feed the pattern ends and the name begins.
+//! The patterns of `memledger events --filter`, with `*` and `?`, and lists of channels. A line
+//! feed separates the pattern from the name.
 
 use memledger::fuzzing::{channels, choice};
 use wildmatch::WildMatch;
 
-/// Whether `name` fits, by the rule itself.
+/// Whether `name` matches, computed from the rule itself.
 fn fits(pattern: &[char], name: &[char]) -> bool {
-    // `reached[i]`: the pattern up to here fits the first `i` of the name.
+    // `reached[i]`: the pattern so far matches the first `i` characters of the name.
     let mut reached = vec![false; name.len() + 1];
     reached[0] = true;
     for &wanted in pattern {
@@ -22,7 +22,7 @@ fn fits(pattern: &[char], name: &[char]) -> bool {
     reached[name.len()]
 }
 
-/// Matches, and reads `data` as channels.
+/// Matches, and parses `data` as channels.
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let (pattern, name) = text.split_once('\n').unwrap_or((text, "Memory.Alloc"));

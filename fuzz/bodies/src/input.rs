@@ -2,11 +2,11 @@
 
 use std::io::{self, ErrorKind, Read};
 
-/// A small generator: the same numbers for the same input.
+/// A small generator of pseudo-random numbers, seeded from the input.
 pub struct Numbers(u64);
 
 impl Numbers {
-    /// From what the input is.
+    /// Seeds the generator from the input.
     pub fn of(data: &[u8]) -> Self {
         let mix = |state: u64, byte: &u8| (state ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         Self(data.iter().fold(0xcbf2_9ce4_8422_2325, mix) | 1)
@@ -32,7 +32,7 @@ pub fn pieces(data: &[u8], most: usize) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// A source that gives `data` in pieces of 1 to `most` bytes, and is interrupted now and then.
+/// A source that gives `data` in pieces of 1 to `most` bytes, with some interrupted reads.
 pub struct Slow<'a> {
     rest: &'a [u8],
     most: usize,

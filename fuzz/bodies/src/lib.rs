@@ -1,8 +1,8 @@
 //! What each fuzzer does with one input, and what must hold whatever the input is.
 //!
-//! A body takes any bytes, works in memory only, and panics if something does not hold. libFuzzer
-//! calls it ([`fuzz/README.md`]); `tests/replay.rs` calls it with the seeds and with all that has
-//! ever been found, as part of the ordinary tests.
+//! A body takes any bytes, works in memory only, and panics if a condition does not hold. libFuzzer
+//! calls it ([`fuzz/README.md`]); `tests/replay.rs` calls it with the seeds and with all past
+//! findings, as part of the ordinary tests.
 //!
 //! [`fuzz/README.md`]: https://github.com/memledger/memledger/blob/main/fuzz/README.md
 #![forbid(unsafe_code)]
@@ -22,9 +22,9 @@ mod support;
 pub struct Target {
     /// Its name, also that of its program and of its folder in `fuzz/regressions`.
     pub name: &'static str,
-    /// What it does with one input.
+    /// Processes one input.
     pub run: fn(&[u8]),
-    /// What it begins with.
+    /// The seeds.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
@@ -61,7 +61,7 @@ targets! {
     messages,
     /// A whole trace to packets and events.
     packets,
-    /// What a program sends to a recorder first.
+    /// The first bytes that a program sends to a recorder.
     recorder,
     /// Flags, as `MEMLEDGER_*` variables; names of files, addresses.
     settings,

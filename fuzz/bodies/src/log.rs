@@ -1,4 +1,4 @@
-//! What a reader delivers, in short.
+//! A summary of what a reader delivers.
 
 use memledger::trace::event::schema::EventType;
 use memledger::trace::read::{Damage, Event, Hole, Reader, Stamp, Summary, Visitor};
@@ -73,7 +73,7 @@ impl Log {
         self.damages.is_empty() && self.holes.0 == 0
     }
 
-    /// What was delivered of one stream. Serials as on the wire: where the order begins depends on
+    /// The items of one stream. Serials are as on the wire, since the start of the order depends on
     /// the other streams.
     pub fn of(&self, stream: u16) -> impl Iterator<Item = Entry> {
         self.entries.iter().filter_map(move |entry| match *entry {
@@ -87,8 +87,8 @@ impl Log {
     }
 }
 
-/// Reads all of `source`; `None` if it does not start as a trace. What the summary says must be what
-/// was delivered.
+/// Reads all of `source`; `None` if it does not start as a trace. Checks that the summary matches
+/// the delivered items.
 pub fn read(source: impl Read, size: usize) -> Option<(Log, Summary)> {
     let mut log = Log::default();
     let mut reader = Reader::open(source).ok()?;

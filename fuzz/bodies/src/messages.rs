@@ -2,7 +2,7 @@
 
 use memledger::trace::store::{Message, check_token, token_line};
 
-/// Decodes `data`; what could be read is written and read again.
+/// Decodes `data`; the result is written and decoded again.
 pub fn run(data: &[u8]) {
     match Message::decode(data) {
         Ok(message) => {
@@ -38,7 +38,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         Message::response(404).with("reason", "there is no such trace"),
     ];
     let mut seeds: Vec<_> = messages.iter().map(|message| message.encode().split_off(4)).collect();
-    // A map of a known size with what we do not know: bytes, a float, a tag, a map.
+    // A map with a known size and unknown contents: bytes, a float, a tag, a map.
     seeds.push(b"\xa4\x61a\x42xy\x61b\xfb\x40\x09\x21\xfb\x54\x44\x2d\x18\x61c\xc1\x01\x61d\xa1\x01\x02".to_vec());
     seeds.push(b"correct-horse-battery".to_vec());
     seeds

@@ -1,7 +1,7 @@
 //! A whole trace to packets and events.
 //!
-//! However the bytes come, the events are the same; and what a part of the bytes gives is a part of
-//! what all of them give, thread by thread, in the same order.
+//! Whatever the sizes of the pieces, the events are the same. A part of the bytes gives a part of
+//! the events of all of them, thread by thread, in the same order.
 
 use crate::input::{Numbers, Slow};
 use crate::log::read;
@@ -27,7 +27,7 @@ pub fn run(data: &[u8]) {
     }
     let cut = Numbers::of(data).below(data.len());
     let Some((part, cut_summary)) = read(&data[..cut], cut) else { return };
-    // A type that is not there yet costs more than what is behind the cut.
+    // A missing type costs more events than those after the cut.
     let most = u64::from(cut_summary.truncated_bytes > 0);
     if cut_summary.counts.damages == most && whole.is_whole() {
         for stream in cut_summary.streams {

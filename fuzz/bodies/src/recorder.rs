@@ -1,5 +1,5 @@
-//! What a program sends to a recorder first: a token, the start of a trace, packets. The first byte
-//! says from where it comes.
+//! The first bytes that a program sends to a recorder: a token, the start of a trace, packets. The
+//! first byte selects the sender's address.
 
 use crate::input::pieces;
 use memledger::trace::store::TOKEN_PREFIX;
@@ -18,7 +18,7 @@ const TOKEN: &str = "correct-horse-battery";
 
 static ACCESS: LazyLock<Access> = LazyLock::new(|| Access::with(Some(TOKEN.to_owned())));
 
-/// A connection on which one piece after the other has come, and then the end.
+/// A connection that delivers one piece after the other, and then ends.
 struct Connection<I>(I);
 
 impl<'a, I: Iterator<Item = &'a [u8]> + Unpin> AsyncRead for Connection<I> {
@@ -34,7 +34,7 @@ impl<'a, I: Iterator<Item = &'a [u8]> + Unpin> AsyncRead for Connection<I> {
     }
 }
 
-/// What the recorder makes of these pieces.
+/// The recorder's result for these pieces.
 fn begin<'a>(
     pieces: impl Iterator<Item = &'a [u8]> + Unpin,
     peer: SocketAddr,
@@ -78,7 +78,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// The ends of packets are where they are, however the bytes come.
+/// The ends of packets are the same, whatever the sizes of the pieces.
 fn follow(trace: &[u8], start: &Start) {
     let push = |pieces: &mut dyn Iterator<Item = &[u8]>| {
         let mut boundaries = Boundaries::new();
@@ -95,13 +95,13 @@ fn follow(trace: &[u8], start: &Start) {
     if let Ok((handshake, size)) = Handshake::decode(&mut &trace[..]) {
         assert_eq!((handshake.transport.version(), size), (start.transport, start.size));
         assert_eq!(handshake.trace_guid, start.trace_guid);
-        // NOTE: what it writes anew has no metadata that we do not know.
+        // NOTE: the rewritten start lacks metadata that we do not know.
         let encoded = handshake.encode();
         assert_eq!(Handshake::decode(&mut &encoded[..]).ok().map(|(again, _)| again), Some(handshake));
     }
 }
 
-/// From this machine and from another, with a token and without; each transport.
+/// Inputs from this machine and from another, with a token and without, for each transport.
 pub fn seeds() -> Vec<Vec<u8>> {
     let head = |transport: u8| [b"2CRT\x04\x00\x02\x00\xff\xff", &[transport, 7][..], &[4, 0, 0xff, 0x3f]].concat();
     let guids = [b"\x00", &b"2CRT\x28\x00\x02\x00\xc1\x07\x10\x01"[..], &[7; 16], &[16, 2], &[8; 16], &[78, 7]].concat();

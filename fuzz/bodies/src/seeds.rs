@@ -1,5 +1,5 @@
-//! What the fuzzers of whole traces begin with: small traces as the tests make them, and pieces of
-//! the samples.
+//! The seeds of the fuzzers of whole traces: small traces as the tests make them, and parts of the
+//! samples.
 
 use crate::support::{self, framed, handshake, important, packet, plain, serials, synced};
 use memledger::trace::convert::convert;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// Bytes of a thread's stream that a seed takes from a sample.
 const OF_A_THREAD: usize = 500;
-/// Bytes of type records, and of important events: the first ones matter to all that follow.
+/// Bytes of type records and of important events: all later events depend on the first ones.
 const OF_OTHERS: usize = 900;
 
 struct Ignore;
@@ -19,7 +19,7 @@ impl Visitor for Ignore {
     fn event(&mut self, _: &Event<'_>) {}
 }
 
-/// The beginning of each stream of a sample, packed anew: `shares` of what it has.
+/// The beginning of each stream of a sample, packed again: `shares` of its events.
 fn cut(sample: &[u8]) -> Vec<u8> {
     let Ok(mut reader) = Reader::open(sample) else { return Vec::new() };
     let mut trace = reader.handshake().encode();

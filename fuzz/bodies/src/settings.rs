@@ -1,12 +1,12 @@
-//! What whoever starts a program may set: flags, which have the values of `MEMLEDGER_*`; names of
-//! files with `%p %t %e`, addresses, ports. Each line is one argument.
+//! Settings from outside the program: flags, which have the values of `MEMLEDGER_*`; names of files
+//! with `%p %t %e`, addresses, ports. Each line is one argument.
 
 use memledger::fuzzing::{address, file_name, place, settings};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
-/// Reads `data` as arguments, and each of them as a name, an address and a port.
+/// Parses `data` as arguments, and each of them as a name, an address and a port.
 pub fn run(data: &[u8]) {
     let args: Vec<_> =
         data.split(|byte| *byte == b'\n').map(|arg| OsString::from_vec(arg.to_vec())).collect();
@@ -46,12 +46,12 @@ fn text_values(text: &str) {
         }
         Err(reason) => assert!(!reason.contains(char::is_control), "{reason:?}"),
     }
-    // Names with nothing that is filled in read back; a doubled sign is one.
+    // Names without placeholders are unchanged; `%%` gives one `%`.
     let doubled = text.replace('%', "%%");
     assert_eq!(file_name(Path::new(&doubled)), Path::new(text), "{text:?}");
 }
 
-/// Each flag, and what its value may be.
+/// Each flag with possible values.
 pub fn seeds() -> Vec<Vec<u8>> {
     [
         "-trace=memory,scope\n-tracefile=run-%p-%t-%e.utrace\n--verbose",

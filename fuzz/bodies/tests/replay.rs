@@ -1,11 +1,11 @@
-//! What the fuzzers begin with and all that they have ever found, in the ordinary tests.
+//! Replays the seeds of the fuzzers and all past findings, in the ordinary tests.
 
 use memledger_fuzz_bodies::{TARGETS, Target};
 use std::fs;
 use std::panic::catch_unwind;
 use std::path::Path;
 
-/// Runs one input; says which it was if it fails. The panic itself is in the output of the test.
+/// Runs one input, and names it if it fails. The panic itself is in the output of the test.
 fn failed(target: &Target, input: &[u8], name: &str) -> Option<String> {
     let run = target.run;
     catch_unwind(|| run(input)).err().map(|_| format!("{} {name}: {input:02x?}", target.name))
@@ -19,7 +19,7 @@ fn the_seeds_pass() {
         assert!(!seeds.is_empty(), "{} begins with nothing", target.name);
         for (index, seed) in seeds.iter().enumerate() {
             let name = format!("seed {index}");
-            // And what is left of it where it is cut off, or has a byte that is another.
+            // Also run parts of the input: cut off, and with one byte changed.
             let others = (0..seed.len().min(40)).flat_map(|at| {
                 let mut other = seed.clone();
                 other[at] ^= 1 << (at % 8);

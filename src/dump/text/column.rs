@@ -1,4 +1,4 @@
-//! What a column of a table shows.
+//! The columns of a table.
 
 use super::units::{bytes_briefly, count, percent};
 use crate::analysis::Figures;
@@ -27,7 +27,7 @@ pub(super) enum Column {
     Each,
 }
 
-/// What the cells of a row are made from.
+/// The figures that the cells of a row are made from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cells<'a> {
     pub(super) figures: &'a Figures,
@@ -37,11 +37,11 @@ pub(super) struct Cells<'a> {
     pub(super) largest: u64,
 }
 
-/// What stands for 0 in a table, so that the rows with something stand out.
+/// Shown in a table instead of 0, so that other figures are easy to see.
 const NONE: &str = "-";
 
 impl Column {
-    /// Its name, in a report of the end or of an earlier `moment`.
+    /// The header, in a report of the end or of an earlier `moment`.
     pub(super) fn header(self, moment: bool) -> &'static str {
         match self {
             Self::AtPeak => "at peak",

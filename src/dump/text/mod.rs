@@ -43,8 +43,8 @@ pub enum By {
     Size,
 }
 
-/// What the rows are sorted by, the largest first. Equal rows are sorted by their own peak, then by
-/// what they allocated.
+/// The key by which rows are sorted, the largest first. Equal rows are sorted by their own peak,
+/// then by allocated bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Sort {
@@ -82,9 +82,10 @@ pub struct Options {
     /// Which moment the report is of, if not of the end: `50%`, `1.5s`.
     pub moment: Option<String>,
     /// Whether to show threads, sizes, the largest blocks, the tracker's own bytes, bookmarks and
-    /// how accurate times are, too.
+    /// the accuracy of times as well.
     pub verbose: bool,
-    /// Whether the text may name flags of the `memledger` command, which makes it.
+    /// Whether the text may name flags of the `memledger` command; set when that command makes the
+    /// text.
     pub flags: bool,
 }
 
@@ -122,7 +123,7 @@ pub fn write(report: &Report, options: &Options, out: &mut dyn Write) -> io::Res
     let style = Style { color: options.color };
     let tables = sections::tables(report, options);
     screen::write(report, options, style, out)?;
-    // NOTE: without memory events there is nothing to show, whatever the filter.
+    // NOTE: without memory events no filter has anything to show.
     if let Some(filter) = options.filter.as_ref().filter(|_| tables.is_empty()) {
         writeln!(out, "\nno row has {} in its name", escape(filter))?;
     }

@@ -1,4 +1,4 @@
-//! The first lines: what happened over all, and what is missing from the figures.
+//! The first lines: the overall figures, and what is missing from them.
 
 use super::table::{fit, wrapped};
 use super::units::{bytes, count, counted, duration, percent};
@@ -7,7 +7,7 @@ use crate::analysis::{Losses, PeakMoment, Report};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
-/// Columns of the names of lines, with what is around them.
+/// Columns of a line's name, with its margins.
 const INDENT: usize = 15;
 /// Columns of a program's name.
 const PROGRAM: usize = 60;
@@ -44,7 +44,7 @@ pub(super) fn write(
     if options.verbose { details(report, options, &mut lines) } else { Ok(()) }
 }
 
-/// Whose memory it is, for how long, and whether that is all of it.
+/// The program, the duration, and whether the figures are complete.
 fn headline(report: &Report, options: &Options) -> String {
     let trace = &report.trace;
     let program = fit(&escape(trace.program.as_deref().unwrap_or("an unnamed program")), PROGRAM);
@@ -67,7 +67,7 @@ fn headline(report: &Report, options: &Options) -> String {
     text
 }
 
-/// What is missing: loud if anything is.
+/// What is missing: conspicuous if anything is.
 fn alarms(report: &Report, style: Style, lines: &mut Lines<'_>) -> io::Result<()> {
     let losses = &report.losses;
     let mut loud = Vec::new();
@@ -103,7 +103,7 @@ fn alarms(report: &Report, style: Style, lines: &mut Lines<'_>) -> io::Result<()
     Ok(())
 }
 
-/// Since when there are figures, if not since the process began.
+/// The time from which there are figures, unless that is the start of the process.
 fn since(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
     let trace = &report.trace;
     let since = duration(trace.recording_since_ns.unwrap_or(0));
@@ -170,12 +170,12 @@ fn totals(report: &Report, options: &Options, lines: &mut Lines<'_>) -> io::Resu
     }
 }
 
-/// When the peak was, as exactly as the trace tells the time, and between which bookmarks, whose order
-/// is known even where times are not.
+/// When the peak was, to the accuracy of the trace's times, and between which bookmarks, whose order
+/// is exact.
 fn when_at_peak(peak: &PeakMoment) -> String {
     let from = peak.from_ns;
     let mut text = match peak.to_ns {
-        // The two are the same in three digits.
+        // Both times have the same three digits.
         Some(to) if to.saturating_sub(from) < to / 100 => format!("at {}", duration(from)),
         Some(to) if from == 0 => format!("in the first {}", duration(to)),
         Some(to) => format!("between {} and {}", duration(from), duration(to)),
@@ -202,7 +202,7 @@ fn where_live(report: &Report) -> String {
     }
 }
 
-/// What does not fit together.
+/// Figures that do not match.
 fn odd(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
     let losses = &report.losses;
     let mut odd = |number, one: &str, many: &str| match number {
@@ -245,7 +245,7 @@ fn odd(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
     }
 }
 
-/// What only some ask for.
+/// Lines shown on request only.
 fn details(report: &Report, options: &Options, lines: &mut Lines<'_>) -> io::Result<()> {
     let (trace, totals) = (&report.trace, &report.totals);
     lines.write("freed", &counted(totals.frees, "block", "blocks"))?;
@@ -288,8 +288,8 @@ impl Lines<'_> {
         self.write_with(name, "", value)
     }
 
-    /// The same with `figures` in front of the value. Where there is no room for both in a line,
-    /// the value has lines of its own.
+    /// The same with `figures` before the value. If a line has no room for both, the value has
+    /// lines of its own.
     fn write_with(&mut self, name: &str, figures: &str, value: &str) -> io::Result<()> {
         let room = self.width.saturating_sub(INDENT);
         let mut name = name;

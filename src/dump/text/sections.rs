@@ -1,4 +1,4 @@
-//! Which tables there are, and their rows.
+//! The tables of the report, and their rows.
 
 use super::column::{Cells, Column};
 use super::table::{Row, Table, fit};
@@ -11,7 +11,7 @@ use std::borrow::Cow;
 /// The group and name of what carries no tag.
 const UNTAGGED: (&str, &str) = ("Unknown", "Unnamed");
 
-/// Columns of the first tables, without and with entries of scopes, the dearest first.
+/// Columns of the first tables, without and with entries of scopes, the most important first.
 const HELD: &[Column] =
     &[Column::AtPeak, Column::Share, Column::Live, Column::Allocated, Column::Count];
 const HELD_BY_ENTERED: &[Column] = &[
@@ -24,7 +24,7 @@ const HELD_BY_ENTERED: &[Column] = &[
 ];
 const MOST: &[Column] = &[Column::Allocated, Column::Count, Column::Reallocations, Column::AtOnce];
 const LEFT: &[Column] = &[Column::Live, Column::Blocks, Column::Largest];
-/// Those of a table that somebody asked for.
+/// Columns of a table that was asked for.
 const ALL: &[Column] = &[
     Column::AtPeak,
     Column::Share,
@@ -71,20 +71,20 @@ pub(super) fn tables(report: &Report, options: &Options) -> Vec<Table> {
     all
 }
 
-/// What a table shows of its rows.
+/// The rows and columns that a table shows.
 struct Shape<'a> {
     title: &'a str,
     columns: &'a [Column],
-    /// How many of them are never left out.
+    /// How many columns are never left out.
     kept: usize,
     rows: usize,
     /// What the rows are sorted by.
     sort: Sort,
-    /// Whether rows where this is nothing are left out.
+    /// Whether rows whose sort key is 0 are left out.
     only_with: bool,
 }
 
-/// One table of the first screen: of those who held something.
+/// One table of the first screen: of rows that held something.
 fn held(report: &Report, options: &Options, nodes: Vec<Node<'_>>, title: &str) -> Table {
     let entered = nodes.iter().any(|node| node.entries.is_some());
     let columns = if entered { HELD_BY_ENTERED } else { HELD };
@@ -93,7 +93,7 @@ fn held(report: &Report, options: &Options, nodes: Vec<Node<'_>>, title: &str) -
     table(report, options, &nodes, &shape)
 }
 
-/// A table of its own.
+/// A table that was asked for.
 fn whole(report: &Report, options: &Options, nodes: Vec<Node<'_>>, title: &str) -> Table {
     let mut columns = ALL.to_vec();
     if nodes.iter().any(|node| node.entries.is_some()) {
@@ -126,7 +126,7 @@ fn still_live(report: &Report, options: &Options) -> Table {
     let (rows, sort) = (options.top.div_ceil(2), Sort::Live);
     let shape = Shape { title, columns: LEFT, kept: 3, rows, sort, only_with: true };
     let mut table = table(report, options, &nodes, &shape);
-    // The line about the end has said it.
+    // The line about the end has already reported it.
     let outermost = report.by_scope.iter().find(|row| row.path.len() == 1);
     if outermost.is_some_and(|row| row.figures.live_blocks == report.totals.live_blocks) {
         table.rows.clear();
@@ -134,7 +134,7 @@ fn still_live(report: &Report, options: &Options) -> Table {
     table
 }
 
-/// The rows that `shape` and `options` choose of `nodes`.
+/// The rows of `nodes` that `shape` and `options` select.
 fn table(report: &Report, options: &Options, nodes: &[Node<'_>], shape: &Shape<'_>) -> Table {
     let figures = |node: &Node<'_>| if options.inclusive { node.inclusive } else { node.own };
     let first = |figures: &Figures| match shape.sort {
@@ -175,7 +175,7 @@ fn table(report: &Report, options: &Options, nodes: &[Node<'_>], shape: &Shape<'
         Sort::Live => "of what is live",
         Sort::Allocated => "of what was allocated",
         Sort::Count => "of all allocations",
-        // Rows have theirs at different times.
+        // The peaks of different rows are at different times.
         Sort::Peak => "",
     };
     let share = match all.saturating_sub(shown) {
@@ -222,8 +222,8 @@ fn scopes(report: &Report) -> Vec<Node<'_>> {
     .collect()
 }
 
-/// Scopes without those inside them, each with its way from the outermost, which goes without
-/// saying.
+/// Scopes without those inside them, each with its path from the outermost scope, which is left
+/// out.
 fn flat_scopes(report: &Report) -> Vec<Node<'_>> {
     let rows = report.by_scope.iter().map(|row| {
         let path = row.path.get(1..).filter(|path| !path.is_empty()).unwrap_or(&row.path);
@@ -238,7 +238,7 @@ fn groups(report: &Report) -> Vec<Node<'_>> {
     rows.map(|row| node(texts(&row.group), &row.figures, &row.inclusive)).collect()
 }
 
-/// Groups with the names in them, to which all the figures belong.
+/// Groups with the names in them; the names have all the figures.
 fn names(report: &Report) -> Vec<Node<'_>> {
     let none = Figures::default();
     let groups = report.by_group.iter().map(|row| node(texts(&row.group), &none, &row.inclusive));

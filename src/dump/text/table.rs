@@ -7,9 +7,9 @@ use super::{Style, escape};
 use std::io::{self, Write};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// The least that is left for names, however wide the figures are.
+/// Columns left for names at least, however wide the figures are.
 const NARROWEST_NAME: usize = 12;
-/// What a line of words or a name is never narrower than, however narrow the terminal is.
+/// The least width of a line of words or a name, however narrow the terminal is.
 const NARROWEST: usize = 20;
 
 /// Rows of a name and some figures.
@@ -64,7 +64,7 @@ impl Table {
         Ok(())
     }
 
-    /// Chooses the columns for names that want so many.
+    /// Selects the figures that fit beside names of these widths.
     fn layout(&self, wanted: &[usize], width: usize) -> Layout {
         let figure = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.cells.get(column));
@@ -73,7 +73,7 @@ impl Table {
         };
         let mut figures: Vec<_> = (0..self.headers.len()).map(figure).collect();
         let room = |figures: &[usize]| width.saturating_sub(figures.iter().sum());
-        // As many columns as leave room for half of the names and more.
+        // Keeps as many columns as leave room for at least half of the names.
         let fits = |figures: &[usize]| {
             let room = room(figures);
             let whole = wanted.iter().filter(|wanted| **wanted <= room).count();
@@ -131,7 +131,7 @@ pub(super) fn wrapped(text: &str, first: usize, rest: usize) -> Vec<String> {
             }
         }
         for char in word.chars() {
-            // NOTE: what a character adds depends on those before it: emoji are joined of several.
+            // NOTE: the width of a character depends on those before it: some emoji join several.
             line.push(char);
             if line.width() > room {
                 line.pop();

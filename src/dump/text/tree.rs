@@ -18,7 +18,7 @@ pub(super) struct Node<'a> {
     pub(super) inclusive: Figures,
     pub(super) entries: Option<u64>,
     pub(super) largest: u64,
-    /// Whether it is the name of a tag, which is written after a `/`.
+    /// Whether the row is the name of a tag, which is written after a `/`.
     pub(super) is_tag: bool,
 }
 
@@ -31,7 +31,8 @@ pub(super) struct Picked<'n, 'a> {
 }
 
 /// The `top` largest of `nodes` by `key` among those that `shows` accepts, with the rows around
-/// them, in the order of the tree: the largest first at each level. Also how many more there are.
+/// them, in the order of the tree, the largest first at each level. Also returns how many more
+/// there are.
 pub(super) fn pick<'n, 'a, K: Ord + Clone>(
     nodes: &'n [Node<'a>],
     top: usize,
@@ -76,7 +77,7 @@ pub(super) fn pick<'n, 'a, K: Ord + Clone>(
     (picked.collect(), left)
 }
 
-/// The names of a row in one line.
+/// The names of a row, joined to one line.
 pub(super) fn joined(path: &[Cow<'_, str>], is_tag: bool) -> String {
     match path.split_last() {
         Some((name, group)) if is_tag && !group.is_empty() => {

@@ -156,7 +156,7 @@ fn no_two_markers_are_a_minute_apart() {
     read.packet(5, &[thread(2, "main"), alloc(0, 0x1000, 1)].concat());
     let late = read.followed_by(here(2000, START + day * SECOND));
     let (_, packet) = late.packets.iter().find(|(stream, _)| *stream == BLOCKS).unwrap();
-    // Behind the one block there is nothing but markers, one for each 50 seconds.
+    // After the one block there are only markers, one every 50 seconds.
     let mut cycles = vec![START];
     let markers = packet.rchunks(events::MARKER_BYTES).take(1728).collect::<Vec<_>>();
     for marker in markers.into_iter().rev() {

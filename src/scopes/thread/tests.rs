@@ -122,7 +122,7 @@ fn a_context_too_deep_or_refused_is_left_as_any() {
     go(before);
 }
 
-/// How often the scope `name` outside all others was entered.
+/// The number of entries of the scope `name` outside all others.
 fn entries_of(name: &'static str) -> u64 {
     let mut entries = Vec::new();
     context::read_entries(&mut entries);
@@ -132,7 +132,7 @@ fn entries_of(name: &'static str) -> u64 {
 
 #[test]
 fn entries_are_exact_before_and_after_the_end_of_a_thread() {
-    // More than a thread remembers, so that they take each other's words.
+    // More scopes than a thread caches, so that they replace each other's words.
     let names = (0..3 * CACHE).map(|number| Name::intern(&format!("entered {number}")).as_str());
     let names = names.collect::<Vec<_>>();
     let enter_all = |names: &[&'static str]| {
@@ -151,14 +151,15 @@ fn entries_are_exact_before_and_after_the_end_of_a_thread() {
             check(1);
             give_back_counters();
             check(1);
-            // As destructors of thread-local values may, behind the thread's end.
+            // Like a destructor of a thread-local value that runs after the counters were given
+            // back.
             enter_all(&names);
             check(2);
         };
         threads.spawn(run).join().unwrap();
     });
     check(2);
-    // The next one has the same words.
+    // The next thread takes the same table.
     std::thread::scope(|threads| threads.spawn(|| enter_all(&names)).join().unwrap());
     check(3);
 }

@@ -71,8 +71,8 @@ impl Command {
         Self::WriteTo { name: name.into(), channels: None }
     }
 
-    /// Reads a line, without its end. Words are separated by spaces, or by NULs as in
-    /// Unreal; but a line that names a file or a host has no NUL in it, which would cut the name.
+    /// Parses a line without its end. Words are separated by spaces, or by NULs as in Unreal; but a
+    /// line with a file or a host has no NUL, because a NUL would cut the name.
     ///
     /// # Errors
     /// One sentence that says what is wrong with it.

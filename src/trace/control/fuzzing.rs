@@ -1,11 +1,11 @@
-//! What a client of the control server may send, for the fuzzer.
+//! Parsers of the input from clients of the control server, for the fuzzer.
 
 use super::command::LONGEST_LINE;
 use super::lines::{Lines, TooLong};
 use super::rules::Rules;
 
-/// The lines in `pieces`, taken one after the other as a connection gives them, and whether one was
-/// too long.
+/// The lines in `pieces`, read one after the other as from a connection, and whether one was too
+/// long.
 pub fn lines<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Vec<u8>>, bool) {
     let (mut lines, mut found) = (Lines::default(), Vec::new());
     for mut piece in pieces {
@@ -26,12 +26,12 @@ pub fn lines<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Vec<u8>>, bool)
     (found, false)
 }
 
-/// Where a trace may be sent that a client wants to go to `host`, if these hosts are allowed.
+/// The address that a client's `send-to` to `host` resolves to, if these hosts are allowed.
 pub fn destination(hosts: &[String], host: &str) -> Result<String, String> {
     Rules { hosts: hosts.to_vec(), ..Rules::default() }.destination(host)
 }
 
-/// Whether a client that shows this token comes in.
+/// Whether the server accepts a client with this token.
 pub fn admits(token: &str, shown: &str) -> bool {
     Rules { token: Some(token.to_owned()), ..Rules::default() }.admits(shown)
 }

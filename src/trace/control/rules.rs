@@ -56,7 +56,7 @@ impl Rules {
         if local || allows(host) {
             return Ok(address.to_string());
         }
-        // Where one port only is allowed, no other is tried.
+        // If only one port is allowed, no other is tried.
         let allowed = address.with_ports().map(|one| one.to_string()).find(|one| allows(one));
         allowed.ok_or_else(|| format!("the program does not allow traces to be sent to {host}"))
     }

@@ -316,7 +316,7 @@ impl Client {
 
     /// Sends an answer; one who does not read them is let go.
     fn answer(&mut self, text: &str) {
-        // NOTE: the socket does not wait, so this is an error where there is no room for the rest.
+        // NOTE: the socket is non-blocking, so this is an error if it has no room for the rest.
         let sent = self.socket.as_mut().is_some_and(|to| to.write_all(text.as_bytes()).is_ok());
         self.is_over |= !sent;
     }

@@ -11,10 +11,10 @@ use crate::trace::event::declared::Declared;
 /// An event type of the program. [`event!`](crate::event) implements it.
 ///
 /// # Safety
-/// The bytes of `fixed` and `with_aux` are what `declared` says of the type: its flags, and fields of
+/// The bytes of `fixed` and `with_aux` must be laid out as `declared` says: its flags, and fields of
 /// the same sizes in the same order. The worker finds the next event by that alone.
 ///
-/// So nobody else does without saying `unsafe`:
+/// So implementing it needs `unsafe`:
 /// ```compile_fail,E0200
 /// #[derive(Clone, Copy)]
 /// struct Strange;
@@ -42,7 +42,7 @@ use crate::trace::event::declared::Declared;
 #[expect(unsafe_code, reason = "says that bytes are as declared")]
 #[doc(hidden)]
 pub unsafe trait Event: Copy {
-    /// This very type, borrowing nothing: what a log site is of.
+    /// This type with the lifetime `'static`, which identifies the type of a log site.
     #[cfg(feature = "enable")]
     type Static: Event;
     /// The fixed part, as it lies on the wire.
@@ -152,7 +152,8 @@ macro_rules! event {
 
         $($crate::__definition! { $name $kind $(< $($parameter)::+ >)? })*
 
-        // SAFETY: all of it is made of one list of fields, each of a kind whose sizes are known.
+        // SAFETY: the declaration and the bytes are made of one list of fields, each of a kind
+        // whose sizes are known.
         unsafe impl<'event> $crate::trace::log::Event for $name<'event> {
             #[inline(always)]
             fn empty() -> Self {

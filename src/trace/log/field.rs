@@ -115,12 +115,13 @@ mod plain {
 pub(crate) use plain::bytes_of;
 
 mod sealed {
-    /// Keeps [`Kind`](super::Kind) to this file: of others, nobody knows that bytes and sizes agree.
+    /// Restricts [`Kind`](super::Kind) to this file: for other types, nothing ensures that bytes and
+    /// sizes agree.
     pub trait Sealed {}
 }
 use sealed::Sealed;
 
-/// What a field can be declared as: what is in this file.
+/// The type of a field: only types of this file implement it.
 /// ```compile_fail,E0277
 /// struct Strange;
 /// impl memledger::trace::log::Kind for Strange {

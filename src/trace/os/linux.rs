@@ -275,13 +275,14 @@ unsafe extern "C" {
     fn secure_getenv(name: *const c_char) -> *const c_char;
 }
 
-/// Whether a variable of the environment begins with `prefix`. Takes no memory, and must be called
-/// before `main` only: later, the program may be changing its environment.
+/// Whether a variable of the environment begins with `prefix`. Allocates nothing, and must be
+/// called before `main` only: later, the program may be changing its environment.
 pub(crate) fn has_env(prefix: &[u8]) -> bool {
     unsafe extern "C" {
         static environ: *const *const c_char;
     }
-    // SAFETY: the system ends the list with a null, and each entry with a NUL; nobody changes it yet.
+    // SAFETY: the system ends the list with a null, and each entry with a NUL; before `main` no
+    // thread changes it.
     unsafe {
         let mut entry = environ;
         while !entry.is_null() && !(*entry).is_null() {
@@ -388,9 +389,9 @@ pub(crate) fn is_terminal(fd: RawFd) -> bool {
     unsafe { libc::isatty(fd) == 1 }
 }
 
-/// The columns of a terminal; `None` if `fd` is none, or does not say.
+/// The columns of a terminal; `None` if `fd` is not a terminal, or the terminal does not say.
 pub(crate) fn terminal_width(fd: RawFd) -> Option<usize> {
-    // SAFETY: all zero is a value of this structure, which is valid for writing.
+    // SAFETY: all zeros are a valid value of this structure, and it is valid for writing.
     unsafe {
         let mut size = std::mem::zeroed::<libc::winsize>();
         let known = libc::ioctl(fd, libc::TIOCGWINSZ, &raw mut size) == 0 && size.ws_col > 0;
@@ -424,7 +425,7 @@ pub(crate) fn readable(
     Ok((ready.next().unwrap_or(false), ready.collect()))
 }
 
-/// Gives a file the permissions `mode`. Some file systems know none.
+/// Sets the permissions of a file to `mode`. Ignores errors: some file systems have no permissions.
 pub(crate) fn set_mode(file: &File, mode: u32) {
     let _ = file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
 }

@@ -1,11 +1,11 @@
-//! Where a file is written, with regard to who else could have put something there.
+//! Where a file is written, considering what other users could have put there.
 //!
-//! Whoever can write to a folder can put a link there, under a name that can be guessed, which leads
-//! a program of somebody else to a file of that somebody. So links are followed only in folders that
-//! nobody else can write to, and what is there already in others must not be a stranger's.
+//! A user who can write to a folder can create a link there under a guessable name, so that another
+//! user's program writes to a file of that user. So links are followed only in folders that no other
+//! user can write to, and an existing file in other folders must not belong to a stranger.
 //!
-//! NOTE: Linux's own `fs.protected_symlinks` is off in many containers, and protects the last part
-//! of a path and folders with the sticky bit only.
+//! NOTE: Linux's own `fs.protected_symlinks` is off in many containers, and protects only the last
+//! part of a path, and only folders with the sticky bit.
 #![expect(unsafe_code, reason = "system calls")]
 
 use std::ffi::{CStr, CString, OsStr, OsString};
@@ -17,23 +17,23 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
-/// As many links as Linux follows in one path.
+/// The number of links that Linux follows in one path.
 const MOST_LINKS: usize = 40;
 
-/// The folder of a file, held open, and the file's name in it, which is no link.
+/// The folder of a file, held open, and the file's name in it, which is not a link.
 pub(crate) struct Place {
     folder: ManuallyDrop<File>,
     identity: Option<(u64, u64)>,
     name: CString,
-    /// The name is one of those links in `/proc` that only the system can follow: an open file.
+    /// The name is a link in `/proc` that only the system can follow: an open file.
     is_descriptor: bool,
 }
 
 impl Place {
-    /// Goes to the folder of `path`.
+    /// Opens the folder of `path`.
     ///
     /// # Errors
-    /// Those of the system, and for a link in a folder that others can write to.
+    /// Errors of the system, and an error for a link in a folder that others can write to.
     pub(crate) fn find(path: &Path) -> io::Result<Self> {
         let mut folder = start_of(path)?;
         let mut left = names_of(path);
@@ -73,36 +73,36 @@ impl Place {
     }
 
     fn new(folder: File, name: CString, is_descriptor: bool) -> Self {
-        // NOTE: a lock needs a folder that can be read. One that cannot still has a place in it.
+        // NOTE: a lock needs a readable folder. A file in an unreadable folder still has a place.
         let read = libc::O_RDONLY | libc::O_DIRECTORY;
         let folder = open_at(Some(&folder), c".", read, 0).unwrap_or(folder);
         let identity = super::identity(&folder);
         Self { folder: ManuallyDrop::new(folder), identity, name, is_descriptor }
     }
 
-    /// Opens the file for writing without emptying it, and creates it if it is not there. A regular
-    /// file gets the permissions `mode`, whatever the process's mask; one that is only named by an
-    /// open descriptor (`/dev/stderr`) keeps its own.
+    /// Opens the file for writing without emptying it, and creates it if it does not exist. A
+    /// regular file gets the permissions `mode`, whatever the process's mask; one that is named
+    /// only by an open descriptor (`/dev/stderr`) keeps its own.
     ///
-    /// A pipe must have a reader: opening one without would wait for it without end.
+    /// A pipe must have a reader: opening it would otherwise wait indefinitely.
     pub(crate) fn open(&self, mode: u32) -> io::Result<File> {
         let file = self.open_with(libc::O_CREAT, mode)?;
         let found = self.admit(&file)?;
         let is_ours = found.is_file() && found.uid() == user();
         if is_ours && !self.is_descriptor && found.mode() & 0o7777 != mode {
-            // Some file systems know no permissions.
+            // Some file systems have no permissions.
             let _ = file.set_permissions(Permissions::from_mode(mode));
         }
         Ok(file)
     }
 
-    /// Makes way for a file that is created later: what is there is removed.
+    /// Removes an existing file to make way for one that is created later.
     ///
-    /// Returns whether the file has to be opened now instead: it is no regular one, or is in a folder
-    /// that this process may not change.
+    /// Returns whether the file has to be opened now instead: it is not a regular file, or is in a
+    /// folder that this process may not change.
     ///
     /// # Errors
-    /// If the file could not be created or not be written.
+    /// If the file could not be created or written.
     pub(crate) fn clear(&self) -> io::Result<bool> {
         let file = match self.open_with(0, 0) {
             Ok(file) => file,
@@ -114,21 +114,21 @@ impl Place {
         if !self.admit(&file)?.is_file() || self.is_descriptor {
             return Ok(true);
         }
-        // SAFETY: the name ends with a NUL; the descriptor is open for the length of the call.
+        // SAFETY: the name ends with a NUL; the descriptor is open for the duration of the call.
         let removed = unsafe { libc::unlinkat(self.folder.as_raw_fd(), self.name.as_ptr(), 0) };
         Ok(removed != 0)
     }
 
-    /// Takes the name for this process, as long as this exists; false if another process has it.
+    /// Takes the name for this process until `self` is dropped; false if another process has it.
     ///
-    /// NOTE: by a lock on one byte of the folder, at a place that the name gives. There is no file
-    /// yet that could be locked. Linux grants shared locks on folders only; that others exist can be
-    /// asked all the same. Of two that ask at once, both may be refused.
+    /// NOTE: takes a lock on one byte of the folder, at an offset that the name determines, because
+    /// there is no file yet to lock. Linux grants only shared locks on folders, but reports those of
+    /// other processes. Of two processes that ask at once, both may be refused.
     pub(crate) fn reserve(&self) -> bool {
         if self.is_taken() {
             return false;
         }
-        // Where folders cannot be locked, two processes cannot be told apart: go on.
+        // If folders cannot be locked, two processes cannot be distinguished: continue.
         let _ = self.lock(libc::F_OFD_SETLK, libc::F_RDLCK);
         let is_alone = !self.is_taken();
         if !is_alone {
@@ -137,8 +137,8 @@ impl Place {
         is_alone
     }
 
-    /// Whether the folder's descriptor still is what was opened: a program that becomes a daemon
-    /// closes every one.
+    /// Whether the folder's descriptor still refers to the opened folder: a program that becomes a
+    /// daemon closes every descriptor.
     pub(crate) fn is_ours(&self) -> bool {
         self.identity.is_some() && super::identity(&*self.folder) == self.identity
     }
@@ -149,7 +149,7 @@ impl Place {
     }
 
     fn lock(&self, command: libc::c_int, kind: libc::c_int) -> io::Result<libc::flock> {
-        // FNV-1a: the same in every program.
+        // FNV-1a: the same result in every program.
         let number = self.name.to_bytes().iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
         });
@@ -173,7 +173,7 @@ impl Place {
         open_at(Some(&self.folder), &self.name, flags, mode)
     }
 
-    /// What a file is, unless somebody else may have put it there.
+    /// The metadata of a file; an error if another user may have put it there.
     fn admit(&self, file: &File) -> io::Result<Metadata> {
         let (found, folder) = (file.metadata()?, self.folder.metadata()?);
         let is_strange = ![user(), folder.uid()].contains(&found.uid());
@@ -189,7 +189,7 @@ impl Place {
 
     fn may_create(&self) -> io::Result<()> {
         let (mode, flags) = (libc::W_OK | libc::X_OK, libc::AT_EACCESS);
-        // SAFETY: the name ends with a NUL; the descriptor is open for the length of the call.
+        // SAFETY: the name ends with a NUL; the descriptor is open for the duration of the call.
         let allowed =
             unsafe { libc::faccessat(self.folder.as_raw_fd(), c".".as_ptr(), mode, flags) };
         if allowed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -199,9 +199,10 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if self.is_ours() {
-            // NOTE: the child of a fork has the folder open as well: closing it is not enough.
+            // NOTE: the child of a fork has the folder open as well, so closing it would not unlock
+            // it.
             let _ = self.lock(libc::F_OFD_SETLK, libc::F_UNLCK);
-            // SAFETY: dropped here and nowhere else.
+            // SAFETY: dropped only here.
             unsafe { ManuallyDrop::drop(&mut self.folder) };
         }
     }
@@ -223,8 +224,8 @@ fn names_of(path: &Path) -> Vec<OsString> {
     path.components().rev().filter_map(name).collect()
 }
 
-/// Whether somebody else can put links into a folder. A group with the number of the folder's owner
-/// is the owner's alone, as most distributions have it.
+/// Whether another user can put links into a folder. A group with the same number as the folder's
+/// owner is taken for the owner's own group, as in most distributions.
 fn is_shared(folder: &Metadata) -> bool {
     let (mode, owner) = (folder.mode(), folder.uid());
     let group_can_write = mode & 0o020 != 0 && folder.gid() != owner;
@@ -232,7 +233,7 @@ fn is_shared(folder: &Metadata) -> bool {
 }
 
 fn user() -> u32 {
-    // SAFETY: asks for a number.
+    // SAFETY: takes no arguments and returns a number.
     unsafe { libc::geteuid() }
 }
 
@@ -245,7 +246,7 @@ fn is_proc(folder: &File) -> bool {
     }
 }
 
-/// Where a link leads; `None` if it is none.
+/// The target of a link; `None` if the name is not a link.
 fn read_link(folder: &File, name: &CStr) -> Option<PathBuf> {
     let mut target = vec![0_u8; libc::PATH_MAX as usize];
     // SAFETY: the buffer is valid for its length, and the name ends with a NUL.
@@ -260,10 +261,10 @@ fn read_link(folder: &File, name: &CStr) -> Option<PathBuf> {
 fn open_at(folder: Option<&File>, name: &CStr, flags: libc::c_int, mode: u32) -> io::Result<File> {
     let folder = folder.map_or(libc::AT_FDCWD, AsRawFd::as_raw_fd);
     loop {
-        // SAFETY: the name ends with a NUL; the descriptor is open for the length of the call.
+        // SAFETY: the name ends with a NUL; the descriptor is open for the duration of the call.
         let file = unsafe { libc::openat(folder, name.as_ptr(), flags | libc::O_CLOEXEC, mode) };
         if file >= 0 {
-            // SAFETY: the descriptor is new and belongs to nobody else.
+            // SAFETY: the descriptor is new, so nothing else owns it.
             return Ok(unsafe { File::from_raw_fd(file) });
         }
         let error = io::Error::last_os_error();

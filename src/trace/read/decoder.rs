@@ -53,8 +53,8 @@ pub struct Counts {
     pub holes: u64,
     /// Serials in those ranges, as far as they are known.
     pub missing: u64,
-    /// There are ranges of which it cannot be told how many serials they have: events of different
-    /// threads came so far apart that the 24 bits on the wire fit more than one.
+    /// Some of those ranges have an unknown number of serials: events of different threads came so
+    /// far apart that more than one number fits the 24 bits on the wire.
     pub missing_unknown: bool,
     /// Events delivered behind their place: they came after it had been passed, or their serial
     /// occurs twice, or it was damaged.
@@ -65,9 +65,9 @@ pub struct Counts {
     pub first_serial: Option<u64>,
     /// The highest serial delivered.
     pub last_serial: Option<u64>,
-    /// Whether the stream was not cut off, as far as it can tell: one of our writer has its
-    /// `Memledger.Report`. Unreal's writer ends without a word; its stream has at least the syncs
-    /// behind its start, where everything that it says first has been sent.
+    /// Whether the stream was not cut off, as far as the reader can see. A stream of our writer
+    /// ends with its `Memledger.Report`. Unreal's writer marks no end; its stream has at least the
+    /// syncs after its start, which follow everything that it sends first.
     pub ended: bool,
 }
 
@@ -142,7 +142,7 @@ impl Decoder {
         self.finish_after(true, visitor);
     }
 
-    /// The same; `whole` says that the source could be read to its end.
+    /// The same; `whole` means that the source could be read to its end.
     pub(super) fn finish_after(&mut self, whole: bool, visitor: &mut impl Visitor) {
         let Self { protocol, types, records, importants, order, tally } = self;
         records.end(tally, visitor);
@@ -153,16 +153,16 @@ impl Decoder {
     }
 
     fn has_ended(&self) -> bool {
-        // NOTE: our writer announces it first of all.
+        // NOTE: our writer announces this type before all others.
         match self.types().find(|(event_type, _)| event_type.is("Memledger", "Report")) {
             Some((_, reports)) => reports > 0,
             None => self.tally.syncs > 0,
         }
     }
 
-    /// Sets how many bytes of memory events may take while they wait for one that comes before them,
-    /// or for their end. The default is 256 MiB. Where more is needed, what they wait for is given up
-    /// and a [`Damage`](super::Damage) says so.
+    /// Sets how many bytes of memory events may take while they wait for an earlier event, or for
+    /// their own end. The default is 256 MiB. If more is needed, the reader stops waiting and reports
+    /// a [`Damage`](super::Damage).
     pub fn memory_limit(&mut self, bytes: usize) {
         self.order.set_most_held(bytes);
     }

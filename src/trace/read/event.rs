@@ -239,7 +239,7 @@ impl From<Scalar> for Value<'_> {
 pub struct Hole {
     /// The first missing serial.
     pub first: u64,
-    /// How many are missing; 0 if that cannot be told.
+    /// The number of missing events; 0 if it is unknown.
     pub count: u64,
 }
 
@@ -300,8 +300,8 @@ pub trait Visitor {
     /// Nothing comes for now: a visitor that puts work off does it here.
     fn settle(&mut self) {}
 
-    /// Nothing more comes. `whole` says that the stream has its end, as [`Counts::ended`] does, and
-    /// that its source could be read up to there.
+    /// The stream is over. `whole` means that the stream has its end, as [`Counts::ended`] does,
+    /// and that its source could be read up to there.
     ///
     /// [`Counts::ended`]: super::Counts::ended
     fn end(&mut self, whole: bool) {

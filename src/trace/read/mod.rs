@@ -44,9 +44,9 @@ use std::io::Read;
 ///
 /// Costs 6 to 40 ns an event on one core, by how finely threads interleave and by LZ4. Memory
 /// holds 2 MiB of input, the types (64 MiB at most), and the events that wait for an earlier one on
-/// another thread: 256 MiB of them and 64 bytes for each byte of input at most, or what
-/// [`Reader::memory_limit`] says. Where that is not enough, what they wait for is given up, and a
-/// [`Damage`] says so. Work is in proportion to the input too, however it is damaged.
+/// another thread: at most 256 MiB plus 64 bytes for each byte of input, or the value of
+/// [`Reader::memory_limit`]. If more is needed, the reader stops waiting and reports a [`Damage`].
+/// Work is in proportion to the input too, however it is damaged.
 ///
 /// # Errors
 /// [`Error::NotATrace`] and [`Error::UnsupportedTrace`] say what the input is instead,

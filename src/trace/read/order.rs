@@ -26,7 +26,7 @@ use std::collections::BinaryHeap;
 const PATIENCE: u8 = 8;
 /// A first serial above this is not believed.
 const HIGHEST_FIRST: u64 = 1 << 56;
-/// Bytes of memory that events may take while they wait, unless it is said otherwise.
+/// The default limit for the memory of waiting events, in bytes.
 const MOST_HELD: usize = 256 << 20;
 
 /// All threads, and the merge of their events.
@@ -55,9 +55,9 @@ pub(super) struct Order {
     losses: u64,
     /// Threads that wait for a type record.
     blocked: usize,
-    /// What all threads hold, at most: it is counted when one has a packet.
+    /// An upper bound of the bytes that all threads hold: updated when a thread gets a packet.
     held: usize,
-    /// How much they may.
+    /// The limit for `held`, in bytes.
     most_held: usize,
 }
 
@@ -128,12 +128,12 @@ impl Order {
         }
     }
 
-    /// Sets how much memory events may take while they wait.
+    /// Sets the limit for the memory of waiting events, in bytes.
     pub(super) fn set_most_held(&mut self, bytes: usize) {
         self.most_held = bytes;
     }
 
-    /// Counts anew what a thread holds.
+    /// Recounts the bytes that a thread holds.
     fn count(&mut self, index: usize) {
         if let Some(thread) = self.threads.get_mut(index) {
             let held = thread.held();
@@ -142,7 +142,7 @@ impl Order {
         }
     }
 
-    /// Lets all threads give back the room they do not need.
+    /// Releases the unused buffer capacity of all threads.
     fn shrink(&mut self) {
         for index in 0..self.threads.len() {
             if let Some(thread) = self.threads.get_mut(index) {
@@ -153,10 +153,10 @@ impl Order {
         self.heap.shrink_to_fit();
     }
 
-    /// Waits for nothing any longer if too much has gathered.
+    /// Stops waiting for missing events if the waiting ones take too much memory.
     ///
-    /// PERF: at least half of what is allowed is free afterwards, so the work is in proportion to
-    /// what has come since.
+    /// PERF: at least half of the limit is free afterwards, so the work is in proportion to the
+    /// input since the last call.
     #[cold]
     fn limit_memory(&mut self, types: &Types, tally: &mut Tally, visitor: &mut impl Visitor) {
         self.shrink();
@@ -176,7 +176,7 @@ impl Order {
         if self.held <= self.most_held / 2 {
             return;
         }
-        // What is left lacks its end, or its type.
+        // The remaining events lack their end, or their type.
         for index in 0..self.threads.len() {
             let Some(thread) = self.threads.get_mut(index) else { return };
             self.blocked -= usize::from(thread.blocked.is_some());
@@ -466,7 +466,7 @@ impl Order {
 
     /// Reports that everything up to `end` is missing, and goes on from there.
     fn hole(&mut self, end: u64, tally: &mut Tally, visitor: &mut impl Visitor) {
-        // NOTE: between serials that were taken for others, what is missing is not known either.
+        // NOTE: if serials were unwrapped uncertainly, the number between them is unknown, too.
         let count = if self.serials.is_unsure() { 0 } else { end - self.next };
         tally.holes += 1;
         tally.missing_unknown |= count == 0;
@@ -553,7 +553,7 @@ impl Order {
         }
         self.next = next;
         thread.events += events;
-        // What could not be read leaves bytes behind, and no items.
+        // Unreadable input leaves bytes in the buffer, but no items.
         if done > 0 || thread.waiting().is_empty() {
             thread.delivered(done);
         }

@@ -12,8 +12,8 @@ use crate::trace::transport::unpack::Unpacker;
 use crate::trace::transport::{Transport, compact};
 use std::io::Read;
 
-/// Memory that waiting events may take: so many bytes, and so many for each byte of input, where
-/// an event needs 100 for 10; but never more than this.
+/// Limit for the memory of waiting events: a base, plus bytes for each byte of input (an event of
+/// 10 bytes takes 100), up to a maximum.
 const HELD: usize = 256 << 20;
 const HELD_PER_BYTE: u64 = 64;
 const MOST_HELD: u64 = 4 << 30;
@@ -29,9 +29,9 @@ pub struct Reader<R> {
     /// The highest stream id of a thread so far.
     highest_stream: u16,
     unpacker: Unpacker,
-    /// What looking for packets behind damage may still cost.
+    /// The remaining budget for finding packets after damage.
     trials: Trials,
-    /// Memory that waiting events may take, if that was set.
+    /// The limit for the memory of waiting events, if it was set.
     memory_limit: Option<usize>,
 }
 
@@ -56,16 +56,16 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// Sets how many bytes of memory events may take while they wait for one that comes before them,
-    /// as [`Decoder::memory_limit`] does. Without this it is 256 MiB and 64 bytes for each byte read,
-    /// at most 4 GiB: what a small input decodes to cannot take the memory of the machine.
+    /// Sets how many bytes of memory events may take while they wait for an earlier one, as
+    /// [`Decoder::memory_limit`] does. The default is 256 MiB plus 64 bytes for each byte read, at
+    /// most 4 GiB, so that a small input cannot use up the memory of the machine.
     pub fn memory_limit(mut self, bytes: usize) -> Self {
         self.memory_limit = Some(bytes);
         self.decoder.memory_limit(bytes);
         self
     }
 
-    /// Passes over `size` bytes of input, which pay for later searches and for memory.
+    /// Skips `size` bytes of input, which raise the budgets for later searches and for memory.
     fn consume(&mut self, size: usize) {
         self.source.consume(size);
         self.trials.pay(size);
@@ -264,7 +264,7 @@ impl<R: Read> Reader<R> {
             );
             let (step, found) = match search.find(window, all) {
                 Some(start) => (start, true),
-                // Nothing was looked at any more: these bytes pay for a look at the next.
+                // The budget was used up before this window: these bytes pay for the next search.
                 None if search.is_over() => (window.len().min(UNSEEN), false),
                 None if all => (window.len(), false),
                 // The next window begins with what might be the start of a chain of packets.

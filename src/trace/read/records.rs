@@ -126,7 +126,7 @@ impl Records {
             };
             if let Some(what) = problem {
                 // If no record begins behind it, this was none either.
-                // PERF: and two of them one after the other are not taken for records, or damage would
+                // PERF: two illegal records in a row are not taken for records either, or damage would
                 // be reported for every four bytes.
                 let behind = rest.get(HEADER + size..).and_then(header);
                 let is_none = |(uid, _)| uid != NEW_EVENT && types.layout(uid).is_none();
@@ -182,7 +182,7 @@ fn important<'a>(uid: u16, body: &'a [u8], types: &Types) -> Result<Aux<'a>, Str
     let Some(known) = types.layout(uid).and_then(|layout| types.get(layout.type_index)) else {
         return Err(format!("an important event has the unknown type {uid}"));
     };
-    // It is shown on terminals, and may hold anything.
+    // The text is shown on terminals, and may hold anything.
     let name = || known.event_type.name().escape_debug().to_string();
     let Some(mut rest) = body.get(known.fixed_size..) else {
         return Err(format!("an important event {} has only {} bytes", name(), body.len()));

@@ -198,16 +198,17 @@ impl Layout {
     }
 }
 
-/// Memory that all types may take; a program has some thousands, of some hundred bytes each.
+/// The limit for the memory of all types, in bytes; a program has some thousands, each of some
+/// hundred bytes.
 const MOST_BYTES: usize = 64 << 20;
 
-/// What became of a type.
+/// The result of adding a type.
 pub(super) enum Added {
-    /// It has this index.
+    /// The type is new and has this index.
     New(u32),
-    /// It is known as it is.
+    /// The same type is known already.
     Known,
-    /// There are too many; whether it is the first for which there is no room.
+    /// There is no memory left for types; `first` is true for the first type that is refused.
     Refused { first: bool },
 }
 
@@ -216,7 +217,7 @@ pub(super) enum Added {
 pub(super) struct Types {
     known: Vec<Known>,
     layouts: Vec<Option<Layout>>,
-    /// Memory that they take, about.
+    /// An estimate of the bytes that all types take.
     bytes: usize,
     refused: bool,
 }
@@ -239,7 +240,7 @@ impl Types {
         self.known.iter().map(|known| &known.event_type)
     }
 
-    /// Takes in a type.
+    /// Adds a type.
     pub(super) fn add(&mut self, event_type: EventType) -> Added {
         let uid = usize::from(event_type.uid);
         if let Some(same) = self.layout(event_type.uid).and_then(|l| self.get(l.type_index))
@@ -262,7 +263,7 @@ impl Types {
         if let Some(slot) = self.layouts.get_mut(uid) {
             *slot = Some(Layout {
                 type_index: index,
-                // At most 255 fields of 8 bytes.
+                // At most 255 fields of 8 bytes each.
                 fixed_size: fixed_size as u16,
                 synced: event_type.is_synced(),
                 has_aux: event_type.has_aux(),

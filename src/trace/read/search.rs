@@ -25,21 +25,21 @@ pub(super) const CONVINCING_AT_THE_END: u32 = 3;
 const LONGEST_CHAIN: usize = 32;
 /// Stream ids go up one by one, so one this far above all others is not plausible.
 const NEW_STREAMS: u16 = 64;
-/// Where nothing more may be tried, so many bytes are passed over unseen.
+/// Bytes that are skipped unread when the budget of a search is used up.
 pub(super) const UNSEEN: usize = 64 << 10;
 
-/// What all searches of a reader may cost together, in bytes decoded on trial: so many to begin with,
-/// and so many for each byte of input, so that no input can make the reader slow.
+/// The budget of all searches of a reader, in bytes decoded on trial: an initial amount, and an
+/// amount for each byte of input, so that no input can make the reader slow.
 const TRIALS: u64 = 64 << 20;
 const TRIALS_PER_BYTE: u64 = 64;
-/// What looking at one place costs at least.
+/// The minimum cost of trying one position, in bytes.
 const LOOK: usize = 4;
 
-/// What searches have cost, and may cost.
+/// The cost of searches so far, and their budget, in bytes.
 pub(super) struct Trials {
     pub spent: u64,
     granted: u64,
-    /// So many at most are granted in advance, and at the beginning.
+    /// The initial budget, and the most that can be left unspent.
     at_once: u64,
 }
 
@@ -54,7 +54,7 @@ impl Trials {
         Self { spent: 0, granted: at_once, at_once }
     }
 
-    /// So many bytes of input have been passed over.
+    /// Adds to the budget for `bytes` skipped input bytes.
     #[inline]
     pub(super) fn pay(&mut self, bytes: usize) {
         self.granted =
@@ -108,7 +108,7 @@ impl<'a> Search<'a> {
         Self { decoder, transport, highest_stream, any_stream: false, unpacker, trials }
     }
 
-    /// Whether nothing more may be tried.
+    /// Whether the budget is used up.
     pub(super) fn is_over(&self) -> bool {
         self.trials.left() < LOOK
     }

@@ -12,23 +12,25 @@ const NEAR: i32 = 1 << 16;
 /// serials after it unambiguous.
 const FAR: u64 = 1 << 22;
 
-/// Half of what the wire tells apart: farther from the highest, the nearest serial may be the wrong one.
+/// Half of the 2^24 serials that the wire distinguishes: farther from the highest, the nearest serial
+/// may be the wrong one.
 const HALF: u64 = 1 << 23;
-/// How far below the next event one may lie that is late.
+/// How far below the next event the serial of a late event may be.
 const LATE: u64 = 1 << 20;
 
 /// Unwraps serials: each is the one with the right lower 24 bits that is nearest to the highest
 /// seen before it in the input.
 ///
-/// Where a writer sends much of one thread before it comes to the next, more events wait than that
-/// can tell apart. Then it is the next one behind the thread's last, or behind what was delivered:
-/// right as long as no thread is behind by more than 2^24. One that may be is counted on by nobody.
+/// If a writer sends many events of one thread before it continues with the next, more events wait
+/// than 24 bits can distinguish. Then each serial is the next after the thread's last, or after the
+/// delivered events. That is right as long as no thread lags by more than 2^24 serials. If one may,
+/// the number of missing events is reported as unknown.
 #[derive(Default)]
 pub(super) struct Serials {
     highest: u64,
-    /// All that comes is above, but for what is late; 0 while nothing is known.
+    /// All later serials are above this, except late ones; 0 while it is unknown.
     floor: u64,
-    /// Some thread may have been behind by more than the wire tells apart.
+    /// A thread may have lagged by more serials than the wire distinguishes.
     unsure: bool,
 }
 
@@ -43,12 +45,12 @@ impl Serials {
         self.highest
     }
 
-    /// Sets the serial of the next event to be delivered, or of the first that waits.
+    /// Sets the serial of the next event to be delivered, or of the first waiting event.
     pub(super) fn set_floor(&mut self, floor: u64) {
         self.floor = floor;
     }
 
-    /// Whether how many events are missing cannot be told.
+    /// Whether the number of missing events is unknown.
     pub(super) fn is_unsure(&self) -> bool {
         self.unsure
     }
@@ -110,7 +112,7 @@ impl Serials {
         serial
     }
 
-    /// The same where more waits than the distance from the highest can tell apart.
+    /// The same if more events wait than the distance from the highest distinguishes.
     #[cold]
     fn unwrap_behind(&mut self, low: u32, last: u64) -> u64 {
         let delivered = self.floor.saturating_sub(LATE);
@@ -158,15 +160,15 @@ mod tests {
             serials.set_floor(BIAS);
         }
         assert_eq!(last, BIAS + 13_999_000);
-        // The other one's first is 14 million behind.
+        // The first serial of the other thread is 14 million lower.
         let other = serials.unwrap(500, 0);
         assert_eq!(other, BIAS + 500);
         assert_eq!(serials.unwrap(1500, other), BIAS + 1500);
         assert!(!serials.is_unsure());
-        // Late, not a round later.
+        // Late, not 2^24 serials later.
         serials.set_floor(BIAS + 1501);
         assert_eq!(serials.unwrap(700, 0), BIAS + 700);
-        // Farther than the wire can tell.
+        // Farther than the wire distinguishes.
         for serial in (14_000_000..17_000_000).step_by(1000) {
             last = serials.unwrap(serial & 0x00ff_ffff, last);
         }

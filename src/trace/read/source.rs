@@ -60,7 +60,7 @@ impl<R: Read> Source<R> {
         (bytes, self.at_end)
     }
 
-    /// Whether nothing is left, as far as has been read.
+    /// Whether the source is at its end and the buffer is empty.
     pub(super) fn is_over(&self) -> bool {
         self.at_end && self.start == self.end
     }

@@ -57,7 +57,7 @@ pub struct Summary {
 
 impl Summary {
     /// Whether the whole input was read, has its end ([`Counts::ended`]), and nothing is missing or
-    /// damaged. Of what the writer itself has lost only a report knows.
+    /// damaged. Losses that the writer counted are only in a report.
     pub fn is_complete(&self) -> bool {
         let Counts { damages, holes, ended, .. } = self.counts;
         self.error.is_none() && damages == 0 && holes == 0 && ended

@@ -12,7 +12,7 @@ pub(super) struct Tally {
     pub syncs: u64,
     pub holes: u64,
     pub missing: u64,
-    /// There are holes of which nobody knows how many events they have.
+    /// Some holes have an unknown number of events.
     pub missing_unknown: bool,
     pub late: u64,
     pub first_serial: Option<u64>,

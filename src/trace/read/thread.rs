@@ -142,7 +142,7 @@ pub(super) struct Thread {
     pub blocked: Option<u16>,
     /// How many syncs it has waited.
     pub blocked_syncs: u8,
-    /// What it [held](Self::held) when that was last counted.
+    /// The result of [`held`](Self::held) at its last count.
     pub counted: usize,
     /// The key under which the thread waits in the order's heap.
     pub queued: Option<u64>,
@@ -222,7 +222,7 @@ impl Thread {
         self.lost = true;
     }
 
-    /// Bytes of memory that what waits here takes, with the room that buffers keep.
+    /// Bytes of memory that the waiting events take, including unused buffer capacity.
     pub(super) fn held(&self) -> usize {
         self.bytes.capacity()
             + self.items.capacity() * size_of::<Item>()
@@ -232,7 +232,7 @@ impl Thread {
             + self.breaks.capacity() * size_of::<u32>()
     }
 
-    /// Keeps no room that nothing waits in.
+    /// Releases unused buffer capacity.
     pub(super) fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
         self.items.shrink_to_fit();

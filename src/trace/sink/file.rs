@@ -17,13 +17,13 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Permissions of the files that the program writes: names and addresses are nobody else's, unless
-/// the settings say so.
+/// Permissions of the files that the program writes, unless the settings give others: names and
+/// addresses are readable by this user only.
 pub(crate) const DEFAULT_MODE: u32 = 0o600;
 
 static MODE: AtomicU32 = AtomicU32::new(DEFAULT_MODE);
 
-/// Files that are opened from here on get these permissions.
+/// Sets the permissions of files that are opened from here on.
 pub(crate) fn set_mode(mode: u32) {
     MODE.store(mode, Ordering::Relaxed);
 }
@@ -267,20 +267,20 @@ fn empty(file: &File) -> io::Result<()> {
     file.set_len(0)
 }
 
-/// A file that is written at the end and not there before: a program that is killed leaves none.
+/// A file that is created when it is written, not before: a killed program leaves none.
 pub(crate) enum LaterFile {
-    /// It cannot be created later, as a pipe or a device.
+    /// A pipe, a device or another file that cannot be created later.
     Open(OwnFile),
-    /// Its name is this process's, and free.
+    /// The name is reserved for this process, and no file has it.
     Named(Place),
 }
 
 impl LaterFile {
-    /// Takes the name `path`, or `NAME.PID.EXT` beside it if another process has it. A file of that
-    /// name is removed.
+    /// Reserves the name `path`, or `NAME.PID.EXT` beside it if another process has reserved
+    /// `path`. Removes an existing file of that name.
     ///
     /// # Errors
-    /// [`Error::File`] if it could not be created now.
+    /// [`Error::File`] if the file could not be created now.
     pub(crate) fn prepare(path: &Path) -> Result<(Self, PathBuf), Error> {
         let failed = |source| Error::File { path: path.to_owned(), action: "create", source };
         let place = Place::find(path).map_err(failed)?;
@@ -289,7 +289,7 @@ impl LaterFile {
         } else {
             let path = beside(path);
             let place = Place::find(&path).map_err(failed)?;
-            // The number in it is this process's own.
+            // The name holds this process's id, so no other process reserves it.
             place.reserve();
             (place, path)
         };
@@ -300,7 +300,7 @@ impl LaterFile {
         Ok((Self::Named(place), path))
     }
 
-    /// Creates it with `bytes` in it.
+    /// Creates the file with `bytes` in it.
     pub(crate) fn write(self, bytes: &[u8]) -> io::Result<()> {
         let place = match self {
             Self::Open(file) => return file.write_all(bytes),

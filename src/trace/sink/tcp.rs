@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Where recorders listen, in the order in which they are tried: `memledger serve` on both, that of
-/// Unreal Engine 4 on the first, and Unreal's own from version 5.0 on, on the second.
+/// The ports of recorders, in the order in which they are tried: `memledger serve` listens on both,
+/// Unreal Engine 4's recorder on the first, and Unreal's own since version 5.0 on the second.
 pub(crate) const DEFAULT_PORTS: [u16; 2] = [1980, 1981];
 /// How long a connection is tried, over all addresses of a name.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
@@ -77,12 +77,12 @@ impl Address {
         &self.host
     }
 
-    /// The same at this host.
+    /// The same port at this host.
     pub(crate) fn at(&self, host: &str) -> Self {
         Self { host: host.to_owned(), port: self.port }
     }
 
-    /// The same with each port that is tried.
+    /// The same host with each port that is tried.
     pub(crate) fn with_ports(&self) -> impl Iterator<Item = Self> {
         let ports = self.port.map_or(DEFAULT_PORTS.to_vec(), |port| vec![port]);
         ports.into_iter().map(|port| Self { host: self.host.clone(), port: Some(port) })
@@ -188,10 +188,10 @@ fn is_temporary(error: &io::Error) -> bool {
     matches!(error.kind(), Interrupted | WouldBlock)
 }
 
-/// Connects to the first that answers: all addresses of the host, then all with the next port if the
-/// last has refused.
+/// Connects to the first address that answers: tries all addresses of the host, then all with the
+/// next port if the last one refused.
 fn connect(address: &Address) -> io::Result<TcpStream> {
-    // PERF: asked once. Looking up a name can take seconds.
+    // PERF: the name is looked up once, which can take seconds.
     let all: Vec<_> = (&*address.host, 0).to_socket_addrs()?.collect();
     let ports = address.port.as_slice();
     let ports = if ports.is_empty() { &DEFAULT_PORTS[..] } else { ports };

@@ -83,8 +83,8 @@ pub struct StoredTrace {
     pub live: bool,
     /// Why the store ended it before its program did, if it did.
     pub ended: Option<String>,
-    /// Whether its program has said that this is its end; `None` while it sends, and of programs and
-    /// stores that do not say so. A program that was killed has not.
+    /// Whether the program has written the end of its trace; `None` while it sends, and for programs
+    /// and stores that do not say. A killed program has not written it.
     pub complete: Option<bool>,
 }
 

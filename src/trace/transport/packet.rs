@@ -24,8 +24,8 @@ pub const TYPES: u16 = 0;
 pub const IMPORTANTS: u16 = 1;
 /// The first stream that belongs to a thread.
 pub const FIRST_THREAD: u16 = 2;
-/// The last of the streams that our writer keeps for what it says itself, from [`FIRST_THREAD`] on;
-/// the program's threads come behind them.
+/// The last of the streams that our writer uses for its own events, from [`FIRST_THREAD`] on; the
+/// streams of the program's threads follow.
 pub const LAST_OWN: u16 = FIRST_THREAD + 2;
 /// The last stream that belongs to a thread.
 pub const LAST_THREAD: u16 = 0x3ff0;

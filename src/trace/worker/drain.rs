@@ -22,20 +22,21 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Unreal's readers up to 5.5 drop a marker that comes 60 s or more after the last one, and with it
-/// all later ones: two are at most so many cycles apart.
+/// Unreal's readers up to 5.5 drop a marker that comes 60 s or more after the last one, and all
+/// later markers. So two markers are at most this many cycles apart.
 const MARKER_SPACING: u64 = 50 * clock::FREQUENCY;
 
-/// A marker comes after so many cycles in which nothing happened. The ticks of a busy machine may
+/// After this many cycles without events the worker writes a marker. On a busy machine a tick may
 /// come seconds late.
 const MARKER_AT_LEAST: u64 = 45 * clock::FREQUENCY;
 const _: () = assert!(MARKER_AT_LEAST < MARKER_SPACING);
-/// Threads that ended without saying so are looked for this often, and the stream is told figures.
+/// How often the worker looks for threads that ended without notice, and writes figures to the
+/// stream.
 const LOOK_AROUND: Duration = Duration::from_secs(1);
-/// Bytes of figures in a packet, at most one event more.
+/// A packet of figures is complete at this many bytes; its last event may exceed them.
 const PACKET: usize = 16 << 10;
 
-/// The times of the markers on the way from the last one, at `from`, to one at `to`.
+/// The times of the markers from the last one, at `from`, to one at `to`.
 pub(crate) fn marker_times(from: u64, to: u64) -> impl Iterator<Item = u64> {
     let between = to.saturating_sub(from).saturating_sub(1) / MARKER_SPACING;
     (1..=between).map(move |number| from + number * MARKER_SPACING).chain([to])
@@ -77,7 +78,7 @@ impl Session {
         }
         let bound = self.world.tick(patience);
         let mut sent = self.collect(bound);
-        // Who waits for a tick wants to see all.
+        // A caller that waits for a tick wants to see all figures.
         if is_time || !patience.is_zero() {
             sent |= self.tell_figures();
         }
@@ -187,7 +188,7 @@ impl Session {
         registry::free(cursor.slot);
     }
 
-    /// Sends the figures that have changed; whether there were any.
+    /// Sends the figures that have changed; returns whether there were any.
     pub(super) fn tell_figures(&mut self) -> bool {
         let mut events = Vec::new();
         for instrument in &mut self.instruments {
@@ -248,7 +249,8 @@ impl Session {
         }
     }
 
-    /// Writes a marker, and others before it where the last one is long ago: the program was stopped.
+    /// Writes a marker, preceded by others if the last one is long ago because the program was
+    /// stopped.
     pub(super) fn mark(&mut self, cycle: u64) {
         for cycle in marker_times(self.marked_at, cycle) {
             self.packet(WORKER, &events::marker(self.serial, cycle));
@@ -259,7 +261,7 @@ impl Session {
     }
 }
 
-/// The events in packets of some KiB.
+/// The events, in packets of about [`PACKET`] bytes.
 pub(super) fn packets(events: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut packets = Vec::<Vec<u8>>::new();
     for event in events {
@@ -278,7 +280,7 @@ mod tests {
     use crate::trace::sink::Sink;
     use std::sync::{Arc, Mutex};
 
-    /// Keeps the times of all markers.
+    /// Records the times of all markers.
     #[derive(Clone, Default)]
     struct Markers(Arc<Mutex<Vec<u64>>>);
 
@@ -310,7 +312,7 @@ mod tests {
             session.mark_until(0);
             now
         };
-        // Ten idle minutes, with ticks that come up to four seconds late.
+        // Ten idle minutes, in which ticks come up to four seconds late.
         for number in 0..300 {
             tick(&mut session, if number % 7 == 0 { 4 * SECOND } else { SECOND / 100 * 167 });
         }

@@ -53,7 +53,8 @@ impl Session {
                 self.settle();
                 self.sync();
                 self.world.pulse();
-                // NOTE: in the midst of a tick. The blocks can be the whole buffer.
+                // NOTE: within a tick, because these blocks can be all that the buffer limit
+                // allows.
                 buffer::wake_waiters();
             }
         }
@@ -63,7 +64,8 @@ impl Session {
         sent
     }
 
-    /// How many events lie in the blocks of threads that were not passed on. A reallocation may count as two.
+    /// The number of events in the blocks of threads that were not passed on. A reallocation may count
+    /// as two.
     pub(super) fn count_uncollected(&self) -> u64 {
         let mut count = 0;
         for (number, slot) in registry::slots().enumerate() {

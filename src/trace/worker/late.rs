@@ -32,7 +32,7 @@ pub(crate) struct Here {
     pub(crate) marked_at: u64,
     /// Whether the recording knows everything since the start of the process.
     pub(crate) from_process_start: bool,
-    /// What each stream starts with: those of threads whose it is, and what is open on it.
+    /// What each stream starts with: thread information, and the scopes that are open on it.
     pub(crate) streams: Vec<(u16, Vec<u8>)>,
 }
 
@@ -75,7 +75,8 @@ impl Session {
 
     /// Tells a sink what all streams begin with; returns what is specific to this place.
     fn tell_known(&mut self, sink: &mut dyn Sink) -> Here {
-        // So that the figures are those of here, which are told as those of before.
+        // Brings the figures up to date, because the late stream reports them as those before its
+        // start.
         self.tell_figures();
         sink.packet(TYPES, &self.type_records());
         sink.packet(IMPORTANTS, &self.about_program());
@@ -110,7 +111,7 @@ impl Session {
         self.sinks.retain(|sink| sink.number() != number);
     }
 
-    /// How each stream starts for a reader that has seen nothing of it.
+    /// How each stream starts for a reader that has seen none of it.
     fn open_streams(&self) -> Vec<(u16, Vec<u8>)> {
         let mut before = Vec::new();
         self.instruments.iter().for_each(|instrument| instrument.figures_before(&mut before));

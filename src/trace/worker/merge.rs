@@ -219,10 +219,10 @@ impl Piece {
     #[inline(always)]
     fn number_usual(&mut self, low: u64, mut serial: u64, shapes: &Shapes) -> u64 {
         let [first, second] = shapes.sizes;
-        // What is shorter than 8 bytes is none of these.
+        // An event of fewer than 8 bytes has neither size.
         let last = self.end.wrapping_sub(7);
         while self.at < last {
-            // SAFETY: 8 bytes are committed from here on.
+            // SAFETY: at least 8 committed bytes begin here, since `at < end - 7`.
             let head = unsafe { self.at.cast::<u64>().read_unaligned() };
             let is_first = shapes.is_first >> (head & 63) & 1 != 0;
             let (if_first, if_second) = (self.at.wrapping_add(first), self.at.wrapping_add(second));
@@ -241,7 +241,7 @@ impl Piece {
         serial
     }
 
-    /// How many synchronised events there are still.
+    /// The number of synchronised events that remain.
     pub(super) fn count(mut self, shapes: &Shapes) -> u64 {
         let mut count = 0;
         while let Some((_, shape)) = self.head(shapes) {
@@ -254,22 +254,22 @@ impl Piece {
     /// The first 8 bytes of the next event, and its shape.
     #[inline(always)]
     fn head(&self, shapes: &Shapes) -> Option<(u64, Shape)> {
-        // NOTE: nothing behind the end. The thread writes there.
+        // NOTE: reads nothing after the end, where the thread writes.
         let head = match self.end.addr().saturating_sub(self.at.addr()) {
             0 => return None,
             1..8 => self.short_head(),
-            // SAFETY: so many bytes are committed from here on.
+            // SAFETY: at least 8 committed bytes begin here.
             _ => unsafe { self.at.cast::<u64>().read_unaligned() },
         };
         Some((head, shapes.of(head)))
     }
 
-    /// The same of the last event, which has less than 8 bytes; zeros behind it.
+    /// The same for the last event if it has fewer than 8 bytes, padded with zeros.
     #[cold]
     fn short_head(&self) -> u64 {
         let mut head = [0; 8];
         let left = (self.end.addr() - self.at.addr()).min(8);
-        // SAFETY: so many bytes are committed from here on.
+        // SAFETY: at least `left` committed bytes begin here.
         unsafe { head.as_mut_ptr().copy_from_nonoverlapping(self.at, left) };
         u64::from_le_bytes(head)
     }
@@ -351,14 +351,14 @@ mod tests {
         (block, Block::start(block).wrapping_add(bytes.len()))
     }
 
-    /// What lies behind the committed bytes is the thread's: here it cannot even be read.
+    /// The bytes after the committed ones belong to the thread: this test makes them unreadable.
     #[test]
     fn nothing_is_read_behind_what_is_committed() {
         const PAGE: usize = 4096;
         let events =
             [synced(7, 1), unsynced(2), vec![ENTER_SCOPE], synced(7, 3), vec![LEAVE_SCOPE]];
         let bytes = events.concat();
-        // SAFETY: pages of this test's own, of which the second may not be touched.
+        // SAFETY: the pages are this test's own; the second may not be accessed.
         let (block, end) = unsafe {
             let (access, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
             let flags = private | libc::MAP_ANONYMOUS;

@@ -1,6 +1,6 @@
 //! The one thread that collects what all others have written, and hands it on.
 //!
-//! It runs with the tracker's guard set for life, with every signal blocked, and comes every
+//! It runs with the tracker's guard always set and with every signal blocked. It wakes every
 //! [`INTERVAL`], more often at the start of a recording, or when half the buffers are full.
 
 mod drain;
@@ -32,13 +32,13 @@ use std::time::{Duration, Instant};
 
 /// How often the worker comes when nobody calls it: the resolution of times in a trace.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// The same at the start. In a program of a tenth of a second, times of 10 ms would say little.
+/// The same at the start: a program that runs for 0.1 s would have only ten times of 10 ms.
 const FIRST_INTERVAL: Duration = Duration::from_millis(1);
-/// Until times are 10 ms apart, they are this part of the time since the start apart.
+/// Until the interval reaches 10 ms, it is this fraction of the time since the start.
 const PARTS: u32 = 64;
 
-/// How long the worker sleeps when it has run for `since_start`. PERF: up to where all are 10 ms apart,
-/// 0.64 s, that makes 210 ticks instead of 64.
+/// How long the worker sleeps after it has run for `since_start`. PERF: until the interval reaches 10
+/// ms, at 0.64 s, this makes 210 ticks instead of 64.
 fn interval(since_start: Duration) -> Duration {
     (since_start / PARTS).clamp(FIRST_INTERVAL, INTERVAL)
 }
@@ -52,11 +52,11 @@ pub(crate) trait Instrument: Send {
     /// Adds the important events that are new since the last call.
     fn announce(&mut self, importants: &mut Importants);
 
-    /// Adds events, of no thread, about the figures that have changed since the last call. Each holds
-    /// the whole figure, so that one that is lost costs nothing.
+    /// Adds events, which belong to no thread, for the figures that have changed since the last call.
+    /// Each event holds the whole figure, so a lost one costs nothing.
     fn figures(&mut self, _events: &mut Vec<Vec<u8>>) {}
 
-    /// Adds what a stream that begins here has to know of the figures so far.
+    /// Adds the figures so far that a stream starting here needs.
     fn figures_before(&self, _events: &mut Vec<Vec<u8>>) {}
 }
 

@@ -18,7 +18,7 @@ use crate::trace::{clock, os};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long the end of a recording for want of memory waits for threads inside the hook.
+/// How long `Session::give_up` waits for threads inside the hook.
 const PATIENCE_WITH_HOOKS: Duration = Duration::from_millis(100);
 
 /// The serial of the next event, in all recordings of the process.
@@ -280,11 +280,12 @@ impl Session {
         (self.on_problem)(Error::Unsupported(why));
     }
 
-    /// Ends the recording where the system has no memory for the tracker: every stream ends at a whole
-    /// packet, without its last words, and what it lacks is counted.
+    /// Ends the recording because the system has no memory for the tracker: every stream ends at a
+    /// whole packet, without `Memledger.Report`, and the events that it lacks are counted.
     pub(super) fn give_up(&mut self) {
         state::pause(PATIENCE_WITH_HOOKS);
-        // NOTE: before they are counted. Of a type that is not known, no event has an end.
+        // NOTE: types are announced before the events are counted, since the size of an event of an
+        // unknown type is unknown.
         self.announce();
         let lost = self.count_uncollected();
         self.tell_losses();

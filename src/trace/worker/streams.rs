@@ -16,8 +16,8 @@ pub(super) const WORKER: u16 = FIRST_THREAD + 1;
 pub(crate) const BLOCKS: u16 = LAST_OWN;
 const FIRST: u16 = LAST_OWN + 1;
 
-/// The `SystemId` of a stream that is no thread's. Readers of Unreal keep open scopes by it, so it is
-/// a number that no thread of the system has: Linux gives none from 2^22 on.
+/// The `SystemId` of a stream that belongs to no thread. Unreal's readers keep open scopes by it, so
+/// it is a number that no thread of the system has: Linux uses none from 2^22 on.
 pub(crate) fn own_system_id(stream: u16) -> u32 {
     0xffff_ff00 | u32::from(stream)
 }

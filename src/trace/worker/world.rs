@@ -78,7 +78,7 @@ impl World {
         self.note(now);
     }
 
-    /// The last time that the worker was here and the stream has not been told; 0 for none.
+    /// The time of the worker's last tick that the stream does not have yet; 0 for none.
     pub(super) fn last_moment(&self) -> u64 {
         self.moments.last().map_or(0, |(_, cycle)| *cycle)
     }

@@ -12,9 +12,9 @@
 //! | the limit or more | a small block if it holds at most its full one; otherwise it waits or drops |
 //!
 //! A thread waits only where a worker is there to end it, and all waiting threads share one
-//! deadline: [`PATIENCE`] after the last progress of the worker, which is an event passed on, not a
-//! block freed: where 2 000 threads have begun a block each, it frees none before it has passed on
-//! nearly all of them. Past it the process drops (and
+//! deadline: [`PATIENCE`] after the last progress of the worker. Progress is an event passed on,
+//! not a block freed: if 2,000 threads have begun a block each, the worker frees none before it has
+//! passed on nearly all of them. After the deadline the process drops (and
 //! counts) events until the worker has collected everything there is. A process that was stopped
 //! meanwhile, as by a debugger, gets as much again, once.
 #![expect(unsafe_code, reason = "blocks are raw memory")]
@@ -32,7 +32,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 pub(crate) const ROOM: usize = 96;
 
 /// Of these, the bytes that events of the program leave alone, behind which nothing else is
-/// written: one byte to close the context, and what the store of a short event's head reaches over.
+/// written: one byte to close the context, and the bytes that the 8-byte store of a short event
+/// reaches.
 pub(crate) const KEPT: usize = 16;
 /// What a long event may lose where it goes from one block to the next: the head of a piece of an
 /// array, and an element that does not fit any more.
@@ -59,7 +60,7 @@ static DEADLINE: AtomicU64 = AtomicU64::new(0);
 /// The present stall was given more time once already.
 static EXTENDED: AtomicBool = AtomicBool::new(false);
 static DROPPING: AtomicBool = AtomicBool::new(false);
-/// Blocks were freed since everything was last collected.
+/// Whether blocks were freed since everything was last collected.
 static RELEASED: AtomicBool = AtomicBool::new(false);
 /// Changes when the worker is to come before its time; the worker sleeps on it.
 static CALLS: AtomicU32 = AtomicU32::new(0);
@@ -309,16 +310,16 @@ pub(crate) fn all_collected() {
     wake_waiters();
 }
 
-/// The worker is at work: who waits for it has as much time again.
+/// The worker makes progress: waiting threads get the full time again.
 pub(crate) fn note_progress() {
-    // PERF: comes at every piece of the merge, and nearly always nobody waits.
+    // PERF: runs at every piece of the merge, and there is nearly never a waiting thread.
     if DEADLINE.load(Ordering::Relaxed) != 0 {
         DEADLINE.store(0, Ordering::Release);
         EXTENDED.store(false, Ordering::Release);
     }
 }
 
-/// Has waiting threads look again.
+/// Wakes waiting threads, which check again for free blocks.
 pub(crate) fn wake_waiters() {
     FREED.fetch_add(1, Ordering::AcqRel);
     if WAITING.load(Ordering::Acquire) > 0 {

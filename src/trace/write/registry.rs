@@ -46,7 +46,8 @@ pub(crate) struct Slot {
     pub(crate) context: Cell<u32>,
     /// End of the events that are whole: where the next one goes.
     cursor: AtomicPtr<u8>,
-    /// Where the block is full, or the thread's lease over. Only the thread itself writes it.
+    /// The end of the block's room, or a lower limit when the thread's lease is over. Only the
+    /// thread itself writes it.
     limit: Cell<*mut u8>,
     pub(crate) block: Cell<Option<NonNull<Block>>>,
     /// Who the thread is to others, and in which epoch. Never goes back, whoever has the slot.
@@ -98,7 +99,7 @@ static FREE_SLOTS: AtomicU64 = AtomicU64::new(0);
 /// The id of the last thread that registered. Ids are never reused; 1 is the worker's.
 static LAST_THREAD_ID: AtomicU32 = AtomicU32::new(1);
 
-/// The cursor of a thread without a block: behind every limit.
+/// The cursor of a thread without a block: above every limit.
 const NOWHERE: *mut u8 = ptr::without_provenance_mut(usize::MAX);
 
 /// The slot of a thread that has none, or whose is put aside: always inside the hook, so that
@@ -162,7 +163,7 @@ pub(crate) struct Thread {
     system_id: Cell<u32>,
     /// The epoch of its last slot.
     epoch: Cell<u64>,
-    /// What else is to be done at its end.
+    /// A function to run when the thread ends.
     at_end: Cell<Option<fn()>>,
 }
 
@@ -184,18 +185,20 @@ impl Slot {
     /// Whether the largest thing a hook ever writes fits into the block.
     #[inline(always)]
     pub(crate) fn has_room(&self) -> bool {
-        // NOTE: the one look that a thread takes before it knows whether anything is recorded. The
-        // blocks may be being taken away just then: [`NOWHERE`] says it by the cursor alone.
+        // NOTE: this is the only check of a thread before it knows whether anything is recorded.
+        // Blocks may be taken away at the same time, so the cursor alone, as [`NOWHERE`], must say
+        // so.
         // PERF: what is loaded here serves for the whole hook, since `cursor` is no atomic load.
         self.cursor.load(Ordering::Relaxed) < self.limit.get()
     }
 
-    /// Where the next event goes. For the thread itself, once it knows that something is recorded.
+    /// Where the next event goes. Called by the thread itself, once it knows that something is
+    /// recorded.
     #[inline(always)]
     pub(crate) fn cursor(&self) -> *mut u8 {
         // PERF: not an atomic load, so that one is enough for a whole hook; so below.
-        // SAFETY: while something is recorded, only the thread itself writes there; a read cannot
-        // race with reads.
+        // SAFETY: while something is recorded, only the thread itself writes the cursor; its own
+        // read cannot race with the reads of other threads.
         unsafe { self.cursor.as_ptr().read() }
     }
 
@@ -388,7 +391,7 @@ fn register(thread: &Thread) -> Option<&'static Slot> {
     Some(slot)
 }
 
-/// Has `at_end` run at the end of this thread, which need not have recorded anything.
+/// Makes `at_end` run at the end of this thread, even if the thread has recorded nothing.
 pub(crate) fn at_thread_end(at_end: fn()) {
     if THREAD.try_with(|thread| thread.at_end.set(Some(at_end))).is_ok() {
         os::on_thread_exit();

@@ -1,13 +1,14 @@
 //! Memory for the tracker's own code when the allocator has none left.
 //!
-//! Such code may not be given null: what it calls ends the process then. So when the inner allocator
-//! returns null to it, the hook takes the block from here, addresses that were mapped when recording
-//! started, and [`is_touched`] has the worker end the recording behind its tick, or where half of the
-//! reserve is used up ([`is_short`]). Until then it has to do for little: a tick, an item of a queue,
-//! a report. What can be large is asked for with `try_reserve`, and not done if null comes.
+//! The tracker's code must not get null: the library code that it calls ends the process then. So
+//! when the inner allocator returns null to it, the hook returns a block of the reserve, whose
+//! addresses were mapped when recording started. [`is_touched`] then makes the worker end the
+//! recording after its tick, or within it when half of the reserve is used ([`is_short`]). Until then
+//! the reserve serves small work: a tick, an item of a queue, a report. Allocations that can be large
+//! use `try_reserve`, and their work is skipped when it fails.
 //!
-//! Blocks are powers of two, cut from the front; a list for each size holds those given back. No
-//! thread of the program comes here but in the tracker's own code, so a lock is allowed.
+//! Blocks are powers of two, cut from the front; a list for each size holds the freed blocks. A
+//! thread of the program takes blocks only inside the tracker's own code, so a lock is allowed.
 #![expect(unsafe_code, reason = "blocks are raw memory")]
 
 use super::state;
@@ -17,47 +18,48 @@ use std::cell::UnsafeCell;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-/// Addresses only, until they are touched.
+/// Bytes of addresses; pages take memory only when they are touched.
 const BYTES: usize = 16 << 20;
 /// The smallest block, as a power of two, and the largest.
 const LEAST: u32 = 4;
 const LARGEST: u32 = 23;
 const SIZES: usize = (LARGEST + 1 - LEAST) as usize;
-/// How often a thread looks whether the lock is free before it does without.
+/// How many times a thread tries the lock before it gives up.
 const PATIENCE: u32 = 1 << 20;
 
-/// Whether the tracker's own code was given null since a recording began.
+/// Whether the tracker's own code has been given null since the recording began.
 static TOUCHED: AtomicBool = AtomicBool::new(false);
 /// Whether half of the reserve is used up.
 static SHORT: AtomicBool = AtomicBool::new(false);
 static RESERVE: Reserve = Reserve::new();
 
-/// Sets the reserve aside, once in a process. Where there are no addresses for it, the tracker does
-/// without.
+/// Maps the reserve, once in a process. If there are no addresses for it, the tracker runs without.
 pub(crate) fn prepare() {
     RESERVE.prepare();
 }
 
-/// Whether the tracker's own code was given null since [`forget`].
+/// Whether the tracker's own code has been given null since [`forget`].
 pub(crate) fn is_touched() -> bool {
     TOUCHED.load(Ordering::Relaxed)
 }
 
-/// Whether what is left has to do for the end.
+/// Whether the rest of the reserve is needed for ending the recording.
 pub(crate) fn is_short() -> bool {
     SHORT.load(Ordering::Relaxed)
 }
 
-/// A new recording begins.
+/// Resets the flags for a new recording.
 pub(crate) fn forget() {
     TOUCHED.store(false, Ordering::Relaxed);
     SHORT.store(false, Ordering::Relaxed);
 }
 
-/// A block for the tracker's own code, to which the allocator has given null; null if there is none.
+/// A block for the tracker's own code after the allocator returned null; null if the reserve is used
+/// up.
 pub(crate) fn take(layout: Layout) -> *mut u8 {
     TOUCHED.store(true, Ordering::Relaxed);
-    // NOTE: before there is a block. Where nothing is recorded, frees do not come to the hook.
+    // NOTE: set before a block is given out, because frees do not reach the hook while the state is
+    // off.
     state::stay_awake();
     let block = RESERVE.take(layout);
     if block.addr().wrapping_sub(RESERVE.start.load(Ordering::Relaxed).addr()) >= BYTES / 2 {
@@ -66,12 +68,12 @@ pub(crate) fn take(layout: Layout) -> *mut u8 {
     block
 }
 
-/// Takes back a block of [`take`].
+/// Frees a block that [`take`] returned.
 pub(crate) fn give_back(block: *mut u8, layout: Layout) {
     RESERVE.give_back(block, layout);
 }
 
-/// Whether a block is one of [`take`].
+/// Whether [`take`] returned this block.
 pub(crate) fn holds(block: *mut u8) -> bool {
     RESERVE.holds(block)
 }
@@ -82,13 +84,13 @@ struct Reserve {
     free: UnsafeCell<Free>,
 }
 
-// SAFETY: what is free is looked into by who has set `locked`, and nobody else.
+// SAFETY: `free` is accessed only by the thread that set `locked`.
 unsafe impl Sync for Reserve {}
 
 struct Free {
     /// Bytes cut from the front.
     used: usize,
-    /// The first free block of each size; it says which is the next.
+    /// The first free block of each size; each block links to the next.
     first: [Option<NonNull<Link>>; SIZES],
 }
 
@@ -123,11 +125,12 @@ impl Reserve {
         let block = self.with(|free| {
             let first = free.first.get_mut((power - LEAST) as usize)?;
             if let Some(link) = *first {
-                // SAFETY: a free block begins with its link.
+                // SAFETY: a free block begins with its link, and only the thread that holds the
+                // lock accesses it.
                 *first = unsafe { link.as_ref() }.0;
                 return Some(link.as_ptr().cast());
             }
-            // A multiple of its size, and so of its alignment.
+            // A multiple of the size, and so of the alignment.
             let size = 1 << power;
             let from = (free.used + size - 1) & !(size - 1);
             if from + size > BYTES {
@@ -146,7 +149,8 @@ impl Reserve {
         };
         self.with(|free| {
             if let Some(first) = free.first.get_mut((power - LEAST) as usize) {
-                // SAFETY: the block is nobody's any more, and large enough and aligned for a link.
+                // SAFETY: the block has been freed, so nothing else uses it, and it is large enough
+                // and aligned for a link.
                 unsafe { link.write(Link(*first)) };
                 *first = Some(link);
             }
@@ -158,11 +162,12 @@ impl Reserve {
         start != 0 && block.addr().wrapping_sub(start) < BYTES
     }
 
-    /// NOTE: not for ever. In the child of a fork, who has set the lock may not be there.
+    /// NOTE: does not wait indefinitely. In the child of a fork, the thread that set the lock may
+    /// not exist.
     fn with<R>(&self, body: impl FnOnce(&mut Free) -> R) -> Option<R> {
         for _ in 0..PATIENCE {
             if !self.locked.swap(true, Ordering::Acquire) {
-                // SAFETY: who has set the flag is alone in here.
+                // SAFETY: only the thread that set the flag gets here.
                 let result = body(unsafe { &mut *self.free.get() });
                 self.locked.store(false, Ordering::Release);
                 return Some(result);
@@ -173,11 +178,11 @@ impl Reserve {
     }
 }
 
-/// The size of a block for this, as a power of two.
+/// The size of a block for `layout`, as a power of two.
 fn power_of(layout: Layout) -> Option<u32> {
     let size = layout.size().max(layout.align()).max(1 << LEAST);
     let power = size.checked_next_power_of_two()?.trailing_zeros();
-    // The reserve itself begins at a page.
+    // The reserve itself is aligned to a page.
     (power <= LARGEST && layout.align() <= 4096).then_some(power)
 }
 
@@ -196,13 +201,13 @@ mod tests {
             {
                 let block = OWN.take(layout(size, align));
                 assert!(OWN.holds(block) && block.addr().is_multiple_of(align), "{size} {align}");
-                // SAFETY: the block has so many bytes.
+                // SAFETY: the block has at least `size` bytes.
                 unsafe { block.write_bytes(blocks.len() as u8, size) };
                 blocks.push((block, layout(size, align)));
             }
         }
         for (number, &(block, layout)) in blocks.iter().enumerate() {
-            // SAFETY: as above.
+            // SAFETY: as above, and all of them were written.
             let bytes = unsafe { std::slice::from_raw_parts(block, layout.size()) };
             assert!(bytes.iter().all(|&byte| byte == number as u8), "{number}");
         }

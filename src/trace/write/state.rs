@@ -110,13 +110,13 @@ impl Drop for Awake {
     }
 }
 
-/// From here on the state is never off: the allocator asks the hook at every free.
+/// Keeps the state from being off, from here on: the allocator calls the hook at every free.
 pub(crate) fn stay_awake() {
     STAYS_AWAKE.store(true, Ordering::SeqCst);
     wake();
 }
 
-/// For who has just turned it off.
+/// Called after the state was turned off.
 fn remain_awake() {
     if STAYS_AWAKE.load(Ordering::SeqCst) {
         wake();

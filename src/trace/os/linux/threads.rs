@@ -1,4 +1,4 @@
-//! Threads of the tracker's own.
+//! Threads of the tracker.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -6,15 +6,15 @@ use std::{io, ptr};
 
 /// Bytes of stack for what the tracker itself does on a thread.
 ///
-/// NOTE: asked for, since the default is the program's: 128 KiB on musl, and what `ulimit -s` says
-/// on glibc, down to 16 KiB. The tracker needs 71 KiB without optimisation, 87 KiB on musl (file,
-/// report, control server, late streams; found by halving); a resolver that looks up a recorder's
-/// name can take 128 KiB more. Pages that nobody uses take addresses only.
+/// NOTE: set explicitly, because the default is the program's: 128 KiB on musl, and on glibc the
+/// value of `ulimit -s`, down to 16 KiB. The tracker needs 71 KiB without optimisation, 87 KiB on
+/// musl (file, report, control server, late streams; found by bisection); a resolver that looks up
+/// a recorder's name can take 128 KiB more. Untouched pages cost addresses only.
 const STACK: usize = 1 << 20;
 
 type Body = extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// Starts `body` on a thread of its own, with `argument`. It [names](name_thread) itself.
+/// Starts `body` on a new thread, with `argument`. The thread [names](name_thread) itself.
 pub(crate) fn spawn(body: Body, argument: usize) -> io::Result<()> {
     // SAFETY: the argument is a number.
     let created = unsafe { create(body, ptr::without_provenance_mut(argument), true) };
@@ -23,17 +23,17 @@ pub(crate) fn spawn(body: Body, argument: usize) -> io::Result<()> {
 
 /// Names the calling thread, at most 15 bytes.
 ///
-/// NOTE: the thread does that itself. Who has started a detached one does not know that it is still
-/// there.
+/// NOTE: the thread names itself, because the thread that started a detached one does not know
+/// whether it still exists.
 pub(crate) fn name_thread(name: &CStr) {
     // SAFETY: the name ends with a NUL.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
-/// Runs `body` on a thread of its own and waits for it; on this thread, if there can be no other.
+/// Runs `body` on a new thread and waits for it; runs it on this thread if none can be created.
 ///
-/// What it allocates then lies in another arena than the program's blocks, and does not change
-/// what becomes of those.
+/// Its allocations are then in another arena than the program's blocks, and do not change the
+/// placement of those.
 pub(crate) fn run_apart<R: Send, F: FnOnce() -> R + Send>(body: F) -> R {
     struct Work<F, R> {
         body: Option<F>,
@@ -47,12 +47,12 @@ pub(crate) fn run_apart<R: Send, F: FnOnce() -> R + Send>(body: F) -> R {
         }
     }
     extern "C" fn run<R, F: FnOnce() -> R>(shared: *mut c_void) -> *mut c_void {
-        // SAFETY: both lie in the frame below, which waits for `done`. Until then the work is this
-        // thread's alone.
+        // SAFETY: both are in the frame below, which waits for `done`. Until then only this thread
+        // uses the work.
         let (work, done) = unsafe { *shared.cast::<(*mut Work<F, R>, *const AtomicU32)>() };
         // SAFETY: as above.
         unsafe { (*work).run() };
-        // SAFETY: as above; for the last time.
+        // SAFETY: as above; this is the last access to the frame's pointers.
         let done = unsafe { &*done };
         done.store(1, Ordering::Release);
         super::wake_all(done);
@@ -61,12 +61,12 @@ pub(crate) fn run_apart<R: Send, F: FnOnce() -> R + Send>(body: F) -> R {
     let mut work = Work { body: Some(body), result: None };
     let done = AtomicU32::new(0);
     let mut shared = (&raw mut work, &raw const done);
-    // SAFETY: what the thread is given lives until it is done.
+    // SAFETY: the locals passed to the thread live until `done` is set.
     match unsafe { create(run::<R, F>, (&raw mut shared).cast(), false) } {
         Ok(thread) => {
-            // SAFETY: the thread was just made, to be joined.
+            // SAFETY: the thread was just created joinable, and is joined once.
             unsafe { libc::pthread_join(thread, ptr::null_mut()) };
-            // NOTE: whatever became of that, the thread has this frame until it says so.
+            // NOTE: even if the join failed, the thread uses this frame until it sets `done`.
             while done.load(Ordering::Acquire) == 0 {
                 super::wait(&done, 0, 1_000_000_000);
             }
@@ -79,7 +79,7 @@ pub(crate) fn run_apart<R: Send, F: FnOnce() -> R + Send>(body: F) -> R {
 /// Makes a thread with all signals blocked: signals are the program's.
 ///
 /// # Safety
-/// What `argument` points to is for `body` to use on another thread.
+/// `body` may use what `argument` points to on another thread.
 unsafe fn create(
     body: Body,
     argument: *mut c_void,
@@ -105,25 +105,27 @@ unsafe fn create(
     }
 }
 
-/// Bytes of a thread's stack that the system takes for itself: glibc puts the thread-local
-/// variables of the whole program there, which can be more than all else.
+/// Bytes of a thread's stack that the system uses itself: glibc puts the thread-local variables of
+/// the whole program there, which can take more than everything else.
 fn not_ours(attributes: *const libc::pthread_attr_t) -> usize {
     type MinimalStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
     let function = MINIMAL_STACK.load(Ordering::Acquire);
     if function.is_null() {
         return libc::PTHREAD_STACK_MIN;
     }
-    // SAFETY: glibc's function of this name has this form since 2.15.
+    // SAFETY: glibc's function of this name has had this signature since 2.15.
     unsafe { std::mem::transmute::<*mut c_void, MinimalStack>(function)(attributes) }
 }
 
 /// glibc's `__pthread_get_minstack`; null where there is none.
 static MINIMAL_STACK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Looks for what [`not_ours`] asks, as std does: it is no interface that one could link against.
+/// Looks up the function that [`not_ours`] calls, as std does: it is not an interface to link
+/// against.
 ///
-/// NOTE: before `main`, on the thread that loads this. Looking for it takes the loader's lock, which
-/// that thread has while it waits for one of the tracker's to start a recording.
+/// NOTE: called before `main`, on the thread that loads this library. The lookup takes the loader's
+/// lock. That thread holds the lock while it waits for a tracker thread to start a recording, so the
+/// tracker thread cannot look it up itself.
 pub(super) fn find_minimal_stack() {
     #[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
     {

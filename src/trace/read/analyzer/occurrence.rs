@@ -29,8 +29,9 @@ pub struct Occurrence<'e> {
 }
 
 impl<'e> Occurrence<'e> {
-    /// The thread it happened on; `None` for what belongs to no thread of the program: important
-    /// events, and what memledger's tracker itself says, as `Memory.Marker` and `Memledger.Settled`.
+    /// The thread it happened on; `None` for events that belong to no thread of the program:
+    /// important events, and events about memledger's tracker itself, as `Memory.Marker` and
+    /// `Memledger.Settled`.
     pub fn thread(&self) -> Option<&'e Thread> {
         self.around.thread(self.event.stream)
     }

@@ -79,7 +79,7 @@ pub(super) struct Surroundings {
     pub(super) types: Vec<EventType>,
     pub(super) timebase: Timebase,
     pub(super) now: Option<u64>,
-    /// Our writer made the trace: it has streams that are no thread's.
+    /// Our writer made the trace: it has streams that belong to no thread.
     ours: bool,
     streams: Vec<Stream>,
 }
@@ -167,7 +167,7 @@ impl Surroundings {
 
     pub(super) fn thread(&self, stream: u16) -> Option<&Thread> {
         let known = self.streams.get(usize::from(stream.checked_sub(FIRST_THREAD)?))?;
-        // NOTE: the numbers of those streams are ids of the program's first threads.
+        // NOTE: these stream numbers equal the ids of the program's first threads.
         let no_thread = self.ours && stream <= LAST_OWN && !known.told;
         (!no_thread).then_some(&known.thread)
     }

@@ -1,4 +1,4 @@
-//! What damage costs, counted in bytes worked through on trial.
+//! The cost of damage, in bytes decoded on trial.
 
 use super::*;
 use crate::trace::read::event::{Damage, Event};
@@ -10,7 +10,8 @@ impl Visitor for Ignore {
     fn event(&mut self, _: &Event<'_>) {}
 }
 
-/// A trace whose packets each decode to `decoded` bytes, with what `header` makes of their sizes.
+/// A trace whose packets each decode to `decoded` bytes, with the headers that `header` makes of
+/// their sizes.
 fn trace(packets: usize, decoded: usize, size_of: impl Fn(usize, u16) -> u16) -> Vec<u8> {
     let mut bytes = [b"2CRT", &[4, 0, 2, 0, 0xff, 0xff][..], &[4, 7]].concat();
     let mut block = Vec::new();
@@ -44,13 +45,13 @@ fn trials_are_in_proportion_to_the_input() {
 
 #[test]
 fn a_few_wrong_sizes_cost_their_packets_only() {
-    // As from a writer: packets of 4 KiB.
+    // Packets of 4 KiB, as a writer makes them.
     let bytes = trace(4000, 4000, |number, size| size + u16::from(number % 100 == 99));
     let (_, summary) = spent(&bytes);
     assert_eq!((summary.packets.encoded, summary.counts.damages), (3960, 41));
 }
 
-/// Where nothing is right, the work is in proportion to the input, whatever that is.
+/// If nothing is valid, the work is in proportion to the input, whatever the input is.
 #[test]
 fn no_input_takes_long() {
     #[derive(Default)]
@@ -64,7 +65,7 @@ fn no_input_takes_long() {
         }
     }
     const SIZE: usize = 256 << 10;
-    // Fewer than a reader has, so that it comes to the limit with a small input.
+    // A smaller budget than a reader has, so that a small input reaches the limit.
     const AT_ONCE: u64 = 1 << 20;
     let tiny = [5, 0, 2, 0, 0x0b];
     let encoded = [10, 0, 2, 0x80, 0xff, 0xff, 0x1f, 0, 0, 0xff];
@@ -83,7 +84,7 @@ fn no_input_takes_long() {
         encoded.repeat(SIZE / 10),
         [&[1][..], &encoded.repeat(SIZE / 10)].concat(),
         [&[1][..], &tiny.repeat(SIZE / 5)].concat(),
-        // Each second packet has a wrong size, and all decode to much.
+        // Every second packet has a wrong size, and all decode to many bytes.
         trace(2000, 65_535, |number, size| size + number as u16 % 2).split_off(12),
     ];
     for (number, body) in bodies.iter().enumerate() {
