@@ -311,15 +311,23 @@ impl Analyzer {
             && self.clock.nanoseconds(cycle) > time
         {
             self.reported_at.get_or_insert(time);
+            self.note_peak_before(time);
             self.finish();
         }
         self.clock.mark(cycle);
-        let peak = self.book.total.epoch;
-        if self.counting() && self.peak_before.0 != peak {
-            self.peak_before = (peak, self.clock.now());
+        if self.counting() {
+            self.note_peak_before(self.clock.now());
         }
         if self.trace.from_process_start == Some(false) {
             self.trace.recording_since_ns.get_or_insert(self.clock.now());
+        }
+    }
+
+    /// The last new maximum was reached before `time`, the first time that the trace gives after it.
+    fn note_peak_before(&mut self, time: u64) {
+        let peak = self.book.total.epoch;
+        if self.peak_before.0 != peak {
+            self.peak_before = (peak, time);
         }
     }
 

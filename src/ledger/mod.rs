@@ -271,7 +271,7 @@ impl Ledger {
     /// the buffers do not fill.
     pub fn update(&self) {
         #[cfg(feature = "enable")]
-        run::collect();
+        run::collect(false);
     }
 
     /// Brings everything recorded so far to the trace file and the report. Waits at most 5 s for a

@@ -513,8 +513,9 @@ fn tell_manual(error: &Error) {
     problems::add(format!("{error}; the program can call Ledger::update() instead"));
 }
 
-/// Collects now, on this thread.
-pub(super) fn collect() {
+/// Collects now, on this thread. `with_figures` writes all figures that have changed, too, which
+/// otherwise waits for the next second: a program may collect for each of its frames.
+pub(super) fn collect(with_figures: bool) {
     let _own = own_code();
     if state::is_forked() {
         return;
@@ -523,6 +524,9 @@ pub(super) fn collect() {
     if let Some(mut session) = worker::session_within(PATIENCE)
         && let Some(session) = session.as_mut()
     {
+        if with_figures {
+            session.want_figures();
+        }
         worker::tick(session, PATIENCE_WITH_HOOKS);
     }
 }
@@ -533,7 +537,7 @@ pub(super) fn snapshot() -> Option<Snapshot> {
     }
     let report = own(|| {
         apart(|| {
-            collect();
+            collect(true);
             let live = run().as_ref()?.live.clone()?;
             Some(live.report())
         })
@@ -544,7 +548,7 @@ pub(super) fn snapshot() -> Option<Snapshot> {
 /// Collects now. PERF: apart, as the end of a recording is.
 pub(super) fn flush() {
     if !state::is_forked() {
-        own(|| apart(collect));
+        own(|| apart(|| collect(true)));
     }
 }
 

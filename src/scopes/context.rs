@@ -73,13 +73,14 @@ struct Node {
     /// The next node of the same bucket.
     next: AtomicU32,
     ready: AtomicU32,
-    /// The number of entries, without those that threads have counted but not added yet.
-    entries: AtomicU64,
 }
 
 struct Table {
     buckets: NonNull<AtomicU32>,
     nodes: NonNull<Node>,
+    /// The number of entries of each node, without those that threads have counted but not added yet.
+    /// PERF: apart from the nodes, whose lines all threads read.
+    entries: NonNull<AtomicU64>,
 }
 
 static TABLE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
@@ -105,7 +106,7 @@ pub(crate) fn bytes() -> u64 {
     let table = if TABLE.load(Ordering::Relaxed).is_null() {
         0
     } else {
-        nodes * size_of::<Node>() + BUCKETS * size_of::<AtomicU32>()
+        nodes * (size_of::<Node>() + size_of::<AtomicU64>()) + BUCKETS * size_of::<AtomicU32>()
     };
     table as u64 + TEXT_BYTES.load(Ordering::Relaxed) + entries::bytes()
 }
@@ -113,7 +114,8 @@ pub(crate) fn bytes() -> u64 {
 impl Table {
     fn get() -> Option<Self> {
         const BUCKET_BYTES: usize = BUCKETS * size_of::<AtomicU32>();
-        const BYTES: usize = BUCKET_BYTES + CAPACITY * size_of::<Node>();
+        const NODE_BYTES: usize = CAPACITY * size_of::<Node>();
+        const BYTES: usize = BUCKET_BYTES + NODE_BYTES + CAPACITY * size_of::<AtomicU64>();
         let mut start = TABLE.load(Ordering::Acquire);
         if start.is_null() {
             let pages = os::map(BYTES)?;
@@ -133,6 +135,7 @@ impl Table {
         Some(Self {
             buckets: NonNull::new(start)?.cast(),
             nodes: NonNull::new(start.wrapping_add(BUCKET_BYTES))?.cast(),
+            entries: NonNull::new(start.wrapping_add(BUCKET_BYTES + NODE_BYTES))?.cast(),
         })
     }
 
@@ -144,6 +147,12 @@ impl Table {
     fn node(&self, number: u32) -> Option<&'static Node> {
         // SAFETY: the index is checked; zeroed pages are valid nodes, mapped for good.
         ((number as usize) < CAPACITY).then(|| unsafe { self.nodes.add(number as usize).as_ref() })
+    }
+
+    fn entries(&self, number: u32) -> Option<&'static AtomicU64> {
+        let number = number as usize;
+        // SAFETY: the index is checked; zeroed pages are valid counters, mapped for good.
+        (number < CAPACITY).then(|| unsafe { self.entries.add(number).as_ref() })
     }
 }
 
@@ -353,9 +362,9 @@ pub(crate) fn names_up_from(mut number: u32) -> Vec<&'static str> {
 
 /// Adds `entries` to the scope `node`, for threads that have no counters of their own.
 pub(crate) fn add_entries(node: u32, entries: u64) {
-    if let Some(node) = Table::get().and_then(|table| table.node(node)) {
+    if let Some(counter) = Table::get().and_then(|table| table.entries(node)) {
         // Release: a reader that sees this sum sees what the thread did before.
-        node.entries.fetch_add(entries, Ordering::Release);
+        counter.fetch_add(entries, Ordering::Release);
     }
 }
 
@@ -370,8 +379,8 @@ pub(super) fn read_entries(entries: &mut Vec<u64>) {
     let Some(table) = Table::get() else { return };
     let count = (COUNT.load(Ordering::Acquire) as usize).min(CAPACITY);
     let added = || {
-        let nodes = (0..count as u32).filter_map(|number| table.node(number));
-        nodes.map(|node| node.entries.load(Ordering::Acquire)).collect::<Vec<_>>()
+        let counters = (0..count as u32).filter_map(|number| table.entries(number));
+        counters.map(|counter| counter.load(Ordering::Acquire)).collect::<Vec<_>>()
     };
     entries.resize(count.max(entries.len()), 0);
     let mut before = added();

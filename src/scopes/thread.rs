@@ -36,6 +36,8 @@ const BEYOND: u32 = 1 << 31;
 /// This many open scopes without nodes mean that guards were skipped, if the thread's stack is no
 /// deeper than at the first of them. Scopes of functions that call each other take more stack.
 const SKIPPED: u32 = 256;
+/// Bytes within which a loop or a `longjmp` comes back to the frame where the first was skipped.
+const SAME_STACK: usize = 64 << 10;
 
 /// One remembered answer of the table: the node for what `key` stands for.
 #[derive(Clone, Copy)]
@@ -233,7 +235,10 @@ pub(crate) fn leave(open: Open, site: &'static Location<'static>) {
     fn left_beyond(before: Place, number: u32) {
         if let Some(thread) = thread() {
             let beyond = thread.beyond.get();
-            thread.beyond.set(Beyond { open: number.saturating_sub(1), ..beyond });
+            // A higher number is of scopes that were counted before others took their place here:
+            // where those began is not known any more, so counting starts again.
+            let open = if number > beyond.open { 0 } else { number.saturating_sub(1) };
+            thread.beyond.set(Beyond { open, ..beyond });
             thread.go(before);
         }
     }
@@ -413,7 +418,9 @@ impl Thread {
         if self.stack.get() != OTHER || beyond.open == 0 {
             beyond = Beyond { open: 0, from: self.stack.get(), address };
         }
-        let skipped = beyond.open >= SKIPPED && address >= beyond.address;
+        // Farther away is another stack, where a recursion may continue as deep as it likes.
+        let no_deeper = address.wrapping_sub(beyond.address) < SAME_STACK;
+        let skipped = beyond.open >= SKIPPED && no_deeper;
         if skipped {
             let (base, closed) = context::before_repeats(beyond.from);
             misused(closed + beyond.open, site);

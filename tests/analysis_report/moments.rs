@@ -60,6 +60,8 @@ fn a_report_as_of_a_time_ends_before_a_bookmark_that_is_later() {
     feed.marker(20);
     let report = feed.report();
     assert_eq!((report.totals.live_bytes, report.bookmarks.len()), (10, 0));
+    let peak = feed.report().peak;
+    assert_eq!((peak.from_ns, peak.to_ns), (10, Some(12)), "before the time that was asked for");
 }
 
 #[test]

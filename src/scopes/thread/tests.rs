@@ -189,3 +189,39 @@ fn entries_that_are_read_meanwhile_are_never_too_many() {
         assert_eq!(names.iter().map(|name| entries_of(name)).sum::<u64>(), 3 * ENTRIES);
     });
 }
+
+#[test]
+fn scopes_beyond_the_limit_are_skipped_only_where_the_stack_is_no_deeper() {
+    let site = Location::caller();
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            go(Place { stack: OTHER, tag: NONE, context: OTHER });
+            let thread = thread().unwrap();
+            let first = 64 << 20;
+            // A recursion: each is deeper. Another stack, above or below, is no loop.
+            for depth in 0..2 * SKIPPED as usize {
+                assert!(!thread.has_skipped(first - 100 * depth, site));
+            }
+            assert!(!thread.has_skipped(first + (8 << 20), site));
+            assert!(!thread.has_skipped(first - (8 << 20), site));
+            assert!(thread.has_skipped(first, site), "back where it began, with all of them open");
+
+            // Scopes inside a context of another stack take the place of those that were counted.
+            go(Place { stack: OTHER, tag: NONE, context: OTHER });
+            (0..SKIPPED as usize).for_each(|depth| {
+                assert!(!thread.has_skipped(first - 100 * depth, site));
+            });
+            go(Place { stack: ROOT, tag: NONE, context: ROOT });
+            assert!(!thread.has_skipped(first - (1 << 20), site));
+            let inside = OTHER;
+            let open = Open {
+                before: Place { stack: OTHER, tag: NONE, context: inside },
+                inside: BEYOND | SKIPPED,
+            };
+            go(open.before);
+            thread.context.set(inside);
+            leave(open, site);
+            assert_eq!(thread.beyond.get().open, 0, "where those began is not known any more");
+        });
+    });
+}

@@ -78,8 +78,7 @@ impl Session {
         }
         let bound = self.world.tick(patience);
         let mut sent = self.collect(bound);
-        // A caller that waits for a tick wants to see all figures.
-        if is_time || !patience.is_zero() {
+        if is_time {
             sent |= self.tell_figures();
         }
         if self.serial > self.settled {
@@ -92,6 +91,11 @@ impl Session {
         if reserve::is_touched() {
             self.give_up();
         }
+    }
+
+    /// Has the next tick write all figures that have changed, for a caller that wants to see them.
+    pub(crate) fn want_figures(&mut self) {
+        self.last_look = self.last_look.checked_sub(LOOK_AROUND).unwrap_or(self.last_look);
     }
 
     /// Steps 2 to 5; whether anything was sent.

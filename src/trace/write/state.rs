@@ -170,7 +170,9 @@ pub(crate) fn turn_off() {
 pub(crate) fn turn_off_in_child() {
     FORKED.store(true, Ordering::Release);
     PHASE.store(STOPPED, Ordering::Release);
-    STATE.store(OFF, Ordering::Release);
+    // As in `turn_off`: the child may have blocks of the reserve, too.
+    let awake = STAYS_AWAKE.load(Ordering::SeqCst);
+    STATE.store(if awake { PAUSED } else { OFF }, Ordering::SeqCst);
     places::stop();
 }
 
