@@ -107,6 +107,7 @@ pub(super) fn stop(number: u64) {
         if let Some(mut session) = worker::session_within(run::PATIENCE)
             && let Some(session) = session.as_mut()
         {
+            session.want_figures();
             worker::tick(session, PATIENCE_WITH_HOOKS);
             session.end_one(number, &last_words());
         }

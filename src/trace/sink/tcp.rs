@@ -60,7 +60,8 @@ impl Address {
         }
         // Only an IPv6 address has colons; a zone may follow it: `fe80::1%eth0`.
         let (bare, zone) = host.split_once('%').unwrap_or((host, ""));
-        let is_v6 = bare.parse::<Ipv6Addr>().is_ok() && !zone.contains(['[', ']', ':']);
+        let is_in_zones = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        let is_v6 = bare.parse::<Ipv6Addr>().is_ok() && zone.chars().all(is_in_zones);
         if (text.starts_with('[') || host.contains(['[', ']', ':'])) && !is_v6 {
             return Err(wrong("only an IPv6 address has colons or brackets"));
         }
