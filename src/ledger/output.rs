@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::scopes;
 use crate::trace::os::{self, BlockedSignals};
 use crate::trace::sink::file::{FileSink, LaterFile};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -134,17 +135,32 @@ pub(super) fn write_report(output: Output, unlinked: bool, live: Option<&Live>) 
         Output::Stderr { .. } => {
             let _ = os::write_all(2, &bytes);
         }
-        Output::File { file, path, .. } => {
-            if let Err(source) = file.write(&bytes) {
-                tell(Error::File { path, action: "write", source });
-            }
-        }
+        Output::File { file, path, .. } => write_file(file, path, &bytes),
     }
     if let Some(site) = scopes::thread::first_misuse() {
         problems::add(format!(
             "{} scopes were left out of order, or never; the first was entered at {site}",
             scopes::thread::misuses()
         ));
+    }
+}
+
+/// Writes the report to its file, or to stderr if the system does not let the file be created.
+///
+/// NOTE: a program may have given up its rights since the start (`setresuid`, a sandbox), or have
+/// no descriptor left. Only a name made at the start would be there for it, and would be left behind
+/// by a program that is killed. An unnamed file (`O_TMPFILE`) needs the same rights to get a name.
+/// Descriptor 2 is open already and needs none. It is not used if the program has closed the
+/// tracker's descriptors: 2 may be a file of the program then.
+fn write_file(file: LaterFile, path: PathBuf, bytes: &[u8]) {
+    let Err(mut source) = file.write(bytes) else { return };
+    let is_refused = os::is_refused(&source);
+    if is_refused {
+        source = io::Error::other(format!("{source}; the report follows on stderr instead"));
+    }
+    tell(Error::File { path, action: "write", source });
+    if is_refused {
+        let _ = os::write_all(2, bytes);
     }
 }
 

@@ -2,10 +2,11 @@
 //! file.
 
 use crate::files::check_told;
-use crate::harness::{Case, REPORT, Run, TRACE, builder, case, churn, leave, left, start};
+use crate::harness::{Case, Outcome, REPORT, Run, TRACE, builder, case, churn, leave, left, start};
 use memledger::{Error, Ledger};
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -130,26 +131,59 @@ pub(crate) const CASES: &[Case] = &[
         run.run().quiet().whole();
     }),
     case("a program that a tracked one starts does not take its report", starts_another, |run| {
-        let outcome = run.tracked().run();
-        let theirs: Vec<_> = outcome
-            .files()
-            .into_iter()
-            .filter(|name| ![TRACE, REPORT].contains(&&**name))
-            .collect();
-        assert_eq!(theirs.len(), 2, "{theirs:?}");
-        let lines: Vec<_> = outcome.stderr.lines().collect();
-        assert_eq!(lines.len(), 2, "{lines:?}");
-        for (line, name) in lines.iter().zip([TRACE, REPORT]) {
-            assert!(line.contains(&format!("{name} is in use by another process")), "{line}");
+        check_two_reports(&run.tracked().run());
+    }),
+    case("nor where folders cannot be locked", starts_another_unlocked, |run| {
+        check_two_reports(&run.run());
+    }),
+    case("a program that gives up its rights has its report on stderr", gives_up_rights, |run| {
+        if fs::metadata(run.folder.path()).unwrap().uid() != 0 {
+            return eprintln!("SKIPPED: only root can give up its rights");
         }
-        let report = outcome.exited(0).whole();
-        assert_eq!(left(&report, 1_000_003), 1, "the parent's");
-        // trace.PID.utrace and report.PID.json
-        let json = theirs.iter().find(|name| name.ends_with(".json")).unwrap();
-        let trace = theirs.iter().find(|name| name.ends_with(".utrace")).unwrap();
-        assert_eq!(left(&outcome.whole_as(trace, json), 1_000_005), 1, "the child's");
+        check_report_on_stderr(&run.run(), "Permission denied");
+    }),
+    case("a program that forbids files has its report on stderr", forbids_files, |run| {
+        check_report_on_stderr(&run.run(), "Operation not permitted");
+    }),
+    case("a sandbox that does not know faccessat2 has a report", without_access, |run| {
+        run.run().quiet().whole();
+    }),
+    case("a pipe for the report is opened once", report_to_pipe, |run| {
+        assert!(Command::new("mkfifo").arg(run.path(REPORT)).status().unwrap().success());
+        run.run().quiet();
     }),
 ];
+
+#[track_caller]
+fn check_two_reports(outcome: &Outcome) {
+    let theirs: Vec<_> =
+        outcome.files().into_iter().filter(|name| ![TRACE, REPORT].contains(&&**name)).collect();
+    assert_eq!(theirs.len(), 2, "{theirs:?}");
+    let lines: Vec<_> = outcome.stderr.lines().collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    for (line, name) in lines.iter().zip([TRACE, REPORT]) {
+        assert!(line.contains(&format!("{name} is in use by another process")), "{line}");
+    }
+    let report = outcome.exited(0).whole();
+    assert_eq!(left(&report, 1_000_003), 1, "the parent's");
+    // trace.PID.utrace and report.PID.json
+    let json = theirs.iter().find(|name| name.ends_with(".json")).unwrap();
+    let trace = theirs.iter().find(|name| name.ends_with(".utrace")).unwrap();
+    assert_eq!(left(&outcome.whole_as(trace, json), 1_000_005), 1, "the child's");
+}
+
+/// The report comes after one line that says why.
+#[track_caller]
+fn check_report_on_stderr(outcome: &Outcome, reason: &str) {
+    outcome.exited(0);
+    let (line, report) = outcome.stderr.split_once('\n').unwrap();
+    for part in ["memledger: cannot write report.json", reason, "follows on stderr"] {
+        assert!(line.contains(part), "{part:?} is not in {line}");
+    }
+    assert!(!outcome.path(REPORT).exists());
+    fs::write(outcome.path(REPORT), report).unwrap();
+    outcome.whole();
+}
 
 const LATE: &str = "late.utrace";
 
@@ -203,4 +237,90 @@ fn starts_another() {
     leave(1_000_003);
     let mut command = Command::new(std::env::current_exe().unwrap());
     assert!(command.env("TEST_INHERITED", "1").status().unwrap().success());
+}
+
+fn starts_another_unlocked() {
+    system::refuse(libc::SYS_fcntl, Some(libc::F_OFD_SETLK));
+    system::refuse(libc::SYS_fcntl, Some(libc::F_OFD_GETLK));
+    let _ledger = start();
+    starts_another();
+}
+
+fn gives_up_rights() {
+    let _ledger = start();
+    churn(1000);
+    system::become_nobody();
+}
+
+fn forbids_files() {
+    let _ledger = start();
+    churn(1000);
+    system::refuse(libc::SYS_openat, None);
+}
+
+fn without_access() {
+    system::refuse(libc::SYS_faccessat2, None);
+    let _ledger = start();
+    churn(1000);
+}
+
+fn report_to_pipe() {
+    let mut reader =
+        fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(REPORT).unwrap();
+    let mut closed = system::watch_closing(c"report.json");
+    let ledger = start();
+    let error = closed.read(&mut [0; 100]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "it was closed");
+    drop(ledger);
+    let mut start = [0; 1];
+    reader.read_exact(&mut start).unwrap();
+    assert_eq!(&start, b"{");
+}
+
+#[expect(unsafe_code, reason = "system calls")]
+mod system {
+    use std::ffi::CStr;
+    use std::fs::File;
+    use std::os::fd::{AsRawFd, FromRawFd};
+
+    /// Has the system answer a call with `EPERM` in all threads: only with this second argument, if
+    /// one is given.
+    pub(super) fn refuse(call: libc::c_long, argument: Option<libc::c_int>) {
+        let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+        let skip = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+        let answer = (libc::BPF_RET | libc::BPF_K) as u16;
+        let filter = |code, jf, k| libc::sock_filter { code, jt: 0, jf, k };
+        // The offsets of the call's number and of its second argument in `seccomp_data`.
+        let mut filters = vec![filter(load, 0, 0), filter(skip, 1, call as u32)];
+        if let Some(argument) = argument {
+            filters[1].jf = 3;
+            filters.extend([filter(load, 0, 24), filter(skip, 1, argument as u32)]);
+        }
+        filters.push(filter(answer, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32));
+        filters.push(filter(answer, 0, libc::SECCOMP_RET_ALLOW));
+        let program = libc::sock_fprog { len: filters.len() as u16, filter: filters.as_mut_ptr() };
+        let (mode, flags) = (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_TSYNC);
+        // SAFETY: the program and its filters are locals that outlive the call.
+        unsafe {
+            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+            assert_eq!(libc::syscall(libc::SYS_seccomp, mode, flags, &raw const program), 0);
+        }
+    }
+
+    pub(super) fn become_nobody() {
+        // SAFETY: takes numbers.
+        assert_eq!(unsafe { libc::setresuid(65534, 65534, 65534) }, 0);
+    }
+
+    /// A file in which there is something to read once `name` was closed by a writer.
+    pub(super) fn watch_closing(name: &CStr) -> File {
+        // SAFETY: the descriptor is new, so nothing else owns it; the name ends with a NUL.
+        unsafe {
+            let file = File::from_raw_fd(libc::inotify_init1(libc::IN_NONBLOCK));
+            let added =
+                libc::inotify_add_watch(file.as_raw_fd(), name.as_ptr(), libc::IN_CLOSE_WRITE);
+            assert!(added >= 0);
+            file
+        }
+    }
 }

@@ -88,35 +88,36 @@ impl Place {
     pub(crate) fn open(&self, mode: u32) -> io::Result<File> {
         let file = self.open_with(libc::O_CREAT, mode)?;
         let found = self.admit(&file)?;
-        let is_ours = found.is_file() && found.uid() == user();
-        if is_ours && !self.is_descriptor && found.mode() & 0o7777 != mode {
-            // Some file systems have no permissions.
-            let _ = file.set_permissions(Permissions::from_mode(mode));
-        }
+        self.set_mode(&file, &found, mode);
         Ok(file)
     }
 
     /// Removes an existing file to make way for one that is created later.
     ///
-    /// Returns whether the file has to be opened now instead: it is not a regular file, or is in a
-    /// folder that this process may not change.
+    /// Returns the file if it cannot be created later: it is not a regular file, or is in a folder
+    /// that this process may not change. It is as [`Self::open`] returns it. A pipe is opened only
+    /// once: its reader may stop when the first writer closes it.
     ///
     /// # Errors
     /// If the file could not be created or written.
-    pub(crate) fn clear(&self) -> io::Result<bool> {
+    pub(crate) fn clear(&self, mode: u32) -> io::Result<Option<File>> {
         let file = match self.open_with(0, 0) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return self.may_create().map(|()| false);
+                return self.may_create().map(|()| None);
             }
             Err(error) => return Err(error),
         };
-        if !self.admit(&file)?.is_file() || self.is_descriptor {
-            return Ok(true);
+        let found = self.admit(&file)?;
+        if found.is_file() && !self.is_descriptor {
+            // SAFETY: the name ends with a NUL; the descriptor is open for the duration of the call.
+            let removed = unsafe { libc::unlinkat(self.folder.as_raw_fd(), self.name.as_ptr(), 0) };
+            if removed == 0 {
+                return Ok(None);
+            }
         }
-        // SAFETY: the name ends with a NUL; the descriptor is open for the duration of the call.
-        let removed = unsafe { libc::unlinkat(self.folder.as_raw_fd(), self.name.as_ptr(), 0) };
-        Ok(removed != 0)
+        self.set_mode(&file, &found, mode);
+        Ok(Some(file))
     }
 
     /// Takes the name for this process until `self` is dropped; false if another process has it.
@@ -124,17 +125,19 @@ impl Place {
     /// NOTE: takes a lock on one byte of the folder, at an offset that the name determines, because
     /// there is no file yet to lock. Linux grants only shared locks on folders, but reports those of
     /// other processes. Of two processes that ask at once, both may be refused.
-    pub(crate) fn reserve(&self) -> bool {
-        if self.is_taken() {
-            return false;
+    ///
+    /// # Errors
+    /// If the folder cannot be locked: it is not readable, or its file system has no locks.
+    pub(crate) fn reserve(&self) -> io::Result<bool> {
+        if self.is_taken()? {
+            return Ok(false);
         }
-        // If folders cannot be locked, two processes cannot be distinguished: continue.
-        let _ = self.lock(libc::F_OFD_SETLK, libc::F_RDLCK);
-        let is_alone = !self.is_taken();
+        self.lock(libc::F_OFD_SETLK, libc::F_RDLCK)?;
+        let is_alone = !self.is_taken()?;
         if !is_alone {
             let _ = self.lock(libc::F_OFD_SETLK, libc::F_UNLCK);
         }
-        is_alone
+        Ok(is_alone)
     }
 
     /// Whether the folder's descriptor still refers to the opened folder: a program that becomes a
@@ -143,9 +146,9 @@ impl Place {
         self.identity.is_some() && super::identity(&*self.folder) == self.identity
     }
 
-    fn is_taken(&self) -> bool {
-        self.lock(libc::F_OFD_GETLK, libc::F_WRLCK)
-            .is_ok_and(|found| c_int_of(found.l_type) != libc::F_UNLCK)
+    fn is_taken(&self) -> io::Result<bool> {
+        let found = self.lock(libc::F_OFD_GETLK, libc::F_WRLCK)?;
+        Ok(c_int_of(found.l_type) != libc::F_UNLCK)
     }
 
     fn lock(&self, command: libc::c_int, kind: libc::c_int) -> io::Result<libc::flock> {
@@ -187,12 +190,26 @@ impl Place {
         Ok(found)
     }
 
+    fn set_mode(&self, file: &File, found: &Metadata, mode: u32) {
+        let is_ours = found.is_file() && found.uid() == user();
+        if is_ours && !self.is_descriptor && found.mode() & 0o7777 != mode {
+            // Some file systems have no permissions.
+            let _ = file.set_permissions(Permissions::from_mode(mode));
+        }
+    }
+
+    /// NOTE: only the errors that are about the folder count. A sandbox that does not know the call
+    /// (`faccessat2`) answers with others, and may allow the file to be created all the same.
     fn may_create(&self) -> io::Result<()> {
         let (mode, flags) = (libc::W_OK | libc::X_OK, libc::AT_EACCESS);
         // SAFETY: the name ends with a NUL; the descriptor is open for the duration of the call.
         let allowed =
             unsafe { libc::faccessat(self.folder.as_raw_fd(), c".".as_ptr(), mode, flags) };
-        if allowed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EACCES | libc::EROFS | libc::ENOENT) if allowed != 0 => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 

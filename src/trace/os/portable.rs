@@ -102,6 +102,10 @@ pub(crate) fn write_file(file: &File, bytes: &[u8]) -> io::Result<usize> {
     file.write(bytes)
 }
 
+pub(crate) fn is_refused(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied
+}
+
 pub(crate) fn watch_connection(_stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
@@ -129,12 +133,12 @@ impl Place {
         OpenOptions::new().write(true).create(true).truncate(false).open(&self.0)
     }
 
-    pub(crate) fn clear(&self) -> io::Result<bool> {
-        Ok(true)
+    pub(crate) fn clear(&self, mode: u32) -> io::Result<Option<File>> {
+        self.open(mode).map(Some)
     }
 
-    pub(crate) fn reserve(&self) -> bool {
-        true
+    pub(crate) fn reserve(&self) -> io::Result<bool> {
+        Ok(true)
     }
 
     pub(crate) fn is_ours(&self) -> bool {

@@ -221,13 +221,19 @@ impl Drop for OwnFile {
 }
 
 /// Opens a file for writing that no other process is writing to, and empties it.
+fn create_alone(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
+    let failed = |source| Error::File { path: path.to_owned(), action: "create", source };
+    take(open(path).map_err(failed)?, path)
+}
+
+/// Takes the opened file `path`, or `NAME.PID.EXT` beside it if another process is writing to it,
+/// and empties it.
 ///
 /// The order matters: it is locked before it is emptied, so the file of another process is never
 /// harmed. A pipe must have a reader: opening one without would wait for it without end. Pipes and
 /// devices are not locked: what several processes write there is theirs to tell apart.
-fn create_alone(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
+fn take(file: File, path: &Path) -> Result<(OwnFile, PathBuf), Error> {
     let failed = |action, source| Error::File { path: path.to_owned(), action, source };
-    let file = open(path).map_err(|error| failed("create", error))?;
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return Ok((OwnFile::new(file), path.to_owned()));
     }
@@ -269,7 +275,8 @@ fn empty(file: &File) -> io::Result<()> {
 
 /// A file that is created when it is written, not before: a killed program leaves none.
 pub(crate) enum LaterFile {
-    /// A pipe, a device or another file that cannot be created later.
+    /// A pipe, a device or another file that cannot be created later, or a file in a folder that
+    /// cannot be locked.
     Open(OwnFile),
     /// The name is reserved for this process, and no file has it.
     Named(Place),
@@ -284,17 +291,22 @@ impl LaterFile {
     pub(crate) fn prepare(path: &Path) -> Result<(Self, PathBuf), Error> {
         let failed = |source| Error::File { path: path.to_owned(), action: "create", source };
         let place = Place::find(path).map_err(failed)?;
-        let (place, path) = if place.reserve() {
-            (place, path.to_owned())
-        } else {
-            let path = beside(path);
-            let place = Place::find(&path).map_err(failed)?;
-            // The name holds this process's id, so no other process reserves it.
-            place.reserve();
-            (place, path)
+        let (place, path) = match place.reserve() {
+            Ok(true) => (place, path.to_owned()),
+            Ok(false) => {
+                let path = beside(path);
+                let place = Place::find(&path).map_err(failed)?;
+                // The name holds this process's id, so no other process reserves it.
+                let _ = place.reserve();
+                (place, path)
+            }
+            // Locks the file instead, which has to exist for that.
+            Err(_) => {
+                return create_alone(path).map(|(file, path)| (Self::Open(file), path));
+            }
         };
-        if place.clear().map_err(failed)? {
-            let (file, path) = create_alone(&path)?;
+        if let Some(file) = place.clear(MODE.load(Ordering::Relaxed)).map_err(failed)? {
+            let (file, path) = take(file, &path)?;
             return Ok((Self::Open(file), path));
         }
         Ok((Self::Named(place), path))
