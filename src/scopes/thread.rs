@@ -532,7 +532,7 @@ impl Thread {
 
 /// At the end of this thread: adds its entries to the nodes. Later entries of this thread are added
 /// to the nodes directly.
-fn give_back_counters() {
+extern "C" fn give_back_counters() {
     let Some(thread) = thread() else { return };
     thread.ending.set(true);
     thread.cache.iter().for_each(|answer| answer.set(EMPTY));

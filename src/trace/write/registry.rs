@@ -164,7 +164,7 @@ pub(crate) struct Thread {
     /// The epoch of its last slot.
     epoch: Cell<u64>,
     /// A function to run when the thread ends.
-    at_end: Cell<Option<fn()>>,
+    at_end: Cell<Option<extern "C" fn()>>,
 }
 
 thread_local! {
@@ -392,7 +392,9 @@ fn register(thread: &Thread) -> Option<&'static Slot> {
 }
 
 /// Makes `at_end` run at the end of this thread, even if the thread has recorded nothing.
-pub(crate) fn at_thread_end(at_end: fn()) {
+///
+/// NOTE: `extern "C"`, which cannot unwind, because the system calls it.
+pub(crate) fn at_thread_end(at_end: extern "C" fn()) {
     if THREAD.try_with(|thread| thread.at_end.set(Some(at_end))).is_ok() {
         os::on_thread_exit();
     }
