@@ -28,8 +28,9 @@ pub(crate) const CASES: &[Case] = &[
         assert!(turns > 20, "{turns} turns");
         assert!(outcome.stderr.lines().all(|line| line.contains("Input/output error")));
         let told = outcome.stderr.lines().filter(|line| line.contains(TRACE)).count();
-        // The last write of a turn is that of the report.
-        assert_eq!(told, turns - 1, "{}", outcome.stderr);
+        // The last write of a turn is that of the report; how many come before varies by one, because
+        // the worker's cycles decide what goes into one write.
+        assert!((turns - 1..=turns).contains(&told), "{told} of {turns}: {}", outcome.stderr);
     }),
     case("a disk that has room again later has a trace that stays as it was", full, |run| {
         let outcome = run.run();
