@@ -4,10 +4,12 @@
 /// from the environment or from another machine is shown on a terminal in this form only.
 ///
 /// ```
+/// # #[cfg(feature = "analysis")] {
 /// use memledger::dump::text::escape;
 ///
 /// assert_eq!(escape("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
 /// assert_eq!(escape("Größe 日本"), "Größe 日本");
+/// # }
 /// ```
 pub fn escape(text: &str) -> String {
     let turns = |char| matches!(char, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
