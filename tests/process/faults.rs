@@ -281,7 +281,7 @@ fn jumping() {
     leave(1_000_003);
 }
 
-/// Uses so many threads that the worker passes on some MiB before it can free one block, at 100 ms
+/// Uses enough threads that the worker passes on some MiB before it can free one block, at 100 ms
 /// for each 256 KiB.
 fn slow() {
     const THREADS: usize = 1000;
