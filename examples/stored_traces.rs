@@ -12,8 +12,8 @@
 
 use memledger::analysis::{Analyzer, Report};
 use memledger::dump::text;
+use memledger::remote::store::{Store, StoredTrace};
 use memledger::trace::read;
-use memledger::trace::store::{Store, StoredTrace};
 use std::error::Error;
 use std::thread;
 

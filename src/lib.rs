@@ -43,7 +43,7 @@
 //!   together, [`log!`] and [`log_scope!`] write events, [`bookmark!`] names a moment.
 //! - **The stream**: [`trace`] reads it. The format is Unreal Trace, so a trace of ours opens in
 //!   Unreal Insights, and theirs can be read here. [`trace::read::EventAnalyzer`] finds events of
-//!   any program by name and gives their fields. With feature `store`, `trace::store` gets traces
+//!   any program by name and gives their fields. With feature `store`, `remote::store` gets traces
 //!   of many programs from where a recorder, `memledger serve`, keeps them.
 //! - **The figures**: [`analysis`] rebuilds live blocks, peaks and totals from a stream, in the
 //!   traced process and from a file alike; [`dump`] prints them.
@@ -73,15 +73,20 @@ pub mod containers;
 #[cfg(feature = "analysis")]
 pub mod dump;
 mod error;
+pub mod events;
 #[cfg(feature = "__fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing {
     //! For `fuzz/` only: no interface.
     pub use crate::ledger::fuzzing::*;
-    pub use crate::trace::control::fuzzing::*;
+    pub use crate::remote::control::fuzzing::*;
 }
 mod ledger;
 mod measure;
+#[cfg(feature = "enable")]
+mod platform;
+#[cfg(feature = "analysis")]
+pub mod remote;
 mod scopes;
 pub mod trace;
 mod words;
@@ -93,6 +98,8 @@ pub use containers::{
     TaggedVecDeque,
 };
 pub use error::Error;
+pub use events::LogScope;
+pub use events::channel::Channel;
 pub use ledger::{
     Destination, DestinationState, DestinationStatus, Ledger, LedgerBuilder, OnFull, Report,
     Snapshot, Stats, Worker,
@@ -103,5 +110,3 @@ pub use scopes::NameOf;
 #[cfg(feature = "tracing")]
 pub use scopes::ScopeLayer;
 pub use scopes::{AllocScope, Context, Group, Name, ScopeGuard, Scoped, Tag, spawn, tagged};
-pub use trace::channel::Channel;
-pub use trace::log::LogScope;

@@ -11,27 +11,21 @@ use std::path::Path;
 const LAYERS: &[(&str, &[&str])] = &[
     ("words", &[]),
     ("error", &["words"]),
-    // The two calls from the system upwards: a thread ends, the program is about to begin.
+    // The one call upwards: the system runs this before `main`.
+    ("platform", &["error", "ledger::environment::start_before_main"]),
+    ("trace::format", &["error"]),
+    ("trace::write", &["platform", "trace::format"]),
+    ("trace::sink", &["error", "platform", "trace::format", "trace::write::ReentrancyGuard"]),
+    ("trace::worker", &["error", "platform", "trace::format", "trace::sink", "trace::write"]),
+    ("trace::read", &["error", "trace::format"]),
+    ("trace::convert", &["error", "trace::format", "trace::read"]),
     (
-        "trace::os",
+        "events",
         &[
             "error",
-            "trace::write::registry::retire_current",
-            "ledger::environment::start_before_main",
-        ],
-    ),
-    ("trace::pages", &["trace::os"]),
-    ("trace::clock", &["trace::os"]),
-    ("trace::event", &[]),
-    ("trace::events", &["trace::event"]),
-    ("trace::channel", &["error", "trace::event", "trace::worker::Importants"]),
-    (
-        "trace::log",
-        &[
-            "trace::os",
-            "trace::channel",
-            "trace::clock",
-            "trace::event",
+            "platform",
+            "trace::format",
+            "trace::sink::Sink",
             "trace::write",
             "trace::worker",
             // The macros, as a program names them.
@@ -39,38 +33,39 @@ const LAYERS: &[(&str, &[&str])] = &[
             "log",
         ],
     ),
-    ("trace::transport", &["error", "trace::event::schema"]),
-    ("trace::write", &["trace::os", "trace::pages", "trace::clock", "trace::event"]),
-    ("trace::sink", &["error", "trace::os", "trace::transport", "trace::write::own_code"]),
     (
-        "trace::worker",
+        "remote::control",
         &[
             "error",
-            "trace::os",
-            "trace::pages",
-            "trace::channel",
-            "trace::clock",
-            "trace::event",
-            "trace::sink",
-            "trace::transport",
-            "trace::write",
+            "words",
+            "platform",
+            "trace::sink::tcp::Address",
+            "trace::write::ReentrancyGuard",
         ],
     ),
-    (
-        "trace::control",
-        &["error", "words", "trace::os", "trace::sink::tcp::Address", "trace::write::own_code"],
-    ),
-    ("trace::read", &["error", "trace::event::schema", "trace::transport"]),
-    ("trace::store", &["error"]),
-    ("trace::convert", &["error", "trace::read", "trace::transport"]),
-    ("scopes", &["trace::os", "trace::channel", "trace::event", "trace::write", "trace::worker"]),
+    ("remote::store", &["error"]),
+    ("scopes", &["platform", "events::channel", "trace::format", "trace::write", "trace::worker"]),
     (
         "alloc",
-        &["scopes", "trace::os", "trace::channel", "trace::event", "trace::write", "trace::worker"],
+        &[
+            "scopes",
+            "platform",
+            "events::channel",
+            "trace::format",
+            "trace::write",
+            "trace::worker",
+        ],
     ),
     ("containers", &["alloc::hook", "scopes"]),
-    ("analysis", &["error", "trace::read", "trace::event::schema"]),
+    ("analysis", &["error", "trace::read", "trace::format::schema"]),
     ("dump", &["analysis", "words"]),
+    (
+        "ledger",
+        &[
+            "alloc", "analysis", "dump", "error", "events", "platform", "remote", "scopes",
+            "trace", "words", "Ledger", "Snapshot",
+        ],
+    ),
     (
         "measure",
         &[
@@ -81,10 +76,6 @@ const LAYERS: &[(&str, &[&str])] = &[
             "dump::text",
             "ledger::measuring",
         ],
-    ),
-    (
-        "ledger",
-        &["alloc", "analysis", "dump", "error", "scopes", "trace", "words", "Ledger", "Snapshot"],
     ),
     // The table of contents.
     ("", &[""]),
@@ -98,9 +89,9 @@ const REACHABLE_FROM_THE_HOOK: &[&str] = &[
     "src/scopes/entries.rs",
     "src/scopes/switch.rs",
     "src/scopes/thread.rs",
-    "src/trace/clock.rs",
-    "src/trace/events.rs",
-    "src/trace/pages.rs",
+    "src/platform/clock.rs",
+    "src/trace/format/stream_events.rs",
+    "src/trace/write/pages.rs",
     "src/trace/write/buffer.rs",
     "src/trace/write/loss.rs",
     "src/trace/write/mod.rs",
@@ -108,6 +99,7 @@ const REACHABLE_FROM_THE_HOOK: &[&str] = &[
     "src/trace/write/reserve.rs",
     "src/trace/write/order.rs",
     "src/trace/write/places.rs",
+    "src/trace/write/reentrancy.rs",
 ];
 
 /// What allocates, locks, panics or formats.
@@ -230,18 +222,16 @@ fn each_layer_names_only_the_ones_below() {
     for (file, code) in &files {
         let module = module_of(file);
         let own = module.join("::");
-        // `trace/mod.rs` and `lib.rs` are tables of contents.
-        if own == "trace" || own.is_empty() {
+        // `lib.rs` and these are tables of contents.
+        if ["", "platform", "remote", "trace"].contains(&&*own) {
             continue;
         }
         let (layer, allowed) = LAYERS.iter().find(|(layer, _)| is_within(&own, layer)).unwrap();
         assert!(!layer.is_empty(), "{file} belongs to no layer: add it to the table");
         for path in named_paths(code, &module) {
             named += 1;
-            // `trace::event` allows `trace::events` too: one is what the other is made of.
-            let fits = is_within(&path, layer)
-                || allowed.iter().any(|allowed| is_within(&path, allowed))
-                || (is_within(&path, "trace::events") && allowed.contains(&"trace::event"));
+            let fits =
+                is_within(&path, layer) || allowed.iter().any(|allowed| is_within(&path, allowed));
             if !fits {
                 wrong.push(format!("{file} ({layer}) names {path}"));
             }
@@ -281,10 +271,10 @@ fn the_readers_side_has_no_unsafe_code() {
     sources(&root.join("cli/src"), &mut files);
     let readers = [
         "src/trace/read",
-        "src/trace/store",
+        "src/remote/store",
         "src/analysis",
         "src/dump",
-        "src/trace/transport",
+        "src/trace/format",
         "cli/",
     ];
     let mut looked = 0;

@@ -4,7 +4,7 @@
 #[allow(dead_code, reason = "the reader's tests use the rest")]
 mod wire;
 
-use memledger::trace::event::schema::FieldType::{U8Array, U64, WideString};
+use memledger::trace::format::schema::FieldType::{U8Array, U64, WideString};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -20,13 +20,13 @@
 //! Version 1 of the memory events: frees carry no call stack, which saves 4 of their 17 bytes.
 #![expect(unsafe_code, reason = "events are written through raw pointers")]
 
-use crate::trace::channel::Channel;
-use crate::trace::event::encode::{Declaration, SYNCED_HEADER};
-use crate::trace::event::schema::{
+use crate::events::channel::Channel;
+use crate::trace::format::encode::{Declaration, SYNCED_HEADER};
+use crate::trace::format::schema::{
     FieldType::{U8, U32, U64},
     IMPORTANT, NO_SYNC,
 };
-use crate::trace::events::MARKER_PERIOD;
+use crate::trace::format::stream_events::MARKER_PERIOD;
 use crate::trace::worker::{Importants, Instrument};
 
 const SIZE_SHIFT: u32 = 3;
@@ -42,7 +42,7 @@ pub(crate) static INIT: Declaration = Declaration {
     fields: &[("MarkerPeriod", U32), ("Version", U8), ("MinAlignment", U8), ("SizeShift", U8)],
 };
 
-const ALLOC_FIELDS: &[(&str, crate::trace::event::schema::FieldType)] =
+const ALLOC_FIELDS: &[(&str, crate::trace::format::schema::FieldType)] =
     &[("Address", U64), ("CallstackId", U32), ("Size", U32), ("AlignmentPow2_SizeLower", U8)];
 
 pub(crate) static ALLOC: Declaration =

@@ -70,7 +70,7 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
 #[cold]
 #[inline(never)]
 pub(crate) fn not_allocated(layout: Layout, ignore_environment: bool) -> *mut u8 {
-    if !write::in_own_code() {
+    if !write::is_untracked() {
         return failed();
     }
     linked::note(ignore_environment);
@@ -87,7 +87,7 @@ pub(crate) fn not_allocated(layout: Layout, ignore_environment: bool) -> *mut u8
 #[cold]
 #[inline(never)]
 pub(crate) fn failed() -> *mut u8 {
-    if !write::in_own_code() {
+    if !write::is_untracked() {
         stats::failed();
     }
     std::ptr::null_mut()
@@ -166,7 +166,7 @@ pub(crate) unsafe fn realloc<A: GlobalAlloc>(
                 new
             }
             // SAFETY: the caller's promise is passed on.
-            None if write::in_own_code() => unsafe {
+            None if write::is_untracked() => unsafe {
                 realloc_own(inner, pointer, layout, new_size)
             },
             // SAFETY: as above.
@@ -257,7 +257,7 @@ pub(crate) fn retag(pointer: *mut u8, layout: Layout) {
 
 /// The slow way in. `own_bytes` is what the tracker's own code gains by this call, if it is it.
 fn enter_cold(own_bytes: i64) -> Option<Cold> {
-    if write::in_own_code() {
+    if write::is_untracked() {
         stats::own(own_bytes);
         return None;
     }

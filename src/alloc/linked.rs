@@ -4,7 +4,7 @@
 //! `main` with no line of code. One function that the system calls before `main` looks at the
 //! environment (`os::keep_before_main`), never the hook.
 
-use crate::trace::os;
+use crate::platform::os;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static CALLED: AtomicBool = AtomicBool::new(false);

@@ -53,7 +53,7 @@ pub use report::{
     Report, ScopeRow, SizeRow, ThreadRow, TimeSpan, Totals, TraceInfo,
 };
 
-use crate::trace::event::schema::EventType;
+use crate::trace::format::schema::EventType;
 use crate::trace::read::{Damage, Event, Hole, Row, Visitor};
 use bookmarks::Bookmarks;
 use channel::{MEMORY_CHANNEL, SCOPE_CHANNEL, ScopesOff};

@@ -2,7 +2,7 @@
 //!
 //! After that an event costs one look into a table and loads at known offsets.
 
-use crate::trace::event::schema::{EventType, FieldType};
+use crate::trace::format::schema::{EventType, FieldType};
 
 /// Offset of a field that the type does not have.
 const ABSENT: u16 = u16::MAX;

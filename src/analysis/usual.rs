@@ -10,7 +10,7 @@
 use super::roles::{Role, SYSTEM};
 use super::steps::StepKind;
 use super::{Analyzer, Until};
-use crate::trace::event::schema::EventType;
+use crate::trace::format::schema::EventType;
 use crate::trace::read::Row;
 use std::hint::select_unpredictable;
 

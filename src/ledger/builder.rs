@@ -140,7 +140,7 @@ impl LedgerBuilder {
     /// a port of this machine, such as `1985`, or on `ADDRESS:PORT`. Default: not at all.
     ///
     /// If the port is taken, one from 32768 to 40959 is used, and a problem says which. The port
-    /// that is used stands at the start of the streams. [`trace::control`](crate::trace::control)
+    /// that is used stands at the start of the streams. [`remote::control`](crate::remote::control)
     /// has the commands and what protects them. Keeps account of the live blocks, as
     /// [`keep_account`](Self::keep_account) does, so that a stream that a command starts begins with
     /// what is alive.

@@ -3,10 +3,10 @@
 use super::builder::{Config, Secret};
 use super::{destinations, problems, run};
 use crate::error::Error;
+use crate::events::channel;
+use crate::platform::os;
+use crate::remote::control::{Actions, Listener, Place, Reply, Rules, Server};
 use crate::scopes;
-use crate::trace::channel;
-use crate::trace::control::{Actions, Listener, Place, Reply, Rules, Server};
-use crate::trace::os;
 use crate::trace::sink::queue::{self, Queue, Stage};
 use crate::trace::sink::start;
 use std::fs::{self, File};

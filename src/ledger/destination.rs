@@ -88,10 +88,10 @@ impl Destination {
 #[cfg(feature = "enable")]
 fn status_of(number: u64) -> DestinationStatus {
     use crate::trace::sink::queue::{self, Stage};
-    use crate::trace::write::{own, state};
+    use crate::trace::write::{state, untracked};
     // NOTE: the lock is taken within the guard only, and not in the child of a fork, which may have
     // inherited it locked. The texts are copied outside: they go to the program.
-    let ours = own(|| {
+    let ours = untracked(|| {
         let queue = if state::is_forked() { None } else { queue::by_number(number) }?;
         let seen = queue.seen();
         Some((queue, seen))
@@ -109,6 +109,6 @@ fn status_of(number: u64) -> DestinationStatus {
         waiting_bytes: seen.waiting as u64,
         problem: seen.why.clone(),
     };
-    own(move || drop(ours));
+    untracked(move || drop(ours));
     theirs
 }

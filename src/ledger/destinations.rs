@@ -1,6 +1,6 @@
 //! Starts and stops destinations while the recording goes on.
 
-use super::choice;
+use super::channels;
 use super::destination::Destination;
 use super::live::Live;
 use super::opening;
@@ -8,13 +8,13 @@ use super::output::open_trace;
 use super::run::{self, PATIENCE_WITH_HOOKS, apart, last_words, refuse_forked, tell, theirs};
 use crate::analysis::AliveBlock;
 use crate::error::Error;
-use crate::trace::channel::Choice;
-use crate::trace::os::BlockedSignals;
+use crate::events::channel::ChannelFilter;
+use crate::platform::os::BlockedSignals;
 use crate::trace::sink::file::FileSink;
 use crate::trace::sink::queue::{self, Queued};
 use crate::trace::sink::tcp::{Address, TcpSink};
 use crate::trace::worker::{self, Session};
-use crate::trace::write::{own, state};
+use crate::trace::write::{state, untracked};
 use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
 pub(super) fn add_file(path: &Path, channels: Option<&str>) -> Result<Destination, Error> {
-    theirs(own(|| apart(|| add(channels, |choice| to_file(open_trace(path)?, choice)))))
+    theirs(untracked(|| apart(|| add(channels, |filter| to_file(open_trace(path)?, filter)))))
 }
 
 /// Writes to a file that was created for it, and is empty.
@@ -32,40 +32,42 @@ pub(super) fn add_created(
     path: &Path,
     channels: Option<&str>,
 ) -> Result<Destination, Error> {
-    let sink = |choice| to_file(FileSink::begin(file, path)?, choice);
-    theirs(own(|| apart(move || add(channels, sink))))
+    let sink = |filter| to_file(FileSink::begin(file, path)?, filter);
+    theirs(untracked(|| apart(move || add(channels, sink))))
 }
 
 pub(super) fn add_host(address: &str, channels: Option<&str>) -> Result<Destination, Error> {
-    theirs(own(|| apart(|| add(channels, |choice| to_host(Address::parse(address)?, choice)))))
+    theirs(untracked(|| {
+        apart(|| add(channels, |filter| to_host(Address::parse(address)?, filter)))
+    }))
 }
 
-fn to_file(file: FileSink, choice: Option<Choice>) -> Result<Queued, Error> {
+fn to_file(file: FileSink, filter: Option<ChannelFilter>) -> Result<Queued, Error> {
     let name = file.path().display().to_string();
-    Queued::start(name, Box::new(move |_| Ok(choice::apply(choice, Box::new(file)))), tell)
+    Queued::start(name, Box::new(move |_| Ok(channels::apply(filter, Box::new(file)))), tell)
 }
 
 /// A sink that connects to a recorder.
-pub(super) fn to_host(address: Address, choice: Option<Choice>) -> Result<Queued, Error> {
+pub(super) fn to_host(address: Address, filter: Option<ChannelFilter>) -> Result<Queued, Error> {
     let name = address.to_string();
     let open = move |given_up| {
         let sink = TcpSink::connect(&address, given_up)?;
-        Ok(choice::apply(choice, Box::new(sink)))
+        Ok(channels::apply(filter, Box::new(sink)))
     };
     Queued::start(name, Box::new(open), tell)
 }
 
 fn add(
     channels: Option<&str>,
-    sink: impl FnOnce(Option<Choice>) -> Result<Queued, Error>,
+    sink: impl FnOnce(Option<ChannelFilter>) -> Result<Queued, Error>,
 ) -> Result<Destination, Error> {
     let _awake = state::awake();
     refuse_forked()?;
-    let choice = choice::parse(channels)?;
+    let filter = channels::parse(channels)?;
     let run = run::run();
     let Some(run) = run.as_ref() else { return Err(nothing_recorded()) };
     // PERF: before the session is held. While it is, nobody collects.
-    let live = run.live.as_ref().filter(|_| choice::has_memory(choice.as_ref()));
+    let live = run.live.as_ref().filter(|_| channels::has_memory(filter.as_ref()));
     let room = live.map(Live::room).transpose()?.unwrap_or_default();
     let Some(mut session) = worker::session_within(run::PATIENCE) else {
         return Err(Error::Unsupported(format!(
@@ -74,7 +76,7 @@ fn add(
         )));
     };
     let Some(session) = session.as_mut() else { return Err(nothing_recorded()) };
-    let sink = sink(choice)?;
+    let sink = sink(filter)?;
     Ok(Destination::new(join(session, sink, live, room)))
 }
 
@@ -99,7 +101,7 @@ pub(super) fn join(
 
 /// Ends one, and waits until it has got everything.
 pub(super) fn stop(number: u64) {
-    own(|| {
+    untracked(|| {
         if state::is_forked() {
             return;
         }
@@ -120,9 +122,9 @@ pub(super) fn stop(number: u64) {
 /// The handles of all, for the program.
 pub(super) fn all() -> Vec<Destination> {
     let numbers = || queue::all().iter().map(|queue| Destination::new(queue.number)).collect();
-    let ours: Vec<_> = if state::is_forked() { Vec::new() } else { own(numbers) };
+    let ours: Vec<_> = if state::is_forked() { Vec::new() } else { untracked(numbers) };
     // A copy that belongs to the program.
     let theirs = ours.clone();
-    own(move || drop(ours));
+    untracked(move || drop(ours));
     theirs
 }

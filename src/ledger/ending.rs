@@ -3,12 +3,12 @@
 use super::output::write_report;
 use super::run::{PATIENCE, PATIENCE_WITH_HOOKS, Run, apart, last_words, run};
 use super::{destinations, problems};
-use crate::trace::channel;
-use crate::trace::log::important;
-use crate::trace::os::BlockedSignals;
+use crate::events::channel;
+use crate::events::important;
+use crate::platform::os::BlockedSignals;
 use crate::trace::sink::queue;
 use crate::trace::worker;
-use crate::trace::write::{own_code, registry, state};
+use crate::trace::write::{ReentrancyGuard, registry, state};
 use crate::words::nearest;
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ pub(super) fn finish(generation: Option<u64>) {
     if state::is_forked() {
         return;
     }
-    let _own = own_code();
+    let _untracked = ReentrancyGuard::enter();
     let _signals = BlockedSignals::new();
     let mut current = run();
     let is_meant = |run: &mut Run| generation.is_none_or(|number| number == run.generation);

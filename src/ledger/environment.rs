@@ -5,10 +5,11 @@ use super::report::Report;
 use super::{control, exit, problems, run};
 use crate::alloc::linked;
 use crate::error::Error;
-use crate::trace::control::{DEFAULT_PORT as DEFAULT_CONTROL_PORT, Place};
+use crate::events::channel;
+use crate::platform::os;
+use crate::remote::control::{DEFAULT_PORT as DEFAULT_CONTROL_PORT, Place};
 use crate::trace::sink::tcp::Address;
-use crate::trace::write::{own, state};
-use crate::trace::{channel, os};
+use crate::trace::write::{state, untracked};
 use crate::words::nearest;
 use std::ffi::{CStr, OsStr, OsString};
 use std::path::PathBuf;
@@ -127,7 +128,7 @@ impl Settings {
             });
             match flag {
                 Some((known, value)) => {
-                    own(|| *(known.place)(&mut settings) = Some(value.into()));
+                    untracked(|| *(known.place)(&mut settings) = Some(value.into()));
                 }
                 None => rest.push(arg),
             }
@@ -278,7 +279,7 @@ fn extension(path: &OsString) -> Option<&str> {
 
 /// Called before `main`, if the allocator is linked: starts what the environment asks for.
 pub(crate) fn start_before_main() {
-    own(|| {
+    untracked(|| {
         let _awake = state::awake();
         exit::watch_forks();
         let settings = Settings::read();

@@ -1,10 +1,10 @@
 //! The moments at which a recording ends by itself: exit, a panic that aborts, a fork.
 
 use super::{ending, follow, run};
-use crate::trace::os;
+use crate::platform::os;
 #[cfg(panic = "abort")]
-use crate::trace::write::in_own_code;
-use crate::trace::write::{own_code, registry, state};
+use crate::trace::write::is_untracked;
+use crate::trace::write::{ReentrancyGuard, registry, state};
 use std::sync::Once;
 
 /// Registers what has to happen in the child of a fork; once.
@@ -27,7 +27,7 @@ pub(super) fn prepare() {
             std::panic::set_hook(Box::new(move |info| {
                 previous(info);
                 // A panic of ours, in the midst of ending, must not wait for itself.
-                if !in_own_code() {
+                if !is_untracked() {
                     ending::finish(None);
                 }
             }));
@@ -43,7 +43,7 @@ extern "C" fn exiting() {
 /// While something is recorded, and the child does not follow: it has no worker, and the file and the buffers are the
 /// parent's. Otherwise the child may record itself, and what led to it belongs to that.
 extern "C" fn forked() {
-    let own = own_code();
+    let untracked = ReentrancyGuard::enter();
     if follow::in_child() {
         return;
     }
@@ -51,7 +51,7 @@ extern "C" fn forked() {
         state::turn_off_in_child();
         return;
     }
-    drop(own);
+    drop(untracked);
     state::forget_process();
     registry::forget_threads();
 }

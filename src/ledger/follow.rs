@@ -13,12 +13,12 @@ use super::live::Live;
 use super::report::{Destination, Report};
 use super::run::{self, Inherited, Run};
 use super::{builder::Config, problems};
-use crate::trace::log::important;
-use crate::trace::os::BlockedSignals;
+use crate::events::important;
+use crate::platform::os::BlockedSignals;
 use crate::trace::sink::file::beside;
 use crate::trace::sink::queue::{self, Queue};
 use crate::trace::worker::{self, Session};
-use crate::trace::write::{buffer, own, registry, state};
+use crate::trace::write::{buffer, registry, state, untracked};
 use std::cell::RefCell;
 use std::mem::{forget, take};
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ pub(super) fn ask() {
 
 pub(super) extern "C" fn prepare() {
     if ASKED.load(Ordering::Acquire) && !state::is_forked() {
-        own(|| {
+        untracked(|| {
             let held = hold();
             let _ = HELD.try_with(|place| place.replace(held));
         });
@@ -89,7 +89,7 @@ fn take_held() -> Option<Result<Held, NotFree>> {
 
 pub(super) extern "C" fn in_parent() {
     if ASKED.load(Ordering::Acquire) {
-        own(|| {
+        untracked(|| {
             // What is held is let go first: telling takes one of the locks.
             if let Some(Err(what)) = take_held().map(|held| held.map(drop)) {
                 problems::add(format!(

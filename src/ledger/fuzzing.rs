@@ -3,8 +3,8 @@
 
 use super::environment::Settings;
 use super::{builder::Config, output};
-use crate::trace::channel::{self, Choice};
-use crate::trace::control::Place;
+use crate::events::channel::{self, ChannelFilter};
+use crate::remote::control::Place;
 use crate::trace::sink::tcp::Address;
 use crate::words::escape;
 use std::ffi::OsString;
@@ -46,7 +46,7 @@ pub fn channels(text: &str) -> Result<(), String> {
 }
 
 /// The ids among `ids` that a destination with these channels gets.
-pub fn choice(text: &str, ids: &[u32]) -> Result<Vec<bool>, String> {
-    let choice = Choice::parse(text).map_err(|error| error.to_string())?;
-    Ok(ids.iter().map(|id| choice.has(*id)).collect())
+pub fn filter(text: &str, ids: &[u32]) -> Result<Vec<bool>, String> {
+    let filter = ChannelFilter::parse(text).map_err(|error| error.to_string())?;
+    Ok(ids.iter().map(|id| filter.has(*id)).collect())
 }

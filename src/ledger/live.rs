@@ -5,9 +5,9 @@
 
 use crate::analysis::{Alive, AliveBlock, Analyzer};
 use crate::error::Error;
+use crate::trace::format::handshake::PROTOCOL;
 use crate::trace::read::{Decoder, Visitor};
 use crate::trace::sink::Sink;
-use crate::trace::transport::handshake::PROTOCOL;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The account that is kept in the process.

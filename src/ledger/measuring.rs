@@ -16,11 +16,11 @@ use super::live::Live;
 use super::run::{self, PATIENCE, PATIENCE_WITH_HOOKS, Run};
 use crate::analysis::{Analyzer, Baseline, Holder, MeasuredFigures};
 use crate::error::Error;
+use crate::platform::os::{self, BlockedSignals};
 use crate::scopes::context::{self, Kind, OTHER};
 use crate::scopes::thread::{self, Open};
-use crate::trace::os::{self, BlockedSignals};
 use crate::trace::worker::{self, Session};
-use crate::trace::write::{in_own_code, loss, own_code, state};
+use crate::trace::write::{ReentrancyGuard, is_untracked, loss, state};
 use std::collections::BTreeMap;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -98,11 +98,11 @@ impl Measuring {
         name: &'static str,
         site: &'static Location<'static>,
     ) -> Result<Self, Error> {
-        if in_own_code() {
+        if is_untracked() {
             return Err(unmeasured("this is the tracker's own code, whose memory is not recorded"));
         }
         let begun = run::theirs({
-            let _own = own_code();
+            let _untracked = ReentrancyGuard::enter();
             let _signals = BlockedSignals::new();
             Begun::new(name)
         })?;
@@ -135,7 +135,7 @@ impl Measuring {
             thread::set_taken(true);
         }
         run::theirs({
-            let _own = own_code();
+            let _untracked = ReentrancyGuard::enter();
             let _signals = BlockedSignals::new();
             begun.end(stayed, taken, judge)
         })

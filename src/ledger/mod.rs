@@ -5,7 +5,7 @@
 
 mod builder;
 #[cfg(feature = "enable")]
-mod choice;
+mod channels;
 #[cfg(feature = "enable")]
 mod control;
 mod destination;

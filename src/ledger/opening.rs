@@ -19,14 +19,15 @@
 use crate::alloc::events::{append_alloc, append_realloc_free, append_update};
 use crate::analysis::{Alive, AliveBlock};
 use crate::error::Error;
+use crate::platform::clock;
 use crate::scopes::events::MEMORY_SCOPE;
-use crate::trace::event::encode::{ENTER_SCOPE, LEAVE_SCOPE};
+use crate::trace::format::encode::{ENTER_SCOPE, LEAVE_SCOPE};
+use crate::trace::format::packet::IMPORTANTS;
+use crate::trace::format::stream_events;
 use crate::trace::sink::Sink;
-use crate::trace::transport::packet::IMPORTANTS;
 use crate::trace::worker::{
     BLOCKS, CONTROL, Here, first_words, marker_times, own_system_id, settled_below,
 };
-use crate::trace::{clock, events};
 use std::collections::HashMap;
 
 /// Bytes of a packet, at least; an event more is the most it has.
@@ -43,7 +44,7 @@ pub(super) fn begin(alive: Option<Alive>, here: Here, sink: &mut dyn Sink) -> Re
     let mut importants = first_words(first, whole);
     let (stream, hint) = (u32::from(BLOCKS).into(), u64::from(BLOCKS).into());
     let system_id = own_system_id(BLOCKS).into();
-    events::THREAD_INFO
+    stream_events::THREAD_INFO
         .append(&[stream, system_id, hint, "memledger live blocks".into()], &mut importants);
     sink.packet(IMPORTANTS, &importants);
     sink.packet(CONTROL, &settled_below(first));
@@ -117,7 +118,7 @@ impl Plan {
             serial += 1;
         }
         let mut end = Vec::new();
-        events::ALIVE.append(&[(self.alive.blocks.len() as u64).into()], &mut end);
+        stream_events::ALIVE.append(&[(self.alive.blocks.len() as u64).into()], &mut end);
         out.sink.packet(BLOCKS, &end);
         out.result
     }
@@ -155,7 +156,7 @@ impl Head {
         let owner = alive.owners.get(block.owner as usize);
         if let Some(thread) = owner.and_then(|owner| alive.threads.get(owner.thread as usize)) {
             let system_id = thread.system_id.into();
-            events::THREAD_START
+            stream_events::THREAD_START
                 .append(&[thread.id.into(), system_id, (&*thread.name).into()], &mut bytes);
         }
         let enter = |tag: Option<i32>, bytes: &mut Vec<u8>| {
@@ -210,7 +211,7 @@ impl Packets<'_> {
 
     fn marker(&mut self, serial: &mut u64, cycle: u64) {
         // On the same stream, so that no reader has to put the two together.
-        self.packet.extend_from_slice(&events::marker(*serial, cycle));
+        self.packet.extend_from_slice(&stream_events::marker(*serial, cycle));
         *serial += 1;
     }
 

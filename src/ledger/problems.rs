@@ -1,8 +1,8 @@
 //! What did not go as asked: one line on stderr each, and kept for [`Ledger::problems`](super::Ledger::problems).
 
-use crate::trace::os::{self, BlockedSignals};
+use crate::platform::os::{self, BlockedSignals};
 use crate::trace::worker;
-use crate::trace::write::{own, state};
+use crate::trace::write::{state, untracked};
 use crate::words::escape;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,9 +27,9 @@ pub(super) fn add(sentence: String) {
 pub(super) fn all() -> Vec<String> {
     // NOTE: the lock is held within the guard only. A hook may wait for the worker, and the worker
     // for the lock.
-    let ours = own(|| lock().map_or_else(Vec::new, |problems| problems.clone()));
+    let ours = untracked(|| lock().map_or_else(Vec::new, |problems| problems.clone()));
     let theirs = ours.clone();
-    own(move || drop(ours));
+    untracked(move || drop(ours));
     theirs
 }
 

@@ -6,20 +6,20 @@ use super::environment::{self, Settings};
 use super::live::Live;
 use super::output::{Output, UNLINKED, open_report, open_trace};
 use super::report::Report;
-use super::{Ledger, Snapshot, Stats, choice, destinations, exit, follow, opening, problems};
+use super::{Ledger, Snapshot, Stats, channels, destinations, exit, follow, opening, problems};
 use crate::alloc::{self, events::MemoryEvents, linked, stats};
 use crate::analysis::Alive;
 use crate::error::Error;
+use crate::events::ProgramEvents;
+use crate::events::channel;
+use crate::platform::os::{self, BlockedSignals};
 use crate::scopes::{self, context, events::ScopeEvents};
-use crate::trace::channel;
-use crate::trace::log::ProgramEvents;
-use crate::trace::os::{self, BlockedSignals};
 use crate::trace::sink::Sink;
 use crate::trace::sink::file::{self, FileSink};
 use crate::trace::sink::queue;
 use crate::trace::sink::tcp::Address;
 use crate::trace::worker::{self, Final, Instrument, Session};
-use crate::trace::write::{buffer, loss, own, own_code, registry, reserve, state};
+use crate::trace::write::{ReentrancyGuard, buffer, loss, registry, reserve, state, untracked};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -158,7 +158,7 @@ pub(super) fn run_within(patience: Duration) -> Option<MutexGuard<'static, Optio
 /// Starts as flags say, and the environment where they are silent, by default with a report on
 /// stderr; what does not work is told and left out.
 pub(super) fn start_with(flags: Settings) -> Ledger {
-    own(move || {
+    untracked(move || {
         let _awake = state::awake();
         if let Err(error) = refuse_forked() {
             return tell_and_go_on(error);
@@ -187,7 +187,7 @@ pub(super) fn apart<R: Send>(body: impl FnOnce() -> R + Send) -> R {
     // it has granted once it grants at once.
     os::register_barrier();
     reserve::prepare();
-    os::run_apart(|| own(|| catch_unwind(AssertUnwindSafe(body))))
+    os::run_apart(|| untracked(|| catch_unwind(AssertUnwindSafe(body))))
         .unwrap_or_else(|panic| resume_unwind(panic))
 }
 
@@ -225,14 +225,14 @@ pub(super) fn tell(error: Error) {
 pub(super) fn start(config: &Config) -> Result<Ledger, Error> {
     // What the program handed in stays the program's: it is copied inside. So is an error that
     // goes back to it: it is copied outside.
-    theirs(own(|| apart(|| start_strictly(config.clone()))))
+    theirs(untracked(|| apart(|| start_strictly(config.clone()))))
 }
 
 /// A result for the program: an error is copied outside, since it drops it.
 pub(super) fn theirs<T>(result: Result<T, Error>) -> Result<T, Error> {
     result.map_err(|error| {
         let theirs = error.duplicate();
-        own(move || drop(error));
+        untracked(move || drop(error));
         theirs
     })
 }
@@ -243,8 +243,8 @@ fn start_strictly(mut config: Config) -> Result<Ledger, Error> {
     if let Some(channels) = &config.channels {
         channel::names(channels)?;
     }
-    choice::parse(config.file_channels.as_deref())?;
-    choice::parse(config.host_channels.as_deref())?;
+    channels::parse(config.file_channels.as_deref())?;
+    channels::parse(config.host_channels.as_deref())?;
     if let Some(host) = &config.host {
         Address::parse(host)?;
     }
@@ -314,12 +314,12 @@ fn join_environment(run: &mut Run, config: Config) -> Result<Ledger, Error> {
     if config.file_mode.is_some() && Settings::read().file_mode.is_none() {
         set_file_mode(&config);
     }
-    let file_choice = choice::parse(config.file_channels.as_deref())?;
-    let host_choice = choice::parse(config.host_channels.as_deref())?;
+    let file_filter = channels::parse(config.file_channels.as_deref())?;
+    let host_filter = channels::parse(config.host_channels.as_deref())?;
     if let Some(path) = config.file.filter(|_| !run.has_file) {
         let file = open_trace(&path)?;
         let path = file.path().to_owned();
-        let sink = choice::apply(file_choice, Box::new(file));
+        let sink = channels::apply(file_filter, Box::new(file));
         let joined = worker::session().as_mut().map(|session| session.join(sink));
         match joined {
             Some(Ok(())) => run.has_file = true,
@@ -332,8 +332,8 @@ fn join_environment(run: &mut Run, config: Config) -> Result<Ledger, Error> {
     }
     if let Some(host) = config.host.filter(|_| !run.has_host) {
         let mut session = worker::session();
-        let live = run.live.as_ref().filter(|_| choice::has_memory(host_choice.as_ref()));
-        let host = destinations::to_host(Address::parse(&host)?, host_choice)?;
+        let live = run.live.as_ref().filter(|_| channels::has_memory(host_filter.as_ref()));
+        let host = destinations::to_host(Address::parse(&host)?, host_filter)?;
         if let Some(session) = session.as_mut() {
             destinations::join(session, host, live, Vec::new());
             run.has_host = true;
@@ -391,8 +391,8 @@ fn begin(
     };
     let address = config.host.as_deref().map(Address::parse).transpose()?;
     let channels = channel::names(config.channels.as_deref().unwrap_or(DEFAULT_CHANNELS))?;
-    let file_choice = choice::parse(config.file_channels.as_deref())?;
-    let host_choice = choice::parse(config.host_channels.as_deref())?;
+    let file_filter = channels::parse(config.file_channels.as_deref())?;
+    let host_filter = channels::parse(config.host_channels.as_deref())?;
     let hook = channels.contains(&alloc::CHANNEL);
     let scope = channels.contains(&scopes::CHANNEL);
     exit::prepare();
@@ -450,12 +450,12 @@ fn begin(
     let live = keeps_account.then(Live::new);
     let has_file = file.is_some();
     let knows =
-        [&file_choice, &None, &host_choice].map(|choice| choice::has_memory(choice.as_ref()));
+        [&file_filter, &None, &host_filter].map(|filter| channels::has_memory(filter.as_ref()));
     let host =
-        address.and_then(|address| destinations::to_host(address, host_choice).map_err(tell).ok());
+        address.and_then(|address| destinations::to_host(address, host_filter).map_err(tell).ok());
     let has_host = host.is_some();
     let sinks: [Option<Box<dyn Sink>>; 3] = [
-        file.map(|file| choice::apply(file_choice, Box::new(file))),
+        file.map(|file| channels::apply(file_filter, Box::new(file))),
         live.clone().map(|live| Box::new(live) as _),
         host.map(|host| Box::new(host) as _),
     ];
@@ -516,7 +516,7 @@ fn tell_manual(error: &Error) {
 /// Collects now, on this thread. `with_figures` writes all figures that have changed, too, which
 /// otherwise waits for the next second: a program may collect for each of its frames.
 pub(super) fn collect(with_figures: bool) {
-    let _own = own_code();
+    let _untracked = ReentrancyGuard::enter();
     if state::is_forked() {
         return;
     }
@@ -535,7 +535,7 @@ pub(super) fn snapshot() -> Option<Snapshot> {
     if state::is_forked() {
         return None;
     }
-    let report = own(|| {
+    let report = untracked(|| {
         apart(|| {
             collect(true);
             let live = run().as_ref()?.live.clone()?;
@@ -548,7 +548,7 @@ pub(super) fn snapshot() -> Option<Snapshot> {
 /// Collects now. PERF: apart, as the end of a recording is.
 pub(super) fn flush() {
     if !state::is_forked() {
-        own(|| apart(|| collect(true)));
+        untracked(|| apart(|| collect(true)));
     }
 }
 
@@ -556,7 +556,7 @@ pub(super) fn control_address() -> Option<std::net::SocketAddr> {
     if state::is_forked() {
         return None;
     }
-    let _own = own_code();
+    let _untracked = ReentrancyGuard::enter();
     run().as_ref()?.control.as_ref().map(Control::address)
 }
 

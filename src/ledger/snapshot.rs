@@ -36,7 +36,7 @@ impl Snapshot {
 impl Drop for Snapshot {
     fn drop(&mut self) {
         // It was made by the tracker, so its memory is the tracker's.
-        let _own = crate::trace::write::own_code();
+        let _untracked = crate::trace::write::ReentrancyGuard::enter();
         let _awake = crate::trace::write::state::awake();
         // SAFETY: dropped here and nowhere else.
         unsafe {

@@ -22,7 +22,7 @@
 #![expect(unsafe_code, reason = "the table is raw memory")]
 
 use super::entries;
-use crate::trace::os;
+use crate::platform::os;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 

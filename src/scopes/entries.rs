@@ -14,7 +14,7 @@
 
 use super::context;
 use super::thread::CACHE;
-use crate::trace::os;
+use crate::platform::os;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 

@@ -9,9 +9,9 @@
 //! written as `|`.
 
 use super::context::{self, Announced, Kind, Walk};
-use crate::trace::channel::Channel;
-use crate::trace::event::encode::Declaration;
-use crate::trace::event::schema::{
+use crate::events::channel::Channel;
+use crate::trace::format::encode::Declaration;
+use crate::trace::format::schema::{
     FieldType::{AnsiString, I32, U8, U64},
     IMPORTANT, NO_SYNC,
 };

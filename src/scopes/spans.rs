@@ -6,7 +6,7 @@ use super::{
     thread::{self, Open},
 };
 #[cfg(feature = "enable")]
-use crate::trace::write::own;
+use crate::trace::write::untracked;
 #[cfg(feature = "enable")]
 use std::{cell::RefCell, fmt, panic::Location};
 use tracing_core::Subscriber;
@@ -176,7 +176,7 @@ impl Entered {
         let mut entered = self.0.borrow_mut();
         if entered.len() == entered.capacity() {
             // What the tracker needs for itself is in nobody's scope.
-            own(|| entered.reserve(16));
+            untracked(|| entered.reserve(16));
         }
         entered.push((id.clone(), context.enter_as_scope()));
     }
@@ -198,7 +198,7 @@ impl Entered {
 #[cfg(feature = "enable")]
 impl Drop for Entered {
     fn drop(&mut self) {
-        own(|| drop(self.0.take()));
+        untracked(|| drop(self.0.take()));
     }
 }
 

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "writes events through raw pointers")]
 
 use super::{context, events, thread};
-use crate::trace::event::encode::{ENTER_SCOPE, LEAVE_SCOPE};
+use crate::trace::format::encode::{ENTER_SCOPE, LEAVE_SCOPE};
 use crate::trace::write::Slot;
 use std::sync::atomic::Ordering;
 

@@ -1,10 +1,10 @@
 //! From one transport to another: the same stream of events, coded differently.
 
 use crate::error::Error;
+use crate::trace::format::Transport;
+use crate::trace::format::handshake::Handshake;
+use crate::trace::format::packet::{PacketWriter, SYNC};
 use crate::trace::read::{Reader, Summary, Visitor};
-use crate::trace::transport::Transport;
-use crate::trace::transport::handshake::Handshake;
-use crate::trace::transport::packet::{PacketWriter, SYNC};
 use std::io::{Read, Write};
 
 /// Packets are written when this many bytes of them are waiting, and at the end.
@@ -35,7 +35,7 @@ impl Visitor for Ignore {
 /// # Examples
 /// ```
 /// use memledger::trace::convert::convert;
-/// use memledger::trace::transport::Transport;
+/// use memledger::trace::format::Transport;
 ///
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/samples/mem-2t-40k.utrace");
 /// let (plain, mut compact) = (std::fs::read(path)?, Vec::new());

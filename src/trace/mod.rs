@@ -10,31 +10,15 @@
 //!    into the order of their serials.
 //!
 //! Nothing here knows what the events are about: their types are declared by their owners, those of
-//! the tracker in its own modules, those of the program by [`log`].
+//! the tracker in its own modules, those of the program by [`events`](crate::events).
 
-pub(crate) mod channel;
-#[cfg(feature = "enable")]
-pub(crate) mod clock;
-#[cfg(feature = "analysis")]
-pub mod control;
 #[cfg(feature = "analysis")]
 pub mod convert;
-pub mod event;
-#[cfg(feature = "enable")]
-pub(crate) mod events;
-pub mod log;
-#[cfg(feature = "enable")]
-pub(crate) mod os;
-#[cfg(feature = "enable")]
-pub(crate) mod pages;
+pub mod format;
 #[cfg(feature = "analysis")]
 pub mod read;
 #[cfg(feature = "enable")]
 pub(crate) mod sink;
-#[cfg(feature = "store")]
-pub mod store;
-#[cfg(feature = "analysis")]
-pub mod transport;
 #[cfg(feature = "enable")]
 pub(crate) mod worker;
 #[cfg(feature = "enable")]

@@ -1,7 +1,7 @@
 //! What one event costs: `cargo test --release --test analysis_report -- --ignored --nocapture`.
 
 use memledger::analysis::Analyzer;
-use memledger::trace::event::schema::FieldType as T;
+use memledger::trace::format::schema::FieldType as T;
 use memledger::trace::read::{Event, Visitor};
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
 //! Makes events by hand and gives them to an analyzer.
 
 use memledger::analysis::{Analyzer, Report};
-use memledger::trace::event::schema::{EventType, Field, FieldFamily, FieldType as T};
+use memledger::trace::format::schema::{EventType, Field, FieldFamily, FieldType as T};
 use memledger::trace::read::{Event, Visitor};
 
 /// One type: name, whether it is synchronised, fields.

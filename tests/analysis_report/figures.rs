@@ -548,7 +548,7 @@ fn the_report_can_be_as_it_stood_at_a_time_or_after_an_event() {
 
 #[test]
 fn a_type_that_lacks_a_field_is_ignored_and_noted() {
-    use memledger::trace::event::schema::FieldType as T;
+    use memledger::trace::format::schema::FieldType as T;
     use memledger::trace::read::Visitor;
     let mut analyzer = Analyzer::new();
     analyzer

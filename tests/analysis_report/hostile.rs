@@ -2,7 +2,7 @@
 
 use memledger::analysis::{Analyzer, Until};
 use memledger::dump::{json, text};
-use memledger::trace::event::schema::FieldType as T;
+use memledger::trace::format::schema::FieldType as T;
 use memledger::trace::read::{Event, Visitor, read};
 
 fn reports(analyzer: &Analyzer) {

@@ -3,7 +3,7 @@
 use crate::destinations::{peer, peer_address, read_all};
 use crate::harness::{Case, Outcome, REPORT, TRACE, builder, case, check_with_another_reader};
 use memledger::analysis::{Analyzer, LiveBlock, Report};
-use memledger::trace::event::schema::EventType;
+use memledger::trace::format::schema::EventType;
 use memledger::trace::read::{self, Damage, Event, Hole, Value, Visitor};
 use memledger::{
     Error, Ledger, alloc_scope, bookmark, channel, event, group, log, log_scope, tag, tagged,

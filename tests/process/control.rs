@@ -1,9 +1,9 @@
 //! A program that is controlled while it runs. The child is its own client, unless it says so.
 
 use crate::harness::{Case, Outcome, REPORT, Run, TRACE, builder, case, churn, leave, left, scope};
-use memledger::trace::control::{Client, Command};
+use memledger::remote::control::{Client, Command};
+use memledger::trace::format::handshake::Handshake;
 use memledger::trace::read::{EventAnalyzer, read};
-use memledger::trace::transport::handshake::Handshake;
 use memledger::{DestinationState, Ledger, alloc_scope};
 use std::fs::{self, File};
 use std::hint::black_box;

@@ -3,7 +3,7 @@
 
 use crate::files::check_told;
 use crate::harness::{Case, Outcome, REPORT, TRACE, builder, case, churn, leave, left, start};
-use memledger::trace::control::{Client, Command};
+use memledger::remote::control::{Client, Command};
 use memledger::{DestinationState, Ledger};
 use std::collections::BTreeMap;
 use std::fs;

@@ -7,7 +7,7 @@ use crate::losses::memory_events;
 use crate::no_memory::read_back;
 use crate::shim::{Fault, READ, RECV, SEND, WRITE, have_clocks_jump};
 use memledger::analysis::Analyzer;
-use memledger::trace::control::{Client, Command};
+use memledger::remote::control::{Client, Command};
 use memledger::trace::read::{self, EventAnalyzer};
 use memledger::{Ledger, OnFull, bookmark};
 use std::fs::File;

@@ -3,9 +3,9 @@
 use libtest_mimic::{Arguments, Trial};
 use memledger::analysis::{Analyzer, Report, ScopeRow};
 use memledger::trace::convert::convert;
-use memledger::trace::event::schema::EventType;
+use memledger::trace::format::Transport;
+use memledger::trace::format::schema::EventType;
 use memledger::trace::read::{self, Damage, Event, Hole, Summary, Visitor};
-use memledger::trace::transport::Transport;
 use memledger::{Ledger, dump};
 use std::collections::HashMap;
 use std::fs::{self, File};

@@ -2,7 +2,7 @@
 
 use crate::harness::{Case, Outcome, TRACE, builder, case, leave, left};
 use memledger::analysis::{Analyzer, Until};
-use memledger::trace::event::schema::{EventType, FieldFamily, FieldType};
+use memledger::trace::format::schema::{EventType, FieldFamily, FieldType};
 use memledger::trace::read::{self, Event, Value, Visitor};
 use memledger::{Error, Ledger, alloc_scope, bookmark, channel, event, log, log_scope};
 use std::collections::{BTreeMap, HashMap};

@@ -1,8 +1,8 @@
 //! The compact coding gives back what went into it, byte for byte, and nothing else.
 
 use crate::support::{AUX, ENTER, LEAVE, NO_SYNC, TERMINAL, aux, plain, synced, type_record};
-use memledger::trace::event::schema::FieldType::{U8, U8Array, U32, U64};
-use memledger::trace::transport::compact::{Decoder, Encoder};
+use memledger::trace::format::compact::{Decoder, Encoder};
+use memledger::trace::format::schema::FieldType::{U8, U8Array, U32, U64};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -373,7 +373,7 @@ fn a_trace_of_unreals_is_complete_only_behind_its_start() {
 
 #[test]
 fn a_trace_of_ours_is_complete_only_with_its_report() {
-    use memledger::trace::event::schema::FieldType::U64;
+    use memledger::trace::format::schema::FieldType::U64;
     let report =
         [("Cycle", U64), ("OverheadBytes", U64), ("LostEvents", U64), ("ScopeMisuses", U64)];
     let record = type_record(7, 40, "Memledger.Report", NO_SYNC, &report);

@@ -3,7 +3,7 @@
 
 use crate::support::*;
 use memledger::analysis;
-use memledger::trace::event::schema::FieldType::{self, *};
+use memledger::trace::format::schema::FieldType::{self, *};
 use memledger::trace::read::{
     Decoder, EventAnalyzer, FieldValue, Left, Occurrence, Reference, Scalar, Visitor, read,
 };

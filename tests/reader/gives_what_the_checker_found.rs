@@ -1,6 +1,6 @@
 //! The samples of Unreal's own runtime, against totals that an independent program computed.
 
-use memledger::trace::event::schema::EventType;
+use memledger::trace::format::schema::EventType;
 use memledger::trace::read::{self, Damage, Event, Hole, Visitor};
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! What the bytes of one thread mean, in each protocol: exact events out of exact bytes.
 
 use crate::support::*;
-use memledger::trace::event::schema::FieldType;
+use memledger::trace::format::schema::FieldType;
 
 fn event(name: &str, stream: u16, serial: Option<u64>, fixed: &[u8]) -> Log {
     Log::Event(name.into(), stream, serial, fixed.to_vec())
@@ -281,7 +281,7 @@ fn references_and_definitions_of_protocol_6() {
     );
     let fields = |index| run.decoder.types().nth(index).unwrap().0.fields.to_vec();
     assert_eq!(fields(7)[1].name, "DefinitionId");
-    assert_eq!(fields(8)[0].family, memledger::trace::event::schema::FieldFamily::Reference(50));
+    assert_eq!(fields(8)[0].family, memledger::trace::format::schema::FieldFamily::Reference(50));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Writes streams byte by byte, as the format describes them, and logs what a reader delivers.
 //! It shares no code with the writer or the reader.
 
-use memledger::trace::event::schema::{EventType, FieldType};
+use memledger::trace::format::schema::{EventType, FieldType};
 use memledger::trace::read::{Damage, Decoder, Event, Hole, Visitor};
 
 pub const TYPES: u16 = 0;

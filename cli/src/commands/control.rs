@@ -2,7 +2,7 @@
 
 use super::{CliError, Format, Outcome};
 use memledger::dump::text::escape;
-use memledger::trace::control::{Client, Command};
+use memledger::remote::control::{Client, Command};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 

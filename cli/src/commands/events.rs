@@ -3,9 +3,9 @@
 use super::{CliError, Format, Outcome, damaged, note, open, unreadable};
 use memledger::analysis::bookmark_text;
 use memledger::dump::text::{escape, nearest};
-use memledger::trace::event::schema::EventType;
+use memledger::trace::format::packet::{FIRST_THREAD, LAST_OWN, LAST_THREAD};
+use memledger::trace::format::schema::EventType;
 use memledger::trace::read::{Damage, Event, Hole, Reader, Value, Visitor};
-use memledger::trace::transport::packet::{FIRST_THREAD, LAST_OWN, LAST_THREAD};
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::path::PathBuf;

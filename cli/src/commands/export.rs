@@ -3,7 +3,7 @@
 use super::{CliError, Outcome, damaged, is_stdin, open, unreadable};
 use memledger::Error;
 use memledger::trace::convert::convert;
-use memledger::trace::transport::Transport;
+use memledger::trace::format::Transport;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};

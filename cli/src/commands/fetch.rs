@@ -2,7 +2,7 @@
 
 use super::{CliError, Outcome, StoreArgs, failed_store, is_stdin, progress};
 use memledger::dump::text::escape;
-use memledger::trace::store::{Store, StoredTrace};
+use memledger::remote::store::{Store, StoredTrace};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};

@@ -2,10 +2,10 @@
 
 use super::{CliError, Format, Outcome, display_name, missing, open_watched, outcome, unreadable};
 use memledger::dump::text::escape;
-use memledger::trace::event::schema::EventType;
+use memledger::trace::format::Transport;
+use memledger::trace::format::packet::LAST_OWN;
+use memledger::trace::format::schema::EventType;
 use memledger::trace::read::{Damage, Event, Hole, Summary, Value, Visitor, read};
-use memledger::trace::transport::Transport;
-use memledger::trace::transport::packet::LAST_OWN;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{self, Write};

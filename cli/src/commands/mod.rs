@@ -14,8 +14,8 @@ pub mod traces;
 
 use crate::serve::read_token;
 use memledger::dump::text;
+use memledger::remote::store::Store;
 use memledger::trace::read::Summary;
-use memledger::trace::store::Store;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};

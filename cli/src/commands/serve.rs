@@ -42,7 +42,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", value_delimiter = ',')]
     recorder_port: Vec<u16>,
     /// Port for those who ask; 0 for any free one
-    #[arg(long, value_name = "N", default_value_t = memledger::trace::store::PORT)]
+    #[arg(long, value_name = "N", default_value_t = memledger::remote::store::PORT)]
     store_port: u16,
     /// The address to listen at
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]

@@ -3,7 +3,7 @@
 use super::{CliError, Format, Outcome, StoreArgs, failed_store};
 use jiff::Timestamp;
 use memledger::dump::text::{self, escape};
-use memledger::trace::store::{Session, Status, StoredTrace};
+use memledger::remote::store::{Session, Status, StoredTrace};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 

@@ -1,7 +1,7 @@
 //! Who may come in: this machine, and with a token others.
 
 use crate::commands::CliError;
-use memledger::trace::store::check_token;
+use memledger::remote::store::check_token;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;

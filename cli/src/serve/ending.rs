@@ -1,6 +1,6 @@
 //! Whether a trace that no longer grows has its end.
 
-use memledger::trace::event::schema::EventType;
+use memledger::trace::format::schema::EventType;
 use memledger::trace::read::{Event, Visitor, read};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -48,7 +48,7 @@ impl Visitor for LastWords {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use memledger::trace::transport::boundaries::Boundaries;
+    use memledger::trace::format::boundaries::Boundaries;
     use std::io::Write;
 
     fn sample(name: &str) -> Vec<u8> {

@@ -7,7 +7,7 @@ use super::Server;
 use super::catalogue::{Live, Trace};
 use super::relay;
 use super::seats::{FIRST, Taken};
-use memledger::trace::store::{MAX_REQUEST, Message};
+use memledger::remote::store::{MAX_REQUEST, Message};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

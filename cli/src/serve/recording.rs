@@ -1,7 +1,7 @@
 //! A trace that is being written.
 
 use super::catalogue::Catalogue;
-use memledger::trace::transport::boundaries::Boundaries;
+use memledger::trace::format::boundaries::Boundaries;
 use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -91,7 +91,7 @@ mod tests {
     use super::super::catalogue::Limits;
     use super::super::directory::Directory;
     use super::*;
-    use memledger::trace::transport::boundaries::Start;
+    use memledger::trace::format::boundaries::Start;
     use std::fs;
     use std::net::{IpAddr, Ipv4Addr};
 

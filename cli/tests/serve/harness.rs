@@ -1,8 +1,8 @@
 //! A server as a child process, and traces to send to it.
 
-use memledger::trace::store::Store;
-use memledger::trace::transport::boundaries::Boundaries;
-use memledger::trace::transport::handshake::Handshake;
+use memledger::remote::store::Store;
+use memledger::trace::format::boundaries::Boundaries;
+use memledger::trace::format::handshake::Handshake;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -8,7 +8,7 @@ use crate::figures::{add_up, print};
 use crate::support::{AUX, NO_SYNC, TERMINAL, aux, plain, synced, type_record};
 use arbitrary::{Result, Unstructured};
 use memledger::analysis::Analyzer;
-use memledger::trace::event::schema::FieldType as T;
+use memledger::trace::format::schema::FieldType as T;
 use memledger::trace::read::Decoder;
 use std::sync::LazyLock;
 

@@ -1,7 +1,7 @@
 //! Any bytes as a compact packet. The checksum is corrected, or few inputs would be decoded.
 
 use crate::compact_encode::{encoder, example, sign};
-use memledger::trace::transport::compact::{COMPACT_HEADER, Decoder};
+use memledger::trace::format::compact::{COMPACT_HEADER, Decoder};
 use std::cell::RefCell;
 
 thread_local! {

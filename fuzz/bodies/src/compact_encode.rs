@@ -2,8 +2,8 @@
 
 use crate::support::{AUX, ENTER, LEAVE, NO_SYNC, aux, plain, synced, type_record};
 use arbitrary::{Result, Unstructured};
-use memledger::trace::event::schema::FieldType::{U8, U8Array, U32, U64};
-use memledger::trace::transport::compact::{COMPACT_HEADER, Decoder, Encoder};
+use memledger::trace::format::schema::FieldType::{U8, U8Array, U32, U64};
+use memledger::trace::format::compact::{COMPACT_HEADER, Decoder, Encoder};
 use std::cell::RefCell;
 use std::sync::LazyLock;
 

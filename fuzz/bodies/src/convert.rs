@@ -4,7 +4,7 @@
 use crate::log::read;
 use memledger::trace::convert::convert;
 use memledger::trace::read::{Event, Reader, Visitor};
-use memledger::trace::transport::Transport;
+use memledger::trace::format::Transport;
 
 pub use crate::seeds::traces as seeds;
 

@@ -9,7 +9,7 @@ use crate::input::pieces;
 use crate::log::{Entry, Log};
 use crate::support;
 use memledger::trace::read::{Decoder, EventAnalyzer, Visitor};
-use memledger::trace::transport::packet::{
+use memledger::trace::format::packet::{
     FIRST_THREAD, IMPORTANTS, LAST_THREAD, PSEUDO_IMPORTANTS, TYPES,
 };
 

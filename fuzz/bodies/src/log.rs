@@ -1,6 +1,6 @@
 //! A summary of what a reader delivers.
 
-use memledger::trace::event::schema::EventType;
+use memledger::trace::format::schema::EventType;
 use memledger::trace::read::{Damage, Event, Hole, Reader, Stamp, Summary, Visitor};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;

@@ -1,6 +1,6 @@
 //! The CBOR that a store and its clients exchange.
 
-use memledger::trace::store::{Message, check_token, token_line};
+use memledger::remote::store::{Message, check_token, token_line};
 
 /// Decodes `data`; the result is written and decoded again.
 pub fn run(data: &[u8]) {

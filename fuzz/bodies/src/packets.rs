@@ -6,7 +6,7 @@
 use crate::input::{Numbers, Slow};
 use crate::log::read;
 use crate::seeds;
-use memledger::trace::transport::boundaries::Boundaries;
+use memledger::trace::format::boundaries::Boundaries;
 
 pub use seeds::traces as seeds;
 

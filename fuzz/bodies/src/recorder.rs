@@ -2,9 +2,9 @@
 //! first byte selects the sender's address.
 
 use crate::input::pieces;
-use memledger::trace::store::TOKEN_PREFIX;
-use memledger::trace::transport::boundaries::{Boundaries, Start};
-use memledger::trace::transport::handshake::Handshake;
+use memledger::remote::store::TOKEN_PREFIX;
+use memledger::trace::format::boundaries::{Boundaries, Start};
+use memledger::trace::format::handshake::Handshake;
 use memledger_cli::serve::Access;
 use memledger_cli::serve::recorder::start;
 use std::io;

@@ -3,9 +3,9 @@
 
 use crate::support::{self, framed, handshake, important, packet, plain, serials, synced};
 use memledger::trace::convert::convert;
-use memledger::trace::event::schema::FieldType;
+use memledger::trace::format::Transport;
+use memledger::trace::format::schema::FieldType;
 use memledger::trace::read::{Event, Reader, Visitor};
-use memledger::trace::transport::Transport;
 use std::collections::BTreeMap;
 
 /// Bytes of a thread's stream that a seed takes from a sample.

@@ -2,9 +2,9 @@ use super::*;
 use crate::alloc::events::MemoryEvents;
 use crate::analysis::{Analyzer, LiveBlock, Report};
 use crate::scopes::events::ScopeEvents;
+use crate::trace::format::handshake::PROTOCOL;
+use crate::trace::format::packet::TYPES;
 use crate::trace::read::Decoder;
-use crate::trace::transport::handshake::PROTOCOL;
-use crate::trace::transport::packet::TYPES;
 use crate::trace::worker::Instrument;
 
 const START: u64 = 1_000_000;
@@ -26,13 +26,15 @@ impl Read {
         };
         let (memory, scopes) = (MemoryEvents::new(), ScopeEvents::new(true));
         let mut records = Vec::new();
-        for declaration in [events::TYPES, memory.types(), scopes.types()].into_iter().flatten() {
+        for declaration in
+            [stream_events::TYPES, memory.types(), scopes.types()].into_iter().flatten()
+        {
             declaration.append_record(&mut records);
         }
         read.packet(TYPES, &records);
         let mut about = Vec::new();
         let frequency = clock::FREQUENCY.into();
-        events::NEW_TRACE
+        stream_events::NEW_TRACE
             .append(&[START.into(), frequency, 0x524d_u32.into(), 8_u32.into()], &mut about);
         for (tag, name) in [(7_u32, "seven"), (8, "eight")] {
             let (none, scope) = (u32::MAX.into(), 0_u32.into());
@@ -87,7 +89,7 @@ fn here(serial: u64, marked_at: u64) -> Here {
 /// A thread's start, as the worker writes it.
 fn thread(id: u32, name: &str) -> Vec<u8> {
     let mut start = Vec::new();
-    events::THREAD_START.append(&[id.into(), (id + 1000).into(), name.into()], &mut start);
+    stream_events::THREAD_START.append(&[id.into(), (id + 1000).into(), name.into()], &mut start);
     start
 }
 
@@ -118,7 +120,8 @@ fn first() -> Read {
 #[test]
 fn blocks_arrive_with_address_size_scope_thread_and_time() {
     let mut read = first();
-    let marker = |serial, seconds: u64| events::marker(serial, START + seconds * SECOND).to_vec();
+    let marker =
+        |serial, seconds: u64| stream_events::marker(serial, START + seconds * SECOND).to_vec();
     let large = (1 << 35) + 12_345;
     let on_main = [
         thread(2, "main"),
@@ -158,9 +161,9 @@ fn no_two_markers_are_a_minute_apart() {
     let (_, packet) = late.packets.iter().find(|(stream, _)| *stream == BLOCKS).unwrap();
     // After the one block there are only markers, one every 50 seconds.
     let mut cycles = vec![START];
-    let markers = packet.rchunks(events::MARKER_BYTES).take(1728).collect::<Vec<_>>();
+    let markers = packet.rchunks(stream_events::MARKER_BYTES).take(1728).collect::<Vec<_>>();
     for marker in markers.into_iter().rev() {
-        assert_eq!(marker[..2], events::MARKER.wire().to_le_bytes());
+        assert_eq!(marker[..2], stream_events::MARKER.wire().to_le_bytes());
         cycles.push(u64::from_le_bytes(marker[5..].try_into().unwrap()));
     }
     assert_eq!(cycles.last(), Some(&(START + day * SECOND)));
@@ -260,7 +263,7 @@ fn nothing_alive_and_nobody_who_knows_are_not_the_same() {
     {
         let mut late = Read::new();
         begin(alive, here(1000, START), &mut late).unwrap();
-        let marker = events::marker(1000, START + SECOND);
+        let marker = stream_events::marker(1000, START + SECOND);
         late.packet(3, &marker);
         let report = late.report();
         assert_eq!(report.trace.from_process_start, Some(from_process_start));

@@ -6,8 +6,8 @@ use super::records::{self, Records};
 use super::schemas::{Protocol, Types};
 use super::tally::Tally;
 use super::trial;
-use crate::trace::event::schema::EventType;
-use crate::trace::transport::packet::{FIRST_THREAD, IMPORTANTS, SYNC, TYPES};
+use crate::trace::format::packet::{FIRST_THREAD, IMPORTANTS, SYNC, TYPES};
+use crate::trace::format::schema::EventType;
 
 /// Decodes the payloads of packets and delivers their events, in order, to a [`Visitor`].
 ///

@@ -1,6 +1,6 @@
 //! One event as the reader delivers it, and the trait that receives it.
 
-use crate::trace::event::schema::{EventType, FieldType};
+use crate::trace::format::schema::{EventType, FieldType};
 use std::borrow::Cow;
 
 /// One event, borrowed from the reader's buffers for the length of one call.

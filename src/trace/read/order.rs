@@ -18,7 +18,7 @@ use super::schemas::{Protocol, Role, Types};
 use super::serials::{BIAS, Serials};
 use super::tally::Tally;
 use super::thread::{DROPPED, ENTERS, HAS_PIECES, LEAVES, MISPLACED, OPEN, STAMPS, SYNCED, Thread};
-use crate::trace::transport::packet::PSEUDO_IMPORTANTS;
+use crate::trace::format::packet::PSEUDO_IMPORTANTS;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

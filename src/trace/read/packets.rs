@@ -6,10 +6,10 @@ use super::search::{CONVINCING_AT_THE_END, Search, Trials, UNSEEN};
 use super::source::Source;
 use super::summary::{Packets, Summary, TypeCount};
 use crate::error::Error;
-use crate::trace::transport::handshake::Handshake;
-use crate::trace::transport::packet::{Coding, FIRST_THREAD, HEADER, Header, LAST_THREAD, SYNC};
-use crate::trace::transport::unpack::Unpacker;
-use crate::trace::transport::{Transport, compact};
+use crate::trace::format::handshake::Handshake;
+use crate::trace::format::packet::{Coding, FIRST_THREAD, HEADER, Header, LAST_THREAD, SYNC};
+use crate::trace::format::unpack::Unpacker;
+use crate::trace::format::{Transport, compact};
 use std::io::Read;
 
 /// Limit for the memory of waiting events: a base, plus bytes for each byte of input (an event of

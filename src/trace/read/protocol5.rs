@@ -1,7 +1,7 @@
 //! Protocol 5 (Unreal Engine 5.0): six-byte field records.
 
 use super::schemas::{Builtin, FieldRecord};
-use crate::trace::event::schema::FieldFamily;
+use crate::trace::format::schema::FieldFamily;
 
 /// Bytes of one field in a type record: u16 offset, u16 size, u8 type code, u8 name size.
 pub(super) const FIELD: usize = 6;

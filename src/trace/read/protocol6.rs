@@ -3,7 +3,7 @@
 
 pub(super) use super::protocol5::BUILTIN;
 use super::schemas::FieldRecord;
-use crate::trace::event::schema::FieldFamily;
+use crate::trace::format::schema::FieldFamily;
 
 /// Bytes of one field in a type record: u8 family, u8 unused, then six bytes whose meaning
 /// depends on the family.

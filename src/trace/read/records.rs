@@ -10,7 +10,7 @@
 use super::event::{Event, Visitor};
 use super::schemas::{Added, Protocol, Role, Types};
 use super::tally::Tally;
-use crate::trace::event::schema::{EventType, FIRST_UID, LAST_UID};
+use crate::trace::format::schema::{EventType, FIRST_UID, LAST_UID};
 
 const HEADER: usize = 4;
 const NEW_EVENT: u16 = 0;

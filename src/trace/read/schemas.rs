@@ -1,7 +1,7 @@
 //! The types a stream has announced so far, by uid and by index.
 
 use super::{protocol5, protocol6, protocol7};
-use crate::trace::event::schema::{
+use crate::trace::format::schema::{
     EventType, FIRST_UID, Field, FieldFamily, FieldType, IMPORTANT, LAST_UID, MAYBE_HAS_AUX,
     NO_SYNC,
 };

@@ -5,9 +5,9 @@
 //! each begins where the one before ends.
 
 use super::decoder::Decoder;
-use crate::trace::transport::Transport;
-use crate::trace::transport::packet::{Coding, HEADER, Header, LAST_THREAD, SYNC};
-use crate::trace::transport::unpack::Unpacker;
+use crate::trace::format::Transport;
+use crate::trace::format::packet::{Coding, HEADER, Header, LAST_THREAD, SYNC};
+use crate::trace::format::unpack::Unpacker;
 use std::ops::Range;
 
 /// Points of an encoded packet that decodes, or of a sync; a plain one whose payload makes sense

@@ -3,7 +3,7 @@
 //! NOTE: only one visitor alone may take events from a [`Row`]: what it takes nobody else gets.
 
 use super::event::{Damage, Event, Hole, Row, Stamp, Visitor};
-use crate::trace::event::schema::EventType;
+use crate::trace::format::schema::EventType;
 
 /// Passes every call on to each of the expressions.
 macro_rules! pass_on {

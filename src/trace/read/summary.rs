@@ -1,8 +1,8 @@
 //! What reading a whole trace has shown.
 
 use super::decoder::{Counts, StreamCounts};
-use crate::trace::event::schema::EventType;
-use crate::trace::transport::handshake::Handshake;
+use crate::trace::format::handshake::Handshake;
+use crate::trace::format::schema::EventType;
 use std::io;
 
 /// Packets by kind.

@@ -14,7 +14,7 @@ use super::event::{Stamp, Visitor};
 use super::schemas::{Builtin, Protocol, Role, Types};
 use super::serials::Serials;
 use super::tally::Tally;
-use crate::trace::event::schema::FIRST_UID;
+use crate::trace::format::schema::FIRST_UID;
 use std::collections::VecDeque;
 
 /// The item is an event with a serial.

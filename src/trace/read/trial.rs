@@ -1,7 +1,7 @@
 //! Whether bytes could be the payload of a packet, without taking anything in.
 
 use super::schemas::{Builtin, Protocol, Types};
-use crate::trace::event::schema::FIRST_UID;
+use crate::trace::format::schema::FIRST_UID;
 
 /// What looking at one event costs, compared with decoding one byte.
 const EVENT_COST: usize = 16;

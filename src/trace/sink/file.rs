@@ -6,10 +6,10 @@
 
 use super::{Sink, start};
 use crate::error::Error;
-use crate::trace::os::{self, Place};
-use crate::trace::transport::Transport;
-use crate::trace::transport::handshake::PROTOCOL;
-use crate::trace::transport::packet::{HEADER, Header, PacketWriter};
+use crate::platform::os::{self, Place};
+use crate::trace::format::Transport;
+use crate::trace::format::handshake::PROTOCOL;
+use crate::trace::format::packet::{HEADER, Header, PacketWriter};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::mem::ManuallyDrop;

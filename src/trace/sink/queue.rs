@@ -12,8 +12,8 @@
 
 use super::Sink;
 use crate::error::Error;
-use crate::trace::os;
-use crate::trace::write::own_code;
+use crate::platform::os;
+use crate::trace::write::ReentrancyGuard;
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -217,7 +217,7 @@ fn pass_on(batch: &[u8], sink: &mut dyn Sink) -> Result<(), Error> {
 }
 
 extern "C" fn run(number: *mut c_void) -> *mut c_void {
-    let _own = own_code();
+    let _untracked = ReentrancyGuard::enter();
     os::name_thread(c"memledger sink");
     let Some(queue) = by_number(number.addr() as u64) else { return std::ptr::null_mut() };
     let result = catch_unwind(AssertUnwindSafe(|| queue.drive()));

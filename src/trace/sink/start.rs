@@ -1,8 +1,8 @@
 //! The bytes a stream starts with.
 
-use crate::trace::os;
-use crate::trace::transport::Transport;
-use crate::trace::transport::handshake::{Handshake, PROTOCOL};
+use crate::platform::os;
+use crate::trace::format::Transport;
+use crate::trace::format::handshake::{Handshake, PROTOCOL};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -5,10 +5,10 @@
 
 use super::{Sink, start};
 use crate::error::Error;
-use crate::trace::os;
-use crate::trace::transport::Transport;
-use crate::trace::transport::handshake::PROTOCOL;
-use crate::trace::transport::packet::PacketWriter;
+use crate::platform::os;
+use crate::trace::format::Transport;
+use crate::trace::format::handshake::PROTOCOL;
+use crate::trace::format::packet::PacketWriter;
 use std::fmt;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream, ToSocketAddrs};

@@ -11,11 +11,11 @@ use super::feeds::header;
 use super::merge::{Piece, Rest};
 use super::session::{SERIAL, Session, settled_below};
 use super::streams::{CONTROL, WORKER};
-use crate::trace::clock;
-use crate::trace::event::encode::LEAVE_SCOPE;
-use crate::trace::events;
-use crate::trace::os;
-use crate::trace::pages::Block;
+use crate::platform::clock;
+use crate::platform::os;
+use crate::trace::format::encode::LEAVE_SCOPE;
+use crate::trace::format::stream_events;
+use crate::trace::write::pages::Block;
 use crate::trace::write::registry::{self, FINISHED, LIVE, Slot};
 use crate::trace::write::{buffer, loss, reserve};
 use std::ptr::NonNull;
@@ -168,11 +168,12 @@ impl Session {
         let name = String::from_utf8_lossy(&name[..size]);
         let hint = id.into();
         self.importants.add(
-            &events::THREAD_INFO,
+            &stream_events::THREAD_INFO,
             &[u32::from(stream).into(), system_id.into(), hint, (&*name).into()],
         );
         let mut start = Vec::new();
-        events::THREAD_START.append(&[id.into(), system_id.into(), (&*name).into()], &mut start);
+        stream_events::THREAD_START
+            .append(&[id.into(), system_id.into(), (&*name).into()], &mut start);
         occupant.start.clone_from(&start);
         Some((stream, start))
     }
@@ -224,7 +225,7 @@ impl Session {
         if lost > 0 {
             loss::told(lost);
             let mut event = Vec::new();
-            events::LOST.append(&[thread.into(), lost.into()], &mut event);
+            stream_events::LOST.append(&[thread.into(), lost.into()], &mut event);
             self.packet(CONTROL, &event);
         }
     }
@@ -257,7 +258,7 @@ impl Session {
     /// stopped.
     pub(super) fn mark(&mut self, cycle: u64) {
         for cycle in marker_times(self.marked_at, cycle) {
-            self.packet(WORKER, &events::marker(self.serial, cycle));
+            self.packet(WORKER, &stream_events::marker(self.serial, cycle));
             self.serial += 1;
         }
         self.marked_at = cycle;
@@ -291,7 +292,7 @@ mod tests {
     impl Sink for Markers {
         fn packet(&mut self, stream: u16, payload: &[u8]) {
             if stream == WORKER {
-                assert_eq!(payload[..2], events::MARKER.wire().to_le_bytes());
+                assert_eq!(payload[..2], stream_events::MARKER.wire().to_le_bytes());
                 let cycle = payload[payload.len() - 8..].try_into().unwrap();
                 self.0.lock().unwrap().push(u64::from_le_bytes(cycle));
             }

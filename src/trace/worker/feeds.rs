@@ -4,7 +4,7 @@
 use super::drain::{Cursor, Occupant};
 use super::merge::Piece;
 use super::session::Session;
-use crate::trace::pages::Block;
+use crate::trace::write::pages::Block;
 use crate::trace::write::{buffer, registry, reserve};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -10,15 +10,15 @@ use super::merge::{Rest, Shapes};
 use super::session::{Final, Session, settled_below};
 use super::streams::{CONTROL, WORKER};
 use crate::error::Error;
-use crate::trace::clock;
-use crate::trace::event::encode::{
+use crate::platform::clock;
+use crate::trace::format::encode::{
     ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT, SCOPE_AT,
 };
-use crate::trace::events;
-use crate::trace::pages::Block;
+use crate::trace::format::packet::{IMPORTANTS, TYPES};
+use crate::trace::format::stream_events;
 use crate::trace::sink::Sink;
 use crate::trace::sink::queue::Queued;
-use crate::trace::transport::packet::{IMPORTANTS, TYPES};
+use crate::trace::write::pages::Block;
 use crate::trace::write::registry::{self, Slot};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -96,7 +96,7 @@ impl Session {
         let mut serial = self.serial;
         let mut markers = Vec::new();
         for cycle in marker_times(self.marked_at, clock::now_since_start()) {
-            markers.extend(events::marker(serial, cycle));
+            markers.extend(stream_events::marker(serial, cycle));
             serial += 1;
         }
         for sink in self.sinks.iter_mut().filter(|sink| sink.number() == number) {
@@ -165,7 +165,7 @@ fn with_sent(slot: &Slot, occupant: &Occupant, body: impl FnOnce(&[u8])) {
 /// Opens a scope without saying which.
 fn goes_on(out: &mut Vec<u8>) {
     out.push(ENTER_SCOPE);
-    events::SCOPE_GOES_ON.append(&[], out);
+    stream_events::SCOPE_GOES_ON.append(&[], out);
 }
 
 /// What `events` have opened and not closed: the bytes of each scope, if it is one of ours. Those of
@@ -192,9 +192,9 @@ fn still_open<'a>(events: &'a [u8], shapes: &Shapes) -> Vec<Option<&'a [u8]>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::event::encode::Declaration;
-    use crate::trace::event::schema::FieldType::U32;
-    use crate::trace::event::schema::NO_SYNC;
+    use crate::trace::format::encode::Declaration;
+    use crate::trace::format::schema::FieldType::U32;
+    use crate::trace::format::schema::NO_SYNC;
 
     #[test]
     fn what_is_open_is_found_whatever_was_closed_before() {

@@ -9,14 +9,14 @@
 //! [session](super::feeds)'s matter.
 #![expect(unsafe_code, reason = "reads and numbers events in the blocks of other threads")]
 
-use crate::trace::event::arrays::PIECE_HEAD;
-use crate::trace::event::declared::{self, Logged};
-use crate::trace::event::encode::{
+use crate::trace::format::arrays::PIECE_HEAD;
+use crate::trace::format::encode::{
     AUX, AUX_TERMINAL, Declaration, ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT,
     SCOPE_AT,
 };
-use crate::trace::event::schema::NO_SYNC;
-use crate::trace::pages::Block;
+use crate::trace::format::schema::NO_SYNC;
+use crate::trace::write::declared::{self, Logged};
+use crate::trace::write::pages::Block;
 use crate::trace::write::registry::EPOCH_BITS;
 use std::hint::select_unpredictable;
 use std::ptr::NonNull;
@@ -312,10 +312,10 @@ fn with_serial(head: u64, serial: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::event::arrays::piece_head;
-    use crate::trace::event::declared::{Declared, Family, Field};
-    use crate::trace::event::schema::FieldType::{AnsiString, U8, U64};
-    use crate::trace::pages;
+    use crate::trace::format::arrays::piece_head;
+    use crate::trace::format::schema::FieldType::{AnsiString, U8, U64};
+    use crate::trace::write::declared::{Declared, Family, Field};
+    use crate::trace::write::pages;
 
     static WITH_SERIAL: Declaration =
         Declaration { uid: 40, logger: "A", event: "S", flags: 0, fields: &[("F", U64)] };

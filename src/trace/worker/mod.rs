@@ -5,7 +5,6 @@
 
 mod drain;
 mod feeds;
-mod filter;
 mod late;
 mod merge;
 mod replay;
@@ -14,16 +13,15 @@ mod streams;
 mod world;
 
 pub(crate) use drain::marker_times;
-pub(crate) use filter::{Filter, Needs};
 pub(crate) use late::Here;
 pub(crate) use replay::Importants;
 pub(crate) use session::{Final, Session, collected, first_words, mapped_bytes, settled_below};
 pub(crate) use streams::{BLOCKS, CONTROL, own_system_id};
 
-use super::os;
-use super::write::{buffer, own_code};
+use super::write::{ReentrancyGuard, buffer};
 use crate::error::Error;
-use crate::trace::event::encode::Declaration;
+use crate::platform::os;
+use crate::trace::format::encode::Declaration;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -115,7 +113,7 @@ pub(crate) fn dismiss() {
 }
 
 extern "C" fn run(generation: *mut c_void) -> *mut c_void {
-    let _own = own_code();
+    let _untracked = ReentrancyGuard::enter();
     os::name_thread(c"memledger");
     let generation = generation.addr() as u32;
     let start = Instant::now();

@@ -1,9 +1,9 @@
 //! What is kept for sinks that join later: the important events, and a short history of the rest.
 
-use crate::trace::event::encode::{Declaration, Value};
+use crate::trace::format::encode::{Declaration, Value};
+use crate::trace::format::lz4;
+use crate::trace::format::packet::IMPORTANTS;
 use crate::trace::sink::Sink;
-use crate::trace::transport::lz4;
-use crate::trace::transport::packet::IMPORTANTS;
 
 /// The largest piece that is sent as one packet and kept as one block.
 const PIECE: usize = 32 << 10;
@@ -128,7 +128,7 @@ fn whole_events(events: &[u8]) -> usize {
 mod tests {
     use super::*;
     use crate::error::Error;
-    use crate::trace::event::schema::{FieldType, IMPORTANT, NO_SYNC};
+    use crate::trace::format::schema::{FieldType, IMPORTANT, NO_SYNC};
 
     #[derive(Default)]
     struct Collect(std::sync::Arc<std::sync::Mutex<Vec<Vec<u8>>>>);

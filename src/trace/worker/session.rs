@@ -8,13 +8,13 @@ use super::replay::{History, Importants};
 use super::streams::{CONTROL, StreamIds, WORKER, own_system_id};
 use super::world::World;
 use crate::error::Error;
-use crate::trace::event::declared;
-use crate::trace::events;
-use crate::trace::pages;
+use crate::platform::{clock, os};
+use crate::trace::format::packet::{IMPORTANTS, TYPES};
+use crate::trace::format::stream_events;
 use crate::trace::sink::Sink;
-use crate::trace::transport::packet::{IMPORTANTS, TYPES};
+use crate::trace::write::declared;
+use crate::trace::write::pages;
 use crate::trace::write::{loss, registry, reserve, state};
-use crate::trace::{clock, os};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,7 @@ impl Final {
     /// The event that says it, when `serial` is the next.
     pub(super) fn report(&self, serial: u64) -> Vec<u8> {
         let mut report = Vec::new();
-        events::REPORT.append(
+        stream_events::REPORT.append(
             &[
                 serial.into(),
                 clock::now_since_start().into(),
@@ -156,7 +156,7 @@ impl Session {
     pub(super) fn type_records(&self) -> Vec<u8> {
         let mut records = Vec::new();
         let instruments = self.instruments.iter().map(|instrument| instrument.types());
-        for declaration in [events::TYPES].into_iter().chain(instruments).flatten() {
+        for declaration in [stream_events::TYPES].into_iter().chain(instruments).flatten() {
             declaration.append_record(&mut records);
         }
         let programs = (0..self.program_types).filter_map(declared::registered);
@@ -180,13 +180,13 @@ impl Session {
     /// Who writes the stream, and when it began to.
     pub(super) fn about_program(&self) -> Vec<u8> {
         let mut about = Vec::new();
-        events::NEW_TRACE.append(
+        stream_events::NEW_TRACE.append(
             &[self.start.into(), clock::FREQUENCY.into(), 0x524d_u32.into(), 8_u32.into()],
             &mut about,
         );
         let program = std::env::current_exe().ok();
         let program = program.as_deref().and_then(|path| path.file_name()).unwrap_or_default();
-        events::SESSION.append(
+        stream_events::SESSION.append(
             &["Linux".into(), (&*program.to_string_lossy()).into(), 3_u32.into(), 5_u32.into()],
             &mut about,
         );
@@ -210,7 +210,7 @@ impl Session {
         for (stream, name) in [(CONTROL, "memledger control"), (WORKER, "memledger worker")] {
             let hint = (stream as u32).into();
             importants.add(
-                &events::THREAD_INFO,
+                &stream_events::THREAD_INFO,
                 &[u32::from(stream).into(), own_system_id(stream).into(), hint, name.into()],
             );
         }
@@ -336,14 +336,14 @@ pub(crate) fn first_words(first_serial: u64, from_process_start: bool) -> Vec<u8
     let optimized = u32::from(!cfg!(unoptimized));
     let mut event = Vec::new();
     let values = [1_u32.into(), pid.into(), first_serial.into(), whole.into(), optimized.into()];
-    events::TRACE.append(&values, &mut event);
+    stream_events::TRACE.append(&values, &mut event);
     event
 }
 
 /// Says that every event below `serial` that will ever come has come.
 pub(crate) fn settled_below(serial: u64) -> Vec<u8> {
     let mut event = Vec::new();
-    events::SETTLED.append(&[serial.into()], &mut event);
+    stream_events::SETTLED.append(&[serial.into()], &mut event);
     event
 }
 

@@ -3,7 +3,7 @@
 //! Stream ids have 14 bits and are used again, unlike thread ids: a thread's events begin with
 //! `Memledger.ThreadStart`, which says whose the stream is from there on.
 
-use crate::trace::transport::packet::{FIRST_THREAD, LAST_OWN, LAST_THREAD};
+use crate::trace::format::packet::{FIRST_THREAD, LAST_OWN, LAST_THREAD};
 use crate::trace::write::registry;
 use std::collections::VecDeque;
 

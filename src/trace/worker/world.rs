@@ -4,7 +4,7 @@
 //! after that will find it there, and go on behind it: no event up to that epoch will come any
 //! more. Of a thread that is inside the hook, events of its own epoch and later ones may.
 
-use crate::trace::clock;
+use crate::platform::clock;
 use crate::trace::write::registry::{self, Guard, Slot};
 use crate::trace::write::{order, places, state};
 use std::sync::atomic::Ordering;

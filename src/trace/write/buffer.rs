@@ -19,9 +19,10 @@
 //! meanwhile, as by a debugger, gets as much again, once.
 #![expect(unsafe_code, reason = "blocks are raw memory")]
 
+use super::pages;
 use super::registry::{Guard, Slot};
 use super::state;
-use crate::trace::{clock, os, pages};
+use crate::platform::{clock, os};
 use pages::{Block, LARGE, SMALL};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};

@@ -13,10 +13,13 @@
 //! event is dropped and counted ([`loss`]).
 
 pub(crate) mod buffer;
+pub mod declared;
 pub(crate) mod loss;
 pub(crate) mod order;
+pub(crate) mod pages;
 pub(crate) mod places;
 pub(crate) mod program;
+mod reentrancy;
 pub(crate) mod registry;
 pub(crate) mod reserve;
 pub(crate) mod state;
@@ -26,7 +29,8 @@ mod atomic {
     pub(super) use std::sync::atomic::{AtomicU64, Ordering};
 }
 
-pub(crate) use registry::{Slot, in_own_code, own, own_code};
+pub(crate) use reentrancy::{ReentrancyGuard, is_untracked, untracked};
+pub(crate) use registry::Slot;
 
 use registry::{Guard, THREAD};
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -103,7 +107,7 @@ impl Cold {
 
 /// Begins recording where [`enter`] could not, or counts the event as lost.
 ///
-/// Must not be called while [`in_own_code`].
+/// Must not be called while [`is_untracked`].
 #[cold]
 #[inline(never)]
 pub(crate) fn enter_cold() -> Option<Cold> {

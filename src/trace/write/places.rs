@@ -5,7 +5,7 @@
 use super::order::{self, STOP};
 use super::registry::Slot;
 use super::{buffer, loss, state};
-use crate::trace::clock;
+use crate::platform::clock;
 use crossbeam_utils::CachePadded;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -18,13 +18,13 @@
 
 use super::buffer::{self, KEPT, ROOM};
 use super::registry::{self, Guard, Slot};
-use super::{Cold, enter, enter_cold_with, in_own_code, leave, loss, places, set_guard, state};
-use crate::trace::clock;
-use crate::trace::event::arrays::{Aux, PIECE_HEAD, Source, piece_head};
-use crate::trace::event::encode::{
+use super::{Cold, enter, enter_cold_with, is_untracked, leave, loss, places, set_guard, state};
+use crate::platform::clock;
+use crate::trace::format::arrays::{Aux, PIECE_HEAD, Source, piece_head};
+use crate::trace::format::encode::{
     AUX_TERMINAL, ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT, SCOPE_AT, SYNCED_HEADER,
 };
-use crate::trace::pages::{Block, LARGE};
+use crate::trace::write::pages::{Block, LARGE};
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::Ordering;
@@ -128,7 +128,7 @@ impl std::fmt::Debug for Open {
 /// Closes a scope, and those inside it that were not; nothing if it is closed already.
 #[inline(never)]
 pub(crate) fn leave_scope(open: Open, timed: bool) {
-    let Some((slot, late)) = registry::current().filter(|_| !in_own_code()) else { return };
+    let Some((slot, late)) = registry::current().filter(|_| !is_untracked()) else { return };
     let cold = Cold { slot, late };
     if slot.guard.load(Ordering::Relaxed) != Guard::OUT {
         // A signal handler has interrupted the hook. The scope around this one closes it.
@@ -179,7 +179,7 @@ fn settle_scopes(slot: &Slot) -> Option<u32> {
 /// The slow way in. The tracker's own code logs nothing: who does is a signal handler that has
 /// interrupted it.
 fn enter_to_log() -> Option<Cold> {
-    if in_own_code() {
+    if is_untracked() {
         if is_on() {
             loss::event_without_slot();
         }

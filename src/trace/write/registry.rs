@@ -9,12 +9,12 @@
 #![expect(unsafe_code, reason = "slots and blocks are raw memory")]
 
 use super::{buffer, order, places};
-use crate::trace::clock;
-use crate::trace::os::{self, ThreadName};
-use crate::trace::pages::Block;
+use crate::platform::clock;
+use crate::platform::os::{self, ThreadName};
+use crate::trace::write::pages::Block;
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Threads that can record at once: the stream numbers them with 14 bits, some of them reserved.
 pub(crate) const MAX_THREADS: usize = 16_000;
@@ -104,7 +104,7 @@ const NOWHERE: *mut u8 = ptr::without_provenance_mut(usize::MAX);
 
 /// The slot of a thread that has none, or whose is put aside: always inside the hook, so that
 /// nobody enters it. PERF: spares the fast path a test.
-static NO_SLOT: Slot = Slot {
+pub(super) static NO_SLOT: Slot = Slot {
     guard: AtomicU32::new(Guard::IN),
     context: Cell::new(0),
     cursor: AtomicPtr::new(ptr::null_mut()),
@@ -151,14 +151,14 @@ impl Thread {
 pub(crate) struct Thread {
     /// Its slot, or [`NO_SLOT`].
     pub(crate) slot: Cell<&'static Slot>,
-    /// Above 0 while the tracker's own code runs on this thread.
-    own: Cell<u32>,
+    /// How many reentrancy guards are held on this thread.
+    pub(super) untracked: Cell<u32>,
     /// The thread is registering itself just now; a signal handler must not do it again.
     registering: Cell<bool>,
     /// The slot was given back at the end of the thread; later events come one by one.
     retired: Cell<bool>,
     /// The slot put aside while the tracker's own code runs.
-    aside: Cell<&'static Slot>,
+    pub(super) aside: Cell<&'static Slot>,
     id: Cell<u32>,
     system_id: Cell<u32>,
     /// The epoch of its last slot.
@@ -170,7 +170,7 @@ pub(crate) struct Thread {
 thread_local! {
     pub(crate) static THREAD: Thread = const { Thread {
         slot: Cell::new(&NO_SLOT),
-        own: Cell::new(0),
+        untracked: Cell::new(0),
         registering: Cell::new(false),
         retired: Cell::new(false),
         aside: Cell::new(&NO_SLOT),
@@ -386,7 +386,7 @@ fn register(thread: &Thread) -> Option<&'static Slot> {
     clock::process_start();
     if !thread.retired.get() {
         thread.slot.set(slot);
-        os::on_thread_exit();
+        os::on_thread_exit(&RETIRE);
     }
     Some(slot)
 }
@@ -396,12 +396,14 @@ fn register(thread: &Thread) -> Option<&'static Slot> {
 /// NOTE: `extern "C"`, which cannot unwind, because the system calls it.
 pub(crate) fn at_thread_end(at_end: extern "C" fn()) {
     if THREAD.try_with(|thread| thread.at_end.set(Some(at_end))).is_ok() {
-        os::on_thread_exit();
+        os::on_thread_exit(&RETIRE);
     }
 }
 
+static RETIRE: fn() = retire_current;
+
 /// Called by the system in the last round of this thread's destructors.
-pub(crate) fn retire_current() {
+fn retire_current() {
     if let Ok(Some(at_end)) = THREAD.try_with(|thread| thread.at_end.take()) {
         at_end();
     }
@@ -532,50 +534,6 @@ fn cut() -> Option<&'static Slot> {
             }
             Err(now) => number = now,
         }
-    }
-}
-
-/// Whether the tracker's own code runs on this thread.
-pub(crate) fn in_own_code() -> bool {
-    THREAD.try_with(|thread| thread.own.get() > 0).unwrap_or(false)
-}
-
-/// Marks what follows on this thread as the tracker's own code, until dropped: what it allocates
-/// is overhead, not an event. May be nested.
-pub(crate) fn own_code() -> OwnCode {
-    let _ = THREAD.try_with(|thread| {
-        let depth = thread.own.get();
-        // NOTE: in this order, and in the reverse one below: a signal handler that allocates in
-        // between must not find a thread without a slot and register it again.
-        thread.own.set(depth + 1);
-        compiler_fence(Ordering::SeqCst);
-        if depth == 0 {
-            // Without its slot the thread cannot pass the fast path of the hook.
-            thread.aside.set(thread.slot.replace(&NO_SLOT));
-        }
-    });
-    OwnCode(std::marker::PhantomData)
-}
-
-/// Runs `body` as the tracker's own code, dropping within it what `body` holds.
-pub(crate) fn own<R>(body: impl FnOnce() -> R) -> R {
-    let _own = own_code();
-    body()
-}
-
-/// See [`own_code`].
-pub(crate) struct OwnCode(std::marker::PhantomData<*const ()>);
-
-impl Drop for OwnCode {
-    fn drop(&mut self) {
-        let _ = THREAD.try_with(|thread| {
-            let depth = thread.own.get();
-            if depth == 1 {
-                thread.slot.set(thread.aside.replace(&NO_SLOT));
-            }
-            compiler_fence(Ordering::SeqCst);
-            thread.own.set(depth.saturating_sub(1));
-        });
     }
 }
 

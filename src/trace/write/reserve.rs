@@ -12,7 +12,7 @@
 #![expect(unsafe_code, reason = "blocks are raw memory")]
 
 use super::state;
-use crate::trace::os;
+use crate::platform::os;
 use std::alloc::Layout;
 use std::cell::UnsafeCell;
 use std::ptr::{self, NonNull};

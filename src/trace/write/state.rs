@@ -14,7 +14,7 @@
 
 use super::places;
 use super::registry::{self, Guard};
-use crate::trace::os;
+use crate::platform::os;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! The value of a field, converted to what the caller wants.
 
 use super::occurrence::Occurrence;
-use crate::trace::event::schema::{EventType, Field, FieldFamily, FieldType};
+use crate::trace::format::schema::{EventType, Field, FieldFamily, FieldType};
 use crate::trace::read::event::{Scalar, Value};
 use std::borrow::Cow;
 use std::fmt;

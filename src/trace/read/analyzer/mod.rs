@@ -16,7 +16,7 @@ pub use occurrence::{Left, Occurrence, Thread};
 
 use super::event::{Damage, Event, Hole, Stamp, Visitor};
 use super::timebase::Timebase;
-use crate::trace::event::schema::EventType;
+use crate::trace::format::schema::EventType;
 use std::fmt;
 use surroundings::{Says, Surroundings};
 

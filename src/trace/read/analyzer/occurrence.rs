@@ -2,7 +2,7 @@
 
 use super::field::{FieldValue, Reference};
 use super::surroundings::{OpenScope, Surroundings};
-use crate::trace::event::schema::{EventType, FieldFamily};
+use crate::trace::format::schema::{EventType, FieldFamily};
 use crate::trace::read::event::{Event, Scalar};
 
 /// A thread of the traced program.

@@ -1,10 +1,10 @@
 //! What a trace says about time, threads and scopes, as far as it has been read.
 
 use super::occurrence::Thread;
-use crate::trace::event::schema::{EventType, FieldType};
+use crate::trace::format::packet::{FIRST_THREAD, LAST_OWN, LAST_THREAD};
+use crate::trace::format::schema::{EventType, FieldType};
 use crate::trace::read::event::{Event, Stamp};
 use crate::trace::read::timebase::Timebase;
-use crate::trace::transport::packet::{FIRST_THREAD, LAST_OWN, LAST_THREAD};
 
 /// Scopes open at once on one thread that are kept; deeper ones are only counted.
 const DEEPEST: usize = 1 << 16;

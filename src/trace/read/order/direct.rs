@@ -10,7 +10,7 @@
 
 use super::super::event::Row;
 use super::{Event, Order, Protocol, Tally, Types, Visitor};
-use crate::trace::event::schema::FIRST_UID;
+use crate::trace::format::schema::FIRST_UID;
 use crate::trace::read::schemas::Builtin;
 
 /// Bytes of a uid and a serial.

@@ -1,8 +1,8 @@
 //! The cost of damage, in bytes decoded on trial.
 
 use super::*;
+use crate::trace::format::lz4;
 use crate::trace::read::event::{Damage, Event};
-use crate::trace::transport::lz4;
 
 struct Ignore;
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::trace::os;
+use crate::platform::os;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 

@@ -1,0 +1,140 @@
+//! Bookmarks: moments with a name, as Unreal's `Misc.Bookmark`.
+#![cfg_attr(
+    feature = "enable",
+    expect(unsafe_code, reason = "made by `event!`, which vouches for it")
+)]
+
+#[cfg(feature = "enable")]
+use crate::events::channel::Channel;
+#[cfg(feature = "enable")]
+use crate::platform::clock;
+#[cfg(feature = "enable")]
+use crate::trace::write::{program, untracked};
+#[cfg(feature = "enable")]
+use std::borrow::Cow;
+#[cfg(feature = "enable")]
+use std::fmt::Arguments;
+#[cfg(feature = "enable")]
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// On unless somebody turns it off: a bookmark is rare, and set on purpose.
+#[cfg(feature = "enable")]
+pub(super) static BOOKMARK: Channel = Channel::on_by_default("Bookmark");
+
+#[cfg(feature = "enable")]
+crate::event! {
+    BookmarkSpec = "Misc"."BookmarkSpec" [Important, NoSync] {
+        BookmarkPoint: u64,
+        Line: i32,
+        FormatString: WideString,
+        FileName: AnsiString,
+    }
+    Bookmark = "Misc"."Bookmark" { Cycle: u64, BookmarkPoint: u64, FormatArgs: [u8] }
+}
+
+/// Where in the program a bookmark is set.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct BookmarkSite {
+    #[cfg(feature = "enable")]
+    file: &'static str,
+    #[cfg(feature = "enable")]
+    line: u32,
+    /// Its `BookmarkSpec` was logged.
+    #[cfg(feature = "enable")]
+    known: AtomicBool,
+}
+
+#[cfg(feature = "enable")]
+impl BookmarkSite {
+    pub const fn new(file: &'static str, line: u32) -> Self {
+        Self { file, line, known: AtomicBool::new(false) }
+    }
+
+    /// Sets the bookmark, if its channel is enabled.
+    pub fn set(&'static self, text: Arguments<'_>) {
+        if !(program::is_on() && BOOKMARK.is_enabled()) {
+            return;
+        }
+        let text = text.as_str().map_or_else(|| Cow::Owned(text.to_string()), Cow::Borrowed);
+        let point = std::ptr::from_ref(self).addr() as u64;
+        // NOTE: twice if two threads come at once, which says the same twice.
+        if !self.known.swap(true, Ordering::Relaxed) {
+            let (line, file) = (self.line as i32, self.file);
+            crate::log!(
+                BOOKMARK,
+                BookmarkSpec {
+                    BookmarkPoint: point,
+                    Line: line,
+                    FormatString: "%s",
+                    FileName: file,
+                }
+            );
+        }
+        let arguments = untracked(|| arguments(&text));
+        crate::log!(
+            BOOKMARK,
+            Bookmark {
+                Cycle: clock::now_since_start(),
+                BookmarkPoint: point,
+                FormatArgs: &arguments,
+            }
+        );
+        untracked(move || drop(arguments));
+    }
+}
+
+/// One argument, for the format string `%s`: a UTF-16 string with a NUL at its end.
+///
+/// ```text
+/// u8 1 argument   u8 category 3 (string) << 6 | 2 bytes each   units   u16 0
+/// ```
+#[cfg(feature = "enable")]
+fn arguments(text: &str) -> Vec<u8> {
+    let mut bytes = vec![1, 3 << 6 | 2];
+    // A NUL would end the text there.
+    let units = text.encode_utf16().filter(|unit| *unit != 0).chain([0]);
+    bytes.extend(units.flat_map(u16::to_le_bytes));
+    bytes
+}
+
+/// Names this moment: readers show it, and `memledger report --at 'bookmark:after warm-up'` is the
+/// report as it stood then.
+///
+/// ```
+/// # let level = 7;
+/// memledger::bookmark!("after warm-up");
+/// memledger::bookmark!("level {level} loaded");
+/// ```
+/// Takes a format string and its arguments, as `println!` does. Costs about 1 µs while something is
+/// recorded. Bookmarks are on the channel `bookmark`, which is on unless it is turned off.
+#[cfg(feature = "enable")]
+#[macro_export]
+macro_rules! bookmark {
+    ($($text:tt)+) => {{
+        static SITE: $crate::events::BookmarkSite =
+            $crate::events::BookmarkSite::new(::core::file!(), ::core::line!());
+        SITE.set(::core::format_args!($($text)+));
+    }};
+}
+
+/// Names this moment. Without the feature `enable` this is nothing, and the arguments are not
+/// evaluated.
+#[cfg(not(feature = "enable"))]
+#[macro_export]
+macro_rules! bookmark {
+    ($($text:tt)+) => {
+        if false {
+            let _ = ::core::format_args!($($text)+);
+        }
+    };
+}
+
+#[cfg(all(test, feature = "enable"))]
+mod tests {
+    #[test]
+    fn exact_bytes_of_the_arguments() {
+        assert_eq!(super::arguments("a\0é"), [1, 0xc2, b'a', 0, 0xe9, 0, 0, 0]);
+        assert_eq!(super::arguments(""), [1, 0xc2, 0, 0]);
+    }
+}

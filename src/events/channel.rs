@@ -1,0 +1,175 @@
+//! Channels: named sets of events that are recorded together or not at all.
+//!
+//! A channel is a static of whoever logs on it. It makes itself known the first time it is looked
+//! at, in an append-only table that all threads share without locks; so a setting may name channels
+//! of code that has not run yet, and is remembered for them.
+//!
+//! ```text
+//! NEW ──first look──► ON    named by the setting, or on by default
+//!                └──► OFF   ◄──► ON by `set_enabled`, for those that are not read-only
+//! ```
+
+use crate::error::Error;
+#[cfg(feature = "enable")]
+use registry::{NEW, OFF, ON};
+#[cfg(feature = "enable")]
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// A named set of events that are recorded together or not at all.
+/// [`channel!`](crate::channel) makes it.
+#[derive(Debug)]
+pub struct Channel {
+    name: &'static str,
+    read_only: bool,
+    #[cfg(feature = "enable")]
+    id: u32,
+    #[cfg(feature = "enable")]
+    on_by_default: bool,
+    #[cfg(feature = "enable")]
+    state: AtomicU8,
+}
+
+/// Declares channels: what the events of a [`log!`](crate::log) site belong to.
+///
+/// ```
+/// memledger::channel! {
+///     /// Everything that happens in the game.
+///     pub GAME = "Game";
+///     /// On or off for a whole run: a reader must see all of it, or nothing.
+///     pub ASSETS = "Assets" [ReadOnly];
+/// }
+///
+/// GAME.set_enabled(true)?;
+/// # #[cfg(feature = "enable")]
+/// assert!(GAME.is_enabled() && !ASSETS.is_enabled());
+/// # #[cfg(feature = "enable")]
+/// assert!(ASSETS.set_enabled(true).is_err());
+/// # Ok::<(), memledger::Error>(())
+/// ```
+/// They are off until something enables them: `MEMLEDGER_TRACE=memory,scope,game`, the flag
+/// `-trace=`, [`LedgerBuilder::channels`](crate::LedgerBuilder::channels), or
+/// [`Channel::set_enabled`], which read-only ones refuse. Names are compared as Unreal does: upper
+/// and lower case are the same, and so is a name with an `s` at its end. A program can have 1024
+/// channels.
+#[macro_export]
+macro_rules! channel {
+    ($($(#[$attribute:meta])* $visibility:vis $name:ident = $text:literal $([ $flag:ident ])?;)*) => {
+        $(
+            $(#[$attribute])*
+            #[allow(dead_code)]
+            $visibility static $name: $crate::Channel =
+                $crate::Channel::new($text, $crate::__read_only!($($flag)?));
+        )*
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __read_only {
+    () => {
+        false
+    };
+    (ReadOnly) => {
+        true
+    };
+}
+
+impl Channel {
+    /// A channel that is off by default.
+    #[doc(hidden)]
+    pub const fn new(name: &'static str, read_only: bool) -> Self {
+        assert!(
+            is_name(name),
+            "a channel's name is 1 to 255 ASCII letters, digits, _ . or -, the last not at its start"
+        );
+        Self {
+            name,
+            read_only,
+            #[cfg(feature = "enable")]
+            id: registry::id(name),
+            #[cfg(feature = "enable")]
+            on_by_default: false,
+            #[cfg(feature = "enable")]
+            state: AtomicU8::new(NEW),
+        }
+    }
+
+    /// Its name.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The id by which Unreal's readers, and streams that get some channels only, know it.
+    #[cfg(feature = "enable")]
+    #[doc(hidden)]
+    pub const fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Whether it can be enabled by settings only.
+    pub const fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Whether its events are recorded, once anything is. One relaxed load.
+    #[inline(always)]
+    pub fn is_enabled(&'static self) -> bool {
+        #[cfg(feature = "enable")]
+        return match self.state.load(Ordering::Relaxed) {
+            OFF => false,
+            ON => true,
+            _ => self.register(),
+        };
+        #[cfg(not(feature = "enable"))]
+        false
+    }
+
+    /// Turns it on or off, for all threads. What other threads log at the same time may or may not
+    /// be recorded; the trace says so within 10 ms.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a read-only channel.
+    pub fn set_enabled(&'static self, enabled: bool) -> Result<(), Error> {
+        if self.read_only {
+            return Err(Error::Setting(format!(
+                "the channel {} is read-only: it can be enabled where recording starts only, by MEMLEDGER_TRACE, -trace= or LedgerBuilder::channels",
+                self.name
+            )));
+        }
+        #[cfg(feature = "enable")]
+        self.force(enabled);
+        #[cfg(not(feature = "enable"))]
+        let _ = enabled;
+        Ok(())
+    }
+}
+
+/// Whether settings can name a channel so.
+const fn is_name(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    let mut index = 0;
+    // NOTE: a name behind that is one that is left out.
+    if !bytes.is_empty() && bytes[0] == b'-' {
+        return false;
+    }
+    while index < bytes.len() {
+        if !(bytes[index].is_ascii_alphanumeric() || matches!(bytes[index], b'_' | b'.' | b'-')) {
+            return false;
+        }
+        index += 1;
+    }
+    1 <= index && index < 256
+}
+
+#[cfg(feature = "enable")]
+mod filter;
+#[cfg(feature = "enable")]
+mod filtered_sink;
+#[cfg(feature = "enable")]
+mod registry;
+#[cfg(feature = "enable")]
+pub(crate) use filter::ChannelFilter;
+#[cfg(feature = "enable")]
+pub(crate) use filtered_sink::{FilteredSink, Needs};
+#[cfg(feature = "enable")]
+pub(crate) use registry::{Announcer, forget, known, names, switch, want};

@@ -1,0 +1,323 @@
+//! A sink that gets some channels only: what it does not want is left out, and the rest is a stream
+//! of its own.
+//!
+//! ```text
+//! worker ──► queue ──► this, on the sink's own thread ──► file or connection
+//!
+//! comes    3 a   4 b   5 c   settled below 6   6 d   7 a   settled below 8
+//! leaves   3 a         4 c   settled below 5         5 a   settled below 6       without b and d
+//! ```
+//! A stream has no gaps in its serials, so what is behind an event that is left out moves up by one.
+//! Events come in any order of their threads; how many before one are left out is known when all
+//! below a serial have come, which the stream itself says: until then they are held back.
+//!
+//! A scope whose event is left out is left out with its end, and what is in it is not: that stands
+//! in the scope around it.
+
+use crate::error::Error;
+use crate::events::channel::{Channel, ChannelFilter};
+use crate::trace::format::arrays::PIECE_HEAD;
+use crate::trace::format::encode::{
+    AUX, AUX_TERMINAL, Declaration, ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT,
+    SCOPE_AT, SYNCED_HEADER,
+};
+use crate::trace::format::packet::{IMPORTANTS, TYPES};
+use crate::trace::format::schema::NO_SYNC;
+use crate::trace::format::stream_events::{
+    self, CHANNEL_ANNOUNCE, CHANNEL_TOGGLE, REPORT, SETTLED,
+};
+use crate::trace::sink::Sink;
+use crate::trace::worker::BLOCKS;
+use crate::trace::write::declared;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Types of ours, and the channels that a stream must have all of to have their events.
+pub(crate) type Needs = (&'static [&'static Channel], &'static [&'static Declaration]);
+
+const LOW: u64 = (1 << 24) - 1;
+/// In the place of a position: it was left out.
+const LEFT_OUT: usize = usize::MAX;
+
+/// See the [module](self).
+pub(crate) struct FilteredSink {
+    inner: Box<dyn Sink>,
+    filter: ChannelFilter,
+    on_problem: fn(Error),
+    /// Of ours, by uid.
+    ours: Vec<Option<TypeInfo>>,
+    /// Of the program's, by number.
+    programs: Vec<TypeInfo>,
+    threads: HashMap<u16, StreamState>,
+    /// What is held back: the bytes, and which of them are a packet of which stream.
+    held: Vec<u8>,
+    packets: Vec<(u16, Range<usize>)>,
+    /// Of each event with a serial that has come since: how far that is from `settled`, and where
+    /// the event lies in `held`.
+    turns: Vec<(u64, usize)>,
+    /// Where in `held` numbers stand that count all events so far.
+    counts: Vec<usize>,
+    /// All below had come at the last release, as the events that come here are numbered.
+    settled: u64,
+    /// How many of those were left out.
+    left_out: u64,
+    failed: Option<Error>,
+}
+
+/// What is to be known of a type.
+#[derive(Clone, Copy)]
+struct TypeInfo {
+    /// Bytes on a thread's stream, without what is in arrays.
+    size: usize,
+    synced: bool,
+    wanted: bool,
+}
+
+/// Where one stream stands.
+#[derive(Default)]
+struct StreamState {
+    /// Of the scopes that are open, outermost first, whether they were passed on.
+    open: Vec<bool>,
+    /// The beginning of a scope whose event has not come yet.
+    enter: Vec<u8>,
+    /// Whether the last event was passed on, and its arrays are to follow.
+    keeps: bool,
+}
+
+impl FilteredSink {
+    /// Passes on to `inner` what `filter` wants. Types of ours that are not in `needs` are the
+    /// stream's own. `on_problem` is told at the end if a name is that of no channel.
+    pub(crate) fn new(
+        filter: ChannelFilter,
+        needs: &[Needs],
+        inner: Box<dyn Sink>,
+        on_problem: fn(Error),
+    ) -> Self {
+        let mut ours = Vec::new();
+        let own: Needs = (&[], stream_events::TYPES);
+        for (channels, types) in [&own].into_iter().chain(needs) {
+            let wanted = channels.iter().all(|channel| filter.has(channel.id()));
+            for declaration in *types {
+                let uid = usize::from(declaration.uid);
+                if ours.len() <= uid {
+                    ours.resize(uid + 1, None);
+                }
+                let fields = declaration.fields.iter().map(|(_, field)| field.fixed_size());
+                let synced = declaration.flags & NO_SYNC == 0;
+                let size = if synced { SYNCED_HEADER } else { 2 } + fields.sum::<usize>();
+                ours[uid] = Some(TypeInfo { size, synced, wanted });
+            }
+        }
+        Self {
+            inner,
+            filter,
+            on_problem,
+            ours,
+            programs: Vec::new(),
+            threads: HashMap::new(),
+            held: Vec::new(),
+            packets: Vec::new(),
+            turns: Vec::new(),
+            counts: Vec::new(),
+            settled: 0,
+            left_out: 0,
+            failed: None,
+        }
+    }
+
+    fn type_info(&mut self, uid: u16) -> Option<TypeInfo> {
+        let Some(number) = declared::number_of(uid) else {
+            return *self.ours.get(usize::from(uid))?;
+        };
+        while self.programs.len() <= number {
+            // Whoever sees an event sees its type in the table.
+            let logged = declared::registered(self.programs.len())?;
+            let declared = logged.declared();
+            self.programs.push(TypeInfo {
+                size: declared.size(),
+                synced: declared.is_synced(),
+                wanted: logged.channels().iter().all(|channel| self.filter.has(*channel)),
+            });
+        }
+        self.programs.get(number).copied()
+    }
+
+    /// Passes on important events, with the channels as they are for this stream.
+    fn importants(&mut self, payload: &[u8]) -> Option<()> {
+        let mut out = Vec::with_capacity(payload.len());
+        let mut rest = payload;
+        while let Some(&[a, b, c, d]) = rest.first_chunk() {
+            let uid = u16::from_le_bytes([a, b]);
+            let event;
+            (event, rest) = rest.split_at_checked(4 + usize::from(u16::from_le_bytes([c, d])))?;
+            let is_wanted = match (uid, event.get(4..8)) {
+                (uid, Some(id)) if uid == CHANNEL_ANNOUNCE.uid || uid == CHANNEL_TOGGLE.uid => {
+                    self.filter.has(u32::from_le_bytes(id.try_into().ok()?))
+                }
+                _ => self.type_info(uid)?.wanted,
+            };
+            if is_wanted {
+                out.extend_from_slice(event);
+            } else if uid == CHANNEL_ANNOUNCE.uid {
+                let start = out.len();
+                out.extend_from_slice(event);
+                // Disabled here, whatever it is elsewhere.
+                *out.get_mut(start + 8)? = 0;
+            }
+        }
+        if !out.is_empty() {
+            self.inner.packet(IMPORTANTS, &out);
+        }
+        rest.is_empty().then_some(())
+    }
+
+    /// Takes the events of a thread's stream; `None` if they are not what threads write.
+    fn events(&mut self, stream: u16, payload: &[u8]) -> Option<()> {
+        let mut thread = self.threads.remove(&stream).unwrap_or_default();
+        let start = self.held.len();
+        let mut rest = payload;
+        while let Some(&first) = rest.first() {
+            let event;
+            (event, rest) = rest.split_at_checked(match first {
+                ENTER_SCOPE | LEAVE_SCOPE => 1,
+                ENTER_SCOPE_AT | LEAVE_SCOPE_AT => SCOPE_AT,
+                _ if first == AUX_TERMINAL << 1 => 1,
+                _ if first == AUX << 1 => {
+                    PIECE_HEAD + (u32::from_le_bytes(*rest.first_chunk()?) >> 13) as usize
+                }
+                _ => self.type_info(u16::from_le_bytes(*rest.first_chunk()?) >> 1)?.size,
+            })?;
+            let is_wanted = match first {
+                ENTER_SCOPE | ENTER_SCOPE_AT => {
+                    thread.enter.extend_from_slice(event);
+                    false
+                }
+                // A scope that nothing stands at the beginning of is none.
+                LEAVE_SCOPE | LEAVE_SCOPE_AT if !thread.enter.is_empty() => {
+                    thread.enter.clear();
+                    false
+                }
+                LEAVE_SCOPE | LEAVE_SCOPE_AT => thread.open.pop().unwrap_or(false),
+                _ if first & 1 == 0 => thread.keeps,
+                _ => {
+                    self.event(&mut thread, event);
+                    thread.keeps
+                }
+            };
+            if is_wanted {
+                self.held.extend_from_slice(event);
+            }
+        }
+        self.threads.insert(stream, thread);
+        if self.held.len() > start {
+            self.packets.push((stream, start..self.held.len()));
+        }
+        Some(())
+    }
+
+    /// Decides on an event, which comes next in `held` if it is wanted.
+    fn event(&mut self, thread: &mut StreamState, event: &[u8]) {
+        let &[a, b, ref fields @ ..] = event else { return };
+        let uid = u16::from_le_bytes([a, b]) >> 1;
+        let Some(TypeInfo { synced, wanted, .. }) = self.type_info(uid) else { return };
+        thread.keeps = wanted;
+        if !thread.enter.is_empty() {
+            if wanted {
+                self.held.extend_from_slice(&thread.enter);
+            }
+            thread.enter.clear();
+            thread.open.push(wanted);
+        }
+        if synced && let Some(&[low, middle, high]) = fields.first_chunk() {
+            let serial = u64::from(u32::from_le_bytes([low, middle, high, 0]));
+            let at = if wanted { self.held.len() } else { LEFT_OUT };
+            self.turns.push((serial.wrapping_sub(self.settled) & LOW, at));
+        }
+        if uid == SETTLED.uid || uid == REPORT.uid {
+            // Of both, the first field.
+            self.counts.push(self.held.len() + 2);
+        }
+    }
+
+    /// Passes on what is held back: everything has come that comes before any of it.
+    fn release(&mut self) {
+        if self.left_out > 0 || self.turns.iter().any(|(_, at)| *at == LEFT_OUT) {
+            // PERF: each thread's come in order, and the sort makes use of that.
+            self.turns.sort_by_key(|(serial, _)| *serial);
+            for &(serial, at) in &self.turns {
+                if at == LEFT_OUT {
+                    self.left_out += 1;
+                } else if let Some(bytes) = self.held.get_mut(at + 2..at + SYNCED_HEADER) {
+                    let serial = self.settled.wrapping_add(serial).wrapping_sub(self.left_out);
+                    bytes.copy_from_slice(&serial.to_le_bytes()[..3]);
+                }
+            }
+        }
+        // Of blocks that were alive, which come in order, nothing else says so.
+        if let Some((last, _)) = self.turns.last() {
+            self.settled += last + 1;
+        }
+        for at in self.counts.drain(..) {
+            if let Some(bytes) = self.held.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
+                self.settled = u64::from_le_bytes(*bytes);
+                *bytes = self.settled.wrapping_sub(self.left_out).to_le_bytes();
+            }
+        }
+        for (stream, range) in self.packets.drain(..) {
+            self.inner.packet(stream, self.held.get(range).unwrap_or_default());
+        }
+        self.turns.clear();
+        self.held.clear();
+    }
+
+    fn pass(&mut self, stream: u16, payload: &[u8]) -> Option<()> {
+        match stream {
+            TYPES => self.inner.packet(TYPES, payload),
+            IMPORTANTS => self.importants(payload)?,
+            _ => {
+                self.events(stream, payload)?;
+                // What was alive where the stream begins comes in order, before everything else with
+                // a serial, and can be far more than should be held back.
+                if stream == BLOCKS || !self.counts.is_empty() {
+                    self.release();
+                }
+            }
+        }
+        Some(())
+    }
+}
+
+impl Sink for FilteredSink {
+    fn packet(&mut self, stream: u16, payload: &[u8]) {
+        if self.failed.is_none() && self.pass(stream, payload).is_none() {
+            self.failed = Some(Error::Unsupported(format!(
+                "the tracker cannot tell the channels of {} bytes of stream {stream} apart, so what is to get some of them only ends here",
+                payload.len()
+            )));
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        self.inner.sync()?;
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.release();
+        self.inner.finish()?;
+        let missing = self.filter.missing();
+        if !missing.is_empty() {
+            (self.on_problem)(Error::Setting(format!(
+                "{missing:?} in the channels for a destination is the name of no channel that this program has used"
+            )));
+        }
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    fn written(&self) -> u64 {
+        self.inner.written()
+    }
+}
+
+#[cfg(test)]
+mod tests;

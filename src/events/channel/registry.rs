@@ -1,0 +1,252 @@
+//! All channels of the program, and what the settings say of them.
+#![expect(unsafe_code, reason = "a table of pointers to statics")]
+
+use super::{Channel, is_name};
+use crate::error::Error;
+use crate::trace::format::stream_events::{CHANNEL_ANNOUNCE, CHANNEL_TOGGLE};
+use crate::trace::worker::Importants;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
+
+pub(super) const OFF: u8 = 0;
+pub(super) const ON: u8 = 1;
+/// Nobody has looked at it.
+pub(super) const NEW: u8 = 2;
+
+static TABLE: [AtomicPtr<Channel>; 1024] = [const { AtomicPtr::new(ptr::null_mut()) }; 1024];
+/// What the setting of the present recording names.
+static WANTED: AtomicPtr<Wanted> = AtomicPtr::new(ptr::null_mut());
+
+struct Wanted {
+    id: u32,
+    name: String,
+    /// A channel of that name has come up.
+    found: AtomicBool,
+    next: Option<&'static Wanted>,
+}
+
+impl Channel {
+    /// One of ours, which the settings alone turn on.
+    pub(crate) const fn ours(name: &'static str) -> Self {
+        Self {
+            id: id(name),
+            name,
+            read_only: true,
+            on_by_default: false,
+            state: AtomicU8::new(NEW),
+        }
+    }
+
+    /// One that is on unless somebody turns it off.
+    pub(crate) const fn on_by_default(name: &'static str) -> Self {
+        Self {
+            id: id(name),
+            name,
+            read_only: false,
+            on_by_default: true,
+            state: AtomicU8::new(NEW),
+        }
+    }
+
+    /// Makes the channel known; returns whether it is enabled.
+    #[cold]
+    pub(super) fn register(&'static self) -> bool {
+        let this = ptr::from_ref(self).cast_mut();
+        let known = TABLE.iter().any(|entry| match entry.load(Ordering::SeqCst) {
+            taken if !taken.is_null() => taken == this,
+            free => entry
+                .compare_exchange(free, this, Ordering::SeqCst, Ordering::SeqCst)
+                .map_or_else(|other| other == this, |_| true),
+        });
+        // NOTE: after it is in the table. A setting that comes meanwhile finds it there.
+        let on = known && (self.is_wanted() || self.on_by_default);
+        let state = if on { ON } else { OFF };
+        // Whoever has said otherwise meanwhile is right.
+        let _ = self.state.compare_exchange(NEW, state, Ordering::SeqCst, Ordering::SeqCst);
+        self.state.load(Ordering::Relaxed) == ON
+    }
+
+    /// Whether somebody has turned it off: until a recording starts, nobody has. One relaxed load.
+    #[inline(always)]
+    pub(crate) fn is_off(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == OFF
+    }
+
+    /// Turns it on or off, read-only or not.
+    pub(crate) fn force(&'static self, enabled: bool) {
+        self.register();
+        self.state.store(if enabled { ON } else { OFF }, Ordering::SeqCst);
+    }
+
+    fn is_wanted(&self) -> bool {
+        wanted().filter(|wanted| wanted.id == self.id).fold(false, |_, wanted| {
+            wanted.found.store(true, Ordering::Relaxed);
+            true
+        })
+    }
+}
+
+fn wanted() -> impl Iterator<Item = &'static Wanted> {
+    // SAFETY: what is stored there was leaked.
+    let first = unsafe { WANTED.load(Ordering::SeqCst).as_ref() };
+    std::iter::successors(first, |wanted| wanted.next)
+}
+
+/// All channels that are known so far.
+pub(super) fn all() -> impl Iterator<Item = &'static Channel> {
+    let entries = TABLE.iter().map(|entry| entry.load(Ordering::SeqCst));
+    // SAFETY: only pointers to statics are stored there.
+    entries.map_while(|pointer| unsafe { pointer.as_ref() })
+}
+
+/// The names in a setting.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names(Vec<String>);
+
+/// The names of channels in `text`, separated by commas.
+pub(crate) fn names(text: &str) -> Result<Names, Error> {
+    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let names = names.map(|name| {
+        if is_name(name) {
+            return Ok(name.to_owned());
+        }
+        Err(no_name(name))
+    });
+    names.collect::<Result<_, _>>().map(Names)
+}
+
+/// Why a name can be no channel's.
+pub(super) fn no_name(name: &str) -> Error {
+    Error::Setting(format!(
+        "no channel can be called {name:?}: a name is 1 to 255 ASCII letters, digits, _ . or -, the last not at its start"
+    ))
+}
+
+impl Names {
+    pub(crate) fn contains(&self, channel: &Channel) -> bool {
+        self.0.iter().any(|name| id(name) == channel.id)
+    }
+
+    /// Without the name of `channel`.
+    pub(crate) fn without(mut self, channel: &Channel) -> Self {
+        self.0.retain(|name| id(name) != channel.id);
+        self
+    }
+}
+
+/// Has the channels of these names enabled, those that are known and those that will be. Only
+/// while nothing else does the same.
+///
+/// What is remembered stays for the life of the process: a log site may just be looking.
+pub(crate) fn want(names: Names) {
+    for name in names.0 {
+        let next = wanted().next();
+        let found = AtomicBool::new(false);
+        let wanted = Box::new(Wanted { id: id(&name), name, found, next });
+        WANTED.store(Box::into_raw(wanted), Ordering::SeqCst);
+    }
+    all().filter(|channel| channel.is_wanted()).for_each(|channel| channel.force(true));
+}
+
+/// Turns off what [`want`] has turned on; returns the names that no channel has had.
+pub(crate) fn forget() -> Vec<&'static str> {
+    for channel in all().filter(|channel| channel.is_wanted()) {
+        channel.force(channel.on_by_default);
+    }
+    let missing = wanted().filter(|wanted| !wanted.found.load(Ordering::Relaxed));
+    let mut missing = missing.map(|wanted| wanted.name.as_str()).collect::<Vec<_>>();
+    missing.reverse();
+    WANTED.store(ptr::null_mut(), Ordering::SeqCst);
+    missing
+}
+
+/// The channels that are known so far, and whether each is on.
+pub(crate) fn known() -> impl Iterator<Item = (&'static str, bool)> {
+    all().map(|channel| (channel.name, channel.state.load(Ordering::Relaxed) == ON))
+}
+
+/// Turns the channels of these names on or off; all of them or, with a reason, none.
+pub(crate) fn switch(names: &[String], enabled: bool) -> Result<Vec<&'static Channel>, Error> {
+    if let Some(name) = names.iter().find(|name| all().all(|c| c.id != id(name))) {
+        return Err(Error::Setting(format!(
+            "the program has no channel {name:?}, or has not come by it yet"
+        )));
+    }
+    let is_named = |channel: &&'static Channel| names.iter().any(|n| id(n) == channel.id);
+    let chosen: Vec<_> = all().filter(is_named).collect();
+    if let Some(channel) = chosen.iter().find(|channel| channel.read_only) {
+        channel.set_enabled(enabled)?;
+    }
+    chosen.iter().for_each(|channel| channel.force(enabled));
+    Ok(chosen)
+}
+
+/// Tells a stream of the channels, and of those that were turned on or off.
+pub(crate) struct Announcer {
+    /// Whether each was enabled when the stream was last told.
+    told: Vec<bool>,
+}
+
+impl Announcer {
+    pub(crate) fn new() -> Self {
+        Self { told: Vec::new() }
+    }
+
+    pub(crate) fn announce(&mut self, importants: &mut Importants) {
+        for (index, channel) in all().enumerate() {
+            let enabled = channel.state.load(Ordering::Relaxed) == ON;
+            let (id, is_on) = (channel.id.into(), u32::from(enabled).into());
+            match self.told.get_mut(index) {
+                Some(told) if *told == enabled => {}
+                Some(told) => {
+                    *told = enabled;
+                    importants.add(&CHANNEL_TOGGLE, &[id, is_on]);
+                }
+                None => {
+                    self.told.push(enabled);
+                    let read_only = u32::from(channel.read_only).into();
+                    let name = channel.name.into();
+                    importants.add(&CHANNEL_ANNOUNCE, &[id, is_on, read_only, name]);
+                }
+            }
+        }
+    }
+}
+
+/// The id by which Unreal's readers know a channel: FNV-1a over the name in lower case,
+/// without its plural.
+pub(super) const fn id(name: &str) -> u32 {
+    let bytes = name.as_bytes();
+    let plural = matches!(bytes, [.., b's' | b'S']);
+    let (mut hash, mut at) = (0x811c_9dc5_u32, 0);
+    while at < bytes.len() - plural as usize {
+        hash = (hash ^ (bytes[at] | 0x20) as u32).wrapping_mul(0x0100_0193);
+        at += 1;
+    }
+    hash
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_unreals() {
+        // From a trace of Unreal's own runtime (tests/samples).
+        assert_eq!(id("MemAlloc"), 1_182_219_647);
+        assert_eq!(id("Cpu"), 4_182_440_329);
+        assert_eq!(id("Modules"), id("module"));
+    }
+
+    #[test]
+    fn names_are_read_or_refused() {
+        static MEMORY: Channel = Channel::ours("Memory");
+        let names = |text| super::names(text).map(|names| names.0);
+        assert_eq!(names(" scope , memory,").unwrap(), ["scope", "memory"]);
+        assert_eq!(names("").unwrap(), [""; 0]);
+        assert!(names("a,b c").unwrap_err().to_string().contains("\"b c\""));
+        assert!(names(&"x".repeat(256)).is_err());
+        assert!(super::names("scope,MEMORY").unwrap().contains(&MEMORY));
+        assert!(!super::names("scope,memo").unwrap().contains(&MEMORY));
+    }
+}

@@ -1,0 +1,368 @@
+//! `event!`: an event type is a struct that is borrowed from while it is logged.
+
+use super::field::Kind;
+#[cfg(feature = "enable")]
+use super::field::Plain;
+#[cfg(feature = "enable")]
+use crate::trace::format::arrays::Aux;
+#[cfg(feature = "enable")]
+use crate::trace::write::declared::Declared;
+
+/// An event type of the program. [`event!`](crate::event) implements it.
+///
+/// # Safety
+/// The bytes of `fixed` and `with_aux` must be laid out as `declared` says: its flags, and fields of
+/// the same sizes in the same order. The worker finds the next event by that alone.
+///
+/// So implementing it needs `unsafe`:
+/// ```compile_fail,E0200
+/// #[derive(Clone, Copy)]
+/// struct Strange;
+/// impl memledger::events::Event for Strange {
+/// #   #[cfg(feature = "enable")]
+/// #   type Static = Self;
+/// #   #[cfg(feature = "enable")]
+/// #   type Fixed = u64;
+/// #   #[cfg(feature = "enable")]
+/// #   const FLAGS: u8 = 0;
+/// #   #[cfg(feature = "enable")]
+/// #   const HAS_AUX: bool = false;
+///     fn empty() -> Self { Self }
+/// #   #[cfg(feature = "enable")]
+/// #   fn declared() -> &'static memledger::events::declared::Declared { todo!() }
+/// #   #[cfg(feature = "enable")]
+/// #   fn fixed(&self) -> u64 { 0 }
+/// #   #[cfg(feature = "enable")]
+/// #   fn with_aux<R>(
+/// #       &self,
+/// #       _: impl FnOnce(&[memledger::trace::format::arrays::Aux<'_>]) -> R,
+/// #   ) -> R { todo!() }
+/// }
+/// ```
+#[expect(unsafe_code, reason = "says that bytes are as declared")]
+#[doc(hidden)]
+pub unsafe trait Event: Copy {
+    /// This type with the lifetime `'static`, which identifies the type of a log site.
+    #[cfg(feature = "enable")]
+    type Static: Event;
+    /// The fixed part, as it lies on the wire.
+    #[cfg(feature = "enable")]
+    type Fixed: Plain;
+    #[cfg(feature = "enable")]
+    const FLAGS: u8;
+    #[cfg(feature = "enable")]
+    const HAS_AUX: bool;
+
+    /// With every field zero or empty.
+    fn empty() -> Self;
+
+    #[cfg(feature = "enable")]
+    fn declared() -> &'static Declared;
+
+    #[cfg(feature = "enable")]
+    fn fixed(&self) -> Self::Fixed;
+
+    /// Hands all fields to `body`, those that are no arrays as nothing.
+    #[cfg(feature = "enable")]
+    fn with_aux<R>(&self, body: impl FnOnce(&[Aux<'_>]) -> R) -> R;
+}
+
+/// The value that a field of kind `K` has when it is not given.
+#[doc(hidden)]
+#[inline(always)]
+pub fn empty<'a, K: Kind + ?Sized>() -> K::Value<'a> {
+    K::empty()
+}
+
+/// Declares event types: what a program can [`log!`](crate::log).
+///
+/// ```
+/// memledger::event! {
+///     /// A creature appeared.
+///     pub Spawned = "Game"."Spawned" {
+///         Id: u32,
+///         Position: [f32],
+///         Name: WideString,
+///     }
+///     /// What a kind of creature is called: kept for readers that come later.
+///     pub Kind = "Game"."Kind" [Important, NoSync] {
+///         Name: AnsiString,
+///         Id: DefinitionId<u8>,
+///     }
+///     /// A creature moved. Ordered within its thread only, which makes it cheaper.
+///     pub Moved = "Game"."Moved" [NoSync] { Id: u32, Kind: Reference<Kind> }
+/// }
+/// memledger::channel! { pub GAME = "Game"; }
+///
+/// memledger::log!(GAME, Spawned { Id: 7, Position: &[1.0, 2.0], Name: "Ümit" });
+/// memledger::log!(GAME, Moved { Id: 7 });
+/// ```
+/// Each is a type with the visibility, attributes and name given, to be imported where it is logged
+/// as any other type. The two names in quotes are how readers know it: logger and event, at most
+/// 255 bytes each. `memledger events` and Unreal's tools show them.
+///
+/// | flag | meaning |
+/// |---|---|
+/// | `NoSync` | no place in the one order of events over all threads: 2 bytes for its head instead of 5, and nothing shared with other threads |
+/// | `Important` | kept, and sent first to every reader that comes later; at most 65 535 bytes. Must be `NoSync` |
+///
+/// | field | at a log site | on the wire |
+/// |---|---|---|
+/// | `u8` to `u64`, `i8` to `i64`, `f32`, `f64`, `bool` | the same | its bytes (`bool`: 0 or 1) |
+/// | `Pointer` | `*const T` | `u64` |
+/// | `[u8]`, `[f32]`, ... , `[Pointer]` | a slice of these, `&[u64]` of pointers | its elements |
+/// | `AnsiString` | `&str`, `&String`, `&CStr`, `&[u8]`; of a `&[u16]`, seven bits of each | bytes |
+/// | `WideString` | `&str` | UTF-16 |
+/// | `DefinitionId<u32>` | an unsigned integer: by it others refer to this event. Must be last | the integer |
+/// | `Reference<Other>` | such an integer, of an event of that type | the integer |
+///
+/// Fields that are not given are zero or empty. An event type has at most 255 fields, arrays and
+/// strings among the first 32; what the wire cannot hold does not compile. A program can use 4096
+/// types, each on other channels counted again.
+///
+/// Without the feature `enable` only the types remain, which take no space.
+#[macro_export]
+macro_rules! event {
+    ($(
+        $(#[$attribute:meta])*
+        $visibility:vis $name:ident = $logger:literal . $event:literal
+        $([ $($flag:ident),* $(,)? ])? {
+            $(
+                $(#[$field_attribute:meta])*
+                $field:ident : $kind:tt $(< $($parameter:ident)::+ >)?
+            ),* $(,)?
+        }
+    )*) => { $(
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug)]
+        #[allow(non_snake_case, dead_code)]
+        $visibility struct $name<'event> {
+            $(
+                $(#[$field_attribute])*
+                $field: <$crate::__kind!($kind $(< $($parameter)::+ >)?)
+                    as $crate::events::Kind>::Value<'event>,
+            )*
+            __event: ::core::marker::PhantomData<&'event ()>,
+        }
+
+        #[allow(non_snake_case, dead_code)]
+        impl<'event> $name<'event> {
+            $($crate::__setter! { $visibility $field 'event $kind $(< $($parameter)::+ >)? })*
+        }
+
+        $($crate::__definition! { $name $kind $(< $($parameter)::+ >)? })*
+
+        // SAFETY: the declaration and the bytes are made of one list of fields, each of a kind
+        // whose sizes are known.
+        unsafe impl<'event> $crate::events::Event for $name<'event> {
+            #[inline(always)]
+            fn empty() -> Self {
+                Self {
+                    $(
+                        $field: $crate::events::empty::<
+                            $crate::__kind!($kind $(< $($parameter)::+ >)?)
+                        >(),
+                    )*
+                    __event: ::core::marker::PhantomData,
+                }
+            }
+
+            $crate::__on_the_wire! {
+                $name $logger $event [ $($($flag)*)? ]
+                $( $field: ($kind $(< $($parameter)::+ >)?) )*
+            }
+        }
+    )* };
+}
+
+/// The type that stands for a kind of field.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __kind {
+    (AnsiString) => { $crate::events::AnsiString };
+    (WideString) => { $crate::events::WideString };
+    (Pointer) => { $crate::events::Pointer };
+    ([Pointer]) => { [$crate::events::Pointer] };
+    (DefinitionId < $id:ident >) => { $crate::events::DefinitionId<$id> };
+    (Reference < $($target:ident)::+ >) => {
+        $crate::events::Reference<$($target)::+<'static>>
+    };
+    ($number:tt) => { $number };
+}
+
+/// What gives a field its value.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __setter {
+    ($visibility:vis $field:ident $event:lifetime AnsiString) => {
+        #[doc(hidden)]
+        #[inline(always)]
+        $visibility fn $field(
+            mut self,
+            value: impl ::core::convert::Into<$crate::events::AnsiText<$event>>,
+        ) -> Self {
+            self.$field = value.into();
+            self
+        }
+    };
+    ($visibility:vis $field:ident $event:lifetime Pointer) => {
+        #[doc(hidden)]
+        #[inline(always)]
+        $visibility fn $field<T: ?::core::marker::Sized>(mut self, value: *const T) -> Self {
+            self.$field = value.addr() as u64;
+            self
+        }
+    };
+    ($visibility:vis $field:ident $event:lifetime $($kind:tt)+) => {
+        #[doc(hidden)]
+        #[inline(always)]
+        $visibility fn $field(
+            mut self,
+            value: <$crate::__kind!($($kind)+) as $crate::events::Kind>::Value<$event>,
+        ) -> Self {
+            self.$field = value;
+            self
+        }
+    };
+}
+
+/// What makes an event type one that others can refer to.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __definition {
+    ($name:ident DefinitionId < $id:ident >) => {
+        impl $crate::events::Definition for $name<'_> {
+            type Id = $id;
+            $crate::__its_definition! { $name }
+        }
+    };
+    ($($other:tt)*) => {};
+}
+
+#[cfg(feature = "enable")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __its_definition {
+    ($name:ident) => {
+        fn definition() -> &'static $crate::events::declared::Logged {
+            static LOGGED: $crate::events::declared::Logged = $crate::events::declared::Logged::new(
+                <$name<'static> as $crate::events::Event>::declared,
+                &[],
+            );
+            &LOGGED
+        }
+    };
+}
+
+#[cfg(not(feature = "enable"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __its_definition {
+    ($name:ident) => {};
+}
+
+/// How an event type stands in the stream.
+#[cfg(feature = "enable")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __on_the_wire {
+    (
+        $name:ident $logger:literal $event:literal [ $($flag:ident)* ]
+        $( $field:ident: ($($kind:tt)+) )*
+    ) => {
+        type Static = $name<'static>;
+        type Fixed = $crate::__fixed_type!($(($($kind)+))*);
+        const FLAGS: u8 = 0 $(| $crate::__flag!($flag))*;
+        const HAS_AUX: bool = false $(
+            || <$crate::__kind!($($kind)+) as $crate::events::Kind>::TYPE.is_array()
+        )*;
+
+        fn declared() -> &'static $crate::events::declared::Declared {
+            static DECLARED: $crate::events::declared::Declared =
+                $crate::events::declared::Declared::new(
+                    $logger,
+                    $event,
+                    0 $(| $crate::__flag!($flag))*,
+                    &[$(
+                        $crate::events::field::<$crate::__kind!($($kind)+)>(
+                            ::core::stringify!($field),
+                            $crate::__family!($($kind)+),
+                        )
+                    ),*],
+                );
+            &DECLARED
+        }
+
+        #[inline(always)]
+        fn fixed(&self) -> Self::Fixed {
+            $crate::__fixed_value!(self $($field ($($kind)+))*)
+        }
+
+        #[inline]
+        fn with_aux<R>(
+            &self,
+            body: impl ::core::ops::FnOnce(&[$crate::trace::format::arrays::Aux<'_>]) -> R,
+        ) -> R {
+            body(&[$(
+                <$crate::__kind!($($kind)+) as $crate::events::Kind>::aux(self.$field)
+            ),*])
+        }
+    };
+}
+
+#[cfg(not(feature = "enable"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __on_the_wire {
+    (
+        $name:ident $logger:literal $event:literal [ $($flag:ident)* ]
+        $( $field:ident: ($($kind:tt)+) )*
+    ) => {};
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __flag {
+    (NoSync) => {
+        $crate::trace::format::schema::NO_SYNC
+    };
+    (Important) => {
+        $crate::trace::format::schema::IMPORTANT
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __family {
+    (DefinitionId $($rest:tt)*) => { $crate::events::declared::Family::DefinitionId };
+    (Reference < $($target:ident)::+ >) => {
+        $crate::events::declared::Family::Reference(
+            <$($target)::+<'static> as $crate::events::Definition>::definition,
+        )
+    };
+    ($($other:tt)+) => { $crate::events::declared::Family::Regular };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __fixed_type {
+    () => { () };
+    (($($kind:tt)+) $($rest:tt)*) => {
+        $crate::events::Cons<
+            <$crate::__kind!($($kind)+) as $crate::events::Kind>::Fixed,
+            $crate::__fixed_type!($($rest)*),
+        >
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __fixed_value {
+    ($event:ident) => { () };
+    ($event:ident $field:ident ($($kind:tt)+) $($rest:tt)*) => {
+        $crate::events::Cons(
+            <$crate::__kind!($($kind)+) as $crate::events::Kind>::fixed($event.$field),
+            $crate::__fixed_value!($event $($rest)*),
+        )
+    };
+}

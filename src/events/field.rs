@@ -1,0 +1,342 @@
+//! What a field of an event type can hold, and how a log site gives its value.
+
+#[cfg(feature = "enable")]
+use crate::trace::format::arrays::Aux;
+#[cfg(feature = "enable")]
+use crate::trace::format::schema::FieldType;
+#[cfg(feature = "enable")]
+use crate::trace::write::declared::{Family, Field, Logged};
+use std::marker::PhantomData;
+
+/// A field of bytes meant as text: at a log site an [`AnsiText`], which is made of `&str`, `&[u8]`
+/// or UTF-16.
+#[derive(Debug)]
+pub struct AnsiString(());
+
+/// A field of UTF-16 text: at a log site a `&str`.
+#[derive(Debug)]
+pub struct WideString(());
+
+/// A field that holds an address: at a log site a `*const T` of any `T`, written as a `u64`.
+#[derive(Debug)]
+pub struct Pointer(());
+
+/// A field that holds the id of an event of type `E`, which has a [`DefinitionId`] of the same
+/// integer type: at a log site that integer.
+#[derive(Debug)]
+pub struct Reference<E>(PhantomData<E>);
+
+/// The last field of an event type that others refer to by [`Reference`]: at a log site the
+/// integer `T` that identifies this event.
+#[derive(Debug)]
+pub struct DefinitionId<T>(PhantomData<T>);
+
+/// The value of an [`AnsiString`] field.
+///
+/// A `&str` is written as UTF-8, as our reader takes it; Unreal's readers expect ASCII. Of UTF-16
+/// units, the lowest seven bits are written, as Unreal does.
+#[derive(Clone, Copy, Debug)]
+pub enum AnsiText<'a> {
+    /// Written as they are.
+    Bytes(&'a [u8]),
+    /// Cut to seven bits each.
+    Wide(&'a [u16]),
+}
+
+impl<'a> From<&'a str> for AnsiText<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Bytes(text.as_bytes())
+    }
+}
+
+impl<'a> From<&'a String> for AnsiText<'a> {
+    fn from(text: &'a String) -> Self {
+        Self::Bytes(text.as_bytes())
+    }
+}
+
+impl<'a> From<&'a [u8]> for AnsiText<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+impl<'a> From<&'a std::ffi::CStr> for AnsiText<'a> {
+    fn from(text: &'a std::ffi::CStr) -> Self {
+        Self::Bytes(text.to_bytes())
+    }
+}
+
+impl<'a> From<&'a [u16]> for AnsiText<'a> {
+    fn from(units: &'a [u16]) -> Self {
+        Self::Wide(units)
+    }
+}
+
+/// Values whose bytes in memory are those of the wire.
+///
+/// # Safety
+/// Every byte is initialised: there is no padding.
+#[expect(unsafe_code, reason = "says that a type has no padding")]
+#[doc(hidden)]
+pub unsafe trait Plain: Copy + 'static {}
+
+/// Two values, one right behind the other.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, packed)]
+#[doc(hidden)]
+pub struct Cons<A: Plain, B: Plain>(pub A, pub B);
+
+#[expect(unsafe_code, reason = "says that types have no padding")]
+mod plain {
+    use super::{Cons, Plain};
+
+    // SAFETY: it has no bytes.
+    unsafe impl Plain for () {}
+    // SAFETY: it is packed, and neither part has padding.
+    unsafe impl<A: Plain, B: Plain> Plain for Cons<A, B> {}
+
+    macro_rules! plain {
+        ($($number:ty)*) => { $(
+            // SAFETY: a number has no padding, and a bool is one byte, 0 or 1.
+            unsafe impl Plain for $number {}
+        )* };
+    }
+    plain! { u8 u16 u32 u64 i8 i16 i32 i64 f32 f64 bool }
+
+    /// The bytes of values.
+    #[cfg(feature = "enable")]
+    pub(crate) fn bytes_of<T: Plain>(values: &[T]) -> &[u8] {
+        // SAFETY: all of them are initialised, and a byte has no alignment.
+        unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+    }
+}
+#[cfg(feature = "enable")]
+pub(crate) use plain::bytes_of;
+
+mod sealed {
+    /// Restricts [`Kind`](super::Kind) to this file: for other types, nothing ensures that bytes and
+    /// sizes agree.
+    pub trait Sealed {}
+}
+use sealed::Sealed;
+
+/// The type of a field: only types of this file implement it.
+/// ```compile_fail,E0277
+/// struct Strange;
+/// impl memledger::events::Kind for Strange {
+///     type Value<'a> = u64;
+///     type Fixed = u64;
+/// #   #[cfg(feature = "enable")]
+/// #   const TYPE: memledger::trace::format::schema::FieldType =
+/// #       memledger::trace::format::schema::FieldType::U8;
+///     fn empty<'a>() -> u64 { 0 }
+/// #   #[cfg(feature = "enable")]
+/// #   fn fixed(value: u64) -> u64 { value }
+/// }
+/// ```
+#[doc(hidden)]
+pub trait Kind: Sealed {
+    /// What a log site gives.
+    type Value<'a>: Copy;
+    /// What of it stands in the fixed part of the event.
+    type Fixed: Plain;
+    #[cfg(feature = "enable")]
+    const TYPE: FieldType;
+
+    fn empty<'a>() -> Self::Value<'a>;
+
+    #[cfg(feature = "enable")]
+    fn fixed(value: Self::Value<'_>) -> Self::Fixed;
+
+    #[cfg(feature = "enable")]
+    #[inline(always)]
+    fn aux(value: Self::Value<'_>) -> Aux<'_> {
+        let _ = value;
+        Aux::None
+    }
+}
+
+/// The field `name` of kind `K`.
+#[cfg(feature = "enable")]
+#[doc(hidden)]
+pub const fn field<K: Kind + ?Sized>(name: &'static str, family: Family) -> Field {
+    Field { name, field_type: K::TYPE, family }
+}
+
+/// An event type that others can refer to.
+#[doc(hidden)]
+pub trait Definition {
+    /// The integer that identifies its events.
+    type Id: Kind + Plain;
+    #[cfg(feature = "enable")]
+    fn definition() -> &'static Logged;
+}
+
+macro_rules! numbers {
+    ($($number:ident $name:ident $array:ident)*) => { $(
+        impl Sealed for $number {}
+        impl Kind for $number {
+            type Value<'a> = $number;
+            type Fixed = $number;
+            #[cfg(feature = "enable")]
+            const TYPE: FieldType = FieldType::$name;
+            #[inline(always)]
+            fn empty<'a>() -> Self::Value<'a> {
+                <$number>::default()
+            }
+            #[cfg(feature = "enable")]
+            #[inline(always)]
+            fn fixed(value: $number) -> $number {
+                value
+            }
+        }
+
+        impl Sealed for [$number] {}
+        impl Kind for [$number] {
+            type Value<'a> = &'a [$number];
+            type Fixed = ();
+            #[cfg(feature = "enable")]
+            const TYPE: FieldType = FieldType::$array;
+            #[inline(always)]
+            fn empty<'a>() -> Self::Value<'a> {
+                &[]
+            }
+            #[cfg(feature = "enable")]
+            #[inline(always)]
+            fn fixed(_: &[$number]) {}
+            #[cfg(feature = "enable")]
+            #[inline(always)]
+            fn aux(value: Self::Value<'_>) -> Aux<'_> {
+                Aux::Elements(bytes_of(value), size_of::<$number>())
+            }
+        }
+    )* };
+}
+numbers! {
+    u8 U8 U8Array  u16 U16 U16Array  u32 U32 U32Array  u64 U64 U64Array
+    i8 I8 I8Array  i16 I16 I16Array  i32 I32 I32Array  i64 I64 I64Array
+    f32 F32 F32Array  f64 F64 F64Array  bool U8 U8Array
+}
+
+impl Sealed for Pointer {}
+impl Kind for Pointer {
+    type Value<'a> = u64;
+    type Fixed = u64;
+    #[cfg(feature = "enable")]
+    const TYPE: FieldType = FieldType::U64;
+    #[inline(always)]
+    fn empty<'a>() -> Self::Value<'a> {
+        0
+    }
+    #[cfg(feature = "enable")]
+    #[inline(always)]
+    fn fixed(value: u64) -> u64 {
+        value
+    }
+}
+
+impl Sealed for [Pointer] {}
+impl Kind for [Pointer] {
+    type Value<'a> = &'a [u64];
+    type Fixed = ();
+    #[cfg(feature = "enable")]
+    const TYPE: FieldType = FieldType::U64Array;
+    #[inline(always)]
+    fn empty<'a>() -> Self::Value<'a> {
+        &[]
+    }
+    #[cfg(feature = "enable")]
+    #[inline(always)]
+    fn fixed(_: &[u64]) {}
+    #[cfg(feature = "enable")]
+    #[inline(always)]
+    fn aux(value: Self::Value<'_>) -> Aux<'_> {
+        Aux::Elements(bytes_of(value), 8)
+    }
+}
+
+impl Sealed for AnsiString {}
+impl Kind for AnsiString {
+    type Value<'a> = AnsiText<'a>;
+    type Fixed = ();
+    #[cfg(feature = "enable")]
+    const TYPE: FieldType = FieldType::AnsiString;
+    #[inline(always)]
+    fn empty<'a>() -> Self::Value<'a> {
+        AnsiText::Bytes(&[])
+    }
+    #[cfg(feature = "enable")]
+    #[inline(always)]
+    fn fixed(_: AnsiText<'_>) {}
+    #[cfg(feature = "enable")]
+    #[inline(always)]
+    fn aux(value: Self::Value<'_>) -> Aux<'_> {
+        match value {
+            AnsiText::Bytes(bytes) => Aux::Elements(bytes, 1),
+            AnsiText::Wide(units) => Aux::Narrowed(units),
+        }
+    }
+}
+
+impl Sealed for WideString {}
+impl Kind for WideString {
+    type Value<'a> = &'a str;
+    type Fixed = ();
+    #[cfg(feature = "enable")]
+    const TYPE: FieldType = FieldType::WideString;
+    #[inline(always)]
+    fn empty<'a>() -> Self::Value<'a> {
+        ""
+    }
+    #[cfg(feature = "enable")]
+    #[inline(always)]
+    fn fixed(_: &str) {}
+    #[cfg(feature = "enable")]
+    #[inline(always)]
+    fn aux(value: Self::Value<'_>) -> Aux<'_> {
+        Aux::Widened(value)
+    }
+}
+
+impl<E: Definition> Sealed for Reference<E> {}
+impl<E: Definition> Kind for Reference<E> {
+    type Value<'a> = <E::Id as Kind>::Value<'a>;
+    type Fixed = <E::Id as Kind>::Fixed;
+    #[cfg(feature = "enable")]
+    const TYPE: FieldType = <E::Id as Kind>::TYPE;
+    #[inline(always)]
+    fn empty<'a>() -> Self::Value<'a> {
+        E::Id::empty()
+    }
+    #[cfg(feature = "enable")]
+    #[inline(always)]
+    fn fixed(value: Self::Value<'_>) -> Self::Fixed {
+        E::Id::fixed(value)
+    }
+}
+
+/// Integers that can identify events.
+#[doc(hidden)]
+pub trait Id: Kind + Plain {}
+impl Id for u8 {}
+impl Id for u16 {}
+impl Id for u32 {}
+impl Id for u64 {}
+
+impl<T: Id> Sealed for DefinitionId<T> {}
+impl<T: Id> Kind for DefinitionId<T> {
+    type Value<'a> = T::Value<'a>;
+    type Fixed = T::Fixed;
+    #[cfg(feature = "enable")]
+    const TYPE: FieldType = T::TYPE;
+    #[inline(always)]
+    fn empty<'a>() -> Self::Value<'a> {
+        T::empty()
+    }
+    #[cfg(feature = "enable")]
+    #[inline(always)]
+    fn fixed(value: Self::Value<'_>) -> Self::Fixed {
+        T::fixed(value)
+    }
+}

@@ -1,0 +1,152 @@
+//! The important events that the program logs: kept for every reader that comes, from before the
+//! first recording to the end of the process.
+//!
+//! They are logged seldom, and never from inside the allocator: so there is a lock.
+
+use crate::trace::format::arrays::{Aux, PIECE_HEAD, Source, piece_head};
+use crate::trace::format::encode::AUX_TERMINAL;
+use crate::trace::worker::{self, Importants};
+use crate::trace::write::declared::{Logged, NO_WIRE};
+use crate::trace::write::{ReentrancyGuard, is_untracked, loss, state};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Bytes of all important events of the program.
+const LIMIT: usize = 16 << 20;
+
+pub(crate) struct Cache {
+    /// The events, one behind the other.
+    events: Vec<u8>,
+    /// How many were refused, and why the first was.
+    refused: u64,
+    why: Option<String>,
+}
+
+static CACHE: Mutex<Cache> = Mutex::new(Cache { events: Vec::new(), refused: 0, why: None });
+
+fn cache() -> MutexGuard<'static, Cache> {
+    CACHE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes the lock for a fork, if it is free within `patience`.
+pub(crate) fn lock_within(patience: Duration) -> Option<MutexGuard<'static, Cache>> {
+    worker::lock_within(&CACHE, patience)
+}
+
+/// Keeps an event. In the child of a fork, whose parent may have held the lock, it is lost.
+pub(super) fn add(logged: &'static Logged, fixed: &[u8], aux: &[Aux<'_>]) {
+    if is_untracked() {
+        // NOTE: a signal handler that has interrupted our own code on this thread, which may hold
+        // the very lock.
+        return loss::event_without_slot();
+    }
+    if state::is_forked() {
+        return;
+    }
+    let _untracked = ReentrancyGuard::enter();
+    let mut cache = cache();
+    let room = LIMIT - cache.events.len();
+    if let Err(why) = append(&mut cache.events, room, logged, fixed, aux) {
+        cache.refused += 1;
+        cache.why.get_or_insert(why);
+        loss::event_without_slot();
+    }
+}
+
+fn append(
+    out: &mut Vec<u8>,
+    room: usize,
+    logged: &'static Logged,
+    fixed: &[u8],
+    aux: &[Aux<'_>],
+) -> Result<(), String> {
+    let declared = logged.declared();
+    let data = aux.iter().map(|aux| match aux.size() {
+        0 => 0,
+        size => PIECE_HEAD + size,
+    });
+    let size = fixed.len() + data.sum::<usize>() + usize::from(declared.has_aux());
+    let refuse = |why| format!("{} with {size} bytes of values, {why}", declared.name());
+    let size = u16::try_from(size).map_err(|_| refuse("more than the 65535 that it may have"))?;
+    let room = room.saturating_sub(4);
+    if usize::from(size) > room {
+        return Err(refuse("for which the 16 MiB kept for such events have no room"));
+    }
+    let wire = match logged.wire() {
+        NO_WIRE => logged.register(),
+        wire => wire,
+    };
+    if wire == NO_WIRE {
+        return Err(refuse("whose type is one more than the 4096 that a program can have"));
+    }
+    out.extend((wire >> 1).to_le_bytes());
+    out.extend(size.to_le_bytes());
+    out.extend(fixed);
+    for (index, &aux) in aux.iter().enumerate().filter(|(_, aux)| aux.size() > 0) {
+        out.extend(piece_head(index, aux.size(), 0));
+        let start = out.len();
+        out.resize(start + aux.size(), 0);
+        Source::new(aux).fill(&mut out[start..]);
+    }
+    if declared.has_aux() {
+        out.push(AUX_TERMINAL);
+    }
+    Ok(())
+}
+
+/// Hands on what was added since `sent`; returns how much there is now.
+pub(super) fn announce(sent: usize, importants: &mut Importants) -> usize {
+    let cache = cache();
+    importants.add_encoded(cache.events.get(sent..).unwrap_or_default());
+    cache.events.len()
+}
+
+/// Says how many events were refused since last asked, if any were.
+pub(crate) fn take_refused() -> Option<String> {
+    let mut cache = cache();
+    let why = cache.why.take()?;
+    let count = std::mem::take(&mut cache.refused);
+    Some(format!(
+        "{count} important events of the program are not in the trace, the first is {why}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::format::schema::{FieldType, IMPORTANT, NO_SYNC};
+    use crate::trace::write::declared::{Declared, Family, Field};
+
+    static EVENT: Logged = Logged::new(|| &EVENT_TYPE, &[1]);
+    static EVENT_TYPE: Declared = Declared::new(
+        "Test",
+        "Important",
+        IMPORTANT | NO_SYNC,
+        &[
+            Field { name: "Id", field_type: FieldType::U16, family: Family::Regular },
+            Field { name: "Name", field_type: FieldType::WideString, family: Family::Regular },
+        ],
+    );
+
+    #[test]
+    fn exact_bytes() {
+        let mut out = Vec::new();
+        append(&mut out, LIMIT, &EVENT, &[7, 0], &[Aux::None, Aux::Widened("é")]).unwrap();
+        let uid = (EVENT.wire() >> 1).to_le_bytes();
+        let expected = [&uid[..], &[9, 0, 7, 0], &[0x01, 0x41, 0, 0], &[0xe9, 0], &[3]].concat();
+        assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn what_is_too_large_is_refused_with_its_size() {
+        let text = "x".repeat(40_000);
+        let mut out = Vec::new();
+        let why = append(&mut out, LIMIT, &EVENT, &[0; 2], &[Aux::None, Aux::Widened(&text)]);
+        assert!(why.unwrap_err().contains("Test.Important with 80007 bytes"));
+        let why = append(&mut out, 10, &EVENT, &[0; 2], &[Aux::None, Aux::Widened("abcd")]);
+        assert!(why.unwrap_err().contains("16 MiB"));
+        assert!(out.is_empty());
+        append(&mut out, 13, &EVENT, &[0; 2], &[Aux::None, Aux::Widened("x")]).unwrap();
+        assert_eq!(out.len(), 13);
+    }
+}

@@ -1,0 +1,82 @@
+//! Events of the program's own: how they are declared and logged.
+//!
+//! ```
+//! memledger::channel! { pub GAME = "Game"; }
+//! memledger::event! { pub Spawned = "Game"."Spawned" { Id: u32, Name: WideString } }
+//!
+//! GAME.set_enabled(true)?; // or MEMLEDGER_TRACE=memory,scope,game
+//! memledger::log!(GAME, Spawned { Id: 7, Name: "Ümit" });
+//! # Ok::<(), memledger::Error>(())
+//! ```
+//! [`event!`](crate::event) says what a type of events looks like, [`channel!`](crate::channel) what
+//! is turned on and off together, [`log!`](crate::log) and [`log_scope!`](crate::log_scope) write an
+//! event, [`bookmark!`](crate::bookmark) names a moment. The guide is [`docs/events.md`].
+//!
+//! [`docs/events.md`]: https://github.com/memledger/memledger/blob/main/docs/events.md
+
+mod bookmark;
+pub(crate) mod channel;
+mod declare;
+mod field;
+#[cfg(feature = "enable")]
+pub(crate) mod important;
+mod site;
+#[cfg(feature = "enable")]
+mod write;
+
+#[cfg(feature = "enable")]
+#[doc(hidden)]
+pub use crate::trace::write::declared;
+#[doc(hidden)]
+pub use bookmark::BookmarkSite;
+#[doc(hidden)]
+pub use declare::{Event, empty};
+#[cfg(feature = "enable")]
+#[doc(hidden)]
+pub use field::field;
+pub use field::{AnsiString, AnsiText, DefinitionId, Pointer, Reference, WideString};
+#[doc(hidden)]
+pub use field::{Cons, Definition, Kind};
+pub use site::LogScope;
+#[cfg(feature = "enable")]
+#[doc(hidden)]
+pub use site::LogSite;
+#[doc(hidden)]
+pub use site::are_enabled;
+
+#[cfg(feature = "enable")]
+use crate::events::channel::Announcer;
+#[cfg(feature = "enable")]
+use crate::trace::format::encode::Declaration;
+#[cfg(feature = "enable")]
+use crate::trace::worker::{Importants, Instrument};
+
+/// Announces channels, and hands on the important events of the program.
+#[cfg(feature = "enable")]
+pub(crate) struct ProgramEvents {
+    channels: Announcer,
+    /// Bytes of important events that were handed on.
+    sent: usize,
+}
+
+#[cfg(feature = "enable")]
+impl ProgramEvents {
+    pub(crate) fn new() -> Self {
+        // So that it is announced even if no bookmark is ever set.
+        bookmark::BOOKMARK.is_enabled();
+        Self { channels: Announcer::new(), sent: 0 }
+    }
+}
+
+#[cfg(feature = "enable")]
+impl Instrument for ProgramEvents {
+    /// Those of the program are announced as they come up.
+    fn types(&self) -> &'static [&'static Declaration] {
+        &[]
+    }
+
+    fn announce(&mut self, importants: &mut Importants) {
+        self.channels.announce(importants);
+        self.sent = important::announce(self.sent, importants);
+    }
+}

@@ -1,0 +1,105 @@
+//! The ways of an event from its log site into the stream.
+//!
+//! ```text
+//! important ──► the cache of important events                                important.rs
+//! short     ──► the thread's block, written here, in the program's own code
+//! others    ──► the thread's blocks, by one function for all types           write/program.rs
+//! ```
+
+use super::declare::Event;
+use super::field::{Plain, bytes_of};
+use super::important;
+use crate::trace::format::encode::SYNCED_HEADER;
+use crate::trace::format::schema::{IMPORTANT, NO_SYNC};
+use crate::trace::write::declared::{Logged, NO_WIRE};
+use crate::trace::write::loss;
+use crate::trace::write::program::{self, Open, Record, SHORT, Scope};
+
+/// What of an event is known when the program is compiled.
+trait Known: Event {
+    const SYNCED: bool = Self::FLAGS & NO_SYNC == 0;
+    const IMPORTANT: bool = Self::FLAGS & IMPORTANT != 0;
+    const SIZE: usize = if Self::SYNCED { SYNCED_HEADER } else { 2 } + size_of::<Self::Fixed>();
+    /// It fits behind any cursor that has room.
+    const IS_SHORT: bool = !Self::HAS_AUX && Self::SIZE <= SHORT;
+}
+impl<E: Event> Known for E {}
+
+#[inline(always)]
+pub(super) fn log<E: Event>(logged: &'static Logged, event: E) {
+    if E::IMPORTANT {
+        return important(logged, event);
+    }
+    if E::IS_SHORT {
+        let wire = logged.wire();
+        if wire != NO_WIRE
+            && let Some(slot) = program::begin(E::SYNCED)
+        {
+            let end = put(slot.cursor(), wire, slot.stamp(), event.fixed(), E::SYNCED);
+            return program::end(slot, end);
+        }
+    }
+    long(logged, event);
+}
+
+/// Writes a short event; returns where it ends.
+///
+/// PERF: where a serial is followed by three bytes or more, they are written over what the
+/// first store put there: one store for the head.
+#[expect(unsafe_code, reason = "writes through a raw pointer")]
+#[inline(always)]
+fn put<F: Plain>(at: *mut u8, wire: u16, stamp: u64, fixed: F, synced: bool) -> *mut u8 {
+    // SAFETY: `begin` has seen to the room for a short event, which is at least 8 bytes.
+    unsafe {
+        let fields = if synced {
+            at.cast::<u64>().write_unaligned(u64::from(wire) | stamp << 16);
+            at.add(SYNCED_HEADER)
+        } else {
+            at.cast::<u16>().write_unaligned(wire);
+            at.add(2)
+        };
+        fields.cast::<F>().write_unaligned(fixed);
+        fields.add(size_of::<F>())
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn long<E: Event>(logged: &'static Logged, event: E) {
+    with_record(logged, event, program::record);
+}
+
+fn with_record<E: Event, R: Default>(
+    logged: &'static Logged,
+    event: E,
+    body: impl FnOnce(&Record<'_>) -> R,
+) -> R {
+    let mut wire = logged.wire();
+    if wire == NO_WIRE {
+        wire = logged.register();
+    }
+    if wire == NO_WIRE {
+        // There are too many types.
+        loss::event_without_slot();
+        return R::default();
+    }
+    let fixed = [event.fixed()];
+    event.with_aux(|aux| {
+        let fixed = bytes_of(&fixed);
+        body(&Record { wire, synced: E::SYNCED, has_aux: E::HAS_AUX, fixed, aux })
+    })
+}
+
+#[cold]
+#[inline(never)]
+fn important<E: Event>(logged: &'static Logged, event: E) {
+    let fixed = [event.fixed()];
+    event.with_aux(|aux| important::add(logged, bytes_of(&fixed), aux));
+}
+
+#[inline(never)]
+pub(super) fn enter<E: Event>(logged: &'static Logged, event: E, timed: bool) -> Option<Open> {
+    const { assert!(!E::IMPORTANT, "an important event cannot begin a scope") };
+    let scope = if timed { Scope::Timed } else { Scope::Plain };
+    with_record(logged, event, |record| program::enter_scope(record, scope))
+}

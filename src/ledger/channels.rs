@@ -1,0 +1,34 @@
+//! Which channels a destination gets, and what stands before it where that is not all.
+
+use super::run::tell;
+use crate::alloc;
+use crate::error::Error;
+use crate::events::channel::{ChannelFilter, FilteredSink, Needs};
+use crate::scopes::{self, events::MEMORY_SCOPE, events::SCOPE_ENTRIES, events::TAG_SPEC};
+use crate::trace::sink::Sink;
+
+/// The channels that a stream must have to have the events of the tracker's own channels.
+static NEEDS: [Needs; 3] = [
+    (&[&alloc::CHANNEL], alloc::events::TYPES),
+    // Without `scope` all blocks are in the outermost context, which has its name here.
+    (&[&alloc::CHANNEL], &[&TAG_SPEC]),
+    (&[&alloc::CHANNEL, &scopes::CHANNEL], &[&MEMORY_SCOPE, &SCOPE_ENTRIES]),
+];
+
+/// Reads the channels of one destination; `None` are all.
+pub(super) fn parse(channels: Option<&str>) -> Result<Option<ChannelFilter>, Error> {
+    channels.map(ChannelFilter::parse).transpose()
+}
+
+/// `sink`, and what leaves out before it what is not wanted.
+pub(super) fn apply(filter: Option<ChannelFilter>, sink: Box<dyn Sink>) -> Box<dyn Sink> {
+    match filter {
+        Some(filter) => Box::new(FilteredSink::new(filter, &NEEDS, sink, tell)),
+        None => sink,
+    }
+}
+
+/// Whether the destination is to know what is alive.
+pub(super) fn has_memory(filter: Option<&ChannelFilter>) -> bool {
+    filter.is_none_or(|filter| filter.has(alloc::CHANNEL.id()))
+}

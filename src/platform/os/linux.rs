@@ -1,0 +1,485 @@
+//! Linux, by plain system calls through `libc`.
+//!
+//! NOTE: what is marked *hook* may run inside `alloc` or `free` of the program. It neither
+//! allocates nor locks; `errno` is put back, since a program may look at it after `free`.
+#![expect(unsafe_code, reason = "system calls")]
+
+mod library;
+mod threads;
+
+pub(crate) use threads::{name_thread, run_apart, spawn};
+
+use super::ThreadName;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Whether the tracker works here.
+pub(crate) const SUPPORTED: bool = true;
+
+/// Puts `errno` back when dropped.
+struct KeepErrno(c_int);
+
+impl KeepErrno {
+    fn new() -> Self {
+        // SAFETY: the location is valid for the calling thread.
+        Self(unsafe { *libc::__errno_location() })
+    }
+}
+
+impl Drop for KeepErrno {
+    fn drop(&mut self) {
+        // SAFETY: the location is valid for the calling thread.
+        unsafe { *libc::__errno_location() = self.0 };
+    }
+}
+
+/// *Hook.* Maps `bytes` of zeroed pages that are never unmapped, or `None` if the system has none.
+pub(crate) fn map(bytes: usize) -> Option<NonNull<u8>> {
+    let _errno = KeepErrno::new();
+    // SAFETY: a fresh private anonymous mapping touches no memory of anyone.
+    let pages = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if pages == libc::MAP_FAILED { None } else { NonNull::new(pages.cast()) }
+}
+
+/// *Hook.* Gives back pages of [`map`] that nobody has seen.
+pub(crate) fn unmap(pages: NonNull<u8>, bytes: usize) {
+    let _errno = KeepErrno::new();
+    // SAFETY: the caller mapped exactly these pages and has not published them.
+    unsafe { libc::munmap(pages.as_ptr().cast(), bytes) };
+}
+
+/// *Hook.* Nanoseconds of the monotonic clock.
+pub(crate) fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is valid for writing; the clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}
+
+/// *Hook.* Sleeps while `*word == expected`, at most `nanos`, or until woken.
+pub(crate) fn wait(word: &AtomicU32, expected: u32, nanos: u64) {
+    let _errno = KeepErrno::new();
+    let timeout = libc::timespec {
+        tv_sec: (nanos / 1_000_000_000) as _,
+        tv_nsec: (nanos % 1_000_000_000) as _,
+    };
+    // SAFETY: the word outlives the call, the timeout is read only.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+            expected,
+            &raw const timeout,
+        )
+    };
+}
+
+/// *Hook.* Wakes everyone who sleeps on `word`.
+pub(crate) fn wake_all(word: &AtomicU32) {
+    let _errno = KeepErrno::new();
+    // SAFETY: waking takes the address only as a key.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+            c_int::MAX,
+        )
+    };
+}
+
+const MEMBARRIER_PRIVATE_EXPEDITED: c_int = 1 << 3;
+const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: c_int = 1 << 4;
+
+/// Whether [`barrier_on_all_threads`] works in this process; asked once before it is used.
+pub(crate) fn register_barrier() -> bool {
+    // SAFETY: registers an intent, touches no memory.
+    unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 }
+}
+
+/// Makes every running thread of the process pass a full memory barrier.
+pub(crate) fn barrier_on_all_threads() {
+    // SAFETY: a barrier touches no memory.
+    unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_PRIVATE_EXPEDITED, 0, 0) };
+}
+
+/// *Hook.* The kernel's id of the calling thread.
+pub(crate) fn thread_id() -> u32 {
+    // SAFETY: always succeeds.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+/// The process id.
+pub(crate) fn process_id() -> u32 {
+    std::process::id()
+}
+
+/// *Hook.* The name of the calling thread.
+pub(crate) fn thread_name() -> ThreadName {
+    let _errno = KeepErrno::new();
+    let mut name = [0; 16];
+    // SAFETY: the call writes at most 16 bytes.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    name
+}
+
+/// The name of another thread of this process, if it is still there.
+pub(crate) fn thread_name_of(id: u32) -> Option<ThreadName> {
+    let text = std::fs::read(format!("/proc/self/task/{id}/comm")).ok()?;
+    let text = text.strip_suffix(b"\n").unwrap_or(&text);
+    let mut name = [0; 16];
+    let size = text.len().min(15);
+    name.get_mut(..size)?.copy_from_slice(text.get(..size)?);
+    Some(name)
+}
+
+/// Whether this process has a thread with this id.
+pub(crate) fn is_thread_alive(id: u32) -> bool {
+    // SAFETY: signal 0 is never delivered.
+    let sent = unsafe { libc::syscall(libc::SYS_tgkill, process_id(), id, 0) };
+    sent == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
+/// How often glibc runs thread-exit functions that set their key again.
+const DESTRUCTOR_ROUNDS: usize = 4;
+const NO_KEY: usize = usize::MAX;
+static KEY: AtomicUsize = AtomicUsize::new(NO_KEY);
+
+/// What runs at the end of a thread.
+static AT_THREAD_EXIT: AtomicPtr<fn()> = AtomicPtr::new(ptr::null_mut());
+
+/// *Hook.* Has `run`, the same in all calls, called on this thread as late in its life as the
+/// system allows: in the last round of its destructors. Without a key (all are taken) the worker finds the thread
+/// gone some time later.
+///
+/// NOTE: where the program had taken 32 keys before `main`, glibc allocates the place of ours with
+/// its own `calloc`, once per thread. It holds no lock of ours, nor we one of its.
+pub(crate) fn on_thread_exit(run: &'static fn()) {
+    AT_THREAD_EXIT.store(ptr::from_ref(run).cast_mut(), Ordering::Release);
+    if let Some(key) = exit_key() {
+        arm(key, 1);
+    }
+}
+
+/// The key of the function that runs at a thread's end, made at the first call.
+fn exit_key() -> Option<usize> {
+    let key = KEY.load(Ordering::Acquire);
+    if key != NO_KEY {
+        return Some(key);
+    }
+    let mut created = 0;
+    // SAFETY: `created` is valid for writing; the destructor has the required form.
+    if unsafe { libc::pthread_key_create(&raw mut created, Some(thread_exits)) } != 0 {
+        return None;
+    }
+    match KEY.compare_exchange(NO_KEY, created as usize, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => Some(created as usize),
+        Err(existing) => {
+            // SAFETY: another thread was faster; nobody knows this key yet.
+            unsafe { libc::pthread_key_delete(created) };
+            Some(existing)
+        }
+    }
+}
+
+fn arm(key: usize, round: usize) {
+    // SAFETY: the key exists; the value is a number, never dereferenced.
+    unsafe {
+        libc::pthread_setspecific(key as libc::pthread_key_t, ptr::without_provenance(round))
+    };
+}
+
+extern "C" fn thread_exits(round: *mut c_void) {
+    let round = round.addr();
+    if round < DESTRUCTOR_ROUNDS {
+        arm(KEY.load(Ordering::Acquire), round + 1);
+    } else {
+        // SAFETY: only references to statics are stored there.
+        let run = unsafe { AT_THREAD_EXIT.load(Ordering::Acquire).as_ref() };
+        run.inspect(|run| run());
+    }
+}
+
+/// Blocks `SIGPIPE` and `SIGXFSZ` on the calling thread until dropped, and swallows those that our
+/// own writes raised meanwhile: they would end the program.
+pub(crate) struct BlockedSignals {
+    before: libc::sigset_t,
+    pending: libc::sigset_t,
+}
+
+const OF_WRITES: [c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
+
+impl BlockedSignals {
+    pub(crate) fn new() -> Self {
+        // SAFETY: the sets are local and initialised by the calls.
+        unsafe {
+            let (mut ours, mut before, mut pending) =
+                (std::mem::zeroed(), std::mem::zeroed(), std::mem::zeroed());
+            libc::sigemptyset(&raw mut ours);
+            for signal in OF_WRITES {
+                libc::sigaddset(&raw mut ours, signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const ours, &raw mut before);
+            libc::sigpending(&raw mut pending);
+            Self { before, pending }
+        }
+    }
+}
+
+impl Drop for BlockedSignals {
+    fn drop(&mut self) {
+        // SAFETY: the sets are local; waiting has a zero timeout.
+        unsafe {
+            for signal in OF_WRITES {
+                if libc::sigismember(&raw const self.pending, signal) == 1 {
+                    continue;
+                }
+                let mut set = std::mem::zeroed();
+                libc::sigemptyset(&raw mut set);
+                libc::sigaddset(&raw mut set, signal);
+                let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+                libc::sigtimedwait(&raw const set, ptr::null_mut(), &raw const none);
+            }
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut());
+        }
+    }
+}
+
+/// Has these called around every fork: before it, and behind it in the parent and in the child.
+pub(crate) fn at_fork(before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
+    let [before, parent, child] =
+        [before, parent, child].map(|function| Some(function as unsafe extern "C" fn()));
+    // SAFETY: the functions live as long as the program.
+    unsafe { libc::pthread_atfork(before, parent, child) };
+}
+
+/// Has `function` called when the process exits by return from `main` or by `exit`.
+pub(crate) fn at_exit(function: extern "C" fn()) {
+    // SAFETY: the function lives as long as the program.
+    unsafe { libc::atexit(function) };
+}
+
+unsafe extern "C" {
+    fn secure_getenv(name: *const c_char) -> *const c_char;
+}
+
+/// Whether a variable of the environment begins with `prefix`. Allocates nothing, and must be
+/// called before `main` only: later, the program may be changing its environment.
+pub(crate) fn has_env(prefix: &[u8]) -> bool {
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+    // SAFETY: the system ends the list with a null, and each entry with a NUL; before `main` no
+    // thread changes it.
+    unsafe {
+        let mut entry = environ;
+        while !entry.is_null() && !(*entry).is_null() {
+            if CStr::from_ptr(*entry).to_bytes().starts_with(prefix) {
+                return true;
+            }
+            entry = entry.add(1);
+        }
+    }
+    false
+}
+
+/// An environment variable, unless the program runs with more rights than its user.
+pub(crate) fn secure_env(name: &CStr) -> Option<std::ffi::OsString> {
+    use std::os::unix::ffi::OsStringExt;
+    // SAFETY: the result is a NUL-terminated string or null; it is copied at once.
+    unsafe {
+        let value = secure_getenv(name.as_ptr());
+        (!value.is_null())
+            .then(|| std::ffi::OsString::from_vec(CStr::from_ptr(value).to_bytes().to_vec()))
+    }
+}
+
+/// How long a write waits for the other end of a pipe: less than the end of a recording waits for
+/// its worker, so that the report does not suffer.
+const WRITE_PATIENCE_MS: c_int = 3_000;
+
+/// Writes some of `bytes` to a file; where that is a pipe and full, waits for it at most 3 s.
+pub(crate) fn write_file(file: &File, bytes: &[u8]) -> io::Result<usize> {
+    write_some(file.as_raw_fd(), bytes)
+}
+
+fn write_some(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        // SAFETY: the buffer is valid for its length.
+        let written = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+        match written {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            1.. => return Ok(written as usize),
+            _ => {}
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            io::ErrorKind::Interrupted => {}
+            io::ErrorKind::WouldBlock => {
+                let mut poll = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+                // SAFETY: one valid entry.
+                if unsafe { libc::poll(&raw mut poll, 1, WRITE_PATIENCE_MS) } == 0 {
+                    return Err(io::Error::new(
+                        io::ErrorKind::TimedOut,
+                        "nobody has read from it for 3 s",
+                    ));
+                }
+            }
+            _ => return Err(error),
+        }
+    }
+}
+
+/// Whether the system does not let this process open a file: it lacks the right, or descriptors.
+pub(crate) fn is_refused(error: &io::Error) -> bool {
+    let refusals = [libc::EACCES, libc::EPERM, libc::EROFS, libc::EMFILE, libc::ENFILE];
+    error.raw_os_error().is_some_and(|number| refusals.contains(&number))
+}
+
+/// Writes all of `bytes` to a descriptor.
+pub(crate) fn write_all(fd: RawFd, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let written = write_some(fd, bytes)?;
+        bytes = bytes.get(written..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// Has the system find out when the other end of a connection is gone: after 10 s of silence it
+/// asks, three times, 5 s apart; and what nobody has confirmed for 30 s is given up.
+pub(crate) fn watch_connection(stream: &TcpStream) -> io::Result<()> {
+    let options = [
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 10),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 5),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 3),
+        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 30_000),
+    ];
+    for (level, option, value) in options {
+        let value: c_int = value;
+        let size = size_of::<c_int>() as libc::socklen_t;
+        let at = (&raw const value).cast();
+        // SAFETY: the value is a local of the size told.
+        if unsafe { libc::setsockopt(stream.as_raw_fd(), level, option, at, size) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// What tells one open file from every other: device and inode. `None` if it is not open.
+pub(crate) fn identity(file: &impl AsRawFd) -> Option<(u64, u64)> {
+    // SAFETY: the structure is valid for writing; a number that is not open is an error.
+    unsafe {
+        let mut status = std::mem::zeroed::<libc::stat>();
+        (libc::fstat(file.as_raw_fd(), &raw mut status) == 0)
+            .then_some((status.st_dev, status.st_ino))
+    }
+}
+
+/// Whether a descriptor is a terminal.
+pub(crate) fn is_terminal(fd: RawFd) -> bool {
+    // SAFETY: asks about a number.
+    unsafe { libc::isatty(fd) == 1 }
+}
+
+/// The columns of a terminal; `None` if `fd` is not a terminal, or the terminal does not say.
+pub(crate) fn terminal_width(fd: RawFd) -> Option<usize> {
+    // SAFETY: all zeros are a valid value of this structure, and it is valid for writing.
+    unsafe {
+        let mut size = std::mem::zeroed::<libc::winsize>();
+        let known = libc::ioctl(fd, libc::TIOCGWINSZ, &raw mut size) == 0 && size.ws_col > 0;
+        known.then_some(usize::from(size.ws_col))
+    }
+}
+
+/// Waits at most `timeout` for a client of `listener` or for bytes from `clients`, or for their
+/// end; says which have something.
+pub(crate) fn readable(
+    listener: &TcpListener,
+    clients: &[&TcpStream],
+    timeout: Duration,
+) -> io::Result<(bool, Vec<bool>)> {
+    let descriptors = clients.iter().map(|client| client.as_raw_fd());
+    let watch = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut watched: Vec<_> =
+        std::iter::once(listener.as_raw_fd()).chain(descriptors).map(watch).collect();
+    // Rounded up, so that nobody comes back before the time.
+    let millis = timeout.as_micros().div_ceil(1000).try_into().unwrap_or(c_int::MAX);
+    // SAFETY: the entries are valid, and as many as told.
+    let result = unsafe { libc::poll(watched.as_mut_ptr(), watched.len() as libc::nfds_t, millis) };
+    if result < 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+        watched.iter_mut().for_each(|entry| entry.revents = 0);
+    }
+    let mut ready = watched.iter().map(|entry| entry.revents != 0);
+    Ok((ready.next().unwrap_or(false), ready.collect()))
+}
+
+/// Sets the permissions of a file to `mode`. Ignores errors: some file systems have no permissions.
+pub(crate) fn set_mode(file: &File, mode: u32) {
+    let _ = file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
+}
+
+/// Has a socket listen no longer, in this process and in every other that has it.
+pub(crate) fn shut(listener: &TcpListener) {
+    // SAFETY: plain system call on an open socket.
+    unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
+}
+
+/// Creates the file `name` in `folder`, for its owner alone. Nothing that exists is touched, be it
+/// a file, a pipe or a link, and `name` leads nowhere else if it has no slash.
+pub(crate) fn create_in(folder: &Path, name: &str) -> io::Result<File> {
+    let name = std::ffi::CString::new(name)?;
+    let folder = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_DIRECTORY | libc::O_NONBLOCK)
+        .open(folder)?;
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    // SAFETY: the name ends with a NUL; the descriptor is open for the length of the call.
+    let file = unsafe { libc::openat(folder.as_raw_fd(), name.as_ptr(), flags, 0o600) };
+    if file < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and belongs to nobody else.
+    Ok(unsafe { File::from_raw_fd(file) })
+}
+
+extern "C" fn before_main() {
+    library::stay_loaded();
+    threads::find_minimal_stack();
+    // Early, so that it is among the keys whose use allocates nothing.
+    exit_key();
+    crate::ledger::environment::start_before_main();
+}
+
+// SAFETY: the section holds pointers to functions of this form, called once each before `main`.
+#[unsafe(link_section = ".init_array")]
+#[used]
+static BEFORE_MAIN: extern "C" fn() = before_main;
+
+/// Keeps the function that runs before `main` in every program that calls this.
+pub(crate) fn keep_before_main() {
+    std::hint::black_box(&raw const BEFORE_MAIN);
+}

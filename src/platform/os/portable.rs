@@ -1,0 +1,165 @@
+//! Platforms without a tracker: everything compiles, nothing is recorded.
+
+use super::ThreadName;
+use std::ffi::{CStr, OsString, c_void};
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+pub(crate) const SUPPORTED: bool = false;
+
+pub(crate) type RawFd = i32;
+
+pub(crate) fn map(_bytes: usize) -> Option<NonNull<u8>> {
+    None
+}
+
+pub(crate) fn unmap(_pages: NonNull<u8>, _bytes: usize) {}
+
+pub(crate) fn now() -> u64 {
+    0
+}
+
+pub(crate) fn wait(_word: &AtomicU32, _expected: u32, _nanos: u64) {}
+
+pub(crate) fn wake_all(_word: &AtomicU32) {}
+
+pub(crate) fn register_barrier() -> bool {
+    false
+}
+
+pub(crate) fn barrier_on_all_threads() {}
+
+pub(crate) fn thread_id() -> u32 {
+    0
+}
+
+pub(crate) fn process_id() -> u32 {
+    std::process::id()
+}
+
+pub(crate) fn thread_name() -> ThreadName {
+    [0; 16]
+}
+
+pub(crate) fn thread_name_of(_id: u32) -> Option<ThreadName> {
+    None
+}
+
+pub(crate) fn is_thread_alive(_id: u32) -> bool {
+    true
+}
+
+pub(crate) fn on_thread_exit(_run: &'static fn()) {}
+
+pub(crate) fn run_apart<R: Send>(body: impl FnOnce() -> R + Send) -> R {
+    body()
+}
+
+pub(crate) fn name_thread(_name: &CStr) {}
+
+pub(crate) fn spawn(
+    _body: extern "C" fn(*mut c_void) -> *mut c_void,
+    _argument: usize,
+) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(crate) struct BlockedSignals;
+
+impl BlockedSignals {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+}
+
+pub(crate) fn at_fork(_before: extern "C" fn(), _parent: extern "C" fn(), _child: extern "C" fn()) {
+}
+
+pub(crate) fn at_exit(_function: extern "C" fn()) {}
+
+pub(crate) fn has_env(_prefix: &[u8]) -> bool {
+    false
+}
+
+pub(crate) fn secure_env(name: &CStr) -> Option<OsString> {
+    std::env::var_os(name.to_str().ok()?)
+}
+
+pub(crate) fn write_all(_fd: RawFd, bytes: &[u8]) -> io::Result<()> {
+    io::stderr().write_all(bytes)
+}
+
+pub(crate) fn write_file(file: &File, bytes: &[u8]) -> io::Result<usize> {
+    let mut file = file;
+    file.write(bytes)
+}
+
+pub(crate) fn is_refused(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied
+}
+
+pub(crate) fn watch_connection(_stream: &TcpStream) -> io::Result<()> {
+    Ok(())
+}
+
+pub(crate) fn identity<T>(_file: &T) -> Option<(u64, u64)> {
+    Some((0, 0))
+}
+
+pub(crate) fn terminal_width(_fd: RawFd) -> Option<usize> {
+    None
+}
+
+pub(crate) fn is_terminal(_fd: RawFd) -> bool {
+    io::stderr().is_terminal()
+}
+
+pub(crate) struct Place(PathBuf);
+
+impl Place {
+    pub(crate) fn find(path: &Path) -> io::Result<Self> {
+        Ok(Self(path.to_owned()))
+    }
+
+    pub(crate) fn open(&self, _mode: u32) -> io::Result<File> {
+        OpenOptions::new().write(true).create(true).truncate(false).open(&self.0)
+    }
+
+    pub(crate) fn clear(&self, mode: u32) -> io::Result<Option<File>> {
+        self.open(mode).map(Some)
+    }
+
+    pub(crate) fn reserve(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    pub(crate) fn is_ours(&self) -> bool {
+        true
+    }
+}
+
+pub(crate) fn readable(
+    _listener: &TcpListener,
+    _clients: &[&TcpStream],
+    _timeout: Duration,
+) -> io::Result<(bool, Vec<bool>)> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(crate) fn set_mode(_file: &File, _mode: u32) {}
+
+pub(crate) fn shut(_listener: &TcpListener) {}
+
+pub(crate) fn create_in(_folder: &Path, _name: &str) -> io::Result<File> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(crate) fn keep_before_main() {
+    // Nothing calls it here.
+    let _ = crate::ledger::environment::start_before_main as fn();
+}

@@ -1,0 +1,120 @@
+//! The other end of the line.
+
+use super::command::{Command, DEFAULT_PORT};
+use crate::error::Error;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+/// How long a connection is tried.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+/// How long an answer may take: ending a destination waits until it has got everything.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes of the longest answer.
+const LONGEST_ANSWER: u64 = 1 << 20;
+
+/// A connection to a program that can be controlled.
+///
+/// ```no_run
+/// use memledger::remote::control::{Client, Command};
+///
+/// let mut program = Client::connect("127.0.0.1:1985")?;
+/// for line in program.send(&Command::Status)? {
+///     println!("{line}");
+/// }
+/// program.send(&Command::send_to("127.0.0.1:1980"))?;
+/// # Ok::<(), memledger::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Client {
+    stream: BufReader<TcpStream>,
+    address: String,
+}
+
+impl Client {
+    /// Connects to `HOST:PORT`, `[IPv6]:PORT`, a host, or a port of this machine; without a port
+    /// it is 1985. Waits at most 2 s for each address that a name has.
+    ///
+    /// # Errors
+    /// [`Error::Control`] says what is wrong with the address, or why nobody answers there.
+    pub fn connect(address: &str) -> Result<Self, Error> {
+        let addresses = resolve(address)
+            .map_err(|error| Error::Control(format!("{address} is no address: {error}")))?;
+        let mut result = Err(io::Error::other("the name has no address"));
+        for one in addresses {
+            result = TcpStream::connect_timeout(&one, CONNECT_PATIENCE);
+            if result.is_ok() {
+                break;
+            }
+        }
+        let prepared = result.and_then(|stream| {
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
+            stream.set_write_timeout(Some(ANSWER_PATIENCE))?;
+            Ok(stream)
+        });
+        match prepared {
+            Ok(stream) => Ok(Self { stream: BufReader::new(stream), address: address.into() }),
+            Err(error) => Err(Error::Control(format!("{address} cannot be reached: {error}"))),
+        }
+    }
+
+    /// Sends a command and waits for its answer, at most 30 s: lines `name value`.
+    ///
+    /// # Errors
+    /// [`Error::Control`] says why the program refuses, or that it does not answer as it should.
+    /// After an answer that is none, and after a line that is no command, the connection is over.
+    pub fn send(&mut self, command: &Command) -> Result<Vec<String>, Error> {
+        let failed = |address: &str, error: io::Error| {
+            let what = match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                    format!("no answer came for {} s", ANSWER_PATIENCE.as_secs())
+                }
+                _ => error.to_string(),
+            };
+            Error::Control(format!("{address} does not answer: {what}"))
+        };
+        // NOTE: a program that has just refused and closed may have said why: that is read first.
+        let sent = self.stream.get_mut().write_all(format!("{command}\n").as_bytes());
+        let mut lines = Vec::new();
+        let mut left = LONGEST_ANSWER;
+        loop {
+            let mut line = Vec::new();
+            let read = (&mut self.stream).take(left).read_until(b'\n', &mut line);
+            let count = match (read, &sent) {
+                (Ok(count), _) => count,
+                (Err(_), Err(error)) => return Err(failed(&self.address, error.kind().into())),
+                (Err(error), _) => return Err(failed(&self.address, error)),
+            };
+            left -= count as u64;
+            let text = String::from_utf8_lossy(&line);
+            let Some(text) = text.strip_suffix('\n') else {
+                let what =
+                    if left == 0 { "its answer has no end" } else { "it closed the connection" };
+                return Err(Error::Control(format!("{} does not answer: {what}", self.address)));
+            };
+            if text == "ok" {
+                return Ok(lines);
+            }
+            if let Some(reason) = text.strip_prefix("refused: ") {
+                return Err(Error::Control(format!("{} refuses: {reason}", self.address)));
+            }
+            lines.push(text.to_owned());
+        }
+    }
+}
+
+fn resolve(address: &str) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(port) = address.parse::<u16>() {
+        return Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))]);
+    }
+    if let Ok(ip) = address.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::from((ip, DEFAULT_PORT))]);
+    }
+    let found = if address.contains(':') {
+        address.to_socket_addrs()?
+    } else {
+        (address, DEFAULT_PORT).to_socket_addrs()?
+    };
+    Ok(found.collect())
+}

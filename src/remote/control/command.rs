@@ -1,0 +1,227 @@
+//! The commands, as lines.
+
+use std::fmt;
+
+/// Where a program listens unless told otherwise.
+pub const DEFAULT_PORT: u16 = 1985;
+
+/// Bytes of the longest line.
+pub(super) const LONGEST_LINE: usize = 4096;
+
+/// Words of a line, as in Unreal.
+const MOST_WORDS: usize = 16;
+
+/// What a client can ask for. [`Display`](fmt::Display) gives the line that says it.
+///
+/// ```
+/// use memledger::remote::control::Command;
+///
+/// let command = Command::parse(b"ToggleChannels memory,scope 0")?;
+/// assert_eq!(command, Command::channels(["memory", "scope"], false));
+/// assert_eq!(command.to_string(), "ToggleChannels memory,scope 0");
+/// assert!(Command::parse(b"GET / HTTP/1.1").is_err());
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Command {
+    /// What is recorded, where it goes, what was lost.
+    Status,
+    /// Turns channels on or off.
+    ToggleChannels {
+        /// Their names.
+        names: Vec<String>,
+        /// On.
+        enable: bool,
+    },
+    /// Sends the trace to a recorder as well.
+    SendTo {
+        /// The recorder: `HOST` or `HOST:PORT`.
+        host: String,
+        /// The channels it gets, as in
+        /// [`Ledger::trace_channels_to_file`](crate::Ledger::trace_channels_to_file); all if `None`.
+        channels: Option<String>,
+    },
+    /// Writes the trace to a file of the program's folder as well.
+    WriteTo {
+        /// The plain name of the file.
+        name: String,
+        /// The channels it gets; all if `None`.
+        channels: Option<String>,
+    },
+    /// Ends all destinations but the first file.
+    Stop,
+    /// The word that opens the door.
+    Token(String),
+}
+
+impl Command {
+    /// Turns the channels with these names on or off.
+    pub fn channels(names: impl IntoIterator<Item = impl Into<String>>, enable: bool) -> Self {
+        Self::ToggleChannels { names: names.into_iter().map(Into::into).collect(), enable }
+    }
+
+    /// Sends the whole trace to a recorder.
+    pub fn send_to(host: impl Into<String>) -> Self {
+        Self::SendTo { host: host.into(), channels: None }
+    }
+
+    /// Writes the whole trace to a file.
+    pub fn write_to(name: impl Into<String>) -> Self {
+        Self::WriteTo { name: name.into(), channels: None }
+    }
+
+    /// Parses a line without its end. Words are separated by spaces, or by NULs as in Unreal; but a
+    /// line with a file or a host has no NUL, because a NUL would cut the name.
+    ///
+    /// # Errors
+    /// One sentence that says what is wrong with it.
+    pub fn parse(line: &[u8]) -> Result<Self, String> {
+        if line.len() > LONGEST_LINE {
+            return Err(too_long());
+        }
+        let text = std::str::from_utf8(line)
+            .map_err(|error| format!("byte {} of the line is no text", error.valid_up_to()))?;
+        if let Some(at) = text.find(|c: char| c.is_control() && c != '\0') {
+            return Err(format!("byte {at} of the line is a control character"));
+        }
+        let words: Vec<_> = text.split([' ', '\0']).filter(|word| !word.is_empty()).collect();
+        if words.len() > MOST_WORDS {
+            return Err(format!("{} words are more than the {MOST_WORDS} of a line", words.len()));
+        }
+        let is_name_behind = matches!(words.first(), Some(&("SendTo" | "WriteTo" | "Token")));
+        if is_name_behind && let Some(at) = text.trim_end_matches('\0').find('\0') {
+            return Err(format!("byte {at} of the line is a NUL, which no name can have in it"));
+        }
+        match *words {
+            ["Status"] => Ok(Self::Status),
+            ["Stop"] => Ok(Self::Stop),
+            ["SendTo", host] => Ok(Self::send_to(host)),
+            ["SendTo", host, channels] => {
+                Ok(Self::SendTo { host: host.into(), channels: Some(channels.into()) })
+            }
+            ["WriteTo", name] => Ok(Self::write_to(name)),
+            ["WriteTo", name, channels] => {
+                Ok(Self::WriteTo { name: name.into(), channels: Some(channels.into()) })
+            }
+            ["Token", secret] => Ok(Self::Token(secret.into())),
+            ["ToggleChannels", names, state @ ("0" | "1")] => {
+                let names = names.split(',').filter(|name| !name.is_empty());
+                Ok(Self::channels(names, state == "1"))
+            }
+            ["Status" | "Stop", ..] => Err(format!("{} is followed by nothing", words[0])),
+            ["SendTo", ..] => {
+                Err("SendTo is followed by HOST or HOST:PORT, and perhaps the channels it gets"
+                    .into())
+            }
+            ["WriteTo", ..] => {
+                Err("WriteTo is followed by the name of a file, and perhaps the channels it gets"
+                    .into())
+            }
+            ["Token", ..] => Err("Token is followed by one word".into()),
+            ["ToggleChannels", ..] => {
+                Err("ToggleChannels is followed by names with commas between them, and 0 or 1"
+                    .into())
+            }
+            [.., last] if last.starts_with("HTTP/") => Err(
+                "this is no web server, but takes Status, ToggleChannels, SendTo, WriteTo and Stop"
+                    .into(),
+            ),
+            [first, ..] => Err(format!(
+                "{:?} is no command; those are Status, ToggleChannels, SendTo, WriteTo and Stop",
+                first.chars().take(40).collect::<String>()
+            )),
+            [] => Err("the line is empty".into()),
+        }
+    }
+}
+
+fn with_channels(
+    f: &mut fmt::Formatter<'_>,
+    verb: &str,
+    place: &str,
+    channels: &Option<String>,
+) -> fmt::Result {
+    write!(f, "{verb} {place}")?;
+    channels.iter().try_for_each(|channels| write!(f, " {channels}"))
+}
+
+/// Why a line is not looked at.
+pub(super) fn too_long() -> String {
+    format!("the line has more than {LONGEST_LINE} bytes")
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status => f.write_str("Status"),
+            Self::ToggleChannels { names, enable } => {
+                write!(f, "ToggleChannels {} {}", names.join(","), u8::from(*enable))
+            }
+            Self::SendTo { host, channels } => with_channels(f, "SendTo", host, channels),
+            Self::WriteTo { name, channels } => with_channels(f, "WriteTo", name, channels),
+            Self::Stop => f.write_str("Stop"),
+            Self::Token(secret) => write!(f, "Token {secret}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_survives_its_line() {
+        for command in [
+            Command::Status,
+            Command::Stop,
+            Command::channels(["cpu"], true),
+            Command::channels(["memory", "scope", "x"], false),
+            Command::send_to("[::1]:1981"),
+            Command::write_to("späť.utrace"),
+            Command::SendTo { host: "a".into(), channels: Some("cpu,-gpu".into()) },
+            Command::WriteTo { name: "a".into(), channels: Some("-memory".into()) },
+            Command::Token("s3cr3t".into()),
+        ] {
+            assert_eq!(Command::parse(command.to_string().as_bytes()).unwrap(), command);
+        }
+    }
+
+    #[test]
+    fn words_are_separated_by_spaces_or_nuls() {
+        let toggle = Command::channels(["cpu", "gpu"], true);
+        assert_eq!(Command::parse(b"ToggleChannels cpu,gpu 1").unwrap(), toggle);
+        assert_eq!(Command::parse(b"  ToggleChannels\0cpu,,gpu,\0 1\0").unwrap(), toggle);
+    }
+
+    #[test]
+    fn what_is_no_command_is_refused_with_a_reason() {
+        for (line, says) in [
+            (&b""[..], "the line is empty"),
+            (b"   ", "the line is empty"),
+            (b"stop", "\"stop\" is no command"),
+            (b"Stop now", "Stop is followed by nothing"),
+            (b"SendTo", "SendTo is followed by HOST"),
+            (b"SendTo a b c", "SendTo is followed by HOST"),
+            (b"WriteTo a b c", "WriteTo is followed by the name"),
+            (b"WriteTo a\0b", "byte 9 of the line is a NUL"),
+            (b"WriteTo\0a", "byte 7 of the line is a NUL"),
+            (b"SendTo 127.0.0.1\0:1", "byte 16 of the line is a NUL"),
+            (b"Token a\0b", "byte 7 of the line is a NUL"),
+            (b"ToggleChannels cpu", "and 0 or 1"),
+            (b"ToggleChannels cpu on", "and 0 or 1"),
+            (b"ToggleChannels cpu 2", "and 0 or 1"),
+            (b"GET / HTTP/1.1", "no web server"),
+            (b"POST /SendTo HTTP/1.1", "no web server"),
+            (b"Host: localhost", "\"Host:\" is no command"),
+            (b"\x16\x03\x01\x02", "byte 0 of the line is a control character"),
+            (b"Status\x1b[2J", "byte 6 of the line is a control character"),
+            (b"Status \xff", "byte 7 of the line is no text"),
+            (b"a b c d e f g h i j k l m n o p q", "17 words"),
+        ] {
+            let reason = Command::parse(line).unwrap_err();
+            assert!(reason.contains(says), "{line:?}: {reason}");
+        }
+        assert!(Command::parse(&[b'a'; LONGEST_LINE + 1]).unwrap_err().contains("4096"));
+    }
+}

@@ -1,0 +1,171 @@
+//! Where the server listens.
+
+use crate::error::Error;
+use crate::platform::os;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+
+use super::command::DEFAULT_PORT;
+
+/// Ports tried beside the one asked for, when that is taken: as many as Unreal tries.
+const HOPS: u64 = 10;
+/// The first of the ports that hops lead to, and how many there are.
+const HOP_PORTS: (u16, u64) = (0x8000, 0x2000);
+
+/// The address and port that a program asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place(SocketAddr);
+
+impl Place {
+    /// Reads `port`, `address:port` or `localhost:port`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] says what is allowed.
+    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+        let on_loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let parsed = match (text.parse::<u16>(), text.strip_prefix("localhost:")) {
+            (Ok(port), _) => Some(on_loopback(port)),
+            (_, Some(port)) => port.parse().ok().map(on_loopback),
+            _ => text.parse().ok(),
+        };
+        parsed.map(Self).ok_or_else(|| {
+            Error::Setting(format!(
+                "the control server cannot listen on {text:?}; write a port, such as {DEFAULT_PORT}, or ADDRESS:PORT"
+            ))
+        })
+    }
+
+    /// The port asked for; 0 for any.
+    pub(crate) fn port(self) -> u16 {
+        self.0.port()
+    }
+
+    /// Whether other machines could reach it.
+    pub(crate) fn is_open(self) -> bool {
+        !self.0.ip().is_loopback()
+    }
+}
+
+/// A socket that is bound and listens. The program may close its descriptor behind our back.
+pub(crate) struct Listener {
+    socket: Option<TcpListener>,
+    identity: Option<(u64, u64)>,
+    address: SocketAddr,
+}
+
+impl Listener {
+    /// Binds the port asked for, or another if that is taken.
+    ///
+    /// # Errors
+    /// [`Error::Control`] if there is none.
+    pub(crate) fn bind(Place(asked): Place) -> Result<Self, Error> {
+        let random = RandomState::new();
+        let hop = |hop| HOP_PORTS.0 + (random.hash_one(hop) % HOP_PORTS.1) as u16;
+        let ports = std::iter::once(asked.port()).chain((0..HOPS).map(hop));
+        let mut result = Err(ErrorKind::AddrInUse.into());
+        for port in ports {
+            result = Self::listen((asked.ip(), port));
+            if !result.as_ref().is_err_and(|error| error.kind() == ErrorKind::AddrInUse) {
+                break;
+            }
+        }
+        result.map_err(|error| {
+            Error::Control(format!("the control server cannot listen on {asked}: {error}"))
+        })
+    }
+
+    fn listen(address: (IpAddr, u16)) -> io::Result<Self> {
+        let socket = TcpListener::bind(address)?;
+        socket.set_nonblocking(true)?;
+        let address = socket.local_addr()?;
+        Ok(Self { identity: os::identity(&socket), socket: Some(socket), address })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The socket, unless it is not ours any more: a program that becomes a daemon closes every
+    /// descriptor, and the next it opens gets the number of ours.
+    pub(super) fn socket(&self) -> Option<&TcpListener> {
+        let socket = self.socket.as_ref()?;
+        (self.identity.is_some() && os::identity(socket) == self.identity).then_some(socket)
+    }
+
+    /// Ends the listening, also for whoever else has the socket, such as the child of a fork, and
+    /// wakes who waits for clients.
+    pub(super) fn shut(&self) {
+        if let Some(socket) = self.socket() {
+            os::shut(socket);
+        }
+    }
+
+    /// A client, if one is waiting.
+    pub(super) fn accept(&self) -> io::Result<Option<TcpStream>> {
+        let Some(socket) = self.socket() else {
+            return Err(io::Error::other("the program has closed the tracker's descriptor of it"));
+        };
+        match socket.accept() {
+            Ok((stream, _)) => Ok(Some(stream)),
+            // A client that is gone already, or a signal, is no fault of the listener.
+            Err(error) if is_passing(error.kind()) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn is_passing(kind: ErrorKind) -> bool {
+    use ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, WouldBlock};
+    matches!(kind, WouldBlock | Interrupted | ConnectionAborted | ConnectionReset)
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if self.socket().is_none() {
+            std::mem::forget(self.socket.take());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_ports_or_addresses_with_a_port() {
+        for (text, address, open) in [
+            ("1985", "127.0.0.1:1985", false),
+            ("localhost:7", "127.0.0.1:7", false),
+            ("127.0.0.2:0", "127.0.0.2:0", false),
+            ("[::1]:1985", "[::1]:1985", false),
+            ("0.0.0.0:1985", "0.0.0.0:1985", true),
+            ("10.0.0.1:1985", "10.0.0.1:1985", true),
+        ] {
+            let place = Place::parse(text).unwrap();
+            assert_eq!((place.0.to_string().as_str(), place.is_open()), (address, open));
+        }
+        for text in ["", "x", "65536", "-1", "host:1985", "127.0.0.1", "::1", "1985 "] {
+            let error = Place::parse(text).unwrap_err().to_string();
+            assert!(error.contains(&format!("{text:?}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_port_that_is_taken_is_left_for_another() {
+        let first = Listener::bind(Place::parse("0").unwrap()).unwrap();
+        let taken = first.address().port();
+        let second = Listener::bind(Place::parse(&taken.to_string()).unwrap()).unwrap();
+        assert_ne!(second.address().port(), taken);
+        assert!((0x8000..0xa000).contains(&second.address().port()));
+        assert!(second.address().ip().is_loopback());
+    }
+
+    #[test]
+    fn an_address_that_is_not_ours_is_an_error() {
+        let place = Place::parse("192.0.2.1:1985").unwrap();
+        let Err(error) = Listener::bind(place) else { panic!("nobody has this address") };
+        assert!(error.to_string().contains("cannot listen on 192.0.2.1:1985"), "{error}");
+    }
+}

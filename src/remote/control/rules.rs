@@ -1,0 +1,166 @@
+//! What the program allows those who control it.
+
+use crate::platform::os;
+use crate::trace::sink::tcp::Address;
+use std::fs::File;
+use std::hint::black_box;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+/// Bytes of the longest name of a file.
+const LONGEST_NAME: usize = 255;
+
+/// Set by the program and by who starts it, and by nobody else.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rules {
+    /// The word that a client must say first.
+    pub(crate) token: Option<String>,
+    /// Where files may be written.
+    pub(crate) folder: Option<PathBuf>,
+    /// Hosts the trace may be sent to besides this machine, with or without a port.
+    pub(crate) hosts: Vec<String>,
+}
+
+impl Rules {
+    /// Takes from `more` what is not set.
+    pub(super) fn fill(&mut self, more: Self) {
+        self.token = self.token.take().or(more.token);
+        self.folder = self.folder.take().or(more.folder);
+        if self.hosts.is_empty() {
+            self.hosts = more.hosts;
+        }
+    }
+
+    /// Whether `token` is the one. Takes as long for any of its length.
+    pub(super) fn admits(&self, token: &str) -> bool {
+        let Some(expected) = &self.token else { return true };
+        let (expected, token) = (expected.as_bytes(), token.as_bytes());
+        // NOTE: over all bytes, so that the time does not tell how many of them were right.
+        let wrong =
+            token.iter().enumerate().fold(expected.len() ^ token.len(), |wrong, (i, byte)| {
+                black_box(wrong | usize::from(byte ^ expected.get(i).unwrap_or(&0)))
+            });
+        wrong == 0 && !expected.is_empty()
+    }
+
+    /// The address that a trace may be sent to.
+    pub(super) fn destination(&self, text: &str) -> Result<String, String> {
+        let address = Address::parse(text).map_err(|error| error.to_string())?;
+        let host = address.host();
+        if host.eq_ignore_ascii_case("localhost") {
+            // Not looked up: who answers for names could make it any machine.
+            return Ok(address.at("127.0.0.1").to_string());
+        }
+        let local = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        let allows = |name: &str| self.hosts.iter().any(|host| host.eq_ignore_ascii_case(name));
+        if local || allows(host) {
+            return Ok(address.to_string());
+        }
+        // If only one port is allowed, no other is tried.
+        let allowed = address.with_ports().map(|one| one.to_string()).find(|one| allows(one));
+        allowed.ok_or_else(|| format!("the program does not allow traces to be sent to {host}"))
+    }
+
+    /// Creates a file in the program's folder.
+    pub(super) fn create(&self, name: &str) -> Result<(File, PathBuf), String> {
+        let Some(folder) = &self.folder else {
+            return Err("the program has chosen no folder for traces".into());
+        };
+        if name.is_empty() || name.starts_with('.') || name.contains(['/', '\\', '\0', ':']) {
+            return Err(format!(
+                "{name:?} is not the plain name of a file; it goes into {}",
+                folder.display()
+            ));
+        }
+        if name.len() > LONGEST_NAME {
+            return Err(format!("a name of {} bytes is too long", name.len()));
+        }
+        let path = folder.join(name);
+        match os::create_in(folder, name) {
+            Ok(file) => Ok((file, path)),
+            Err(error) => Err(format!("{} cannot be created: {error}", show(&path))),
+        }
+    }
+}
+
+fn show(path: &Path) -> String {
+    path.display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_token_is_the_token() {
+        let rules = Rules { token: Some("s3cr3t".into()), ..Rules::default() };
+        assert!(rules.admits("s3cr3t"));
+        for wrong in ["", "s", "s3cr3", "s3cr3t0", "s3cr3T", "S3cr3t", "s3cr3t\0"] {
+            assert!(!rules.admits(wrong), "{wrong:?}");
+        }
+        assert!(Rules::default().admits("anything"), "there is none");
+        let empty = Rules { token: Some(String::new()), ..Rules::default() };
+        assert!(!empty.admits(""), "an empty one opens nothing");
+    }
+
+    #[test]
+    fn what_is_set_stays() {
+        let rules = |name: &str| Rules {
+            token: Some(name.into()),
+            folder: Some(name.into()),
+            hosts: vec![name.into()],
+        };
+        let all = |rules: &Rules| {
+            let folder = rules.folder.clone().map(|folder| folder.display().to_string());
+            [rules.token.clone(), folder, rules.hosts.first().cloned()]
+        };
+        let mut filled = Rules { token: Some("first".into()), ..Rules::default() };
+        filled.fill(Rules { folder: Some("second".into()), ..Rules::default() });
+        assert_eq!(all(&filled), [Some("first".into()), Some("second".into()), None]);
+        filled.fill(rules("third"));
+        assert_eq!(all(&filled), ["first", "second", "third"].map(|name| Some(name.into())));
+        filled.fill(Rules::default());
+        assert_eq!(all(&filled), ["first", "second", "third"].map(|name| Some(name.into())));
+    }
+
+    #[test]
+    fn traces_go_to_this_machine_and_to_allowed_hosts_only() {
+        let hosts = vec!["build.example".into(), "10.0.0.7:1981".into(), "fe80::7".into()];
+        let rules = Rules { hosts, ..Rules::default() };
+        for (asked, gets) in [
+            ("localhost", "127.0.0.1"),
+            ("LocalHost:1981", "127.0.0.1:1981"),
+            ("127.0.0.1", "127.0.0.1"),
+            ("127.9.9.9:1", "127.9.9.9:1"),
+            ("[::1]:1981", "[::1]:1981"),
+            ("build.example", "build.example"),
+            ("Build.Example:7", "Build.Example:7"),
+            ("10.0.0.7:1981", "10.0.0.7:1981"),
+            ("10.0.0.7", "10.0.0.7:1981"),
+            ("[fe80::7]:9", "[fe80::7]:9"),
+        ] {
+            assert_eq!(rules.destination(asked).as_deref(), Ok(gets), "{asked}");
+        }
+        for asked in [
+            "10.0.0.8",
+            "10.0.0.7:1982",
+            "0.0.0.0",
+            "[::]:1981",
+            "127.1",
+            "2130706433",
+            "0x7f000001",
+            "::ffff:10.0.0.7",
+            "::ffff:127.0.0.1",
+            "localhost.evil.example",
+            "evil.example",
+            "build.example.evil.example",
+            "127.0.0.1.evil.example",
+        ] {
+            let refused = rules.destination(asked).unwrap_err();
+            assert!(refused.contains("does not allow"), "{asked}: {refused}");
+        }
+        for asked in ["", ":1", "127.0.0.1:0", "127.0.0.1:99999", "user@127.0.0.1:x"] {
+            assert!(rules.destination(asked).unwrap_err().contains("not allowed"), "{asked}");
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The server: one thread, a handful of clients, none of which can hold up another for long.
+//!
+//! ```text
+//! accepted ──line──► answered ──line──► ... ──closed, silent for 10 s, no command──► gone
+//! ```
+//! Every deadline counts from the last whole command, so a client that sends a byte now and then
+//! gains nothing by it. One command is taken from each client in a round, and rounds are
+//! [`PACE`] apart, which is all the work that clients can make.
+
+use super::command::{Command, too_long};
+use super::lines::{Lines, TooLong};
+use super::listener::Listener;
+use super::rules::Rules;
+use crate::error::Error;
+use crate::platform::os;
+use crate::trace::write::ReentrancyGuard;
+use crate::words::escape;
+use std::ffi::c_void;
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Clients at once.
+const MOST_CLIENTS: usize = 4;
+/// How long a client may take for a command.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two rounds in which there are commands.
+const PACE: Duration = Duration::from_millis(10);
+/// How often the server looks whether it is still wanted, if nothing wakes it: the program may have
+/// closed its descriptor.
+const LOOK_UP: Duration = Duration::from_secs(1);
+
+/// What commands do. Calls come from the server's thread, one at a time, with the guard set, after
+/// the [`Rules`] have been looked at.
+pub(crate) trait Actions: Send {
+    /// Lines `name value`.
+    fn status(&mut self) -> Vec<String>;
+    /// Turns channels on or off.
+    fn toggle_channels(&mut self, names: &[String], enable: bool) -> Reply;
+    /// Sends the trace, or some channels of it, to `address` as well.
+    fn send_to(&mut self, address: &str, channels: Option<&str>) -> Reply;
+    /// Writes the trace, or some channels of it, to `file` as well, which is new and empty.
+    fn write_to(&mut self, file: File, path: &Path, channels: Option<&str>) -> Reply;
+    /// Ends what can be ended.
+    fn stop(&mut self) -> Reply;
+    /// The server has to end.
+    fn problem(&mut self, error: Error);
+}
+
+/// Lines `name value`, or why not.
+pub(crate) type Reply = Result<Vec<String>, String>;
+
+/// A server that runs until this is dropped.
+pub(crate) struct Server {
+    wanted: Arc<AtomicBool>,
+    listener: Arc<Listener>,
+    rules: SharedRules,
+}
+
+/// NOTE: held to copy them only. Who does what a command says may wait for who changes the rules.
+type SharedRules = Arc<Mutex<Rules>>;
+
+fn copy(rules: &SharedRules) -> Rules {
+    rules.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// What the thread takes with it, between `start` and its first step.
+static STARTING: Mutex<Vec<Work>> = Mutex::new(Vec::new());
+
+struct Work {
+    listener: Arc<Listener>,
+    rules: SharedRules,
+    actions: Box<dyn Actions>,
+    wanted: Arc<AtomicBool>,
+    clients: Vec<Client>,
+    patience: Duration,
+}
+
+impl Server {
+    /// Serves on a thread of its own.
+    ///
+    /// # Errors
+    /// [`Error::Control`] if there can be no thread.
+    pub(crate) fn start(
+        listener: Listener,
+        rules: Rules,
+        actions: Box<dyn Actions>,
+    ) -> Result<Self, Error> {
+        Self::start_within(PATIENCE, listener, rules, actions)
+    }
+
+    fn start_within(
+        patience: Duration,
+        listener: Listener,
+        rules: Rules,
+        actions: Box<dyn Actions>,
+    ) -> Result<Self, Error> {
+        let wanted = Arc::new(AtomicBool::new(true));
+        let rules = Arc::new(Mutex::new(rules));
+        let listener = Arc::new(listener);
+        let server = Self {
+            wanted: Arc::clone(&wanted),
+            listener: Arc::clone(&listener),
+            rules: Arc::clone(&rules),
+        };
+        let work = Work { listener, rules, actions, wanted, clients: Vec::new(), patience };
+        starting().push(work);
+        os::spawn(run, 0).map_err(|error| {
+            starting().pop();
+            Error::Control(format!("the control server's thread could not be started: {error}"))
+        })?;
+        Ok(server)
+    }
+
+    /// Adds rules where there are none of their kind; commands from now on go by these, too.
+    pub(crate) fn allow(&self, rules: Rules) {
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner).fill(rules);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.wanted.store(false, Ordering::Release);
+        self.listener.shut();
+    }
+}
+
+fn starting() -> std::sync::MutexGuard<'static, Vec<Work>> {
+    STARTING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+extern "C" fn run(_: *mut c_void) -> *mut c_void {
+    let _untracked = ReentrancyGuard::enter();
+    os::name_thread(c"memledger ctl");
+    let work = starting().pop();
+    if let Some(mut work) = work {
+        // A bug of ours must not take the program with it.
+        let end = catch_unwind(AssertUnwindSafe(|| work.serve()));
+        if end.is_err() {
+            work.actions.problem(Error::Control("the control server panicked and ends".into()));
+        }
+    }
+    std::ptr::null_mut()
+}
+
+impl Work {
+    fn serve(&mut self) {
+        while self.wanted.load(Ordering::Acquire) {
+            if let Err(error) = self.round()
+                && self.wanted.load(Ordering::Acquire)
+            {
+                let what = format!("the control server ends: {error}");
+                return self.actions.problem(Error::Control(what));
+            }
+        }
+    }
+
+    fn round(&mut self) -> std::io::Result<()> {
+        let Some(socket) = self.listener.socket() else {
+            return Err(std::io::Error::other("the program has closed its descriptor"));
+        };
+        self.clients.retain(Client::is_ours);
+        let sockets: Vec<_> = self.clients.iter().filter_map(|c| c.socket.as_ref()).collect();
+        let now = Instant::now();
+        let next = self.clients.iter().map(|c| c.deadline.saturating_duration_since(now)).min();
+        let (waiting, ready) =
+            os::readable(socket, &sockets, next.map_or(LOOK_UP, |t| t.min(LOOK_UP)))?;
+        let rules = copy(&self.rules);
+        let mut busy = waiting;
+        for (client, ready) in self.clients.iter_mut().zip(ready) {
+            if ready {
+                client.receive();
+            }
+            busy |= client.step(&rules, &mut *self.actions);
+            if client.deadline <= Instant::now() && !client.is_over {
+                client.refuse(&format!("no command came for {:?}", self.patience));
+            }
+        }
+        self.clients.retain(|client| !client.is_over);
+        if waiting && let Some(stream) = self.listener.accept()? {
+            self.admit(stream);
+        }
+        // Nobody can make more work than this, however fast he asks or connects.
+        if busy {
+            std::thread::sleep(PACE);
+        }
+        Ok(())
+    }
+
+    fn admit(&mut self, stream: TcpStream) {
+        // One whose descriptor cannot be asked about, or set, is let go.
+        let Some(mut client) = Client::new(stream, self.patience) else { return };
+        if self.clients.len() < MOST_CLIENTS {
+            self.clients.push(client);
+        } else {
+            client.refuse(&format!("{MOST_CLIENTS} clients are here, and no more can be"));
+        }
+    }
+}
+
+/// Somebody who controls.
+struct Client {
+    /// `None` if the program has closed its descriptor.
+    socket: Option<TcpStream>,
+    identity: Option<(u64, u64)>,
+    lines: Lines,
+    /// It has sent everything it will.
+    has_ended: bool,
+    /// It has said the token.
+    admitted: bool,
+    patience: Duration,
+    deadline: Instant,
+    is_over: bool,
+}
+
+impl Client {
+    fn new(socket: TcpStream, patience: Duration) -> Option<Self> {
+        socket.set_nonblocking(true).ok()?;
+        // What cannot be set costs a few milliseconds.
+        let _ = socket.set_nodelay(true);
+        Some(Self {
+            identity: os::identity(&socket),
+            socket: Some(socket),
+            lines: Lines::default(),
+            has_ended: false,
+            admitted: false,
+            patience,
+            deadline: Instant::now() + patience,
+            is_over: false,
+        })
+    }
+
+    fn is_ours(&self) -> bool {
+        self.identity.is_some()
+            && self.socket.as_ref().is_some_and(|socket| os::identity(socket) == self.identity)
+    }
+
+    /// Takes in what has come, as far as there is room.
+    fn receive(&mut self) {
+        let mut bytes = [0; 4096];
+        let room = self.lines.room().min(bytes.len());
+        let Some(socket) = &mut self.socket else { return };
+        if room == 0 {
+            return;
+        }
+        match socket.read(bytes.get_mut(..room).unwrap_or_default()) {
+            Ok(0) => self.has_ended = true,
+            Ok(count) => self.lines.push(bytes.get(..count).unwrap_or_default()),
+            Err(error) => {
+                let passing =
+                    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
+                self.has_ended |= !passing;
+            }
+        }
+    }
+
+    /// Does what its next line asks for; whether there was one.
+    fn step(&mut self, rules: &Rules, actions: &mut dyn Actions) -> bool {
+        let line = match self.lines.next() {
+            Ok(Some(line)) => line,
+            Ok(None) => {
+                self.is_over |= self.has_ended;
+                return false;
+            }
+            Err(TooLong) => {
+                self.refuse(&too_long());
+                return false;
+            }
+        };
+        let reply = match Command::parse(&line) {
+            // NOTE: what follows a line that is no command was not meant for us either.
+            Err(reason) => {
+                self.refuse(&reason);
+                return true;
+            }
+            Ok(Command::Token(token)) => {
+                self.admitted = rules.admits(&token);
+                if !self.admitted {
+                    self.refuse("the token is wrong");
+                    return true;
+                }
+                Ok(Vec::new())
+            }
+            Ok(_) if !self.admitted && rules.token.is_some() => {
+                self.refuse("the program wants a token first");
+                return true;
+            }
+            Ok(command) => carry_out(&command, rules, actions),
+        };
+        // Doing it may have taken a while.
+        self.deadline = Instant::now() + self.patience;
+        match reply {
+            Ok(lines) => {
+                let mut answer = String::new();
+                for line in lines {
+                    answer += &escape(&line);
+                    answer.push('\n');
+                }
+                self.answer(&(answer + "ok\n"));
+            }
+            Err(reason) => self.answer(&format!("refused: {}\n", escape(&reason))),
+        }
+        true
+    }
+
+    /// Says why, and closes.
+    fn refuse(&mut self, reason: &str) {
+        self.answer(&format!("refused: {}\n", escape(reason)));
+        self.is_over = true;
+    }
+
+    /// Sends an answer; one who does not read them is let go.
+    fn answer(&mut self, text: &str) {
+        // NOTE: the socket is non-blocking, so this is an error if it has no room for the rest.
+        let sent = self.socket.as_mut().is_some_and(|to| to.write_all(text.as_bytes()).is_ok());
+        self.is_over |= !sent;
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if !self.is_ours() {
+            std::mem::forget(self.socket.take());
+        }
+    }
+}
+
+fn carry_out(command: &Command, rules: &Rules, actions: &mut dyn Actions) -> Reply {
+    match command {
+        Command::Status => Ok(actions.status()),
+        Command::Stop => actions.stop(),
+        Command::ToggleChannels { names, enable } => actions.toggle_channels(names, *enable),
+        Command::SendTo { host, channels } => {
+            actions.send_to(&rules.destination(host)?, channels.as_deref())
+        }
+        Command::WriteTo { name, channels } => {
+            let (file, path) = rules.create(name)?;
+            actions.write_to(file, &path, channels.as_deref())
+        }
+        Command::Token(_) => Ok(Vec::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

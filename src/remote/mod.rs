@@ -1,0 +1,6 @@
+//! Other processes: [`control`] steers a running program; `store` (feature `store`) reads the
+//! traces of many programs from a recorder.
+
+pub mod control;
+#[cfg(feature = "store")]
+pub mod store;

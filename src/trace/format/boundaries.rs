@@ -1,0 +1,314 @@
+//! What a relay knows of a stream that passes through it: how it starts, and where packets end.
+//!
+//! ```text
+//! start                          packet          packet      packet, unfinished
+//! |------------------------------|---------------|-----------|-------
+//!                                                            ^ whole()
+//! ```
+//!
+//! A relay does not decode: it takes every version of the stream whose packets begin with their
+//! size (transports 3 and 4, and our own), and any other without knowing its boundaries.
+
+use super::handshake::{COMPACT_TRANSPORT, MAGIC, Metadata, TRANSPORT};
+use crate::error::Error;
+
+/// The magic of Unreal Engine 4.26, which no metadata follows.
+const OLD_MAGIC: [u8; 4] = *b"ECRT";
+/// Packets as in [`TRANSPORT`], without sync packets.
+const OLD_TRANSPORT: u8 = 3;
+/// A packet's size counts itself and the stream id.
+const LEAST: u16 = 4;
+/// Magic, size of the metadata, the most metadata there can be, and the versions.
+const LONGEST_START: usize = 4 + 2 + u16::MAX as usize + 2;
+
+/// How a stream starts, whatever its version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Start {
+    /// Port of the program's control server, or `None` if there is none.
+    pub control_port: Option<u16>,
+    /// Identifies the process.
+    pub session_guid: Option<[u8; 16]>,
+    /// Identifies this connection of the process.
+    pub trace_guid: Option<[u8; 16]>,
+    /// Transport version; see [`Transport`](super::Transport) for those that can be read.
+    pub transport: u8,
+    /// Protocol version.
+    pub protocol: u8,
+    /// Bytes up to the first packet: 6 to 65 543.
+    pub size: u64,
+}
+
+/// Follows a stream piece by piece. A push costs a few nanoseconds a packet and no allocation; the
+/// start is kept until it is complete, 64 KiB at most.
+///
+/// # Examples
+/// ```
+/// use memledger::trace::format::boundaries::Boundaries;
+///
+/// let mut boundaries = Boundaries::new();
+/// boundaries.push(b"2CRT\x04\x00\x02\x00\xff\xff")?; // no control port
+/// assert!(boundaries.start().is_none(), "the versions are missing");
+/// boundaries.push(b"\x04\x07")?;
+/// assert_eq!(boundaries.start().map(|start| start.protocol), Some(7));
+/// boundaries.push(b"\x04\x00\xff\x3f\x09\x00")?; // a sync packet, two bytes of another
+/// assert_eq!((boundaries.whole(), boundaries.len()), (16, 18));
+/// # Ok::<(), memledger::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Boundaries {
+    state: State,
+    start: Option<Start>,
+    length: u64,
+    whole: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    /// These bytes of the start have come.
+    Start(Vec<u8>),
+    /// Between packets, or behind the first byte of a size.
+    Size(Option<u8>),
+    /// So many bytes of a packet are to come.
+    Packet(u16),
+    /// Packets cannot be told apart in this stream, or no longer.
+    Unknown,
+}
+
+impl Default for Boundaries {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Boundaries {
+    /// At the beginning of a stream.
+    pub fn new() -> Self {
+        Self { state: State::Start(Vec::new()), start: None, length: 0, whole: 0 }
+    }
+
+    /// How the stream starts, once that much of it has come.
+    pub fn start(&self) -> Option<&Start> {
+        self.start.as_ref()
+    }
+
+    /// Bytes pushed so far.
+    pub fn len(&self) -> u64 {
+        self.length
+    }
+
+    /// Whether nothing has been pushed.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Bytes up to the end of the last whole packet; 0 while the start is incomplete. Where packets
+    /// cannot be told apart, all of them.
+    pub fn whole(&self) -> u64 {
+        self.whole
+    }
+
+    /// Takes the next bytes of the stream.
+    ///
+    /// # Errors
+    /// [`Error::NotATrace`] as soon as it is clear that this is no trace: at the first byte that
+    /// differs from the magic number. Never once [`start`](Self::start) is there.
+    pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+        self.length += bytes.len() as u64;
+        if let State::Start(head) = &mut self.state {
+            let old = head.len();
+            let missing = LONGEST_START.saturating_sub(old);
+            head.extend_from_slice(bytes.get(..missing).unwrap_or(bytes));
+            let Some(start) = parse(head)? else { return Ok(()) };
+            let used = (start.size as usize).saturating_sub(old);
+            bytes = bytes.get(used..).unwrap_or_default();
+            self.whole = start.size;
+            let framed = [OLD_TRANSPORT, TRANSPORT, COMPACT_TRANSPORT].contains(&start.transport);
+            self.state = if framed { State::Size(None) } else { State::Unknown };
+            self.start = Some(start);
+        }
+        let mut at = self.length - bytes.len() as u64;
+        while !bytes.is_empty() {
+            let used = match &mut self.state {
+                State::Packet(missing) => {
+                    let used = bytes.len().min(usize::from(*missing));
+                    *missing -= used as u16;
+                    if *missing == 0 {
+                        self.state = State::Size(None);
+                        self.whole = at + used as u64;
+                    }
+                    used
+                }
+                State::Size(low @ None) => {
+                    *low = bytes.first().copied();
+                    1
+                }
+                State::Size(Some(low)) => {
+                    let high = bytes.first().copied().unwrap_or_default();
+                    self.state = match u16::from_le_bytes([*low, high]) {
+                        size @ LEAST.. => State::Packet(size - 2),
+                        _ => State::Unknown,
+                    };
+                    1
+                }
+                State::Start(_) | State::Unknown => {
+                    self.whole = self.length;
+                    return Ok(());
+                }
+            };
+            at += used as u64;
+            bytes = bytes.get(used..).unwrap_or_default();
+        }
+        Ok(())
+    }
+}
+
+/// The start, if it is complete.
+fn parse(head: &[u8]) -> Result<Option<Start>, Error> {
+    let magic = head.get(..4).unwrap_or(head);
+    let metadata = if OLD_MAGIC.starts_with(magic) && magic.first() == OLD_MAGIC.first() {
+        if magic.len() < 4 {
+            return Ok(None);
+        }
+        0..4
+    } else if MAGIC.starts_with(magic) {
+        let Some(&[low, high]) = head.get(4..6) else { return Ok(None) };
+        6..6 + usize::from(u16::from_le_bytes([low, high]))
+    } else {
+        let shown: Vec<_> = magic.iter().map(|byte| format!("{byte:02x}")).collect();
+        return Err(Error::NotATrace(format!(
+            "it begins with {} instead of 32 43 52 54",
+            shown.join(" ")
+        )));
+    };
+    let size = metadata.end + 2;
+    let Some(&[transport, protocol]) = head.get(metadata.end..size) else { return Ok(None) };
+    // Of the old start, the magic itself is the range.
+    let records = if metadata.start == 6 { head.get(metadata).unwrap_or_default() } else { &[] };
+    let Metadata { control_port, session_guid, trace_guid } = Metadata::decode(records);
+    let size = size as u64;
+    Ok(Some(Start { control_port, session_guid, trace_guid, transport, protocol, size }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::format::Transport;
+    use crate::trace::format::handshake::Handshake;
+    use proptest::prelude::*;
+
+    fn start(transport: Transport) -> Vec<u8> {
+        let handshake = Handshake {
+            control_port: Some(1985),
+            session_guid: Some([3; 16]),
+            trace_guid: Some([4; 16]),
+            transport,
+            protocol: 7,
+        };
+        handshake.encode()
+    }
+
+    #[test]
+    fn the_start_is_that_of_the_handshake() {
+        for transport in [Transport::Unreal, Transport::Compact] {
+            let bytes = start(transport);
+            let mut boundaries = Boundaries::new();
+            boundaries.push(&bytes).unwrap();
+            let (handshake, size) = Handshake::decode(&mut &bytes[..]).unwrap();
+            assert_eq!(
+                boundaries.start(),
+                Some(&Start {
+                    control_port: handshake.control_port,
+                    session_guid: handshake.session_guid,
+                    trace_guid: handshake.trace_guid,
+                    transport: transport.version(),
+                    protocol: 7,
+                    size,
+                })
+            );
+            assert_eq!(boundaries.whole(), size);
+        }
+    }
+
+    #[test]
+    fn the_largest_start_is_taken_and_kept_no_longer() {
+        let mut bytes = b"2CRT\xff\xff".to_vec();
+        bytes.resize(bytes.len() + 65_535, 0);
+        bytes.extend([4, 7, 4, 0, 0xff, 0x3f, 9]);
+        let mut boundaries = Boundaries::new();
+        boundaries.push(&bytes).unwrap();
+        assert_eq!(boundaries.start().unwrap().size, 65_543);
+        assert_eq!((boundaries.whole(), boundaries.len()), (65_547, 65_548));
+    }
+
+    #[test]
+    fn what_is_no_trace_is_refused_at_its_first_wrong_byte() {
+        for (bytes, says) in [
+            (&b"G"[..], "begins with 47 instead"),
+            (b"GET / HTTP/1.1\r\n", "47 45 54 20"),
+            (b"2CRX", "32 43 52 58"),
+            (b"ECRX", "45 43 52 58"),
+            (b"\0\0\0\0\0\0\0\0", "00 00 00 00"),
+        ] {
+            let error = Boundaries::new().push(bytes).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+        for bytes in [&b""[..], b"2", b"2CRT", b"E", b"ECRT\x03"] {
+            let mut boundaries = Boundaries::new();
+            boundaries.push(bytes).unwrap();
+            assert_eq!((boundaries.start(), boundaries.whole()), (None, 0));
+        }
+    }
+
+    #[test]
+    fn old_and_future_streams_pass() {
+        let mut old = Boundaries::new();
+        old.push(b"ECRT\x03\x04\x05\x00\x02\x00\x99\x05").unwrap();
+        assert_eq!((old.start().unwrap().protocol, old.whole()), (4, 11));
+        let mut future = Boundaries::new();
+        future.push(b"2CRT\0\0\x09\x0a\x05\x00").unwrap();
+        assert_eq!((future.start().unwrap().transport, future.whole()), (9, 10));
+    }
+
+    #[test]
+    fn a_size_no_packet_has_ends_the_knowledge_and_nothing_else() {
+        let mut boundaries = Boundaries::new();
+        boundaries.push(&start(Transport::Unreal)).unwrap();
+        boundaries.push(&[4, 0, 0xff, 0x3f, 3, 0]).unwrap();
+        assert_eq!(boundaries.whole(), 52);
+        boundaries.push(&[1, 2, 3]).unwrap();
+        assert_eq!((boundaries.whole(), boundaries.len()), (57, 57));
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_make_no_difference(
+            sizes in prop::collection::vec(4_u16..600, 0..20),
+            cut in 0_usize..600,
+            pieces in prop::collection::vec(1_usize..300, 1..200),
+        ) {
+            // The naive model: the sum of the sizes that fit.
+            let mut bytes = start(Transport::Unreal);
+            let mut ends = vec![bytes.len()];
+            for size in sizes {
+                bytes.extend(size.to_le_bytes());
+                bytes.resize(bytes.len() + usize::from(size) - 2, 7);
+                ends.push(bytes.len());
+            }
+            bytes.truncate(bytes.len().saturating_sub(cut).max(ends[0]));
+            let whole = ends.iter().rfind(|&&end| end <= bytes.len()).unwrap();
+            let mut boundaries = Boundaries::new();
+            let mut rest = &bytes[..];
+            for piece in pieces.iter().cycle() {
+                let (now, later) = rest.split_at((*piece).min(rest.len()));
+                boundaries.push(now).unwrap();
+                rest = later;
+                if rest.is_empty() {
+                    break;
+                }
+            }
+            prop_assert_eq!(boundaries.whole(), *whole as u64);
+            prop_assert_eq!(boundaries.len(), bytes.len() as u64);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What the type records that pass by say about the events to come.
+//!
+//! Nothing depends on it but how well a packet is coded: a record that makes no sense is left to
+//! the reader to complain about.
+
+use super::shape::{Kind, Shape};
+use crate::trace::format::schema::{FieldType, IMPORTANT, LAST_UID, MAYBE_HAS_AUX, NO_SYNC};
+
+/// One-byte events of a thread's stream.
+const AUX: u8 = 1 << 1;
+const TERMINAL: u8 = 3 << 1;
+const ENTER: u8 = 4 << 1;
+const LEAVE: u8 = 5 << 1;
+
+/// What is known of one uid.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    /// Bytes of its events in a payload, without arrays; 0: not known.
+    size: u16,
+    shape: Option<Shape>,
+}
+
+/// The types of one stream, by uid.
+pub(super) struct Types {
+    protocol: u8,
+    known: Vec<Known>,
+    /// The start of a record whose end the next packet brings.
+    partial: Vec<u8>,
+}
+
+impl Types {
+    pub(super) fn new(protocol: u8) -> Self {
+        Self { protocol, known: Vec::new(), partial: Vec::new() }
+    }
+
+    /// Takes in a piece of the stream of type records.
+    pub(super) fn learn(&mut self, piece: &[u8]) {
+        let mut partial = std::mem::take(&mut self.partial);
+        partial.extend_from_slice(piece);
+        let mut rest = &partial[..];
+        while let Some((&[u0, u1, s0, s1], body)) = rest.split_first_chunk()
+            && let Some((record, after)) =
+                body.split_at_checked(u16::from_le_bytes([s0, s1]).into())
+        {
+            if [u0, u1] == [0, 0] {
+                // No record of a type we know how to read: its events are carried as they are.
+                let _ = self.record(record);
+            }
+            rest = after;
+        }
+        let left = rest.len();
+        partial.drain(..partial.len() - left);
+        self.partial = partial;
+    }
+
+    fn record(&mut self, record: &[u8]) -> Option<()> {
+        let (&[u0, u1, count, flags, logger, event], rest) = record.split_first_chunk()?;
+        let uid = u16::from_le_bytes([u0, u1]);
+        // Family and an unused byte stand in front since protocol 6.
+        let family = if self.protocol >= 6 { 2 } else { 0 };
+        let (fields, names) = rest.split_at_checked(usize::from(count) * (family + 6))?;
+        let (_, names) = names.split_at_checked(logger.into())?;
+        let (_, mut names) = names.split_at_checked(event.into())?;
+        let head_size: u16 = if flags & NO_SYNC == 0 { 5 } else { 2 };
+        let mut size = head_size;
+        let mut found = Vec::new();
+        for field in fields.chunks_exact(family + 6) {
+            let (kind, field) = field.split_at_checked(family)?;
+            let &[o0, o1, _, _, c0, c1] = field.first_chunk()?;
+            // A definition has no name, and its type code where others have the name's size.
+            let definition = kind.first() == Some(&2);
+            let (code, name_size) = if definition { (c1, 0) } else { (c0, c1) };
+            let field_type = FieldType::from_code(code)?;
+            let (name, after) = names.split_at_checked(name_size.into())?;
+            names = after;
+            let offset = head_size.checked_add(u16::from_le_bytes([o0, o1]))?;
+            let bytes = field_type.fixed_size();
+            size = size.max(offset.checked_add(bytes as u16)?);
+            found.push((offset, name, bytes));
+        }
+        if uid > LAST_UID || flags & IMPORTANT != 0 {
+            return None;
+        }
+        let is_plain = flags & MAYBE_HAS_AUX == 0;
+        let shape = if is_plain { shape(&found, uid, head_size == 5) } else { None };
+        let shape = shape.filter(|shape| u16::from(shape.size()) == size);
+        if self.known.len() <= usize::from(uid) {
+            self.known.resize(usize::from(uid) + 1, Known::default());
+        }
+        *self.known.get_mut(usize::from(uid))? = Known { size, shape };
+        Some(())
+    }
+
+    fn known(&self, wire: [u8; 2]) -> Option<&Known> {
+        self.known.get(usize::from(u16::from_le_bytes(wire) >> 1)).filter(|known| known.size > 0)
+    }
+
+    /// The shape of the event that `bytes` start with, if it has one.
+    pub(super) fn shape(&self, bytes: &[u8]) -> Option<Shape> {
+        match *bytes.first_chunk::<3>()? {
+            [LEAVE, ..] => Some(Shape { head: [LEAVE, 0, 0], head_size: 1, ..Shape::default() }),
+            [ENTER, low, high] if low & 1 != 0 => {
+                let shape = self.known([low, high])?.shape?;
+                let moves = shape.kind != Kind::Block && !shape.synced;
+                let head = [ENTER, low, high];
+                moves.then_some(Shape { head, head_size: 3, ..shape })
+            }
+            [low, high, _] if low & 1 != 0 => self.known([low, high])?.shape,
+            _ => None,
+        }
+    }
+
+    /// Bytes up to the next event of what `bytes` start with; `None` if that is not known.
+    pub(super) fn size(&self, bytes: &[u8]) -> Option<usize> {
+        let first = *bytes.first()?;
+        Some(match (first, self.protocol) {
+            (_, _) if first & 1 != 0 => self.known(*bytes.first_chunk()?)?.size.into(),
+            (AUX, _) => 4 + (u32::from_le_bytes(*bytes.first_chunk()?) >> 13) as usize,
+            (TERMINAL | ENTER | LEAVE, _) => 1,
+            // Scopes with a stamp.
+            (0x0c | 0x0e, 7) => 9,
+            (0x10 | 0x12, 7) | (0x10 | 0x18, ..7) => 8,
+            _ => return None,
+        })
+    }
+}
+
+/// A field of a type: its offset in the event, its name, its bytes.
+type Field<'a> = (u16, &'a [u8], usize);
+
+/// The shape of events with these fields, if they have one: all that there are, in the order of
+/// [`Shape`] and without gaps.
+fn shape(mut fields: &[Field<'_>], uid: u16, synced: bool) -> Option<Shape> {
+    let [low, high] = (uid << 1 | 1).to_le_bytes();
+    let mut shape = Shape { head: [low, high, 0], head_size: 2, synced, ..Shape::default() };
+    let mut next = usize::from(shape.start());
+    for &(offset, _, bytes) in fields {
+        if usize::from(offset) != next {
+            return None;
+        }
+        next += bytes;
+    }
+    let mut has = |name: &str, bytes: usize| match fields.split_first() {
+        Some((first, rest)) if (first.1, first.2) == (name.as_bytes(), bytes) => {
+            fields = rest;
+            true
+        }
+        _ => false,
+    };
+    if synced && has("Address", 8) {
+        shape.kind = Kind::Block;
+        shape.stack = has("CallstackId", 4);
+        shape.layout = shape.stack && has("Size", 4);
+        if shape.layout && !has("AlignmentPow2_SizeLower", 1) {
+            return None;
+        }
+        shape.heap = shape.stack && has("RootHeap", 1);
+    } else if let Some((first, rest)) = fields.split_first() {
+        shape.kind = match first.2 {
+            4 => Kind::Value4,
+            8 => Kind::Value8,
+            _ => return None,
+        };
+        fields = rest;
+    }
+    fields.is_empty().then_some(shape)
+}

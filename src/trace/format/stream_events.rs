@@ -1,0 +1,168 @@
+//! The events of the stream itself: who writes it, on which threads, what was lost, what time it is.
+//!
+//! The `$Trace`, `Diagnostics` and `Memory.Marker` types are Unreal's; readers know them by name.
+//! The `Memledger` types are ours; other readers skip them.
+
+use super::encode::{Declaration, SYNCED_HEADER};
+use super::schema::{
+    FieldType::{AnsiString, I32, U8, U16, U32, U64},
+    IMPORTANT, NO_SYNC,
+};
+
+/// The start of the clock. Important.
+pub(crate) static NEW_TRACE: Declaration = Declaration {
+    uid: 16,
+    logger: "$Trace",
+    event: "NewTrace",
+    flags: IMPORTANT | NO_SYNC,
+    fields: &[("StartCycle", U64), ("CycleFrequency", U64), ("Endian", U16), ("PointerSize", U8)],
+};
+
+/// The name of a stream's thread, for Unreal's readers.
+pub(crate) static THREAD_INFO: Declaration = Declaration {
+    uid: 17,
+    logger: "$Trace",
+    event: "ThreadInfo",
+    flags: IMPORTANT | NO_SYNC,
+    fields: &[("ThreadId", U32), ("SystemId", U32), ("SortHint", I32), ("Name", AnsiString)],
+};
+
+/// A channel and whether its events are in the stream.
+pub(crate) static CHANNEL_ANNOUNCE: Declaration = Declaration {
+    uid: 18,
+    logger: "Trace",
+    event: "ChannelAnnounce",
+    flags: IMPORTANT | NO_SYNC,
+    fields: &[("Id", U32), ("IsEnabled", U8), ("ReadOnly", U8), ("Name", AnsiString)],
+};
+
+/// A channel was turned on or off.
+pub(crate) static CHANNEL_TOGGLE: Declaration = Declaration {
+    uid: 26,
+    logger: "Trace",
+    event: "ChannelToggle",
+    flags: IMPORTANT | NO_SYNC,
+    fields: &[("Id", U32), ("IsEnabled", U8)],
+};
+
+/// The program.
+pub(crate) static SESSION: Declaration = Declaration {
+    uid: 19,
+    logger: "Diagnostics",
+    event: "Session2",
+    flags: IMPORTANT | NO_SYNC,
+    fields: &[
+        ("Platform", AnsiString),
+        ("AppName", AnsiString),
+        ("ConfigurationType", U8),
+        ("TargetType", U8),
+    ],
+};
+
+/// The clock at this place in the order of serials.
+pub(crate) static MARKER: Declaration =
+    Declaration { uid: 20, logger: "Memory", event: "Marker", flags: 0, fields: &[("Cycle", U64)] };
+
+/// What our reader needs to know at the start: the first serial, whether everything since the start
+/// of the process is there, and whether the tracker was built with optimisation.
+pub(crate) static TRACE: Declaration = Declaration {
+    uid: 21,
+    logger: "Memledger",
+    event: "Trace",
+    flags: IMPORTANT | NO_SYNC,
+    fields: &[
+        ("Version", U8),
+        ("Pid", U32),
+        ("FirstSerial", U64),
+        ("FromProcessStart", U8),
+        ("Optimized", U8),
+    ],
+};
+
+/// From here on this stream belongs to the thread with this id.
+pub(crate) static THREAD_START: Declaration = Declaration {
+    uid: 22,
+    logger: "Memledger",
+    event: "ThreadStart",
+    flags: NO_SYNC,
+    fields: &[("Id", U32), ("SystemId", U32), ("Name", AnsiString)],
+};
+
+/// Every event with a lower serial that will ever come stands before this one.
+pub(crate) static SETTLED: Declaration = Declaration {
+    uid: 23,
+    logger: "Memledger",
+    event: "Settled",
+    flags: NO_SYNC,
+    fields: &[("Serial", U64)],
+};
+
+/// Events that a thread could not record (0: a thread without an id).
+pub(crate) static LOST: Declaration = Declaration {
+    uid: 24,
+    logger: "Memledger",
+    event: "Lost",
+    flags: NO_SYNC,
+    fields: &[("ThreadId", U32), ("Events", U64)],
+};
+
+/// The report in the process covers everything up to here.
+pub(crate) static REPORT: Declaration = Declaration {
+    uid: 25,
+    logger: "Memledger",
+    event: "Report",
+    flags: NO_SYNC,
+    fields: &[
+        ("Serial", U64),
+        ("Cycle", U64),
+        ("OverheadBytes", U64),
+        ("LostEvents", U64),
+        ("ScopeMisuses", U64),
+        ("FailedAllocations", U64),
+    ],
+};
+
+/// The end of what was alive where this stream begins: all events before this one on its stream are
+/// older, and happened for the other streams of the process at their own times.
+pub(crate) static ALIVE: Declaration = Declaration {
+    uid: 30,
+    logger: "Memledger",
+    event: "Alive",
+    flags: NO_SYNC,
+    fields: &[("Blocks", U64)],
+};
+
+/// Stands for the event of a scope that was entered before this stream began.
+pub(crate) static SCOPE_GOES_ON: Declaration =
+    Declaration { uid: 31, logger: "Memledger", event: "ScopeGoesOn", flags: NO_SYNC, fields: &[] };
+
+/// All of the above.
+pub(crate) static TYPES: &[&Declaration] = &[
+    &NEW_TRACE,
+    &THREAD_INFO,
+    &CHANNEL_ANNOUNCE,
+    &CHANNEL_TOGGLE,
+    &SESSION,
+    &MARKER,
+    &TRACE,
+    &THREAD_START,
+    &SETTLED,
+    &LOST,
+    &REPORT,
+    &ALIVE,
+    &SCOPE_GOES_ON,
+];
+
+/// The bound on the events between two markers that the stream announces.
+pub(crate) const MARKER_PERIOD: u32 = 1 << 20;
+/// Bytes of a marker.
+pub(crate) const MARKER_BYTES: usize = SYNCED_HEADER + 8;
+
+/// A marker.
+pub(crate) fn marker(serial: u64, cycle: u64) -> [u8; MARKER_BYTES] {
+    let mut bytes = [0; MARKER_BYTES];
+    let head = u64::from(MARKER.wire()) | serial << 16;
+    bytes[..8].copy_from_slice(&head.to_le_bytes());
+    bytes[SYNCED_HEADER..].copy_from_slice(&cycle.to_le_bytes());
+    bytes
+}

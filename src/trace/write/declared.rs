@@ -1,0 +1,364 @@
+//! The event types that the program declares, and the numbers they get.
+//!
+//! A type gets a uid when its first event is logged: the place it takes in an append-only table
+//! that all threads share without locks. The worker announces what has been added since its last
+//! tick. Uids of the program have bit 6 set and ours do not, so that the first byte of an event
+//! says whose it is.
+//!
+//! A uid stands for a type *and* the channels it was logged on, so that a stream that gets some
+//! channels only can be told by the event alone. Readers know types by name, so that one type with
+//! several uids is nothing to them. Definitions have one uid wherever they are logged, and are in
+//! every stream: what refers to them names that uid, and may be on any channel.
+#![expect(unsafe_code, reason = "a table of pointers to statics")]
+
+use crate::trace::format::schema::{
+    DEFINITION, FieldFamily, FieldType, IMPORTANT, LAST_UID, MAYBE_HAS_AUX, NO_SYNC,
+};
+use crate::trace::format::{arrays, encode};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+/// How many types a program can log, each on other channels counted again.
+const MAX_TYPES: usize = 4096;
+/// Uids with this bit are the program's.
+const PROGRAM: u16 = 1 << 6;
+/// What a type without a uid has in its place on the wire.
+pub const NO_WIRE: u16 = 0;
+/// It was refused a uid: the table is full.
+const REFUSED: u32 = 1 << 16;
+
+static TABLE: [AtomicPtr<Logged>; MAX_TYPES] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; MAX_TYPES];
+
+const _: () = assert!(uid(MAX_TYPES - 1) <= LAST_UID);
+
+const fn uid(number: usize) -> u16 {
+    (number as u16 / PROGRAM) * 2 * PROGRAM + PROGRAM + number as u16 % PROGRAM
+}
+
+/// Which of the program's types has this uid, if it is one of theirs.
+pub(crate) const fn number_of(uid: u16) -> Option<usize> {
+    if uid & PROGRAM == 0 {
+        return None;
+    }
+    Some((uid / (2 * PROGRAM) * PROGRAM + uid % PROGRAM) as usize)
+}
+
+/// What has the `number`th uid.
+pub(crate) fn registered(number: usize) -> Option<&'static Logged> {
+    let pointer = TABLE.get(number)?.load(Ordering::Acquire);
+    // SAFETY: only pointers to statics are stored there.
+    unsafe { pointer.as_ref() }
+}
+
+/// How a field takes part in references between events.
+#[derive(Debug)]
+pub enum Family {
+    /// A plain value.
+    Regular,
+    /// The id of this event.
+    DefinitionId,
+    /// The id of an event of another type.
+    Reference(fn() -> &'static Logged),
+}
+
+/// One field.
+#[derive(Debug)]
+pub struct Field {
+    /// Its name.
+    pub name: &'static str,
+    /// What it holds.
+    pub field_type: FieldType,
+    /// Its part in references.
+    pub family: Family,
+}
+
+/// An event type that the program declares. [`event!`](crate::event) makes it.
+#[derive(Debug)]
+pub struct Declared {
+    logger: &'static str,
+    event: &'static str,
+    flags: u8,
+    fields: &'static [Field],
+}
+
+/// An event type where it is logged, and the channels it is logged on there, by their ids.
+#[derive(Debug)]
+pub struct Logged {
+    declared: fn() -> &'static Declared,
+    channels: &'static [u32],
+    /// What its events start with on a thread's stream, 0 while it has no uid.
+    wire: AtomicU32,
+}
+
+impl Declared {
+    /// A type; what the wire cannot carry is an error of compilation.
+    pub const fn new(
+        logger: &'static str,
+        event: &'static str,
+        flags: u8,
+        fields: &'static [Field],
+    ) -> Self {
+        assert!(!logger.is_empty() && !event.is_empty(), "an event type needs two names");
+        assert!(logger.len() < 256 && event.len() < 256, "a name has 255 bytes at most");
+        assert!(fields.len() < 256, "an event type has 255 fields at most");
+        assert!(
+            flags & IMPORTANT == 0 || flags & NO_SYNC != 0,
+            "an important event is not synchronised: write [Important, NoSync]"
+        );
+        let mut flags = flags;
+        let mut record = 6 + logger.len() + event.len();
+        let mut index = 0;
+        while index < fields.len() {
+            let field = &fields[index];
+            assert!(field.name.len() < 256, "a name has 255 bytes at most");
+            record += 8 + field.name.len();
+            if field.field_type.is_array() {
+                assert!(
+                    index <= arrays::MAX_INDEX,
+                    "arrays and strings must be among the first 32 fields"
+                );
+                flags |= MAYBE_HAS_AUX;
+            }
+            if matches!(field.family, Family::DefinitionId) {
+                assert!(index + 1 == fields.len(), "the id of a definition must be its last field");
+                flags |= DEFINITION;
+            }
+            index += 1;
+        }
+        assert!(record <= u16::MAX as usize, "the names of an event type have too many bytes");
+        Self { logger, event, flags, fields }
+    }
+
+    /// `Logger.Event`.
+    pub(crate) fn name(&self) -> String {
+        format!("{}.{}", self.logger, self.event)
+    }
+
+    pub(crate) fn is_synced(&self) -> bool {
+        self.flags & NO_SYNC == 0
+    }
+
+    pub(crate) fn has_aux(&self) -> bool {
+        self.flags & MAYBE_HAS_AUX != 0
+    }
+
+    /// Bytes of its events on a thread's stream, without what is in arrays.
+    pub(crate) fn size(&self) -> usize {
+        let head = if self.is_synced() { encode::SYNCED_HEADER } else { 2 };
+        head + self.fields.iter().map(|field| field.field_type.fixed_size()).sum::<usize>()
+    }
+}
+
+impl Logged {
+    /// A type on the channels with these ids; on none, if it is one that others refer to.
+    pub const fn new(declared: fn() -> &'static Declared, channels: &'static [u32]) -> Self {
+        Self { declared, channels, wire: AtomicU32::new(0) }
+    }
+
+    /// The type.
+    pub(crate) fn declared(&self) -> &'static Declared {
+        (self.declared)()
+    }
+
+    /// The channels that a stream must have all of to have these events; none are needed for what
+    /// others refer to.
+    pub(crate) fn channels(&self) -> &'static [u32] {
+        if self.declared().flags & DEFINITION == 0 { self.channels } else { &[] }
+    }
+
+    /// Whether the two have one uid.
+    fn is_like(&self, other: &Self) -> bool {
+        let (ours, theirs) = (self.channels(), other.channels());
+        ptr::eq(self.declared(), other.declared())
+            && ours.len() == theirs.len()
+            && ours.iter().all(|channel| theirs.contains(channel))
+    }
+
+    /// What its events start with on a thread's stream: the uid, marked as two bytes long;
+    /// [`NO_WIRE`] if it has none yet.
+    // NOTE: acquire, so that whoever sees the worker take an event also has it see the table.
+    #[inline(always)]
+    pub(crate) fn wire(&self) -> u16 {
+        self.wire.load(Ordering::Acquire) as u16
+    }
+
+    /// The same, taking a uid if there is none; [`NO_WIRE`] if no uid is left.
+    #[cold]
+    pub(crate) fn register(&'static self) -> u16 {
+        self.register_within(8)
+    }
+
+    /// `depth` ends a circle of references.
+    fn register_within(&'static self, depth: u32) -> u16 {
+        if self.wire.load(Ordering::Acquire) == 0 {
+            for field in self.declared().fields {
+                // What a type refers to is announced before it.
+                if let Family::Reference(target) = field.family
+                    && let Some(depth) = depth.checked_sub(1)
+                    && !target().is_like(self)
+                {
+                    target().register_within(depth);
+                }
+            }
+            // SAFETY: only pointers to statics are stored there.
+            let is_ours = |taken: *mut Self| unsafe { &*taken }.is_like(self);
+            let place = TABLE.iter().position(|entry| {
+                let this = ptr::from_ref(self).cast_mut();
+                match entry.load(Ordering::Acquire) {
+                    taken if !taken.is_null() => is_ours(taken),
+                    free => entry
+                        .compare_exchange(free, this, Ordering::AcqRel, Ordering::Acquire)
+                        .map_or_else(is_ours, |_| true),
+                }
+            });
+            let wire = place.map_or(REFUSED, |number| u32::from(uid(number) << 1 | 1));
+            // Two threads that come at once find the same place, and so do two log sites alike.
+            self.wire.store(wire, Ordering::Release);
+        }
+        self.wire()
+    }
+
+    /// Appends the type record, if there is a uid.
+    pub(crate) fn append_record(&self, out: &mut Vec<u8>) {
+        let declared = self.declared();
+        let fields = declared.fields.iter().map(|field| {
+            let family = match field.family {
+                Family::Regular => FieldFamily::Regular,
+                Family::DefinitionId => FieldFamily::DefinitionId,
+                Family::Reference(target) => FieldFamily::Reference(target().register() >> 1),
+            };
+            (field.name, field.field_type, family)
+        });
+        let (uid, names) = (self.wire() >> 1, (declared.logger, declared.event));
+        encode::append_record(out, uid, names, declared.flags, fields);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::format::schema::FIRST_UID;
+
+    #[test]
+    fn the_programs_uids_and_numbers_belong_together() {
+        for number in 0..MAX_TYPES {
+            let uid = uid(number);
+            assert!((FIRST_UID..=LAST_UID).contains(&uid));
+            assert_eq!(number_of(uid), Some(number));
+        }
+        assert!((0..64).all(|uid| number_of(uid).is_none()));
+        assert_eq!((uid(0), uid(63), uid(64)), (64, 127, 192));
+    }
+
+    #[test]
+    fn threads_that_come_at_once_get_one_uid() {
+        static TYPE: Declared = Declared::new("Test", "Declared", NO_SYNC, &[]);
+        static CHANNELS: [[u32; 1]; 20] = {
+            let mut channels = [[0]; 20];
+            let mut number = 0;
+            while number < 20 {
+                channels[number] = [number as u32];
+                number += 1;
+            }
+            channels
+        };
+        static TYPES: [Logged; 20] = {
+            let mut types = [const { Logged::new(|| &TYPE, &[]) }; 20];
+            let mut number = 0;
+            while number < 20 {
+                types[number].channels = &CHANNELS[number];
+                number += 1;
+            }
+            types
+        };
+        let threads = (0..4)
+            .map(|_| std::thread::spawn(|| TYPES.iter().map(Logged::register).collect::<Vec<_>>()));
+        let wires = threads.collect::<Vec<_>>().into_iter().map(|t| t.join().unwrap());
+        let wires = wires.collect::<Vec<_>>();
+        assert!(wires.iter().all(|found| *found == wires[0]));
+        for (logged, wire) in TYPES.iter().zip(&wires[0]) {
+            let found = registered(number_of(wire >> 1).unwrap()).unwrap();
+            assert!(ptr::eq(found, logged));
+        }
+    }
+
+    #[test]
+    fn a_type_has_a_uid_for_each_set_of_channels_and_a_definition_one_for_all() {
+        static TYPE: Declared = Declared::new("Test", "OnChannels", 0, &[]);
+        static DEFINITION_TYPE: Declared = Declared::new(
+            "Test",
+            "DefinitionOnChannels",
+            NO_SYNC,
+            &[Field { name: "Id", field_type: FieldType::U32, family: Family::DefinitionId }],
+        );
+        static SITES: [Logged; 5] = [
+            Logged::new(|| &TYPE, &[1]),
+            Logged::new(|| &TYPE, &[2]),
+            Logged::new(|| &TYPE, &[1, 2]),
+            Logged::new(|| &TYPE, &[2, 1]),
+            Logged::new(|| &TYPE, &[1]),
+        ];
+        static DEFINITIONS: [Logged; 3] = [
+            Logged::new(|| &DEFINITION_TYPE, &[1]),
+            Logged::new(|| &DEFINITION_TYPE, &[]),
+            Logged::new(|| &DEFINITION_TYPE, &[2, 1]),
+        ];
+        let [one, two, both, reversed, again] = SITES.each_ref().map(Logged::register);
+        assert!(one != two && one != both && two != both);
+        assert_eq!((one, both), (again, reversed));
+        let [first, second, third] = DEFINITIONS.each_ref().map(Logged::register);
+        assert_eq!((first, first), (second, third));
+        assert_eq!((SITES[2].channels(), DEFINITIONS[2].channels()), (&[1, 2][..], &[][..]));
+    }
+
+    #[test]
+    fn exact_bytes_of_records_with_references() {
+        static TARGET_TYPE: Declared = Declared::new(
+            "A",
+            "B",
+            NO_SYNC | IMPORTANT,
+            &[
+                Field { name: "Text", field_type: FieldType::WideString, family: Family::Regular },
+                Field { name: "Id", field_type: FieldType::U32, family: Family::DefinitionId },
+            ],
+        );
+        static TARGET: Logged = Logged::new(|| &TARGET_TYPE, &[]);
+        static EVENT_TYPE: Declared = Declared::new(
+            "A",
+            "C",
+            0,
+            &[
+                Field { name: "X", field_type: FieldType::I8, family: Family::Regular },
+                Field {
+                    name: "Who",
+                    field_type: FieldType::U32,
+                    family: Family::Reference(|| &TARGET),
+                },
+            ],
+        );
+        static EVENT: Logged = Logged::new(|| &EVENT_TYPE, &[7]);
+        let event = (EVENT.register() >> 1).to_le_bytes();
+        let target = (TARGET.wire() >> 1).to_le_bytes();
+        assert!(target < event, "registered with what refers to it, before it");
+        let mut out = Vec::new();
+        TARGET.append_record(&mut out);
+        let expected = [
+            &[0, 0, 28, 0, target[0], target[1], 2, 1 | 2 | 4 | 8, 1, 1][..],
+            &[0, 0, 0, 0, 0, 0, 0x89, 4],
+            &[2, 0, 0, 0, 0, 0, 0, 0x02],
+            b"ABText",
+        ];
+        assert_eq!(out, expected.concat());
+        out.clear();
+        EVENT.append_record(&mut out);
+        let expected = [
+            &[0, 0, 28, 0, event[0], event[1], 2, 0, 1, 1][..],
+            &[0, 0, 0, 0, 1, 0, 0x10, 1],
+            &[1, 0, 1, 0, target[0], target[1], 0x02, 3],
+            b"ACXWho",
+        ];
+        assert_eq!(out, expected.concat());
+        assert_eq!((EVENT_TYPE.size(), TARGET_TYPE.size()), (10, 6));
+    }
+}

@@ -1,0 +1,50 @@
+//! The reentrancy guard: while it is held, what this thread allocates is the tracker's own memory
+//! and is counted as overhead, not recorded as an event.
+
+use super::registry::{NO_SLOT, THREAD};
+use std::marker::PhantomData;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+/// Whether the guard is held on this thread.
+pub(crate) fn is_untracked() -> bool {
+    THREAD.try_with(|thread| thread.untracked.get() > 0).unwrap_or(false)
+}
+
+/// Runs `body` with the guard held, and drops within it what `body` holds.
+pub(crate) fn untracked<R>(body: impl FnOnce() -> R) -> R {
+    let _untracked = ReentrancyGuard::enter();
+    body()
+}
+
+/// Held while the tracker's own code runs on a thread. May be nested.
+pub(crate) struct ReentrancyGuard(PhantomData<*const ()>);
+
+impl ReentrancyGuard {
+    pub(crate) fn enter() -> Self {
+        let _ = THREAD.try_with(|thread| {
+            let depth = thread.untracked.get();
+            // NOTE: in this order, and in the reverse one when it is dropped: a signal handler that
+            // allocates in between must not find a thread without a slot and register it again.
+            thread.untracked.set(depth + 1);
+            compiler_fence(Ordering::SeqCst);
+            if depth == 0 {
+                // Without its slot the thread cannot pass the fast path of the hook.
+                thread.aside.set(thread.slot.replace(&NO_SLOT));
+            }
+        });
+        Self(PhantomData)
+    }
+}
+
+impl Drop for ReentrancyGuard {
+    fn drop(&mut self) {
+        let _ = THREAD.try_with(|thread| {
+            let depth = thread.untracked.get();
+            if depth == 1 {
+                thread.slot.set(thread.aside.replace(&NO_SLOT));
+            }
+            compiler_fence(Ordering::SeqCst);
+            thread.untracked.set(depth.saturating_sub(1));
+        });
+    }
+}
