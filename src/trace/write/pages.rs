@@ -2,16 +2,18 @@
 //!
 //! ```text
 //! chunk  1 MiB of mapped pages, never unmapped      (at most CHUNKS of them)
-//! large  32 KiB, the usual block                    ┐ two free lists, each a stack with a
-//! small   4 KiB, a thread's first block             ┘ counter against the ABA problem
+//! large  32 KiB, the usual block                    ┐ two stacks of free ones
+//! small   4 KiB, a thread's first block             ┘
 //! ```
-//! A large block may be split into small ones; they are never joined again. Blocks are named by
-//! number (in units of a small block, plus one), so that a free list fits in one atomic word.
+//! A large block may be split into small ones; they are never joined again. The number of a block
+//! is its place in units of a small block.
 //!
 //! Any thread may take and give back blocks at any time, in the hook too: no locks.
 #![expect(unsafe_code, reason = "blocks are raw memory")]
 
-use crate::platform::os;
+use crate::platform::chunk_table::{ChunkTable, Zeroed};
+use crate::platform::free_stack::FreeStack;
+use std::cell::UnsafeCell;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -21,9 +23,8 @@ pub(crate) const SMALL: usize = 4 << 10;
 /// most, and its size must fit in 16 bits.
 pub(crate) const LARGE: usize = 32 << 10;
 
-const CHUNK: usize = 1 << 20;
 const CHUNKS: usize = 4096;
-const LARGE_PER_CHUNK: u32 = (CHUNK / LARGE) as u32;
+const LARGE_PER_CHUNK: usize = (1 << 20) / LARGE;
 const SMALL_PER_LARGE: u32 = (LARGE / SMALL) as u32;
 
 /// The head of every block.
@@ -68,32 +69,38 @@ impl Block {
     }
 }
 
-static CHUNK_TABLE: [AtomicPtr<u8>; CHUNKS] = [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
-/// How many large blocks have ever been cut from chunks.
-static CUT: AtomicU32 = AtomicU32::new(0);
-static FREE_SMALL: FreeList = FreeList::new();
-static FREE_LARGE: FreeList = FreeList::new();
+/// A place for one large block, or for [`SMALL_PER_LARGE`] small ones.
+#[repr(C, align(4096))]
+struct Room(UnsafeCell<[u8; LARGE]>);
+
+// SAFETY: bytes. What lies in them is synchronised by the header of each block.
+unsafe impl Sync for Room {}
+// SAFETY: bytes.
+unsafe impl Zeroed for Room {}
+
+static ROOMS: ChunkTable<Room, LARGE_PER_CHUNK, CHUNKS> = ChunkTable::new();
+static FREE_SMALL: FreeStack = FreeStack::new();
+static FREE_LARGE: FreeStack = FreeStack::new();
 
 /// Bytes of pages mapped so far for blocks.
 pub(crate) fn mapped() -> u64 {
-    u64::from(CUT.load(Ordering::Relaxed).div_ceil(LARGE_PER_CHUNK)) * CHUNK as u64
+    ROOMS.mapped_bytes()
 }
 
 /// In the child of a fork: begins with new pages. What other threads were doing to these lists, and
 /// to the blocks in them, cannot be known.
 pub(crate) fn abandon() {
-    FREE_SMALL.0.store(0, Ordering::Relaxed);
-    FREE_LARGE.0.store(0, Ordering::Relaxed);
-    let cut = CUT.load(Ordering::Relaxed);
-    CUT.store(cut.next_multiple_of(LARGE_PER_CHUNK), Ordering::Relaxed);
+    FREE_SMALL.clear();
+    FREE_LARGE.clear();
+    ROOMS.skip_chunk();
 }
 
 /// Takes a block of `size` bytes ([`SMALL`] or [`LARGE`]), or `None` if the system has no memory.
 pub(crate) fn take(size: usize) -> Option<NonNull<Block>> {
     let block = if size == SMALL {
-        FREE_SMALL.pop().or_else(split_large)?
+        pop(&FREE_SMALL).or_else(split_large)?
     } else {
-        FREE_LARGE.pop().or_else(|| cut_large().and_then(block_at))?
+        pop(&FREE_LARGE).or_else(|| numbered(ROOMS.add()? * SMALL_PER_LARGE))?
     };
     // SAFETY: a block taken from a list or fresh from a chunk is mapped, and ours alone.
     let header = unsafe { block.as_ref() };
@@ -106,107 +113,43 @@ pub(crate) fn take(size: usize) -> Option<NonNull<Block>> {
 /// Gives a block back. Nobody may use it any more.
 pub(crate) fn give_back(block: NonNull<Block>) {
     // SAFETY: blocks are never unmapped.
-    let size = unsafe { block.as_ref() }.size.load(Ordering::Relaxed);
-    if size as usize == SMALL { &FREE_SMALL } else { &FREE_LARGE }.push(block);
+    let header = unsafe { block.as_ref() };
+    let is_small = header.size.load(Ordering::Relaxed) as usize == SMALL;
+    let free = if is_small { &FREE_SMALL } else { &FREE_LARGE };
+    free.push(header.number.load(Ordering::Relaxed), &header.next_free);
 }
 
 fn split_large() -> Option<NonNull<Block>> {
-    let large = match FREE_LARGE.pop() {
+    let large = match pop(&FREE_LARGE) {
         // SAFETY: blocks are never unmapped.
         Some(block) => unsafe { block.as_ref() }.number.load(Ordering::Relaxed),
-        None => cut_large()?,
+        None => ROOMS.add()? * SMALL_PER_LARGE,
     };
-    for number in large + 1..large + SMALL_PER_LARGE {
-        if let Some(block) = block_at(number) {
-            // SAFETY: the block is part of the large one, which is ours.
-            unsafe { block.as_ref() }.size.store(SMALL as u32, Ordering::Relaxed);
-            FREE_SMALL.push(block);
-        }
+    for block in (large + 1..large + SMALL_PER_LARGE).filter_map(numbered) {
+        // SAFETY: the block is part of the large one, which is ours.
+        unsafe { block.as_ref() }.size.store(SMALL as u32, Ordering::Relaxed);
+        give_back(block);
     }
-    block_at(large)
+    numbered(large)
 }
 
-/// Cuts a large block from the chunks and returns its number.
-fn cut_large() -> Option<u32> {
-    let mut cut = CUT.load(Ordering::Relaxed);
-    loop {
-        let entry = CHUNK_TABLE.get((cut / LARGE_PER_CHUNK) as usize)?;
-        if entry.load(Ordering::Acquire).is_null() {
-            let pages = os::map(CHUNK)?;
-            let ours = entry.compare_exchange(
-                ptr::null_mut(),
-                pages.as_ptr(),
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
-            if ours.is_err() {
-                os::unmap(pages, CHUNK);
-            }
-        }
-        // NOTE: counted up only when the chunk is there, so that a failed map loses no number.
-        match CUT.compare_exchange_weak(cut, cut + 1, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => return Some(cut * SMALL_PER_LARGE + 1),
-            Err(now) => cut = now,
-        }
-    }
+fn pop(free: &FreeStack) -> Option<NonNull<Block>> {
+    // SAFETY: blocks are never unmapped.
+    address(free.pop(|number| Some(unsafe { &address(number)?.as_ref().next_free }))?)
 }
 
-/// Where the block with this number lies, if it has been cut.
+/// Where the block with this number lies, if its chunk is mapped.
 fn address(number: u32) -> Option<NonNull<Block>> {
-    let small = number.checked_sub(1)? as usize;
-    let chunk = NonNull::new(CHUNK_TABLE.get(small / (CHUNK / SMALL))?.load(Ordering::Acquire))?;
-    NonNull::new(chunk.as_ptr().wrapping_add(small % (CHUNK / SMALL) * SMALL).cast())
+    let room = ROOMS.pointer(number / SMALL_PER_LARGE)?.cast::<u8>();
+    NonNull::new(room.as_ptr().wrapping_add((number % SMALL_PER_LARGE) as usize * SMALL).cast())
 }
 
-/// The block with a number from [`cut_large`] (or inside such a block), its number written in.
-fn block_at(number: u32) -> Option<NonNull<Block>> {
+/// The block with this number, which is ours, its number written in.
+fn numbered(number: u32) -> Option<NonNull<Block>> {
     let block = address(number)?;
     // SAFETY: the address lies in a mapped chunk; zeroed pages are a valid header.
     unsafe { block.as_ref() }.number.store(number, Ordering::Relaxed);
     Some(block)
-}
-
-/// A stack of free blocks: the number of the top one, and a count of changes above it.
-struct FreeList(AtomicU64);
-
-impl FreeList {
-    const fn new() -> Self {
-        Self(AtomicU64::new(0))
-    }
-
-    fn push(&self, block: NonNull<Block>) {
-        // SAFETY: blocks are never unmapped.
-        let header = unsafe { block.as_ref() };
-        let number = header.number.load(Ordering::Relaxed);
-        let mut head = self.0.load(Ordering::Relaxed);
-        loop {
-            header.next_free.store(head as u32, Ordering::Relaxed);
-            let new = next_version(head) | u64::from(number);
-            match self.0.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(now) => head = now,
-            }
-        }
-    }
-
-    fn pop(&self) -> Option<NonNull<Block>> {
-        let mut head = self.0.load(Ordering::Acquire);
-        loop {
-            let block = address(head as u32)?;
-            // SAFETY: mapped for good. If another thread took the block meanwhile, the value read
-            // is stale, and the version in `head` makes the exchange fail.
-            let below = unsafe { block.as_ref() }.next_free.load(Ordering::Relaxed);
-            let new = next_version(head) | u64::from(below);
-            match self.0.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Some(block),
-                Err(now) => head = now,
-            }
-        }
-    }
-}
-
-fn next_version(head: u64) -> u64 {
-    (head >> 32).wrapping_add(1) << 32
 }
 
 #[cfg(test)]

@@ -9,7 +9,9 @@
 #![expect(unsafe_code, reason = "slots and blocks are raw memory")]
 
 use super::{buffer, order, places};
+use crate::platform::chunk_table::{ChunkTable, Zeroed};
 use crate::platform::clock;
+use crate::platform::free_stack::FreeStack;
 use crate::platform::os::{self, ThreadName};
 use crate::trace::write::pages::Block;
 use std::cell::Cell;
@@ -91,11 +93,12 @@ pub(crate) const FREE: u32 = 0;
 pub(crate) const LIVE: u32 = 1;
 pub(crate) const FINISHED: u32 = 2;
 
-static CHUNK_TABLE: [AtomicPtr<Slot>; CHUNKS] = [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
-/// How many slots have ever been cut.
-static CUT: AtomicU32 = AtomicU32::new(0);
-/// Top of the stack of free slots: its number plus one, below a count of changes (ABA).
-static FREE_SLOTS: AtomicU64 = AtomicU64::new(0);
+// SAFETY: zeroed, a slot is free, and has neither block nor stamp.
+unsafe impl Zeroed for Slot {}
+
+/// All slots ever made.
+static SLOTS: ChunkTable<Slot, SLOTS_PER_CHUNK, CHUNKS> = ChunkTable::new();
+static FREE_SLOTS: FreeStack = FreeStack::new();
 /// The id of the last thread that registered. Ids are never reused; 1 is the worker's.
 static LAST_THREAD_ID: AtomicU32 = AtomicU32::new(1);
 
@@ -320,22 +323,14 @@ impl Slot {
     }
 }
 
-/// All slots ever cut, whatever their state.
+/// All slots ever made, whatever their state.
 pub(crate) fn slots() -> impl Iterator<Item = &'static Slot> {
-    (0..CUT.load(Ordering::Acquire)).filter_map(slot)
-}
-
-fn slot(number: u32) -> Option<&'static Slot> {
-    let chunk = CHUNK_TABLE.get(number as usize / SLOTS_PER_CHUNK)?.load(Ordering::Acquire);
-    let slot = NonNull::new(chunk)?.as_ptr().wrapping_add(number as usize % SLOTS_PER_CHUNK);
-    // SAFETY: the chunk is mapped for good and zeroed pages are a valid free slot.
-    Some(unsafe { &*slot })
+    (0..SLOTS.len()).filter_map(|number| SLOTS.get(number))
 }
 
 /// Bytes of pages that hold slots.
 pub(crate) fn mapped() -> u64 {
-    let chunks = CUT.load(Ordering::Relaxed).div_ceil(SLOTS_PER_CHUNK as u32);
-    u64::from(chunks) * (SLOTS_PER_CHUNK * size_of::<Slot>()) as u64
+    SLOTS.mapped_bytes()
 }
 
 /// This thread's slot, registering the thread if it has none; with whether it is one for a single
@@ -362,7 +357,7 @@ pub(crate) fn current() -> Option<(&'static Slot, bool)> {
 }
 
 fn register(thread: &Thread) -> Option<&'static Slot> {
-    let slot = pop_free().or_else(cut)?;
+    let slot = pop_free().or_else(add_slot)?;
     if thread.id.get() == 0 {
         thread.id.set(LAST_THREAD_ID.fetch_add(1, Ordering::Relaxed) + 1);
         thread.system_id.set(os::thread_id());
@@ -461,9 +456,9 @@ pub(crate) fn forget_threads() {
 
 /// In the child of a fork that goes on recording: no slot belongs to anyone, and none has a block.
 pub(crate) fn abandon() {
-    FREE_SLOTS.store(0, Ordering::Relaxed);
-    let numbered = |number| Some((number, slot(number)?));
-    for (number, slot) in (0..CUT.load(Ordering::Acquire)).filter_map(numbered) {
+    FREE_SLOTS.clear();
+    let numbered = |number| Some((number, SLOTS.get(number)?));
+    for (number, slot) in (0..SLOTS.len()).filter_map(numbered) {
         slot.number.store(number, Ordering::Relaxed);
         slot.guard.store(Guard::OUT, Ordering::Relaxed);
         slot.first.store(ptr::null_mut(), Ordering::Relaxed);
@@ -482,59 +477,18 @@ pub(crate) fn abandon() {
 /// Gives a finished slot back, once all its blocks are.
 pub(crate) fn free(slot: &Slot) {
     slot.state.store(FREE, Ordering::Relaxed);
-    let mut head = FREE_SLOTS.load(Ordering::Relaxed);
-    loop {
-        slot.next_free.store(head as u32, Ordering::Relaxed);
-        let new = next_version(head) | u64::from(slot.number.load(Ordering::Relaxed) + 1);
-        match FREE_SLOTS.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
-            Ok(_) => return,
-            Err(now) => head = now,
-        }
-    }
+    FREE_SLOTS.push(slot.number.load(Ordering::Relaxed), &slot.next_free);
 }
 
 fn pop_free() -> Option<&'static Slot> {
-    let mut head = FREE_SLOTS.load(Ordering::Acquire);
-    loop {
-        let free = slot((head as u32).checked_sub(1)?)?;
-        let new = next_version(head) | u64::from(free.next_free.load(Ordering::Relaxed));
-        match FREE_SLOTS.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => return Some(free),
-            Err(now) => head = now,
-        }
-    }
+    SLOTS.get(FREE_SLOTS.pop(|number| Some(&SLOTS.get(number)?.next_free))?)
 }
 
-fn next_version(head: u64) -> u64 {
-    (head >> 32).wrapping_add(1) << 32
-}
-
-fn cut() -> Option<&'static Slot> {
-    const BYTES: usize = SLOTS_PER_CHUNK * size_of::<Slot>();
-    let mut number = CUT.load(Ordering::Acquire);
-    loop {
-        let entry = CHUNK_TABLE.get(number as usize / SLOTS_PER_CHUNK)?;
-        if entry.load(Ordering::Acquire).is_null() {
-            let pages = os::map(BYTES)?;
-            let ours = entry.compare_exchange(
-                ptr::null_mut(),
-                pages.as_ptr().cast(),
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
-            if ours.is_err() {
-                os::unmap(pages, BYTES);
-            }
-        }
-        match CUT.compare_exchange_weak(number, number + 1, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => {
-                let slot = slot(number)?;
-                slot.number.store(number, Ordering::Relaxed);
-                return Some(slot);
-            }
-            Err(now) => number = now,
-        }
-    }
+fn add_slot() -> Option<&'static Slot> {
+    let number = SLOTS.add()?;
+    let slot = SLOTS.get(number)?;
+    slot.number.store(number, Ordering::Relaxed);
+    Some(slot)
 }
 
 /// Takes every slot's blocks away. Only while recording is paused and no thread is inside a hook.
