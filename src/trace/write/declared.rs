@@ -201,26 +201,30 @@ impl Logged {
                     target().register_within(depth);
                 }
             }
-            // SAFETY: only pointers to statics are stored there.
-            let is_ours = |taken: *mut Self| unsafe { &*taken }.is_like(self);
-            let place = TABLE.iter().position(|entry| {
-                let this = ptr::from_ref(self).cast_mut();
-                match entry.load(Ordering::Acquire) {
-                    taken if !taken.is_null() => is_ours(taken),
-                    free => entry
-                        .compare_exchange(free, this, Ordering::AcqRel, Ordering::Acquire)
-                        .map_or_else(is_ours, |_| true),
-                }
-            });
-            let wire = place.map_or(REFUSED, |number| u32::from(uid(number) << 1 | 1));
+            let wire = self.place().map_or(REFUSED, |number| u32::from(uid(number) << 1 | 1));
             // Two threads that come at once find the same place, and so do two log sites alike.
             self.wire.store(wire, Ordering::Release);
         }
         self.wire()
     }
 
-    /// Appends the type record, if there is a uid.
-    pub(crate) fn append_record(&self, out: &mut Vec<u8>) {
+    /// Takes a place in the table, or finds the one taken before; `None` if the table is full.
+    fn place(&'static self) -> Option<usize> {
+        // SAFETY: only pointers to statics are stored there.
+        let is_ours = |taken: *mut Self| unsafe { &*taken }.is_like(self);
+        TABLE.iter().position(|entry| {
+            let this = ptr::from_ref(self).cast_mut();
+            match entry.load(Ordering::Acquire) {
+                taken if !taken.is_null() => is_ours(taken),
+                free => entry
+                    .compare_exchange(free, this, Ordering::AcqRel, Ordering::Acquire)
+                    .map_or_else(is_ours, |_| true),
+            }
+        })
+    }
+
+    /// Appends the type record of a type that has a place in the table.
+    pub(crate) fn append_record(&'static self, out: &mut Vec<u8>) {
         let declared = self.declared();
         let fields = declared.fields.iter().map(|field| {
             let family = match field.family {
@@ -230,7 +234,9 @@ impl Logged {
             };
             (field.name, field.field_type, family)
         });
-        let (uid, names) = (self.wire() >> 1, (declared.logger, declared.event));
+        // NOTE: the thread that took the place may not have stored the uid yet, and in the child of a
+        // fork it never will.
+        let (uid, names) = (self.register() >> 1, (declared.logger, declared.event));
         encode::append_record(out, uid, names, declared.flags, fields);
     }
 }
@@ -281,6 +287,21 @@ mod tests {
             let found = registered(number_of(wire >> 1).unwrap()).unwrap();
             assert!(ptr::eq(found, logged));
         }
+    }
+
+    #[test]
+    fn a_type_is_announced_with_its_uid_while_its_log_site_does_not_have_it_yet() {
+        static TYPE: Declared = Declared::new("Test", "Interrupted", NO_SYNC, &[]);
+        static SITES: [Logged; 2] = [Logged::new(|| &TYPE, &[1]), Logged::new(|| &TYPE, &[1])];
+        // A thread that was interrupted, or is not in the child of a fork, got as far as this.
+        let number = SITES[0].place().unwrap();
+        assert_eq!(SITES[0].wire(), NO_WIRE);
+        let mut out = Vec::new();
+        registered(number).unwrap().append_record(&mut out);
+        // Another thread logs at a site of its own.
+        let uid = SITES[1].register() >> 1;
+        assert_eq!(u16::from_le_bytes([out[4], out[5]]), uid);
+        assert_eq!(SITES[0].register() >> 1, uid);
     }
 
     #[test]
