@@ -23,7 +23,8 @@ for llvm in -sanitizer-coverage-level=3 -sanitizer-coverage-inline-8bit-counters
     flags+=("-Cllvm-args=$llvm")
 done
 echo "building"
-RUSTFLAGS="${flags[*]}" cargo build --quiet --release --locked --target "$host"
+RUSTFLAGS="${flags[*]}" cargo build --quiet --release --locked --target "$host" \
+    "${targets[@]/#/--bin=}"
 programs=$PWD/target/$host/release
 
 # Getting the reader's 1.25 MiB from the system is cheaper than filling it with zeros.

@@ -3,7 +3,7 @@
 use super::contexts::Context;
 use super::live::{Block, LiveSet};
 use super::measured::NO_MEASUREMENT;
-use super::rows::{Cell, Moment, Tally};
+use super::rows::{CLASSES, Cell, Moment, class_of};
 use super::steps::{Step, StepKind};
 use super::streams::{Away, Last, Made, NO_CELL, Pending, Stream};
 use super::{Analyzer, HEAPS};
@@ -80,8 +80,7 @@ impl Analyzer {
                 self.replaced(&old);
             }
             let moment = Moment { time: self.clock.now(), event: number };
-            // Its first half was counted as a free in its old class.
-            self.book.changed_size(before.size(), size, Tally::not_freed);
+            self.book.changed_size(before.size(), size);
             self.book.open(block.place(), size, moment, |tally| tally.reallocated(size));
         } else {
             self.after.allocated_bytes = self.after.allocated_bytes.wrapping_add(size);
@@ -207,9 +206,12 @@ impl Analyzer {
         }
     }
 
-    /// The block just allocated on this stream is larger than its size field could say.
+    /// The block just allocated on this stream is larger than its size field could say. That is
+    /// 32 GiB, so it was in the last size class, and stays there.
     pub(super) fn large_size(&mut self, stream_id: u16, address: u64, size: u64) {
-        let Some(mut last) = self.stream(stream_id).last.filter(|l| l.address == address) else {
+        let is_large = |block: &Block| [block.size(), size].map(class_of) == [CLASSES - 1; 2];
+        let last = self.stream(stream_id).last;
+        let Some(mut last) = last.filter(|l| l.address == address && is_large(&l.block)) else {
             return self.problem(
                 "a Memledger.LargeSize does not follow the allocation it speaks of".to_owned(),
             );
@@ -230,8 +232,7 @@ impl Analyzer {
             self.book.count(place, |tally| tally.corrected(old.size(), new));
             if is_live {
                 self.book.close(place, old.size(), |_| ());
-                self.book.changed_size(old.size(), new, |_, _| ());
-                self.book.open(last.block.place(), new, moment, |_| ());
+                self.book.open(place, new, moment, |_| ());
             }
         } else {
             let before = self.after.allocated_bytes.wrapping_sub(old.size());

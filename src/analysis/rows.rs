@@ -55,7 +55,7 @@ impl Tally {
     }
 
     /// Moves a free that was counted here to `there`.
-    pub(super) fn not_freed(&mut self, there: &mut Self) {
+    fn not_freed(&mut self, there: &mut Self) {
         self.frees = self.frees.wrapping_sub(1);
         there.frees = there.frees.wrapping_add(1);
     }
@@ -522,20 +522,14 @@ impl Book {
         self.moves.entry((from, to)).or_default().add(1, bytes);
     }
 
-    /// A block that is not live at this moment has a new size. If that is in another class, the
-    /// block moves there, and `change` takes counts from the old class and adds them to the new
-    /// one.
-    pub(super) fn changed_size(
-        &mut self,
-        old: u64,
-        new: u64,
-        change: impl Fn(&mut Tally, &mut Tally),
-    ) {
+    /// A block between the halves of its reallocation gets a new size. If that is in another class,
+    /// the block moves there, and so does the free that its first half was counted as.
+    pub(super) fn changed_size(&mut self, old: u64, new: u64) {
         let classes = [class_of(old), class_of(new)];
         if let Ok([from, to]) = self.sizes.get_disjoint_mut(classes) {
             from.outgrown.add(1, old);
             to.grown.add(1, new);
-            change(&mut from.counts.tally, &mut to.counts.tally);
+            from.counts.tally.not_freed(&mut to.counts.tally);
         }
     }
 

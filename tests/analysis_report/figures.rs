@@ -329,6 +329,25 @@ fn a_large_block_has_its_true_size() {
 }
 
 #[test]
+fn a_true_size_that_the_size_field_could_say_is_not_believed() {
+    let mut feed = Feed::new();
+    feed.alloc(2, 0x10, 600);
+    feed.emit("Memledger.LargeSize", 2, &[N(0x10), N(1400)]);
+    feed.emit("Memledger.LargeSize", 2, &[N(0x10), N(0)]);
+    feed.realloc(2, 0x10, 0x20, 40);
+    feed.emit("Memledger.LargeSize", 2, &[N(0x20), N(1 << 40)]);
+    feed.emit("Memledger.ReallocFailed", 2, &[N(0x20)]);
+    let report = feed.report();
+    let by_size = report.by_size.iter().map(|row| {
+        let figures = &row.figures;
+        (figures.allocated_bytes, figures.allocations, figures.reallocations)
+    });
+    assert_eq!(by_size.collect::<Vec<_>>(), [(0, 0, 0), (600, 1, 0)]);
+    let problem = "a Memledger.LargeSize does not follow the allocation it speaks of";
+    assert_eq!(feed.analyzer.problems(), [problem]);
+}
+
+#[test]
 fn the_totals_stop_at_the_writers_report() {
     let mut feed = Feed::new();
     feed.alloc(2, 0x10, 10);

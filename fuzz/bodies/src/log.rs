@@ -22,6 +22,8 @@ pub struct Log {
     pub damages: Vec<Damage>,
     pub events: u64,
     pub holes: (u64, u64),
+    /// Some hole has an unknown number of events.
+    pub unknown: bool,
 }
 
 impl Visitor for Log {
@@ -55,7 +57,8 @@ impl Visitor for Log {
     }
 
     fn hole(&mut self, hole: Hole) {
-        assert!(hole.count > 0 && hole.first.checked_add(hole.count).is_some(), "{hole:?}");
+        assert!(hole.first.checked_add(hole.count).is_some(), "{hole:?}");
+        self.unknown |= hole.count == 0;
         self.holes.0 += 1;
         self.holes.1 += hole.count;
         self.entries.push(Entry::Hole(hole));
@@ -98,6 +101,7 @@ pub fn read(source: impl Read, size: usize) -> Option<(Log, Summary)> {
     assert_eq!(counts.events, log.events);
     assert_eq!(counts.damages, log.damages.len() as u64);
     assert_eq!((counts.holes, counts.missing), log.holes);
+    assert_eq!(counts.missing_unknown, log.unknown);
     assert_eq!(summary.input_bytes, size as u64);
     assert_eq!(summary.types.iter().map(|of| of.events).sum::<u64>(), counts.events);
     assert_eq!(summary.streams.iter().map(|of| of.events).sum::<u64>(), counts.events);
