@@ -1,5 +1,5 @@
 //! Where a recording's trace and report go. The trace is opened when the recording starts. The
-//! report only reserves its name then; its file is created when the recording ends.
+//! report only reserves its name then; its file is created or replaced when the recording ends.
 
 use super::live::Live;
 use super::problems;
@@ -135,7 +135,7 @@ pub(super) fn write_report(output: Output, unlinked: bool, live: Option<&Live>) 
         Output::Stderr { .. } => {
             let _ = os::write_all(2, &bytes);
         }
-        Output::File { file, path, .. } => write_file(file, path, &bytes),
+        Output::File { file, path, .. } => write_file(&file, path, &bytes),
     }
     if let Some(site) = scopes::thread::first_misuse() {
         problems::add(format!(
@@ -145,21 +145,21 @@ pub(super) fn write_report(output: Output, unlinked: bool, live: Option<&Live>) 
     }
 }
 
-/// Writes the report to its file, or to stderr if the system does not let the file be created.
+/// Writes the report to its file, or to stderr if the system does not let the file be written.
 ///
 /// NOTE: a program may have given up its rights since the start (`setresuid`, a sandbox), or have
-/// no descriptor left. Only a name made at the start would be there for it, and would be left behind
+/// no descriptor or no room on the disk left. Only a name made at the start would be there for it, and would be left behind
 /// by a program that is killed. An unnamed file (`O_TMPFILE`) needs the same rights to get a name.
 /// Descriptor 2 is open already and needs none. It is not used if the program has closed the
 /// tracker's descriptors: 2 may be a file of the program then.
-fn write_file(file: LaterFile, path: PathBuf, bytes: &[u8]) {
+fn write_file(file: &LaterFile, path: PathBuf, bytes: &[u8]) {
     let Err(mut source) = file.write(bytes) else { return };
-    let is_refused = os::is_refused(&source);
-    if is_refused {
+    let is_ours = file.is_ours();
+    if is_ours {
         source = io::Error::other(format!("{source}; the report follows on stderr instead"));
     }
     tell(Error::File { path, action: "write", source });
-    if is_refused {
+    if is_ours {
         let _ = os::write_all(2, bytes);
     }
 }

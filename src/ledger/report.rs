@@ -25,9 +25,9 @@ impl Report {
     /// To a file: JSON (`memledger.report/1`) if its name ends in `.json`, text if in `.txt`.
     ///
     /// The name may hold `%p`, `%t`, `%e` as in
-    /// [`trace_to_file`](crate::LedgerBuilder::trace_to_file). At the start an old file of that name
-    /// is removed, and a path that cannot be created is an error; the file is created when the report
-    /// is written. A killed program leaves no report file.
+    /// [`trace_to_file`](crate::LedgerBuilder::trace_to_file). A path that
+    /// cannot be written is an error at the start, but the file is created, or an earlier one
+    /// replaced, only when the report is written: a killed program leaves none, or the earlier one.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self { destination: Destination::File(path.into()), verbose: false }
     }

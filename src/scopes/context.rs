@@ -195,16 +195,19 @@ pub(crate) fn intern(text: &str) -> &'static str {
     }
 }
 
-/// The number of the stack that has `name` inside `stack`. If there is no place (counted), the
-/// measurement around it, which what is measured must not leave; `None` without one.
-pub(crate) fn stack_under(stack: u32, name: &'static str) -> Option<u32> {
+/// The number of the stack that has `name` inside `stack`.
+///
+/// # Errors
+/// What replaces it if there is no place (counted): the measurement around it, which what is measured
+/// must not leave, or [`OTHER`] without one.
+pub(crate) fn stack_under(stack: u32, name: &'static str) -> Result<u32, u32> {
     let found = if stack == OTHER || enclosing(stack).count() >= MAX_DEPTH {
         refuse();
         None
     } else {
         find_or_add(Kind::Scope, stack, NONE, name)
     };
-    found.or_else(|| enclosing(stack).find(|&stack| is_measurement(stack)))
+    found.ok_or_else(|| enclosing(stack).find(|&stack| is_measurement(stack)).unwrap_or(OTHER))
 }
 
 fn is_measurement(stack: u32) -> bool {

@@ -357,23 +357,14 @@ impl Thread {
     #[inline(always)]
     fn stack_under(&self, stack: u32, name: &'static str) -> u32 {
         let key = (name.as_ptr().addr(), name.len());
-        self.remembered(Kind::Scope, stack, key, move || {
-            context::stack_under(stack, name).ok_or(OTHER)
-        })
+        self.remembered(Kind::Scope, stack, key, move || context::stack_under(stack, name))
     }
 
     /// The same if this thread has it cached; otherwise enters nothing. PERF: a cached scope has a
     /// node, so the fast path needs no other check.
     #[inline(always)]
     fn known_under(&self, stack: u32, name: &'static str) -> Option<u32> {
-        let key = name.as_ptr().addr();
-        let (index, question) = Self::entry(Kind::Scope, stack, (key, name.len()));
-        let found = self.cache[index].get();
-        if found.key != key || found.question != question {
-            return None;
-        }
-        self.counters.get().count(index);
-        Some(found.node)
+        self.cached(Kind::Scope, stack, (name.as_ptr().addr(), name.len())).ok()
     }
 
     /// Enters a scope that this thread has not cached, with a tag if there is one.
@@ -460,19 +451,35 @@ impl Thread {
         &self,
         kind: Kind,
         parent: u32,
-        (key, size): (usize, usize),
+        key: (usize, usize),
         ask: impl FnOnce() -> Result<u32, u32>,
     ) -> u32 {
+        match self.cached(kind, parent, key) {
+            Ok(node) => node,
+            Err((index, question)) => self.learn(index, kind, question, key.0, ask),
+        }
+    }
+
+    /// The cached answer to a question. Counts one entry if it is a scope.
+    ///
+    /// # Errors
+    /// Where the answer is to be kept, and the question in short.
+    #[inline(always)]
+    fn cached(
+        &self,
+        kind: Kind,
+        parent: u32,
+        (key, size): (usize, usize),
+    ) -> Result<u32, (usize, u64)> {
         let (index, question) = Self::entry(kind, parent, (key, size));
         let found = self.cache[index].get();
-        if found.key == key && found.question == question {
-            if kind == Kind::Scope {
-                self.counters.get().count(index);
-            }
-            found.node
-        } else {
-            self.learn(index, kind, question, key, ask)
+        if found.key != key || found.question != question {
+            return Err((index, question));
         }
+        if kind == Kind::Scope {
+            self.counters.get().count(index);
+        }
+        Ok(found.node)
     }
 
     /// Where the answer to a question is kept, and the question in short.

@@ -117,16 +117,21 @@ pub(crate) const CASES: &[Case] = &[
             assert_eq!(mode(&outcome.path("stdout")), before, "{name}");
         }
     }),
-    case(
-        "a program that is killed leaves no report, neither of it nor of another",
-        killed,
-        |run| {
-            fs::write(run.path(REPORT), "an old one").unwrap();
-            let outcome = run.tracked().run();
-            assert_eq!(outcome.status.code(), None);
-            assert_eq!(outcome.files(), [TRACE]);
-        },
-    ),
+    case("a program that is killed leaves no report", killed, |run| {
+        let outcome = run.tracked().run();
+        assert_eq!(outcome.status.code(), None);
+        assert_eq!(outcome.files(), [TRACE]);
+    }),
+    case("a program that is killed leaves an earlier report as it was", killed, |run| {
+        fs::write(run.path(REPORT), EARLIER).unwrap();
+        let outcome = run.tracked().run();
+        assert_eq!(outcome.status.code(), None);
+        assert_eq!(fs::read_to_string(outcome.path(REPORT)).unwrap(), EARLIER);
+    }),
+    case("a report takes the place of a longer one", quietly, |run| {
+        fs::write(run.path(REPORT), EARLIER.repeat(1000)).unwrap();
+        run.tracked().run().quiet().whole();
+    }),
     case("a report is not there before its time", not_there_yet, |run| {
         run.run().quiet().whole();
     }),
@@ -141,6 +146,22 @@ pub(crate) const CASES: &[Case] = &[
             return eprintln!("SKIPPED: only root can give up its rights");
         }
         check_report_on_stderr(&run.run(), "Permission denied");
+    }),
+    case("an earlier report outlasts a program that gives up its rights", gives_up_rights, |run| {
+        if fs::metadata(run.folder.path()).unwrap().uid() != 0 {
+            return eprintln!("SKIPPED: only root can give up its rights");
+        }
+        fs::write(run.path(REPORT), EARLIER).unwrap();
+        let outcome = run.run();
+        assert_eq!(fs::read_to_string(outcome.path(REPORT)).unwrap(), EARLIER);
+        fs::remove_file(outcome.path(REPORT)).unwrap();
+        check_report_on_stderr(&outcome, "Permission denied");
+    }),
+    case("a report for a full disk goes to stderr", quietly, |run| {
+        symlink("/dev/full", run.path(REPORT)).unwrap();
+        let outcome = run.tracked().run();
+        fs::remove_file(outcome.path(REPORT)).unwrap();
+        check_report_on_stderr(&outcome, "No space left on device");
     }),
     case("a program that forbids files has its report on stderr", forbids_files, |run| {
         check_report_on_stderr(&run.run(), "Operation not permitted");
@@ -186,6 +207,7 @@ fn check_report_on_stderr(outcome: &Outcome, reason: &str) {
 }
 
 const LATE: &str = "late.utrace";
+const EARLIER: &str = "the report of an earlier run";
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o7777

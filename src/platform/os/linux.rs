@@ -348,12 +348,6 @@ fn write_some(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// Whether the system does not let this process open a file: it lacks the right, or descriptors.
-pub(crate) fn is_refused(error: &io::Error) -> bool {
-    let refusals = [libc::EACCES, libc::EPERM, libc::EROFS, libc::EMFILE, libc::ENFILE];
-    error.raw_os_error().is_some_and(|number| refusals.contains(&number))
-}
-
 /// Writes all of `bytes` to a descriptor.
 pub(crate) fn write_all(fd: RawFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {

@@ -92,15 +92,15 @@ impl Place {
         Ok(file)
     }
 
-    /// Removes an existing file to make way for one that is created later.
+    /// Checks that the file can be opened for writing later, and changes nothing.
     ///
-    /// Returns the file if it cannot be created later: it is not a regular file, or is in a folder
-    /// that this process may not change. It is as [`Self::open`] returns it. A pipe is opened only
-    /// once: its reader may stop when the first writer closes it.
+    /// Returns the file if it has to stay open until then: it is not a regular file, or is named by
+    /// an open descriptor. A pipe is opened only once: its reader may stop when the first writer
+    /// closes it.
     ///
     /// # Errors
     /// If the file could not be created or written.
-    pub(crate) fn clear(&self, mode: u32) -> io::Result<Option<File>> {
+    pub(crate) fn check(&self) -> io::Result<Option<File>> {
         let file = match self.open_with(0, 0) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -108,16 +108,8 @@ impl Place {
             }
             Err(error) => return Err(error),
         };
-        let found = self.admit(&file)?;
-        if found.is_file() && !self.is_descriptor {
-            // SAFETY: the name ends with a NUL; the descriptor is open for the duration of the call.
-            let removed = unsafe { libc::unlinkat(self.folder.as_raw_fd(), self.name.as_ptr(), 0) };
-            if removed == 0 {
-                return Ok(None);
-            }
-        }
-        self.set_mode(&file, &found, mode);
-        Ok(Some(file))
+        let is_named = self.admit(&file)?.is_file() && !self.is_descriptor;
+        Ok((!is_named).then_some(file))
     }
 
     /// Takes the name for this process until `self` is dropped; false if another process has it.

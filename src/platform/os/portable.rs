@@ -99,10 +99,6 @@ pub(crate) fn write_file(file: &File, bytes: &[u8]) -> io::Result<usize> {
     file.write(bytes)
 }
 
-pub(crate) fn is_refused(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::PermissionDenied
-}
-
 pub(crate) fn watch_connection(_stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
@@ -130,8 +126,8 @@ impl Place {
         OpenOptions::new().write(true).create(true).truncate(false).open(&self.0)
     }
 
-    pub(crate) fn clear(&self, mode: u32) -> io::Result<Option<File>> {
-        self.open(mode).map(Some)
+    pub(crate) fn check(&self) -> io::Result<Option<File>> {
+        self.open(0).map(Some)
     }
 
     pub(crate) fn reserve(&self) -> io::Result<bool> {

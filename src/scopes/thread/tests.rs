@@ -165,6 +165,31 @@ fn entries_are_exact_before_and_after_the_end_of_a_thread() {
 }
 
 #[test]
+fn a_measurement_counts_no_entry_of_a_scope_that_it_replaces() {
+    let site = Location::caller();
+    let before = go(Place::ROOT);
+    let measurement = context::find_or_add(Kind::Scope, ROOT, 1, "measured").unwrap();
+    let measured = enter_node(measurement);
+    let mut deep = vec![enter("deeper", site)];
+    while stack() != measurement {
+        deep.push(enter("deeper", site));
+    }
+    // The last one has no place: it is entered again, as in a loop.
+    for _ in 0..10 {
+        leave(deep.pop().unwrap(), site);
+        deep.push(enter("deeper", site));
+        assert_eq!(stack(), measurement);
+    }
+    deep.into_iter().rev().for_each(|open| leave(open, site));
+    leave(measured, site);
+    assert_eq!(context(), ROOT);
+    let mut entries = Vec::new();
+    context::read_entries(&mut entries);
+    assert_eq!(entries[measurement as usize], 1, "its own");
+    go(before);
+}
+
+#[test]
 fn entries_that_are_read_meanwhile_are_never_too_many() {
     const ENTRIES: u64 = 20_000;
     let names = (0..2 * CACHE).map(|number| Name::intern(&format!("read {number}")).as_str());

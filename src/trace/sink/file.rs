@@ -52,7 +52,12 @@ impl FileSink {
     /// child program inherits `MEMLEDGER_FILE`. The ending of `path` says which transport it gets.
     pub(crate) fn create(path: &Path) -> Result<Self, Error> {
         let transport = transport_of(path);
-        let (file, path) = create_alone(path)?;
+        let (file, path) = open_alone(path)?;
+        file.empty().map_err(|source| Error::File {
+            path: path.clone(),
+            action: "empty",
+            source,
+        })?;
         Self::start(file, path, transport)
     }
 
@@ -65,7 +70,7 @@ impl FileSink {
     }
 
     fn start(file: OwnFile, path: PathBuf, transport: Transport) -> Result<Self, Error> {
-        let regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
+        let regular = file.is_regular();
         let mut sink = Self {
             file,
             path,
@@ -175,6 +180,16 @@ impl OwnFile {
         self.identity.is_some() && os::identity(&*self.file) == self.identity
     }
 
+    /// Whether it is a regular file, not a pipe or a device.
+    fn is_regular(&self) -> bool {
+        self.metadata().is_ok_and(|metadata| metadata.is_file())
+    }
+
+    /// Removes what a regular file holds.
+    fn empty(&self) -> io::Result<()> {
+        if self.is_regular() { self.set_len(0) } else { Ok(()) }
+    }
+
     /// Writes some of `bytes`.
     fn write_some(&self, bytes: &[u8]) -> io::Result<usize> {
         if !self.is_ours() {
@@ -183,8 +198,12 @@ impl OwnFile {
         os::write_file(&self.file, bytes)
     }
 
-    /// Writes all of `bytes`.
-    fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+    /// Replaces what the file holds.
+    fn replace(&self, mut bytes: &[u8]) -> io::Result<()> {
+        if !self.is_ours() {
+            return Err(closed());
+        }
+        self.empty()?;
         while !bytes.is_empty() {
             let written = self.write_some(bytes)?;
             bytes = bytes.get(written..).unwrap_or_default();
@@ -220,35 +239,30 @@ impl Drop for OwnFile {
     }
 }
 
-/// Opens a file for writing that no other process is writing to, and empties it.
-fn create_alone(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
+/// Opens a file for writing that no other process is writing to, without emptying it.
+fn open_alone(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
     let failed = |source| Error::File { path: path.to_owned(), action: "create", source };
     take(open(path).map_err(failed)?, path)
 }
 
-/// Takes the opened file `path`, or `NAME.PID.EXT` beside it if another process is writing to it,
-/// and empties it.
+/// Takes the opened file `path`, or `NAME.PID.EXT` beside it if another process is writing to it.
 ///
-/// The order matters: it is locked before it is emptied, so the file of another process is never
+/// NOTE: a file is emptied only after this has locked it, so the file of another process is never
 /// harmed. A pipe must have a reader: opening one without would wait for it without end. Pipes and
 /// devices are not locked: what several processes write there is theirs to tell apart.
 fn take(file: File, path: &Path) -> Result<(OwnFile, PathBuf), Error> {
-    let failed = |action, source| Error::File { path: path.to_owned(), action, source };
-    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return Ok((OwnFile::new(file), path.to_owned()));
+    let file = OwnFile::new(file);
+    if !file.is_regular() {
+        return Ok((file, path.to_owned()));
     }
     match file.try_lock() {
         // Where files cannot be locked, two processes cannot be told apart: go on.
-        Ok(()) | Err(TryLockError::Error(_)) => {
-            empty(&file).map_err(|error| failed("empty", error))?;
-            Ok((OwnFile::new(file), path.to_owned()))
-        }
+        Ok(()) | Err(TryLockError::Error(_)) => Ok((file, path.to_owned())),
         Err(TryLockError::WouldBlock) => {
             let path = beside(path);
             let failed = |action, source| Error::File { path: path.clone(), action, source };
             let file = open(&path).map_err(|error| failed("create", error))?;
             file.try_lock().map_err(|error| failed("lock", error.into()))?;
-            empty(&file).map_err(|error| failed("empty", error))?;
             Ok((OwnFile::new(file), path))
         }
     }
@@ -269,25 +283,22 @@ fn open(path: &Path) -> io::Result<File> {
     Place::find(path)?.open(MODE.load(Ordering::Relaxed))
 }
 
-fn empty(file: &File) -> io::Result<()> {
-    file.set_len(0)
-}
-
-/// A file that is created when it is written, not before: a killed program leaves none.
+/// A file that is created or replaced when it is written, not before: a killed program leaves what
+/// was there.
 pub(crate) enum LaterFile {
     /// A pipe, a device or another file that cannot be created later, or a file in a folder that
     /// cannot be locked.
     Open(OwnFile),
-    /// The name is reserved for this process, and no file has it.
+    /// The name is reserved for this process.
     Named(Place),
 }
 
 impl LaterFile {
     /// Reserves the name `path`, or `NAME.PID.EXT` beside it if another process has reserved
-    /// `path`. Removes an existing file of that name.
+    /// `path`. An existing file of that name stays as it is.
     ///
     /// # Errors
-    /// [`Error::File`] if the file could not be created now.
+    /// [`Error::File`] if the file could not be created or written now.
     pub(crate) fn prepare(path: &Path) -> Result<(Self, PathBuf), Error> {
         let failed = |source| Error::File { path: path.to_owned(), action: "create", source };
         let place = Place::find(path).map_err(failed)?;
@@ -302,28 +313,33 @@ impl LaterFile {
             }
             // Locks the file instead, which has to exist for that.
             Err(_) => {
-                return create_alone(path).map(|(file, path)| (Self::Open(file), path));
+                return open_alone(path).map(|(file, path)| (Self::Open(file), path));
             }
         };
-        if let Some(file) = place.clear(MODE.load(Ordering::Relaxed)).map_err(failed)? {
+        if let Some(file) = place.check().map_err(failed)? {
             let (file, path) = take(file, &path)?;
             return Ok((Self::Open(file), path));
         }
         Ok((Self::Named(place), path))
     }
 
-    /// Creates the file with `bytes` in it.
-    pub(crate) fn write(self, bytes: &[u8]) -> io::Result<()> {
-        let place = match self {
-            Self::Open(file) => return file.write_all(bytes),
-            Self::Named(place) => place,
-        };
-        if !place.is_ours() {
-            return Err(closed());
+    /// Whether the program has not closed the descriptor that the tracker needs to write the file.
+    pub(crate) fn is_ours(&self) -> bool {
+        match self {
+            Self::Open(file) => file.is_ours(),
+            Self::Named(place) => place.is_ours(),
         }
-        let file = place.open(MODE.load(Ordering::Relaxed))?;
-        empty(&file)?;
-        OwnFile::new(file).write_all(bytes)
+    }
+
+    /// Creates the file with `bytes` in it, or replaces what it holds.
+    pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Open(file) => file.replace(bytes),
+            Self::Named(place) if place.is_ours() => {
+                OwnFile::new(place.open(MODE.load(Ordering::Relaxed))?).replace(bytes)
+            }
+            Self::Named(_) => Err(closed()),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::trace::format::handshake::PROTOCOL;
 use crate::trace::format::packet::PacketWriter;
 use std::fmt;
 use std::io::{self, Write};
-use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -189,29 +189,32 @@ fn is_temporary(error: &io::Error) -> bool {
     matches!(error.kind(), Interrupted | WouldBlock)
 }
 
-/// Connects to the first address that answers: tries all addresses of the host, then all with the
-/// next port if the last one refused.
+/// Connects to the first address of the host that answers.
 fn connect(address: &Address) -> io::Result<TcpStream> {
     // PERF: the name is looked up once, which can take seconds.
     let all: Vec<_> = (&*address.host, 0).to_socket_addrs()?.collect();
     let ports = address.port.as_slice();
     let ports = if ports.is_empty() { &DEFAULT_PORTS[..] } else { ports };
+    connect_to(&all, ports)
+}
+
+/// Tries each address with the first port, and with the next one where it refused.
+fn connect_to(all: &[SocketAddr], ports: &[u16]) -> io::Result<TcpStream> {
     let deadline = Instant::now() + CONNECT_PATIENCE;
     let mut result = Err(io::Error::other("its name has no address"));
-    for port in ports {
-        for mut one in all.iter().copied() {
+    'addresses: for mut one in all.iter().copied() {
+        for port in ports {
             one.set_port(*port);
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                break;
+                break 'addresses;
             }
             result = TcpStream::connect_timeout(&one, left);
-            if result.is_ok() {
-                break;
+            match &result {
+                Ok(_) => break 'addresses,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                Err(_) => break,
             }
-        }
-        if !matches!(&result, Err(error) if error.kind() == io::ErrorKind::ConnectionRefused) {
-            break;
         }
     }
     let stream = result.map_err(|error| match ports {
@@ -256,6 +259,25 @@ impl Drop for TcpSink {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn the_next_port_is_tried_where_any_address_refused() {
+        let own = IpAddr::from([127, 77, 1, 1]);
+        // While this listens, no other process can take its port at all addresses.
+        let elsewhere = TcpListener::bind("127.0.0.1:0").unwrap();
+        let recorder = TcpListener::bind((own, 0)).unwrap();
+        let ports = [&elsewhere, &recorder].map(|one| one.local_addr().unwrap().port());
+        let refusing = SocketAddr::from((own, 0));
+        // Not a host: the system answers at once that it cannot be reached.
+        let broadcast = SocketAddr::from(([255; 4], 0));
+        for all in [[refusing, broadcast], [broadcast, refusing]] {
+            let stream = connect_to(&all, &ports).unwrap();
+            assert_eq!(stream.peer_addr().unwrap(), recorder.local_addr().unwrap());
+        }
+        let error = connect_to(&[broadcast], &ports).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NetworkUnreachable);
+    }
 
     #[test]
     fn addresses_have_a_host_and_perhaps_a_port() {
