@@ -20,6 +20,7 @@ mod exit;
 mod faults;
 mod files;
 mod fork;
+mod jumps;
 mod limits;
 mod log;
 mod log_moments;
@@ -63,6 +64,7 @@ fn main() {
         ("no_memory", no_memory::CASES),
         ("faults", faults::CASES),
         ("scopes", scopes::CASES),
+        ("jumps", jumps::CASES),
         ("entries", entries::CASES),
         ("containers", containers::CASES),
         ("travel", travel::CASES),
