@@ -2,7 +2,7 @@
 
 use super::Feed;
 use crate::support::*;
-use memledger::trace::event::schema::FieldType::*;
+use memledger::trace::format::schema::FieldType::*;
 use memledger::trace::read::{Decoder, EventAnalyzer, Left, Occurrence};
 
 /// `$Trace.NewTrace` 60, `Memory.Marker` 61, `$Trace.ThreadInfo` 62, `Memledger.ThreadStart` 63,
