@@ -44,7 +44,7 @@ thread_local! {
     static EXCLUDED: Cell<bool> = const { Cell::new(false) };
     static FAIL_AFTER: Cell<Option<u32>> = const { Cell::new(None) };
     static FAILURES: Cell<u32> = const { Cell::new(0) };
-    static HOLD: Cell<bool> = const { Cell::new(false) };
+    static HOLD: Cell<Option<Request>> = const { Cell::new(None) };
     static ARENA: Cell<bool> = const { Cell::new(false) };
     static SPARED: Cell<bool> = const { Cell::new(false) };
 }
@@ -133,6 +133,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        stay_inside(Request::Free);
         if let Some(counts) = mine() {
             add(&counts.frees, 1);
             add(&counts.freed_bytes, layout.size() as u64);
@@ -234,7 +235,17 @@ pub(crate) fn in_arena<R>(body: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Where a thread stands that reallocates in [`held_up`].
+/// What a thread asks the allocator for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Request {
+    Reallocation,
+    /// A new block with this alignment, in bytes.
+    Aligned(usize),
+    /// A free, which stays outside the tracker.
+    Free,
+}
+
+/// Where a thread stands whose request is [held up](held_up_at).
 static HELD: AtomicU32 = AtomicU32::new(FREE);
 const FREE: u32 = 0;
 const WANTED: u32 = 1;
@@ -243,23 +254,38 @@ const INSIDE: u32 = 2;
 /// Runs `body` on a thread of its own, whose next reallocation stays inside the inner allocator
 /// while `meanwhile` runs.
 pub(crate) fn held_up(body: impl FnOnce() + Send, meanwhile: impl FnOnce()) {
+    held_up_at(Request::Reallocation, body, meanwhile);
+}
+
+/// The same at the next such request.
+pub(crate) fn held_up_at(request: Request, body: impl FnOnce() + Send, meanwhile: impl FnOnce()) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            HELD.store(WANTED, Release);
-            HOLD.set(true);
+            hold(request);
             body();
-            HOLD.set(false);
+            HOLD.set(None);
         });
-        while HELD.load(Acquire) != INSIDE {
-            std::thread::yield_now();
-        }
-        meanwhile();
-        HELD.store(FREE, Release);
+        while_held(meanwhile);
     });
 }
 
-fn stay_inside() {
-    if HOLD.get() && HELD.load(Acquire) == WANTED {
+/// Has the next such request of this thread wait for the end of [`while_held`].
+pub(crate) fn hold(request: Request) {
+    HELD.store(WANTED, Release);
+    HOLD.set(Some(request));
+}
+
+/// Waits until a thread is held, then runs `meanwhile` and lets the thread continue.
+pub(crate) fn while_held(meanwhile: impl FnOnce()) {
+    while HELD.load(Acquire) != INSIDE {
+        std::thread::yield_now();
+    }
+    meanwhile();
+    HELD.store(FREE, Release);
+}
+
+fn stay_inside(request: Request) {
+    if HOLD.get() == Some(request) && HELD.load(Acquire) == WANTED {
         HELD.store(INSIDE, Release);
         while HELD.load(Acquire) == INSIDE {
             // NOTE: a system call, so that the thread is nowhere near the hook's own code.
@@ -318,6 +344,7 @@ unsafe impl GlobalAlloc for Faulty {
         if fails() {
             return ptr::null_mut();
         }
+        stay_inside(Request::Aligned(layout.align()));
         if ARENA.get() {
             return arena(layout);
         }
@@ -347,7 +374,7 @@ unsafe impl GlobalAlloc for Faulty {
         if fails() {
             return ptr::null_mut();
         }
-        stay_inside();
+        stay_inside(Request::Reallocation);
         if is_in_arena(pointer) {
             // Only the address changes; scenarios do not look into such blocks.
             return Layout::from_size_align(new_size, layout.align())

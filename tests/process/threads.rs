@@ -1,11 +1,14 @@
 //! Threads: many, short, at once, and one that starts and stops recording all the time.
 
-use crate::harness::{Case, case, churn, leave, left, start};
+use crate::allocator::{Request, held_up_at};
+use crate::harness::{Case, builder, case, churn, leave, left, scope, start};
 use memledger::{Ledger, Report, alloc_scope};
+use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
+use std::time::Duration;
 
 pub(crate) const CASES: &[Case] = &[
     case("eight threads free what others allocated", exchange, |run| {
@@ -67,7 +70,70 @@ pub(crate) const CASES: &[Case] = &[
         let report = run.run().quiet().whole();
         assert!(report.by_thread.len() >= 500);
     }),
+    case("the tracker works while parking_lot grows its table", table_grows, |run| {
+        let outcome = run.run();
+        let report = outcome.quiet().whole();
+        let (late, _) = outcome.trace("late.utrace");
+        assert!(late.trace.complete);
+        let work = scope(&report, &["GlobalScope", "work"]).unwrap().figures;
+        assert!(work.allocations >= 4 * 10_000, "{work:?}");
+        // The table and its buckets, which parking_lot keeps.
+        for report in [report, late] {
+            let grows = scope(&report, &["GlobalScope", "grows"]).unwrap().figures;
+            assert!(grows.live_blocks >= 2, "{grows:?}");
+        }
+    }),
 ];
+
+/// `parking_lot` keeps waiting threads in a table. When a thread waits for the first time and the table
+/// is too small, the thread locks every bucket and allocates a larger table. Meanwhile `parking_lot` can
+/// neither park nor wake a thread, so code that an allocation runs, or waits for, must not need it.
+///
+/// Here the thread stays in that allocation while others allocate and the recording gets another file.
+/// Then the hook records the allocation, with the buckets still locked.
+fn table_grows() {
+    /// `Bucket` of `parking_lot_core`: no other type that the thread allocates has this alignment.
+    const BUCKETS: Request = Request::Aligned(64);
+    /// The first table has room for that many waiting threads.
+    const FIRST: usize = 5;
+    let wait_a_moment = |mutex: &Mutex<()>| {
+        assert!(mutex.try_lock_for(Duration::from_millis(1)).is_none());
+    };
+    let ledger = builder().keep_account(true).start().unwrap();
+    let mutex = &Mutex::new(());
+    let held = mutex.lock();
+    let has_waited = &Barrier::new(FIRST + 1);
+    let half_done = &Barrier::new(4 + 1);
+    std::thread::scope(|threads| {
+        for _ in 0..FIRST {
+            threads.spawn(move || {
+                wait_a_moment(mutex);
+                has_waited.wait();
+                drop(mutex.lock());
+            });
+        }
+        has_waited.wait();
+        let grow = || {
+            alloc_scope!("grows");
+            wait_a_moment(mutex);
+        };
+        held_up_at(BUCKETS, grow, || {
+            let work = move || {
+                alloc_scope!("work");
+                churn(5_000);
+                half_done.wait();
+                churn(5_000);
+            };
+            (0..4).for_each(|_| drop(threads.spawn(work)));
+            half_done.wait();
+            ledger.update();
+            assert!(ledger.snapshot().is_some());
+            ledger.trace_to_file("late.utrace").unwrap();
+            ledger.flush();
+        });
+        drop(held);
+    });
+}
 
 /// Two threads, in turns: both allocate, then both free; or each does both before the other.
 fn turns() {
