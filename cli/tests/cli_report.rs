@@ -345,7 +345,7 @@ fn a_flag_that_fits_nothing_says_what_there_is() {
     for (args, says) in [
         (
             &["report", SAMPLE, "--at", "99s"][..],
-            "--at 99s is behind the end of the trace, which is at",
+            "--at 99s is after the end of the trace, which is ",
         ),
         (&["report", SAMPLE, "--filter", "scop1"], "no row has \"scop1\" in its name; "),
         (
