@@ -360,8 +360,9 @@ fn a_flag_that_fits_nothing_says_what_there_is() {
         (&["events", SAMPLE, "--filter", "Qqqq*"], "--filter Qqqq*; there are $Trace."),
         (&["events", SAMPLE, "--thread", "4711"], "no event is of thread 4711; there are "),
     ] {
-        let (status, _, err) = run(args);
+        let (status, out, err) = run(args);
         assert_eq!(status, 0, "{args:?}: {err}");
+        assert!(!out.contains("in its name"), "{args:?} is said twice: {out}");
         assert!(err.contains(says) && err.lines().count() == 1, "{args:?}: {err}");
     }
     for args in [
