@@ -20,7 +20,7 @@
 //! }
 //! ```
 //!
-//! In a build without optimisation an event costs 28 times as much, most of it on the tracker's own
+//! In a build without optimisation an event costs 20 to 30 times as much, most of it on the tracker's own
 //! thread, and the report says that. With two lines in the `Cargo.toml` of the workspace it is 6 times;
 //! the rest is the hook, which is compiled with the program:
 //!

@@ -345,7 +345,7 @@ fn a_flag_that_fits_nothing_says_what_there_is() {
     for (args, says) in [
         (
             &["report", SAMPLE, "--at", "99s"][..],
-            "--at 99s is behind the end of the trace, which is at",
+            "--at 99s is after the end of the trace, which is ",
         ),
         (&["report", SAMPLE, "--filter", "scop1"], "no row has \"scop1\" in its name; "),
         (
@@ -360,8 +360,9 @@ fn a_flag_that_fits_nothing_says_what_there_is() {
         (&["events", SAMPLE, "--filter", "Qqqq*"], "--filter Qqqq*; there are $Trace."),
         (&["events", SAMPLE, "--thread", "4711"], "no event is of thread 4711; there are "),
     ] {
-        let (status, _, err) = run(args);
+        let (status, out, err) = run(args);
         assert_eq!(status, 0, "{args:?}: {err}");
+        assert!(!out.contains("in its name"), "{args:?} is said twice: {out}");
         assert!(err.contains(says) && err.lines().count() == 1, "{args:?}: {err}");
     }
     for args in [

@@ -266,7 +266,7 @@ fn text(name: &str, facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io
             out,
             "",
             match hole.count {
-                0 => format!("serials from {} on, to nobody knows where", hole.first),
+                0 => format!("serials from {} on, up to an unknown one", hole.first),
                 count => format!("serials {} to {last} ({count})", hole.first),
             },
         )?;

@@ -10,6 +10,7 @@ use clap::ArgAction;
 use memledger::analysis::{Analyzer, Report, Until};
 use memledger::dump::{json, text};
 use memledger::trace::read::{Summary, read};
+use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -115,7 +116,8 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
     note_what_fits_nothing(args, until, &report);
 
     let incomplete = incomplete(args, &report, &summary);
-    let figures = Figures::of(&report);
+    // PERF: figures are looked up in the report's JSON, which is large and only conditions need.
+    let figures = LazyCell::new(|| Figures::of(&report));
     let (mut unknown, mut unproven) = (None, None);
     for expr in &args.fail_if {
         match expr.check(&figures) {
@@ -149,7 +151,7 @@ fn note_what_fits_nothing(args: &ReportArgs, until: Until, report: &Report) {
     {
         let end = text::duration(end);
         note(&format!(
-            "--at {asked} is behind the end of the trace, which is at {end}: this is the report of its end"
+            "--at {asked} is after the end of the trace, which is {end} long: this is the report of its end"
         ));
     }
     let is_by_size = args.by == Some(By::Size);

@@ -36,6 +36,7 @@ const BAD: u32 = 400;
 const FORBIDDEN: u32 = 403;
 const NOT_FOUND: u32 = 404;
 const FAILED: u32 = 500;
+const CROWDED: u32 = 503;
 
 /// Answers requests until the peer goes, or stalls, or the server stops.
 pub async fn answer(
@@ -50,6 +51,8 @@ pub async fn answer(
     loop {
         let limit = if seat.is_silent() { begun + FIRST } else { Instant::now() + IDLE };
         let body = tokio::select! {
+            // A request that has come gets an answer, though another connection has the seat.
+            biased;
             request = timeout_at(limit, request(&mut stream)) => match request {
                 Ok(Some(body)) => body,
                 _ => return,
@@ -65,10 +68,9 @@ pub async fn answer(
         if !matches!(sent, Ok(Ok(()))) {
             return;
         }
-        if !goes_on {
+        if !goes_on || !seat.pauses() {
             return linger(stream).await;
         }
-        seat.pauses();
     }
 }
 
@@ -116,7 +118,11 @@ async fn respond(
         };
         return (refusal(FORBIDDEN, reason), false);
     }
-    seat.speaks();
+    if !seat.speaks() {
+        let most = server.limits.readers;
+        let reason = format!("all {most} connections are taken by others; ask again");
+        return (refusal(CROWDED, &reason), false);
+    }
     let Some(path) = request.text("$path").map(str::to_owned) else {
         return (refusal(BAD, "the request has no '$path'"), true);
     };
@@ -312,7 +318,53 @@ fn guid(text: &str) -> Option<[u8; 16]> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Clients;
+    use super::super::access::Access;
+    use super::super::catalogue::{Catalogue, Limits};
+    use super::super::directory::Directory;
+    use super::super::seats::Seats;
     use super::*;
+    use tokio::net::TcpListener;
+    use tokio::sync::Semaphore;
+
+    #[test]
+    fn a_request_that_has_come_gets_an_answer_though_its_seat_is_given_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::open(folder.path()).unwrap();
+        let limits = Limits { trace: u64::MAX, store: u64::MAX };
+        let server = Arc::new(Server {
+            catalogue: Arc::new(Catalogue::new(directory, limits).unwrap()),
+            access: Access::with(None),
+            recorder_port: 0,
+            store_port: 0,
+            limits: Clients { programs: 1, readers: 1 },
+            readers: Arc::new(Semaphore::new(1)),
+            silence: None,
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let answer = runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let mut client = TcpStream::connect(address).await.unwrap();
+            let (stream, peer) = listener.accept().await.unwrap();
+            client.write_all(&Message::request("v1/version").encode()).await.unwrap();
+            stream.readable().await.unwrap();
+            let seats = Seats::new(1);
+            let seat = seats.enter().unwrap();
+            let _another = seats.enter().unwrap();
+            let (_stop, stopping) = watch::channel(false);
+            let answered = tokio::spawn(super::answer(stream, peer, seat, server, stopping));
+            let mut size = [0; 4];
+            client.read_exact(&mut size).await.unwrap();
+            let mut answer = vec![0; u32::from_le_bytes(size) as usize];
+            client.read_exact(&mut answer).await.unwrap();
+            drop(client);
+            answered.await.unwrap();
+            Message::decode(&answer).unwrap()
+        });
+        assert_eq!(answer.integer("$status"), Some(i64::from(CROWDED)));
+        assert!(answer.text("reason").unwrap().contains("all 1 connections are taken"));
+    }
 
     #[test]
     fn ids_come_with_a_sign_and_without() {

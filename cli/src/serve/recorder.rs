@@ -41,14 +41,21 @@ pub(super) async fn record(
     server: Arc<Server>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let begun = tokio::select! {
-        begun = timeout(START, begin(&mut stream, peer, &server)) => begun.unwrap_or_else(|_| {
-            Err(format!("no start of a trace came within {} s", START.as_secs()))
-        }),
-        () = seat.has_to_leave() => Err("others wait, and it had not begun a trace".to_owned()),
+    let crowded = || Err("others wait, and it had not begun a trace".to_owned());
+    let started = tokio::select! {
+        biased;
+        started = timeout(START, start(&mut stream, peer, &server.access)) => match started {
+            Ok(Ok(_)) if !seat.speaks() => crowded(),
+            Ok(started) => started,
+            Err(_) => Err(format!("no start of a trace came within {} s", START.as_secs())),
+        },
+        () = seat.has_to_leave() => crowded(),
         _ = stop.wait_for(|stop| *stop) => return,
     };
-    seat.speaks();
+    let begun = match started {
+        Ok((start, first)) => begin(start, peer, &server).await.map(|begun| (begun, first)),
+        Err(reason) => Err(reason),
+    };
     let (recording, first) = match begun {
         Ok(begun) => begun,
         Err(reason) => return note(&format!("nothing is kept of {peer}: {reason}")),
@@ -62,16 +69,11 @@ pub(super) async fn record(
     note(&format!("{name}: {how}, {}", text::bytes(size)));
 }
 
-/// Waits until it is clear that this is a trace, and gives it a file. Returns what came so far.
-async fn begin(
-    stream: &mut TcpStream,
-    peer: SocketAddr,
-    server: &Arc<Server>,
-) -> Result<(Recording, Vec<u8>), String> {
-    let (start, bytes) = start(stream, peer, &server.access).await?;
+/// Gives a trace a file.
+async fn begin(start: Start, peer: SocketAddr, server: &Arc<Server>) -> Result<Recording, String> {
     let catalogue = Arc::clone(&server.catalogue);
     let recording = spawn_blocking(move || catalogue.begin(&start, peer.ip())).await;
-    Ok((recording.map_err(|error| error.to_string())??, bytes))
+    recording.map_err(|error| error.to_string())?
 }
 
 /// Reads until it is clear that the input is a trace. Returns its start, and the bytes received so

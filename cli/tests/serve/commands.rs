@@ -128,6 +128,9 @@ fn no_store_is_one_sentence() {
         assert_eq!((status, out), (1, vec![]));
         let says = format!("memledger: cannot reach a store of traces at {free}: ");
         assert!(err.starts_with(&says) && err.lines().count() == 1, "{err}");
+        // Without a port it is 1989.
+        let (_, _, err) = run(&[command, &["--store", "127.77.1.2"]].concat());
+        assert!(err.contains("traces at 127.77.1.2 (127.77.1.2:1989): "), "{err}");
         let (status, _, err) = run(&[command, &["--store", "nowhere:port"]].concat());
         assert_eq!(status, 1);
         assert!(err.contains("'nowhere:port' is no address of a store"), "{err}");

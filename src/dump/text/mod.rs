@@ -123,8 +123,8 @@ pub fn write(report: &Report, options: &Options, out: &mut dyn Write) -> io::Res
     let style = Style { color: options.color };
     let tables = sections::tables(report, options);
     screen::write(report, options, style, out)?;
-    // NOTE: without memory events no filter has anything to show.
-    if let Some(filter) = options.filter.as_ref().filter(|_| tables.is_empty()) {
+    // NOTE: the command itself says that on stderr, with the rows that there are.
+    if let Some(filter) = options.filter.as_ref().filter(|_| tables.is_empty() && !options.flags) {
         writeln!(out, "\nno row has {} in its name", escape(filter))?;
     }
     for table in tables {

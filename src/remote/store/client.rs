@@ -109,20 +109,26 @@ impl Store {
     /// # Errors
     /// [`Error::Store`] if there is no such host, or nobody listens there.
     pub fn connect(address: &str) -> Result<Self, Error> {
-        let mut failure = io::Error::other("the host has no address");
-        for address in resolve(address)? {
-            let connected = TcpStream::connect_timeout(&address, CONNECT).and_then(|stream| {
+        let (mut place, mut failure) =
+            (address.to_owned(), io::Error::other("the host has no address"));
+        for tried in resolve(address)? {
+            let connected = TcpStream::connect_timeout(&tried, CONNECT).and_then(|stream| {
                 stream.set_nodelay(true)?;
                 stream.set_read_timeout(Some(ANSWER))?;
                 stream.set_write_timeout(Some(ANSWER))?;
-                Ok(Self { stream, address, token: None })
+                Ok(Self { stream, address: tried, token: None })
             });
             match connected {
                 Ok(store) => return Ok(store),
-                Err(error) => failure = error,
+                Err(error) => {
+                    failure = error;
+                    if tried.to_string() != address {
+                        place = format!("{address} ({tried})");
+                    }
+                }
             }
         }
-        Err(Error::Store(format!("cannot reach a store of traces at {address}: {failure}")))
+        Err(Error::Store(format!("cannot reach a store of traces at {place}: {failure}")))
     }
 
     /// The same connection, which shows this token with each request: a store on another machine
