@@ -1,7 +1,7 @@
 //! Threads: many, short, at once, and one that starts and stops recording all the time.
 
 use crate::harness::{Case, case, churn, leave, left, start};
-use memledger::{Ledger, Report, alloc_scope};
+use memledger::{Ledger, ReportTo, alloc_scope};
 use std::collections::HashSet;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -211,7 +211,7 @@ fn start_stop() {
         };
         let ledger = Ledger::builder()
             .trace_to_file(format!("{name}.utrace"))
-            .report_on_exit(Report::file(format!("{name}.json")));
+            .report_on_exit(ReportTo::file(format!("{name}.json")));
         drop(ledger.start().unwrap());
     }
     stop.store(true, Ordering::Relaxed);
