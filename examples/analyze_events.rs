@@ -8,7 +8,7 @@
 //! counts the events of every kind.
 
 use memledger::analysis::Analyzer;
-use memledger::trace::read::{EventAnalyzer, Reference, Scalar, Visitor, read};
+use memledger::trace::read::{DefinitionRef, EventAnalyzer, Scalar, Visitor, read};
 use memledger::{Error, Ledger, TrackingAllocator, channel, event, log, log_scope};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -69,7 +69,7 @@ fn record(path: &Path) -> Result<(), Error> {
 /// What the analysis finds out.
 #[derive(Default)]
 struct Sales {
-    customers: HashMap<Reference, String>,
+    customers: HashMap<DefinitionRef, String>,
     /// By name of the customer: orders, and what they cost.
     paid: BTreeMap<String, (u64, u64)>,
     /// By thread: customers served, and the longest time that took, in nanoseconds.

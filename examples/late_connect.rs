@@ -7,7 +7,7 @@
 //! cargo run --example late_connect [FILE or HOST:PORT]
 //! ```
 
-use memledger::{Destination, Ledger, TrackingAllocator, alloc_scope, group, tag, tagged};
+use memledger::{DestinationHandle, Ledger, TrackingAllocator, alloc_scope, group, tag, tagged};
 use std::collections::HashMap;
 use std::error::Error;
 
@@ -27,7 +27,7 @@ fn fill(cache: &mut HashMap<usize, String>) {
     });
 }
 
-fn start(ledger: &Ledger, place: &str) -> Result<Destination, memledger::Error> {
+fn start(ledger: &Ledger, place: &str) -> Result<DestinationHandle, memledger::Error> {
     if place.contains(':') { ledger.trace_to_host(place) } else { ledger.trace_to_file(place) }
 }
 

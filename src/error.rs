@@ -3,10 +3,27 @@
 use crate::words::escape;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
-/// Why an operation failed. [`Display`](std::fmt::Display) gives one sentence;
-/// [`Debug`](std::fmt::Debug), which `unwrap` prints, gives the same sentence after the name of the
-/// variant.
+/// Why an operation failed: a variant for each condition that a caller may want to handle.
+///
+/// [`Display`](std::fmt::Display) gives one sentence, with the numbers; so does each text in a
+/// variant. [`Debug`](std::fmt::Debug), which `unwrap` prints, gives the same sentence after the
+/// name of the variant. [`source`](std::error::Error::source) is the error of the system, if there is
+/// one.
+///
+/// ```
+/// use memledger::{Destination, Error, Ledger};
+///
+/// let started = Ledger::builder().trace_to(Destination::host("127.0.0.1:port")).start();
+/// # if cfg!(feature = "enable") {
+/// match started {
+///     Err(Error::InvalidAddress(sentence)) => eprintln!("{sentence}"),
+///     Err(Error::AlreadyStarted) => {} // the program goes on with the ledger that it has
+///     other => panic!("{other:?}"),
+/// }
+/// # }
+/// ```
 #[non_exhaustive]
 pub enum Error {
     /// The input is not an Unreal Trace stream; the text says what it is instead.
@@ -26,11 +43,61 @@ pub enum Error {
         /// Why it failed.
         source: io::Error,
     },
-    /// A store of traces cannot be reached, refuses, or answers what makes no sense; the text names
-    /// it and says which.
-    Store(String),
-    /// A setting has a value that is not allowed; the text names it and what is allowed.
-    Setting(String),
+
+    /// An address is none of the forms that are allowed; the text says which those are.
+    InvalidAddress(String),
+    /// A text can be no channel's name, or chooses no channel where one is needed.
+    InvalidChannels(String),
+    /// A name is that of no channel of the program; the text has the name.
+    UnknownChannel(String),
+    /// The channel of this name can be enabled only where recording starts.
+    ReadOnlyChannel(&'static str),
+    /// These permissions are no permissions of a file that its owner can read and write.
+    InvalidFileMode(u32),
+    /// The name of a report's file ends in neither `.txt` nor `.json`.
+    UnknownReportFormat(PathBuf),
+    /// A token has the wrong length, or characters that are not allowed; the text does not show it.
+    InvalidToken(String),
+    /// The control server would listen on this address, which other machines can reach, without a
+    /// token.
+    TokenRequired(String),
+    /// A time limit of zero.
+    InvalidTimeout,
+
+    /// Memory can be tracked on 64-bit Linux only.
+    UnsupportedPlatform,
+    /// A [`Ledger`](crate::Ledger) is already running in this process.
+    AlreadyStarted,
+    /// A ledger cannot start while [`measure`](crate::measure) or a [`Budget`](crate::Budget) runs
+    /// without one.
+    MeasurementRunning,
+    /// This process is the child of a fork of a tracked process, and was not asked to follow.
+    ForkedChild,
+    /// The worker has been stuck in a write, so it could not be waited for any longer.
+    WorkerStuck {
+        /// What cannot be done, as a clause.
+        action: &'static str,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// A thread has been inside the allocator for this long, so recording cannot start.
+    ThreadInAllocator {
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// The system refuses a thread to the tracker.
+    ThreadNotStarted {
+        /// Which thread, as a noun phrase.
+        thread: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// Nothing is being recorded, so there is nothing to send to another destination.
+    NotRecording,
+    /// The system has no memory for the tracker; the text says for what, and what is lost.
+    OutOfMemory(String),
+    /// The tracker has met a fault of its own, and ends what the text names.
+    Internal(String),
     /// A destination of the trace cannot be reached, was lost, or is too slow.
     Destination {
         /// The file or the address.
@@ -38,22 +105,42 @@ pub enum Error {
         /// Why.
         what: String,
     },
-    /// A control server cannot be started or reached, or it refuses; the text says why.
-    Control(String),
-    /// A [`Ledger`](crate::Ledger) is already running in this process.
-    AlreadyStarted,
+
+    /// The control server cannot listen on this address.
+    Listen {
+        /// The address that was asked for.
+        address: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The control server of this process has ended.
+    ControlEnded(io::Error),
+    /// A control server or a store cannot be reached.
+    Unreachable {
+        /// Which, as a clause.
+        what: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A control server or a store does not answer in time, or closes the connection; the text names
+    /// it.
+    NoAnswer(String),
+    /// A control server or a store refuses a request; the text has its reason.
+    Refused(String),
+    /// A message of a store, or to one, has bytes that are no message, or lacks a field.
+    InvalidMessage(String),
+
     /// What a piece of the program allocates could not be measured; the text says why.
     Unmeasured(String),
     /// A piece of the program has gone over its [`Budget`](crate::Budget); the text says by how much,
     /// and who holds the most. The one error of several lines.
     OverBudget(String),
-    /// The tracker cannot run here; the text says why.
-    Unsupported(String),
 }
 
 #[cfg(feature = "enable")]
 impl Error {
-    /// A copy of its own memory; of an I/O error the code or the kind.
+    /// A copy in memory of its own; of an I/O error the code or the kind. Long, because it has one
+    /// arm for each variant.
     pub(crate) fn duplicate(&self) -> Self {
         let io = |error: &io::Error| match error.raw_os_error() {
             Some(code) => io::Error::from_raw_os_error(code),
@@ -62,21 +149,47 @@ impl Error {
         match self {
             Self::NotATrace(what) => Self::NotATrace(what.clone()),
             Self::UnsupportedTrace(what) => Self::UnsupportedTrace(what.clone()),
-            Self::Read(error) => Self::Read(io(error)),
-            Self::Write(error) => Self::Write(io(error)),
+            Self::Read(source) => Self::Read(io(source)),
+            Self::Write(source) => Self::Write(io(source)),
             Self::File { path, action, source } => {
                 Self::File { path: path.clone(), action, source: io(source) }
             }
-            Self::Store(what) => Self::Store(what.clone()),
-            Self::Setting(what) => Self::Setting(what.clone()),
+            Self::InvalidAddress(what) => Self::InvalidAddress(what.clone()),
+            Self::InvalidChannels(what) => Self::InvalidChannels(what.clone()),
+            Self::UnknownChannel(what) => Self::UnknownChannel(what.clone()),
+            Self::ReadOnlyChannel(name) => Self::ReadOnlyChannel(name),
+            Self::InvalidFileMode(mode) => Self::InvalidFileMode(*mode),
+            Self::UnknownReportFormat(path) => Self::UnknownReportFormat(path.clone()),
+            Self::InvalidToken(what) => Self::InvalidToken(what.clone()),
+            Self::TokenRequired(address) => Self::TokenRequired(address.clone()),
+            Self::InvalidTimeout => Self::InvalidTimeout,
+            Self::UnsupportedPlatform => Self::UnsupportedPlatform,
+            Self::AlreadyStarted => Self::AlreadyStarted,
+            Self::MeasurementRunning => Self::MeasurementRunning,
+            Self::ForkedChild => Self::ForkedChild,
+            Self::WorkerStuck { action, waited } => Self::WorkerStuck { action, waited: *waited },
+            Self::ThreadInAllocator { waited } => Self::ThreadInAllocator { waited: *waited },
+            Self::ThreadNotStarted { thread, source } => {
+                Self::ThreadNotStarted { thread: thread.clone(), source: io(source) }
+            }
+            Self::NotRecording => Self::NotRecording,
+            Self::OutOfMemory(what) => Self::OutOfMemory(what.clone()),
+            Self::Internal(what) => Self::Internal(what.clone()),
             Self::Destination { name, what } => {
                 Self::Destination { name: name.clone(), what: what.clone() }
             }
-            Self::Control(what) => Self::Control(what.clone()),
-            Self::AlreadyStarted => Self::AlreadyStarted,
+            Self::Listen { address, source } => {
+                Self::Listen { address: address.clone(), source: io(source) }
+            }
+            Self::ControlEnded(source) => Self::ControlEnded(io(source)),
+            Self::Unreachable { what, source } => {
+                Self::Unreachable { what: what.clone(), source: io(source) }
+            }
+            Self::NoAnswer(what) => Self::NoAnswer(what.clone()),
+            Self::Refused(what) => Self::Refused(what.clone()),
+            Self::InvalidMessage(what) => Self::InvalidMessage(what.clone()),
             Self::Unmeasured(what) => Self::Unmeasured(what.clone()),
             Self::OverBudget(what) => Self::OverBudget(what.clone()),
-            Self::Unsupported(what) => Self::Unsupported(what.clone()),
         }
     }
 }
@@ -89,38 +202,113 @@ impl std::fmt::Debug for Error {
             Self::Read(_) => "Read",
             Self::Write(_) => "Write",
             Self::File { .. } => "File",
-            Self::Store(_) => "Store",
-            Self::Setting(_) => "Setting",
-            Self::Destination { .. } => "Destination",
-            Self::Control(_) => "Control",
+            Self::InvalidAddress(_) => "InvalidAddress",
+            Self::InvalidChannels(_) => "InvalidChannels",
+            Self::UnknownChannel(_) => "UnknownChannel",
+            Self::ReadOnlyChannel(_) => "ReadOnlyChannel",
+            Self::InvalidFileMode(_) => "InvalidFileMode",
+            Self::UnknownReportFormat(_) => "UnknownReportFormat",
+            Self::InvalidToken(_) => "InvalidToken",
+            Self::TokenRequired(_) => "TokenRequired",
+            Self::InvalidTimeout => "InvalidTimeout",
+            Self::UnsupportedPlatform => "UnsupportedPlatform",
             Self::AlreadyStarted => "AlreadyStarted",
+            Self::MeasurementRunning => "MeasurementRunning",
+            Self::ForkedChild => "ForkedChild",
+            Self::WorkerStuck { .. } => "WorkerStuck",
+            Self::ThreadInAllocator { .. } => "ThreadInAllocator",
+            Self::ThreadNotStarted { .. } => "ThreadNotStarted",
+            Self::NotRecording => "NotRecording",
+            Self::OutOfMemory(_) => "OutOfMemory",
+            Self::Internal(_) => "Internal",
+            Self::Destination { .. } => "Destination",
+            Self::Listen { .. } => "Listen",
+            Self::ControlEnded(_) => "ControlEnded",
+            Self::Unreachable { .. } => "Unreachable",
+            Self::NoAnswer(_) => "NoAnswer",
+            Self::Refused(_) => "Refused",
+            Self::InvalidMessage(_) => "InvalidMessage",
             Self::Unmeasured(_) => "Unmeasured",
             Self::OverBudget(_) => "OverBudget",
-            Self::Unsupported(_) => "Unsupported",
         };
         write!(f, "{variant}: {self}")
     }
 }
 
 impl std::fmt::Display for Error {
+    // Long, because it has one sentence for each variant.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::NotATrace(what) => write!(f, "this is not an Unreal Trace stream: {what}"),
             Self::UnsupportedTrace(what) => write!(f, "this trace cannot be read: {what}"),
-            Self::Read(error) => write!(f, "reading the trace failed: {error}"),
-            Self::Write(error) => write!(f, "writing the result failed: {error}"),
+            Self::Read(source) => write!(f, "reading the trace failed: {source}"),
+            Self::Write(source) => write!(f, "writing the result failed: {source}"),
             Self::File { path, action, source } => {
                 write!(f, "cannot {action} {}: {source}", escape(&path.to_string_lossy()))
             }
-            Self::Store(what) | Self::Setting(what) | Self::Control(what) => f.write_str(what),
-            Self::Destination { name, what } => {
-                write!(f, "{} gets no more of the trace: {what}", escape(name))
-            }
+            Self::ReadOnlyChannel(name) => write!(
+                f,
+                "the channel {name} is read-only: it can be enabled where recording starts only, by MEMLEDGER_TRACE, -trace= or LedgerBuilder::channels"
+            ),
+            Self::InvalidFileMode(mode) => write!(
+                f,
+                "files cannot have the permissions 0o{mode:o}: from 0o600 to 0o777 are allowed, with which the owner can read and write"
+            ),
+            Self::UnknownReportFormat(path) => write!(
+                f,
+                "the report cannot go to {}: its name must end in .txt or .json",
+                path.display()
+            ),
+            Self::TokenRequired(address) => write!(
+                f,
+                "the control server does not listen on {address}, where other machines can reach it, without a token; MEMLEDGER_CONTROL_TOKEN_FILE or LedgerBuilder::control_token sets one"
+            ),
+            Self::InvalidTimeout => f.write_str("a time limit of 0 s leaves no time to read"),
+            Self::UnsupportedPlatform => f.write_str("memory can be tracked on 64-bit Linux only"),
             Self::AlreadyStarted => f.write_str(
                 "a ledger is already running in this process, and there can be only one at a time",
             ),
+            Self::MeasurementRunning => f.write_str(
+                "a ledger cannot start while memledger::measure or a budget runs in this process; start it before, and they share its account, or after",
+            ),
+            Self::ForkedChild => f.write_str(
+                "this process was forked from one that was being tracked, so it cannot be tracked itself",
+            ),
+            Self::WorkerStuck { action, waited } => write!(
+                f,
+                "{action}: the worker has been stuck in a write for {} s",
+                waited.as_secs()
+            ),
+            Self::ThreadInAllocator { waited } => write!(
+                f,
+                "recording cannot start: a thread has been inside the allocator for {} s",
+                waited.as_secs()
+            ),
+            Self::ThreadNotStarted { thread, source } => {
+                write!(f, "{} could not be started: {source}", escape(thread))
+            }
+            Self::NotRecording => f.write_str(
+                "a destination cannot be added, because nothing is being recorded",
+            ),
+            Self::Destination { name, what } => {
+                write!(f, "{} gets no more of the trace: {what}", escape(name))
+            }
+            Self::Listen { address, source } => {
+                write!(f, "the control server cannot listen on {address}: {source}")
+            }
+            Self::ControlEnded(source) => write!(f, "the control server ends: {source}"),
+            Self::Unreachable { what, source } => write!(f, "{what}: {source}"),
             Self::Unmeasured(what) => write!(f, "memory could not be measured: {what}"),
-            Self::OverBudget(what) | Self::Unsupported(what) => f.write_str(what),
+            Self::InvalidAddress(what)
+            | Self::InvalidChannels(what)
+            | Self::UnknownChannel(what)
+            | Self::InvalidToken(what)
+            | Self::OutOfMemory(what)
+            | Self::Internal(what)
+            | Self::NoAnswer(what)
+            | Self::Refused(what)
+            | Self::InvalidMessage(what)
+            | Self::OverBudget(what) => f.write_str(what),
         }
     }
 }
@@ -128,8 +316,83 @@ impl std::fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Read(source) | Self::Write(source) | Self::File { source, .. } => Some(source),
+            Self::Read(source)
+            | Self::Write(source)
+            | Self::File { source, .. }
+            | Self::ThreadNotStarted { source, .. }
+            | Self::Listen { source, .. }
+            | Self::ControlEnded(source)
+            | Self::Unreachable { source, .. } => Some(source),
             _ => None,
         }
+    }
+}
+
+#[cfg(all(test, feature = "enable"))]
+mod tests {
+    use super::*;
+
+    fn text() -> String {
+        "12 \u{1b} of it".into()
+    }
+
+    fn source() -> io::Error {
+        io::Error::from_raw_os_error(2)
+    }
+
+    fn one_of_each() -> [Error; 33] {
+        let (path, waited) = (PathBuf::from("no/such.txt"), Duration::from_secs(5));
+        [
+            Error::NotATrace(text()),
+            Error::UnsupportedTrace(text()),
+            Error::Read(source()),
+            Error::Write(source()),
+            Error::File { path: path.clone(), action: "open", source: source() },
+            Error::InvalidAddress(text()),
+            Error::InvalidChannels(text()),
+            Error::UnknownChannel(text()),
+            Error::ReadOnlyChannel("Assets"),
+            Error::InvalidFileMode(0o1600),
+            Error::UnknownReportFormat(path),
+            Error::InvalidToken(text()),
+            Error::TokenRequired(text()),
+            Error::InvalidTimeout,
+            Error::UnsupportedPlatform,
+            Error::AlreadyStarted,
+            Error::MeasurementRunning,
+            Error::ForkedChild,
+            Error::WorkerStuck { action: "it cannot start", waited },
+            Error::ThreadInAllocator { waited },
+            Error::ThreadNotStarted { thread: text(), source: source() },
+            Error::NotRecording,
+            Error::OutOfMemory(text()),
+            Error::Internal(text()),
+            Error::Destination { name: text(), what: text() },
+            Error::Listen { address: text(), source: source() },
+            Error::ControlEnded(source()),
+            Error::Unreachable { what: text(), source: source() },
+            Error::NoAnswer(text()),
+            Error::Refused(text()),
+            Error::InvalidMessage(text()),
+            Error::Unmeasured(text()),
+            Error::OverBudget(text()),
+        ]
+    }
+
+    #[test]
+    fn a_copy_is_the_same_variant_with_the_same_sentence_and_source() {
+        let all = one_of_each();
+        for error in &all {
+            let copy = error.duplicate();
+            assert_eq!(format!("{error:?}"), format!("{copy:?}"));
+            let source =
+                |error: &Error| std::error::Error::source(error).map(|source| source.to_string());
+            assert_eq!(source(error), source(&copy), "{error:?}");
+            let has_it = error.to_string().ends_with(&self::source().to_string());
+            assert_eq!(source(error).is_some(), has_it, "{error:?}");
+        }
+        let mut names: Vec<_> = all.iter().map(std::mem::discriminant).collect();
+        names.dedup();
+        assert_eq!(names.len(), all.len(), "each variant once");
     }
 }

@@ -62,7 +62,7 @@
 //! application decides whether they are tracked.
 //!
 //! Tracking works on 64-bit Linux. Elsewhere everything compiles, and starting a ledger returns
-//! [`Error::Unsupported`].
+//! [`Error::UnsupportedPlatform`].
 
 #![warn(missing_docs, clippy::unwrap_used)]
 
@@ -101,8 +101,8 @@ pub use error::Error;
 pub use events::LogScope;
 pub use events::channel::Channel;
 pub use ledger::{
-    Destination, DestinationState, DestinationStatus, Ledger, LedgerBuilder, OnFull, Report,
-    Snapshot, Stats, Worker,
+    Destination, DestinationHandle, DestinationState, DestinationStatus, Ledger, LedgerBuilder,
+    OnFull, ReportTo, Snapshot, Stats, Worker,
 };
 pub use measure::{Budget, Measured, budget, measure};
 #[doc(hidden)]

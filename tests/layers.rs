@@ -4,6 +4,7 @@
 //! Every path of this crate that a module names (`crate::..`, `super::..`) must begin with one its
 //! layer allows.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -241,6 +242,31 @@ fn each_layer_names_only_the_ones_below() {
     }
     assert!(named > 100, "only {named} paths were found, so this test does not look");
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// Names that several modules have by design: containers mirror those of the standard library.
+const MIRRORED: &[&str] = &["VacantEntry"];
+
+#[test]
+fn no_two_public_types_have_one_name() {
+    let mut files = Vec::new();
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    let mut names = BTreeMap::<&str, Vec<&str>>::new();
+    for (file, code) in &files {
+        for line in code.lines() {
+            let Some(item) = line.strip_prefix("pub ") else { continue };
+            let item = item.strip_prefix("unsafe ").unwrap_or(item);
+            let kinds = ["struct ", "enum ", "trait ", "type ", "union "];
+            let Some(name) = kinds.iter().find_map(|kind| item.strip_prefix(kind)) else {
+                continue;
+            };
+            let end = name.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(name.len());
+            names.entry(&name[..end]).or_default().push(file);
+        }
+    }
+    assert!(names.len() > 100, "only {} types were found, so this test does not look", names.len());
+    names.retain(|name, files| files.len() > 1 && !MIRRORED.contains(name));
+    assert!(names.is_empty(), "{names:#?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on shall fail")]
 
 use memledger::trace::read::{self, Event, Visitor};
-use memledger::{Error, Ledger, Report, budget, channel, event, log, measure};
+use memledger::{Error, Ledger, ReportTo, budget, channel, event, log, measure};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::process::Command;
@@ -26,7 +26,7 @@ fn main() {
     match std::env::var("TEST_SCENARIO").as_deref() {
         Ok("from_env") => drop(Ledger::from_env()),
         Ok("builder") => {
-            let report = Report::file(std::env::var("TEST_REPORT").unwrap());
+            let report = ReportTo::file(std::env::var("TEST_REPORT").unwrap());
             let ledger = Ledger::builder().report_on_exit(report).start().unwrap();
             assert!(!ledger.stats().recording);
         }
@@ -52,7 +52,7 @@ fn main() {
             let text = refused.unwrap_err().downcast::<String>().unwrap();
             assert!(text.contains("#[global_allocator] static ALLOC"), "{text}");
             // Beside a ledger, too.
-            let report = Report::file(std::env::var("TEST_REPORT").unwrap());
+            let report = ReportTo::file(std::env::var("TEST_REPORT").unwrap());
             let _ledger = Ledger::builder().report_on_exit(report).start().unwrap();
             assert!(measure(|| times += 1).is_err());
             assert_eq!(times, 2);

@@ -3,7 +3,7 @@
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group};
-use memledger::{Ledger, Report, TrackingAllocator};
+use memledger::{Ledger, ReportTo, TrackingAllocator};
 use memledger_benches::bursts::{BURST, Compared, THREADS, Team, compare_loads, named};
 use memledger_benches::recording::use_up_early_buffer;
 use memledger_benches::targets::{COMPARED, Figures, is_test};
@@ -77,7 +77,7 @@ fn main() {
     benches();
     // What was measured was indeed off: a ledger that starts now comes too late for the beginning.
     let path = std::env::temp_dir().join("memledger-bench-off-%p.json");
-    let ledger = Ledger::builder().report_on_exit(Report::file(path)).start();
+    let ledger = Ledger::builder().report_on_exit(ReportTo::file(path)).start();
     let ledger = ledger.expect("a ledger starts");
     let snapshot = ledger.snapshot().expect("a report was asked for");
     assert_eq!(snapshot.report().trace.from_process_start, Some(false), "recording had not ended");

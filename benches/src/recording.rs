@@ -2,7 +2,7 @@
 
 use crate::analyze::{self, Account};
 use crate::workload::Calls;
-use memledger::{Ledger, LedgerBuilder, Report};
+use memledger::{Ledger, LedgerBuilder, ReportTo};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -134,7 +134,7 @@ impl Recording {
             builder = builder.trace_to_file(&trace);
         }
         if mode.report {
-            builder = builder.report_on_exit(Report::file(&report));
+            builder = builder.report_on_exit(ReportTo::file(&report));
         }
         let ledger = builder.start().expect("a ledger starts");
         let events_before = ledger.stats().events;

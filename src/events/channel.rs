@@ -128,13 +128,10 @@ impl Channel {
     /// be recorded; the trace says so within 10 ms.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a read-only channel.
+    /// [`Error::ReadOnlyChannel`].
     pub fn set_enabled(&'static self, enabled: bool) -> Result<(), Error> {
         if self.read_only {
-            return Err(Error::Setting(format!(
-                "the channel {} is read-only: it can be enabled where recording starts only, by MEMLEDGER_TRACE, -trace= or LedgerBuilder::channels",
-                self.name
-            )));
+            return Err(Error::ReadOnlyChannel(self.name));
         }
         #[cfg(feature = "enable")]
         self.force(enabled);

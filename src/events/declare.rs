@@ -18,7 +18,7 @@ use crate::trace::write::declared::Declared;
 /// ```compile_fail,E0200
 /// #[derive(Clone, Copy)]
 /// struct Strange;
-/// impl memledger::events::Event for Strange {
+/// impl memledger::events::Loggable for Strange {
 /// #   #[cfg(feature = "enable")]
 /// #   type Static = Self;
 /// #   #[cfg(feature = "enable")]
@@ -41,10 +41,10 @@ use crate::trace::write::declared::Declared;
 /// ```
 #[expect(unsafe_code, reason = "says that bytes are as declared")]
 #[doc(hidden)]
-pub unsafe trait Event: Copy {
+pub unsafe trait Loggable: Copy {
     /// This type with the lifetime `'static`, which identifies the type of a log site.
     #[cfg(feature = "enable")]
-    type Static: Event;
+    type Static: Loggable;
     /// The fixed part, as it lies on the wire.
     #[cfg(feature = "enable")]
     type Fixed: Plain;
@@ -154,7 +154,7 @@ macro_rules! event {
 
         // SAFETY: the declaration and the bytes are made of one list of fields, each of a kind
         // whose sizes are known.
-        unsafe impl<'event> $crate::events::Event for $name<'event> {
+        unsafe impl<'event> $crate::events::Loggable for $name<'event> {
             #[inline(always)]
             fn empty() -> Self {
                 Self {
@@ -246,7 +246,7 @@ macro_rules! __its_definition {
     ($name:ident) => {
         fn definition() -> &'static $crate::events::declared::Logged {
             static LOGGED: $crate::events::declared::Logged = $crate::events::declared::Logged::new(
-                <$name<'static> as $crate::events::Event>::declared,
+                <$name<'static> as $crate::events::Loggable>::declared,
                 &[],
             );
             &LOGGED

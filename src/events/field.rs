@@ -5,7 +5,7 @@ use crate::trace::format::arrays::Aux;
 #[cfg(feature = "enable")]
 use crate::trace::format::schema::FieldType;
 #[cfg(feature = "enable")]
-use crate::trace::write::declared::{Family, Field, Logged};
+use crate::trace::write::declared::{DeclaredField, Family, Logged};
 use std::marker::PhantomData;
 
 /// A field of bytes meant as text: at a log site an [`AnsiText`], which is made of `&str`, `&[u8]`
@@ -160,8 +160,8 @@ pub trait Kind: Sealed {
 /// The field `name` of kind `K`.
 #[cfg(feature = "enable")]
 #[doc(hidden)]
-pub const fn field<K: Kind + ?Sized>(name: &'static str, family: Family) -> Field {
-    Field { name, field_type: K::TYPE, family }
+pub const fn field<K: Kind + ?Sized>(name: &'static str, family: Family) -> DeclaredField {
+    DeclaredField { name, field_type: K::TYPE, family }
 }
 
 /// An event type that others can refer to.

@@ -115,7 +115,7 @@ pub(crate) fn take_refused() -> Option<String> {
 mod tests {
     use super::*;
     use crate::trace::format::schema::{FieldType, IMPORTANT, NO_SYNC};
-    use crate::trace::write::declared::{Declared, Family, Field};
+    use crate::trace::write::declared::{Declared, DeclaredField, Family};
 
     static EVENT: Logged = Logged::new(|| &EVENT_TYPE, &[1]);
     static EVENT_TYPE: Declared = Declared::new(
@@ -123,8 +123,12 @@ mod tests {
         "Important",
         IMPORTANT | NO_SYNC,
         &[
-            Field { name: "Id", field_type: FieldType::U16, family: Family::Regular },
-            Field { name: "Name", field_type: FieldType::WideString, family: Family::Regular },
+            DeclaredField { name: "Id", field_type: FieldType::U16, family: Family::Regular },
+            DeclaredField {
+                name: "Name",
+                field_type: FieldType::WideString,
+                family: Family::Regular,
+            },
         ],
     );
 

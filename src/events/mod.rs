@@ -30,7 +30,7 @@ pub use crate::trace::write::declared;
 #[doc(hidden)]
 pub use bookmark::BookmarkSite;
 #[doc(hidden)]
-pub use declare::{Event, empty};
+pub use declare::{Loggable, empty};
 #[cfg(feature = "enable")]
 #[doc(hidden)]
 pub use field::field;

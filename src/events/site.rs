@@ -1,7 +1,7 @@
 //! `log!` and `log_scope!`: what a log site does.
 
 #[cfg(feature = "enable")]
-use super::{declare::Event, write};
+use super::{declare::Loggable, write};
 use crate::events::channel::Channel;
 #[cfg(feature = "enable")]
 use crate::trace::write::declared::Logged;
@@ -18,7 +18,7 @@ pub struct LogSite<E> {
 }
 
 #[cfg(feature = "enable")]
-impl<E: Event> LogSite<E> {
+impl<E: Loggable> LogSite<E> {
     /// One on the channels with these ids.
     pub const fn new(channels: &'static [u32]) -> Self {
         Self { logged: Logged::new(E::declared, channels), _event: PhantomData }
@@ -26,13 +26,13 @@ impl<E: Event> LogSite<E> {
 
     /// Logs an event of this type.
     #[inline(always)]
-    pub fn log(&'static self, event: impl Event<Static = E>) {
+    pub fn log(&'static self, event: impl Loggable<Static = E>) {
         write::log(&self.logged, event);
     }
 
     /// Opens a scope with an event of this type at its beginning.
     #[inline]
-    pub fn enter(&'static self, event: impl Event<Static = E>, timed: bool) -> LogScope {
+    pub fn enter(&'static self, event: impl Loggable<Static = E>, timed: bool) -> LogScope {
         LogScope { open: write::enter(&self.logged, event, timed), timed, _not_send: PhantomData }
     }
 }
@@ -207,6 +207,6 @@ macro_rules! __log_scope {
 #[macro_export]
 macro_rules! __event {
     ($($event:ident)::+ { $($field:ident : $value:expr),* }) => {
-        <$($event)::+<'_> as $crate::events::Event>::empty()$(.$field($value))*
+        <$($event)::+<'_> as $crate::events::Loggable>::empty()$(.$field($value))*
     };
 }

@@ -6,7 +6,7 @@
 //! others    ──► the thread's blocks, by one function for all types           write/program.rs
 //! ```
 
-use super::declare::Event;
+use super::declare::Loggable;
 use super::field::{Plain, bytes_of};
 use super::important;
 use crate::trace::format::encode::SYNCED_HEADER;
@@ -16,17 +16,17 @@ use crate::trace::write::loss;
 use crate::trace::write::program::{self, Open, Record, SHORT, Scope};
 
 /// What of an event is known when the program is compiled.
-trait Known: Event {
+trait Known: Loggable {
     const SYNCED: bool = Self::FLAGS & NO_SYNC == 0;
     const IMPORTANT: bool = Self::FLAGS & IMPORTANT != 0;
     const SIZE: usize = if Self::SYNCED { SYNCED_HEADER } else { 2 } + size_of::<Self::Fixed>();
     /// It fits behind any cursor that has room.
     const IS_SHORT: bool = !Self::HAS_AUX && Self::SIZE <= SHORT;
 }
-impl<E: Event> Known for E {}
+impl<E: Loggable> Known for E {}
 
 #[inline(always)]
-pub(super) fn log<E: Event>(logged: &'static Logged, event: E) {
+pub(super) fn log<E: Loggable>(logged: &'static Logged, event: E) {
     if E::IMPORTANT {
         return important(logged, event);
     }
@@ -65,11 +65,11 @@ fn put<F: Plain>(at: *mut u8, wire: u16, stamp: u64, fixed: F, synced: bool) -> 
 
 #[cold]
 #[inline(never)]
-fn long<E: Event>(logged: &'static Logged, event: E) {
+fn long<E: Loggable>(logged: &'static Logged, event: E) {
     with_record(logged, event, program::record);
 }
 
-fn with_record<E: Event, R: Default>(
+fn with_record<E: Loggable, R: Default>(
     logged: &'static Logged,
     event: E,
     body: impl FnOnce(&Record<'_>) -> R,
@@ -92,13 +92,13 @@ fn with_record<E: Event, R: Default>(
 
 #[cold]
 #[inline(never)]
-fn important<E: Event>(logged: &'static Logged, event: E) {
+fn important<E: Loggable>(logged: &'static Logged, event: E) {
     let fixed = [event.fixed()];
     event.with_aux(|aux| important::add(logged, bytes_of(&fixed), aux));
 }
 
 #[inline(never)]
-pub(super) fn enter<E: Event>(logged: &'static Logged, event: E, timed: bool) -> Option<Open> {
+pub(super) fn enter<E: Loggable>(logged: &'static Logged, event: E, timed: bool) -> Option<Open> {
     const { assert!(!E::IMPORTANT, "an important event cannot begin a scope") };
     let scope = if timed { Scope::Timed } else { Scope::Plain };
     with_record(logged, event, |record| program::enter_scope(record, scope))

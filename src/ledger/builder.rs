@@ -1,6 +1,7 @@
 //! What is recorded and where it goes, set in code.
 
-use super::{Ledger, Report};
+use super::destinations::{Target, To};
+use super::{Destination, Ledger, ReportTo};
 use crate::error::Error;
 use std::path::PathBuf;
 
@@ -32,12 +33,12 @@ pub enum OnFull {
 /// What a [`Ledger`] is started with. [`Ledger::builder`] makes one.
 ///
 /// ```
-/// use memledger::{Ledger, Report};
+/// use memledger::{Ledger, ReportTo};
 /// # let folder = std::env::temp_dir();
 ///
 /// let mut ledger = Ledger::builder()
 ///     .trace_to_file(folder.join("run-%p.utrace"))
-///     .report_on_exit(Report::file(folder.join("report.json")))
+///     .report_on_exit(ReportTo::file(folder.join("report.json")))
 ///     .start()?;
 /// // ... the program ...
 /// ledger.finish();
@@ -51,11 +52,9 @@ pub struct LedgerBuilder {
 /// The builder's settings. `None` is: not set in code.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
-    pub(crate) report: Option<Report>,
-    pub(crate) file: Option<PathBuf>,
-    pub(crate) file_channels: Option<String>,
-    pub(crate) host: Option<String>,
-    pub(crate) host_channels: Option<String>,
+    pub(crate) report: Option<ReportTo>,
+    pub(crate) file: Option<To<PathBuf>>,
+    pub(crate) host: Option<To<String>>,
     pub(crate) keep_account: bool,
     pub(crate) control: Option<String>,
     pub(crate) control_token: Option<Secret>,
@@ -85,46 +84,47 @@ impl LedgerBuilder {
     }
 
     /// Prints the report when recording ends. Default: no report.
-    pub fn report_on_exit(mut self, report: Report) -> Self {
+    pub fn report_on_exit(mut self, report: ReportTo) -> Self {
         self.config.report = Some(report);
         self
     }
 
-    /// Writes the trace to a file. The ending of its name says how:
+    /// Writes or sends the trace to `destination`, from the start of the recording on.
     ///
-    /// - `.utrace`, or any other: an Unreal Trace stream, which Unreal's own tools read, of 8 to
-    ///   12 bytes an event.
-    /// - `.memledger`, or none: the same stream in compact packets of 1 to 6 bytes an event, which
-    ///   take the worker less than half the time. `memledger export` turns either into the other.
+    /// One file and one host can be set; a later call replaces the earlier one of its kind.
+    /// [`Ledger::trace_to`] adds any number while the program runs. `MEMLEDGER_FILE` and
+    /// `MEMLEDGER_HOST` take precedence, each over the destination of its kind and over its channels.
     ///
-    /// In the name, `%p` becomes the process id, `%t` the unix time in seconds, `%e` the name of
-    /// the executable, and `%%` a percent sign.
-    pub fn trace_to_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.config.file = Some(path.into());
+    /// ```
+    /// use memledger::{Destination, Ledger};
+    ///
+    /// # let file = std::env::temp_dir().join(format!("memledger-trace-to-{}.utrace", std::process::id()));
+    /// # let path = file.clone();
+    /// let ledger = Ledger::builder()
+    ///     .trace_to(Destination::file(path).channels("memory,scope"))
+    ///     .start()?;
+    /// # drop(ledger);
+    /// # let _ = std::fs::remove_file(file);
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
+    pub fn trace_to(mut self, destination: Destination) -> Self {
+        match destination.target {
+            Target::File(file) => self.config.file = Some(file),
+            Target::Host(host) => self.config.host = Some(host),
+        }
         self
     }
 
-    /// Of the channels that are recorded, those that this file gets, as in
-    /// [`Ledger::trace_channels_to_file`]. Default: all. A file that `MEMLEDGER_FILE` names gets all.
-    ///
-    /// Leaving out takes the worker 10 to 15 ns an event.
-    pub fn file_channels(mut self, channels: impl Into<String>) -> Self {
-        self.config.file_channels = Some(channels.into());
-        self
+    /// Writes the whole trace to a file: [`trace_to`](Self::trace_to) with
+    /// [`Destination::file`].
+    pub fn trace_to_file(self, path: impl Into<PathBuf>) -> Self {
+        self.trace_to(Destination::file(path))
     }
 
-    /// Sends the trace to a recorder, from the start of the recording on; see
-    /// [`Ledger::trace_to_host`].
-    pub fn trace_to_host(mut self, address: impl Into<String>) -> Self {
-        self.config.host = Some(address.into());
-        self
-    }
-
-    /// Of the channels that are recorded, those that the recorder gets, as in
-    /// [`Ledger::trace_channels_to_file`]. Default: all. One that `MEMLEDGER_HOST` names gets all.
-    pub fn host_channels(mut self, channels: impl Into<String>) -> Self {
-        self.config.host_channels = Some(channels.into());
-        self
+    /// Sends the whole trace to a recorder: [`trace_to`](Self::trace_to) with
+    /// [`Destination::host`].
+    pub fn trace_to_host(self, address: impl Into<String>) -> Self {
+        self.trace_to(Destination::host(address))
     }
 
     /// Keeps account of the live blocks in the process though no report is asked for, so that a
@@ -227,11 +227,12 @@ impl LedgerBuilder {
     /// set itself, and returns a handle that does not end it.
     ///
     /// # Errors
-    /// [`Error::AlreadyStarted`] if a ledger is running; [`Error::File`] if a file cannot be
-    /// created; [`Error::Setting`] for what can be no channel's name, an unknown kind of report, or
-    /// what is no address, or no mode;
-    /// [`Error::Unsupported`] on platforms other than 64-bit Linux, in the child of a `fork`, or
-    /// if a thread does not leave the allocator hook within 5 s.
+    /// [`Error::AlreadyStarted`], [`Error::MeasurementRunning`]; [`Error::File`] if a file cannot be
+    /// created; [`Error::InvalidChannels`], [`Error::InvalidAddress`], [`Error::InvalidFileMode`],
+    /// [`Error::InvalidToken`], [`Error::TokenRequired`] and [`Error::UnknownReportFormat`] for
+    /// settings that are not allowed; [`Error::Listen`] and [`Error::ThreadNotStarted`] if the system
+    /// refuses; [`Error::UnsupportedPlatform`] elsewhere than on 64-bit Linux; [`Error::ForkedChild`]
+    /// in the child of a `fork`; [`Error::ThreadInAllocator`] and [`Error::WorkerStuck`] after 5 s.
     pub fn start(self) -> Result<Ledger, Error> {
         #[cfg(feature = "enable")]
         return super::run::start(&self.config);

@@ -1,7 +1,8 @@
 //! What the commands of the control server do to the recording.
 
 use super::builder::{Config, Secret};
-use super::{destinations, problems, run};
+use super::destinations::{DestinationHandle, add};
+use super::{problems, run};
 use crate::error::Error;
 use crate::events::channel;
 use crate::platform::os;
@@ -65,9 +66,7 @@ pub(super) fn bind(config: &Config) -> Result<Option<Bound>, Error> {
     let place = Place::parse(asked)?;
     let rules = rules(config)?;
     if place.is_open() && rules.token.is_none() {
-        return Err(Error::Setting(format!(
-            "the control server does not listen on {asked}, where other machines can reach it, without a token; MEMLEDGER_CONTROL_TOKEN_FILE or LedgerBuilder::control_token sets one"
-        )));
+        return Err(Error::TokenRequired(asked.clone()));
     }
     let listener = Listener::bind(place)?;
     let address = listener.address();
@@ -120,7 +119,7 @@ fn check_token(token: &str) -> Result<(), String> {
 /// What the program and its environment allow.
 fn rules(config: &Config) -> Result<Rules, Error> {
     let token = config.control_token.as_ref().map(|secret| secret.0.clone());
-    token.as_deref().map_or(Ok(()), check_token).map_err(Error::Setting)?;
+    token.as_deref().map_or(Ok(()), check_token).map_err(Error::InvalidToken)?;
     let folder = config.control_folder.as_ref().map(|folder| {
         let failed = |source| Error::File { path: folder.clone(), action: "open", source };
         std::fs::read_dir(folder).and_then(|_| folder.canonicalize()).map_err(failed)
@@ -190,13 +189,13 @@ impl Actions for Commands {
 
     fn send_to(&mut self, address: &str, channels: Option<&str>) -> Reply {
         room_for_one()?;
-        destinations::add_host(address, channels).map_err(sentence)?;
+        add::add_host(address, channels).map_err(sentence)?;
         Ok(vec![format!("destination {address}")])
     }
 
     fn write_to(&mut self, file: File, path: &Path, channels: Option<&str>) -> Reply {
-        let added = room_for_one()
-            .and_then(|()| destinations::add_created(file, path, channels).map_err(sentence));
+        let added =
+            room_for_one().and_then(|()| add::add_created(file, path, channels).map_err(sentence));
         if let Err(reason) = added {
             // It is ours, and empty.
             let _ = std::fs::remove_file(path);
@@ -208,7 +207,7 @@ impl Actions for Commands {
     fn stop(&mut self) -> Reply {
         let running: Vec<_> =
             queue::all().into_iter().filter(|queue| queue.seen().stage != Stage::Ended).collect();
-        running.iter().for_each(|queue| destinations::stop(queue.number));
+        running.iter().for_each(|queue| DestinationHandle::new(queue.number).stop());
         Ok(running.iter().map(|queue| destination(queue)).collect())
     }
 

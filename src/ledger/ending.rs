@@ -61,7 +61,7 @@ pub(super) fn end(run: Run, process_ends: bool) {
     if quiet {
         registry::forget_blocks();
     }
-    let deadline = Instant::now() + destinations::PATIENCE;
+    let deadline = Instant::now() + destinations::DRAIN_TIMEOUT;
     queue::all().iter().for_each(|queue| queue.wait_for_end(deadline));
     if let Some(output) = run.report {
         write_report(output, run.unlinked, run.live.as_ref());

@@ -1,7 +1,8 @@
 //! Settings from `MEMLEDGER_*` variables and from command-line flags.
 
 use super::builder::Config;
-use super::report::Report;
+use super::destinations::To;
+use super::report_to::ReportTo;
 use super::{control, exit, problems, run};
 use crate::alloc::linked;
 use crate::error::Error;
@@ -174,13 +175,11 @@ impl Settings {
             }
         }
         if let Some(file) = self.file {
-            (config.file, config.file_channels) = (Some(PathBuf::from(file)), None);
+            config.file = Some(To::all(PathBuf::from(file)));
         }
         if let Some(host) = self.host {
             match host.to_str().map(Address::parse) {
-                Some(Ok(_)) => {
-                    (config.host, config.host_channels) = (host.into_string().ok(), None);
-                }
+                Some(Ok(_)) => config.host = host.into_string().ok().map(To::all),
                 _ => report_problem(format!(
                     "MEMLEDGER_HOST (or -tracehost=) is {host:?}, but only HOST or HOST:PORT are allowed, such as 127.0.0.1:1980; nothing is sent"
                 )),
@@ -241,9 +240,9 @@ impl Settings {
         if let Some(report) = self.report {
             match report.to_str() {
                 Some("off") => config.report = None,
-                Some("stderr") => config.report = Some(Report::stderr()),
+                Some("stderr") => config.report = Some(ReportTo::stderr()),
                 _ if matches!(extension(&report), Some("txt" | "json")) => {
-                    config.report = Some(Report::file(report));
+                    config.report = Some(ReportTo::file(report));
                 }
                 _ => report_problem(format!(
                     "MEMLEDGER_REPORT (or -tracereport=) is {report:?}, but only stderr, off, or a path ending in .txt or .json are allowed; the default is used"
@@ -268,9 +267,7 @@ pub(super) fn file_mode(mode: u32) -> Result<u32, Error> {
     if mode & 0o600 == 0o600 && mode <= 0o777 {
         return Ok(mode);
     }
-    Err(Error::Setting(format!(
-        "files cannot have the permissions 0o{mode:o}: from 0o600 to 0o777 are allowed, with which the owner can read and write"
-    )))
+    Err(Error::InvalidFileMode(mode))
 }
 
 fn extension(path: &OsString) -> Option<&str> {

@@ -10,7 +10,6 @@
 //! does not know.
 
 use super::live::Live;
-use super::report::{Destination, Report};
 use super::run::{self, Inherited, Run};
 use super::{builder::Config, problems};
 use crate::events::important;
@@ -138,10 +137,9 @@ pub(super) fn in_child() -> bool {
 /// parent does not control the child.
 fn own_names(mut config: Config) -> Config {
     config.control = None;
-    config.file = config.file.map(|path| own_name(&path));
-    if let Some(Report { destination: Destination::File(path), .. }) = &mut config.report {
-        *path = own_name(path);
-    }
+    let file = config.file.as_mut().map(|file| &mut file.place);
+    let report = config.report.as_mut().and_then(|report| report.path.as_mut());
+    file.into_iter().chain(report).for_each(|path| *path = own_name(path));
     config
 }
 

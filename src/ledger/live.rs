@@ -48,13 +48,13 @@ impl Live {
     /// Room for about as many blocks as are alive, in pages that are there already.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the system has no memory for it.
+    /// [`Error::OutOfMemory`] if the system has no memory for it.
     pub(super) fn room(&self) -> Result<Vec<AliveBlock>, Error> {
         let count = self.0.lock().unwrap_or_else(PoisonError::into_inner).analyzer.alive_count();
         let count = count + count / 16;
         let mut room = Vec::new();
         room.try_reserve_exact(count).map_err(|_| {
-            Error::Unsupported(format!(
+            Error::OutOfMemory(format!(
                 "the system has no memory left for a list of {count} live blocks"
             ))
         })?;

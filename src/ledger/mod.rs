@@ -5,11 +5,7 @@
 
 mod builder;
 #[cfg(feature = "enable")]
-mod channels;
-#[cfg(feature = "enable")]
 mod control;
-mod destination;
-#[cfg(feature = "enable")]
 mod destinations;
 #[cfg(feature = "enable")]
 mod ending;
@@ -31,14 +27,14 @@ mod opening;
 mod output;
 #[cfg(feature = "enable")]
 mod problems;
-mod report;
+mod report_to;
 #[cfg(feature = "enable")]
 mod run;
 mod snapshot;
 
 pub use builder::{LedgerBuilder, OnFull, Worker};
-pub use destination::{Destination, DestinationState, DestinationStatus};
-pub use report::Report;
+pub use destinations::{Destination, DestinationHandle, DestinationState, DestinationStatus};
+pub use report_to::ReportTo;
 pub use snapshot::{Snapshot, Stats};
 
 use crate::error::Error;
@@ -92,7 +88,7 @@ impl Ledger {
     /// | `MEMLEDGER_FOLLOW_FORKS=1` | record the children of forks, too, each to files of its own |
     /// | `MEMLEDGER_FILE_MODE=640` | permissions of the files that are written, octal; default 600 |
     /// | `MEMLEDGER_REPORT=stderr`, a path ending in `.txt` or `.json`, or `off` | where the report goes |
-    /// | `MEMLEDGER_REPORT_VERBOSE=1` | threads, sizes and more in its text, too ([`Report::verbose`]) |
+    /// | `MEMLEDGER_REPORT_VERBOSE=1` | threads, sizes and more in its text, too ([`ReportTo::verbose`]) |
     pub fn from_env() -> Self {
         #[cfg(feature = "enable")]
         return run::start_with(environment::Settings::default());
@@ -121,118 +117,67 @@ impl Ledger {
         LedgerBuilder::new()
     }
 
-    /// Writes the trace to one more file from here on; its name is that of
-    /// [`LedgerBuilder::trace_to_file`].
+    /// Writes or sends the trace to one more destination from here on.
     ///
-    /// It begins with the blocks that are alive, if somebody keeps account of them: where there is a
-    /// report, a host or [`LedgerBuilder::keep_account`]. Without, it begins with nothing, and says
+    /// Its stream begins with the live blocks if the process keeps account of them: where there is a
+    /// report, a host or [`LedgerBuilder::keep_account`]. Otherwise it begins with nothing, and says
     /// that it is not from the start of the process. Copying the live blocks takes 20 to 30 ms for
     /// each million of them, in which the worker collects nothing, and 34 bytes for each until they
     /// are written.
     ///
+    /// Returns at once. Connecting to a host takes place on a thread of its own and is given up after
+    /// 2 s; [`DestinationHandle::status`] and [`problems`](Self::problems) say whether it worked. A
+    /// connection that is lost stays lost: call this again, and a new stream begins with what is
+    /// alive then.
+    ///
     /// # Errors
-    /// [`Error::File`] if it cannot be created;
-    /// [`Error::Unsupported`] if nothing is being recorded, in the child
-    /// of a fork, or if the worker has been stuck in a write for 5 s;
-    /// [`Error::Destination`] if there can be no thread for it.
-    pub fn trace_to_file(&self, path: impl AsRef<Path>) -> Result<Destination, Error> {
+    /// [`Error::File`] if the file cannot be created; [`Error::InvalidAddress`];
+    /// [`Error::InvalidChannels`] for what can be no channel's name, or if there is none;
+    /// [`Error::NotRecording`]; [`Error::ForkedChild`]; [`Error::WorkerStuck`] for 5 s;
+    /// [`Error::OutOfMemory`] for the copy; [`Error::ThreadNotStarted`].
+    pub fn trace_to(&self, destination: Destination) -> Result<DestinationHandle, Error> {
         #[cfg(feature = "enable")]
-        return destinations::add_file(path.as_ref(), None);
+        return destinations::add::add_destination(&destination);
+        #[cfg(not(feature = "enable"))]
+        {
+            drop(destination);
+            Ok(DestinationHandle {})
+        }
+    }
+
+    /// Writes the whole trace to one more file: [`trace_to`](Self::trace_to) with
+    /// [`Destination::file`].
+    ///
+    /// # Errors
+    /// As [`trace_to`](Self::trace_to).
+    pub fn trace_to_file(&self, path: impl AsRef<Path>) -> Result<DestinationHandle, Error> {
+        #[cfg(feature = "enable")]
+        return destinations::add::add_file(path.as_ref(), None);
         #[cfg(not(feature = "enable"))]
         {
             let _ = path.as_ref();
-            Ok(Destination {})
+            Ok(DestinationHandle {})
         }
     }
 
-    /// Sends the trace to a recorder from here on, as the plain Unreal stream: `HOST`, `HOST:PORT`,
-    /// an IP address, or `[IPv6]:PORT`. Without a port it is 1980, and 1981 if that refuses:
-    /// `memledger serve` listens on both, the recorder of Unreal Engine 4 on the first, and that of
-    /// Unreal Engine 5 on the second.
-    ///
-    /// Returns at once. Connecting happens on a thread of its own and is given up after 2 s; whether
-    /// it worked, [`Destination::status`] and [`problems`](Self::problems) say. A connection that is
-    /// lost stays lost: call this again, and a new stream begins with what is alive then. It begins
-    /// as [`trace_to_file`](Self::trace_to_file) says.
+    /// Sends the whole trace to one more recorder: [`trace_to`](Self::trace_to) with
+    /// [`Destination::host`].
     ///
     /// # Errors
-    /// [`Error::Setting`] for something that is no address; otherwise as
-    /// `trace_to_file`.
-    pub fn trace_to_host(&self, address: impl AsRef<str>) -> Result<Destination, Error> {
+    /// As [`trace_to`](Self::trace_to).
+    pub fn trace_to_host(&self, address: impl AsRef<str>) -> Result<DestinationHandle, Error> {
         #[cfg(feature = "enable")]
-        return destinations::add_host(address.as_ref(), None);
+        return destinations::add::add_host(address.as_ref(), None);
         #[cfg(not(feature = "enable"))]
         {
             let _ = address.as_ref();
-            Ok(Destination {})
-        }
-    }
-
-    /// Writes some channels of what is recorded to one more file from here on: those named in
-    /// `channels`, with commas between them, or all but those behind a `-`, such as `-memory`.
-    ///
-    /// ```
-    /// # use memledger::Ledger;
-    /// memledger::channel! { GAME = "Game"; NETWORK = "Network"; }
-    /// # let [game, rest] = ["game", "rest"].map(|name| {
-    /// #     std::env::temp_dir().join(format!("memledger-{name}-{}.utrace", std::process::id()))
-    /// # });
-    ///
-    /// let ledger = Ledger::builder().channels("memory,scope,game,network").start()?;
-    /// let game = ledger.trace_channels_to_file("game", &game)?; // and bookmarks
-    /// let rest = ledger.trace_channels_to_file("-memory,-game", &rest)?;
-    /// # game.stop();
-    /// # rest.stop();
-    /// # for file in [game, rest] { let _ = std::fs::remove_file(file.status().name); }
-    /// # Ok::<(), memledger::Error>(())
-    /// ```
-    /// It is a stream like any other, complete in itself. An event is in it if all channels of its
-    /// log site are wanted; definitions (see [`event!`](crate::event)) always are. Channels that are
-    /// on by default, as `bookmark`, are wanted unless they are left out. Without `memory` it does
-    /// not begin with what is alive. Leaving out takes place on the destination's own thread, and
-    /// takes it 10 to 15 ns an event.
-    ///
-    /// # Errors
-    /// [`Error::Setting`] for what can be no channel's name, or if there is none; otherwise as
-    /// [`trace_to_file`](Self::trace_to_file). A name that no channel has had by the end of the
-    /// stream is one of [`problems`](Self::problems).
-    pub fn trace_channels_to_file(
-        &self,
-        channels: impl AsRef<str>,
-        path: impl AsRef<Path>,
-    ) -> Result<Destination, Error> {
-        #[cfg(feature = "enable")]
-        return destinations::add_file(path.as_ref(), Some(channels.as_ref()));
-        #[cfg(not(feature = "enable"))]
-        {
-            let _ = (channels.as_ref(), path.as_ref());
-            Ok(Destination {})
-        }
-    }
-
-    /// Sends some channels of what is recorded to a recorder from here on: `channels` as in
-    /// [`trace_channels_to_file`](Self::trace_channels_to_file), the rest as
-    /// [`trace_to_host`](Self::trace_to_host) says.
-    ///
-    /// # Errors
-    /// Those of either.
-    pub fn trace_channels_to_host(
-        &self,
-        channels: impl AsRef<str>,
-        address: impl AsRef<str>,
-    ) -> Result<Destination, Error> {
-        #[cfg(feature = "enable")]
-        return destinations::add_host(address.as_ref(), Some(channels.as_ref()));
-        #[cfg(not(feature = "enable"))]
-        {
-            let _ = (channels.as_ref(), address.as_ref());
-            Ok(Destination {})
+            Ok(DestinationHandle {})
         }
     }
 
     /// All destinations of the process but the first file, oldest first; of those that have ended,
     /// the last 64.
-    pub fn destinations(&self) -> Vec<Destination> {
+    pub fn destinations(&self) -> Vec<DestinationHandle> {
         #[cfg(feature = "enable")]
         return destinations::all();
         #[cfg(not(feature = "enable"))]

@@ -3,7 +3,7 @@
 
 use super::live::Live;
 use super::problems;
-use super::report::{Destination, Report};
+use super::report_to::ReportTo;
 use super::run::tell;
 use crate::dump;
 use crate::error::Error;
@@ -30,20 +30,15 @@ pub(super) fn open_trace(path: &Path) -> Result<FileSink, Error> {
     Ok(file)
 }
 
-pub(super) fn open_report(report: &Report) -> Result<Output, Error> {
+pub(super) fn open_report(report: &ReportTo) -> Result<Output, Error> {
     let verbose = report.verbose;
-    let Destination::File(path) = &report.destination else {
-        return Ok(Output::Stderr { verbose });
-    };
+    let Some(path) = &report.path else { return Ok(Output::Stderr { verbose }) };
     let asked = expand(path);
     let json = match asked.extension().and_then(|extension| extension.to_str()) {
         Some("json") => true,
         Some("txt") => false,
         _ => {
-            return Err(Error::Setting(format!(
-                "the report cannot go to {}: its name must end in .txt or .json",
-                asked.display()
-            )));
+            return Err(Error::UnknownReportFormat(asked));
         }
     };
     let (file, path) = LaterFile::prepare(&asked)?;

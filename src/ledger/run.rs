@@ -2,16 +2,17 @@
 
 use super::builder::{Config, OnFull, Worker};
 use super::control::{self, Bound, Control};
+use super::destinations::{To, add, filter};
 use super::environment::{self, Settings};
 use super::live::Live;
 use super::output::{Output, UNLINKED, open_report, open_trace};
-use super::report::Report;
-use super::{Ledger, Snapshot, Stats, channels, destinations, exit, follow, opening, problems};
+use super::report_to::ReportTo;
+use super::{Ledger, Snapshot, Stats, exit, follow, opening, problems};
 use crate::alloc::{self, events::MemoryEvents, linked, stats};
 use crate::analysis::Alive;
 use crate::error::Error;
 use crate::events::ProgramEvents;
-use crate::events::channel;
+use crate::events::channel::{self, ChannelFilter};
 use crate::platform::os::{self, BlockedSignals};
 use crate::scopes::{self, context, events::ScopeEvents};
 use crate::trace::sink::Sink;
@@ -68,9 +69,7 @@ impl Run {
         if !self.for_measurements {
             return Error::AlreadyStarted;
         }
-        Error::Unsupported(
-            "a ledger cannot start while memledger::measure or a budget runs in this process; start it before, and they share its account, or after".into(),
-        )
+        Error::MeasurementRunning
     }
 
     /// Why nothing can be measured, if so.
@@ -199,7 +198,7 @@ pub(super) fn start_from_environment(settings: Settings) {
 fn start_leniently(settings: Settings, from_environment: bool) -> Ledger {
     let (channels_are_set, report_is_set) =
         (settings.channels.is_some(), settings.report.is_some());
-    let mut config = Config { report: Some(Report::stderr()), ..Config::default() };
+    let mut config = Config { report: Some(ReportTo::stderr()), ..Config::default() };
     settings.apply(&mut config);
     let follow = config.follow_forks.then(|| config.clone());
     let start =
@@ -207,7 +206,7 @@ fn start_leniently(settings: Settings, from_environment: bool) -> Ledger {
     set_file_mode(&config);
     // A file that cannot be created must not cost the report.
     let control = control::bind(&config).map_err(tell).ok().flatten();
-    let file = config.file.take().and_then(|path| open_trace(&path).map_err(tell).ok());
+    let file = config.file.as_ref().and_then(|file| open_trace(&file.place).map_err(tell).ok());
     let output = config.report.take().and_then(|report| open_report(&report).map_err(tell).ok());
     begin(config, file, output, control, start).unwrap_or_else(tell_and_go_on)
 }
@@ -243,10 +242,9 @@ fn start_strictly(mut config: Config) -> Result<Ledger, Error> {
     if let Some(channels) = &config.channels {
         channel::names(channels)?;
     }
-    channels::parse(config.file_channels.as_deref())?;
-    channels::parse(config.host_channels.as_deref())?;
+    filters(&config)?;
     if let Some(host) = &config.host {
-        Address::parse(host)?;
+        Address::parse(&host.place)?;
     }
     config.file_mode.map_or(Ok(0), environment::file_mode)?;
     environment::tell_unknown();
@@ -265,9 +263,16 @@ fn open_and_begin(mut config: Config, start: Start) -> Result<Ledger, Error> {
     set_file_mode(&config);
     // Before the file: its start says which port it is.
     let control = control::bind(&config)?;
-    let file = config.file.take().map(|path| open_trace(&path)).transpose()?;
+    let file = config.file.as_ref().map(|file| open_trace(&file.place)).transpose()?;
     let output = config.report.take().map(|report| open_report(&report)).transpose()?;
     begin(config, file, output, control, start)
+}
+
+/// The channels that the file and the host get.
+fn filters(config: &Config) -> Result<(Option<ChannelFilter>, Option<ChannelFilter>), Error> {
+    let file = config.file.as_ref().and_then(|file| file.channels.as_deref());
+    let host = config.host.as_ref().and_then(|host| host.channels.as_deref());
+    Ok((filter::parse(file)?, filter::parse(host)?))
 }
 
 /// Sets the permissions of files created from here on.
@@ -314,12 +319,11 @@ fn join_environment(run: &mut Run, config: Config) -> Result<Ledger, Error> {
     if config.file_mode.is_some() && Settings::read().file_mode.is_none() {
         set_file_mode(&config);
     }
-    let file_filter = channels::parse(config.file_channels.as_deref())?;
-    let host_filter = channels::parse(config.host_channels.as_deref())?;
-    if let Some(path) = config.file.filter(|_| !run.has_file) {
+    let (file_filter, host_filter) = filters(&config)?;
+    if let Some(To { place: path, .. }) = config.file.filter(|_| !run.has_file) {
         let file = open_trace(&path)?;
         let path = file.path().to_owned();
-        let sink = channels::apply(file_filter, Box::new(file));
+        let sink = filter::apply(file_filter, Box::new(file));
         let joined = worker::session().as_mut().map(|session| session.join(sink));
         match joined {
             Some(Ok(())) => run.has_file = true,
@@ -330,12 +334,12 @@ fn join_environment(run: &mut Run, config: Config) -> Result<Ledger, Error> {
             )),
         }
     }
-    if let Some(host) = config.host.filter(|_| !run.has_host) {
+    if let Some(To { place: host, .. }) = config.host.filter(|_| !run.has_host) {
         let mut session = worker::session();
-        let live = run.live.as_ref().filter(|_| channels::has_memory(host_filter.as_ref()));
-        let host = destinations::to_host(Address::parse(&host)?, host_filter)?;
+        let live = run.live.as_ref().filter(|_| filter::has_memory(host_filter.as_ref()));
+        let host = add::to_host(Address::parse(&host)?, host_filter)?;
         if let Some(session) = session.as_mut() {
-            destinations::join(session, host, live, Vec::new());
+            add::join(session, host, live, Vec::new());
             run.has_host = true;
         }
     }
@@ -355,9 +359,7 @@ fn join_environment(run: &mut Run, config: Config) -> Result<Ledger, Error> {
 /// there: nothing of the recording is touched.
 pub(super) fn refuse_forked() -> Result<(), Error> {
     if state::is_forked() {
-        return Err(Error::Unsupported(
-            "this process was forked from one that was being tracked, so it cannot be tracked itself".into(),
-        ));
+        return Err(Error::ForkedChild);
     }
     Ok(())
 }
@@ -376,7 +378,7 @@ fn begin(
     start: Start,
 ) -> Result<Ledger, Error> {
     if !os::SUPPORTED {
-        return Err(Error::Unsupported("memory can be tracked on 64-bit Linux only".into()));
+        return Err(Error::UnsupportedPlatform);
     }
     // What starts a stream is written here, on the program's own thread.
     let _signals = BlockedSignals::new();
@@ -385,14 +387,11 @@ fn begin(
         return Err(run.refusal());
     }
     let Some(mut place) = worker::session_within(PATIENCE) else {
-        return Err(Error::Unsupported(
-            "recording cannot start: the worker of the one before is still stuck in a write".into(),
-        ));
+        return Err(Error::WorkerStuck { action: "recording cannot start", waited: PATIENCE });
     };
-    let address = config.host.as_deref().map(Address::parse).transpose()?;
+    let address = config.host.as_ref().map(|host| Address::parse(&host.place)).transpose()?;
     let channels = channel::names(config.channels.as_deref().unwrap_or(DEFAULT_CHANNELS))?;
-    let file_filter = channels::parse(config.file_channels.as_deref())?;
-    let host_filter = channels::parse(config.host_channels.as_deref())?;
+    let (file_filter, host_filter) = filters(&config)?;
     let hook = channels.contains(&alloc::CHANNEL);
     let scope = channels.contains(&scopes::CHANNEL);
     exit::prepare();
@@ -413,10 +412,7 @@ fn begin(
         };
         if !paused {
             state::turn_off();
-            return Err(Error::Unsupported(format!(
-                "recording cannot start: a thread has been inside the allocator for {} s",
-                PATIENCE.as_secs()
-            )));
+            return Err(Error::ThreadInAllocator { waited: PATIENCE });
         }
         loss::forget();
         stats::forget_failures();
@@ -450,12 +446,11 @@ fn begin(
     let live = keeps_account.then(Live::new);
     let has_file = file.is_some();
     let knows =
-        [&file_filter, &None, &host_filter].map(|filter| channels::has_memory(filter.as_ref()));
-    let host =
-        address.and_then(|address| destinations::to_host(address, host_filter).map_err(tell).ok());
+        [&file_filter, &None, &host_filter].map(|filter| filter::has_memory(filter.as_ref()));
+    let host = address.and_then(|address| add::to_host(address, host_filter).map_err(tell).ok());
     let has_host = host.is_some();
     let sinks: [Option<Box<dyn Sink>>; 3] = [
-        file.map(|file| channels::apply(file_filter, Box::new(file))),
+        file.map(|file| filter::apply(file_filter, Box::new(file))),
         live.clone().map(|live| Box::new(live) as _),
         host.map(|host| Box::new(host) as _),
     ];

@@ -7,8 +7,8 @@
 /// The account of the program's memory at one moment.
 ///
 /// ```
-/// # use memledger::{Ledger, Report};
-/// let ledger = Ledger::builder().report_on_exit(Report::stderr()).start()?;
+/// # use memledger::{Ledger, ReportTo};
+/// let ledger = Ledger::builder().report_on_exit(ReportTo::stderr()).start()?;
 /// if let Some(snapshot) = ledger.snapshot() {
 ///     println!("{} bytes in {} blocks", snapshot.live_bytes(), snapshot.live_blocks());
 /// }

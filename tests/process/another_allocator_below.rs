@@ -1,6 +1,6 @@
 //! The tracker over an allocator that is not the system's.
 
-use memledger::{Ledger, Report, TrackingAllocator, alloc_scope};
+use memledger::{Ledger, ReportTo, TrackingAllocator, alloc_scope};
 use mimalloc::MiMalloc;
 use std::hint::black_box;
 
@@ -11,8 +11,10 @@ static ALLOC: TrackingAllocator<MiMalloc> = TrackingAllocator::new(MiMalloc);
 fn mimalloc_below_is_counted_to_the_byte() {
     let folder = std::env::temp_dir().join(format!("memledger-mimalloc-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let mut ledger =
-        Ledger::builder().report_on_exit(Report::file(folder.join("report.json"))).start().unwrap();
+    let mut ledger = Ledger::builder()
+        .report_on_exit(ReportTo::file(folder.join("report.json")))
+        .start()
+        .unwrap();
     let mut kept = Vec::with_capacity(1000);
     alloc_scope!("blocks", {
         for size in 1..=1000_usize {

@@ -6,7 +6,8 @@ use memledger::analysis::{Analyzer, LiveBlock, Report};
 use memledger::trace::format::schema::EventType;
 use memledger::trace::read::{self, Damage, Event, Hole, Value, Visitor};
 use memledger::{
-    Error, Ledger, alloc_scope, bookmark, channel, event, group, log, log_scope, tag, tagged,
+    Destination, Error, Ledger, alloc_scope, bookmark, channel, event, group, log, log_scope, tag,
+    tagged,
 };
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -292,7 +293,7 @@ fn work(thread: u8, meet: &Barrier) -> Vec<Vec<u8>> {
 
 fn several() {
     let ledger = builder().channels("memory,scope,game,network").start().unwrap();
-    ledger.trace_channels_to_file("-memory", "logs.utrace").unwrap();
+    ledger.trace_to(Destination::file("logs.utrace").channels("-memory")).unwrap();
     bookmark!("start");
     log!(GAME, Used { Asset: 7 });
     log!(NETWORK, Note { Text: "on the network" });
@@ -311,7 +312,7 @@ fn several() {
                 ("game", "game.utrace"),
                 ("game,networks,-bookmark", "both.utrace"),
             ] {
-                ledger.trace_channels_to_file(channels, name).unwrap();
+                ledger.trace_to(Destination::file(name).channels(channels)).unwrap();
             }
             meet.wait();
         });
@@ -323,7 +324,7 @@ fn several() {
 
 fn first_file() {
     let ledger = builder()
-        .file_channels("game")
+        .trace_to(Destination::file(TRACE).channels("game"))
         .channels("memory,scope,game")
         .follow_forks(true)
         .start()
@@ -354,9 +355,8 @@ fn first_file() {
 fn recorder() {
     let ledger = builder()
         .channels("memory,scope,game,network")
-        .file_channels("game")
-        .trace_to_host(peer_address())
-        .host_channels("game")
+        .trace_to(Destination::file(TRACE).channels("game"))
+        .trace_to(Destination::host(peer_address()).channels("game"))
         .start()
         .unwrap();
     // The environment has started it; this joins.
@@ -367,16 +367,21 @@ fn recorder() {
 }
 
 fn refused() {
-    let refused = builder().file_channels("a b").start().unwrap_err();
-    assert!(matches!(&refused, Error::Setting(why) if why.contains("\"a b\"")), "{refused}");
+    let refused = builder().trace_to(Destination::file(TRACE).channels("a b")).start().unwrap_err();
+    assert!(
+        matches!(&refused, Error::InvalidChannels(why) if why.contains("\"a b\"")),
+        "{refused}"
+    );
     assert!(!fs::exists(TRACE).unwrap());
     let ledger: Ledger = builder().start().unwrap();
     for channels in ["", "memory,,-", "a b"] {
-        let refused = ledger.trace_channels_to_file(channels, "refused.utrace").unwrap_err();
-        assert!(matches!(refused, Error::Setting(_)), "{refused}");
-        let refused = ledger.trace_channels_to_host(channels, "127.0.0.1:1").unwrap_err();
-        assert!(matches!(refused, Error::Setting(_)), "{refused}");
+        let refused =
+            ledger.trace_to(Destination::file("refused.utrace").channels(channels)).unwrap_err();
+        assert!(matches!(refused, Error::InvalidChannels(_)), "{refused}");
+        let refused =
+            ledger.trace_to(Destination::host("127.0.0.1:1").channels(channels)).unwrap_err();
+        assert!(matches!(refused, Error::InvalidChannels(_)), "{refused}");
     }
     assert_eq!(ledger.destinations(), []);
-    ledger.trace_channels_to_file("gmae,memory", "named.utrace").unwrap();
+    ledger.trace_to(Destination::file("named.utrace").channels("gmae,memory")).unwrap();
 }

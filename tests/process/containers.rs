@@ -157,7 +157,7 @@ fn filled() {
 
 fn filled_and_renamed() {
     let trace = std::env::var("TEST_TRACE").unwrap_or_else(|_| crate::harness::TRACE.to_owned());
-    let report = memledger::Report::file(REPORT);
+    let report = memledger::ReportTo::file(REPORT);
     let ledger = Ledger::builder().trace_to_file(trace).report_on_exit(report).start().unwrap();
     let (map, [table, vectors]) = fill();
     assert_eq!((now(&ledger, A), now(&ledger, B)), (table, vectors));

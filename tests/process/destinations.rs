@@ -5,7 +5,7 @@ use crate::harness::{Case, Outcome, REPORT, TRACE, builder, case, churn, leave, 
 use memledger::analysis::{Analyzer, LiveBlock, Report as Figures};
 use memledger::trace::read;
 use memledger::{
-    Destination, DestinationState, Error, Ledger, Worker, alloc_scope, group, tag, tagged,
+    DestinationHandle, DestinationState, Error, Ledger, Worker, alloc_scope, group, tag, tagged,
 };
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -307,12 +307,12 @@ fn come_and_go() {
             running.push(ledger.trace_to_file(format!("{number}.utrace")).unwrap());
             if number % 3 == 2 {
                 // Never the one that came first of those that run.
-                running.drain(1..).for_each(|destination: Destination| destination.stop());
+                running.drain(1..).for_each(|destination: DestinationHandle| destination.stop());
             }
         }
         stop.store(true, Ordering::Relaxed);
-        running.iter().for_each(Destination::stop);
-        running.iter().for_each(Destination::stop);
+        running.iter().for_each(DestinationHandle::stop);
+        running.iter().for_each(DestinationHandle::stop);
     });
     let all = ledger.destinations();
     assert_eq!(all.len(), 50);
@@ -399,10 +399,10 @@ fn reset() {
 fn not_recording() {
     let mut ledger = start();
     let wrong = ledger.trace_to_host("no port:here").unwrap_err();
-    assert!(matches!(wrong, Error::Setting(_)), "{wrong}");
+    assert!(matches!(wrong, Error::InvalidAddress(_)), "{wrong}");
     ledger.finish();
     let late = ledger.trace_to_file(LATE).unwrap_err();
-    assert!(matches!(late, Error::Unsupported(_)), "{late}");
+    assert!(matches!(late, Error::NotRecording), "{late}");
     assert!(!fs::exists(LATE).unwrap(), "nothing is created that gets nothing");
     assert_eq!(ledger.destinations(), []);
 }

@@ -193,7 +193,7 @@ fn from_here_on() {
     enter(39);
     let mut second = Ledger::builder()
         .trace_to_file(SECOND)
-        .report_on_exit(memledger::Report::file(SECOND_REPORT))
+        .report_on_exit(memledger::ReportTo::file(SECOND_REPORT))
         .start()
         .unwrap();
     enter(49);

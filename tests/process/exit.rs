@@ -503,7 +503,7 @@ fn stderr_locked() {
     let ready = Arc::new(Barrier::new(2));
     let _ledger = Ledger::builder()
         .trace_to_file(TRACE)
-        .report_on_exit(memledger::Report::stderr())
+        .report_on_exit(memledger::ReportTo::stderr())
         .worker(Worker::Thread)
         .start()
         .unwrap();

@@ -208,7 +208,7 @@ fn long_child() {
                 assert!(!ledger.stats().recording);
                 assert!(ledger.snapshot().is_none());
                 let second = Ledger::builder().trace_to_file("child.utrace").start();
-                assert!(matches!(second, Err(Error::Unsupported(_))), "{second:?}");
+                assert!(matches!(second, Err(Error::ForkedChild)), "{second:?}");
                 std::thread::spawn(|| churn(100)).join().unwrap();
                 if round % 2 == 0 {
                     std::process::exit(0);
@@ -274,7 +274,7 @@ fn check_followed(outcome: &Outcome) {
 fn follows_threads() {
     let ledger = Ledger::builder()
         .trace_to_file(TRACE)
-        .report_on_exit(memledger::Report::file(REPORT))
+        .report_on_exit(memledger::ReportTo::file(REPORT))
         .follow_forks(true)
         .start()
         .unwrap();

@@ -437,7 +437,7 @@ pub(crate) fn start() -> Ledger {
 
 /// The same, not started yet.
 pub(crate) fn builder() -> memledger::LedgerBuilder {
-    Ledger::builder().trace_to_file(TRACE).report_on_exit(memledger::Report::file(REPORT))
+    Ledger::builder().trace_to_file(TRACE).report_on_exit(memledger::ReportTo::file(REPORT))
 }
 
 /// Allocates `count` blocks and frees most of them again.

@@ -150,7 +150,7 @@ fn no_threads() {
     }
     for late in [ledger.trace_to_file("late.utrace"), ledger.trace_to_host("127.0.0.1:9")] {
         let error = late.unwrap_err();
-        assert!(matches!(error, Error::Destination { .. }), "{error}");
+        assert!(matches!(error, Error::ThreadNotStarted { .. }), "{error}");
         assert!(error.to_string().contains("thread could not be started"), "{error}");
     }
     assert!(ledger.snapshot().unwrap().live_bytes() > 1_000_003);

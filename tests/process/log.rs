@@ -520,7 +520,7 @@ fn channels() {
     log!(NETWORK, Number { Number: unreachable() });
     log!(GAME | NETWORK, Number { Number: unreachable() });
     let refused = ASSETS.set_enabled(false);
-    assert!(matches!(refused, Err(Error::Setting(_))));
+    assert!(matches!(refused, Err(Error::ReadOnlyChannel("Assets"))));
     assert!(ASSETS.is_enabled() && ASSETS.is_read_only() && ASSETS.name() == "Assets");
     _ledger.flush();
     NETWORK.set_enabled(true).unwrap();

@@ -155,7 +155,7 @@ fn endless() {
 
 /// Another recording, to other files.
 fn second() {
-    let report = memledger::Report::file("2.json");
+    let report = memledger::ReportTo::file("2.json");
     let ledger = Ledger::builder().trace_to_file("2.utrace").report_on_exit(report);
     let ledger = ledger.start().unwrap();
     churn(1000);

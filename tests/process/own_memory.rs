@@ -3,7 +3,7 @@
 use crate::allocator::{nobody_counted, uncounted};
 use crate::exactness::{self, Exact};
 use crate::harness::{Case, builder, case, churn, scope, start};
-use memledger::{Error, Ledger, Name, Report, Worker};
+use memledger::{Error, Ledger, Name, ReportTo, Worker};
 
 pub(crate) const CASES: &[Case] = &[
     case("start, a hundred snapshots and finish leave the program's account alone", all, |run| {
@@ -79,7 +79,7 @@ fn calls() {
     let bad = Ledger::builder().trace_to_file("no/such/folder.utrace").start();
     drop(bad.unwrap());
     let bad = Ledger::builder().channels("memory,c pu").start();
-    assert!(matches!(bad, Err(Error::Setting(_))));
+    assert!(matches!(bad, Err(Error::InvalidChannels(_))));
     drop(bad);
     let ledger = builder().trace_to_file("other.utrace").start().unwrap();
     for _ in 0..10 {
@@ -100,11 +100,11 @@ fn code() {
     let bad = Ledger::builder().trace_to_file("no/such/folder.utrace").start();
     assert!(matches!(bad, Err(Error::File { .. })));
     drop(bad);
-    let bad = Ledger::builder().report_on_exit(Report::file("x.pdf")).start();
-    assert!(matches!(bad, Err(Error::Setting(_))));
+    let bad = Ledger::builder().report_on_exit(ReportTo::file("x.pdf")).start();
+    assert!(matches!(bad, Err(Error::UnknownReportFormat(_))));
     drop(bad);
     let bad = Ledger::builder().channels("c pu").start();
-    assert!(matches!(bad, Err(Error::Setting(_))));
+    assert!(matches!(bad, Err(Error::InvalidChannels(_))));
     drop(bad);
     let mut ledger = start();
     let args = ["-tracefile=x.utrace", "-tracereport=y.txt", "-trace=memory", "rest"];

@@ -231,7 +231,7 @@ fn quietly() {
 
 fn in_code() {
     let refused = builder().file_mode(0o1600).start().unwrap_err();
-    assert!(matches!(&refused, Error::Setting(_)), "{refused}");
+    assert!(matches!(&refused, Error::InvalidFileMode(_)), "{refused}");
     assert!(refused.to_string().contains("0o1600"), "{refused}");
     drop(refused);
     let _ledger = builder().file_mode(0o640).start().unwrap();

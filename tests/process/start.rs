@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "a terminal is made by calls of libc")]
 
 use crate::harness::{Case, REPORT, TRACE, builder, case, churn, leave, left, start};
-use memledger::{Error, Ledger, Report};
+use memledger::{Error, Ledger, ReportTo};
 use std::fs::File;
 use std::hint::black_box;
 use std::io::Read;
@@ -269,7 +269,7 @@ const LONG_NAME: &str =
 /// Ends a recording whose report goes to a terminal of 160 columns, and returns the terminal's
 /// input.
 fn on_a_terminal() {
-    let ledger = Ledger::builder().report_on_exit(Report::stderr()).start().unwrap();
+    let ledger = Ledger::builder().report_on_exit(ReportTo::stderr()).start().unwrap();
     drop(memledger::alloc_scope!(LONG_NAME, { black_box(vec![0_u8; 5000]) }));
     // SAFETY: the descriptors are this function's own, and the size is valid for reading.
     let (mut screen, stderr) = unsafe {
@@ -370,7 +370,7 @@ fn two_ledgers() {
 
 fn twice() {
     let begin = |trace: &'static str, report: &'static str| {
-        let report = memledger::Report::file(report);
+        let report = memledger::ReportTo::file(report);
         Ledger::builder().trace_to_file(trace).report_on_exit(report).start().unwrap()
     };
     let mut first = begin("1.utrace", "1.json");

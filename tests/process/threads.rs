@@ -2,7 +2,7 @@
 
 use crate::allocator::{Request, held_up_at};
 use crate::harness::{Case, builder, case, churn, leave, left, scope, start};
-use memledger::{Ledger, Report, alloc_scope};
+use memledger::{Ledger, ReportTo, alloc_scope};
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::hint::black_box;
@@ -277,7 +277,7 @@ fn start_stop() {
         };
         let ledger = Ledger::builder()
             .trace_to_file(format!("{name}.utrace"))
-            .report_on_exit(Report::file(format!("{name}.json")));
+            .report_on_exit(ReportTo::file(format!("{name}.json")));
         drop(ledger.start().unwrap());
     }
     stop.store(true, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! The compact coding gives back what went into it, byte for byte, and nothing else.
 
 use crate::support::{AUX, ENTER, LEAVE, NO_SYNC, TERMINAL, aux, plain, synced, type_record};
-use memledger::trace::format::compact::{Decoder, Encoder};
+use memledger::trace::format::compact::{CompactDecoder, CompactEncoder};
 use memledger::trace::format::schema::FieldType::{U8, U8Array, U32, U64};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -62,7 +62,7 @@ fn free(serial: u64, address: u64) -> Vec<u8> {
 }
 
 /// Codes and decodes; returns the packet, or `None` if it would not be smaller.
-fn coded(encoder: &mut Encoder, stream: u16, payload: &[u8]) -> Option<Vec<u8>> {
+fn coded(encoder: &mut CompactEncoder, stream: u16, payload: &[u8]) -> Option<Vec<u8>> {
     let mut packet = vec![0xee];
     if !encoder.append(stream, payload, &mut packet) {
         assert_eq!(packet, [0xee], "what is not coded leaves nothing behind");
@@ -74,13 +74,13 @@ fn coded(encoder: &mut Encoder, stream: u16, payload: &[u8]) -> Option<Vec<u8>> 
         packet[..4],
         [&(packet.len() as u16).to_le_bytes()[..], &(stream | 0x4000).to_le_bytes()].concat()
     );
-    assert!(Decoder::is_whole(&packet));
-    assert!(Decoder::new().decode(&packet).unwrap() == payload);
+    assert!(CompactDecoder::is_whole(&packet));
+    assert!(CompactDecoder::new().decode(&packet).unwrap() == payload);
     Some(packet)
 }
 
-fn encoder(protocol: u8) -> Encoder {
-    let mut encoder = Encoder::new(protocol);
+fn encoder(protocol: u8) -> CompactEncoder {
+    let mut encoder = CompactEncoder::new(protocol);
     encoder.learn(&types(protocol));
     encoder
 }
@@ -350,7 +350,7 @@ fn what_does_not_become_smaller_is_refused() {
 fn types_are_learned_in_pieces_and_anew() {
     let payload = (0..50).flat_map(|i| free(i, i * 16)).collect::<Vec<_>>();
     for protocol in [5, 7] {
-        let mut encoder = Encoder::new(protocol);
+        let mut encoder = CompactEncoder::new(protocol);
         assert_eq!(coded(&mut encoder, 2, &payload), None, "nothing is known yet");
         types(protocol).iter().for_each(|byte| encoder.learn(&[*byte]));
         assert!(coded(&mut encoder, 2, &payload).is_some());
@@ -422,21 +422,21 @@ proptest! {
     #[test]
     fn any_payload_comes_back(protocol in 5..8_u8, payloads in payloads()) {
         let mut encoder = encoder(protocol);
-        let mut decoder = Decoder::new();
+        let mut decoder = CompactDecoder::new();
         for payload in &payloads {
             let mut packet = Vec::new();
             if encoder.append(7, payload, &mut packet) {
                 prop_assert!(packet.len() < payload.len());
                 // With the tables as the packet before left them, and with new ones.
                 prop_assert!(decoder.decode(&packet).unwrap() == payload);
-                prop_assert!(Decoder::new().decode(&packet).unwrap() == payload);
+                prop_assert!(CompactDecoder::new().decode(&packet).unwrap() == payload);
             }
         }
     }
 
     #[test]
     fn no_packet_brings_the_decoder_down(bytes in vec(any::<u8>(), 0..400), payloads in payloads()) {
-        let mut decoder = Decoder::new();
+        let mut decoder = CompactDecoder::new();
         let mut encoder = encoder(7);
         let mut packets = vec![bytes];
         for payload in &payloads {
@@ -455,7 +455,7 @@ proptest! {
             let _ = decoder.decode(&packet);
             if packet.len() > 10 {
                 sign(&mut packet);
-                prop_assert!(Decoder::is_whole(&packet));
+                prop_assert!(CompactDecoder::is_whole(&packet));
                 if let Ok(payload) = decoder.decode(&packet) {
                     prop_assert_eq!(payload.len(), usize::from(u16::from_le_bytes([packet[4], packet[5]])));
                 }
@@ -485,7 +485,7 @@ fn sign(packet: &mut [u8]) {
 fn each_flipped_byte_and_each_cut_is_an_error() {
     let mut encoder = encoder(7);
     let packet = coded(&mut encoder, 4, &example()).unwrap();
-    let mut decoder = Decoder::new();
+    let mut decoder = CompactDecoder::new();
     for at in 0..packet.len() {
         for flip in 1..=255 {
             let mut bad = packet.clone();
@@ -513,17 +513,17 @@ fn a_packet_that_decodes_to_more_or_less_than_it_says_is_an_error() {
             let mut bad = packet.clone();
             bad[4..6].copy_from_slice(&size.to_le_bytes());
             sign(&mut bad);
-            assert!(Decoder::new().decode(&bad).is_err(), "{size}");
+            assert!(CompactDecoder::new().decode(&bad).is_err(), "{size}");
         }
         for more in [&[0][..], &[1], &[0; 9], &[0xc0], &[0xe0], &[0xe0, 0, 0]] {
             let mut bad = [&packet[..], more].concat();
             sign(&mut bad);
-            assert!(Decoder::new().decode(&bad).is_err(), "{more:?}");
+            assert!(CompactDecoder::new().decode(&bad).is_err(), "{more:?}");
         }
         for end in 11..packet.len() {
             let mut bad = packet[..end].to_vec();
             sign(&mut bad);
-            assert!(Decoder::new().decode(&bad).is_err(), "cut at {end}");
+            assert!(CompactDecoder::new().decode(&bad).is_err(), "cut at {end}");
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::support::*;
 use memledger::analysis;
 use memledger::trace::format::schema::FieldType::{self, *};
 use memledger::trace::read::{
-    Decoder, EventAnalyzer, FieldValue, Occurrence, Reference, Scalar, Visitor, read,
+    Decoder, DefinitionRef, EventAnalyzer, FieldValue, Occurrence, Scalar, Visitor, read,
 };
 
 /// A decoder of protocol 7 that has been told these types, and the analyzer it delivers to.
@@ -267,7 +267,7 @@ fn family_types() -> Vec<u8> {
 #[test]
 fn references_lead_to_their_definitions() {
     use std::collections::HashMap;
-    let analyzer = EventAnalyzer::new((HashMap::<Reference, u64>::new(), Vec::new()))
+    let analyzer = EventAnalyzer::new((HashMap::<DefinitionRef, u64>::new(), Vec::new()))
         .on("Demo", "Thing", ["Name", "DefinitionId"], |state, event, [name, id]| {
             let key = event.definition().unwrap();
             assert_eq!(id.u64().unwrap(), key.id);

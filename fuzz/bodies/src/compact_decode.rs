@@ -1,20 +1,20 @@
 //! Any bytes as a compact packet. The checksum is corrected, or few inputs would be decoded.
 
 use crate::compact_encode::{encoder, example, sign};
-use memledger::trace::format::compact::{COMPACT_HEADER, Decoder};
+use memledger::trace::format::compact::{COMPACT_HEADER, CompactDecoder};
 use std::cell::RefCell;
 
 thread_local! {
     // One decoder for all inputs, as a reader has one for all packets: no input may affect the
     // next.
-    static DECODER: RefCell<Decoder> = RefCell::new(Decoder::new());
+    static DECODER: RefCell<CompactDecoder> = RefCell::new(CompactDecoder::new());
 }
 
 /// Decodes `data` as it is, then with a corrected checksum; the result must survive being encoded.
 pub fn run(data: &[u8]) {
     DECODER.with_borrow_mut(|decoder| {
         if let Ok(payload) = decoder.decode(data) {
-            assert!(Decoder::is_whole(data) && payload.len() <= 0xffff);
+            assert!(CompactDecoder::is_whole(data) && payload.len() <= 0xffff);
         }
         let mut packet = data.to_vec();
         packet.truncate(0xffff);
@@ -22,7 +22,7 @@ pub fn run(data: &[u8]) {
             return;
         }
         sign(&mut packet);
-        assert!(Decoder::is_whole(&packet));
+        assert!(CompactDecoder::is_whole(&packet));
         let Ok(payload) = decoder.decode(&packet).map(<[u8]>::to_vec) else { return };
         assert_eq!(payload.len(), usize::from(u16::from_le_bytes([packet[4], packet[5]])));
         assert!(decoder.decode(&packet).as_deref() == Ok(&payload[..]), "the same again");

@@ -3,7 +3,7 @@
 use crate::support::{AUX, ENTER, LEAVE, NO_SYNC, aux, plain, synced, type_record};
 use arbitrary::{Result, Unstructured};
 use memledger::trace::format::schema::FieldType::{U8, U8Array, U32, U64};
-use memledger::trace::format::compact::{COMPACT_HEADER, Decoder, Encoder};
+use memledger::trace::format::compact::{COMPACT_HEADER, CompactDecoder, CompactEncoder};
 use std::cell::RefCell;
 use std::sync::LazyLock;
 
@@ -55,8 +55,8 @@ fn types(protocol: u8) -> Vec<u8> {
 }
 
 /// An encoder that knows these types.
-pub(crate) fn encoder(protocol: u8) -> Encoder {
-    let mut encoder = Encoder::new(protocol);
+pub(crate) fn encoder(protocol: u8) -> CompactEncoder {
+    let mut encoder = CompactEncoder::new(protocol);
     encoder.learn(&TYPES[usize::from(protocol - 5)]);
     encoder
 }
@@ -112,7 +112,7 @@ fn event(u: &mut Unstructured<'_>, last: &mut Last) -> Result<Vec<u8>> {
 }
 
 thread_local! {
-    static DECODER: RefCell<Decoder> = RefCell::new(Decoder::new());
+    static DECODER: RefCell<CompactDecoder> = RefCell::new(CompactDecoder::new());
 }
 
 /// Makes events of `data`, encodes them, and expects the same events when decoded.

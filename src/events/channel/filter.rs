@@ -18,7 +18,7 @@ impl ChannelFilter {
     /// Reads names that are separated by commas.
     ///
     /// # Errors
-    /// [`Error::Setting`] for what can be no channel's name, or if there is none.
+    /// [`Error::InvalidChannels`] for what can be no channel's name, or if there is none.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         let (mut wanted, mut unwanted) = (Vec::new(), Vec::new());
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -32,7 +32,7 @@ impl ChannelFilter {
             list.push((id(name), name.to_owned()));
         }
         if wanted.is_empty() && unwanted.is_empty() {
-            return Err(Error::Setting(format!(
+            return Err(Error::InvalidChannels(format!(
                 "{text:?} chooses no channel for a destination; write names with commas between them, such as memory,scope, or -memory for all others"
             )));
         }

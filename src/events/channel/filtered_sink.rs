@@ -290,7 +290,7 @@ impl FilteredSink {
 impl Sink for FilteredSink {
     fn packet(&mut self, stream: u16, payload: &[u8]) {
         if self.failed.is_none() && self.pass(stream, payload).is_none() {
-            self.failed = Some(Error::Unsupported(format!(
+            self.failed = Some(Error::Internal(format!(
                 "the tracker cannot tell the channels of {} bytes of stream {stream} apart, so what is to get some of them only ends here",
                 payload.len()
             )));
@@ -307,7 +307,7 @@ impl Sink for FilteredSink {
         self.inner.finish()?;
         let missing = self.filter.missing();
         if !missing.is_empty() {
-            (self.on_problem)(Error::Setting(format!(
+            (self.on_problem)(Error::UnknownChannel(format!(
                 "{missing:?} in the channels for a destination is the name of no channel that this program has used"
             )));
         }

@@ -117,7 +117,7 @@ pub(crate) fn names(text: &str) -> Result<Names, Error> {
 
 /// Why a name can be no channel's.
 pub(super) fn no_name(name: &str) -> Error {
-    Error::Setting(format!(
+    Error::InvalidChannels(format!(
         "no channel can be called {name:?}: a name is 1 to 255 ASCII letters, digits, _ . or -, the last not at its start"
     ))
 }
@@ -168,7 +168,7 @@ pub(crate) fn known() -> impl Iterator<Item = (&'static str, bool)> {
 /// Turns the channels of these names on or off; all of them or, with a reason, none.
 pub(crate) fn switch(names: &[String], enabled: bool) -> Result<Vec<&'static Channel>, Error> {
     if let Some(name) = names.iter().find(|name| all().all(|c| c.id != id(name))) {
-        return Err(Error::Setting(format!(
+        return Err(Error::UnknownChannel(format!(
             "the program has no channel {name:?}, or has not come by it yet"
         )));
     }

@@ -2,7 +2,7 @@
 //!
 //! Linux on 64-bit machines is the platform that is built and tested. Elsewhere the same
 //! functions exist, [`SUPPORTED`] is false and nothing is ever recorded: starting a ledger
-//! returns [`Error::Unsupported`](crate::Error::Unsupported).
+//! returns [`Error::UnsupportedPlatform`](crate::Error::UnsupportedPlatform).
 //! `RUSTFLAGS="--cfg memledger_portable"` selects that half on Linux too, so that it can be
 //! checked there.
 

@@ -36,10 +36,10 @@ impl Client {
     /// it is 1985. Waits at most 2 s for each address that a name has.
     ///
     /// # Errors
-    /// [`Error::Control`] says what is wrong with the address, or why nobody answers there.
+    /// [`Error::Unreachable`] if it is no address, or no control server listens there.
     pub fn connect(address: &str) -> Result<Self, Error> {
         let addresses = resolve(address)
-            .map_err(|error| Error::Control(format!("{address} is no address: {error}")))?;
+            .map_err(|error| unreachable(format!("{address} is no address"), error))?;
         let mut result = Err(io::Error::other("the name has no address"));
         for one in addresses {
             result = TcpStream::connect_timeout(&one, CONNECT_PATIENCE);
@@ -55,15 +55,15 @@ impl Client {
         });
         match prepared {
             Ok(stream) => Ok(Self { stream: BufReader::new(stream), address: address.into() }),
-            Err(error) => Err(Error::Control(format!("{address} cannot be reached: {error}"))),
+            Err(error) => Err(unreachable(format!("{address} cannot be reached"), error)),
         }
     }
 
     /// Sends a command and waits for its answer, at most 30 s: lines `name value`.
     ///
     /// # Errors
-    /// [`Error::Control`] says why the program refuses, or that it does not answer as it should.
-    /// After an answer that is none, and after a line that is no command, the connection is over.
+    /// [`Error::Refused`] has the program's reason; [`Error::NoAnswer`] if it does not answer in time,
+    /// or not as it should. After an answer that is none, and after a line that is no command, the connection is over.
     pub fn send(&mut self, command: &Command) -> Result<Vec<String>, Error> {
         let failed = |address: &str, error: io::Error| {
             let what = match error.kind() {
@@ -72,7 +72,7 @@ impl Client {
                 }
                 _ => error.to_string(),
             };
-            Error::Control(format!("{address} does not answer: {what}"))
+            Error::NoAnswer(format!("{address} does not answer: {what}"))
         };
         // NOTE: a program that has just refused and closed may have said why: that is read first.
         let sent = self.stream.get_mut().write_all(format!("{command}\n").as_bytes());
@@ -91,17 +91,21 @@ impl Client {
             let Some(text) = text.strip_suffix('\n') else {
                 let what =
                     if left == 0 { "its answer has no end" } else { "it closed the connection" };
-                return Err(Error::Control(format!("{} does not answer: {what}", self.address)));
+                return Err(Error::NoAnswer(format!("{} does not answer: {what}", self.address)));
             };
             if text == "ok" {
                 return Ok(lines);
             }
             if let Some(reason) = text.strip_prefix("refused: ") {
-                return Err(Error::Control(format!("{} refuses: {reason}", self.address)));
+                return Err(Error::Refused(format!("{} refuses: {reason}", self.address)));
             }
             lines.push(text.to_owned());
         }
     }
+}
+
+fn unreachable(what: String, source: io::Error) -> Error {
+    Error::Unreachable { what, source }
 }
 
 fn resolve(address: &str) -> io::Result<Vec<SocketAddr>> {

@@ -39,7 +39,7 @@ pub enum Command {
         /// The recorder: `HOST` or `HOST:PORT`.
         host: String,
         /// The channels it gets, as in
-        /// [`Ledger::trace_channels_to_file`](crate::Ledger::trace_channels_to_file); all if `None`.
+        /// [`Destination::channels`](crate::Destination::channels); all if `None`.
         channels: Option<String>,
     },
     /// Writes the trace to a file of the program's folder as well.

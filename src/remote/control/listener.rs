@@ -21,7 +21,7 @@ impl Place {
     /// Reads `port`, `address:port` or `localhost:port`.
     ///
     /// # Errors
-    /// [`Error::Setting`] says what is allowed.
+    /// [`Error::InvalidAddress`] says what is allowed.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         let on_loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let parsed = match (text.parse::<u16>(), text.strip_prefix("localhost:")) {
@@ -30,7 +30,7 @@ impl Place {
             _ => text.parse().ok(),
         };
         parsed.map(Self).ok_or_else(|| {
-            Error::Setting(format!(
+            Error::InvalidAddress(format!(
                 "the control server cannot listen on {text:?}; write a port, such as {DEFAULT_PORT}, or ADDRESS:PORT"
             ))
         })
@@ -58,7 +58,7 @@ impl Listener {
     /// Binds the port asked for, or another if that is taken.
     ///
     /// # Errors
-    /// [`Error::Control`] if there is none.
+    /// [`Error::Listen`] if there is none.
     pub(crate) fn bind(Place(asked): Place) -> Result<Self, Error> {
         let random = RandomState::new();
         let hop = |hop| HOP_PORTS.0 + (random.hash_one(hop) % HOP_PORTS.1) as u16;
@@ -70,9 +70,7 @@ impl Listener {
                 break;
             }
         }
-        result.map_err(|error| {
-            Error::Control(format!("the control server cannot listen on {asked}: {error}"))
-        })
+        result.map_err(|source| Error::Listen { address: asked.to_string(), source })
     }
 
     fn listen(address: (IpAddr, u16)) -> io::Result<Self> {

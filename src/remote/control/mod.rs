@@ -13,7 +13,7 @@
 //! | `Token secret` | must come first where the program has set a token |
 //!
 //! Channels for one destination are those of
-//! [`Ledger::trace_channels_to_file`](crate::Ledger::trace_channels_to_file); without, it gets all.
+//! [`Destination::channels`](crate::Destination::channels); without, it gets all.
 //!
 //! Each is answered by lines `name value`, closed by a line `ok` or `refused: reason`. Unreal's own
 //! tools do not look at the answers.

@@ -85,7 +85,7 @@ impl Server {
     /// Serves on a thread of its own.
     ///
     /// # Errors
-    /// [`Error::Control`] if there can be no thread.
+    /// [`Error::ThreadNotStarted`] if there can be no thread.
     pub(crate) fn start(
         listener: Listener,
         rules: Rules,
@@ -110,9 +110,9 @@ impl Server {
         };
         let work = Work { listener, rules, actions, wanted, clients: Vec::new(), patience };
         starting().push(work);
-        os::spawn(run, 0).map_err(|error| {
+        os::spawn(run, 0).map_err(|source| {
             starting().pop();
-            Error::Control(format!("the control server's thread could not be started: {error}"))
+            Error::ThreadNotStarted { thread: "the control server's thread".into(), source }
         })?;
         Ok(server)
     }
@@ -142,7 +142,7 @@ extern "C" fn run(_: *mut c_void) -> *mut c_void {
         // A bug of ours must not take the program with it.
         let end = catch_unwind(AssertUnwindSafe(|| work.serve()));
         if end.is_err() {
-            work.actions.problem(Error::Control("the control server panicked and ends".into()));
+            work.actions.problem(Error::Internal("the control server panicked and ends".into()));
         }
     }
     std::ptr::null_mut()
@@ -154,8 +154,7 @@ impl Work {
             if let Err(error) = self.round()
                 && self.wanted.load(Ordering::Acquire)
             {
-                let what = format!("the control server ends: {error}");
-                return self.actions.problem(Error::Control(what));
+                return self.actions.problem(Error::ControlEnded(error));
             }
         }
     }

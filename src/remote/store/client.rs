@@ -107,7 +107,7 @@ impl Store {
     /// Takes 2 s for each of the host's addresses at most.
     ///
     /// # Errors
-    /// [`Error::Store`] if there is no such host, or nobody listens there.
+    /// [`Error::Unreachable`] if there is no such host, or no store listens there.
     pub fn connect(address: &str) -> Result<Self, Error> {
         let (mut place, mut failure) =
             (address.to_owned(), io::Error::other("the host has no address"));
@@ -128,14 +128,15 @@ impl Store {
                 }
             }
         }
-        Err(Error::Store(format!("cannot reach a store of traces at {place}: {failure}")))
+        let what = format!("cannot reach a store of traces at {place}");
+        Err(Error::Unreachable { what, source: failure })
     }
 
     /// The same connection, which shows this token with each request: a store on another machine
     /// asks for it.
     ///
     /// # Errors
-    /// [`Error::Setting`] if it cannot be a token.
+    /// [`Error::InvalidToken`] if it cannot be a token.
     pub fn with_token(mut self, token: &str) -> Result<Self, Error> {
         check_token(token)?;
         self.token = Some(token.to_owned());
@@ -150,8 +151,8 @@ impl Store {
     /// What the store says of itself.
     ///
     /// # Errors
-    /// [`Error::Store`], as every request: it does not answer, it refuses, or its answer makes no
-    /// sense.
+    /// As every request: [`Error::NoAnswer`], [`Error::Refused`], or [`Error::InvalidMessage`] for an
+    /// answer that makes no sense.
     pub fn status(&mut self) -> Result<Status, Error> {
         let answer = self.ask(&Message::request("v1/status"))?;
         Ok(Status {
@@ -232,7 +233,10 @@ impl Store {
         let address = SocketAddr::new(self.address.ip(), port);
         match TcpStream::connect_timeout(&address, CONNECT) {
             Ok(stream) => Ok(TraceStream::new(stream)),
-            Err(error) => Err(self.error(&format!("does not send trace {id} on {port}: {error}"))),
+            Err(source) => {
+                let what = self.sentence(&format!("does not send trace {id} on {port}"));
+                Err(Error::Unreachable { what, source })
+            }
         }
     }
 
@@ -240,7 +244,9 @@ impl Store {
     fn list(&mut self, count: &str, info: &str) -> Result<Vec<Message>, Error> {
         let answer = self.ask(&Message::request(count))?;
         let count = answer.integer("count").filter(|count| (0..=MOST).contains(count));
-        let count = count.ok_or_else(|| self.error("does not say how many there are"))?;
+        let count = count.ok_or_else(|| {
+            Error::InvalidMessage(self.sentence("does not say how many there are"))
+        })?;
         let mut answers = Vec::new();
         for index in 0..count {
             match self.ask_for(&Message::request(info).with("index", index))? {
@@ -299,13 +305,17 @@ impl Store {
         answer.map_err(|error| {
             // What comes next would be taken for the answer to another request.
             let _ = self.stream.shutdown(Shutdown::Both);
-            self.error(&format!("does not answer as a store does: {error}"))
+            let sentence = self.sentence(&format!("does not answer as a store does: {error}"));
+            match error {
+                Error::NoAnswer(_) => Error::NoAnswer(sentence),
+                _ => Error::InvalidMessage(sentence),
+            }
         })
     }
 
     fn transfer(&mut self, request: &[u8]) -> Result<Vec<u8>, Error> {
         let failed = |error: io::Error| {
-            Error::Store(match error.kind() {
+            Error::NoAnswer(match error.kind() {
                 io::ErrorKind::UnexpectedEof => "it has closed the connection".to_owned(),
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                     format!("nothing came within {} s", ANSWER.as_secs())
@@ -319,7 +329,7 @@ impl Store {
         let size = u32::from_le_bytes(size) as usize;
         if size == 0 || size > MAX_RESPONSE {
             let most = MAX_RESPONSE;
-            return Err(Error::Store(format!(
+            return Err(Error::InvalidMessage(format!(
                 "{size} bytes are announced, and 1 to {most} can be"
             )));
         }
@@ -331,7 +341,8 @@ impl Store {
     /// A number that fits.
     fn number<T: TryFrom<i64>>(&self, answer: &Message, key: &str) -> Result<T, Error> {
         let number = answer.integer(key).and_then(|number| T::try_from(number).ok());
-        number.ok_or_else(|| self.error(&format!("answers without a sensible '{key}'")))
+        let what = || self.sentence(&format!("answers without a sensible '{key}'"));
+        number.ok_or_else(|| Error::InvalidMessage(what()))
     }
 
     fn refusal(&self, request: &Message, answer: &Message) -> Error {
@@ -339,11 +350,11 @@ impl Store {
         let status = answer.integer("$status").unwrap_or_default();
         let reason = answer.text("reason").map(|reason| format!(": {reason}"));
         let reason = reason.unwrap_or_default();
-        self.error(&format!("refuses {path} with status {status}{reason}"))
+        Error::Refused(self.sentence(&format!("refuses {path} with status {status}{reason}")))
     }
 
-    fn error(&self, what: &str) -> Error {
-        Error::Store(format!("the store at {} {what}", self.address))
+    fn sentence(&self, what: &str) -> String {
+        format!("the store at {} {what}", self.address)
     }
 }
 
@@ -355,8 +366,9 @@ fn resolve(address: &str) -> Result<Vec<SocketAddr>, Error> {
         Err(_) if address.contains(':') => address.to_socket_addrs(),
         Err(_) => (address, PORT).to_socket_addrs(),
     };
-    found.map(Iterator::collect).map_err(|error| {
-        Error::Store(format!("'{address}' is no address of a store, HOST or HOST:PORT: {error}"))
+    found.map(Iterator::collect).map_err(|source| {
+        let what = format!("'{address}' is no address of a store, HOST or HOST:PORT");
+        Error::Unreachable { what, source }
     })
 }
 

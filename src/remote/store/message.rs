@@ -22,7 +22,7 @@ const END: u8 = 0xff;
 /// A value in a [`Message`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Field {
+pub enum MessageValue {
     /// A number.
     Integer(i64),
     /// A text.
@@ -31,25 +31,25 @@ pub enum Field {
     Texts(Vec<String>),
 }
 
-impl From<i64> for Field {
+impl From<i64> for MessageValue {
     fn from(value: i64) -> Self {
         Self::Integer(value)
     }
 }
 
-impl From<u32> for Field {
+impl From<u32> for MessageValue {
     fn from(value: u32) -> Self {
         Self::Integer(value.into())
     }
 }
 
-impl From<&str> for Field {
+impl From<&str> for MessageValue {
     fn from(value: &str) -> Self {
         Self::Text(value.to_owned())
     }
 }
 
-impl From<Vec<String>> for Field {
+impl From<Vec<String>> for MessageValue {
     fn from(value: Vec<String>) -> Self {
         Self::Texts(value)
     }
@@ -68,7 +68,7 @@ impl From<Vec<String>> for Field {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    fields: Vec<(String, Field)>,
+    fields: Vec<(String, MessageValue)>,
 }
 
 impl Message {
@@ -84,20 +84,20 @@ impl Message {
 
     /// The message with one field more.
     #[must_use]
-    pub fn with(mut self, key: &str, value: impl Into<Field>) -> Self {
+    pub fn with(mut self, key: &str, value: impl Into<MessageValue>) -> Self {
         self.fields.push((key.to_owned(), value.into()));
         self
     }
 
     /// The first field with this key.
-    pub fn field(&self, key: &str) -> Option<&Field> {
+    pub fn field(&self, key: &str) -> Option<&MessageValue> {
         self.fields.iter().find(|(known, _)| known == key).map(|(_, value)| value)
     }
 
     /// The number with this key.
     pub fn integer(&self, key: &str) -> Option<i64> {
         match self.field(key)? {
-            Field::Integer(value) => Some(*value),
+            MessageValue::Integer(value) => Some(*value),
             _ => None,
         }
     }
@@ -105,7 +105,7 @@ impl Message {
     /// The text with this key.
     pub fn text(&self, key: &str) -> Option<&str> {
         match self.field(key)? {
-            Field::Text(value) => Some(value),
+            MessageValue::Text(value) => Some(value),
             _ => None,
         }
     }
@@ -120,9 +120,9 @@ impl Message {
         for (key, value) in &self.fields {
             item(Value::Text(key.clone()));
             item(match value {
-                Field::Integer(number) => Value::Integer((*number).into()),
-                Field::Text(text) => Value::Text(text.clone()),
-                Field::Texts(texts) => {
+                MessageValue::Integer(number) => Value::Integer((*number).into()),
+                MessageValue::Text(text) => Value::Text(text.clone()),
+                MessageValue::Texts(texts) => {
                     Value::Array(texts.iter().cloned().map(Value::Text).collect())
                 }
             });
@@ -140,34 +140,40 @@ impl Message {
     /// than 8 is refused.
     ///
     /// # Errors
-    /// [`Error::Store`] says what is wrong with it.
+    /// [`Error::InvalidMessage`] says what is wrong with it.
     pub fn decode(body: &[u8]) -> Result<Self, Error> {
         let mut rest = body;
         let value = ciborium::de::from_reader_with_recursion_limit(&mut rest, MAX_DEPTH)
             .map_err(|error| wrong(body, error))?;
         if !rest.is_empty() {
             let (all, used) = (body.len(), body.len() - rest.len());
-            return Err(Error::Store(format!("of its {all} bytes only {used} are one CBOR value")));
+            return Err(Error::InvalidMessage(format!(
+                "of its {all} bytes only {used} are one CBOR value"
+            )));
         }
         let Value::Map(pairs) = value else {
-            return Err(Error::Store("it is CBOR, but not a map".to_owned()));
+            return Err(Error::InvalidMessage("it is CBOR, but not a map".to_owned()));
         };
         let mut message = Self::default();
         for (key, value) in pairs {
             let Value::Text(key) = key else {
-                return Err(Error::Store("a key of its CBOR map is not a text".to_owned()));
+                return Err(Error::InvalidMessage(
+                    "a key of its CBOR map is not a text".to_owned(),
+                ));
             };
             let value = match value {
                 Value::Integer(number) => match i64::try_from(i128::from(number)) {
-                    Ok(number) => Field::Integer(number),
+                    Ok(number) => MessageValue::Integer(number),
                     Err(_) => {
-                        return Err(Error::Store("a number has more than 63 bits".to_owned()));
+                        return Err(Error::InvalidMessage(
+                            "a number has more than 63 bits".to_owned(),
+                        ));
                     }
                 },
-                Value::Text(text) => Field::Text(text),
+                Value::Text(text) => MessageValue::Text(text),
                 Value::Array(values) => {
                     match values.into_iter().map(Value::into_text).collect::<Result<_, _>>() {
-                        Ok(texts) => Field::Texts(texts),
+                        Ok(texts) => MessageValue::Texts(texts),
                         Err(_) => continue,
                     }
                 }
@@ -181,7 +187,7 @@ impl Message {
 
 fn wrong(body: &[u8], error: ciborium::de::Error<std::io::Error>) -> Error {
     use ciborium::de::Error::{Io, RecursionLimitExceeded, Semantic, Syntax};
-    Error::Store(match error {
+    Error::InvalidMessage(match error {
         Io(_) => format!("its CBOR ends after {} bytes, inside a value", body.len()),
         Syntax(offset) => format!("byte {offset} of it is no CBOR"),
         Semantic(_, what) => format!("its CBOR makes no sense: {what}"),
@@ -249,11 +255,11 @@ mod tests {
         }
     }
 
-    fn field() -> impl Strategy<Value = Field> {
+    fn field() -> impl Strategy<Value = MessageValue> {
         prop_oneof![
-            any::<i64>().prop_map(Field::Integer),
-            ".{0,40}".prop_map(Field::Text),
-            prop::collection::vec(".{0,8}", 0..4).prop_map(Field::Texts),
+            any::<i64>().prop_map(MessageValue::Integer),
+            ".{0,40}".prop_map(MessageValue::Text),
+            prop::collection::vec(".{0,8}", 0..4).prop_map(MessageValue::Texts),
         ]
     }
 

@@ -35,7 +35,7 @@ mod stream;
 mod token;
 
 pub use client::{Session, Status, Store, StoredTrace};
-pub use message::{Field, MAX_REQUEST, MAX_RESPONSE, Message};
+pub use message::{MAX_REQUEST, MAX_RESPONSE, Message, MessageValue};
 pub use stream::TraceStream;
 pub use token::{TOKEN_PREFIX, check_token, token_line};
 

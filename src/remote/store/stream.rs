@@ -25,10 +25,10 @@ impl TraceStream {
     /// zero; `None`, as at first, lets it wait.
     ///
     /// # Errors
-    /// [`Error::Setting`] for zero, [`Error::Read`] if the system refuses.
+    /// [`Error::InvalidTimeout`] for zero, [`Error::Read`] if the system refuses.
     pub fn set_timeout(&self, timeout: Option<Duration>) -> Result<(), Error> {
         if timeout == Some(Duration::ZERO) {
-            return Err(Error::Setting("a time limit of 0 s leaves no time to read".to_owned()));
+            return Err(Error::InvalidTimeout);
         }
         self.stream.set_read_timeout(timeout).map_err(Error::Read)
     }

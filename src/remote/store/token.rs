@@ -26,11 +26,11 @@ pub fn token_line(token: &str) -> Result<String, Error> {
 /// Whether this can be a token: 16 to 256 printable ASCII characters without spaces.
 ///
 /// # Errors
-/// [`Error::Setting`] says what is wrong with it, without showing it.
+/// [`Error::InvalidToken`] says what is wrong with it, without showing it.
 pub fn check_token(token: &str) -> Result<(), Error> {
     let length = token.chars().count();
     if !LENGTHS.contains(&length) {
-        return Err(Error::Setting(format!(
+        return Err(Error::InvalidToken(format!(
             "a token has {} to {} characters, and this one has {length}",
             LENGTHS.start(),
             LENGTHS.end()
@@ -38,7 +38,7 @@ pub fn check_token(token: &str) -> Result<(), Error> {
     }
     match token.chars().position(|char| !char.is_ascii_graphic()) {
         None => Ok(()),
-        Some(position) => Err(Error::Setting(format!(
+        Some(position) => Err(Error::InvalidToken(format!(
             "a token has printable ASCII characters without spaces only, and character {} of this \
              one is none",
             position + 1

@@ -87,7 +87,7 @@ impl Header {
 /// Appends packets to a buffer of bytes, each coded as is best.
 pub struct PacketWriter {
     compressor: lz4::Compressor,
-    compact: Option<compact::Encoder>,
+    compact: Option<compact::CompactEncoder>,
 }
 
 impl PacketWriter {
@@ -95,7 +95,8 @@ impl PacketWriter {
     pub fn new(transport: Transport, protocol: u8) -> Self {
         Self {
             compressor: lz4::Compressor::new(),
-            compact: (transport == Transport::Compact).then(|| compact::Encoder::new(protocol)),
+            compact: (transport == Transport::Compact)
+                .then(|| compact::CompactEncoder::new(protocol)),
         }
     }
 

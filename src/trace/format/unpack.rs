@@ -9,7 +9,7 @@ use super::packet::{Coding, ENCODED_HEADER, HEADER, Header};
 pub struct Unpacker {
     /// PERF: as large as one can be, so that it is never resized.
     payload: Vec<u8>,
-    compact: Option<compact::Decoder>,
+    compact: Option<compact::CompactDecoder>,
 }
 
 impl Default for Unpacker {
@@ -42,7 +42,7 @@ impl Unpacker {
                 Ok(payload)
             }
             Coding::Compact => {
-                self.compact.get_or_insert_with(compact::Decoder::new).decode(packet)
+                self.compact.get_or_insert_with(compact::CompactDecoder::new).decode(packet)
             }
         }
     }
@@ -58,7 +58,7 @@ impl Unpacker {
         let Some(left) = budget.checked_sub(cost) else { return false };
         *budget = left;
         match header.coding {
-            Coding::Compact => compact::Decoder::is_whole(packet),
+            Coding::Compact => compact::CompactDecoder::is_whole(packet),
             _ => self.payload(header, packet).is_ok(),
         }
     }

@@ -25,7 +25,7 @@ mod timebase;
 mod trial;
 
 pub use analyzer::{
-    Elements, EventAnalyzer, FieldError, FieldValue, Left, Occurrence, Reference, Thread,
+    DefinitionRef, Elements, EventAnalyzer, FieldError, FieldValue, Left, Occurrence, Thread,
 };
 pub use decoder::{Counts, Decoder, StreamCounts};
 pub use event::{Damage, Event, Hole, Row, Scalar, Stamp, Value, Visitor};

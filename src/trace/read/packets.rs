@@ -175,7 +175,8 @@ impl<R: Read> Reader<R> {
         if self.decoder.makes_sense(header.stream, payload, &mut usize::from(u16::MAX)) {
             return true;
         }
-        if !likely && compact::Decoder::is_in_disguise(bytes.get(..header.size).unwrap_or_default())
+        if !likely
+            && compact::CompactDecoder::is_in_disguise(bytes.get(..header.size).unwrap_or_default())
         {
             return false;
         }

@@ -242,7 +242,7 @@ impl Queued {
     /// Starts the thread, which first calls `open`. What goes wrong there is told to `on_problem`.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if there can be no thread.
+    /// [`Error::ThreadNotStarted`] if there can be no thread.
     pub(crate) fn start(name: String, open: Open, on_problem: fn(Error)) -> Result<Self, Error> {
         let queue = Arc::new(Queue {
             number: LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1,
@@ -271,12 +271,10 @@ impl Queued {
                 all.remove(oldest);
             }
         }
-        if let Err(error) = os::spawn(run, queue.number as usize) {
+        if let Err(source) = os::spawn(run, queue.number as usize) {
             queue.end(None);
-            return Err(Error::Destination {
-                name: queue.name.clone(),
-                what: format!("its thread could not be started: {error}"),
-            });
+            let thread = format!("the destination's thread for {}", queue.name);
+            return Err(Error::ThreadNotStarted { thread, source });
         }
         Ok(Self { queue, batch: Vec::new(), ended: false })
     }

@@ -37,10 +37,10 @@ impl Address {
     /// Reads `host`, `host:port`, an IPv4 or IPv6 address, or `[IPv6]:port`.
     ///
     /// # Errors
-    /// [`Error::Setting`] says what is wrong with it.
+    /// [`Error::InvalidAddress`] says what is wrong with it.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         let wrong = |why: &str| {
-            Error::Setting(format!(
+            Error::InvalidAddress(format!(
                 "the address {text:?} is not allowed: {why}; write HOST or HOST:PORT, such as 127.0.0.1:{}",
                 DEFAULT_PORTS[0]
             ))

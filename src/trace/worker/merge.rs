@@ -314,7 +314,7 @@ mod tests {
     use super::*;
     use crate::trace::format::arrays::piece_head;
     use crate::trace::format::schema::FieldType::{AnsiString, U8, U64};
-    use crate::trace::write::declared::{Declared, Family, Field};
+    use crate::trace::write::declared::{Declared, DeclaredField, Family};
     use crate::trace::write::pages;
 
     static WITH_SERIAL: Declaration =
@@ -435,13 +435,13 @@ mod tests {
                 "Test",
                 "WithArray",
                 0,
-                &[Field { name: "Name", field_type: AnsiString, family: Family::Regular }],
+                &[DeclaredField { name: "Name", field_type: AnsiString, family: Family::Regular }],
             ),
             Declared::new(
                 "Test",
                 "Unsynced",
                 NO_SYNC,
-                &[Field { name: "Small", field_type: U8, family: Family::Regular }],
+                &[DeclaredField { name: "Small", field_type: U8, family: Family::Regular }],
             ),
         ];
         static LOGGED: [Logged; 3] = [

@@ -101,9 +101,8 @@ pub(crate) fn lock_within<T>(lock: &Mutex<T>, patience: Duration) -> Option<Mute
 pub(crate) fn spawn() -> Result<(), Error> {
     // NOTE: told to the thread, which may begin to run when its session is over already.
     let generation = GENERATION.load(Ordering::Acquire);
-    os::spawn(run, generation as usize).map_err(|error| {
-        Error::Unsupported(format!("the worker thread could not be started: {error}"))
-    })
+    os::spawn(run, generation as usize)
+        .map_err(|source| Error::ThreadNotStarted { thread: "the worker thread".into(), source })
 }
 
 /// Ends the worker of the present session, as soon as it looks.
@@ -144,7 +143,7 @@ pub(crate) fn tick(session: &mut Session, patience: Duration) {
 pub(crate) fn finish(session: &mut Session, last: &Final) {
     let on_problem = session.on_problem();
     if catch_unwind(AssertUnwindSafe(|| session.finish(last))).is_err() {
-        on_problem(Error::Unsupported("the tracker panicked at the end of the recording".into()));
+        on_problem(Error::Internal("the tracker panicked at the end of the recording".into()));
     }
 }
 

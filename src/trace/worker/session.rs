@@ -277,7 +277,7 @@ impl Session {
         self.failed = true;
         self.sinks.clear();
         state::pause(Duration::ZERO);
-        (self.on_problem)(Error::Unsupported(why));
+        (self.on_problem)(Error::Internal(why));
     }
 
     /// Ends the recording because the system has no memory for the tracker: every stream ends at a
@@ -297,7 +297,7 @@ impl Session {
             }
         }
         self.failed = true;
-        on_problem(Error::Unsupported(format!(
+        on_problem(Error::OutOfMemory(format!(
             "recording ends here, after {} events: the system has no memory left for the tracker; \
              {} events are lost, and what follows is not recorded",
             self.serial - self.first_serial,

@@ -64,7 +64,7 @@ pub enum Family {
 
 /// One field.
 #[derive(Debug)]
-pub struct Field {
+pub struct DeclaredField {
     /// Its name.
     pub name: &'static str,
     /// What it holds.
@@ -79,7 +79,7 @@ pub struct Declared {
     logger: &'static str,
     event: &'static str,
     flags: u8,
-    fields: &'static [Field],
+    fields: &'static [DeclaredField],
 }
 
 /// An event type where it is logged, and the channels it is logged on there, by their ids.
@@ -97,7 +97,7 @@ impl Declared {
         logger: &'static str,
         event: &'static str,
         flags: u8,
-        fields: &'static [Field],
+        fields: &'static [DeclaredField],
     ) -> Self {
         assert!(!logger.is_empty() && !event.is_empty(), "an event type needs two names");
         assert!(logger.len() < 256 && event.len() < 256, "a name has 255 bytes at most");
@@ -311,7 +311,11 @@ mod tests {
             "Test",
             "DefinitionOnChannels",
             NO_SYNC,
-            &[Field { name: "Id", field_type: FieldType::U32, family: Family::DefinitionId }],
+            &[DeclaredField {
+                name: "Id",
+                field_type: FieldType::U32,
+                family: Family::DefinitionId,
+            }],
         );
         static SITES: [Logged; 5] = [
             Logged::new(|| &TYPE, &[1]),
@@ -340,8 +344,16 @@ mod tests {
             "B",
             NO_SYNC | IMPORTANT,
             &[
-                Field { name: "Text", field_type: FieldType::WideString, family: Family::Regular },
-                Field { name: "Id", field_type: FieldType::U32, family: Family::DefinitionId },
+                DeclaredField {
+                    name: "Text",
+                    field_type: FieldType::WideString,
+                    family: Family::Regular,
+                },
+                DeclaredField {
+                    name: "Id",
+                    field_type: FieldType::U32,
+                    family: Family::DefinitionId,
+                },
             ],
         );
         static TARGET: Logged = Logged::new(|| &TARGET_TYPE, &[]);
@@ -350,8 +362,8 @@ mod tests {
             "C",
             0,
             &[
-                Field { name: "X", field_type: FieldType::I8, family: Family::Regular },
-                Field {
+                DeclaredField { name: "X", field_type: FieldType::I8, family: Family::Regular },
+                DeclaredField {
                     name: "Who",
                     field_type: FieldType::U32,
                     family: Family::Reference(|| &TARGET),

@@ -3,7 +3,7 @@ use crate::trace::format::arrays::piece_head;
 use crate::trace::format::schema::FieldType::{AnsiString, U8, U64};
 use crate::trace::format::stream_events::THREAD_START;
 use crate::trace::worker::{first_words, settled_below};
-use crate::trace::write::declared::{Declared, Family, Field, Logged};
+use crate::trace::write::declared::{Declared, DeclaredField, Family, Logged};
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 
@@ -24,8 +24,8 @@ static LONG: Declared = Declared::new(
     "Long",
     0,
     &[
-        Field { name: "Small", field_type: U8, family: Family::Regular },
-        Field { name: "Name", field_type: AnsiString, family: Family::Regular },
+        DeclaredField { name: "Small", field_type: U8, family: Family::Regular },
+        DeclaredField { name: "Name", field_type: AnsiString, family: Family::Regular },
     ],
 );
 static PROGRAMS: [Logged; 4] = [

@@ -30,19 +30,19 @@ const USUAL: [u8; 256] = {
 ///
 /// Costs some 65 instructions a memory event, 4 to 5 ns, and 130 KiB; some 40 ns where something is
 /// not as expected. Any bytes give a payload below 64 KiB or an error.
-pub struct Decoder {
+pub struct CompactDecoder {
     slots: Slots,
     data: Box<Buffer>,
     payload: Box<Buffer>,
 }
 
-impl Default for Decoder {
+impl Default for CompactDecoder {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Decoder {
+impl CompactDecoder {
     /// A decoder.
     pub fn new() -> Self {
         Self { slots: Slots::new(), data: zeroed(), payload: zeroed() }

@@ -23,7 +23,7 @@ const SHORT: usize = !(u8::MAX << SHAPE_SHIFT) as usize;
 /// Costs some 75 instructions a memory event, 5 to 8 ns, about a fifth of LZ4, and 66 KiB. An event
 /// of which something is not as expected costs 40 to 50 ns: a block of 2 KiB or more, another call
 /// stack, serials passed over.
-pub struct Encoder {
+pub struct CompactEncoder {
     types: Types,
     slots: Slots,
     out: Box<Buffer>,
@@ -31,7 +31,7 @@ pub struct Encoder {
     shift: u32,
 }
 
-impl Encoder {
+impl CompactEncoder {
     /// An encoder for the payloads of a trace of this protocol, 5 to 7.
     pub fn new(protocol: u8) -> Self {
         Self { types: Types::new(protocol), slots: Slots::new(), out: zeroed(), shift: MAX_SHIFT }

@@ -30,8 +30,8 @@ mod shape;
 mod strange;
 mod types;
 
-pub use decode::Decoder;
-pub use encode::Encoder;
+pub use decode::CompactDecoder;
+pub use encode::CompactEncoder;
 
 /// Bytes in front of the body.
 pub const COMPACT_HEADER: usize = 10;

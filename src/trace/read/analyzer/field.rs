@@ -24,7 +24,7 @@ pub struct FieldValue<'e> {
 /// What identifies an event that others refer to: a type with an id field (`DefinitionId`) and
 /// the value of it. Equal where a reference and its definition belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Reference {
+pub struct DefinitionRef {
     /// The uid of the type of the definition.
     pub uid: u16,
     /// Its id, unique among the events of that type.
@@ -159,9 +159,9 @@ impl<'e> FieldValue<'e> {
     ///
     /// # Errors
     /// There is no such field, or it is no reference.
-    pub fn reference(&self) -> Result<Reference, FieldError<'e>> {
+    pub fn reference(&self) -> Result<DefinitionRef, FieldError<'e>> {
         match self.declared()?.1.family {
-            FieldFamily::Reference(uid) => Ok(Reference { uid, id: self.u64()? }),
+            FieldFamily::Reference(uid) => Ok(DefinitionRef { uid, id: self.u64()? }),
             _ => Err(self.not("a reference")),
         }
     }

@@ -11,7 +11,7 @@ mod field;
 mod occurrence;
 mod surroundings;
 
-pub use field::{Elements, FieldError, FieldValue, Reference};
+pub use field::{DefinitionRef, Elements, FieldError, FieldValue};
 pub use occurrence::{Left, Occurrence, Thread};
 
 use super::event::{Damage, Event, Hole, Stamp, Visitor};

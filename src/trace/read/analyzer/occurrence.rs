@@ -1,6 +1,6 @@
 //! One event as a handler sees it: with the thread, the time and the scopes it happened in.
 
-use super::field::{FieldValue, Reference};
+use super::field::{DefinitionRef, FieldValue};
 use super::surroundings::{OpenScope, Surroundings};
 use crate::trace::format::schema::{EventType, FieldFamily};
 use crate::trace::read::event::{Event, Scalar};
@@ -61,13 +61,13 @@ impl<'e> Occurrence<'e> {
     }
 
     /// What other events refer to this one by; `None` if its type declares no id.
-    pub fn definition(&self) -> Option<Reference> {
+    pub fn definition(&self) -> Option<DefinitionRef> {
         let event_type = self.event.event_type;
         let field = event_type.fields.iter().find(|f| f.family == FieldFamily::DefinitionId)?;
         let start = usize::from(field.offset);
         let bytes = self.event.fixed.get(start..start + field.field_type.fixed_size())?;
         let id = Scalar::from_bytes(field.field_type, bytes).as_u64()?;
-        Some(Reference { uid: event_type.uid, id })
+        Some(DefinitionRef { uid: event_type.uid, id })
     }
 
     /// The field called `name`. Searches the names each time: a subscription that names its

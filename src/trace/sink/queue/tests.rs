@@ -27,7 +27,7 @@ impl Sink for Slow {
 
     fn sync(&mut self) -> Result<(), Error> {
         let _ = self.calls.send(Call::Sync);
-        if self.fail { Err(Error::Setting("it broke".into())) } else { Ok(()) }
+        if self.fail { Err(Error::Internal("it broke".into())) } else { Ok(()) }
     }
 
     fn finish(&mut self) -> Result<(), Error> {
@@ -154,7 +154,7 @@ fn one_that_cannot_be_opened_says_so() {
     if !os::SUPPORTED {
         return;
     }
-    let open: Open = Box::new(|_| Err(Error::Setting("it is not there".into())));
+    let open: Open = Box::new(|_| Err(Error::Internal("it is not there".into())));
     let sink = Queued::start("nowhere".into(), open, tell).unwrap();
     let queue = by_number(sink.number()).unwrap();
     queue.wait_for_end(soon());

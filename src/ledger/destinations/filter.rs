@@ -1,9 +1,9 @@
 //! Which channels a destination gets, and what stands before it where that is not all.
 
-use super::run::tell;
 use crate::alloc;
 use crate::error::Error;
 use crate::events::channel::{ChannelFilter, FilteredSink, Needs};
+use crate::ledger::run::tell;
 use crate::scopes::{self, events::MEMORY_SCOPE, events::SCOPE_ENTRIES, events::TAG_SPEC};
 use crate::trace::sink::Sink;
 
@@ -16,12 +16,15 @@ static NEEDS: [Needs; 3] = [
 ];
 
 /// Reads the channels of one destination; `None` are all.
-pub(super) fn parse(channels: Option<&str>) -> Result<Option<ChannelFilter>, Error> {
+pub(in crate::ledger) fn parse(channels: Option<&str>) -> Result<Option<ChannelFilter>, Error> {
     channels.map(ChannelFilter::parse).transpose()
 }
 
 /// `sink`, and what leaves out before it what is not wanted.
-pub(super) fn apply(filter: Option<ChannelFilter>, sink: Box<dyn Sink>) -> Box<dyn Sink> {
+pub(in crate::ledger) fn apply(
+    filter: Option<ChannelFilter>,
+    sink: Box<dyn Sink>,
+) -> Box<dyn Sink> {
     match filter {
         Some(filter) => Box::new(FilteredSink::new(filter, &NEEDS, sink, tell)),
         None => sink,
@@ -29,6 +32,6 @@ pub(super) fn apply(filter: Option<ChannelFilter>, sink: Box<dyn Sink>) -> Box<d
 }
 
 /// Whether the destination is to know what is alive.
-pub(super) fn has_memory(filter: Option<&ChannelFilter>) -> bool {
+pub(in crate::ledger) fn has_memory(filter: Option<&ChannelFilter>) -> bool {
     filter.is_none_or(|filter| filter.has(alloc::CHANNEL.id()))
 }

@@ -1,8 +1,23 @@
-//! Where the trace goes besides its first file: any number of places, each on its own.
+//! The handle of a destination that was added while the recording runs.
 
-/// One more place the trace goes to, started with
-/// [`Ledger::trace_to_file`](super::Ledger::trace_to_file) or
-/// [`Ledger::trace_to_host`](super::Ledger::trace_to_host).
+#[cfg(feature = "enable")]
+use crate::ledger::run::{self, PATIENCE_WITH_HOOKS, last_words};
+#[cfg(feature = "enable")]
+use crate::platform::os::BlockedSignals;
+#[cfg(feature = "enable")]
+use crate::trace::sink::queue::{self, Stage};
+#[cfg(feature = "enable")]
+use crate::trace::worker;
+#[cfg(feature = "enable")]
+use crate::trace::write::{state, untracked};
+#[cfg(feature = "enable")]
+use std::time::{Duration, Instant};
+
+/// How long the end of a stream waits until everything has left.
+#[cfg(feature = "enable")]
+pub(in crate::ledger) const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// One more destination of the trace, started with [`Ledger::trace_to`](crate::Ledger::trace_to).
 ///
 /// Its stream is complete in itself: it begins with everything a reader needs to know and with the
 /// blocks that are alive, and ends as the trace of a program ends. It has a queue of at most 64 MiB
@@ -27,12 +42,12 @@
 /// # Ok::<(), memledger::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Destination {
+pub struct DestinationHandle {
     #[cfg(feature = "enable")]
     number: u64,
 }
 
-/// How far a [`Destination`] is.
+/// How far a [`DestinationHandle`] is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DestinationState {
@@ -47,7 +62,7 @@ pub enum DestinationState {
     Failed,
 }
 
-/// What is known of a [`Destination`] at a moment.
+/// What is known of a [`DestinationHandle`] at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DestinationStatus {
@@ -63,9 +78,9 @@ pub struct DestinationStatus {
     pub problem: Option<String>,
 }
 
-impl Destination {
+impl DestinationHandle {
     #[cfg(feature = "enable")]
-    pub(super) fn new(number: u64) -> Self {
+    pub(in crate::ledger) fn new(number: u64) -> Self {
         Self { number }
     }
 
@@ -81,14 +96,12 @@ impl Destination {
     /// at most 3 s until it has got that. The others go on.
     pub fn stop(&self) {
         #[cfg(feature = "enable")]
-        super::destinations::stop(self.number);
+        stop(self.number);
     }
 }
 
 #[cfg(feature = "enable")]
 fn status_of(number: u64) -> DestinationStatus {
-    use crate::trace::sink::queue::{self, Stage};
-    use crate::trace::write::{state, untracked};
     // NOTE: the lock is taken within the guard only, and not in the child of a fork, which may have
     // inherited it locked. The texts are copied outside: they go to the program.
     let ours = untracked(|| {
@@ -109,6 +122,39 @@ fn status_of(number: u64) -> DestinationStatus {
         waiting_bytes: seen.waiting as u64,
         problem: seen.why.clone(),
     };
+    untracked(move || drop(ours));
+    theirs
+}
+
+/// Ends one, and waits until it has got everything.
+#[cfg(feature = "enable")]
+fn stop(number: u64) {
+    untracked(|| {
+        if state::is_forked() {
+            return;
+        }
+        let _signals = BlockedSignals::new();
+        if let Some(mut session) = worker::session_within(run::PATIENCE)
+            && let Some(session) = session.as_mut()
+        {
+            session.want_figures();
+            worker::tick(session, PATIENCE_WITH_HOOKS);
+            session.end_one(number, &last_words());
+        }
+        if let Some(queue) = queue::by_number(number) {
+            queue.wait_for_end(Instant::now() + DRAIN_TIMEOUT);
+        }
+    });
+}
+
+/// The handles of all, for the program.
+#[cfg(feature = "enable")]
+pub(in crate::ledger) fn all() -> Vec<DestinationHandle> {
+    let numbers =
+        || queue::all().iter().map(|queue| DestinationHandle::new(queue.number)).collect();
+    let ours: Vec<_> = if state::is_forked() { Vec::new() } else { untracked(numbers) };
+    // A copy that belongs to the program.
+    let theirs = ours.clone();
     untracked(move || drop(ours));
     theirs
 }

@@ -4,22 +4,16 @@ use std::path::PathBuf;
 
 /// Where the report goes when recording ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
-    pub(crate) destination: Destination,
+pub struct ReportTo {
+    /// `None` is standard error.
+    pub(crate) path: Option<PathBuf>,
     pub(crate) verbose: bool,
 }
 
-/// See [`Report`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Destination {
-    Stderr,
-    File(PathBuf),
-}
-
-impl Report {
+impl ReportTo {
     /// As text, on standard error; in colour and as wide as the terminal, if that is one.
     pub const fn stderr() -> Self {
-        Self { destination: Destination::Stderr, verbose: false }
+        Self { path: None, verbose: false }
     }
 
     /// To a file: JSON (`memledger.report/1`) if its name ends in `.json`, text if in `.txt`.
@@ -29,7 +23,7 @@ impl Report {
     /// cannot be written is an error at the start, but the file is created, or an earlier one
     /// replaced, only when the report is written: a killed program leaves none, or the earlier one.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        Self { destination: Destination::File(path.into()), verbose: false }
+        Self { path: Some(path.into()), verbose: false }
     }
 
     /// Makes the text also show threads, sizes, the largest blocks, the tracker's own bytes, bookmarks

@@ -1,0 +1,90 @@
+//! Where a trace goes, as the program sets it.
+
+use std::path::PathBuf;
+
+/// Where a trace goes, and which of the recorded channels it gets.
+/// [`LedgerBuilder::trace_to`](crate::LedgerBuilder::trace_to) and
+/// [`Ledger::trace_to`](crate::Ledger::trace_to) take it.
+///
+/// ```
+/// use memledger::{Destination, Ledger};
+/// memledger::channel! { GAME = "Game"; NETWORK = "Network"; }
+/// # let [game, rest] = ["game", "rest"].map(|name| {
+/// #     std::env::temp_dir().join(format!("memledger-{name}-{}.utrace", std::process::id()))
+/// # });
+///
+/// let ledger = Ledger::builder().channels("memory,scope,game,network").start()?;
+/// let game = ledger.trace_to(Destination::file(&game).channels("game"))?; // and bookmarks
+/// let rest = ledger.trace_to(Destination::file(&rest).channels("-memory,-game"))?;
+/// # game.stop();
+/// # rest.stop();
+/// # for file in [game, rest] { let _ = std::fs::remove_file(file.status().name); }
+/// # Ok::<(), memledger::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Destination {
+    pub(crate) target: Target,
+}
+
+/// The kinds of destinations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    File(To<PathBuf>),
+    Host(To<String>),
+}
+
+/// A file's path or a host's address, and the channels that go there; `None` is all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "enable"), expect(dead_code, reason = "nothing is sent"))]
+pub(crate) struct To<P> {
+    pub(crate) place: P,
+    pub(crate) channels: Option<String>,
+}
+
+impl<P> To<P> {
+    /// All channels, to `place`.
+    pub(crate) fn all(place: P) -> Self {
+        Self { place, channels: None }
+    }
+}
+
+impl Destination {
+    /// A file. The extension of its name selects the format:
+    ///
+    /// - `.utrace`, or any other: an Unreal Trace stream, which Unreal's own tools read, of 8 to
+    ///   12 bytes an event.
+    /// - `.memledger`, or none: the same stream in compact packets of 1 to 6 bytes an event, which
+    ///   take the worker less than half the time. `memledger export` turns either into the other.
+    ///
+    /// In the name, `%p` becomes the process id, `%t` the unix time in seconds, `%e` the name of
+    /// the executable, and `%%` a percent sign.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        Self { target: Target::File(To::all(path.into())) }
+    }
+
+    /// A recorder, which gets the plain Unreal stream: `HOST`, `HOST:PORT`, an IP address, or
+    /// `[IPv6]:PORT`. Without a port it is 1980, and 1981 if that refuses: `memledger serve` listens
+    /// on both, the recorder of Unreal Engine 4 on the first, and that of Unreal Engine 5 on the
+    /// second.
+    pub fn host(address: impl Into<String>) -> Self {
+        Self { target: Target::Host(To::all(address.into())) }
+    }
+
+    /// Of the channels that are recorded, those that this destination gets: names separated by
+    /// commas, or all except the names after a `-`, such as `-memory`. Default: all.
+    ///
+    /// The stream is complete in itself, like any other. An event is in it if all channels of its
+    /// log site are wanted; definitions (see [`event!`](crate::event)) always are. Channels that are
+    /// on by default, as `bookmark`, are wanted unless they are left out. Without `memory` it does
+    /// not begin with the live blocks. A name that no channel has had by the end of the stream is one
+    /// of [`Ledger::problems`](crate::Ledger::problems).
+    ///
+    /// Leaving out takes 10 to 15 ns an event: of the worker for the first file, otherwise of the
+    /// destination's own thread.
+    pub fn channels(mut self, channels: impl Into<String>) -> Self {
+        let (Target::File(To { channels: wanted, .. }) | Target::Host(To { channels: wanted, .. })) =
+            &mut self.target;
+        *wanted = Some(channels.into());
+        self
+    }
+}
