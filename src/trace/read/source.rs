@@ -4,6 +4,10 @@ use std::io::{self, ErrorKind, Read};
 
 /// How far one can look ahead: enough for a dozen packets of the largest size.
 pub(super) const WINDOW: usize = 1 << 20;
+/// Sizes of the buffer, in bytes. It doubles whenever a read has filled it, so a small input has a
+/// small buffer.
+const FIRST: usize = MOST >> 4;
+const MOST: usize = WINDOW + WINDOW / 4;
 
 /// A source of bytes, read in large pieces, of which the next ones can be looked at before they
 /// are consumed.
@@ -21,8 +25,7 @@ pub(super) struct Source<R> {
 impl<R: Read> Source<R> {
     /// `offset` is how many bytes were already read from `inner`.
     pub(super) fn new(inner: R, offset: u64) -> Self {
-        let buffer = vec![0; WINDOW + WINDOW / 4];
-        Self { inner, buffer, start: 0, end: 0, offset, at_end: false, error: None }
+        Self { inner, buffer: vec![0; FIRST], start: 0, end: 0, offset, at_end: false, error: None }
     }
 
     /// Offset in the input of the next byte.
@@ -73,8 +76,11 @@ impl<R: Read> Source<R> {
     }
 
     fn fill(&mut self) {
-        // PERF: what is left is moved only when the room behind it has become small.
-        if self.buffer.len() - self.end < WINDOW / 4 {
+        let size = self.buffer.len();
+        if self.end == size && size < MOST {
+            self.buffer.resize(2 * size, 0);
+        } else if size - self.end < size / 5 {
+            // PERF: what is left is moved only when the room behind it has become small.
             self.buffer.copy_within(self.start..self.end, 0);
             self.end -= self.start;
             self.start = 0;
@@ -122,6 +128,18 @@ mod tests {
         assert_eq!(source.ahead(9), [2, 3]);
         assert_eq!(source.window(), (&[2, 3][..], true));
         assert_eq!(source.take_error().map(|error| error.to_string()).as_deref(), Some("torn"));
+    }
+
+    #[test]
+    fn a_small_input_has_a_small_buffer() {
+        let bytes = vec![7; FIRST - 1];
+        let mut source = Source::new(&bytes[..], 0);
+        assert!(source.window() == (&bytes[..], true));
+        assert_eq!(source.buffer.len(), FIRST);
+        let bytes = vec![7; WINDOW];
+        let mut source = Source::new(&bytes[..], 0);
+        assert!(source.ahead(WINDOW) == bytes);
+        assert_eq!(source.buffer.len(), MOST);
     }
 
     #[test]
