@@ -4,6 +4,8 @@
 # Needs a C++ compiler; works on a stable toolchain.
 #
 #     scripts/fuzz.sh [SECONDS [TARGET...]]     10 seconds and all targets by default
+#     scripts/fuzz.sh short [TARGET...]         as CI does: from the seeds alone, a fixed number of
+#                                               inputs, a fixed seed: the same ones until the code changes
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 
@@ -27,24 +29,30 @@ RUSTFLAGS="${flags[*]}" cargo build --quiet --release --locked --target "$host" 
     "${targets[@]/#/--bin=}"
 programs=$PWD/target/$host/release
 
-# Getting the reader's 1.25 MiB from the system is cheaper than filling it with zeros.
-export MALLOC_MMAP_THRESHOLD_=262144
 # The panic message has the place; a backtrace would take seconds.
 export RUST_BACKTRACE=0
 failed=0
 printf '%-16s %12s %14s %10s %8s\n' target executions "a CPU second" coverage corpus
 for target in "${targets[@]}"; do
     corpus=target/corpus/$target new=target/corpus/$target.new log=target/$target.log
+    case $target in
+        analyzer | convert | packets) longest=2048 runs=6000 ;;
+        *) longest=512 runs=20000 ;;
+    esac
+    if [ "$seconds" = short ]; then
+        corpus=target/short/$target
+        rm -rf "$corpus"
+        # Without -reload, which rereads the corpus every second.
+        limit=(-runs=$runs -seed=1 -reload=0)
+    else
+        limit=(-max_total_time="$seconds")
+    fi
     mkdir -p "$corpus" target/found
     FUZZ_SEEDS=$corpus "$programs/$target" 2>"$log"
-    case $target in
-        analyzer | convert | packets) longest=2048 ;;
-        *) longest=512 ;;
-    esac
     # libFuzzer's memory limit is for the process; src/lib.rs has a smaller one.
     status=0
     TIMEFORMAT='%U %S'
-    cpu=$({ time nice -n 19 "$programs/$target" "$corpus" -max_total_time="$seconds" -timeout=20 \
+    cpu=$({ time nice -n 19 "$programs/$target" "$corpus" "${limit[@]}" -timeout=20 \
         -rss_limit_mb=512 -malloc_limit_mb=64 -max_len=$longest -print_final_stats=1 \
         -artifact_prefix="target/found/$target-" >"$log" 2>&1; } 2>&1) || status=$?
     executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
@@ -56,7 +64,7 @@ for target in "${targets[@]}"; do
         grep -E 'panicked|^[a-z].*|ERROR' "$log" | grep -vE '^(stat|INFO|MS)' | tail -n 12
         found=$(sed -n 's/.*Test unit written to //p' "$log" | tail -n 1)
         echo "$target: found by ${found:-$log}; to make a test of it: mkdir -p fuzz/regressions/$target && cp fuzz/$found fuzz/regressions/$target/WHAT_IT_IS"
-    else
+    elif [ "$seconds" != short ]; then
         # Keeps the smallest of the inputs that show the same finding.
         rm -rf "$new" && mkdir "$new"
         nice -n 19 "$programs/$target" -merge=1 "$new" "$corpus" >>"$log" 2>&1 || true
