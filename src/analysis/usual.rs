@@ -10,7 +10,7 @@
 use super::roles::{Role, SYSTEM};
 use super::steps::StepKind;
 use super::{Analyzer, Until};
-use crate::trace::format::schema::EventType;
+use crate::trace::format::schema::{EventType, SERIAL_MASK};
 use crate::trace::read::Row;
 use std::hint::select_unpredictable;
 
@@ -38,8 +38,6 @@ pub(super) struct Guess {
 const FREE: usize = 13;
 /// Bytes up to the end of a size.
 const ALLOC: usize = 22;
-/// The bits of a serial that are on the wire.
-const SERIAL: u64 = 0x00ff_ffff;
 
 impl Usual {
     fn of(event_type: &EventType, role: Role, type_index: u32) -> Self {
@@ -104,7 +102,7 @@ impl Analyzer {
             let Some(&usual) = self.usual.get(usize::from(uid >> 1)) else { break };
             let serial = u64::from(u32::from_le_bytes([s0, s1, s2, 0]));
             let address = u64::from_le_bytes(*address);
-            let is_next = (serial ^ row.next) & SERIAL == 0;
+            let is_next = (serial ^ row.next) & SERIAL_MASK == 0;
             let is_right = size == usize::from(usual.size) && size > 0;
             if uid & 1 == 0 || !is_next || address == 0 || !is_right || size > bytes.len() {
                 break;

@@ -22,7 +22,7 @@ use crate::trace::format::encode::{
     SCOPE_AT, SYNCED_HEADER,
 };
 use crate::trace::format::packet::{IMPORTANTS, TYPES};
-use crate::trace::format::schema::NO_SYNC;
+use crate::trace::format::schema::{NO_SYNC, SERIAL_MASK};
 use crate::trace::format::stream_events::{
     self, CHANNEL_ANNOUNCE, CHANNEL_TOGGLE, REPORT, SETTLED,
 };
@@ -35,7 +35,6 @@ use std::ops::Range;
 /// Types of ours, and the channels that a stream must have all of to have their events.
 pub(crate) type Needs = (&'static [&'static Channel], &'static [&'static Declaration]);
 
-const LOW: u64 = (1 << 24) - 1;
 /// In the place of a position: it was left out.
 const LEFT_OUT: usize = usize::MAX;
 
@@ -231,7 +230,7 @@ impl FilteredSink {
         if synced && let Some(&[low, middle, high]) = fields.first_chunk() {
             let serial = u64::from(u32::from_le_bytes([low, middle, high, 0]));
             let at = if wanted { self.held.len() } else { LEFT_OUT };
-            self.turns.push((serial.wrapping_sub(self.settled) & LOW, at));
+            self.turns.push((serial.wrapping_sub(self.settled) & SERIAL_MASK, at));
         }
         if uid == SETTLED.uid || uid == REPORT.uid {
             // Of both, the first field.

@@ -20,6 +20,11 @@ pub const FIRST_UID: u16 = 16;
 /// The largest uid a declared type may have.
 pub const LAST_UID: u16 = 32_766;
 
+/// Bits of a serial that an event carries. A reader completes them from the serials around it.
+pub const SERIAL_BITS: u32 = 24;
+/// These bits of a serial. The hook writes the same bits of its epoch there; the worker replaces them.
+pub const SERIAL_MASK: u64 = (1 << SERIAL_BITS) - 1;
+
 /// What one field holds.
 ///
 /// The discriminants are the type codes of the wire: bits 0-1 are the binary logarithm of the

@@ -1,8 +1,10 @@
 //! From the 24 bits of the wire to the full serial.
 
+use crate::trace::format::schema::{SERIAL_BITS, SERIAL_MASK};
+
 /// All serials inside the reader lie this much higher than outside, so that an event from
 /// before the first one seen still has a place below it.
-pub(super) const BIAS: u64 = 1 << 24;
+pub(super) const BIAS: u64 = 1 << SERIAL_BITS;
 
 /// A serial this far ahead of all others is believed at once; one farther ahead only when its
 /// thread goes on from there. Otherwise one flipped bit would shift all that comes after.
@@ -14,7 +16,7 @@ const FAR: u64 = 1 << 22;
 
 /// Half of the 2^24 serials that the wire distinguishes: farther from the highest, the nearest serial
 /// may be the wrong one.
-const HALF: u64 = 1 << 23;
+const HALF: u64 = 1 << (SERIAL_BITS - 1);
 /// How far below the next event the serial of a late event may be.
 const LATE: u64 = 1 << 20;
 
@@ -75,14 +77,15 @@ impl Serials {
 
     #[inline]
     fn distance(&self, low: u32) -> i32 {
-        (low.wrapping_sub(self.highest as u32) << 8) as i32 >> 8
+        const UNUSED: u32 = u32::BITS - SERIAL_BITS;
+        (low.wrapping_sub(self.highest as u32) << UNUSED) as i32 >> UNUSED
     }
 
     /// Whether the lower 24 bits of `serial` would be unwrapped to it, and it believed.
     #[inline]
     pub(super) fn expects(&self, serial: u64) -> bool {
         let ahead = serial.wrapping_sub(self.highest) as i64;
-        self.seen() && (-(1 << 23)..=i64::from(NEAR)).contains(&ahead)
+        self.seen() && (-(HALF as i64)..=i64::from(NEAR)).contains(&ahead)
     }
 
     /// Takes in a row of serials, each one above the one before, that ends with `last`; its first
@@ -96,7 +99,7 @@ impl Serials {
     #[inline]
     pub(super) fn unwrap(&mut self, low: u32, last: u64) -> u64 {
         if self.highest == 0 {
-            self.highest = BIAS + u64::from(low & 0x00ff_ffff);
+            self.highest = BIAS + (u64::from(low) & SERIAL_MASK);
             return self.highest;
         }
         if self.floor != 0 && self.highest > self.floor + HALF {
@@ -116,9 +119,9 @@ impl Serials {
     #[cold]
     fn unwrap_behind(&mut self, low: u32, last: u64) -> u64 {
         let delivered = self.floor.saturating_sub(LATE);
-        self.unsure |= last < delivered && self.highest - delivered >= 1 << 24;
+        self.unsure |= last < delivered && self.highest - delivered > SERIAL_MASK;
         let base = delivered.max(last + 1);
-        let serial = base + u64::from(low.wrapping_sub(base as u32) & 0x00ff_ffff);
+        let serial = base + (u64::from(low).wrapping_sub(base) & SERIAL_MASK);
         if serial > self.highest + NEAR as u64 {
             self.far(serial, last);
         } else {

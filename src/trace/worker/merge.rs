@@ -14,16 +14,15 @@ use crate::trace::format::encode::{
     AUX, AUX_TERMINAL, Declaration, ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT,
     SCOPE_AT,
 };
-use crate::trace::format::schema::NO_SYNC;
+use crate::trace::format::schema::{NO_SYNC, SERIAL_MASK};
 use crate::trace::write::declared::{self, Logged};
 use crate::trace::write::pages::Block;
-use crate::trace::write::registry::EPOCH_BITS;
 use std::hint::select_unpredictable;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
+/// Bits before the serial in the first 8 bytes of an event: those of the uid.
 const SERIAL_SHIFT: u32 = 16;
-const LOW: u64 = (1 << EPOCH_BITS) - 1;
 /// The event has a serial.
 const SYNCED: u8 = 0x80;
 
@@ -169,8 +168,8 @@ impl Piece {
     pub(super) fn next_epoch(&mut self, shapes: &Shapes) -> Option<u64> {
         while let Some((head, shape)) = self.head(shapes) {
             if shape.synced {
-                let low = head >> SERIAL_SHIFT & LOW;
-                self.epoch += low.wrapping_sub(self.epoch) & LOW;
+                let low = head >> SERIAL_SHIFT & SERIAL_MASK;
+                self.epoch += low.wrapping_sub(self.epoch) & SERIAL_MASK;
                 return Some(self.epoch);
             }
             self.enter_or_leave(head as u8);
@@ -182,11 +181,11 @@ impl Piece {
     /// Gives the events of `epoch`, which is the next one, the serials from `serial` on; returns
     /// the first that was not given.
     pub(super) fn number(&mut self, epoch: u64, mut serial: u64, shapes: &Shapes) -> u64 {
-        let low = epoch & LOW;
+        let low = epoch & SERIAL_MASK;
         serial = self.number_usual(low, serial, shapes);
         while let Some((head, shape)) = self.head(shapes) {
             if shape.synced {
-                if head >> SERIAL_SHIFT & LOW != low {
+                if head >> SERIAL_SHIFT & SERIAL_MASK != low {
                     break;
                 }
                 let numbered = with_serial(head, serial);
@@ -229,7 +228,7 @@ impl Piece {
             let next = select_unpredictable(is_first, if_first, if_second);
             let shape = usize::from(shapes.ours[usize::from(head as u8)]);
             let is_right = next.addr() - self.at.addr() == shape ^ usize::from(SYNCED);
-            if !is_right || head >> SERIAL_SHIFT & LOW != low || next > self.end {
+            if !is_right || head >> SERIAL_SHIFT & SERIAL_MASK != low || next > self.end {
                 break;
             }
             // SAFETY: all bytes of the event are committed, so that the thread does not touch them
@@ -306,7 +305,7 @@ impl Piece {
 /// The first 8 bytes of an event, with this serial in the place of its epoch.
 #[inline(always)]
 fn with_serial(head: u64, serial: u64) -> u64 {
-    head & !(LOW << SERIAL_SHIFT) | (serial & LOW) << SERIAL_SHIFT
+    head & !(SERIAL_MASK << SERIAL_SHIFT) | (serial & SERIAL_MASK) << SERIAL_SHIFT
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use crate::platform::chunk_table::{ChunkTable, Zeroed};
 use crate::platform::clock;
 use crate::platform::free_stack::FreeStack;
 use crate::platform::os::{self, ThreadName};
+use crate::trace::format::schema::SERIAL_BITS;
 use crate::trace::write::pages::Block;
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
@@ -20,9 +21,6 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Threads that can record at once: the stream numbers them with 14 bits, some of them reserved.
 pub(crate) const MAX_THREADS: usize = 16_000;
-
-/// Bits of an epoch that a record carries.
-pub(crate) const EPOCH_BITS: u32 = 24;
 
 const SLOTS_PER_CHUNK: usize = 64;
 const CHUNKS: usize = MAX_THREADS / SLOTS_PER_CHUNK;
@@ -303,7 +301,7 @@ impl Slot {
         // SAFETY: blocks are never unmapped.
         let block = self.block.get().map(|block| unsafe { block.as_ref() });
         let first = block.map_or(0, |block| block.epoch.load(Ordering::Relaxed));
-        epoch - first < 1 << EPOCH_BITS
+        epoch - first < 1 << SERIAL_BITS
     }
 
     /// The thread's name as it was when last asked for.

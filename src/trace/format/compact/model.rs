@@ -6,6 +6,7 @@
 //!   this shape.
 
 use super::shape::{Kind, LARGEST_EVENT, MAX_SHAPES, Shape};
+use crate::trace::format::schema;
 
 /// The number that stands for bytes without a shape.
 pub(super) const LITERAL: usize = MAX_SHAPES;
@@ -13,8 +14,8 @@ pub(super) const LITERAL: usize = MAX_SHAPES;
 pub(super) const CODE_SHIFT: u32 = 2;
 /// And below the number of the shape.
 pub(super) const SHAPE_SHIFT: u32 = 5;
-/// Serials count to here and begin again.
-pub(super) const SERIAL_MASK: u32 = 0x00ff_ffff;
+/// [`schema::SERIAL_MASK`] in the width that this codec computes with.
+pub(super) const SERIAL_MASK: u32 = schema::SERIAL_MASK as u32;
 /// Addresses are multiples of 2 to at most this, as far as the system's allocator goes.
 pub(super) const MAX_SHIFT: u32 = 4;
 

@@ -10,13 +10,11 @@
 
 use super::super::event::Row;
 use super::{Event, Order, Protocol, Tally, Types, Visitor};
-use crate::trace::format::schema::FIRST_UID;
+use crate::trace::format::schema::{FIRST_UID, SERIAL_MASK};
 use crate::trace::read::schemas::Builtin;
 
 /// Bytes of a uid and a serial.
 const HEADER: usize = 5;
-/// The bits of a serial that are on the wire.
-const SERIAL: u64 = 0x00ff_ffff;
 
 impl Order {
     /// Delivers what stands at the start of a packet and waits for nothing; returns its size.
@@ -53,7 +51,7 @@ impl Order {
             let head = rest.first_chunk().map_or(0, |&head| u64::from_le_bytes(head));
             let synced = types.layout(head as u16 >> 1).filter(|l| l.synced && l.is_plain());
             let (layout, header) = if let Some(layout) = synced.filter(|_| head & 1 != 0) {
-                if (head >> 16 ^ next) & SERIAL != 0 {
+                if (head >> 16 ^ next) & SERIAL_MASK != 0 {
                     break;
                 }
                 (layout, HEADER)
