@@ -1,7 +1,7 @@
 //! The end of a recording: its last words to every stream, and its report.
 
 use super::output::write_report;
-use super::run::{PATIENCE, PATIENCE_WITH_HOOKS, Run, apart, last_words, run};
+use super::run::{PATIENCE, PATIENCE_WITH_HOOKS, Run, apart, run, trailer};
 use super::{destinations, problems};
 use crate::events::channel;
 use crate::events::important;
@@ -52,7 +52,7 @@ pub(super) fn end(run: Run, process_ends: bool) {
     // Large blocks that are freed can make it tidy up all its memory: 0.3 s where millions of
     // blocks of the program are in its lists of free ones.
     if let Some(mut session) = session.take() {
-        worker::finish(&mut session, &last_words());
+        worker::finish(&mut session, &trailer());
         if process_ends {
             std::mem::forget(session);
         }

@@ -26,7 +26,7 @@ use crate::trace::format::packet::IMPORTANTS;
 use crate::trace::format::stream_events;
 use crate::trace::sink::Sink;
 use crate::trace::worker::{
-    BLOCKS, CONTROL, Here, first_words, marker_times, own_system_id, settled_below,
+    BLOCKS, CONTROL, JoinPoint, marker_times, own_system_id, preamble, settled_below,
 };
 use std::collections::HashMap;
 
@@ -36,12 +36,16 @@ const PACKET: usize = 32 << 10;
 const SYNC_EVERY: usize = 64;
 
 /// Tells `sink` where its stream begins and what is alive there; without `alive`, nobody knows.
-pub(super) fn begin(alive: Option<Alive>, here: Here, sink: &mut dyn Sink) -> Result<(), Error> {
+pub(super) fn begin(
+    alive: Option<Alive>,
+    here: JoinPoint,
+    sink: &mut dyn Sink,
+) -> Result<(), Error> {
     let whole = alive.is_some() && here.from_process_start;
     // Without blocks there still are markers, from the start of the clock up to here.
     let plan = Plan::new(alive.unwrap_or_default(), &here);
     let first = here.serial.saturating_sub(plan.serials);
-    let mut importants = first_words(first, whole);
+    let mut importants = preamble(first, whole);
     let (stream, hint) = (u32::from(BLOCKS).into(), u64::from(BLOCKS).into());
     let system_id = own_system_id(BLOCKS).into();
     stream_events::THREAD_INFO
@@ -68,7 +72,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(mut alive: Alive, here: &Here) -> Self {
+    fn new(mut alive: Alive, here: &JoinPoint) -> Self {
         // NOTE: the old block of a reallocation under way is gone, and its address may have another
         // by now. It is told under one that no allocator hands out, and freed at the end.
         let halfway = alive.halfway.iter_mut().zip(1_u64..);

@@ -19,7 +19,7 @@ use crate::trace::sink::Sink;
 use crate::trace::sink::file::{self, FileSink};
 use crate::trace::sink::queue;
 use crate::trace::sink::tcp::Address;
-use crate::trace::worker::{self, Final, Instrument, Session};
+use crate::trace::worker::{self, Instrument, Session, Trailer};
 use crate::trace::write::{ReentrancyGuard, buffer, loss, registry, reserve, state, untracked};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -575,8 +575,8 @@ fn overhead_bytes() -> u64 {
 }
 
 /// What a stream says at its end.
-pub(super) fn last_words() -> Final {
-    Final {
+pub(super) fn trailer() -> Trailer {
+    Trailer {
         overhead_bytes: overhead_bytes(),
         scope_misuses: scopes::thread::misuses(),
         failed_allocations: stats::failures(),

@@ -1,7 +1,7 @@
 //! The handle of a destination that was added while the recording runs.
 
 #[cfg(feature = "enable")]
-use crate::ledger::run::{self, PATIENCE_WITH_HOOKS, last_words};
+use crate::ledger::run::{self, PATIENCE_WITH_HOOKS, trailer};
 #[cfg(feature = "enable")]
 use crate::platform::os::BlockedSignals;
 #[cfg(feature = "enable")]
@@ -139,7 +139,7 @@ fn stop(number: u64) {
         {
             session.want_figures();
             worker::tick(session, PATIENCE_WITH_HOOKS);
-            session.end_one(number, &last_words());
+            session.end_one(number, &trailer());
         }
         if let Some(queue) = queue::by_number(number) {
             queue.wait_for_end(Instant::now() + DRAIN_TIMEOUT);

@@ -62,7 +62,7 @@ impl Read {
     }
 
     /// Another analyzer that is where this one is, and reads from there on.
-    fn followed_by(&mut self, here: Here) -> Self {
+    fn followed_by(&mut self, here: JoinPoint) -> Self {
         let mut late = Self::new();
         begin(Some(self.analyzer.alive(Vec::new())), here, &mut late).unwrap();
         late
@@ -82,8 +82,8 @@ impl Sink for Read {
     }
 }
 
-fn here(serial: u64, marked_at: u64) -> Here {
-    Here { serial, start: START, marked_at, from_process_start: true, streams: Vec::new() }
+fn here(serial: u64, marked_at: u64) -> JoinPoint {
+    JoinPoint { serial, start: START, marked_at, from_process_start: true, streams: Vec::new() }
 }
 
 /// A thread's start, as the worker writes it.
@@ -113,7 +113,7 @@ fn live(report: &Report) -> &[LiveBlock] {
 /// A stream that begins with the process, at serial 0.
 fn first() -> Read {
     let mut read = Read::new();
-    read.packet(IMPORTANTS, &first_words(0, true));
+    read.packet(IMPORTANTS, &preamble(0, true));
     read
 }
 

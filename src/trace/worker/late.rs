@@ -7,7 +7,7 @@
 
 use super::drain::{Occupant, marker_times, packets};
 use super::merge::{Rest, Shapes};
-use super::session::{Final, Session, settled_below};
+use super::session::{Session, Trailer, settled_below};
 use super::streams::{CONTROL, WORKER};
 use crate::error::Error;
 use crate::platform::clock;
@@ -24,7 +24,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 /// The place in the order where a stream begins.
-pub(crate) struct Here {
+pub(crate) struct JoinPoint {
     /// The serial of the next event.
     pub(crate) serial: u64,
     /// The start of the clock, and the time of the last marker, in cycles.
@@ -42,10 +42,10 @@ impl Session {
     pub(crate) fn join_late(
         &mut self,
         mut sink: Queued,
-        begin: impl FnOnce(Here, &mut dyn Sink) -> Result<(), Error> + Send + 'static,
+        begin: impl FnOnce(JoinPoint, &mut dyn Sink) -> Result<(), Error> + Send + 'static,
     ) {
-        let here = self.tell_known(&mut sink);
-        sink.later(Box::new(move |sink| begin(here, sink)));
+        let point = self.tell_known(&mut sink);
+        sink.later(Box::new(move |sink| begin(point, sink)));
         self.sinks.push(Box::new(sink));
     }
 
@@ -53,10 +53,10 @@ impl Session {
     pub(crate) fn join_here(
         &mut self,
         mut sink: Box<dyn Sink>,
-        begin: impl FnOnce(Here, &mut dyn Sink) -> Result<(), Error>,
+        begin: impl FnOnce(JoinPoint, &mut dyn Sink) -> Result<(), Error>,
     ) {
-        let here = self.tell_known(&mut *sink);
-        match begin(here, &mut *sink) {
+        let point = self.tell_known(&mut *sink);
+        match begin(point, &mut *sink) {
             Ok(()) => self.sinks.push(sink),
             Err(error) => (self.on_problem)(error),
         }
@@ -74,14 +74,14 @@ impl Session {
     }
 
     /// Tells a sink what all streams begin with; returns what is specific to this place.
-    fn tell_known(&mut self, sink: &mut dyn Sink) -> Here {
+    fn tell_known(&mut self, sink: &mut dyn Sink) -> JoinPoint {
         // Brings the figures up to date, because the late stream reports them as those before its
         // start.
         self.tell_figures();
         sink.packet(TYPES, &self.type_records());
         sink.packet(IMPORTANTS, &self.about_program());
         self.importants.replay(sink);
-        Here {
+        JoinPoint {
             serial: self.serial,
             start: self.start,
             marked_at: self.marked_at,
@@ -91,7 +91,7 @@ impl Session {
     }
 
     /// Ends the stream of one sink, right behind a tick, as if the recording ended here.
-    pub(crate) fn end_one(&mut self, number: u64, last: &Final) {
+    pub(crate) fn end_one(&mut self, number: u64, trailer: &Trailer) {
         let closings = self.closings();
         let mut serial = self.serial;
         let mut markers = Vec::new();
@@ -103,7 +103,7 @@ impl Session {
             closings.iter().for_each(|(stream, bytes)| sink.packet(*stream, bytes));
             sink.packet(WORKER, &markers);
             sink.packet(CONTROL, &settled_below(serial));
-            sink.packet(WORKER, &last.report(serial));
+            sink.packet(WORKER, &trailer.report(serial));
             if let Err(error) = sink.finish() {
                 (self.on_problem)(error);
             }

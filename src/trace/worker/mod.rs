@@ -13,9 +13,9 @@ mod streams;
 mod world;
 
 pub(crate) use drain::marker_times;
-pub(crate) use late::Here;
+pub(crate) use late::JoinPoint;
 pub(crate) use replay::Importants;
-pub(crate) use session::{Final, Session, collected, first_words, mapped_bytes, settled_below};
+pub(crate) use session::{Session, Trailer, collected, mapped_bytes, preamble, settled_below};
 pub(crate) use streams::{BLOCKS, CONTROL, own_system_id};
 
 use super::write::{ReentrancyGuard, buffer};
@@ -140,9 +140,9 @@ pub(crate) fn tick(session: &mut Session, patience: Duration) {
 }
 
 /// Ends the session, as carefully.
-pub(crate) fn finish(session: &mut Session, last: &Final) {
+pub(crate) fn finish(session: &mut Session, trailer: &Trailer) {
     let on_problem = session.on_problem();
-    if catch_unwind(AssertUnwindSafe(|| session.finish(last))).is_err() {
+    if catch_unwind(AssertUnwindSafe(|| session.finish(trailer))).is_err() {
         on_problem(Error::Internal("the tracker panicked at the end of the recording".into()));
     }
 }

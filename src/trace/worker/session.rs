@@ -30,13 +30,13 @@ pub(crate) fn collected() -> u64 {
 }
 
 /// What the stream says at its end.
-pub(crate) struct Final {
+pub(crate) struct Trailer {
     pub(crate) overhead_bytes: u64,
     pub(crate) scope_misuses: u64,
     pub(crate) failed_allocations: u64,
 }
 
-impl Final {
+impl Trailer {
     /// The event that says it, when `serial` is the next.
     pub(super) fn report(&self, serial: u64) -> Vec<u8> {
         let mut report = Vec::new();
@@ -197,7 +197,7 @@ impl Session {
     fn begin(&self, sink: &mut dyn Sink) {
         sink.packet(TYPES, &self.type_records());
         let mut about = self.about_program();
-        about.extend(first_words(self.first_serial, self.from_process_start));
+        about.extend(preamble(self.first_serial, self.from_process_start));
         sink.packet(IMPORTANTS, &about);
     }
 
@@ -306,7 +306,7 @@ impl Session {
     }
 
     /// Ends the stream: recording is paused, so everything that will ever come is there.
-    pub(crate) fn finish(&mut self, last: &Final) {
+    pub(crate) fn finish(&mut self, trailer: &Trailer) {
         if self.failed {
             return;
         }
@@ -321,7 +321,7 @@ impl Session {
         }
         self.mark(clock::now_since_start());
         self.settle();
-        self.packet(WORKER, &last.report(self.serial));
+        self.packet(WORKER, &trailer.report(self.serial));
         for sink in &mut self.sinks {
             if let Err(error) = sink.finish() {
                 (self.on_problem)(error);
@@ -331,7 +331,7 @@ impl Session {
 }
 
 /// Tells a reader of ours the first serial of the stream, and whether nothing is missing before it.
-pub(crate) fn first_words(first_serial: u64, from_process_start: bool) -> Vec<u8> {
+pub(crate) fn preamble(first_serial: u64, from_process_start: bool) -> Vec<u8> {
     let (pid, whole) = (os::process_id(), u32::from(from_process_start));
     let optimized = u32::from(!cfg!(unoptimized));
     let mut event = Vec::new();

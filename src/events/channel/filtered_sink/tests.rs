@@ -2,7 +2,7 @@ use super::*;
 use crate::trace::format::arrays::piece_head;
 use crate::trace::format::schema::FieldType::{AnsiString, U8, U64};
 use crate::trace::format::stream_events::THREAD_START;
-use crate::trace::worker::{first_words, settled_below};
+use crate::trace::worker::{preamble, settled_below};
 use crate::trace::write::declared::{Declared, DeclaredField, Family, Logged};
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
@@ -285,7 +285,7 @@ fn what_was_alive_is_not_held_back() {
 #[test]
 fn channels_are_told_as_they_are_in_this_stream() {
     let (mut filter, out) = filter();
-    let mut expected = first_words(1, true);
+    let mut expected = preamble(1, true);
     let mut all = expected.clone();
     for (channel, wanted) in [(&WANTED, true), (&UNWANTED, false)] {
         let announce = |on: bool, out: &mut Vec<u8>| {
