@@ -194,8 +194,8 @@ impl Channel {
     /// # Ok::<(), memledger::Error>(())
     /// ```
     /// # Errors
-    /// [`Error::Setting`] for what can be no channel's name, for a read-only channel, and for too many
-    /// unknown names.
+    /// [`Error::InvalidChannels`] for what can be no channel's name, [`Error::ReadOnlyChannel`], and
+    /// [`Error::UnknownChannel`] for too many unknown names.
     pub fn switch(names: &str, enabled: bool) -> Result<(), Error> {
         #[cfg(feature = "enable")]
         return registry::names(names)
