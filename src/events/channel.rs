@@ -13,7 +13,7 @@ use crate::error::Error;
 #[cfg(feature = "enable")]
 use registry::{NEW, OFF, ON};
 #[cfg(feature = "enable")]
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 /// A named set of events that are recorded together or not at all.
 /// [`channel!`](crate::channel) makes it.
@@ -27,6 +27,8 @@ pub struct Channel {
     on_by_default: bool,
     #[cfg(feature = "enable")]
     state: AtomicU8,
+    #[cfg(feature = "enable")]
+    turned_off: AtomicU32,
 }
 
 /// Declares channels: what the events of a [`log!`](crate::log) site belong to.
@@ -48,9 +50,9 @@ pub struct Channel {
 /// ```
 /// They are off until something enables them: `MEMLEDGER_TRACE=memory,scope,game`, the flag
 /// `-trace=`, [`LedgerBuilder::channels`](crate::LedgerBuilder::channels), or
-/// [`Channel::set_enabled`], which read-only ones refuse. Names are compared as Unreal does: upper
-/// and lower case are the same, and so is a name with an `s` at its end. A program can have 1024
-/// channels.
+/// [`Channel::set_enabled`] and [`Channel::switch`], which read-only ones refuse. Names are compared as Unreal does: upper
+/// and lower case are the same, and so is a name with an `s` or the suffix `Channel` at its end. A
+/// program can have 1024 channels.
 #[macro_export]
 macro_rules! channel {
     ($($(#[$attribute:meta])* $visibility:vis $name:ident = $text:literal $([ $flag:ident ])?;)*) => {
@@ -91,6 +93,8 @@ impl Channel {
             on_by_default: false,
             #[cfg(feature = "enable")]
             state: AtomicU8::new(NEW),
+            #[cfg(feature = "enable")]
+            turned_off: AtomicU32::new(0),
         }
     }
 
@@ -130,14 +134,77 @@ impl Channel {
     /// # Errors
     /// [`Error::ReadOnlyChannel`].
     pub fn set_enabled(&'static self, enabled: bool) -> Result<(), Error> {
-        if self.read_only {
-            return Err(Error::ReadOnlyChannel(self.name));
-        }
+        self.refuse_read_only()?;
         #[cfg(feature = "enable")]
         self.force(enabled);
         #[cfg(not(feature = "enable"))]
         let _ = enabled;
         Ok(())
+    }
+
+    fn refuse_read_only(&'static self) -> Result<(), Error> {
+        if self.read_only {
+            return Err(Error::ReadOnlyChannel(self.name));
+        }
+        Ok(())
+    }
+
+    /// All channels that the program has come by, the tracker's own among them, in the order in
+    /// which it has. A few loads for each.
+    ///
+    /// ```
+    /// memledger::channel! { GAME = "Game"; }
+    ///
+    /// GAME.is_enabled(); // what a log site on it does first
+    /// let names: Vec<_> = memledger::Channel::all().map(|channel| channel.name()).collect();
+    /// # #[cfg(feature = "enable")]
+    /// assert!(names.contains(&"Game"));
+    /// ```
+    pub fn all() -> impl Iterator<Item = &'static Self> {
+        #[cfg(feature = "enable")]
+        return registry::all();
+        #[cfg(not(feature = "enable"))]
+        std::iter::empty()
+    }
+
+    /// The channel of this name, if the program has come by it; names are compared as
+    /// [`channel!`](crate::channel) says.
+    pub fn find(name: &str) -> Option<&'static Self> {
+        #[cfg(feature = "enable")]
+        return registry::all().find(|channel| channel.id == registry::id(name));
+        #[cfg(not(feature = "enable"))]
+        {
+            let _ = name;
+            None
+        }
+    }
+
+    /// Turns the channels of these names, with commas between them, on or off, all or none. A name
+    /// that no channel has so far is remembered for the channel that will have it: at most 1024 of
+    /// those.
+    ///
+    /// ```
+    /// use memledger::Channel;
+    ///
+    /// memledger::channel! { GAME = "Game"; NETWORK = "Network"; }
+    ///
+    /// Channel::switch("game,NetworkChannel", true)?;
+    /// # #[cfg(feature = "enable")]
+    /// assert!(GAME.is_enabled() && NETWORK.is_enabled());
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
+    /// # Errors
+    /// [`Error::InvalidChannels`] for what can be no channel's name, [`Error::ReadOnlyChannel`], and
+    /// [`Error::UnknownChannel`] for more than 1024 unknown names.
+    pub fn switch(names: &str, enabled: bool) -> Result<(), Error> {
+        #[cfg(feature = "enable")]
+        return registry::names(names)
+            .and_then(|names| registry::switch(&names, enabled).map(drop));
+        #[cfg(not(feature = "enable"))]
+        {
+            let _ = (names, enabled);
+            Ok(())
+        }
     }
 }
 
@@ -165,8 +232,10 @@ mod filtered_sink;
 #[cfg(feature = "enable")]
 mod registry;
 #[cfg(feature = "enable")]
+mod wishes;
+#[cfg(feature = "enable")]
 pub(crate) use filter::ChannelFilter;
 #[cfg(feature = "enable")]
 pub(crate) use filtered_sink::{FilteredSink, Needs};
 #[cfg(feature = "enable")]
-pub(crate) use registry::{Announcer, forget, known, names, switch, want};
+pub(crate) use registry::{Announcer, expected, forget, known, names, switch, want};

@@ -7,14 +7,13 @@ use crate::error::Error;
 use crate::events::channel;
 use crate::platform::os;
 use crate::remote::control::{Actions, Listener, Place, Reply, Rules, Server};
-use crate::scopes;
 use crate::trace::sink::queue::{self, Queue, Stage};
 use crate::trace::sink::start;
+use crate::words::nearest;
 use std::fs::{self, File};
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of the longest token.
 const LONGEST_TOKEN: usize = 1024;
@@ -24,14 +23,6 @@ const MOST_DESTINATIONS: usize = 8;
 const MOST_NAMED: usize = 16;
 /// Bytes of a name or a reason in a status.
 const LONGEST_TEXT: usize = 200;
-
-/// How often the channel `scope` was turned off while something was recorded.
-static SCOPES_TURNED_OFF: AtomicU64 = AtomicU64::new(0);
-
-/// A number that changes where contexts are missing from the stream since it was last asked for.
-pub(super) fn scopes_turned_off() -> u64 {
-    SCOPES_TURNED_OFF.load(Ordering::SeqCst)
-}
 
 /// A server that listens, and a port that is told in the streams that start from now on.
 pub(super) struct Bound {
@@ -172,6 +163,7 @@ impl Actions for Commands {
             format!("lost_destinations {}", stats.lost_destinations),
         ];
         lines.extend(channel::known().take(MOST_NAMED).map(channel));
+        lines.extend(channel::expected().take(MOST_NAMED).map(expected));
         let all = queue::all();
         let last = all.len().saturating_sub(MOST_NAMED);
         lines.extend(all.iter().skip(last).map(|queue| destination(queue)));
@@ -179,12 +171,18 @@ impl Actions for Commands {
     }
 
     fn toggle_channels(&mut self, names: &[String], enable: bool) -> Reply {
-        let channels = channel::switch(names, enable).map_err(sentence)?;
-        if !enable && channels.iter().any(|channel| channel.id() == scopes::CHANNEL.id()) {
-            // NOTE: behind it. A measurement looks here before it looks whether the channel is on.
-            SCOPES_TURNED_OFF.fetch_add(1, Ordering::SeqCst);
-        }
-        Ok(channels.iter().map(|channel| self::channel((channel.name(), enable))).collect())
+        let names = channel::names(&names.join(",")).map_err(sentence)?;
+        let channels = channel::switch(&names, enable).map_err(sentence)?;
+        let mut lines: Vec<_> =
+            channels.iter().map(|channel| self::channel((channel.name(), enable))).collect();
+        lines.extend(names.unknown().map(|name| {
+            let mut line = expected((name, enable)) + ": the program has not come by it yet";
+            if let Some(near) = nearest(name, channel::known().map(|(name, _)| name)) {
+                line += &format!("; likely meant: {near:?}");
+            }
+            line
+        }));
+        Ok(lines)
     }
 
     fn send_to(&mut self, address: &str, channels: Option<&str>) -> Reply {
@@ -231,6 +229,11 @@ fn room_for_one() -> Result<(), String> {
 
 fn channel((name, enabled): (&str, bool)) -> String {
     format!("channel {} {}", if enabled { "on" } else { "off" }, short(name))
+}
+
+/// Of a name that no channel has so far.
+fn expected(named: (&str, bool)) -> String {
+    format!("expected_{}", channel(named))
 }
 
 fn destination(queue: &Queue) -> String {

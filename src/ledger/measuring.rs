@@ -10,13 +10,13 @@
 //! A node is used again when nothing can be in it any more: nobody has taken its context along, and
 //! all its blocks are freed. So a measurement that is repeated for ever takes one node.
 
-use super::control::scopes_turned_off;
 use super::ending;
 use super::live::Live;
 use super::run::{self, PATIENCE, PATIENCE_WITH_HOOKS, Run};
 use crate::analysis::{Analyzer, Baseline, Holder, MeasuredFigures};
 use crate::error::Error;
 use crate::platform::os::{self, BlockedSignals};
+use crate::scopes;
 use crate::scopes::context::{self, Kind, OTHER};
 use crate::scopes::thread::{self, Open};
 use crate::trace::worker::{self, Session};
@@ -42,7 +42,7 @@ struct Begun {
     pid: u32,
     /// Events lost before.
     lost: u64,
-    scopes_turned_off: u64,
+    scopes_turned_off: u32,
     node: Node,
     live: Live,
     before: Baseline,
@@ -165,7 +165,7 @@ impl Begun {
 
     fn in_run(name: &'static str, run: &mut Run) -> Result<Self, Error> {
         // NOTE: before it is seen whether the channel is on.
-        let scopes_turned_off = scopes_turned_off();
+        let scopes_turned_off = scopes::CHANNEL.times_turned_off();
         run.refuse_measurement()?;
         // Nobody collects meanwhile.
         let Some(mut session) = worker::session_within(PATIENCE) else { return Err(stuck()) };
@@ -225,7 +225,7 @@ impl Begun {
         let Some(mut session) = worker::session_within(PATIENCE) else { return Err(stuck()) };
         let Some(session) = session.as_mut() else { return Err(ended()) };
         collect_everything(session)?;
-        if scopes_turned_off() != self.scopes_turned_off {
+        if scopes::CHANNEL.times_turned_off() != self.scopes_turned_off {
             return Err(unmeasured("the channel \"scope\" was turned off meanwhile"));
         }
         match loss::so_far().wrapping_sub(self.lost) {

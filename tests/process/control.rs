@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 memledger::channel! {
     GAME = "Game";
     ASSETS = "Assets" [ReadOnly];
+    LATER = "Later";
+    NEVER = "Never" [ReadOnly];
 }
 
 const LATE: &str = "late.utrace";
@@ -66,6 +68,9 @@ pub(crate) const CASES: &[Case] = &[
         let outcome = run.run();
         outcome.quiet().whole();
         assert_eq!(toggles(&outcome), [true, false]);
+    }),
+    case("a command names a channel before its first log site runs", expected, |run| {
+        run.run().quiet().whole();
     }),
     case("a command says which channels a destination gets", chosen, |run| {
         let outcome = run.run();
@@ -328,11 +333,32 @@ fn channels() {
     let status = client.send(&Command::Status).unwrap();
     assert!(status.contains(&"channel on Game".into()), "{status:?}");
     assert!(status.contains(&"channel on Memory".into()), "{status:?}");
-    refused(&mut client, Command::channels(["game", "nothing"], false), "no channel \"nothing\"");
+    refused(&mut client, Command::channels(["game", "no:thing"], false), "called \"no:thing\"");
     refused(&mut client, Command::channels(["game", "assets"], false), "Assets is read-only");
     refused(&mut client, Command::channels(["memory"], false), "Memory is read-only");
     assert!(GAME.is_enabled(), "all or none");
     client.send(&Command::channels(["GAME"], false)).unwrap();
+    assert!(!GAME.is_enabled());
+}
+
+/// No log site on these channels has run when the commands come.
+fn expected() {
+    let ledger = builder().control("0").start().unwrap();
+    let mut client = client(&ledger);
+    let names = ["LaterChannel", "never", "memori"];
+    let lines = client.send(&Command::channels(names, true)).unwrap();
+    let unknown = ": the program has not come by it yet";
+    assert_eq!(lines[0], format!("expected_channel on LaterChannel{unknown}"));
+    assert_eq!(lines[2], format!("expected_channel on memori{unknown}; likely meant: \"Memory\""));
+    let status = client.send(&Command::Status).unwrap();
+    assert!(status.contains(&"expected_channel on LaterChannel".into()), "{status:?}");
+    assert!(LATER.is_enabled() && !NEVER.is_enabled(), "no command turns a read-only one on");
+    let status = client.send(&Command::Status).unwrap();
+    assert!(status.contains(&"channel on Later".into()), "{status:?}");
+    assert!(!status.contains(&"expected_channel on LaterChannel".into()), "{status:?}");
+    // What is asked for last holds.
+    client.send(&Command::channels(["game"], true)).unwrap();
+    client.send(&Command::channels(["games"], false)).unwrap();
     assert!(!GAME.is_enabled());
 }
 

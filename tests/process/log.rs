@@ -4,7 +4,7 @@ use crate::harness::{Case, Outcome, TRACE, builder, case, leave, left};
 use memledger::analysis::{Analyzer, Until};
 use memledger::trace::format::schema::{EventType, FieldFamily, FieldType};
 use memledger::trace::read::{self, Event, Value, Visitor};
-use memledger::{Error, Ledger, alloc_scope, bookmark, channel, event, log, log_scope};
+use memledger::{Channel, Error, Ledger, alloc_scope, bookmark, channel, event, log, log_scope};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::sync::{Arc, Barrier};
@@ -189,6 +189,17 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(states("Memory"), &[0]);
         assert_eq!(states("Network"), &[0, 1, 0]);
         assert_eq!(states("Assets"), &[1]);
+    }),
+    case("channels are listed and switched by name", by_name, |run| {
+        let log = Log::of(run.run().quiet());
+        let numbers = log.values("Test.Number").into_iter().map(|values| values[1].clone());
+        assert!(numbers.eq([1, 2].map(Value::Unsigned)));
+        assert_eq!(log.channels["Game"], [1, 0, 1]);
+    }),
+    case("a setting names a channel as the sources of Unreal do", spelling, |run| {
+        let run = run.env("MEMLEDGER_TRACE", "gameCHANNEL,NetworksChannel");
+        let outcome = run.env("MEMLEDGER_FILE", TRACE).env("MEMLEDGER_REPORT", "off").run();
+        assert_eq!(Log::of(outcome.quiet()).values("Test.Number").len(), 1);
     }),
     case("important events come first to every reader", important, |run| {
         let outcome = run.run();
@@ -529,6 +540,35 @@ fn channels() {
     _ledger.flush();
     NETWORK.set_enabled(false).unwrap();
     log!(GAME | NETWORK, Number { Number: unreachable() });
+}
+
+fn by_name() {
+    assert!(Channel::find("Game").is_none(), "the program has not come by it");
+    Channel::switch("GameChannel", true).unwrap();
+    let ledger = builder().start().unwrap();
+    log!(GAME, Number { Number: 1 });
+    ledger.flush();
+    Channel::find("games").unwrap().set_enabled(false).unwrap();
+    log!(GAME, Number { Number: unreachable() });
+    ledger.flush();
+    Channel::switch("game, network,assets", true).unwrap();
+    log!(ASSETS, Number { Number: unreachable() });
+    log!(GAME | NETWORK, Number { Number: 2 });
+    let refused = Channel::switch("network,assets", false).unwrap_err().to_string();
+    assert!(refused.contains("Assets is read-only") && NETWORK.is_enabled(), "{refused}");
+    assert!(Channel::switch("network,a b", false).is_err() && NETWORK.is_enabled());
+    let names: Vec<_> = Channel::all().map(Channel::name).collect();
+    assert!(["Memory", "Scope", "Game", "Network"].iter().all(|name| names.contains(name)));
+    // "game", "network" and "assets" are among the 1024 by now.
+    (3..1024).for_each(|n| Channel::switch(&format!("unknown{n}"), true).unwrap());
+    Channel::switch("unknown7", false).unwrap();
+    let refused = Channel::switch("network,unknown", false).unwrap_err().to_string();
+    assert!(refused.contains("waits for 1024 others at most") && NETWORK.is_enabled(), "{refused}");
+}
+
+fn spelling() {
+    let _ledger = Ledger::from_env();
+    log!(GAME | NETWORK, Number { Number: 1 });
 }
 
 fn unreachable() -> u64 {

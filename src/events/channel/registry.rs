@@ -1,12 +1,13 @@
 //! All channels of the program, and what the settings say of them.
 #![expect(unsafe_code, reason = "a table of pointers to statics")]
 
+use super::wishes::Wishes;
 use super::{Channel, is_name};
 use crate::error::Error;
 use crate::trace::format::stream_events::{CHANNEL_ANNOUNCE, CHANNEL_TOGGLE};
 use crate::trace::worker::Importants;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 pub(super) const OFF: u8 = 0;
 pub(super) const ON: u8 = 1;
@@ -14,16 +15,13 @@ pub(super) const ON: u8 = 1;
 pub(super) const NEW: u8 = 2;
 
 static TABLE: [AtomicPtr<Channel>; 1024] = [const { AtomicPtr::new(ptr::null_mut()) }; 1024];
-/// What the setting of the present recording names.
-static WANTED: AtomicPtr<Wanted> = AtomicPtr::new(ptr::null_mut());
+/// Names for which [`switch`] remembers a state.
+const MOST_SWITCHED: usize = 1024;
 
-struct Wanted {
-    id: u32,
-    name: String,
-    /// A channel of that name has come up.
-    found: AtomicBool,
-    next: Option<&'static Wanted>,
-}
+/// What the setting of the present recording names.
+static SETTING: Wishes = Wishes::new();
+/// What [`switch`] has asked for names that no channel had then.
+static SWITCHED: Wishes = Wishes::new();
 
 impl Channel {
     /// One of ours, which the settings alone turn on.
@@ -34,6 +32,7 @@ impl Channel {
             read_only: true,
             on_by_default: false,
             state: AtomicU8::new(NEW),
+            turned_off: AtomicU32::new(0),
         }
     }
 
@@ -45,6 +44,7 @@ impl Channel {
             read_only: false,
             on_by_default: true,
             state: AtomicU8::new(NEW),
+            turned_off: AtomicU32::new(0),
         }
     }
 
@@ -59,7 +59,7 @@ impl Channel {
                 .map_or_else(|other| other == this, |_| true),
         });
         // NOTE: after it is in the table. A setting that comes meanwhile finds it there.
-        let on = known && (self.is_wanted() || self.on_by_default);
+        let on = known && self.starts_on();
         let state = if on { ON } else { OFF };
         // Whoever has said otherwise meanwhile is right.
         let _ = self.state.compare_exchange(NEW, state, Ordering::SeqCst, Ordering::SeqCst);
@@ -76,20 +76,29 @@ impl Channel {
     pub(crate) fn force(&'static self, enabled: bool) {
         self.register();
         self.state.store(if enabled { ON } else { OFF }, Ordering::SeqCst);
+        if !enabled {
+            // NOTE: behind it. A measurement looks here before it looks whether the channel is on.
+            self.turned_off.fetch_add(1, Ordering::SeqCst);
+        }
     }
 
-    fn is_wanted(&self) -> bool {
-        wanted().filter(|wanted| wanted.id == self.id).fold(false, |_, wanted| {
-            wanted.found.store(true, Ordering::Relaxed);
-            true
-        })
+    /// How often it was turned off.
+    pub(crate) fn times_turned_off(&self) -> u32 {
+        self.turned_off.load(Ordering::SeqCst)
     }
-}
 
-fn wanted() -> impl Iterator<Item = &'static Wanted> {
-    // SAFETY: what is stored there was leaked.
-    let first = unsafe { WANTED.load(Ordering::SeqCst).as_ref() };
-    std::iter::successors(first, |wanted| wanted.next)
+    /// Whether it is on when it is first looked at.
+    fn starts_on(&self) -> bool {
+        let switched = if self.read_only { NEW } else { SWITCHED.state(self.id) };
+        match switched {
+            NEW => self.is_in_setting() || self.on_by_default,
+            state => state == ON,
+        }
+    }
+
+    fn is_in_setting(&self) -> bool {
+        SETTING.state(self.id) == ON
+    }
 }
 
 /// All channels that are known so far.
@@ -127,6 +136,11 @@ impl Names {
         self.0.iter().any(|name| id(name) == channel.id)
     }
 
+    /// Those that no channel has so far.
+    pub(crate) fn unknown(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(|name| !is_known(id(name))).map(String::as_str)
+    }
+
     /// Without the name of `channel`.
     pub(crate) fn without(mut self, channel: &Channel) -> Self {
         self.0.retain(|name| id(name) != channel.id);
@@ -136,28 +150,29 @@ impl Names {
 
 /// Has the channels of these names enabled, those that are known and those that will be. Only
 /// while nothing else does the same.
-///
-/// What is remembered stays for the life of the process: a log site may just be looking.
 pub(crate) fn want(names: Names) {
-    for name in names.0 {
-        let next = wanted().next();
-        let found = AtomicBool::new(false);
-        let wanted = Box::new(Wanted { id: id(&name), name, found, next });
-        WANTED.store(Box::into_raw(wanted), Ordering::SeqCst);
+    for name in &names.0 {
+        // What was asked for before the setting is over.
+        SWITCHED.change(id(name), NEW);
+        SETTING.set(name, ON);
     }
-    all().filter(|channel| channel.is_wanted()).for_each(|channel| channel.force(true));
+    all().filter(|channel| channel.is_in_setting()).for_each(|channel| channel.force(true));
 }
 
 /// Turns off what [`want`] has turned on; returns the names that no channel has had.
 pub(crate) fn forget() -> Vec<&'static str> {
-    for channel in all().filter(|channel| channel.is_wanted()) {
+    for channel in all().filter(|channel| channel.is_in_setting()) {
         channel.force(channel.on_by_default);
     }
-    let missing = wanted().filter(|wanted| !wanted.found.load(Ordering::Relaxed));
-    let mut missing = missing.map(|wanted| wanted.name.as_str()).collect::<Vec<_>>();
+    let missing = SETTING.iter().filter(|wish| !is_known(wish.id));
+    let mut missing: Vec<_> = missing.map(|wish| wish.name.as_str()).collect();
     missing.reverse();
-    WANTED.store(ptr::null_mut(), Ordering::SeqCst);
+    SETTING.clear();
     missing
+}
+
+fn is_known(id: u32) -> bool {
+    all().any(|channel| channel.id == id)
 }
 
 /// The channels that are known so far, and whether each is on.
@@ -165,18 +180,37 @@ pub(crate) fn known() -> impl Iterator<Item = (&'static str, bool)> {
     all().map(|channel| (channel.name, channel.state.load(Ordering::Relaxed) == ON))
 }
 
-/// Turns the channels of these names on or off; all of them or, with a reason, none.
-pub(crate) fn switch(names: &[String], enabled: bool) -> Result<Vec<&'static Channel>, Error> {
-    if let Some(name) = names.iter().find(|name| all().all(|c| c.id != id(name))) {
+/// The names for which a state was asked for and that no channel has had so far, and whether it
+/// will be on.
+pub(crate) fn expected() -> impl Iterator<Item = (&'static str, bool)> {
+    let asked = SWITCHED.iter().map(|wish| (wish, SWITCHED.state(wish.id)));
+    let asked = asked.filter(|(wish, state)| *state != NEW && !is_known(wish.id));
+    asked.map(|(wish, state)| (wish.name.as_str(), state == ON))
+}
+
+/// Turns the channels of these names on or off, those that are known and those that will be; all
+/// of them or, with a reason, none. Returns those that are known.
+pub(crate) fn switch(names: &Names, enabled: bool) -> Result<Vec<&'static Channel>, Error> {
+    let named = || all().filter(|channel| names.contains(channel));
+    named().try_for_each(Channel::refuse_read_only)?;
+    let state = if enabled { ON } else { OFF };
+    let has_entry = |name: &&String| is_known(id(name)) || SWITCHED.has(id(name));
+    let (old, new): (Vec<_>, Vec<_>) = names.0.iter().partition(has_entry);
+    if !new.is_empty() && SWITCHED.iter().count() + new.len() > MOST_SWITCHED {
         return Err(Error::UnknownChannel(format!(
-            "the program has no channel {name:?}, or has not come by it yet"
+            "the program has no channel {:?}, and waits for {MOST_SWITCHED} others at most",
+            new[0]
         )));
     }
-    let is_named = |channel: &&'static Channel| names.iter().any(|n| id(n) == channel.id);
-    let chosen: Vec<_> = all().filter(is_named).collect();
-    if let Some(channel) = chosen.iter().find(|channel| channel.read_only) {
-        channel.set_enabled(enabled)?;
+    // NOTE: before the table is looked at again. A channel that comes meanwhile is in the table, or
+    // finds what is asked for.
+    for name in old {
+        SWITCHED.change(id(name), state);
     }
+    for name in new {
+        SWITCHED.set(name, state);
+    }
+    let chosen: Vec<_> = named().filter(|channel| !channel.read_only).collect();
     chosen.iter().for_each(|channel| channel.force(enabled));
     Ok(chosen)
 }
@@ -213,10 +247,10 @@ impl Announcer {
     }
 }
 
-/// The id by which Unreal's readers know a channel: FNV-1a over the name in lower case,
-/// without its plural.
+/// The id by which Unreal's readers know a channel: FNV-1a over the name in lower case, without
+/// the suffix that Unreal's channels have in its sources, and without its plural.
 pub(super) const fn id(name: &str) -> u32 {
-    let bytes = name.as_bytes();
+    let bytes = without_suffix(name.as_bytes());
     let plural = matches!(bytes, [.., b's' | b'S']);
     let (mut hash, mut at) = (0x811c_9dc5_u32, 0);
     while at < bytes.len() - plural as usize {
@@ -224,6 +258,14 @@ pub(super) const fn id(name: &str) -> u32 {
         at += 1;
     }
     hash
+}
+
+/// `ItvChannel` is `Itv`; a channel that is called just `Channel` keeps its name.
+const fn without_suffix(name: &[u8]) -> &[u8] {
+    match name.split_last_chunk::<7>() {
+        Some((rest, suffix)) if !rest.is_empty() && suffix.eq_ignore_ascii_case(b"channel") => rest,
+        _ => name,
+    }
 }
 
 #[cfg(test)]
@@ -236,6 +278,11 @@ mod tests {
         assert_eq!(id("MemAlloc"), 1_182_219_647);
         assert_eq!(id("Cpu"), 4_182_440_329);
         assert_eq!(id("Modules"), id("module"));
+        for spelling in ["MemAllocChannel", "memallocCHANNEL", "MemAllocsChannel"] {
+            assert_eq!(id(spelling), id("MemAlloc"), "{spelling}");
+        }
+        let others = ["Channel", "MemAllocChanne", "MemAllocChannels", "ChannelMemAlloc"];
+        assert!(others.iter().all(|name| id(name) != id("MemAlloc") && id(name) != id("")));
     }
 
     #[test]
