@@ -205,6 +205,17 @@ macro_rules! __setter {
             self
         }
     };
+    ($visibility:vis $field:ident $event:lifetime WideString) => {
+        #[doc(hidden)]
+        #[inline(always)]
+        $visibility fn $field(
+            mut self,
+            value: impl ::core::convert::Into<$crate::events::WideText<$event>>,
+        ) -> Self {
+            self.$field = value.into();
+            self
+        }
+    };
     ($visibility:vis $field:ident $event:lifetime Pointer) => {
         #[doc(hidden)]
         #[inline(always)]

@@ -6,14 +6,17 @@ use crate::trace::format::arrays::Aux;
 use crate::trace::format::schema::FieldType;
 #[cfg(feature = "enable")]
 use crate::trace::write::declared::{DeclaredField, Family, Logged};
+use std::borrow::Cow;
 use std::marker::PhantomData;
+use std::rc::Rc;
+use std::sync::Arc;
 
 /// A field of bytes meant as text: at a log site an [`AnsiText`], which is made of `&str`, `&[u8]`
 /// or UTF-16.
 #[derive(Debug)]
 pub struct AnsiString(());
 
-/// A field of UTF-16 text: at a log site a `&str`.
+/// A field of UTF-16 text: at a log site a [`WideText`], which is made of `&str` or UTF-16.
 #[derive(Debug)]
 pub struct WideString(());
 
@@ -33,27 +36,55 @@ pub struct DefinitionId<T>(PhantomData<T>);
 
 /// The value of an [`AnsiString`] field.
 ///
-/// A `&str` is written as UTF-8, as our reader takes it; Unreal's readers expect ASCII. Of UTF-16
-/// units, the lowest seven bits are written, as Unreal does.
+/// As in Unreal, text is ASCII: of each UTF-16 unit of a text, the lowest seven bits are written.
+/// Bytes are written as they are; so `text.as_bytes()` gives UTF-8, which our reader takes.
 #[derive(Clone, Copy, Debug)]
 pub enum AnsiText<'a> {
     /// Written as they are.
     Bytes(&'a [u8]),
+    /// Cut to seven bits for each UTF-16 unit.
+    Text(&'a str),
     /// Cut to seven bits each.
     Wide(&'a [u16]),
 }
 
-impl<'a> From<&'a str> for AnsiText<'a> {
-    fn from(text: &'a str) -> Self {
-        Self::Bytes(text.as_bytes())
-    }
+/// The value of a [`WideString`] field.
+#[derive(Clone, Copy, Debug)]
+pub enum WideText<'a> {
+    /// Written as UTF-16.
+    Text(&'a str),
+    /// Written as they are; what a reader cannot decode, it replaces.
+    Wide(&'a [u16]),
 }
 
-impl<'a> From<&'a String> for AnsiText<'a> {
-    fn from(text: &'a String) -> Self {
-        Self::Bytes(text.as_bytes())
-    }
+/// Gives both kinds of text what `&str` and `&[u16]` convert to.
+macro_rules! texts {
+    ($($text:ident)*) => { $(
+        impl<'a> From<&'a str> for $text<'a> {
+            #[inline]
+            fn from(text: &'a str) -> Self {
+                Self::Text(text)
+            }
+        }
+        texts! { @of $text: String, Box<str>, Rc<str>, Arc<str>, Cow<'_, str> }
+
+        impl<'a> From<&'a [u16]> for $text<'a> {
+            #[inline]
+            fn from(units: &'a [u16]) -> Self {
+                Self::Wide(units)
+            }
+        }
+    )* };
+    (@of $text:ident: $($holder:ty),*) => { $(
+        impl<'a> From<&'a $holder> for $text<'a> {
+            #[inline]
+            fn from(text: &'a $holder) -> Self {
+                Self::Text(text)
+            }
+        }
+    )* };
 }
+texts! { AnsiText WideText }
 
 impl<'a> From<&'a [u8]> for AnsiText<'a> {
     fn from(bytes: &'a [u8]) -> Self {
@@ -64,12 +95,6 @@ impl<'a> From<&'a [u8]> for AnsiText<'a> {
 impl<'a> From<&'a std::ffi::CStr> for AnsiText<'a> {
     fn from(text: &'a std::ffi::CStr) -> Self {
         Self::Bytes(text.to_bytes())
-    }
-}
-
-impl<'a> From<&'a [u16]> for AnsiText<'a> {
-    fn from(units: &'a [u16]) -> Self {
-        Self::Wide(units)
     }
 }
 
@@ -274,6 +299,7 @@ impl Kind for AnsiString {
     fn aux(value: Self::Value<'_>) -> Aux<'_> {
         match value {
             AnsiText::Bytes(bytes) => Aux::Elements(bytes, 1),
+            AnsiText::Text(text) => Aux::NarrowedText(text),
             AnsiText::Wide(units) => Aux::Narrowed(units),
         }
     }
@@ -281,21 +307,24 @@ impl Kind for AnsiString {
 
 impl Sealed for WideString {}
 impl Kind for WideString {
-    type Value<'a> = &'a str;
+    type Value<'a> = WideText<'a>;
     type Fixed = ();
     #[cfg(feature = "enable")]
     const TYPE: FieldType = FieldType::WideString;
     #[inline(always)]
     fn empty<'a>() -> Self::Value<'a> {
-        ""
+        WideText::Text("")
     }
     #[cfg(feature = "enable")]
     #[inline(always)]
-    fn fixed(_: &str) {}
+    fn fixed(_: WideText<'_>) {}
     #[cfg(feature = "enable")]
     #[inline(always)]
     fn aux(value: Self::Value<'_>) -> Aux<'_> {
-        Aux::Widened(value)
+        match value {
+            WideText::Text(text) => Aux::Widened(text),
+            WideText::Wide(units) => Aux::Elements(bytes_of(units), 2),
+        }
     }
 }
 

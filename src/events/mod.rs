@@ -34,7 +34,7 @@ pub use declare::{Loggable, empty};
 #[cfg(feature = "enable")]
 #[doc(hidden)]
 pub use field::field;
-pub use field::{AnsiString, AnsiText, DefinitionId, Pointer, Reference, WideString};
+pub use field::{AnsiString, AnsiText, DefinitionId, Pointer, Reference, WideString, WideText};
 #[doc(hidden)]
 pub use field::{Cons, Definition, Kind};
 pub use site::LogScope;

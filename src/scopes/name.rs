@@ -1,8 +1,12 @@
 //! Names that live as long as the program.
 
+#[cfg(feature = "enable")]
+use crate::trace::write::untracked;
+
 /// A name: a literal, or a dynamic text kept for good.
 ///
 /// Only its pointer is looked at where a scope is entered. Two names are equal if their texts are.
+/// Scopes and tags also take a `String`, a `&String` or UTF-16 (`&[u16]`), which they intern each time.
 ///
 /// ```
 /// use memledger::{Name, alloc_scope};
@@ -37,6 +41,17 @@ impl Name {
         }
     }
 
+    /// [`intern`](Self::intern) of a UTF-16 text; what is no UTF-16 in it becomes `U+FFFD`.
+    pub fn intern_utf16(units: &[u16]) -> Self {
+        #[cfg(feature = "enable")]
+        return untracked(|| Self::intern(&String::from_utf16_lossy(units)));
+        #[cfg(not(feature = "enable"))]
+        {
+            let _ = units;
+            Self("(other)")
+        }
+    }
+
     /// The text.
     pub const fn as_str(self) -> &'static str {
         self.0
@@ -46,6 +61,27 @@ impl Name {
 impl From<&'static str> for Name {
     fn from(name: &'static str) -> Self {
         Self(name)
+    }
+}
+
+/// [`Name::intern`].
+impl From<&String> for Name {
+    fn from(name: &String) -> Self {
+        Self::intern(name)
+    }
+}
+
+/// [`Name::intern`].
+impl From<String> for Name {
+    fn from(name: String) -> Self {
+        Self::intern(&name)
+    }
+}
+
+/// [`Name::intern_utf16`].
+impl From<&[u16]> for Name {
+    fn from(name: &[u16]) -> Self {
+        Self::intern_utf16(name)
     }
 }
 
@@ -64,6 +100,27 @@ impl NameOf<&'static str> {
     #[doc(hidden)]
     pub const fn name(self) -> Name {
         Name(self.0)
+    }
+}
+
+impl NameOf<String> {
+    #[doc(hidden)]
+    pub fn name(self) -> Name {
+        self.0.into()
+    }
+}
+
+impl NameOf<&String> {
+    #[doc(hidden)]
+    pub fn name(self) -> Name {
+        self.0.into()
+    }
+}
+
+impl NameOf<&[u16]> {
+    #[doc(hidden)]
+    pub fn name(self) -> Name {
+        self.0.into()
     }
 }
 

@@ -144,7 +144,9 @@ impl Drop for ScopeGuard {
 /// ```
 ///
 /// The name is a literal, a `&'static str` or a [`Name`](crate::Name). Entering and leaving a
-/// scope that the thread knows costs 2 to 3 ns and writes nothing.
+/// scope that the thread knows costs 2 to 3 ns and writes nothing. A `String`, a `&String` or a
+/// `&[u16]` of UTF-16 is interned each time, which costs a search of a shared table:
+/// [`Name::intern`](crate::Name::intern), once, is cheaper.
 #[macro_export]
 macro_rules! alloc_scope {
     (group: $group:path, $name:expr, $body:block) => {{

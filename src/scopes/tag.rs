@@ -39,7 +39,8 @@ impl Tag {
 }
 
 /// Makes a [`Tag`] of a group and a name (a literal, a `&'static str` or a [`Name`](crate::Name));
-/// in a `const` or `static` too.
+/// in a `const` or `static` too. A `String`, a `&String` or a `&[u16]` of UTF-16 is interned
+/// ([`Name::intern`](crate::Name::intern)).
 #[macro_export]
 macro_rules! tag {
     ($group:path, $name:expr) => {

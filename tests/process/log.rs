@@ -71,7 +71,7 @@ pub(crate) const CASES: &[Case] = &[
             floats,
             unsigned(&[1, 0]),
             unsigned(&[0xdead]),
-            Value::Text("Ümit".into()),
+            Value::Text("\\mit".into()),
             Value::Text("a€𝄞".into()),
         ];
         assert_eq!(all[0], expected);
@@ -100,6 +100,18 @@ pub(crate) const CASES: &[Case] = &[
             [1, 2, 3].map(Value::Unsigned).iter().collect::<Vec<_>>()
         );
         assert!(log.is_complete);
+    }),
+    case("a text is written the same from every type that holds it", spellings, |run| {
+        let log = Log::of(run.run().quiet());
+        let text = |text: &str| Value::Text(text.to_owned().into());
+        // Of Ü (DC), € (20AC) and 𝄞 (D834 DD1E), seven bits of each unit.
+        let ansi = text("\u{5c},4\u{1e}");
+        let values = log.values("Test.Text");
+        assert_eq!(values.len(), 4);
+        for (at, values) in values.iter().enumerate() {
+            assert_eq!(values[1], if at == 3 { text("Ü€𝄞") } else { ansi.clone() }, "{at}");
+            assert_eq!(values[2], text(if at == 3 { "a\u{fffd}b" } else { "Ü€𝄞" }), "{at}");
+        }
     }),
     case("texts and arrays of any length come back equal", texts, |run| {
         let log = Log::of(run.run().quiet());
@@ -402,6 +414,18 @@ fn every_field() {
     }
     log!(GAME, Used { Asset: 77 });
     log!(GAME, Asset { Name: "tree.mesh", Id: 77 });
+}
+
+fn spellings() {
+    let _ledger = start();
+    let text = "Ü€𝄞";
+    let units: Vec<u16> = text.encode_utf16().collect();
+    log!(GAME, Text { Number: 0, Ansi: text, Wide: text });
+    log!(GAME, Text { Number: 1, Ansi: &Arc::<str>::from(text), Wide: &String::from(text) });
+    log!(GAME, Text { Number: 2, Ansi: &units[..], Wide: &units[..] });
+    // Bytes are not cut, and half of a pair is passed on.
+    let broken = [0x61, 0xd834, 0x62];
+    log!(GAME, Text { Number: 3, Ansi: text.as_bytes(), Wide: &broken[..] });
 }
 
 const LENGTHS: [usize; 9] = [0, 1, 100, 1000, 2000, 4000, 10_000, 33_000, 100_000];

@@ -30,6 +30,19 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(report.totals.live_blocks, 0);
         assert_eq!(report.trace.from_process_start, Some(false));
     }),
+    case("names come from any kind of text", any_text, |run| {
+        let report = run.run().quiet().whole();
+        let blocks = |name: &str| {
+            let row = scope(&report, &["GlobalScope", name]);
+            row.unwrap_or_else(|| panic!("no scope {name:?}")).figures.live_blocks
+        };
+        assert_eq!(["level 7", "Ü€𝄞", "a\u{fffd}b"].map(blocks), [2, 2, 1]);
+        let tagged = report.by_name.iter().filter(|row| row.group == ["Rendering"]);
+        let mut names: Vec<_> =
+            tagged.map(|row| (row.name.as_ref(), row.figures.live_blocks)).collect();
+        names.sort();
+        assert_eq!(names, [("mesh 8", 2), ("Ü€𝄞", 1)]);
+    }),
     case("nested scopes have exact paths and figures", nested, |run| {
         let report = run.run().quiet().whole();
         for (path, blocks) in [
@@ -334,6 +347,21 @@ fn deep() {
     while guards.pop().is_some() {}
     alloc_scope!("after");
     leave(SIZE);
+}
+
+fn any_text() {
+    let _ledger = start();
+    let text = String::from("Ü€𝄞");
+    let units: Vec<u16> = text.encode_utf16().collect();
+    alloc_scope!(format!("level {}", 7), { leave(8) });
+    alloc_scope!(Name::intern("level 7"), { leave(8) });
+    alloc_scope!(&text, { leave(8) });
+    alloc_scope!(&units[..], { leave(8) });
+    alloc_scope!(Name::intern_utf16(&[0x61, 0xd834, 0x62]), { leave(8) });
+    let mesh = format!("mesh {}", 8);
+    tagged(tag!(RENDERING, &mesh), || leave(8));
+    tagged(tag!(RENDERING, mesh), || leave(8));
+    tagged(tag!(RENDERING, &units[..]), || leave(8));
 }
 
 fn dynamic() {

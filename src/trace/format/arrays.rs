@@ -19,6 +19,8 @@ pub enum Aux<'a> {
     Elements(&'a [u8], usize),
     /// UTF-16 text for bytes: of each unit, seven bits.
     Narrowed(&'a [u16]),
+    /// UTF-8 text for bytes: of each unit of its UTF-16, seven bits.
+    NarrowedText(&'a str),
     /// UTF-8 text for UTF-16.
     Widened(&'a str),
 }
@@ -30,19 +32,24 @@ impl Aux<'_> {
             Self::None => 0,
             Self::Elements(bytes, _) => bytes.len(),
             Self::Narrowed(units) => units.len(),
-            Self::Widened(text) if text.is_ascii() => 2 * text.len(),
-            Self::Widened(text) => 2 * text.encode_utf16().count(),
+            Self::NarrowedText(text) => units_of(text),
+            Self::Widened(text) => 2 * units_of(text),
         }
     }
 
     /// Bytes that a piece has a multiple of.
     pub fn element(self) -> usize {
         match self {
-            Self::None | Self::Narrowed(_) => 1,
+            Self::None | Self::Narrowed(_) | Self::NarrowedText(_) => 1,
             Self::Elements(_, size) => size,
             Self::Widened(_) => 2,
         }
     }
+}
+
+/// UTF-16 units of a text.
+fn units_of(text: &str) -> usize {
+    if text.is_ascii() { text.len() } else { text.encode_utf16().count() }
 }
 
 /// The head of a piece on a thread's stream; of an important event, `shift` is 0.
@@ -57,6 +64,8 @@ pub enum Source<'a> {
     Elements(std::slice::Iter<'a, u8>),
     /// See [`Aux::Narrowed`].
     Narrowed(std::slice::Iter<'a, u16>),
+    /// See [`Aux::NarrowedText`].
+    NarrowedText(std::str::EncodeUtf16<'a>),
     /// See [`Aux::Widened`].
     Widened(std::str::EncodeUtf16<'a>),
 }
@@ -68,6 +77,8 @@ impl<'a> Source<'a> {
             Aux::None => Self::Elements([].iter()),
             Aux::Elements(bytes, _) => Self::Elements(bytes.iter()),
             Aux::Narrowed(units) => Self::Narrowed(units.iter()),
+            Aux::NarrowedText(text) if text.is_ascii() => Self::Elements(text.as_bytes().iter()),
+            Aux::NarrowedText(text) => Self::NarrowedText(text.encode_utf16()),
             Aux::Widened(text) => Self::Widened(text.encode_utf16()),
         }
     }
@@ -84,6 +95,9 @@ impl<'a> Source<'a> {
             }
             Self::Narrowed(units) => {
                 out.iter_mut().zip(units).for_each(|(byte, unit)| *byte = *unit as u8 & 0x7f);
+            }
+            Self::NarrowedText(units) => {
+                out.iter_mut().zip(units).for_each(|(byte, unit)| *byte = unit as u8 & 0x7f);
             }
             Self::Widened(units) => {
                 for (pair, unit) in out.as_chunks_mut::<2>().0.iter_mut().zip(units) {
@@ -108,6 +122,8 @@ mod tests {
             (Aux::None, &[][..]),
             (Aux::Elements(&numbers, 8), &numbers),
             (Aux::Narrowed(&wide), &narrow),
+            (Aux::NarrowedText("aé€𝄞z"), &narrow),
+            (Aux::NarrowedText("all of it is ASCII"), b"all of it is ASCII"),
             (Aux::Widened("aé€𝄞z"), &utf16),
         ] {
             assert_eq!(aux.size(), expected.len());
