@@ -50,9 +50,9 @@ pub struct Channel {
 /// ```
 /// They are off until something enables them: `MEMLEDGER_TRACE=memory,scope,game`, the flag
 /// `-trace=`, [`LedgerBuilder::channels`](crate::LedgerBuilder::channels), or
-/// [`Channel::set_enabled`] and [`Channel::switch`], which read-only ones refuse. Names are compared as Unreal does: upper
-/// and lower case are the same, and so is a name with an `s` or the suffix `Channel` at its end. A
-/// program can have 1024 channels.
+/// [`Channel::set_enabled`] and [`Channel::switch`], which read-only ones refuse. Names are compared
+/// as Unreal does: upper and lower case are the same, and so is a name with an `s` or the suffix
+/// `Channel` at its end. A program can have 1024 channels.
 #[macro_export]
 macro_rules! channel {
     ($($(#[$attribute:meta])* $visibility:vis $name:ident = $text:literal $([ $flag:ident ])?;)*) => {
@@ -195,7 +195,7 @@ impl Channel {
     /// ```
     /// # Errors
     /// [`Error::InvalidChannels`] for what can be no channel's name, [`Error::ReadOnlyChannel`], and
-    /// [`Error::UnknownChannel`] for too many unknown names.
+    /// [`Error::UnknownChannel`] for more than 1024 unknown names.
     pub fn switch(names: &str, enabled: bool) -> Result<(), Error> {
         #[cfg(feature = "enable")]
         return registry::names(names)

@@ -2,11 +2,23 @@
 //! it.
 
 use crate::harness::{Case, TRACE, case, leave, start};
-use memledger::trace::read::{EventAnalyzer, read};
+use memledger::trace::format::schema::EventType;
+use memledger::trace::read::{Event, EventAnalyzer, Visitor, read};
 use memledger::{Tag, alloc_scope, group, tag, tagged};
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
+
+/// The types that a trace declares.
+#[derive(Default)]
+struct Types(Vec<EventType>);
+
+impl Visitor for Types {
+    fn event_type(&mut self, _: usize, event_type: &EventType) {
+        self.0.push(event_type.clone());
+    }
+    fn event(&mut self, _: &Event<'_>) {}
+}
 
 const LATE: &str = "late.utrace";
 
@@ -45,6 +57,38 @@ pub(crate) const CASES: &[Case] = &[
         assert!(shown["größe"].contains(&"größe".to_owned()));
         assert_eq!(shown[""], [""]);
     }),
+    case(
+        "docs/format.md has every event of the tracker and every field of its own",
+        names,
+        |run| {
+            let outcome = run.run();
+            let mut types = Types::default();
+            read(File::open(outcome.path(LATE)).unwrap(), &mut types).unwrap();
+            let page = include_str!("../../docs/format.md");
+            let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| `")).collect();
+            let row_of = |event: &str| {
+                let named =
+                    [format!("`{event}`"), format!("`{}`", event.rsplit('.').next().unwrap())];
+                let has = |row: &&&str| {
+                    let cell = row.split('|').nth(1).unwrap();
+                    named.iter().any(|name| cell.contains(name))
+                };
+                *rows.iter().find(has).unwrap_or_else(|| panic!("docs/format.md has no {event}"))
+            };
+            assert!(types.0.len() >= 20, "{}", types.0.len());
+            for declared in &types.0 {
+                let row = row_of(&declared.name());
+                for field in declared.fields.iter().filter(|_| declared.logger == "Memledger") {
+                    let name = format!("`{}`", field.name);
+                    assert!(row.contains(&name), "{} has no {name}", declared.name());
+                }
+            }
+            for row in rows.iter().filter(|row| row.starts_with("| `Memledger.")) {
+                let name = row.split('`').nth(1).unwrap();
+                assert!(types.0.iter().any(|t| t.name() == name), "there is no event {name}");
+            }
+        },
+    ),
     case("the tracker's own streams are no threads of the program", names, |run| {
         let outcome = run.run();
         outcome.quiet().whole();
