@@ -349,7 +349,7 @@ mod tests {
             &[0],
         ];
         assert_eq!(bytes, expected.concat());
-        assert_eq!(UPDATE.size().map(usize::from), Some(bytes.len()));
+        assert_eq!(UPDATE.layout().size(), bytes.len());
         let mut appended = Vec::new();
         append_update(0x01_c0_b0_a0, 0x7f01_0203_0405, &mut appended);
         assert_eq!(appended, bytes);

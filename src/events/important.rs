@@ -65,7 +65,7 @@ fn append(
         0 => 0,
         size => PIECE_HEAD + size,
     });
-    let size = fixed.len() + data.sum::<usize>() + usize::from(declared.has_aux());
+    let size = fixed.len() + data.sum::<usize>() + usize::from(declared.layout().has_arrays);
     let refuse = |why| format!("{} with {size} bytes of values, {why}", declared.name());
     let size = u16::try_from(size).map_err(|_| refuse("more than the 65535 that it may have"))?;
     let room = room.saturating_sub(4);
@@ -88,7 +88,7 @@ fn append(
         out.resize(start + aux.size(), 0);
         Source::new(aux).fill(&mut out[start..]);
     }
-    if declared.has_aux() {
+    if declared.layout().has_arrays {
         out.push(AUX_TERMINAL);
     }
     Ok(())

@@ -16,13 +16,11 @@
 
 use crate::error::Error;
 use crate::events::channel::{Channel, ChannelFilter};
-use crate::trace::format::arrays::PIECE_HEAD;
-use crate::trace::format::encode::{
-    AUX, AUX_TERMINAL, Declaration, ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT,
-    SCOPE_AT, SYNCED_HEADER,
-};
+use crate::trace::format::encode::{Declaration, SYNCED_HEADER};
+use crate::trace::format::handshake::PROTOCOL;
+use crate::trace::format::layout::{ByUid, EventLayout, Item, UID_SIZE, split_item};
 use crate::trace::format::packet::{IMPORTANTS, TYPES};
-use crate::trace::format::schema::{NO_SYNC, SERIAL_MASK};
+use crate::trace::format::schema::SERIAL_MASK;
 use crate::trace::format::stream_events::{
     self, CHANNEL_ANNOUNCE, CHANNEL_TOGGLE, REPORT, SETTLED,
 };
@@ -43,10 +41,9 @@ pub(crate) struct FilteredSink {
     inner: Box<dyn Sink>,
     filter: ChannelFilter,
     on_problem: fn(Error),
-    /// Of ours, by uid.
-    ours: Vec<Option<TypeInfo>>,
-    /// Of the program's, by number.
-    programs: Vec<TypeInfo>,
+    types: ByUid<TypeInfo>,
+    /// How many of the program's types `types` has.
+    programs: usize,
     threads: HashMap<u16, StreamState>,
     /// What is held back: the bytes, and which of them are a packet of which stream.
     held: Vec<u8>,
@@ -63,12 +60,10 @@ pub(crate) struct FilteredSink {
     failed: Option<Error>,
 }
 
-/// What is to be known of a type.
+/// A type of events, and whether its events are passed on.
 #[derive(Clone, Copy)]
 struct TypeInfo {
-    /// Bytes on a thread's stream, without what is in arrays.
-    size: usize,
-    synced: bool,
+    layout: EventLayout,
     wanted: bool,
 }
 
@@ -92,27 +87,20 @@ impl FilteredSink {
         inner: Box<dyn Sink>,
         on_problem: fn(Error),
     ) -> Self {
-        let mut ours = Vec::new();
+        let mut types = ByUid::default();
         let own: Needs = (&[], stream_events::TYPES);
-        for (channels, types) in [&own].into_iter().chain(needs) {
+        for (channels, declarations) in [&own].into_iter().chain(needs) {
             let wanted = channels.iter().all(|channel| filter.has(channel.id()));
-            for declaration in *types {
-                let uid = usize::from(declaration.uid);
-                if ours.len() <= uid {
-                    ours.resize(uid + 1, None);
-                }
-                let fields = declaration.fields.iter().map(|(_, field)| field.fixed_size());
-                let synced = declaration.flags & NO_SYNC == 0;
-                let size = if synced { SYNCED_HEADER } else { 2 } + fields.sum::<usize>();
-                ours[uid] = Some(TypeInfo { size, synced, wanted });
+            for declaration in *declarations {
+                types.insert(declaration.uid, TypeInfo { layout: declaration.layout(), wanted });
             }
         }
         Self {
             inner,
             filter,
             on_problem,
-            ours,
-            programs: Vec::new(),
+            types,
+            programs: 0,
             threads: HashMap::new(),
             held: Vec::new(),
             packets: Vec::new(),
@@ -124,21 +112,14 @@ impl FilteredSink {
         }
     }
 
-    fn type_info(&mut self, uid: u16) -> Option<TypeInfo> {
-        let Some(number) = declared::number_of(uid) else {
-            return *self.ours.get(usize::from(uid))?;
-        };
-        while self.programs.len() <= number {
-            // Whoever sees an event sees its type in the table.
-            let logged = declared::registered(self.programs.len())?;
-            let declared = logged.declared();
-            self.programs.push(TypeInfo {
-                size: declared.size(),
-                synced: declared.is_synced(),
-                wanted: logged.channels().iter().all(|channel| self.filter.has(*channel)),
-            });
+    /// Adds the program's types that are new. NOTE: a thread that sees an event sees its type in the table.
+    fn learn_types(&mut self) {
+        while let Some(logged) = declared::registered(self.programs) {
+            let wanted = logged.channels().iter().all(|channel| self.filter.has(*channel));
+            let layout = logged.declared().layout();
+            self.types.insert(declared::uid_of(self.programs), TypeInfo { layout, wanted });
+            self.programs += 1;
         }
-        self.programs.get(number).copied()
     }
 
     /// Passes on important events, with the channels as they are for this stream.
@@ -153,7 +134,7 @@ impl FilteredSink {
                 (uid, Some(id)) if uid == CHANNEL_ANNOUNCE.uid || uid == CHANNEL_TOGGLE.uid => {
                     self.filter.has(u32::from_le_bytes(id.try_into().ok()?))
                 }
-                _ => self.type_info(uid)?.wanted,
+                _ => self.types.get(uid)?.wanted,
             };
             if is_wanted {
                 out.extend_from_slice(event);
@@ -175,36 +156,29 @@ impl FilteredSink {
         let mut thread = self.threads.remove(&stream).unwrap_or_default();
         let start = self.held.len();
         let mut rest = payload;
-        while let Some(&first) = rest.first() {
-            let event;
-            (event, rest) = rest.split_at_checked(match first {
-                ENTER_SCOPE | LEAVE_SCOPE => 1,
-                ENTER_SCOPE_AT | LEAVE_SCOPE_AT => SCOPE_AT,
-                _ if first == AUX_TERMINAL << 1 => 1,
-                _ if first == AUX << 1 => {
-                    PIECE_HEAD + (u32::from_le_bytes(*rest.first_chunk()?) >> 13) as usize
-                }
-                _ => self.type_info(u16::from_le_bytes(*rest.first_chunk()?) >> 1)?.size,
-            })?;
-            let is_wanted = match first {
-                ENTER_SCOPE | ENTER_SCOPE_AT => {
-                    thread.enter.extend_from_slice(event);
+        while !rest.is_empty() {
+            let layout = |uid| self.types.get(uid).map(|info| info.layout);
+            let (item, bytes, after) = split_item(rest, PROTOCOL, layout)?;
+            rest = after;
+            let is_wanted = match item {
+                Item::Enter => {
+                    thread.enter.extend_from_slice(bytes);
                     false
                 }
-                // A scope that nothing stands at the beginning of is none.
-                LEAVE_SCOPE | LEAVE_SCOPE_AT if !thread.enter.is_empty() => {
+                // A scope without an event at its beginning is none.
+                Item::Leave if !thread.enter.is_empty() => {
                     thread.enter.clear();
                     false
                 }
-                LEAVE_SCOPE | LEAVE_SCOPE_AT => thread.open.pop().unwrap_or(false),
-                _ if first & 1 == 0 => thread.keeps,
-                _ => {
-                    self.event(&mut thread, event);
+                Item::Leave => thread.open.pop().unwrap_or(false),
+                Item::Piece | Item::ArraysEnd => thread.keeps,
+                Item::Event(uid, _) => {
+                    self.event(&mut thread, uid, bytes);
                     thread.keeps
                 }
             };
             if is_wanted {
-                self.held.extend_from_slice(event);
+                self.held.extend_from_slice(bytes);
             }
         }
         self.threads.insert(stream, thread);
@@ -215,10 +189,8 @@ impl FilteredSink {
     }
 
     /// Decides on an event, which comes next in `held` if it is wanted.
-    fn event(&mut self, thread: &mut StreamState, event: &[u8]) {
-        let &[a, b, ref fields @ ..] = event else { return };
-        let uid = u16::from_le_bytes([a, b]) >> 1;
-        let Some(TypeInfo { synced, wanted, .. }) = self.type_info(uid) else { return };
+    fn event(&mut self, thread: &mut StreamState, uid: u16, event: &[u8]) {
+        let Some(TypeInfo { layout, wanted }) = self.types.get(uid) else { return };
         thread.keeps = wanted;
         if !thread.enter.is_empty() {
             if wanted {
@@ -227,14 +199,16 @@ impl FilteredSink {
             thread.enter.clear();
             thread.open.push(wanted);
         }
-        if synced && let Some(&[low, middle, high]) = fields.first_chunk() {
+        if layout.synced
+            && let Some(&[_, _, low, middle, high]) = event.first_chunk()
+        {
             let serial = u64::from(u32::from_le_bytes([low, middle, high, 0]));
             let at = if wanted { self.held.len() } else { LEFT_OUT };
             self.turns.push((serial.wrapping_sub(self.settled) & SERIAL_MASK, at));
         }
         if uid == SETTLED.uid || uid == REPORT.uid {
             // Of both, the first field.
-            self.counts.push(self.held.len() + 2);
+            self.counts.push(self.held.len() + UID_SIZE);
         }
     }
 
@@ -246,7 +220,7 @@ impl FilteredSink {
             for &(serial, at) in &self.turns {
                 if at == LEFT_OUT {
                     self.left_out += 1;
-                } else if let Some(bytes) = self.held.get_mut(at + 2..at + SYNCED_HEADER) {
+                } else if let Some(bytes) = self.held.get_mut(at + UID_SIZE..at + SYNCED_HEADER) {
                     let serial = self.settled.wrapping_add(serial).wrapping_sub(self.left_out);
                     bytes.copy_from_slice(&serial.to_le_bytes()[..3]);
                 }
@@ -270,6 +244,7 @@ impl FilteredSink {
     }
 
     fn pass(&mut self, stream: u16, payload: &[u8]) -> Option<()> {
+        self.learn_types();
         match stream {
             TYPES => self.inner.packet(TYPES, payload),
             IMPORTANTS => self.importants(payload)?,

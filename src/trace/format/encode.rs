@@ -1,19 +1,13 @@
 //! Event types as the writer declares them, and their bytes.
 
+pub(crate) use super::layout::{
+    ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT, SCOPE_AT,
+};
+use super::layout::{EventLayout, SERIAL_SIZE, UID_SIZE};
 use super::schema::{FieldFamily, FieldType, IMPORTANT, MAYBE_HAS_AUX, NO_SYNC};
 
-/// Bytes of a uid and a serial in front of a synchronised event.
-pub(crate) const SYNCED_HEADER: usize = 5;
-/// The one-byte events that open and close a scope on a thread's stream.
-pub(crate) const ENTER_SCOPE: u8 = 4 << 1;
-/// See [`ENTER_SCOPE`].
-pub(crate) const LEAVE_SCOPE: u8 = 5 << 1;
-/// The same with the clock behind, in 8 bytes (protocol 7).
-pub(crate) const ENTER_SCOPE_AT: u8 = 6 << 1;
-/// See [`ENTER_SCOPE_AT`].
-pub(crate) const LEAVE_SCOPE_AT: u8 = 7 << 1;
-/// Bytes of either.
-pub(crate) const SCOPE_AT: usize = 9;
+/// Bytes of uid and serial before the fields of a synchronised event.
+pub(crate) const SYNCED_HEADER: usize = UID_SIZE + SERIAL_SIZE;
 
 pub(crate) const AUX: u8 = 1;
 pub(crate) const AUX_TERMINAL: u8 = 3;
@@ -35,23 +29,25 @@ impl Declaration {
         self.uid << 1 | 1
     }
 
-    /// Bytes of an event on a thread's stream; `None` if it has arrays.
-    pub(crate) fn size(&self) -> Option<u8> {
-        let header = if self.flags & NO_SYNC == 0 { SYNCED_HEADER } else { 2 };
+    /// How its events lie on a thread's stream.
+    pub(crate) fn layout(&self) -> EventLayout {
         let fields = self.fields.iter().map(|(_, field_type)| field_type.fixed_size());
-        (!self.has_aux()).then(|| u8::try_from(header + fields.sum::<usize>()).ok())?
+        EventLayout::new(fields.sum(), self.all_flags())
     }
 
     fn has_aux(&self) -> bool {
         self.fields.iter().any(|(_, field_type)| field_type.is_array())
     }
 
+    fn all_flags(&self) -> u8 {
+        self.flags | if self.has_aux() { MAYBE_HAS_AUX } else { 0 }
+    }
+
     /// Appends the type record.
     pub(crate) fn append_record(&self, out: &mut Vec<u8>) {
-        let flags = self.flags | if self.has_aux() { MAYBE_HAS_AUX } else { 0 };
         let fields = self.fields.iter();
         let fields = fields.map(|&(name, field_type)| (name, field_type, FieldFamily::Regular));
-        append_record(out, self.uid, (self.logger, self.event), flags, fields);
+        append_record(out, self.uid, (self.logger, self.event), self.all_flags(), fields);
     }
 
     /// Appends an event without a serial: an important one in the form of its own stream,

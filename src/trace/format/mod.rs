@@ -19,6 +19,8 @@ pub(crate) mod encode;
 #[cfg(feature = "analysis")]
 pub mod handshake;
 #[cfg(feature = "analysis")]
+pub(crate) mod layout;
+#[cfg(feature = "analysis")]
 pub mod lz4;
 #[cfg(feature = "analysis")]
 pub mod packet;

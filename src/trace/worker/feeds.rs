@@ -74,7 +74,7 @@ impl Session {
             let mut from = occupant.and_then(|occupant| occupant.drained);
             while let Some(current) = block {
                 let (end, next) = slot.committed(header(current));
-                count += Piece::new(current, from.take(), end, 0).count(&self.shapes);
+                count += Piece::new(current, from.take(), end, 0).count(&self.layouts);
                 block = next;
             }
         }
@@ -93,7 +93,7 @@ impl Session {
         loop {
             let piece = feed.pieces.last_mut()?;
             buffer::note_progress();
-            self.serial = piece.number(epoch, self.serial, &self.shapes);
+            self.serial = piece.number(epoch, self.serial, &self.layouts);
             self.pass_run(feed.stream, piece);
             let next = self.next_epoch(feed)?;
             if next != epoch || self.unsent >= SEND_EVERY {
@@ -107,7 +107,7 @@ impl Session {
     fn next_epoch(&mut self, feed: &mut Feed) -> Option<u64> {
         loop {
             let piece = feed.pieces.last_mut()?;
-            if let Some(epoch) = piece.next_epoch(&self.shapes) {
+            if let Some(epoch) = piece.next_epoch(&self.layouts) {
                 return Some(epoch);
             }
             self.pass_run(feed.stream, piece);

@@ -6,18 +6,18 @@
 #![expect(unsafe_code, reason = "reads the blocks of threads")]
 
 use super::drain::{Occupant, marker_times, packets};
-use super::merge::{Rest, Shapes};
+use super::layouts::Layouts;
+use super::merge::Rest;
 use super::session::{Session, Trailer, settled_below};
 use super::streams::{CONTROL, WORKER};
 use crate::error::Error;
 use crate::platform::clock;
-use crate::trace::format::encode::{
-    ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT, SCOPE_AT,
-};
+use crate::trace::format::layout::{ENTER_SCOPE, Item, LEAVE_SCOPE};
 use crate::trace::format::packet::{IMPORTANTS, TYPES};
 use crate::trace::format::stream_events;
 use crate::trace::sink::Sink;
 use crate::trace::sink::queue::Queued;
+use crate::trace::write::declared;
 use crate::trace::write::pages::Block;
 use crate::trace::write::registry::{self, Slot};
 use std::ptr::NonNull;
@@ -119,7 +119,7 @@ impl Session {
         let open = |(slot, occupant): (&Slot, &Occupant)| {
             let mut bytes = occupant.start.clone();
             with_sent(slot, occupant, |sent| {
-                let open = still_open(sent, &self.shapes);
+                let open = still_open(sent, &self.layouts);
                 // Those that were entered in earlier blocks, of which nothing is known any more.
                 let before = (occupant.depth as usize).saturating_sub(open.len());
                 (0..before).for_each(|_| goes_on(&mut bytes));
@@ -170,21 +170,22 @@ fn goes_on(out: &mut Vec<u8>) {
 
 /// What `events` have opened and not closed: the bytes of each scope, if it is one of ours. Those of
 /// the program may have a serial that lies before the stream, and arrays of any length.
-fn still_open<'a>(events: &'a [u8], shapes: &Shapes) -> Vec<Option<&'a [u8]>> {
+fn still_open<'a>(events: &'a [u8], layouts: &Layouts) -> Vec<Option<&'a [u8]>> {
     let mut open = Vec::new();
-    let mut at = 0;
-    while let Some((size, _)) = events.get(at..).and_then(|rest| shapes.first(rest)) {
-        match events[at] {
-            ENTER_SCOPE => open.push((at, 1)),
-            ENTER_SCOPE_AT => open.push((at, SCOPE_AT)),
-            LEAVE_SCOPE | LEAVE_SCOPE_AT => drop(open.pop()),
+    let mut rest = events;
+    while let Some((item, bytes, after)) = layouts.split(rest) {
+        match item {
+            Item::Enter => open.push((rest, bytes.len())),
+            Item::Leave => drop(open.pop()),
             _ => {}
         }
-        at += size;
+        rest = after;
     }
-    let scope = |(start, enter): (usize, usize)| {
-        let (size, is_ours) = shapes.first(events.get(start + enter..)?)?;
-        events.get(start..start + enter + size).filter(|_| is_ours)
+    let scope = |(events, enter): (&'a [u8], usize)| match layouts.split(events.get(enter..)?)? {
+        (Item::Event(uid, _), event, _) if declared::number_of(uid).is_none() => {
+            events.get(..enter + event.len())
+        }
+        _ => None,
     };
     open.into_iter().map(scope).collect()
 }
@@ -193,6 +194,7 @@ fn still_open<'a>(events: &'a [u8], shapes: &Shapes) -> Vec<Option<&'a [u8]>> {
 mod tests {
     use super::*;
     use crate::trace::format::encode::Declaration;
+    use crate::trace::format::layout::{ENTER_SCOPE_AT, LEAVE_SCOPE_AT};
     use crate::trace::format::schema::FieldType::U32;
     use crate::trace::format::schema::NO_SYNC;
 
@@ -200,7 +202,7 @@ mod tests {
     fn what_is_open_is_found_whatever_was_closed_before() {
         static SCOPE: Declaration =
             Declaration { uid: 40, logger: "A", event: "N", flags: NO_SYNC, fields: &[("F", U32)] };
-        let shapes = Shapes::new([&SCOPE].iter());
+        let layouts = Layouts::new([&SCOPE].iter());
         let event = |field: u32| {
             let mut bytes = Vec::new();
             SCOPE.append(&[field.into()], &mut bytes);
@@ -209,7 +211,7 @@ mod tests {
         let enter = |field| [vec![ENTER_SCOPE], event(field)].concat();
         let open = |events: &[Vec<u8>]| {
             let bytes = events.concat();
-            let open = still_open(&bytes, &shapes).into_iter();
+            let open = still_open(&bytes, &layouts).into_iter();
             open.map(|scope| scope.unwrap_or_default().to_vec()).collect::<Vec<_>>()
         };
         let leave = || vec![LEAVE_SCOPE];

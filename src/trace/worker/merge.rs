@@ -9,110 +9,15 @@
 //! [session](super::feeds)'s matter.
 #![expect(unsafe_code, reason = "reads and numbers events in the blocks of other threads")]
 
-use crate::trace::format::arrays::PIECE_HEAD;
-use crate::trace::format::encode::{
-    AUX, AUX_TERMINAL, Declaration, ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT,
-    SCOPE_AT,
-};
-use crate::trace::format::schema::{NO_SYNC, SERIAL_MASK};
-use crate::trace::write::declared::{self, Logged};
+use super::layouts::{Layouts, Span};
+use crate::trace::format::layout::{ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT};
+use crate::trace::format::schema::SERIAL_MASK;
 use crate::trace::write::pages::Block;
-use std::hint::select_unpredictable;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 /// Bits before the serial in the first 8 bytes of an event: those of the uid.
 const SERIAL_SHIFT: u32 = 16;
-/// The event has a serial.
-const SYNCED: u8 = 0x80;
-
-/// The sizes of the events that threads write.
-pub(super) struct Shapes {
-    /// Of ours, by their first byte.
-    ours: [u8; 256],
-    /// A guess at those that have a serial: whether such an event has the first of two sizes, by the
-    /// lower 6 bits of its first byte; both sizes.
-    is_first: u64,
-    sizes: [usize; 2],
-    /// Of the program's, by the number of their type.
-    programs: Vec<Shape>,
-}
-
-/// Bytes of an event up to the next, and whether it has a serial.
-#[derive(Clone, Copy)]
-struct Shape {
-    size: usize,
-    synced: bool,
-}
-
-impl Shapes {
-    pub(super) fn new<'a>(types: impl Iterator<Item = &'a &'static Declaration>) -> Self {
-        let mut shapes = [0; 256];
-        for byte in [ENTER_SCOPE, LEAVE_SCOPE, AUX_TERMINAL << 1] {
-            shapes[usize::from(byte)] = 1;
-        }
-        for byte in [ENTER_SCOPE_AT, LEAVE_SCOPE_AT] {
-            shapes[usize::from(byte)] = SCOPE_AT as u8;
-        }
-        let (mut is_first, mut sizes) = (0, [0; 2]);
-        for declaration in types {
-            // Of ours, only the worker writes events with arrays.
-            if let (Some(size), Ok(first)) = (declaration.size(), u8::try_from(declaration.wire()))
-            {
-                let synced = if declaration.flags & NO_SYNC == 0 { SYNCED } else { 0 };
-                shapes[usize::from(first)] = size | synced;
-                // The hook's are the first, of two sizes.
-                let size = usize::from(size);
-                let place = sizes.iter().position(|&known| known == 0 || known == size);
-                if let Some(place) = place.filter(|_| synced != 0 && size >= 8) {
-                    sizes[place] = size;
-                    is_first |= u64::from(place == 0) << (first & 63);
-                }
-            }
-        }
-        Self { ours: shapes, is_first, sizes, programs: Vec::new() }
-    }
-
-    /// Adds the next of the program's types.
-    pub(super) fn add(&mut self, logged: &Logged) {
-        let declared = logged.declared();
-        self.programs.push(Shape { size: declared.size(), synced: declared.is_synced() });
-    }
-
-    /// Bytes of the first of `events`, and whether it is one of ours; `None` at their end.
-    pub(super) fn first(&self, events: &[u8]) -> Option<(usize, bool)> {
-        let mut head = [0; 8];
-        let known = events.len().min(8);
-        head[..known].copy_from_slice(&events[..known]);
-        let is_ours = self.ours[usize::from(*events.first()?)] != 0;
-        let size = self.of(u64::from_le_bytes(head)).size;
-        (1..=events.len()).contains(&size).then_some((size, is_ours))
-    }
-
-    /// The shape of what begins with these bytes.
-    #[inline(always)]
-    fn of(&self, head: u64) -> Shape {
-        let shape = self.ours[usize::from(head as u8)];
-        if shape == 0 {
-            return self.of_programs(head);
-        }
-        Shape { size: usize::from(shape & !SYNCED), synced: shape & SYNCED != 0 }
-    }
-
-    /// Of an event of the program, or a piece of its arrays.
-    #[inline(never)]
-    fn of_programs(&self, head: u64) -> Shape {
-        if head as u8 == AUX << 1 {
-            let size = PIECE_HEAD + (head as u32 >> 13) as usize;
-            return Shape { size, synced: false };
-        }
-        let number = declared::number_of(head as u16 >> 1);
-        let known = number.and_then(|number| self.programs.get(number));
-        debug_assert!(known.is_some(), "threads write events of known types only");
-        known.copied().unwrap_or(Shape { size: usize::MAX >> 1, synced: false })
-    }
-}
-
 /// The committed part of one block, on its way.
 pub(super) struct Piece {
     pub(super) block: NonNull<Block>,
@@ -165,26 +70,26 @@ impl Piece {
     }
 
     /// The epoch of the next synchronised event.
-    pub(super) fn next_epoch(&mut self, shapes: &Shapes) -> Option<u64> {
-        while let Some((head, shape)) = self.head(shapes) {
-            if shape.synced {
+    pub(super) fn next_epoch(&mut self, layouts: &Layouts) -> Option<u64> {
+        while let Some((head, span)) = self.head(layouts) {
+            if span.synced {
                 let low = head >> SERIAL_SHIFT & SERIAL_MASK;
                 self.epoch += low.wrapping_sub(self.epoch) & SERIAL_MASK;
                 return Some(self.epoch);
             }
             self.enter_or_leave(head as u8);
-            self.skip(shape);
+            self.skip(span);
         }
         None
     }
 
     /// Gives the events of `epoch`, which is the next one, the serials from `serial` on; returns
     /// the first that was not given.
-    pub(super) fn number(&mut self, epoch: u64, mut serial: u64, shapes: &Shapes) -> u64 {
+    pub(super) fn number(&mut self, epoch: u64, mut serial: u64, layouts: &Layouts) -> u64 {
         let low = epoch & SERIAL_MASK;
-        serial = self.number_usual(low, serial, shapes);
-        while let Some((head, shape)) = self.head(shapes) {
-            if shape.synced {
+        serial = self.number_usual(low, serial, layouts);
+        while let Some((head, span)) = self.head(layouts) {
+            if span.synced {
                 if head >> SERIAL_SHIFT & SERIAL_MASK != low {
                     break;
                 }
@@ -192,7 +97,7 @@ impl Piece {
                 // SAFETY: all bytes of the event are committed, so that the thread does not touch
                 // them any more. Ours have 8 at least, the program's 5.
                 unsafe {
-                    if shape.size >= 8 {
+                    if span.size >= 8 {
                         self.at.cast::<u64>().write_unaligned(numbered);
                     } else {
                         let serial = numbered.to_le_bytes();
@@ -200,11 +105,11 @@ impl Piece {
                     }
                 }
                 serial += 1;
-                self.skip(shape);
-                serial = self.number_usual(low, serial, shapes);
+                self.skip(span);
+                serial = self.number_usual(low, serial, layouts);
             } else {
                 self.enter_or_leave(head as u8);
-                self.skip(shape);
+                self.skip(span);
             }
         }
         serial
@@ -216,18 +121,14 @@ impl Piece {
     /// long as all else together; to guess it is a shift, and whether that was right can be looked up
     /// while the next one is read.
     #[inline(always)]
-    fn number_usual(&mut self, low: u64, mut serial: u64, shapes: &Shapes) -> u64 {
-        let [first, second] = shapes.sizes;
+    fn number_usual(&mut self, low: u64, mut serial: u64, layouts: &Layouts) -> u64 {
         // An event of fewer than 8 bytes has neither size.
         let last = self.end.wrapping_sub(7);
         while self.at < last {
             // SAFETY: at least 8 committed bytes begin here, since `at < end - 7`.
             let head = unsafe { self.at.cast::<u64>().read_unaligned() };
-            let is_first = shapes.is_first >> (head & 63) & 1 != 0;
-            let (if_first, if_second) = (self.at.wrapping_add(first), self.at.wrapping_add(second));
-            let next = select_unpredictable(is_first, if_first, if_second);
-            let shape = usize::from(shapes.ours[usize::from(head as u8)]);
-            let is_right = next.addr() - self.at.addr() == shape ^ usize::from(SYNCED);
+            let next = layouts.guess_next(head, self.at);
+            let is_right = layouts.is_synced_of(head as u8, next.addr() - self.at.addr());
             if !is_right || head >> SERIAL_SHIFT & SERIAL_MASK != low || next > self.end {
                 break;
             }
@@ -241,18 +142,18 @@ impl Piece {
     }
 
     /// The number of synchronised events that remain.
-    pub(super) fn count(mut self, shapes: &Shapes) -> u64 {
+    pub(super) fn count(mut self, layouts: &Layouts) -> u64 {
         let mut count = 0;
-        while let Some((_, shape)) = self.head(shapes) {
-            count += u64::from(shape.synced);
-            self.skip(shape);
+        while let Some((_, span)) = self.head(layouts) {
+            count += u64::from(span.synced);
+            self.skip(span);
         }
         count
     }
 
-    /// The first 8 bytes of the next event, and its shape.
+    /// The first 8 bytes of the next event, and its span.
     #[inline(always)]
-    fn head(&self, shapes: &Shapes) -> Option<(u64, Shape)> {
+    fn head(&self, layouts: &Layouts) -> Option<(u64, Span)> {
         // NOTE: reads nothing after the end, where the thread writes.
         let head = match self.end.addr().saturating_sub(self.at.addr()) {
             0 => return None,
@@ -260,7 +161,7 @@ impl Piece {
             // SAFETY: at least 8 committed bytes begin here.
             _ => unsafe { self.at.cast::<u64>().read_unaligned() },
         };
-        Some((head, shapes.of(head)))
+        Some((head, layouts.of(head)))
     }
 
     /// The same for the last event if it has fewer than 8 bytes, padded with zeros.
@@ -283,8 +184,8 @@ impl Piece {
     }
 
     #[inline(always)]
-    fn skip(&mut self, shape: Shape) {
-        self.at = self.at.wrapping_add(shape.size.min(self.end.addr() - self.at.addr()));
+    fn skip(&mut self, span: Span) {
+        self.at = self.at.wrapping_add(span.size.min(self.end.addr() - self.at.addr()));
     }
 
     /// What has been numbered since it was last asked for.
@@ -312,8 +213,11 @@ fn with_serial(head: u64, serial: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::trace::format::arrays::piece_head;
+    use crate::trace::format::encode::Declaration;
+    use crate::trace::format::layout::ARRAYS_END;
     use crate::trace::format::schema::FieldType::{AnsiString, U8, U64};
-    use crate::trace::write::declared::{Declared, DeclaredField, Family};
+    use crate::trace::format::schema::NO_SYNC;
+    use crate::trace::write::declared::{self, Declared, DeclaredField, Family, Logged};
     use crate::trace::write::pages;
 
     static WITH_SERIAL: Declaration =
@@ -321,8 +225,8 @@ mod tests {
     static WITHOUT: Declaration =
         Declaration { uid: 41, logger: "A", event: "N", flags: NO_SYNC, fields: &[("F", U64)] };
 
-    fn shapes() -> Shapes {
-        Shapes::new([&WITH_SERIAL, &WITHOUT].iter())
+    fn layouts() -> Layouts {
+        Layouts::new([&WITH_SERIAL, &WITHOUT].iter())
     }
 
     fn synced(serial_or_epoch: u64, field: u64) -> Vec<u8> {
@@ -377,17 +281,17 @@ mod tests {
             epoch: 0,
             depth: 0,
         };
-        let shapes = shapes();
-        assert_eq!(piece.next_epoch(&shapes), Some(7));
-        assert_eq!(piece.number(7, 40, &shapes), 42);
-        assert_eq!((piece.next_epoch(&shapes), piece.depth()), (None, 0));
+        let layouts = layouts();
+        assert_eq!(piece.next_epoch(&layouts), Some(7));
+        assert_eq!(piece.number(7, 40, &layouts), 42);
+        assert_eq!((piece.next_epoch(&layouts), piece.depth()), (None, 0));
         let run = [synced(40, 1), unsynced(2), vec![ENTER_SCOPE], synced(41, 3), vec![LEAVE_SCOPE]];
         assert_eq!(piece.take_run(), run.concat());
     }
 
     #[test]
     fn the_events_of_an_epoch_get_serials_and_take_along_what_has_none() {
-        let shapes = shapes();
+        let layouts = layouts();
         let events = [
             vec![ENTER_SCOPE],
             unsynced(1),
@@ -399,10 +303,10 @@ mod tests {
         ];
         let (block, end) = block_of(5, &events);
         let mut piece = Piece::new(block, None, end, 0);
-        assert_eq!(piece.next_epoch(&shapes), Some(7));
+        assert_eq!(piece.next_epoch(&layouts), Some(7));
         // Past the wrap of the serial's 24 bits.
         let serial = (1 << 24) - 1;
-        assert_eq!(piece.number(7, serial, &shapes), serial + 2);
+        assert_eq!(piece.number(7, serial, &layouts), serial + 2);
         let run = [
             vec![ENTER_SCOPE],
             unsynced(1),
@@ -412,14 +316,14 @@ mod tests {
             vec![LEAVE_SCOPE],
         ];
         assert_eq!(piece.take_run(), run.concat());
-        assert_eq!(piece.next_epoch(&shapes), Some(9));
+        assert_eq!(piece.next_epoch(&layouts), Some(9));
         assert!(!piece.is_done());
         // The rest, in another tick.
         let mut rest = Piece::new(block, piece.rest(), end, piece.depth());
-        assert_eq!(rest.next_epoch(&shapes), Some(9));
-        assert_eq!(rest.number(9, 4, &shapes), 5);
+        assert_eq!(rest.next_epoch(&layouts), Some(9));
+        assert_eq!(rest.number(9, 4, &layouts), 5);
         assert_eq!((piece.depth(), rest.depth()), (0, 0));
-        assert!(rest.is_done() && rest.next_epoch(&shapes).is_none());
+        assert!(rest.is_done() && rest.next_epoch(&layouts).is_none());
         assert_eq!(rest.take_run(), synced(4, 3));
         assert_eq!(rest.take_sent(), synced(4, 3));
         assert_eq!(piece.take_sent(), run.concat());
@@ -449,9 +353,10 @@ mod tests {
             Logged::new(|| &TYPES[2], &[1]),
         ];
         let [short, with_array, without] = LOGGED.each_ref().map(Logged::register);
-        let mut shapes = shapes();
-        let known = (0..).map_while(declared::registered);
-        known.for_each(|logged| shapes.add(logged));
+        let mut layouts = layouts();
+        for (number, logged) in (0..).map_while(|n| Some((n, declared::registered(n)?))) {
+            layouts.add(declared::uid_of(number), logged.declared().layout());
+        }
         let event = |wire: u16, number: [u8; 3], rest: &[u8]| {
             [&wire.to_le_bytes(), &number[..], rest].concat()
         };
@@ -464,18 +369,18 @@ mod tests {
                 event(short, first, &[]),
                 event(with_array, second, &array),
                 array.clone(),
-                vec![AUX_TERMINAL << 1],
+                vec![ARRAYS_END],
                 event(short, third, &[]),
                 [&[LEAVE_SCOPE_AT][..], &[9; 8]].concat(),
             ]
         };
         let (block, end) = block_of(5, &events([7, 0, 0], [7, 0, 0], [9, 0, 0]));
         let mut piece = Piece::new(block, None, end, 0);
-        assert_eq!(piece.next_epoch(&shapes), Some(7));
-        assert_eq!(piece.number(7, 0x01_02_03, &shapes), 0x01_02_05);
-        assert_eq!(piece.next_epoch(&shapes), Some(9));
-        assert_eq!(piece.number(9, 0x01_02_05, &shapes), 0x01_02_06);
-        assert_eq!(piece.next_epoch(&shapes), None);
+        assert_eq!(piece.next_epoch(&layouts), Some(7));
+        assert_eq!(piece.number(7, 0x01_02_03, &layouts), 0x01_02_05);
+        assert_eq!(piece.next_epoch(&layouts), Some(9));
+        assert_eq!(piece.number(9, 0x01_02_05, &layouts), 0x01_02_06);
+        assert_eq!(piece.next_epoch(&layouts), None);
         assert!(piece.is_done());
         assert_eq!(piece.take_sent(), events([3, 2, 1], [4, 2, 1], [5, 2, 1]).concat());
         pages::give_back(block);
@@ -483,15 +388,15 @@ mod tests {
 
     #[test]
     fn epochs_are_whole_again_behind_their_low_bits() {
-        let shapes = shapes();
+        let layouts = layouts();
         let epochs = [0x1_00ff_fffe, 0x1_00ff_ffff, 0x1_0100_0000, 0x1_01ff_fff0];
         let events = epochs.map(|epoch| synced(epoch, 0));
         let (block, end) = block_of(0x1_00f0_0000, &events);
         let mut piece = Piece::new(block, None, end, 0);
         for (serial, epoch) in epochs.into_iter().enumerate() {
-            assert_eq!(piece.next_epoch(&shapes), Some(epoch));
+            assert_eq!(piece.next_epoch(&layouts), Some(epoch));
             let serial = serial as u64;
-            assert_eq!(piece.number(epoch, serial, &shapes), serial + 1);
+            assert_eq!(piece.number(epoch, serial, &layouts), serial + 1);
         }
         assert!(piece.is_done());
         pages::give_back(block);

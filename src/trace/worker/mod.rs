@@ -6,6 +6,7 @@
 mod drain;
 mod feeds;
 mod late;
+mod layouts;
 mod merge;
 mod replay;
 mod session;

@@ -3,7 +3,7 @@
 
 use super::Instrument;
 use super::drain::Occupant;
-use super::merge::Shapes;
+use super::layouts::Layouts;
 use super::replay::{History, Importants};
 use super::streams::{CONTROL, StreamIds, WORKER, own_system_id};
 use super::world::World;
@@ -64,7 +64,7 @@ pub(crate) struct Session {
     pub(super) history: Option<History>,
     pub(super) occupants: Vec<Occupant>,
     pub(super) streams: StreamIds,
-    pub(super) shapes: Shapes,
+    pub(super) layouts: Layouts,
     /// How many types of the program were announced.
     program_types: usize,
     pub(super) world: World,
@@ -99,7 +99,7 @@ impl Session {
         on_problem: fn(Error),
     ) -> Self {
         let types = instruments.iter().flat_map(|instrument| instrument.types());
-        let shapes = Shapes::new(types);
+        let layouts = Layouts::new(types);
         let start =
             if from_process_start { clock::process_start() } else { clock::now_since_start() };
         let first_serial = collected();
@@ -110,7 +110,7 @@ impl Session {
             history: None,
             occupants: Vec::new(),
             streams: StreamIds::new(),
-            shapes,
+            layouts,
             program_types: 0,
             world: World::new(start),
             start,
@@ -169,7 +169,7 @@ impl Session {
         let mut records = Vec::new();
         while let Some(logged) = declared::registered(self.program_types) {
             logged.append_record(&mut records);
-            self.shapes.add(logged);
+            self.layouts.add(declared::uid_of(self.program_types), logged.declared().layout());
             self.program_types += 1;
         }
         if !records.is_empty() {

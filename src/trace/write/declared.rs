@@ -11,6 +11,7 @@
 //! every stream: what refers to them names that uid, and may be on any channel.
 #![expect(unsafe_code, reason = "a table of pointers to statics")]
 
+use crate::trace::format::layout::EventLayout;
 use crate::trace::format::schema::{
     DEFINITION, FieldFamily, FieldType, IMPORTANT, LAST_UID, MAYBE_HAS_AUX, NO_SYNC,
 };
@@ -30,9 +31,10 @@ const REFUSED: u32 = 1 << 16;
 static TABLE: [AtomicPtr<Logged>; MAX_TYPES] =
     [const { AtomicPtr::new(ptr::null_mut()) }; MAX_TYPES];
 
-const _: () = assert!(uid(MAX_TYPES - 1) <= LAST_UID);
+const _: () = assert!(uid_of(MAX_TYPES - 1) <= LAST_UID);
 
-const fn uid(number: usize) -> u16 {
+/// The uid of the program's `number`th type.
+pub(crate) const fn uid_of(number: usize) -> u16 {
     (number as u16 / PROGRAM) * 2 * PROGRAM + PROGRAM + number as u16 % PROGRAM
 }
 
@@ -135,18 +137,10 @@ impl Declared {
         format!("{}.{}", self.logger, self.event)
     }
 
-    pub(crate) fn is_synced(&self) -> bool {
-        self.flags & NO_SYNC == 0
-    }
-
-    pub(crate) fn has_aux(&self) -> bool {
-        self.flags & MAYBE_HAS_AUX != 0
-    }
-
-    /// Bytes of its events on a thread's stream, without what is in arrays.
-    pub(crate) fn size(&self) -> usize {
-        let head = if self.is_synced() { encode::SYNCED_HEADER } else { 2 };
-        head + self.fields.iter().map(|field| field.field_type.fixed_size()).sum::<usize>()
+    /// How its events lie on a thread's stream.
+    pub(crate) fn layout(&self) -> EventLayout {
+        let fields = self.fields.iter().map(|field| field.field_type.fixed_size());
+        EventLayout::new(fields.sum(), self.flags)
     }
 }
 
@@ -201,7 +195,7 @@ impl Logged {
                     target().register_within(depth);
                 }
             }
-            let wire = self.place().map_or(REFUSED, |number| u32::from(uid(number) << 1 | 1));
+            let wire = self.place().map_or(REFUSED, |number| u32::from(uid_of(number) << 1 | 1));
             // Two threads that come at once find the same place, and so do two log sites alike.
             self.wire.store(wire, Ordering::Release);
         }
@@ -249,12 +243,12 @@ mod tests {
     #[test]
     fn the_programs_uids_and_numbers_belong_together() {
         for number in 0..MAX_TYPES {
-            let uid = uid(number);
+            let uid = uid_of(number);
             assert!((FIRST_UID..=LAST_UID).contains(&uid));
             assert_eq!(number_of(uid), Some(number));
         }
         assert!((0..64).all(|uid| number_of(uid).is_none()));
-        assert_eq!((uid(0), uid(63), uid(64)), (64, 127, 192));
+        assert_eq!((uid_of(0), uid_of(63), uid_of(64)), (64, 127, 192));
     }
 
     #[test]
@@ -392,6 +386,6 @@ mod tests {
             b"ACXWho",
         ];
         assert_eq!(out, expected.concat());
-        assert_eq!((EVENT_TYPE.size(), TARGET_TYPE.size()), (10, 6));
+        assert_eq!((EVENT_TYPE.layout().size(), TARGET_TYPE.layout().size()), (10, 6));
     }
 }

@@ -1,6 +1,10 @@
 use super::*;
 use crate::trace::format::arrays::piece_head;
+use crate::trace::format::layout::{
+    ARRAYS_END, ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT,
+};
 use crate::trace::format::schema::FieldType::{AnsiString, U8, U64};
+use crate::trace::format::schema::NO_SYNC;
 use crate::trace::format::stream_events::THREAD_START;
 use crate::trace::worker::{preamble, settled_below};
 use crate::trace::write::declared::{Declared, DeclaredField, Family, Logged};
@@ -59,7 +63,7 @@ fn event(kind: usize, serial: u64) -> Vec<Vec<u8>> {
             [&PROGRAMS[kind - 4].register().to_le_bytes()[..], serial, &[7]].concat(),
             [&piece_head(1, 3, 1)[..], &[0x08, 0x0a, 0x06]].concat(),
             [&piece_head(1, 1, 1)[..], &[0x51]].concat(),
-            vec![AUX_TERMINAL << 1],
+            vec![ARRAYS_END],
         ],
     }
 }

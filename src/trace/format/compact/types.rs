@@ -4,33 +4,28 @@
 //! the reader to complain about.
 
 use super::shape::{Kind, Shape};
-use crate::trace::format::schema::{FieldType, IMPORTANT, LAST_UID, MAYBE_HAS_AUX, NO_SYNC};
+use crate::trace::format::layout::{ByUid, ENTER_SCOPE, EventLayout, LEAVE_SCOPE, first_item};
+use crate::trace::format::schema::{FieldType, IMPORTANT, LAST_UID};
 
-/// One-byte events of a thread's stream.
-const AUX: u8 = 1 << 1;
-const TERMINAL: u8 = 3 << 1;
-const ENTER: u8 = 4 << 1;
-const LEAVE: u8 = 5 << 1;
-
-/// What is known of one uid.
-#[derive(Clone, Copy, Default)]
-struct Known {
-    /// Bytes of its events in a payload, without arrays; 0: not known.
-    size: u16,
+/// What the encoder needs of one type.
+#[derive(Clone, Copy)]
+struct TypeInfo {
+    layout: EventLayout,
+    /// `None` if its events have fields that no shape has.
     shape: Option<Shape>,
 }
 
 /// The types of one stream, by uid.
 pub(super) struct Types {
     protocol: u8,
-    known: Vec<Known>,
+    known: ByUid<TypeInfo>,
     /// The start of a record whose end the next packet brings.
     partial: Vec<u8>,
 }
 
 impl Types {
     pub(super) fn new(protocol: u8) -> Self {
-        Self { protocol, known: Vec::new(), partial: Vec::new() }
+        Self { protocol, known: ByUid::default(), partial: Vec::new() }
     }
 
     /// Takes in a piece of the stream of type records.
@@ -61,8 +56,8 @@ impl Types {
         let (fields, names) = rest.split_at_checked(usize::from(count) * (family + 6))?;
         let (_, names) = names.split_at_checked(logger.into())?;
         let (_, mut names) = names.split_at_checked(event.into())?;
-        let head_size: u16 = if flags & NO_SYNC == 0 { 5 } else { 2 };
-        let mut size = head_size;
+        let header = EventLayout::new(0, flags).header() as u16;
+        let mut size = header;
         let mut found = Vec::new();
         for field in fields.chunks_exact(family + 6) {
             let (kind, field) = field.split_at_checked(family)?;
@@ -73,7 +68,7 @@ impl Types {
             let field_type = FieldType::from_code(code)?;
             let (name, after) = names.split_at_checked(name_size.into())?;
             names = after;
-            let offset = head_size.checked_add(u16::from_le_bytes([o0, o1]))?;
+            let offset = header.checked_add(u16::from_le_bytes([o0, o1]))?;
             let bytes = field_type.fixed_size();
             size = size.max(offset.checked_add(bytes as u16)?);
             found.push((offset, name, bytes));
@@ -81,47 +76,38 @@ impl Types {
         if uid > LAST_UID || flags & IMPORTANT != 0 {
             return None;
         }
-        let is_plain = flags & MAYBE_HAS_AUX == 0;
-        let shape = if is_plain { shape(&found, uid, head_size == 5) } else { None };
+        let layout = EventLayout::new(usize::from(size - header), flags);
+        let shape = if layout.has_arrays { None } else { shape(&found, uid, layout.synced) };
         let shape = shape.filter(|shape| u16::from(shape.size()) == size);
-        if self.known.len() <= usize::from(uid) {
-            self.known.resize(usize::from(uid) + 1, Known::default());
-        }
-        *self.known.get_mut(usize::from(uid))? = Known { size, shape };
+        self.known.insert(uid, TypeInfo { layout, shape });
         Some(())
     }
 
-    fn known(&self, wire: [u8; 2]) -> Option<&Known> {
-        self.known.get(usize::from(u16::from_le_bytes(wire) >> 1)).filter(|known| known.size > 0)
+    fn shape_of(&self, wire: [u8; 2]) -> Option<Shape> {
+        self.known.get(u16::from_le_bytes(wire) >> 1)?.shape
     }
 
     /// The shape of the event that `bytes` start with, if it has one.
     pub(super) fn shape(&self, bytes: &[u8]) -> Option<Shape> {
         match *bytes.first_chunk::<3>()? {
-            [LEAVE, ..] => Some(Shape { head: [LEAVE, 0, 0], head_size: 1, ..Shape::default() }),
-            [ENTER, low, high] if low & 1 != 0 => {
-                let shape = self.known([low, high])?.shape?;
+            [LEAVE_SCOPE, ..] => {
+                Some(Shape { head: [LEAVE_SCOPE, 0, 0], head_size: 1, ..Shape::default() })
+            }
+            [ENTER_SCOPE, low, high] if low & 1 != 0 => {
+                let shape = self.shape_of([low, high])?;
                 let moves = shape.kind != Kind::Block && !shape.synced;
-                let head = [ENTER, low, high];
+                let head = [ENTER_SCOPE, low, high];
                 moves.then_some(Shape { head, head_size: 3, ..shape })
             }
-            [low, high, _] if low & 1 != 0 => self.known([low, high])?.shape,
+            [low, high, _] if low & 1 != 0 => self.shape_of([low, high]),
             _ => None,
         }
     }
 
-    /// Bytes up to the next event of what `bytes` start with; `None` if that is not known.
+    /// Bytes of the item that `bytes` begin with; `None` if that is not known.
     pub(super) fn size(&self, bytes: &[u8]) -> Option<usize> {
-        let first = *bytes.first()?;
-        Some(match (first, self.protocol) {
-            (_, _) if first & 1 != 0 => self.known(*bytes.first_chunk()?)?.size.into(),
-            (AUX, _) => 4 + (u32::from_le_bytes(*bytes.first_chunk()?) >> 13) as usize,
-            (TERMINAL | ENTER | LEAVE, _) => 1,
-            // Scopes with a stamp.
-            (0x0c | 0x0e, 7) => 9,
-            (0x10 | 0x12, 7) | (0x10 | 0x18, ..7) => 8,
-            _ => return None,
-        })
+        let layout = |uid| self.known.get(uid).map(|known| known.layout);
+        first_item(bytes, self.protocol, layout).map(|(_, size)| size)
     }
 }
 

@@ -1,0 +1,209 @@
+//! Where the items of a thread's stream begin and end.
+//!
+//! ```text
+//! item              bytes
+//! piece of an array u8 2, u5 field, u19 size, data               (see `arrays`)
+//! end of arrays     u8 6
+//! enter, leave      u8 8, u8 10
+//! with a time       u8 12, u8 14, u64 cycles                     protocol 7
+//!                   u8 16, u8 18, u56 cycles                     protocol 7
+//!                   u8 16, u8 24, u56 cycles                     protocols 5 and 6
+//! event             u16 uid << 1 | 1, u24 serial if it is synchronised, fixed fields
+//! ```
+//! Only an event needs a table: the type records say how many bytes its fields have.
+
+use super::arrays::PIECE_HEAD;
+use super::schema::{MAYBE_HAS_AUX, NO_SYNC};
+
+/// Bytes of a uid before an event.
+pub(crate) const UID_SIZE: usize = 2;
+/// Bytes of a serial after the uid.
+pub(crate) const SERIAL_SIZE: usize = 3;
+
+const PIECE: u8 = 1 << 1;
+/// Ends the arrays of an event.
+pub(crate) const ARRAYS_END: u8 = 3 << 1;
+/// Begins a scope, whose event is the next item.
+pub(crate) const ENTER_SCOPE: u8 = 4 << 1;
+/// Ends a scope.
+pub(crate) const LEAVE_SCOPE: u8 = 5 << 1;
+/// [`ENTER_SCOPE`], and the time in 8 bytes (protocol 7).
+pub(crate) const ENTER_SCOPE_AT: u8 = 6 << 1;
+/// [`LEAVE_SCOPE`], and the time in 8 bytes (protocol 7).
+pub(crate) const LEAVE_SCOPE_AT: u8 = 7 << 1;
+/// Bytes of [`ENTER_SCOPE_AT`] and [`LEAVE_SCOPE_AT`] with their time.
+pub(crate) const SCOPE_AT: usize = 9;
+
+/// How the events of one type lie on a thread's stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EventLayout {
+    /// Bytes of the fields, without the contents of arrays and strings: at most 255 fields of 8 bytes.
+    pub(crate) fixed_size: u16,
+    /// Whether a serial follows the uid.
+    pub(crate) synced: bool,
+    /// Whether pieces of arrays follow the fields, and an end of arrays.
+    pub(crate) has_arrays: bool,
+}
+
+impl EventLayout {
+    /// The layout of a type with these `flags`, whose fields take `fixed_size` bytes.
+    pub(crate) const fn new(fixed_size: usize, flags: u8) -> Self {
+        Self {
+            fixed_size: fixed_size as u16,
+            synced: flags & NO_SYNC == 0,
+            has_arrays: flags & MAYBE_HAS_AUX != 0,
+        }
+    }
+
+    /// Bytes before the fields: uid and serial.
+    pub(crate) const fn header(self) -> usize {
+        UID_SIZE + if self.synced { SERIAL_SIZE } else { 0 }
+    }
+
+    /// Bytes of an event up to the next item.
+    pub(crate) const fn size(self) -> usize {
+        self.header() + self.fixed_size as usize
+    }
+}
+
+/// One value for each event type, by uid.
+#[derive(Debug)]
+pub(crate) struct ByUid<T>(Vec<Option<T>>);
+
+impl<T> Default for ByUid<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Copy> ByUid<T> {
+    /// Sets the value of the type with this uid.
+    pub(crate) fn insert(&mut self, uid: u16, value: T) {
+        let index = usize::from(uid);
+        if self.0.len() <= index {
+            self.0.resize(index + 1, None);
+        }
+        if let Some(entry) = self.0.get_mut(index) {
+            *entry = Some(value);
+        }
+    }
+
+    /// The value of the type with this uid.
+    #[inline]
+    pub(crate) fn get(&self, uid: u16) -> Option<T> {
+        self.0.get(usize::from(uid)).copied().flatten()
+    }
+}
+
+/// What a thread's stream consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Item {
+    /// A piece of an array of the last event.
+    Piece,
+    /// The end of the arrays of the last event.
+    ArraysEnd,
+    /// The beginning of a scope; its event is the next item.
+    Enter,
+    /// The end of a scope.
+    Leave,
+    /// An event of the type with this uid and layout.
+    Event(u16, EventLayout),
+}
+
+/// The item that `bytes` begin with, and its size in bytes, of which `bytes` may have fewer.
+/// `layout` finds the layout of a type. `None` if `bytes` are empty or too short for a size, if no item begins
+/// like this, or if the type is unknown.
+#[inline]
+pub(crate) fn first_item(
+    bytes: &[u8],
+    protocol: u8,
+    layout: impl FnOnce(u16) -> Option<EventLayout>,
+) -> Option<(Item, usize)> {
+    let first = *bytes.first()?;
+    if first & 1 != 0 {
+        let uid = u16::from_le_bytes(*bytes.first_chunk()?) >> 1;
+        let layout = layout(uid)?;
+        return Some((Item::Event(uid, layout), layout.size()));
+    }
+    Some(match first {
+        PIECE => {
+            let size = u32::from_le_bytes(*bytes.first_chunk()?) >> 13;
+            (Item::Piece, PIECE_HEAD + size as usize)
+        }
+        ARRAYS_END => (Item::ArraysEnd, 1),
+        ENTER_SCOPE => (Item::Enter, 1),
+        LEAVE_SCOPE => (Item::Leave, 1),
+        _ => scope_with_time(first, protocol)?,
+    })
+}
+
+/// An item that begins or ends a scope and has a time.
+fn scope_with_time(first: u8, protocol: u8) -> Option<(Item, usize)> {
+    Some(match (first, protocol) {
+        (ENTER_SCOPE_AT, 7) => (Item::Enter, SCOPE_AT),
+        (LEAVE_SCOPE_AT, 7) => (Item::Leave, SCOPE_AT),
+        (16, _) => (Item::Enter, 8),
+        (18, 7) | (24, ..7) => (Item::Leave, 8),
+        _ => return None,
+    })
+}
+
+/// Splits `bytes` after their first item: the item, its bytes, and the rest. `None` where
+/// [`first_item`] is, and where the item is not whole.
+#[cfg(feature = "enable")]
+pub(crate) fn split_item<'a>(
+    bytes: &'a [u8],
+    protocol: u8,
+    layout: impl FnOnce(u16) -> Option<EventLayout>,
+) -> Option<(Item, &'a [u8], &'a [u8])> {
+    let (item, size) = first_item(bytes, protocol, layout)?;
+    let (bytes, rest) = bytes.split_at_checked(size)?;
+    Some((item, bytes, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layout_counts_uid_serial_and_fields() {
+        let synced = EventLayout::new(17, MAYBE_HAS_AUX);
+        assert_eq!((synced.header(), synced.size(), synced.has_arrays), (5, 22, true));
+        let unsynced = EventLayout::new(4, NO_SYNC);
+        assert_eq!((unsynced.header(), unsynced.size(), unsynced.has_arrays), (2, 6, false));
+    }
+
+    #[test]
+    fn every_item_is_found_with_its_size() {
+        let mut layouts = ByUid::default();
+        layouts.insert(70, EventLayout::new(8, 0));
+        let first = |bytes: &[u8], protocol| first_item(bytes, protocol, |uid| layouts.get(uid));
+        let event = (70_u16 << 1 | 1).to_le_bytes();
+        let synced = EventLayout::new(8, 0);
+        for (bytes, found) in [
+            (&event[..], Some((Item::Event(70, synced), 13))),
+            (&[event[0]], None),
+            (&[0x8f, 0], None),
+            (&[2, 0, 0xa0, 0], Some((Item::Piece, 4 + 0x500))),
+            (&[2, 0, 0xa0], None),
+            (&[6], Some((Item::ArraysEnd, 1))),
+            (&[8], Some((Item::Enter, 1))),
+            (&[10], Some((Item::Leave, 1))),
+            (&[12], Some((Item::Enter, 9))),
+            (&[14], Some((Item::Leave, 9))),
+            (&[16], Some((Item::Enter, 8))),
+            (&[18], Some((Item::Leave, 8))),
+            (&[24], None),
+            (&[0], None),
+            (&[], None),
+        ] {
+            assert_eq!(first(bytes, 7), found, "{bytes:?}");
+        }
+        for protocol in [5, 6] {
+            assert_eq!(first(&[16], protocol), Some((Item::Enter, 8)));
+            assert_eq!(first(&[24], protocol), Some((Item::Leave, 8)));
+            assert_eq!(first(&[12], protocol), None);
+            assert_eq!(first(&[18], protocol), None);
+        }
+    }
+}
