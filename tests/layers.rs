@@ -72,10 +72,13 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "error",
             "Name",
-            "analysis::Holder",
-            "analysis::MeasuredFigures",
+            "analysis",
             "dump::text",
-            "ledger::measuring",
+            "ledger",
+            "platform",
+            "scopes",
+            "trace::worker",
+            "trace::write",
         ],
     ),
     // The table of contents.

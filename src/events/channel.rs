@@ -238,4 +238,4 @@ pub(crate) use filter::ChannelFilter;
 #[cfg(feature = "enable")]
 pub(crate) use filtered_sink::{FilteredSink, Needs};
 #[cfg(feature = "enable")]
-pub(crate) use registry::{Announcer, expected, forget, known, names, switch, want};
+pub(crate) use registry::{Announcer, Names, expected, forget, known, names, switch, want};

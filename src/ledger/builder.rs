@@ -1,34 +1,10 @@
 //! What is recorded and where it goes, set in code.
 
-use super::destinations::{Target, To};
+use super::config::{Config, OnFull, Secret, Worker};
+use super::destinations::Target;
 use super::{Destination, Ledger, ReportTo};
 use crate::error::Error;
 use std::path::PathBuf;
-
-/// Who collects what the threads have recorded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Worker {
-    /// A thread of the tracker, every 10 ms (every millisecond at first) or when half the buffers are full.
-    #[default]
-    Thread,
-    /// The program itself, by [`Ledger::update`]. Nobody waits for it: what does not fit into the
-    /// buffers between two calls is lost and counted.
-    Manual,
-}
-
-/// What a thread does that finds all buffers full.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnFull {
-    /// It waits for the worker; if that makes no progress for one second (two, where the process was
-    /// stopped meanwhile, as by a debugger), all threads stop waiting, and events are lost and counted
-    /// until it has caught up.
-    #[default]
-    Wait,
-    /// It drops the event and counts it.
-    Drop,
-}
 
 /// What a [`Ledger`] is started with. [`Ledger::builder`] makes one.
 ///
@@ -47,35 +23,6 @@ pub enum OnFull {
 #[derive(Debug, Default)]
 pub struct LedgerBuilder {
     config: Config,
-}
-
-/// The builder's settings. `None` is: not set in code.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Config {
-    pub(crate) report: Option<ReportTo>,
-    pub(crate) file: Option<To<PathBuf>>,
-    pub(crate) host: Option<To<String>>,
-    pub(crate) keep_account: bool,
-    pub(crate) control: Option<String>,
-    pub(crate) control_token: Option<Secret>,
-    pub(crate) control_folder: Option<PathBuf>,
-    pub(crate) control_hosts: Vec<String>,
-    pub(crate) follow_forks: bool,
-    pub(crate) file_mode: Option<u32>,
-    pub(crate) channels: Option<String>,
-    pub(crate) worker: Worker,
-    pub(crate) buffer_limit: Option<usize>,
-    pub(crate) on_full: OnFull,
-}
-
-/// What shall not be printed with the other settings.
-#[derive(Clone)]
-pub(crate) struct Secret(pub(crate) String);
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} bytes", self.0.len())
-    }
 }
 
 impl LedgerBuilder {
@@ -235,7 +182,7 @@ impl LedgerBuilder {
     /// in the child of a `fork`; [`Error::ThreadInAllocator`] and [`Error::WorkerStuck`] after 5 s.
     pub fn start(self) -> Result<Ledger, Error> {
         #[cfg(feature = "enable")]
-        return super::run::start(&self.config);
+        return super::start::in_code(&self.config).map(|generation| Ledger { generation });
         #[cfg(not(feature = "enable"))]
         Ok(Ledger {})
     }

@@ -1,6 +1,6 @@
 //! The moments at which a recording ends by itself: exit, a panic that aborts, a fork.
 
-use super::{ending, follow, run};
+use super::{fork, recording, stop};
 use crate::platform::os;
 #[cfg(panic = "abort")]
 use crate::trace::write::is_untracked;
@@ -12,7 +12,7 @@ use std::sync::Once;
 /// Before `main`: a program may fork before it starts recording, to become a daemon.
 pub(super) fn watch_forks() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| os::at_fork(follow::prepare, follow::in_parent, forked));
+    ONCE.call_once(|| os::at_fork(fork::prepare, fork::in_parent, forked));
 }
 
 /// Registers what has to happen at the end of the process; once.
@@ -26,28 +26,28 @@ pub(super) fn prepare() {
             let previous = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |info| {
                 previous(info);
-                // A panic of ours, in the midst of ending, must not wait for itself.
+                // A panic of our own code while it ends the recording must not wait for itself.
                 if !is_untracked() {
-                    ending::finish(None);
+                    stop::finish(None);
                 }
             }));
         }
     });
 }
 
-/// Return from `main`, or `exit`: whoever holds the ledger is not dropped any more.
+/// Return from `main`, or `exit`: the ledger itself is not dropped any more.
 extern "C" fn exiting() {
-    ending::finish(None);
+    stop::finish(None);
 }
 
 /// While something is recorded, and the child does not follow: it has no worker, and the file and the buffers are the
 /// parent's. Otherwise the child may record itself, and what led to it belongs to that.
 extern "C" fn forked() {
     let untracked = ReentrancyGuard::enter();
-    if follow::in_child() {
+    if fork::in_child() {
         return;
     }
-    if state::is_running() || !run::is_idle() {
+    if state::is_running() || !recording::is_idle() {
         state::turn_off_in_child();
         return;
     }

@@ -1,8 +1,9 @@
 //! Parsers of the settings that the environment or the command line of a program gives, for the
 //! fuzzer.
 
-use super::environment::Settings;
-use super::{builder::Config, output};
+use super::config::Config;
+use super::files;
+use super::settings::{CONTROL_TOKEN_FILE, Settings};
 use crate::events::channel::{self, ChannelFilter};
 use crate::remote::control::Place;
 use crate::trace::sink::tcp::Address;
@@ -13,11 +14,11 @@ use std::path::{Path, PathBuf};
 /// The result of parsing flags: the settings as text, the other arguments, the problems. The flag
 /// that names a file to be read is left out.
 pub fn settings(args: Vec<OsString>) -> (String, Vec<OsString>, Vec<String>) {
-    let (mut settings, rest) = Settings::from_args(args);
-    settings.control_token_file = None;
+    let (settings, rest) = Settings::from_args(args);
     let mut config = Config::default();
     let mut problems = Vec::new();
     settings
+        .without(CONTROL_TOKEN_FILE)
         .or(Settings::default())
         .apply_reporting(&mut config, &mut |problem| problems.push(escape(&problem)));
     (format!("{config:?}"), rest, problems)
@@ -25,7 +26,7 @@ pub fn settings(args: Vec<OsString>) -> (String, Vec<OsString>, Vec<String>) {
 
 /// A file name with `%p`, `%t` and `%e` replaced.
 pub fn file_name(pattern: &Path) -> PathBuf {
-    output::expand(pattern)
+    files::expand(pattern)
 }
 
 /// The host, and the whole of an address.

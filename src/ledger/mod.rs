@@ -3,39 +3,51 @@
 //! This is the one place where both sides meet: it starts the writing side, feeds what it writes
 //! to the reading side in the same process, and prints the result.
 
+#[cfg(feature = "enable")]
+mod begin;
 mod builder;
+mod config;
 #[cfg(feature = "enable")]
 mod control;
 mod destinations;
 #[cfg(feature = "enable")]
-mod ending;
+pub(crate) mod entry;
 #[cfg(feature = "enable")]
 pub(crate) mod environment;
 #[cfg(feature = "enable")]
 mod exit;
 #[cfg(feature = "enable")]
-mod follow;
+mod files;
+#[cfg(feature = "enable")]
+mod fork;
 #[cfg(feature = "__fuzzing")]
 pub(crate) mod fuzzing;
 #[cfg(feature = "enable")]
-mod live;
+pub(crate) mod in_process;
 #[cfg(feature = "enable")]
-pub(crate) mod measuring;
-#[cfg(feature = "enable")]
-mod opening;
-#[cfg(feature = "enable")]
-mod output;
+mod late_join;
 #[cfg(feature = "enable")]
 mod problems;
+#[cfg(feature = "enable")]
+pub(crate) mod recording;
+#[cfg(feature = "enable")]
+mod report;
 mod report_to;
 #[cfg(feature = "enable")]
-mod run;
+mod settings;
 mod snapshot;
+#[cfg(feature = "enable")]
+pub(crate) mod start;
+mod stats;
+#[cfg(feature = "enable")]
+pub(crate) mod stop;
 
-pub use builder::{LedgerBuilder, OnFull, Worker};
+pub use builder::LedgerBuilder;
+pub use config::{OnFull, Worker};
 pub use destinations::{Destination, DestinationHandle, DestinationState, DestinationStatus};
 pub use report_to::ReportTo;
-pub use snapshot::{Snapshot, Stats};
+pub use snapshot::Snapshot;
+pub use stats::Stats;
 
 use crate::error::Error;
 use std::ffi::OsString;
@@ -91,7 +103,7 @@ impl Ledger {
     /// | `MEMLEDGER_REPORT_VERBOSE=1` | threads, sizes and more in its text, too ([`ReportTo::verbose`]) |
     pub fn from_env() -> Self {
         #[cfg(feature = "enable")]
-        return run::start_with(environment::Settings::default());
+        return Self { generation: start::from_flags(settings::Settings::default()) };
         #[cfg(not(feature = "enable"))]
         Self {}
     }
@@ -105,8 +117,8 @@ impl Ledger {
     pub fn from_args(args: impl IntoIterator<Item = OsString>) -> (Self, Vec<OsString>) {
         #[cfg(feature = "enable")]
         {
-            let (flags, rest) = environment::Settings::from_args(args);
-            (run::start_with(flags), rest)
+            let (flags, rest) = settings::Settings::from_args(args);
+            (Self { generation: start::from_flags(flags) }, rest)
         }
         #[cfg(not(feature = "enable"))]
         (Self {}, args.into_iter().collect())
@@ -187,7 +199,7 @@ impl Ledger {
     /// Where the control server listens, if there is one: [`LedgerBuilder::control`].
     pub fn control_address(&self) -> Option<std::net::SocketAddr> {
         #[cfg(feature = "enable")]
-        return run::control_address();
+        return recording::control_address();
         #[cfg(not(feature = "enable"))]
         None
     }
@@ -195,7 +207,7 @@ impl Ledger {
     /// Figures of the recording itself; a few loads.
     pub fn stats(&self) -> Stats {
         #[cfg(feature = "enable")]
-        return run::stats();
+        return Stats::now();
         #[cfg(not(feature = "enable"))]
         Stats::default()
     }
@@ -206,7 +218,7 @@ impl Ledger {
     /// Costs a [`flush`](Self::flush) and time in proportion to the live blocks.
     pub fn snapshot(&self) -> Option<Snapshot> {
         #[cfg(feature = "enable")]
-        return run::snapshot();
+        return recording::snapshot();
         #[cfg(not(feature = "enable"))]
         None
     }
@@ -216,7 +228,7 @@ impl Ledger {
     /// the buffers do not fill.
     pub fn update(&self) {
         #[cfg(feature = "enable")]
-        run::collect(false);
+        recording::collect(false);
     }
 
     /// Brings everything recorded so far to the trace file and the report. Waits at most 5 s for a
@@ -226,14 +238,14 @@ impl Ledger {
     /// tracker allocates does not have the program's allocator tidy up what this thread has freed.
     pub fn flush(&self) {
         #[cfg(feature = "enable")]
-        run::flush();
+        recording::flush();
     }
 
     /// Ends recording and reports, if this handle started it; a new ledger may start then.
     pub fn finish(&mut self) {
         #[cfg(feature = "enable")]
         if let Some(generation) = self.generation.take() {
-            ending::finish(Some(generation));
+            stop::finish(Some(generation));
         }
     }
 

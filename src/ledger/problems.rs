@@ -1,5 +1,6 @@
 //! What did not go as asked: one line on stderr each, and kept for [`Ledger::problems`](super::Ledger::problems).
 
+use crate::error::Error;
 use crate::platform::os::{self, BlockedSignals};
 use crate::trace::worker;
 use crate::trace::write::{state, untracked};
@@ -9,7 +10,12 @@ use std::time::Duration;
 
 static PROBLEMS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Tells of a problem. Only with the tracker's guard set.
+/// Reports an error. Only with the guard set.
+pub(super) fn report(error: Error) {
+    add(error.to_string());
+}
+
+/// Reports a problem. Only with the guard set.
 ///
 /// The sentence may quote the environment or another machine.
 ///
@@ -33,12 +39,12 @@ pub(super) fn all() -> Vec<String> {
     theirs
 }
 
-/// The lock itself, within `patience`, for a fork.
-pub(super) fn lock_within(patience: Duration) -> Option<MutexGuard<'static, Vec<String>>> {
-    worker::lock_within(&PROBLEMS, patience)
+/// The lock itself, within `timeout`, for a fork.
+pub(super) fn lock_within(timeout: Duration) -> Option<MutexGuard<'static, Vec<String>>> {
+    worker::lock_within(&PROBLEMS, timeout)
 }
 
-/// The problems; `None` in the child of a fork whose parent was just telling one.
+/// The problems; `None` in the child of a fork whose parent was reporting one just then.
 fn lock() -> Option<MutexGuard<'static, Vec<String>>> {
     if state::is_forked() {
         return PROBLEMS.try_lock().ok();

@@ -1,4 +1,4 @@
-//! What a running ledger says about itself.
+//! The live blocks and their history at one moment.
 #![cfg_attr(
     feature = "enable",
     expect(unsafe_code, reason = "a field that is dropped under the guard")
@@ -71,29 +71,4 @@ impl Snapshot {
         let totals = (0, 0, 0);
         pick(totals)
     }
-}
-
-/// Figures of the recording itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Whether events are being recorded.
-    pub recording: bool,
-    /// Events recorded since the start of the process that have a place in the order of all.
-    pub events: u64,
-    /// Events lost since recording started, as far as the worker has seen.
-    pub lost_events: u64,
-    /// Bytes of event buffers in use.
-    pub buffer_bytes: u64,
-    /// Bytes the tracker itself takes, buffers included.
-    pub overhead_bytes: u64,
-    /// How often the allocator returned null while something was recorded.
-    pub failed_allocations: u64,
-    /// Scopes that were left while another was the innermost.
-    pub scope_misuses: u64,
-    /// Destinations of the trace, beside its first file, that could not be reached, were lost or
-    /// were too slow, since the start of the process.
-    pub lost_destinations: u64,
-    /// Scopes and tags that found no place of their own and are shown as `(other)`.
-    pub refused_contexts: u64,
 }

@@ -1,13 +1,13 @@
 //! How much memory a piece of the program may use.
 
+#[cfg(feature = "enable")]
+use super::session::{Found, Measuring};
 use crate::Name;
 #[cfg(feature = "enable")]
 use crate::analysis::{Holder, MeasuredFigures};
 #[cfg(feature = "enable")]
 use crate::dump::text::{Column, count, holders, tag};
 use crate::error::Error;
-#[cfg(feature = "enable")]
-use crate::ledger::measuring::{Found, Measuring};
 #[cfg(feature = "enable")]
 use std::panic::Location;
 

@@ -1,12 +1,14 @@
 //! What a piece of the program allocates: measured, and held against a budget.
 
 mod budget;
+#[cfg(feature = "enable")]
+mod session;
 
 pub use budget::{Budget, budget};
 
 use crate::error::Error;
 #[cfg(feature = "enable")]
-use crate::ledger::measuring::Measuring;
+use session::Measuring;
 #[cfg(feature = "enable")]
 use std::panic::Location;
 

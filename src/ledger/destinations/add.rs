@@ -1,19 +1,22 @@
 //! Adds destinations while the recording runs.
 
+use super::destination::{Destination, Target};
 use super::filter;
-use super::{Destination, DestinationHandle, Target};
+use super::handle::DestinationHandle;
 use crate::analysis::AliveBlock;
 use crate::error::Error;
 use crate::events::channel::ChannelFilter;
-use crate::ledger::live::Live;
-use crate::ledger::opening;
-use crate::ledger::output::open_trace;
-use crate::ledger::run::{self, PATIENCE_WITH_HOOKS, apart, refuse_forked, tell, theirs};
+use crate::ledger::entry::{refuse_forked, request};
+use crate::ledger::files::open_trace;
+use crate::ledger::in_process::InProcessAnalyzer;
+use crate::ledger::recording::{self, HOOK_TIMEOUT, WORKER_TIMEOUT};
+use crate::ledger::{late_join, problems};
+use crate::trace::sink::Sink;
 use crate::trace::sink::file::FileSink;
 use crate::trace::sink::queue::Queued;
 use crate::trace::sink::tcp::{Address, TcpSink};
 use crate::trace::worker::{self, Session};
-use crate::trace::write::{state, untracked};
+use crate::trace::write::state;
 use std::fs::File;
 use std::path::Path;
 
@@ -31,7 +34,7 @@ pub(in crate::ledger) fn add_file(
     path: &Path,
     channels: Option<&str>,
 ) -> Result<DestinationHandle, Error> {
-    theirs(untracked(|| apart(|| add(channels, |filter| to_file(open_trace(path)?, filter)))))
+    request(|| add(channels, |channels| to_file(open_trace(path)?, channels)))
 }
 
 /// Writes to a file that was created for it, and is empty.
@@ -40,22 +43,23 @@ pub(in crate::ledger) fn add_created(
     path: &Path,
     channels: Option<&str>,
 ) -> Result<DestinationHandle, Error> {
-    let sink = |filter| to_file(FileSink::begin(file, path)?, filter);
-    theirs(untracked(|| apart(move || add(channels, sink))))
+    request(move || add(channels, |channels| to_file(FileSink::begin(file, path)?, channels)))
 }
 
 pub(in crate::ledger) fn add_host(
     address: &str,
     channels: Option<&str>,
 ) -> Result<DestinationHandle, Error> {
-    theirs(untracked(|| {
-        apart(|| add(channels, |filter| to_host(Address::parse(address)?, filter)))
-    }))
+    request(|| add(channels, |channels| to_host(Address::parse(address)?, channels)))
 }
 
 fn to_file(file: FileSink, filter: Option<ChannelFilter>) -> Result<Queued, Error> {
     let name = file.path().display().to_string();
-    Queued::start(name, Box::new(move |_| Ok(filter::apply(filter, Box::new(file)))), tell)
+    Queued::start(
+        name,
+        Box::new(move |_| Ok(filter::apply(filter, Box::new(file)))),
+        problems::report,
+    )
 }
 
 /// A sink that connects to a recorder.
@@ -68,7 +72,7 @@ pub(in crate::ledger) fn to_host(
         let sink = TcpSink::connect(&address, given_up)?;
         Ok(filter::apply(filter, Box::new(sink)))
     };
-    Queued::start(name, Box::new(open), tell)
+    Queued::start(name, Box::new(open), problems::report)
 }
 
 fn add(
@@ -77,32 +81,32 @@ fn add(
 ) -> Result<DestinationHandle, Error> {
     let _awake = state::awake();
     refuse_forked()?;
-    let filter = filter::parse(channels)?;
-    let run = run::run();
-    let Some(run) = run.as_ref() else { return Err(Error::NotRecording) };
-    // PERF: before the session is held. While it is, nobody collects.
-    let live = run.live.as_ref().filter(|_| filter::has_memory(filter.as_ref()));
-    let room = live.map(Live::room).transpose()?.unwrap_or_default();
-    let Some(mut session) = worker::session_within(run::PATIENCE) else {
+    let channels = filter::parse(channels)?;
+    let recording = recording::current();
+    let Some(recording) = recording.as_ref() else { return Err(Error::NotRecording) };
+    // PERF: before the session is held. While it is, nothing is collected.
+    let analyzer = recording.analyzer.as_ref().filter(|_| filter::has_memory(channels.as_ref()));
+    let room = analyzer.map(InProcessAnalyzer::room).transpose()?.unwrap_or_default();
+    let Some(mut session) = worker::session_within(WORKER_TIMEOUT) else {
         let action = "a destination cannot be added";
-        return Err(Error::WorkerStuck { action, waited: run::PATIENCE });
+        return Err(Error::WorkerStuck { action, waited: WORKER_TIMEOUT });
     };
     let Some(session) = session.as_mut() else { return Err(Error::NotRecording) };
-    let sink = sink(filter)?;
-    Ok(DestinationHandle::new(join(session, sink, live, room)))
+    let sink = sink(channels)?;
+    Ok(DestinationHandle::new(join(session, sink, analyzer, room)))
 }
 
-/// Has the stream of `sink` begin here, with what `live` knows to be alive; its number.
+/// Has the stream of `sink` begin here, with the blocks that are live in `analyzer`, copied into
+/// `room`; returns its number.
 pub(in crate::ledger) fn join(
     session: &mut Session,
     sink: Queued,
-    live: Option<&Live>,
+    analyzer: Option<&InProcessAnalyzer>,
     room: Vec<AliveBlock>,
 ) -> u64 {
-    use crate::trace::sink::Sink;
     let number = sink.number();
-    worker::tick(session, PATIENCE_WITH_HOOKS);
-    let alive = live.map(|live| live.alive(room));
-    session.join_late(sink, move |here, sink| opening::begin(alive, here, sink));
+    worker::tick(session, HOOK_TIMEOUT);
+    let alive = analyzer.map(|analyzer| analyzer.alive(room));
+    session.join_late(sink, move |point, sink| late_join::begin(alive, point, sink));
     number
 }

@@ -35,7 +35,6 @@ pub(crate) enum Target {
 
 /// A file's path or a host's address, and the channels that go there; `None` is all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "enable"), expect(dead_code, reason = "nothing is sent"))]
 pub(crate) struct To<P> {
     pub(crate) place: P,
     pub(crate) channels: Option<String>,

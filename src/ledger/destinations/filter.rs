@@ -1,9 +1,10 @@
 //! Which channels a destination gets, and what stands before it where that is not all.
 
+use super::destination::To;
 use crate::alloc;
 use crate::error::Error;
 use crate::events::channel::{ChannelFilter, FilteredSink, Needs};
-use crate::ledger::run::tell;
+use crate::ledger::problems;
 use crate::scopes::{self, events::MEMORY_SCOPE, events::SCOPE_ENTRIES, events::TAG_SPEC};
 use crate::trace::sink::Sink;
 
@@ -14,6 +15,11 @@ static NEEDS: [Needs; 3] = [
     (&[&alloc::CHANNEL], &[&TAG_SPEC]),
     (&[&alloc::CHANNEL, &scopes::CHANNEL], &[&MEMORY_SCOPE, &SCOPE_ENTRIES]),
 ];
+
+/// The channels that one destination of a configuration gets.
+pub(in crate::ledger) fn of<P>(to: Option<&To<P>>) -> Result<Option<ChannelFilter>, Error> {
+    parse(to.and_then(|to| to.channels.as_deref()))
+}
 
 /// Reads the channels of one destination; `None` are all.
 pub(in crate::ledger) fn parse(channels: Option<&str>) -> Result<Option<ChannelFilter>, Error> {
@@ -26,7 +32,7 @@ pub(in crate::ledger) fn apply(
     sink: Box<dyn Sink>,
 ) -> Box<dyn Sink> {
     match filter {
-        Some(filter) => Box::new(FilteredSink::new(filter, &NEEDS, sink, tell)),
+        Some(filter) => Box::new(FilteredSink::new(filter, &NEEDS, sink, problems::report)),
         None => sink,
     }
 }

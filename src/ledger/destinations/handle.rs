@@ -1,7 +1,9 @@
 //! The handle of a destination that was added while the recording runs.
 
 #[cfg(feature = "enable")]
-use crate::ledger::run::{self, PATIENCE_WITH_HOOKS, trailer};
+use crate::ledger::recording::{HOOK_TIMEOUT, WORKER_TIMEOUT};
+#[cfg(feature = "enable")]
+use crate::ledger::stats::trailer;
 #[cfg(feature = "enable")]
 use crate::platform::os::BlockedSignals;
 #[cfg(feature = "enable")]
@@ -134,11 +136,11 @@ fn stop(number: u64) {
             return;
         }
         let _signals = BlockedSignals::new();
-        if let Some(mut session) = worker::session_within(run::PATIENCE)
+        if let Some(mut session) = worker::session_within(WORKER_TIMEOUT)
             && let Some(session) = session.as_mut()
         {
             session.want_figures();
-            worker::tick(session, PATIENCE_WITH_HOOKS);
+            worker::tick(session, HOOK_TIMEOUT);
             session.end_one(number, &trailer());
         }
         if let Some(queue) = queue::by_number(number) {

@@ -273,7 +273,7 @@ impl Queued {
         }
         if let Err(source) = os::spawn(run, queue.number as usize) {
             queue.end(None);
-            let thread = format!("the destination's thread for {}", queue.name);
+            let thread = format!("{}: its thread", queue.name);
             return Err(Error::ThreadNotStarted { thread, source });
         }
         Ok(Self { queue, batch: Vec::new(), ended: false })

@@ -1,20 +1,21 @@
-//! What a piece of the program does with memory: a scope of its own, and what the account says of it.
+//! What a piece of the program does with memory: a scope of its own, and what the analyzer says of it.
 //!
 //! ```text
-//! begin   an account          the running ledger's, or one that is kept until the last measurement ends
-//!         a node of the tree  nobody else's while the measurement lasts; this thread enters it
+//! begin   an analyzer         the running ledger's, or one that is kept until the last measurement ends
+//!         a node of the tree  no other measurement's; this thread enters it
 //! ...     the measured code, and what enters its context elsewhere
 //! end     collect             everything up to now, or say why not
 //!         the node's figures  since the beginning
 //! ```
-//! A node is used again when nothing can be in it any more: nobody has taken its context along, and
-//! all its blocks are freed. So a measurement that is repeated for ever takes one node.
+//! A node is used again when nothing can be in it any more: its context was never captured, and all
+//! its blocks are freed. So a measurement that is repeated for ever takes one node.
 
-use super::ending;
-use super::live::Live;
-use super::run::{self, PATIENCE, PATIENCE_WITH_HOOKS, Run};
 use crate::analysis::{Analyzer, Baseline, Holder, MeasuredFigures};
 use crate::error::Error;
+use crate::ledger::entry::{clone_for_caller, refuse_forked};
+use crate::ledger::in_process::InProcessAnalyzer;
+use crate::ledger::recording::{self, HOOK_TIMEOUT, Recording, WORKER_TIMEOUT};
+use crate::ledger::{start, stop};
 use crate::platform::os::{self, BlockedSignals};
 use crate::scopes;
 use crate::scopes::context::{self, Kind, OTHER};
@@ -44,14 +45,14 @@ struct Begun {
     lost: u64,
     scopes_turned_off: u32,
     node: Node,
-    live: Live,
+    analyzer: InProcessAnalyzer,
     before: Baseline,
 }
 
 /// What a measurement has found, to be judged with the guard set.
 pub(crate) struct Found<'a> {
     pub(crate) figures: MeasuredFigures,
-    account: &'a mut Analyzer,
+    analyzer: &'a mut Analyzer,
     node: Node,
     before: &'a Baseline,
 }
@@ -59,7 +60,7 @@ pub(crate) struct Found<'a> {
 impl Found<'_> {
     /// The scopes and the tags of what was measured, in no order.
     pub(crate) fn holders(&mut self) -> (Vec<Holder>, Vec<Holder>) {
-        self.account.holders(self.node.id(), self.before)
+        self.analyzer.holders(self.node.id(), self.before)
     }
 }
 
@@ -89,7 +90,7 @@ static IDLE: Mutex<BTreeMap<(u32, &'static str), Vec<Idle>>> = Mutex::new(BTreeM
 /// The number of the latest node of a measurement.
 static LATEST: AtomicU32 = AtomicU32::new(0);
 
-/// So many nodes whose blocks were live are looked at before a new one is taken.
+/// At most this many nodes whose blocks were live are looked at before a new one is taken.
 const LOOKS: usize = 16;
 
 impl Measuring {
@@ -101,7 +102,7 @@ impl Measuring {
         if is_untracked() {
             return Err(unmeasured("this is the tracker's own code, whose memory is not recorded"));
         }
-        let begun = run::theirs({
+        let begun = clone_for_caller({
             let _untracked = ReentrancyGuard::enter();
             let _signals = BlockedSignals::new();
             Begun::new(name)
@@ -134,7 +135,7 @@ impl Measuring {
             // It is one of all measurements around this one, too.
             thread::set_taken(true);
         }
-        run::theirs({
+        clone_for_caller({
             let _untracked = ReentrancyGuard::enter();
             let _signals = BlockedSignals::new();
             begun.end(stayed, taken, judge)
@@ -152,34 +153,34 @@ impl Drop for Measuring {
 
 impl Begun {
     fn new(name: &'static str) -> Result<Self, Error> {
-        run::refuse_forked().map_err(|error| unmeasured(error.to_string()))?;
+        refuse_forked().map_err(|error| unmeasured(error.to_string()))?;
         let mut current = started()?;
-        let Some(run) = current.as_mut() else { return Err(ended()) };
-        let begun = Self::in_run(name, run);
+        let Some(recording) = current.as_mut() else { return Err(ended()) };
+        let begun = Self::in_recording(name, recording);
         if begun.is_ok() {
-            run.measurements += 1;
+            recording.measurements += 1;
         }
         end_if_over(&mut current);
         begun
     }
 
-    fn in_run(name: &'static str, run: &mut Run) -> Result<Self, Error> {
+    fn in_recording(name: &'static str, recording: &mut Recording) -> Result<Self, Error> {
         // NOTE: before it is seen whether the channel is on.
         let scopes_turned_off = scopes::CHANNEL.times_turned_off();
-        run.refuse_measurement()?;
-        // Nobody collects meanwhile.
-        let Some(mut session) = worker::session_within(PATIENCE) else { return Err(stuck()) };
+        recording.refuse_measurement()?;
+        // Nothing is collected meanwhile.
+        let Some(mut session) = worker::session_within(WORKER_TIMEOUT) else { return Err(stuck()) };
         let Some(session) = session.as_mut() else { return Err(ended()) };
-        let live = run.account(session).clone();
-        let Some(node) = Node::take(name, run.generation, &live) else {
+        let analyzer = recording.analyzer_for_measurements(session).clone();
+        let Some(node) = Node::take(name, recording.generation, &analyzer) else {
             return Err(unmeasured(format!(
                 "the table of scopes and names is full: all {} are used up",
                 context::PLACES
             )));
         };
-        let before = live.look(|account| account.begin_measurement(node.id()));
-        let (generation, pid, lost) = (run.generation, os::process_id(), loss::so_far());
-        Ok(Self { generation, pid, lost, scopes_turned_off, node, live, before })
+        let before = analyzer.look(|analyzer| analyzer.begin_measurement(node.id()));
+        let (generation, pid, lost) = (recording.generation, os::process_id(), loss::so_far());
+        Ok(Self { generation, pid, lost, scopes_turned_off, node, analyzer, before })
     }
 
     fn end(
@@ -189,15 +190,16 @@ impl Begun {
         judge: impl FnOnce(&mut Found<'_>) -> Result<(), Error>,
     ) -> Result<MeasuredFigures, Error> {
         if state::is_forked() || os::process_id() != self.pid {
-            // NOTE: not dropped. A thread that is not there any more may hold the account.
+            // NOTE: not dropped. A thread that is not there any more may hold the analyzer.
             std::mem::forget(self);
             return Err(unmeasured("the process was forked meanwhile, and this is the child"));
         }
-        let mut current = run::run();
-        let Some(run) = current.as_mut().filter(|run| run.generation == self.generation) else {
+        let mut current = recording::current();
+        let is_same = |running: &&mut Recording| running.generation == self.generation;
+        let Some(recording) = current.as_mut().filter(is_same) else {
             return Err(ended());
         };
-        run.measurements -= 1;
+        recording.measurements -= 1;
         let found = if stayed { self.find(taken, judge) } else { Err(left()) };
         end_if_over(&mut current);
         found
@@ -210,9 +212,9 @@ impl Begun {
     ) -> Result<MeasuredFigures, Error> {
         let Self { node, ref before, .. } = *self;
         self.collect()?;
-        let (figures, judged) = self.live.look(|account| {
-            let figures = account.measured(node.id(), before);
-            (figures, judge(&mut Found { figures, account, node, before }))
+        let (figures, judged) = self.analyzer.look(|analyzer| {
+            let figures = analyzer.measured(node.id(), before);
+            (figures, judge(&mut Found { figures, analyzer, node, before }))
         });
         if !taken {
             node.give_back((figures.live_blocks != 0).then_some(self.generation));
@@ -220,9 +222,9 @@ impl Begun {
         judged.map(|()| figures)
     }
 
-    /// Brings the account up to now, and sees that nothing is missing.
+    /// Brings the analyzer up to now, and sees that nothing is missing.
     fn collect(&self) -> Result<(), Error> {
-        let Some(mut session) = worker::session_within(PATIENCE) else { return Err(stuck()) };
+        let Some(mut session) = worker::session_within(WORKER_TIMEOUT) else { return Err(stuck()) };
         let Some(session) = session.as_mut() else { return Err(ended()) };
         collect_everything(session)?;
         if scopes::CHANNEL.times_turned_off() != self.scopes_turned_off {
@@ -237,17 +239,17 @@ impl Begun {
     }
 }
 
-/// The run that is under way. Starts one if there is none.
-fn started() -> Result<MutexGuard<'static, Option<Run>>, Error> {
-    let deadline = Instant::now() + PATIENCE;
+/// The recording that is under way. Starts one if there is none.
+fn started() -> Result<MutexGuard<'static, Option<Recording>>, Error> {
+    let deadline = Instant::now() + WORKER_TIMEOUT;
     loop {
-        let current = run::run();
+        let current = recording::current();
         if current.is_some() {
             return Ok(current);
         }
         drop(current);
-        // NOTE: another may come first. Then this one fails, and there is a run, or was.
-        if let Err(error) = run::start_for_measurements()
+        // NOTE: another may come first. Then this one fails, and there is a recording, or was.
+        if let Err(error) = start::for_measurements()
             && (!os::SUPPORTED || Instant::now() >= deadline)
         {
             return Err(unmeasured(error.to_string()));
@@ -255,38 +257,38 @@ fn started() -> Result<MutexGuard<'static, Option<Run>>, Error> {
     }
 }
 
-/// Ends a run that only measurements need, if there is none any more.
-fn end_if_over(current: &mut Option<Run>) {
-    if let Some(run) = current.take_if(|run| run.is_over()) {
-        ending::end(run, false);
+/// Ends a recording that only measurements need, if there is none any more.
+fn end_if_over(current: &mut Option<Recording>) {
+    if let Some(recording) = current.take_if(|recording| recording.is_over()) {
+        stop::end(recording, false);
     }
 }
 
 /// Ticks until everything is collected that has happened before.
 fn collect_everything(session: &mut Session) -> Result<(), Error> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WORKER_TIMEOUT;
     while Instant::now() < deadline && !session.has_failed() {
-        worker::tick(session, PATIENCE_WITH_HOOKS);
+        worker::tick(session, HOOK_TIMEOUT);
         if session.has_everything() {
             return Ok(());
         }
     }
     Err(unmeasured(format!(
         "the tracker could not collect everything within {} s; Ledger::problems may say why",
-        PATIENCE.as_secs()
+        WORKER_TIMEOUT.as_secs()
     )))
 }
 
 impl Node {
-    /// A node for a measurement of this thread, which is nobody else's. `None` if there is none.
-    fn take(name: &'static str, generation: u64, live: &Live) -> Option<Self> {
+    /// A node for a measurement of this thread alone. `None` if there is none.
+    fn take(name: &'static str, generation: u64, analyzer: &InProcessAnalyzer) -> Option<Self> {
         let place = (thread::stack(), name);
         let reused = idle().get_mut(&place).and_then(|nodes| {
             let is_free = |idle: &Idle| {
                 // NOTE: what is not collected yet can only have been freed.
                 idle.live_in != Some(generation)
-                    || !live.look(|account| {
-                        account.is_measurement_live(context::wire_id(idle.number) as i32)
+                    || !analyzer.look(|analyzer| {
+                        analyzer.is_measurement_live(context::wire_id(idle.number) as i32)
                     })
             };
             let looks = LOOKS.min(nodes.len());
@@ -326,5 +328,5 @@ fn left() -> Error {
 }
 
 fn stuck() -> Error {
-    unmeasured(format!("the worker has been stuck in a write for {} s", PATIENCE.as_secs()))
+    unmeasured(format!("the worker has been stuck in a write for {} s", WORKER_TIMEOUT.as_secs()))
 }

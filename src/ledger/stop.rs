@@ -1,8 +1,11 @@
-//! The end of a recording: its last words to every stream, and its report.
+//! The end of a recording: the trailer of every stream, and the report.
 
-use super::output::write_report;
-use super::run::{PATIENCE, PATIENCE_WITH_HOOKS, Run, apart, run, trailer};
-use super::{destinations, problems};
+use super::destinations::DRAIN_TIMEOUT;
+use super::entry::on_helper_thread;
+use super::problems;
+use super::recording::{self, HOOK_TIMEOUT, Recording, WORKER_TIMEOUT};
+use super::report::write_report;
+use super::stats::trailer;
 use crate::events::channel;
 use crate::events::important;
 use crate::platform::os::BlockedSignals;
@@ -15,35 +18,37 @@ use std::time::Instant;
 /// At most this many channels are listed in a sentence.
 const MOST_NAMED: usize = 32;
 
-/// Ends the recording `generation`, or whichever is under way, and reports.
+/// Ends the recording `generation`, or any that is under way, and reports.
 pub(super) fn finish(generation: Option<u64>) {
     if state::is_forked() {
         return;
     }
     let _untracked = ReentrancyGuard::enter();
     let _signals = BlockedSignals::new();
-    let mut current = run();
-    let is_meant = |run: &mut Run| generation.is_none_or(|number| number == run.generation);
-    if let Some(run) = current.take_if(is_meant) {
-        // PERF: apart, since this takes memory by the KiB. Where the program has freed millions of
-        // small blocks, glibc first joins all those of the thread that asks: 0.3 s after a JSON parse.
-        apart(|| end(run, generation.is_none()));
+    let mut current = recording::current();
+    let is_meant =
+        |running: &mut Recording| generation.is_none_or(|number| number == running.generation);
+    if let Some(recording) = current.take_if(is_meant) {
+        // PERF: on a helper thread, since this takes memory by the KiB. Where the program has freed
+        // millions of small blocks, glibc first joins all those of the thread that asks: 0.3 s after
+        // a JSON parse.
+        on_helper_thread(|| end(recording, generation.is_none()));
     }
 }
 
 /// Ends a recording. The lock it was taken from is still held, with the guard set.
-pub(super) fn end(run: Run, process_ends: bool) {
-    let quiet = state::pause(PATIENCE_WITH_HOOKS);
-    let session = worker::session_within(PATIENCE);
-    // PERF: behind that. A worker that is called would take the session first.
+pub(crate) fn end(recording: Recording, process_ends: bool) {
+    let quiet = state::pause(HOOK_TIMEOUT);
+    let session = worker::session_within(WORKER_TIMEOUT);
+    // PERF: after that. A worker that is called would take the session first.
     worker::dismiss();
     let Some(mut session) = session else {
         problems::add(format!(
             "the trace and the report end early: the worker has been stuck in a write for {} s",
-            PATIENCE.as_secs()
+            WORKER_TIMEOUT.as_secs()
         ));
-        if let Some(output) = run.report {
-            write_report(output, run.unlinked, run.live.as_ref());
+        if let Some(output) = recording.report {
+            write_report(output, recording.unlinked, recording.analyzer.as_ref());
         }
         channel::forget();
         return state::turn_off();
@@ -61,29 +66,33 @@ pub(super) fn end(run: Run, process_ends: bool) {
     if quiet {
         registry::forget_blocks();
     }
-    let deadline = Instant::now() + destinations::DRAIN_TIMEOUT;
+    let deadline = Instant::now() + DRAIN_TIMEOUT;
     queue::all().iter().for_each(|queue| queue.wait_for_end(deadline));
-    if let Some(output) = run.report {
-        write_report(output, run.unlinked, run.live.as_ref());
+    if let Some(output) = recording.report {
+        write_report(output, recording.unlinked, recording.analyzer.as_ref());
     }
-    let accounts = (run.live, run.late_account);
+    let analyzers = (recording.analyzer, recording.late_analyzer);
     if process_ends {
-        std::mem::forget(accounts);
+        std::mem::forget(analyzers);
     } else {
-        drop(accounts);
+        drop(analyzers);
     }
-    // NOTE: not before the end of the stream, which would be told that they are off.
-    let missing = channel::forget();
-    if !missing.is_empty() {
-        problems::add(format!(
-            "{missing:?} in the setting of channels is the name of no channel that this program has used; {}",
-            instead(&missing)
-        ));
-    }
+    // NOTE: not before the end of the stream, which would report that they are off.
+    report_missing_channels(&channel::forget());
     if let Some(refused) = important::take_refused() {
         problems::add(refused);
     }
     state::turn_off();
+}
+
+/// Reports the names in the setting of channels that no channel has had.
+fn report_missing_channels(missing: &[&str]) {
+    if !missing.is_empty() {
+        problems::add(format!(
+            "{missing:?} in the setting of channels is the name of no channel that this program has used; {}",
+            instead(missing)
+        ));
+    }
 }
 
 /// Suggestions for unknown channel names: the nearest channels, or all channels if none is near.

@@ -10,22 +10,22 @@ use crate::trace::read::{Decoder, Visitor};
 use crate::trace::sink::Sink;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The account that is kept in the process.
+/// The analyzer of this process's own events, shared by the worker and calls of the program.
 #[derive(Clone)]
-pub(super) struct Live(Arc<Mutex<State>>);
+pub(crate) struct InProcessAnalyzer(Arc<Mutex<State>>);
 
 struct State {
     decoder: Decoder,
     analyzer: Analyzer,
 }
 
-impl Live {
+impl InProcessAnalyzer {
     pub(super) fn new() -> Self {
         let (decoder, analyzer) = (Decoder::new(PROTOCOL), Analyzer::measuring());
         Self(Arc::new(Mutex::new(State { decoder, analyzer })))
     }
 
-    /// The account as it stands after the last collection.
+    /// The report as of the last collection.
     pub(super) fn report(&self) -> crate::analysis::Report {
         self.look(|analyzer| {
             analyzer.settle();
@@ -33,13 +33,11 @@ impl Live {
         })
     }
 
-    /// Looks into the account as it stands after the last collection.
-    pub(super) fn look<R>(&self, look: impl FnOnce(&mut Analyzer) -> R) -> R {
+    /// Calls `look` with the analyzer, which is as of the last collection.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&mut Analyzer) -> R) -> R {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner).analyzer)
     }
-}
 
-impl Live {
     /// What is alive; `None` in the child of a fork whose parent was looking just then.
     pub(super) fn try_alive(&self) -> Option<Alive> {
         Some(self.0.try_lock().ok()?.analyzer.alive(Vec::new()))
@@ -70,7 +68,7 @@ impl Live {
     }
 }
 
-impl Sink for Live {
+impl Sink for InProcessAnalyzer {
     fn packet(&mut self, stream: u16, payload: &[u8]) {
         let State { decoder, analyzer } =
             &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,17 +1,18 @@
-//! The child of a fork that goes on recording, to files of its own: only where it was asked for.
+//! The child of a fork that continues recording, to files of its own: only where it was asked for.
 //!
 //! Before the fork, the forking thread collects what there is and takes the ledger's locks, so that
-//! the child finds them free and the account as of that moment. The child leaves all that belongs
-//! to its parent as it is, takes new buffers, and begins a recording with the blocks that are alive.
+//! the child finds them free and the analyzer as of that moment. The child leaves all that belongs
+//! to its parent as it is, takes new buffers, and begins a recording with the live blocks.
 //!
-//! Where a lock is not free in time, the child is silent, and the parent tells why.
+//! Where a lock is not free in time, the child records nothing, and the parent reports why.
 //!
 //! NOTE: what other threads do between that and the fork itself, some microseconds later, the child
 //! does not know.
 
-use super::live::Live;
-use super::run::{self, Inherited, Run};
-use super::{builder::Config, problems};
+use super::config::Config;
+use super::in_process::InProcessAnalyzer;
+use super::problems;
+use super::recording::{self, HOOK_TIMEOUT, Inherited, Recording};
 use crate::events::important;
 use crate::platform::os::BlockedSignals;
 use crate::trace::sink::file::beside;
@@ -26,14 +27,14 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 /// How long a fork waits for each lock.
-const PATIENCE: Duration = Duration::from_secs(1);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Whether any recording has ever asked for it.
+/// Whether any recording has ever asked to follow forks.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
 /// The locks of the ledger.
 struct Held {
-    run: MutexGuard<'static, Option<Run>>,
+    recording: MutexGuard<'static, Option<Recording>>,
     session: MutexGuard<'static, Option<Session>>,
     problems: MutexGuard<'static, Vec<String>>,
     queues: MutexGuard<'static, Vec<Arc<Queue>>>,
@@ -44,11 +45,11 @@ struct Held {
 type NotFree = &'static str;
 
 thread_local! {
-    /// From before a fork to behind it.
+    /// From before a fork to after it.
     static HELD: RefCell<Option<Result<Held, NotFree>>> = const { RefCell::new(None) };
 }
 
-/// A recording asks for it.
+/// Has forks look whether the recording follows them.
 pub(super) fn ask() {
     ASKED.store(true, Ordering::Release);
 }
@@ -65,21 +66,21 @@ pub(super) extern "C" fn prepare() {
 /// `None` if nothing is recorded, or the child is not to follow.
 fn hold() -> Option<Result<Held, NotFree>> {
     let _signals = BlockedSignals::new();
-    let Some(run) = run::run_within(PATIENCE) else { return Some(Err("the ledger")) };
-    if !run.as_ref().is_some_and(Run::follows) {
-        return None;
-    }
-    let Some(mut session) = worker::session_within(PATIENCE) else {
+    let Some(recording) = recording::current_within(LOCK_TIMEOUT) else {
+        return Some(Err("the ledger"));
+    };
+    recording.as_ref()?.follow.as_ref()?;
+    let Some(mut session) = worker::session_within(LOCK_TIMEOUT) else {
         return Some(Err("the worker"));
     };
-    worker::tick(session.as_mut()?, run::PATIENCE_WITH_HOOKS);
-    // NOTE: behind the tick, which may have a problem to tell.
+    worker::tick(session.as_mut()?, HOOK_TIMEOUT);
+    // NOTE: after the tick, which may report a problem.
     let (Some(problems), Some(importants)) =
-        (problems::lock_within(PATIENCE), important::lock_within(PATIENCE))
+        (problems::lock_within(LOCK_TIMEOUT), important::lock_within(LOCK_TIMEOUT))
     else {
         return Some(Err("what the ledger keeps"));
     };
-    Some(Ok(Held { run, session, problems, queues: queue::lock_all(), importants }))
+    Some(Ok(Held { recording, session, problems, queues: queue::lock_all(), importants }))
 }
 
 fn take_held() -> Option<Result<Held, NotFree>> {
@@ -89,41 +90,43 @@ fn take_held() -> Option<Result<Held, NotFree>> {
 pub(super) extern "C" fn in_parent() {
     if ASKED.load(Ordering::Acquire) {
         untracked(|| {
-            // What is held is let go first: telling takes one of the locks.
+            // The locks are released first: reporting takes one of them.
             if let Some(Err(what)) = take_held().map(|held| held.map(drop)) {
                 problems::add(format!(
                     "a forked process is not recorded: {what} was in use for {} s before it",
-                    PATIENCE.as_secs()
+                    LOCK_TIMEOUT.as_secs()
                 ));
             }
         });
     }
 }
 
-/// In the child: whether it follows, or has told why not. With the guard set.
+/// In the child: whether it records, or has reported why not. With the guard set.
 pub(super) fn in_child() -> bool {
     let Some(Ok(held)) = take_held() else { return false };
-    let Held { mut run, mut session, mut problems, mut queues, importants } = held;
-    let (Some(mut old), Some(old_session)) = (run.take(), session.take()) else { return false };
+    let Held { mut recording, mut session, mut problems, mut queues, importants } = held;
+    let (Some(mut old), Some(old_session)) = (recording.take(), session.take()) else {
+        return false;
+    };
     let (start, from_process_start) = old_session.began();
-    let (generation, from_environment) = old.handed_on();
     let inherited = Inherited {
-        alive: old.live.as_ref().and_then(Live::try_alive),
+        alive: old.analyzer.as_ref().and_then(InProcessAnalyzer::try_alive),
         start,
         from_process_start,
-        generation,
-        from_environment,
+        generation: old.generation,
+        from_environment: old.from_environment,
     };
-    let config = old.take_follow();
+    let follow = old.follow.take();
     // NOTE: not dropped. The files and connections in there are the parent's, and threads that are
     // not there hold what they hold.
     forget((old, old_session, take(&mut *queues), take(&mut *problems)));
-    drop((run, session, problems, queues, importants));
+    drop((recording, session, problems, queues, importants));
     buffer::abandon();
     registry::abandon();
     state::forget_process();
-    let followed = config.map(|asked| run::follow(own_names(asked.clone()), asked, inherited));
-    if let Some(Err(error)) = followed {
+    let started =
+        follow.map(|follow| (follow.start)(&own_names(follow.config.clone()), follow, inherited));
+    if let Some(Err(error)) = started {
         problems::add(format!(
             "the forked process {} is not recorded: {error}",
             std::process::id()
@@ -133,8 +136,8 @@ pub(super) fn in_child() -> bool {
     true
 }
 
-/// The same, but for files: those of the child have its process id in their names. Who controls the
-/// parent does not control the child.
+/// The settings of the child: its files have its process id in their names, and it has no control
+/// server.
 fn own_names(mut config: Config) -> Config {
     config.control = None;
     let file = config.file.as_mut().map(|file| &mut file.place);

@@ -11,7 +11,7 @@
 //! There is always room for that: each live block, each half of a reallocation, each renaming and each
 //! marker here represents an event of the recording, which had a serial. Blocks have the times of the
 //! recording's markers, and between two of those the recording has had at least as many events as are
-//! repeated here.
+//! repeated point.
 //!
 //! Every packet says first whose blocks it holds, and in which context they were allocated. A block
 //! that was renamed, to what no block was allocated as, is renamed here too.
@@ -38,13 +38,13 @@ const SYNC_EVERY: usize = 64;
 /// Tells `sink` where its stream begins and what is alive there; without `alive`, nobody knows.
 pub(super) fn begin(
     alive: Option<Alive>,
-    here: JoinPoint,
+    point: JoinPoint,
     sink: &mut dyn Sink,
 ) -> Result<(), Error> {
-    let whole = alive.is_some() && here.from_process_start;
-    // Without blocks there still are markers, from the start of the clock up to here.
-    let plan = Plan::new(alive.unwrap_or_default(), &here);
-    let first = here.serial.saturating_sub(plan.serials);
+    let whole = alive.is_some() && point.from_process_start;
+    // Without blocks there still are markers, from the start of the clock up to point.
+    let plan = Plan::new(alive.unwrap_or_default(), &point);
+    let first = point.serial.saturating_sub(plan.serials);
     let mut importants = preamble(first, whole);
     let (stream, hint) = (u32::from(BLOCKS).into(), u64::from(BLOCKS).into());
     let system_id = own_system_id(BLOCKS).into();
@@ -56,9 +56,9 @@ pub(super) fn begin(
     for _ in 0..3 {
         sink.sync()?;
     }
-    here.streams.iter().for_each(|(stream, start)| sink.packet(*stream, start));
+    point.streams.iter().for_each(|(stream, start)| sink.packet(*stream, start));
     plan.send(first, sink)?;
-    sink.packet(CONTROL, &settled_below(here.serial));
+    sink.packet(CONTROL, &settled_below(point.serial));
     sink.sync()
 }
 
@@ -72,7 +72,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(mut alive: Alive, here: &JoinPoint) -> Self {
+    fn new(mut alive: Alive, point: &JoinPoint) -> Self {
         // NOTE: the old block of a reallocation under way is gone, and its address may have another
         // by now. It is told under one that no allocator hands out, and freed at the end.
         let halfway = alive.halfway.iter_mut().zip(1_u64..);
@@ -81,7 +81,7 @@ impl Plan {
             *block
         }));
         alive.blocks.sort_unstable_by_key(|block| (block.allocated_at, block.owner, block.address));
-        let mut plan = Self { alive, start: here.start, marked_at: here.marked_at, serials: 0 };
+        let mut plan = Self { alive, start: point.start, marked_at: point.marked_at, serials: 0 };
         let mut markers = 0;
         let mut clock = Times::new(&plan);
         for block in &plan.alive.blocks {

@@ -1,0 +1,274 @@
+//! How a recording begins, in four steps: its settings are validated, the threads of the program are
+//! brought out of the hook, the sinks and the session are built, and the recording is published.
+
+use super::config::{Config, OnFull, Worker};
+use super::control::{BoundControl, commands};
+use super::destinations::{add, filter};
+use super::in_process::InProcessAnalyzer;
+use super::recording::{self, Follow, Inherited, Recording, WORKER_TIMEOUT};
+use super::report::ReportOutput;
+use super::{exit, fork, late_join, problems};
+use crate::alloc::{self, events::MemoryEvents, linked, stats};
+use crate::error::Error;
+use crate::events::ProgramEvents;
+use crate::events::channel::{self, ChannelFilter, Names};
+use crate::platform::os::{self, BlockedSignals};
+use crate::scopes::{self, events::ScopeEvents};
+use crate::trace::sink::Sink;
+use crate::trace::sink::file::FileSink;
+use crate::trace::sink::tcp::Address;
+use crate::trace::worker::{self, Instrument, Session};
+use crate::trace::write::{buffer, loss, registry, reserve, state};
+use std::time::Duration;
+
+/// How long a start waits for threads inside the allocator.
+const START_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often a start looks whether the tracker is the program's allocator, before it believes that it
+/// is not.
+const LOOKS_FOR_ALLOCATOR: usize = 100;
+
+/// What is recorded where nothing else is asked for.
+const DEFAULT_CHANNELS: &str = "memory,scope";
+
+/// What is opened before a recording begins.
+pub(super) struct Outputs {
+    pub(super) file: Option<FileSink>,
+    pub(super) report: Option<ReportOutput>,
+    pub(super) control: Option<BoundControl>,
+}
+
+/// Who starts a recording.
+#[derive(Default)]
+pub(super) struct Origin {
+    pub(super) from_environment: bool,
+    /// Whether code may no longer set the channels, and where the report goes.
+    pub(super) channels_are_set: bool,
+    pub(super) report_is_set: bool,
+    /// In the child of a fork: what it continues.
+    pub(super) inherited: Option<Inherited>,
+    pub(super) for_measurements: bool,
+}
+
+/// Starts recording. The children of forks continue it as `follow` says.
+///
+/// Returns the generation for the handle that ends the recording; `None` if none does.
+pub(super) fn begin(
+    config: &Config,
+    follow: Option<Follow>,
+    mut outputs: Outputs,
+    origin: Origin,
+) -> Result<Option<u64>, Error> {
+    if !os::SUPPORTED {
+        return Err(Error::UnsupportedPlatform);
+    }
+    // What starts a stream is written here, on the program's own thread.
+    let _signals = BlockedSignals::new();
+    let mut current = recording::current();
+    if let Some(running) = &*current {
+        return Err(running.refusal());
+    }
+    let Some(mut session) = worker::session_within(WORKER_TIMEOUT) else {
+        let action = "recording cannot start";
+        return Err(Error::WorkerStuck { action, waited: WORKER_TIMEOUT });
+    };
+    let plan = Plan::new(config, &outputs)?;
+    let from_process_start = quiesce(&plan)?;
+    let (memory, control) = (plan.memory, outputs.control.take());
+    let (new_session, mut recording) = build(plan, follow, outputs, origin, from_process_start);
+
+    *session = Some(new_session);
+    drop(session);
+    let has_worker = config.worker == Worker::Thread && spawn_worker();
+    buffer::allow_waiting(has_worker && config.on_full == OnFull::Wait);
+    state::run(memory && !recording.unlinked);
+    recording.control =
+        control.and_then(|bound| commands::serve(bound).map_err(problems::report).ok());
+    let handle = (!recording.from_environment).then_some(recording.generation);
+    *current = Some(recording);
+    Ok(handle)
+}
+
+/// The settings of a recording, validated.
+struct Plan {
+    channels: Names,
+    /// Whether the channels `memory` and `scope` are among them.
+    memory: bool,
+    scope: bool,
+    file_channels: Option<ChannelFilter>,
+    host: Option<(Address, Option<ChannelFilter>)>,
+    keeps_account: bool,
+    buffer_limit: usize,
+}
+
+impl Plan {
+    fn new(config: &Config, outputs: &Outputs) -> Result<Self, Error> {
+        let channels = channel::names(config.channels.as_deref().unwrap_or(DEFAULT_CHANNELS))?;
+        let file_channels = filter::of(config.file.as_ref())?;
+        let host_channels = filter::of(config.host.as_ref())?;
+        let host = config.host.as_ref().map(|host| Address::parse(&host.place)).transpose()?;
+        // NOTE: for the host, too. When its connection is lost, the next stream begins with what is alive.
+        let keeps_account = outputs.report.is_some()
+            || host.is_some()
+            || outputs.control.is_some()
+            || config.keep_account
+            || config.follow_forks;
+        Ok(Self {
+            memory: channels.contains(&alloc::CHANNEL),
+            scope: channels.contains(&scopes::CHANNEL),
+            channels,
+            file_channels,
+            host: host.map(|host| (host, host_channels)),
+            keeps_account,
+            buffer_limit: config.buffer_limit.unwrap_or(buffer::DEFAULT_LIMIT),
+        })
+    }
+
+    /// The sinks that the recording begins with, in the order in which the worker writes them.
+    fn sinks(&mut self, file: Option<FileSink>, analyzer: Option<&InProcessAnalyzer>) -> Sinks {
+        let mut sinks = Sinks { sinks: Vec::new(), has_host: false };
+        if let Some(file) = file {
+            let channels = self.file_channels.take();
+            let has_memory = filter::has_memory(channels.as_ref());
+            sinks.sinks.push((filter::apply(channels, Box::new(file)), has_memory));
+        }
+        if let Some(analyzer) = analyzer {
+            sinks.sinks.push((Box::new(analyzer.clone()), true));
+        }
+        if let Some((address, channels)) = self.host.take() {
+            let has_memory = filter::has_memory(channels.as_ref());
+            match add::to_host(address, channels) {
+                Ok(host) => {
+                    sinks.sinks.push((Box::new(host), has_memory));
+                    sinks.has_host = true;
+                }
+                Err(error) => problems::report(error),
+            }
+        }
+        sinks
+    }
+}
+
+/// A sink, and whether it gets the live blocks.
+type JoiningSink = (Box<dyn Sink>, bool);
+
+struct Sinks {
+    sinks: Vec<JoiningSink>,
+    has_host: bool,
+}
+
+/// Empties the buffers of all threads and resets what is counted, unless the recording continues what
+/// was recorded before `main`. Returns whether it does.
+fn quiesce(plan: &Plan) -> Result<bool, Error> {
+    exit::prepare();
+    state::prepare();
+    reserve::forget();
+    buffer::configure(plan.buffer_limit);
+    scopes::CHANNEL.force(plan.scope);
+    // NOTE: an early recording that is not continued is discarded: its blocks would be reported as live.
+    if plan.memory && state::adopt_early() {
+        return Ok(true);
+    }
+    // NOTE: twice. A thread that enters the hook now may have seen the room in its old block, and
+    // must be out again before the hooks are on again.
+    // It may be preempted there: where many threads share a processor, for longer than an end
+    // would wait. Nothing is recorded meanwhile, so only the starting thread waits.
+    let paused = state::pause(START_TIMEOUT) && {
+        registry::forget_blocks();
+        state::pause(START_TIMEOUT)
+    };
+    if !paused {
+        state::turn_off();
+        return Err(Error::ThreadInAllocator { waited: START_TIMEOUT });
+    }
+    loss::forget();
+    stats::forget_failures();
+    scopes::thread::forget_misuses();
+    Ok(false)
+}
+
+/// Makes the sinks, the session that writes to them, and the recording, which is not running yet.
+fn build(
+    mut plan: Plan,
+    follow: Option<Follow>,
+    outputs: Outputs,
+    origin: Origin,
+    from_process_start: bool,
+) -> (Session, Recording) {
+    let new_generation = recording::next_generation();
+    let unlinked = !is_allocator_linked();
+    if follow.is_some() {
+        fork::ask();
+    }
+    let analyzer = plan.keeps_account.then(InProcessAnalyzer::new);
+    let has_file = outputs.file.is_some();
+    let Sinks { sinks, has_host } = plan.sinks(outputs.file, analyzer.as_ref());
+    alloc::CHANNEL.force(plan.memory);
+    channel::want(plan.channels);
+    let recording = Recording {
+        generation: origin.inherited.as_ref().map_or(new_generation, |from| from.generation),
+        from_environment: origin.from_environment,
+        unlinked,
+        channels_are_set: origin.channels_are_set,
+        analyzer,
+        late_analyzer: None,
+        report: outputs.report,
+        report_is_set: origin.report_is_set,
+        has_file,
+        has_host,
+        control: None,
+        follow,
+        measurements: 0,
+        for_measurements: origin.for_measurements,
+    };
+    let keeps_history = origin.from_environment && !has_file && origin.inherited.is_none();
+    let mut session = new_session(sinks, from_process_start, origin.inherited);
+    if keeps_history {
+        session.keep_history(buffer::EARLY_LIMIT);
+    }
+    (session, recording)
+}
+
+/// Whether the tracker is the program's global allocator.
+///
+/// NOTE: asked more than once. Another thread, whose start has failed, may have turned recording off
+/// just now, and the allocator then says nothing.
+fn is_allocator_linked() -> bool {
+    (0..LOOKS_FOR_ALLOCATOR).any(|_| {
+        state::wake();
+        linked::is_global_allocator()
+    })
+}
+
+/// The session that writes to these sinks. In the child of a fork their streams begin late, with what
+/// the child has inherited.
+fn new_session(
+    sinks: Vec<JoiningSink>,
+    from_process_start: bool,
+    inherited: Option<Inherited>,
+) -> Session {
+    let instruments: Vec<Box<dyn Instrument>> = vec![
+        Box::new(MemoryEvents::new()),
+        Box::new(ScopeEvents::new(from_process_start)),
+        Box::new(ProgramEvents::new()),
+    ];
+    let new = |sinks| Session::new(sinks, instruments, from_process_start, problems::report);
+    let Some(inherited) = inherited else {
+        return new(sinks.into_iter().map(|(sink, _)| sink).collect());
+    };
+    let mut session = new(Vec::new());
+    session.go_on_from(inherited.start, inherited.from_process_start);
+    for (sink, has_memory) in sinks {
+        let alive = inherited.alive.clone().filter(|_| has_memory);
+        session.join_here(sink, |point, sink| late_join::begin(alive, point, sink));
+    }
+    session
+}
+
+/// Whether there is a thread for the worker.
+fn spawn_worker() -> bool {
+    let spawned = worker::spawn().map_err(|error| {
+        problems::add(format!("{error}; the program can call Ledger::update() instead"));
+    });
+    spawned.is_ok()
+}

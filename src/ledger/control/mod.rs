@@ -1,0 +1,139 @@
+//! The control server of a recording: where it listens, and what it allows.
+
+pub(super) mod commands;
+
+use super::config::{Config, Secret};
+use super::problems;
+use crate::error::Error;
+use crate::remote::control::{Actions, Listener, Place, Rules, Server};
+use crate::trace::sink::start;
+use std::fs::{self, File};
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::Path;
+
+/// Bytes of the longest token.
+const LONGEST_TOKEN: usize = 1024;
+
+/// A server that listens, and a port that is announced in the streams that start from now on.
+pub(super) struct BoundControl {
+    listener: Listener,
+    rules: Rules,
+    port: AnnouncedPort,
+}
+
+/// The server of a recording.
+pub(super) struct RunningControl {
+    server: Server,
+    address: SocketAddr,
+    _port: AnnouncedPort,
+}
+
+/// While it exists, streams say at which port the process is controlled.
+struct AnnouncedPort;
+
+impl Drop for AnnouncedPort {
+    fn drop(&mut self) {
+        start::set_control_port(None);
+    }
+}
+
+/// Binds the address that is asked for, if one is.
+pub(super) fn bind(config: &Config) -> Result<Option<BoundControl>, Error> {
+    let Some(asked) = &config.control else {
+        // The child of a fork may have inherited the port of its parent.
+        start::set_control_port(None);
+        return Ok(None);
+    };
+    let place = Place::parse(asked)?;
+    let rules = rules(config)?;
+    if place.is_open() && rules.token.is_none() {
+        return Err(Error::TokenRequired(asked.clone()));
+    }
+    let listener = Listener::bind(place)?;
+    let address = listener.address();
+    if place.port() != 0 && place.port() != address.port() {
+        problems::add(format!(
+            "port {} is taken, so the control server listens on {address}",
+            place.port()
+        ));
+    }
+    start::set_control_port(Some(address.port()));
+    Ok(Some(BoundControl { listener, rules, port: AnnouncedPort }))
+}
+
+/// The token in the first line of a file that nobody else can read or write; or why there is none.
+pub(super) fn read_token(path: &Path) -> Result<Secret, String> {
+    let failed = |error: std::io::Error| format!("it cannot be read: {error}");
+    let metadata = fs::metadata(path).map_err(failed)?;
+    // Reading a pipe could wait without end.
+    if !metadata.is_file() {
+        return Err("it is no file".into());
+    }
+    #[cfg(unix)]
+    {
+        let mode = std::os::unix::fs::MetadataExt::mode(&metadata) & 0o777;
+        if mode & 0o077 != 0 {
+            return Err(format!(
+                "others can read or write that file (mode {mode:03o}; chmod 600 it first)"
+            ));
+        }
+    }
+    let mut text = String::new();
+    let most = LONGEST_TOKEN as u64 + 2;
+    File::open(path).and_then(|file| file.take(most).read_to_string(&mut text)).map_err(failed)?;
+    let token = text.lines().next().unwrap_or_default();
+    check_token(token)?;
+    Ok(Secret(token.to_owned()))
+}
+
+fn check_token(token: &str) -> Result<(), String> {
+    let is_word = !token.contains(|c: char| c.is_whitespace() || c.is_control());
+    if is_word && (1..=LONGEST_TOKEN).contains(&token.len()) {
+        return Ok(());
+    }
+    Err(format!(
+        "the control server's token has {} bytes, but it must be one word of 1 to {LONGEST_TOKEN}",
+        token.len()
+    ))
+}
+
+/// What the program and its environment allow.
+fn rules(config: &Config) -> Result<Rules, Error> {
+    let token = config.control_token.as_ref().map(|secret| secret.0.clone());
+    token.as_deref().map_or(Ok(()), check_token).map_err(Error::InvalidToken)?;
+    let folder = config.control_folder.as_ref().map(|folder| {
+        let failed = |source| Error::File { path: folder.clone(), action: "open", source };
+        std::fs::read_dir(folder).and_then(|_| folder.canonicalize()).map_err(failed)
+    });
+    Ok(Rules { token, folder: folder.transpose()?, hosts: config.control_hosts.clone() })
+}
+
+impl BoundControl {
+    /// Where it listens.
+    fn address(&self) -> SocketAddr {
+        self.listener.address()
+    }
+
+    /// Serves from here on; `actions` do what the commands ask for.
+    fn serve(self, actions: Box<dyn Actions>) -> Result<RunningControl, Error> {
+        let Self { listener, rules, port } = self;
+        let address = listener.address();
+        let server = Server::start(listener, rules, actions)?;
+        Ok(RunningControl { server, address, _port: port })
+    }
+}
+
+impl RunningControl {
+    /// Where it listens.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The environment has started the server; the program may say later what it allows, where the
+    /// environment has not.
+    pub(super) fn allow(&self, config: &Config) -> Result<(), Error> {
+        self.server.allow(rules(config)?);
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! The files that a recording writes: their names.
+
+use super::problems;
+use crate::error::Error;
+use crate::platform::os::{self, BlockedSignals};
+use crate::trace::sink::file::FileSink;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Creates the file of a trace; its name may hold `%p` and the like.
+pub(super) fn open_trace(path: &Path) -> Result<FileSink, Error> {
+    let _signals = BlockedSignals::new();
+    let path = expand(path);
+    let file = FileSink::create(&path)?;
+    if file.path() != path {
+        report_in_use(&path, file.path());
+    }
+    Ok(file)
+}
+
+/// Reports that a file has another name than was asked for.
+pub(super) fn report_in_use(asked: &Path, used: &Path) {
+    problems::add(format!(
+        "{} is in use by another process, so {} is written instead",
+        asked.display(),
+        used.display()
+    ));
+}
+
+/// `%p` process id, `%t` unix seconds, `%e` executable, `%%` a percent sign.
+pub(super) fn expand(path: &Path) -> PathBuf {
+    let Some(text) = path.to_str().filter(|text| text.contains('%')) else {
+        return path.to_owned();
+    };
+    let mut expanded = String::new();
+    let mut rest = text.chars();
+    while let Some(char) = rest.next() {
+        if char != '%' {
+            expanded.push(char);
+            continue;
+        }
+        match rest.next() {
+            Some('p') => expanded += &os::process_id().to_string(),
+            Some('t') => {
+                let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                expanded += &time.as_secs().to_string();
+            }
+            Some('e') => {
+                let program = std::env::current_exe().unwrap_or_default();
+                expanded += &program.file_name().unwrap_or_default().to_string_lossy();
+            }
+            Some('%') => expanded.push('%'),
+            other => {
+                if let Some(letter) = other.filter(char::is_ascii_alphabetic) {
+                    problems::add(format!(
+                        "%{letter} in the name {} stays as it is; what can be put in is %p (process id), %t (unix seconds), %e (executable) and %% (%)",
+                        path.display()
+                    ));
+                }
+                expanded.push('%');
+                expanded.extend(other);
+            }
+        }
+    }
+    expanded.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_are_filled_in() {
+        let pid = std::process::id();
+        for (name, expanded) in [
+            ("run.utrace", "run.utrace".to_owned()),
+            ("%p/run-%p.utrace", format!("{pid}/run-{pid}.utrace")),
+            ("100%%", "100%".to_owned()),
+            ("50% of %", "50% of %".to_owned()),
+            ("é%p", format!("é{pid}")),
+            ("%z%1%", "%z%1%".to_owned()),
+        ] {
+            assert_eq!(expand(Path::new(name)), Path::new(&expanded), "{name}");
+        }
+        let executable = std::env::current_exe().unwrap();
+        assert_eq!(expand(Path::new("%e")).as_os_str(), executable.file_name().unwrap());
+        let seconds = expand(Path::new("%t")).to_str().unwrap().parse::<u64>().unwrap();
+        assert!(seconds > 1_700_000_000);
+    }
+}

@@ -1,0 +1,182 @@
+//! The recording that is under way, and what can be asked of it.
+
+use super::config::Config;
+use super::control::RunningControl;
+use super::entry::on_helper_thread;
+use super::in_process::InProcessAnalyzer;
+use super::late_join;
+use super::report::{ReportOutput, UNLINKED};
+use super::snapshot::Snapshot;
+use crate::analysis::Alive;
+use crate::error::Error;
+use crate::platform::os::BlockedSignals;
+use crate::scopes;
+use crate::trace::worker::{self, Session};
+use crate::trace::write::{ReentrancyGuard, state, untracked};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long a call of the program waits for a worker that is stuck in a write.
+pub(crate) const WORKER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a flush or an end waits for threads that are inside the hook, to bring everything up to
+/// now.
+pub(crate) const HOOK_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// The recording that is under way.
+pub(crate) struct Recording {
+    pub(crate) generation: u64,
+    /// The environment started it before `main`: it ends when the process exits.
+    pub(super) from_environment: bool,
+    /// The tracker is not this program's allocator: there is nothing to record.
+    pub(super) unlinked: bool,
+    /// The environment has set the channels that are enabled; otherwise code still may.
+    pub(super) channels_are_set: bool,
+    pub(super) analyzer: Option<InProcessAnalyzer>,
+    /// Without `analyzer`, one that knows nothing of what was before the first measurement.
+    pub(super) late_analyzer: Option<InProcessAnalyzer>,
+    pub(super) report: Option<ReportOutput>,
+    /// The environment has set where the report goes, or that there is none; otherwise code still may.
+    pub(super) report_is_set: bool,
+    pub(super) has_file: bool,
+    pub(super) has_host: bool,
+    pub(super) control: Option<RunningControl>,
+    /// How the children of forks continue it, if they do.
+    pub(super) follow: Option<Follow>,
+    /// How many measurements look at the analyzer.
+    pub(crate) measurements: u32,
+    /// Measurements have started it, and it ends with the last of them.
+    pub(super) for_measurements: bool,
+}
+
+impl Recording {
+    /// Why no other recording can start.
+    pub(super) fn refusal(&self) -> Error {
+        if self.for_measurements { Error::MeasurementRunning } else { Error::AlreadyStarted }
+    }
+
+    /// Why nothing can be measured, if so.
+    pub(crate) fn refuse_measurement(&self) -> Result<(), Error> {
+        let why = if self.unlinked {
+            UNLINKED
+        } else if state::load() & state::RECORD == 0 {
+            "the ledger that is running does not record the channel \"memory\", or has failed (Ledger::problems says why)"
+        } else if scopes::CHANNEL.is_off() {
+            "the ledger that is running does not record the channel \"scope\""
+        } else {
+            return Ok(());
+        };
+        Err(Error::Unmeasured(why.into()))
+    }
+
+    /// The analyzer that measurements look at; without one, it begins here.
+    pub(crate) fn analyzer_for_measurements(
+        &mut self,
+        session: &mut Session,
+    ) -> &InProcessAnalyzer {
+        let begin = || {
+            let analyzer = InProcessAnalyzer::new();
+            worker::tick(session, HOOK_TIMEOUT);
+            session.join_here(Box::new(analyzer.clone()), |point, sink| {
+                late_join::begin(None, point, sink)
+            });
+            analyzer
+        };
+        self.analyzer.as_ref().unwrap_or_else(|| self.late_analyzer.get_or_insert_with(begin))
+    }
+
+    /// Whether only measurements needed it, and the last of them has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.for_measurements && self.measurements == 0
+    }
+}
+
+/// How the child of a fork continues the recording.
+pub(super) struct Follow {
+    pub(super) config: Config,
+    /// Starts with the settings of the child, and those for its own children.
+    pub(super) start: fn(&Config, Self, Inherited) -> Result<(), Error>,
+}
+
+/// What the child of a fork continues.
+pub(super) struct Inherited {
+    pub(super) alive: Option<Alive>,
+    /// The start of the clock, in cycles.
+    pub(super) start: u64,
+    pub(super) from_process_start: bool,
+    /// The parent's handle is the child's, too, and ends this recording there.
+    pub(super) generation: u64,
+    pub(super) from_environment: bool,
+}
+
+static RECORDING: Mutex<Option<Recording>> = Mutex::new(None);
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+
+/// The lock of the recording. Only with the guard set, and not in the child of a fork.
+pub(crate) fn current() -> MutexGuard<'static, Option<Recording>> {
+    RECORDING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The same, or `None` if it is not free within `timeout`.
+pub(super) fn current_within(timeout: Duration) -> Option<MutexGuard<'static, Option<Recording>>> {
+    worker::lock_within(&RECORDING, timeout)
+}
+
+/// Whether nothing is being recorded, started or ended now.
+pub(super) fn is_idle() -> bool {
+    RECORDING.try_lock().is_ok_and(|recording| recording.is_none())
+}
+
+/// The number of a new recording.
+pub(super) fn next_generation() -> u64 {
+    GENERATION.fetch_add(1, Ordering::AcqRel) + 1
+}
+
+/// Collects now, on this thread. `with_figures` writes all figures that have changed, too, which
+/// otherwise waits for the next second: a program may collect for each of its frames.
+pub(super) fn collect(with_figures: bool) {
+    let _untracked = ReentrancyGuard::enter();
+    if state::is_forked() {
+        return;
+    }
+    let _signals = BlockedSignals::new();
+    if let Some(mut session) = worker::session_within(WORKER_TIMEOUT)
+        && let Some(session) = session.as_mut()
+    {
+        if with_figures {
+            session.want_figures();
+        }
+        worker::tick(session, HOOK_TIMEOUT);
+    }
+}
+
+pub(super) fn snapshot() -> Option<Snapshot> {
+    if state::is_forked() {
+        return None;
+    }
+    let report = untracked(|| {
+        on_helper_thread(|| {
+            collect(true);
+            let analyzer = current().as_ref()?.analyzer.clone()?;
+            Some(analyzer.report())
+        })
+    });
+    report.map(Snapshot::new)
+}
+
+/// Collects now. PERF: on a helper thread, as the end of a recording.
+pub(super) fn flush() {
+    if !state::is_forked() {
+        untracked(|| on_helper_thread(|| collect(true)));
+    }
+}
+
+pub(super) fn control_address() -> Option<SocketAddr> {
+    if state::is_forked() {
+        return None;
+    }
+    let _untracked = ReentrancyGuard::enter();
+    current().as_ref()?.control.as_ref().map(RunningControl::address)
+}

@@ -1,0 +1,300 @@
+//! The settings that a user makes from outside: `MEMLEDGER_*` variables and command-line flags.
+
+use super::config::{self, Config};
+use super::control::read_token;
+use super::destinations::To;
+use super::problems;
+use super::report_to::ReportTo;
+use crate::events::channel;
+use crate::platform::os;
+use crate::remote::control::{DEFAULT_PORT as DEFAULT_CONTROL_PORT, Place};
+use crate::trace::sink::tcp::Address;
+use crate::trace::write::untracked;
+use crate::words::nearest;
+use std::ffi::{CStr, OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+
+/// One setting: its variable, its flag, and how it changes the configuration. An error is what is
+/// allowed instead, and what happens without.
+struct Setting {
+    variable: &'static CStr,
+    flag: &'static str,
+    apply: fn(&OsStr, &mut Config) -> Result<(), String>,
+}
+
+/// All settings, in the order in which they are applied.
+const SETTINGS: [Setting; 11] = [
+    Setting { variable: TRACE, flag: "-trace=", apply: channels },
+    Setting { variable: c"MEMLEDGER_FILE", flag: "-tracefile=", apply: file },
+    Setting { variable: c"MEMLEDGER_HOST", flag: "-tracehost=", apply: host },
+    Setting { variable: c"MEMLEDGER_CONTROL", flag: "-tracecontrol=", apply: control },
+    Setting {
+        variable: c"MEMLEDGER_CONTROL_FOLDER",
+        flag: "-tracecontrolfolder=",
+        apply: control_folder,
+    },
+    Setting {
+        variable: c"MEMLEDGER_CONTROL_HOSTS",
+        flag: "-tracecontrolhosts=",
+        apply: control_hosts,
+    },
+    // After the server, which there is not without the token that is asked for.
+    Setting {
+        variable: CONTROL_TOKEN_FILE,
+        flag: "-tracecontroltokenfile=",
+        apply: control_token_file,
+    },
+    Setting {
+        variable: c"MEMLEDGER_FOLLOW_FORKS",
+        flag: "-tracefollowforks=",
+        apply: follow_forks,
+    },
+    Setting { variable: FILE_MODE, flag: "-tracefilemode=", apply: file_mode },
+    Setting { variable: REPORT, flag: "-tracereport=", apply: report },
+    // After the report, whose option it is.
+    Setting {
+        variable: c"MEMLEDGER_REPORT_VERBOSE",
+        flag: "-tracereportverbose=",
+        apply: report_verbose,
+    },
+];
+
+pub(super) const TRACE: &CStr = c"MEMLEDGER_TRACE";
+pub(super) const FILE_MODE: &CStr = c"MEMLEDGER_FILE_MODE";
+pub(super) const REPORT: &CStr = c"MEMLEDGER_REPORT";
+/// The setting that has a file read.
+pub(super) const CONTROL_TOKEN_FILE: &CStr = c"MEMLEDGER_CONTROL_TOKEN_FILE";
+
+/// The settings that start a recording by themselves, since something comes out of it.
+const STARTING: [&CStr; 4] = [c"MEMLEDGER_FILE", c"MEMLEDGER_HOST", REPORT, c"MEMLEDGER_CONTROL"];
+
+/// Variables of the design that this version does not act on yet.
+const NOT_YET: [&str; 5] = [
+    "MEMLEDGER_STACKS",
+    "MEMLEDGER_PERFETTO",
+    "MEMLEDGER_PERFETTO_CONFIG",
+    "MEMLEDGER_WATCH",
+    "MEMLEDGER_LIMIT",
+];
+
+/// The prefix of all variables of the tracker.
+pub(super) const PREFIX: &str = "MEMLEDGER_";
+
+/// The values of the settings that are made, each at the index of its setting.
+///
+/// Settings are the tracker's own: they are made, used and dropped with the guard set.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Settings([Option<OsString>; SETTINGS.len()]);
+
+impl Settings {
+    /// The environment. An empty variable counts as not set.
+    pub(super) fn from_environment() -> Self {
+        Self(
+            SETTINGS
+                .each_ref()
+                .map(|setting| os::secure_env(setting.variable).filter(|value| !value.is_empty())),
+        )
+    }
+
+    /// The flags among `args`, and the arguments that are none.
+    pub(super) fn from_args(args: impl IntoIterator<Item = OsString>) -> (Self, Vec<OsString>) {
+        let mut settings = Self::default();
+        let mut rest = Vec::new();
+        for arg in args {
+            let flag = arg.to_str().and_then(|text| {
+                let mut settings = SETTINGS.iter().enumerate();
+                settings
+                    .find_map(|(index, setting)| Some((index, text.strip_prefix(setting.flag)?)))
+            });
+            match flag {
+                Some((index, value)) => untracked(|| settings.0[index] = Some(value.into())),
+                None => rest.push(arg),
+            }
+        }
+        (settings, rest)
+    }
+
+    /// These settings, and `other` where they are silent.
+    pub(super) fn or(mut self, mut other: Self) -> Self {
+        for (value, other) in self.0.iter_mut().zip(&mut other.0) {
+            *value = value.take().or(other.take());
+        }
+        self
+    }
+
+    /// Whether the setting with this variable is made.
+    pub(super) fn has(&self, variable: &CStr) -> bool {
+        let mut values = SETTINGS.iter().zip(&self.0);
+        values.any(|(setting, value)| setting.variable == variable && value.is_some())
+    }
+
+    /// These settings but the one with this variable.
+    #[cfg(feature = "__fuzzing")]
+    pub(super) fn without(mut self, variable: &CStr) -> Self {
+        for (setting, value) in SETTINGS.iter().zip(&mut self.0) {
+            *value = value.take().filter(|_| setting.variable != variable);
+        }
+        self
+    }
+
+    /// Whether these start a recording by themselves.
+    pub(super) fn start_by_themselves(&self) -> bool {
+        STARTING.iter().any(|variable| self.has(variable))
+    }
+
+    /// Replaces what is set in code by these. A value that is not allowed is reported and left out.
+    pub(super) fn apply(self, config: &mut Config) {
+        self.apply_reporting(config, &mut problems::add);
+    }
+
+    /// [`apply`](Self::apply), which passes each problem to `report_problem`.
+    pub(super) fn apply_reporting(
+        self,
+        config: &mut Config,
+        report_problem: &mut dyn FnMut(String),
+    ) {
+        for (setting, value) in SETTINGS.iter().zip(self.0) {
+            let Some(value) = value else { continue };
+            if let Err(why) = (setting.apply)(&value, config) {
+                let (variable, flag) = (setting.variable.to_string_lossy(), setting.flag);
+                report_problem(format!("{variable} (or {flag}) is {value:?}, but {why}"));
+            }
+        }
+    }
+}
+
+fn channels(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    let value = value.to_str().filter(|names| channel::names(names).is_ok());
+    let Some(names) = value else {
+        return Err("only names of channels are allowed, such as memory and scope, separated by commas; the default memory,scope is used".into());
+    };
+    config.channels = Some(names.to_owned());
+    Ok(())
+}
+
+fn file(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    config.file = Some(To::all(PathBuf::from(value)));
+    Ok(())
+}
+
+fn host(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    let value = value.to_str().filter(|host| Address::parse(host).is_ok());
+    let Some(host) = value else {
+        return Err(
+            "only HOST or HOST:PORT are allowed, such as 127.0.0.1:1980; nothing is sent".into()
+        );
+    };
+    config.host = Some(To::all(host.to_owned()));
+    Ok(())
+}
+
+fn control(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    let value = value.to_str().filter(|place| Place::parse(place).is_ok());
+    let Some(place) = value else {
+        return Err(format!(
+            "only PORT or ADDRESS:PORT are allowed, such as {DEFAULT_CONTROL_PORT}; there is no control server"
+        ));
+    };
+    config.control = Some(place.to_owned());
+    Ok(())
+}
+
+fn control_folder(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    config.control_folder = Some(PathBuf::from(value));
+    Ok(())
+}
+
+fn control_hosts(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    let Some(hosts) = value.to_str() else {
+        return Err("only names of hosts are allowed, separated by commas; none is".into());
+    };
+    let hosts = hosts.split(',').filter(|host| !host.is_empty());
+    config.control_hosts = hosts.map(str::to_owned).collect();
+    Ok(())
+}
+
+fn control_token_file(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    match read_token(value.as_ref()) {
+        Ok(token) => config.control_token = Some(token),
+        Err(why) => {
+            // NOTE: where a token is asked for, there is no server without.
+            config.control = None;
+            return Err(format!("{why}; there is no control server"));
+        }
+    }
+    Ok(())
+}
+
+fn follow_forks(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    config.follow_forks = is_on(value)?;
+    Ok(())
+}
+
+fn file_mode(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    let octal = value.to_str().and_then(|text| u32::from_str_radix(text, 8).ok());
+    let Some(Ok(mode)) = octal.map(config::file_mode) else {
+        return Err("only octal numbers from 600 to 777 are allowed, with which the owner can read and write; the default 600 is used".into());
+    };
+    config.file_mode = Some(mode);
+    Ok(())
+}
+
+fn report(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    config.report = match value.to_str() {
+        Some("off") => None,
+        Some("stderr") => Some(ReportTo::stderr()),
+        _ if matches!(extension(value), Some("txt" | "json")) => Some(ReportTo::file(value)),
+        _ => return Err(
+            "only stderr, off, or a path ending in .txt or .json are allowed; the default is used"
+                .into(),
+        ),
+    };
+    Ok(())
+}
+
+fn report_verbose(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    let verbose = is_on(value)?;
+    if let Some(report) = &mut config.report {
+        report.verbose = verbose;
+    }
+    Ok(())
+}
+
+fn is_on(value: &OsStr) -> Result<bool, String> {
+    match value.to_str() {
+        Some("1") => Ok(true),
+        Some("0") => Ok(false),
+        _ => Err("only 0 and 1 are allowed; the default is used".into()),
+    }
+}
+
+fn extension(path: &OsStr) -> Option<&str> {
+    Path::new(path).extension().and_then(OsStr::to_str)
+}
+
+/// Reports variables with our prefix that are unknown, once in the process.
+pub(super) fn report_unknown() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let known: Vec<_> =
+            SETTINGS.iter().filter_map(|setting| setting.variable.to_str().ok()).collect();
+        for (name, _) in std::env::vars_os() {
+            let name = name.to_string_lossy().into_owned();
+            let Some(rest) = name.strip_prefix(PREFIX) else { continue };
+            if known.contains(&&*name) {
+                continue;
+            }
+            if NOT_YET.contains(&&*name) {
+                problems::add(format!("{name} is set, but this version does not support it yet"));
+                continue;
+            }
+            let rests = known.iter().filter_map(|known| known.strip_prefix(PREFIX));
+            let instead = match nearest(rest, rests) {
+                Some(meant) => format!("{PREFIX}{meant} is likely meant"),
+                None => format!("there are {}", known.join(", ")),
+            };
+            problems::add(format!("{name} is set, but there is no such setting; {instead}"));
+        }
+    });
+}

@@ -1,0 +1,211 @@
+//! Who starts a recording: the environment, flags, code, a measurement, or the child of a fork.
+
+use super::begin::{Origin, Outputs, begin};
+use super::config::{self, Config};
+use super::destinations::{add, filter};
+use super::entry::{on_helper_thread, refuse_forked, request};
+use super::files::open_trace;
+use super::recording::{self, Follow, Inherited, Recording};
+use super::report::open_report;
+use super::report_to::ReportTo;
+use super::settings::{self, FILE_MODE, REPORT, Settings, TRACE};
+use super::{control, problems};
+use crate::alloc;
+use crate::error::Error;
+use crate::events::channel;
+use crate::platform::os::BlockedSignals;
+use crate::trace::sink::file;
+use crate::trace::sink::tcp::Address;
+use crate::trace::worker;
+use crate::trace::write::{buffer, state, untracked};
+
+/// Starts as flags say, and the environment where they are silent, by default with a report on
+/// stderr; what does not work is reported and left out. Returns the generation for the handle.
+pub(super) fn from_flags(flags: Settings) -> Option<u64> {
+    untracked(move || {
+        let _awake = state::awake();
+        if let Err(error) = refuse_forked() {
+            problems::report(error);
+            return None;
+        }
+        settings::report_unknown();
+        // NOTE: the lock is not held after this block. Starting takes it again.
+        if let Some(running) = recording::current().as_mut() {
+            add_flags(running, &flags).unwrap_or_else(problems::report);
+            return None;
+        }
+        on_helper_thread(|| leniently(flags.or(Settings::from_environment()), false))
+    })
+}
+
+/// Adds what flags ask for to a recording that is running.
+fn add_flags(running: &mut Recording, flags: &Settings) -> Result<(), Error> {
+    if !running.from_environment {
+        return Err(running.refusal());
+    }
+    let mut config = Config::default();
+    flags.clone().apply(&mut config);
+    running.channels_are_set &= config.channels.is_none();
+    add_settings(running, config)
+}
+
+/// The start before `main`; the process's exit ends it.
+pub(super) fn before_main(settings: Settings) {
+    on_helper_thread(|| leniently(settings, true));
+}
+
+/// Starts with all that works, and reports the rest.
+fn leniently(settings: Settings, from_environment: bool) -> Option<u64> {
+    let origin = Origin {
+        from_environment,
+        channels_are_set: settings.has(TRACE),
+        report_is_set: settings.has(REPORT),
+        ..Origin::default()
+    };
+    let mut config = Config { report: Some(ReportTo::stderr()), ..Config::default() };
+    settings.apply(&mut config);
+    set_file_mode(&config);
+    // A file that cannot be created must not cost the report.
+    let control = control::bind(&config).map_err(problems::report).ok().flatten();
+    let file = config.file.as_ref();
+    let file = file.and_then(|to| open_trace(&to.place).map_err(problems::report).ok());
+    let report = config.report.as_ref();
+    let report = report.and_then(|to| open_report(to).map_err(problems::report).ok());
+    let outputs = Outputs { file, report, control };
+    begin(&config, to_follow(&config), outputs, origin).unwrap_or_else(|error| {
+        problems::report(error);
+        None
+    })
+}
+
+/// Starts as set in code, and by the environment over that.
+///
+/// What the program handed in stays the program's: it is copied inside.
+pub(super) fn in_code(config: &Config) -> Result<Option<u64>, Error> {
+    request(|| strictly(config.clone()))
+}
+
+fn strictly(mut config: Config) -> Result<Option<u64>, Error> {
+    let _awake = state::awake();
+    refuse_forked()?;
+    if let Some(channels) = &config.channels {
+        channel::names(channels)?;
+    }
+    filter::of(config.file.as_ref())?;
+    filter::of(config.host.as_ref())?;
+    config.host.as_ref().map(|host| Address::parse(&host.place)).transpose()?;
+    config.file_mode.map_or(Ok(0), config::file_mode)?;
+    settings::report_unknown();
+    match recording::current().as_mut() {
+        Some(running) if running.from_environment => {
+            return add_settings(running, config).map(|()| None);
+        }
+        Some(running) => return Err(running.refusal()),
+        None => {}
+    }
+    Settings::from_environment().apply(&mut config);
+    let follow = to_follow(&config);
+    let origin = Origin { channels_are_set: true, report_is_set: true, ..Origin::default() };
+    open_and_begin(&config, follow, origin)
+}
+
+/// Starts with an analyzer and nothing else, for measurements.
+pub(crate) fn for_measurements() -> Result<(), Error> {
+    let _awake = state::awake();
+    let config = Config { keep_account: true, ..Config::default() };
+    let origin = Origin {
+        channels_are_set: true,
+        report_is_set: true,
+        for_measurements: true,
+        ..Origin::default()
+    };
+    open_and_begin(&config, None, origin).map(|_| ())
+}
+
+/// Starts in the child of a fork, where nothing is recorded yet. `follow` is for its own children.
+fn in_child(config: &Config, follow: Follow, inherited: Inherited) -> Result<(), Error> {
+    let _awake = state::awake();
+    let origin = Origin {
+        from_environment: inherited.from_environment,
+        channels_are_set: true,
+        report_is_set: true,
+        inherited: Some(inherited),
+        for_measurements: false,
+    };
+    open_and_begin(config, Some(follow), origin).map(|_| ())
+}
+
+fn open_and_begin(
+    config: &Config,
+    follow: Option<Follow>,
+    origin: Origin,
+) -> Result<Option<u64>, Error> {
+    set_file_mode(config);
+    // Before the file: its start says which port it is.
+    let control = control::bind(config)?;
+    let file = config.file.as_ref().map(|to| open_trace(&to.place)).transpose()?;
+    let report = config.report.as_ref().map(open_report).transpose()?;
+    begin(config, follow, Outputs { file, report, control }, origin)
+}
+
+/// How the children of forks continue, if they do.
+fn to_follow(config: &Config) -> Option<Follow> {
+    config.follow_forks.then(|| Follow { config: config.clone(), start: in_child })
+}
+
+/// Sets the permissions of files created from here on.
+fn set_file_mode(config: &Config) {
+    file::set_mode(config.file_mode.unwrap_or(file::DEFAULT_MODE));
+}
+
+/// Adds to a recording that the environment has started what it did not set itself.
+fn add_settings(running: &mut Recording, config: Config) -> Result<(), Error> {
+    let _signals = BlockedSignals::new();
+    match &running.control {
+        // The program's rules hold for the environment's server, too.
+        Some(control) => control.allow(&config)?,
+        None => {
+            let bound = control::bind(&config)?;
+            running.control = bound.map(control::commands::serve).transpose()?;
+        }
+    }
+    if config.file_mode.is_some() && !Settings::from_environment().has(FILE_MODE) {
+        set_file_mode(&config);
+    }
+    let file_channels = filter::of(config.file.as_ref())?;
+    let host_channels = filter::of(config.host.as_ref())?;
+    if let Some(to) = config.file.filter(|_| !running.has_file) {
+        let file = open_trace(&to.place)?;
+        let path = file.path().to_owned();
+        let sink = filter::apply(file_channels, Box::new(file));
+        let joined = worker::session().as_mut().map(|session| session.join(sink));
+        match joined {
+            Some(Ok(())) => running.has_file = true,
+            _ => problems::add(format!(
+                "{} is not written: the environment started recording before main, and more than {} KiB of events had passed by then; set MEMLEDGER_FILE as well",
+                path.display(),
+                buffer::EARLY_LIMIT >> 10
+            )),
+        }
+    }
+    if let Some(to) = config.host.filter(|_| !running.has_host) {
+        let mut session = worker::session();
+        let analyzer =
+            running.analyzer.as_ref().filter(|_| filter::has_memory(host_channels.as_ref()));
+        let host = add::to_host(Address::parse(&to.place)?, host_channels)?;
+        if let Some(session) = session.as_mut() {
+            add::join(session, host, analyzer, Vec::new());
+            running.has_host = true;
+        }
+    }
+    if let Some(channels) = config.channels.filter(|_| !running.channels_are_set) {
+        // Blocks from before would be unknown.
+        channel::want(channel::names(&channels)?.without(&alloc::CHANNEL));
+        running.channels_are_set = true;
+    }
+    if let Some(report) = config.report.filter(|_| !running.report_is_set) {
+        running.report = Some(open_report(&report)?);
+        running.report_is_set = true;
+    }
+    Ok(())
+}

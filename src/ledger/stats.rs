@@ -1,0 +1,71 @@
+//! Figures of the recording itself.
+
+#[cfg(feature = "enable")]
+use crate::alloc::stats as allocator;
+#[cfg(feature = "enable")]
+use crate::scopes::{self, context};
+#[cfg(feature = "enable")]
+use crate::trace::sink::queue;
+#[cfg(feature = "enable")]
+use crate::trace::worker::{self, Trailer};
+#[cfg(feature = "enable")]
+use crate::trace::write::{buffer, loss, state};
+
+/// Figures of the recording itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Whether events are being recorded.
+    pub recording: bool,
+    /// Events recorded since the start of the process that have a place in the order of all.
+    pub events: u64,
+    /// Events lost since recording started, as far as the worker has seen.
+    pub lost_events: u64,
+    /// Bytes of event buffers in use.
+    pub buffer_bytes: u64,
+    /// Bytes the tracker itself takes, buffers included.
+    pub overhead_bytes: u64,
+    /// How often the allocator returned null while something was recorded.
+    pub failed_allocations: u64,
+    /// Scopes that were left while another was the innermost.
+    pub scope_misuses: u64,
+    /// Destinations of the trace, beside its first file, that could not be reached, were lost or
+    /// were too slow, since the start of the process.
+    pub lost_destinations: u64,
+    /// Scopes and tags that found no place of their own and are shown as `(other)`.
+    pub refused_contexts: u64,
+}
+
+#[cfg(feature = "enable")]
+impl Stats {
+    /// The figures now; a few loads.
+    pub(super) fn now() -> Self {
+        Self {
+            recording: state::load() & state::RECORD != 0 && state::is_running(),
+            events: worker::collected(),
+            lost_events: loss::total(),
+            buffer_bytes: buffer::used() as u64,
+            overhead_bytes: overhead_bytes(),
+            failed_allocations: allocator::failures(),
+            scope_misuses: scopes::thread::misuses(),
+            refused_contexts: context::refused(),
+            lost_destinations: queue::failures(),
+        }
+    }
+}
+
+/// Everything the tracker holds: what its own code allocated, and its pages.
+#[cfg(feature = "enable")]
+fn overhead_bytes() -> u64 {
+    allocator::own_bytes() + worker::mapped_bytes() + context::bytes()
+}
+
+/// The figures in the last event of a stream.
+#[cfg(feature = "enable")]
+pub(super) fn trailer() -> Trailer {
+    Trailer {
+        overhead_bytes: overhead_bytes(),
+        scope_misuses: scopes::thread::misuses(),
+        failed_allocations: allocator::failures(),
+    }
+}
