@@ -6,7 +6,7 @@
 use crate::analysis::{Alive, AliveBlock, Analyzer};
 use crate::error::Error;
 use crate::trace::format::handshake::PROTOCOL;
-use crate::trace::read::{Decoder, Visitor};
+use crate::trace::read::Decoder;
 use crate::trace::sink::Sink;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,7 +28,7 @@ impl InProcessAnalyzer {
     /// The report as of the last collection.
     pub(super) fn report(&self) -> crate::analysis::Report {
         self.look(|analyzer| {
-            analyzer.settle();
+            analyzer.flush();
             analyzer.report()
         })
     }

@@ -107,6 +107,7 @@ fn nanoseconds_per_event_on_a_churn_of_100_000_live_blocks() {
         yardstick = yardstick.min(start.elapsed().as_nanos() as f64 / part.len() as f64);
     }
     println!("yardstick {yardstick:.1} ns per event: a std HashMap alone");
+    analyzer.flush();
     let report = analyzer.report();
     assert_eq!(report.totals.live_blocks, LIVE as u64);
     assert_eq!(report.by_scope.len(), 4);

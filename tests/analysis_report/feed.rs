@@ -263,7 +263,8 @@ impl Feed {
         self.emit("Memledger.Report", 2, &values);
     }
 
-    pub fn report(&self) -> Report {
+    pub fn report(&mut self) -> Report {
+        self.analyzer.flush();
         self.analyzer.report()
     }
 }

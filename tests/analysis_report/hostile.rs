@@ -5,7 +5,8 @@ use memledger::dump::{json, text};
 use memledger::trace::format::schema::FieldType as T;
 use memledger::trace::read::{Event, Visitor, read};
 
-fn reports(analyzer: &Analyzer) {
+fn reports(analyzer: &mut Analyzer) {
+    analyzer.flush();
     let report = analyzer.report();
     let mut out = Vec::new();
     json::write(&report, &mut out).expect("memory takes everything");
@@ -31,7 +32,7 @@ fn a_sample_with_wrong_bytes_still_gives_a_report() {
         let mut analyzer =
             Analyzer::new().until(if round % 3 == 0 { Until::Event(500) } else { Until::End });
         if read(&bytes[..], &mut analyzer).is_ok() {
-            reports(&analyzer);
+            reports(&mut analyzer);
         }
     }
 }
@@ -131,7 +132,7 @@ fn random_values_in_every_field_do_no_harm() {
             analyzer.leave_scope(stream);
         }
         if round % 4000 == 0 {
-            reports(&analyzer);
+            reports(&mut analyzer);
         }
     }
     // A type index that was never announced, and an event shorter than its type.
@@ -147,5 +148,5 @@ fn random_values_in_every_field_do_no_harm() {
             aux: &[],
         });
     }
-    reports(&analyzer);
+    reports(&mut analyzer);
 }

@@ -133,22 +133,22 @@ fn entries_are_those_of_all_ids_of_a_scope_since_the_stream_began() {
     feed.alloc(2, 0x10, 8);
     feed.leave(2);
     feed.entries(101, 2, true);
-    let entries = |feed: &Feed, path: &[&str]| scope(&feed.report(), path).entries;
-    assert_eq!(entries(&feed, &["GlobalScope", "a"]), Some(0), "nothing since it began");
-    assert_eq!(entries(&feed, &["GlobalScope", "a", "b"]), None, "not told yet");
+    let entries = |feed: &mut Feed, path: &[&str]| scope(&feed.report(), path).entries;
+    assert_eq!(entries(&mut feed, &["GlobalScope", "a"]), Some(0), "nothing since it began");
+    assert_eq!(entries(&mut feed, &["GlobalScope", "a", "b"]), None, "not told yet");
     feed.entries(101, 5, false);
     feed.entries(104, 10, false);
     feed.entries(105, 20, false);
     feed.entries(106, 1, false);
     feed.entries(4242, 1, false);
-    assert_eq!(entries(&feed, &["GlobalScope", "a"]), Some(3 + 10));
-    assert_eq!(entries(&feed, &["GlobalScope", "a", "b"]), Some(20));
-    assert_eq!(entries(&feed, &["GlobalScope"]), None);
+    assert_eq!(entries(&mut feed, &["GlobalScope", "a"]), Some(3 + 10));
+    assert_eq!(entries(&mut feed, &["GlobalScope", "a", "b"]), Some(20));
+    assert_eq!(entries(&mut feed, &["GlobalScope"]), None);
     feed.entries(101, 6, false); // a total, not a difference
-    assert_eq!(entries(&feed, &["GlobalScope", "a"]), Some(4 + 10));
+    assert_eq!(entries(&mut feed, &["GlobalScope", "a"]), Some(4 + 10));
     let mut feed = with_scopes();
     feed.enter(2, 102);
     feed.alloc(2, 0x10, 8);
     feed.our_report(9);
-    assert_eq!(entries(&feed, &["GlobalScope", "a", "b"]), Some(0), "at the end all are told");
+    assert_eq!(entries(&mut feed, &["GlobalScope", "a", "b"]), Some(0), "at the end all are told");
 }

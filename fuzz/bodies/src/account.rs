@@ -143,6 +143,7 @@ pub fn run(data: &[u8]) {
         decoder.packet(stream, &bytes, &mut analyzer);
         if !looked && u.len() < middle && skip & 2 != 0 {
             looked = true;
+            analyzer.flush();
             add_up(&analyzer.report());
         }
     }

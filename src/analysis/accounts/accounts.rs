@@ -1,0 +1,277 @@
+//! What a block that comes, goes or moves changes.
+
+use super::bucket::{Bucket, Counts};
+use super::combined::Combined;
+use super::measured::MeasuredPeaks;
+use super::moves::{Moved, Moves};
+use super::peaks::{Moment, Peaks, Total};
+use super::size_class::{CLASSES, SizeClass, class_of};
+use super::tally::Tally;
+use crate::analysis::hash::IntMap;
+
+/// Where a block counts: everything else follows from that.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::analysis) struct AccountKey {
+    /// The number of its bucket.
+    pub(in crate::analysis) bucket: u32,
+    /// Its size class.
+    pub(in crate::analysis) class: usize,
+}
+
+/// All buckets, size classes and peaks.
+#[derive(Clone, Debug, Default)]
+pub(in crate::analysis) struct Accounts {
+    buckets: Vec<Bucket>,
+    /// The buckets by context and thread.
+    index: IntMap<(u32, u32), u32>,
+    size_classes: [SizeClass; CLASSES],
+    peaks: Peaks,
+    measured: MeasuredPeaks,
+    combined: Combined,
+    total: Total,
+    moves: Moves,
+}
+
+impl Accounts {
+    /// A new peak tracker; its number.
+    pub(in crate::analysis) fn add_peak(&mut self) -> u32 {
+        self.peaks.add()
+    }
+
+    /// A new peak tracker that starts as a copy of another; its number.
+    pub(in crate::analysis) fn copy_peak(&mut self, of: u32) -> u32 {
+        self.peaks.copy(of)
+    }
+
+    /// See [`Peaks::set_list`].
+    pub(in crate::analysis) fn set_peaks(&mut self, context: u32, list: &[u32]) {
+        self.peaks.set_list(context, list);
+    }
+
+    /// A new measurement; its number.
+    pub(in crate::analysis) fn add_measured(&mut self) -> u32 {
+        self.measured.add()
+    }
+
+    /// See [`MeasuredPeaks::enable`].
+    #[cfg(feature = "enable")]
+    pub(in crate::analysis) fn enable_measurements(&mut self) {
+        self.measured.enable();
+    }
+
+    /// Resets the peak of a measurement.
+    #[cfg(feature = "enable")]
+    pub(in crate::analysis) fn reset_measured(&mut self, measured: u32) {
+        self.measured.reset(measured);
+    }
+
+    /// The number of the bucket of a context and a thread, new if need be. A new one belongs to the
+    /// thread with this peak tracker, and is within these measurements.
+    pub(in crate::analysis) fn bucket_of(
+        &mut self,
+        context: u32,
+        thread: u32,
+        thread_peak: u32,
+        within: impl Iterator<Item = u32>,
+    ) -> u32 {
+        *self.index.entry((context, thread)).or_insert_with(|| {
+            let counts = Counts::since_peak(self.total.generation);
+            let held = self.measured.add_bucket(within);
+            self.buckets.push(Bucket { counts, context, thread, thread_peak, held });
+            self.buckets.len() as u32 - 1
+        })
+    }
+
+    /// Changes the counts of the block's bucket and size class, not the live figures.
+    pub(in crate::analysis) fn count(&mut self, key: AccountKey, change: impl Fn(&mut Tally)) {
+        self.combine(key.bucket);
+        change(&mut self.combined.tally);
+        change(&mut self.size_classes[key.class].counts.tally);
+    }
+
+    /// A block of `bytes` becomes live; `change` changes the counts of its bucket and size class.
+    #[inline]
+    pub(in crate::analysis) fn add_block(
+        &mut self,
+        key: AccountKey,
+        bytes: u64,
+        moment: Moment,
+        change: impl Fn(&mut Tally),
+    ) {
+        self.apply(key, 1, bytes as i64, moment, change);
+    }
+
+    /// A block of `bytes` stops being live; `change` changes the counts of its bucket and size class.
+    #[inline]
+    pub(in crate::analysis) fn remove_block(
+        &mut self,
+        key: AccountKey,
+        bytes: u64,
+        change: impl Fn(&mut Tally),
+    ) {
+        let moment = Moment { time: 0, event: 0 };
+        self.apply(key, -1, (bytes as i64).wrapping_neg(), moment, change);
+    }
+
+    /// Blocks and bytes become live, or stop being live where they are negative.
+    #[inline(always)]
+    fn apply(
+        &mut self,
+        key: AccountKey,
+        blocks: i64,
+        bytes: i64,
+        moment: Moment,
+        change: impl Fn(&mut Tally),
+    ) {
+        self.combine(key.bucket);
+        let is_peak = self.combined.add(blocks, bytes);
+        change(&mut self.combined.tally);
+        let class = &mut self.size_classes[key.class % CLASSES];
+        class.counts.change(blocks, bytes, self.total.generation);
+        class.peak = class.peak.max(class.counts.live_bytes);
+        change(&mut class.counts.tally);
+        if is_peak {
+            self.total.generation += 1;
+            (self.total.peak_at_ns, self.total.peak_at_event) = (moment.time, moment.event);
+        }
+    }
+
+    /// Events are combined for `bucket` from here on.
+    #[inline(always)]
+    fn combine(&mut self, bucket: u32) {
+        if self.combined.bucket != bucket || !self.combined.any {
+            self.begin_combined(bucket);
+        }
+    }
+
+    #[inline(never)]
+    fn begin_combined(&mut self, bucket: u32) {
+        self.flush();
+        let headroom = self.total.peak_bytes.wrapping_sub(self.total.live_bytes) as i64;
+        self.combined = Combined::new(bucket, headroom);
+    }
+
+    /// Applies the combined events to their bucket, the peaks and the total.
+    pub(in crate::analysis) fn flush(&mut self) {
+        let combined = std::mem::take(&mut self.combined);
+        let bucket = self.buckets.get_mut(combined.bucket as usize);
+        let Some(bucket) = bucket.filter(|_| combined.any) else { return };
+        let total = &mut self.total;
+        let counts = &mut bucket.counts;
+        let before = counts.live_bytes;
+        if let Some((blocks, bytes)) = combined.at_peak {
+            total.peak_bytes = total.live_bytes.wrapping_add_signed(bytes);
+            total.blocks_at_peak = total.live_blocks.wrapping_add_signed(blocks);
+            counts.begin_generation(blocks, bytes, total.generation);
+        }
+        counts.change(combined.blocks, combined.bytes, total.generation);
+        counts.tally.add(&combined.tally);
+        let most_blocks = total.live_blocks.wrapping_add_signed(combined.most_blocks);
+        total.peak_blocks = total.peak_blocks.max(most_blocks);
+        total.live_blocks = total.live_blocks.wrapping_add_signed(combined.blocks);
+        total.live_bytes = total.live_bytes.wrapping_add_signed(combined.bytes);
+        let (bytes, most) = (combined.bytes, combined.most_bytes);
+        self.peaks.apply(bucket.context, bucket.thread_peak, bytes, most);
+        self.measured.apply(bucket.held, before, bytes, most);
+    }
+
+    /// Whether there are no combined events that are not applied yet.
+    #[inline]
+    pub(in crate::analysis) fn is_flushed(&self) -> bool {
+        !self.combined.any
+    }
+
+    /// A live block of `bytes` moves from one bucket to another of the same thread.
+    pub(in crate::analysis) fn transfer(&mut self, from: u32, to: u32, bytes: u64) {
+        self.flush();
+        let generation = self.total.generation;
+        let (plus, minus) = (bytes as i64, (bytes as i64).wrapping_neg());
+        let mut contexts = [0; 2];
+        // The peak of a measurement around both is not raised: the block leaves first.
+        for (index, (bucket, blocks, bytes)) in
+            [(from, -1, minus), (to, 1, plus)].into_iter().enumerate()
+        {
+            let bucket = &mut self.buckets[bucket as usize];
+            let before = bucket.counts.live_bytes;
+            bucket.counts.change(blocks, bytes, generation);
+            self.measured.apply(bucket.held, before, bytes, bytes.max(0));
+            contexts[index] = bucket.context;
+        }
+        self.peaks.transfer(contexts[0], contexts[1], bytes);
+        self.moves.between(from, to, bytes);
+    }
+
+    /// A block between the halves of its reallocation gets a new size. If that is in another class,
+    /// the block moves there, and so does the free that its first half was counted as.
+    pub(in crate::analysis) fn resize(&mut self, old: u64, new: u64) {
+        let classes = [class_of(old), class_of(new)];
+        if let Ok([from, to]) = self.size_classes.get_disjoint_mut(classes) {
+            from.resized_out.add(1, old);
+            to.resized_in.add(1, new);
+            from.counts.tally.move_free(&mut to.counts.tally);
+        }
+    }
+
+    /// Notes that a block leaves the accounts without a free.
+    pub(in crate::analysis) fn note_left(&mut self, key: AccountKey, bytes: u64) {
+        self.moves.left(key.bucket, bytes);
+        self.size_classes[key.class].left.add(1, bytes);
+    }
+
+    /// Notes that a block that had left has returned.
+    pub(in crate::analysis) fn note_returned(&mut self, key: AccountKey, bytes: u64) {
+        self.moves.returned(key.bucket, bytes);
+        self.size_classes[key.class].returned.add(1, bytes);
+    }
+}
+
+/// What reports are made from.
+impl Accounts {
+    #[inline]
+    pub(in crate::analysis) fn bucket(&self, number: u32) -> &Bucket {
+        &self.buckets[number as usize]
+    }
+
+    /// All buckets, by their numbers.
+    pub(in crate::analysis) fn buckets(&self) -> &[Bucket] {
+        &self.buckets
+    }
+
+    pub(in crate::analysis) fn size_classes(&self) -> &[SizeClass] {
+        &self.size_classes
+    }
+
+    pub(in crate::analysis) fn total(&self) -> &Total {
+        &self.total
+    }
+
+    /// What moved, with the buckets that it left and entered; `None` stands for outside the accounts.
+    /// NOTE: in an order that differs from run to run.
+    pub(in crate::analysis) fn moves(
+        &self,
+    ) -> impl Iterator<Item = (Option<&Bucket>, Option<&Bucket>, Moved)> {
+        let bucket = |number: Option<u32>| self.buckets.get(number? as usize);
+        self.moves.iter().map(move |(from, to, moved)| (bucket(from), bucket(to), moved))
+    }
+
+    /// The peak of a row; that of the total if no tracker has this number.
+    pub(in crate::analysis) fn peak(&self, tracker: u32) -> u64 {
+        self.peaks.peak(tracker).unwrap_or(self.total.peak_bytes)
+    }
+
+    /// The peak bytes of a measurement.
+    #[cfg(feature = "enable")]
+    pub(in crate::analysis) fn measured_peak(&self, measured: u32) -> u64 {
+        self.measured.peak(measured)
+    }
+
+    /// The bytes that `bucket` held when a measurement around it reached its peak.
+    #[cfg(feature = "enable")]
+    pub(in crate::analysis) fn held_at_peak(&self, bucket: &Bucket, measured: u32) -> u64 {
+        let kept = self.measured.held_at_peak(bucket.held, measured);
+        kept.unwrap_or(bucket.counts.live_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! The columns that add up, of one bucket or one size class.
+
+use super::tally::Tally;
+
+/// The columns that add up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::analysis) struct Counts {
+    pub(in crate::analysis) tally: Tally,
+    pub(in crate::analysis) live_blocks: u64,
+    pub(in crate::analysis) live_bytes: u64,
+    blocks_at_peak: u64,
+    bytes_at_peak: u64,
+    /// The peak generation of the state at the peak.
+    generation: u64,
+}
+
+impl Counts {
+    /// Empty counts, which hold nothing at the peak `generation` and before.
+    pub(super) fn since_peak(generation: u64) -> Self {
+        Self { generation, ..Self::default() }
+    }
+
+    /// Keeps the state at the peak; needed before every change of the live figures.
+    #[inline]
+    fn keep_peak(&mut self, generation: u64) {
+        if self.generation != generation {
+            (self.blocks_at_peak, self.bytes_at_peak) = (self.live_blocks, self.live_bytes);
+            self.generation = generation;
+        }
+    }
+
+    /// Changes the live figures, in the peak generation `generation`.
+    #[inline(always)]
+    pub(super) fn change(&mut self, blocks: i64, bytes: i64, generation: u64) {
+        self.keep_peak(generation);
+        self.live_blocks = self.live_blocks.wrapping_add_signed(blocks);
+        self.live_bytes = self.live_bytes.wrapping_add_signed(bytes);
+    }
+
+    /// The peak `generation` began where this had `blocks` and `bytes` more than now.
+    #[inline]
+    pub(super) fn begin_generation(&mut self, blocks: i64, bytes: i64, generation: u64) {
+        self.blocks_at_peak = self.live_blocks.wrapping_add_signed(blocks);
+        self.bytes_at_peak = self.live_bytes.wrapping_add_signed(bytes);
+        self.generation = generation;
+    }
+
+    /// What was counted since it was `before`.
+    #[cfg(feature = "enable")]
+    pub(in crate::analysis) fn since(&self, before: &Self) -> Self {
+        Self {
+            tally: self.tally.since(&before.tally),
+            live_blocks: self.live_blocks.wrapping_sub(before.live_blocks),
+            live_bytes: self.live_bytes.wrapping_sub(before.live_bytes),
+            ..Self::default()
+        }
+    }
+
+    /// Blocks and bytes at the peak with number `generation`, the last one.
+    pub(in crate::analysis) fn at_peak(&self, generation: u64) -> (u64, u64) {
+        if self.generation == generation {
+            (self.blocks_at_peak, self.bytes_at_peak)
+        } else {
+            (self.live_blocks, self.live_bytes)
+        }
+    }
+}
+
+/// One context on one thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::analysis) struct Bucket {
+    pub(in crate::analysis) counts: Counts,
+    pub(in crate::analysis) context: u32,
+    pub(in crate::analysis) thread: u32,
+    /// The peak tracker of the thread.
+    pub(super) thread_peak: u32,
+    /// The range of its figures for the measurements around it: start and end.
+    pub(super) held: (u32, u32),
+}

@@ -1,0 +1,44 @@
+//! The events of one bucket that follow each other, combined.
+
+use super::tally::Tally;
+
+/// What consecutive events of one bucket have changed. The size classes have it already; the bucket,
+/// the peaks and the total get it at the next flush.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Combined {
+    pub(super) bucket: u32,
+    /// Whether there was an event.
+    pub(super) any: bool,
+    pub(super) tally: Tally,
+    pub(super) blocks: i64,
+    pub(super) bytes: i64,
+    /// The highest intermediate sums of both, at least 0.
+    pub(super) most_blocks: i64,
+    pub(super) most_bytes: i64,
+    /// A sum of more bytes than this is a new maximum of the total.
+    headroom: i64,
+    /// The sums of blocks and bytes at the last new maximum of the total, if there was one.
+    pub(super) at_peak: Option<(i64, i64)>,
+}
+
+impl Combined {
+    /// Nothing yet of `bucket`, where the total is `headroom` bytes below its peak.
+    pub(super) fn new(bucket: u32, headroom: i64) -> Self {
+        Self { bucket, any: true, headroom, ..Self::default() }
+    }
+
+    /// Adds a change of the live figures; returns whether the total has a new maximum.
+    #[inline(always)]
+    pub(super) fn add(&mut self, blocks: i64, bytes: i64) -> bool {
+        self.blocks += blocks;
+        self.most_blocks = self.most_blocks.max(self.blocks);
+        self.bytes = self.bytes.wrapping_add(bytes);
+        self.most_bytes = self.most_bytes.max(self.bytes);
+        let is_peak = self.bytes > self.headroom;
+        if is_peak {
+            self.headroom = self.bytes;
+            self.at_peak = Some((self.blocks, self.bytes));
+        }
+        is_peak
+    }
+}

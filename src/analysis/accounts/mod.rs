@@ -1,0 +1,46 @@
+//! The figures: counts, live figures, peaks, and each row's state at the total's peak.
+//!
+//! The rows of a report overlap: one block counts in a scope and in all scopes around it, in a
+//! group, a name, a thread and a size class. Most columns add up, so they are kept once, per *bucket*
+//! (one context on one thread) and per size class, and summed into rows when a report is made. Only a
+//! row's own maximum does not add up: for it each row has a *peak tracker*, 16 bytes with its live
+//! bytes and their maximum. An event changes one bucket, one size class, and the peak trackers of the
+//! rows that its block is in.
+//!
+//! What a bucket held when the total reached its peak is found without looking at all buckets then:
+//! each new maximum of the total starts a *peak generation*. Before a bucket changes for the first
+//! time in a generation, it keeps what it holds as its state at that peak.
+//!
+//! A measurement's peak has generations of its own: for each measurement around it, a bucket keeps
+//! what it held at the last one. Buckets outside measurements have none to keep.
+//!
+//! The events of one bucket that follow each other are combined, and applied to the bucket, its peak
+//! trackers and the total at once: their sums, and the highest intermediate sums, are all that matters
+//! to a maximum.
+//!
+//! | file | what |
+//! |---|---|
+//! | `accounts.rs` | what a block that comes, goes or moves changes |
+//! | `bucket.rs` | the columns that add up, of one bucket or size class |
+//! | `combined.rs` | the events of one bucket that are not applied yet |
+//! | `measured.rs` | the peaks of measurements |
+//! | `moves.rs` | what moved from one bucket to another |
+//! | `peaks.rs` | the peaks of rows and of the total |
+//! | `size_class.rs` | which sizes a class has, and its figures |
+//! | `tally.rs` | the columns that only grow |
+
+#[expect(clippy::module_inception, reason = "the room has the name of its main object")]
+mod accounts;
+mod bucket;
+mod combined;
+mod measured;
+mod moves;
+mod peaks;
+mod size_class;
+mod tally;
+
+pub(super) use accounts::{AccountKey, Accounts};
+pub(super) use bucket::{Bucket, Counts};
+pub(super) use moves::Moved;
+pub(super) use peaks::Moment;
+pub(super) use size_class::{LAST_CLASS, class_bounds, class_of};

@@ -1,0 +1,45 @@
+//! Blocks that moved from one bucket to another, or out of the accounts and back.
+
+use crate::analysis::hash::IntMap;
+
+/// Stands for "not in the accounts" in [`Moves`].
+const OUTSIDE: u32 = u32::MAX;
+
+/// Blocks that moved, and their bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::analysis) struct Moved {
+    pub(in crate::analysis) blocks: u64,
+    pub(in crate::analysis) bytes: u64,
+}
+
+impl Moved {
+    pub(super) fn add(&mut self, blocks: u64, bytes: u64) {
+        self.blocks = self.blocks.wrapping_add(blocks);
+        self.bytes = self.bytes.wrapping_add(bytes);
+    }
+}
+
+/// What moved, by the buckets that it left and entered. Blocks leave the accounts without a free where
+/// another block replaces them, or the program declares them a heap.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Moves(IntMap<(u32, u32), Moved>);
+
+impl Moves {
+    pub(super) fn between(&mut self, from: u32, to: u32, bytes: u64) {
+        self.0.entry((from, to)).or_default().add(1, bytes);
+    }
+
+    pub(super) fn left(&mut self, from: u32, bytes: u64) {
+        self.between(from, OUTSIDE, bytes);
+    }
+
+    pub(super) fn returned(&mut self, to: u32, bytes: u64) {
+        self.between(OUTSIDE, to, bytes);
+    }
+
+    /// The buckets left and entered, `None` for outside. NOTE: in an order that differs from run to run.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Option<u32>, Option<u32>, Moved)> {
+        let inside = |bucket: u32| Some(bucket).filter(|&bucket| bucket != OUTSIDE);
+        self.0.iter().map(move |(&(from, to), &moved)| (inside(from), inside(to), moved))
+    }
+}

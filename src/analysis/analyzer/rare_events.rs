@@ -1,0 +1,183 @@
+//! All events but allocations and frees.
+
+use super::Analyzer;
+use crate::analysis::decode::{
+    BlockRole, NameRole, Role, ScopeRole, TimeRole, TraceRole, u8_at, u32_at, u64_at,
+};
+use crate::analysis::facts::OurTrace;
+use crate::analysis::timeline::{MEMORY_CHANNEL, SCOPE_CHANNEL};
+use crate::trace::read::Event;
+
+impl Analyzer {
+    /// Any event but an allocation or a free.
+    #[inline(never)]
+    pub(super) fn rare_event(&mut self, role: Role, event: &Event<'_>) {
+        self.flush();
+        match role {
+            Role::Ignored | Role::Alloc { .. } | Role::Free { .. } => {
+                if event.enters_scope {
+                    self.model.enter_other(event.stream);
+                }
+            }
+            Role::Scope(role) => self.scope_event(role, event),
+            Role::Block(role) => self.block_event(role, event),
+            Role::Time(role) => self.time_event(role, event),
+            Role::Name(role) => self.name_event(role, event),
+            Role::Trace(role) => self.trace_event(role, event),
+        }
+    }
+
+    fn scope_event(&mut self, role: ScopeRole, event: &Event<'_>) {
+        let fixed = event.fixed;
+        if !event.enters_scope {
+            return;
+        }
+        match role {
+            ScopeRole::Tag { tag } => self.model.enter(event.stream, u32_at(fixed, tag) as i32),
+            ScopeRole::OfBlock { address, heap } => {
+                self.model.enter_of_block(event.stream, heap.of(fixed), u64_at(fixed, address));
+            }
+        }
+    }
+
+    fn block_event(&mut self, role: BlockRole, event: &Event<'_>) {
+        let (fixed, stream) = (event.fixed, event.stream);
+        let (model, mut around) = self.parts();
+        let around = &mut around;
+        match role {
+            BlockRole::Rename { address, heap } => {
+                model.rename(stream, heap.of(fixed), u64_at(fixed, address), around);
+            }
+            BlockRole::HeapMark { address } => model.mark_heap(u64_at(fixed, address), around),
+            BlockRole::HeapUnmark { address } => model.unmark_heap(u64_at(fixed, address), around),
+            BlockRole::LargeSize { address, size } => {
+                model.large_size(stream, u64_at(fixed, address), u64_at(fixed, size), around);
+            }
+            BlockRole::ReallocFailed { address } => {
+                model.realloc_failed(stream, u64_at(fixed, address), around);
+            }
+        }
+    }
+
+    fn time_event(&mut self, role: TimeRole, event: &Event<'_>) {
+        let fixed = event.fixed;
+        match role {
+            TimeRole::NewTrace { start, frequency } => {
+                self.timeline.begin(u64_at(fixed, start), u64_at(fixed, frequency));
+            }
+            TimeRole::Marker { cycle } => self.advance_time(u64_at(fixed, cycle)),
+            TimeRole::BookmarkSpec { point, format } => {
+                let point = u64_at(fixed, point);
+                self.timeline.bookmarks_mut().describe(point, &event.text(format));
+            }
+            TimeRole::Bookmark { cycle, point, arguments } => {
+                let (cycle, point) = (u64_at(fixed, cycle), u64_at(fixed, point));
+                self.bookmark(cycle, point, &event.bytes(arguments), event.serial.is_some());
+            }
+        }
+    }
+
+    /// The stream gives the time.
+    fn advance_time(&mut self, cycle: u64) {
+        let generation = self.model.accounts().total().generation;
+        if let Some(until) = self.cutoff.is_before(self.timeline.nanoseconds(cycle)) {
+            self.timeline.note_peak_before(generation, until);
+            self.stop_counting();
+        }
+        self.timeline.mark(cycle);
+        let now = self.timeline.now();
+        if self.cutoff.is_counting() {
+            self.timeline.note_peak_before(generation, now);
+        }
+        self.facts.note_time(now);
+    }
+
+    fn bookmark(&mut self, cycle: u64, point: u64, arguments: &[u8], has_serial: bool) {
+        let mut at = self.timeline.nanoseconds(cycle);
+        if has_serial {
+            // A bookmark has a position in the order: events after it are later, and events
+            // before it earlier.
+            self.advance_time(cycle);
+            at = at.max(self.timeline.now());
+        }
+        if self.cutoff.is_counting() {
+            let number = self.cutoff.events();
+            if !self.timeline.bookmarks_mut().set(point, arguments, at, number) {
+                self.diagnostics.problem("only the first 10000 bookmarks are shown".into());
+            }
+        }
+        self.cutoff.note_time(at);
+    }
+
+    fn name_event(&mut self, role: NameRole, event: &Event<'_>) {
+        let fixed = event.fixed;
+        match role {
+            NameRole::ThreadInfo { thread, system, name } => {
+                let (id, system) = (u32_at(fixed, thread), u32_at(fixed, system));
+                self.model.name_stream(id, system, &event.text(name));
+            }
+            NameRole::ThreadStart { id, system, name } => {
+                let (id, system) = (u32_at(fixed, id), u32_at(fixed, system));
+                self.model.start_thread(event.stream, id, system, &event.text(name));
+            }
+            NameRole::TagSpec { tag, parent, name, kinds } => {
+                let (id, parent) = (u32_at(fixed, tag) as i32, u32_at(fixed, parent) as i32);
+                let kind_and_owner =
+                    kinds.map(|(kind, owner)| (u8_at(fixed, kind), u32_at(fixed, owner) as i32));
+                self.model.announce(id, parent, &event.text(name), kind_and_owner);
+            }
+            NameRole::ScopeEntries { tag, entries, before } => {
+                let (id, entries) = (u32_at(fixed, tag) as i32, u64_at(fixed, entries));
+                self.model.entered(id, entries, u8_at(fixed, before) != 0);
+            }
+        }
+    }
+
+    fn trace_event(&mut self, role: TraceRole, event: &Event<'_>) {
+        let fixed = event.fixed;
+        match role {
+            TraceRole::Session { program } => self.facts.set_program(&event.text(program)),
+            TraceRole::Init { shift } => {
+                if let Err(problem) = self.decoding.set_size_shift(u8_at(fixed, shift)) {
+                    self.diagnostics.problem(problem);
+                }
+            }
+            TraceRole::OurTrace { version, pid, from_start, optimized } => {
+                let ours = OurTrace {
+                    version: u8_at(fixed, version),
+                    pid: u32_at(fixed, pid),
+                    from_process_start: u8_at(fixed, from_start) != 0,
+                    tracker_optimized: optimized.map(|at| u8_at(fixed, at) != 0),
+                };
+                self.facts.our_trace(ours, &mut self.diagnostics);
+            }
+            TraceRole::InitialLiveSet { blocks } => {
+                self.timeline.joined();
+                self.facts.joined(self.timeline.now(), u64_at(fixed, blocks));
+            }
+            TraceRole::Channel { id, enabled, name } => {
+                let name = name.map(|name| event.text(name));
+                self.channel(u32_at(fixed, id), u8_at(fixed, enabled) != 0, name.as_deref());
+            }
+            TraceRole::Lost { events } => self.diagnostics.lost(u64_at(fixed, events)),
+            TraceRole::Report { cycle, overhead, lost, misuses } => {
+                let (lost, misuses) = (u64_at(fixed, lost), u64_at(fixed, misuses));
+                if self.diagnostics.set_reported(lost, misuses) && self.cutoff.is_counting() {
+                    self.facts.set_overhead_bytes(u64_at(fixed, overhead));
+                    self.cutoff.set_time(self.timeline.nanoseconds(u64_at(fixed, cycle)));
+                    self.stop_counting();
+                }
+            }
+        }
+    }
+
+    /// A channel is announced with its name, or turned on or off.
+    fn channel(&mut self, id: u32, is_on: bool, name: Option<&str>) {
+        match name {
+            Some(SCOPE_CHANNEL) => self.timeline.scope_channel(id, is_on),
+            Some(MEMORY_CHANNEL) => self.facts.set_memory_recorded(is_on),
+            None if self.cutoff.is_counting() => self.timeline.channel_toggled(id, is_on),
+            _ => {}
+        }
+    }
+}

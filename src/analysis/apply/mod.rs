@@ -1,0 +1,15 @@
+//! What each memory event does to the live set, the accounts and the streams.
+//!
+//! | file | what |
+//! |---|---|
+//! | `operation.rs` | allocations and frees that are not applied yet |
+//! | `model.rs` | the objects that they change |
+//! | `model/batch.rs` | prefetches for a batch of operations and applies it, consecutive ones of a thread together |
+//! | `model/blocks.rs` | one allocation, reallocation or free |
+//! | `model/corrections.rs` | large sizes, failed reallocations, renamed blocks and heaps |
+
+mod model;
+mod operation;
+
+pub(super) use model::{Model, Surroundings};
+pub(super) use operation::{Operation, OperationKind, OperationQueue};

@@ -1,0 +1,178 @@
+//! The objects that events change: streams, threads, contexts, accounts and live blocks.
+
+mod batch;
+mod blocks;
+mod corrections;
+
+use crate::analysis::accounts::{Accounts, Moment};
+use crate::analysis::attribution::{
+    Contexts, DetachedBlock, HeapAddress, IdKind, OUTERMOST, Spec, Stream, Streams, Threads,
+};
+use crate::analysis::cutoff::Cutoff;
+use crate::analysis::diagnostics::Diagnostics;
+use crate::analysis::hash::IntMap;
+use crate::analysis::live_set::{HEAPS, Heaps};
+
+/// Who allocates, what is live, and the figures of both.
+#[derive(Clone, Debug)]
+pub(in crate::analysis) struct Model {
+    streams: Streams,
+    threads: Threads,
+    contexts: Contexts,
+    accounts: Accounts,
+    heaps: Heaps,
+    /// Blocks that `HeapMarkAlloc` took out of the accounts.
+    heap_blocks: IntMap<HeapAddress, DetachedBlock>,
+}
+
+/// What surrounds an event: its time, and where it is counted beside the model.
+pub(in crate::analysis) struct Surroundings<'a> {
+    /// Nanoseconds since the start of the trace.
+    pub(in crate::analysis) now: u64,
+    /// Whether the trace began after its process: blocks from before are not known.
+    pub(in crate::analysis) began_late: bool,
+    pub(in crate::analysis) cutoff: &'a mut Cutoff,
+    pub(in crate::analysis) diagnostics: &'a mut Diagnostics,
+}
+
+impl Surroundings<'_> {
+    /// The moment of the event that was counted last.
+    fn moment(&self) -> Moment {
+        Moment { time: self.now, event: self.cutoff.events() }
+    }
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        let mut accounts = Accounts::default();
+        Self {
+            streams: Streams::default(),
+            threads: Threads::default(),
+            contexts: Contexts::new(&mut accounts),
+            accounts,
+            heaps: Heaps::default(),
+            heap_blocks: IntMap::default(),
+        }
+    }
+}
+
+/// Streams, threads and contexts.
+impl Model {
+    /// The stream with this id, new if need be.
+    #[inline]
+    fn stream(&mut self, id: u16) -> &mut Stream {
+        self.streams.get(id, &mut self.threads, &mut self.accounts)
+    }
+
+    /// The stream belongs to the thread with this id from here on.
+    pub(in crate::analysis) fn start_thread(
+        &mut self,
+        stream: u16,
+        id: u32,
+        system_id: u32,
+        name: &str,
+    ) {
+        let thread = self.threads.by_id(id, &mut self.accounts);
+        self.threads.describe(thread, system_id, name);
+        self.stream(stream);
+        self.streams.set_thread(stream, thread);
+    }
+
+    /// A stream that is a thread of its own has this name.
+    pub(in crate::analysis) fn name_stream(&mut self, stream: u32, system_id: u32, name: &str) {
+        let thread = self.threads.by_stream(stream, &mut self.accounts);
+        self.threads.describe(thread, system_id, name);
+    }
+
+    /// The stream opens a scope that changes no context.
+    pub(in crate::analysis) fn enter_other(&mut self, stream: u16) {
+        let stream = self.stream(stream);
+        stream.enter(stream.context);
+    }
+
+    /// The stream opens the scope of the context with this id.
+    pub(in crate::analysis) fn enter(&mut self, stream: u16, id: i32) {
+        let context = self.contexts.by_id(id, &mut self.accounts);
+        self.stream(stream).enter(context);
+    }
+
+    /// The stream opens a scope with the context of the block at an address.
+    pub(in crate::analysis) fn enter_of_block(&mut self, stream: u16, heap: usize, address: u64) {
+        let block = usable_heap(heap).and_then(|heap| self.heaps.get(heap, address));
+        let context = block.map_or(OUTERMOST, |block| self.accounts.bucket(block.bucket).context);
+        self.stream(stream).enter(context);
+    }
+
+    /// The stream closes its innermost scope.
+    pub(in crate::analysis) fn leave(&mut self, stream: u16) {
+        self.stream(stream).leave();
+    }
+
+    /// A `TagSpec`; `kind_and_owner` are the fields that only our writer has.
+    pub(in crate::analysis) fn announce(
+        &mut self,
+        id: i32,
+        parent: i32,
+        name: &str,
+        kind_and_owner: Option<(u8, i32)>,
+    ) {
+        if kind_and_owner.is_some() {
+            self.contexts.set_has_kinds();
+        }
+        let (kind, owner) = kind_and_owner
+            .map_or((IdKind::Scope, -1), |(kind, owner)| (IdKind::from_wire(kind), owner));
+        self.contexts.announce(id, Spec { kind, parent, owner, name: name.into() });
+    }
+
+    /// See [`Contexts::entered`].
+    pub(in crate::analysis) fn entered(&mut self, id: i32, entries: u64, before: bool) {
+        self.contexts.entered(id, entries, before);
+    }
+
+    /// Applies what the accounts have combined.
+    #[inline]
+    pub(in crate::analysis) fn flush(&mut self) {
+        if !self.accounts.is_flushed() {
+            self.accounts.flush();
+        }
+    }
+
+    /// See [`Streams::forget_last_blocks`].
+    pub(in crate::analysis) fn forget_last_blocks(&mut self) {
+        self.streams.forget_last_blocks();
+    }
+}
+
+/// What reports are made from.
+impl Model {
+    pub(in crate::analysis) fn contexts(&self) -> &Contexts {
+        &self.contexts
+    }
+
+    pub(in crate::analysis) fn threads(&self) -> &Threads {
+        &self.threads
+    }
+
+    pub(in crate::analysis) fn accounts(&self) -> &Accounts {
+        &self.accounts
+    }
+
+    #[cfg(feature = "enable")]
+    pub(in crate::analysis) fn accounts_mut(&mut self) -> &mut Accounts {
+        &mut self.accounts
+    }
+
+    pub(in crate::analysis) fn heaps(&self) -> &Heaps {
+        &self.heaps
+    }
+
+    #[cfg(feature = "enable")]
+    pub(in crate::analysis) fn streams(&self) -> &Streams {
+        &self.streams
+    }
+}
+
+/// The number of a root heap, if there is one with it.
+fn usable_heap(heap: usize) -> Option<u8> {
+    (heap < HEAPS).then_some(heap as u8)
+}

@@ -1,0 +1,107 @@
+//! Applies a batch of operations.
+//!
+//! Most operations of a batch are consecutive allocations and frees of one thread: what they have in
+//! common is looked up once.
+
+use super::{Model, Surroundings};
+use crate::analysis::accounts::Moment;
+use crate::analysis::apply::operation::{Operation, OperationKind, OperationQueue};
+use crate::analysis::attribution::{LastBlock, MadeBy, NO_BUCKET};
+use crate::analysis::live_set::Block;
+
+impl Model {
+    /// Applies all queued operations.
+    #[inline(never)]
+    pub(in crate::analysis) fn apply(
+        &mut self,
+        queue: &mut OperationQueue,
+        around: &mut Surroundings<'_>,
+    ) {
+        let (operations, first) = queue.take();
+        let mut fetched = 0;
+        for operation in &mut *operations {
+            let (hint, some) = self.heaps.prefetch(operation.heap, operation.address);
+            operation.hint = hint;
+            fetched ^= some;
+        }
+        std::hint::black_box(fetched);
+        let mut at = 0;
+        while let Some(operation) = operations.get(at) {
+            let number = first + at as u64;
+            let applied = self.apply_consecutive(&operations[at..], number, around);
+            at += applied;
+            if applied == 0 {
+                match operation.kind {
+                    OperationKind::Alloc => self.allocate(operation, number, around),
+                    OperationKind::ReallocAlloc => self.reallocate(operation, number, around),
+                    OperationKind::Free | OperationKind::ReallocFree => {
+                        self.free(operation, around);
+                    }
+                }
+                at += 1;
+            }
+        }
+    }
+
+    /// Applies the allocations and frees of one stream at the start of `operations`, up to the first
+    /// operation that needs more; returns their number. The first is event `first`.
+    #[inline]
+    fn apply_consecutive(
+        &mut self,
+        operations: &[Operation],
+        first: u64,
+        around: &mut Surroundings<'_>,
+    ) -> usize {
+        let Some(&Operation { stream: stream_id, .. }) = operations.first() else { return 0 };
+        let stream = self.stream(stream_id);
+        let (thread, mut bucket) = (stream.thread, stream.bucket);
+        if !around.cutoff.is_counting() {
+            return 0;
+        }
+        let now = around.now;
+        let mut newest = self.threads.get(thread).newest();
+        let (mut allocations, mut last) = (0, None);
+        let mut applied = 0;
+        for &Operation { address, size, hint, stream, heap, kind } in operations {
+            if stream != stream_id {
+                break;
+            }
+            match kind {
+                OperationKind::Alloc => {
+                    // NOTE: not looked up before there is an allocation: each bucket is a row.
+                    if bucket == NO_BUCKET {
+                        bucket = self.find_bucket(stream_id);
+                    }
+                    let block = Block::allocated(size, now, bucket);
+                    if let Some(old) = self.heaps.insert(heap, address, hint, block) {
+                        self.replaced(&old, around);
+                    }
+                    let size = block.size();
+                    let moment = Moment { time: now, event: first + applied as u64 };
+                    self.accounts
+                        .add_block(block.key(), size, moment, |tally| tally.allocated(size));
+                    newest = (heap, address);
+                    allocations += 1;
+                    let made_by = MadeBy::Allocation;
+                    last = Some(LastBlock { address, block, heap, made_by });
+                }
+                OperationKind::Free => {
+                    let Some(block) = self.heaps.remove(heap, address, hint) else { break };
+                    let owner = block.bucket;
+                    let is_own = || owner == bucket || self.accounts.bucket(owner).thread == thread;
+                    let short = newest == (heap, address) && is_own();
+                    let key = block.key();
+                    self.accounts.remove_block(key, block.size(), |tally| tally.freed(short));
+                    last = None;
+                }
+                OperationKind::ReallocFree | OperationKind::ReallocAlloc => break,
+            }
+            applied += 1;
+        }
+        if applied > 0 {
+            self.threads.get_mut(thread).allocated(allocations, newest);
+            self.streams.existing(stream_id).last = last;
+        }
+        applied
+    }
+}

@@ -1,0 +1,218 @@
+//! What one allocation, reallocation or free does.
+
+use super::{Model, Surroundings};
+use crate::analysis::accounts::Moment;
+use crate::analysis::apply::operation::{Operation, OperationKind};
+use crate::analysis::attribution::{
+    DetachedBlock, LastBlock, MadeBy, NO_BUCKET, PendingRealloc, Stream,
+};
+use crate::analysis::live_set::{Block, HEAPS};
+
+impl Model {
+    /// The bucket of this context and thread, new if need be.
+    #[inline(never)]
+    pub(super) fn bucket(&mut self, context: u32, thread: u32) -> u32 {
+        let thread_peak = self.threads.get(thread).peak;
+        let within = self.contexts.measured_around(context);
+        self.accounts.bucket_of(context, thread, thread_peak, within)
+    }
+
+    /// The bucket for what this stream allocates now.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn find_bucket(&mut self, stream: u16) -> u32 {
+        let Stream { context, thread, .. } = *self.stream(stream);
+        let bucket = self.bucket(context, thread);
+        self.streams.existing(stream).bucket = bucket;
+        bucket
+    }
+
+    /// An event about a root heap that does not exist, or about address 0.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::analysis) fn unusable(
+        &mut self,
+        stream: u16,
+        heap: usize,
+        kind: OperationKind,
+        around: &mut Surroundings<'_>,
+    ) {
+        let stream = self.stream(stream);
+        stream.last = None;
+        match kind {
+            OperationKind::ReallocFree => stream.begin_realloc(PendingRealloc::Unknown),
+            OperationKind::ReallocAlloc => drop(stream.end_realloc()),
+            OperationKind::Alloc | OperationKind::Free => {}
+        }
+        around.diagnostics.problem(if heap >= HEAPS {
+            format!("events in root heap {heap} are ignored; there are {HEAPS}")
+        } else {
+            "events about address 0 are ignored".to_owned()
+        });
+    }
+
+    /// An allocation; it is event `number`.
+    #[inline]
+    pub(super) fn allocate(
+        &mut self,
+        operation: &Operation,
+        number: u64,
+        around: &mut Surroundings<'_>,
+    ) {
+        self.first_seen(operation, number, MadeBy::Allocation, around);
+    }
+
+    /// The second half of a reallocation; it is event `number`.
+    #[inline(never)]
+    pub(super) fn reallocate(
+        &mut self,
+        operation: &Operation,
+        number: u64,
+        around: &mut Surroundings<'_>,
+    ) {
+        let Operation { address, size, hint, heap, .. } = *operation;
+        let stream = self.stream(operation.stream);
+        let mut old = match stream.end_realloc() {
+            Some(PendingRealloc::Known(old)) => old,
+            Some(PendingRealloc::Unknown) => {
+                return self.first_reallocated(operation, number, around);
+            }
+            None => return self.first_seen(operation, number, MadeBy::Allocation, around),
+        };
+        let before = old.block;
+        old.block.set_size(size);
+        let DetachedBlock { block, .. } = old;
+        let size = block.size();
+        stream.last = Some(LastBlock { address, block, heap, made_by: MadeBy::Reallocation });
+        let bucket = self.accounts.bucket(block.bucket);
+        let context = bucket.context;
+        self.threads.get_mut(bucket.thread).reattach((heap, address), &old);
+        self.count_foreign(operation.stream, context, 1);
+        let replaced = self.heaps.insert(heap, address, hint, block);
+        if around.cutoff.is_counting() {
+            if let Some(old) = replaced {
+                self.replaced(&old, around);
+            }
+            let moment = Moment { time: around.now, event: number };
+            self.accounts.resize(before.size(), size);
+            self.accounts.add_block(block.key(), size, moment, |tally| tally.reallocated(size));
+        } else {
+            around.cutoff.after_mut().add_bytes(size);
+        }
+    }
+
+    /// A block that is first seen where it is reallocated. It was allocated before the trace
+    /// began, so before any measurement: it counts in the scope, but in no measurement.
+    #[cold]
+    #[inline(never)]
+    fn first_reallocated(
+        &mut self,
+        operation: &Operation,
+        number: u64,
+        around: &mut Surroundings<'_>,
+    ) {
+        let stream_id = operation.stream;
+        let Stream { context, thread, bucket, .. } = *self.stream(stream_id);
+        let made_by = MadeBy::ReallocationOfUnknown;
+        let Some(outside) = self.contexts.outside_measurements(context, &mut self.accounts) else {
+            return self.first_seen(operation, number, made_by, around);
+        };
+        self.streams.existing(stream_id).bucket = self.bucket(outside, thread);
+        self.first_seen(operation, number, made_by, around);
+        self.streams.existing(stream_id).bucket = bucket;
+        self.count_foreign(stream_id, outside, 1);
+    }
+
+    /// A block of the context `owner` was reallocated on this stream (`by` 1), or a reallocation that
+    /// was counted has failed (-1).
+    #[inline]
+    pub(super) fn count_foreign(&mut self, stream: u16, owner: u32, by: i64) {
+        let context = self.stream(stream).context;
+        self.contexts.count_foreign(context, owner, by);
+    }
+
+    /// A block that was not known before.
+    #[inline]
+    fn first_seen(
+        &mut self,
+        operation: &Operation,
+        number: u64,
+        made_by: MadeBy,
+        around: &mut Surroundings<'_>,
+    ) {
+        let Operation { address, size, hint, heap, .. } = *operation;
+        let stream = self.stream(operation.stream);
+        let (thread, mut bucket) = (stream.thread, stream.bucket);
+        if bucket == NO_BUCKET {
+            bucket = self.find_bucket(operation.stream);
+        }
+        let block = Block::allocated(size, around.now, bucket);
+        let size = block.size();
+        self.streams.existing(operation.stream).last =
+            Some(LastBlock { address, block, heap, made_by });
+        self.threads.get_mut(thread).allocated(1, (heap, address));
+        let replaced = self.heaps.insert(heap, address, hint, block);
+        if around.cutoff.is_counting() {
+            if let Some(old) = replaced {
+                self.replaced(&old, around);
+            }
+            let moment = Moment { time: around.now, event: number };
+            self.accounts.add_block(block.key(), size, moment, |tally| tally.allocated(size));
+        } else {
+            let after = around.cutoff.after_mut();
+            after.allocations += 1;
+            after.add_bytes(size);
+        }
+    }
+
+    /// A block was allocated over this one.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn replaced(&mut self, old: &Block, around: &mut Surroundings<'_>) {
+        around.diagnostics.duplicate_allocation();
+        self.accounts.remove_block(old.key(), old.size(), |_| ());
+        self.accounts.note_left(old.key(), old.size());
+    }
+
+    /// A free, or the first half of a reallocation.
+    #[inline]
+    pub(super) fn free(&mut self, operation: &Operation, around: &mut Surroundings<'_>) {
+        let Operation { address, hint, heap, .. } = *operation;
+        let stream = self.stream(operation.stream);
+        stream.last = None;
+        let thread = stream.thread;
+        let realloc = operation.kind == OperationKind::ReallocFree;
+        let Some(block) = self.heaps.remove(heap, address, hint) else {
+            if realloc {
+                self.stream(operation.stream).begin_realloc(PendingRealloc::Unknown);
+            }
+            return self.free_of_unknown(heap, address, around);
+        };
+        let owner = self.accounts.bucket(block.bucket).thread;
+        if realloc {
+            let detached = self.threads.get(owner).detach((heap, address), block);
+            let pending = PendingRealloc::Known(detached);
+            self.streams.existing(operation.stream).begin_realloc(pending);
+        }
+        if around.cutoff.is_counting() {
+            let newest = self.threads.get(thread).newest();
+            let short = !realloc && owner == thread && newest == (heap, address);
+            self.accounts.remove_block(block.key(), block.size(), |tally| tally.freed(short));
+        } else {
+            around.cutoff.after_mut().frees += u64::from(!realloc);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free_of_unknown(&mut self, heap: u8, address: u64, around: &mut Surroundings<'_>) {
+        if let Some(DetachedBlock { block, .. }) = self.heap_blocks.remove(&(heap, address)) {
+            if around.cutoff.is_counting() {
+                self.accounts.note_returned(block.key(), block.size());
+                self.accounts.count(block.key(), |tally| tally.freed(false));
+            }
+        } else if around.cutoff.is_counting() {
+            around.diagnostics.unknown_free(around.began_late);
+        }
+    }
+}

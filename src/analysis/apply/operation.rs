@@ -1,0 +1,81 @@
+//! Allocations and frees that are not applied yet.
+//!
+//! The block of an event is in a table larger than the caches: looking it up means to wait for
+//! memory. So consecutive operations are queued first, then the memory that they will read is
+//! prefetched, then they are applied, in order. Every other event is preceded by a
+//! [`flush`](crate::analysis::Analyzer::flush), so no figure depends on the queue.
+
+/// PERF: this many look-ups are waited for at once; the operations take 1 KiB. With 100 000 live
+/// blocks and busy caches a report takes half the time that it takes event by event.
+pub(super) const BATCH: usize = 32;
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::analysis) enum OperationKind {
+    #[default]
+    Alloc,
+    Free,
+    /// The first half of a reallocation.
+    ReallocFree,
+    /// The second half.
+    ReallocAlloc,
+}
+
+/// One allocation or free, with all that its event says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::analysis) struct Operation {
+    pub(in crate::analysis) address: u64,
+    pub(in crate::analysis) size: u64,
+    /// Where the prefetch has found it in its live set.
+    pub(super) hint: u32,
+    pub(in crate::analysis) stream: u16,
+    pub(in crate::analysis) heap: u8,
+    pub(in crate::analysis) kind: OperationKind,
+}
+
+impl Operation {
+    #[inline]
+    pub(in crate::analysis) fn new(
+        kind: OperationKind,
+        stream: u16,
+        heap: u8,
+        address: u64,
+        size: u64,
+    ) -> Self {
+        Self { address, size, hint: 0, stream, heap, kind }
+    }
+}
+
+/// The operations of the last events, without another event between them.
+#[derive(Clone, Debug, Default)]
+pub(in crate::analysis) struct OperationQueue {
+    operations: [Operation; BATCH],
+    len: usize,
+    /// The number of the first one's event.
+    first: u64,
+}
+
+impl OperationQueue {
+    /// Adds the operation of the event with this number; returns whether the queue is full.
+    #[inline]
+    pub(in crate::analysis) fn push(&mut self, operation: Operation, event: u64) -> bool {
+        self.operations[self.len % BATCH] = operation;
+        if self.len == 0 {
+            self.first = event;
+        }
+        self.len += 1;
+        self.len == BATCH
+    }
+
+    #[inline]
+    pub(in crate::analysis) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Takes all operations out; also returns the number of the first one's event.
+    #[inline]
+    pub(super) fn take(&mut self) -> (&mut [Operation], u64) {
+        let len = std::mem::take(&mut self.len).min(BATCH);
+        (&mut self.operations[..len], self.first)
+    }
+}

@@ -1,0 +1,108 @@
+//! Scopes that are measured.
+//!
+//! A measurement is a scope with a number. What is allocated in it, or in a scope inside it, counts
+//! for it, on every thread.
+
+use crate::analysis::accounts::Accounts;
+
+/// In no measurement.
+pub(super) const NO_MEASUREMENT: u32 = 0;
+
+/// Nested measurements that are distinguished; deeper ones count for the last of them.
+const DEEPEST: u16 = 255;
+
+#[derive(Clone, Debug)]
+struct Measurement {
+    /// The one around it.
+    parent: u32,
+    depth: u16,
+    /// Its number in the accounts.
+    measured: u32,
+    /// Reallocations in it of blocks that were allocated outside it.
+    foreign: u64,
+    /// Its id in the stream.
+    #[cfg_attr(
+        not(feature = "enable"),
+        expect(dead_code, reason = "only a program measures itself")
+    )]
+    id: i32,
+}
+
+/// All measurements in which something was allocated, outer ones first.
+#[derive(Clone, Debug, Default)]
+pub(in crate::analysis) struct Measurements(Vec<Measurement>);
+
+impl Measurements {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn get(&self, number: u32) -> Option<&Measurement> {
+        self.0.get((number as usize).wrapping_sub(1))
+    }
+
+    /// A new one; its number.
+    pub(super) fn add(&mut self, id: i32, parent: u32, accounts: &mut Accounts) -> u32 {
+        let depth = self.get(parent).map_or(0, |parent| parent.depth) + 1;
+        if depth > DEEPEST {
+            return parent;
+        }
+        let measured = accounts.add_measured();
+        self.0.push(Measurement { parent, depth, measured, foreign: 0, id });
+        self.0.len() as u32
+    }
+
+    /// The numbers in the accounts of `measurement` and of all around it.
+    pub(super) fn around(&self, measurement: u32) -> impl Iterator<Item = u32> {
+        let all = std::iter::successors(self.get(measurement), |inner| self.get(inner.parent));
+        all.map(|measurement| measurement.measured)
+    }
+
+    /// A block of `owner` was reallocated in `here`: those around `here`, but not around `owner`,
+    /// count it.
+    pub(super) fn count_foreign(&mut self, here: u32, owner: u32, by: i64) {
+        let (mut at, mut owner) = (here, owner);
+        while at != owner {
+            // NOTE: a measurement has a larger number than those around it.
+            if owner > at {
+                owner = self.get(owner).map_or(NO_MEASUREMENT, |owner| owner.parent);
+                continue;
+            }
+            let Some(measurement) = self.0.get_mut((at as usize).wrapping_sub(1)) else { return };
+            measurement.foreign = measurement.foreign.wrapping_add_signed(by);
+            at = measurement.parent;
+        }
+    }
+}
+
+/// What figures of measurements are made from.
+#[cfg(feature = "enable")]
+impl Measurements {
+    /// The latest measurement with this id: an id that is announced again refers to another.
+    pub(in crate::analysis) fn by_id(&self, id: i32) -> Option<u32> {
+        let mut all = self.0.iter();
+        all.rposition(|measurement| measurement.id == id).map(|index| index as u32 + 1)
+    }
+
+    /// The number of a measurement in the accounts.
+    pub(in crate::analysis) fn measured(&self, measurement: u32) -> Option<u32> {
+        self.get(measurement).map(|found| found.measured)
+    }
+
+    /// Reallocations in a measurement of blocks that were allocated outside it.
+    pub(in crate::analysis) fn foreign(&self, measurement: u32) -> u64 {
+        self.get(measurement).map_or(0, |found| found.foreign)
+    }
+
+    /// Whether a measurement is `measurement` or within it.
+    pub(in crate::analysis) fn is_within(&self, measurement: u32) -> impl Fn(u32) -> bool {
+        // NOTE: a measurement has a smaller number than those within it.
+        let first = measurement as usize;
+        let mut within = vec![true];
+        for inner in self.0.iter().skip(first) {
+            let parent = (inner.parent as usize).checked_sub(first);
+            within.push(parent.is_some_and(|parent| within[parent]));
+        }
+        move |inner| (inner as usize).checked_sub(first).is_some_and(|inner| within[inner])
+    }
+}

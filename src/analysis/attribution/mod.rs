@@ -1,0 +1,25 @@
+//! What an allocation is attributed to: a context on a thread.
+//!
+//! | file | what |
+//! |---|---|
+//! | `contexts.rs` | scopes, groups, names and the contexts made of them |
+//! | `entries.rs` | how often scopes were entered |
+//! | `measurements.rs` | scopes that are measured |
+//! | `streams.rs` | streams, with their open scopes and reallocations |
+//! | `threads.rs` | threads |
+//! | `tree.rs` | a tree of names |
+
+mod contexts;
+mod entries;
+mod measurements;
+mod streams;
+mod threads;
+mod tree;
+
+#[cfg(feature = "enable")]
+pub(super) use contexts::Context;
+pub(super) use contexts::{Contexts, IdKind, Name, OUTERMOST, Spec};
+#[cfg(feature = "enable")]
+pub(super) use streams::{LastBlock, MadeBy, NO_BUCKET, PendingRealloc, Stream, Streams};
+pub(super) use threads::{DetachedBlock, HeapAddress, Thread, Threads};
+pub(super) use tree::{ROOT, Tree};

@@ -1,0 +1,173 @@
+//! The streams of packets, with the scopes and reallocations that are open on each.
+
+use super::contexts::OUTERMOST;
+use super::threads::{DetachedBlock, Threads};
+use crate::analysis::accounts::Accounts;
+use crate::analysis::live_set::Block;
+
+/// The bucket of this stream's context and thread is not looked up yet.
+pub(in crate::analysis) const NO_BUCKET: u32 = u32::MAX;
+
+/// Open scopes that are distinguished; deeper ones are only counted.
+const DEEPEST: usize = 1 << 16;
+
+/// Open reallocations on one stream.
+const MOST_PENDING: usize = 16;
+
+/// The first half of a reallocation.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::analysis) enum PendingRealloc {
+    /// The old block, no longer live.
+    Known(DetachedBlock),
+    /// There was no such block.
+    Unknown,
+}
+
+/// How the last memory event of a stream made a block live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::analysis) enum MadeBy {
+    Allocation,
+    Reallocation,
+    /// The second half of a reallocation whose first half named no live block.
+    ReallocationOfUnknown,
+}
+
+/// The block that the last memory event of a stream made live.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::analysis) struct LastBlock {
+    pub(in crate::analysis) address: u64,
+    pub(in crate::analysis) block: Block,
+    pub(in crate::analysis) heap: u8,
+    pub(in crate::analysis) made_by: MadeBy,
+}
+
+/// One stream of packets, with its open scopes and reallocations.
+#[derive(Clone, Debug)]
+pub(in crate::analysis) struct Stream {
+    pub(in crate::analysis) thread: u32,
+    /// The bucket of its thread and context; [`NO_BUCKET`] until it is looked up.
+    pub(in crate::analysis) bucket: u32,
+    pub(in crate::analysis) context: u32,
+    scopes: Vec<u32>,
+    too_deep: u64,
+    pending: Vec<PendingRealloc>,
+    pub(in crate::analysis) last: Option<LastBlock>,
+}
+
+impl Stream {
+    fn new(thread: u32) -> Self {
+        Self {
+            thread,
+            bucket: NO_BUCKET,
+            context: OUTERMOST,
+            scopes: Vec::new(),
+            too_deep: 0,
+            pending: Vec::new(),
+            last: None,
+        }
+    }
+
+    /// Opens a scope of any kind, with the context `context` inside.
+    pub(in crate::analysis) fn enter(&mut self, context: u32) {
+        if self.scopes.len() < DEEPEST {
+            self.scopes.push(self.context);
+            self.set_context(context);
+        } else {
+            self.too_deep += 1;
+        }
+    }
+
+    /// Closes the innermost scope, if any is open.
+    pub(in crate::analysis) fn leave(&mut self) {
+        if self.too_deep > 0 {
+            self.too_deep -= 1;
+        } else if let Some(outer) = self.scopes.pop() {
+            self.set_context(outer);
+        }
+    }
+
+    fn set_context(&mut self, context: u32) {
+        if self.context != context {
+            (self.context, self.bucket) = (context, NO_BUCKET);
+        }
+    }
+
+    /// Notes the first half of a reallocation.
+    pub(in crate::analysis) fn begin_realloc(&mut self, pending: PendingRealloc) {
+        if self.pending.len() == MOST_PENDING {
+            self.pending.remove(0);
+        }
+        self.pending.push(pending);
+    }
+
+    /// The first half of the reallocation that ends now.
+    pub(in crate::analysis) fn end_realloc(&mut self) -> Option<PendingRealloc> {
+        self.pending.pop()
+    }
+
+    /// The blocks between the two halves of their reallocation.
+    #[cfg(feature = "enable")]
+    pub(in crate::analysis) fn being_reallocated(&self) -> impl Iterator<Item = Block> {
+        self.pending.iter().filter_map(|pending| match pending {
+            PendingRealloc::Known(detached) => Some(detached.block),
+            PendingRealloc::Unknown => None,
+        })
+    }
+}
+
+/// All streams seen, by their ids.
+#[derive(Clone, Debug, Default)]
+pub(in crate::analysis) struct Streams(Vec<Stream>);
+
+impl Streams {
+    /// The stream with this id, new if need be.
+    #[inline]
+    pub(in crate::analysis) fn get(
+        &mut self,
+        id: u16,
+        threads: &mut Threads,
+        accounts: &mut Accounts,
+    ) -> &mut Stream {
+        let index = usize::from(id);
+        if index >= self.0.len() {
+            self.add(index, threads, accounts);
+        }
+        &mut self.0[index]
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add(&mut self, last: usize, threads: &mut Threads, accounts: &mut Accounts) {
+        for id in self.0.len()..=last {
+            let thread = threads.by_stream(id as u32, accounts);
+            self.0.push(Stream::new(thread));
+        }
+    }
+
+    /// The stream that exists with this id.
+    #[inline]
+    pub(in crate::analysis) fn existing(&mut self, id: u16) -> &mut Stream {
+        &mut self.0[usize::from(id)]
+    }
+
+    /// The stream with this id, which exists, belongs to `thread` from here on.
+    pub(in crate::analysis) fn set_thread(&mut self, id: u16, thread: u32) {
+        let stream = self.existing(id);
+        if stream.thread != thread {
+            *stream = Stream::new(thread);
+        }
+    }
+
+    /// All streams, by their ids.
+    #[cfg(feature = "enable")]
+    pub(in crate::analysis) fn all(&self) -> &[Stream] {
+        &self.0
+    }
+
+    /// Forgets the last block of each stream.
+    pub(in crate::analysis) fn forget_last_blocks(&mut self) {
+        for stream in &mut self.0 {
+            stream.last = None;
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! A tree of names, each node with the peak tracker of its own row and of everything below it.
+
+use crate::analysis::accounts::Accounts;
+use std::collections::HashMap;
+
+/// The node that all others are below.
+pub(in crate::analysis) const ROOT: u32 = 0;
+
+/// No peak tracker: the row's peak is that of the total.
+pub(super) const NO_PEAK: u32 = u32::MAX;
+
+/// Levels below which nodes are folded into one.
+const DEEPEST: u16 = 255;
+
+/// What the folded node is called.
+const FOLDED: &str = "(other)";
+
+#[derive(Clone, Debug)]
+pub(in crate::analysis) struct Node {
+    pub(in crate::analysis) parent: u32,
+    name: Box<str>,
+    depth: u16,
+    /// The peak tracker of the node alone.
+    pub(in crate::analysis) own: u32,
+    /// The peak tracker of the node and all below it: the same until the first child appears.
+    pub(in crate::analysis) inclusive: u32,
+    has_children: bool,
+    /// The contexts of this very node.
+    contexts: Vec<u32>,
+}
+
+/// Nodes in order of creation, so that a parent is always before its children.
+#[derive(Clone, Debug)]
+pub(in crate::analysis) struct Tree {
+    nodes: Vec<Node>,
+    index: HashMap<(u32, Box<str>), u32>,
+}
+
+impl Tree {
+    /// A tree whose root is called `name` and has the peak tracker `own` for itself; all below it is
+    /// the total.
+    pub(super) fn new(name: &str, own: u32) -> Self {
+        let root = Node {
+            parent: ROOT,
+            name: name.into(),
+            depth: 0,
+            own,
+            inclusive: NO_PEAK,
+            has_children: true,
+            contexts: Vec::new(),
+        };
+        Self { nodes: vec![root], index: HashMap::new() }
+    }
+
+    /// The child of `parent` called `name`, made if there is none. The second value is whether
+    /// the parent got its inclusive peak tracker now, so that the lists of its contexts lack it.
+    pub(super) fn child(
+        &mut self,
+        parent: u32,
+        name: &str,
+        accounts: &mut Accounts,
+    ) -> (u32, bool) {
+        let depth = self.nodes[parent as usize].depth + 1;
+        let name = if depth < DEEPEST {
+            name
+        } else if depth == DEEPEST {
+            FOLDED
+        } else {
+            return (parent, false);
+        };
+        if let Some(&node) = self.index.get(&(parent, Box::from(name))) {
+            return (node, false);
+        }
+        let above = &mut self.nodes[parent as usize];
+        let first = !above.has_children;
+        if first {
+            above.has_children = true;
+            above.inclusive = accounts.copy_peak(above.own);
+        }
+        let own = accounts.add_peak();
+        let node = self.nodes.len() as u32;
+        let name = Box::<str>::from(name);
+        self.index.insert((parent, name.clone()), node);
+        self.nodes.push(Node {
+            parent,
+            name,
+            depth,
+            own,
+            inclusive: own,
+            has_children: false,
+            contexts: Vec::new(),
+        });
+        (node, first)
+    }
+
+    /// All nodes, by their numbers.
+    pub(in crate::analysis) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Adds a context to a node.
+    pub(super) fn add_context(&mut self, node: u32, context: u32) {
+        self.nodes[node as usize].contexts.push(context);
+    }
+
+    /// The contexts of this very node.
+    pub(super) fn contexts(&self, node: u32) -> &[u32] {
+        &self.nodes[node as usize].contexts
+    }
+
+    /// The child of `parent` called `name`, if there is one.
+    pub(super) fn find(&self, parent: u32, name: &str) -> Option<u32> {
+        self.index.get(&(parent, Box::from(name))).copied()
+    }
+
+    /// Adds the peak trackers that a block of `node` counts in to `list`.
+    pub(super) fn list_peaks(&self, node: u32, list: &mut Vec<u32>) {
+        let mut at = node;
+        let own = self.nodes[at as usize].own;
+        if own != NO_PEAK {
+            list.push(own);
+        }
+        loop {
+            let node = &self.nodes[at as usize];
+            if node.inclusive != NO_PEAK && node.inclusive != own {
+                list.push(node.inclusive);
+            }
+            if at == ROOT {
+                break;
+            }
+            at = node.parent;
+        }
+    }
+
+    /// The names from the root (left out if it has none) to `node`.
+    pub(in crate::analysis) fn path(&self, node: u32) -> Vec<String> {
+        let mut path = Vec::new();
+        let mut at = node;
+        while at != ROOT {
+            path.push(self.nodes[at as usize].name.to_string());
+            at = self.nodes[at as usize].parent;
+        }
+        let root = &self.nodes[ROOT as usize].name;
+        if !root.is_empty() {
+            path.push(root.to_string());
+        }
+        path.reverse();
+        path
+    }
+}

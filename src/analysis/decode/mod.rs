@@ -1,0 +1,16 @@
+//! From the bytes of events to what they mean.
+//!
+//! | file | what |
+//! |---|---|
+//! | `decoding.rs` | the types of a trace, and what their events mean |
+//! | `fast_path.rs` | allocations and frees as most writers lay them out, straight from the bytes |
+//! | `roles.rs` | what an event type means, by its name |
+
+mod decoding;
+mod fast_path;
+mod roles;
+
+pub(super) use decoding::Decoding;
+pub(super) use roles::{
+    BlockRole, NameRole, Role, ScopeRole, TimeRole, TraceRole, u8_at, u32_at, u64_at,
+};

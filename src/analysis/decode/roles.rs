@@ -1,0 +1,285 @@
+//! What an event type means, by its name: found once, when the type is announced.
+//!
+//! After that an event costs one look-up in a table and loads at known offsets.
+
+use crate::trace::format::schema::{EventType, FieldType};
+
+/// Offset of a field that the type does not have.
+const ABSENT: u16 = u16::MAX;
+
+/// The root heap of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::analysis) struct HeapField {
+    /// Offset of `RootHeap`, [`ABSENT`] where the event's name implies the heap.
+    offset: u16,
+    implied: u8,
+}
+
+impl HeapField {
+    #[inline]
+    pub(in crate::analysis) fn of(self, fixed: &[u8]) -> usize {
+        if self.offset == ABSENT {
+            usize::from(self.implied)
+        } else {
+            fixed.get(usize::from(self.offset)).copied().map_or(usize::MAX, usize::from)
+        }
+    }
+}
+
+/// What the events of one type mean. The numbers are offsets in the fixed part, or, for texts, indices
+/// of fields.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::analysis) enum Role {
+    Ignored,
+    Alloc { address: u16, size: u16, low: u16, heap: HeapField, realloc: bool },
+    Free { address: u16, heap: HeapField, realloc: bool },
+    Scope(ScopeRole),
+    Block(BlockRole),
+    Time(TimeRole),
+    Name(NameRole),
+    Trace(TraceRole),
+}
+
+/// Events that open a scope.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::analysis) enum ScopeRole {
+    Tag { tag: u16 },
+    OfBlock { address: u16, heap: HeapField },
+}
+
+/// Events about a block that exists.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::analysis) enum BlockRole {
+    Rename { address: u16, heap: HeapField },
+    HeapMark { address: u16 },
+    HeapUnmark { address: u16 },
+    LargeSize { address: u16, size: u16 },
+    ReallocFailed { address: u16 },
+}
+
+/// Events that give the time.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::analysis) enum TimeRole {
+    NewTrace { start: u16, frequency: u16 },
+    Marker { cycle: u16 },
+    BookmarkSpec { point: u16, format: usize },
+    Bookmark { cycle: u16, point: u16, arguments: usize },
+}
+
+/// Events about threads, scopes, groups and tags.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::analysis) enum NameRole {
+    ThreadInfo { thread: u16, system: u16, name: usize },
+    ThreadStart { id: u16, system: u16, name: usize },
+    TagSpec { tag: u16, parent: u16, name: usize, kinds: Option<(u16, u16)> },
+    ScopeEntries { tag: u16, entries: u16, before: u16 },
+}
+
+/// Events about the program and the stream itself.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::analysis) enum TraceRole {
+    Session { program: usize },
+    Init { shift: u16 },
+    OurTrace { version: u16, pid: u16, from_start: u16, optimized: Option<u16> },
+    InitialLiveSet { blocks: u16 },
+    Channel { id: u16, enabled: u16, name: Option<usize> },
+    Lost { events: u16 },
+    Report { cycle: u16, overhead: u16, lost: u16, misuses: u16 },
+}
+
+const U8: &[FieldType] = &[FieldType::U8];
+const U32: &[FieldType] = &[FieldType::U32];
+const U64: &[FieldType] = &[FieldType::U64];
+/// Unreal 5.0 announces signed integers as unsigned ones.
+const I32: &[FieldType] = &[FieldType::I32, FieldType::U32];
+const TEXT: &[FieldType] = &[FieldType::AnsiString, FieldType::WideString];
+
+struct Fields<'a>(&'a EventType);
+
+impl Fields<'_> {
+    /// The position of the field `name`, which must have one of `types`.
+    fn index(&self, name: &str, types: &[FieldType]) -> Result<usize, String> {
+        let Some(index) = self.0.field(name) else {
+            return Err(format!("{} has no field {name}; its events are ignored", self.0.name()));
+        };
+        if types.contains(&self.0.fields[index].field_type) {
+            Ok(index)
+        } else {
+            Err(format!(
+                "{} has a field {name} of another type than expected ({:?}); its events are ignored",
+                self.0.name(),
+                self.0.fields[index].field_type
+            ))
+        }
+    }
+
+    /// The offset of the field `name`.
+    fn at(&self, name: &str, types: &[FieldType]) -> Result<u16, String> {
+        Ok(self.0.fields[self.index(name, types)?].offset)
+    }
+
+    fn heap(&self) -> Result<HeapField, String> {
+        Ok(HeapField { offset: self.at("RootHeap", U8)?, implied: 0 })
+    }
+
+    /// A channel is announced with its name, or turned on or off.
+    fn channel(&self, name: Option<usize>) -> Result<Role, String> {
+        let (id, enabled) = (self.at("Id", U32)?, self.at("IsEnabled", U8)?);
+        Ok(Role::Trace(TraceRole::Channel { id, enabled, name }))
+    }
+}
+
+pub(super) const SYSTEM: HeapField = HeapField { offset: ABSENT, implied: 0 };
+const VIDEO: HeapField = HeapField { offset: ABSENT, implied: 1 };
+
+/// The role of `event_type`.
+///
+/// # Errors
+/// Why events of a type that is known by name cannot be used.
+pub(super) fn role_of(event_type: &EventType) -> Result<Role, String> {
+    let fields = Fields(event_type);
+    match (event_type.logger.as_ref(), event_type.event.as_ref()) {
+        ("Memory", event) => fields.memory(event),
+        ("Memledger", event) => fields.memledger(event),
+        ("$Trace", "NewTrace") => Ok(Role::Time(TimeRole::NewTrace {
+            start: fields.at("StartCycle", U64)?,
+            frequency: fields.at("CycleFrequency", U64)?,
+        })),
+        ("$Trace", "ThreadInfo") => Ok(Role::Name(NameRole::ThreadInfo {
+            thread: fields.at("ThreadId", U32)?,
+            system: fields.at("SystemId", U32)?,
+            name: fields.index("Name", TEXT)?,
+        })),
+        ("Diagnostics", "Session2") => {
+            Ok(Role::Trace(TraceRole::Session { program: fields.index("AppName", TEXT)? }))
+        }
+        // Fields of other writers may differ; nothing depends on them.
+        ("Trace", "ChannelAnnounce") => {
+            let name = fields.index("Name", TEXT);
+            Ok(name.and_then(|name| fields.channel(Some(name))).unwrap_or(Role::Ignored))
+        }
+        ("Trace", "ChannelToggle") => Ok(fields.channel(None).unwrap_or(Role::Ignored)),
+        ("Misc", "BookmarkSpec") => Ok(Role::Time(TimeRole::BookmarkSpec {
+            point: fields.at("BookmarkPoint", U64)?,
+            format: fields.index("FormatString", TEXT)?,
+        })),
+        ("Misc", "Bookmark") => Ok(Role::Time(TimeRole::Bookmark {
+            cycle: fields.at("Cycle", U64)?,
+            point: fields.at("BookmarkPoint", U64)?,
+            arguments: fields.index("FormatArgs", &[FieldType::U8Array])?,
+        })),
+        _ => Ok(Role::Ignored),
+    }
+}
+
+impl Fields<'_> {
+    /// The role of the type `Memory.{event}`.
+    fn memory(&self, event: &str) -> Result<Role, String> {
+        let address = || self.at("Address", U64);
+        let heap_or_system = || self.heap().unwrap_or(SYSTEM);
+        Ok(match event {
+            "Alloc" => self.alloc(self.heap()?, false)?,
+            "AllocSystem" => self.alloc(SYSTEM, false)?,
+            "AllocVideo" => self.alloc(VIDEO, false)?,
+            "ReallocAlloc" => self.alloc(self.heap()?, true)?,
+            "ReallocAllocSystem" => self.alloc(SYSTEM, true)?,
+            "Free" => self.free(self.heap()?, false)?,
+            "FreeSystem" => self.free(SYSTEM, false)?,
+            "FreeVideo" => self.free(VIDEO, false)?,
+            "ReallocFree" => self.free(self.heap()?, true)?,
+            "ReallocFreeSystem" => self.free(SYSTEM, true)?,
+            "Marker" => Role::Time(TimeRole::Marker { cycle: self.at("Cycle", U64)? }),
+            "MemoryScope" => Role::Scope(ScopeRole::Tag { tag: self.at("Tag", I32)? }),
+            "MemoryScopePtr" => {
+                let (address, heap) = (self.at("Ptr", U64)?, heap_or_system());
+                Role::Scope(ScopeRole::OfBlock { address, heap })
+            }
+            "UpdateAlloc" => {
+                Role::Block(BlockRole::Rename { address: address()?, heap: heap_or_system() })
+            }
+            "HeapMarkAlloc" => Role::Block(BlockRole::HeapMark { address: address()? }),
+            "HeapUnmarkAlloc" => Role::Block(BlockRole::HeapUnmark { address: address()? }),
+            "Init" => Role::Trace(TraceRole::Init { shift: self.at("SizeShift", U8)? }),
+            "TagSpec" => Role::Name(NameRole::TagSpec {
+                tag: self.at("Tag", I32)?,
+                parent: self.at("Parent", I32)?,
+                // The `Display` of our writer is for Unreal's tools.
+                name: self.index("Name", TEXT).or_else(|_| self.index("Display", TEXT))?,
+                kinds: self.at("Kind", U8).and_then(|k| Ok((k, self.at("Owner", I32)?))).ok(),
+            }),
+            _ => Role::Ignored,
+        })
+    }
+
+    /// The role of the type `Memledger.{event}`.
+    fn memledger(&self, event: &str) -> Result<Role, String> {
+        Ok(match event {
+            "Trace" => Role::Trace(TraceRole::OurTrace {
+                version: self.at("Version", U8)?,
+                pid: self.at("Pid", U32)?,
+                from_start: self.at("FromProcessStart", U8)?,
+                optimized: self.at("Optimized", U8).ok(),
+            }),
+            "ThreadStart" => Role::Name(NameRole::ThreadStart {
+                id: self.at("Id", U32)?,
+                system: self.at("SystemId", U32)?,
+                name: self.index("Name", TEXT)?,
+            }),
+            "Lost" => Role::Trace(TraceRole::Lost { events: self.at("Events", U64)? }),
+            "LargeSize" => Role::Block(BlockRole::LargeSize {
+                address: self.at("Address", U64)?,
+                size: self.at("Size", U64)?,
+            }),
+            "ReallocFailed" => {
+                Role::Block(BlockRole::ReallocFailed { address: self.at("Address", U64)? })
+            }
+            "Alive" => Role::Trace(TraceRole::InitialLiveSet { blocks: self.at("Blocks", U64)? }),
+            "ScopeEntries" => Role::Name(NameRole::ScopeEntries {
+                tag: self.at("Tag", I32)?,
+                entries: self.at("Entries", U64)?,
+                before: self.at("Before", U8)?,
+            }),
+            "Report" => Role::Trace(TraceRole::Report {
+                cycle: self.at("Cycle", U64)?,
+                overhead: self.at("OverheadBytes", U64)?,
+                lost: self.at("LostEvents", U64)?,
+                misuses: self.at("ScopeMisuses", U64)?,
+            }),
+            _ => Role::Ignored,
+        })
+    }
+
+    fn alloc(&self, heap: HeapField, realloc: bool) -> Result<Role, String> {
+        Ok(Role::Alloc {
+            address: self.at("Address", U64)?,
+            size: self.at("Size", U32)?,
+            low: self.at("AlignmentPow2_SizeLower", U8)?,
+            heap,
+            realloc,
+        })
+    }
+
+    fn free(&self, heap: HeapField, realloc: bool) -> Result<Role, String> {
+        Ok(Role::Free { address: self.at("Address", U64)?, heap, realloc })
+    }
+}
+
+/// The `u64` at `offset`; 0 if it lies outside, which [`role_of`] rules out.
+#[inline]
+pub(in crate::analysis) fn u64_at(fixed: &[u8], offset: u16) -> u64 {
+    let start = usize::from(offset);
+    fixed.get(start..start + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
+}
+
+/// The `u32` at `offset`, like [`u64_at`].
+#[inline]
+pub(in crate::analysis) fn u32_at(fixed: &[u8], offset: u16) -> u32 {
+    let start = usize::from(offset);
+    fixed.get(start..start + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
+/// The byte at `offset`, like [`u64_at`].
+#[inline]
+pub(in crate::analysis) fn u8_at(fixed: &[u8], offset: u16) -> u8 {
+    fixed.get(usize::from(offset)).copied().unwrap_or(0)
+}

@@ -1,0 +1,95 @@
+//! What a trace says of the program and of itself.
+
+use super::diagnostics::Diagnostics;
+use super::report::TraceInfo;
+
+/// What was said so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    trace: TraceInfo,
+    overhead_bytes: Option<u64>,
+    /// Whether the writer counts entries of scopes.
+    counts_entries: bool,
+}
+
+/// The fields of `Memledger.Trace`.
+pub(super) struct OurTrace {
+    pub(super) version: u8,
+    pub(super) pid: u32,
+    pub(super) from_process_start: bool,
+    /// Whether the tracker was built with optimisation, if the writer says it.
+    pub(super) tracker_optimized: Option<bool>,
+}
+
+impl Facts {
+    /// The event that our writer's streams begin with.
+    pub(super) fn our_trace(&mut self, ours: OurTrace, diagnostics: &mut Diagnostics) {
+        if ours.version > 1 {
+            diagnostics.problem(format!(
+                "this trace was made by a newer memledger (version {} of its own events; \
+                 this one knows 1)",
+                ours.version
+            ));
+        }
+        self.trace.pid = Some(ours.pid);
+        self.trace.from_process_start = Some(ours.from_process_start);
+        if ours.from_process_start {
+            // A later event may still say that the stream joined a recording.
+            self.trace.recording_since_ns = Some(0);
+            self.trace.initial_live_blocks = Some(0);
+        }
+        self.trace.tracker_optimized = ours.tracker_optimized;
+    }
+
+    /// Whether the trace began after its process: blocks from before are not known.
+    #[inline]
+    pub(super) fn began_late(&self) -> bool {
+        self.trace.from_process_start == Some(false)
+    }
+
+    pub(super) fn set_program(&mut self, name: &str) {
+        if !name.is_empty() {
+            self.trace.program = Some(name.to_owned());
+        }
+    }
+
+    /// The trace gives a time.
+    pub(super) fn note_time(&mut self, now: u64) {
+        if self.began_late() {
+            self.trace.recording_since_ns.get_or_insert(now);
+        }
+    }
+
+    /// The stream joined a recording with this many live blocks.
+    pub(super) fn joined(&mut self, now: u64, blocks: u64) {
+        self.trace.recording_since_ns = Some(now);
+        // A stream of a recording that keeps no account begins without live blocks.
+        let is_known = blocks > 0 || !self.began_late();
+        self.trace.initial_live_blocks = is_known.then_some(blocks);
+    }
+
+    pub(super) fn set_memory_recorded(&mut self, recorded: bool) {
+        self.trace.memory_recorded = Some(recorded);
+    }
+
+    pub(super) fn set_overhead_bytes(&mut self, bytes: u64) {
+        self.overhead_bytes = Some(bytes);
+    }
+
+    pub(super) fn overhead_bytes(&self) -> Option<u64> {
+        self.overhead_bytes
+    }
+
+    pub(super) fn set_counts_entries(&mut self) {
+        self.counts_entries = true;
+    }
+
+    /// Whether the writer counts entries of scopes.
+    pub(super) fn counts_entries(&self) -> bool {
+        self.counts_entries
+    }
+
+    pub(super) fn trace(&self) -> &TraceInfo {
+        &self.trace
+    }
+}

@@ -1,0 +1,47 @@
+//! What is kept of a live block.
+
+use crate::analysis::accounts::{AccountKey, class_of};
+
+/// The largest size that is kept: more than any address space of today.
+const LARGEST: u64 = (1 << 56) - 1;
+
+/// A live block: 24 bytes, 16 in a chunk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::analysis) struct Block {
+    /// At most 2^56 - 1.
+    size: u64,
+    /// When it was first allocated, in nanoseconds.
+    pub(in crate::analysis) allocated_at: u64,
+    /// The number of the bucket (context and thread) that it counts in.
+    pub(in crate::analysis) bucket: u32,
+}
+
+impl Block {
+    #[inline]
+    pub(in crate::analysis) fn new(size: u64) -> Self {
+        Self { size: size.min(LARGEST), ..Self::default() }
+    }
+
+    /// A block that was allocated at `at` nanoseconds and counts in `bucket`.
+    #[inline]
+    pub(in crate::analysis) fn allocated(size: u64, at: u64, bucket: u32) -> Self {
+        Self { allocated_at: at, bucket, ..Self::new(size) }
+    }
+
+    #[inline]
+    pub(in crate::analysis) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Larger sizes than 2^56 - 1 are kept as that.
+    #[inline]
+    pub(in crate::analysis) fn set_size(&mut self, size: u64) {
+        self.size = size.min(LARGEST);
+    }
+
+    /// The rows that it counts in.
+    #[inline]
+    pub(in crate::analysis) fn key(&self) -> AccountKey {
+        AccountKey { bucket: self.bucket, class: class_of(self.size) }
+    }
+}

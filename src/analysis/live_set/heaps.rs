@@ -1,0 +1,85 @@
+//! One live set for each root heap: root heaps are separate address spaces.
+
+use super::block::Block;
+use super::live::LiveSet;
+
+/// The number of root heaps.
+pub(in crate::analysis) const HEAPS: usize = 16;
+
+/// The live sets of all root heaps. A heap's number is taken modulo [`HEAPS`].
+#[derive(Clone, Debug)]
+pub(in crate::analysis) struct Heaps {
+    /// Boxed: 11 KiB, which an unoptimised build would copy from one stack frame to the next.
+    sets: Box<[LiveSet; HEAPS]>,
+}
+
+impl Default for Heaps {
+    fn default() -> Self {
+        // NOTE: constructed in place, not on the stack.
+        let sets = (0..HEAPS).map(|_| LiveSet::default()).collect::<Box<[_]>>();
+        let sets = sets.try_into().unwrap_or_else(|_| unreachable!("there are {HEAPS} of them"));
+        Self { sets }
+    }
+}
+
+impl Heaps {
+    /// See [`LiveSet::prefetch`].
+    #[inline]
+    pub(in crate::analysis) fn prefetch(&self, heap: u8, address: u64) -> (u32, u64) {
+        self.sets[usize::from(heap) % HEAPS].prefetch(address)
+    }
+
+    pub(in crate::analysis) fn get(&self, heap: u8, address: u64) -> Option<Block> {
+        self.sets[usize::from(heap) % HEAPS].get(address)
+    }
+
+    /// Changes the block at `address`, if there is one.
+    pub(in crate::analysis) fn replace(&mut self, heap: u8, address: u64, block: Block) {
+        self.sets[usize::from(heap) % HEAPS].replace(address, block);
+    }
+
+    /// See [`LiveSet::insert`].
+    #[inline]
+    pub(in crate::analysis) fn insert(
+        &mut self,
+        heap: u8,
+        address: u64,
+        hint: u32,
+        block: Block,
+    ) -> Option<Block> {
+        self.sets[usize::from(heap) % HEAPS].insert(address, hint, block)
+    }
+
+    /// See [`LiveSet::remove`].
+    #[inline]
+    pub(in crate::analysis) fn remove(
+        &mut self,
+        heap: u8,
+        address: u64,
+        hint: u32,
+    ) -> Option<Block> {
+        self.sets[usize::from(heap) % HEAPS].remove(address, hint)
+    }
+
+    /// Removes the block at `address` from the first heap that has one there.
+    pub(in crate::analysis) fn remove_anywhere(&mut self, address: u64) -> Option<(u8, Block)> {
+        let remove = |(heap, set): (u8, &mut LiveSet)| Some((heap, set.remove(address, u32::MAX)?));
+        (0..).zip(self.sets.iter_mut()).find_map(remove)
+    }
+
+    /// Heaps, addresses and blocks. NOTE: in an order that differs from run to run.
+    pub(in crate::analysis) fn iter(&self) -> impl Iterator<Item = (u8, u64, Block)> {
+        let sets = (0..).zip(self.sets.iter());
+        sets.flat_map(|(heap, set)| set.iter().map(move |(address, block)| (heap, address, block)))
+    }
+
+    /// The number of blocks that were not kept because the system had no memory.
+    pub(in crate::analysis) fn refused(&self) -> u64 {
+        self.sets.iter().map(LiveSet::refused).sum()
+    }
+
+    /// Bytes allocated for all of them.
+    pub(in crate::analysis) fn bytes(&self) -> u64 {
+        self.sets.iter().map(|set| set.bytes() as u64).sum()
+    }
+}

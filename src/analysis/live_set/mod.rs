@@ -1,0 +1,18 @@
+//! The live blocks, by root heap and address.
+//!
+//! | file | what |
+//! |---|---|
+//! | `block.rs` | what is kept of a block |
+//! | `heaps.rs` | one live set for each root heap |
+//! | `live.rs` | a live set: address to block |
+//! | `pages.rs` | the table of pages with live blocks |
+//! | `chunks.rs` | the blocks of a page, in slabs |
+
+mod block;
+mod chunks;
+mod heaps;
+mod live;
+mod pages;
+
+pub(super) use block::Block;
+pub(super) use heaps::{HEAPS, Heaps};

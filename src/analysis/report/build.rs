@@ -1,0 +1,225 @@
+//! Makes a report: sums the buckets into rows, and sorts.
+
+use super::figures::{Figures, Totals};
+use super::largest::Largest;
+use super::rows::{GroupRow, NameRow, ScopeRow, SizeRow, ThreadRow};
+use super::sums::{TreeFigures, add_counts, add_moves, by_node, by_row};
+use super::types::{PeakMoment, Report};
+use crate::analysis::accounts::class_bounds;
+use crate::analysis::apply::Model;
+use crate::analysis::attribution::{Name, OUTERMOST, ROOT, Thread};
+use crate::analysis::cutoff::Cutoff;
+use crate::analysis::diagnostics::Diagnostics;
+use crate::analysis::facts::Facts;
+use crate::analysis::timeline::Timeline;
+use std::cmp::Ordering;
+
+/// What a report is made from.
+pub(in crate::analysis) struct Sources<'a> {
+    pub(in crate::analysis) model: &'a Model,
+    pub(in crate::analysis) timeline: &'a Timeline,
+    pub(in crate::analysis) facts: &'a Facts,
+    pub(in crate::analysis) diagnostics: &'a Diagnostics,
+    pub(in crate::analysis) cutoff: &'a Cutoff,
+    /// How many of the largest live blocks the report has.
+    pub(in crate::analysis) largest_live: usize,
+}
+
+impl Sources<'_> {
+    /// The report of now, or of where counting stopped.
+    pub(in crate::analysis) fn report(&self) -> Report {
+        let mut report = self.cutoff.report().map_or_else(|| self.build(), Report::clone);
+        // What is missing shows even if it is noticed after the point where counting stopped.
+        self.diagnostics.fill(&mut report, self.model.heaps().refused());
+        report.after_report = self.cutoff.after();
+        report
+    }
+
+    /// The report of now, without losses.
+    pub(in crate::analysis) fn build(&self) -> Report {
+        let mut trace = self.facts.trace().clone();
+        trace.events = self.cutoff.events();
+        trace.duration_ns = self.cutoff.duration(self.timeline.now());
+        trace.time_resolution_ns = self.timeline.resolution();
+        // Only our writer reports where its stream began; channels of other writers mean something
+        // else.
+        if trace.from_process_start.is_some() {
+            trace.scopes_off = self.timeline.scopes_off(trace.duration_ns);
+        }
+        let largest = Largest::of(self.model, self.largest_live);
+        Report {
+            trace,
+            totals: self.totals(),
+            peak: self.peak_moment(),
+            bookmarks: self.timeline.bookmarks().all(),
+            by_scope: self.scope_rows(&largest.by_bucket),
+            by_group: self.group_rows(),
+            by_name: self.name_rows(),
+            by_thread: self.thread_rows(),
+            by_size: self.size_rows(),
+            largest_live: largest.blocks,
+            ..Report::default()
+        }
+    }
+
+    fn totals(&self) -> Totals {
+        let accounts = self.model.accounts();
+        let total = accounts.total();
+        let mut totals = Totals {
+            live_blocks: total.live_blocks,
+            live_bytes: total.live_bytes,
+            peak_bytes: total.peak_bytes,
+            peak_bytes_at_ns: total.peak_at_ns,
+            blocks_at_peak: total.blocks_at_peak,
+            peak_blocks: total.peak_blocks,
+            unnamed_bytes_at_peak: self.unnamed_at_peak(),
+            overhead_bytes: self.facts.overhead_bytes(),
+            ..Totals::default()
+        };
+        for class in accounts.size_classes() {
+            let tally = &class.counts.tally;
+            totals.allocations += tally.allocations;
+            totals.frees += tally.frees;
+            totals.reallocations += tally.reallocations;
+            totals.allocated_bytes = totals.allocated_bytes.wrapping_add(tally.allocated_bytes);
+            totals.short_lived += tally.short_lived;
+            add_moves(&mut totals.moved_out, class.left);
+            add_moves(&mut totals.moved_in, class.returned);
+        }
+        totals
+    }
+
+    fn peak_moment(&self) -> PeakMoment {
+        let total = self.model.accounts().total();
+        if total.peak_bytes == 0 {
+            return PeakMoment::default();
+        }
+        let around = self.timeline.bookmarks().around(total.peak_at_event);
+        let (after_bookmark, before_bookmark) = around;
+        let to_ns = self.timeline.time_after_peak(total.generation);
+        PeakMoment { from_ns: total.peak_at_ns, to_ns, after_bookmark, before_bookmark }
+    }
+
+    /// Bytes live at the peak in no scope and without a tag.
+    fn unnamed_at_peak(&self) -> u64 {
+        let accounts = self.model.accounts();
+        let generation = accounts.total().generation;
+        let contexts = self.model.contexts();
+        let outermost = contexts.get(OUTERMOST);
+        let unnamed = accounts.buckets().iter().filter(|bucket| {
+            let context = contexts.get(bucket.context);
+            (context.scope, context.name) == (outermost.scope, outermost.name)
+        });
+        unnamed.fold(0, |sum, bucket| sum.wrapping_add(bucket.counts.at_peak(generation).1))
+    }
+
+    fn scope_rows(&self, largest_by_bucket: &[u64]) -> Vec<ScopeRow> {
+        let contexts = self.model.contexts();
+        let accounts = self.model.accounts();
+        let scope_of = |context: u32| contexts.get(context).scope;
+        let figures = by_node(accounts, contexts.scopes(), scope_of);
+        let mut largest = vec![0; figures.len()];
+        for (bucket, &bytes) in accounts.buckets().iter().zip(largest_by_bucket) {
+            let largest: &mut u64 = &mut largest[scope_of(bucket.context) as usize];
+            *largest = bytes.max(*largest);
+        }
+        let entries = contexts.entries();
+        // The writer reports no entries for a scope that was never entered.
+        let counts_all = self.facts.counts_entries() && self.diagnostics.has_report();
+        let never = counts_all.then_some(0);
+        let row = |(node, figures): (usize, Option<_>)| {
+            let (figures, inclusive) = figures?;
+            let (largest_live_bytes, node) = (largest[node], node as u32);
+            let path = contexts.scopes().path(node);
+            let entries = entries.get(&node).copied().or(never).filter(|_| node != ROOT);
+            Some(ScopeRow { path, entries, figures, inclusive, largest_live_bytes })
+        };
+        let mut rows: Vec<_> = figures.into_iter().enumerate().filter_map(row).collect();
+        rows.sort_by(|a, b| order(&a.figures, &b.figures).then_with(|| a.path.cmp(&b.path)));
+        rows
+    }
+
+    fn group_rows(&self) -> Vec<GroupRow> {
+        let contexts = self.model.contexts();
+        let group_of = |context: u32| {
+            let name = contexts.get(context).name;
+            contexts.names()[name as usize].group
+        };
+        let figures: TreeFigures = by_node(self.model.accounts(), contexts.groups(), group_of);
+        let row = |(node, figures): (usize, Option<_>)| {
+            let (figures, inclusive) = figures?;
+            Some(GroupRow { group: contexts.groups().path(node as u32), figures, inclusive })
+        };
+        // The root of the groups is no group.
+        let rows = figures.into_iter().enumerate().skip(1).filter_map(row);
+        let mut rows: Vec<_> = rows.collect();
+        rows.sort_by(|a, b| order(&a.figures, &b.figures).then_with(|| a.group.cmp(&b.group)));
+        rows
+    }
+
+    fn name_rows(&self) -> Vec<NameRow> {
+        let (contexts, accounts) = (self.model.contexts(), self.model.accounts());
+        let names = contexts.names();
+        let sums = by_row(accounts, names.len(), |bucket| contexts.get(bucket.context).name);
+        let row = |(name, figures): (&Name, Option<_>)| {
+            let figures: Figures = figures?;
+            Some(NameRow {
+                group: contexts.groups().path(name.group),
+                name: name.text.to_string(),
+                figures: Figures { peak_bytes: accounts.peak(name.peak), ..figures },
+            })
+        };
+        let mut rows: Vec<_> = names.iter().zip(sums).filter_map(row).collect();
+        rows.sort_by(|a, b| {
+            order(&a.figures, &b.figures)
+                .then_with(|| (&a.group, &a.name).cmp(&(&b.group, &b.name)))
+        });
+        rows
+    }
+
+    fn thread_rows(&self) -> Vec<ThreadRow> {
+        let accounts = self.model.accounts();
+        let threads = self.model.threads().all();
+        let sums = by_row(accounts, threads.len(), |bucket| bucket.thread);
+        let row = |(thread, figures): (&Thread, Option<_>)| {
+            let figures: Figures = figures?;
+            Some(ThreadRow {
+                id: thread.id,
+                name: thread.name.clone(),
+                system_id: thread.system_id,
+                figures: Figures { peak_bytes: accounts.peak(thread.peak), ..figures },
+            })
+        };
+        let mut rows: Vec<_> = threads.iter().zip(sums).filter_map(row).collect();
+        // A stable sort: threads are in the order in which they were first seen.
+        rows.sort_by(|a, b| order(&a.figures, &b.figures).then(a.id.cmp(&b.id)));
+        rows
+    }
+
+    fn size_rows(&self) -> Vec<SizeRow> {
+        let accounts = self.model.accounts();
+        let mut rows = Vec::new();
+        for (number, class) in accounts.size_classes().iter().enumerate() {
+            let mut figures = Figures::default();
+            add_counts(&mut figures, &class.counts, accounts.total().generation);
+            for (out, into) in [(class.left, class.returned), (class.resized_out, class.resized_in)]
+            {
+                add_moves(&mut figures.moved_out, out);
+                add_moves(&mut figures.moved_in, into);
+            }
+            if figures == Figures::default() {
+                continue;
+            }
+            figures.peak_bytes = class.peak;
+            let (min_bytes, max_bytes) = class_bounds(number);
+            rows.push(SizeRow { min_bytes, max_bytes, figures });
+        }
+        rows.sort_by(|a, b| order(&a.figures, &b.figures).then(a.min_bytes.cmp(&b.min_bytes)));
+        rows
+    }
+}
+
+/// The order of rows, up to their names.
+fn order(a: &Figures, b: &Figures) -> Ordering {
+    (b.live_bytes, b.allocated_bytes).cmp(&(a.live_bytes, a.allocated_bytes))
+}

@@ -1,0 +1,163 @@
+//! The parts of a report about all blocks together.
+
+use super::figures::Totals;
+use super::rows::{GroupRow, LiveBlock, NameRow, ScopeRow, SizeRow, ThreadRow};
+
+/// Everything known about the memory of one run.
+///
+/// Times are nanoseconds since the trace began, sizes are bytes as the program asked for them.
+/// Each of the five `by_` lists divides the same blocks another way: every column but the peaks
+/// sums to [`totals`](Self::totals). All columns of a row belong to the *first* allocation of a
+/// block, whichever thread frees or reallocates it; but in `by_size`, a block that is reallocated to
+/// a size of another class moves there. Lists are sorted by live bytes, then allocated bytes
+/// (both descending), then by path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
+    /// What was traced.
+    pub trace: TraceInfo,
+    /// All blocks together.
+    pub totals: Totals,
+    /// When all blocks together were at their peak.
+    pub peak: PeakMoment,
+    /// What is missing or did not fit together.
+    pub losses: Losses,
+    /// What the writer traced after it had made its own report.
+    pub after_report: AfterReport,
+    /// The moments that the program has named, in their order.
+    pub bookmarks: Vec<Bookmark>,
+    /// By scope stack.
+    pub by_scope: Vec<ScopeRow>,
+    /// By group.
+    pub by_group: Vec<GroupRow>,
+    /// By group and name.
+    pub by_name: Vec<NameRow>,
+    /// By thread.
+    pub by_thread: Vec<ThreadRow>,
+    /// By size, in classes that double.
+    pub by_size: Vec<SizeRow>,
+    /// The largest blocks still live, the largest first.
+    pub largest_live: Vec<LiveBlock>,
+}
+
+/// What was traced.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TraceInfo {
+    /// The program's name, if the trace tells it.
+    pub program: Option<String>,
+    /// Its process id, if the trace tells it.
+    pub pid: Option<u32>,
+    /// How long it was traced: up to the writer's report, else to the last marker.
+    pub duration_ns: u64,
+    /// How far apart two time stamps are at most while something happens.
+    pub time_resolution_ns: u64,
+    /// How many events the report is made from.
+    pub events: u64,
+    /// Whether tracking began with the process; `None` if the writer does not say. A trace that began
+    /// later with all blocks live at that time has everything that was tracked.
+    pub from_process_start: Option<bool>,
+    /// When the channel `scope` was off, to the nearest marker: allocations made then count in the
+    /// outermost scope, whatever scopes they were in. Empty in traces of other writers.
+    pub scopes_off: Vec<TimeSpan>,
+    /// Whether the tracker in the program was built with optimisation; without it an event costs 28
+    /// times as much. `None` if the writer does not say.
+    pub tracker_optimized: Option<bool>,
+    /// The time of the first events in the trace: 0 if they begin with it, otherwise the time at
+    /// which it joined a running recording. `None` if the writer does not say.
+    pub recording_since_ns: Option<u64>,
+    /// Blocks live at that time, with which the trace begins: they count as allocations. `None` if
+    /// the writer did not know them, or does not say.
+    pub initial_live_blocks: Option<u64>,
+    /// Whether allocations and frees are recorded: the channel `memory`; `None` if the writer does
+    /// not say.
+    pub memory_recorded: Option<bool>,
+    /// Whether nothing is missing: no event lost, no damage, and the trace has its end. The end of
+    /// our writer's trace is its own report (`Memledger.Report`). Unreal's writer marks no end, so a
+    /// trace of it counts as ended when its source could be read to the end and has a sync, which
+    /// follows its start. A trace that was cut later, between two packets, shows the cut only where
+    /// a serial is missing.
+    pub complete: bool,
+}
+
+/// A span of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TimeSpan {
+    /// When it began.
+    pub from_ns: u64,
+    /// When it ended; in a report as of an earlier moment, that moment.
+    pub to_ns: u64,
+}
+
+/// A moment with a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Bookmark {
+    /// Its name, as the program printed it.
+    pub name: String,
+    /// When it was set: no earlier than any event before it in the order, and no later than any after
+    /// it.
+    pub at_ns: u64,
+}
+
+/// The position of the peak of all blocks between the times in the trace.
+///
+/// The trace gives a time every 10 ms while something happens, every millisecond at the start of a
+/// recording, and at each bookmark.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PeakMoment {
+    /// The last time in the trace before the peak.
+    pub from_ns: u64,
+    /// The first time in the trace after the peak; `None` if there is none, or none yet.
+    pub to_ns: Option<u64>,
+    /// The last bookmark before the peak, by the order of events.
+    pub after_bookmark: Option<String>,
+    /// The first bookmark after the peak.
+    pub before_bookmark: Option<String>,
+}
+
+/// What is missing or did not fit together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Losses {
+    /// Events that are known to be missing.
+    pub lost_events: u64,
+    /// More are missing, but the number is unknown: `lost_events` is `null` in JSON.
+    pub lost_unknown: bool,
+    /// Places in the order of events where some are missing.
+    pub serial_holes: u64,
+    /// Frees of blocks that were never allocated.
+    pub unmatched_frees: u64,
+    /// Such frees in a trace that began after its process: blocks from before.
+    pub frees_of_earlier_blocks: u64,
+    /// Allocations of an address that was still live.
+    pub duplicate_allocations: u64,
+    /// Bytes of the trace that could not be read.
+    pub truncated_bytes: u64,
+    /// Scopes that were left in another order than they were entered, as the writer counts.
+    pub scope_misuses: u64,
+}
+
+/// What came after the writer's own report and is in no other figure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AfterReport {
+    /// Allocations; a reallocation is none.
+    pub allocations: u64,
+    /// Frees of known blocks.
+    pub frees: u64,
+    /// The sizes of all allocations and the new sizes of all reallocations.
+    pub allocated_bytes: u64,
+}
+
+impl AfterReport {
+    pub(in crate::analysis) fn add_bytes(&mut self, bytes: u64) {
+        self.allocated_bytes = self.allocated_bytes.wrapping_add(bytes);
+    }
+
+    pub(in crate::analysis) fn subtract_bytes(&mut self, bytes: u64) {
+        self.allocated_bytes = self.allocated_bytes.wrapping_sub(bytes);
+    }
+}

@@ -1,0 +1,56 @@
+//! Cycles of the trace to nanoseconds since its start.
+
+use crate::trace::read::Timebase;
+
+/// The time of the trace: it moves at markers only.
+#[derive(Clone, Debug, Default)]
+pub(in crate::analysis) struct Clock {
+    timebase: Timebase,
+    /// The time of the last marker; 0 before the first.
+    now: u64,
+    marked: bool,
+    /// Whether a memory event came since the last marker.
+    busy: bool,
+    resolution: u64,
+}
+
+impl Clock {
+    pub(in crate::analysis) fn begin(&mut self, start: u64, frequency: u64) {
+        self.timebase = Timebase { start, frequency };
+    }
+
+    /// Nanoseconds since the start; 0 for a cycle before it or without a known frequency.
+    pub(in crate::analysis) fn nanoseconds(&self, cycle: u64) -> u64 {
+        self.timebase.nanoseconds(cycle).unwrap_or(0)
+    }
+
+    /// A marker at `cycle`. One that goes back leaves the time where it is.
+    pub(in crate::analysis) fn mark(&mut self, cycle: u64) {
+        let time = self.nanoseconds(cycle).max(self.now);
+        if self.marked && self.busy {
+            self.resolution = self.resolution.max(time - self.now);
+        }
+        (self.now, self.marked, self.busy) = (time, true, false);
+    }
+
+    /// Notes a memory event.
+    #[inline]
+    pub(in crate::analysis) fn tick(&mut self) {
+        self.busy = true;
+    }
+
+    #[inline]
+    pub(in crate::analysis) fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// The distances between markers so far say nothing about those to come.
+    pub(in crate::analysis) fn forget_resolution(&mut self) {
+        (self.resolution, self.busy) = (0, false);
+    }
+
+    /// The largest distance between two markers with a memory event between them.
+    pub(in crate::analysis) fn resolution(&self) -> u64 {
+        self.resolution
+    }
+}

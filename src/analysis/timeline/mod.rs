@@ -1,0 +1,113 @@
+//! The time of a trace, and what happened at which time.
+//!
+//! | file | what |
+//! |---|---|
+//! | `bookmarks.rs` | moments that the program has named |
+//! | `clock.rs` | cycles to nanoseconds |
+//! | `scopes_off.rs` | when the channel `scope` was off |
+
+mod bookmarks;
+mod clock;
+mod scopes_off;
+
+use super::report::TimeSpan;
+use bookmarks::Bookmarks;
+pub use bookmarks::bookmark_text;
+use clock::Clock;
+use scopes_off::ScopesOff;
+pub(super) use scopes_off::{MEMORY_CHANNEL, SCOPE_CHANNEL};
+
+/// The time, and what happened when.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Timeline {
+    clock: Clock,
+    bookmarks: Bookmarks,
+    scopes_off: ScopesOff,
+    peak: PeakBracket,
+}
+
+/// The last new maximum of the total, between two times of the trace.
+#[derive(Clone, Copy, Debug, Default)]
+struct PeakBracket {
+    /// Its peak generation.
+    generation: u64,
+    /// The first time in the trace after it.
+    before: u64,
+}
+
+impl Timeline {
+    /// Nanoseconds since the start of the trace, at the last marker.
+    #[inline]
+    pub(super) fn now(&self) -> u64 {
+        self.clock.now()
+    }
+
+    /// See [`Clock::begin`].
+    pub(super) fn begin(&mut self, start: u64, frequency: u64) {
+        self.clock.begin(start, frequency);
+    }
+
+    /// See [`Clock::nanoseconds`].
+    pub(super) fn nanoseconds(&self, cycle: u64) -> u64 {
+        self.clock.nanoseconds(cycle)
+    }
+
+    /// See [`Clock::mark`].
+    pub(super) fn mark(&mut self, cycle: u64) {
+        self.clock.mark(cycle);
+    }
+
+    /// Notes a memory event.
+    #[inline]
+    pub(super) fn tick(&mut self) {
+        self.clock.tick();
+    }
+
+    /// The largest distance between two times with a memory event between them.
+    pub(super) fn resolution(&self) -> u64 {
+        self.clock.resolution()
+    }
+
+    /// The last new maximum, of this peak generation, was reached before `time`, the first time that
+    /// the trace gives after it.
+    pub(super) fn note_peak_before(&mut self, generation: u64, time: u64) {
+        if self.peak.generation != generation {
+            self.peak = PeakBracket { generation, before: time };
+        }
+    }
+
+    /// The first time in the trace after the new maximum of this generation, if there was one.
+    pub(super) fn time_after_peak(&self, generation: u64) -> Option<u64> {
+        (self.peak.generation == generation).then_some(self.peak.before)
+    }
+
+    /// The stream joined a recording here: the distances between earlier times say nothing.
+    pub(super) fn joined(&mut self) {
+        // The stream reports all earlier events at one time, however long they took.
+        self.clock.forget_resolution();
+        self.scopes_off.begin(self.clock.now());
+    }
+
+    pub(super) fn bookmarks(&self) -> &Bookmarks {
+        &self.bookmarks
+    }
+
+    pub(super) fn bookmarks_mut(&mut self) -> &mut Bookmarks {
+        &mut self.bookmarks
+    }
+
+    /// The channel `scope` has this id, and is on or off.
+    pub(super) fn scope_channel(&mut self, id: u32, is_on: bool) {
+        self.scopes_off.announced(id, is_on, self.clock.now());
+    }
+
+    /// A channel is turned on or off.
+    pub(super) fn channel_toggled(&mut self, id: u32, is_on: bool) {
+        self.scopes_off.toggled(id, is_on, self.clock.now());
+    }
+
+    /// When the channel `scope` was off, up to `now`.
+    pub(super) fn scopes_off(&self, now: u64) -> Vec<TimeSpan> {
+        self.scopes_off.spans_until(now)
+    }
+}
