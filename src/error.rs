@@ -19,7 +19,7 @@ use std::time::Duration;
 /// # if cfg!(feature = "enable") {
 /// match started {
 ///     Err(Error::InvalidAddress(sentence)) => eprintln!("{sentence}"),
-///     Err(Error::AlreadyStarted) => {} // the program goes on with the ledger that it has
+///     Err(Error::AlreadyStarted) => {} // the program continues with that ledger
 ///     other => panic!("{other:?}"),
 /// }
 /// # }

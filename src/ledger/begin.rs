@@ -106,7 +106,7 @@ impl Plan {
         let channels = channel::names(config.channels.as_deref().unwrap_or(DEFAULT_CHANNELS))?;
         let file_channels = filter::of(config.file.as_ref())?;
         let host_channels = filter::of(config.host.as_ref())?;
-        let host = config.host.as_ref().map(|host| Address::parse(&host.place)).transpose()?;
+        let host = config.host.as_ref().map(|host| Address::parse(&host.location)).transpose()?;
         // NOTE: for the host, too. When its connection is lost, the next stream begins with what is alive.
         let keeps_account = outputs.report.is_some()
             || host.is_some()

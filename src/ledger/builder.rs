@@ -74,30 +74,31 @@ impl LedgerBuilder {
         self.trace_to(Destination::host(address))
     }
 
-    /// Keeps account of the live blocks in the process though no report is asked for, so that a
-    /// destination that is added later begins with what is alive, and
-    /// [`snapshot`](Ledger::snapshot) works. It takes 22 to 40 bytes a live block as a rule, and the worker
-    /// several times as long as writing a compact file. Default: off.
+    /// Analyzes the events in the process even if no report is asked for, so that a destination that
+    /// is added later begins with the live blocks, and [`snapshot`](Ledger::snapshot) works. It takes
+    /// 22 to 40 bytes a live block as a rule, and the worker several times as long as writing a compact
+    /// file. Default: off.
     pub fn keep_account(mut self, keep: bool) -> Self {
         self.config.keep_account = keep;
         self
     }
 
-    /// Has the program be controlled while it runs, by `memledger control` and by Unreal's tools: on
-    /// a port of this machine, such as `1985`, or on `ADDRESS:PORT`. Default: not at all.
+    /// Starts a control server, through which `memledger control` and Unreal's tools control the
+    /// program while it runs: on a port of this machine, such as `1985`, or on `ADDRESS:PORT`.
+    /// Default: none.
     ///
     /// If the port is taken, one from 32768 to 40959 is used, and a problem says which. The port
-    /// that is used stands at the start of the streams. [`remote::control`](crate::remote::control)
+    /// that is used is at the start of the streams. [`remote::control`](crate::remote::control)
     /// has the commands and what protects them. Keeps account of the live blocks, as
     /// [`keep_account`](Self::keep_account) does, so that a stream that a command starts begins with
-    /// what is alive.
-    pub fn control(mut self, place: impl Into<String>) -> Self {
-        self.config.control = Some(place.into());
+    /// them.
+    pub fn control(mut self, address: impl Into<String>) -> Self {
+        self.config.control = Some(address.into());
         self
     }
 
-    /// The word that whoever controls the program must know: one of 1 to 1024 bytes. Needed where
-    /// the server listens on an address that other machines can reach; it is sent in the clear.
+    /// The token that clients of the control server must send: one word of 1 to 1024 bytes. Required
+    /// if the server listens on an address that other machines can reach; it is sent in the clear.
     pub fn control_token(mut self, token: impl Into<String>) -> Self {
         self.config.control_token = Some(Secret(token.into()));
         self
@@ -110,7 +111,7 @@ impl LedgerBuilder {
     }
 
     /// A host besides this machine that `SendTo` may send the trace to: a name or an IP address, with
-    /// a port or for all of them. May be called again for more. Default: none.
+    /// a port or for all ports. May be called again for more. Default: none.
     pub fn control_host(mut self, host: impl Into<String>) -> Self {
         self.config.control_hosts.push(host.into());
         self
@@ -118,18 +119,18 @@ impl LedgerBuilder {
 
     /// Records the child of a `fork`, too: to files of its own, beside those of the parent as
     /// `NAME.PID.EXT`, unless their names have a `%p`, and to the same host. Its recording begins with
-    /// the blocks that are alive. Default: off, and the child records nothing.
+    /// the live blocks. Default: off, and the child records nothing.
     ///
-    /// Each fork then costs a collection like [`Ledger::flush`]. What other threads of the parent do
-    /// in the microseconds between that and the fork, the child does not know. A program that is
-    /// started by a child, or without a fork, is another matter: it inherits the environment.
+    /// Each fork then costs a collection like [`Ledger::flush`]. The child does not have the events of
+    /// other threads of the parent in the microseconds between that and the fork. A program that is
+    /// executed by a child, or without a fork, is not affected: it inherits the environment.
     pub fn follow_forks(mut self, follow: bool) -> Self {
         self.config.follow_forks = follow;
         self
     }
 
     /// The permissions of the files that the program writes, traces and reports: `0o640` lets its
-    /// group read them. From `0o600` to `0o777`, whatever the mask of the process is. Default:
+    /// group read them. From `0o600` to `0o777`; the mask of the process does not apply. Default:
     /// `0o600`, since names, thread names and addresses may be confidential.
     ///
     /// An existing file gets these permissions, too, if it belongs to this user. A file that is
@@ -140,7 +141,7 @@ impl LedgerBuilder {
     }
 
     /// What is recorded, separated by commas: `memory` (every allocation, reallocation and free),
-    /// `scope` (who made them), and the channels of the program that are to be enabled. Default:
+    /// `scope` (the scopes and tags in which they happen), and the channels of the program to enable. Default:
     /// `memory,scope`.
     pub fn channels(mut self, channels: impl Into<String>) -> Self {
         self.config.channels = Some(channels.into());
@@ -155,13 +156,13 @@ impl LedgerBuilder {
 
     /// Bound on the memory of all event buffers together, in bytes; at least 128 KiB. Default: 8 MiB.
     ///
-    /// Each thread may hold two blocks of 4 KiB beyond it, so that idle threads cannot starve it.
+    /// Each thread may have two buffers of 4 KiB beyond the limit, so that idle threads cannot use it up.
     pub fn buffer_limit(mut self, bytes: usize) -> Self {
         self.config.buffer_limit = Some(bytes);
         self
     }
 
-    /// What a thread does that finds all buffers full. Default: it waits, at most one second for a
+    /// What a thread does when all buffers are full. Default: it waits, at most one second for a
     /// worker that makes no progress.
     pub fn on_full(mut self, on_full: OnFull) -> Self {
         self.config.on_full = on_full;

@@ -6,7 +6,7 @@ use super::report_to::ReportTo;
 use crate::error::Error;
 use std::path::PathBuf;
 
-/// Who collects what the threads have recorded.
+/// Which thread collects the events of all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Worker {
@@ -18,7 +18,7 @@ pub enum Worker {
     Manual,
 }
 
-/// What a thread does that finds all buffers full.
+/// What a thread does when all buffers are full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnFull {

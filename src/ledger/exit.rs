@@ -7,7 +7,7 @@ use crate::trace::write::is_untracked;
 use crate::trace::write::{ReentrancyGuard, registry, state};
 use std::sync::Once;
 
-/// Registers what has to happen in the child of a fork; once.
+/// Registers the handlers of forks, once.
 ///
 /// Before `main`: a program may fork before it starts recording, to become a daemon.
 pub(super) fn watch_forks() {
@@ -15,7 +15,7 @@ pub(super) fn watch_forks() {
     ONCE.call_once(|| os::at_fork(fork::prepare, fork::in_parent, forked));
 }
 
-/// Registers what has to happen at the end of the process; once.
+/// Registers the handlers of the end of the process, once.
 pub(super) fn prepare() {
     static ONCE: Once = Once::new();
     watch_forks();
@@ -35,13 +35,14 @@ pub(super) fn prepare() {
     });
 }
 
-/// Return from `main`, or `exit`: the ledger itself is not dropped any more.
+/// Return from `main`, or `exit`, after which the ledger itself is not dropped.
 extern "C" fn exiting() {
     stop::finish(None);
 }
 
-/// While something is recorded, and the child does not follow: it has no worker, and the file and the buffers are the
-/// parent's. Otherwise the child may record itself, and what led to it belongs to that.
+/// In the child of a fork. If the parent was recording, and the child does not follow, recording is off
+/// in the child: it has no worker, and the file and the buffers are the parent's. If the parent was not
+/// recording, the child may start itself, and the early events before the fork belong to that.
 extern "C" fn forked() {
     let untracked = ReentrancyGuard::enter();
     if fork::in_child() {

@@ -6,8 +6,8 @@
 //!
 //! Where a lock is not free in time, the child records nothing, and the parent reports why.
 //!
-//! NOTE: what other threads do between that and the fork itself, some microseconds later, the child
-//! does not know.
+//! NOTE: the child does not have the events of other threads between the collection and the fork
+//! itself, some microseconds later.
 
 use super::config::Config;
 use super::in_process::InProcessAnalyzer;
@@ -41,7 +41,7 @@ struct Held {
     importants: MutexGuard<'static, important::Cache>,
 }
 
-/// Why the child of a fork cannot follow: what was not free.
+/// Which lock was not free, so that the child of a fork cannot follow.
 type NotFree = &'static str;
 
 thread_local! {
@@ -49,7 +49,7 @@ thread_local! {
     static HELD: RefCell<Option<Result<Held, NotFree>>> = const { RefCell::new(None) };
 }
 
-/// Has forks look whether the recording follows them.
+/// From now on, each fork checks whether the recording follows it.
 pub(super) fn ask() {
     ASKED.store(true, Ordering::Release);
 }
@@ -117,8 +117,8 @@ pub(super) fn in_child() -> bool {
         from_environment: old.from_environment,
     };
     let follow = old.follow.take();
-    // NOTE: not dropped. The files and connections in there are the parent's, and threads that are
-    // not there hold what they hold.
+    // NOTE: not dropped. The files and connections are the parent's, and threads that do not exist in
+    // the child may hold locks of it.
     forget((old, old_session, take(&mut *queues), take(&mut *problems)));
     drop((recording, session, problems, queues, importants));
     buffer::abandon();
@@ -140,7 +140,7 @@ pub(super) fn in_child() -> bool {
 /// server.
 fn own_names(mut config: Config) -> Config {
     config.control = None;
-    let file = config.file.as_mut().map(|file| &mut file.place);
+    let file = config.file.as_mut().map(|file| &mut file.location);
     let report = config.report.as_mut().and_then(|report| report.path.as_mut());
     file.into_iter().chain(report).for_each(|path| *path = own_name(path));
     config

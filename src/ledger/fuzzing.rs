@@ -5,7 +5,7 @@ use super::config::Config;
 use super::files;
 use super::settings::{CONTROL_TOKEN_FILE, Settings};
 use crate::events::channel::{self, ChannelFilter};
-use crate::remote::control::Place;
+use crate::remote::control::ListenAddress;
 use crate::trace::sink::tcp::Address;
 use crate::words::escape;
 use std::ffi::OsString;
@@ -37,8 +37,8 @@ pub fn address(text: &str) -> Result<(String, String), String> {
 
 /// The port that a control server listens on, and whether other machines reach it.
 pub fn place(text: &str) -> Result<(u16, bool), String> {
-    let place = Place::parse(text).map_err(|error| error.to_string())?;
-    Ok((place.port(), place.is_open()))
+    let address = ListenAddress::parse(text).map_err(|error| error.to_string())?;
+    Ok((address.port(), address.is_public()))
 }
 
 /// Whether this names channels.

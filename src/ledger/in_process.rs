@@ -1,7 +1,7 @@
-//! The report's own reader: the analyzer, subscribed to its own process.
+//! The analyzer of the process itself, which makes the report.
 //!
-//! It is a sink like any other, and gets the very bytes that go to the trace file, so its figures
-//! cannot differ from those of the file.
+//! It is a sink like any other, and gets the same bytes as the trace file, so its figures cannot differ
+//! from those of the file.
 
 use crate::analysis::{Alive, AliveBlock, Analyzer};
 use crate::error::Error;
@@ -38,12 +38,12 @@ impl InProcessAnalyzer {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner).analyzer)
     }
 
-    /// What is alive; `None` in the child of a fork whose parent was looking just then.
+    /// The live set; `None` in the child of a fork whose parent was reading it at the fork.
     pub(super) fn try_alive(&self) -> Option<Alive> {
         Some(self.0.try_lock().ok()?.analyzer.alive(Vec::new()))
     }
 
-    /// Room for about as many blocks as are alive, in pages that are there already.
+    /// Memory for a copy of the live set, some more blocks included, whose pages are mapped already.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the system has no memory for it.
@@ -56,12 +56,12 @@ impl InProcessAnalyzer {
                 "the system has no memory left for a list of {count} live blocks"
             ))
         })?;
-        // NOTE: not all zero. For that the system would promise pages only.
+        // NOTE: not all zero, for which the system would reserve addresses only.
         room.resize(count, AliveBlock { owner: 1, ..AliveBlock::default() });
         Ok(room)
     }
 
-    /// Everything that is alive after the last collection, copied into `room`.
+    /// The live set as of the last collection, copied into `room`.
     pub(super) fn alive(&self, room: Vec<AliveBlock>) -> Alive {
         let State { analyzer, .. } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         analyzer.alive(room)

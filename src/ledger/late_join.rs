@@ -1,20 +1,20 @@
-//! How a stream begins that is not the first: with what is alive.
+//! How a late stream begins: with an initial snapshot of the live set.
 //!
 //! To any reader of Unreal's memory events these blocks are allocations like all others, on a
 //! stream of their own, with the serials just below the first of the stream's other events:
 //!
 //! ```text
-//! serial   first ...                                    here ...
-//!          marker  block block  marker  block ...  marker │ everything that happens from here on
+//! serial   first ...                                    join point ...
+//!          marker  block block  marker  block ...  marker │ everything that happens from then on
 //!          └── in the order in which they were allocated ─┘
 //! ```
-//! There is always room for that: each live block, each half of a reallocation, each renaming and each
-//! marker here represents an event of the recording, which had a serial. Blocks have the times of the
-//! recording's markers, and between two of those the recording has had at least as many events as are
-//! repeated point.
+//! There are always enough serials: each live block, each half of a reallocation, each renaming and
+//! each marker of the snapshot represents an event of the recording, which had a serial. Blocks have
+//! the times of the recording's markers, and between two of those the recording has had at least as
+//! many events as the snapshot.
 //!
-//! Every packet says first whose blocks it holds, and in which context they were allocated. A block
-//! that was renamed, to what no block was allocated as, is renamed here too.
+//! Every packet begins with the owner of its blocks and the context in which they were allocated. A
+//! block that was renamed, to a tag with which no block was allocated, is renamed in the snapshot too.
 
 use crate::alloc::events::{append_alloc, append_realloc_free, append_update};
 use crate::analysis::{Alive, AliveBlock};
@@ -30,21 +30,22 @@ use crate::trace::worker::{
 };
 use std::collections::HashMap;
 
-/// Bytes of a packet, at least; an event more is the most it has.
+/// Bytes at which a packet is sent: it has at most one event more.
 const PACKET: usize = 32 << 10;
-/// Packets between two syncs, where the reader can pass on what it has.
+/// PacketBuilder between two syncs, where the reader can pass on what it has.
 const SYNC_EVERY: usize = 64;
 
-/// Tells `sink` where its stream begins and what is alive there; without `alive`, nobody knows.
+/// Sends the preamble of a late stream and the snapshot of the live set to `sink`. Without `alive` the
+/// live set is unknown, and the preamble says so.
 pub(super) fn begin(
     alive: Option<Alive>,
     point: JoinPoint,
     sink: &mut dyn Sink,
 ) -> Result<(), Error> {
     let whole = alive.is_some() && point.from_process_start;
-    // Without blocks there still are markers, from the start of the clock up to point.
-    let plan = Plan::new(alive.unwrap_or_default(), &point);
-    let first = point.serial.saturating_sub(plan.serials);
+    // Without blocks there still are markers, from the start of the clock up to the join point.
+    let snapshot = LiveSetSnapshot::new(alive.unwrap_or_default(), &point);
+    let first = point.serial.saturating_sub(snapshot.serials);
     let mut importants = preamble(first, whole);
     let (stream, hint) = (u32::from(BLOCKS).into(), u64::from(BLOCKS).into());
     let system_id = own_system_id(BLOCKS).into();
@@ -57,13 +58,13 @@ pub(super) fn begin(
         sink.sync()?;
     }
     point.streams.iter().for_each(|(stream, start)| sink.packet(*stream, start));
-    plan.send(first, sink)?;
+    snapshot.send(first, sink)?;
     sink.packet(CONTROL, &settled_below(point.serial));
     sink.sync()
 }
 
-/// What is to be told, in order.
-struct Plan {
+/// The snapshot of the live set, in the order in which it is sent.
+struct LiveSetSnapshot {
     alive: Alive,
     start: u64,
     marked_at: u64,
@@ -71,30 +72,31 @@ struct Plan {
     serials: u64,
 }
 
-impl Plan {
+impl LiveSetSnapshot {
     fn new(mut alive: Alive, point: &JoinPoint) -> Self {
         // NOTE: the old block of a reallocation under way is gone, and its address may have another
-        // by now. It is told under one that no allocator hands out, and freed at the end.
+        // by now. It is sent with an address that no allocator returns, and freed at the end.
         let halfway = alive.halfway.iter_mut().zip(1_u64..);
         alive.blocks.extend(halfway.map(|((_, block), number)| {
             block.address = number << 3;
             *block
         }));
         alive.blocks.sort_unstable_by_key(|block| (block.allocated_at, block.owner, block.address));
-        let mut plan = Self { alive, start: point.start, marked_at: point.marked_at, serials: 0 };
+        let mut snapshot =
+            Self { alive, start: point.start, marked_at: point.marked_at, serials: 0 };
         let mut markers = 0;
-        let mut clock = Times::new(&plan);
-        for block in &plan.alive.blocks {
-            clock.go_to(plan.time_of(block), |_| markers += 1);
+        let mut clock = MarkerClock::new(&snapshot);
+        for block in &snapshot.alive.blocks {
+            clock.advance_to(snapshot.time_of(block), |_| markers += 1);
         }
-        clock.go_to(plan.marked_at, |_| markers += 1);
-        let Alive { blocks, halfway, owners, .. } = &plan.alive;
+        clock.advance_to(snapshot.marked_at, |_| markers += 1);
+        let Alive { blocks, halfway, owners, .. } = &snapshot.alive;
         let is_renamed = |block: &&AliveBlock| {
             owners.get(block.owner as usize).is_some_and(|owner| owner.renamed.is_some())
         };
         let renamed = blocks.iter().filter(is_renamed).count();
-        plan.serials = markers + (blocks.len() + renamed + halfway.len()) as u64;
-        plan
+        snapshot.serials = markers + (blocks.len() + renamed + halfway.len()) as u64;
+        snapshot
     }
 
     /// When a block was allocated, in cycles.
@@ -104,16 +106,18 @@ impl Plan {
     }
 
     fn send(mut self, first: u64, sink: &mut dyn Sink) -> Result<(), Error> {
-        let mut out = Packets { sink, packet: Vec::new(), owner: None, sent: 0, result: Ok(()) };
+        let mut out =
+            PacketBuilder { sink, packet: Vec::new(), owner: None, sent: 0, result: Ok(()) };
         let mut heads = HashMap::new();
         let mut serial = first;
-        let mut clock = Times::new(&self);
+        let mut clock = MarkerClock::new(&self);
         for block in &self.alive.blocks {
-            clock.go_to(self.time_of(block), |cycle| out.marker(&mut serial, cycle));
-            let head = heads.entry(block.owner).or_insert_with(|| Head::new(&self.alive, block));
+            clock.advance_to(self.time_of(block), |cycle| out.marker(&mut serial, cycle));
+            let head =
+                heads.entry(block.owner).or_insert_with(|| OwnerHeader::new(&self.alive, block));
             out.block(&mut serial, block, head);
         }
-        clock.go_to(self.marked_at, |cycle| out.marker(&mut serial, cycle));
+        clock.advance_to(self.marked_at, |cycle| out.marker(&mut serial, cycle));
         out.flush();
         for (stream, block) in std::mem::take(&mut self.alive.halfway) {
             let mut event = Vec::new();
@@ -128,17 +132,17 @@ impl Plan {
     }
 }
 
-/// The markers that a stream needs on its way from one time to a later one.
-struct Times {
+/// The clock of the snapshot, which needs markers from one time to a later one.
+struct MarkerClock {
     now: u64,
 }
 
-impl Times {
-    fn new(plan: &Plan) -> Self {
-        Self { now: plan.start }
+impl MarkerClock {
+    fn new(snapshot: &LiveSetSnapshot) -> Self {
+        Self { now: snapshot.start }
     }
 
-    fn go_to(&mut self, time: u64, marker: impl FnMut(u64)) {
+    fn advance_to(&mut self, time: u64, marker: impl FnMut(u64)) {
         if self.now < time {
             marker_times(self.now, time).for_each(marker);
             self.now = time;
@@ -146,15 +150,15 @@ impl Times {
     }
 }
 
-/// What stands before the blocks of one owner: whose they are, and their context.
-struct Head {
+/// What precedes the blocks of one owner: its thread and its context.
+struct OwnerHeader {
     bytes: Vec<u8>,
     closing: bool,
     /// Whether its blocks were renamed, and what opens the context of that.
     renamed: Option<Vec<u8>>,
 }
 
-impl Head {
+impl OwnerHeader {
     fn new(alive: &Alive, block: &AliveBlock) -> Self {
         let mut bytes = Vec::new();
         let owner = alive.owners.get(block.owner as usize);
@@ -180,18 +184,18 @@ impl Head {
     }
 }
 
-/// The packets of blocks on their way.
-struct Packets<'a> {
+/// Builds the packets of blocks and sends them.
+struct PacketBuilder<'a> {
     sink: &'a mut dyn Sink,
     packet: Vec<u8>,
-    /// Whose blocks come just now, and whether that has opened a scope.
+    /// The owner of the blocks at the end of the packet, and whether its header has opened a scope.
     owner: Option<(u32, bool)>,
     sent: usize,
     result: Result<(), Error>,
 }
 
-impl Packets<'_> {
-    fn block(&mut self, serial: &mut u64, block: &AliveBlock, head: &Head) {
+impl PacketBuilder<'_> {
+    fn block(&mut self, serial: &mut u64, block: &AliveBlock, head: &OwnerHeader) {
         if self.owner.is_none_or(|(owner, _)| owner != block.owner) {
             self.close();
             self.packet.extend_from_slice(&head.bytes);
@@ -214,7 +218,7 @@ impl Packets<'_> {
     }
 
     fn marker(&mut self, serial: &mut u64, cycle: u64) {
-        // On the same stream, so that no reader has to put the two together.
+        // On the same stream, so that no reader has to merge the two.
         self.packet.extend_from_slice(&stream_events::marker(*serial, cycle));
         *serial += 1;
     }

@@ -1,7 +1,7 @@
 //! The handle a program holds: start, look, end, report.
 //!
-//! This is the one place where both sides meet: it starts the writing side, feeds what it writes
-//! to the reading side in the same process, and prints the result.
+//! Only this module knows both sides: it starts the writing side, feeds what it writes to the reading
+//! side in the same process, and prints the result.
 
 #[cfg(feature = "enable")]
 mod begin;
@@ -86,7 +86,7 @@ impl Ledger {
     /// Starts as the environment says; by default a report on stderr at the end.
     ///
     /// Never fails: what cannot start is one line on stderr and an entry in
-    /// [`problems`](Self::problems), and so is a `MEMLEDGER_` variable that there is not.
+    /// [`problems`](Self::problems), and so is an unknown `MEMLEDGER_` variable.
     ///
     /// | variable | meaning |
     /// |---|---|
@@ -94,7 +94,7 @@ impl Ledger {
     /// | `MEMLEDGER_FILE=run-%p.utrace` | write the trace to this file, compact if it is named `.memledger` (`%p` process id, `%t` unix seconds, `%e` executable) |
     /// | `MEMLEDGER_HOST=127.0.0.1` | send the trace to a recorder, on port 1980 or 1981 unless one is named |
     /// | `MEMLEDGER_CONTROL=1985` or `ADDRESS:PORT` | start the control server |
-    /// | `MEMLEDGER_CONTROL_TOKEN_FILE=token` | who controls the program must know the first line of this file, which nobody else may read |
+    /// | `MEMLEDGER_CONTROL_TOKEN_FILE=token` | clients of the control server must send the first line of this file, which only its owner may read |
     /// | `MEMLEDGER_CONTROL_FOLDER=traces` | where `write-to` may create files |
     /// | `MEMLEDGER_CONTROL_HOSTS=build,10.0.0.7:1981` | where `send-to` may send besides this machine |
     /// | `MEMLEDGER_FOLLOW_FORKS=1` | record the children of forks, too, each to files of its own |
@@ -137,10 +137,9 @@ impl Ledger {
     /// each million of them, in which the worker collects nothing, and 34 bytes for each until they
     /// are written.
     ///
-    /// Returns at once. Connecting to a host takes place on a thread of its own and is given up after
-    /// 2 s; [`DestinationHandle::status`] and [`problems`](Self::problems) say whether it worked. A
-    /// connection that is lost stays lost: call this again, and a new stream begins with what is
-    /// alive then.
+    /// Returns at once. A thread of its own connects to the host, and gives up after 2 s; [`DestinationHandle::status`] and [`problems`](Self::problems) say whether it worked. A
+    /// connection that is lost stays lost: call this again, and a new stream begins with the blocks
+    /// that are live then.
     ///
     /// # Errors
     /// [`Error::File`] if the file cannot be created; [`Error::InvalidAddress`];
@@ -212,8 +211,8 @@ impl Ledger {
         Stats::default()
     }
 
-    /// What is alive now and how it came to that; `None` if nobody keeps account in the process:
-    /// where there is neither a report nor a host nor [`LedgerBuilder::keep_account`].
+    /// The figures now; `None` if the events are not analyzed in the process: where there is neither a
+    /// report nor a host nor [`LedgerBuilder::keep_account`].
     ///
     /// Costs a [`flush`](Self::flush) and time in proportion to the live blocks.
     pub fn snapshot(&self) -> Option<Snapshot> {
@@ -223,9 +222,9 @@ impl Ledger {
         None
     }
 
-    /// Collects what all threads have recorded and hands it on, on this thread: what the worker
-    /// thread does by itself. With [`Worker::Manual`] the program calls this, often enough that
-    /// the buffers do not fill.
+    /// Collects the events of all threads and writes them, on this thread, as the worker thread does
+    /// by itself. With [`Worker::Manual`] the program calls this, often enough that the buffers do not
+    /// fill.
     pub fn update(&self) {
         #[cfg(feature = "enable")]
         recording::collect(false);
@@ -235,7 +234,7 @@ impl Ledger {
     /// worker that is stuck in a write.
     ///
     /// Costs 50 us more than [`update`](Self::update): it runs on a thread of its own, so that what the
-    /// tracker allocates does not have the program's allocator tidy up what this thread has freed.
+    /// tracker allocates does not make the program's allocator consolidate what this thread has freed.
     pub fn flush(&self) {
         #[cfg(feature = "enable")]
         recording::flush();
@@ -249,7 +248,7 @@ impl Ledger {
         }
     }
 
-    /// What did not go as asked, one sentence each, oldest first. Each was also a line on stderr.
+    /// The problems so far, one sentence each, oldest first. Each was also a line on stderr.
     pub fn problems(&self) -> Vec<String> {
         #[cfg(feature = "enable")]
         return problems::all();

@@ -1,4 +1,4 @@
-//! What did not go as asked: one line on stderr each, and kept for [`Ledger::problems`](super::Ledger::problems).
+//! Problems: each is one line on stderr, and is kept for [`Ledger::problems`](super::Ledger::problems).
 
 use crate::error::Error;
 use crate::platform::os::{self, BlockedSignals};
@@ -19,7 +19,7 @@ pub(super) fn report(error: Error) {
 ///
 /// The sentence may quote the environment or another machine.
 ///
-/// NOTE: by a plain write. The program may hold the lock of its stderr for as long as it likes.
+/// NOTE: by a plain write. The program may hold the lock of its stderr for any time.
 pub(super) fn add(sentence: String) {
     let sentence = escape(&sentence);
     let _signals = BlockedSignals::new();
@@ -29,14 +29,14 @@ pub(super) fn add(sentence: String) {
     }
 }
 
-/// All problems so far: a copy that belongs to the program.
+/// All problems so far, in memory of the program.
 pub(super) fn all() -> Vec<String> {
-    // NOTE: the lock is held within the guard only. A hook may wait for the worker, and the worker
+    // NOTE: the lock is held only with the guard set. A hook may wait for the worker, and the worker
     // for the lock.
     let ours = untracked(|| lock().map_or_else(Vec::new, |problems| problems.clone()));
-    let theirs = ours.clone();
+    let copy = ours.clone();
     untracked(move || drop(ours));
-    theirs
+    copy
 }
 
 /// The lock itself, within `timeout`, for a fork.

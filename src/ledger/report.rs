@@ -51,7 +51,7 @@ pub(super) fn write_report(
         return problems::add(format!("no allocation was recorded, because {UNLINKED}"));
     }
     let Some(analyzer) = analyzer else { return };
-    // NOTE: checks for memory first. Without it, making the report would end the process.
+    // NOTE: checks for memory first. Without memory, making the report would end the process.
     let room = analyzer.look(|analyzer| analyzer.report_bytes());
     if Vec::<u8>::new().try_reserve_exact(room).is_err() {
         return problems::add(format!(
@@ -91,11 +91,11 @@ pub(super) fn write_report(
 
 /// Writes the report to its file, or to stderr if the system does not let the file be written.
 ///
-/// NOTE: a program may have given up its rights since the start (`setresuid`, a sandbox), or have
-/// no descriptor or no room on the disk left. Only a name made at the start would be there for it, and would be left behind
-/// by a program that is killed. An unnamed file (`O_TMPFILE`) needs the same rights to get a name.
-/// Descriptor 2 is open already and needs none. It is not used if the program has closed the
-/// tracker's descriptors: 2 may be a file of the program then.
+/// NOTE: a program may have given up its rights since the start (`setresuid`, a sandbox), or have no
+/// descriptor or no space on the disk left. Only a file created at the start could be written then, but
+/// a program that is killed would leave it behind. An unnamed file (`O_TMPFILE`) needs the same rights
+/// to get a name. Descriptor 2 is open already and needs none. It is not used if the program has closed
+/// the tracker's descriptors: 2 may be a file of the program then.
 fn write_file(file: &LaterFile, path: PathBuf, bytes: &[u8]) {
     let Err(mut source) = file.write(bytes) else { return };
     let is_ours = file.is_ours();

@@ -7,7 +7,7 @@ use super::problems;
 use super::report_to::ReportTo;
 use crate::events::channel;
 use crate::platform::os;
-use crate::remote::control::{DEFAULT_PORT as DEFAULT_CONTROL_PORT, Place};
+use crate::remote::control::{DEFAULT_PORT as DEFAULT_CONTROL_PORT, ListenAddress};
 use crate::trace::sink::tcp::Address;
 use crate::trace::write::untracked;
 use crate::words::nearest;
@@ -190,13 +190,13 @@ fn host(value: &OsStr, config: &mut Config) -> Result<(), String> {
 }
 
 fn control(value: &OsStr, config: &mut Config) -> Result<(), String> {
-    let value = value.to_str().filter(|place| Place::parse(place).is_ok());
-    let Some(place) = value else {
+    let value = value.to_str().filter(|address| ListenAddress::parse(address).is_ok());
+    let Some(address) = value else {
         return Err(format!(
             "only PORT or ADDRESS:PORT are allowed, such as {DEFAULT_CONTROL_PORT}; there is no control server"
         ));
     };
-    config.control = Some(place.to_owned());
+    config.control = Some(address.to_owned());
     Ok(())
 }
 

@@ -4,7 +4,7 @@
     expect(unsafe_code, reason = "a field that is dropped under the guard")
 )]
 
-/// The account of the program's memory at one moment.
+/// The figures of the program's memory at one moment.
 ///
 /// ```
 /// # use memledger::{Ledger, ReportTo};
@@ -26,7 +26,7 @@ impl Snapshot {
         Self { report: std::mem::ManuallyDrop::new(report) }
     }
 
-    /// Everything, as the report at the end would have it.
+    /// All figures, as in the report at the end.
     pub fn report(&self) -> &crate::analysis::Report {
         &self.report
     }
@@ -35,7 +35,7 @@ impl Snapshot {
 #[cfg(feature = "enable")]
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        // It was made by the tracker, so its memory is the tracker's.
+        // The tracker has made it, so its memory is the tracker's.
         let _untracked = crate::trace::write::ReentrancyGuard::enter();
         let _awake = crate::trace::write::state::awake();
         // SAFETY: dropped here and nowhere else.

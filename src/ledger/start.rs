@@ -68,7 +68,7 @@ fn leniently(settings: Settings, from_environment: bool) -> Option<u64> {
     // A file that cannot be created must not cost the report.
     let control = control::bind(&config).map_err(problems::report).ok().flatten();
     let file = config.file.as_ref();
-    let file = file.and_then(|to| open_trace(&to.place).map_err(problems::report).ok());
+    let file = file.and_then(|to| open_trace(&to.location).map_err(problems::report).ok());
     let report = config.report.as_ref();
     let report = report.and_then(|to| open_report(to).map_err(problems::report).ok());
     let outputs = Outputs { file, report, control };
@@ -93,7 +93,7 @@ fn strictly(mut config: Config) -> Result<Option<u64>, Error> {
     }
     filter::of(config.file.as_ref())?;
     filter::of(config.host.as_ref())?;
-    config.host.as_ref().map(|host| Address::parse(&host.place)).transpose()?;
+    config.host.as_ref().map(|host| Address::parse(&host.location)).transpose()?;
     config.file_mode.map_or(Ok(0), config::file_mode)?;
     settings::report_unknown();
     match recording::current().as_mut() {
@@ -143,7 +143,7 @@ fn open_and_begin(
     set_file_mode(config);
     // Before the file: its start says which port it is.
     let control = control::bind(config)?;
-    let file = config.file.as_ref().map(|to| open_trace(&to.place)).transpose()?;
+    let file = config.file.as_ref().map(|to| open_trace(&to.location)).transpose()?;
     let report = config.report.as_ref().map(open_report).transpose()?;
     begin(config, follow, Outputs { file, report, control }, origin)
 }
@@ -175,7 +175,7 @@ fn add_settings(running: &mut Recording, config: Config) -> Result<(), Error> {
     let file_channels = filter::of(config.file.as_ref())?;
     let host_channels = filter::of(config.host.as_ref())?;
     if let Some(to) = config.file.filter(|_| !running.has_file) {
-        let file = open_trace(&to.place)?;
+        let file = open_trace(&to.location)?;
         let path = file.path().to_owned();
         let sink = filter::apply(file_channels, Box::new(file));
         let joined = worker::session().as_mut().map(|session| session.join(sink));
@@ -192,7 +192,7 @@ fn add_settings(running: &mut Recording, config: Config) -> Result<(), Error> {
         let mut session = worker::session();
         let analyzer =
             running.analyzer.as_ref().filter(|_| filter::has_memory(host_channels.as_ref()));
-        let host = add::to_host(Address::parse(&to.place)?, host_channels)?;
+        let host = add::to_host(Address::parse(&to.location)?, host_channels)?;
         if let Some(session) = session.as_mut() {
             add::join(session, host, analyzer, Vec::new());
             running.has_host = true;

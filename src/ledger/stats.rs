@@ -17,7 +17,7 @@ use crate::trace::write::{buffer, loss, state};
 pub struct Stats {
     /// Whether events are being recorded.
     pub recording: bool,
-    /// Events recorded since the start of the process that have a place in the order of all.
+    /// Events recorded since the start of the process that have a serial.
     pub events: u64,
     /// Events lost since recording started, as far as the worker has seen.
     pub lost_events: u64,
@@ -27,12 +27,12 @@ pub struct Stats {
     pub overhead_bytes: u64,
     /// How often the allocator returned null while something was recorded.
     pub failed_allocations: u64,
-    /// Scopes that were left while another was the innermost.
+    /// Scopes that were left out of order.
     pub scope_misuses: u64,
     /// Destinations of the trace, beside its first file, that could not be reached, were lost or
     /// were too slow, since the start of the process.
     pub lost_destinations: u64,
-    /// Scopes and tags that found no place of their own and are shown as `(other)`.
+    /// Scopes and tags that did not fit into the table, and are shown as `(other)`.
     pub refused_contexts: u64,
 }
 

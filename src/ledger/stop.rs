@@ -40,7 +40,7 @@ pub(super) fn finish(generation: Option<u64>) {
 pub(crate) fn end(recording: Recording, process_ends: bool) {
     let quiet = state::pause(HOOK_TIMEOUT);
     let session = worker::session_within(WORKER_TIMEOUT);
-    // PERF: after that. A worker that is called would take the session first.
+    // PERF: after the lock is taken. A worker that is called would take the session first.
     worker::dismiss();
     let Some(mut session) = session else {
         problems::add(format!(
@@ -53,9 +53,9 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
         channel::forget();
         return state::turn_off();
     };
-    // NOTE: what the tracker holds is not given back to an allocator that ends with the process.
-    // Large blocks that are freed can make it tidy up all its memory: 0.3 s where millions of
-    // blocks of the program are in its lists of free ones.
+    // NOTE: at the end of the process the tracker's memory is not freed. Large blocks that are freed can
+    // make the allocator consolidate all its memory: 0.3 s with millions of blocks of the program in
+    // its free lists.
     if let Some(mut session) = session.take() {
         worker::finish(&mut session, &trailer());
         if process_ends {

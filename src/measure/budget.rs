@@ -46,7 +46,7 @@ pub struct Budget {
 /// ```
 ///
 /// The name is that of a scope, in the message and in the report of a ledger that runs meanwhile.
-/// What counts, what it costs and what it needs is said at [`measure`](crate::measure).
+/// [`measure`](crate::measure) documents what counts, what it costs and what it requires.
 pub fn budget(name: impl Into<Name>) -> Budget {
     Budget {
         name: name.into(),
@@ -79,7 +79,7 @@ impl Budget {
         Self { allocations: Some(blocks), ..self }
     }
 
-    /// At most this many times may a block be reallocated, wherever it was allocated: with 0, a `Vec`
+    /// Blocks may be reallocated at most this many times, wherever they were allocated: with 0, a `Vec`
     /// from outside may not grow either.
     pub fn reallocations(self, times: u64) -> Self {
         Self { reallocations: Some(times), ..self }
@@ -100,8 +100,8 @@ impl Budget {
     /// Runs `body` and returns its result, if that stays within all limits.
     ///
     /// # Errors
-    /// [`Error::OverBudget`] if it does not: by how much, and which scopes and tags within have the most.
-    /// [`Error::Unmeasured`] if that cannot be told, as [`measure`](crate::measure) says, and for a
+    /// [`Error::OverBudget`] if it does not: by how much, and which scopes and tags within hold the most.
+    /// [`Error::Unmeasured`] if that cannot be measured, as [`measure`](crate::measure) says, and for a
     /// budget without any limit. `body` is run once in any case.
     ///
     /// # Panics
@@ -196,7 +196,7 @@ impl Budget {
         let (scopes, tags) = found.holders();
         let scope = |path: &[String]| path.join(" > ");
         let mut text = holders("Within it, by scope", scope, scopes, &columns, key);
-        // Where nothing is tagged, the table would say so only.
+        // Without tags the table would have one row, "Unnamed".
         if tags.iter().any(|tag| tag.path != ["Unknown", "Unnamed"]) {
             let name = |path: &[String]| {
                 path.split_last().map_or_else(String::new, |(name, group)| tag(group, name))

@@ -14,8 +14,8 @@ use std::panic::Location;
 
 /// What a piece of the program did with memory, exact to the byte. [`measure`] returns it.
 ///
-/// The columns are those of a report. All of them are about the blocks that were allocated within,
-/// whoever reallocates or frees them.
+/// The columns are those of a report. All count blocks that were allocated within the measured code,
+/// on whichever thread they are reallocated or freed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Measured<R = ()> {
@@ -27,8 +27,8 @@ pub struct Measured<R = ()> {
     pub frees: u64,
     /// Reallocations of these blocks.
     pub reallocations: u64,
-    /// Reallocations within, of blocks from outside: a `Vec` from before that has grown. Their bytes
-    /// count where they were allocated.
+    /// Reallocations by the measured code of blocks from outside it: a `Vec` from before that grows.
+    /// Their bytes count where they were allocated.
     pub foreign_reallocations: u64,
     /// Bytes of all allocations, and the new sizes of all reallocations.
     pub allocated_bytes: u64,
@@ -58,7 +58,7 @@ impl<R> Measured<R> {
     }
 }
 
-/// Runs `body` and says what it did with memory: on this thread, and wherever a context that was
+/// Runs `body` and measures what it does with memory: on this thread, and wherever a context that was
 /// captured in it is entered ([`Context`](crate::Context), [`spawn`](crate::spawn)).
 ///
 #[cfg_attr(feature = "enable", doc = "```")]
@@ -80,16 +80,16 @@ impl<R> Measured<R> {
 /// # }
 /// ```
 ///
-/// No [`Ledger`](crate::Ledger) has to be started; none can start meanwhile. If one is running, its
-/// account is used (one that kept none does from then on), and its report shows the measurement as a
+/// No [`Ledger`](crate::Ledger) has to be started, and none can start meanwhile. If one is running, the
+/// measurement uses its analyzer (or starts one), and its report shows the measurement as a
 /// scope named `measured`. Other threads, with measurements of their own or without, change nothing; a
 /// plain [`std::thread::spawn`] is not followed.
 ///
-/// - A block counts where it was allocated. One from before that is freed within counts nowhere
-///   here; one from within that is freed after `body` has returned is live.
+/// - A block counts where it was allocated. A block from before `body` that is freed within it does not
+///   count; a block from within that is freed after `body` has returned is live.
 /// - A measurement within another counts for both.
-/// - A thread that goes on after `body` has returned counts up to there. Join it.
-/// - If `body` panics, so does this; the measurement is over then.
+/// - A thread that continues after `body` has returned counts up to then. Join it.
+/// - If `body` panics, so does this, and the measurement ends.
 ///
 /// Costs about 20 µs where a ledger or another measurement is running, otherwise 0.3 ms; and what
 /// tracking costs while `body` runs. Each measurement is a scope in the

@@ -30,7 +30,7 @@ use std::time::Instant;
 
 /// A measurement that has begun. Dropped without an end, it ends without a result.
 pub(crate) struct Measuring {
-    /// Whether the measured code around this one, on this thread, has let its context out.
+    /// Whether a context has been captured, on this thread, in the measured code around this.
     taken_before: bool,
     open: Open,
     site: &'static Location<'static>,
@@ -49,7 +49,7 @@ struct Begun {
     before: Baseline,
 }
 
-/// What a measurement has found, to be judged with the guard set.
+/// The figures of a measurement, which are checked with the guard set.
 pub(crate) struct Found<'a> {
     pub(crate) figures: MeasuredFigures,
     analyzer: &'a mut Analyzer,
@@ -58,13 +58,13 @@ pub(crate) struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// The scopes and the tags of what was measured, in no order.
+    /// The scopes and the tags of the measured blocks, unsorted.
     pub(crate) fn holders(&mut self) -> (Vec<Holder>, Vec<Holder>) {
         self.analyzer.holders(self.node.id(), self.before)
     }
 }
 
-/// A node of the tree that is a measurement's.
+/// The node of a measurement in the tree of contexts.
 #[derive(Clone, Copy)]
 struct Node {
     /// The stack around it and its name.
@@ -85,7 +85,7 @@ struct Idle {
     live_in: Option<u64>,
 }
 
-/// Nodes without a measurement. Taken only while the run is held, so that a fork finds it free.
+/// Nodes without a measurement. Locked only while the recording is locked, so that a fork finds it free.
 static IDLE: Mutex<BTreeMap<(u32, &'static str), Vec<Idle>>> = Mutex::new(BTreeMap::new());
 /// The number of the latest node of a measurement.
 static LATEST: AtomicU32 = AtomicU32::new(0);
@@ -112,7 +112,7 @@ impl Measuring {
         Ok(Self { taken_before, open, site, begun: Some(begun) })
     }
 
-    /// Ends it, and has `judge` look at what was found.
+    /// Ends it, and calls `judge` with the figures.
     pub(crate) fn end(
         mut self,
         judge: impl FnOnce(&mut Found<'_>) -> Result<(), Error>,
@@ -132,7 +132,7 @@ impl Measuring {
         thread::leave(self.open, self.site);
         let taken = thread::set_taken(self.taken_before);
         if taken {
-            // It is one of all measurements around this one, too.
+            // A captured context is also within all measurements around this one.
             thread::set_taken(true);
         }
         clone_for_caller({
@@ -165,7 +165,7 @@ impl Begun {
     }
 
     fn in_recording(name: &'static str, recording: &mut Recording) -> Result<Self, Error> {
-        // NOTE: before it is seen whether the channel is on.
+        // NOTE: before the check whether the channel is on.
         let scopes_turned_off = scopes::CHANNEL.times_turned_off();
         recording.refuse_measurement()?;
         // Nothing is collected meanwhile.
@@ -190,7 +190,7 @@ impl Begun {
         judge: impl FnOnce(&mut Found<'_>) -> Result<(), Error>,
     ) -> Result<MeasuredFigures, Error> {
         if state::is_forked() || os::process_id() != self.pid {
-            // NOTE: not dropped. A thread that is not there any more may hold the analyzer.
+            // NOTE: not dropped. A thread that does not exist in the child may hold the analyzer's lock.
             std::mem::forget(self);
             return Err(unmeasured("the process was forked meanwhile, and this is the child"));
         }
@@ -222,7 +222,7 @@ impl Begun {
         judged.map(|()| figures)
     }
 
-    /// Brings the analyzer up to now, and sees that nothing is missing.
+    /// Brings the analyzer up to now, and checks that nothing is missing.
     fn collect(&self) -> Result<(), Error> {
         let Some(mut session) = worker::session_within(WORKER_TIMEOUT) else { return Err(stuck()) };
         let Some(session) = session.as_mut() else { return Err(ended()) };
@@ -248,7 +248,7 @@ fn started() -> Result<MutexGuard<'static, Option<Recording>>, Error> {
             return Ok(current);
         }
         drop(current);
-        // NOTE: another may come first. Then this one fails, and there is a recording, or was.
+        // NOTE: another thread may start first. Then this start fails, and there is a recording, or was.
         if let Err(error) = start::for_measurements()
             && (!os::SUPPORTED || Instant::now() >= deadline)
         {
@@ -257,14 +257,14 @@ fn started() -> Result<MutexGuard<'static, Option<Recording>>, Error> {
     }
 }
 
-/// Ends a recording that only measurements need, if there is none any more.
+/// Ends the recording if only measurements needed it, and the last of them has ended.
 fn end_if_over(current: &mut Option<Recording>) {
     if let Some(recording) = current.take_if(|recording| recording.is_over()) {
         stop::end(recording, false);
     }
 }
 
-/// Ticks until everything is collected that has happened before.
+/// Collects until everything from before the call is collected.
 fn collect_everything(session: &mut Session) -> Result<(), Error> {
     let deadline = Instant::now() + WORKER_TIMEOUT;
     while Instant::now() < deadline && !session.has_failed() {
@@ -285,7 +285,7 @@ impl Node {
         let place = (thread::stack(), name);
         let reused = idle().get_mut(&place).and_then(|nodes| {
             let is_free = |idle: &Idle| {
-                // NOTE: what is not collected yet can only have been freed.
+                // NOTE: events that are not collected yet can only be frees.
                 idle.live_in != Some(generation)
                     || !analyzer.look(|analyzer| {
                         analyzer.is_measurement_live(context::wire_id(idle.number) as i32)

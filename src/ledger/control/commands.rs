@@ -14,14 +14,14 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// Destinations at once that commands can add to.
+/// Commands add a destination only below this number of running ones.
 const MOST_DESTINATIONS: usize = 8;
-/// Channels, and destinations, that a status names.
+/// A status names at most this many channels, and this many destinations.
 const MOST_NAMED: usize = 16;
-/// Bytes of a name or a reason in a status.
+/// Characters of a name or a reason in a status, at most.
 const LONGEST_TEXT: usize = 200;
 
-/// Has a server that listens do what its clients command.
+/// Starts serving: the clients of `bound` control the recording.
 pub(in crate::ledger) fn serve(bound: BoundControl) -> Result<RunningControl, Error> {
     let address = bound.address();
     bound.serve(Box::new(Commands { address }))
@@ -80,7 +80,7 @@ impl Actions for Commands {
         let added =
             room_for_one().and_then(|()| add::add_created(file, path, channels).map_err(sentence));
         if let Err(reason) = added {
-            // It is ours, and empty.
+            // The control server has created it, and it is empty.
             let _ = std::fs::remove_file(path);
             return Err(reason);
         }
@@ -116,7 +116,7 @@ fn channel((name, enabled): (&str, bool)) -> String {
     format!("channel {} {}", if enabled { "on" } else { "off" }, short(name))
 }
 
-/// Of a name that no channel has so far.
+/// The line for a name that no channel has so far.
 fn expected(named: (&str, bool)) -> String {
     format!("expected_{}", channel(named))
 }

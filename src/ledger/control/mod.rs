@@ -5,7 +5,7 @@ pub(super) mod commands;
 use super::config::{Config, Secret};
 use super::problems;
 use crate::error::Error;
-use crate::remote::control::{Actions, Listener, Place, Rules, Server};
+use crate::remote::control::{Actions, ListenAddress, Listener, Rules, Server};
 use crate::trace::sink::start;
 use std::fs::{self, File};
 use std::io::Read;
@@ -15,7 +15,7 @@ use std::path::Path;
 /// Bytes of the longest token.
 const LONGEST_TOKEN: usize = 1024;
 
-/// A server that listens, and a port that is announced in the streams that start from now on.
+/// A server that listens but does not serve yet. Streams that start from now on announce its port.
 pub(super) struct BoundControl {
     listener: Listener,
     rules: Rules,
@@ -29,7 +29,7 @@ pub(super) struct RunningControl {
     _port: AnnouncedPort,
 }
 
-/// While it exists, streams say at which port the process is controlled.
+/// While it exists, new streams announce the port of the control server.
 struct AnnouncedPort;
 
 impl Drop for AnnouncedPort {
@@ -38,35 +38,35 @@ impl Drop for AnnouncedPort {
     }
 }
 
-/// Binds the address that is asked for, if one is.
+/// Binds the address in the configuration, if there is one.
 pub(super) fn bind(config: &Config) -> Result<Option<BoundControl>, Error> {
     let Some(asked) = &config.control else {
         // The child of a fork may have inherited the port of its parent.
         start::set_control_port(None);
         return Ok(None);
     };
-    let place = Place::parse(asked)?;
+    let asked_address = ListenAddress::parse(asked)?;
     let rules = rules(config)?;
-    if place.is_open() && rules.token.is_none() {
+    if asked_address.is_public() && rules.token.is_none() {
         return Err(Error::TokenRequired(asked.clone()));
     }
-    let listener = Listener::bind(place)?;
+    let listener = Listener::bind(asked_address)?;
     let address = listener.address();
-    if place.port() != 0 && place.port() != address.port() {
+    if asked_address.port() != 0 && asked_address.port() != address.port() {
         problems::add(format!(
             "port {} is taken, so the control server listens on {address}",
-            place.port()
+            asked_address.port()
         ));
     }
     start::set_control_port(Some(address.port()));
     Ok(Some(BoundControl { listener, rules, port: AnnouncedPort }))
 }
 
-/// The token in the first line of a file that nobody else can read or write; or why there is none.
+/// The token in the first line of a file that only its owner can read and write, or why there is none.
 pub(super) fn read_token(path: &Path) -> Result<Secret, String> {
     let failed = |error: std::io::Error| format!("it cannot be read: {error}");
     let metadata = fs::metadata(path).map_err(failed)?;
-    // Reading a pipe could wait without end.
+    // Reading a pipe could wait forever.
     if !metadata.is_file() {
         return Err("it is no file".into());
     }
@@ -130,8 +130,8 @@ impl RunningControl {
         self.address
     }
 
-    /// The environment has started the server; the program may say later what it allows, where the
-    /// environment has not.
+    /// Adds what the program allows, where the environment, which has started the server, has not set
+    /// it.
     pub(super) fn allow(&self, config: &Config) -> Result<(), Error> {
         self.server.allow(rules(config)?);
         Ok(())

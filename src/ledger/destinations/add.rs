@@ -20,13 +20,13 @@ use crate::trace::write::state;
 use std::fs::File;
 use std::path::Path;
 
-/// Adds what the program asks for.
+/// Adds a destination of the program.
 pub(in crate::ledger) fn add_destination(
     destination: &Destination,
 ) -> Result<DestinationHandle, Error> {
     match &destination.target {
-        Target::File(file) => add_file(&file.place, file.channels.as_deref()),
-        Target::Host(host) => add_host(&host.place, host.channels.as_deref()),
+        Target::File(file) => add_file(&file.location, file.channels.as_deref()),
+        Target::Host(host) => add_host(&host.location, host.channels.as_deref()),
     }
 }
 
@@ -37,7 +37,7 @@ pub(in crate::ledger) fn add_file(
     request(|| add(channels, |channels| to_file(open_trace(path)?, channels)))
 }
 
-/// Writes to a file that was created for it, and is empty.
+/// Adds a file that the control server has created, and that is empty.
 pub(in crate::ledger) fn add_created(
     file: File,
     path: &Path,
@@ -84,7 +84,7 @@ fn add(
     let channels = filter::parse(channels)?;
     let recording = recording::current();
     let Some(recording) = recording.as_ref() else { return Err(Error::NotRecording) };
-    // PERF: before the session is held. While it is, nothing is collected.
+    // PERF: before the session is locked. While it is locked, nothing is collected.
     let analyzer = recording.analyzer.as_ref().filter(|_| filter::has_memory(channels.as_ref()));
     let room = analyzer.map(InProcessAnalyzer::room).transpose()?.unwrap_or_default();
     let Some(mut session) = worker::session_within(WORKER_TIMEOUT) else {

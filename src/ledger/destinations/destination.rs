@@ -35,15 +35,15 @@ pub(crate) enum Target {
 
 /// A file's path or a host's address, and the channels that go there; `None` is all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct To<P> {
-    pub(crate) place: P,
+pub(crate) struct To<L> {
+    pub(crate) location: L,
     pub(crate) channels: Option<String>,
 }
 
-impl<P> To<P> {
-    /// All channels, to `place`.
-    pub(crate) fn all(place: P) -> Self {
-        Self { place, channels: None }
+impl<L> To<L> {
+    /// All channels, to `location`.
+    pub(crate) fn all(location: L) -> Self {
+        Self { location, channels: None }
     }
 }
 

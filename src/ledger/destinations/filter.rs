@@ -1,4 +1,4 @@
-//! Which channels a destination gets, and what stands before it where that is not all.
+//! The channels that a destination gets, and the filter before it if those are not all.
 
 use super::destination::To;
 use crate::alloc;
@@ -17,16 +17,16 @@ static NEEDS: [Needs; 3] = [
 ];
 
 /// The channels that one destination of a configuration gets.
-pub(in crate::ledger) fn of<P>(to: Option<&To<P>>) -> Result<Option<ChannelFilter>, Error> {
+pub(in crate::ledger) fn of<L>(to: Option<&To<L>>) -> Result<Option<ChannelFilter>, Error> {
     parse(to.and_then(|to| to.channels.as_deref()))
 }
 
-/// Reads the channels of one destination; `None` are all.
+/// Parses the channels of one destination; `None` means all.
 pub(in crate::ledger) fn parse(channels: Option<&str>) -> Result<Option<ChannelFilter>, Error> {
     channels.map(ChannelFilter::parse).transpose()
 }
 
-/// `sink`, and what leaves out before it what is not wanted.
+/// `sink`, behind a filter if it does not get all channels.
 pub(in crate::ledger) fn apply(
     filter: Option<ChannelFilter>,
     sink: Box<dyn Sink>,
@@ -37,7 +37,7 @@ pub(in crate::ledger) fn apply(
     }
 }
 
-/// Whether the destination is to know what is alive.
+/// Whether the destination gets the channel `memory`, and so the live blocks.
 pub(in crate::ledger) fn has_memory(filter: Option<&ChannelFilter>) -> bool {
     filter.is_none_or(|filter| filter.has(alloc::CHANNEL.id()))
 }

@@ -22,18 +22,18 @@ pub(in crate::ledger) const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 /// One more destination of the trace, started with [`Ledger::trace_to`](crate::Ledger::trace_to).
 ///
 /// Its stream is complete in itself: it begins with everything a reader needs to know and with the
-/// blocks that are alive, and ends as the trace of a program ends. It has a queue of at most 64 MiB
-/// and a thread of its own, so that it holds back neither the program nor the other destinations;
-/// if it is too slow for that it is ended with a message, never continued with a hole.
+/// live blocks, and ends as the trace of a program ends. It has a queue of at most 64 MiB and a thread
+/// of its own, so that it delays neither the program nor the other destinations; if the queue is full,
+/// the stream ends with a message and is never continued with a hole.
 ///
-/// This is a number to ask with: a copy is as good, and dropping it ends nothing.
+/// A handle is the number of a destination: copies are equal, and dropping one ends nothing.
 ///
 /// ```
 /// # use memledger::{DestinationState, Ledger};
 /// # let path = std::env::temp_dir().join(format!("memledger-destination-{}.utrace", std::process::id()));
 /// let ledger = Ledger::builder().keep_account(true).start()?;
 /// let warm = vec![0_u8; 100_000];
-/// // Later: what is alive now, and all that follows.
+/// // Later: the blocks that are live now, and all that follows.
 /// let destination = ledger.trace_to_file(&path)?;
 /// // ...
 /// destination.stop();
@@ -49,34 +49,34 @@ pub struct DestinationHandle {
     number: u64,
 }
 
-/// How far a [`DestinationHandle`] is.
+/// The state of a destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DestinationState {
-    /// It is being connected to; what happens meanwhile is kept for it.
+    /// It is being connected to; events are queued meanwhile.
     Opening,
     /// It gets the trace.
     Sending,
-    /// It got all of the trace up to where it, or the recording, was stopped.
+    /// It has the whole trace up to where it, or the recording, was stopped.
     #[default]
     Ended,
     /// It could not be reached, was lost, or was too slow: [`DestinationStatus::problem`] says why.
     Failed,
 }
 
-/// What is known of a [`DestinationHandle`] at a moment.
+/// The figures of a destination at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DestinationStatus {
     /// The file, or the address with its port.
     pub name: String,
-    /// How far it is.
+    /// Whether it is being opened, gets the trace, or has ended.
     pub state: DestinationState,
     /// Bytes that have been written or sent.
     pub written_bytes: u64,
     /// Bytes of events that wait for it, before they are compressed; at most 64 MiB.
     pub waiting_bytes: u64,
-    /// Why it ended before its time.
+    /// Why it failed.
     pub problem: Option<String>,
 }
 
@@ -86,7 +86,7 @@ impl DestinationHandle {
         Self { number }
     }
 
-    /// What there is to know of it; cheap. Of those that have ended, the last 64 are remembered.
+    /// Its state and figures; cheap. Of the destinations that have ended, the last 64 are remembered.
     pub fn status(&self) -> DestinationStatus {
         #[cfg(feature = "enable")]
         return status_of(self.number);
@@ -95,7 +95,7 @@ impl DestinationHandle {
     }
 
     /// Ends its stream with everything recorded so far, as the end of a recording would, and waits
-    /// at most 3 s until it has got that. The others go on.
+    /// at most 3 s until they are written. The others continue.
     pub fn stop(&self) {
         #[cfg(feature = "enable")]
         stop(self.number);
@@ -104,15 +104,15 @@ impl DestinationHandle {
 
 #[cfg(feature = "enable")]
 fn status_of(number: u64) -> DestinationStatus {
-    // NOTE: the lock is taken within the guard only, and not in the child of a fork, which may have
-    // inherited it locked. The texts are copied outside: they go to the program.
+    // NOTE: the lock is taken only with the guard set, and not in the child of a fork, which may have
+    // inherited it locked. The texts are copied without the guard, because the program drops them.
     let ours = untracked(|| {
         let queue = if state::is_forked() { None } else { queue::by_number(number) }?;
         let seen = queue.seen();
         Some((queue, seen))
     });
     let Some((queue, seen)) = &ours else { return DestinationStatus::default() };
-    let theirs = DestinationStatus {
+    let copy = DestinationStatus {
         name: queue.name.clone(),
         state: match (seen.stage, &seen.why) {
             (Stage::Opening, _) => DestinationState::Opening,
@@ -125,10 +125,10 @@ fn status_of(number: u64) -> DestinationStatus {
         problem: seen.why.clone(),
     };
     untracked(move || drop(ours));
-    theirs
+    copy
 }
 
-/// Ends one, and waits until it has got everything.
+/// Ends the stream of one destination, and waits until all of it is written.
 #[cfg(feature = "enable")]
 fn stop(number: u64) {
     untracked(|| {
@@ -149,14 +149,13 @@ fn stop(number: u64) {
     });
 }
 
-/// The handles of all, for the program.
+/// The handles of all destinations, in memory of the program.
 #[cfg(feature = "enable")]
 pub(in crate::ledger) fn all() -> Vec<DestinationHandle> {
     let numbers =
         || queue::all().iter().map(|queue| DestinationHandle::new(queue.number)).collect();
     let ours: Vec<_> = if state::is_forked() { Vec::new() } else { untracked(numbers) };
-    // A copy that belongs to the program.
-    let theirs = ours.clone();
+    let copy = ours.clone();
     untracked(move || drop(ours));
-    theirs
+    copy
 }

@@ -315,7 +315,7 @@ pub(crate) fn secure_env(name: &CStr) -> Option<std::ffi::OsString> {
 
 /// How long a write waits for the other end of a pipe: less than the end of a recording waits for
 /// its worker, so that the report does not suffer.
-const WRITE_PATIENCE_MS: c_int = 3_000;
+const WRITE_TIMEOUT_MS: c_int = 3_000;
 
 /// Writes some of `bytes` to a file; where that is a pipe and full, waits for it at most 3 s.
 pub(crate) fn write_file(file: &File, bytes: &[u8]) -> io::Result<usize> {
@@ -337,7 +337,7 @@ fn write_some(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
             io::ErrorKind::WouldBlock => {
                 let mut poll = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
                 // SAFETY: one valid entry.
-                if unsafe { libc::poll(&raw mut poll, 1, WRITE_PATIENCE_MS) } == 0 {
+                if unsafe { libc::poll(&raw mut poll, 1, WRITE_TIMEOUT_MS) } == 0 {
                     return Err(io::Error::new(
                         io::ErrorKind::TimedOut,
                         "nobody has read from it for 3 s",

@@ -7,9 +7,9 @@ use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 /// How long a connection is tried.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long an answer may take: ending a destination waits until it has got everything.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of the longest answer.
 const LONGEST_ANSWER: u64 = 1 << 20;
 
@@ -42,15 +42,15 @@ impl Client {
             .map_err(|error| unreachable(format!("{address} is no address"), error))?;
         let mut result = Err(io::Error::other("the name has no address"));
         for one in addresses {
-            result = TcpStream::connect_timeout(&one, CONNECT_PATIENCE);
+            result = TcpStream::connect_timeout(&one, CONNECT_TIMEOUT);
             if result.is_ok() {
                 break;
             }
         }
         let prepared = result.and_then(|stream| {
             stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
-            stream.set_write_timeout(Some(ANSWER_PATIENCE))?;
+            stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+            stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
             Ok(stream)
         });
         match prepared {
@@ -68,7 +68,7 @@ impl Client {
         let failed = |address: &str, error: io::Error| {
             let what = match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                    format!("no answer came for {} s", ANSWER_PATIENCE.as_secs())
+                    format!("no answer came for {} s", ANSWER_TIMEOUT.as_secs())
                 }
                 _ => error.to_string(),
             };

@@ -15,9 +15,9 @@ const HOP_PORTS: (u16, u64) = (0x8000, 0x2000);
 
 /// The address and port that a program asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(SocketAddr);
+pub(crate) struct ListenAddress(SocketAddr);
 
-impl Place {
+impl ListenAddress {
     /// Reads `port`, `address:port` or `localhost:port`.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl Place {
     }
 
     /// Whether other machines could reach it.
-    pub(crate) fn is_open(self) -> bool {
+    pub(crate) fn is_public(self) -> bool {
         !self.0.ip().is_loopback()
     }
 }
@@ -59,7 +59,7 @@ impl Listener {
     ///
     /// # Errors
     /// [`Error::Listen`] if there is none.
-    pub(crate) fn bind(Place(asked): Place) -> Result<Self, Error> {
+    pub(crate) fn bind(ListenAddress(asked): ListenAddress) -> Result<Self, Error> {
         let random = RandomState::new();
         let hop = |hop| HOP_PORTS.0 + (random.hash_one(hop) % HOP_PORTS.1) as u16;
         let ports = std::iter::once(asked.port()).chain((0..HOPS).map(hop));
@@ -141,20 +141,20 @@ mod tests {
             ("0.0.0.0:1985", "0.0.0.0:1985", true),
             ("10.0.0.1:1985", "10.0.0.1:1985", true),
         ] {
-            let place = Place::parse(text).unwrap();
-            assert_eq!((place.0.to_string().as_str(), place.is_open()), (address, open));
+            let parsed = ListenAddress::parse(text).unwrap();
+            assert_eq!((parsed.0.to_string().as_str(), parsed.is_public()), (address, open));
         }
         for text in ["", "x", "65536", "-1", "host:1985", "127.0.0.1", "::1", "1985 "] {
-            let error = Place::parse(text).unwrap_err().to_string();
+            let error = ListenAddress::parse(text).unwrap_err().to_string();
             assert!(error.contains(&format!("{text:?}")), "{error}");
         }
     }
 
     #[test]
     fn a_port_that_is_taken_is_left_for_another() {
-        let first = Listener::bind(Place::parse("0").unwrap()).unwrap();
+        let first = Listener::bind(ListenAddress::parse("0").unwrap()).unwrap();
         let taken = first.address().port();
-        let second = Listener::bind(Place::parse(&taken.to_string()).unwrap()).unwrap();
+        let second = Listener::bind(ListenAddress::parse(&taken.to_string()).unwrap()).unwrap();
         assert_ne!(second.address().port(), taken);
         assert!((0x8000..0xa000).contains(&second.address().port()));
         assert!(second.address().ip().is_loopback());
@@ -162,8 +162,8 @@ mod tests {
 
     #[test]
     fn an_address_that_is_not_ours_is_an_error() {
-        let place = Place::parse("192.0.2.1:1985").unwrap();
-        let Err(error) = Listener::bind(place) else { panic!("nobody has this address") };
+        let address = ListenAddress::parse("192.0.2.1:1985").unwrap();
+        let Err(error) = Listener::bind(address) else { panic!("nobody has this address") };
         assert!(error.to_string().contains("cannot listen on 192.0.2.1:1985"), "{error}");
     }
 }

@@ -47,7 +47,7 @@ pub use client::Client;
 pub use command::{Command, DEFAULT_PORT};
 
 #[cfg(feature = "enable")]
-pub(crate) use listener::{Listener, Place};
+pub(crate) use listener::{ListenAddress, Listener};
 #[cfg(feature = "enable")]
 pub(crate) use rules::Rules;
 #[cfg(feature = "enable")]

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 /// Clients at once.
 const MOST_CLIENTS: usize = 4;
 /// How long a client may take for a command.
-const PATIENCE: Duration = Duration::from_secs(10);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two rounds in which there are commands.
 const PACE: Duration = Duration::from_millis(10);
 /// How often the server looks whether it is still wanted, if nothing wakes it: the program may have
@@ -78,7 +78,7 @@ struct Work {
     actions: Box<dyn Actions>,
     wanted: Arc<AtomicBool>,
     clients: Vec<Client>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Server {
@@ -91,11 +91,11 @@ impl Server {
         rules: Rules,
         actions: Box<dyn Actions>,
     ) -> Result<Self, Error> {
-        Self::start_within(PATIENCE, listener, rules, actions)
+        Self::start_within(COMMAND_TIMEOUT, listener, rules, actions)
     }
 
     fn start_within(
-        patience: Duration,
+        timeout: Duration,
         listener: Listener,
         rules: Rules,
         actions: Box<dyn Actions>,
@@ -108,7 +108,7 @@ impl Server {
             listener: Arc::clone(&listener),
             rules: Arc::clone(&rules),
         };
-        let work = Work { listener, rules, actions, wanted, clients: Vec::new(), patience };
+        let work = Work { listener, rules, actions, wanted, clients: Vec::new(), timeout };
         starting().push(work);
         os::spawn(run, 0).map_err(|source| {
             starting().pop();
@@ -177,7 +177,7 @@ impl Work {
             }
             busy |= client.step(&rules, &mut *self.actions);
             if client.deadline <= Instant::now() && !client.is_over {
-                client.refuse(&format!("no command came for {:?}", self.patience));
+                client.refuse(&format!("no command came for {:?}", self.timeout));
             }
         }
         self.clients.retain(|client| !client.is_over);
@@ -193,7 +193,7 @@ impl Work {
 
     fn admit(&mut self, stream: TcpStream) {
         // One whose descriptor cannot be asked about, or set, is let go.
-        let Some(mut client) = Client::new(stream, self.patience) else { return };
+        let Some(mut client) = Client::new(stream, self.timeout) else { return };
         if self.clients.len() < MOST_CLIENTS {
             self.clients.push(client);
         } else {
@@ -212,13 +212,13 @@ struct Client {
     has_ended: bool,
     /// It has said the token.
     admitted: bool,
-    patience: Duration,
+    timeout: Duration,
     deadline: Instant,
     is_over: bool,
 }
 
 impl Client {
-    fn new(socket: TcpStream, patience: Duration) -> Option<Self> {
+    fn new(socket: TcpStream, timeout: Duration) -> Option<Self> {
         socket.set_nonblocking(true).ok()?;
         // What cannot be set costs a few milliseconds.
         let _ = socket.set_nodelay(true);
@@ -228,8 +228,8 @@ impl Client {
             lines: Lines::default(),
             has_ended: false,
             admitted: false,
-            patience,
-            deadline: Instant::now() + patience,
+            timeout,
+            deadline: Instant::now() + timeout,
             is_over: false,
         })
     }
@@ -292,7 +292,7 @@ impl Client {
             Ok(command) => carry_out(&command, rules, actions),
         };
         // Doing it may have taken a while.
-        self.deadline = Instant::now() + self.patience;
+        self.deadline = Instant::now() + self.timeout;
         match reply {
             Ok(lines) => {
                 let mut answer = String::new();

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// Unreal Engine 4's recorder on the first, and Unreal's own since version 5.0 on the second.
 pub(crate) const DEFAULT_PORTS: [u16; 2] = [1980, 1981];
 /// How long a connection is tried, over all addresses of a name.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often a send that the other end does not take looks whether it is still wanted.
 const LOOK_UP: Duration = Duration::from_millis(100);
 /// Coded packets are sent when this many bytes are waiting, and at every sync.
@@ -200,7 +200,7 @@ fn connect(address: &Address) -> io::Result<TcpStream> {
 
 /// Tries each address with the first port, and with the next one where it refused.
 fn connect_to(all: &[SocketAddr], ports: &[u16]) -> io::Result<TcpStream> {
-    let deadline = Instant::now() + CONNECT_PATIENCE;
+    let deadline = Instant::now() + CONNECT_TIMEOUT;
     let mut result = Err(io::Error::other("its name has no address"));
     'addresses: for mut one in all.iter().copied() {
         for port in ports {

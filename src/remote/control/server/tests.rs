@@ -1,5 +1,5 @@
 use super::super::client::Client as Caller;
-use super::super::listener::Place;
+use super::super::listener::ListenAddress;
 use super::*;
 use std::io::{BufRead, BufReader};
 use std::net::{Shutdown, SocketAddr};
@@ -56,19 +56,19 @@ struct Fixture {
 }
 
 fn fixture(change: impl FnOnce(&mut Rules)) -> Fixture {
-    patient(PATIENCE, change)
+    timing_out(COMMAND_TIMEOUT, change)
 }
 
-fn patient(patience: Duration, change: impl FnOnce(&mut Rules)) -> Fixture {
+fn timing_out(timeout: Duration, change: impl FnOnce(&mut Rules)) -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("traces")).unwrap();
     let mut rules = Rules { folder: Some(folder.path().join("traces")), ..Rules::default() };
     change(&mut rules);
-    let listener = Listener::bind(Place::parse("0").unwrap()).unwrap();
+    let listener = Listener::bind(ListenAddress::parse("0").unwrap()).unwrap();
     let address = listener.address();
     let (tell, told) = channel();
     let actions = Box::new(Told(tell));
-    let server = Some(Server::start_within(patience, listener, rules, actions).unwrap());
+    let server = Some(Server::start_within(timeout, listener, rules, actions).unwrap());
     Fixture { server, address, told, folder }
 }
 
@@ -228,7 +228,7 @@ fn a_line_of_a_gigabyte_is_not_taken_in() {
 
 #[test]
 fn a_client_that_drips_bytes_is_cut_off() {
-    let fixture = patient(Duration::from_millis(300), |_| ());
+    let fixture = timing_out(Duration::from_millis(300), |_| ());
     let stream = fixture.raw();
     stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     let mut reader = BufReader::new(stream.try_clone().unwrap());
