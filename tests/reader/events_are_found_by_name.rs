@@ -1,6 +1,7 @@
 //! `EventAnalyzer`: subscriptions by name over exact streams, with every field type, threads, time,
 //! scopes, other versions of a type, and damage.
 
+mod ending;
 mod surroundings;
 
 use crate::support::*;
@@ -45,7 +46,7 @@ fn demo(fields: &[(&str, FieldType)]) -> Vec<u8> {
 fn ask<T>(
     field_type: FieldType,
     data: &[u8],
-    handler: impl FnMut(&mut Vec<T>, &Occurrence<'_>, [FieldValue<'_>; 1]),
+    handler: impl FnMut(&mut Vec<T>, &Occurrence<'_>, [FieldValue<'_>; 1]) + Send,
 ) -> T {
     let analyzer = EventAnalyzer::new(Vec::new()).on("Demo", "Event", ["A"], handler);
     let mut feed = Feed::new(analyzer, &[demo(&[("A", field_type)])]);

@@ -308,6 +308,12 @@ pub trait Visitor {
         let _ = whole;
     }
 
+    /// Whether the visitor wants nothing more. A pass ends when its visitor says so; until then, what
+    /// has been read already may still come.
+    fn is_done(&self) -> bool {
+        false
+    }
+
     /// Events are missing here; the next event comes after them.
     fn hole(&mut self, hole: Hole) {
         let _ = hole;

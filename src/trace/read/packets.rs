@@ -33,6 +33,8 @@ pub struct Reader<R> {
     trials: Trials,
     /// The limit for the memory of waiting events, if it was set.
     memory_limit: Option<usize>,
+    /// The pass was ended early.
+    stopped: bool,
 }
 
 impl<R: Read> Reader<R> {
@@ -53,6 +55,7 @@ impl<R: Read> Reader<R> {
             unpacker: Unpacker::new(),
             trials: Trials::default(),
             memory_limit: None,
+            stopped: false,
         })
     }
 
@@ -79,6 +82,17 @@ impl<R: Read> Reader<R> {
     /// How the trace starts.
     pub fn handshake(&self) -> &Handshake {
         &self.handshake
+    }
+
+    /// Reads all packets and delivers them, until the visitor [is done](Visitor::is_done) or
+    /// `stop` says so.
+    pub(super) fn packets(&mut self, visitor: &mut impl Visitor, mut stop: impl FnMut() -> bool) {
+        while self.packet(visitor) {
+            if visitor.is_done() || stop() {
+                self.stopped = true;
+                return;
+            }
+        }
     }
 
     /// Reads one packet, or passes over one damaged place, and delivers what can be delivered.
@@ -142,7 +156,8 @@ impl<R: Read> Reader<R> {
     /// Delivers what is left and sums up. May be called before the end of the input.
     pub fn finish(mut self, visitor: &mut impl Visitor) -> Summary {
         let error = self.source.take_error();
-        self.decoder.finish_after(error.is_none(), visitor);
+        let stopped = self.stopped;
+        self.decoder.finish_after(error.is_none() && !stopped, visitor);
         Summary {
             input_bytes: self.source.offset(),
             packets: self.packets,
@@ -153,6 +168,7 @@ impl<R: Read> Reader<R> {
                 .map(|(event_type, events)| TypeCount { event_type: event_type.clone(), events })
                 .collect(),
             streams: self.decoder.streams(),
+            stopped,
             error,
             handshake: self.handshake,
         }

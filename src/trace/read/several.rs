@@ -8,6 +8,11 @@ use crate::trace::format::schema::EventType;
 /// Passes every call on to each of the expressions.
 macro_rules! pass_on {
     (|$this:ident| $($visitor:expr),+) => {
+        fn is_done(&self) -> bool {
+            let $this = self;
+            $($visitor.is_done())&&+
+        }
+
         fn event_type(&mut self, index: usize, event_type: &EventType) {
             let $this = self;
             $($visitor.event_type(index, event_type);)+
@@ -102,6 +107,10 @@ impl<V: Visitor> Visitor for Vec<V> {
 
     fn end(&mut self, whole: bool) {
         self.iter_mut().for_each(|visitor| visitor.end(whole));
+    }
+
+    fn is_done(&self) -> bool {
+        !self.is_empty() && self.iter().all(Visitor::is_done)
     }
 
     fn hole(&mut self, hole: Hole) {

@@ -51,6 +51,8 @@ pub struct Summary {
     pub types: Vec<TypeCount>,
     /// All streams that have had packets, by stream id.
     pub streams: Vec<StreamCounts>,
+    /// Whether the pass was ended before the end of the input.
+    pub stopped: bool,
     /// Why the source could not be read to its end.
     pub error: Option<io::Error>,
 }
@@ -60,6 +62,6 @@ impl Summary {
     /// damaged. Losses that the writer counted are only in a report.
     pub fn is_complete(&self) -> bool {
         let Counts { damages, holes, ended, .. } = self.counts;
-        self.error.is_none() && damages == 0 && holes == 0 && ended
+        self.error.is_none() && !self.stopped && damages == 0 && holes == 0 && ended
     }
 }

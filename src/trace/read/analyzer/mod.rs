@@ -17,23 +17,24 @@ pub use occurrence::{Left, Occurrence, Thread};
 use super::event::{Damage, Event, Hole, Stamp, Visitor};
 use super::timebase::Timebase;
 use crate::trace::format::schema::EventType;
+use occurrence::Request;
 use std::fmt;
 use surroundings::{Says, Surroundings};
 
 /// Problems kept; the others are only like them.
 const MOST_PROBLEMS: usize = 32;
 
-type OnEvent<'a, S> = Box<dyn FnMut(&mut S, &Occurrence<'_>, &[Option<usize>]) + 'a>;
-type OnLeave<'a, S> = Box<dyn FnMut(&mut S, &Left<'_>) + 'a>;
-type OnHole<'a, S> = Box<dyn FnMut(&mut S, Hole) + 'a>;
-type OnDamage<'a, S> = Box<dyn FnMut(&mut S, &Damage) + 'a>;
+type OnEvent<'a, S> = Box<dyn FnMut(&mut S, &Occurrence<'_>, &[Option<usize>]) + Send + 'a>;
+type OnLeave<'a, S> = Box<dyn FnMut(&mut S, &Left<'_>) + Send + 'a>;
+type OnHole<'a, S> = Box<dyn FnMut(&mut S, Hole) + Send + 'a>;
+type OnDamage<'a, S> = Box<dyn FnMut(&mut S, &Damage) + Send + 'a>;
 
 enum Handler<'a, S> {
     Event(OnEvent<'a, S>),
     Leave(OnLeave<'a, S>),
 }
 
-/// What was asked for. `*` stands for any name.
+/// What was asked for. In names, `*` stands for any text.
 struct Subscription<'a, S> {
     logger: &'a str,
     event: &'a str,
@@ -41,13 +42,27 @@ struct Subscription<'a, S> {
     handler: Handler<'a, S>,
     /// Whether the trace has declared such an event.
     found: bool,
+    /// Its handler has unsubscribed.
+    over: bool,
 }
 
 impl<S> Subscription<'_, S> {
     fn fits(&self, event_type: &EventType) -> bool {
-        let fits = |pattern: &str, name: &str| pattern == "*" || pattern == name;
-        fits(self.logger, &event_type.logger) && fits(self.event, &event_type.event)
+        matches(self.logger, &event_type.logger) && matches(self.event, &event_type.event)
     }
+}
+
+/// Whether `name` is `pattern`, in which each `*` stands for any text, also for none.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut name) = name.strip_prefix(start) else { return false };
+    let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
+    // The first place of each part leaves the most for those behind it.
+    for part in middle.split('*') {
+        let Some((_, behind)) = name.split_once(part) else { return false };
+        name = behind;
+    }
+    name.ends_with(end)
 }
 
 /// A subscription that wants the events of a type.
@@ -102,6 +117,8 @@ pub struct EventAnalyzer<'a, S> {
     routes: Vec<Routes>,
     around: Surroundings,
     missing: Vec<String>,
+    /// A handler has ended the pass.
+    ended: bool,
 }
 
 impl<'a, S> EventAnalyzer<'a, S> {
@@ -115,18 +132,20 @@ impl<'a, S> EventAnalyzer<'a, S> {
             routes: Vec::new(),
             around: Surroundings::default(),
             missing: Vec::new(),
+            ended: false,
         }
     }
 
     /// Calls `handler` for each event `logger.event`, with the fields of these names, in this
-    /// order. `*` stands for any logger or event; such a handler finds its way with
-    /// [`Occurrence::fields`].
+    /// order. A `*` in a name stands for any text: `*`, `Alloc*`, `*Spec`, `Re*Alloc*`. A handler
+    /// of many events looks into them with [`Occurrence::fields`].
     ///
     /// The fields are looked up when the trace declares the type, not per event. A type without
     /// one of them is delivered all the same, with a field that does not
     /// [exist](FieldValue::exists): then the trace was made by an older or newer program, and it
     /// stands in [`problems`](Self::problems). Several subscriptions may name one event: all are
-    /// called, in the order in which they were made.
+    /// called, in the order in which they were made. A handler that has seen enough calls
+    /// [`Occurrence::unsubscribe`] or [`Occurrence::end_pass`].
     ///
     /// A type that the stream declared before the subscription was made is not looked at again,
     /// so subscribe first, then read.
@@ -135,7 +154,7 @@ impl<'a, S> EventAnalyzer<'a, S> {
         logger: &'a str,
         event: &'a str,
         fields: [&'a str; N],
-        mut handler: impl FnMut(&mut S, &Occurrence<'_>, [FieldValue<'_>; N]) + 'a,
+        mut handler: impl FnMut(&mut S, &Occurrence<'_>, [FieldValue<'_>; N]) + Send + 'a,
     ) -> Self {
         let call = move |state: &mut S, occurrence: &Occurrence<'_>, places: &[Option<usize>]| {
             let value = |i: usize| FieldValue {
@@ -148,27 +167,27 @@ impl<'a, S> EventAnalyzer<'a, S> {
         self.subscribe(logger, event, fields.to_vec(), Handler::Event(Box::new(call)))
     }
 
-    /// Calls `handler` when a scope closes that an event `logger.event` has opened. `*` stands for
-    /// any logger or event.
+    /// Calls `handler` when a scope closes that an event `logger.event` has opened. A `*` in a
+    /// name stands for any text.
     ///
     /// Where packets were lost, a scope may stay open whose end was in them.
     pub fn on_leave(
         self,
         logger: &'a str,
         event: &'a str,
-        handler: impl FnMut(&mut S, &Left<'_>) + 'a,
+        handler: impl FnMut(&mut S, &Left<'_>) + Send + 'a,
     ) -> Self {
         self.subscribe(logger, event, Vec::new(), Handler::Leave(Box::new(handler)))
     }
 
     /// Calls `handler` where events are missing, between the events before and after them.
-    pub fn on_hole(mut self, handler: impl FnMut(&mut S, Hole) + 'a) -> Self {
+    pub fn on_hole(mut self, handler: impl FnMut(&mut S, Hole) + Send + 'a) -> Self {
         self.on_hole = Some(Box::new(handler));
         self
     }
 
     /// Calls `handler` where a part of the trace cannot be read.
-    pub fn on_damage(mut self, handler: impl FnMut(&mut S, &Damage) + 'a) -> Self {
+    pub fn on_damage(mut self, handler: impl FnMut(&mut S, &Damage) + Send + 'a) -> Self {
         self.on_damage = Some(Box::new(handler));
         self
     }
@@ -201,14 +220,21 @@ impl<'a, S> EventAnalyzer<'a, S> {
         fields: Vec<&'a str>,
         handler: Handler<'a, S>,
     ) -> Self {
-        self.subscriptions.push(Subscription { logger, event, fields, handler, found: false });
+        self.subscriptions.push(Subscription {
+            logger,
+            event,
+            fields,
+            handler,
+            found: false,
+            over: false,
+        });
         self
     }
 
     /// Everything but looking whether anybody wants the event.
     #[inline(never)]
     fn deliver(&mut self, event: &Event<'_>) {
-        let Self { state, subscriptions, routes, around, .. } = self;
+        let Self { state, subscriptions, routes, around, ended, .. } = self;
         let Some(routes) = routes.get(event.type_index) else { return };
         if let Some(says) = routes.says {
             around.learn(says, event);
@@ -218,15 +244,33 @@ impl<'a, S> EventAnalyzer<'a, S> {
             true => around.take_time(event.stream),
             false => around.now,
         };
-        for route in &routes.enter {
-            let occurrence = Occurrence { event, around, time };
-            let subscription = subscriptions.get_mut(route.subscription);
-            if let Some(Handler::Event(call)) = subscription.map(|s| &mut s.handler) {
+        let request = Request::default();
+        let mut unsubscribed = false;
+        for route in routes.enter.iter().take_while(|_| !request.ends_pass.get()) {
+            let occurrence = Occurrence { event, around, time, request: &request };
+            let Some(subscription) = subscriptions.get_mut(route.subscription) else { continue };
+            if let Handler::Event(call) = &mut subscription.handler {
                 call(state, &occurrence, &route.fields);
+                subscription.over = request.unsubscribes.take();
+                unsubscribed |= subscription.over;
             }
         }
+        *ended |= request.ends_pass.get();
         if event.enters_scope {
             around.enter(event.stream, event.type_index, time);
+        }
+        if unsubscribed {
+            self.forget_routes();
+        }
+    }
+
+    /// Forgets the ways to handlers that have unsubscribed.
+    #[cold]
+    fn forget_routes(&mut self) {
+        let is_over = |number: usize| self.subscriptions.get(number).is_some_and(|s| s.over);
+        for routes in &mut self.routes {
+            routes.enter.retain(|route| !is_over(route.subscription));
+            routes.leave.retain(|number| !is_over(*number));
         }
     }
 }
@@ -239,6 +283,9 @@ impl<S> Visitor for EventAnalyzer<'_, S> {
                 continue;
             }
             subscription.found = true;
+            if subscription.over {
+                continue;
+            }
             match subscription.handler {
                 Handler::Leave(_) => routes.leave.push(number),
                 Handler::Event(_) => {
@@ -246,7 +293,7 @@ impl<S> Visitor for EventAnalyzer<'_, S> {
                         subscription.fields.iter().map(|name| event_type.field(name)).collect();
                     for (name, place) in subscription.fields.iter().zip(&fields) {
                         // Who asks for any event expects that many lack the field.
-                        let named = subscription.event != "*";
+                        let named = !subscription.event.contains('*');
                         if named && place.is_none() && self.missing.len() < MOST_PROBLEMS {
                             let names: Vec<_> =
                                 event_type.fields.iter().map(|f| f.name.as_ref()).collect();
@@ -272,7 +319,8 @@ impl<S> Visitor for EventAnalyzer<'_, S> {
     #[inline]
     fn event(&mut self, event: &Event<'_>) {
         let wanted = self.routes.get(event.type_index);
-        if event.enters_scope || wanted.is_some_and(|r| r.says.is_some() || !r.enter.is_empty()) {
+        let wanted = wanted.is_some_and(|r| r.says.is_some() || !r.enter.is_empty());
+        if (event.enters_scope || wanted) && !self.ended {
             self.deliver(event);
         }
     }
@@ -282,29 +330,43 @@ impl<S> Visitor for EventAnalyzer<'_, S> {
     }
 
     fn leave_scope(&mut self, stream: u16) {
-        let Self { state, subscriptions, routes, around, .. } = self;
+        if self.ended {
+            return;
+        }
+        let Self { state, subscriptions, routes, around, ended, .. } = self;
         let time = around.take_time(stream);
         let Some(scope) = around.leave(stream) else { return };
         let Some(routes) = routes.get(scope.type_index) else { return };
         let Some(event_type) = around.types.get(scope.type_index) else { return };
-        let left = Left { scope, stream, event_type, around, time };
-        for &number in &routes.leave {
-            if let Some(Handler::Leave(call)) =
-                subscriptions.get_mut(number).map(|s| &mut s.handler)
-            {
+        let request = Request::default();
+        let left = Left { scope, stream, event_type, around, time, request: &request };
+        let mut unsubscribed = false;
+        for &number in routes.leave.iter().take_while(|_| !request.ends_pass.get()) {
+            let Some(subscription) = subscriptions.get_mut(number) else { continue };
+            if let Handler::Leave(call) = &mut subscription.handler {
                 call(state, &left);
+                subscription.over = request.unsubscribes.take();
+                unsubscribed |= subscription.over;
             }
+        }
+        *ended |= request.ends_pass.get();
+        if unsubscribed {
+            self.forget_routes();
         }
     }
 
+    fn is_done(&self) -> bool {
+        self.ended
+    }
+
     fn hole(&mut self, hole: Hole) {
-        if let Some(call) = &mut self.on_hole {
+        if let Some(call) = self.on_hole.as_mut().filter(|_| !self.ended) {
             call(&mut self.state, hole);
         }
     }
 
     fn damage(&mut self, damage: &Damage) {
-        if let Some(call) = &mut self.on_damage {
+        if let Some(call) = self.on_damage.as_mut().filter(|_| !self.ended) {
             call(&mut self.state, damage);
         }
     }
@@ -316,5 +378,27 @@ impl<S: fmt::Debug> fmt::Debug for EventAnalyzer<'_, S> {
             .field("state", &self.state)
             .field("subscriptions", &self.subscriptions.len())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn a_star_stands_for_any_text_wherever_it_is() {
+        for (pattern, fits, others) in [
+            ("Alloc", &["Alloc"][..], &["", "AllocSystem", "alloc", "ReAlloc"][..]),
+            ("*", &["", "Alloc", "ü"], &[]),
+            ("Alloc*", &["Alloc", "AllocSystem"], &["ReallocAlloc", "Allo"]),
+            ("*Spec", &["Spec", "TagSpec", "SpecSpec"], &["Specs", "pec"]),
+            ("Re*Alloc*", &["ReallocAlloc", "ReAlloc", "ReallocAllocSystem"], &["Realloc", "Re"]),
+            ("a*a", &["aa", "aba", "aaa"], &["a", "ab"]),
+            ("a**b*c", &["abc", "axxbbyc"], &["acb", "ab", "abcd"]),
+            ("*ab*ab*", &["abab", "xabyabz"], &["ab", "aab", "aba"]),
+        ] {
+            assert!(fits.iter().all(|name| matches(pattern, name)), "{pattern} {fits:?}");
+            assert!(!others.iter().any(|name| matches(pattern, name)), "{pattern} {others:?}");
+        }
     }
 }

@@ -4,6 +4,7 @@ use super::field::{DefinitionRef, FieldValue};
 use super::surroundings::{OpenScope, Surroundings};
 use crate::trace::format::schema::{EventType, FieldFamily};
 use crate::trace::read::event::{Event, Scalar};
+use std::cell::Cell;
 
 /// A thread of the traced program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +20,13 @@ pub struct Thread {
     pub name: String,
 }
 
+/// What a handler asks of its analyzer during one call.
+#[derive(Debug, Default)]
+pub(super) struct Request {
+    pub(super) unsubscribes: Cell<bool>,
+    pub(super) ends_pass: Cell<bool>,
+}
+
 /// An event that a subscription asked for, for the length of one call.
 #[derive(Clone, Copy, Debug)]
 pub struct Occurrence<'e> {
@@ -26,6 +34,7 @@ pub struct Occurrence<'e> {
     pub event: &'e Event<'e>,
     pub(super) around: &'e Surroundings,
     pub(super) time: Option<u64>,
+    pub(super) request: &'e Request,
 }
 
 impl<'e> Occurrence<'e> {
@@ -51,6 +60,18 @@ impl<'e> Occurrence<'e> {
     /// trace has not said how fast that is.
     pub fn nanoseconds_at(&self, cycle: u64) -> Option<u64> {
         self.around.timebase.nanoseconds(cycle)
+    }
+
+    /// Ends this subscription: its handler is not called again.
+    pub fn unsubscribe(&self) {
+        self.request.unsubscribes.set(true);
+    }
+
+    /// Ends the pass for this analyzer: no handler of it is called again.
+    /// [`read`](crate::trace::read::read()) returns after the packet that it has in hand (64 KiB at
+    /// most, and the events that waited for it), if all visitors of the pass want no more.
+    pub fn end_pass(&self) {
+        self.request.ends_pass.set(true);
     }
 
     /// The types of the events whose scopes are open on the thread, the outermost first; its own
@@ -96,6 +117,7 @@ pub struct Left<'e> {
     pub(super) event_type: &'e EventType,
     pub(super) around: &'e Surroundings,
     pub(super) time: Option<u64>,
+    pub(super) request: &'e Request,
 }
 
 impl<'e> Left<'e> {
@@ -117,6 +139,16 @@ impl<'e> Left<'e> {
     /// When it is left, in nanoseconds since the start.
     pub fn left(&self) -> Option<u64> {
         self.time
+    }
+
+    /// See [`Occurrence::unsubscribe`].
+    pub fn unsubscribe(&self) {
+        self.request.unsubscribes.set(true);
+    }
+
+    /// See [`Occurrence::end_pass`].
+    pub fn end_pass(&self) {
+        self.request.ends_pass.set(true);
     }
 
     /// How many scopes stay open around it.
