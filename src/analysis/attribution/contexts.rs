@@ -429,6 +429,7 @@ impl Contexts {
     }
 
     /// All contexts, by their numbers.
+    #[cfg(feature = "enable")]
     pub(in crate::analysis) fn all(&self) -> &[Context] {
         &self.contexts
     }
