@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Creates the file of a trace; its name may hold `%p` and the like.
 pub(super) fn open_trace(path: &Path) -> Result<FileSink, Error> {
     let _signals = BlockedSignals::new();
-    let path = expand(path);
+    let path = expand(path, &mut problems::add);
     let file = FileSink::create(&path)?;
     if file.path() != path {
         report_in_use(&path, file.path());
@@ -27,8 +27,9 @@ pub(super) fn report_in_use(asked: &Path, used: &Path) {
     ));
 }
 
-/// `%p` process id, `%t` unix seconds, `%e` executable, `%%` a percent sign.
-pub(super) fn expand(path: &Path) -> PathBuf {
+/// `%p` process id, `%t` unix seconds, `%e` executable, `%%` a percent sign. Passes `report` one
+/// sentence for each other letter.
+pub(super) fn expand(path: &Path, report: &mut dyn FnMut(String)) -> PathBuf {
     let Some(text) = path.to_str().filter(|text| text.contains('%')) else {
         return path.to_owned();
     };
@@ -52,7 +53,7 @@ pub(super) fn expand(path: &Path) -> PathBuf {
             Some('%') => expanded.push('%'),
             other => {
                 if let Some(letter) = other.filter(char::is_ascii_alphabetic) {
-                    problems::add(format!(
+                    report(format!(
                         "%{letter} in the name {} stays as it is; what can be put in is %p (process id), %t (unix seconds), %e (executable) and %% (%)",
                         path.display()
                     ));
@@ -69,6 +70,10 @@ pub(super) fn expand(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
+    fn filled(name: &str) -> PathBuf {
+        expand(Path::new(name), &mut drop)
+    }
+
     #[test]
     fn names_of_files_are_filled_in() {
         let pid = std::process::id();
@@ -80,11 +85,11 @@ mod tests {
             ("é%p", format!("é{pid}")),
             ("%z%1%", "%z%1%".to_owned()),
         ] {
-            assert_eq!(expand(Path::new(name)), Path::new(&expanded), "{name}");
+            assert_eq!(filled(name), Path::new(&expanded), "{name}");
         }
         let executable = std::env::current_exe().unwrap();
-        assert_eq!(expand(Path::new("%e")).as_os_str(), executable.file_name().unwrap());
-        let seconds = expand(Path::new("%t")).to_str().unwrap().parse::<u64>().unwrap();
+        assert_eq!(filled("%e").as_os_str(), executable.file_name().unwrap());
+        let seconds = filled("%t").to_str().unwrap().parse::<u64>().unwrap();
         assert!(seconds > 1_700_000_000);
     }
 }

@@ -24,9 +24,11 @@ pub fn settings(args: Vec<OsString>) -> (String, Vec<OsString>, Vec<String>) {
     (format!("{config:?}"), rest, problems)
 }
 
-/// A file name with `%p`, `%t` and `%e` replaced.
-pub fn file_name(pattern: &Path) -> PathBuf {
-    files::expand(pattern)
+/// A file name with `%p`, `%t` and `%e` replaced, and the problems.
+pub fn file_name(pattern: &Path) -> (PathBuf, Vec<String>) {
+    let mut problems = Vec::new();
+    let name = files::expand(pattern, &mut |problem| problems.push(escape(&problem)));
+    (name, problems)
 }
 
 /// The host, and the whole of an address.

@@ -8,6 +8,9 @@ use crate::words::escape;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// The most problems that are kept. A program that runs for months may report one each minute.
+const MAX_KEPT: usize = 1_000;
+
 static PROBLEMS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Reports an error. Only with the guard set.
@@ -25,7 +28,17 @@ pub(super) fn add(sentence: String) {
     let _signals = BlockedSignals::new();
     let _ = os::write_all(2, format!("memledger: {sentence}\n").as_bytes());
     if let Some(mut problems) = lock() {
-        problems.push(sentence);
+        keep(&mut problems, sentence);
+    }
+}
+
+fn keep(problems: &mut Vec<String>, sentence: String) {
+    match problems.len() {
+        0..MAX_KEPT => problems.push(sentence),
+        MAX_KEPT => {
+            problems.push(format!("further problems than these {MAX_KEPT} are on stderr only"))
+        }
+        _ => {}
     }
 }
 
@@ -50,4 +63,20 @@ fn lock() -> Option<MutexGuard<'static, Vec<String>>> {
         return PROBLEMS.try_lock().ok();
     }
     Some(PROBLEMS.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_most_a_thousand_problems_are_kept() {
+        let mut problems = Vec::new();
+        (0..3 * MAX_KEPT).for_each(|number| keep(&mut problems, number.to_string()));
+        assert_eq!(problems.len(), MAX_KEPT + 1);
+        assert_eq!(
+            problems[MAX_KEPT - 1..],
+            ["999", "further problems than these 1000 are on stderr only"]
+        );
+    }
 }

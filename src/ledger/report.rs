@@ -23,7 +23,7 @@ pub(super) enum ReportOutput {
 pub(super) fn open_report(report: &ReportTo) -> Result<ReportOutput, Error> {
     let verbose = report.verbose;
     let Some(path) = &report.path else { return Ok(ReportOutput::Stderr { verbose }) };
-    let asked = expand(path);
+    let asked = expand(path, &mut problems::add);
     let json = match asked.extension().and_then(|extension| extension.to_str()) {
         Some("json") => true,
         Some("txt") => false,
