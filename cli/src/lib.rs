@@ -5,4 +5,10 @@
 #[doc(hidden)]
 pub mod commands;
 #[doc(hidden)]
+pub mod error;
+mod progress;
+#[doc(hidden)]
 pub mod serve;
+#[doc(hidden)]
+pub mod terminal;
+mod token;

@@ -3,9 +3,9 @@
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
-use memledger_cli::commands::{
-    self, CliError, Outcome, control, events, export, fetch, info, report, traces,
-};
+use memledger_cli::commands::{self, control, events, export, fetch, info, report, traces};
+use memledger_cli::error::{CliError, Outcome};
+use memledger_cli::terminal::note;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -94,7 +94,7 @@ fn not_a_command(error: &clap::Error) -> ExitCode {
     let sentence = lines.join(" ");
     let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
     let sentence = no_command(error).unwrap_or_else(|| sentence.to_owned());
-    commands::note(&format!("{sentence} (--help tells more)"));
+    note(&format!("{sentence} (--help tells more)"));
     ExitCode::from(2)
 }
 
@@ -128,6 +128,6 @@ fn finish(result: Result<Outcome, CliError>) -> ExitCode {
         Err(error @ CliError::Usage(_)) => (2, error.to_string()),
         Err(error) => (1, error.to_string()),
     };
-    commands::note(&sentence);
+    note(&sentence);
     ExitCode::from(status)
 }

@@ -1,11 +1,11 @@
-//! How far reading has come, for whoever watches a terminal.
+//! How far reading has come, shown on a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal, Read};
 use std::time::{Duration, Instant};
 
-/// What takes no longer shows nothing.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Shorter reads show nothing.
+const SHOW_AFTER: Duration = Duration::from_secs(1);
 
 const BAR: &str = "{bytes} of {total_bytes} {bar:30} {bytes_per_sec}, {eta} left";
 const SPINNER: &str = "{spinner} {bytes} read, {bytes_per_sec}";
@@ -28,7 +28,7 @@ struct Watched {
 
 /// Whether it is time to show something.
 fn is_due(elapsed: Duration, bytes: u64, length: Option<u64>) -> bool {
-    elapsed >= PATIENCE && length.is_none_or(|length| bytes < length)
+    elapsed >= SHOW_AFTER && length.is_none_or(|length| bytes < length)
 }
 
 /// A hidden bar, or a spinner.

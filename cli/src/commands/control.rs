@@ -1,6 +1,7 @@
 //! `memledger control`: steers a running program.
 
-use super::{CliError, Format, Outcome};
+use super::Format;
+use crate::error::{CliError, Outcome};
 use memledger::dump::text::escape;
 use memledger::remote::control::{Client, Command};
 use std::io::Write;

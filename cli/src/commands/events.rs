@@ -1,6 +1,10 @@
 //! `memledger events`: every event, decoded from the stream alone.
 
-use super::{CliError, Format, Outcome, damaged, note, open, unreadable};
+use super::Format;
+use super::completeness::damaged;
+use super::input::{open, unreadable};
+use crate::error::{CliError, Outcome};
+use crate::terminal::note;
 use memledger::analysis::bookmark_text;
 use memledger::dump::text::{escape, nearest};
 use memledger::trace::format::packet::{FIRST_THREAD, LAST_OWN, LAST_THREAD};

@@ -1,6 +1,8 @@
 //! `memledger export`: the same trace in another format.
 
-use super::{CliError, Outcome, damaged, is_stdin, open, unreadable};
+use super::completeness::damaged;
+use super::input::{is_stdin, open, unreadable};
+use crate::error::{CliError, Outcome};
 use memledger::Error;
 use memledger::trace::convert::convert;
 use memledger::trace::format::Transport;

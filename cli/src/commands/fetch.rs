@@ -1,6 +1,9 @@
 //! `memledger fetch`: a trace from a store, to a file or to standard output.
 
-use super::{CliError, Outcome, StoreArgs, failed_store, is_stdin, progress};
+use super::input::is_stdin;
+use super::store::{StoreArgs, failed_store};
+use crate::error::{CliError, Outcome};
+use crate::progress;
 use memledger::dump::text::escape;
 use memledger::remote::store::{Store, StoredTrace};
 use std::fs::{File, OpenOptions};

@@ -1,6 +1,9 @@
 //! `memledger info`: what a trace consists of.
 
-use super::{CliError, Format, Outcome, display_name, missing, open_watched, outcome, unreadable};
+use super::Format;
+use super::completeness::{missing, outcome};
+use super::input::{display_name, open_watched, unreadable};
+use crate::error::{CliError, Outcome};
 use memledger::dump::text::escape;
 use memledger::trace::format::Transport;
 use memledger::trace::format::packet::LAST_OWN;

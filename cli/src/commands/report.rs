@@ -1,11 +1,12 @@
 //! `memledger report`: totals, peaks, who holds what, what is still live.
 
+use super::Format;
+use super::completeness::{missing, outcome, without_end};
 use super::expr::{At, Expr};
 use super::figures::Figures;
-use super::{
-    CliError, Format, Outcome, display_name, is_stdin, missing, note, open_watched, outcome,
-    unreadable, without_end,
-};
+use super::input::{display_name, is_stdin, open_watched, unreadable};
+use crate::error::{CliError, Outcome};
+use crate::terminal::note;
 use clap::ArgAction;
 use memledger::analysis::{Analyzer, Report, Until};
 use memledger::dump::{json, text};

@@ -1,7 +1,9 @@
 //! `memledger serve`: records what programs send, and gives it to whoever asks.
 
-use super::{CliError, Format, Outcome, expr};
+use super::{Format, expr};
+use crate::error::{CliError, Outcome};
 use crate::serve::{Access, Clients, Directory, Limits, Ready, Settings, default_path, serve};
+use crate::token::read_token;
 use memledger::dump::text;
 use serde_json::json;
 use std::io::{self, Write};
@@ -78,7 +80,8 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
             return Err(CliError::Usage(format!("{flag} is {size}, and {least} is the least")));
         }
     }
-    let access = Access::new(args.listen, args.token_file.as_deref())?;
+    let token = args.token_file.as_deref().map(read_token).transpose()?;
+    let access = Access::new(args.listen, token)?;
     let path = match &args.folder {
         Some(path) => path.clone(),
         None => default_path()?,

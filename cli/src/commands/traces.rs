@@ -1,6 +1,8 @@
 //! `memledger traces`: what a store holds.
 
-use super::{CliError, Format, Outcome, StoreArgs, failed_store};
+use super::Format;
+use super::store::{StoreArgs, failed_store};
+use crate::error::{CliError, Outcome};
 use jiff::Timestamp;
 use memledger::dump::text::{self, escape};
 use memledger::remote::store::{Session, Status, StoredTrace};

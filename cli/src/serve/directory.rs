@@ -4,7 +4,7 @@
 //! number. A file is created where none is and belongs to the user alone; symbolic links, pipes
 //! and devices are never followed nor read.
 
-use crate::commands::CliError;
+use crate::error::CliError;
 use jiff::Timestamp;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};

@@ -1,8 +1,9 @@
 //! Ports, connections, and the signal to stop.
 
-use super::Clients;
 use super::seats::{Seats, Taken};
-use crate::commands::{CliError, note};
+use super::server::Clients;
+use crate::error::CliError;
+use crate::terminal::note;
 use socket2::{SockRef, TcpKeepalive};
 use std::future::Future;
 use std::io;

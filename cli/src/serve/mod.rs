@@ -18,14 +18,18 @@ pub mod recorder;
 mod recording;
 mod relay;
 mod seats;
+mod server;
 
-pub use access::{Access, read_token};
+pub use access::Access;
 pub use catalogue::Limits;
 pub use directory::{Directory, default_path};
+pub use server::Clients;
 
-use crate::commands::{CliError, note};
+use crate::error::CliError;
+use crate::terminal::note;
 use catalogue::{Catalogue, Totals};
 use seats::Seats;
+use server::Server;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -55,25 +59,6 @@ pub struct Settings {
     pub clients: Clients,
     /// A program that sends nothing for so long is let go.
     pub silence: Option<Duration>,
-}
-
-/// How many may be here at once.
-#[derive(Clone, Copy, Debug)]
-pub struct Clients {
-    pub programs: usize,
-    pub readers: usize,
-}
-
-/// What all connections share.
-#[derive(Debug)]
-struct Server {
-    catalogue: Arc<Catalogue>,
-    access: Access,
-    recorder_port: u16,
-    store_port: u16,
-    limits: Clients,
-    readers: Arc<Semaphore>,
-    silence: Option<Duration>,
 }
 
 /// Where the server listens, and what it found.

@@ -3,10 +3,10 @@
 //! Whatever comes gets an answer with a status and a reason. A connection is closed where the next
 //! request could not be found any more: after a size that cannot be, and a peer that stalls.
 
-use super::Server;
 use super::catalogue::{Live, Trace};
 use super::relay;
 use super::seats::{FIRST, Taken};
+use super::server::Server;
 use memledger::remote::store::{MAX_REQUEST, Message};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -318,11 +318,11 @@ fn guid(text: &str) -> Option<[u8; 16]> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Clients;
     use super::super::access::Access;
     use super::super::catalogue::{Catalogue, Limits};
     use super::super::directory::Directory;
     use super::super::seats::Seats;
+    use super::super::server::Clients;
     use super::*;
     use tokio::net::TcpListener;
     use tokio::sync::Semaphore;

@@ -8,11 +8,11 @@
 //!
 //! What comes is not decoded and not changed. A program holds 64 KiB here, whatever it sends.
 
-use super::Server;
 use super::access::Access;
 use super::recording::Recording;
 use super::seats::{FIRST as START, Taken};
-use crate::commands::note;
+use super::server::Server;
+use crate::terminal::note;
 use memledger::dump::text;
 use memledger::remote::store::TOKEN_PREFIX;
 use memledger::trace::format::boundaries::{Boundaries, Start};

@@ -1,7 +1,7 @@
 //! The bytes of a trace, to one reader: what is there, then what comes, until the program ends.
 
-use super::Server;
 use super::catalogue::Reading;
+use super::server::Server;
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::IpAddr;

@@ -1,0 +1,65 @@
+//! What a trace lacks, in sentences, and the outcome of a command that has read it.
+
+use super::input::display_name;
+use crate::error::Outcome;
+use crate::terminal::note;
+use memledger::dump::text;
+use memledger::trace::read::Summary;
+use std::path::Path;
+
+/// The exit status of a command whose figures are complete, or `incomplete`, which the user may
+/// `allow`.
+pub fn outcome(incomplete: Option<String>, allow: bool) -> Outcome {
+    match incomplete {
+        None => Outcome::Done,
+        Some(sentence) if allow => {
+            note(&sentence);
+            Outcome::Done
+        }
+        Some(sentence) => Outcome::Incomplete(sentence),
+    }
+}
+
+/// What is missing from figures, as one sentence; `None` if nothing is.
+pub fn missing(path: &Path, summary: &Summary) -> Option<String> {
+    damaged(path, summary).or_else(|| (!summary.is_complete()).then(|| without_end(path)))
+}
+
+/// What could not be read of a trace, as one sentence; `None` if all of it could.
+pub fn damaged(path: &Path, summary: &Summary) -> Option<String> {
+    let counts = &summary.counts;
+    let mut parts = Vec::new();
+    if let Some(error) = &summary.error {
+        parts.push(format!("reading it failed after {} bytes ({error})", summary.input_bytes));
+    }
+    if counts.damages > 0 {
+        let unread = summary.skipped_bytes + summary.truncated_bytes;
+        parts.push(format!(
+            "{} could not be read ({unread} bytes)",
+            text::counted(counts.damages, "place", "places")
+        ));
+    }
+    if counts.holes > 0 {
+        parts.push(format!(
+            "{} missing in {}",
+            match counts.missing_unknown {
+                true => "an unknown number of events is".to_owned(),
+                false => text::counted(counts.missing, "event is", "events are"),
+            },
+            text::counted(counts.holes, "place", "places")
+        ));
+    }
+    (!parts.is_empty()).then(|| {
+        let parts = parts.join(", and ");
+        format!("{} is damaged: {parts}; the result is only of the rest", display_name(path))
+    })
+}
+
+/// The sentence for a trace without its end.
+pub fn without_end(path: &Path) -> String {
+    format!(
+        "{} has no end: the program was killed or is still running, or the trace was cut; the \
+         result is only of what there is (--allow-incomplete takes it)",
+        display_name(path)
+    )
+}

@@ -1,0 +1,41 @@
+//! The store that a command asks.
+
+use crate::error::CliError;
+use crate::token::read_token;
+use memledger::remote::store::Store;
+use std::path::{Path, PathBuf};
+
+/// Which store a command asks.
+#[derive(Debug, clap::Args)]
+pub struct StoreArgs {
+    /// The store: HOST or HOST:PORT, where the port is 1989 if it is not given
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
+    store: String,
+    /// The file with the token that a store on another machine asks for
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl StoreArgs {
+    /// Connects to it.
+    pub fn connect(&self) -> Result<Store, CliError> {
+        if Path::new(&self.store).is_dir() {
+            let store = &self.store;
+            return Err(CliError::Usage(format!(
+                "--store {store} is a folder, but the address of a store is needed, HOST or \
+                 HOST:PORT; memledger serve --folder {store} makes one of it"
+            )));
+        }
+        let token = self.token_file.as_deref().map(read_token).transpose()?;
+        let store = Store::connect(&self.store).map_err(|error| failed_store(&error))?;
+        match token {
+            None => Ok(store),
+            Some(token) => store.with_token(&token).map_err(|error| failed_store(&error)),
+        }
+    }
+}
+
+/// What a store could not do.
+pub fn failed_store(error: &memledger::Error) -> CliError {
+    CliError::Failed(error.to_string())
+}

@@ -1,0 +1,26 @@
+//! What all connections of the server share.
+
+use super::access::Access;
+use super::catalogue::Catalogue;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// How many may be here at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Clients {
+    pub programs: usize,
+    pub readers: usize,
+}
+
+/// What all connections share.
+#[derive(Debug)]
+pub struct Server {
+    pub catalogue: Arc<Catalogue>,
+    pub access: Access,
+    pub recorder_port: u16,
+    pub store_port: u16,
+    pub limits: Clients,
+    pub readers: Arc<Semaphore>,
+    pub silence: Option<Duration>,
+}

@@ -1,0 +1,67 @@
+//! The file with the token that a store on another machine asks for.
+
+use crate::error::CliError;
+use memledger::remote::store::check_token;
+use std::fs;
+use std::path::Path;
+
+/// The largest file that is read for a token, in bytes.
+const MAX_FILE_BYTES: u64 = 1024;
+
+/// The token in a file that nobody else can read.
+pub fn read_token(path: &Path) -> Result<String, CliError> {
+    let failed = |what: String| {
+        CliError::Failed(format!("cannot take the token from {}: {what}", path.display()))
+    };
+    let metadata = fs::metadata(path).map_err(|error| failed(error.to_string()))?;
+    if !metadata.is_file() || metadata.len() > MAX_FILE_BYTES {
+        return Err(failed(format!("it is not a file of at most {MAX_FILE_BYTES} bytes")));
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let mode = metadata.mode() & 0o777;
+        if mode & 0o077 != 0 {
+            return Err(failed(format!(
+                "others can read or write it (mode {mode:03o}); chmod 600 it first"
+            )));
+        }
+    }
+    let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    let token = text.trim_end();
+    check_token(token).map_err(|error| failed(error.to_string()))?;
+    Ok(token.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN: &str = "correct-horse-battery";
+
+    fn file(content: &str, mode: u32) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), content).unwrap();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            fs::set_permissions(file.path(), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        file
+    }
+
+    #[test]
+    fn a_token_that_is_none_is_named_and_not_shown() {
+        let cases =
+            [(file("short\n", 0o600), "and this one has 5"), (file(TOKEN, 0o644), "mode 644")];
+        for (file, says) in cases {
+            let error = read_token(file.path()).unwrap_err().to_string();
+            assert!(error.contains(says) && !error.contains(TOKEN), "{error}");
+        }
+        let error = read_token(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(error.contains("not a file of at most 1024 bytes"), "{error}");
+        assert!(read_token(Path::new("/no/such/file")).is_err());
+        let token = read_token(file(&format!("{TOKEN}\n"), 0o600).path()).unwrap();
+        assert_eq!(token, TOKEN, "without the end of its line");
+    }
+}
