@@ -248,7 +248,8 @@ impl Ledger {
         }
     }
 
-    /// The problems so far, one sentence each, oldest first. Each was also a line on stderr.
+    /// The problems so far, one sentence each, oldest first, at most 1 000. Each was also a line on
+    /// stderr.
     pub fn problems(&self) -> Vec<String> {
         #[cfg(feature = "enable")]
         return problems::all();
