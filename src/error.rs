@@ -1,5 +1,11 @@
 //! Everything that can go wrong, one English sentence each.
 
+mod unmeasured;
+
+#[cfg(feature = "enable")]
+pub(crate) use unmeasured::NOT_LINKED;
+pub use unmeasured::Unmeasured;
+
 use crate::words::escape;
 use std::io;
 use std::path::PathBuf;
@@ -130,8 +136,8 @@ pub enum Error {
     /// A message of a store, or to one, has bytes that are no message, or lacks a field.
     InvalidMessage(String),
 
-    /// What a piece of the program allocates could not be measured; the text says why.
-    Unmeasured(String),
+    /// What a piece of the program allocates could not be measured.
+    Unmeasured(Unmeasured),
     /// A piece of the program has gone over its [`Budget`](crate::Budget); the text says by how much,
     /// and who holds the most. The one error of several lines.
     OverBudget(String),
@@ -188,7 +194,7 @@ impl Error {
             Self::NoAnswer(what) => Self::NoAnswer(what.clone()),
             Self::Refused(what) => Self::Refused(what.clone()),
             Self::InvalidMessage(what) => Self::InvalidMessage(what.clone()),
-            Self::Unmeasured(what) => Self::Unmeasured(what.clone()),
+            Self::Unmeasured(why) => Self::Unmeasured(why.duplicate()),
             Self::OverBudget(what) => Self::OverBudget(what.clone()),
         }
     }
@@ -298,7 +304,7 @@ impl std::fmt::Display for Error {
             }
             Self::ControlEnded(source) => write!(f, "the control server ends: {source}"),
             Self::Unreachable { what, source } => write!(f, "{what}: {source}"),
-            Self::Unmeasured(what) => write!(f, "memory could not be measured: {what}"),
+            Self::Unmeasured(why) => write!(f, "memory could not be measured: {why}"),
             Self::InvalidAddress(what)
             | Self::InvalidChannels(what)
             | Self::UnknownChannel(what)
@@ -323,6 +329,7 @@ impl std::error::Error for Error {
             | Self::Listen { source, .. }
             | Self::ControlEnded(source)
             | Self::Unreachable { source, .. } => Some(source),
+            Self::Unmeasured(Unmeasured::NotStarted(error)) => Some(error),
             _ => None,
         }
     }
@@ -340,9 +347,25 @@ mod tests {
         io::Error::from_raw_os_error(2)
     }
 
-    fn one_of_each() -> [Error; 33] {
+    fn one_of_each() -> Vec<Error> {
         let (path, waited) = (PathBuf::from("no/such.txt"), Duration::from_secs(5));
-        [
+        let unmeasured = [
+            Unmeasured::NotGlobalAllocator,
+            Unmeasured::FeatureOff,
+            Unmeasured::NotStarted(Box::new(Error::Read(source()))),
+            Unmeasured::ChannelOff("memory"),
+            Unmeasured::ChannelTurnedOff("scope"),
+            Unmeasured::EventsLost(7),
+            Unmeasured::RecordingEnded,
+            Unmeasured::Forked,
+            Unmeasured::LeftScope,
+            Unmeasured::TableFull(7),
+            Unmeasured::WorkerStuck(waited),
+            Unmeasured::NotCollected(waited),
+            Unmeasured::NoLimit("small"),
+            Unmeasured::TrackerCode,
+        ];
+        let mut all = vec![
             Error::NotATrace(text()),
             Error::UnsupportedTrace(text()),
             Error::Read(source()),
@@ -374,9 +397,10 @@ mod tests {
             Error::NoAnswer(text()),
             Error::Refused(text()),
             Error::InvalidMessage(text()),
-            Error::Unmeasured(text()),
             Error::OverBudget(text()),
-        ]
+        ];
+        all.extend(unmeasured.map(Error::Unmeasured));
+        all
     }
 
     #[test]
@@ -385,14 +409,13 @@ mod tests {
         for error in &all {
             let copy = error.duplicate();
             assert_eq!(format!("{error:?}"), format!("{copy:?}"));
-            let source =
-                |error: &Error| std::error::Error::source(error).map(|source| source.to_string());
+            let source = |error: &Error| std::error::Error::source(error).map(ToString::to_string);
             assert_eq!(source(error), source(&copy), "{error:?}");
             let has_it = error.to_string().ends_with(&self::source().to_string());
             assert_eq!(source(error).is_some(), has_it, "{error:?}");
         }
-        let mut names: Vec<_> = all.iter().map(std::mem::discriminant).collect();
-        names.dedup();
-        assert_eq!(names.len(), all.len(), "each variant once");
+        let sentences: std::collections::BTreeSet<_> =
+            all.iter().map(|e| format!("{e:?}")).collect();
+        assert_eq!(sentences.len(), all.len(), "each has a sentence of its own");
     }
 }

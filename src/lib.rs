@@ -97,7 +97,7 @@ pub use containers::{
     TaggedBTreeMap, TaggedBox, TaggedHashMap, TaggedHashSet, TaggedString, TaggedVec,
     TaggedVecDeque,
 };
-pub use error::Error;
+pub use error::{Error, Unmeasured};
 pub use events::LogScope;
 pub use events::channel::Channel;
 pub use ledger::{

@@ -5,10 +5,10 @@ use super::control::RunningControl;
 use super::entry::on_helper_thread;
 use super::in_process::InProcessAnalyzer;
 use super::late_join;
-use super::report::{ReportOutput, UNLINKED};
+use super::report::ReportOutput;
 use super::snapshot::Snapshot;
 use crate::analysis::Alive;
-use crate::error::Error;
+use crate::error::{Error, Unmeasured};
 use crate::platform::os::BlockedSignals;
 use crate::scopes;
 use crate::trace::worker::{self, Session};
@@ -58,17 +58,16 @@ impl Recording {
     }
 
     /// Why nothing can be measured, if so.
-    pub(crate) fn refuse_measurement(&self) -> Result<(), Error> {
-        let why = if self.unlinked {
-            UNLINKED
+    pub(crate) fn refuse_measurement(&self) -> Result<(), Unmeasured> {
+        if self.unlinked {
+            Err(Unmeasured::NotGlobalAllocator)
         } else if state::load() & state::RECORD == 0 {
-            "the ledger that is running does not record the channel \"memory\", or has failed (Ledger::problems says why)"
+            Err(Unmeasured::ChannelOff("memory"))
         } else if scopes::CHANNEL.is_off() {
-            "the ledger that is running does not record the channel \"scope\""
+            Err(Unmeasured::ChannelOff("scope"))
         } else {
-            return Ok(());
-        };
-        Err(Error::Unmeasured(why.into()))
+            Ok(())
+        }
     }
 
     /// The analyzer that measurements look at; without one, it begins here.

@@ -6,7 +6,7 @@ use super::in_process::InProcessAnalyzer;
 use super::problems;
 use super::report_to::ReportTo;
 use crate::dump;
-use crate::error::Error;
+use crate::error::{Error, NOT_LINKED};
 use crate::platform::os;
 use crate::scopes;
 use crate::trace::sink::file::LaterFile;
@@ -38,9 +38,6 @@ pub(super) fn open_report(report: &ReportTo) -> Result<ReportOutput, Error> {
     Ok(ReportOutput::File { file, path, json, verbose })
 }
 
-/// Why nothing is recorded of a program that does not use the tracker, and what to do about it.
-pub(super) const UNLINKED: &str = "memledger::TrackingAllocator is not this program's global allocator; add: #[global_allocator] static ALLOC: memledger::TrackingAllocator = memledger::TrackingAllocator::system();";
-
 /// Writes the report of `analyzer`, if there is one.
 pub(super) fn write_report(
     output: ReportOutput,
@@ -48,7 +45,7 @@ pub(super) fn write_report(
     analyzer: Option<&InProcessAnalyzer>,
 ) {
     if unlinked {
-        return problems::add(format!("no allocation was recorded, because {UNLINKED}"));
+        return problems::add(format!("no allocation was recorded, because {NOT_LINKED}"));
     }
     let Some(analyzer) = analyzer else { return };
     // NOTE: checks for memory first. Without memory, making the report would end the process.

@@ -9,6 +9,8 @@ use crate::analysis::{Holder, MeasuredFigures};
 use crate::dump::text::{Column, count, holders, tag};
 use crate::error::Error;
 #[cfg(feature = "enable")]
+use crate::error::Unmeasured;
+#[cfg(feature = "enable")]
 use std::panic::Location;
 
 /// How much memory a piece of the program may use; [`budget`] makes it, [`run`](Self::run) checks
@@ -134,10 +136,7 @@ impl Budget {
             ("reallocations", reallocated(&figures), "", reallocations),
         ];
         if limits.iter().all(|(.., limit)| limit.is_none()) {
-            return Err(Error::Unmeasured(format!(
-                "the budget {:?} has no limit, so nothing can go over it",
-                name.as_str()
-            )));
+            return Err(Error::Unmeasured(Unmeasured::NoLimit(name.as_str())));
         }
         let over = |(what, found, unit, limit): (&str, u64, &str, Option<u64>)| {
             let over = found.checked_sub(limit?).filter(|&over| over > 0)?;

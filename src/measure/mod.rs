@@ -123,7 +123,7 @@ pub fn measure<R>(body: impl FnOnce() -> R) -> Result<Measured<R>, Error> {
 
 #[cfg(not(feature = "enable"))]
 fn not_compiled() -> Error {
-    Error::Unmeasured("memledger was compiled without its feature `enable`".into())
+    Error::Unmeasured(crate::error::Unmeasured::FeatureOff)
 }
 
 #[cfg(all(test, feature = "enable"))]
@@ -135,7 +135,7 @@ mod tests {
         let mut has_run = false;
         let measured = crate::trace::write::untracked(|| measure(|| has_run = true));
         let Err(Error::Unmeasured(why)) = measured else { panic!("it was measured") };
-        assert_eq!(why, "this is the tracker's own code, whose memory is not recorded");
+        assert_eq!(why.to_string(), "this is the tracker's own code, whose memory is not recorded");
         assert!(has_run);
     }
 }

@@ -11,7 +11,7 @@
 //! its blocks are freed. So a measurement that is repeated for ever takes one node.
 
 use crate::analysis::{Analyzer, Baseline, Holder, MeasuredFigures};
-use crate::error::Error;
+use crate::error::{Error, Unmeasured};
 use crate::ledger::entry::{clone_for_caller, refuse_forked};
 use crate::ledger::in_process::InProcessAnalyzer;
 use crate::ledger::recording::{self, HOOK_TIMEOUT, Recording, WORKER_TIMEOUT};
@@ -100,7 +100,7 @@ impl Measuring {
         site: &'static Location<'static>,
     ) -> Result<Self, Error> {
         if is_untracked() {
-            return Err(unmeasured("this is the tracker's own code, whose memory is not recorded"));
+            return Err(Error::Unmeasured(Unmeasured::TrackerCode));
         }
         let begun = clone_for_caller({
             let _untracked = ReentrancyGuard::enter();
@@ -125,7 +125,7 @@ impl Measuring {
         judge: impl FnOnce(&mut Found<'_>) -> Result<(), Error>,
     ) -> Result<MeasuredFigures, Error> {
         let Some(begun) = self.begun.take() else {
-            return Err(unmeasured("it has ended already"));
+            return Err(Error::Unmeasured(Unmeasured::RecordingEnded));
         };
         let stack = thread::stack();
         let stayed = stack != OTHER && context::is_within(stack, begun.node.number);
@@ -153,7 +153,7 @@ impl Drop for Measuring {
 
 impl Begun {
     fn new(name: &'static str) -> Result<Self, Error> {
-        refuse_forked().map_err(|error| unmeasured(error.to_string()))?;
+        refuse_forked().map_err(not_started)?;
         let mut current = started()?;
         let Some(recording) = current.as_mut() else { return Err(ended()) };
         let begun = Self::in_recording(name, recording);
@@ -167,16 +167,13 @@ impl Begun {
     fn in_recording(name: &'static str, recording: &mut Recording) -> Result<Self, Error> {
         // NOTE: before the check whether the channel is on.
         let scopes_turned_off = scopes::CHANNEL.times_turned_off();
-        recording.refuse_measurement()?;
+        recording.refuse_measurement().map_err(Error::Unmeasured)?;
         // Nothing is collected meanwhile.
         let Some(mut session) = worker::session_within(WORKER_TIMEOUT) else { return Err(stuck()) };
         let Some(session) = session.as_mut() else { return Err(ended()) };
         let analyzer = recording.analyzer_for_measurements(session).clone();
         let Some(node) = Node::take(name, recording.generation, &analyzer) else {
-            return Err(unmeasured(format!(
-                "the table of scopes and names is full: all {} are used up",
-                context::PLACES
-            )));
+            return Err(Error::Unmeasured(Unmeasured::TableFull(context::PLACES)));
         };
         let before = analyzer.look(|analyzer| analyzer.begin_measurement(node.id()));
         let (generation, pid, lost) = (recording.generation, os::process_id(), loss::so_far());
@@ -192,7 +189,7 @@ impl Begun {
         if state::is_forked() || os::process_id() != self.pid {
             // NOTE: not dropped. A thread that does not exist in the child may hold the analyzer's lock.
             std::mem::forget(self);
-            return Err(unmeasured("the process was forked meanwhile, and this is the child"));
+            return Err(Error::Unmeasured(Unmeasured::Forked));
         }
         let mut current = recording::current();
         let is_same = |running: &&mut Recording| running.generation == self.generation;
@@ -200,7 +197,11 @@ impl Begun {
             return Err(ended());
         };
         recording.measurements -= 1;
-        let found = if stayed { self.find(taken, judge) } else { Err(left()) };
+        let found = if stayed {
+            self.find(taken, judge)
+        } else {
+            Err(Error::Unmeasured(Unmeasured::LeftScope))
+        };
         end_if_over(&mut current);
         found
     }
@@ -228,13 +229,11 @@ impl Begun {
         let Some(session) = session.as_mut() else { return Err(ended()) };
         collect_everything(session)?;
         if scopes::CHANNEL.times_turned_off() != self.scopes_turned_off {
-            return Err(unmeasured("the channel \"scope\" was turned off meanwhile"));
+            return Err(Error::Unmeasured(Unmeasured::ChannelTurnedOff("scope")));
         }
         match loss::so_far().wrapping_sub(self.lost) {
             0 => Ok(()),
-            lost => Err(unmeasured(format!(
-                "{lost} events were lost meanwhile, since the buffers were full and the worker did not come in time; start a ledger before, with a larger LedgerBuilder::buffer_limit and OnFull::Wait"
-            ))),
+            lost => Err(Error::Unmeasured(Unmeasured::EventsLost(lost))),
         }
     }
 }
@@ -252,7 +251,7 @@ fn started() -> Result<MutexGuard<'static, Option<Recording>>, Error> {
         if let Err(error) = start::for_measurements()
             && (!os::SUPPORTED || Instant::now() >= deadline)
         {
-            return Err(unmeasured(error.to_string()));
+            return Err(not_started(error));
         }
     }
 }
@@ -273,10 +272,7 @@ fn collect_everything(session: &mut Session) -> Result<(), Error> {
             return Ok(());
         }
     }
-    Err(unmeasured(format!(
-        "the tracker could not collect everything within {} s; Ledger::problems may say why",
-        WORKER_TIMEOUT.as_secs()
-    )))
+    Err(Error::Unmeasured(Unmeasured::NotCollected(WORKER_TIMEOUT)))
 }
 
 impl Node {
@@ -315,18 +311,14 @@ fn idle() -> MutexGuard<'static, BTreeMap<(u32, &'static str), Vec<Idle>>> {
     IDLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn unmeasured(why: impl Into<String>) -> Error {
-    Error::Unmeasured(why.into())
+fn not_started(error: Error) -> Error {
+    Error::Unmeasured(Unmeasured::NotStarted(Box::new(error)))
 }
 
 fn ended() -> Error {
-    unmeasured("the recording ended meanwhile: its ledger was dropped or finished")
-}
-
-fn left() -> Error {
-    unmeasured("the measured code has left its own scope, by dropping a guard from outside it")
+    Error::Unmeasured(Unmeasured::RecordingEnded)
 }
 
 fn stuck() -> Error {
-    unmeasured(format!("the worker has been stuck in a write for {} s", WORKER_TIMEOUT.as_secs()))
+    Error::Unmeasured(Unmeasured::WorkerStuck(WORKER_TIMEOUT))
 }

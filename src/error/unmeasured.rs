@@ -1,0 +1,113 @@
+//! Why a measurement has no figures.
+
+use super::Error;
+use std::fmt::{Display, Formatter, Result};
+use std::time::Duration;
+
+/// The sentence for a program that does not use the tracker, and what to do about it.
+pub(crate) const NOT_LINKED: &str = "memledger::TrackingAllocator is not this program's global allocator; add: #[global_allocator] static ALLOC: memledger::TrackingAllocator = memledger::TrackingAllocator::system();";
+
+/// Why [`measure`](crate::measure) or a [`Budget`](crate::Budget) has no exact figures.
+#[non_exhaustive]
+pub enum Unmeasured {
+    /// [`TrackingAllocator`](crate::TrackingAllocator) is not the program's global allocator.
+    NotGlobalAllocator,
+    /// memledger was compiled without its feature `enable`.
+    FeatureOff,
+    /// No recording could be started.
+    NotStarted(Box<Error>),
+    /// The ledger that is running does not record this channel, `memory` or `scope`.
+    ChannelOff(&'static str),
+    /// This channel was turned off while the code was measured.
+    ChannelTurnedOff(&'static str),
+    /// This many events were lost while the code was measured.
+    EventsLost(u64),
+    /// The ledger was dropped or finished while the code was measured.
+    RecordingEnded,
+    /// The process was forked while the code was measured, and this is the child.
+    Forked,
+    /// The measured code has dropped a scope's guard from outside it.
+    LeftScope,
+    /// The table of scopes and names is full; this many fit in.
+    TableFull(usize),
+    /// The worker has been stuck in a write for this long.
+    WorkerStuck(Duration),
+    /// The tracker could not collect everything within this time.
+    NotCollected(Duration),
+    /// The budget of this name has no limit.
+    NoLimit(&'static str),
+    /// The code is the tracker's own.
+    TrackerCode,
+}
+
+#[cfg(feature = "enable")]
+impl Unmeasured {
+    /// A copy in memory of its own.
+    pub(super) fn duplicate(&self) -> Self {
+        match self {
+            Self::NotGlobalAllocator => Self::NotGlobalAllocator,
+            Self::FeatureOff => Self::FeatureOff,
+            Self::NotStarted(error) => Self::NotStarted(Box::new(error.duplicate())),
+            Self::ChannelOff(channel) => Self::ChannelOff(channel),
+            Self::ChannelTurnedOff(channel) => Self::ChannelTurnedOff(channel),
+            Self::EventsLost(events) => Self::EventsLost(*events),
+            Self::RecordingEnded => Self::RecordingEnded,
+            Self::Forked => Self::Forked,
+            Self::LeftScope => Self::LeftScope,
+            Self::TableFull(size) => Self::TableFull(*size),
+            Self::WorkerStuck(waited) => Self::WorkerStuck(*waited),
+            Self::NotCollected(waited) => Self::NotCollected(*waited),
+            Self::NoLimit(budget) => Self::NoLimit(budget),
+            Self::TrackerCode => Self::TrackerCode,
+        }
+    }
+}
+
+impl Display for Unmeasured {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        match self {
+            Self::NotGlobalAllocator => f.write_str(NOT_LINKED),
+            Self::FeatureOff => f.write_str("memledger was compiled without its feature `enable`"),
+            Self::NotStarted(error) => write!(f, "{error}"),
+            Self::ChannelOff("memory") => f.write_str(
+                "the ledger that is running does not record the channel \"memory\", or has failed (Ledger::problems says why)",
+            ),
+            Self::ChannelOff(channel) => {
+                write!(f, "the ledger that is running does not record the channel {channel:?}")
+            }
+            Self::ChannelTurnedOff(channel) => {
+                write!(f, "the channel {channel:?} was turned off meanwhile")
+            }
+            Self::EventsLost(events) => write!(
+                f,
+                "{events} events were lost meanwhile, since the buffers were full and the worker did not come in time; start a ledger before, with a larger LedgerBuilder::buffer_limit and OnFull::Wait"
+            ),
+            Self::RecordingEnded => f.write_str(
+                "the recording ended meanwhile: its ledger was dropped or finished",
+            ),
+            Self::Forked => {
+                f.write_str("the process was forked meanwhile, and this is the child")
+            }
+            Self::LeftScope => f.write_str(
+                "the measured code has left its own scope, by dropping a guard from outside it",
+            ),
+            Self::TableFull(size) => {
+                write!(f, "the table of scopes and names is full: all {size} are used up")
+            }
+            Self::WorkerStuck(waited) => {
+                write!(f, "the worker has been stuck in a write for {} s", waited.as_secs())
+            }
+            Self::NotCollected(waited) => write!(
+                f,
+                "the tracker could not collect everything within {} s; Ledger::problems may say why",
+                waited.as_secs()
+            ),
+            Self::NoLimit(budget) => {
+                write!(f, "the budget {budget:?} has no limit, so nothing can go over it")
+            }
+            Self::TrackerCode => {
+                f.write_str("this is the tracker's own code, whose memory is not recorded")
+            }
+        }
+    }
+}
