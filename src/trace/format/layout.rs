@@ -151,11 +151,11 @@ fn scope_with_time(first: u8, protocol: u8) -> Option<(Item, usize)> {
 /// Splits `bytes` after their first item: the item, its bytes, and the rest. `None` where
 /// [`first_item`] is, and where the item is not whole.
 #[cfg(feature = "enable")]
-pub(crate) fn split_item<'a>(
-    bytes: &'a [u8],
+pub(crate) fn split_item(
+    bytes: &[u8],
     protocol: u8,
     layout: impl FnOnce(u16) -> Option<EventLayout>,
-) -> Option<(Item, &'a [u8], &'a [u8])> {
+) -> Option<(Item, &[u8], &[u8])> {
     let (item, size) = first_item(bytes, protocol, layout)?;
     let (bytes, rest) = bytes.split_at_checked(size)?;
     Some((item, bytes, rest))
