@@ -1,7 +1,7 @@
 //! How much memory a piece of the program may use.
 
 #[cfg(feature = "enable")]
-use super::session::{Found, Measuring};
+use super::session::{MeasureSession, Outcome};
 use crate::Name;
 #[cfg(feature = "enable")]
 use crate::analysis::{Holder, MeasuredFigures};
@@ -112,9 +112,9 @@ impl Budget {
     pub fn try_run<R>(self, body: impl FnOnce() -> R) -> Result<R, Error> {
         #[cfg(feature = "enable")]
         {
-            let measuring = Measuring::begin(self.name.as_str(), Location::caller());
+            let session = MeasureSession::begin(self.name.as_str(), Location::caller());
             let value = body();
-            measuring?.end(|found| self.check(found))?;
+            session?.end(|found| self.check(found))?;
             Ok(value)
         }
         #[cfg(not(feature = "enable"))]
@@ -125,7 +125,7 @@ impl Budget {
     }
 
     #[cfg(feature = "enable")]
-    fn check(&self, found: &mut Found<'_>) -> Result<(), Error> {
+    fn check(&self, found: &mut Outcome<'_>) -> Result<(), Error> {
         let Self { name, peak, live, allocated, allocations, reallocations } = *self;
         let figures = found.figures;
         let limits = [
@@ -161,7 +161,7 @@ impl Budget {
 
     /// The scopes and tags with the largest share of the first figure that is over its budget.
     #[cfg(feature = "enable")]
-    fn who(&self, found: &mut Found<'_>) -> String {
+    fn who(&self, found: &mut Outcome<'_>) -> String {
         let figures = found.figures;
         let is_over = |found: u64, limit: Option<u64>| limit.is_some_and(|limit| found > limit);
         let peak = is_over(figures.peak_bytes, self.peak);

@@ -2,13 +2,15 @@
 
 mod budget;
 #[cfg(feature = "enable")]
+mod node;
+#[cfg(feature = "enable")]
 mod session;
 
 pub use budget::{Budget, budget};
 
 use crate::error::Error;
 #[cfg(feature = "enable")]
-use session::Measuring;
+use session::MeasureSession;
 #[cfg(feature = "enable")]
 use std::panic::Location;
 
@@ -109,9 +111,9 @@ impl<R> Measured<R> {
 pub fn measure<R>(body: impl FnOnce() -> R) -> Result<Measured<R>, Error> {
     #[cfg(feature = "enable")]
     {
-        let measuring = Measuring::begin("measured", Location::caller());
+        let session = MeasureSession::begin("measured", Location::caller());
         let value = body();
-        let figures = measuring?.end(|_| Ok(()))?;
+        let figures = session?.end(|_| Ok(()))?;
         Ok(Measured::new(value, figures))
     }
     #[cfg(not(feature = "enable"))]

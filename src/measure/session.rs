@@ -1,4 +1,4 @@
-//! What a piece of the program does with memory: a scope of its own, and what the analyzer says of it.
+//! The session of one measurement: a scope of its own, and the figures that the analyzer has of it.
 //!
 //! ```text
 //! begin   an analyzer         the running ledger's, or one that is kept until the last measurement ends
@@ -7,9 +7,8 @@
 //! end     collect             everything up to now, or say why not
 //!         the node's figures  since the beginning
 //! ```
-//! A node is used again when nothing can be in it any more: its context was never captured, and all
-//! its blocks are freed. So a measurement that is repeated for ever takes one node.
 
+use super::node::Node;
 use crate::analysis::{Analyzer, Baseline, Holder, MeasuredFigures};
 use crate::error::{Error, Unmeasured};
 use crate::ledger::entry::{clone_for_caller, refuse_forked};
@@ -18,27 +17,25 @@ use crate::ledger::recording::{self, HOOK_TIMEOUT, Recording, WORKER_TIMEOUT};
 use crate::ledger::{start, stop};
 use crate::platform::os::{self, BlockedSignals};
 use crate::scopes;
-use crate::scopes::context::{self, Kind, OTHER};
+use crate::scopes::context::{self, OTHER};
 use crate::scopes::thread::{self, Open};
 use crate::trace::worker::{self, Session};
 use crate::trace::write::{ReentrancyGuard, is_untracked, loss, state};
-use std::collections::BTreeMap;
 use std::panic::Location;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Instant;
 
-/// A measurement that has begun. Dropped without an end, it ends without a result.
-pub(crate) struct Measuring {
+/// A measurement under way. Dropped without an end, it ends without a result.
+pub(crate) struct MeasureSession {
     /// Whether a context has been captured, on this thread, in the measured code around this.
     taken_before: bool,
     open: Open,
     site: &'static Location<'static>,
     /// The tracker's own memory: taken and dropped with the guard set.
-    begun: Option<Begun>,
+    active: Option<Active>,
 }
 
-struct Begun {
+struct Active {
     generation: u64,
     pid: u32,
     /// Events lost before.
@@ -50,50 +47,21 @@ struct Begun {
 }
 
 /// The figures of a measurement, which are checked with the guard set.
-pub(crate) struct Found<'a> {
+pub(crate) struct Outcome<'a> {
     pub(crate) figures: MeasuredFigures,
     analyzer: &'a mut Analyzer,
     node: Node,
     before: &'a Baseline,
 }
 
-impl Found<'_> {
+impl Outcome<'_> {
     /// The scopes and the tags of the measured blocks, unsorted.
     pub(crate) fn holders(&mut self) -> (Vec<Holder>, Vec<Holder>) {
         self.analyzer.holders(self.node.id(), self.before)
     }
 }
 
-/// The node of a measurement in the tree of contexts.
-#[derive(Clone, Copy)]
-struct Node {
-    /// The stack around it and its name.
-    place: (u32, &'static str),
-    number: u32,
-}
-
-impl Node {
-    fn id(self) -> i32 {
-        context::wire_id(self.number) as i32
-    }
-}
-
-/// A node that can be used again: at once, or when its blocks are freed.
-struct Idle {
-    number: u32,
-    /// The recording in which some of its blocks were live.
-    live_in: Option<u64>,
-}
-
-/// Nodes without a measurement. Locked only while the recording is locked, so that a fork finds it free.
-static IDLE: Mutex<BTreeMap<(u32, &'static str), Vec<Idle>>> = Mutex::new(BTreeMap::new());
-/// The number of the latest node of a measurement.
-static LATEST: AtomicU32 = AtomicU32::new(0);
-
-/// At most this many nodes whose blocks were live are looked at before a new one is taken.
-const LOOKS: usize = 16;
-
-impl Measuring {
+impl MeasureSession {
     /// Begins to measure what this thread does, and all that enters its context from here on.
     pub(crate) fn begin(
         name: &'static str,
@@ -102,33 +70,33 @@ impl Measuring {
         if is_untracked() {
             return Err(Error::Unmeasured(Unmeasured::TrackerCode));
         }
-        let begun = clone_for_caller({
+        let active = clone_for_caller({
             let _untracked = ReentrancyGuard::enter();
             let _signals = BlockedSignals::new();
-            Begun::new(name)
+            Active::new(name)
         })?;
         let taken_before = thread::set_taken(false);
-        let open = thread::enter_node(begun.node.number);
-        Ok(Self { taken_before, open, site, begun: Some(begun) })
+        let open = thread::enter_node(active.node.number());
+        Ok(Self { taken_before, open, site, active: Some(active) })
     }
 
     /// Ends it, and calls `judge` with the figures.
     pub(crate) fn end(
         mut self,
-        judge: impl FnOnce(&mut Found<'_>) -> Result<(), Error>,
+        judge: impl FnOnce(&mut Outcome<'_>) -> Result<(), Error>,
     ) -> Result<MeasuredFigures, Error> {
         self.stop(judge)
     }
 
     fn stop(
         &mut self,
-        judge: impl FnOnce(&mut Found<'_>) -> Result<(), Error>,
+        judge: impl FnOnce(&mut Outcome<'_>) -> Result<(), Error>,
     ) -> Result<MeasuredFigures, Error> {
-        let Some(begun) = self.begun.take() else {
+        let Some(active) = self.active.take() else {
             return Err(Error::Unmeasured(Unmeasured::RecordingEnded));
         };
         let stack = thread::stack();
-        let stayed = stack != OTHER && context::is_within(stack, begun.node.number);
+        let stayed = stack != OTHER && context::is_within(stack, active.node.number());
         thread::leave(self.open, self.site);
         let taken = thread::set_taken(self.taken_before);
         if taken {
@@ -138,30 +106,30 @@ impl Measuring {
         clone_for_caller({
             let _untracked = ReentrancyGuard::enter();
             let _signals = BlockedSignals::new();
-            begun.end(stayed, taken, judge)
+            active.end(stayed, taken, judge)
         })
     }
 }
 
-impl Drop for Measuring {
+impl Drop for MeasureSession {
     fn drop(&mut self) {
-        if self.begun.is_some() {
+        if self.active.is_some() {
             let _ = self.stop(|_| Ok(()));
         }
     }
 }
 
-impl Begun {
+impl Active {
     fn new(name: &'static str) -> Result<Self, Error> {
         refuse_forked().map_err(not_started)?;
         let mut current = started()?;
         let Some(recording) = current.as_mut() else { return Err(ended()) };
-        let begun = Self::in_recording(name, recording);
-        if begun.is_ok() {
+        let active = Self::in_recording(name, recording);
+        if active.is_ok() {
             recording.measurements += 1;
         }
         end_if_over(&mut current);
-        begun
+        active
     }
 
     fn in_recording(name: &'static str, recording: &mut Recording) -> Result<Self, Error> {
@@ -184,7 +152,7 @@ impl Begun {
         self,
         stayed: bool,
         taken: bool,
-        judge: impl FnOnce(&mut Found<'_>) -> Result<(), Error>,
+        judge: impl FnOnce(&mut Outcome<'_>) -> Result<(), Error>,
     ) -> Result<MeasuredFigures, Error> {
         if state::is_forked() || os::process_id() != self.pid {
             // NOTE: not dropped. A thread that does not exist in the child may hold the analyzer's lock.
@@ -197,25 +165,25 @@ impl Begun {
             return Err(ended());
         };
         recording.measurements -= 1;
-        let found = if stayed {
+        let outcome = if stayed {
             self.find(taken, judge)
         } else {
             Err(Error::Unmeasured(Unmeasured::LeftScope))
         };
         end_if_over(&mut current);
-        found
+        outcome
     }
 
     fn find(
         &self,
         taken: bool,
-        judge: impl FnOnce(&mut Found<'_>) -> Result<(), Error>,
+        judge: impl FnOnce(&mut Outcome<'_>) -> Result<(), Error>,
     ) -> Result<MeasuredFigures, Error> {
         let Self { node, ref before, .. } = *self;
         self.collect()?;
         let (figures, judged) = self.analyzer.look(|analyzer| {
             let figures = analyzer.measured(node.id(), before);
-            (figures, judge(&mut Found { figures, analyzer, node, before }))
+            (figures, judge(&mut Outcome { figures, analyzer, node, before }))
         });
         if !taken {
             node.give_back((figures.live_blocks != 0).then_some(self.generation));
@@ -273,42 +241,6 @@ fn collect_everything(session: &mut Session) -> Result<(), Error> {
         }
     }
     Err(Error::Unmeasured(Unmeasured::NotCollected(WORKER_TIMEOUT)))
-}
-
-impl Node {
-    /// A node for a measurement of this thread alone. `None` if there is none.
-    fn take(name: &'static str, generation: u64, analyzer: &InProcessAnalyzer) -> Option<Self> {
-        let place = (thread::stack(), name);
-        let reused = idle().get_mut(&place).and_then(|nodes| {
-            let is_free = |idle: &Idle| {
-                // NOTE: events that are not collected yet can only be frees.
-                idle.live_in != Some(generation)
-                    || !analyzer.look(|analyzer| {
-                        analyzer.is_measurement_live(context::wire_id(idle.number) as i32)
-                    })
-            };
-            let looks = LOOKS.min(nodes.len());
-            let found = nodes.iter().take(looks).position(is_free);
-            if found.is_none() {
-                nodes.rotate_left(looks);
-            }
-            found.map(|index| nodes.swap_remove(index).number)
-        });
-        let new = || {
-            let latest = LATEST.fetch_add(1, Ordering::Relaxed) + 1;
-            context::find_or_add(Kind::Scope, place.0, latest, name)
-        };
-        Some(Self { place, number: reused.or_else(new)? })
-    }
-
-    fn give_back(self, live_in: Option<u64>) {
-        let idle_node = Idle { number: self.number, live_in };
-        idle().entry(self.place).or_default().push(idle_node);
-    }
-}
-
-fn idle() -> MutexGuard<'static, BTreeMap<(u32, &'static str), Vec<Idle>>> {
-    IDLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn not_started(error: Error) -> Error {

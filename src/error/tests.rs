@@ -1,0 +1,80 @@
+use super::*;
+
+fn text() -> String {
+    "12 \u{1b} of it".into()
+}
+
+fn source() -> io::Error {
+    io::Error::from_raw_os_error(2)
+}
+
+fn one_of_each() -> Vec<Error> {
+    let (path, waited) = (PathBuf::from("no/such.txt"), Duration::from_secs(5));
+    let unmeasured = [
+        Unmeasured::NotGlobalAllocator,
+        Unmeasured::FeatureOff,
+        Unmeasured::NotStarted(Box::new(Error::Read(source()))),
+        Unmeasured::ChannelOff("memory"),
+        Unmeasured::ChannelTurnedOff("scope"),
+        Unmeasured::EventsLost(7),
+        Unmeasured::RecordingEnded,
+        Unmeasured::Forked,
+        Unmeasured::LeftScope,
+        Unmeasured::TableFull(7),
+        Unmeasured::WorkerStuck(waited),
+        Unmeasured::NotCollected(waited),
+        Unmeasured::NoLimit("small"),
+        Unmeasured::TrackerCode,
+    ];
+    let mut all = vec![
+        Error::NotATrace(text()),
+        Error::UnsupportedTrace(text()),
+        Error::Read(source()),
+        Error::Write(source()),
+        Error::File { path: path.clone(), action: "open", source: source() },
+        Error::InvalidAddress(text()),
+        Error::InvalidChannels(text()),
+        Error::UnknownChannel(text()),
+        Error::ReadOnlyChannel("Assets"),
+        Error::InvalidFileMode(0o1600),
+        Error::UnknownReportFormat(path),
+        Error::InvalidToken(text()),
+        Error::TokenRequired(text()),
+        Error::InvalidTimeout,
+        Error::UnsupportedPlatform,
+        Error::AlreadyStarted,
+        Error::MeasurementRunning,
+        Error::ForkedChild,
+        Error::WorkerStuck { action: "it cannot start", waited },
+        Error::ThreadInAllocator { waited },
+        Error::ThreadNotStarted { thread: text(), source: source() },
+        Error::NotRecording,
+        Error::OutOfMemory(text()),
+        Error::Internal(text()),
+        Error::Destination { name: text(), what: text() },
+        Error::Listen { address: text(), source: source() },
+        Error::ControlEnded(source()),
+        Error::Unreachable { what: text(), source: source() },
+        Error::NoAnswer(text()),
+        Error::Refused(text()),
+        Error::InvalidMessage(text()),
+        Error::OverBudget(text()),
+    ];
+    all.extend(unmeasured.map(Error::Unmeasured));
+    all
+}
+
+#[test]
+fn a_copy_is_the_same_variant_with_the_same_sentence_and_source() {
+    let all = one_of_each();
+    for error in &all {
+        let copy = error.duplicate();
+        assert_eq!(format!("{error:?}"), format!("{copy:?}"));
+        let source = |error: &Error| std::error::Error::source(error).map(ToString::to_string);
+        assert_eq!(source(error), source(&copy), "{error:?}");
+        let has_it = error.to_string().ends_with(&self::source().to_string());
+        assert_eq!(source(error).is_some(), has_it, "{error:?}");
+    }
+    let sentences: std::collections::BTreeSet<_> = all.iter().map(|e| format!("{e:?}")).collect();
+    assert_eq!(sentences.len(), all.len(), "each has a sentence of its own");
+}

@@ -1,0 +1,88 @@
+//! The nodes of measurements in the tree of contexts.
+//!
+//! A node is used again when nothing can be in it any more: its context was never captured, and all
+//! its blocks are freed. So a measurement that is repeated forever takes one node.
+
+use crate::ledger::in_process::InProcessAnalyzer;
+use crate::scopes::context::{self, Kind};
+use crate::scopes::thread;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The stack around a measurement, and its name.
+type Key = (u32, &'static str);
+
+/// The node of a measurement in the tree of contexts.
+#[derive(Clone, Copy)]
+pub(super) struct Node {
+    key: Key,
+    number: u32,
+}
+
+/// A node that can be used again: at once, or when its blocks are freed.
+struct Idle {
+    number: u32,
+    /// The recording in which some of its blocks were live.
+    live_in: Option<u64>,
+}
+
+/// Nodes without a measurement. Locked only while the recording is locked, so that a fork finds it free.
+static IDLE: Mutex<BTreeMap<Key, Vec<Idle>>> = Mutex::new(BTreeMap::new());
+/// The number of the latest node of a measurement.
+static LATEST: AtomicU32 = AtomicU32::new(0);
+
+/// At most this many nodes whose blocks were live are looked at before a new one is taken.
+const LOOKS: usize = 16;
+
+impl Node {
+    /// Its number in the tree.
+    pub(super) fn number(self) -> u32 {
+        self.number
+    }
+
+    /// Its id on the wire.
+    pub(super) fn id(self) -> i32 {
+        context::wire_id(self.number) as i32
+    }
+
+    /// A node for a measurement of this thread alone. `None` if there is none.
+    pub(super) fn take(
+        name: &'static str,
+        generation: u64,
+        analyzer: &InProcessAnalyzer,
+    ) -> Option<Self> {
+        let key = (thread::stack(), name);
+        let reused = idle().get_mut(&key).and_then(|nodes| {
+            let is_free = |idle: &Idle| {
+                // NOTE: events that are not collected yet can only be frees.
+                idle.live_in != Some(generation)
+                    || !analyzer.look(|analyzer| {
+                        analyzer.is_measurement_live(context::wire_id(idle.number) as i32)
+                    })
+            };
+            let looks = LOOKS.min(nodes.len());
+            let found = nodes.iter().take(looks).position(is_free);
+            if found.is_none() {
+                nodes.rotate_left(looks);
+            }
+            found.map(|index| nodes.swap_remove(index).number)
+        });
+        let new = || {
+            let latest = LATEST.fetch_add(1, Ordering::Relaxed) + 1;
+            context::find_or_add(Kind::Scope, key.0, latest, name)
+        };
+        Some(Self { key, number: reused.or_else(new)? })
+    }
+
+    /// Makes it available to the next measurement of its name: at once, or when the blocks that are live
+    /// in recording `live_in` are freed.
+    pub(super) fn give_back(self, live_in: Option<u64>) {
+        let idle_node = Idle { number: self.number, live_in };
+        idle().entry(self.key).or_default().push(idle_node);
+    }
+}
+
+fn idle() -> MutexGuard<'static, BTreeMap<Key, Vec<Idle>>> {
+    IDLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
