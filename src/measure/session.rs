@@ -21,7 +21,7 @@ use crate::scopes;
 use crate::scopes::context::{self, Kind, OTHER};
 use crate::scopes::thread::{self, Open};
 use crate::trace::worker::{self, Session};
-use crate::trace::write::{ReentrancyGuard, is_untracked, loss, state};
+use crate::trace::write::{ReentrancyGuard, is_untracked, registry, state};
 use std::collections::BTreeMap;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -179,7 +179,7 @@ impl Begun {
             )));
         };
         let before = analyzer.look(|analyzer| analyzer.begin_measurement(node.id()));
-        let (generation, pid, lost) = (recording.generation, os::process_id(), loss::so_far());
+        let (generation, pid, lost) = (recording.generation, os::process_id(), registry::losses());
         Ok(Self { generation, pid, lost, scopes_turned_off, node, analyzer, before })
     }
 
@@ -230,7 +230,7 @@ impl Begun {
         if scopes::CHANNEL.times_turned_off() != self.scopes_turned_off {
             return Err(unmeasured("the channel \"scope\" was turned off meanwhile"));
         }
-        match loss::so_far().wrapping_sub(self.lost) {
+        match registry::losses().wrapping_sub(self.lost) {
             0 => Ok(()),
             lost => Err(unmeasured(format!(
                 "{lost} events were lost meanwhile, since the buffers were full and the worker did not come in time; start a ledger before, with a larger LedgerBuilder::buffer_limit and OnFull::Wait"
