@@ -150,7 +150,7 @@ awk '
             }
         }
         # What must be on the way, or this check is blind.
-        split("alloc_recorded dealloc_recorded realloc_recorded enter_cold thread_exits 6places4come", must, " ")
+        split("alloc_recorded dealloc_recorded realloc_recorded enter_cold thread_exits 4sync11synchronize", must, " ")
         for (i in must) {
             found = 0
             for (name in from) if (index(name, must[i])) found = 1

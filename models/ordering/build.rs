@@ -1,7 +1,7 @@
-//! Makes broken copies of `order.rs`, to show that the model would see such faults.
+//! Makes broken copies of `order.rs`, to show that the model finds such faults.
 //!
-//! From the real source and not by hand, so that they are broken in one place only, whatever
-//! becomes of the rest.
+//! They are made from the real source, so that each has exactly one fault, even after the source
+//! changes.
 
 use std::path::Path;
 use std::{env, fs};
@@ -12,8 +12,8 @@ const ORDER: &str = "../../src/trace/write/order.rs";
 const FAULTS: [(&str, &str, &str); 2] = [
     (
         "plain_store",
-        "place.compare_exchange_weak(found, new, Ordering::Relaxed, Ordering::Relaxed)",
-        "{ place.store(new, Ordering::Relaxed); Ok::<u64, u64>(found) }",
+        "clock.compare_exchange_weak(found, new, Ordering::Relaxed, Ordering::Relaxed)",
+        "{ clock.store(new, Ordering::Relaxed); Ok::<u64, u64>(found) }",
     ),
     ("no_step", "let step = u64::from(owner(found) != owner(stamp));", "let step = 0;"),
 ];

@@ -142,7 +142,7 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// # Safety
-    /// From `at` on there are [`ROOM`](crate::trace::write::buffer::ROOM) bytes to write to, and
+    /// From `at` on there are [`MAX_HOOK_BYTES`](crate::trace::write::buffer_pool::MAX_HOOK_BYTES) bytes to write to, and
     /// what is written through this writer stays below that.
     #[inline(always)]
     pub(crate) unsafe fn new(at: *mut u8) -> Self {

@@ -12,7 +12,7 @@
 use super::events::{ALLOC, FREE, REALLOC_ALLOC, REALLOC_FREE, Writer};
 use super::{linked, stats};
 use crate::scopes;
-use crate::trace::write::{self, Cold, Slot, places, reserve};
+use crate::trace::write::{self, Cold, ThreadSlot, reserve, sync};
 use std::alloc::{GlobalAlloc, Layout};
 
 /// Whether anything is recorded, or the tracker is at work. One load.
@@ -38,15 +38,15 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
     fn cold(pointer: *mut u8, layout: Layout, ignore_environment: &bool) -> *mut u8 {
         linked::note(*ignore_environment);
         if let Some(cold) = enter_cold(layout.size() as i64) {
-            come_and_write_alloc(cold.slot, pointer, layout);
+            synchronize_and_write_alloc(cold.slot, pointer, layout);
             cold.leave();
         }
         pointer
     }
     /// Elsewhere than the last event of this thread, or in another context.
     #[inline(never)]
-    fn elsewhere(slot: &Slot, pointer: *mut u8, layout: Layout) -> *mut u8 {
-        come_and_write_alloc(slot, pointer, layout);
+    fn elsewhere(slot: &ThreadSlot, pointer: *mut u8, layout: Layout) -> *mut u8 {
+        synchronize_and_write_alloc(slot, pointer, layout);
         write::leave(slot);
         pointer
     }
@@ -54,7 +54,7 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
     let stamp = slot.stamp();
     // PERF: at least the larger of the two, at most their sum: in one instruction, neither is large.
     let size = layout.size() | layout.align();
-    if !places::is_here(slot, stamp, pointer.addr(), size) || !scopes::is_here(slot) {
+    if !sync::is_current(slot, stamp, pointer.addr(), size) || !scopes::is_here(slot) {
         return elsewhere(slot, pointer, layout);
     }
     // SAFETY: `enter` has seen to the room.
@@ -103,7 +103,7 @@ pub(crate) unsafe fn free<A: GlobalAlloc>(inner: &A, pointer: *mut u8, layout: L
     #[inline(never)]
     unsafe fn cold<A: GlobalAlloc>(pointer: *mut u8, layout: Layout, inner: &A) {
         if let Some(cold) = enter_cold(-(layout.size() as i64)) {
-            if come(cold.slot, pointer, layout) {
+            if synchronize(cold.slot, pointer, layout) {
                 write_free(cold.slot, cold.slot.stamp(), pointer);
             }
             cold.leave();
@@ -115,8 +115,13 @@ pub(crate) unsafe fn free<A: GlobalAlloc>(inner: &A, pointer: *mut u8, layout: L
     }
     /// Elsewhere than the last event of this thread.
     #[inline(never)]
-    unsafe fn elsewhere<A: GlobalAlloc>(pointer: *mut u8, layout: Layout, inner: &A, slot: &Slot) {
-        if come(slot, pointer, layout) {
+    unsafe fn elsewhere<A: GlobalAlloc>(
+        pointer: *mut u8,
+        layout: Layout,
+        inner: &A,
+        slot: &ThreadSlot,
+    ) {
+        if synchronize(slot, pointer, layout) {
             write_free(slot, slot.stamp(), pointer);
         }
         write::leave(slot);
@@ -128,7 +133,7 @@ pub(crate) unsafe fn free<A: GlobalAlloc>(inner: &A, pointer: *mut u8, layout: L
     // NOTE: before the block is given back. Later, another thread could have received it, and
     // recorded that, before this free was.
     let stamp = slot.stamp();
-    if !places::is_here(slot, stamp, pointer.addr(), layout.size()) {
+    if !sync::is_current(slot, stamp, pointer.addr(), layout.size()) {
         // SAFETY: as above.
         return unsafe { elsewhere(pointer, layout, inner, slot) };
     }
@@ -235,8 +240,8 @@ unsafe fn realloc_own<A: GlobalAlloc>(
 /// The program says so, not the allocator; but it happens to the block, so it stands in the order
 /// of events as its allocation and its free do.
 pub(crate) fn retag(pointer: *mut u8, layout: Layout) {
-    fn record(slot: &Slot, pointer: *mut u8, layout: Layout) {
-        if come(slot, pointer, layout) {
+    fn record(slot: &ThreadSlot, pointer: *mut u8, layout: Layout) {
+        if synchronize(slot, pointer, layout) {
             // SAFETY: `enter` has seen to the room, of which a switch of context used its part.
             let mut writer = unsafe { Writer::new(scopes::switch(slot)) };
             writer.update(slot.stamp(), pointer.addr());
@@ -266,20 +271,20 @@ fn enter_cold(own_bytes: i64) -> Option<Cold> {
 
 /// Brings the thread to where its next event happens; `false` if that is not recorded.
 #[inline(always)]
-fn come(slot: &Slot, pointer: *mut u8, layout: Layout) -> bool {
-    places::is_here(slot, slot.stamp(), pointer.addr(), layout.size())
-        || places::come(slot, pointer.addr(), layout.size())
+fn synchronize(slot: &ThreadSlot, pointer: *mut u8, layout: Layout) -> bool {
+    sync::is_current(slot, slot.stamp(), pointer.addr(), layout.size())
+        || sync::synchronize(slot, pointer.addr(), layout.size())
 }
 
 #[inline(always)]
-fn come_and_write_alloc(slot: &Slot, pointer: *mut u8, layout: Layout) {
-    if come(slot, pointer, layout) {
+fn synchronize_and_write_alloc(slot: &ThreadSlot, pointer: *mut u8, layout: Layout) {
+    if synchronize(slot, pointer, layout) {
         write_alloc(slot, scopes::switch(slot), pointer, layout);
     }
 }
 
 #[inline(always)]
-fn write_alloc(slot: &Slot, at: *mut u8, pointer: *mut u8, layout: Layout) {
+fn write_alloc(slot: &ThreadSlot, at: *mut u8, pointer: *mut u8, layout: Layout) {
     // SAFETY: `enter` has seen to the room, of which a switch of context used its part.
     let mut writer = unsafe { Writer::new(at) };
     writer.alloc(ALLOC.wire(), slot.stamp(), pointer.addr(), layout.size(), layout.align());
@@ -287,7 +292,7 @@ fn write_alloc(slot: &Slot, at: *mut u8, pointer: *mut u8, layout: Layout) {
 }
 
 #[inline(always)]
-fn write_free(slot: &Slot, stamp: u64, pointer: *mut u8) {
+fn write_free(slot: &ThreadSlot, stamp: u64, pointer: *mut u8) {
     // SAFETY: `enter` has seen to the room.
     let mut writer = unsafe { Writer::new(slot.cursor()) };
     writer.free(FREE.wire(), stamp, pointer.addr());
@@ -296,13 +301,13 @@ fn write_free(slot: &Slot, stamp: u64, pointer: *mut u8) {
 
 #[inline(always)]
 unsafe fn write_realloc<A: GlobalAlloc>(
-    slot: &Slot,
+    slot: &ThreadSlot,
     inner: &A,
     pointer: *mut u8,
     layout: Layout,
     new_size: usize,
 ) -> *mut u8 {
-    if !come(slot, pointer, layout) {
+    if !synchronize(slot, pointer, layout) {
         // SAFETY: the caller's promise is passed on.
         return unsafe { inner.realloc(pointer, layout, new_size) };
     }
@@ -315,9 +320,9 @@ unsafe fn write_realloc<A: GlobalAlloc>(
     write::pause_inside(slot);
     // SAFETY: the caller's promise is passed on.
     let new = unsafe { inner.realloc(pointer, layout, new_size) };
-    write::go_on_inside(slot);
+    write::resume_inside(slot);
     let (address, size) = if new.is_null() { (pointer, layout.size()) } else { (new, new_size) };
-    if !places::come(slot, address.addr(), size) {
+    if !sync::synchronize(slot, address.addr(), size) {
         // Recording has ended in between: the block counts as freed in it.
         return new;
     }

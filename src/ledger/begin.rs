@@ -18,7 +18,7 @@ use crate::trace::sink::Sink;
 use crate::trace::sink::file::FileSink;
 use crate::trace::sink::tcp::Address;
 use crate::trace::worker::{self, Instrument, Session};
-use crate::trace::write::{buffer, loss, registry, reserve, state};
+use crate::trace::write::{backpressure, buffer_pool, loss, quiesce, registry, reserve, state};
 use std::time::Duration;
 
 /// How long a start waits for threads inside the allocator.
@@ -80,8 +80,8 @@ pub(super) fn begin(
     *session = Some(new_session);
     drop(session);
     let has_worker = config.worker == Worker::Thread && spawn_worker();
-    buffer::allow_waiting(has_worker && config.on_full == OnFull::Wait);
-    state::run(memory && !recording.unlinked);
+    backpressure::allow_waiting(has_worker && config.on_full == OnFull::Wait);
+    quiesce::run(memory && !recording.unlinked);
     recording.control =
         control.and_then(|bound| commands::serve(bound).map_err(problems::report).ok());
     let handle = (!recording.from_environment).then_some(recording.generation);
@@ -120,7 +120,7 @@ impl Plan {
             file_channels,
             host: host.map(|host| (host, host_channels)),
             keeps_account,
-            buffer_limit: config.buffer_limit.unwrap_or(buffer::DEFAULT_LIMIT),
+            buffer_limit: config.buffer_limit.unwrap_or(buffer_pool::DEFAULT_LIMIT),
         })
     }
 
@@ -161,9 +161,9 @@ struct Sinks {
 /// was recorded before `main`. Returns whether it does.
 fn quiesce(plan: &Plan) -> Result<bool, Error> {
     exit::prepare();
-    state::prepare();
-    reserve::forget();
-    buffer::configure(plan.buffer_limit);
+    quiesce::prepare();
+    reserve::reset();
+    buffer_pool::configure(plan.buffer_limit);
     scopes::CHANNEL.force(plan.scope);
     // NOTE: an early recording that is not continued is discarded: its blocks would be reported as live.
     if plan.memory && state::adopt_early() {
@@ -173,15 +173,15 @@ fn quiesce(plan: &Plan) -> Result<bool, Error> {
     // must be out again before the hooks are on again.
     // It may be preempted there: where many threads share a processor, for longer than an end
     // would wait. Nothing is recorded meanwhile, so only the starting thread waits.
-    let paused = state::pause(START_TIMEOUT) && {
-        registry::forget_blocks();
-        state::pause(START_TIMEOUT)
+    let paused = quiesce::pause(START_TIMEOUT) && {
+        registry::discard_buffers();
+        quiesce::pause(START_TIMEOUT)
     };
     if !paused {
         state::turn_off();
         return Err(Error::ThreadInAllocator { waited: START_TIMEOUT });
     }
-    loss::forget();
+    loss::reset();
     stats::forget_failures();
     scopes::thread::forget_misuses();
     Ok(false)
@@ -224,7 +224,7 @@ fn build(
     let keeps_history = origin.from_environment && !has_file && origin.inherited.is_none();
     let mut session = new_session(sinks, from_process_start, origin.inherited);
     if keeps_history {
-        session.keep_history(buffer::EARLY_LIMIT);
+        session.keep_history(buffer_pool::EARLY_LIMIT);
     }
     (session, recording)
 }

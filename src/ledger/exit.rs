@@ -53,6 +53,6 @@ extern "C" fn forked() {
         return;
     }
     drop(untracked);
-    state::forget_process();
-    registry::forget_threads();
+    state::reset_process();
+    registry::reset_threads();
 }

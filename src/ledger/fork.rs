@@ -18,7 +18,7 @@ use crate::platform::os::BlockedSignals;
 use crate::trace::sink::file::beside;
 use crate::trace::sink::queue::{self, Queue};
 use crate::trace::worker::{self, Session};
-use crate::trace::write::{buffer, registry, state, untracked};
+use crate::trace::write::{buffer_pool, registry, state, untracked};
 use std::cell::RefCell;
 use std::mem::{forget, take};
 use std::path::{Path, PathBuf};
@@ -121,9 +121,9 @@ pub(super) fn in_child() -> bool {
     // the child may hold locks of it.
     forget((old, old_session, take(&mut *queues), take(&mut *problems)));
     drop((recording, session, problems, queues, importants));
-    buffer::abandon();
-    registry::abandon();
-    state::forget_process();
+    buffer_pool::reset_after_fork();
+    registry::reset_after_fork();
+    state::reset_process();
     let started =
         follow.map(|follow| (follow.start)(&own_names(follow.config.clone()), follow, inherited));
     if let Some(Err(error)) = started {

@@ -21,7 +21,7 @@ use crate::analysis::{Alive, AliveBlock};
 use crate::error::Error;
 use crate::platform::clock;
 use crate::scopes::events::MEMORY_SCOPE;
-use crate::trace::format::encode::{ENTER_SCOPE, LEAVE_SCOPE};
+use crate::trace::format::layout::{ENTER_SCOPE, LEAVE_SCOPE};
 use crate::trace::format::packet::IMPORTANTS;
 use crate::trace::format::stream_events;
 use crate::trace::sink::Sink;

@@ -17,7 +17,7 @@ use crate::platform::os::BlockedSignals;
 use crate::trace::sink::file;
 use crate::trace::sink::tcp::Address;
 use crate::trace::worker;
-use crate::trace::write::{buffer, state, untracked};
+use crate::trace::write::{buffer_pool, state, untracked};
 
 /// Starts as flags say, and the environment where they are silent, by default with a report on
 /// stderr; what does not work is reported and left out. Returns the generation for the handle.
@@ -184,7 +184,7 @@ fn add_settings(running: &mut Recording, config: Config) -> Result<(), Error> {
             _ => problems::add(format!(
                 "{} is not written: the environment started recording before main, and more than {} KiB of events had passed by then; set MEMLEDGER_FILE as well",
                 path.display(),
-                buffer::EARLY_LIMIT >> 10
+                buffer_pool::EARLY_LIMIT >> 10
             )),
         }
     }

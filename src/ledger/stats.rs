@@ -9,7 +9,7 @@ use crate::trace::sink::queue;
 #[cfg(feature = "enable")]
 use crate::trace::worker::{self, Trailer};
 #[cfg(feature = "enable")]
-use crate::trace::write::{buffer, loss, state};
+use crate::trace::write::{buffer_pool, loss, state};
 
 /// Figures of the recording itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Stats {
             recording: state::load() & state::RECORD != 0 && state::is_running(),
             events: worker::collected(),
             lost_events: loss::total(),
-            buffer_bytes: buffer::used() as u64,
+            buffer_bytes: buffer_pool::used() as u64,
             overhead_bytes: overhead_bytes(),
             failed_allocations: allocator::failures(),
             scope_misuses: scopes::thread::misuses(),

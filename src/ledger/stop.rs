@@ -11,7 +11,7 @@ use crate::events::important;
 use crate::platform::os::BlockedSignals;
 use crate::trace::sink::queue;
 use crate::trace::worker;
-use crate::trace::write::{ReentrancyGuard, registry, state};
+use crate::trace::write::{ReentrancyGuard, quiesce, registry, state};
 use crate::words::nearest;
 use std::time::Instant;
 
@@ -38,7 +38,7 @@ pub(super) fn finish(generation: Option<u64>) {
 
 /// Ends a recording. The lock it was taken from is still held, with the guard set.
 pub(crate) fn end(recording: Recording, process_ends: bool) {
-    let quiet = state::pause(HOOK_TIMEOUT);
+    let quiet = quiesce::pause(HOOK_TIMEOUT);
     let session = worker::session_within(WORKER_TIMEOUT);
     // PERF: after the lock is taken. A worker that is called would take the session first.
     worker::dismiss();
@@ -64,7 +64,7 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
     }
     drop(session);
     if quiet {
-        registry::forget_blocks();
+        registry::discard_buffers();
     }
     let deadline = Instant::now() + DRAIN_TIMEOUT;
     queue::all().iter().for_each(|queue| queue.wait_for_end(deadline));

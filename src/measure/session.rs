@@ -20,7 +20,7 @@ use crate::scopes;
 use crate::scopes::context::{self, OTHER};
 use crate::scopes::thread::{self, Open};
 use crate::trace::worker::{self, Session};
-use crate::trace::write::{ReentrancyGuard, is_untracked, loss, state};
+use crate::trace::write::{ReentrancyGuard, is_untracked, registry, state};
 use std::panic::Location;
 use std::sync::MutexGuard;
 use std::time::Instant;
@@ -144,7 +144,7 @@ impl Active {
             return Err(Error::Unmeasured(Unmeasured::TableFull(context::PLACES)));
         };
         let before = analyzer.look(|analyzer| analyzer.begin_measurement(node.id()));
-        let (generation, pid, lost) = (recording.generation, os::process_id(), loss::so_far());
+        let (generation, pid, lost) = (recording.generation, os::process_id(), registry::losses());
         Ok(Self { generation, pid, lost, scopes_turned_off, node, analyzer, before })
     }
 
@@ -199,7 +199,7 @@ impl Active {
         if scopes::CHANNEL.times_turned_off() != self.scopes_turned_off {
             return Err(Error::Unmeasured(Unmeasured::ChannelTurnedOff("scope")));
         }
-        match loss::so_far().wrapping_sub(self.lost) {
+        match registry::losses().wrapping_sub(self.lost) {
             0 => Ok(()),
             lost => Err(Error::Unmeasured(Unmeasured::EventsLost(lost))),
         }

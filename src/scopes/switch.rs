@@ -2,20 +2,20 @@
 #![expect(unsafe_code, reason = "writes events through raw pointers")]
 
 use super::{context, events, thread};
-use crate::trace::format::encode::{ENTER_SCOPE, LEAVE_SCOPE};
-use crate::trace::write::Slot;
+use crate::trace::format::layout::{ENTER_SCOPE, LEAVE_SCOPE};
+use crate::trace::write::ThreadSlot;
 use std::sync::atomic::Ordering;
 
 /// Whether this thread's stream stands in the context the thread is in: there is nothing to write.
 #[inline(always)]
-pub(crate) fn is_here(slot: &Slot) -> bool {
+pub(crate) fn is_here(slot: &ThreadSlot) -> bool {
     thread::context() == slot.context.get()
 }
 
 /// Writes what brings this thread's stream into the context the thread is in, at the slot's
 /// cursor, uncommitted; returns where the next event goes.
 #[inline(always)]
-pub(crate) fn switch(slot: &Slot) -> *mut u8 {
+pub(crate) fn switch(slot: &ThreadSlot) -> *mut u8 {
     if is_here(slot) { slot.cursor() } else { write(slot, thread::context()) }
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn switch(slot: &Slot) -> *mut u8 {
 /// Where the channel was turned on or off, a thread looks here for the first time: when its context
 /// changes, or with its next block.
 #[inline(never)]
-fn write(slot: &Slot, context: u32) -> *mut u8 {
+fn write(slot: &ThreadSlot, context: u32) -> *mut u8 {
     let mut at = slot.cursor();
     let open = slot.closing.load(Ordering::Relaxed) != 0;
     let enter = context != context::ROOT && !events::CHANNEL.is_off();

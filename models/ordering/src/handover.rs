@@ -2,7 +2,7 @@
 //!
 //! Memory is two *spaces*, each the size of half a block, in one region or in two. A block lies in
 //! one space or in both. The allocator is a word for each space: how often it has changed hands,
-//! odd while somebody has it. That number is the truth that the order of events is held against.
+//! odd while a thread owns it. The order of events is checked against that number.
 
 use crate::explore;
 use crate::rules::{AtomicU64, NoStep, PlainStore, Real, Rules, WORKER, epoch, word};
@@ -23,36 +23,36 @@ enum Op {
     Take(Block),
     /// If this thread has it.
     Free(Block),
-    /// An event that concerns nobody else's memory, in a region of the thread's own.
+    /// An event about memory of the thread's own, in a region of its own.
     Own,
-    /// Sends the message of this number.
-    Tell(usize),
-    /// Looks whether it is there.
-    Hear(usize),
+    /// Sends the message with this number.
+    Send(usize),
+    /// Receives the message if it was sent.
+    Receive(usize),
 }
-use Op::{Free, Hear, Own, Take, Tell};
+use Op::{Free, Own, Receive, Send, Take};
 
-/// How the threads of a scenario find each other.
+/// How the threads of a scenario synchronise.
 #[derive(Clone, Copy)]
 struct Setting {
     /// The region of each space.
     region: [usize; 2],
-    /// The threads that come to the world as well.
-    in_world: [bool; 3],
-    /// Messages count: the whole order is that in which things happened.
+    /// The threads that join the global clock too.
+    joins_global: [bool; 3],
+    /// Messages count: the whole order must be the order in which events happened.
     exact: bool,
-    /// A planted fault: of several regions, only the first is stamped.
+    /// A planted fault: of several regions, the thread joins only the first.
     first_region_only: bool,
 }
 
 const ONE_REGION: Setting =
-    Setting { region: [0, 0], in_world: [false; 3], exact: false, first_region_only: false };
+    Setting { region: [0, 0], joins_global: [false; 3], exact: false, first_region_only: false };
 const TWO_REGIONS: Setting = Setting { region: [0, 1], ..ONE_REGION };
-const EXACT: Setting = Setting { in_world: [true; 3], exact: true, ..TWO_REGIONS };
-const ONE_WITH_A_LEASE: Setting = Setting { in_world: [true, false, true], ..TWO_REGIONS };
+const EXACT: Setting = Setting { joins_global: [true; 3], exact: true, ..TWO_REGIONS };
+const ONE_WITH_A_LEASE: Setting = Setting { joins_global: [true, false, true], ..TWO_REGIONS };
 
 struct Shared {
-    world: AtomicU64,
+    global: AtomicU64,
     /// The last three are those of the threads' own memory.
     regions: [AtomicU64; 5],
     spaces: [AtomicU64; 2],
@@ -63,8 +63,8 @@ struct Shared {
 enum Step {
     /// The epoch, and the spaces concerned, each with the number it got.
     Event(u64, Vec<(usize, u64)>),
-    Told(usize),
-    Heard(usize),
+    Sent(usize),
+    Received(usize),
 }
 
 struct Thread<R> {
@@ -85,13 +85,13 @@ impl<R: Rules> Thread<R> {
                 Take(block) => self.take(block),
                 Free(block) => self.free(block),
                 Own => self.event(&[2 + self.number], Vec::new()),
-                Tell(message) => {
+                Send(message) => {
                     self.shared.messages[message].store(1, Release);
-                    self.steps.push(Step::Told(message));
+                    self.steps.push(Step::Sent(message));
                 }
-                Hear(message) => {
+                Receive(message) => {
                     if self.shared.messages[message].load(Acquire) == 1 {
-                        self.steps.push(Step::Heard(message));
+                        self.steps.push(Step::Received(message));
                     }
                 }
             }
@@ -140,40 +140,40 @@ impl<R: Rules> Thread<R> {
         regions
     }
 
-    /// `places::is_here`, else `places::come`.
+    /// `sync::is_current`, else `sync::synchronize`.
     fn event(&mut self, regions: &[usize], spaces: Vec<(usize, u64)>) {
         let shared = self.shared.clone();
-        let mut places = regions.iter().map(|&region| &shared.regions[region]).collect::<Vec<_>>();
-        if self.setting.in_world[self.number] {
-            places.push(&shared.world);
+        let mut clocks = regions.iter().map(|&region| &shared.regions[region]).collect::<Vec<_>>();
+        if self.setting.joins_global[self.number] {
+            clocks.push(&shared.global);
         }
-        // In a single region only: a block in two takes the long way.
-        let is_here = regions.len() == 1
-            && places.iter().rev().all(|place| place.load(Relaxed) == self.stamp);
-        if !is_here {
-            self.stamp = R::meet(&places, self.stamp);
+        // In a single region only: a block in two regions takes the slow path.
+        let is_current = regions.len() == 1
+            && clocks.iter().rev().all(|clock| clock.load(Relaxed) == self.stamp);
+        if !is_current {
+            self.stamp = R::join(&clocks, self.stamp);
         }
         self.steps.push(Step::Event(epoch(self.stamp), spaces));
     }
 }
 
-/// Where an event stands in the merged order: epoch, thread, place within the thread.
+/// The position of an event in the merged order: epoch, thread, position within the thread.
 type Key = (u64, usize, usize);
 
-/// All events that happened before this place in this thread, messages counted in.
+/// All events that happened before this position in this thread, by messages too.
 fn before(threads: &[Vec<Step>], thread: usize, place: usize, found: &mut Vec<Key>) {
     for (index, step) in threads[thread][..place].iter().enumerate() {
         match *step {
             Step::Event(epoch, _) => found.push((epoch, thread, index)),
-            Step::Heard(message) => {
-                let told = |step: &Step| matches!(step, Step::Told(other) if *other == message);
-                for (teller, steps) in threads.iter().enumerate() {
-                    if let Some(at) = steps.iter().position(told) {
-                        before(threads, teller, at, found);
+            Step::Received(message) => {
+                let sent = |step: &Step| matches!(step, Step::Sent(other) if *other == message);
+                for (sender, steps) in threads.iter().enumerate() {
+                    if let Some(at) = steps.iter().position(sent) {
+                        before(threads, sender, at, found);
                     }
                 }
             }
-            Step::Told(_) => {}
+            Step::Sent(_) => {}
         }
     }
 }
@@ -188,8 +188,8 @@ fn check(threads: &[Vec<Step>], setting: Setting) {
         }
     }
     order.sort();
-    // Each space changes hands in the order in which it truly did, one by one: allocations and
-    // frees alternate, and no two blocks overlap.
+    // The order has each space's changes of owner as they happened: allocations and frees alternate,
+    // and no two blocks overlap.
     let mut last = [0; 2];
     for (_, spaces) in &order {
         for &(space, number) in *spaces {
@@ -197,7 +197,7 @@ fn check(threads: &[Vec<Step>], setting: Setting) {
             last[space] = number;
         }
     }
-    // What happened before, stands before.
+    // An event that happened before another is before it in the order.
     for (thread, steps) in threads.iter().enumerate() {
         for (index, step) in steps.iter().enumerate() {
             let Step::Event(epoch, _) = *step else { continue };
@@ -210,7 +210,7 @@ fn check(threads: &[Vec<Step>], setting: Setting) {
                 earlier.iter_mut().for_each(|key| key.1 = thread);
             }
             let this = (epoch, thread, index);
-            assert!(earlier.iter().all(|key| *key < this), "{this:?} stands before its cause");
+            assert!(earlier.iter().all(|key| *key < this), "{this:?} precedes its cause");
         }
     }
 }
@@ -222,10 +222,10 @@ fn scenario<R: Rules>(
     scripts: &'static [&'static [Op]],
 ) {
     explore(name, interruptions, move || {
-        let nobody = || AtomicU64::new(word(0, WORKER));
+        let unowned = || AtomicU64::new(word(0, WORKER));
         let shared = Arc::new(Shared {
-            world: nobody(),
-            regions: std::array::from_fn(|_| nobody()),
+            global: unowned(),
+            regions: std::array::from_fn(|_| unowned()),
             spaces: [AtomicU64::new(0), AtomicU64::new(0)],
             messages: [AtomicU64::new(0), AtomicU64::new(0)],
         });
@@ -254,15 +254,17 @@ const PASS_ON: &[&[Op]] =
 const OVERLAP: &[&[Op]] =
     &[&[Take(X), Free(X), Take(BIG), Free(BIG)], &[Take(BIG), Free(BIG), Take(Y), Free(Y)]];
 const THREE_PASS_ON: &[&[Op]] = &[&[Take(X), Free(X)], &[Take(X), Free(X)], &[Take(X), Free(X)]];
-/// The first comes to the region while the second is at it, then follows it.
+/// The first thread joins the region while the second does, then after it.
 const TWO_IN_ONE: &[&[Op]] = &[&[Take(X), Take(Y)], &[Take(Y), Free(Y)]];
-/// The first comes between the other two.
+/// The first thread joins between the other two.
 const THREE_IN_ONE: &[&[Op]] = &[&[Take(X)], &[Take(Y), Free(Y), Take(Y)], &[Take(Y), Free(Y)]];
 const THREE_OVERLAP: &[&[Op]] =
     &[&[Take(X), Free(X)], &[Take(BIG), Free(BIG)], &[Take(Y), Free(Y)]];
 /// The second passes a message on without an event of its own in between.
-const MESSAGES: &[&[Op]] = &[&[Own, Own, Tell(0)], &[Own, Hear(0), Tell(1)], &[Own, Hear(1), Own]];
-const ANSWER: &[&[Op]] = &[&[Own, Tell(0), Own, Hear(1), Own], &[Own, Hear(0), Own, Tell(1), Own]];
+const MESSAGES: &[&[Op]] =
+    &[&[Own, Own, Send(0)], &[Own, Receive(0), Send(1)], &[Own, Receive(1), Own]];
+const ANSWER: &[&[Op]] =
+    &[&[Own, Send(0), Own, Receive(1), Own], &[Own, Receive(0), Own, Send(1), Own]];
 
 #[test]
 fn memory_passed_on_in_one_region() {
@@ -300,8 +302,8 @@ fn overlapping_blocks_of_three_threads() {
 }
 
 #[test]
-fn memory_passed_on_in_the_world_too() {
-    scenario::<Real>("memory passed on, with the world", [3, 4], EXACT, PASS_ON);
+fn memory_passed_on_with_the_global_clock() {
+    scenario::<Real>("memory passed on, with the global clock", [3, 4], EXACT, PASS_ON);
 }
 
 #[test]
@@ -330,21 +332,21 @@ mod planted {
 
     #[test]
     #[should_panic(expected = "in wrong order")]
-    fn no_step_behind_another_thread() {
+    fn no_step_after_another_thread() {
         scenario::<NoStep>("-", [4, 4], ONE_REGION, PASS_ON);
     }
 
     #[test]
     #[should_panic(expected = "in wrong order")]
-    fn only_the_first_region_stamped() {
+    fn only_the_first_region_joined() {
         let setting = Setting { first_region_only: true, ..TWO_REGIONS };
         scenario::<Real>("-", [4, 4], setting, OVERLAP);
     }
 
     #[test]
-    #[should_panic(expected = "before its cause")]
-    fn no_world_for_one_who_hears() {
-        let setting = Setting { in_world: [true, true, false], ..EXACT };
+    #[should_panic(expected = "precedes its cause")]
+    fn a_receiver_without_the_global_clock() {
+        let setting = Setting { joins_global: [true, true, false], ..EXACT };
         scenario::<Real>("-", [3, 3], setting, MESSAGES);
     }
 }

@@ -1,26 +1,25 @@
-//! The order of memledger's events, checked in every interleaving that the C11 memory model allows
-//! (by loom), at small size.
+//! Checks the order of memledger's events in every interleaving that the C11 memory model allows, with
+//! loom, for few threads and events.
 //!
-//! The rules themselves are the real ones: [`rules`] includes `src/trace/write/order.rs`. What
-//! surrounds them in memledger (the hook, the worker's tick, the blocks of events) works on real
-//! threads and memory, so it is written down here once more, step by step; the tests of
-//! [`mirrored`] fail when the original changes.
+//! [`rules`] includes the real rules of `src/trace/write/order.rs`. The code around them (the hook, the
+//! worker's cycle, the buffers) uses real threads and memory, so this model has a copy of it, step by
+//! step; the test of [`mirrored`] fails when the original changes.
 //!
 //! `scripts/model_check.sh` runs it all; `README.md` says what is covered.
 
 #![cfg(test)]
 
-mod blocks;
+mod buffers;
+mod cycle;
 mod handover;
 mod mirrored;
 mod rules;
-mod tick;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// Whether every interleaving is wanted, whatever it takes.
+/// Whether to run the full form, which takes minutes.
 fn is_full() -> bool {
     std::env::var_os("MODEL_FULL").is_some()
 }
@@ -28,8 +27,8 @@ fn is_full() -> bool {
 /// No bound.
 const ALL: usize = usize::MAX;
 
-/// Runs `body` in every interleaving in which threads are interrupted at most so many times where
-/// they could go on: in the short form and in the full one.
+/// Runs `body` in every interleaving with at most this many preemptions: the first number in the short
+/// form, the second in the full form.
 fn explore(name: &str, interruptions: [usize; 2], body: impl Fn() + Send + Sync + 'static) {
     let bound = interruptions[usize::from(is_full())];
     let mut builder = loom::model::Builder::new();

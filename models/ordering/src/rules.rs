@@ -3,7 +3,7 @@
 pub use loom::sync::atomic::AtomicU64;
 pub(crate) use order::{WORKER, epoch, owner, word};
 
-/// What `order.rs` finds beside it.
+/// What `order.rs` imports from its parent module.
 mod atomic {
     pub use loom::sync::atomic::{AtomicU64, Ordering};
 }
@@ -12,9 +12,9 @@ mod atomic {
 #[path = "../../../src/trace/write/order.rs"]
 pub mod order;
 
-/// What the model calls of the rules.
+/// The functions of the rules that the model calls.
 pub trait Rules: 'static {
-    fn meet(places: &[&AtomicU64], stamp: u64) -> u64;
+    fn join(clocks: &[&AtomicU64], stamp: u64) -> u64;
 }
 
 macro_rules! faulty {
@@ -30,8 +30,8 @@ macro_rules! faulty {
         }
         pub struct $name;
         impl Rules for $name {
-            fn meet(places: &[&AtomicU64], stamp: u64) -> u64 {
-                $module::order::meet(places.iter().copied(), stamp)
+            fn join(clocks: &[&AtomicU64], stamp: u64) -> u64 {
+                $module::order::join(clocks.iter().copied(), stamp)
             }
         }
     };
@@ -44,7 +44,7 @@ faulty!(no_step, NoStep, "no_step.rs");
 pub struct Real;
 
 impl Rules for Real {
-    fn meet(places: &[&AtomicU64], stamp: u64) -> u64 {
-        order::meet(places.iter().copied(), stamp)
+    fn join(clocks: &[&AtomicU64], stamp: u64) -> u64 {
+        order::join(clocks.iter().copied(), stamp)
     }
 }

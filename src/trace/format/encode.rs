@@ -1,8 +1,5 @@
 //! Event types as the writer declares them, and their bytes.
 
-pub(crate) use super::layout::{
-    ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT, SCOPE_AT,
-};
 use super::layout::{EventLayout, SERIAL_SIZE, UID_SIZE};
 use super::schema::{FieldFamily, FieldType, IMPORTANT, MAYBE_HAS_AUX, NO_SYNC};
 

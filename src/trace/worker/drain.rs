@@ -7,18 +7,16 @@
 //! 4. send the important events that come of 3,
 //! 5. number and send the threads' events up to 1 and 2.
 
-use super::feeds::header;
 use super::merge::{Piece, Rest};
 use super::session::{SERIAL, Session, settled_below};
 use super::streams::{CONTROL, WORKER};
 use crate::platform::clock;
 use crate::platform::os;
-use crate::trace::format::encode::LEAVE_SCOPE;
+use crate::trace::format::layout::LEAVE_SCOPE;
 use crate::trace::format::stream_events;
-use crate::trace::write::pages::Block;
-use crate::trace::write::registry::{self, FINISHED, LIVE, Slot};
-use crate::trace::write::{buffer, loss, reserve};
-use std::ptr::NonNull;
+use crate::trace::write::buffer::Buffer;
+use crate::trace::write::slot::{FINISHED, LIVE, ThreadSlot};
+use crate::trace::write::{backpressure, buffer_pool, loss, registry, reserve};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -57,9 +55,9 @@ pub(super) struct Occupant {
 
 /// A thread's commit cursor as it stood at step 2.
 pub(super) struct Cursor {
-    pub(super) slot: &'static Slot,
+    pub(super) slot: &'static ThreadSlot,
     pub(super) number: usize,
-    pub(super) block: NonNull<Block>,
+    pub(super) block: Buffer,
     pub(super) end: *mut u8,
     pub(super) finished: bool,
 }
@@ -67,7 +65,7 @@ pub(super) struct Cursor {
 impl Session {
     /// Collects once. Waits for threads that are inside the hook for `patience`.
     pub(crate) fn tick(&mut self, patience: Duration) {
-        buffer::answer_call();
+        backpressure::note_awake();
         if self.failed {
             return;
         }
@@ -109,7 +107,7 @@ impl Session {
         }
         sent |= self.merge(cursors, bound);
         self.mark_until(bound);
-        buffer::all_collected();
+        buffer_pool::all_collected();
         sent | self.tell_losses()
     }
 
@@ -126,7 +124,7 @@ impl Session {
                 continue;
             }
             let finished = state == FINISHED;
-            let Some(mut block) = NonNull::new(slot.first.load(Ordering::Acquire)) else {
+            let Some(mut block) = slot.first.load(Ordering::Acquire) else {
                 if finished {
                     self.take_losses_of(slot);
                     registry::free(slot);
@@ -134,7 +132,7 @@ impl Session {
                 continue;
             };
             let end = loop {
-                match slot.committed(header(block)) {
+                match slot.committed(block) {
                     (end, None) => break end,
                     (_, Some(next)) => block = next,
                 }
@@ -151,7 +149,7 @@ impl Session {
             return None;
         }
         let stream = self.streams.take()?;
-        buffer::note_progress();
+        backpressure::note_progress();
         occupant.stream = stream;
         (occupant.drained, occupant.depth) = (None, 0);
         let slot = cursor.slot;
@@ -187,8 +185,8 @@ impl Session {
             self.packet(stream, &vec![LEAVE_SCOPE; piece.depth() as usize]);
         }
         self.take_losses_of(cursor.slot);
-        cursor.slot.first.store(std::ptr::null_mut(), Ordering::Release);
-        buffer::release(cursor.slot, piece.block);
+        cursor.slot.first.store(None, Ordering::Release);
+        buffer_pool::release(cursor.slot, piece.block);
         self.streams.give_back(stream);
         registry::free(cursor.slot);
     }
@@ -214,7 +212,7 @@ impl Session {
         loss::total() != before
     }
 
-    fn take_losses_of(&mut self, slot: &Slot) {
+    fn take_losses_of(&mut self, slot: &ThreadSlot) {
         if slot.lost.load(Ordering::Relaxed) > 0 {
             let lost = slot.lost.swap(0, Ordering::Relaxed);
             self.tell_loss(slot.thread_id.load(Ordering::Relaxed), lost);
@@ -223,7 +221,7 @@ impl Session {
 
     pub(super) fn tell_loss(&mut self, thread: u32, lost: u64) {
         if lost > 0 {
-            loss::told(lost);
+            loss::reported(lost);
             let mut event = Vec::new();
             stream_events::LOST.append(&[thread.into(), lost.into()], &mut event);
             self.packet(CONTROL, &event);

@@ -1,15 +1,13 @@
 //! Step 5 of a tick: the events of all threads, each in its place in the order of all.
-#![expect(unsafe_code, reason = "reads the blocks of other threads")]
 
 use super::drain::{Cursor, Occupant};
 use super::merge::Piece;
 use super::session::Session;
-use crate::trace::write::pages::Block;
-use crate::trace::write::{buffer, registry, reserve};
+use crate::trace::write::buffer::Buffer;
+use crate::trace::write::{backpressure, buffer_pool, registry, reserve};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
-use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 /// After so many bytes of events the sinks get what they have not got of any thread, and the blocks
@@ -55,7 +53,7 @@ impl Session {
                 self.world.pulse();
                 // NOTE: within a tick, because these blocks can be all that the buffer limit
                 // allows.
-                buffer::wake_waiters();
+                backpressure::wake_waiters();
             }
         }
         let sent = self.unsent > 0;
@@ -69,11 +67,11 @@ impl Session {
     pub(super) fn count_uncollected(&self) -> u64 {
         let mut count = 0;
         for (number, slot) in registry::slots().enumerate() {
-            let mut block = NonNull::new(slot.first.load(Ordering::Acquire));
+            let mut block = slot.first.load(Ordering::Acquire);
             let occupant = self.occupants.get(number);
             let mut from = occupant.and_then(|occupant| occupant.drained);
             while let Some(current) = block {
-                let (end, next) = slot.committed(header(current));
+                let (end, next) = slot.committed(current);
                 count += Piece::new(current, from.take(), end, 0).count(&self.layouts);
                 block = next;
             }
@@ -83,7 +81,7 @@ impl Session {
 
     fn feed(&self, cursor: Cursor) -> Option<Feed> {
         let &Occupant { stream, drained, depth, .. } = self.occupants.get(cursor.number)?;
-        let block = NonNull::new(cursor.slot.first.load(Ordering::Acquire))?;
+        let block = cursor.slot.first.load(Ordering::Acquire)?;
         let piece = Piece::new(block, drained, committed(&cursor, block), depth);
         Some(Feed { cursor, stream, pieces: vec![piece] })
     }
@@ -92,7 +90,7 @@ impl Session {
     fn run(&mut self, feed: &mut Feed, epoch: u64) -> Option<u64> {
         loop {
             let piece = feed.pieces.last_mut()?;
-            buffer::note_progress();
+            backpressure::note_progress();
             self.serial = piece.number(epoch, self.serial, &self.layouts);
             self.pass_run(feed.stream, piece);
             let next = self.next_epoch(feed)?;
@@ -114,7 +112,7 @@ impl Session {
             if piece.block == feed.cursor.block {
                 return None;
             }
-            let next = NonNull::new(header(piece.block).next.load(Ordering::Acquire))?;
+            let next = piece.block.next.load(Ordering::Acquire)?;
             let (end, depth) = (committed(&feed.cursor, next), piece.depth());
             feed.pieces.push(Piece::new(next, None, end, depth));
         }
@@ -145,9 +143,9 @@ impl Session {
             }
             let slot = feed.cursor.slot;
             for piece in feed.pieces.drain(..feed.pieces.len() - 1) {
-                let next = header(piece.block).next.load(Ordering::Acquire);
+                let next = piece.block.next.load(Ordering::Acquire);
                 slot.first.store(next, Ordering::Release);
-                buffer::release(slot, piece.block);
+                buffer_pool::release(slot, piece.block);
             }
         }
         self.unsent = 0;
@@ -166,11 +164,6 @@ impl Session {
 }
 
 /// The end of what `cursor` covers of a block of its thread.
-fn committed(cursor: &Cursor, block: NonNull<Block>) -> *mut u8 {
-    if block == cursor.block { cursor.end } else { header(block).committed.load(Ordering::Acquire) }
-}
-
-pub(super) fn header(block: NonNull<Block>) -> &'static Block {
-    // SAFETY: blocks are never unmapped, and their headers are atomics.
-    unsafe { block.as_ref() }
+fn committed(cursor: &Cursor, block: Buffer) -> *mut u8 {
+    if block == cursor.block { cursor.end } else { block.committed.load(Ordering::Acquire) }
 }

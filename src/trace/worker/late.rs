@@ -18,9 +18,8 @@ use crate::trace::format::stream_events;
 use crate::trace::sink::Sink;
 use crate::trace::sink::queue::Queued;
 use crate::trace::write::declared;
-use crate::trace::write::pages::Block;
-use crate::trace::write::registry::{self, Slot};
-use std::ptr::NonNull;
+use crate::trace::write::registry;
+use crate::trace::write::slot::ThreadSlot;
 use std::sync::atomic::Ordering;
 
 /// The place in the order where a stream begins.
@@ -116,7 +115,7 @@ impl Session {
         let mut before = Vec::new();
         self.instruments.iter().for_each(|instrument| instrument.figures_before(&mut before));
         let before = packets(&before).into_iter().map(|packet| (CONTROL, packet));
-        let open = |(slot, occupant): (&Slot, &Occupant)| {
+        let open = |(slot, occupant): (&ThreadSlot, &Occupant)| {
             let mut bytes = occupant.start.clone();
             with_sent(slot, occupant, |sent| {
                 let open = still_open(sent, &self.layouts);
@@ -142,19 +141,18 @@ impl Session {
         open.map(|(_, occupant)| (occupant.stream, close(occupant))).collect()
     }
 
-    fn occupied(&self) -> impl Iterator<Item = (&'static Slot, &Occupant)> {
+    fn occupied(&self) -> impl Iterator<Item = (&'static ThreadSlot, &Occupant)> {
         registry::slots().zip(&self.occupants).filter(|(_, occupant)| occupant.stream != 0)
     }
 }
 
 /// Hands over what was sent of a thread's present block.
-fn with_sent(slot: &Slot, occupant: &Occupant, body: impl FnOnce(&[u8])) {
-    if let Some(block) = NonNull::new(slot.first.load(Ordering::Acquire))
+fn with_sent(slot: &ThreadSlot, occupant: &Occupant, body: impl FnOnce(&[u8])) {
+    if let Some(block) = slot.first.load(Ordering::Acquire)
         && let Some(Rest { at: end, .. }) = occupant.drained
-        // SAFETY: blocks are never unmapped, and their headers are atomics.
-        && unsafe { block.as_ref() }.contains(end.as_ptr())
+        && block.contains(end.as_ptr())
     {
-        let start = Block::start(block);
+        let start = block.start();
         let size = end.as_ptr().addr().saturating_sub(start.addr());
         // SAFETY: it lies within the block, and what was drained was committed: nobody but the
         // worker, which this is, touches it any more.

@@ -12,7 +12,7 @@
 use super::layouts::{Layouts, Span};
 use crate::trace::format::layout::{ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT};
 use crate::trace::format::schema::SERIAL_MASK;
-use crate::trace::write::pages::Block;
+use crate::trace::write::buffer::Buffer;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 const SERIAL_SHIFT: u32 = 16;
 /// The committed part of one block, on its way.
 pub(super) struct Piece {
-    pub(super) block: NonNull<Block>,
+    pub(super) block: Buffer,
     /// Every synchronised event before is numbered.
     at: *mut u8,
     /// Everything before was taken by [`take_run`](Self::take_run).
@@ -45,11 +45,10 @@ pub(super) struct Rest {
 impl Piece {
     /// What lies between `from` (or the block's start), where so many scopes are open, and `end`,
     /// all of it committed.
-    pub(super) fn new(block: NonNull<Block>, from: Option<Rest>, end: *mut u8, depth: u32) -> Self {
+    pub(super) fn new(block: Buffer, from: Option<Rest>, end: *mut u8, depth: u32) -> Self {
         let (at, epoch) = match from {
             Some(Rest { at, epoch }) => (at.as_ptr(), epoch),
-            // SAFETY: blocks are never unmapped, and their headers are atomics.
-            None => (Block::start(block), unsafe { block.as_ref() }.epoch.load(Ordering::Acquire)),
+            None => (block.start(), block.epoch.load(Ordering::Acquire)),
         };
         Self { block, at, run: at, sent: at, end, epoch, depth }
     }
@@ -217,8 +216,8 @@ mod tests {
     use crate::trace::format::layout::ARRAYS_END;
     use crate::trace::format::schema::FieldType::{AnsiString, U8, U64};
     use crate::trace::format::schema::NO_SYNC;
+    use crate::trace::write::buffer;
     use crate::trace::write::declared::{self, Declared, DeclaredField, Family, Logged};
-    use crate::trace::write::pages;
 
     static WITH_SERIAL: Declaration =
         Declaration { uid: 40, logger: "A", event: "S", flags: 0, fields: &[("F", U64)] };
@@ -243,15 +242,15 @@ mod tests {
     }
 
     /// A block that was begun in `epoch` and holds these events, and where they end.
-    fn block_of(epoch: u64, events: &[Vec<u8>]) -> (NonNull<Block>, *mut u8) {
+    fn block_of(epoch: u64, events: &[Vec<u8>]) -> (Buffer, *mut u8) {
         let bytes = events.concat();
-        let block = pages::take(pages::SMALL).unwrap();
+        let block = buffer::take(buffer::SMALL).unwrap();
         // SAFETY: the block is ours, and longer than the events.
         unsafe {
-            block.as_ref().epoch.store(epoch, Ordering::Relaxed);
-            Block::start(block).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            block.epoch.store(epoch, Ordering::Relaxed);
+            block.start().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         }
-        (block, Block::start(block).wrapping_add(bytes.len()))
+        (block, block.start().wrapping_add(bytes.len()))
     }
 
     /// The bytes after the committed ones belong to the thread: this test makes them unreadable.
@@ -273,7 +272,7 @@ mod tests {
             (start, end)
         };
         let mut piece = Piece {
-            block: NonNull::dangling(),
+            block: buffer::take(buffer::SMALL).unwrap(),
             at: block,
             run: block,
             sent: block,
@@ -327,7 +326,7 @@ mod tests {
         assert_eq!(rest.take_run(), synced(4, 3));
         assert_eq!(rest.take_sent(), synced(4, 3));
         assert_eq!(piece.take_sent(), run.concat());
-        pages::give_back(block);
+        buffer::give_back(block);
     }
 
     #[test]
@@ -383,7 +382,7 @@ mod tests {
         assert_eq!(piece.next_epoch(&layouts), None);
         assert!(piece.is_done());
         assert_eq!(piece.take_sent(), events([3, 2, 1], [4, 2, 1], [5, 2, 1]).concat());
-        pages::give_back(block);
+        buffer::give_back(block);
     }
 
     #[test]
@@ -399,6 +398,6 @@ mod tests {
             assert_eq!(piece.number(epoch, serial, &layouts), serial + 1);
         }
         assert!(piece.is_done());
-        pages::give_back(block);
+        buffer::give_back(block);
     }
 }

@@ -19,7 +19,7 @@ pub(crate) use replay::Importants;
 pub(crate) use session::{Session, Trailer, collected, mapped_bytes, preamble, settled_below};
 pub(crate) use streams::{BLOCKS, CONTROL, own_system_id};
 
-use super::write::{ReentrancyGuard, buffer};
+use super::write::{ReentrancyGuard, backpressure};
 use crate::error::Error;
 use crate::platform::os;
 use crate::trace::format::encode::Declaration;
@@ -109,7 +109,7 @@ pub(crate) fn spawn() -> Result<(), Error> {
 /// Ends the worker of the present session, as soon as it looks.
 pub(crate) fn dismiss() {
     GENERATION.fetch_add(1, Ordering::AcqRel);
-    buffer::call_worker();
+    backpressure::wake_worker();
 }
 
 extern "C" fn run(generation: *mut c_void) -> *mut c_void {
@@ -118,7 +118,7 @@ extern "C" fn run(generation: *mut c_void) -> *mut c_void {
     let generation = generation.addr() as u32;
     let start = Instant::now();
     loop {
-        buffer::sleep_until_called(interval(start.elapsed()).as_nanos() as u64);
+        backpressure::sleep_until_woken(interval(start.elapsed()).as_nanos() as u64);
         // NOTE: a worker that is called without pause would hardly ever leave the session to others.
         if WANTED.load(Ordering::Acquire) > 0 {
             std::thread::sleep(Duration::from_millis(1));

@@ -12,9 +12,9 @@ use crate::platform::{clock, os};
 use crate::trace::format::packet::{IMPORTANTS, TYPES};
 use crate::trace::format::stream_events;
 use crate::trace::sink::Sink;
+use crate::trace::write::buffer;
 use crate::trace::write::declared;
-use crate::trace::write::pages;
-use crate::trace::write::{loss, registry, reserve, state};
+use crate::trace::write::{loss, quiesce, registry, reserve};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -276,14 +276,14 @@ impl Session {
     pub(crate) fn fail(&mut self, why: String) {
         self.failed = true;
         self.sinks.clear();
-        state::pause(Duration::ZERO);
+        quiesce::pause(Duration::ZERO);
         (self.on_problem)(Error::Internal(why));
     }
 
     /// Ends the recording because the system has no memory for the tracker: every stream ends at a
     /// whole packet, without `Memledger.Report`, and the events that it lacks are counted.
     pub(super) fn give_up(&mut self) {
-        state::pause(PATIENCE_WITH_HOOKS);
+        quiesce::pause(PATIENCE_WITH_HOOKS);
         // NOTE: types are announced before the events are counted, since the size of an event of an
         // unknown type is unknown.
         self.announce();
@@ -349,5 +349,5 @@ pub(crate) fn settled_below(serial: u64) -> Vec<u8> {
 
 /// Bytes of pages the tracker has mapped.
 pub(crate) fn mapped_bytes() -> u64 {
-    pages::mapped() + registry::mapped()
+    buffer::mapped() + registry::mapped()
 }

@@ -5,8 +5,8 @@
 //! more. Of a thread that is inside the hook, events of its own epoch and later ones may.
 
 use crate::platform::clock;
-use crate::trace::write::registry::{self, Guard, Slot};
-use crate::trace::write::{order, places, state};
+use crate::trace::write::slot::{Guard, ThreadSlot};
+use crate::trace::write::{clocks, order, quiesce, registry};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -39,8 +39,8 @@ impl World {
     pub(super) fn tick(&mut self, patience: Duration) -> u64 {
         // NOTE: a thread under a lease can get to a later epoch without coming to the world, when it
         // meets another such thread at a region.
-        let is_behind = |slot: &Slot| slot.epoch() > self.epoch;
-        if self.bound == self.epoch && places::is_quiet() && !registry::slots().any(is_behind) {
+        let is_behind = |slot: &ThreadSlot| slot.epoch() > self.epoch;
+        if self.bound == self.epoch && clocks::is_quiet() && !registry::slots().any(is_behind) {
             // Nobody came since: whatever comes next happens after now.
             self.note(clock::now_since_start());
             return self.bound;
@@ -48,8 +48,8 @@ impl World {
         self.pulse();
         let deadline = Instant::now() + patience;
         loop {
-            registry::slots().for_each(places::revoke_lease);
-            state::barrier();
+            registry::slots().for_each(|slot| slot.revoke_lease());
+            quiesce::barrier();
             self.bound =
                 registry::slots().map(|slot| bound(slot, self.epoch)).min().unwrap_or(self.epoch);
             if self.bound >= self.epoch || Instant::now() >= deadline {
@@ -73,8 +73,8 @@ impl World {
     /// Comes to the world, so that what happens from now on is known to.
     pub(super) fn pulse(&mut self) {
         let now = clock::now_since_start();
-        let latest = registry::slots().map(Slot::epoch).max().unwrap_or(0);
-        self.epoch = places::tick(latest);
+        let latest = registry::slots().map(ThreadSlot::epoch).max().unwrap_or(0);
+        self.epoch = clocks::begin_cycle(latest);
         self.note(now);
     }
 
@@ -107,13 +107,13 @@ impl World {
 
 /// No event of this thread up to the epoch returned will come any more, for a thread that was
 /// inside the hook before the last barrier or will come to it after.
-fn bound(slot: &Slot, epoch: u64) -> u64 {
+fn bound(slot: &ThreadSlot, epoch: u64) -> u64 {
     let outside = (0..LOOKS).any(|_| {
         std::hint::spin_loop();
         slot.guard.load(Ordering::Acquire) != Guard::IN
     });
     // It may have given itself a lease since leases were ended, and not look at the world.
-    if outside && !places::is_leased(slot) {
+    if outside && !slot.is_leased() {
         return epoch;
     }
     order::epoch(slot.stamp.load(Ordering::Acquire)).saturating_sub(1).min(epoch)

@@ -1,14 +1,14 @@
 //! The event types that the program declares, and the numbers they get.
 //!
-//! A type gets a uid when its first event is logged: the place it takes in an append-only table
-//! that all threads share without locks. The worker announces what has been added since its last
-//! tick. Uids of the program have bit 6 set and ours do not, so that the first byte of an event
-//! says whose it is.
+//! A type gets a uid when its first event is logged: its index in an append-only table that all
+//! threads share without locks. In each cycle the worker announces the types that are new. Uids of
+//! the program have bit 6 set and the tracker's have not, so the first byte of an event says whose
+//! event it is.
 //!
-//! A uid stands for a type *and* the channels it was logged on, so that a stream that gets some
-//! channels only can be told by the event alone. Readers know types by name, so that one type with
-//! several uids is nothing to them. Definitions have one uid wherever they are logged, and are in
-//! every stream: what refers to them names that uid, and may be on any channel.
+//! A uid represents a type *and* the channels it was logged on, so that a filter by channels needs
+//! only the event. Readers know types by name, so they accept one type with several uids. A
+//! definition has one uid wherever it is logged, and is in every stream: the events that refer to it
+//! name that uid, and can be on any channel.
 #![expect(unsafe_code, reason = "a table of pointers to statics")]
 
 use crate::trace::format::layout::EventLayout;
@@ -19,13 +19,13 @@ use crate::trace::format::{arrays, encode};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-/// How many types a program can log, each on other channels counted again.
+/// How many types a program can log. A type counts once for each set of channels.
 const MAX_TYPES: usize = 4096;
 /// Uids with this bit are the program's.
 const PROGRAM: u16 = 1 << 6;
-/// What a type without a uid has in its place on the wire.
+/// The [`wire`](Logged::wire) of a type without a uid.
 pub const NO_WIRE: u16 = 0;
-/// It was refused a uid: the table is full.
+/// The type got no uid, because the table is full.
 const REFUSED: u32 = 1 << 16;
 
 static TABLE: [AtomicPtr<Logged>; MAX_TYPES] =
@@ -46,7 +46,7 @@ pub(crate) const fn number_of(uid: u16) -> Option<usize> {
     Some((uid / (2 * PROGRAM) * PROGRAM + uid % PROGRAM) as usize)
 }
 
-/// What has the `number`th uid.
+/// The program's `number`th type.
 pub(crate) fn registered(number: usize) -> Option<&'static Logged> {
     let pointer = TABLE.get(number)?.load(Ordering::Acquire);
     // SAFETY: only pointers to statics are stored there.
@@ -171,7 +171,7 @@ impl Logged {
 
     /// What its events start with on a thread's stream: the uid, marked as two bytes long;
     /// [`NO_WIRE`] if it has none yet.
-    // NOTE: acquire, so that whoever sees the worker take an event also has it see the table.
+    // NOTE: acquire, so that a worker that sees an event of the type also sees its table entry.
     #[inline(always)]
     pub(crate) fn wire(&self) -> u16 {
         self.wire.load(Ordering::Acquire) as u16

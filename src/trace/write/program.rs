@@ -1,47 +1,49 @@
 //! Events that the program logs, of any size, in the stream of the thread that logs them.
 //!
-//! A short event without arrays goes the same way as the hook's: [`begin`], write, [`end`]. All
-//! others, and whatever is unusual, go through [`record`]:
+//! A short event without arrays takes the fast path, as the hook's events do: [`begin`], write,
+//! [`end`]. All others take the slow path, [`record`]:
 //! ```text
-//! fits into the block      closing of the context? │ enter? │ event │ pieces of arrays │ terminal
-//! does not     old block   closing of the context
-//!              new block   enter? │ event │ pieces of arrays ...
-//!              new block   ... pieces of arrays │ terminal │ what comes next
+//! fits into the buffer     closing of the context? │ enter? │ event │ pieces of arrays │ terminal
+//! does not     old buffer  closing of the context
+//!              new buffer  enter? │ event │ pieces of arrays ...
+//!              new buffer  ... pieces of arrays │ terminal │ what comes next
 //! ```
-//! The blocks of a long event are taken before anything of it is written, and show to the worker
-//! all at once: an event is whole or lost, and a tick never ends within one. Where a packet with one
-//! of its blocks is lost, the event is lost and nothing else, since it begins and ends in no context.
+//! The buffers of a long event are taken before any of it is written, and become visible to the worker
+//! all at once: an event is whole or lost, and a cycle never ends within one. If a packet with one of
+//! its buffers is lost, only this event is lost, since it begins and ends outside any context.
 //!
-//! Scopes of the program lie around the context that memory events stand in, which is one scope
-//! deep: it is closed before one of the program's is opened or closed.
+//! Scopes of the program enclose the context of memory events, which is one scope deep: the context is
+//! closed before a scope of the program is opened or closed.
 #![expect(unsafe_code, reason = "writes events through raw pointers")]
 
-use super::buffer::{self, KEPT, ROOM};
-use super::registry::{self, Guard, Slot};
-use super::{Cold, enter, enter_cold_with, is_untracked, leave, loss, places, set_guard, state};
+use super::buffer::{Buffer, LARGE};
+use super::buffer_pool::{self, MAX_HOOK_BYTES, RESERVED};
+use super::enter::{Cold, enter, enter_cold_with, leave, set_guard};
+use super::reentrancy::is_untracked;
+use super::slot::{Guard, ThreadSlot};
+use super::{loss, registry, state, sync};
 use crate::platform::clock;
 use crate::trace::format::arrays::{Aux, PIECE_HEAD, Source, piece_head};
-use crate::trace::format::encode::{
-    AUX_TERMINAL, ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT, SCOPE_AT, SYNCED_HEADER,
+use crate::trace::format::encode::SYNCED_HEADER;
+use crate::trace::format::layout::{
+    ARRAYS_END, ENTER_SCOPE, ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT, SCOPE_AT, UID_SIZE,
 };
-use crate::trace::write::pages::{Block, LARGE};
-use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::Ordering;
 
-/// What fits behind the cursor of a thread that has room, so that nothing else need be looked at:
-/// bytes of an event with its head.
-pub(crate) const SHORT: usize = ROOM - KEPT;
+/// Bytes that fit after the cursor of every thread that has room: the largest event, with its header,
+/// that takes the fast path.
+pub(crate) const SHORT: usize = MAX_HOOK_BYTES - RESERVED;
 
 // The five bits of an index and the size of the largest piece fill the head's 32 bits.
 const _: () = assert!(LARGE < 1 << 19);
 
-/// Whether an event stands at the beginning of a scope.
+/// Whether an event begins a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     None,
     Plain,
-    /// With the clock.
+    /// With the time.
     Timed,
 }
 
@@ -55,28 +57,28 @@ pub(crate) struct Record<'a> {
     pub(crate) aux: &'a [Aux<'a>],
 }
 
-/// Whether anything that is logged now would be recorded.
+/// Whether events that the program logs are recorded at present.
 pub(crate) fn is_on() -> bool {
     state::load() & state::LOG != 0
 }
 
-/// Begins a short event: a slot with [`SHORT`] bytes of room, in the right place of the order.
-/// `None` says that [`record`] must see to it.
+/// Begins a short event: a slot with [`SHORT`] bytes of room, in a current epoch. After `None`, the
+/// caller calls [`record`].
 #[inline(always)]
-pub(crate) fn begin(synced: bool) -> Option<&'static Slot> {
+pub(crate) fn begin(synced: bool) -> Option<&'static ThreadSlot> {
     let slot = enter()?;
-    let here =
-        if synced { places::is_here_to_log(slot, slot.stamp()) } else { places::is_logging() };
-    if here {
+    let may_write =
+        if synced { sync::is_current_to_log(slot, slot.stamp()) } else { sync::is_logging() };
+    if may_write {
         return Some(slot);
     }
     leave(slot);
     None
 }
 
-/// Ends what [`begin`] began: the event goes up to `end`.
+/// Commits what [`begin`] began: the event ends at `end`.
 #[inline(always)]
-pub(crate) fn end(slot: &Slot, end: *mut u8) {
+pub(crate) fn end(slot: &ThreadSlot, end: *mut u8) {
     slot.commit(end);
     leave(slot);
 }
@@ -93,13 +95,13 @@ pub(crate) fn record(record: &Record<'_>) {
     }
 }
 
-/// Opens a scope with an event at its beginning; returns what [`leave_scope`] takes. `None` if
-/// nothing was recorded.
+/// Opens a scope that begins with an event; returns the argument of [`leave_scope`]. `None` if nothing
+/// was recorded.
 #[inline(never)]
 pub(crate) fn enter_scope(record: &Record<'_>, scope: Scope) -> Option<Open> {
     let cold = enter_to_log()?;
     let slot = cold.slot;
-    let opened = settle_scopes(slot).and_then(|level| {
+    let opened = close_owed_scopes(slot).and_then(|level| {
         record_in(slot, record, scope).then(|| {
             slot.depth.store(level + 1, Ordering::Release);
             slot.wanted_depth.set(level + 1);
@@ -113,9 +115,9 @@ pub(crate) fn enter_scope(record: &Record<'_>, scope: Scope) -> Option<Open> {
 /// A scope of the program that was opened.
 #[derive(Clone, Copy)]
 pub(crate) struct Open {
-    /// In whose stream.
-    slot: &'static Slot,
-    /// How many were open around it.
+    /// The thread in whose stream it was opened.
+    slot: &'static ThreadSlot,
+    /// The number of scopes that enclose it.
     level: u32,
 }
 
@@ -125,59 +127,63 @@ impl std::fmt::Debug for Open {
     }
 }
 
-/// Closes a scope, and those inside it that were not; nothing if it is closed already.
+/// Closes a scope, and scopes inside it that are open still. Has no effect on a closed scope.
 #[inline(never)]
 pub(crate) fn leave_scope(open: Open, timed: bool) {
-    let Some((slot, late)) = registry::current().filter(|_| !is_untracked()) else { return };
-    let cold = Cold { slot, late };
+    let Some(current) = registry::current().filter(|_| !is_untracked()) else { return };
+    let cold = Cold::new(current);
+    let slot = cold.slot;
     if slot.guard.load(Ordering::Relaxed) != Guard::OUT {
         // A signal handler has interrupted the hook. The scope around this one closes it.
         return;
     }
     set_guard(slot);
     let is_open = std::ptr::eq(slot, open.slot) && slot.depth.load(Ordering::Relaxed) > open.level;
-    if is_open && (places::is_logging() || state::goes_on_with(state::LOG)) {
+    if is_open && (sync::is_logging() || state::is_recorded(state::LOG)) {
         slot.wanted_depth.set(open.level);
-        // Without room it stays owed, to whatever opens or closes a scope next.
+        // Without room the end stays owed, and the next scope that is opened or closed writes it.
         if slot.is_lease_over() {
-            places::end_lease(slot);
+            slot.end_lease();
         }
-        if slot.has_room() || buffer::make_room(slot) {
+        if slot.has_room() || buffer_pool::make_room(slot) {
             let depth = slot.depth.load(Ordering::Relaxed);
-            if timed && depth == open.level + 1 && slot.bytes_left() + ROOM > KEPT + SCOPE_AT {
-                let mut at = At::of_block(slot);
-                at.close_context(slot);
-                at.put([LEAVE_SCOPE_AT]);
-                at.put(clock::now().to_le_bytes());
+            if timed
+                && depth == open.level + 1
+                && slot.bytes_left() + MAX_HOOK_BYTES > RESERVED + SCOPE_AT
+            {
+                let mut writer = Writer::at_cursor(slot);
+                writer.close_context(slot);
+                writer.put([LEAVE_SCOPE_AT]);
+                writer.put(clock::now().to_le_bytes());
                 slot.depth.store(open.level, Ordering::Release);
-                slot.commit(at.at);
+                slot.commit(writer.at);
             } else {
-                settle_scopes(slot);
+                close_owed_scopes(slot);
             }
         }
     }
     cold.leave();
 }
 
-/// Closes scopes that should be closed, as far as there is room; returns how many are open, `None`
-/// if those are too many still.
-fn settle_scopes(slot: &Slot) -> Option<u32> {
+/// Closes the scopes that should be closed, as far as there is room; returns the number of open scopes,
+/// or `None` if there are still more than there should be.
+fn close_owed_scopes(slot: &ThreadSlot) -> Option<u32> {
     let (mut depth, wanted) = (slot.depth.load(Ordering::Relaxed), slot.wanted_depth.get());
     if depth > wanted {
-        let mut at = At::of_block(slot);
-        at.close_context(slot);
-        while depth > wanted && at.left() > 0 {
-            at.put([LEAVE_SCOPE]);
+        let mut writer = Writer::at_cursor(slot);
+        writer.close_context(slot);
+        while depth > wanted && writer.left() > 0 {
+            writer.put([LEAVE_SCOPE]);
             depth -= 1;
         }
         slot.depth.store(depth, Ordering::Release);
-        slot.commit(at.at);
+        slot.commit(writer.at);
     }
     (depth == wanted).then_some(depth)
 }
 
-/// The slow way in. The tracker's own code logs nothing: who does is a signal handler that has
-/// interrupted it.
+/// The slow path in. The tracker's own code logs nothing: an event logged inside it is one of a signal
+/// handler that has interrupted it.
 fn enter_to_log() -> Option<Cold> {
     if is_untracked() {
         if is_on() {
@@ -188,48 +194,50 @@ fn enter_to_log() -> Option<Cold> {
     enter_cold_with(state::LOG)
 }
 
-/// Whether the thread may log now, and is in the right place of the order to.
-fn arrive(slot: &Slot, synced: bool) -> bool {
+/// Brings the thread to a current epoch to log; `false` if the event is not to be recorded.
+fn synchronize(slot: &ThreadSlot, synced: bool) -> bool {
     if synced {
-        return places::is_here_to_log(slot, slot.stamp()) || places::come_to_log(slot);
+        return sync::is_current_to_log(slot, slot.stamp()) || sync::synchronize_to_log(slot);
     }
-    places::is_logging() || state::goes_on_with(state::LOG)
+    sync::is_logging() || state::is_recorded(state::LOG)
 }
 
-fn record_in(slot: &Slot, record: &Record<'_>, scope: Scope) -> bool {
-    if !arrive(slot, record.synced) {
+fn record_in(slot: &ThreadSlot, record: &Record<'_>, scope: Scope) -> bool {
+    if !synchronize(slot, record.synced) {
         return false;
     }
     let size = record.size(scope);
     // One byte more, to close the context.
-    let mut at = At::of_block(slot);
-    if size < at.left() {
+    let mut writer = Writer::at_cursor(slot);
+    if size < writer.left() {
         if scope != Scope::None {
-            at.close_context(slot);
+            writer.close_context(slot);
         }
-        at.write(record, slot.epoch(), scope);
-        slot.commit(at.at);
+        writer.write(record, slot.epoch(), scope);
+        slot.commit(writer.at);
         return true;
     }
-    let Some(chain) = buffer::take_chain(slot, size) else {
+    let Some(chain) = buffer_pool::take_chain(slot, size) else {
         loss::event(slot);
         return false;
     };
-    // NOTE: again. The thread may have waited for the blocks, and the worker gone on meanwhile.
-    if !arrive(slot, record.synced) {
-        buffer::release_chain(slot, chain.first);
+    // NOTE: again. The thread may have waited for the buffers, and the watermark may have passed its
+    // epoch meanwhile.
+    if !synchronize(slot, record.synced) {
+        buffer_pool::release_chain(slot, chain.first);
         return false;
     }
     let epoch = slot.epoch();
-    let mut at = At::start_of(chain.first, epoch);
-    at.write(record, epoch, scope);
-    at.finish();
-    buffer::publish(slot, &chain, at.block, at.at);
+    let mut writer = Writer::at_start(chain.first, epoch);
+    writer.write(record, epoch, scope);
+    if let Some(last) = writer.finish() {
+        buffer_pool::publish(slot, &chain, last, writer.at);
+    }
     true
 }
 
 impl Record<'_> {
-    /// Bytes it takes where it is not divided.
+    /// Bytes of the event where it is not divided.
     fn size(&self, scope: Scope) -> usize {
         let before = match scope {
             Scope::None => 0,
@@ -241,53 +249,51 @@ impl Record<'_> {
             size => PIECE_HEAD + size,
         });
         before
-            + if self.synced { SYNCED_HEADER } else { 2 }
+            + if self.synced { SYNCED_HEADER } else { UID_SIZE }
             + self.fixed.len()
             + pieces.sum::<usize>()
             + usize::from(self.has_aux)
     }
 }
 
-/// Where in which block the thread is writing what it has not committed yet.
-struct At {
+/// Writes uncommitted bytes of a thread.
+struct Writer {
     at: *mut u8,
-    /// Behind the last byte that may be written.
+    /// The end of the bytes that may be written.
     end: *mut u8,
-    block: NonNull<Block>,
+    /// `None` if the thread has no buffer; there is no room then.
+    buffer: Option<Buffer>,
 }
 
-impl At {
-    /// Behind what the thread has committed.
-    fn of_block(slot: &Slot) -> Self {
+impl Writer {
+    /// After the bytes that the thread has committed.
+    fn at_cursor(slot: &ThreadSlot) -> Self {
         let at = slot.cursor();
-        let end = at.wrapping_add(slot.bytes_left() + ROOM - KEPT);
-        Self { at, end, block: slot.block.get().unwrap_or(NonNull::dangling()) }
+        let end = at.wrapping_add(slot.bytes_left() + MAX_HOOK_BYTES - RESERVED);
+        Self { at, end, buffer: slot.buffer.get() }
     }
 
-    /// At the start of a block that nobody knows of yet, for a thread in `epoch`.
-    fn start_of(block: NonNull<Block>, epoch: u64) -> Self {
-        // SAFETY: blocks are never unmapped.
-        let header = unsafe { block.as_ref() };
-        header.epoch.store(epoch, Ordering::Relaxed);
-        let end = block.as_ptr().cast::<u8>();
-        let end = end.wrapping_add(header.size.load(Ordering::Relaxed) as usize - KEPT);
-        Self { at: Block::start(block), end, block }
+    /// At the start of a buffer that is not published yet, for a thread in `epoch`.
+    fn at_start(buffer: Buffer, epoch: u64) -> Self {
+        buffer.epoch.store(epoch, Ordering::Relaxed);
+        let end = buffer.end().wrapping_sub(RESERVED);
+        Self { at: buffer.start(), end, buffer: Some(buffer) }
     }
 
     fn left(&self) -> usize {
         self.end.addr().saturating_sub(self.at.addr())
     }
 
-    /// Has `size` more bytes written by `write`, of those that are left.
+    /// Appends `size` bytes, which `write` fills; fewer if fewer are left.
     fn put_with(&mut self, size: usize, write: impl FnOnce(&mut [u8])) {
         let size = size.min(self.left());
-        // SAFETY: so many bytes are left in the block, which nobody but this thread looks at behind
-        // what is committed; pages are zero at first, so they are initialised.
+        // SAFETY: `size` bytes are left in the buffer. Only this thread accesses bytes that are not
+        // committed. Pages are zero at first, so the bytes are initialised.
         write(unsafe { slice::from_raw_parts_mut(self.at, size) });
         self.at = self.at.wrapping_add(size);
     }
 
-    /// PERF: of a size that the compiler knows, so that these are stores and no calls.
+    /// PERF: the compiler knows the size, so that these are stores and no calls.
     #[inline(always)]
     fn put<const N: usize>(&mut self, bytes: [u8; N]) {
         self.put_with(N, |out| {
@@ -297,33 +303,30 @@ impl At {
         });
     }
 
-    /// Closes the context that memory events stand in, if that is open.
-    fn close_context(&mut self, slot: &Slot) {
+    /// Closes the context of memory events, if one is open.
+    fn close_context(&mut self, slot: &ThreadSlot) {
         let closing = slot.closing.load(Ordering::Relaxed);
         if closing != 0 {
             self.put([closing]);
             slot.closing.store(0, Ordering::Relaxed);
         }
-        // Whatever comes next opens its own.
+        // The next memory event opens its own.
         slot.context.set(0);
     }
 
-    /// Notes how far a block of a chain is written.
-    fn finish(&self) -> &Block {
-        // SAFETY: blocks are never unmapped.
-        let header = unsafe { self.block.as_ref() };
-        header.committed.store(self.at, Ordering::Relaxed);
-        header
+    /// Stores where a buffer of a chain ends; returns the buffer.
+    fn finish(&self) -> Option<Buffer> {
+        self.buffer.inspect(|buffer| buffer.committed.store(self.at, Ordering::Relaxed))
     }
 
-    /// Goes on in the next block of the chain.
+    /// Continues in the next buffer of the chain.
     fn next(&mut self, epoch: u64) {
-        if let Some(next) = NonNull::new(self.finish().next.load(Ordering::Relaxed)) {
-            *self = Self::start_of(next, epoch);
+        if let Some(next) = self.finish().and_then(|buffer| buffer.next.load(Ordering::Relaxed)) {
+            *self = Self::at_start(next, epoch);
         }
     }
 
-    /// Writes the event, for which the blocks have room.
+    /// Writes the event. The buffers have room for it.
     fn write(&mut self, record: &Record<'_>, epoch: u64, scope: Scope) {
         match scope {
             Scope::None => {}
@@ -346,7 +349,7 @@ impl At {
             if self.left() == 0 {
                 self.next(epoch);
             }
-            self.put([AUX_TERMINAL << 1]);
+            self.put([ARRAYS_END]);
         }
     }
 
@@ -361,7 +364,7 @@ impl At {
             let room = self.left().saturating_sub(PIECE_HEAD);
             let size = rest.min(room - room % element);
             if size == 0 {
-                // There is no next block: the chain was measured wrongly.
+                // There is no next buffer: the chain was measured wrongly.
                 debug_assert!(false, "{rest} bytes of an array have no room");
                 return;
             }

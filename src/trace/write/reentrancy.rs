@@ -1,7 +1,8 @@
 //! The reentrancy guard: while it is held, what this thread allocates is the tracker's own memory
 //! and is counted as overhead, not recorded as an event.
 
-use super::registry::{NO_SLOT, THREAD};
+use super::registry::THREAD;
+use super::slot::NO_SLOT;
 use std::marker::PhantomData;
 use std::sync::atomic::{Ordering, compiler_fence};
 
@@ -10,7 +11,7 @@ pub(crate) fn is_untracked() -> bool {
     THREAD.try_with(|thread| thread.untracked.get() > 0).unwrap_or(false)
 }
 
-/// Runs `body` with the guard held, and drops within it what `body` holds.
+/// Runs `body` with the guard held, and drops the values that `body` holds before the guard ends.
 pub(crate) fn untracked<R>(body: impl FnOnce() -> R) -> R {
     let _untracked = ReentrancyGuard::enter();
     body()
@@ -23,8 +24,9 @@ impl ReentrancyGuard {
     pub(crate) fn enter() -> Self {
         let _ = THREAD.try_with(|thread| {
             let depth = thread.untracked.get();
-            // NOTE: in this order, and in the reverse one when it is dropped: a signal handler that
-            // allocates in between must not find a thread without a slot and register it again.
+            // NOTE: in this order, and in the reverse order when the guard is dropped: a signal
+            // handler that allocates in between must not find a thread without a slot and register
+            // it again.
             thread.untracked.set(depth + 1);
             compiler_fence(Ordering::SeqCst);
             if depth == 0 {

@@ -25,7 +25,7 @@ const LEAST: u32 = 4;
 const LARGEST: u32 = 23;
 const SIZES: usize = (LARGEST + 1 - LEAST) as usize;
 /// How many times a thread tries the lock before it gives up.
-const PATIENCE: u32 = 1 << 20;
+const LOCK_ATTEMPTS: u32 = 1 << 20;
 
 /// Whether the tracker's own code has been given null since the recording began.
 static TOUCHED: AtomicBool = AtomicBool::new(false);
@@ -38,7 +38,7 @@ pub(crate) fn prepare() {
     RESERVE.prepare();
 }
 
-/// Whether the tracker's own code has been given null since [`forget`].
+/// Whether the tracker's own code has been given null since [`reset`].
 pub(crate) fn is_touched() -> bool {
     TOUCHED.load(Ordering::Relaxed)
 }
@@ -49,7 +49,7 @@ pub(crate) fn is_short() -> bool {
 }
 
 /// Resets the flags for a new recording.
-pub(crate) fn forget() {
+pub(crate) fn reset() {
     TOUCHED.store(false, Ordering::Relaxed);
     SHORT.store(false, Ordering::Relaxed);
 }
@@ -165,7 +165,7 @@ impl Reserve {
     /// NOTE: does not wait indefinitely. In the child of a fork, the thread that set the lock may
     /// not exist.
     fn with<R>(&self, body: impl FnOnce(&mut Free) -> R) -> Option<R> {
-        for _ in 0..PATIENCE {
+        for _ in 0..LOCK_ATTEMPTS {
             if !self.locked.swap(true, Ordering::Acquire) {
                 // SAFETY: only the thread that set the flag gets here.
                 let result = body(unsafe { &mut *self.free.get() });

@@ -1,4 +1,4 @@
-//! Whether events are recorded: one word that every hook looks at.
+//! Whether events are recorded: one word that every hook loads.
 //!
 //! ```text
 //!              start of the process
@@ -6,46 +6,42 @@
 //!                 EARLY: recorded, not drained ──buffers full──► OFF
 //!                      │ start                                    │ start
 //!                      ▼                                          ▼
-//!   OFF ◄─finish── PAUSED ◄──────stop────── RUNNING ◄──────── PAUSED (nobody inside a hook)
+//!   OFF ◄─finish── PAUSED ◄──────stop────── RUNNING ◄──────── PAUSED (no thread inside a hook)
 //! ```
-//! Turning recording off is a store to the word, a barrier on all threads, and a look at every
-//! thread's guard ([`quiesce`]): a thread that set its guard before the barrier is seen, one that
-//! sets it after sees the new word.
+//! [`quiesce`](super::quiesce) changes between paused and running.
 
-use super::places;
-use super::registry::{self, Guard};
+use super::clocks;
 use crate::platform::os;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
-use std::time::{Duration, Instant};
 
-/// Nothing is recorded and nothing is about to be. The hook returns after one load.
+/// Nothing is recorded, and nothing is about to be. The hook returns after one load.
 pub(crate) const OFF: u32 = 0;
 /// The hook's events are recorded.
 pub(crate) const RECORD: u32 = 1;
 /// Events that the program logs are recorded.
 pub(crate) const LOG: u32 = 2;
-/// Events are recorded and nothing else is to be done.
+/// Both kinds of events are recorded.
 pub(crate) const ON: u32 = RECORD | LOG;
-/// The system has no barrier on all threads, so every hook passes one of its own.
+/// The system has no barrier on all threads, so every hook passes a fence of its own.
 pub(crate) const FENCE: u32 = 4;
 /// Nothing is recorded, but the tracker is at work: its own allocations are counted.
 const PAUSED: u32 = 8;
 
-/// Starts as `ON`: what happens before anyone could start belongs to the report.
+/// Starts as `ON`: events before the program can start a recording belong to the report.
 static STATE: AtomicU32 = AtomicU32::new(if os::SUPPORTED { ON } else { OFF });
 
-/// Where the life of the recording stands; looked at on cold paths only.
+/// The phase of the recording's life; loaded on cold paths only.
 static PHASE: AtomicU32 = AtomicU32::new(EARLY);
 const EARLY: u32 = 0;
 const STOPPED: u32 = 1;
 const RUNNING: u32 = 2;
 
 static HAS_BARRIER: AtomicBool = AtomicBool::new(false);
-/// Set in the child of a fork, where no worker lives: nothing is ever recorded there again.
+/// Set in the child of a fork, which has no worker: nothing is ever recorded there again.
 static FORKED: AtomicBool = AtomicBool::new(false);
 /// Set when the tracker's own code holds blocks that only the hook can free.
 static STAYS_AWAKE: AtomicBool = AtomicBool::new(false);
-/// The process that has started recording, 0 while none has.
+/// The id of the process that has started recording, 0 before that.
 static PID: AtomicU32 = AtomicU32::new(0);
 
 #[inline(always)]
@@ -68,32 +64,32 @@ pub(crate) fn is_running() -> bool {
     PHASE.load(Ordering::Acquire) == RUNNING
 }
 
-/// Whether this is the child of a fork of a process that was being tracked. Asks the system too:
-/// not every way to fork tells us.
+/// Whether this is the child of a fork of a process that was being tracked. Compares the process id
+/// too, since some ways to fork call no handler.
 pub(crate) fn is_forked() -> bool {
     let pid = PID.load(Ordering::Acquire);
     FORKED.load(Ordering::Acquire) || (pid != 0 && pid != os::process_id())
 }
 
-/// The early buffer is full and nobody has started: forget it, and stop recording.
+/// Discards the early recording and stops it, because its buffers are full before a start.
 ///
-/// Keeping its beginning would make every block freed later look alive.
+/// An early recording that is not continued is discarded: its blocks would be reported as leaks.
 pub(crate) fn discard_early() {
     if PHASE.compare_exchange(EARLY, STOPPED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-        // NOTE: only from on. A start may have paused it already.
+        // NOTE: only from `ON`. A start may have paused it already.
         if STATE.compare_exchange(ON, OFF, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            places::stop();
+            clocks::stop();
         }
     }
 }
 
-/// Has the tracker's own allocations counted, and the allocator answer to
-/// [`linked`](crate::alloc::linked), until dropped, where recording is off.
+/// Leaves the state `OFF` until the result is dropped, so that the tracker's own allocations are
+/// counted, and the allocator answers to [`linked`](crate::alloc::linked).
 pub(crate) fn awake() -> Awake {
     Awake(wake())
 }
 
-/// The same, for good; `false` if it was not off.
+/// The same, until recording is next turned off; `false` if the state was not `OFF`.
 pub(crate) fn wake() -> bool {
     STATE.compare_exchange(OFF, PAUSED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
@@ -110,121 +106,77 @@ impl Drop for Awake {
     }
 }
 
-/// Keeps the state from being off, from here on: the allocator calls the hook at every free.
+/// Keeps the state from being `OFF` from now on, so that the allocator calls the hook at every free.
 pub(crate) fn stay_awake() {
     STAYS_AWAKE.store(true, Ordering::SeqCst);
     wake();
 }
 
-/// Called after the state was turned off.
+/// Leaves `OFF` again, after the state was turned off, if it must not stay so.
 fn remain_awake() {
     if STAYS_AWAKE.load(Ordering::SeqCst) {
         wake();
     }
 }
 
-/// Takes over what was recorded since the start of the process; `false` if that is gone.
+/// Continues the early recording; `false` if it was discarded.
 pub(crate) fn adopt_early() -> bool {
     PHASE.compare_exchange(EARLY, RUNNING, Ordering::AcqRel, Ordering::Acquire).is_ok()
 }
 
-/// Asks the system for its barrier; without it every hook runs one itself.
-pub(crate) fn prepare() {
+/// Notes the process, and whether the system has a barrier on all threads.
+pub(super) fn set_process(has_barrier: bool) {
     PID.store(os::process_id(), Ordering::Release);
-    HAS_BARRIER.store(os::register_barrier(), Ordering::Release);
+    HAS_BARRIER.store(has_barrier, Ordering::Release);
 }
 
-/// Stops recording; `false` if a thread is still inside a hook after `patience`.
-pub(crate) fn pause(patience: Duration) -> bool {
+/// Whether the system has a barrier on all threads.
+pub(super) fn has_barrier() -> bool {
+    HAS_BARRIER.load(Ordering::Acquire)
+}
+
+/// Stores that recording is paused.
+pub(super) fn set_paused() {
     PHASE.store(STOPPED, Ordering::Release);
     STATE.store(PAUSED, Ordering::SeqCst);
-    places::stop();
-    super::buffer::wake_waiters();
-    quiesce(patience)
 }
 
-/// Records again, from a state in which no thread is inside a hook: what the program logs, and
-/// what the hook sees if it is told to.
-pub(crate) fn run(hook: bool) {
+/// Stores that events are recorded: those the program logs, and the hook's if `hook`.
+pub(super) fn set_running(hook: bool) {
     PHASE.store(RUNNING, Ordering::Release);
-    let fence = if HAS_BARRIER.load(Ordering::Acquire) { 0 } else { FENCE };
+    let fence = if has_barrier() { 0 } else { FENCE };
     STATE.store(if hook { ON } else { LOG } | fence, Ordering::Release);
-    if fence == 0 {
-        return places::go(hook);
-    }
-    // Without the barrier, every hook looks at the state, with a fence of its own; those that are
-    // under way, from before, will have been seen by then.
-    places::stop();
-    registry::slots().for_each(places::revoke_lease);
-    std::thread::sleep(Duration::from_millis(1));
 }
 
-/// Nothing is recorded any more and the tracker has given back what it held.
+/// Turns recording off. The tracker has given back what it held.
 pub(crate) fn turn_off() {
     let awake = STAYS_AWAKE.load(Ordering::SeqCst);
     STATE.store(if awake { PAUSED } else { OFF }, Ordering::SeqCst);
     remain_awake();
 }
 
-/// In the child of a fork: there is no worker, and the buffers are the parent's.
+/// Turns recording off in the child of a fork, which has no worker, and whose buffers are the
+/// parent's.
 pub(crate) fn turn_off_in_child() {
     FORKED.store(true, Ordering::Release);
     PHASE.store(STOPPED, Ordering::Release);
     // As in `turn_off`: the child may have blocks of the reserve, too.
     let awake = STAYS_AWAKE.load(Ordering::SeqCst);
     STATE.store(if awake { PAUSED } else { OFF }, Ordering::SeqCst);
-    places::stop();
+    clocks::stop();
 }
 
-/// In the child of a fork of a process that records nothing: this one may.
-pub(crate) fn forget_process() {
+/// Lets the child of a fork record, if its parent records nothing.
+pub(crate) fn reset_process() {
     PID.store(0, Ordering::Release);
 }
 
-/// Whether the hook's events are recorded, for a thread that has set its guard and was told to
-/// stop and look.
-pub(crate) fn goes_on() -> bool {
-    goes_on_with(RECORD)
-}
-
-/// The same for either kind of events: [`RECORD`] or [`LOG`].
-pub(crate) fn goes_on_with(kind: u32) -> bool {
+/// Whether events of a kind ([`RECORD`] or [`LOG`]) are recorded, for a thread that has set its guard
+/// and has found the STOP bit.
+pub(super) fn is_recorded(kind: u32) -> bool {
     if load() & FENCE != 0 {
-        // The guard, before the state: the barrier is the worker's where there is one.
+        // Orders the guard before the state. Otherwise the worker's barrier on all threads does.
         fence(Ordering::SeqCst);
     }
     load() & kind != 0
-}
-
-/// Passes a barrier on all threads, so that a guard set before it is seen after it.
-pub(crate) fn barrier() {
-    if HAS_BARRIER.load(Ordering::Acquire) {
-        os::barrier_on_all_threads();
-    } else {
-        fence(Ordering::SeqCst);
-    }
-}
-
-/// Waits until every thread has been seen outside the hook since the last barrier, and will look
-/// at the state when it comes back.
-fn quiesce(patience: Duration) -> bool {
-    registry::slots().for_each(places::revoke_lease);
-    barrier();
-    let deadline = Instant::now() + patience;
-    registry::slots().all(|slot| {
-        loop {
-            if slot.guard.load(Ordering::Acquire) == Guard::OUT {
-                if !places::is_leased(slot) {
-                    return true;
-                }
-                // It gave itself a lease just then.
-                places::revoke_lease(slot);
-                barrier();
-            }
-            if Instant::now() >= deadline {
-                return false;
-            }
-            std::thread::yield_now();
-        }
-    })
 }

@@ -4,9 +4,9 @@
 //!     cargo run --release --bin simulate
 //!
 //! A core that has a line in the right state goes on after [`HIT`]. Else the line comes from
-//! another core, one transfer of a line at a time: whoever comes meanwhile queues. What is not
-//! simulated: what the processor does in the meantime (out of order), which hides part of a
-//! transfer, and the allocator's own lines, which would be contended in the same way.
+//! another core, one transfer of a line at a time: other requests queue. The simulation leaves out
+//! what the processor does meanwhile (out of order), which hides part of a transfer, and the
+//! allocator's own lines, which have the same contention.
 
 use order::{owner, word};
 use std::cmp::Reverse;
@@ -44,7 +44,7 @@ const SERVER: Costs = Costs { private: 60, near: 200, far: 900 };
 /// The machine that the tracker is measured on, whose two cores share their first cache.
 const SIBLINGS: Costs = Costs { private: 42, near: 85, far: 85 };
 
-/// The leases, as in `places.rs`, but in events.
+/// The leases, as in `sync.rs`, but in events.
 #[derive(Clone, Copy)]
 struct Leases {
     /// Tenths of nanoseconds.
@@ -54,14 +54,14 @@ struct Leases {
     events: [u64; 3],
 }
 
-/// Bytes of an event: a pair is 17 and 13 with what stands around.
+/// Bytes of an event, on average with the context around it.
 const EVENT: u64 = 18;
 
-/// One of the constants of `places.rs`, so that what is simulated is what runs.
+/// One of the constants of `sync.rs`, so that what is simulated is what runs.
 fn constant(name: &str) -> &'static str {
-    let source = include_str!("../../../../src/trace/write/places.rs");
+    let source = include_str!("../../../../src/trace/write/sync.rs");
     let line = source.lines().find(|line| line.starts_with(&format!("const {name}:")));
-    let value = line.and_then(|line| line.split_once(" = ")).expect("places.rs has the constant").1;
+    let value = line.and_then(|line| line.split_once(" = ")).expect("sync.rs has the constant").1;
     value.trim_end_matches(';')
 }
 
@@ -75,11 +75,11 @@ fn number(text: &str) -> u64 {
 
 impl Leases {
     fn as_they_are() -> Self {
-        let bytes = constant("LEASE").trim_matches(['[', ']']).split(',').map(number);
+        let bytes = constant("LEASE_BYTES").trim_matches(['[', ']']).split(',').map(number);
         let bytes = bytes.collect::<Vec<_>>();
         Self {
-            near: number(constant("NEAR")) * 10,
-            hot: number(constant("HOT")) as u32,
+            near: number(constant("NEAR_NANOS")) * 10,
+            hot: number(constant("JOINS_BEFORE_LEASE")) as u32,
             events: [0, 1, 2].map(|index: usize| bytes[index] / EVENT),
         }
     }
@@ -91,7 +91,7 @@ enum Scheme {
     OneCounter,
     CounterPerRegion,
     Ours,
-    OursAlwaysInWorld,
+    OursWithoutLeases,
 }
 
 #[derive(Clone, Copy)]
@@ -154,10 +154,10 @@ struct Core {
 #[derive(Clone, Copy)]
 enum Phase {
     Begin,
-    /// At the region; then, if it is to be, the world.
+    /// Joins the region clock, then the global clock if it must.
     Region(usize),
-    StampRegion(usize, u64),
-    StampWorld(usize, u64),
+    JoinRegion(usize, u64),
+    JoinGlobal(usize, u64),
 }
 
 struct Simulation {
@@ -166,7 +166,7 @@ struct Simulation {
     leases: Leases,
     workload: Workload,
     cores: Vec<Core>,
-    /// The world (or the one counter), then a region for each core.
+    /// The global clock (or the one counter), then a region clock for each core.
     lines: Vec<Line>,
     words: Vec<AtomicU64>,
     events: u64,
@@ -174,7 +174,7 @@ struct Simulation {
     turns: Vec<usize>,
 }
 
-const WORLD: usize = 0;
+const GLOBAL: usize = 0;
 
 impl Simulation {
     fn run(costs: Costs, scheme: Scheme, leases: Leases, workload: Workload, count: usize) -> f64 {
@@ -251,20 +251,20 @@ impl Simulation {
                 now + work * 9 / 10 + jitter % (work / 5)
             }
             Phase::Region(region) => self.look(core, region, now),
-            Phase::StampRegion(region, world) => {
+            Phase::JoinRegion(region, global) => {
                 let leased = self.cores[core].lease > 0;
                 let done = self.stamp(core, &[region], leased, now);
                 if leased {
                     self.end(core, now);
                 } else {
-                    self.cores[core].phase = Phase::StampWorld(region, world);
+                    self.cores[core].phase = Phase::JoinGlobal(region, global);
                 }
                 done
             }
-            Phase::StampWorld(region, world) => {
+            Phase::JoinGlobal(region, global) => {
                 let before = self.cores[core].stamp;
-                let done = self.stamp(core, &[region, WORLD], true, now);
-                self.consider_lease(core, world, before, done);
+                let done = self.stamp(core, &[region, GLOBAL], true, now);
+                self.consider_lease(core, global, before, done);
                 self.end(core, now);
                 done
             }
@@ -279,59 +279,59 @@ impl Simulation {
                 now
             }
             Scheme::OneCounter | Scheme::CounterPerRegion => {
-                let line = if self.scheme == Scheme::OneCounter { WORLD } else { region };
+                let line = if self.scheme == Scheme::OneCounter { GLOBAL } else { region };
                 self.end(core, now);
                 self.lines[line].access(core, now, true, self.costs)
             }
-            Scheme::Ours | Scheme::OursAlwaysInWorld => {
+            Scheme::Ours | Scheme::OursWithoutLeases => {
                 let done = self.lines[region].access(core, now, false, self.costs);
                 let leased = self.cores[core].lease > 0;
-                // Both words are loaded at once; under a lease, the thread's own for the world's.
-                let world_done = if leased {
+                // Both words are loaded at once; under a lease, its own word instead of the global clock.
+                let global_done = if leased {
                     now + HIT
                 } else {
-                    self.lines[WORLD].access(core, now, false, self.costs)
+                    self.lines[GLOBAL].access(core, now, false, self.costs)
                 };
-                let done = done.max(world_done);
+                let done = done.max(global_done);
                 let stamp = self.cores[core].stamp;
-                let world = self.words[WORLD].load(Ordering::Relaxed);
+                let global = self.words[GLOBAL].load(Ordering::Relaxed);
                 let here = self.words[region].load(Ordering::Relaxed) == stamp
-                    && (leased || world == stamp);
+                    && (leased || global == stamp);
                 if here {
                     self.end(core, now);
                 } else {
-                    self.cores[core].phase = Phase::StampRegion(region, world);
+                    self.cores[core].phase = Phase::JoinRegion(region, global);
                 }
                 done
             }
         }
     }
 
-    /// `order::meet`, at the regions' lines or at all; in the first of two steps, the line only.
-    fn stamp(&mut self, core: usize, places: &[usize], meets: bool, now: u64) -> u64 {
+    /// `order::join`, at the regions' lines or at all; in the first of two steps, the line only.
+    fn stamp(&mut self, core: usize, clocks: &[usize], joins: bool, now: u64) -> u64 {
         let mut done = now;
-        if !meets {
-            return self.lines[places[0]].access(core, done, true, self.costs);
+        if !joins {
+            return self.lines[clocks[0]].access(core, done, true, self.costs);
         }
-        for &place in places {
-            done = self.lines[place].access(core, done, true, self.costs);
+        for &clock in clocks {
+            done = self.lines[clock].access(core, done, true, self.costs);
         }
-        let words = places.iter().map(|&place| &self.words[place]);
-        self.cores[core].stamp = order::meet(words, self.cores[core].stamp);
+        let words = clocks.iter().map(|&clock| &self.words[clock]);
+        self.cores[core].stamp = order::join(words, self.cores[core].stamp);
         done
     }
 
-    /// As in `places.rs`.
-    fn consider_lease(&mut self, core: usize, world: u64, before: u64, now: u64) {
+    /// As in `sync.rs`.
+    fn consider_lease(&mut self, core: usize, global: u64, before: u64, now: u64) {
         let leases = self.leases;
         let me = &mut self.cores[core];
-        if self.scheme != Scheme::Ours || [order::WORKER, owner(before)].contains(&owner(world)) {
+        if self.scheme != Scheme::Ours || [order::WORKER, owner(before)].contains(&owner(global)) {
             return;
         }
         me.heat = if now.saturating_sub(me.met_at) < leases.near { me.heat + 1 } else { 0 };
         me.met_at = now;
         if me.heat >= leases.hot {
-            let epochs = order::epoch(world).saturating_sub(order::epoch(before));
+            let epochs = order::epoch(global).saturating_sub(order::epoch(before));
             let [least, each, most] = leases.events;
             me.heat = leases.hot;
             me.lease = (each * epochs.min(64)).clamp(least, most) + 1;
@@ -365,7 +365,7 @@ fn main() {
     let schemes = [
         ("one counter", Scheme::OneCounter),
         ("counter per region", Scheme::CounterPerRegion),
-        ("epochs, no leases", Scheme::OursAlwaysInWorld),
+        ("epochs, no leases", Scheme::OursWithoutLeases),
         ("epochs and leases", Scheme::Ours),
     ];
     println!("Two cores that share their first cache, own arenas: ns per event beside nothing\n");

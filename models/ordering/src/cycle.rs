@@ -1,19 +1,18 @@
-//! The worker's tick, and stopping, against threads in the hook: `world.rs`, `places.rs`, `state.rs`
-//! and the order of steps in `write/mod.rs`, written down again.
+//! The worker's cycle, and stopping, against threads in the hook: a copy of `watermark.rs`, `sync.rs`,
+//! `slot.rs`, `quiesce.rs` and the order of steps in `enter.rs`.
 //!
 //! # The barrier
-//! The worker has the system run a barrier on every thread (`membarrier`), and the hook has none
-//! of its own. Both ways of it are modelled:
-//! - *Points*, as `membarrier` works: it hits each thread somewhere in its program, at a point
-//!   behind the worker's call and before its return. What the thread did before is seen by the
-//!   worker after; what the worker did before is seen by the thread after; nothing else is ordered.
-//!   So at one point of its program the thread waits for the worker's call (acquire), and says that
-//!   it was there (release), which the worker waits for. Every point between two accesses is tried.
-//! - *Fences* on both sides, sequentially consistent: what runs where the system has no
-//!   `membarrier`. If the thread's fence comes first in the order of fences, the worker sees its
-//!   guard, and if the worker's does, the thread sees its world: as with a point behind the store
-//!   of the guard, or before it. But in passing, a fence orders more than a point: a thread's
-//!   earlier stores before its later ones. That is why there are points.
+//! The worker makes the system run a barrier on every thread (`membarrier`); the hook has none of its
+//! own. The model has both forms of it:
+//! - *Points*, as `membarrier` works: it interrupts each thread at some point of its program, after
+//!   the worker's call and before its return. The worker then sees what the thread did before the
+//!   point; after the point, the thread sees what the worker did before the call; nothing else is
+//!   ordered. So at one point of its program the thread waits for the worker's call (acquire), and
+//!   confirms it (release), which the worker waits for. Every point between two accesses is tried.
+//! - *Fences* on both sides, sequentially consistent, which run where the system has no `membarrier`.
+//!   If the thread's fence is first in the order of fences, the worker sees its guard; if the worker's
+//!   is, the thread sees the global clock: as with a point after the store of the guard, or before it.
+//!   But a fence also orders a thread's earlier stores before its later ones, which a point does not.
 
 use crate::explore;
 use crate::rules::{AtomicU64, Real, Rules, WORKER, epoch, order, owner, word};
@@ -25,8 +24,8 @@ const OUT: usize = 0;
 const IN: usize = 1;
 const WAITING: usize = 2;
 
-/// What a slot's pointer points to: the world's word, or the thread's own stamp.
-const WORLD: usize = 0;
+/// What a slot's pointer points to: the global clock, or the thread's own stamp.
+const GLOBAL: usize = 0;
 const OWN: usize = 1;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -34,11 +33,11 @@ enum Fault {
     None,
     /// The guards are read before the barrier.
     GuardBeforeBarrier,
-    /// Leases are not ended, and threads that have one not told apart.
-    LeasesGoOn,
-    /// Leases are ended, but a thread that has given itself one since is not noticed.
+    /// Leases are not revoked, and threads with a lease are treated like others.
+    LeasesContinue,
+    /// Leases are revoked, but a thread that has taken one since is not noticed.
     LeaseSinceNotSeen,
-    /// In stopping, such a lease is ended, but without another barrier.
+    /// In stopping, such a lease is revoked, but without another barrier.
     NoSecondBarrier,
 }
 
@@ -46,7 +45,7 @@ enum Fault {
 enum Op {
     /// An event in this region.
     Event(usize),
-    /// The same; if the thread meets others in the world for it, it gets a lease.
+    /// The same; if the thread joins the global clock for it, it gets a lease.
     Lease(usize),
     /// The second half of a reallocation: the thread was inside all the time, waiting in between.
     Realloc(usize),
@@ -56,18 +55,18 @@ use Op::{Event, Lease, Realloc};
 struct Slot {
     guard: AtomicUsize,
     stamp: AtomicU64,
-    world: AtomicUsize,
+    global: AtomicUsize,
     /// How many events are committed.
     cursor: AtomicUsize,
-    /// At how many of its points the thread has been.
+    /// How many barriers have interrupted the thread.
     passed: AtomicUsize,
 }
 
 #[derive(Clone, Copy)]
 enum Barrier {
     Fences,
-    /// Of each thread, how many points come before the one where the barrier hits it. One
-    /// barrier only; more are modelled by fences.
+    /// For each thread, the number of points before the one where the barrier interrupts it. For one
+    /// barrier only; fences model more.
     Points([usize; 2]),
 }
 
@@ -75,9 +74,9 @@ enum Barrier {
 struct Hook<'a> {
     shared: &'a Shared,
     slot: &'a Slot,
-    /// Points until the next barrier's; `None` if that is past.
+    /// Points until the barrier's; `None` after that.
     until: Option<usize>,
-    /// Barriers that have hit the thread.
+    /// Barriers that have interrupted the thread.
     passed: usize,
     events: Vec<u64>,
 }
@@ -113,7 +112,7 @@ struct Shared {
     barrier: Barrier,
     /// How often the worker has called the barrier.
     called: AtomicUsize,
-    world: AtomicU64,
+    global: AtomicU64,
     /// `STATE`: 1 while events are recorded. Looked at where the worker stops only.
     state: AtomicUsize,
     stops: bool,
@@ -145,7 +144,7 @@ fn program(shared: &Shared, number: usize, script: &[Op]) -> Vec<u64> {
         // `write::leave`
         hook.slot.guard.store(OUT, Release);
     }
-    // At the latest when it is done.
+    // At the latest at its end.
     while hook.until.is_some() {
         hook.until = Some(0);
         hook.point();
@@ -158,49 +157,49 @@ impl Hook<'_> {
         let (shared, slot) = (self.shared, self.slot);
         let region = &shared.regions[region];
         let mut stamp = slot.stamp.load(Relaxed);
-        // `places::is_here`
-        let leased = slot.world.load(Relaxed) == OWN;
+        // `sync::is_current`
+        let leased = slot.global.load(Relaxed) == OWN;
         self.point();
-        let found = if leased { slot.stamp.load(Relaxed) } else { shared.world.load(Relaxed) };
+        let found = if leased { slot.stamp.load(Relaxed) } else { shared.global.load(Relaxed) };
         self.point();
         if found != stamp || region.load(Relaxed) != stamp {
-            // `places::come`
+            // `sync::synchronize`
             self.point();
             if shared.stops {
-                let stop = shared.world.load(Relaxed) & order::STOP != 0;
+                let stop = shared.global.load(Relaxed) & order::STOP != 0;
                 self.point();
-                // `state::goes_on`
+                // `state::is_recorded`
                 if stop && shared.state.load(Acquire) == 0 {
                     return;
                 }
             }
-            let leased = slot.world.load(Relaxed) == OWN;
+            let leased = slot.global.load(Relaxed) == OWN;
             self.point();
-            let places = [region, &shared.world];
-            stamp = Real::meet(if leased { &places[..1] } else { &places }, stamp);
+            let clocks = [region, &shared.global];
+            stamp = Real::join(if leased { &clocks[..1] } else { &clocks }, stamp);
             self.point();
             slot.stamp.store(stamp, Release);
             self.point();
             if !leased && wants_lease {
-                slot.world.store(OWN, Relaxed);
+                slot.global.store(OWN, Relaxed);
                 self.point();
             }
         }
         self.events.push(epoch(stamp));
-        // `Slot::commit`
+        // `ThreadSlot::commit`
         slot.cursor.store(self.events.len(), Release);
         self.point();
     }
 }
 
-/// `places::revoke_lease`
+/// `ThreadSlot::revoke_lease`
 fn revoke_lease(slot: &Slot) {
-    if slot.world.load(Relaxed) == OWN {
-        slot.world.store(WORLD, Relaxed);
+    if slot.global.load(Relaxed) == OWN {
+        slot.global.store(GLOBAL, Relaxed);
     }
 }
 
-/// `state::barrier`, the worker's so many-th.
+/// `quiesce::barrier`, the worker's `number`th.
 fn barrier(shared: &Shared, number: usize) {
     match shared.barrier {
         Barrier::Fences => fence(SeqCst),
@@ -215,52 +214,52 @@ fn barrier(shared: &Shared, number: usize) {
     }
 }
 
-struct Tick {
+struct Cycle {
     epoch: u64,
-    bound: u64,
-    /// What the worker found committed after it had the bound.
+    watermark: u64,
+    /// What the worker found committed after it had the watermark.
     cursors: [usize; 2],
 }
 
-/// `World::tick`, with one look at everything, then `Session::read_cursors`.
-fn tick(shared: &Shared, fault: Fault) -> Tick {
+/// `Watermark::advance` with one look at every thread, then `Threads::read_cursors`.
+fn cycle(shared: &Shared, fault: Fault) -> Cycle {
     let stamps = || shared.slots.iter().map(|slot| epoch(slot.stamp.load(Relaxed)));
-    let now = order::tick(&shared.world, stamps().max().unwrap_or(0));
-    if fault != Fault::LeasesGoOn {
+    let now = order::begin_cycle(&shared.global, stamps().max().unwrap_or(0));
+    if fault != Fault::LeasesContinue {
         shared.slots.iter().for_each(revoke_lease);
     }
     let look = |slot: &Slot| {
         let outside = slot.guard.load(Acquire) != IN;
-        let tells = matches!(fault, Fault::LeasesGoOn | Fault::LeaseSinceNotSeen);
-        if outside && (tells || slot.world.load(Relaxed) == WORLD) {
+        let ignores = matches!(fault, Fault::LeasesContinue | Fault::LeaseSinceNotSeen);
+        if outside && (ignores || slot.global.load(Relaxed) == GLOBAL) {
             return now;
         }
         epoch(slot.stamp.load(Acquire)).saturating_sub(1).min(now)
     };
-    let bound;
+    let watermark;
     if fault == Fault::GuardBeforeBarrier {
-        bound = shared.slots.iter().map(look).min().unwrap_or(now);
+        watermark = shared.slots.iter().map(look).min().unwrap_or(now);
         barrier(shared, 1);
     } else {
         barrier(shared, 1);
-        bound = shared.slots.iter().map(look).min().unwrap_or(now);
+        watermark = shared.slots.iter().map(look).min().unwrap_or(now);
     }
     let cursors = [0, 1].map(|slot: usize| shared.slots[slot].cursor.load(Acquire));
-    Tick { epoch: now, bound, cursors }
+    Cycle { epoch: now, watermark, cursors }
 }
 
-/// `state::pause`: `false` if a thread is inside the hook for too long. With points,
-/// executions that need a second barrier end here, unchecked.
+/// `quiesce::pause`: `false` if a thread is inside the hook for too long. With points, executions
+/// that need a second barrier end here, unchecked.
 fn pause(shared: &Shared, fault: Fault) -> bool {
     shared.state.store(0, SeqCst);
-    shared.world.fetch_or(order::STOP, SeqCst);
+    shared.global.fetch_or(order::STOP, SeqCst);
     shared.slots.iter().for_each(revoke_lease);
     barrier(shared, 1);
     let mut barriers = 1;
     shared.slots.iter().all(|slot| {
         for _ in 0..3 {
             if slot.guard.load(Acquire) == OUT {
-                let leased = slot.world.load(Relaxed) == OWN;
+                let leased = slot.global.load(Relaxed) == OWN;
                 if !leased || fault == Fault::LeaseSinceNotSeen {
                     return true;
                 }
@@ -282,7 +281,7 @@ fn pause(shared: &Shared, fault: Fault) -> bool {
 #[derive(Clone, Copy)]
 struct Scenario {
     scripts: [&'static [Op]; 2],
-    /// The epochs in which the threads begin, with leases and both at region 0.
+    /// The epochs in which the threads begin, with leases, and after both have joined region 0.
     leased_at: Option<[u64; 2]>,
     fault: Fault,
     barrier: Barrier,
@@ -295,14 +294,14 @@ impl Scenario {
         let slots = [0, 1].map(|number| Slot {
             guard: AtomicUsize::new(OUT),
             stamp: AtomicU64::new(word(start[number], number as u64 + 1)),
-            world: AtomicUsize::new(if self.leased_at.is_some() { OWN } else { WORLD }),
+            global: AtomicUsize::new(if self.leased_at.is_some() { OWN } else { GLOBAL }),
             cursor: AtomicUsize::new(0),
             passed: AtomicUsize::new(0),
         });
         Shared {
             barrier: self.barrier,
             called: AtomicUsize::new(0),
-            world: AtomicU64::new(0),
+            global: AtomicU64::new(0),
             state: AtomicUsize::new(1),
             stops,
             regions: [AtomicU64::new(last), AtomicU64::new(0)],
@@ -310,7 +309,7 @@ impl Scenario {
         }
     }
 
-    /// The worker stops; then nothing is committed any more.
+    /// The worker stops; after that no event is committed.
     fn explore_stop(self, name: &str, interruptions: [usize; 2]) {
         explore(name, interruptions, move || {
             let shared = Arc::new(self.begin(true));
@@ -330,8 +329,8 @@ impl Scenario {
         self,
         name: &str,
         interruptions: [usize; 2],
-        check: fn(&Shared, &[Tick], &[Vec<u64>]),
-        ticks: usize,
+        check: fn(&Shared, &[Cycle], &[Vec<u64>]),
+        cycles: usize,
     ) {
         explore(name, interruptions, move || {
             let shared = Arc::new(self.begin(false));
@@ -340,38 +339,38 @@ impl Scenario {
                 loom::thread::spawn(move || program(&shared, number, self.scripts[number]))
             };
             let threads = [thread(0), thread(1)];
-            let ticks = (0..ticks).map(|_| tick(&shared, self.fault)).collect::<Vec<_>>();
+            let cycles = (0..cycles).map(|_| cycle(&shared, self.fault)).collect::<Vec<_>>();
             let events = threads.map(|thread| thread.join().unwrap());
-            check(&shared, &ticks, &events);
+            check(&shared, &cycles, &events);
         });
     }
 }
 
-/// Up to its bound, the worker has seen every event that will ever be.
-fn nothing_comes_late(_: &Shared, ticks: &[Tick], events: &[Vec<u64>]) {
-    for tick in ticks {
-        for (events, &seen) in events.iter().zip(&tick.cursors) {
-            let due = events.iter().filter(|epoch| **epoch <= tick.bound).count();
-            assert!(due <= seen, "late: {due} events up to the bound, {seen} seen");
+/// Up to its watermark, the worker has seen every event that will ever be committed.
+fn nothing_comes_late(_: &Shared, cycles: &[Cycle], events: &[Vec<u64>]) {
+    for cycle in cycles {
+        for (events, &seen) in events.iter().zip(&cycle.cursors) {
+            let due = events.iter().filter(|epoch| **epoch <= cycle.watermark).count();
+            assert!(due <= seen, "late: {due} events up to the watermark, {seen} seen");
         }
     }
 }
 
-/// If the worker, in its next tick, takes the quick way, it leaves nothing behind: all that is
-/// committed is within the bound. The quick way asks whether anyone came to the world, and whether
-/// a thread is in an epoch behind the worker's.
-fn quiet_means_done(shared: &Shared, ticks: &[Tick], events: &[Vec<u64>]) {
+/// If the worker takes the fast path in its next cycle, all committed events are within the watermark.
+/// The fast path checks whether a thread has joined the global clock, and whether a thread is in an
+/// epoch after the worker's.
+fn quiet_means_done(shared: &Shared, cycles: &[Cycle], events: &[Vec<u64>]) {
     let epochs = shared.slots.iter().map(|slot| epoch(slot.stamp.load(Relaxed)));
-    if epochs.max() <= ticks.last().map(|tick| tick.epoch) {
-        quiet_by_world_means_done(shared, ticks, events);
+    if epochs.max() <= cycles.last().map(|cycle| cycle.epoch) {
+        quiet_by_global_clock_means_done(shared, cycles, events);
     }
 }
 
-/// The same, as if it asked only whether anyone came to the world.
-fn quiet_by_world_means_done(shared: &Shared, ticks: &[Tick], events: &[Vec<u64>]) {
-    let last = ticks.last().unwrap();
-    if last.bound == last.epoch && owner(shared.world.load(Acquire)) == WORKER {
-        let all = events.iter().flatten().all(|epoch| *epoch <= last.bound);
+/// The same, if it checked only whether a thread has joined the global clock.
+fn quiet_by_global_clock_means_done(shared: &Shared, cycles: &[Cycle], events: &[Vec<u64>]) {
+    let last = cycles.last().unwrap();
+    if last.watermark == last.epoch && owner(shared.global.load(Acquire)) == WORKER {
+        let all = events.iter().flatten().all(|epoch| *epoch <= last.watermark);
         assert!(all, "left behind while quiet");
     }
 }
@@ -394,7 +393,7 @@ const STOP_LEASED: Scenario =
     Scenario { scripts: [&[Event(0), Event(0)], &[Event(0)]], leased_at: Some([1, 2]), ..EXACT };
 const ONE_NEW_LEASE: Scenario = Scenario { scripts: [&[Lease(0), Event(0)], &[]], ..EXACT };
 
-/// The barrier hits the threads at every point of their programs.
+/// The barrier interrupts the threads at every point of their programs.
 fn at_every_point(name: &str, scenario: Scenario, interruptions: [usize; 2], points: [usize; 2]) {
     for first in 0..=points[0] {
         for second in 0..=points[1] {
@@ -425,27 +424,27 @@ fn two_threads_and_the_barrier_at_every_point_of_one() {
 
 #[test]
 fn threads_without_leases() {
-    EXACT.explore("tick, no leases", [2, 2], nothing_comes_late, 1);
+    EXACT.explore("cycle, no leases", [2, 2], nothing_comes_late, 1);
 }
 
 #[test]
-fn two_ticks() {
-    EXACT.explore("two ticks, no leases", [1, 1], nothing_comes_late, 2);
+fn two_cycles() {
+    EXACT.explore("two cycles, no leases", [1, 1], nothing_comes_late, 2);
 }
 
 #[test]
 fn a_thread_inside_a_reallocation() {
-    REALLOC.explore("tick, reallocation", [1, 2], nothing_comes_late, 1);
+    REALLOC.explore("cycle, reallocation", [1, 2], nothing_comes_late, 1);
 }
 
 #[test]
 fn threads_with_leases() {
-    LEASES.explore("tick, leases", [1, 2], nothing_comes_late, 1);
+    LEASES.explore("cycle, leases", [1, 2], nothing_comes_late, 1);
 }
 
 #[test]
-fn threads_that_get_leases_meanwhile() {
-    NEW_LEASES.explore("tick, new leases", [2, 2], nothing_comes_late, 1);
+fn threads_that_take_leases_meanwhile() {
+    NEW_LEASES.explore("cycle, new leases", [2, 2], nothing_comes_late, 1);
 }
 
 #[test]
@@ -492,8 +491,13 @@ mod planted {
 
     #[test]
     #[should_panic(expected = "late")]
-    fn leases_that_go_on() {
-        Scenario { fault: Fault::LeasesGoOn, ..LEASES }.explore("-", [2, 2], nothing_comes_late, 1);
+    fn leases_that_continue() {
+        Scenario { fault: Fault::LeasesContinue, ..LEASES }.explore(
+            "-",
+            [2, 2],
+            nothing_comes_late,
+            1,
+        );
     }
 
     #[test]
@@ -509,13 +513,13 @@ mod planted {
 
     #[test]
     #[should_panic(expected = "left behind while quiet")]
-    fn quiet_without_asking_for_epochs() {
-        LEASES.explore("-", [2, 2], quiet_by_world_means_done, 1);
+    fn quiet_without_checking_epochs() {
+        LEASES.explore("-", [2, 2], quiet_by_global_clock_means_done, 1);
     }
 
     #[test]
     #[should_panic(expected = "late")]
-    fn stopping_without_a_look_for_new_leases() {
+    fn stopping_without_a_check_for_new_leases() {
         Scenario { fault: Fault::LeaseSinceNotSeen, ..STOP }.explore_stop("-", [3, 3]);
     }
 

@@ -1,0 +1,153 @@
+//! What happens while no buffer is free: threads wait for the worker, and after a timeout events are
+//! dropped and counted.
+//!
+//! A thread waits only while there is a worker to wait for. All waiting threads share one deadline:
+//! [`STALL_TIMEOUT`] after the last progress of the worker. Progress is an event that was sent, not
+//! a buffer that was freed: if 2,000 threads have begun one buffer each, the worker frees the first
+//! after it has sent nearly all events of all of them. After the deadline the process drops events
+//! until the worker has collected everything. If the whole process was stopped meanwhile, as by a
+//! debugger, the deadline is extended once.
+
+use super::slot::{Guard, ThreadSlot};
+use super::state;
+use crate::platform::{clock, os};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// How long all threads together wait for the worker before events are dropped, in nanoseconds.
+const STALL_TIMEOUT: u64 = 1_000_000_000;
+/// A waiter that wakes this many nanoseconds after the deadline means the whole process was stopped,
+/// the worker included: otherwise another waiter would have ended the stall.
+const OVERSLEPT: u64 = 10_000_000;
+
+static MAY_WAIT: AtomicBool = AtomicBool::new(false);
+/// Changes whenever buffers are freed; waiting threads sleep on it.
+static FREED: AtomicU32 = AtomicU32::new(0);
+static WAITING: AtomicU32 = AtomicU32::new(0);
+/// When the present stall ends in dropping, on the clock; 0 if there is no stall.
+static DEADLINE: AtomicU64 = AtomicU64::new(0);
+/// The deadline of the present stall has been extended.
+static EXTENDED: AtomicBool = AtomicBool::new(false);
+static DROPPING: AtomicBool = AtomicBool::new(false);
+/// Whether buffers were freed since everything was last collected.
+static RELEASED: AtomicBool = AtomicBool::new(false);
+/// Changes when the worker is to run before its time; the worker sleeps on it.
+static WAKES: AtomicU32 = AtomicU32::new(0);
+static IS_WOKEN: AtomicBool = AtomicBool::new(false);
+
+/// Resets everything before recording starts.
+pub(super) fn reset() {
+    MAY_WAIT.store(false, Ordering::Release);
+    DEADLINE.store(0, Ordering::Release);
+    DROPPING.store(false, Ordering::Release);
+    EXTENDED.store(false, Ordering::Release);
+}
+
+/// In the child of a fork, where this is the only thread.
+pub(super) fn reset_after_fork() {
+    WAITING.store(0, Ordering::Relaxed);
+    IS_WOKEN.store(false, Ordering::Relaxed);
+}
+
+/// Sets whether threads wait for the worker. False until the worker runs.
+pub(crate) fn allow_waiting(may_wait: bool) {
+    MAY_WAIT.store(may_wait, Ordering::Release);
+}
+
+/// Whether events are dropped instead of waiting for buffers.
+pub(super) fn is_dropping() -> bool {
+    DROPPING.load(Ordering::Acquire)
+}
+
+/// Changes whenever buffers are freed: [`wait`] takes the value from before the look at them.
+pub(super) fn freed() -> u32 {
+    FREED.load(Ordering::Acquire)
+}
+
+/// Notes that a buffer was freed.
+pub(super) fn note_release() {
+    RELEASED.store(true, Ordering::Release);
+}
+
+/// Everything that can be collected has been. Ends dropping if buffers were freed or are left (`has_room`);
+/// otherwise the next attempt of a thread would only cost another wait.
+pub(super) fn all_collected(has_room: bool) {
+    if RELEASED.swap(false, Ordering::AcqRel) {
+        DROPPING.store(false, Ordering::Release);
+        note_progress();
+    } else if has_room {
+        DROPPING.store(false, Ordering::Release);
+    }
+    wake_waiters();
+}
+
+/// The worker makes progress: waiting threads get the full time again.
+pub(crate) fn note_progress() {
+    // PERF: runs at every run of the merge, and there is nearly never a waiting thread.
+    if DEADLINE.load(Ordering::Relaxed) != 0 {
+        DEADLINE.store(0, Ordering::Release);
+        EXTENDED.store(false, Ordering::Release);
+    }
+}
+
+/// Wakes waiting threads, which check again for free buffers.
+pub(crate) fn wake_waiters() {
+    FREED.fetch_add(1, Ordering::AcqRel);
+    if WAITING.load(Ordering::Acquire) > 0 {
+        os::wake_all(&FREED);
+    }
+}
+
+/// Waits until buffers are freed; `false` if the event is to be dropped instead.
+pub(super) fn wait(slot: &ThreadSlot, freed: u32) -> bool {
+    if !MAY_WAIT.load(Ordering::Acquire)
+        || !state::is_running()
+        || is_dropping()
+        || std::thread::panicking()
+    {
+        return false;
+    }
+    let now = clock::now();
+    let new = now + STALL_TIMEOUT;
+    let deadline = match DEADLINE.compare_exchange(0, new, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => new,
+        Err(running) => running,
+    };
+    if now >= deadline {
+        let was_stopped = now > deadline + OVERSLEPT && !EXTENDED.load(Ordering::Acquire);
+        let next = if was_stopped { new } else { 0 };
+        // On failure, another thread has done this, or the worker has made progress.
+        if DEADLINE.compare_exchange(deadline, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            (if was_stopped { &EXTENDED } else { &DROPPING }).store(true, Ordering::Release);
+        }
+        return !is_dropping();
+    }
+    // A waiting thread has nothing uncommitted, so the worker does not wait for it in turn.
+    slot.guard.store(Guard::WAITING, Ordering::Release);
+    WAITING.fetch_add(1, Ordering::AcqRel);
+    os::wait(&FREED, freed, deadline - now);
+    WAITING.fetch_sub(1, Ordering::AcqRel);
+    slot.guard.store(Guard::IN, Ordering::SeqCst);
+    std::sync::atomic::fence(Ordering::SeqCst);
+    state::load() & state::ON != 0
+}
+
+/// Wakes the worker before its time; makes a system call only if it has not been woken yet.
+pub(crate) fn wake_worker() {
+    if !IS_WOKEN.swap(true, Ordering::AcqRel) {
+        WAKES.fetch_add(1, Ordering::AcqRel);
+        os::wake_all(&WAKES);
+    }
+}
+
+/// The worker sleeps until it is woken, at most `nanos` nanoseconds.
+pub(crate) fn sleep_until_woken(nanos: u64) {
+    let wakes = WAKES.load(Ordering::Acquire);
+    if !IS_WOKEN.load(Ordering::Acquire) {
+        os::wait(&WAKES, wakes, nanos);
+    }
+}
+
+/// The worker is awake: after this, [`wake_worker`] has an effect again.
+pub(crate) fn note_awake() {
+    IS_WOKEN.store(false, Ordering::Release);
+}

@@ -1,0 +1,253 @@
+//! Which thread gets which buffer.
+//!
+//! A limit bounds the memory of all buffers together (8 MiB by default), plus one small buffer for
+//! each thread that holds no other than its full one, so that idle threads cannot starve a thread:
+//!
+//! | bytes of buffers in use | a thread gets |
+//! |---|---|
+//! | its first | a small buffer |
+//! | less than half the limit | a large buffer |
+//! | less than the limit | a small buffer |
+//! | the limit or more | a small buffer if it holds at most its full one; otherwise it [waits or drops](backpressure) |
+#![expect(unsafe_code, reason = "buffers are raw memory")]
+
+use super::backpressure::{self, wake_worker};
+use super::buffer::{self, Buffer, Header, LARGE, SMALL};
+use super::slot::ThreadSlot;
+use super::state;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The most bytes that a hook writes between two looks at the room that is left: a switch of context
+/// (8), both halves of a reallocation (13 + 22), a correction of its size (18), the undoing of it
+/// (10), and one byte to close the context: 72.
+pub(crate) const MAX_HOOK_BYTES: usize = 96;
+
+/// Of these, the bytes that events of the program leave free: one to close the context, and those that
+/// the 8-byte store of a short event reaches.
+pub(crate) const RESERVED: usize = 16;
+/// The bytes that a long event can waste where it continues in the next buffer: the head of a piece
+/// of an array, and an element that does not fit.
+const SPLIT_WASTE: usize = 16;
+
+/// The limit for buffers before a recording has started, in bytes.
+pub(crate) const EARLY_LIMIT: usize = 1 << 20;
+/// The default limit for all buffers together, in bytes.
+pub(crate) const DEFAULT_LIMIT: usize = 8 << 20;
+
+static LIMIT: AtomicUsize = AtomicUsize::new(EARLY_LIMIT);
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+/// Sets the limit in bytes before recording starts; threads do not wait until they are allowed to.
+pub(crate) fn configure(limit: usize) {
+    LIMIT.store(limit.max(4 * LARGE), Ordering::Release);
+    backpressure::reset();
+}
+
+/// In the child of a fork: no buffer is in use, and no thread waits.
+pub(crate) fn reset_after_fork() {
+    buffer::reset_after_fork();
+    USED.store(0, Ordering::Relaxed);
+    backpressure::reset_after_fork();
+}
+
+/// Bytes of all buffers in use.
+pub(crate) fn used() -> usize {
+    USED.load(Ordering::Relaxed)
+}
+
+/// Everything that can be collected has been.
+pub(crate) fn all_collected() {
+    backpressure::all_collected(used() + SMALL <= LIMIT.load(Ordering::Acquire));
+}
+
+/// Moves the thread on to a buffer with room; `false` if the event must be dropped.
+pub(crate) fn make_room(slot: &ThreadSlot) -> bool {
+    let Some(new) = acquire(slot) else { return false };
+    // NOTE: before anything leads to the buffer: the worker reads it once.
+    new.epoch.store(slot.epoch(), Ordering::Relaxed);
+    link(slot, new);
+    slot.set_buffer(Some(new), MAX_HOOK_BYTES);
+    true
+}
+
+/// Ends the slot's buffer and makes `new` its successor.
+fn link(slot: &ThreadSlot, new: Buffer) {
+    match slot.buffer.get() {
+        None => slot.first.store(Some(new), Ordering::Release),
+        Some(old) => {
+            // A buffer begins and ends outside any context, so that it can be read alone.
+            let closing = slot.closing.load(Ordering::Relaxed);
+            if closing != 0 {
+                let end = slot.cursor();
+                // SAFETY: the last byte of `MAX_HOOK_BYTES` is reserved for this.
+                unsafe { end.write(closing) };
+                slot.commit(end.wrapping_add(1));
+            }
+            // A worker that sees the link, but not yet the new cursor, reads up to here.
+            old.committed.store(slot.cursor(), Ordering::Release);
+            old.next.store(Some(new), Ordering::Release);
+        }
+    }
+}
+
+/// Buffers for one event that is too long for the rest of the thread's buffer. The worker does not
+/// see them before [`publish`], so it gets such an event whole, in one cycle, or not at all.
+pub(crate) struct Chain {
+    pub(crate) first: Buffer,
+    last: Buffer,
+}
+
+/// Takes buffers into which `bytes` fit, with [`RESERVED`] bytes free at the end of each and up to
+/// [`SPLIT_WASTE`] wasted at each border; `None` if the event must be dropped.
+pub(crate) fn take_chain(slot: &ThreadSlot, bytes: usize) -> Option<Chain> {
+    // One event must not starve all other threads, nor wait for buffers that cannot exist.
+    if bytes > LIMIT.load(Ordering::Acquire) / 2 {
+        return None;
+    }
+    loop {
+        let freed = backpressure::freed();
+        if !backpressure::is_dropping() {
+            match try_take_chain(slot, bytes) {
+                Ok(chain) => return Some(chain),
+                Err(Acquired::NoMemory) => return None,
+                Err(_) => {}
+            }
+        }
+        if !wait(slot, freed) {
+            return None;
+        }
+    }
+}
+
+fn try_take_chain(slot: &ThreadSlot, bytes: usize) -> Result<Chain, Acquired> {
+    let mut chain: Option<Chain> = None;
+    let mut room = 0;
+    while room < bytes {
+        let new = match try_acquire(slot) {
+            Acquired::Buffer(new) => new,
+            none => {
+                // NOTE: a thread that waits holds no part of a chain. Otherwise two threads could
+                // wait for each other's buffers.
+                chain.into_iter().for_each(|chain| release_chain(slot, chain.first));
+                return Err(none);
+            }
+        };
+        room += new.size() - size_of::<Header>() - RESERVED - SPLIT_WASTE;
+        if let Some(chain) = &mut chain {
+            chain.last.next.store(Some(new), Ordering::Relaxed);
+            chain.last = new;
+        } else {
+            chain = Some(Chain { first: new, last: new });
+        }
+    }
+    chain.ok_or(Acquired::Full)
+}
+
+/// Gives back buffers that were not published, from `first` on.
+pub(crate) fn release_chain(slot: &ThreadSlot, first: Buffer) {
+    let mut buffer = Some(first);
+    while let Some(current) = buffer {
+        buffer = current.next.load(Ordering::Relaxed);
+        give_back(slot, current);
+    }
+}
+
+/// Publishes what the thread has written into `chain`, up to `end` in `last`; the thread continues
+/// there.
+pub(crate) fn publish(slot: &ThreadSlot, chain: &Chain, last: Buffer, end: *mut u8) {
+    // A border seldom wastes the bytes that were counted for it, so a buffer can be left over.
+    if let Some(rest) = last.next.swap(None, Ordering::Relaxed) {
+        release_chain(slot, rest);
+    }
+    link(slot, chain.first);
+    slot.continue_in(last, MAX_HOOK_BYTES, end);
+}
+
+fn acquire(slot: &ThreadSlot) -> Option<Buffer> {
+    loop {
+        let freed = backpressure::freed();
+        // Other threads never starve a thread that holds only its full buffer.
+        if !backpressure::is_dropping() || slot.held.load(Ordering::Acquire) <= 1 {
+            match try_acquire(slot) {
+                Acquired::Buffer(buffer) => return Some(buffer),
+                Acquired::Full => {}
+                // The worker cannot free memory of the system.
+                Acquired::NoMemory => return None,
+            }
+        }
+        if !wait(slot, freed) {
+            return None;
+        }
+    }
+}
+
+/// Waits until buffers are freed; `false` if the event is to be dropped. Before a recording has
+/// started there is no worker to wait for, so the early recording is discarded instead.
+fn wait(slot: &ThreadSlot, freed: u32) -> bool {
+    if state::is_early() {
+        state::discard_early();
+        return false;
+    }
+    wake_worker();
+    backpressure::wait(slot, freed)
+}
+
+enum Acquired {
+    Buffer(Buffer),
+    Full,
+    NoMemory,
+}
+
+fn try_acquire(slot: &ThreadSlot) -> Acquired {
+    let limit = LIMIT.load(Ordering::Acquire);
+    let held = slot.held.load(Ordering::Acquire);
+    let used = USED.load(Ordering::Relaxed);
+    let size = if slot.buffer.get().is_some() && used + LARGE <= limit / 2 { LARGE } else { SMALL };
+    // NOTE: add first, look after, so that threads that run at once cannot pass the limit.
+    let before = USED.fetch_add(size, Ordering::AcqRel);
+    if before + size > limit && (held > 1 || state::is_early()) {
+        USED.fetch_sub(size, Ordering::AcqRel);
+        return Acquired::Full;
+    }
+    let Some(buffer) = buffer::take(size) else {
+        USED.fetch_sub(size, Ordering::AcqRel);
+        return Acquired::NoMemory;
+    };
+    slot.held.fetch_add(1, Ordering::AcqRel);
+    if before + size >= limit / 2 && state::is_running() {
+        wake_worker();
+    }
+    Acquired::Buffer(buffer)
+}
+
+/// Gives back a buffer that the worker has drained.
+pub(crate) fn release(slot: &ThreadSlot, buffer: Buffer) {
+    write_to_each_line(buffer);
+    give_back(slot, buffer);
+    backpressure::note_release();
+}
+
+/// Writes to each used cache line of a buffer that has no owner any more.
+///
+/// PERF: a line that the worker has only read is in two processors' caches, and the next thread that
+/// writes to it waits 24 ns for the other to give it up. A line that was written to is fetched
+/// ahead. The worker writes serials to memory events; without this, a `NoSync` event of the program
+/// took 8 ns instead of 2.
+fn write_to_each_line(buffer: Buffer) {
+    /// Bytes of a cache line.
+    const LINE: usize = 64;
+    let start = buffer.start();
+    let end = buffer.committed.load(Ordering::Acquire);
+    for offset in (0..end.addr().saturating_sub(start.addr())).step_by(LINE) {
+        // SAFETY: events up to `end` were written here, and the buffer has no owner until it is
+        // given back.
+        unsafe { start.add(offset).write_volatile(0) };
+    }
+}
+
+fn give_back(slot: &ThreadSlot, buffer: Buffer) {
+    let size = buffer.size();
+    buffer::give_back(buffer);
+    USED.fetch_sub(size, Ordering::AcqRel);
+    slot.held.fetch_sub(1, Ordering::AcqRel);
+}

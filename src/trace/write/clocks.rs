@@ -1,0 +1,84 @@
+//! The sync words of the process: the global clock, the clock of the log, and the region clocks. The
+//! rules by which threads read and advance them are those of [`order`](super::order).
+
+use super::order::{self, STOP};
+use crossbeam_utils::CachePadded;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// PERF: one static, so that its address is looked up once.
+static CLOCKS: Clocks = Clocks {
+    global: CachePadded::new(AtomicU64::new(0)),
+    log: CachePadded::new(AtomicU64::new(0)),
+    regions: [const { AtomicU64::new(0) }; 1 << 14],
+};
+
+struct Clocks {
+    global: CachePadded<AtomicU64>,
+    /// What threads join that log synchronised events. It has a STOP bit of its own, since the hook's
+    /// events can be off while the program's are recorded.
+    log: CachePadded<AtomicU64>,
+    /// Regions up to 16 GiB apart have different words. Regions farther apart can share one, which
+    /// only makes their threads synchronise more often than needed. 128 KiB, of which only used pages
+    /// take memory.
+    regions: [AtomicU64; 1 << 14],
+}
+
+/// Bytes of addresses in a region. Smaller regions separate the threads of an allocator that mixes
+/// their blocks; larger regions make a new epoch cheaper, which is written to each region in use.
+const REGION: usize = 1 << 20;
+
+/// The global clock.
+#[inline(always)]
+pub(super) fn global() -> &'static AtomicU64 {
+    &CLOCKS.global
+}
+
+/// The clock that threads join for synchronised events of the program.
+#[inline(always)]
+pub(super) fn log() -> &'static AtomicU64 {
+    &CLOCKS.log
+}
+
+/// The clock of the region of an address.
+#[inline(always)]
+pub(super) fn region(address: usize) -> &'static AtomicU64 {
+    &CLOCKS.regions[address / REGION % CLOCKS.regions.len()]
+}
+
+/// The clocks of all regions in which a block lies.
+pub(super) fn regions(
+    address: usize,
+    size: usize,
+) -> impl Iterator<Item = &'static AtomicU64> + Clone {
+    let first = address / REGION;
+    let last = (address + size.saturating_sub(1)) / REGION;
+    let words = &CLOCKS.regions;
+    (first..=last).take(words.len()).map(|number| &words[number % words.len()])
+}
+
+/// Makes every thread check the state of the recording before its next event.
+pub(super) fn stop() {
+    CLOCKS.global.fetch_or(STOP, Ordering::SeqCst);
+    CLOCKS.log.fetch_or(STOP, Ordering::SeqCst);
+}
+
+/// Reverts [`stop`] for the program's events, and for the hook's events if `hook`.
+pub(super) fn resume(hook: bool) {
+    if hook {
+        CLOCKS.global.fetch_and(!STOP, Ordering::SeqCst);
+    } else {
+        CLOCKS.global.fetch_or(STOP, Ordering::SeqCst);
+    }
+    CLOCKS.log.fetch_and(!STOP, Ordering::SeqCst);
+}
+
+/// Whether no thread has joined the global clock since the worker's last cycle began.
+pub(crate) fn is_quiet() -> bool {
+    order::owner(CLOCKS.global.load(Ordering::Acquire)) == order::WORKER
+}
+
+/// Begins a cycle of the worker: advances the global clock to an epoch after `latest` and after its
+/// own, and returns that epoch.
+pub(crate) fn begin_cycle(latest: u64) -> u64 {
+    order::begin_cycle(&CLOCKS.global, latest)
+}

@@ -1,0 +1,120 @@
+//! The way of a thread into the hook and out of it, by its guard.
+
+use super::registry::{self, THREAD};
+use super::slot::{Guard, ThreadSlot};
+use super::{buffer_pool, loss, state};
+use std::sync::atomic::{Ordering, compiler_fence};
+
+/// Whether nothing is recorded at all. One relaxed load; the authoritative check follows once the guard
+/// is set.
+#[inline(always)]
+pub(crate) fn is_off() -> bool {
+    state::load_relaxed() == state::OFF
+}
+
+/// Begins recording on this thread, or `None` if [`enter_cold`] must decide. Whether anything is
+/// recorded at all is known after [`is_current`](super::sync::is_current) or
+/// [`synchronize`](super::sync::synchronize).
+#[inline(always)]
+pub(crate) fn enter() -> Option<&'static ThreadSlot> {
+    let slot = THREAD.try_with(|thread| thread.slot.get()).ok()?;
+    if !slot.is_outside() {
+        return None;
+    }
+    set_guard(slot);
+    if slot.has_room() {
+        return Some(slot);
+    }
+    leave(slot);
+    None
+}
+
+/// The worker pairs this store with a barrier on all threads (`quiesce::barrier`), so the processor may
+/// keep it in its store buffer.
+#[inline(always)]
+pub(super) fn set_guard(slot: &ThreadSlot) {
+    slot.guard.store(Guard::IN, Ordering::Relaxed);
+    compiler_fence(Ordering::SeqCst);
+}
+
+/// Ends what [`enter`] began.
+#[inline(always)]
+pub(crate) fn leave(slot: &ThreadSlot) {
+    slot.guard.store(Guard::OUT, Ordering::Release);
+}
+
+/// Stays inside the hook with nothing uncommitted: the worker does not wait for this thread.
+#[inline(always)]
+pub(crate) fn pause_inside(slot: &ThreadSlot) {
+    slot.guard.store(Guard::WAITING, Ordering::Release);
+}
+
+/// Reverts [`pause_inside`]. As after [`enter`], it is not known whether anything is recorded.
+#[inline(always)]
+pub(crate) fn resume_inside(slot: &ThreadSlot) {
+    set_guard(slot);
+}
+
+/// A slot entered on the slow path; [`Cold::leave`] ends it.
+///
+/// NOTE: not a destructor. A destructor also runs when a panic unwinds, and though nothing here
+/// panics, its code with a panic at the end would be in the hook.
+#[must_use]
+pub(crate) struct Cold {
+    pub(crate) slot: &'static ThreadSlot,
+    /// The thread has retired already: this slot is for one event only.
+    late: bool,
+}
+
+impl Cold {
+    /// The slot of this thread, whose guard the caller sets; see [`registry::current`].
+    pub(super) fn new((slot, late): (&'static ThreadSlot, bool)) -> Self {
+        Self { slot, late }
+    }
+
+    /// Ends what [`enter_cold`] began.
+    pub(crate) fn leave(self) {
+        leave(self.slot);
+        if self.late {
+            registry::retire(self.slot);
+        }
+    }
+}
+
+/// Begins recording where [`enter`] could not, or counts the event as lost.
+///
+/// Must not be called while the reentrancy guard is held.
+#[cold]
+#[inline(never)]
+pub(crate) fn enter_cold() -> Option<Cold> {
+    enter_cold_with(state::RECORD)
+}
+
+/// The same for either kind of events: [`state::RECORD`] or [`state::LOG`].
+pub(super) fn enter_cold_with(kind: u32) -> Option<Cold> {
+    if state::load() & kind == 0 {
+        return None;
+    }
+    let cold = Cold::new(registry::current()?);
+    let slot = cold.slot;
+    if slot.guard.load(Ordering::Relaxed) != Guard::OUT {
+        // A signal handler that allocates has interrupted the hook.
+        loss::event(slot);
+        return None;
+    }
+    set_guard(slot);
+    if !state::is_recorded(kind) {
+        cold.leave();
+        return None;
+    }
+    if slot.is_lease_over() {
+        slot.end_lease();
+    } else if !slot.has_room() && !buffer_pool::make_room(slot) {
+        if state::load() & kind != 0 {
+            loss::event(slot);
+        }
+        cold.leave();
+        return None;
+    }
+    Some(cold)
+}

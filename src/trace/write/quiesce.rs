@@ -1,0 +1,71 @@
+//! Pausing and resuming the recording, so that no thread is inside a hook in between.
+//!
+//! Pausing is a store to the [state](super::state), a barrier on all threads, and a look at every
+//! thread's guard. A thread that set its guard before the barrier is seen; one that sets it after the
+//! barrier sees the new state.
+
+use super::slot::Guard;
+use super::{backpressure, clocks, registry, state};
+use crate::platform::os;
+use std::sync::atomic::{Ordering, fence};
+use std::time::{Duration, Instant};
+
+/// Asks the system for its barrier on all threads; without it every hook passes a fence of its own.
+pub(crate) fn prepare() {
+    state::set_process(os::register_barrier());
+}
+
+/// Stops recording; `false` if a thread is still inside a hook after `timeout`.
+pub(crate) fn pause(timeout: Duration) -> bool {
+    state::set_paused();
+    clocks::stop();
+    backpressure::wake_waiters();
+    quiesce(timeout)
+}
+
+/// Records again, from a state in which no thread is inside a hook: the events that the program logs,
+/// and the hook's if `hook`.
+pub(crate) fn run(hook: bool) {
+    state::set_running(hook);
+    if state::has_barrier() {
+        return clocks::resume(hook);
+    }
+    // Without the barrier, every hook loads the state after a fence of its own. Hooks that began
+    // before this have ended after the sleep.
+    clocks::stop();
+    registry::slots().for_each(|slot| slot.revoke_lease());
+    std::thread::sleep(Duration::from_millis(1));
+}
+
+/// Passes a barrier on all threads, so that a guard set before it is seen after it.
+pub(crate) fn barrier() {
+    if state::has_barrier() {
+        os::barrier_on_all_threads();
+    } else {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// Waits at most `timeout` until every thread has been seen outside the hook since the last barrier,
+/// without a lease: it checks the state when it enters the hook again.
+fn quiesce(timeout: Duration) -> bool {
+    registry::slots().for_each(|slot| slot.revoke_lease());
+    barrier();
+    let deadline = Instant::now() + timeout;
+    registry::slots().all(|slot| {
+        loop {
+            if slot.guard.load(Ordering::Acquire) == Guard::OUT {
+                if !slot.is_leased() {
+                    return true;
+                }
+                // The thread has taken a lease since the revocation.
+                slot.revoke_lease();
+                barrier();
+            }
+            if Instant::now() >= deadline {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+    })
+}

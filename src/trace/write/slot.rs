@@ -1,0 +1,276 @@
+//! The slot of a recording thread: what the thread and the worker share.
+#![expect(unsafe_code, reason = "reads its own atomics without atomic loads")]
+
+use super::buffer::{AtomicBuffer, Buffer};
+use super::{clocks, order};
+use crate::platform::chunk_table::Zeroed;
+use crate::platform::clock;
+use crate::platform::os::{self, ThreadName};
+use crate::trace::format::schema::SERIAL_BITS;
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+/// The values of [`ThreadSlot::guard`].
+pub(crate) struct Guard;
+
+impl Guard {
+    /// The thread is outside the hook.
+    pub(crate) const OUT: u32 = 0;
+    /// Inside the hook, perhaps with an event that is not committed yet.
+    pub(crate) const IN: u32 = 1;
+    /// Inside the hook, waiting for room or for the inner allocator, with nothing uncommitted.
+    pub(crate) const WAITING: u32 = 2;
+}
+
+/// What one recording thread and the worker share.
+#[repr(C, align(128))]
+pub(crate) struct ThreadSlot {
+    // Written by the thread at every event.
+    pub(crate) guard: AtomicU32,
+    /// The context that the thread's stream was last switched to, 0 for none.
+    pub(crate) context: Cell<u32>,
+    /// End of the whole events: where the next event begins.
+    cursor: AtomicPtr<u8>,
+    /// The end of the room in the buffer, or a lower limit at which the thread's lease ends. Only the
+    /// thread itself writes it.
+    limit: Cell<*mut u8>,
+    pub(crate) buffer: Cell<Option<Buffer>>,
+    /// The thread's owner number and epoch, as a sync word. It never decreases, even when another
+    /// thread takes the slot.
+    pub(crate) stamp: AtomicU64,
+    /// The word that the thread compares as the global clock: under a lease, its own stamp. Null until
+    /// the thread has its first buffer. The worker ends leases by this.
+    pub(crate) global: AtomicPtr<AtomicU64>,
+    /// Events this thread could not record.
+    pub(crate) lost: AtomicU64,
+
+    // Written seldom.
+    /// Where the buffer is full.
+    buffer_limit: Cell<*mut u8>,
+    /// When the thread last joined the global clock after another thread, and how often it has in
+    /// quick succession.
+    pub(crate) joined_at: Cell<u64>,
+    pub(crate) near_joins: Cell<u32>,
+    /// The byte that closes the context of the stream, 0 if none is open.
+    pub(crate) closing: AtomicU8,
+    /// Scopes of the program that are open in the stream of this thread, up to its cursor. The worker
+    /// counts those up to the event that it merged last.
+    pub(crate) depth: AtomicU32,
+    /// The scopes that should be open: fewer than `depth` while there was no room to close one.
+    pub(crate) wanted_depth: Cell<u32>,
+    pub(crate) state: AtomicU32,
+    /// The first buffer with events that are not drained; the worker advances it.
+    pub(crate) first: AtomicBuffer,
+    /// The number of buffers that this thread owns, or that still hold its events.
+    pub(crate) held: AtomicU32,
+    pub(crate) thread_id: AtomicU32,
+    pub(crate) system_id: AtomicU32,
+    name: [AtomicU64; 2],
+    pub(super) number: AtomicU32,
+    pub(super) next_free: AtomicU32,
+}
+
+// SAFETY: only the owning thread accesses the cells, or the worker while recording is paused and no
+// thread is inside a hook; everything else is atomic.
+unsafe impl Sync for ThreadSlot {}
+
+/// No thread has the slot.
+pub(crate) const FREE: u32 = 0;
+/// A thread records in the slot.
+pub(crate) const LIVE: u32 = 1;
+/// The thread has ended; the worker has yet to drain the slot.
+pub(crate) const FINISHED: u32 = 2;
+
+// SAFETY: zeroed, a slot is free, and has neither buffer nor stamp.
+unsafe impl Zeroed for ThreadSlot {}
+
+/// The cursor of a thread without a buffer: above every limit.
+const NOWHERE: *mut u8 = ptr::without_provenance_mut(usize::MAX);
+
+/// The slot of a thread that has none, or whose slot is set aside: always inside the hook, so that
+/// the fast path never enters it. PERF: spares the fast path a test for null.
+pub(super) static NO_SLOT: ThreadSlot = ThreadSlot {
+    guard: AtomicU32::new(Guard::IN),
+    context: Cell::new(0),
+    cursor: AtomicPtr::new(ptr::null_mut()),
+    limit: Cell::new(ptr::null_mut()),
+    buffer: Cell::new(None),
+    stamp: AtomicU64::new(0),
+    global: AtomicPtr::new(ptr::null_mut()),
+    lost: AtomicU64::new(0),
+    buffer_limit: Cell::new(ptr::null_mut()),
+    joined_at: Cell::new(0),
+    near_joins: Cell::new(0),
+    closing: AtomicU8::new(0),
+    depth: AtomicU32::new(0),
+    wanted_depth: Cell::new(0),
+    state: AtomicU32::new(FREE),
+    first: AtomicBuffer::none(),
+    held: AtomicU32::new(0),
+    thread_id: AtomicU32::new(0),
+    system_id: AtomicU32::new(0),
+    name: [const { AtomicU64::new(0) }; 2],
+    number: AtomicU32::new(0),
+    next_free: AtomicU32::new(0),
+};
+
+impl ThreadSlot {
+    /// Whether the largest thing a hook ever writes fits into the buffer.
+    #[inline(always)]
+    pub(crate) fn has_room(&self) -> bool {
+        // NOTE: this is the only check of a thread before it knows whether anything is recorded. Its
+        // buffers may be taken away at the same time, so the cursor alone must say so, as [`NOWHERE`].
+        // PERF: what is loaded here serves for the whole hook, since `cursor` is no atomic load.
+        self.cursor.load(Ordering::Relaxed) < self.limit.get()
+    }
+
+    /// Where the next event begins. Called by the thread itself, once it knows that something is
+    /// recorded.
+    #[inline(always)]
+    pub(crate) fn cursor(&self) -> *mut u8 {
+        // PERF: not an atomic load, so that one load is enough for a whole hook.
+        // SAFETY: while something is recorded, only the thread itself writes the cursor; its own
+        // read cannot race with the reads of other threads.
+        unsafe { self.cursor.as_ptr().read() }
+    }
+
+    /// Whether the thread is outside the hook. For the thread itself.
+    #[inline(always)]
+    pub(crate) fn is_outside(&self) -> bool {
+        // NOTE: the guard is a word of its own, though the cursor has unused bits. The guard is set
+        // before the cursor is read; otherwise a signal handler in between would lose its events.
+        // SAFETY: only the thread itself writes its guard while it is outside the hook.
+        unsafe { self.guard.as_ptr().read() == Guard::OUT }
+    }
+
+    /// The thread's owner number and epoch, as a sync word.
+    #[inline(always)]
+    pub(crate) fn stamp(&self) -> u64 {
+        self.stamp.load(Ordering::Relaxed)
+    }
+
+    /// The epoch the thread is in.
+    #[inline(always)]
+    pub(crate) fn epoch(&self) -> u64 {
+        order::epoch(self.stamp.load(Ordering::Relaxed))
+    }
+
+    /// Publishes everything written before `end`.
+    #[inline(always)]
+    pub(crate) fn commit(&self, end: *mut u8) {
+        self.cursor.store(end, Ordering::Release);
+    }
+
+    /// The end of what this thread has committed in `buffer`, and the buffer it has continued in.
+    pub(crate) fn committed(&self, buffer: Buffer) -> (*mut u8, Option<Buffer>) {
+        // NOTE: in this order. A cursor in another buffer was written after the link to that buffer.
+        let cursor = self.cursor.load(Ordering::Acquire);
+        let next = buffer.next.load(Ordering::Acquire);
+        if next.is_none() && buffer.contains(cursor) {
+            return (cursor, None);
+        }
+        // The thread has left the buffer; or it has just taken it, and the buffer is empty.
+        (buffer.committed.load(Ordering::Acquire), next)
+    }
+
+    /// Continues at the start of `buffer` (or in none), with `reserved` bytes kept free at its end.
+    pub(crate) fn set_buffer(&self, buffer: Option<Buffer>, reserved: usize) {
+        match buffer {
+            Some(buffer) => self.continue_in(buffer, reserved, buffer.start()),
+            None => self.continue_at(None, NOWHERE),
+        }
+    }
+
+    /// Continues at `cursor` in `buffer`, where no context is open.
+    pub(crate) fn continue_in(&self, buffer: Buffer, reserved: usize, cursor: *mut u8) {
+        let limit = buffer.end().wrapping_sub(reserved);
+        self.limit.set(limit);
+        self.buffer_limit.set(limit);
+        self.continue_at(Some(buffer), cursor);
+    }
+
+    fn continue_at(&self, buffer: Option<Buffer>, cursor: *mut u8) {
+        self.buffer.set(buffer);
+        self.context.set(0);
+        self.closing.store(0, Ordering::Relaxed);
+        self.cursor.store(cursor, Ordering::Release);
+        self.end_lease();
+    }
+
+    /// Bytes up to where the buffer is full.
+    pub(crate) fn bytes_left(&self) -> usize {
+        self.buffer_limit.get().addr().saturating_sub(self.cursor().addr())
+    }
+
+    pub(super) fn reset_scopes(&self) {
+        self.depth.store(0, Ordering::Relaxed);
+        self.wanted_depth.set(0);
+    }
+
+    /// Begins a lease for `bytes` of events, or for the rest of the buffer.
+    pub(super) fn begin_lease(&self, bytes: usize) {
+        self.limit.set(self.cursor().wrapping_add(bytes.min(self.bytes_left())));
+        // PERF: the hook compares the thread's stamp with itself, so a lease costs it nothing.
+        self.global.store((&raw const self.stamp).cast_mut(), Ordering::Relaxed);
+    }
+
+    /// Whether the lease has reached its limit, but the buffer is not full; removes the limit.
+    pub(crate) fn is_lease_over(&self) -> bool {
+        let over = !self.has_room() && self.cursor() < self.buffer_limit.get();
+        if over {
+            self.limit.set(self.buffer_limit.get());
+        }
+        over
+    }
+
+    /// Whether the thread does not check the global clock at present.
+    pub(crate) fn is_leased(&self) -> bool {
+        !ptr::eq(self.global.load(Ordering::Relaxed), clocks::global())
+    }
+
+    /// Revokes the lease: the thread checks the global clock again from its next event. For the
+    /// worker.
+    pub(crate) fn revoke_lease(&self) {
+        if self.is_leased() {
+            self.check_global();
+        }
+    }
+
+    /// Ends the lease at its limit, or at the end of the buffer. For the thread itself.
+    pub(crate) fn end_lease(&self) {
+        if self.is_leased() {
+            // The time under the lease does not count: if other threads are active now, the next lease
+            // follows at once.
+            self.joined_at.set(clock::now());
+        }
+        self.check_global();
+    }
+
+    fn check_global(&self) {
+        self.global.store(ptr::from_ref(clocks::global()).cast_mut(), Ordering::Relaxed);
+    }
+
+    /// Whether the bits of an epoch that an event carries identify `epoch` in the present buffer.
+    pub(crate) fn is_epoch_near(&self, epoch: u64) -> bool {
+        let first = self.buffer.get().map_or(0, |buffer| buffer.epoch.load(Ordering::Relaxed));
+        epoch - first < 1 << SERIAL_BITS
+    }
+
+    /// The thread's name at the last [`store_own_name`](Self::store_own_name).
+    pub(crate) fn name(&self) -> ThreadName {
+        let mut name = [0; 16];
+        for (half, word) in name.chunks_exact_mut(8).zip(&self.name) {
+            half.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+        }
+        name
+    }
+
+    /// Stores the name of the calling thread.
+    pub(super) fn store_own_name(&self) {
+        let name = os::thread_name();
+        for (half, word) in name.as_chunks::<8>().0.iter().zip(&self.name) {
+            word.store(u64::from_ne_bytes(*half), Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Synchronisation of a thread with others before its event, and the leases that spare a thread the
+//! global clock. The rules are those of [`order`](super::order).
+#![expect(unsafe_code, reason = "a thread's pointer to the word it compares as the global clock")]
+
+use super::order::{self, STOP};
+use super::slot::ThreadSlot;
+use super::{buffer_pool, clocks, loss, state};
+use crate::platform::clock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Blocks that do not fit into an aligned window of this many bytes take the slow path: large blocks
+/// join the global clock, and any block can lie in two regions. Of small blocks, one in some hundreds.
+const WINDOW: usize = 64 << 10;
+
+/// Two joins of the global clock are near each other if at most this many nanoseconds lie between
+/// them: far more than a join costs where 100 threads join at once.
+const NEAR_NANOS: u64 = 100_000;
+/// A thread gets a lease after this many near joins in a row. Threads that take turns fewer times, as
+/// in a test of a program's peak, keep their exact order.
+const JOINS_BEFORE_LEASE: u32 = 64;
+/// Bytes of events in a lease: the least, the bytes for each epoch that other threads have advanced
+/// since the last join, and the most. The least is some 30 events.
+const LEASE_BYTES: [usize; 3] = [512, 256, 16 << 10];
+
+/// Whether the thread's epoch is current for an event about `size` bytes at `address`: no other thread
+/// has joined the region clock or the global clock since this thread has.
+///
+/// `stamp` is the thread's. True only for blocks of less than 64 KiB.
+#[inline(always)]
+pub(crate) fn is_current(slot: &ThreadSlot, stamp: u64, address: usize, size: usize) -> bool {
+    global_of(slot).load(Ordering::Relaxed) == stamp
+        && clocks::region(address).load(Ordering::Relaxed) == stamp
+        && (address & (WINDOW - 1)) + size <= WINDOW
+}
+
+/// What the thread compares as the global clock.
+#[inline(always)]
+fn global_of(slot: &ThreadSlot) -> &AtomicU64 {
+    // SAFETY: it points to a static, or into a slot, and slots are never unmapped.
+    unsafe { &*slot.global.load(Ordering::Relaxed) }
+}
+
+/// Brings the thread, which is inside the hook, to a current epoch for its next event; `false` if the
+/// event is not to be recorded.
+#[inline(never)]
+pub(crate) fn synchronize(slot: &ThreadSlot, address: usize, size: usize) -> bool {
+    loop {
+        let global = clocks::global().load(Ordering::Relaxed);
+        if global & STOP != 0 && !state::is_recorded(state::RECORD) {
+            return false;
+        }
+        let leased = slot.is_leased();
+        let before = slot.stamp.load(Ordering::Relaxed);
+        let stamp = if leased && size < WINDOW {
+            order::join(clocks::regions(address, size), before)
+        } else {
+            order::join(clocks::regions(address, size).chain([clocks::global()]), before)
+        };
+        slot.stamp.store(stamp, Ordering::Release);
+        if slot.is_epoch_near(order::epoch(stamp)) {
+            // Without the barrier on all threads, each thread must check for STOP at every event.
+            if !leased && is_other(global, stamp) && global & STOP == 0 {
+                consider_lease(slot, order::epoch(global).saturating_sub(order::epoch(before)));
+            }
+            return true;
+        }
+        // An event carries the low bits of its epoch, and its buffer the rest, so a far epoch needs
+        // another buffer. While the thread waits for one, the watermark may pass this epoch.
+        if !buffer_pool::make_room(slot) {
+            loss::event(slot);
+            return false;
+        }
+    }
+}
+
+/// Whether the thread's epoch is current for an event that the program logs: no other thread has
+/// logged one since this thread did. `stamp` is the thread's.
+#[inline(always)]
+pub(crate) fn is_current_to_log(slot: &ThreadSlot, stamp: u64) -> bool {
+    clocks::log().load(Ordering::Relaxed) == stamp
+        && global_of(slot).load(Ordering::Relaxed) & !STOP == stamp
+}
+
+/// Whether events that the program logs are recorded, according to a relaxed load inside the hook.
+#[inline(always)]
+pub(crate) fn is_logging() -> bool {
+    clocks::log().load(Ordering::Relaxed) & STOP == 0
+}
+
+/// Brings the thread, which is inside the hook, to a current epoch for an event that the program logs;
+/// `false` if the event is not to be recorded.
+pub(crate) fn synchronize_to_log(slot: &ThreadSlot) -> bool {
+    loop {
+        if !is_logging() && !state::is_recorded(state::LOG) {
+            return false;
+        }
+        let before = slot.stamp.load(Ordering::Relaxed);
+        // A lease spares the global clock, but not the order of what other threads log.
+        let stamp = if slot.is_leased() {
+            order::join([clocks::log()].into_iter(), before)
+        } else {
+            order::join([clocks::log(), clocks::global()].into_iter(), before)
+        };
+        slot.stamp.store(stamp, Ordering::Release);
+        if slot.is_epoch_near(order::epoch(stamp)) {
+            return true;
+        }
+        // As in `synchronize`.
+        if !buffer_pool::make_room(slot) {
+            loss::event(slot);
+            return false;
+        }
+    }
+}
+
+/// Whether another thread of the program was the last to join a sync word.
+fn is_other(found: u64, stamp: u64) -> bool {
+    ![order::WORKER, order::owner(stamp)].contains(&order::owner(found))
+}
+
+/// Another thread has joined the global clock since this one did, and advanced it by `epochs`: gives
+/// this thread a lease if that happens often.
+fn consider_lease(slot: &ThreadSlot, epochs: u64) {
+    let now = clock::now();
+    let near = now.saturating_sub(slot.joined_at.replace(now)) < NEAR_NANOS;
+    slot.near_joins.set(if near { slot.near_joins.get() + 1 } else { 0 });
+    if slot.near_joins.get() >= JOINS_BEFORE_LEASE {
+        let [least, each, most] = LEASE_BYTES;
+        slot.near_joins.set(JOINS_BEFORE_LEASE);
+        slot.begin_lease((each * epochs.min(64) as usize).clamp(least, most));
+    }
+}
