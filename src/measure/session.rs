@@ -18,8 +18,8 @@ use crate::ledger::recording::{self, HOOK_TIMEOUT, Recording, WORKER_TIMEOUT};
 use crate::ledger::{start, stop};
 use crate::platform::os::{self, BlockedSignals};
 use crate::scopes;
-use crate::scopes::context::{self, Kind, OTHER};
-use crate::scopes::thread::{self, Open};
+use crate::scopes::current::{self, Entered};
+use crate::scopes::tree::{self, NodeKind, OTHER};
 use crate::trace::worker::{self, Session};
 use crate::trace::write::{ReentrancyGuard, is_untracked, loss, state};
 use std::collections::BTreeMap;
@@ -31,8 +31,8 @@ use std::time::Instant;
 /// A measurement that has begun. Dropped without an end, it ends without a result.
 pub(crate) struct Measuring {
     /// Whether a context has been captured, on this thread, in the measured code around this.
-    taken_before: bool,
-    open: Open,
+    captured_before: bool,
+    entered: Entered,
     site: &'static Location<'static>,
     /// The tracker's own memory: taken and dropped with the guard set.
     begun: Option<Begun>,
@@ -74,7 +74,7 @@ struct Node {
 
 impl Node {
     fn id(self) -> i32 {
-        context::wire_id(self.number) as i32
+        tree::wire_id(self.number) as i32
     }
 }
 
@@ -107,9 +107,9 @@ impl Measuring {
             let _signals = BlockedSignals::new();
             Begun::new(name)
         })?;
-        let taken_before = thread::set_taken(false);
-        let open = thread::enter_node(begun.node.number);
-        Ok(Self { taken_before, open, site, begun: Some(begun) })
+        let captured_before = current::set_captured(false);
+        let entered = current::enter_node(begun.node.number);
+        Ok(Self { captured_before, entered, site, begun: Some(begun) })
     }
 
     /// Ends it, and calls `judge` with the figures.
@@ -127,18 +127,18 @@ impl Measuring {
         let Some(begun) = self.begun.take() else {
             return Err(unmeasured("it has ended already"));
         };
-        let stack = thread::stack();
-        let stayed = stack != OTHER && context::is_within(stack, begun.node.number);
-        thread::leave(self.open, self.site);
-        let taken = thread::set_taken(self.taken_before);
-        if taken {
+        let stack = current::stack();
+        let stayed = stack != OTHER && tree::is_within(stack, begun.node.number);
+        current::leave(self.entered, self.site);
+        let captured = current::set_captured(self.captured_before);
+        if captured {
             // A captured context is also within all measurements around this one.
-            thread::set_taken(true);
+            current::set_captured(true);
         }
         clone_for_caller({
             let _untracked = ReentrancyGuard::enter();
             let _signals = BlockedSignals::new();
-            begun.end(stayed, taken, judge)
+            begun.end(stayed, captured, judge)
         })
     }
 }
@@ -175,7 +175,7 @@ impl Begun {
         let Some(node) = Node::take(name, recording.generation, &analyzer) else {
             return Err(unmeasured(format!(
                 "the table of scopes and names is full: all {} are used up",
-                context::PLACES
+                tree::PROGRAM_NODES
             )));
         };
         let before = analyzer.look(|analyzer| analyzer.begin_measurement(node.id()));
@@ -186,7 +186,7 @@ impl Begun {
     fn end(
         self,
         stayed: bool,
-        taken: bool,
+        captured: bool,
         judge: impl FnOnce(&mut Found<'_>) -> Result<(), Error>,
     ) -> Result<MeasuredFigures, Error> {
         if state::is_forked() || os::process_id() != self.pid {
@@ -200,14 +200,14 @@ impl Begun {
             return Err(ended());
         };
         recording.measurements -= 1;
-        let found = if stayed { self.find(taken, judge) } else { Err(left()) };
+        let found = if stayed { self.find(captured, judge) } else { Err(left()) };
         end_if_over(&mut current);
         found
     }
 
     fn find(
         &self,
-        taken: bool,
+        captured: bool,
         judge: impl FnOnce(&mut Found<'_>) -> Result<(), Error>,
     ) -> Result<MeasuredFigures, Error> {
         let Self { node, ref before, .. } = *self;
@@ -216,7 +216,7 @@ impl Begun {
             let figures = analyzer.measured(node.id(), before);
             (figures, judge(&mut Found { figures, analyzer, node, before }))
         });
-        if !taken {
+        if !captured {
             node.give_back((figures.live_blocks != 0).then_some(self.generation));
         }
         judged.map(|()| figures)
@@ -282,13 +282,13 @@ fn collect_everything(session: &mut Session) -> Result<(), Error> {
 impl Node {
     /// A node for a measurement of this thread alone. `None` if there is none.
     fn take(name: &'static str, generation: u64, analyzer: &InProcessAnalyzer) -> Option<Self> {
-        let place = (thread::stack(), name);
+        let place = (current::stack(), name);
         let reused = idle().get_mut(&place).and_then(|nodes| {
             let is_free = |idle: &Idle| {
                 // NOTE: events that are not collected yet can only be frees.
                 idle.live_in != Some(generation)
                     || !analyzer.look(|analyzer| {
-                        analyzer.is_measurement_live(context::wire_id(idle.number) as i32)
+                        analyzer.is_measurement_live(tree::wire_id(idle.number) as i32)
                     })
             };
             let looks = LOOKS.min(nodes.len());
@@ -300,7 +300,7 @@ impl Node {
         });
         let new = || {
             let latest = LATEST.fetch_add(1, Ordering::Relaxed) + 1;
-            context::find_or_add(Kind::Scope, place.0, latest, name)
+            tree::find_or_add(NodeKind::Scope, place.0, latest, name)
         };
         Some(Self { place, number: reused.or_else(new)? })
     }
