@@ -54,7 +54,7 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
     let stamp = slot.stamp();
     // PERF: at least the larger of the two, at most their sum: in one instruction, neither is large.
     let size = layout.size() | layout.align();
-    if !sync::is_current(slot, stamp, pointer.addr(), size) || !scopes::is_here(slot) {
+    if !sync::is_current(slot, stamp, pointer.addr(), size) || !scopes::is_current(slot) {
         return elsewhere(slot, pointer, layout);
     }
     // SAFETY: `enter` has seen to the room.

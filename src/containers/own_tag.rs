@@ -6,7 +6,7 @@ use std::alloc::Layout;
 #[cfg(feature = "enable")]
 use crate::alloc::hook;
 #[cfg(feature = "enable")]
-use crate::scopes::{context, thread};
+use crate::scopes::{current, tree};
 
 /// A block that a container holds.
 pub(super) type Block = (*const u8, Layout);
@@ -25,26 +25,26 @@ impl OwnTag {
     /// Costs a look into a cache of this thread, once the thread knows the tag.
     #[inline]
     pub(super) fn of(tag: Tag) -> Self {
-        Self { node: thread::tag_node(tag.group().node(), tag.name().as_str()) }
+        Self { node: current::tag_node(tag.group().node(), tag.name().as_str()) }
     }
 
     /// The one that this thread is in: what a container takes that is not told another.
     #[inline]
     pub(super) fn of_thread() -> Self {
-        Self { node: thread::tag() }
+        Self { node: current::tag() }
     }
 
     /// Runs `body`, which allocates for the container, and nothing else: no code of the program may
     /// run in it, whose allocations would get this tag too.
     #[inline]
     pub(super) fn run<R>(self, body: impl FnOnce() -> R) -> R {
-        if self.node == context::NONE { body() } else { thread::with_tag(self.node, body) }
+        if self.node == tree::NONE { body() } else { current::run_with_tag(self.node, body) }
     }
 
     /// Takes another tag; says whether it is another one, and blocks must be [claimed](Self::claim).
     #[inline]
     pub(super) fn change(&mut self, tag: Self) -> bool {
-        let other = tag != *self && tag.node != context::NONE;
+        let other = tag != *self && tag.node != tree::NONE;
         *self = tag;
         other
     }
@@ -53,9 +53,9 @@ impl OwnTag {
     #[inline]
     pub(super) fn claim(self, block: Option<Block>) {
         if let Some((start, layout)) = block
-            && self.node != context::NONE
+            && self.node != tree::NONE
         {
-            thread::with_tag(self.node, || hook::retag(start.cast_mut(), layout));
+            current::run_with_tag(self.node, || hook::retag(start.cast_mut(), layout));
         }
     }
 
@@ -63,8 +63,8 @@ impl OwnTag {
     #[inline]
     pub(super) fn release(self, block: Option<Block>) {
         if let Some((start, layout)) = block
-            && self.node != context::NONE
-            && self.node != thread::tag()
+            && self.node != tree::NONE
+            && self.node != current::tag()
         {
             hook::retag(start.cast_mut(), layout);
         }
@@ -72,7 +72,7 @@ impl OwnTag {
 
     /// Whether a [claim](Self::claim) would be recorded: for where it costs much to make one.
     pub(super) fn is_heard(self) -> bool {
-        self.node != context::NONE && hook::is_on()
+        self.node != tree::NONE && hook::is_on()
     }
 }
 

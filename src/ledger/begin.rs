@@ -183,7 +183,7 @@ fn quiesce(plan: &Plan) -> Result<bool, Error> {
     }
     loss::reset();
     stats::forget_failures();
-    scopes::thread::forget_misuses();
+    scopes::misuse::reset();
     Ok(false)
 }
 

@@ -78,10 +78,10 @@ pub(super) fn write_report(
         }
         ReportOutput::File { file, path, .. } => write_file(&file, path, &bytes),
     }
-    if let Some(site) = scopes::thread::first_misuse() {
+    if let Some(site) = scopes::misuse::first() {
         problems::add(format!(
             "{} scopes were left out of order, or never; the first was entered at {site}",
-            scopes::thread::misuses()
+            scopes::misuse::count()
         ));
     }
 }

@@ -3,7 +3,7 @@
 #[cfg(feature = "enable")]
 use crate::alloc::stats as allocator;
 #[cfg(feature = "enable")]
-use crate::scopes::{self, context};
+use crate::scopes::{self, tree};
 #[cfg(feature = "enable")]
 use crate::trace::sink::queue;
 #[cfg(feature = "enable")]
@@ -47,8 +47,8 @@ impl Stats {
             buffer_bytes: buffer_pool::used() as u64,
             overhead_bytes: overhead_bytes(),
             failed_allocations: allocator::failures(),
-            scope_misuses: scopes::thread::misuses(),
-            refused_contexts: context::refused(),
+            scope_misuses: scopes::misuse::count(),
+            refused_contexts: tree::refused(),
             lost_destinations: queue::failures(),
         }
     }
@@ -57,7 +57,7 @@ impl Stats {
 /// Everything the tracker holds: what its own code allocated, and its pages.
 #[cfg(feature = "enable")]
 fn overhead_bytes() -> u64 {
-    allocator::own_bytes() + worker::mapped_bytes() + context::bytes()
+    allocator::own_bytes() + worker::mapped_bytes() + scopes::bytes()
 }
 
 /// The figures in the last event of a stream.
@@ -65,7 +65,7 @@ fn overhead_bytes() -> u64 {
 pub(super) fn trailer() -> Trailer {
     Trailer {
         overhead_bytes: overhead_bytes(),
-        scope_misuses: scopes::thread::misuses(),
+        scope_misuses: scopes::misuse::count(),
         failed_allocations: allocator::failures(),
     }
 }

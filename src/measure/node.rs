@@ -4,8 +4,8 @@
 //! its blocks are freed. So a measurement that is repeated forever takes one node.
 
 use crate::ledger::in_process::InProcessAnalyzer;
-use crate::scopes::context::{self, Kind};
-use crate::scopes::thread;
+use crate::scopes::current;
+use crate::scopes::tree::{self, NodeKind};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -43,7 +43,7 @@ impl Node {
 
     /// Its id on the wire.
     pub(super) fn id(self) -> i32 {
-        context::wire_id(self.number) as i32
+        tree::wire_id(self.number) as i32
     }
 
     /// A node for a measurement of this thread alone. `None` if there is none.
@@ -52,13 +52,13 @@ impl Node {
         generation: u64,
         analyzer: &InProcessAnalyzer,
     ) -> Option<Self> {
-        let key = (thread::stack(), name);
+        let key = (current::stack(), name);
         let reused = idle().get_mut(&key).and_then(|nodes| {
             let is_free = |idle: &Idle| {
                 // NOTE: events that are not collected yet can only be frees.
                 idle.live_in != Some(generation)
                     || !analyzer.look(|analyzer| {
-                        analyzer.is_measurement_live(context::wire_id(idle.number) as i32)
+                        analyzer.is_measurement_live(tree::wire_id(idle.number) as i32)
                     })
             };
             let looks = LOOKS.min(nodes.len());
@@ -70,7 +70,7 @@ impl Node {
         });
         let new = || {
             let latest = LATEST.fetch_add(1, Ordering::Relaxed) + 1;
-            context::find_or_add(Kind::Scope, key.0, latest, name)
+            tree::find_or_add(NodeKind::Scope, key.0, latest, name)
         };
         Some(Self { key, number: reused.or_else(new)? })
     }

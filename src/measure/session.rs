@@ -17,8 +17,8 @@ use crate::ledger::recording::{self, HOOK_TIMEOUT, Recording, WORKER_TIMEOUT};
 use crate::ledger::{start, stop};
 use crate::platform::os::{self, BlockedSignals};
 use crate::scopes;
-use crate::scopes::context::{self, OTHER};
-use crate::scopes::thread::{self, Open};
+use crate::scopes::current::{self, Entered};
+use crate::scopes::tree::{self, OTHER};
 use crate::trace::worker::{self, Session};
 use crate::trace::write::{ReentrancyGuard, is_untracked, registry, state};
 use std::panic::Location;
@@ -28,8 +28,8 @@ use std::time::Instant;
 /// A measurement under way. Dropped without an end, it ends without a result.
 pub(crate) struct MeasureSession {
     /// Whether a context has been captured, on this thread, in the measured code around this.
-    taken_before: bool,
-    open: Open,
+    captured_before: bool,
+    entered: Entered,
     site: &'static Location<'static>,
     /// The tracker's own memory: taken and dropped with the guard set.
     active: Option<Active>,
@@ -75,9 +75,9 @@ impl MeasureSession {
             let _signals = BlockedSignals::new();
             Active::new(name)
         })?;
-        let taken_before = thread::set_taken(false);
-        let open = thread::enter_node(active.node.number());
-        Ok(Self { taken_before, open, site, active: Some(active) })
+        let captured_before = current::set_captured(false);
+        let entered = current::enter_node(active.node.number());
+        Ok(Self { captured_before, entered, site, active: Some(active) })
     }
 
     /// Ends it, and calls `judge` with the figures.
@@ -95,18 +95,18 @@ impl MeasureSession {
         let Some(active) = self.active.take() else {
             return Err(Error::Unmeasured(Unmeasured::RecordingEnded));
         };
-        let stack = thread::stack();
-        let stayed = stack != OTHER && context::is_within(stack, active.node.number());
-        thread::leave(self.open, self.site);
-        let taken = thread::set_taken(self.taken_before);
-        if taken {
+        let stack = current::stack();
+        let stayed = stack != OTHER && tree::is_within(stack, active.node.number());
+        current::leave(self.entered, self.site);
+        let captured = current::set_captured(self.captured_before);
+        if captured {
             // A captured context is also within all measurements around this one.
-            thread::set_taken(true);
+            current::set_captured(true);
         }
         clone_for_caller({
             let _untracked = ReentrancyGuard::enter();
             let _signals = BlockedSignals::new();
-            active.end(stayed, taken, judge)
+            active.end(stayed, captured, judge)
         })
     }
 }
@@ -141,7 +141,7 @@ impl Active {
         let Some(session) = session.as_mut() else { return Err(ended()) };
         let analyzer = recording.analyzer_for_measurements(session).clone();
         let Some(node) = Node::take(name, recording.generation, &analyzer) else {
-            return Err(Error::Unmeasured(Unmeasured::TableFull(context::PLACES)));
+            return Err(Error::Unmeasured(Unmeasured::TableFull(tree::PROGRAM_NODES)));
         };
         let before = analyzer.look(|analyzer| analyzer.begin_measurement(node.id()));
         let (generation, pid, lost) = (recording.generation, os::process_id(), registry::losses());
@@ -151,7 +151,7 @@ impl Active {
     fn end(
         self,
         stayed: bool,
-        taken: bool,
+        captured: bool,
         judge: impl FnOnce(&mut Outcome<'_>) -> Result<(), Error>,
     ) -> Result<MeasuredFigures, Error> {
         if state::is_forked() || os::process_id() != self.pid {
@@ -166,7 +166,7 @@ impl Active {
         };
         recording.measurements -= 1;
         let outcome = if stayed {
-            self.find(taken, judge)
+            self.find(captured, judge)
         } else {
             Err(Error::Unmeasured(Unmeasured::LeftScope))
         };
@@ -176,7 +176,7 @@ impl Active {
 
     fn find(
         &self,
-        taken: bool,
+        captured: bool,
         judge: impl FnOnce(&mut Outcome<'_>) -> Result<(), Error>,
     ) -> Result<MeasuredFigures, Error> {
         let Self { node, ref before, .. } = *self;
@@ -185,7 +185,7 @@ impl Active {
             let figures = analyzer.measured(node.id(), before);
             (figures, judge(&mut Outcome { figures, analyzer, node, before }))
         });
-        if !taken {
+        if !captured {
             node.give_back((figures.live_blocks != 0).then_some(self.generation));
         }
         judged.map(|()| figures)

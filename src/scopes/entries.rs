@@ -1,48 +1,55 @@
 //! The number of entries of each scope.
 //!
-//! A thread counts in a table of its own, which has one word for each slot of the thread's cache of
-//! nodes. Entering a scope adds one to such a word and shares nothing. When a word changes to
-//! another node, and for every word when the thread ends, its count is added to the node's counter
-//! in the [tree](super::context).
+//! A thread counts in a table of its own, which has one word for each slot of the thread's
+//! [node cache](super::current). Entering a scope adds one to a word, without a locked instruction. When
+//! a slot gets another node, and when the thread ends, the word's count moves to the node's counter in
+//! the [tree](super::tree).
 //!
 //! ```text
-//! word of a thread   u64 entries:46 | node:18        node's counter   entries added from words
+//! word of a thread   u64 entries:46 | node:18  --moves to-->  counter of a node   u64 entries
 //! ```
-//! The tables are in pages that are never unmapped, so the worker can read a table even after its
-//! thread has ended. A thread that ends returns its table for another thread.
+//! The tables are never unmapped, so the worker can read a table after its thread has ended. A thread
+//! that ends returns its table for another thread.
 #![expect(unsafe_code, reason = "tables are raw memory")]
 
-use super::context;
-use super::thread::CACHE;
+mod totals;
+
+pub(super) use totals::read;
+
+use super::tree;
 use crate::platform::os;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
+/// The number of words of a table, and of slots of a thread's cache of nodes. A power of two. Small
+/// enough for the cache to stay in the first-level data cache beside the program's data.
+pub(super) const SLOTS: usize = 64;
+
 /// Bits of a word that hold the node.
-const NODE_BITS: u32 = context::CAPACITY.trailing_zeros();
-/// One entry, as it is added to a word. NOTE: the count is above the node, so that a count that
-/// wraps, after 2^46 entries of one scope by one thread, does not change the node.
-const ONE: u64 = 1 << NODE_BITS;
+const NODE_BITS: u32 = tree::CAPACITY.trailing_zeros();
+/// One entry in a word. NOTE: the count is in the upper bits, so that it does not change the node when
+/// it wraps after 2^46 entries.
+const ONE_ENTRY: u64 = 1 << NODE_BITS;
 
 /// The counters of one thread.
 #[repr(C, align(128))]
 pub(super) struct Counters {
-    words: [AtomicU64; CACHE],
-    /// The next of all tables.
+    words: [AtomicU64; SLOTS],
+    /// The next table of the list of all tables.
     next: AtomicPtr<Counters>,
     taken: AtomicBool,
 }
 
-/// The table of a thread that has none: such a thread caches no nodes, so it never counts here.
+/// Replaces the table of a thread that has none. Such a thread caches no nodes, so it never counts here.
 pub(super) static NO_COUNTERS: Counters = Counters {
-    words: [const { AtomicU64::new(0) }; CACHE],
+    words: [const { AtomicU64::new(0) }; SLOTS],
     next: AtomicPtr::new(ptr::null_mut()),
     taken: AtomicBool::new(true),
 };
 
 /// The list of all tables; tables are never removed from it.
 static ALL: AtomicPtr<Counters> = AtomicPtr::new(ptr::null_mut());
-/// The number of free tables, or a few more.
+/// The number of free tables; can be too high for an instant, but never too low.
 static FREE: AtomicU64 = AtomicU64::new(0);
 static MAPPED: AtomicU64 = AtomicU64::new(0);
 
@@ -50,7 +57,7 @@ static MAPPED: AtomicU64 = AtomicU64::new(0);
 const CHUNK: usize = 16 << 10;
 const PER_CHUNK: usize = CHUNK / size_of::<Counters>();
 
-/// Bytes that all tables take.
+/// The number of bytes of all tables.
 pub(super) fn bytes() -> u64 {
     MAPPED.load(Ordering::Relaxed)
 }
@@ -63,12 +70,12 @@ fn all() -> impl Iterator<Item = &'static Counters> {
 
 /// A table for this thread, or `None` if the system has no memory.
 pub(super) fn take() -> Option<&'static Counters> {
-    let is_ours = |table: &&Counters| {
+    let try_take = |table: &&Counters| {
         let was = table.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
         was.is_ok()
     };
     if FREE.load(Ordering::Relaxed) > 0
-        && let Some(table) = all().find(is_ours)
+        && let Some(table) = all().find(try_take)
     {
         FREE.fetch_sub(1, Ordering::Relaxed);
         return Some(table);
@@ -88,8 +95,7 @@ fn map_tables() -> Option<&'static Counters> {
     }
     table(0).taken.store(true, Ordering::Relaxed);
     let last = table(PER_CHUNK - 1);
-    // NOTE: added before the tables are linked, so `FREE` is never below the number of free tables
-    // in the list.
+    // NOTE: before the tables are linked, so that `FREE` is never too low.
     FREE.fetch_add(PER_CHUNK as u64 - 1, Ordering::Relaxed);
     MAPPED.fetch_add(CHUNK as u64, Ordering::Relaxed);
     let mut head = ALL.load(Ordering::Relaxed);
@@ -112,39 +118,47 @@ impl Counters {
     #[inline(always)]
     pub(super) fn count(&self, word: usize) {
         if let Some(word) = self.words.get(word) {
-            word.store(word.load(Ordering::Relaxed).wrapping_add(ONE), Ordering::Relaxed);
+            word.store(word.load(Ordering::Relaxed).wrapping_add(ONE_ENTRY), Ordering::Relaxed);
         }
     }
 
-    /// Makes `word` count for `node`, or for none. Called by the owning thread only.
-    pub(super) fn turn(&self, word: usize, node: u32) {
+    /// Makes `word` count for `node`, or for no node. Called by the owning thread only.
+    pub(super) fn assign(&self, word: usize, node: u32) {
         let Some(word) = self.words.get(word) else { return };
         let counted = word.load(Ordering::Relaxed);
-        // NOTE: in this order. A reader that sees these entries in the node's counter does not see
-        // them in the word as well.
+        // NOTE: the word is cleared before its count is added to the node's counter, so that a reader
+        // does not see an entry in both.
         word.store(node.into(), Ordering::Relaxed);
-        if counted >= ONE {
-            context::add_entries(node_of(counted), counted >> NODE_BITS);
+        if counted >= ONE_ENTRY {
+            add(node_of(counted), counted >> NODE_BITS);
         }
     }
 
     /// Returns the table when its thread ends.
     pub(super) fn give_back(&self) {
-        (0..CACHE).for_each(|word| self.turn(word, context::NONE));
+        (0..SLOTS).for_each(|word| self.assign(word, tree::NONE));
         FREE.fetch_add(1, Ordering::Relaxed);
         self.taken.store(false, Ordering::Release);
     }
 }
 
-fn node_of(word: u64) -> u32 {
-    (word & (ONE - 1)) as u32
+/// Adds `entries` to the node's counter.
+pub(super) fn add(node: u32, entries: u64) {
+    if let Some(counter) = tree::entry_counter(node) {
+        // Release: a reader that sees the sum sees what this thread did before.
+        counter.fetch_add(entries, Ordering::Release);
+    }
 }
 
-/// Calls `visit` with the counts of all threads that are not in a node's counter yet.
-pub(super) fn visit(mut visit: impl FnMut(u32, u64)) {
+fn node_of(word: u64) -> u32 {
+    (word & (ONE_ENTRY - 1)) as u32
+}
+
+/// Calls `visit` with the node and the count of every word.
+fn visit(mut visit: impl FnMut(u32, u64)) {
     for word in all().flat_map(|table| &table.words) {
         let word = word.load(Ordering::Relaxed);
-        if word >= ONE {
+        if word >= ONE_ENTRY {
             visit(node_of(word), word >> NODE_BITS);
         }
     }

@@ -1,16 +1,16 @@
-//! Groups: who owns memory.
+//! Groups: the owners of memory.
 
 #[cfg(feature = "enable")]
-use super::context::{self, Kind};
+use super::tree::{self, NodeKind};
 #[cfg(feature = "enable")]
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Who owns memory: a subsystem, a library, a team. Groups nest; [`group!`](crate::group) makes them.
+/// The owner of memory: a subsystem, a library, a team. Groups nest; [`group!`](crate::group) makes them.
 #[derive(Debug)]
 pub struct Group {
     name: &'static str,
     parent: Option<&'static Group>,
-    /// Its number in the tree of contexts, 0 while nobody has asked.
+    /// Its node in the tree of contexts; 0 before its first use.
     #[cfg(feature = "enable")]
     node: AtomicU32,
 }
@@ -22,7 +22,7 @@ impl Group {
             name,
             parent,
             #[cfg(feature = "enable")]
-            node: AtomicU32::new(context::NONE),
+            node: AtomicU32::new(tree::NONE),
         }
     }
 
@@ -31,7 +31,7 @@ impl Group {
         self.name
     }
 
-    /// The group it is part of.
+    /// The group around it.
     pub const fn parent(&self) -> Option<&'static Group> {
         self.parent
     }
@@ -41,19 +41,19 @@ impl Group {
     pub(crate) fn node(&'static self) -> u32 {
         #[cold]
         fn find(group: &'static Group) -> u32 {
-            let parent = group.parent.map_or(context::NONE, Group::node);
-            let node = context::find_or_add(Kind::Group, parent, context::NONE, group.name);
-            let node = node.unwrap_or(context::NONE);
+            let parent = group.parent.map_or(tree::NONE, Group::node);
+            let node = tree::find_or_add(NodeKind::Group, parent, tree::NONE, group.name);
+            let node = node.unwrap_or(tree::NONE);
             group.node.store(node, Ordering::Relaxed);
             node
         }
         match self.node.load(Ordering::Relaxed) {
-            context::NONE => find(self),
+            tree::NONE => find(self),
             node => node,
         }
     }
 
-    /// What owns memory of this group that nobody has named.
+    /// The name and the node of the group's tag for memory without a tag of its own.
     #[cfg(feature = "enable")]
     #[inline]
     pub(crate) fn unnamed(&'static self) -> (&'static str, u32) {
@@ -61,11 +61,11 @@ impl Group {
     }
 }
 
-/// Makes groups: statics that say who owns memory.
+/// Declares groups, as statics.
 ///
 /// ```
 /// memledger::group! {
-///     /// Everything that ends on the screen.
+///     /// Everything that is drawn.
 ///     pub RENDERING = "Rendering";
 ///     pub TEXTURES = "Textures" in RENDERING;
 /// }

@@ -1,21 +1,24 @@
-//! Which context is this thread in? Scopes, groups, tags, and the tree that names them.
+//! Scopes, groups and tags, and the context that they make on each thread.
 //!
-//! A *context* is a stack of scopes and, where there is one, a tag. All contexts of a program form
-//! one tree of numbered nodes ([`context`]); a thread knows the number of the one it is in, and
-//! that is all an allocation looks at. Entering a scope finds the number of the new stack in a
-//! small cache of this thread; the shared tree is asked once per stack and thread.
+//! A *context* is a stack of scopes and optionally a tag. All contexts of a program form one tree of
+//! numbered nodes ([`tree`]). A thread has the number of its [current] context, and an allocation reads only
+//! that number. Entering a scope finds the number of the new stack in a small cache of the thread, which asks
+//! the shared tree once for each stack.
 //!
-//! Nothing is written when a scope is entered or left. When a thread allocates in another context
-//! than the one its stream stands in, [`switch`] writes the difference in front of the event.
+//! Entering and leaving write nothing. When a thread allocates in another context than that of its stream,
+//! [`switch`] writes the change before the event.
 
+mod context;
 #[cfg(feature = "enable")]
-pub(crate) mod context;
+pub(crate) mod current;
 #[cfg(feature = "enable")]
 mod entries;
 #[cfg(feature = "enable")]
 pub(crate) mod events;
 mod future;
 mod group;
+#[cfg(feature = "enable")]
+pub(crate) mod misuse;
 mod name;
 mod scope;
 #[cfg(feature = "tracing")]
@@ -24,9 +27,9 @@ mod spans;
 mod switch;
 mod tag;
 #[cfg(feature = "enable")]
-pub(crate) mod thread;
-mod travel;
+pub(crate) mod tree;
 
+pub use context::{Context, spawn};
 pub use future::{AllocScope, Scoped};
 pub use group::Group;
 pub use name::Name;
@@ -36,9 +39,14 @@ pub use scope::ScopeGuard;
 #[cfg(feature = "tracing")]
 pub use spans::ScopeLayer;
 pub use tag::{Tag, tagged};
-pub use travel::{Context, spawn};
 
 #[cfg(feature = "enable")]
 pub(crate) use events::CHANNEL;
 #[cfg(feature = "enable")]
-pub(crate) use switch::{is_here, switch};
+pub(crate) use switch::{is_current, switch};
+
+/// The number of bytes in use by the tree and by the entry counters of threads.
+#[cfg(feature = "enable")]
+pub(crate) fn bytes() -> u64 {
+    tree::bytes() + entries::bytes()
+}

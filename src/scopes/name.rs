@@ -1,11 +1,11 @@
-//! Names that live as long as the program.
+//! Names of scopes, groups and tags, which live as long as the program.
 
 #[cfg(feature = "enable")]
 use crate::trace::write::untracked;
 
-/// A name: a literal, or a dynamic text kept for good.
+/// A name: a literal, or an interned text, which is never freed.
 ///
-/// Only its pointer is looked at where a scope is entered. Two names are equal if their texts are.
+/// Entering a scope reads the name's address only. Two names are equal if their texts are.
 /// Scopes and tags also take a `String`, a `&String` or UTF-16 (`&[u16]`), which they intern each time.
 ///
 /// ```
@@ -22,18 +22,19 @@ use crate::trace::write::untracked;
 pub struct Name(&'static str);
 
 impl Name {
-    /// A name that is known when the program is compiled.
+    /// A name of a literal.
     pub const fn new(name: &'static str) -> Self {
         Self(name)
     }
 
-    /// Copies `text` once for the life of the program; the same text gives the same copy.
+    /// Interns `text`: copies it once for the life of the program, and returns the same copy for the same
+    /// text.
     ///
-    /// Costs a search of a table shared by all threads, so keep the result. At most
-    /// 262 142 names and contexts together are kept; beyond that every text becomes `(other)`.
+    /// Searches a table that all threads share, so keep the result. The table has room for 262 142 names
+    /// and contexts together. When it is full, each new text becomes `(other)`.
     pub fn intern(text: &str) -> Self {
         #[cfg(feature = "enable")]
-        return Self(super::context::intern(text));
+        return Self(super::tree::intern(text));
         #[cfg(not(feature = "enable"))]
         {
             let _ = text;
@@ -41,7 +42,7 @@ impl Name {
         }
     }
 
-    /// [`intern`](Self::intern) of a UTF-16 text; what is no UTF-16 in it becomes `U+FFFD`.
+    /// [Interns](Self::intern) a UTF-16 text. An unpaired surrogate becomes `U+FFFD`.
     pub fn intern_utf16(units: &[u16]) -> Self {
         #[cfg(feature = "enable")]
         return untracked(|| Self::intern(&String::from_utf16_lossy(units)));
@@ -91,7 +92,7 @@ impl std::fmt::Display for Name {
     }
 }
 
-/// What lets [`tag!`](crate::tag) take a literal or a [`Name`] in a `const`, where no trait helps.
+/// Lets [`tag!`](crate::tag) take a literal or a [`Name`] in a `const`, where trait methods cannot be called.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct NameOf<T>(pub T);

@@ -4,25 +4,25 @@ use super::{Group, Name};
 #[cfg(feature = "enable")]
 use super::{
     Tag,
-    thread::{self, Open, Place},
+    current::{self, ContextIds, Entered},
 };
 use std::marker::PhantomData;
 #[cfg(feature = "enable")]
 use std::panic::Location;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-/// The name of the cure, for the compiler to show where a guard would go to another thread: sent
-/// there, or held across an `.await` of a task that moves. Not `Send`, as nobody says it is.
+/// Not `Send`, so a guard cannot move to another thread. The compiler shows this name in its error, and
+/// the name says what to use instead.
 trait ForFuturesUseTheirMethodAllocScopeForThreadsUseContext {}
 
 /// An entered scope, left when dropped. [`alloc_scope!`](crate::alloc_scope) makes it.
 ///
-/// It belongs to its thread: it cannot be sent to another ([`Context`](crate::Context) goes there
-/// instead), nor held across an `.await` of a task that can move to another
-/// ([`AllocScope`](crate::AllocScope) has scopes for futures). The compiler says so:
+/// A guard cannot be sent to another thread; send a [`Context`](crate::Context) instead. It cannot be
+/// held across an `.await` of a task that can move to another thread; use
+/// [`AllocScope`](crate::AllocScope) for futures. Both are errors of the compiler:
 /// ```compile_fail,E0277
 /// let scope = memledger::ScopeGuard::enter("load");
-/// std::thread::spawn(move || drop(scope));
+/// std::current::spawn(move || drop(scope));
 /// ```
 /// ```compile_fail
 /// # fn spawn(task: impl Future + Send) {}
@@ -33,63 +33,64 @@ trait ForFuturesUseTheirMethodAllocScopeForThreadsUseContext {}
 /// });
 /// ```
 ///
-/// If a guard is forgotten, or dropped while scopes inside it are still open (as on executors of
-/// one thread, where it compiles across an `.await`), leaving the scope around it puts things right.
-/// The report counts such `scope_misuses`, and gives the place where the first was entered. If no
-/// scope is around it, as when a loop forgets a guard in each round or a `longjmp` skips one, the
-/// misuse is detected after 511 rounds at most: then all of them are counted, and the thread goes
-/// back to the scope in which the rounds began, or to `GlobalScope` if each had another name. More
-/// than 511 guards that one function keeps open at once look the same, and are closed.
+/// A guard can be forgotten, or dropped while scopes inside it are still open (executors of one thread
+/// let it compile across an `.await`). Leaving the scope around it corrects this. The report counts such
+/// `scope_misuses`, and gives the source location of the first. If no scope is around it, because a loop
+/// forgets a guard in each round or a `longjmp` skips one, the misuse is detected after at most 511
+/// rounds. All of these scopes are counted then, and the thread returns to the scope around the loop, or
+/// to `GlobalScope` if each round used another name. More than 511 guards that one function keeps open
+/// at once are taken for such a loop, and are closed.
 #[must_use = "the scope is left when this is dropped"]
 #[derive(Debug)]
 pub struct ScopeGuard {
     #[cfg(feature = "enable")]
-    open: Open,
+    entered: Entered,
     #[cfg(feature = "enable")]
     site: &'static Location<'static>,
     _not_send: PhantomData<dyn ForFuturesUseTheirMethodAllocScopeForThreadsUseContext>,
 }
 
-// All that the marker shall take away is `Send` and `Sync`.
+// The marker removes `Send` and `Sync` only.
 impl Unpin for ScopeGuard {}
 impl UnwindSafe for ScopeGuard {}
 impl RefUnwindSafe for ScopeGuard {}
 
 #[cfg(feature = "enable")]
 impl ScopeGuard {
-    /// Enters a scope on this thread. 2 to 3 ns with leaving it, once the thread has been in it
-    /// before (`cargo bench --bench hook -- scopes`).
+    /// Enters a scope on this thread. Entering and leaving cost 2 to 3 ns, from the second time on this
+    /// thread (`cargo bench --bench hook -- scopes`).
     #[inline]
     #[track_caller]
     pub fn enter(name: impl Into<Name>) -> Self {
         let site = Location::caller();
-        Self::new(thread::enter(name.into().as_str(), site), site)
+        Self::new(current::enter(name.into().as_str(), site), site)
     }
 
-    /// Enters a scope whose allocations belong to `group`, unless something inside says otherwise.
+    /// Enters a scope whose allocations belong to `group`, except where a scope or tag inside has another
+    /// group.
     #[inline]
     #[track_caller]
     pub fn enter_group(group: &'static Group, name: impl Into<Name>) -> Self {
         let (tag, group) = group.unnamed();
         let site = Location::caller();
-        Self::new(thread::enter_with_tag(name.into().as_str(), group, tag, site), site)
+        Self::new(current::enter_with_tag(name.into().as_str(), group, tag, site), site)
     }
 
     #[inline]
     #[track_caller]
     pub(super) fn enter_tag(tag: Tag) -> Self {
-        Self::new(thread::enter_tag(tag.group().node(), tag.name().as_str()), Location::caller())
+        Self::new(current::enter_tag(tag.group().node(), tag.name().as_str()), Location::caller())
     }
 
     #[inline]
     #[track_caller]
-    pub(super) fn enter_place(place: Place) -> Self {
-        Self::new(thread::enter_place(place), Location::caller())
+    pub(super) fn enter_context(ids: ContextIds) -> Self {
+        Self::new(current::enter_context(ids), Location::caller())
     }
 
     #[inline]
-    fn new(open: Open, site: &'static Location<'static>) -> Self {
-        Self { open, site, _not_send: PhantomData }
+    fn new(entered: Entered, site: &'static Location<'static>) -> Self {
+        Self { entered, site, _not_send: PhantomData }
     }
 }
 
@@ -97,7 +98,7 @@ impl ScopeGuard {
 impl Drop for ScopeGuard {
     #[inline]
     fn drop(&mut self) {
-        thread::leave(self.open, self.site);
+        current::leave(self.entered, self.site);
     }
 }
 
@@ -123,15 +124,15 @@ impl Drop for ScopeGuard {
     fn drop(&mut self) {}
 }
 
-/// One entry on this thread's scope stack.
+/// Enters a scope on this thread.
 ///
 /// ```
 /// use memledger::alloc_scope;
 /// # fn load() -> Result<Vec<u8>, std::num::ParseIntError> {
-/// // A block is a scope, and gives its value; `?`, `return` and `break` work in it.
+/// // With a block, the scope is the block, whose value is returned; `?`, `return` and `break` work.
 /// let size: usize = alloc_scope!("parse", { "16".parse()? });
 ///
-/// // As a statement: until the end of the block it stands in.
+/// // As a statement, the scope lasts until the end of the block around it.
 /// alloc_scope!("load level");
 /// let level = vec![0; size];
 /// # Ok(level) }
@@ -143,10 +144,10 @@ impl Drop for ScopeGuard {
 /// # drop(sound);
 /// ```
 ///
-/// The name is a literal, a `&'static str` or a [`Name`](crate::Name). Entering and leaving a
-/// scope that the thread knows costs 2 to 3 ns and writes nothing. A `String`, a `&String` or a
-/// `&[u16]` of UTF-16 is interned each time, which costs a search of a shared table:
-/// [`Name::intern`](crate::Name::intern), once, is cheaper.
+/// The name is a literal, a `&'static str` or a [`Name`](crate::Name). Entering and leaving a scope costs
+/// 2 to 3 ns, from the second time on a thread, and writes nothing to the stream. A `String`, a `&String` or a
+/// `&[u16]` of UTF-16 is interned each time, which searches a table that all threads share;
+/// intern it once with [`Name::intern`](crate::Name::intern) instead.
 #[macro_export]
 macro_rules! alloc_scope {
     (group: $group:path, $name:expr, $body:block) => {{

@@ -3,7 +3,8 @@
 #[cfg(feature = "enable")]
 use super::{
     Context, Name,
-    thread::{self, Open},
+    current::{self, Entered},
+    misuse,
 };
 #[cfg(feature = "enable")]
 use crate::trace::write::untracked;
@@ -17,8 +18,8 @@ use tracing_core::span::{Attributes, Id, Record};
 use tracing_subscriber::Layer;
 use tracing_subscriber::registry::LookupSpan;
 
-/// A layer of `tracing-subscriber` that makes a scope of every span: what is allocated while a span
-/// is entered is in a scope of its name.
+/// A layer of `tracing-subscriber` that makes a scope of each span: allocations inside a span are in a scope
+/// of its name.
 ///
 /// ```
 /// use memledger::ScopeLayer;
@@ -33,23 +34,22 @@ use tracing_subscriber::registry::LookupSpan;
 /// });
 /// ```
 ///
-/// A span's scope is inside that of its parent, if it was made with one (`parent: ..`); otherwise
-/// inside the scopes that the thread is in when the span is made, be they spans or
-/// [`alloc_scope!`](crate::alloc_scope). It goes with the span to every thread that enters it, as
-/// often as it is entered: an instrumented future is in it at every poll. Spans may be
-/// entered within themselves and left in any order. A tag goes along as with
-/// [`Context`](crate::Context); a span made without one keeps the thread's.
+/// The scope of a span with an explicit parent (`parent: ..`) is inside that of the parent. The scope of
+/// another span is inside the scopes of the thread that makes the span, which are spans or
+/// [`alloc_scope!`](crate::alloc_scope). Each thread that enters the span enters this scope, each time: an
+/// instrumented future is in it at each poll. Spans can be entered within themselves and left in any order.
+/// A span that is made under a tag has that tag, as a [`Context`](crate::Context) does; another span keeps
+/// the tag of the thread that enters it.
 ///
-/// Spans that a filter has turned off are no scopes. Guards of `alloc_scope!` are not put
-/// aside when an instrumented future waits; [`AllocScope`](crate::AllocScope) does that.
+/// A span that a filter disables is no scope. Guards of `alloc_scope!` that are open while an instrumented
+/// future waits stay on the thread; [`AllocScope`](crate::AllocScope) saves them.
 ///
 /// # Costs
-/// About 45 ns to enter and leave a span, most of which is finding what belongs to it in the
-/// registry, beside what `tracing` itself takes (`cargo bench -p memledger-benches --bench hook -- scopes`). A
-/// span is told once what its scope is: when it is made, or when a value of the chosen field is
-/// recorded later. A value is text of at most 256 bytes, the rest is cut off, and each that is new is
-/// kept for the life of the program as by [`Name::intern`](crate::Name::intern): choose
-/// fields with thousands of values, not millions.
+/// Entering and leaving a span costs 45 ns on top of `tracing` itself, most of it for a search in the
+/// registry (`cargo bench -p memledger-benches --bench hook -- scopes`). The scope of a span is found once:
+/// when the span is made, or when a value of the chosen field is recorded later. A value is cut off after
+/// 256 bytes. Each new value is [interned](crate::Name::intern) for the life of the program, so choose fields
+/// with thousands of values, not millions.
 #[derive(Debug)]
 pub struct ScopeLayer {
     #[cfg(feature = "enable")]
@@ -59,7 +59,7 @@ pub struct ScopeLayer {
 }
 
 impl ScopeLayer {
-    /// Every span is a scope of its name.
+    /// A layer that makes a scope of each span.
     #[track_caller]
     pub fn new() -> Self {
         Self {
@@ -70,8 +70,8 @@ impl ScopeLayer {
         }
     }
 
-    /// In spans that have a field of this name, its value is one scope more, inside that of the
-    /// span: the kind and the instance. Of several such fields a span's first one counts.
+    /// Makes one more scope of the value of this field, inside the scope of the span. If a span has several
+    /// such fields, only its first one counts.
     #[must_use]
     pub fn instance_field(self, name: &'static str) -> Self {
         #[cfg(feature = "enable")]
@@ -104,8 +104,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ScopeLayer {
         let Some(kept) = registry.span(id) else { return };
         let outer = match kept.parent() {
             Some(parent) if !span.is_contextual() => {
-                let known = parent.extensions().get::<Known>().map(|known| known.context);
-                known.unwrap_or_else(Context::current)
+                let contexts =
+                    parent.extensions().get::<SpanContexts>().map(|contexts| contexts.context);
+                contexts.unwrap_or_else(Context::current)
             }
             None if span.is_root() => Context::OUTERMOST,
             _ => Context::current(),
@@ -113,7 +114,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ScopeLayer {
         let named = outer.scope(Name::new(span.metadata().name()));
         let mut value = Value::of(&self.fields);
         span.record(&mut value);
-        kept.extensions_mut().replace(Known { named, context: value.inside(named) });
+        kept.extensions_mut().replace(SpanContexts { named, context: value.inside(named) });
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, registry: Registry<'_, S>) {
@@ -121,23 +122,23 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ScopeLayer {
         values.record(&mut value);
         if value.found
             && let Some(span) = registry.span(id)
-            && let Some(known) = span.extensions_mut().get_mut::<Known>()
+            && let Some(contexts) = span.extensions_mut().get_mut::<SpanContexts>()
         {
-            known.context = value.inside(known.named);
+            contexts.context = value.inside(contexts.named);
         }
     }
 
     fn on_enter(&self, id: &Id, registry: Registry<'_, S>) {
-        if let Some(known) = known(id, &registry) {
-            let _ = ENTERED.try_with(|entered| entered.push(id, known.context));
+        if let Some(contexts) = contexts(id, &registry) {
+            let _ = ENTERED_SPANS.try_with(|entered| entered.push(id, contexts.context));
         }
     }
 
     fn on_exit(&self, id: &Id, registry: Registry<'_, S>) {
-        let was_entered = ENTERED.try_with(|entered| entered.remove(id, self.site));
-        if was_entered == Ok(false) && known(id, &registry).is_some() {
-            // On another thread than it was entered on.
-            thread::misuse(self.site);
+        let was_entered = ENTERED_SPANS.try_with(|entered| entered.remove(id, self.site));
+        if was_entered == Ok(false) && contexts(id, &registry).is_some() {
+            // Another thread has entered it.
+            misuse::add(1, self.site);
         }
     }
 }
@@ -145,37 +146,39 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ScopeLayer {
 #[cfg(feature = "enable")]
 type Registry<'a, S> = tracing_subscriber::layer::Context<'a, S>;
 
-/// What is kept with a span: the scope of its name, and with its value.
+/// The contexts of a span, which the registry stores with it.
 #[cfg(feature = "enable")]
 #[derive(Clone, Copy)]
-struct Known {
+struct SpanContexts {
+    /// With the scope of the span's name.
     named: Context,
+    /// With the scope of the chosen field's value, if the span has one.
     context: Context,
 }
 
 #[cfg(feature = "enable")]
-fn known<S: Subscriber + for<'a> LookupSpan<'a>>(
+fn contexts<S: Subscriber + for<'a> LookupSpan<'a>>(
     id: &Id,
     registry: &Registry<'_, S>,
-) -> Option<Known> {
-    registry.span(id)?.extensions().get::<Known>().copied()
+) -> Option<SpanContexts> {
+    registry.span(id)?.extensions().get::<SpanContexts>().copied()
 }
 
 #[cfg(feature = "enable")]
 thread_local! {
-    static ENTERED: Entered = const { Entered(RefCell::new(Vec::new())) };
+    static ENTERED_SPANS: EnteredSpans = const { EnteredSpans(RefCell::new(Vec::new())) };
 }
 
-/// The spans that this thread has entered, and where from; the innermost last.
+/// The spans that this thread has entered; the last entered span is last.
 #[cfg(feature = "enable")]
-struct Entered(RefCell<Vec<(Id, Open)>>);
+struct EnteredSpans(RefCell<Vec<(Id, Entered)>>);
 
 #[cfg(feature = "enable")]
-impl Entered {
+impl EnteredSpans {
     fn push(&self, id: &Id, context: Context) {
         let mut entered = self.0.borrow_mut();
         if entered.len() == entered.capacity() {
-            // What the tracker needs for itself is in nobody's scope.
+            // Memory of the tracker itself is not recorded.
             untracked(|| entered.reserve(16));
         }
         entered.push((id.clone(), context.enter_as_scope()));
@@ -185,18 +188,18 @@ impl Entered {
     fn remove(&self, id: &Id, site: &'static Location<'static>) -> bool {
         let mut entered = self.0.borrow_mut();
         let Some(at) = entered.iter().rposition(|(one, _)| one == id) else { return false };
-        let (_, open) = entered.remove(at);
+        let (_, entered_span) = entered.remove(at);
         match entered.get_mut(at) {
-            // One that was entered later goes on. When it is left, this one is no more.
-            Some((_, inner)) => inner.skip(open),
-            None => thread::leave(open, site),
+            // Another span was entered later and is still open. It restores the context before this one.
+            Some((_, inner)) => inner.skip(entered_span),
+            None => current::leave(entered_span, site),
         }
         true
     }
 }
 
 #[cfg(feature = "enable")]
-impl Drop for Entered {
+impl Drop for EnteredSpans {
     fn drop(&mut self) {
         untracked(|| drop(self.0.take()));
     }
@@ -231,7 +234,7 @@ impl Visit for Value<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if !self.found && self.fields.contains(&field.name()) {
             self.found = true;
-            // An error says that the rest was cut off.
+            // An error means that the rest was cut off.
             let _ = fmt::write(self, format_args!("{value:?}"));
         }
     }

@@ -1,45 +1,46 @@
-//! What the stream is told of the context a thread is in: only what changed, only when it matters.
+//! The events that bring a thread's stream to the context of the thread. They are written before an
+//! allocation, and only if the context is another than at the allocation before.
 #![expect(unsafe_code, reason = "writes events through raw pointers")]
 
-use super::{context, events, thread};
+use super::{current, events, tree};
 use crate::trace::format::layout::{ENTER_SCOPE, LEAVE_SCOPE};
 use crate::trace::write::ThreadSlot;
 use std::sync::atomic::Ordering;
 
-/// Whether this thread's stream stands in the context the thread is in: there is nothing to write.
+/// Whether this thread's stream is in the context of the thread, so that there is nothing to write.
 #[inline(always)]
-pub(crate) fn is_here(slot: &ThreadSlot) -> bool {
-    thread::context() == slot.context.get()
+pub(crate) fn is_current(slot: &ThreadSlot) -> bool {
+    current::context() == slot.context.get()
 }
 
-/// Writes what brings this thread's stream into the context the thread is in, at the slot's
-/// cursor, uncommitted; returns where the next event goes.
+/// Writes the events that bring this thread's stream to the context of the thread, without committing
+/// them. Returns the address for the next event.
 #[inline(always)]
 pub(crate) fn switch(slot: &ThreadSlot) -> *mut u8 {
-    if is_here(slot) { slot.cursor() } else { write(slot, thread::context()) }
+    if is_current(slot) { slot.cursor() } else { write(slot, current::context()) }
 }
 
-/// Depth on the wire is 0 or 1: what is open is closed, then the new context opened, whatever
-/// its depth; its number says the rest.
+/// The stream has at most one scope open, whose number identifies the whole stack: this leaves the open
+/// one and enters the new one.
 ///
-/// Where the channel was turned on or off, a thread looks here for the first time: when its context
-/// changes, or with its next block.
+/// After the channel was turned on or off, a thread notices it here: at the next change of its context,
+/// or in its next buffer.
 #[inline(never)]
 fn write(slot: &ThreadSlot, context: u32) -> *mut u8 {
     let mut at = slot.cursor();
-    let open = slot.closing.load(Ordering::Relaxed) != 0;
-    let enter = context != context::ROOT && !events::CHANNEL.is_off();
+    let is_open = slot.closing.load(Ordering::Relaxed) != 0;
+    let enter = context != tree::ROOT && !events::CHANNEL.is_off();
     slot.context.set(context);
-    // SAFETY: `enter` has seen to the room, which counts these 8 bytes.
+    // SAFETY: `write::enter` has checked that the buffer has room for the largest event and these 8 bytes.
     unsafe {
-        if open {
+        if is_open {
             at.write(LEAVE_SCOPE);
             at = at.add(1);
         }
         if enter {
             at.write(ENTER_SCOPE);
             at.add(1).cast::<u16>().write_unaligned(events::MEMORY_SCOPE.wire());
-            at.add(3).cast::<u32>().write_unaligned(context::wire_id(context));
+            at.add(3).cast::<u32>().write_unaligned(tree::wire_id(context));
             at = at.add(7);
         }
     }

@@ -1,10 +1,10 @@
-//! Tags: what a piece of memory is for.
+//! Tags: the purpose of memory.
 
 #[cfg(feature = "enable")]
 use super::ScopeGuard;
 use super::{Group, Name};
 
-/// What a piece of memory is for: a group that owns it, and a name.
+/// The purpose of memory: a group, which owns it, and a name.
 ///
 /// ```
 /// use memledger::{Tag, group, tag, tagged};
@@ -27,12 +27,12 @@ impl Tag {
         Self { group, name }
     }
 
-    /// Who owns the memory.
+    /// The group that owns the memory.
     pub const fn group(self) -> &'static Group {
         self.group
     }
 
-    /// What it is for.
+    /// The name of the purpose.
     pub const fn name(self) -> Name {
         self.name
     }
@@ -48,10 +48,10 @@ macro_rules! tag {
     };
 }
 
-/// Runs `body`; every allocation this thread makes in it carries `tag`, unless something inside
-/// has a tag or a group of its own. Scopes stay as they are.
+/// Runs `body`. Each allocation of this thread inside carries `tag`, except where a scope or tag inside has
+/// another. The scope stack stays the same.
 ///
-/// Costs about as much as a scope, once the thread knows the tag.
+/// Costs about as much as a scope, from the second time on a thread.
 #[track_caller]
 pub fn tagged<R>(tag: Tag, body: impl FnOnce() -> R) -> R {
     #[cfg(feature = "enable")]

@@ -165,7 +165,7 @@ const NO_KEY: usize = usize::MAX;
 static KEY: AtomicUsize = AtomicUsize::new(NO_KEY);
 
 /// What runs at the end of a thread.
-static AT_THREAD_EXIT: AtomicPtr<fn()> = AtomicPtr::new(ptr::null_mut());
+static AT_THREAD_EXIT: AtomicPtr<extern "C" fn()> = AtomicPtr::new(ptr::null_mut());
 
 /// *Hook.* Has `run`, the same in all calls, called on this thread as late in its life as the
 /// system allows: in the last round of its destructors. Without a key (all are taken) the worker finds the thread
@@ -173,7 +173,7 @@ static AT_THREAD_EXIT: AtomicPtr<fn()> = AtomicPtr::new(ptr::null_mut());
 ///
 /// NOTE: where the program had taken 32 keys before `main`, glibc allocates the place of ours with
 /// its own `calloc`, once per thread. It holds no lock of ours, nor we one of its.
-pub(crate) fn on_thread_exit(run: &'static fn()) {
+pub(crate) fn on_thread_exit(run: &'static extern "C" fn()) {
     AT_THREAD_EXIT.store(ptr::from_ref(run).cast_mut(), Ordering::Release);
     if let Some(key) = exit_key() {
         arm(key, 1);

@@ -54,7 +54,7 @@ pub(crate) fn is_thread_alive(_id: u32) -> bool {
     true
 }
 
-pub(crate) fn on_thread_exit(_run: &'static fn()) {}
+pub(crate) fn on_thread_exit(_run: &'static extern "C" fn()) {}
 
 pub(crate) fn run_apart<R: Send>(body: impl FnOnce() -> R + Send) -> R {
     body()

@@ -153,10 +153,10 @@ pub(crate) fn at_thread_end(at_end: extern "C" fn()) {
     }
 }
 
-static RETIRE: fn() = retire_current;
+static RETIRE: extern "C" fn() = retire_current;
 
 /// Called by the system in the last round of this thread's destructors.
-fn retire_current() {
+extern "C" fn retire_current() {
     if let Ok(Some(at_end)) = THREAD.try_with(|thread| thread.at_end.take()) {
         at_end();
     }

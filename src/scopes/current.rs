@@ -1,0 +1,339 @@
+//! The context that this thread is in.
+//!
+//! ```text
+//! CURRENT (thread-local)   stack u32 | tag u32 | context u32    an allocation reads the context only
+//!                          cache of nodes                       finds the number of an entered scope
+//!                          overflow                             scopes that have no number
+//! ```
+//! Entering returns an [`Entered`]: the three numbers to restore, and the context inside. Leaving
+//! restores them if the thread is still in the context inside. Otherwise something was left out of
+//! order, which is counted.
+//!
+//! The state has no destructor, so it works at any moment in the life of a thread. It needs no slot, so
+//! a thread that never allocates is not registered. Only the entry counts, which the worker reads, are
+//! [shared](super::entries).
+#![expect(unsafe_code, reason = "a pointer to a static")]
+
+mod cache;
+mod overflow;
+
+use super::tree::{self, NONE, OTHER, ROOT};
+use super::{entries, misuse};
+use cache::NodeCache;
+use overflow::{OVERFLOW, Overflow, Skipped};
+use std::cell::Cell;
+use std::panic::Location;
+use std::ptr;
+
+/// The numbers of a scope stack, of a tag, and of the context of both.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ContextIds {
+    pub(crate) stack: u32,
+    pub(crate) tag: u32,
+    pub(crate) context: u32,
+}
+
+impl ContextIds {
+    /// In no scope, without a tag.
+    pub(crate) const ROOT: Self = Self { stack: ROOT, tag: NONE, context: ROOT };
+}
+
+/// PERF: the three numbers are separate words, which are always read and written as such. Words that
+/// are written in one width and read in another cost a dozen cycles, because they must reach the cache
+/// first.
+struct ThreadContext {
+    stack: Cell<u32>,
+    tag: Cell<u32>,
+    context: Cell<u32>,
+    /// Whether the numbers were [captured](capture) since this was last cleared.
+    captured: Cell<bool>,
+    cache: NodeCache,
+    overflow: Overflow,
+}
+
+thread_local! {
+    static CURRENT: ThreadContext = const { ThreadContext {
+        stack: Cell::new(ROOT),
+        tag: Cell::new(NONE),
+        context: Cell::new(ROOT),
+        captured: Cell::new(false),
+        cache: NodeCache::new(),
+        overflow: Overflow::new(),
+    } };
+}
+
+#[inline(always)]
+fn current() -> Option<&'static ThreadContext> {
+    // PERF: the closure is inlined only if it is small, so the rest is outside it.
+    let current = CURRENT.try_with(ptr::from_ref).ok()?;
+    // SAFETY: it has no destructor, so it exists as long as its thread. It is not `Sync`, so only this
+    // thread uses it.
+    Some(unsafe { &*current })
+}
+
+/// The number of the context this thread is in, which is all that an allocation reads.
+#[inline(always)]
+pub(crate) fn context() -> u32 {
+    current().map_or(ROOT, |current| current.context.get())
+}
+
+/// The stack this thread is in.
+pub(crate) fn stack() -> u32 {
+    current().map_or(ROOT, |current| current.stack.get())
+}
+
+/// The tag of this thread, or [`NONE`].
+pub(crate) fn tag() -> u32 {
+    current().map_or(NONE, |current| current.tag.get())
+}
+
+/// The context of this thread, to be entered later on any thread.
+#[inline]
+pub(crate) fn capture() -> ContextIds {
+    let Some(current) = current() else { return ContextIds::ROOT };
+    current.captured.set(true);
+    current.ids()
+}
+
+/// Sets whether the context of this thread was captured; returns the previous value.
+pub(crate) fn set_captured(captured: bool) -> bool {
+    current().is_none_or(|current| current.captured.replace(captured))
+}
+
+/// A scope, tag or context that was entered: the context to restore, and the one inside.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entered {
+    before: ContextIds,
+    inside: u32,
+}
+
+impl Entered {
+    /// On a thread whose thread-local storage no longer exists.
+    const NOWHERE: Self = Self { before: ContextIds::ROOT, inside: ROOT };
+
+    /// Restores what `outer` would have restored, because `outer` was left before this.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn skip(&mut self, outer: Self) {
+        self.before = outer.before;
+    }
+}
+
+/// Enters a scope. `site` is where the program does, for a report of scopes that were skipped.
+#[inline(always)]
+pub(crate) fn enter(name: &'static str, site: &'static Location<'static>) -> Entered {
+    let Some(current) = current() else { return Entered::NOWHERE };
+    match current.cache.cached_scope(current.stack.get(), name) {
+        Some(stack) => current.enter(current.ids_of(stack, current.tag.get())),
+        None => current.enter_uncached(name, None, site),
+    }
+}
+
+/// Enters a tag: allocations from here on carry it.
+#[inline(always)]
+pub(crate) fn enter_tag(group: u32, name: &'static str) -> Entered {
+    let Some(current) = current() else { return Entered::NOWHERE };
+    current.enter(current.with_tag(current.ids(), group, name))
+}
+
+/// Enters a scope and a tag.
+#[inline(always)]
+pub(crate) fn enter_with_tag(
+    name: &'static str,
+    group: u32,
+    tag: &'static str,
+    site: &'static Location<'static>,
+) -> Entered {
+    let Some(current) = current() else { return Entered::NOWHERE };
+    match current.cache.cached_scope(current.stack.get(), name) {
+        Some(stack) => current.enter(current.ids_of(stack, current.cache.tag(group, tag))),
+        None => current.enter_uncached(name, Some((group, tag)), site),
+    }
+}
+
+/// Enters a captured context in place of this thread's own.
+#[inline(always)]
+pub(crate) fn enter_context(ids: ContextIds) -> Entered {
+    let Some(current) = current() else { return Entered::NOWHERE };
+    current.enter(ids)
+}
+
+/// Enters the stack of a captured context, and its tag if it has one.
+#[cfg(feature = "tracing")]
+pub(crate) fn enter_stack(ids: ContextIds) -> Entered {
+    let Some(current) = current() else { return Entered::NOWHERE };
+    current.enter(match ids.tag {
+        NONE => current.ids_of(ids.stack, current.tag.get()),
+        _ => ids,
+    })
+}
+
+/// Enters the scope `node`.
+pub(crate) fn enter_node(node: u32) -> Entered {
+    let Some(current) = current() else { return Entered::NOWHERE };
+    entries::add(node, 1);
+    current.enter(current.ids_of(node, current.tag.get()))
+}
+
+/// Leaves what was entered at `site`. If the thread is in another context by now, counts a misuse:
+/// leaves also what is still open inside, and changes nothing if this was left already.
+#[inline(always)]
+pub(crate) fn leave(entered: Entered, site: &'static Location<'static>) {
+    // PERF: the arguments fit in registers, so the caller writes none of them to memory.
+    #[cold]
+    #[inline(never)]
+    fn leave_slow(
+        stack: u32,
+        tag: u32,
+        context: u32,
+        inside: u32,
+        site: &'static Location<'static>,
+    ) {
+        let before = ContextIds { stack, tag, context };
+        if inside & OVERFLOW != 0 && self::stack() == OTHER {
+            // In order: a scope without a node.
+            if let Some(current) = current() {
+                current.overflow.leave(inside & !OVERFLOW);
+                current.set(before);
+            }
+            return;
+        }
+        misuse::add(1, site);
+        if inside & OVERFLOW == 0 && tree::is_within(self::stack(), tree::stack_of(inside)) {
+            swap(before);
+        }
+    }
+    let Some(current) = current() else { return };
+    let Entered { before, inside } = entered;
+    if current.context.get() == inside {
+        current.set(before);
+    } else {
+        leave_slow(before.stack, before.tag, before.context, inside, site);
+    }
+}
+
+/// Sets the context of this thread; returns the previous one.
+#[inline]
+pub(crate) fn swap(ids: ContextIds) -> ContextIds {
+    let Some(current) = current() else { return ids };
+    let before = current.ids();
+    current.set(ids);
+    before
+}
+
+/// The context of the scope `name` inside `ids`. A future or span that is made for it counts one entry,
+/// however often it is resumed.
+pub(crate) fn with_scope(ids: ContextIds, name: &'static str) -> ContextIds {
+    let Some(current) = current() else { return ids };
+    current.ids_of(current.cache.scope(ids.stack, name), ids.tag)
+}
+
+/// The context `ids` with another tag.
+pub(crate) fn with_tag(ids: ContextIds, group: u32, name: &'static str) -> ContextIds {
+    current().map_or(ids, |current| current.with_tag(ids, group, name))
+}
+
+/// The node of a tag; [`NONE`] if the tree is full.
+#[inline]
+pub(crate) fn tag_node(group: u32, name: &'static str) -> u32 {
+    current().map_or(NONE, |current| current.cache.tag(group, name))
+}
+
+/// Runs `body`, which enters no scope, with the tag of this node.
+#[inline]
+pub(crate) fn run_with_tag<R>(tag: u32, body: impl FnOnce() -> R) -> R {
+    /// Restores the context even if the body panics.
+    struct Restore(ContextIds);
+    impl Drop for Restore {
+        #[inline]
+        fn drop(&mut self) {
+            swap(self.0);
+        }
+    }
+    let other = current().filter(|current| current.tag.get() != tag);
+    let _restore = other.map(|current| Restore(swap(current.ids_of(current.stack.get(), tag))));
+    body()
+}
+
+/// At the end of this thread: moves its entry counts to the nodes.
+extern "C" fn end_thread() {
+    if let Some(current) = current() {
+        current.cache.end_thread();
+    }
+}
+
+impl ThreadContext {
+    #[inline(always)]
+    fn ids(&self) -> ContextIds {
+        ContextIds { stack: self.stack.get(), tag: self.tag.get(), context: self.context.get() }
+    }
+
+    #[inline(always)]
+    fn set(&self, ids: ContextIds) {
+        self.stack.set(ids.stack);
+        self.tag.set(ids.tag);
+        self.context.set(ids.context);
+    }
+
+    #[inline(always)]
+    fn ids_of(&self, stack: u32, tag: u32) -> ContextIds {
+        if tag == NONE {
+            return ContextIds { stack, tag, context: stack };
+        }
+        ContextIds { stack, tag, context: self.cache.context(stack, tag) }
+    }
+
+    #[inline(always)]
+    fn with_tag(&self, ids: ContextIds, group: u32, name: &'static str) -> ContextIds {
+        self.ids_of(ids.stack, self.cache.tag(group, name))
+    }
+
+    #[inline(always)]
+    fn enter(&self, ids: ContextIds) -> Entered {
+        let before = self.ids();
+        self.set(ids);
+        Entered { before, inside: ids.context }
+    }
+
+    /// Enters a scope that this thread has not cached, and a tag if there is one.
+    #[cold]
+    #[inline(never)]
+    fn enter_uncached(
+        &self,
+        name: &'static str,
+        tag: Option<(u32, &'static str)>,
+        site: &'static Location<'static>,
+    ) -> Entered {
+        let (mut stack, mut overflow) = (self.cache.scope(self.stack.get(), name), 0);
+        let address = ptr::from_ref(&overflow).addr();
+        while stack == OTHER && overflow == 0 {
+            if self.detect_skipped(address, site) {
+                stack = self.cache.scope(self.stack.get(), name);
+            } else {
+                overflow = OVERFLOW | self.overflow.count();
+            }
+        }
+        let tag = match tag {
+            Some((group, tag)) => self.cache.tag(group, tag),
+            None => self.tag.get(),
+        };
+        let mut entered = self.enter(self.ids_of(stack, tag));
+        if overflow != 0 {
+            entered.inside = overflow;
+        }
+        entered
+    }
+
+    /// Counts a scope without a node. If that shows skipped scopes, counts them as misuses and returns
+    /// to the stack outside them, without a tag, because a skipped scope may have set the tag.
+    fn detect_skipped(&self, address: usize, site: &'static Location<'static>) -> bool {
+        let Err(Skipped { count, base }) = self.overflow.enter(self.stack.get(), address) else {
+            return false;
+        };
+        misuse::add(count, site);
+        self.set(ContextIds { stack: base, tag: NONE, context: base });
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;
