@@ -2,14 +2,15 @@
 //! commands share: `input.rs`, `completeness.rs`, `store.rs`.
 
 mod completeness;
+pub mod condition;
 pub mod control;
 pub mod events;
 pub mod export;
-pub mod expr;
 pub mod fetch;
-pub mod figures;
 pub mod info;
 mod input;
+pub mod moment;
+pub mod quantity;
 pub mod report;
 pub mod serve;
 mod store;

@@ -2,9 +2,10 @@
 
 use super::Format;
 use super::completeness::{missing, outcome, without_end};
-use super::expr::{At, Expr};
-use super::figures::Figures;
+use super::condition::Condition;
+use super::condition::figures::Figures;
 use super::input::{display_name, is_stdin, open_watched, unreadable};
+use super::moment::Moment;
 use crate::error::{CliError, Outcome};
 use crate::terminal::note;
 use clap::ArgAction;
@@ -59,7 +60,7 @@ pub struct ReportArgs {
     filter: Option<String>,
     /// The report as it stood at this time
     #[arg(long, value_name = "TIME", value_parser = moment)]
-    at: Option<(String, At)>,
+    at: Option<(String, Moment)>,
     /// Show threads, sizes, the largest blocks, bookmarks and how accurate times are, too
     #[arg(short, long)]
     verbose: bool,
@@ -70,8 +71,8 @@ pub struct ReportArgs {
     #[arg(long, value_name = "N")]
     top: Option<usize>,
     /// Exit with status 3 if this holds; may be given more than once
-    #[arg(long, value_name = "EXPR", value_parser = str::parse::<Expr>)]
-    fail_if: Vec<Expr>,
+    #[arg(long, value_name = "EXPR", value_parser = str::parse::<Condition>)]
+    fail_if: Vec<Condition>,
     /// Exit with status 0 though the trace is not whole: of a program that runs, or was killed
     #[arg(long)]
     allow_incomplete: bool,
@@ -120,14 +121,14 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
     // PERF: figures are looked up in the report's JSON, which is large and only conditions need.
     let figures = LazyCell::new(|| Figures::of(&report));
     let (mut unknown, mut unproven) = (None, None);
-    for expr in &args.fail_if {
-        match expr.check(&figures) {
+    for condition in &args.fail_if {
+        match condition.check(&figures) {
             Ok(Some(held)) => {
                 incomplete.iter().for_each(|sentence| note(sentence));
                 return Ok(Outcome::Held(held));
             }
-            Ok(None) if expr.is_about_completeness() => {}
-            Ok(None) => unproven = Some(expr.source()),
+            Ok(None) if condition.is_about_completeness() => {}
+            Ok(None) => unproven = Some(condition.source()),
             Err(sentence) => unknown = Some(sentence),
         }
     }
@@ -137,8 +138,8 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
             Err(CliError::Failed(sentence))
         }
         // The condition may be about the part that is missing.
-        (None, Some(expr), Some(sentence)) => Ok(Outcome::Incomplete(format!(
-            "{sentence}; so '{expr}' cannot pass, though it does not hold so far"
+        (None, Some(condition), Some(sentence)) => Ok(Outcome::Incomplete(format!(
+            "{sentence}; so '{condition}' cannot pass, though it does not hold so far"
         ))),
         (None, _, incomplete) => Ok(outcome(incomplete, args.allow_incomplete)),
     }
@@ -214,7 +215,7 @@ fn incomplete(args: &ReportArgs, report: &Report, summary: &Summary) -> Option<S
 }
 
 /// A moment, together with how it was written.
-fn moment(text: &str) -> Result<(String, At), String> {
+fn moment(text: &str) -> Result<(String, Moment), String> {
     Ok((text.to_owned(), text.parse()?))
 }
 
@@ -234,10 +235,10 @@ fn until(args: &ReportArgs) -> Result<Until, CliError> {
         Ok(analyzer)
     };
     Ok(match at {
-        At::End => Until::End,
-        At::Nanoseconds(time) => Until::Time(*time),
-        At::Peak => Until::Event(first_pass()?.peak_event()),
-        At::Bookmark(name) => {
+        Moment::End => Until::End,
+        Moment::Nanoseconds(time) => Until::Time(*time),
+        Moment::Peak => Until::Event(first_pass()?.peak_event()),
+        Moment::Bookmark(name) => {
             let analyzer = first_pass()?;
             let event = analyzer.bookmark_event(name).ok_or_else(|| {
                 let set = analyzer.report().bookmarks;
@@ -252,7 +253,7 @@ fn until(args: &ReportArgs) -> Result<Until, CliError> {
             })?;
             Until::Event(event)
         }
-        At::Share(billionths) => {
+        Moment::Share(billionths) => {
             let duration = first_pass()?.report().trace.duration_ns;
             let time = u128::from(duration) * u128::from(*billionths) / 1_000_000_000;
             Until::Time(u64::try_from(time).unwrap_or(u64::MAX))
@@ -316,6 +317,6 @@ fn print(
     options.inclusive = args.inclusive;
     options.filter.clone_from(&args.filter);
     options.moment =
-        args.at.as_ref().filter(|(_, at)| *at != At::End).map(|(text, _)| text.clone());
+        args.at.as_ref().filter(|(_, at)| *at != Moment::End).map(|(text, _)| text.clone());
     text::write(report, &options, out)
 }

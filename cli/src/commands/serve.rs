@@ -1,6 +1,7 @@
 //! `memledger serve`: records what programs send, and gives it to whoever asks.
 
-use super::{Format, expr};
+use super::Format;
+use super::quantity;
 use crate::error::{CliError, Outcome};
 use crate::serve::{Access, Clients, Directory, Limits, Ready, Settings, default_path, serve};
 use crate::token::read_token;
@@ -53,10 +54,10 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// How large one trace may become; it ends there, behind a whole packet
-    #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = expr::size)]
+    #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = quantity::size)]
     max_trace: u64,
     /// How large all traces in the folder may become
-    #[arg(long, value_name = "SIZE", default_value = "64GiB", value_parser = expr::size)]
+    #[arg(long, value_name = "SIZE", default_value = "64GiB", value_parser = quantity::size)]
     max_store: u64,
     /// How many programs may send at once; each costs 64 KiB of memory
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]

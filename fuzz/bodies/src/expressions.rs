@@ -1,8 +1,10 @@
 //! `--fail-if` and `--at` of `memledger report`.
 
 use memledger::analysis::{Report, ScopeRow};
-use memledger_cli::commands::expr::{At, Expr, size};
-use memledger_cli::commands::figures::Figures;
+use memledger_cli::commands::condition::Condition;
+use memledger_cli::commands::condition::figures::Figures;
+use memledger_cli::commands::moment::Moment;
+use memledger_cli::commands::quantity::size;
 use std::sync::LazyLock;
 
 static REPORT: LazyLock<Figures> = LazyLock::new(|| {
@@ -20,23 +22,23 @@ static REPORT: LazyLock<Figures> = LazyLock::new(|| {
 /// Reads `data` as a condition, a moment and a size.
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    match text.parse::<Expr>() {
-        Ok(expr) => {
-            let shown = expr.to_string();
-            let again = shown.parse::<Expr>().unwrap_or_else(|error| panic!("{shown}: {error}"));
+    match text.parse::<Condition>() {
+        Ok(condition) => {
+            let shown = condition.to_string();
+            let again = shown.parse::<Condition>().unwrap_or_else(|error| panic!("{shown}: {error}"));
             assert_eq!(again.to_string(), shown);
-            let held = |expr: &Expr| expr.check(&REPORT).map(|held| held.is_some()).ok();
-            assert_eq!(held(&again), held(&expr), "{shown}");
+            let held = |condition: &Condition| condition.check(&REPORT).map(|held| held.is_some()).ok();
+            assert_eq!(held(&again), held(&condition), "{shown}");
         }
         Err(reason) => assert!(!reason.is_empty()),
     }
-    match text.parse::<At>() {
-        Ok(At::Nanoseconds(time)) => {
-            assert_eq!(time.to_string().parse(), Ok(At::Nanoseconds(time)));
+    match text.parse::<Moment>() {
+        Ok(Moment::Nanoseconds(time)) => {
+            assert_eq!(time.to_string().parse(), Ok(Moment::Nanoseconds(time)));
         }
-        Ok(At::Share(share)) => assert!(share <= 1_000_000_000),
-        Ok(At::Bookmark(name)) => {
-            assert_eq!(format!("bookmark:{name}").parse(), Ok(At::Bookmark(name)));
+        Ok(Moment::Share(share)) => assert!(share <= 1_000_000_000),
+        Ok(Moment::Bookmark(name)) => {
+            assert_eq!(format!("bookmark:{name}").parse(), Ok(Moment::Bookmark(name)));
         }
         Ok(_) => {}
         Err(reason) => assert!(!reason.is_empty()),

@@ -28,7 +28,7 @@ impl Dimension {
 
 /// A selector of rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rows {
+pub struct Selector {
     pub of: Dimension,
     /// The name of the row, or the last elements of its path.
     pub name: String,
@@ -38,7 +38,7 @@ pub struct Rows {
 
 /// Whether a figure is a number or a boolean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FigureType {
     Number,
     Flag,
 }
@@ -81,16 +81,16 @@ impl Figures {
         })
     }
 
-    /// The rows that `rows` selects.
-    pub fn select(&self, rows: &Rows) -> Vec<(String, &Value)> {
-        let Rows { of, name, group } = rows;
+    /// The rows that `selector` selects.
+    pub fn select(&self, selector: &Selector) -> Vec<(String, &Value)> {
+        let Selector { of, name, group } = selector;
         let chosen = |label: &str| match group {
             None if *of == Dimension::Name => is_end(label, name, " / "),
             None => is_end(label, name, " > "),
             Some(group) => label
                 .strip_suffix(&**name)
                 .and_then(|rest| rest.strip_suffix(" / "))
-                .is_some_and(|of| is_end(of, group, " > ")),
+                .is_some_and(|path| is_end(path, group, " > ")),
         };
         self.rows(*of).filter(|(label, _)| chosen(label)).collect()
     }
@@ -104,9 +104,9 @@ fn is_end(path: &str, end: &str, separator: &str) -> bool {
 }
 
 /// A figure of a row: the inclusive figure, where the row has one.
-pub fn of_row(row: &Value, key: &str) -> Option<u64> {
+pub fn row_figure(row: &Value, key: &str) -> Option<u64> {
     let value = row["inclusive"].get(key).or_else(|| row.get(key));
-    // Rows leave out `moved` figures that are 0.
+    // Selector leave out `moved` figures that are 0.
     value.map_or(key.starts_with("moved_").then_some(0), Value::as_u64)
 }
 
@@ -127,7 +127,7 @@ static SAMPLE: LazyLock<Figures> = LazyLock::new(|| {
 });
 
 /// All figures of the whole report, or of rows.
-pub fn known(of: Option<Dimension>) -> Vec<(String, Kind)> {
+pub fn known_figures(of: Option<Dimension>) -> Vec<(String, FigureType)> {
     let Figures(document) = &*SAMPLE;
     let objects: Vec<_> = match of {
         None => PARTS.map(|part| &document[part]).into(),
@@ -136,14 +136,16 @@ pub fn known(of: Option<Dimension>) -> Vec<(String, Kind)> {
         Some(Dimension::Name) => vec![&document["by_name"][0]],
         Some(Dimension::Thread) => vec![&document["by_thread"][0]],
     };
-    let kind = |key: &str, value: &Value| match value {
+    let figure_type = |key: &str, value: &Value| match value {
         _ if matches!(key, "pid" | "program" | "id" | "system_id") => None,
-        Value::Bool(_) => Some(Kind::Flag),
+        Value::Bool(_) => Some(FigureType::Flag),
         // Figures that a trace may lack.
-        Value::Null if matches!(key, "from_process_start" | "memory_recorded") => Some(Kind::Flag),
-        Value::Null | Value::Number(_) => Some(Kind::Number),
+        Value::Null if matches!(key, "from_process_start" | "memory_recorded") => {
+            Some(FigureType::Flag)
+        }
+        Value::Null | Value::Number(_) => Some(FigureType::Number),
         _ => None,
     };
     let entries = objects.into_iter().filter_map(Value::as_object).flatten();
-    entries.filter_map(|(key, value)| Some((key.clone(), kind(key, value)?))).collect()
+    entries.filter_map(|(key, value)| Some((key.clone(), figure_type(key, value)?))).collect()
 }

@@ -1,0 +1,132 @@
+//! The grammar of conditions, and the checks that need no trace.
+
+use super::figures::{Dimension, FigureType, Selector, known_figures};
+use super::{Comparison, Condition};
+use crate::commands::quantity::{BYTE_UNITS, NS_UNITS, scaled};
+use std::str::FromStr;
+use winnow::Parser;
+use winnow::ascii::multispace0;
+use winnow::combinator::{alt, delimited, preceded, repeat, separated, separated_pair};
+use winnow::error::{ContextError, StrContext, StrContextValue};
+use winnow::token::{any, none_of, rest, take_while};
+
+/// A parsed condition whose figure and value are not checked yet.
+type Unchecked<'a> = (&'a str, Vec<(Dimension, String)>, Comparison, &'a str);
+
+fn token<'a, O>(
+    inner: impl Parser<&'a str, O, ContextError>,
+) -> impl Parser<&'a str, O, ContextError> {
+    delimited(multispace0, inner, multispace0)
+}
+
+fn expected(what: &'static str) -> StrContext {
+    StrContext::Expected(StrContextValue::Description(what))
+}
+
+fn quoted<'a>(quote: char) -> impl Parser<&'a str, String, ContextError> {
+    let char = alt((preceded('\\', any), none_of([quote, '\\'])));
+    delimited(quote, repeat(0.., char), quote)
+}
+
+fn selector(input: &mut &str) -> Result<(Dimension, String), ContextError> {
+    let dimension = alt((
+        "scope".value(Dimension::Scope),
+        "group".value(Dimension::Group),
+        "name".value(Dimension::Name),
+        "thread".value(Dimension::Thread),
+    ));
+    let text = alt((quoted('"'), quoted('\'')));
+    separated_pair(
+        token(dimension).context(expected("scope, group, name or thread")),
+        '='.context(expected("=")),
+        token(text).context(expected("a text between quotes")),
+    )
+    .parse_next(input)
+}
+
+fn condition<'a>(input: &mut &'a str) -> Result<Unchecked<'a>, ContextError> {
+    let key = take_while(1.., |c: char| c.is_ascii_alphanumeric() || c == '_');
+    let comparison = alt((
+        ">=".value(Comparison::GreaterOrEqual),
+        "<=".value(Comparison::LessOrEqual),
+        alt(("==", "=")).value(Comparison::Equal),
+        "!=".value(Comparison::NotEqual),
+        ">".value(Comparison::Greater),
+        "<".value(Comparison::Less),
+    ));
+    let key = token(key).context(expected("a figure")).parse_next(input)?;
+    let selectors = if input.starts_with('{') {
+        let end = '}'.context(expected("}"));
+        delimited('{', separated(1.., selector, ','), end).parse_next(input)?
+    } else {
+        Vec::new()
+    };
+    let comparison = token(comparison).context(expected("a comparison")).parse_next(input)?;
+    Ok((key, selectors, comparison, rest.parse_next(input)?))
+}
+
+impl FromStr for Condition {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (key, selectors, comparison, value) = condition.parse(text).map_err(|error| {
+            let what = error.inner().context().find_map(|context| match context {
+                StrContext::Expected(what) => Some(what.to_string()),
+                _ => None,
+            });
+            let rest = match text.get(error.offset()..).unwrap_or_default() {
+                "" => "at the end".to_owned(),
+                rest => format!("before '{rest}'"),
+            };
+            format!(
+                "{} is expected {rest}; write it like 'peak_bytes > 64MiB' or \
+                 'peak_bytes{{scope=\"request\"}} > 1MiB'",
+                what.as_deref().unwrap_or("something else")
+            )
+        })?;
+        let selector = match <[_; 2]>::try_from(selectors) {
+            Ok([(Dimension::Group, group), (Dimension::Name, name)])
+            | Ok([(Dimension::Name, name), (Dimension::Group, group)]) => {
+                Some(Selector { of: Dimension::Name, name, group: Some(group) })
+            }
+            Err(one) if one.len() < 2 => {
+                one.into_iter().next().map(|(of, name)| Selector { of, name, group: None })
+            }
+            _ => return Err("only a name and its group can be asked for together".to_owned()),
+        };
+        let known = known_figures(selector.as_ref().map(|selector| selector.of));
+        let Some((_, figure_type)) = known.iter().find(|(known, _)| known == key) else {
+            let keys: Vec<_> = known.into_iter().map(|(key, _)| key).collect();
+            return Err(format!("there is no figure '{key}'; there are {}", keys.join(", ")));
+        };
+        let is_equality = matches!(comparison, Comparison::Equal | Comparison::NotEqual);
+        let value = match (figure_type, value.trim()) {
+            (FigureType::Number, value) => number(key, value)?,
+            (FigureType::Flag, value @ ("true" | "false")) if is_equality => {
+                u64::from(value == "true")
+            }
+            (FigureType::Flag, _) => return Err(format!("write it like '{key} = false'")),
+        };
+        let (key, source) = (key.to_owned(), text.trim().to_owned());
+        Ok(Self { key, figure_type: *figure_type, selector, comparison, value, source })
+    }
+}
+
+/// The number on the right side of a condition on `key`.
+fn number(key: &str, value: &str) -> Result<u64, String> {
+    let units = if key.ends_with("_ns") {
+        NS_UNITS
+    } else if key.contains("bytes") {
+        BYTE_UNITS
+    } else {
+        &[("", 1)]
+    };
+    scaled(value, units).ok_or_else(|| {
+        let units: Vec<_> = units.iter().map(|u| u.0).filter(|unit| !unit.is_empty()).collect();
+        if units.is_empty() {
+            format!("'{value}' is no number")
+        } else {
+            format!("'{value}' is no number, with or without one of {}", units.join(", "))
+        }
+    })
+}

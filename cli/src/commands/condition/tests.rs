@@ -1,0 +1,148 @@
+use super::figures::Figures;
+use super::*;
+use memledger::analysis::Report;
+
+#[test]
+fn conditions() {
+    let mut report = Report::default();
+    report.totals.peak_bytes = 64 << 20;
+    report.losses.lost_events = 3;
+    let figures = Figures::of(&report);
+    let check = |text: &str| text.parse::<Condition>().expect("an expression").check(&figures);
+    for (text, holds) in [
+        ("peak_bytes > 64MiB", false),
+        ("peak_bytes >= 64MiB", true),
+        ("peak_bytes>67108863", true),
+        ("peak_bytes < 0.1GiB", true),
+        ("lost_events != 0", true),
+        ("lost_events == 3", true),
+        ("live_blocks <= 0", true),
+        ("peak_bytes_at_ns > 1.5ms", false),
+        ("complete = false", true),
+        (" complete!=false ", false),
+    ] {
+        assert_eq!(check(text).map(|held| held.is_some()), Ok(holds), "{text}");
+    }
+    assert_eq!(
+        check("peak_bytes >= 64MiB"),
+        Ok(Some("'peak_bytes >= 64MiB' holds: peak_bytes is 67108864 (64.0 MiB)".to_owned()))
+    );
+    assert!(check("overhead_bytes > 0").is_err(), "a figure that is not known cannot pass");
+    for text in [
+        "peak_bytes",
+        "peak_bytes >",
+        "peak > 1",
+        "lost_events > 1KiB",
+        "> 3",
+        "a ! b",
+        "complete > false",
+        "complete = 0",
+        "lost_events = false",
+        "pid > 1",
+        "peak_bytes{} > 1",
+        "peak_bytes{scope} > 1",
+        "peak_bytes{scope=request} > 1",
+        "peak_bytes{scope=\"request} > 1",
+        "peak_bytes{scope=\"request\" > 1",
+        "peak_bytes{colour=\"red\"} > 1",
+        "peak_bytes{scope=\"a\",thread=\"b\"} > 1",
+        "complete{scope=\"a\"} = true",
+        "peak_blocks{scope=\"a\"} > 1",
+    ] {
+        let error = text.parse::<Condition>().expect_err(text);
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+    let error = |text: &str| text.parse::<Condition>().expect_err(text);
+    assert!(error("live_bytes{thraed='x'} > 1").starts_with(
+        "scope, group, name or thread is expected before 'thraed='x'} > 1'; write it like"
+    ));
+    assert!(error("live_bytes").starts_with("a comparison is expected at the end; "));
+}
+
+/// Two scopes `parse`, one of them within `request`; names, a group, and a thread without a name.
+fn rows() -> Figures {
+    let mut report = Report::default();
+    let text = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+    let paths: [&[&str]; 5] = [
+        &["GlobalScope"],
+        &["GlobalScope", "request"],
+        &["GlobalScope", "request", "parse"],
+        &["GlobalScope", "parse"],
+        &["GlobalScope", "a \"quoted\" \\ name"],
+    ];
+    for (path, peak) in paths.into_iter().zip([900, 500, 400, 70, 5]) {
+        let mut row = memledger::analysis::ScopeRow::default();
+        row.path = text(path);
+        row.figures.peak_bytes = 1;
+        row.inclusive.peak_bytes = peak;
+        report.by_scope.push(row);
+    }
+    for (group, name, live) in [("Index", "keys", 10), ("Cache", "keys", 20)] {
+        let mut row = memledger::analysis::NameRow::default();
+        (row.group, row.name) = (text(&["All", group]), name.to_owned());
+        row.figures.live_blocks = live;
+        report.by_name.push(row);
+    }
+    let mut group = memledger::analysis::GroupRow::default();
+    (group.group, group.inclusive.allocations) = (text(&["All", "Index"]), 3);
+    report.by_group.push(group);
+    let mut thread = memledger::analysis::ThreadRow::default();
+    (thread.id, thread.figures.frees) = (7, 2);
+    report.by_thread.push(thread);
+    Figures::of(&report)
+}
+
+#[test]
+fn conditions_on_rows() {
+    let figures = rows();
+    let check = |text: &str| text.parse::<Condition>().expect("an expression").check(&figures);
+    for (text, holds) in [
+        ("peak_bytes{scope=\"request\"} = 500", true),
+        ("peak_bytes { scope = \"request\" } > 499", true),
+        ("peak_bytes{scope='GlobalScope > request'} > 500", false),
+        ("peak_bytes{scope='request > parse'} > 399", true),
+        // One of the two scopes with this name.
+        ("peak_bytes{scope='parse'} > 100", true),
+        ("peak_bytes{scope='parse'} > 400", false),
+        ("peak_bytes{scope='GlobalScope > parse'} > 100", false),
+        ("peak_bytes{scope='a \"quoted\" \\\\ name'} = 5", true),
+        ("peak_bytes{scope=\"a \\\"quoted\\\" \\\\ name\"} = 5", true),
+        ("live_blocks{name='keys'} > 15", true),
+        ("live_blocks{name='keys',group='Index'} > 15", false),
+        ("live_blocks{group='All > Cache', name='keys'} > 15", true),
+        ("live_blocks{name='All > Cache / keys'} > 15", true),
+        ("allocations{group='Index'} >= 3", true),
+        ("moved_in_bytes{group='Index'} > 0", false),
+        ("frees{thread='thread 7'} > 1", true),
+    ] {
+        assert_eq!(check(text).map(|held| held.is_some()), Ok(holds), "{text}");
+        let shown = text.parse::<Condition>().expect("an expression").to_string();
+        assert_eq!(shown.parse::<Condition>().map(|again| again.to_string()), Ok(shown.clone()));
+        assert_eq!(check(&shown).map(|held| held.is_some()), Ok(holds), "{shown}");
+    }
+    assert_eq!(
+        check("peak_bytes{scope='parse'} > 100").ok().flatten().as_deref(),
+        Some(
+            "'peak_bytes{scope='parse'} > 100' holds: peak_bytes of GlobalScope > request > \
+             parse is 400"
+        )
+    );
+    for (text, sentence) in [
+        (
+            "peak_bytes{scope='reqest'} > 1",
+            "the trace has no scope \"reqest\"; there are \"GlobalScope > request\", ",
+        ),
+        // Not a whole path element.
+        ("peak_bytes{scope='quest'} > 1", "the trace has no scope \"quest\"; there are "),
+        (
+            "frees{name='keys',group='Indx'} > 1",
+            "the trace has no name \"keys\" in a group \"Indx\"; there are \"All > ",
+        ),
+    ] {
+        let error = check(text).expect_err(text);
+        assert!(error.contains(sentence), "{error}");
+    }
+    let none = "live_blocks{thread='x'} > 1".parse::<Condition>().expect("an expression");
+    let error = none.check(&Figures::of(&Report::default())).expect_err("no thread");
+    assert!(error.ends_with("the trace has no thread \"x\", nor any other"), "{error}");
+}

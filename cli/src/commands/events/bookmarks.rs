@@ -1,0 +1,63 @@
+//! The text of bookmarks, which a trace holds as a format string and its arguments.
+
+use memledger::analysis::bookmark_text;
+use memledger::trace::format::schema::EventType;
+use memledger::trace::read::{Event, Value};
+use std::collections::HashMap;
+
+/// At most this many format strings are kept.
+const MAX_FORMATS: usize = 1 << 16;
+
+/// The role of an event type for bookmarks.
+#[derive(Clone, Copy)]
+pub enum Role {
+    /// It declares the text of a bookmark site: the fields of the site and of the text.
+    Spec { point: usize, format: usize },
+    /// It is a bookmark: the fields of the site and of the values.
+    Set { point: usize, arguments: usize },
+}
+
+impl Role {
+    pub fn of(event_type: &EventType) -> Option<Self> {
+        let point = event_type.field("BookmarkPoint");
+        if event_type.is("Misc", "BookmarkSpec") {
+            Some(Self::Spec { point: point?, format: event_type.field("FormatString")? })
+        } else if event_type.is("Misc", "Bookmark") {
+            Some(Self::Set { point: point?, arguments: event_type.field("FormatArgs")? })
+        } else {
+            None
+        }
+    }
+}
+
+/// The format strings of the bookmark sites, by site.
+#[derive(Default)]
+pub struct Bookmarks(HashMap<u64, String>);
+
+impl Bookmarks {
+    /// The text of a bookmark. Remembers the format string if the event declares one.
+    pub fn text(&mut self, role: Role, event: &Event<'_>) -> Option<String> {
+        match role {
+            Role::Spec { point, format } => {
+                if let (Some(Value::Unsigned(point)), Some(Value::Text(format))) =
+                    (event.value(point), event.value(format))
+                    && self.0.len() < MAX_FORMATS
+                {
+                    self.0.insert(point, format.into_owned());
+                }
+                None
+            }
+            Role::Set { point, arguments } => {
+                let Some(Value::Unsigned(point)) = event.value(point) else { return None };
+                let format = self.0.get(&point)?;
+                let Some(Value::Array(values)) = event.value(arguments) else { return None };
+                let byte = |value: &Value<'_>| match value {
+                    Value::Unsigned(byte) => Some(*byte as u8),
+                    _ => None,
+                };
+                let bytes: Vec<u8> = values.iter().filter_map(byte).collect();
+                Some(bookmark_text(format, &bytes))
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Chooses the events to print while a trace is read.
+
+use super::bookmarks::{Bookmarks, Role};
+use super::field::FieldFormat;
+use super::{EventsArgs, json, text};
+use crate::commands::Format;
+use crate::terminal::note;
+use memledger::dump::text::{escape, nearest};
+use memledger::trace::format::packet::{FIRST_THREAD, LAST_OWN, LAST_THREAD};
+use memledger::trace::format::schema::EventType;
+use memledger::trace::read::{Damage, Event, Hole, Value, Visitor};
+use std::collections::{BTreeSet, HashMap};
+use std::io::{self, Write};
+use wildmatch::WildMatch;
+
+/// At most this many names are listed in a sentence.
+const LISTED: usize = 12;
+/// At most this many damages are reported one by one.
+pub const NAMED_DAMAGES: u64 = 10;
+
+/// How the events of a type are printed.
+struct TypeFormat {
+    /// The name as it is printed, or `None` if the filters leave the type out.
+    name: Option<String>,
+    fields: Vec<FieldFormat>,
+    /// The field of `Memledger.ThreadStart` that says which thread this is.
+    thread_id: Option<usize>,
+    bookmark: Option<Role>,
+}
+
+/// Prints events while a trace is read.
+pub struct Printer<'a> {
+    args: &'a EventsArgs,
+    filters: Vec<WildMatch>,
+    out: &'a mut dyn Write,
+    types: Vec<TypeFormat>,
+    /// The names of all types.
+    names: BTreeSet<String>,
+    bookmarks: Bookmarks,
+    /// The threads that have had events.
+    seen: BTreeSet<u32>,
+    /// The thread that a stream belongs to now, where that is not the number of the stream.
+    threads: HashMap<u16, u32>,
+    /// Whether memledger wrote the trace. Its first streams belong to no thread.
+    by_memledger: bool,
+    printed: u64,
+    pub damages: u64,
+    pub failed: Option<io::Error>,
+}
+
+impl<'a> Printer<'a> {
+    pub fn new(args: &'a EventsArgs, out: &'a mut dyn Write) -> Self {
+        Self {
+            args,
+            filters: args.filter.iter().map(|filter| WildMatch::new(filter)).collect(),
+            out,
+            types: Vec::new(),
+            names: BTreeSet::new(),
+            bookmarks: Bookmarks::default(),
+            threads: HashMap::new(),
+            by_memledger: false,
+            seen: BTreeSet::new(),
+            printed: 0,
+            damages: 0,
+            failed: None,
+        }
+    }
+
+    /// Whether no more events are printed.
+    pub fn is_done(&self) -> bool {
+        self.failed.is_some() || self.args.limit.is_some_and(|limit| self.printed >= limit)
+    }
+
+    /// Writes something other than an event, unless writing has failed before.
+    pub fn write(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+        if self.failed.is_none() {
+            self.failed = write(self.out).err();
+        }
+    }
+
+    /// Lists the existing names when a filter or a thread matches nothing.
+    pub fn note_unmatched(&self) {
+        if self.is_done() {
+            return;
+        }
+        for filter in &self.args.filter {
+            if !self.names.iter().any(|name| WildMatch::new(filter).matches(name)) {
+                let names = self.names.iter().map(String::as_str);
+                let plain: String = filter.chars().filter(|c| !matches!(c, '*' | '?')).collect();
+                let loggers = names.clone().filter_map(|name| Some(name.split_once('.')?.0));
+                let instead = match nearest(&plain, names.clone().chain(loggers)) {
+                    Some(near) if near.contains('.') => format!("{near} is likely meant"),
+                    Some(near) => format!("{near}.* is likely meant"),
+                    None => format!("there are {}", list(names)),
+                };
+                note(&format!("no type of events fits --filter {filter}; {instead}"));
+            }
+        }
+        if let Some(thread) = self.args.thread.filter(|thread| !self.seen.contains(thread)) {
+            let threads: Vec<_> = self.seen.iter().map(u32::to_string).collect();
+            let threads = list(threads.iter().map(String::as_str));
+            note(&format!("no event is of thread {thread}; there are {threads}"));
+        }
+    }
+
+    fn thread(&self, stream: u16) -> Option<u32> {
+        let first = if self.by_memledger { LAST_OWN + 1 } else { FIRST_THREAD };
+        let is_thread = (first..=LAST_THREAD).contains(&stream);
+        self.threads.get(&stream).copied().or(is_thread.then_some(stream.into()))
+    }
+}
+
+impl Visitor for Printer<'_> {
+    fn event_type(&mut self, _: usize, event_type: &EventType) {
+        let name = event_type.name();
+        self.by_memledger |= event_type.is("Memledger", "Trace");
+        let shown = self.filters.is_empty() || self.filters.iter().any(|f| f.matches(&name));
+        self.names.insert(name.clone());
+        self.types.push(TypeFormat {
+            bookmark: Role::of(event_type),
+            name: shown.then(|| escape(&name)),
+            fields: event_type.fields.iter().map(FieldFormat::of).collect(),
+            thread_id: (event_type.field("Id"))
+                .filter(|_| event_type.is("Memledger", "ThreadStart")),
+        });
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        let Some(format) = self.types.get(event.type_index) else { return };
+        if let Some(field) = format.thread_id
+            && let Some(Value::Unsigned(id)) = event.value(field)
+        {
+            self.threads.insert(event.stream, id as u32);
+        }
+        let bookmark = format.bookmark.and_then(|role| self.bookmarks.text(role, event));
+        let thread = self.thread(event.stream);
+        self.seen.extend(thread);
+        if self.is_done() || self.args.thread.is_some() && self.args.thread != thread {
+            return;
+        }
+        let Some(TypeFormat { name: Some(name), fields, .. }) = self.types.get(event.type_index)
+        else {
+            return;
+        };
+        let bookmark = bookmark.as_deref();
+        let written = match self.args.format {
+            Format::Text => text::write(event, thread, name, fields, bookmark, self.out),
+            Format::Json => {
+                json::write(event, thread, fields, bookmark, self.printed == 0, self.out)
+            }
+        };
+        self.printed += 1;
+        self.failed = self.failed.take().or(written.err());
+    }
+
+    fn hole(&mut self, hole: Hole) {
+        if self.args.format == Format::Text && !self.is_done() {
+            let last = hole.first.saturating_add(hole.count.saturating_sub(1));
+            self.write(|out| match hole.count {
+                0 => writeln!(out, "# an unknown number of serials from {last} on is missing"),
+                1 => writeln!(out, "# serial {last} is missing"),
+                _ => writeln!(out, "# serials {} to {last} are missing", hole.first),
+            });
+        }
+    }
+
+    fn damage(&mut self, damage: &Damage) {
+        self.damages += 1;
+        if self.damages <= NAMED_DAMAGES && !self.is_done() {
+            note(&match damage.offset {
+                Some(offset) => format!("in the packet at byte {offset}: {}", damage.what),
+                None => damage.what.clone(),
+            });
+        }
+    }
+}
+
+/// The first names of a long list, for a sentence.
+fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<_> = names.collect();
+    let shown = names.iter().take(LISTED).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(LISTED) {
+        0 if names.is_empty() => "none".to_owned(),
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

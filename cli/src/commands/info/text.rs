@@ -1,0 +1,175 @@
+//! What a trace consists of, for people.
+
+use super::facts::{Facts, hex};
+use super::layout::{shown, wrapped};
+use memledger::dump::text::escape;
+use memledger::trace::format::Transport;
+use memledger::trace::read::{Hole, Summary};
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+/// Columns of a name.
+const NAME: usize = 44;
+
+/// Writes `facts` and `summary` in lines of at most 80 columns.
+pub fn write(name: &str, facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}", shown(name, 79))?;
+    header(facts, summary, out)?;
+    counts(summary, out)?;
+    problems(facts, summary, out)?;
+    event_types(summary, out)?;
+    threads(facts, summary, out)?;
+    channels(facts, out)
+}
+
+/// Writes `value` in as many rows as it needs, the first of them with `key`.
+fn line(out: &mut dyn Write, mut key: &str, value: &str) -> io::Result<()> {
+    for row in wrapped(value, 66) {
+        writeln!(out, "  {key:<10}  {row}")?;
+        key = "";
+    }
+    Ok(())
+}
+
+/// The format of the trace, and the program that it is of.
+fn header(facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    let handshake = &summary.handshake;
+    let name = match handshake.transport {
+        Transport::Compact => "Unreal Trace, compact (.memledger)",
+        _ => "Unreal Trace",
+    };
+    let (transport, protocol) = (handshake.transport.version(), handshake.protocol);
+    line(out, "format", &format!("{name}, transport {transport}, protocol {protocol}"))?;
+    for (key, guid) in [("session", handshake.session_guid), ("trace", handshake.trace_guid)] {
+        if let Some(guid) = guid {
+            line(out, key, &hex(&guid))?;
+        }
+    }
+    if let Some(program) = facts.session.get("AppName") {
+        let platform = facts.session.get("Platform").map(|p| format!(", {}", escape(p)));
+        let program = escape(program);
+        line(out, "program", &format!("{program}{}", platform.unwrap_or_default()))?;
+    }
+    if let Some(command) = facts.session.get("CommandLine") {
+        line(out, "arguments", &escape(command))?;
+    }
+    if let Some(pid) = facts.pid {
+        line(out, "process", &pid.to_string())?;
+    }
+    if let Some(port) = handshake.control_port {
+        line(out, "control", &format!("port {port}"))?;
+    }
+    if let Some(nanoseconds) = facts.duration_ns() {
+        line(out, "duration", &format!("{:.6} s", nanoseconds as f64 / 1e9))?;
+    }
+    Ok(())
+}
+
+/// Bytes, packets, events and serials.
+fn counts(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    let Summary { packets, counts, .. } = summary;
+    let each = match counts.events {
+        0 => String::new(),
+        events => format!(", {:.1} for each event", summary.input_bytes as f64 / events as f64),
+    };
+    line(out, "bytes", &format!("{}{each}", summary.input_bytes))?;
+    let all = packets.plain + packets.encoded + packets.compact + packets.sync + packets.damaged;
+    let compact = match packets.compact {
+        0 => String::new(),
+        compact => format!("{compact} compact, "),
+    };
+    let packets = format!(
+        "{all}: {} plain, {} encoded, {compact}{} sync, {} damaged",
+        packets.plain, packets.encoded, packets.sync, packets.damaged
+    );
+    line(out, "packets", &packets)?;
+    line(out, "events", &counts.events.to_string())?;
+    let serials = match (counts.first_serial, counts.last_serial) {
+        (Some(first), Some(last)) => format!("{first} to {last}, {} out of order", counts.late),
+        _ => "none".to_owned(),
+    };
+    line(out, "serials", &serials)
+}
+
+/// What is missing, and what cannot be read.
+fn problems(facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    let counts = &summary.counts;
+    let holes = match counts.holes {
+        0 => "none".to_owned(),
+        holes if counts.missing_unknown => {
+            format!("{holes}, with an unknown number of events missing")
+        }
+        1 => format!("1, with {} events missing", counts.missing),
+        holes => format!("{holes}, with {} events missing in all", counts.missing),
+    };
+    line(out, "holes", &holes)?;
+    for &Hole { first, count, .. } in &facts.holes {
+        let last = first.saturating_add(count.saturating_sub(1));
+        let serials = match count {
+            0 => format!("serials from {first} on, up to an unknown one"),
+            count => format!("serials {first} to {last} ({count})"),
+        };
+        line(out, "", &serials)?;
+    }
+    let damage = match (counts.damages, summary.skipped_bytes, summary.truncated_bytes) {
+        (0, ..) => "none".to_owned(),
+        (1, skipped, 0) => format!("in 1 place; {skipped} bytes cannot be read"),
+        (places, skipped, 0) => format!("in {places} places; {skipped} bytes cannot be read"),
+        (1, 0, cut) => format!("the last {cut} bytes are an unfinished packet"),
+        (places, skipped, cut) => format!(
+            "in {places} places; {skipped} bytes cannot be read, the last {cut} bytes are an \
+             unfinished packet"
+        ),
+    };
+    line(out, "damage", &damage)?;
+    for damage in &facts.damages {
+        let offset = damage.offset.map_or(String::new(), |offset| format!("byte {offset}: "));
+        line(out, "", &format!("{offset}{}", damage.what))?;
+    }
+    Ok(())
+}
+
+/// The table of event types, the most frequent first.
+fn event_types(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\n{:>12}  {:>5}  event type", "events", "bytes")?;
+    let mut types = summary.types.iter().collect::<Vec<_>>();
+    types.sort_by_key(|t| (Reverse(t.events), t.event_type.name()));
+    for t in types {
+        let arrays = if t.event_type.has_aux() { "+" } else { "" };
+        let size = format!("{}{arrays}", t.event_type.fixed_size());
+        writeln!(out, "{:>12}  {size:>5}  {}", t.events, shown(&t.event_type.name(), 56))?;
+    }
+    Ok(())
+}
+
+/// The table of streams, with the threads that used them.
+fn threads(facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\n{:>12}  {:>12}  {:>6}  thread", "events", "bytes", "stream")?;
+    for stream in summary.streams.iter().filter(|stream| stream.stream >= 1) {
+        let names = match stream.stream {
+            1 => "(important events)".to_owned(),
+            id => {
+                let names = facts.threads(id).iter().map(|thread| thread.name.as_str());
+                shown(&names.collect::<Vec<_>>().join(", "), NAME)
+            }
+        };
+        let (events, bytes) = (stream.events, stream.bytes);
+        writeln!(out, "{events:>12}  {bytes:>12}  {:>6}  {names}", stream.stream)?;
+    }
+    Ok(())
+}
+
+/// The list of channels, if the trace has any.
+fn channels(facts: &Facts, out: &mut dyn Write) -> io::Result<()> {
+    if facts.channels.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nchannels")?;
+    for (id, channel) in &facts.channels {
+        let name = channel.name.as_ref().map_or(format!("(id {id:#010x})"), |n| shown(n, NAME));
+        let state = if channel.enabled { "on" } else { "off" };
+        let fixed = if channel.read_only { ", cannot be switched" } else { "" };
+        writeln!(out, "  {state:<3}  {name}{fixed}")?;
+    }
+    Ok(())
+}
