@@ -60,8 +60,8 @@ pub enum Error {
     ReadOnlyChannel(&'static str),
     /// These permissions are no permissions of a file that its owner can read and write.
     InvalidFileMode(u32),
-    /// The name of a report's file ends in neither `.txt` nor `.json`.
-    UnknownReportFormat(PathBuf),
+    /// The name of a report's file has the ending of no format; the text says which there are.
+    UnknownReportFormat(String),
     /// A token has the wrong length, or characters that are not allowed; the text does not show it.
     InvalidToken(String),
     /// The control server would listen on this address, which other machines can reach, without a
@@ -165,7 +165,7 @@ impl Error {
             Self::UnknownChannel(what) => Self::UnknownChannel(what.clone()),
             Self::ReadOnlyChannel(name) => Self::ReadOnlyChannel(name),
             Self::InvalidFileMode(mode) => Self::InvalidFileMode(*mode),
-            Self::UnknownReportFormat(path) => Self::UnknownReportFormat(path.clone()),
+            Self::UnknownReportFormat(text) => Self::UnknownReportFormat(text.clone()),
             Self::InvalidToken(what) => Self::InvalidToken(what.clone()),
             Self::TokenRequired(address) => Self::TokenRequired(address.clone()),
             Self::InvalidTimeout => Self::InvalidTimeout,
@@ -260,11 +260,6 @@ impl std::fmt::Display for Error {
                 f,
                 "files cannot have the permissions 0o{mode:o}: from 0o600 to 0o777 are allowed, with which the owner can read and write"
             ),
-            Self::UnknownReportFormat(path) => write!(
-                f,
-                "the report cannot go to {}: its name must end in .txt or .json",
-                path.display()
-            ),
             Self::TokenRequired(address) => write!(
                 f,
                 "the control server does not listen on {address}, where other machines can reach it, without a token; MEMLEDGER_CONTROL_TOKEN_FILE or LedgerBuilder::control_token sets one"
@@ -306,6 +301,7 @@ impl std::fmt::Display for Error {
             Self::Unreachable { what, source } => write!(f, "{what}: {source}"),
             Self::Unmeasured(why) => write!(f, "memory could not be measured: {why}"),
             Self::InvalidAddress(what)
+            | Self::UnknownReportFormat(what)
             | Self::InvalidChannels(what)
             | Self::UnknownChannel(what)
             | Self::InvalidToken(what)

@@ -4,6 +4,7 @@
 #[allow(dead_code, reason = "the reader's tests use the rest")]
 mod wire;
 
+use memledger::dump::FORMATS;
 use memledger::trace::format::schema::FieldType::{U8Array, U64, WideString};
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -317,6 +318,29 @@ fn the_width_and_the_rest_are_shown_where_they_are_asked_for() {
     let (_, inclusive, _) = run(&["report", SAMPLE, "--by", "scope", "--inclusive"]);
     assert!(own.contains("without inner ones") && !inclusive.contains("without inner ones"));
     assert_eq!(inclusive, run(&["report", SAMPLE, "--by", "scope"]).1);
+}
+
+#[test]
+fn each_format_of_the_library_is_chosen_by_its_name_and_by_its_endings() {
+    for format in FORMATS.all() {
+        let (status, named, err) = run(&["report", SAMPLE, "--format", format.name()]);
+        assert_eq!((status, err.as_str()), (0, ""), "{}", format.name());
+        for ending in format.endings() {
+            let path = file(&format!("by-ending.{ending}"), b"");
+            let (status, out, err) = run(&["report", SAMPLE, "-o", as_arg(&path)]);
+            assert_eq!((status, out.as_str(), err.as_str()), (0, "", ""));
+            assert_eq!(fs::read_to_string(&path).expect("the file"), named, "{ending}");
+            // A name outweighs an ending, and without either the report is text.
+            run(&["report", SAMPLE, "--format", "text", "-o", as_arg(&path)]);
+            let text = run(&["report", SAMPLE]).1;
+            assert_eq!(fs::read_to_string(path).expect("the file"), text);
+        }
+    }
+    let path = file("by-ending.out", b"");
+    run(&["report", SAMPLE, "-o", as_arg(&path)]);
+    assert_eq!(fs::read_to_string(path).expect("the file"), run(&["report", SAMPLE]).1);
+    let (status, _, err) = run(&["report", SAMPLE, "--format", "html"]);
+    assert!(status == 2 && err.contains("[possible values: text, json]"), "{err}");
 }
 
 #[test]

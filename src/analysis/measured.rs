@@ -6,16 +6,14 @@
 use super::accounts::{Bucket, Counts};
 use super::apply::Model;
 use super::attribution::{Context, Stream};
+use super::columns::Tally;
 use std::collections::BTreeMap;
 
 /// What was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Figures {
-    pub(crate) allocations: u64,
-    pub(crate) frees: u64,
-    pub(crate) reallocations: u64,
+    pub(crate) tally: Tally,
     pub(crate) foreign_reallocations: u64,
-    pub(crate) allocated_bytes: u64,
     pub(crate) live_blocks: u64,
     pub(crate) live_bytes: u64,
     pub(crate) peak_bytes: u64,
@@ -33,9 +31,7 @@ pub(crate) struct Baseline {
 pub(crate) struct Holder {
     /// A scope's begins with the measurement's own name, a tag's is its group's and its name.
     pub(crate) path: Vec<String>,
-    pub(crate) allocations: u64,
-    pub(crate) reallocations: u64,
-    pub(crate) allocated_bytes: u64,
+    pub(crate) tally: Tally,
     pub(crate) live_blocks: u64,
     pub(crate) live_bytes: u64,
     /// Bytes live when the measurement's total was at its peak.
@@ -45,9 +41,7 @@ pub(crate) struct Holder {
 impl Holder {
     fn add(&mut self, counts: &Counts, bytes_at_peak: u64) {
         self.bytes_at_peak += bytes_at_peak;
-        self.allocations += counts.tally.allocations;
-        self.reallocations += counts.tally.reallocations;
-        self.allocated_bytes += counts.tally.allocated_bytes;
+        self.tally.add(&counts.tally);
         self.live_blocks += counts.live_blocks;
         self.live_bytes += counts.live_bytes;
     }
@@ -82,15 +76,12 @@ impl Model {
         let measurements = self.contexts().measurements();
         let Some(measurement) = measurements.by_id(id) else { return figures };
         for (_, counts) in self.counts_since(measurement, before) {
-            figures.allocations += counts.tally.allocations;
-            figures.frees += counts.tally.frees;
-            figures.reallocations += counts.tally.reallocations;
-            figures.allocated_bytes += counts.tally.allocated_bytes;
+            figures.tally.add(&counts.tally);
             figures.live_blocks += counts.live_blocks;
             figures.live_bytes += counts.live_bytes;
         }
         for bytes in self.being_reallocated_in(measurement) {
-            figures.frees -= 1;
+            figures.tally.frees -= 1;
             figures.live_blocks += 1;
             figures.live_bytes += bytes;
         }

@@ -15,6 +15,7 @@
 //! | file | what |
 //! |---|---|
 //! | `analyzer.rs` | hands each event to the part it is for |
+//! | `columns.rs` | the columns of a report, in one place |
 //! | `cutoff.rs` | where counting stops (`--at`), and the report as it was there |
 //! | `diagnostics.rs` | losses, and what does not fit together |
 //! | `facts.rs` | what a trace says of the program and of itself |
@@ -35,6 +36,7 @@ mod accounts;
 mod analyzer;
 mod apply;
 mod attribution;
+mod columns;
 mod cutoff;
 mod decode;
 mod diagnostics;
@@ -49,13 +51,15 @@ mod report;
 mod timeline;
 
 pub use analyzer::Analyzer;
+pub(crate) use columns::{COLUMNS, Column, Shown, column};
+pub use columns::{Figures, Moves, Totals};
 pub use cutoff::Until;
 #[cfg(feature = "enable")]
 pub(crate) use initial_live_set::{Alive, AliveBlock};
 #[cfg(feature = "enable")]
 pub(crate) use measured::{Baseline, Figures as MeasuredFigures, Holder};
 pub use report::{
-    AfterReport, Bookmark, Figures, GroupRow, LiveBlock, Losses, Moves, NameRow, PeakMoment,
-    Report, ScopeRow, SizeRow, ThreadRow, TimeSpan, Totals, TraceInfo,
+    AfterReport, Bookmark, GroupRow, LiveBlock, Losses, NameRow, PeakMoment, Report, ScopeRow,
+    SizeRow, ThreadRow, TimeSpan, TraceInfo,
 };
 pub use timeline::bookmark_text;

@@ -3,10 +3,12 @@
 //! The order of keys is part of the format, so that two reports can be compared as text. Keys
 //! may be added; none is renamed or dropped within `/1`.
 
+use super::formats::ReportFormat;
+use super::options::Options;
 use super::pretty::{self, Json, Object, Value};
 use crate::analysis::{
-    AfterReport, Bookmark, Figures, GroupRow, LiveBlock, Losses, Moves, NameRow, PeakMoment,
-    Report, ScopeRow, SizeRow, ThreadRow, TimeSpan, Totals, TraceInfo,
+    AfterReport, Bookmark, COLUMNS, Figures, GroupRow, LiveBlock, Losses, Moves, NameRow,
+    PeakMoment, Report, ScopeRow, SizeRow, ThreadRow, TimeSpan, Totals, TraceInfo,
 };
 use std::io::{self, Write};
 
@@ -14,6 +16,27 @@ use std::io::{self, Write};
 pub fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
     pretty::write(report, out)?;
     out.write_all(b"\n")
+}
+
+/// As JSON.
+pub(super) struct Format;
+
+impl ReportFormat for Format {
+    fn name(&self) -> &'static str {
+        "json"
+    }
+
+    fn about(&self) -> &'static str {
+        "To be processed; the schema is named in it"
+    }
+
+    fn endings(&self) -> &'static [&'static str] {
+        &["json"]
+    }
+
+    fn write(&self, report: &Report, _: &Options, mut out: &mut dyn Write) -> io::Result<()> {
+        write(report, &mut out)
+    }
 }
 
 /// Writes an object with the given entries.
@@ -80,17 +103,12 @@ impl Json for Bookmark {
 impl Json for Totals {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
         value.object(|object| {
-            object.entry("allocations", &self.allocations)?;
-            object.entry("frees", &self.frees)?;
-            object.entry("reallocations", &self.reallocations)?;
-            object.entry("allocated_bytes", &self.allocated_bytes)?;
-            object.entry("live_blocks", &self.live_blocks)?;
-            object.entry("live_bytes", &self.live_bytes)?;
+            entries(object, self.first_columns())?;
             object.entry("peak_bytes", &self.peak_bytes)?;
             object.entry("peak_bytes_at_ns", &self.peak_bytes_at_ns)?;
             object.entry("blocks_at_peak", &self.blocks_at_peak)?;
             object.entry("peak_blocks", &self.peak_blocks)?;
-            object.entry("short_lived", &self.short_lived)?;
+            entries(object, self.last_columns())?;
             object.entry("overhead_bytes", &self.overhead_bytes)?;
             object.entry("unnamed_bytes_at_peak", &self.unnamed_bytes_at_peak)?;
             moves(object, self.moved_in, self.moved_out)?;
@@ -145,18 +163,17 @@ fn moves(object: &mut Object<'_, '_>, moved_in: Moves, moved_out: Moves) -> io::
     Ok(())
 }
 
+/// Adds an entry for each key and figure.
+fn entries(
+    object: &mut Object<'_, '_>,
+    mut figures: impl Iterator<Item = (&'static str, u64)>,
+) -> io::Result<()> {
+    figures.try_for_each(|(key, figure)| object.entry(key, &figure))
+}
+
 /// The columns of a row.
 fn columns(object: &mut Object<'_, '_>, figures: &Figures) -> io::Result<()> {
-    object.entry("allocations", &figures.allocations)?;
-    object.entry("frees", &figures.frees)?;
-    object.entry("reallocations", &figures.reallocations)?;
-    object.entry("allocated_bytes", &figures.allocated_bytes)?;
-    object.entry("live_blocks", &figures.live_blocks)?;
-    object.entry("live_bytes", &figures.live_bytes)?;
-    object.entry("peak_bytes", &figures.peak_bytes)?;
-    object.entry("live_bytes_at_peak", &figures.live_bytes_at_peak)?;
-    object.entry("live_blocks_at_peak", &figures.live_blocks_at_peak)?;
-    object.entry("short_lived", &figures.short_lived)?;
+    entries(object, COLUMNS.iter().map(|column| (column.key, (column.of)(figures))))?;
     moves(object, figures.moved_in, figures.moved_out)
 }
 

@@ -37,7 +37,7 @@ fn one_of_each() -> Vec<Error> {
         Error::UnknownChannel(text()),
         Error::ReadOnlyChannel("Assets"),
         Error::InvalidFileMode(0o1600),
-        Error::UnknownReportFormat(path),
+        Error::UnknownReportFormat(text()),
         Error::InvalidToken(text()),
         Error::TokenRequired(text()),
         Error::InvalidTimeout,

@@ -5,7 +5,8 @@ use super::files::{expand, report_in_use};
 use super::in_process::InProcessAnalyzer;
 use super::problems;
 use super::report_to::ReportTo;
-use crate::dump;
+use crate::dump::text::Options;
+use crate::dump::{FORMATS, ReportFormat};
 use crate::error::{Error, NOT_LINKED};
 use crate::platform::os;
 use crate::scopes;
@@ -13,29 +14,33 @@ use crate::trace::sink::file::LaterFile;
 use std::io;
 use std::path::PathBuf;
 
-/// Where the report goes.
-pub(super) enum ReportOutput {
-    Stderr { verbose: bool },
-    File { file: LaterFile, path: PathBuf, json: bool, verbose: bool },
+/// How the report is written, and where.
+pub(super) struct ReportOutput {
+    format: &'static dyn ReportFormat,
+    options: Options,
+    /// `None` for standard error.
+    file: Option<(LaterFile, PathBuf)>,
 }
 
 /// Reserves the name of the report's file, if it goes to one.
 pub(super) fn open_report(report: &ReportTo) -> Result<ReportOutput, Error> {
-    let verbose = report.verbose;
-    let Some(path) = &report.path else { return Ok(ReportOutput::Stderr { verbose }) };
+    let options = Options { verbose: report.verbose, ..Options::default() };
+    let Some(path) = &report.path else {
+        return Ok(ReportOutput { format: FORMATS.default(), options, file: None });
+    };
     let asked = expand(path, &mut problems::add);
-    let json = match asked.extension().and_then(|extension| extension.to_str()) {
-        Some("json") => true,
-        Some("txt") => false,
-        _ => {
-            return Err(Error::UnknownReportFormat(asked));
-        }
+    let Some(format) = FORMATS.by_path(&asked) else {
+        return Err(Error::UnknownReportFormat(format!(
+            "the report cannot go to {}: its name must end in {}",
+            asked.display(),
+            FORMATS.endings()
+        )));
     };
     let (file, path) = LaterFile::prepare(&asked)?;
     if path != asked {
         report_in_use(&asked, &path);
     }
-    Ok(ReportOutput::File { file, path, json, verbose })
+    Ok(ReportOutput { format, options, file: Some((file, path)) })
 }
 
 /// Writes the report of `analyzer`, if there is one.
@@ -57,26 +62,19 @@ pub(super) fn write_report(
         ));
     }
     let report = analyzer.report();
+    let ReportOutput { format, mut options, file } = output;
+    if file.is_none() {
+        options.color = os::is_terminal(2);
+        options.width = os::terminal_width(2).unwrap_or(options.width);
+    }
     let mut bytes = Vec::new();
     // Writing to memory does not fail.
-    let _ = match output {
-        ReportOutput::File { json: true, .. } => dump::json::write(&report, &mut bytes),
-        ReportOutput::File { verbose, .. } => {
-            let options = dump::text::Options { verbose, ..Default::default() };
-            dump::text::write(&report, &options, &mut bytes)
-        }
-        ReportOutput::Stderr { verbose } => {
-            let mut options = dump::text::Options { verbose, ..Default::default() };
-            options.color = os::is_terminal(2);
-            options.width = os::terminal_width(2).unwrap_or(options.width);
-            dump::text::write(&report, &options, &mut bytes)
-        }
-    };
-    match output {
-        ReportOutput::Stderr { .. } => {
+    let _ = format.write(&report, &options, &mut bytes);
+    match file {
+        None => {
             let _ = os::write_all(2, &bytes);
         }
-        ReportOutput::File { file, path, .. } => write_file(&file, path, &bytes),
+        Some((file, path)) => write_file(&file, path, &bytes),
     }
     if let Some(site) = scopes::misuse::first() {
         problems::add(format!(
@@ -102,5 +100,34 @@ fn write_file(file: &LaterFile, path: PathBuf, bytes: &[u8]) {
     problems::report(Error::File { path, action: "write", source });
     if is_ours {
         let _ = os::write_all(2, bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::config::Config;
+    use super::super::settings;
+    use super::*;
+
+    /// The format `toy` is in the table of the unit tests only.
+    #[test]
+    fn the_table_of_formats_decides_what_a_report_file_holds() {
+        let folder = std::env::temp_dir().join(format!("memledger-formats-{}", os::process_id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for (file, format) in [("a.txt", "text"), ("b.json", "json"), ("c.toys", "toy")] {
+            let path = folder.join(file);
+            let mut config = Config::default();
+            settings::report(path.as_ref(), &mut config).unwrap();
+            let output = open_report(&config.report.unwrap()).unwrap();
+            assert_eq!(output.format.name(), format);
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(open_report(&ReportTo::stderr()).unwrap().format.name(), "text");
+        let Err(error) = open_report(&ReportTo::file("run.html")) else { panic!() };
+        let endings = ".txt, .json, .toy or .toys";
+        let sentence = "the report cannot go to run.html: its name must end in";
+        assert_eq!(error.to_string(), format!("{sentence} {endings}"));
+        let error = settings::report("run.html".as_ref(), &mut Config::default()).unwrap_err();
+        assert!(error.contains(&format!("a path ending in {endings} are allowed")), "{error}");
     }
 }

@@ -5,6 +5,7 @@ use super::control::read_token;
 use super::destinations::To;
 use super::problems;
 use super::report_to::ReportTo;
+use crate::dump::FORMATS;
 use crate::events::channel;
 use crate::platform::os;
 use crate::remote::control::{DEFAULT_PORT as DEFAULT_CONTROL_PORT, ListenAddress};
@@ -12,7 +13,7 @@ use crate::trace::sink::tcp::Address;
 use crate::trace::write::untracked;
 use crate::words::nearest;
 use std::ffi::{CStr, OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Once;
 
 /// One setting: its variable, its flag, and how it changes the configuration. An error is what is
@@ -240,15 +241,17 @@ fn file_mode(value: &OsStr, config: &mut Config) -> Result<(), String> {
     Ok(())
 }
 
-fn report(value: &OsStr, config: &mut Config) -> Result<(), String> {
+pub(super) fn report(value: &OsStr, config: &mut Config) -> Result<(), String> {
     config.report = match value.to_str() {
         Some("off") => None,
         Some("stderr") => Some(ReportTo::stderr()),
-        _ if matches!(extension(value), Some("txt" | "json")) => Some(ReportTo::file(value)),
-        _ => return Err(
-            "only stderr, off, or a path ending in .txt or .json are allowed; the default is used"
-                .into(),
-        ),
+        _ if FORMATS.by_path(value.as_ref()).is_some() => Some(ReportTo::file(value)),
+        _ => {
+            return Err(format!(
+                "only stderr, off, or a path ending in {} are allowed; the default is used",
+                FORMATS.endings()
+            ));
+        }
     };
     Ok(())
 }
@@ -267,10 +270,6 @@ fn is_on(value: &OsStr) -> Result<bool, String> {
         Some("0") => Ok(false),
         _ => Err("only 0 and 1 are allowed; the default is used".into()),
     }
-}
-
-fn extension(path: &OsStr) -> Option<&str> {
-    Path::new(path).extension().and_then(OsStr::to_str)
 }
 
 /// Reports variables with our prefix that are unknown, once in the process.

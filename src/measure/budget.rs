@@ -131,8 +131,8 @@ impl Budget {
         let limits = [
             ("peak", figures.peak_bytes, " bytes", peak),
             ("live", figures.live_bytes, " bytes", live),
-            ("allocated", figures.allocated_bytes, " bytes", allocated),
-            ("allocations", figures.allocations, "", allocations),
+            ("allocated", figures.tally.allocated_bytes, " bytes", allocated),
+            ("allocations", figures.tally.allocations, "", allocations),
             ("reallocations", reallocated(&figures), "", reallocations),
         ];
         if limits.iter().all(|(.., limit)| limit.is_none()) {
@@ -166,29 +166,29 @@ impl Budget {
         let is_over = |found: u64, limit: Option<u64>| limit.is_some_and(|limit| found > limit);
         let peak = is_over(figures.peak_bytes, self.peak);
         let live = is_over(figures.live_bytes, self.live);
-        let allocated = is_over(figures.allocated_bytes, self.allocated);
-        let allocations = is_over(figures.allocations, self.allocations);
+        let allocated = is_over(figures.tally.allocated_bytes, self.allocated);
+        let allocations = is_over(figures.tally.allocations, self.allocations);
         let reallocations = is_over(reallocated(&figures), self.reallocations);
         let key = |holder: &Holder| {
             if peak {
                 (holder.bytes_at_peak, holder.live_bytes)
             } else if live {
-                (holder.live_bytes, holder.allocated_bytes)
+                (holder.live_bytes, holder.tally.allocated_bytes)
             } else if allocated {
-                (holder.allocated_bytes, holder.allocations)
+                (holder.tally.allocated_bytes, holder.tally.allocations)
             } else if allocations {
-                (holder.allocations, holder.allocated_bytes)
+                (holder.tally.allocations, holder.tally.allocated_bytes)
             } else {
-                (holder.reallocations, holder.allocated_bytes)
+                (holder.tally.reallocations, holder.tally.allocated_bytes)
             }
         };
         let columns: [(bool, Column); 6] = [
             (peak, ("at peak", |holder| holder.bytes_at_peak)),
             (true, ("live bytes", |holder| holder.live_bytes)),
             (true, ("blocks", |holder| holder.live_blocks)),
-            (true, ("allocated", |holder| holder.allocated_bytes)),
-            (true, ("count", |holder| holder.allocations)),
-            (reallocations, ("reallocations", |holder| holder.reallocations)),
+            (true, ("allocated", |holder| holder.tally.allocated_bytes)),
+            (true, ("count", |holder| holder.tally.allocations)),
+            (reallocations, ("reallocations", |holder| holder.tally.reallocations)),
         ];
         let shown = columns.into_iter().filter(|(is_shown, _)| *is_shown);
         let columns: Vec<_> = shown.map(|(_, column)| column).collect();
@@ -209,5 +209,5 @@ impl Budget {
 /// Reallocations in the measured code, of any block.
 #[cfg(feature = "enable")]
 fn reallocated(figures: &MeasuredFigures) -> u64 {
-    figures.reallocations + figures.foreign_reallocations
+    figures.tally.reallocations + figures.foreign_reallocations
 }

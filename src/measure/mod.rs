@@ -48,11 +48,11 @@ impl<R> Measured<R> {
     fn new(value: R, figures: crate::analysis::MeasuredFigures) -> Self {
         Self {
             value,
-            allocations: figures.allocations,
-            frees: figures.frees,
-            reallocations: figures.reallocations,
+            allocations: figures.tally.allocations,
+            frees: figures.tally.frees,
+            reallocations: figures.tally.reallocations,
             foreign_reallocations: figures.foreign_reallocations,
-            allocated_bytes: figures.allocated_bytes,
+            allocated_bytes: figures.tally.allocated_bytes,
             live_blocks: figures.live_blocks,
             live_bytes: figures.live_bytes,
             peak_bytes: figures.peak_bytes,

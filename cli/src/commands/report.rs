@@ -1,6 +1,5 @@
 //! `memledger report`: totals, peaks, who holds what, what is still live.
 
-use super::Format;
 use super::completeness::{missing, outcome, without_end};
 use super::condition::Condition;
 use super::condition::figures::Figures;
@@ -9,11 +8,13 @@ use super::moment::Moment;
 use crate::error::{CliError, Outcome};
 use crate::terminal::note;
 use clap::ArgAction;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use memledger::analysis::{Analyzer, Report, Until};
-use memledger::dump::{json, text};
+use memledger::dump::{FORMATS, ReportFormat, text};
 use memledger::trace::read::{Summary, read};
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
@@ -27,7 +28,7 @@ Examples:
   memledger report run.utrace --at 1.5s               the report as it stood then
   memledger report run.utrace --fail-if 'peak_bytes > 64MiB'   exit 3 if it was more
   memledger report run.utrace --fail-if 'peak_bytes{scope=\"request\"} > 1MiB'   of a scope
-  memledger report run.utrace --format json -o run.json
+  memledger report run.utrace -o run.json             JSON, by the ending of the file
 
 TIME is 1.5s, 200ms, nanoseconds without a unit, 50%, start, peak, end or bookmark:NAME.
 EXPR compares a number in totals, losses or trace of the JSON report: >, >=, <, <=, =, !=; bytes may
@@ -79,9 +80,35 @@ pub struct ReportArgs {
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// How to print it
-    #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    /// How to print it (by the ending of FILE; else text)
+    #[arg(long, value_parser = format_by_name())]
+    format: Option<Format>,
+}
+
+/// A format of the library's table.
+#[derive(Clone, Copy)]
+struct Format(&'static dyn ReportFormat);
+
+impl fmt::Debug for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.name())
+    }
+}
+
+/// Parses the name of a format.
+fn format_by_name() -> impl TypedValueParser<Value = Format> {
+    let value = |format: &dyn ReportFormat| PossibleValue::new(format.name()).help(format.about());
+    PossibleValuesParser::new(FORMATS.all().map(value)).try_map(|name| {
+        FORMATS.by_name(&name).map(Format).ok_or_else(|| format!("there is no format {name}"))
+    })
+}
+
+impl ReportArgs {
+    /// The format: as asked for, or else by the ending of the file's name.
+    fn format(&self) -> &'static dyn ReportFormat {
+        let by_path = || FORMATS.by_path(self.output.as_ref()?);
+        self.format.map(|format| format.0).or_else(by_path).unwrap_or(FORMATS.default())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -157,7 +184,7 @@ fn note_what_fits_nothing(args: &ReportArgs, until: Until, report: &Report) {
         ));
     }
     let is_by_size = args.by == Some(By::Size);
-    let Some(filter) = args.filter.as_ref().filter(|_| args.format == Format::Text && !is_by_size)
+    let Some(filter) = args.filter.as_ref().filter(|_| args.format().has_options() && !is_by_size)
     else {
         return;
     };
@@ -263,7 +290,8 @@ fn until(args: &ReportArgs) -> Result<Until, CliError> {
 
 /// The report, what reading has shown, and what did not fit together.
 fn analyze(args: &ReportArgs, until: Until) -> Result<(Report, Summary, Vec<String>), CliError> {
-    let top = args.top.unwrap_or(100).max(if args.format == Format::Text { 100 } else { 0 });
+    // A filter chooses among the largest blocks.
+    let top = args.top.unwrap_or(100).max(if args.format().has_options() { 100 } else { 0 });
     let mut analyzer = Analyzer::new().until(until).largest_live(top);
     let source = open_watched(&args.trace)?;
     let summary = read(source, &mut analyzer).map_err(|error| unreadable(&args.trace, error))?;
@@ -290,11 +318,8 @@ fn print(
     report: &Report,
     color: bool,
     width: Option<usize>,
-    mut out: &mut dyn Write,
+    out: &mut dyn Write,
 ) -> io::Result<()> {
-    if args.format == Format::Json {
-        return json::write(report, &mut out);
-    }
     let mut options = text::Options::default();
     options.color = color;
     options.width = args.width.or(width).unwrap_or(options.width);
@@ -318,5 +343,5 @@ fn print(
     options.filter.clone_from(&args.filter);
     options.moment =
         args.at.as_ref().filter(|(_, at)| *at != Moment::End).map(|(text, _)| text.clone());
-    text::write(report, &options, out)
+    args.format().write(report, &options, out)
 }

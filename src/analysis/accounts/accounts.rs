@@ -6,7 +6,7 @@ use super::measured::MeasuredPeaks;
 use super::moves::{Moved, Moves};
 use super::peaks::{Moment, Peaks, Total};
 use super::size_class::{CLASSES, SizeClass, class_of};
-use super::tally::Tally;
+use crate::analysis::columns::Tally;
 use crate::analysis::hash::IntMap;
 
 /// Where a block counts: everything else follows from that.

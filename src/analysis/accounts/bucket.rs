@@ -1,6 +1,6 @@
 //! The columns that add up, of one bucket or one size class.
 
-use super::tally::Tally;
+use crate::analysis::columns::Tally;
 
 /// The columns that add up.
 #[derive(Clone, Copy, Debug, Default)]

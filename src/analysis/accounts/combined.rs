@@ -1,6 +1,6 @@
 //! The events of one bucket that follow each other, combined.
 
-use super::tally::Tally;
+use crate::analysis::columns::Tally;
 
 /// What consecutive events of one bucket have changed. The size classes have it already; the bucket,
 /// the peaks and the total get it at the next flush.

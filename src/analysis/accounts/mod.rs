@@ -27,7 +27,7 @@
 //! | `moves.rs` | what moved from one bucket to another |
 //! | `peaks.rs` | the peaks of rows and of the total |
 //! | `size_class.rs` | which sizes a class has, and its figures |
-//! | `tally.rs` | the columns that only grow |
+//! | `tally.rs` | what each event adds to the columns that are counted |
 
 #[expect(clippy::module_inception, reason = "the room has the name of its main object")]
 mod accounts;

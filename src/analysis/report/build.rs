@@ -1,6 +1,5 @@
 //! Makes a report: sums the buckets into rows, and sorts.
 
-use super::figures::{Figures, Totals};
 use super::largest::Largest;
 use super::rows::{GroupRow, NameRow, ScopeRow, SizeRow, ThreadRow};
 use super::sums::{TreeFigures, add_counts, add_moves, by_node, by_row};
@@ -8,6 +7,7 @@ use super::types::{PeakMoment, Report};
 use crate::analysis::accounts::class_bounds;
 use crate::analysis::apply::Model;
 use crate::analysis::attribution::{Name, OUTERMOST, ROOT, Thread};
+use crate::analysis::columns::{Figures, Totals};
 use crate::analysis::cutoff::Cutoff;
 use crate::analysis::diagnostics::Diagnostics;
 use crate::analysis::facts::Facts;
@@ -77,12 +77,7 @@ impl Sources<'_> {
             ..Totals::default()
         };
         for class in accounts.size_classes() {
-            let tally = &class.counts.tally;
-            totals.allocations += tally.allocations;
-            totals.frees += tally.frees;
-            totals.reallocations += tally.reallocations;
-            totals.allocated_bytes = totals.allocated_bytes.wrapping_add(tally.allocated_bytes);
-            totals.short_lived += tally.short_lived;
+            totals.add_tally(&class.counts.tally);
             add_moves(&mut totals.moved_out, class.left);
             add_moves(&mut totals.moved_in, class.returned);
         }

@@ -4,19 +4,16 @@
 //! | file | what |
 //! |---|---|
 //! | `build.rs` | makes a report: sums, and sorts |
-//! | `figures.rs` | the columns |
 //! | `largest.rs` | the largest live blocks |
 //! | `rows.rs` | the rows |
 //! | `sums.rs` | sums buckets into rows |
 //! | `types.rs` | all else in a report |
 
 pub(super) mod build;
-mod figures;
 mod largest;
 mod rows;
 mod sums;
 mod types;
 
-pub use figures::{Figures, Moves, Totals};
 pub use rows::{GroupRow, LiveBlock, NameRow, ScopeRow, SizeRow, ThreadRow};
 pub use types::{AfterReport, Bookmark, Losses, PeakMoment, Report, TimeSpan, TraceInfo};

@@ -1,6 +1,6 @@
 //! The rows of a report.
 
-use super::figures::Figures;
+use crate::analysis::columns::Figures;
 
 /// One scope stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

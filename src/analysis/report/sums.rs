@@ -1,25 +1,25 @@
 //! Sums buckets into rows.
 
-use super::figures::{Figures, Moves};
 use crate::analysis::accounts::{Accounts, Bucket, Counts, Moved};
 use crate::analysis::attribution::{ROOT, Tree};
+use crate::analysis::columns::{Figures, Moves};
 
 /// The figures of each node alone, and with all nodes below it; `None` where nothing happened.
 pub(super) type TreeFigures = Vec<Option<(Figures, Figures)>>;
 
 /// Adds the columns that add up of a bucket or size class, at the peak `generation`.
 pub(super) fn add_counts(figures: &mut Figures, counts: &Counts, generation: u64) {
-    let (blocks, bytes) = counts.at_peak(generation);
-    let tally = &counts.tally;
-    figures.allocations += tally.allocations;
-    figures.frees += tally.frees;
-    figures.reallocations += tally.reallocations;
-    figures.allocated_bytes = figures.allocated_bytes.wrapping_add(tally.allocated_bytes);
-    figures.live_blocks += counts.live_blocks;
-    figures.live_bytes = figures.live_bytes.wrapping_add(counts.live_bytes);
-    figures.live_blocks_at_peak += blocks;
-    figures.live_bytes_at_peak = figures.live_bytes_at_peak.wrapping_add(bytes);
-    figures.short_lived += tally.short_lived;
+    let (live_blocks_at_peak, live_bytes_at_peak) = counts.at_peak(generation);
+    let Counts { live_blocks, live_bytes, .. } = *counts;
+    let live = Figures {
+        live_blocks,
+        live_bytes,
+        live_blocks_at_peak,
+        live_bytes_at_peak,
+        ..Figures::default()
+    };
+    figures.add(&live);
+    figures.add_tally(&counts.tally);
 }
 
 pub(super) fn add_moves(sum: &mut Moves, moved: Moved) {
@@ -61,19 +61,19 @@ pub(super) fn by_node(
     node_of: impl Fn(u32) -> u32,
 ) -> TreeFigures {
     let own = by_row(accounts, tree.nodes().len(), |bucket| node_of(bucket.context));
-    let mut sums = vec![None; own.len()];
+    let mut sums: TreeFigures = vec![None; own.len()];
     for (node, figures) in own.into_iter().enumerate().rev() {
         // NOTE: parents are before their children, so all children are in by now.
         if let Some(figures) = figures {
             let (alone, inclusive) = sums[node].get_or_insert_default();
             *alone = figures;
-            add_figures(inclusive, &figures);
+            inclusive.add(&figures);
         }
         if let Some((_, below)) = sums[node]
             && node != ROOT as usize
         {
             let parent = tree.nodes()[node].parent as usize;
-            add_figures(&mut sums[parent].get_or_insert_default().1, &below);
+            sums[parent].get_or_insert_default().1.add(&below);
         }
     }
     set_inclusive_moves(accounts, tree, &node_of, &mut sums);
@@ -121,17 +121,4 @@ fn set_inclusive_moves(
             }
         }
     }
-}
-
-/// Adds the columns that add up, moves left out.
-fn add_figures(sum: &mut Figures, other: &Figures) {
-    sum.allocations += other.allocations;
-    sum.frees += other.frees;
-    sum.reallocations += other.reallocations;
-    sum.allocated_bytes = sum.allocated_bytes.wrapping_add(other.allocated_bytes);
-    sum.live_blocks += other.live_blocks;
-    sum.live_bytes = sum.live_bytes.wrapping_add(other.live_bytes);
-    sum.live_bytes_at_peak = sum.live_bytes_at_peak.wrapping_add(other.live_bytes_at_peak);
-    sum.live_blocks_at_peak += other.live_blocks_at_peak;
-    sum.short_lived += other.short_lived;
 }

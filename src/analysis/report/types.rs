@@ -1,7 +1,7 @@
 //! The parts of a report about all blocks together.
 
-use super::figures::Totals;
 use super::rows::{GroupRow, LiveBlock, NameRow, ScopeRow, SizeRow, ThreadRow};
+use crate::analysis::columns::Totals;
 
 /// Everything known about the memory of one run.
 ///

@@ -1,24 +1,17 @@
 //! The columns of a table.
 
 use super::units::{bytes_briefly, count, percent};
-use crate::analysis::Figures;
+use crate::analysis::{COLUMNS, Column as ReportColumn, Figures, Shown, column};
 
 /// One column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Column {
-    /// Live bytes when the total was at its peak.
-    AtPeak,
-    /// Their share of the peak.
+    /// A column of the report.
+    Of(&'static ReportColumn),
+    /// The share of the peak: of the live bytes when the total was at its peak.
     Share,
-    /// The row's own peak.
-    Peak,
-    Live,
-    Blocks,
     /// The largest live block.
     Largest,
-    Allocated,
-    Count,
-    Reallocations,
     /// The share of blocks that were freed at once.
     AtOnce,
     /// How often the scope was entered.
@@ -44,16 +37,13 @@ impl Column {
     /// The header, in a report of the end or of an earlier `moment`.
     pub(super) fn header(self, moment: bool) -> &'static str {
         match self {
-            Self::AtPeak => "at peak",
+            Self::Of(of) if moment && of.key == column::live_bytes.key => "then",
+            Self::Of(ReportColumn {
+                shown: Shown::Number(header) | Shown::Bytes(header), ..
+            }) => header,
+            Self::Of(hidden) => hidden.key,
             Self::Share => "share",
-            Self::Peak => "own peak",
-            Self::Live if moment => "then",
-            Self::Live => "at end",
-            Self::Blocks => "blocks",
             Self::Largest => "largest",
-            Self::Allocated => "allocated",
-            Self::Count => "count",
-            Self::Reallocations => "reallocations",
             Self::AtOnce => "freed at once",
             Self::Entries => "entries",
             Self::Each => "each",
@@ -63,15 +53,12 @@ impl Column {
     pub(super) fn cell(self, of: &Cells<'_>) -> String {
         let Cells { figures, peak, entries, largest } = *of;
         match self {
-            Self::AtPeak => size(figures.live_bytes_at_peak),
+            Self::Of(column) => match column.shown {
+                Shown::Bytes(_) => size((column.of)(figures)),
+                Shown::Number(_) | Shown::Hidden => number((column.of)(figures)),
+            },
             Self::Share => share(figures.live_bytes_at_peak, peak),
-            Self::Peak => size(figures.peak_bytes),
-            Self::Live => size(figures.live_bytes),
-            Self::Blocks => number(figures.live_blocks),
             Self::Largest => size(largest),
-            Self::Allocated => size(figures.allocated_bytes),
-            Self::Count => number(figures.allocations),
-            Self::Reallocations => number(figures.reallocations),
             Self::AtOnce => share(figures.short_lived, figures.allocations),
             Self::Entries => number(entries.unwrap_or(0)),
             Self::Each => match figures.allocated_bytes.checked_div(entries.unwrap_or(0)) {
@@ -80,6 +67,20 @@ impl Column {
             },
         }
     }
+
+    /// Whether it is this column of the report.
+    fn is(self, column: &ReportColumn) -> bool {
+        matches!(self, Self::Of(of) if of.key == column.key)
+    }
+}
+
+/// The columns of the report that the text shows and that are in none of `tables`.
+pub(super) fn in_none_of(tables: &[&[Column]]) -> impl Iterator<Item = Column> {
+    let is_further = |column: &ReportColumn| {
+        let is_chosen = tables.iter().copied().flatten().any(|chosen| chosen.is(column));
+        column.shown != Shown::Hidden && !is_chosen
+    };
+    COLUMNS.iter().filter(move |column| is_further(column)).map(|column| Column::Of(column))
 }
 
 fn size(size: u64) -> String {

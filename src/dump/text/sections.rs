@@ -1,38 +1,37 @@
 //! The tables of the report, and their rows.
 
-use super::column::{Cells, Column};
+use super::column::{Cells, Column, in_none_of};
 use super::table::{Row, Table, fit};
 use super::tree::{Node, joined, pick};
 use super::units::{bytes, duration, percent};
 use super::{By, Options, Sort, escape};
-use crate::analysis::{Figures, LiveBlock, Report};
+use crate::analysis::{Figures, LiveBlock, Report, column};
 use std::borrow::Cow;
 
 /// The group and name of what carries no tag.
 const UNTAGGED: (&str, &str) = ("Unknown", "Unnamed");
 
+const AT_PEAK: Column = Column::Of(&column::live_bytes_at_peak);
+const LIVE: Column = Column::Of(&column::live_bytes);
+const ALLOCATED: Column = Column::Of(&column::allocated_bytes);
+const COUNT: Column = Column::Of(&column::allocations);
+const REALLOCATIONS: Column = Column::Of(&column::reallocations);
+
 /// Columns of the first tables, without and with entries of scopes, the most important first.
-const HELD: &[Column] =
-    &[Column::AtPeak, Column::Share, Column::Live, Column::Allocated, Column::Count];
-const HELD_BY_ENTERED: &[Column] = &[
-    Column::AtPeak,
-    Column::Share,
-    Column::Live,
-    Column::Allocated,
-    Column::Entries,
-    Column::Each,
-];
-const MOST: &[Column] = &[Column::Allocated, Column::Count, Column::Reallocations, Column::AtOnce];
-const LEFT: &[Column] = &[Column::Live, Column::Blocks, Column::Largest];
-/// Columns of a table that was asked for.
+const HELD: &[Column] = &[AT_PEAK, Column::Share, LIVE, ALLOCATED, COUNT];
+const HELD_BY_ENTERED: &[Column] =
+    &[AT_PEAK, Column::Share, LIVE, ALLOCATED, Column::Entries, Column::Each];
+const MOST: &[Column] = &[ALLOCATED, COUNT, REALLOCATIONS, Column::AtOnce];
+const LEFT: &[Column] = &[LIVE, Column::Of(&column::live_blocks), Column::Largest];
+/// Columns of a table that was asked for. Those that no table has chosen follow.
 const ALL: &[Column] = &[
-    Column::AtPeak,
+    AT_PEAK,
     Column::Share,
-    Column::Peak,
-    Column::Live,
-    Column::Allocated,
-    Column::Count,
-    Column::Reallocations,
+    Column::Of(&column::peak_bytes),
+    LIVE,
+    ALLOCATED,
+    COUNT,
+    REALLOCATIONS,
 ];
 
 /// The tables of the report, without empty ones.
@@ -96,6 +95,7 @@ fn held(report: &Report, options: &Options, nodes: Vec<Node<'_>>, title: &str) -
 /// A table that was asked for.
 fn whole(report: &Report, options: &Options, nodes: Vec<Node<'_>>, title: &str) -> Table {
     let mut columns = ALL.to_vec();
+    columns.extend(in_none_of(&[HELD, HELD_BY_ENTERED, MOST, LEFT, ALL]));
     if nodes.iter().any(|node| node.entries.is_some()) {
         columns.extend([Column::Entries, Column::Each]);
     }

@@ -1,0 +1,223 @@
+//! The columns of a report, declared in one place.
+//!
+//! From a line here a column reaches every row of a report, its inclusive figures, the totals, the JSON
+//! and the tables of the text. A column that is counted also needs its computation, in
+//! `accounts/tally.rs`. `dump/formats.rs` tests that this is all.
+
+/// How the text shows a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// Not at all.
+    Hidden,
+    /// A number, below this header.
+    Number(&'static str),
+    /// A size, below this header.
+    Bytes(&'static str),
+}
+
+/// One column of the rows.
+#[derive(Debug)]
+pub(crate) struct Column {
+    /// Its key in JSON: the name of its field.
+    pub(crate) key: &'static str,
+    pub(crate) shown: Shown,
+    /// Its figure in a row.
+    pub(crate) of: fn(&Figures) -> u64,
+}
+
+/// Blocks that changed their row, and their bytes then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moves {
+    /// How many.
+    pub blocks: u64,
+    /// Their sizes when they moved; where they grew or shrank by that, as they left or came.
+    pub bytes: u64,
+}
+
+/// Declares the columns, in the order of the JSON. Its sections:
+/// - `counted`: the sum of what each event adds, in [`Tally`];
+/// - `live`: what is live, in each row and in the totals;
+/// - `peak`: the row's own peak, which does not add up;
+/// - `at_peak`: what was live when the total was at its peak;
+/// - `counted_last`: as `counted`. New columns come here, so that the order of the others stays.
+macro_rules! columns {
+    (
+        counted { $($(#[doc = $doc_a:expr])+ $(#[cfg($cfg_a:meta)])? $a:ident: $shown_a:expr,)+ }
+        live { $($(#[doc = $doc_b:expr])+ $b:ident: $shown_b:expr,)+ }
+        peak { $($(#[doc = $doc_c:expr])+ $c:ident: $shown_c:expr,)+ }
+        at_peak { $($(#[doc = $doc_d:expr])+ $d:ident: $shown_d:expr,)+ }
+        counted_last { $($(#[doc = $doc_e:expr])+ $(#[cfg($cfg_e:meta)])? $e:ident: $shown_e:expr,)+ }
+    ) => {
+        /// What was counted in one bucket or one size class.
+        ///
+        /// All is summed modulo 2^64: a sane trace never comes near, and in any other the rows still add
+        /// up to the total.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub(crate) struct Tally {
+            $($(#[doc = $doc_a])+ $(#[cfg($cfg_a)])? pub(crate) $a: u64,)+
+            $($(#[doc = $doc_e])+ $(#[cfg($cfg_e)])? pub(crate) $e: u64,)+
+        }
+
+        impl Tally {
+            pub(crate) fn add(&mut self, other: &Self) {
+                $($(#[cfg($cfg_a)])? { self.$a = self.$a.wrapping_add(other.$a); })+
+                $($(#[cfg($cfg_e)])? { self.$e = self.$e.wrapping_add(other.$e); })+
+            }
+
+            /// What was counted since it was `before`.
+            #[cfg(feature = "enable")]
+            pub(in crate::analysis) fn since(&self, before: &Self) -> Self {
+                Self {
+                    $($(#[cfg($cfg_a)])? $a: self.$a.wrapping_sub(before.$a),)+
+                    $($(#[cfg($cfg_e)])? $e: self.$e.wrapping_sub(before.$e),)+
+                }
+            }
+        }
+
+        /// The columns of one row.
+        ///
+        /// `live_blocks = allocations - frees + moved_in.blocks - moved_out.blocks`.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Figures {
+            $($(#[doc = $doc_a])+ $(#[cfg($cfg_a)])? pub $a: u64,)+
+            $($(#[doc = $doc_b])+ pub $b: u64,)+
+            $($(#[doc = $doc_c])+ pub $c: u64,)+
+            $($(#[doc = $doc_d])+ pub $d: u64,)+
+            $($(#[doc = $doc_e])+ $(#[cfg($cfg_e)])? pub $e: u64,)+
+            /// Blocks that came from another row, or from outside the ledger.
+            pub moved_in: Moves,
+            /// Blocks that went to another row, or left the ledger without a free (see
+            /// [`Totals::moved_out`]).
+            pub moved_out: Moves,
+        }
+
+        impl Figures {
+            /// Adds what was counted.
+            pub(in crate::analysis) fn add_tally(&mut self, tally: &Tally) {
+                $($(#[cfg($cfg_a)])? { self.$a = self.$a.wrapping_add(tally.$a); })+
+                $($(#[cfg($cfg_e)])? { self.$e = self.$e.wrapping_add(tally.$e); })+
+            }
+
+            /// Adds the columns that add up, moves left out.
+            pub(in crate::analysis) fn add(&mut self, other: &Self) {
+                $($(#[cfg($cfg_a)])? { self.$a = self.$a.wrapping_add(other.$a); })+
+                $(self.$b = self.$b.wrapping_add(other.$b);)+
+                $(self.$d = self.$d.wrapping_add(other.$d);)+
+                $($(#[cfg($cfg_e)])? { self.$e = self.$e.wrapping_add(other.$e); })+
+            }
+        }
+
+        /// All blocks together.
+        ///
+        /// `live_blocks = allocations - frees + moved_in_blocks - moved_out_blocks`.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Totals {
+            $($(#[doc = $doc_a])+ $(#[cfg($cfg_a)])? pub $a: u64,)+
+            $($(#[doc = $doc_b])+ pub $b: u64,)+
+            /// The largest live bytes at any time.
+            pub peak_bytes: u64,
+            /// When the peak was first reached, or just before: see [`Report::peak`](super::Report::peak).
+            pub peak_bytes_at_ns: u64,
+            /// Live blocks then.
+            pub blocks_at_peak: u64,
+            /// Bytes live at the peak that were allocated in no scope and have no tag.
+            pub unnamed_bytes_at_peak: u64,
+            /// The largest number of live blocks at any time.
+            pub peak_blocks: u64,
+            $($(#[doc = $doc_e])+ $(#[cfg($cfg_e)])? pub $e: u64,)+
+            /// Memory of the tracker itself, if the writer tells it.
+            pub overhead_bytes: Option<u64>,
+            /// Blocks that came back into the ledger without an allocation (see `moved_out`).
+            pub moved_in: Moves,
+            /// Blocks that left the ledger without a free: replaced by another at the same address, or
+            /// declared a heap by the program.
+            pub moved_out: Moves,
+        }
+
+        impl Totals {
+            /// Adds what was counted.
+            pub(in crate::analysis) fn add_tally(&mut self, tally: &Tally) {
+                $($(#[cfg($cfg_a)])? { self.$a = self.$a.wrapping_add(tally.$a); })+
+                $($(#[cfg($cfg_e)])? { self.$e = self.$e.wrapping_add(tally.$e); })+
+            }
+
+            /// The keys and figures of the columns before the peak.
+            pub(crate) fn first_columns(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [
+                    $($(#[cfg($cfg_a)])? (stringify!($a), self.$a),)+
+                    $((stringify!($b), self.$b),)+
+                ]
+                .into_iter()
+            }
+
+            /// The keys and figures of the columns after the peak.
+            pub(crate) fn last_columns(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$($(#[cfg($cfg_e)])? (stringify!($e), self.$e),)+].into_iter()
+            }
+        }
+
+        /// Each column by the name of its field.
+        #[expect(non_upper_case_globals, reason = "they have the names of the fields")]
+        pub(crate) mod column {
+            use super::{Column, Shown::*};
+
+            $($(#[cfg($cfg_a)])? pub(crate) static $a: Column =
+                Column { key: stringify!($a), shown: $shown_a, of: |row| row.$a };)+
+            $(pub(crate) static $b: Column =
+                Column { key: stringify!($b), shown: $shown_b, of: |row| row.$b };)+
+            $(pub(crate) static $c: Column =
+                Column { key: stringify!($c), shown: $shown_c, of: |row| row.$c };)+
+            $(pub(crate) static $d: Column =
+                Column { key: stringify!($d), shown: $shown_d, of: |row| row.$d };)+
+            $($(#[cfg($cfg_e)])? pub(crate) static $e: Column =
+                Column { key: stringify!($e), shown: $shown_e, of: |row| row.$e };)+
+        }
+
+        /// All columns of a row, in the order of the JSON.
+        pub(crate) static COLUMNS: &[&Column] = &[
+            $($(#[cfg($cfg_a)])? &column::$a,)+
+            $(&column::$b,)+
+            $(&column::$c,)+
+            $(&column::$d,)+
+            $($(#[cfg($cfg_e)])? &column::$e,)+
+        ];
+    };
+}
+
+columns! {
+    counted {
+        /// Allocations; a reallocation is none.
+        allocations: Number("count"),
+        /// Frees of known blocks.
+        frees: Hidden,
+        /// Successful reallocations.
+        reallocations: Number("reallocations"),
+        /// The sizes of all allocations and the new sizes of all reallocations.
+        allocated_bytes: Bytes("allocated"),
+    }
+    live {
+        /// Blocks not freed yet.
+        live_blocks: Number("blocks"),
+        /// Their bytes.
+        live_bytes: Bytes("at end"),
+    }
+    peak {
+        /// The row's own largest live bytes at any time.
+        peak_bytes: Bytes("own peak"),
+    }
+    at_peak {
+        /// Its live bytes when the total was at its peak.
+        live_bytes_at_peak: Bytes("at peak"),
+        /// Its live blocks then.
+        live_blocks_at_peak: Hidden,
+    }
+    counted_last {
+        /// Blocks freed by the thread that allocated them before it allocated again.
+        short_lived: Hidden,
+        /// A column of the tests only, which follow it to each place where columns are shown.
+        #[cfg(test)]
+        toy_odd_sizes: Number("odd sizes"),
+    }
+}

@@ -1,0 +1,232 @@
+//! The formats of a report: a trait, and the table of all of them.
+//!
+//! The table decides everywhere: `ReportTo::file` and `MEMLEDGER_REPORT` by the ending of the file's
+//! name, `memledger report` by `--format`, or else by the ending of `-o`.
+
+use super::options::Options;
+use super::{json, text};
+use crate::analysis::Report;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// A form in which a report is written.
+pub trait ReportFormat: Sync {
+    /// Its name, for `--format`.
+    fn name(&self) -> &'static str;
+
+    /// What it is for, in a few words for a list of all formats.
+    fn about(&self) -> &'static str;
+
+    /// The endings of the names of its files, without the dot; at least one.
+    fn endings(&self) -> &'static [&'static str];
+
+    /// Whether the options choose rows, tables and columns. If not, a report is always written as a
+    /// whole.
+    fn has_options(&self) -> bool {
+        false
+    }
+
+    /// Writes `report`.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    fn write(&self, report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()>;
+}
+
+/// All formats; the first is that of a report for which none is given.
+///
+/// ```
+/// use memledger::{analysis::Analyzer, dump::{FORMATS, text::Options}};
+/// use std::path::Path;
+///
+/// let format = FORMATS.by_path(Path::new("run.json")).expect("JSON");
+/// let mut document = Vec::new();
+/// format.write(&Analyzer::new().report(), &Options::default(), &mut document)?;
+/// assert!(document.starts_with(b"{"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub static FORMATS: Formats = Formats(&[
+    &text::Format,
+    &json::Format,
+    #[cfg(test)]
+    &tests::Toy,
+]);
+
+/// A table of formats.
+pub struct Formats(&'static [&'static dyn ReportFormat]);
+
+impl Formats {
+    /// All formats.
+    pub fn all(&self) -> impl Iterator<Item = &'static dyn ReportFormat> {
+        self.0.iter().copied()
+    }
+
+    /// The format of a report for which none is given.
+    pub fn default(&self) -> &'static dyn ReportFormat {
+        self.0[0]
+    }
+
+    /// The format with this name.
+    pub fn by_name(&self, name: &str) -> Option<&'static dyn ReportFormat> {
+        self.all().find(|format| format.name() == name)
+    }
+
+    /// The format of a file with this name, by its ending.
+    pub fn by_path(&self, path: &Path) -> Option<&'static dyn ReportFormat> {
+        let ending = path.extension()?.to_str()?;
+        self.all().find(|format| format.endings().contains(&ending))
+    }
+
+    /// The endings of all formats, for a sentence: `.txt or .json`.
+    pub fn endings(&self) -> String {
+        let endings = self.all().flat_map(|format| format.endings());
+        let endings: Vec<_> = endings.map(|ending| format!(".{ending}")).collect();
+        match endings.split_last() {
+            Some((last, others)) if !others.is_empty() => {
+                format!("{} or {last}", others.join(", "))
+            }
+            _ => endings.concat(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::text::By;
+    use super::*;
+    use crate::analysis::Analyzer;
+    use crate::trace::format::schema::{EventType, Field, FieldFamily, FieldType};
+    use crate::trace::read::{Event, Visitor};
+
+    /// A format of the tests only, in the table like any other.
+    pub(super) struct Toy;
+
+    impl ReportFormat for Toy {
+        fn name(&self) -> &'static str {
+            "toy"
+        }
+
+        fn about(&self) -> &'static str {
+            "For tests"
+        }
+
+        fn endings(&self) -> &'static [&'static str] {
+            &["toy", "toys"]
+        }
+
+        fn write(&self, report: &Report, _: &Options, out: &mut dyn Write) -> io::Result<()> {
+            writeln!(out, "{} toys", report.totals.allocations)
+        }
+    }
+
+    #[test]
+    fn a_format_is_one_line_in_the_table() {
+        let toy = FORMATS.by_name("toy").unwrap();
+        for path in ["run.toy", "a.b/%e-%p.toys"] {
+            assert_eq!(FORMATS.by_path(Path::new(path)).unwrap().name(), "toy", "{path}");
+        }
+        assert_eq!(FORMATS.by_path(Path::new("run.txt")).unwrap().name(), "text");
+        assert_eq!(FORMATS.by_path(Path::new("run.json")).unwrap().name(), "json");
+        for path in ["run", "run.JSON", ".toy", "toy", "run.utrace"] {
+            assert!(FORMATS.by_path(Path::new(path)).is_none(), "{path}");
+        }
+        assert!(FORMATS.by_name("toys").is_none());
+        assert_eq!(FORMATS.endings(), ".txt, .json, .toy or .toys");
+        assert_eq!(Formats(&[&text::Format]).endings(), ".txt");
+        let mut written = Vec::new();
+        toy.write(&sized_report(), &Options::default(), &mut written).unwrap();
+        assert_eq!(written, b"3 toys\n");
+    }
+
+    #[test]
+    fn names_and_endings_of_formats_differ() {
+        let all: Vec<_> = FORMATS.all().collect();
+        for (index, format) in all.iter().enumerate() {
+            assert!(!format.endings().is_empty());
+            for other in &all[..index] {
+                assert_ne!(format.name(), other.name());
+                assert!(!format.endings().iter().any(|ending| other.endings().contains(ending)));
+            }
+        }
+    }
+
+    /// The column `toy_odd_sizes` of `analysis/columns.rs`, which only unit tests have.
+    #[test]
+    fn a_column_is_one_line_and_its_computation() {
+        let report = sized_report();
+        assert_eq!(report.totals.toy_odd_sizes, 2);
+        let mut document = Vec::new();
+        json::write(&report, &mut document).unwrap();
+        let document = serde_json::from_slice::<serde_json::Value>(&document).unwrap();
+        assert_eq!(document["totals"]["toy_odd_sizes"], 2);
+        for array in ["by_scope", "by_group", "by_name", "by_thread", "by_size"] {
+            let rows = document[array].as_array().unwrap();
+            let sum: u64 = rows.iter().map(|row| row["toy_odd_sizes"].as_u64().unwrap()).sum();
+            assert_eq!(sum, 2, "{array}");
+        }
+        let scopes = document["by_scope"].as_array().unwrap();
+        let outermost = scopes.iter().find(|row| row["path"].as_array().unwrap().len() == 1);
+        assert_eq!(outermost.unwrap()["toy_odd_sizes"], 1);
+        assert_eq!(outermost.unwrap()["inclusive"]["toy_odd_sizes"], 2);
+
+        let options = Options { by: Some(By::Scope), width: 200, ..Options::default() };
+        let mut written = Vec::new();
+        text::write(&report, &options, &mut written).unwrap();
+        let written = String::from_utf8(written).unwrap();
+        let header = written.lines().find(|line| line.starts_with("By scope")).unwrap();
+        assert!(header.ends_with("reallocations  odd sizes"), "{written}");
+        let row = written.lines().find(|line| line.starts_with("  GlobalScope")).unwrap();
+        assert!(row.ends_with(" 2"), "{written}");
+    }
+
+    /// The report of three allocations, two of an odd size, one of these in a scope.
+    fn sized_report() -> Report {
+        const ALLOC: &[(&str, FieldType)] = &[
+            ("Address", FieldType::U64),
+            ("Size", FieldType::U32),
+            ("AlignmentPow2_SizeLower", FieldType::U8),
+            ("RootHeap", FieldType::U8),
+        ];
+        let types = [
+            event_type(16, "Alloc", ALLOC),
+            event_type(17, "MemoryScope", &[("Tag", FieldType::I32)]),
+        ];
+        let mut analyzer = Analyzer::new();
+        for (index, event_type) in types.iter().enumerate() {
+            analyzer.event_type(index, event_type);
+        }
+        let mut emit = |type_index: usize, fixed: &[u8]| {
+            analyzer.event(&Event {
+                event_type: &types[type_index],
+                type_index,
+                stream: 2,
+                serial: None,
+                enters_scope: type_index == 1,
+                fixed,
+                aux: &[],
+            });
+        };
+        let alloc = |address: u8, size: u8| {
+            [&[address, 0, 0, 0, 0, 0, 0, 0][..], &[size >> 3, 0, 0, 0, size & 7, 0]].concat()
+        };
+        emit(0, &alloc(0x10, 9));
+        emit(0, &alloc(0x20, 16));
+        emit(1, &[5, 0, 0, 0]);
+        emit(0, &alloc(0x30, 31));
+        analyzer.flush();
+        analyzer.report()
+    }
+
+    /// A type of the logger `Memory`.
+    fn event_type(uid: u16, event: &str, fields: &[(&'static str, FieldType)]) -> EventType {
+        let mut offset = 0;
+        let mut all = Vec::new();
+        for &(name, field_type) in fields {
+            let family = FieldFamily::Regular;
+            all.push(Field { name: name.into(), field_type, family, offset });
+            offset += field_type.fixed_size() as u16;
+        }
+        let (logger, event) = ("Memory".to_owned().into(), event.to_owned().into());
+        EventType { uid, logger, event, flags: 0, fields: all.into() }
+    }
+}

@@ -1,0 +1,80 @@
+//! How a report is shaped, where its format lets it be.
+
+/// What the tables divide the memory by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum By {
+    /// Scope stacks, as a tree.
+    Scope,
+    /// Groups, as a tree.
+    Group,
+    /// Names within their groups.
+    Name,
+    /// Threads.
+    Thread,
+    /// Sizes of the first allocation.
+    Size,
+}
+
+/// The key by which rows are sorted, the largest first. Equal rows are sorted by their own peak,
+/// then by allocated bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Sort {
+    /// Bytes live when the total was at its peak.
+    #[default]
+    AtPeak,
+    /// Bytes still live.
+    Live,
+    /// The row's own largest live bytes.
+    Peak,
+    /// All bytes ever allocated.
+    Allocated,
+    /// The number of allocations.
+    Count,
+}
+
+/// How the text is shaped. None of it changes a figure.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// Whether to use colours.
+    pub color: bool,
+    /// Columns of a line. Tables leave figures out rather than cut names.
+    pub width: usize,
+    /// How many rows a table has at most; of those below the first one, half as many.
+    pub top: usize,
+    /// One table only, instead of the short ones.
+    pub by: Option<By>,
+    /// The order of rows.
+    pub sort: Sort,
+    /// Whether the rows of scopes and groups hold what is inside them.
+    pub inclusive: bool,
+    /// Only rows with this text in their name, in upper or lower case.
+    pub filter: Option<String>,
+    /// Which moment the report is of, if not of the end: `50%`, `1.5s`.
+    pub moment: Option<String>,
+    /// Whether to show threads, sizes, the largest blocks, the tracker's own bytes, bookmarks and
+    /// the accuracy of times as well.
+    pub verbose: bool,
+    /// Whether the text may name flags of the `memledger` command; set when that command makes the
+    /// text.
+    pub flags: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            color: false,
+            width: 80,
+            top: 10,
+            by: None,
+            sort: Sort::AtPeak,
+            inclusive: true,
+            filter: None,
+            moment: None,
+            verbose: false,
+            flags: false,
+        }
+    }
+}
