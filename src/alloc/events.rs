@@ -27,7 +27,7 @@ use crate::trace::format::schema::{
     IMPORTANT, NO_SYNC, SERIAL_MASK,
 };
 use crate::trace::format::stream_events::MARKER_PERIOD;
-use crate::trace::worker::{Importants, Instrument};
+use crate::trace::worker::{EventProvider, Importants};
 
 const SIZE_SHIFT: u32 = 3;
 
@@ -265,7 +265,7 @@ impl MemoryEvents {
     }
 }
 
-impl Instrument for MemoryEvents {
+impl EventProvider for MemoryEvents {
     fn types(&self) -> &'static [&'static Declaration] {
         TYPES
     }

@@ -49,7 +49,7 @@ use crate::events::channel::Announcer;
 #[cfg(feature = "enable")]
 use crate::trace::format::encode::Declaration;
 #[cfg(feature = "enable")]
-use crate::trace::worker::{Importants, Instrument};
+use crate::trace::worker::{EventProvider, Importants};
 
 /// Announces channels, and hands on the important events of the program.
 #[cfg(feature = "enable")]
@@ -69,7 +69,7 @@ impl ProgramEvents {
 }
 
 #[cfg(feature = "enable")]
-impl Instrument for ProgramEvents {
+impl EventProvider for ProgramEvents {
     /// Those of the program are announced as they come up.
     fn types(&self) -> &'static [&'static Declaration] {
         &[]

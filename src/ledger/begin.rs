@@ -17,7 +17,7 @@ use crate::scopes::{self, events::ScopeEvents};
 use crate::trace::sink::Sink;
 use crate::trace::sink::file::FileSink;
 use crate::trace::sink::tcp::Address;
-use crate::trace::worker::{self, Instrument, Session};
+use crate::trace::worker::{self, EventProvider, Session};
 use crate::trace::write::{backpressure, buffer_pool, loss, quiesce, registry, reserve, state};
 use std::time::Duration;
 
@@ -247,17 +247,17 @@ fn new_session(
     from_process_start: bool,
     inherited: Option<Inherited>,
 ) -> Session {
-    let instruments: Vec<Box<dyn Instrument>> = vec![
+    let providers: Vec<Box<dyn EventProvider>> = vec![
         Box::new(MemoryEvents::new()),
         Box::new(ScopeEvents::new(from_process_start)),
         Box::new(ProgramEvents::new()),
     ];
-    let new = |sinks| Session::new(sinks, instruments, from_process_start, problems::report);
+    let new = |sinks| Session::new(sinks, providers, from_process_start, problems::report);
     let Some(inherited) = inherited else {
         return new(sinks.into_iter().map(|(sink, _)| sink).collect());
     };
     let mut session = new(Vec::new());
-    session.go_on_from(inherited.start, inherited.from_process_start);
+    session.continue_from(inherited.start, inherited.from_process_start);
     for (sink, has_memory) in sinks {
         let alive = inherited.alive.clone().filter(|_| has_memory);
         session.join_here(sink, |point, sink| late_join::begin(alive, point, sink));

@@ -73,7 +73,7 @@ fn hold() -> Option<Result<Held, NotFree>> {
     let Some(mut session) = worker::session_within(LOCK_TIMEOUT) else {
         return Some(Err("the worker"));
     };
-    worker::tick(session.as_mut()?, HOOK_TIMEOUT);
+    worker::cycle(session.as_mut()?, HOOK_TIMEOUT);
     // NOTE: after the tick, which may report a problem.
     let (Some(problems), Some(importants)) =
         (problems::lock_within(LOCK_TIMEOUT), important::lock_within(LOCK_TIMEOUT))

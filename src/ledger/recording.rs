@@ -77,7 +77,7 @@ impl Recording {
     ) -> &InProcessAnalyzer {
         let begin = || {
             let analyzer = InProcessAnalyzer::new();
-            worker::tick(session, HOOK_TIMEOUT);
+            worker::cycle(session, HOOK_TIMEOUT);
             session.join_here(Box::new(analyzer.clone()), |point, sink| {
                 late_join::begin(None, point, sink)
             });
@@ -147,7 +147,7 @@ pub(super) fn collect(with_figures: bool) {
         if with_figures {
             session.want_figures();
         }
-        worker::tick(session, HOOK_TIMEOUT);
+        worker::cycle(session, HOOK_TIMEOUT);
     }
 }
 

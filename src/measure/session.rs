@@ -235,7 +235,7 @@ fn end_if_over(current: &mut Option<Recording>) {
 fn collect_everything(session: &mut Session) -> Result<(), Error> {
     let deadline = Instant::now() + WORKER_TIMEOUT;
     while Instant::now() < deadline && !session.has_failed() {
-        worker::tick(session, HOOK_TIMEOUT);
+        worker::cycle(session, HOOK_TIMEOUT);
         if session.has_everything() {
             return Ok(());
         }

@@ -15,7 +15,7 @@ use crate::trace::format::schema::{
     FieldType::{AnsiString, I32, U8, U64},
     IMPORTANT, NO_SYNC,
 };
-use crate::trace::worker::{Importants, Instrument};
+use crate::trace::worker::{EventProvider, Importants};
 
 pub(crate) static TAG_SPEC: Declaration = Declaration {
     uid: 48,
@@ -103,7 +103,7 @@ fn entries_event(node: u32, entries: u64, before: bool) -> Vec<u8> {
     event
 }
 
-impl Instrument for ScopeEvents {
+impl EventProvider for ScopeEvents {
     fn types(&self) -> &'static [&'static Declaration] {
         TYPES
     }

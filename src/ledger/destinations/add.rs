@@ -105,7 +105,7 @@ pub(in crate::ledger) fn join(
     room: Vec<AliveBlock>,
 ) -> u64 {
     let number = sink.number();
-    worker::tick(session, HOOK_TIMEOUT);
+    worker::cycle(session, HOOK_TIMEOUT);
     let alive = analyzer.map(|analyzer| analyzer.alive(room));
     session.join_late(sink, move |point, sink| late_join::begin(alive, point, sink));
     number

@@ -140,7 +140,7 @@ fn stop(number: u64) {
             && let Some(session) = session.as_mut()
         {
             session.want_figures();
-            worker::tick(session, HOOK_TIMEOUT);
+            worker::cycle(session, HOOK_TIMEOUT);
             session.end_one(number, &trailer());
         }
         if let Some(queue) = queue::by_number(number) {

@@ -5,7 +5,7 @@ use crate::scopes::events::ScopeEvents;
 use crate::trace::format::handshake::PROTOCOL;
 use crate::trace::format::packet::TYPES;
 use crate::trace::read::Decoder;
-use crate::trace::worker::Instrument;
+use crate::trace::worker::EventProvider;
 
 const START: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;

@@ -10,6 +10,7 @@ pub mod event;
 mod order;
 mod packets;
 mod pass;
+mod protocol;
 mod protocol5;
 mod protocol6;
 mod protocol7;

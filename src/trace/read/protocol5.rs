@@ -1,6 +1,6 @@
 //! Protocol 5 (Unreal Engine 5.0): six-byte field records.
 
-use super::schemas::{Builtin, FieldRecord};
+use super::protocol::{Builtin, FieldRecord};
 use crate::trace::format::schema::FieldFamily;
 
 /// Bytes of one field in a type record: u16 offset, u16 size, u8 type code, u8 name size.

@@ -1,8 +1,8 @@
 //! Protocol 6 (Unreal Engine 5.1 and later): field records of eight bytes with a family.
 //! The one-byte events are those of protocol 5.
 
+use super::protocol::FieldRecord;
 pub(super) use super::protocol5::BUILTIN;
-use super::schemas::FieldRecord;
 use crate::trace::format::schema::FieldFamily;
 
 /// Bytes of one field in a type record: u8 family, u8 unused, then six bytes whose meaning

@@ -2,8 +2,8 @@
 //! stamps that are absolute (eight bytes) or relative to the start (seven bytes) instead of
 //! relative to the stamp before.
 
+use super::protocol::Builtin;
 pub(super) use super::protocol6::{FIELD, field};
-use super::schemas::Builtin;
 
 /// The one-byte events of a thread stream by their uid.
 pub(super) const BUILTIN: [Builtin; 16] = {

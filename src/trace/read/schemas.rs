@@ -1,31 +1,12 @@
 //! The types a stream has announced so far, by uid and by index.
 
+use super::protocol::{Builtin, FieldRecord};
 use super::{protocol5, protocol6, protocol7};
 use crate::trace::format::schema::{
     EventType, FIRST_UID, Field, FieldFamily, FieldType, IMPORTANT, LAST_UID, MAYBE_HAS_AUX,
     NO_SYNC,
 };
 use std::borrow::Cow;
-
-/// A one-byte event of a thread stream; `size` includes that byte and its stamp.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Builtin {
-    Illegal,
-    Aux,
-    Terminal,
-    Enter { size: usize },
-    Leave { size: usize },
-}
-
-/// One field of a type record, whatever the protocol.
-pub(super) struct FieldRecord {
-    pub family: FieldFamily,
-    pub offset: u16,
-    /// As the record states it; only regular fields have one.
-    pub size: Option<u16>,
-    pub code: u8,
-    pub name_size: u8,
-}
 
 /// What differs between the protocol versions.
 #[derive(Clone, Copy)]

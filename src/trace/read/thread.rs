@@ -11,7 +11,8 @@
 mod builtin;
 
 use super::event::{Stamp, Visitor};
-use super::schemas::{Builtin, Protocol, Role, Types};
+use super::protocol::Builtin;
+use super::schemas::{Protocol, Role, Types};
 use super::serials::Serials;
 use super::tally::Tally;
 use crate::trace::format::schema::FIRST_UID;

@@ -1,6 +1,7 @@
 //! Whether bytes could be the payload of a packet, without taking anything in.
 
-use super::schemas::{Builtin, Protocol, Types};
+use super::protocol::Builtin;
+use super::schemas::{Protocol, Types};
 use crate::trace::format::schema::FIRST_UID;
 
 /// What looking at one event costs, compared with decoding one byte.

@@ -1,35 +1,38 @@
-//! The one thread that collects what all others have written, and hands it on.
+//! The worker: the one thread that collects what all others have written, and sends it to the sinks.
 //!
-//! It runs with the tracker's guard always set and with every signal blocked. It wakes every
-//! [`INTERVAL`], more often at the start of a recording, or when half the buffers are full.
+//! It always holds the reentrancy guard, and blocks every signal. It runs a cycle every [`INTERVAL`],
+//! more often at the start of a recording, or when half the buffers are full.
 
-mod drain;
-mod feeds;
-mod late;
+mod announcer;
+mod buffer_cursor;
+mod importants;
+mod late_join;
 mod layouts;
 mod merge;
-mod replay;
+mod output;
 mod session;
 mod streams;
-mod world;
+mod threads;
+mod timeline;
+mod watermark;
 
-pub(crate) use drain::marker_times;
-pub(crate) use late::JoinPoint;
-pub(crate) use replay::Importants;
-pub(crate) use session::{Session, Trailer, collected, mapped_bytes, preamble, settled_below};
+pub(crate) use announcer::EventProvider;
+pub(crate) use importants::Importants;
+pub(crate) use late_join::JoinPoint;
+pub(crate) use session::{Session, Trailer, mapped_bytes};
 pub(crate) use streams::{BLOCKS, CONTROL, own_system_id};
+pub(crate) use timeline::{collected, marker_times, preamble, settled_below};
 
 use super::write::{ReentrancyGuard, backpressure};
 use crate::error::Error;
 use crate::platform::os;
-use crate::trace::format::encode::Declaration;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// How often the worker comes when nobody calls it: the resolution of times in a trace.
+/// The time between two cycles, if the worker is not woken: the resolution of times in a trace.
 const INTERVAL: Duration = Duration::from_millis(10);
 /// The same at the start: a program that runs for 0.1 s would have only ten times of 10 ms.
 const FIRST_INTERVAL: Duration = Duration::from_millis(1);
@@ -37,55 +40,38 @@ const FIRST_INTERVAL: Duration = Duration::from_millis(1);
 const PARTS: u32 = 64;
 
 /// How long the worker sleeps after it has run for `since_start`. PERF: until the interval reaches 10
-/// ms, at 0.64 s, this makes 210 ticks instead of 64.
+/// ms, at 0.64 s, this makes 210 cycles instead of 64.
 fn interval(since_start: Duration) -> Duration {
     (since_start / PARTS).clamp(FIRST_INTERVAL, INTERVAL)
 }
 
-/// A part of the program that declares events: the worker announces its types, and asks it in
-/// every tick for the important events that have come up.
-pub(crate) trait Instrument: Send {
-    /// All its event types.
-    fn types(&self) -> &'static [&'static Declaration];
-
-    /// Adds the important events that are new since the last call.
-    fn announce(&mut self, importants: &mut Importants);
-
-    /// Adds events, which belong to no thread, for the figures that have changed since the last call.
-    /// Each event holds the whole figure, so a lost one costs nothing.
-    fn figures(&mut self, _events: &mut Vec<Vec<u8>>) {}
-
-    /// Adds the figures so far that a stream starting here needs.
-    fn figures_before(&self, _events: &mut Vec<Vec<u8>>) {}
-}
-
-/// What is being recorded, if anything. Taken by the worker in every tick, and by whoever drives
-/// the ledger; never by the hook, and never in the child of a fork.
+/// The present recording. The worker locks it in every cycle, and the ledger's entry points do; the hook
+/// never does, nor the child of a fork.
 static SESSION: Mutex<Option<Session>> = Mutex::new(None);
-/// How many wait for the session, other than the worker.
+/// How many threads wait for the session, other than the worker.
 static WANTED: AtomicU32 = AtomicU32::new(0);
 /// Counts sessions: a worker whose session is over sees another number and ends.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// The session, waiting for the worker to finish its tick.
+/// The session, after the worker's cycle.
 pub(crate) fn session() -> MutexGuard<'static, Option<Session>> {
     SESSION.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The session, or `None` if the worker has not let go of it within `patience`: it is stuck in a
-/// write to something that does not answer.
-pub(crate) fn session_within(patience: Duration) -> Option<MutexGuard<'static, Option<Session>>> {
+/// The session, or `None` if the worker has not released it within `timeout`: it is stuck in a write to
+/// something that does not answer.
+pub(crate) fn session_within(timeout: Duration) -> Option<MutexGuard<'static, Option<Session>>> {
     WANTED.fetch_add(1, Ordering::AcqRel);
-    let session = lock_within(&SESSION, patience);
+    let session = lock_within(&SESSION, timeout);
     WANTED.fetch_sub(1, Ordering::AcqRel);
     session
 }
 
-/// Any lock of the tracker's, or `None` if it was not free within `patience`.
-pub(crate) fn lock_within<T>(lock: &Mutex<T>, patience: Duration) -> Option<MutexGuard<'_, T>> {
-    /// A tick in which little happened is over by then.
+/// Any lock of the tracker, or `None` if it was not free within `timeout`.
+pub(crate) fn lock_within<T>(lock: &Mutex<T>, timeout: Duration) -> Option<MutexGuard<'_, T>> {
+    /// A cycle with few events ends within this many yields.
     const YIELDS: u64 = 20;
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     for tries in 0_u64.. {
         match lock.try_lock() {
             Ok(guard) => return Some(guard),
@@ -98,15 +84,15 @@ pub(crate) fn lock_within<T>(lock: &Mutex<T>, patience: Duration) -> Option<Mute
     None
 }
 
-/// Starts a worker thread for the session that has just been put in place.
+/// Starts a worker thread for the session that was just stored.
 pub(crate) fn spawn() -> Result<(), Error> {
-    // NOTE: told to the thread, which may begin to run when its session is over already.
+    // NOTE: passed to the thread, which may begin to run after its session has ended.
     let generation = GENERATION.load(Ordering::Acquire);
     os::spawn(run, generation as usize)
         .map_err(|source| Error::ThreadNotStarted { thread: "the worker thread".into(), source })
 }
 
-/// Ends the worker of the present session, as soon as it looks.
+/// Ends the worker of the present session, when it next wakes.
 pub(crate) fn dismiss() {
     GENERATION.fetch_add(1, Ordering::AcqRel);
     backpressure::wake_worker();
@@ -119,7 +105,7 @@ extern "C" fn run(generation: *mut c_void) -> *mut c_void {
     let start = Instant::now();
     loop {
         backpressure::sleep_until_woken(interval(start.elapsed()).as_nanos() as u64);
-        // NOTE: a worker that is called without pause would hardly ever leave the session to others.
+        // NOTE: a worker that is woken without pause would hardly ever leave the lock to others.
         if WANTED.load(Ordering::Acquire) > 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -128,19 +114,19 @@ extern "C" fn run(generation: *mut c_void) -> *mut c_void {
             return std::ptr::null_mut();
         }
         let Some(current) = session.as_mut() else { return std::ptr::null_mut() };
-        tick(current, Duration::ZERO);
+        cycle(current, Duration::ZERO);
     }
 }
 
-/// Collects once, waiting for threads that are inside the hook for `patience`. A bug of ours must
-/// not take the program with it: recording ends there.
-pub(crate) fn tick(session: &mut Session, patience: Duration) {
-    if catch_unwind(AssertUnwindSafe(|| session.tick(patience))).is_err() {
+/// Collects once, waiting for threads inside the hook for `timeout`. A panic of the tracker ends the
+/// recording, not the program.
+pub(crate) fn cycle(session: &mut Session, timeout: Duration) {
+    if catch_unwind(AssertUnwindSafe(|| session.cycle(timeout))).is_err() {
         session.fail("the tracker panicked, so recording ends here".into());
     }
 }
 
-/// Ends the session, as carefully.
+/// Ends the session. A panic of the tracker is reported.
 pub(crate) fn finish(session: &mut Session, trailer: &Trailer) {
     let on_problem = session.on_problem();
     if catch_unwind(AssertUnwindSafe(|| session.finish(trailer))).is_err() {
@@ -158,11 +144,11 @@ mod tests {
         assert_eq!([at(0), at(64), at(320), at(640)], [1_000, 1_000, 5_000, 10_000]);
         assert_eq!(at(3_600_000), 10_000);
         assert_eq!(interval(Duration::MAX), INTERVAL);
-        let (mut now, mut ticks) = (Duration::ZERO, 0);
+        let (mut now, mut cycles) = (Duration::ZERO, 0);
         while interval(now) < INTERVAL {
             now += interval(now);
-            ticks += 1;
+            cycles += 1;
         }
-        assert!((200..220).contains(&ticks), "{ticks}");
+        assert!((200..220).contains(&cycles), "{cycles}");
     }
 }

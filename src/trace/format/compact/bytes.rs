@@ -1,8 +1,8 @@
-//! Buffers of which an index of 16 bits never reaches the end.
+//! Buffers that are larger than any index of 16 bits.
 
 use super::{LARGEST, SLACK};
 
-/// Room for the bytes of a packet or a payload, and for what is touched behind the last one.
+/// Room for the bytes of a packet or a payload, and for accesses after its end.
 pub(super) type Buffer = [u8; LARGEST + SLACK];
 
 /// The `N` bytes from `at` on.
@@ -22,13 +22,13 @@ pub(super) fn store<const N: usize>(buffer: &mut Buffer, at: usize, word: [u8; N
     buffer[start..start + N].copy_from_slice(&word);
 }
 
-/// The `N` bytes from `at` on, to be written. They are always there.
+/// The `N` bytes from `at` on, to be written. Never `None`.
 #[inline(always)]
 pub(super) fn part<const N: usize>(buffer: &mut Buffer, at: usize) -> Option<&mut [u8; N]> {
     buffer.get_mut(usize::from(at as u16)..)?.first_chunk_mut()
 }
 
-/// Zeros, without a detour over the stack.
+/// A buffer of zeros that is never on the stack.
 pub(super) fn zeroed() -> Box<Buffer> {
     const SIZE: usize = LARGEST + SLACK;
     match vec![0; SIZE].into_boxed_slice().try_into() {

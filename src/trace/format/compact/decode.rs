@@ -1,21 +1,21 @@
-//! From a compact packet to the payload it was made of.
+//! From a compact packet to its payload.
 
 use super::bytes::{Buffer, load, part, store, zeroed};
+use super::escape::Escape;
 use super::model::{
-    CODE_SHIFT, LAYOUT, LITERAL, MASKS, MAX_SHIFT, SERIAL_MASK, SHAPE_SHIFT, SIZES, STRANGE, Slot,
-    Slots, unlayout, unzigzag,
+    CODE_SHIFT, ESCAPE, LAYOUT, LITERAL, MASKS, MAX_SHIFT, SERIAL_MASK, SHAPE_SHIFT, SIZES,
+    ShapeSlot, ShapeSlots, unlayout, unzigzag,
 };
-use super::shape::{Kind, LARGEST_EVENT, Shape};
-use super::strange::Strange;
+use super::shape::{Body, LARGEST_EVENT, Shape};
 use super::{CHECKSUM, COMPACT_HEADER, LARGEST, checksum};
 use crate::trace::format::packet::COMPACT;
 
 /// [`COMPACT`] in the second byte of the stream id.
 const FLAG: u8 = (COMPACT >> 8) as u8;
 
-/// Bytes of an event that is as nearly all are, by its first. PERF: so that the next one is found
-/// with one look, which all others wait for.
-const USUAL: [u8; 256] = {
+/// The size of an encoded event without an escape, by its control byte. PERF: one load finds the next
+/// event, which all other loads wait for.
+const FAST_SIZES: [u8; 256] = {
     let mut sizes = [0; 256];
     let mut control = 0;
     while control < 256 {
@@ -28,10 +28,10 @@ const USUAL: [u8; 256] = {
 
 /// Decodes compact packets, each by itself.
 ///
-/// Costs some 65 instructions a memory event, 4 to 5 ns, and 130 KiB; some 40 ns where something is
-/// not as expected. Any bytes give a payload below 64 KiB or an error.
+/// Costs some 65 instructions a memory event, 4 to 5 ns, and 130 KiB; some 40 ns for an event with
+/// an escape. Any bytes give a payload below 64 KiB or an error.
 pub struct CompactDecoder {
-    slots: Slots,
+    slots: ShapeSlots,
     data: Box<Buffer>,
     payload: Box<Buffer>,
 }
@@ -45,7 +45,7 @@ impl Default for CompactDecoder {
 impl CompactDecoder {
     /// A decoder.
     pub fn new() -> Self {
-        Self { slots: Slots::new(), data: zeroed(), payload: zeroed() }
+        Self { slots: ShapeSlots::new(), data: zeroed(), payload: zeroed() }
     }
 
     /// Whether `packet`, with its header, carries the checksum of its bytes. Other bytes do by
@@ -54,14 +54,14 @@ impl CompactDecoder {
         packet.get(CHECKSUM).is_some_and(|sum| sum == checksum(packet).to_le_bytes())
     }
 
-    /// Whether `packet` would be a whole one, were the bit set that says it is compact.
+    /// Whether `packet` would be whole if the bit were set that says it is compact.
     pub fn is_in_disguise(packet: &[u8]) -> bool {
         let mut packet = packet.to_vec();
         packet.get_mut(3).is_some_and(|tag| std::mem::replace(tag, *tag | FLAG) & FLAG == 0)
             && Self::is_whole(&packet)
     }
 
-    /// The payload of `packet`, which is given with its header.
+    /// The payload of `packet`, which includes its header.
     ///
     /// # Errors
     /// One clause that says what is wrong with the packet.
@@ -75,7 +75,7 @@ impl CompactDecoder {
         let size = usize::from(u16::from_le_bytes([header[4], header[5]]));
         let (shift, data) = self.shapes(body).ok_or("the shapes of its events make no sense")?;
         let data = data.get(..LARGEST).unwrap_or(data);
-        // PERF: a copy, so that a look at it needs no check for its end.
+        // PERF: a copy, so that a load needs no check for the end.
         self.data[..data.len()].copy_from_slice(data);
         let work = Work {
             slots: &mut self.slots,
@@ -89,7 +89,7 @@ impl CompactDecoder {
         Ok(self.payload.get(..size).unwrap_or_default())
     }
 
-    /// Reads what stands in front of the events in `body`; returns the shift, and the rest.
+    /// Reads the shapes before the events in `body`; returns the shift, and the rest.
     fn shapes<'a>(&mut self, body: &'a [u8]) -> Option<(u32, &'a [u8])> {
         self.slots.clear();
         let (&first, mut rest) = body.split_first()?;
@@ -103,7 +103,7 @@ impl CompactDecoder {
     }
 }
 
-/// How far the work is, and what is expected next.
+/// The progress, and what is expected next.
 #[derive(Clone, Copy, Default)]
 struct State {
     /// Bytes of data that are used.
@@ -114,21 +114,27 @@ struct State {
     last: u64,
 }
 
-/// An event as one writes of scopes, whose bytes begin at `used` and come to `at`; returns where they
-/// end. PERF: out of line, so that the loop's registers are for memory events.
+/// Decodes an event of a scope from `used` to `at`; returns the end of its encoding. PERF: out of line, so
+/// that the loop's registers are for memory events.
 #[inline(never)]
-fn scope(slot: &mut Slot, data: &Buffer, used: usize, payload: &mut Buffer, at: usize) -> usize {
+fn scope(
+    slot: &mut ShapeSlot,
+    data: &Buffer,
+    used: usize,
+    payload: &mut Buffer,
+    at: usize,
+) -> usize {
     let [control, number @ ..] = load::<9>(data, used);
     let steps = u64::from_le_bytes(number) & MASKS[usize::from(control >> CODE_SHIFT & 7)];
     slot.value = slot.value.wrapping_add(unzigzag(steps));
     store(payload, at, slot.whole_head.to_le_bytes());
     store(payload, at + usize::from(slot.start), (slot.value as u32).to_le_bytes());
-    used + usize::from(USUAL[usize::from(control)])
+    used + usize::from(FAST_SIZES[usize::from(control)])
 }
 
-/// One packet on its way.
+/// The decoding of one packet.
 struct Work<'a> {
-    slots: &'a mut Slots,
+    slots: &'a mut ShapeSlots,
     data: &'a Buffer,
     data_size: usize,
     payload: &'a mut Buffer,
@@ -142,14 +148,14 @@ impl Work<'_> {
     fn all(mut self) -> Result<(), String> {
         let mut state = State::default();
         let what = loop {
-            state = self.usual(state);
+            state = self.fast_path(state);
             if state.used >= self.data_size {
                 if state.used == self.data_size && state.at == self.size {
                     return Ok(());
                 }
                 break "is not where its events end";
             }
-            match self.unusual(state) {
+            match self.slow_path(state) {
                 Ok(next) => state = next,
                 Err(what) => break what,
             }
@@ -157,20 +163,20 @@ impl Work<'_> {
         Err(format!("byte {} of its payload of {} bytes {what}", state.at, self.size))
     }
 
-    /// Memory events and scopes as nearly all are, up to one that is not. NOTE: whether they fit
-    /// is seen at the end: those that do not are written somewhere else in the buffer.
+    /// Decodes memory events and scopes without an escape, up to the first other event. NOTE: whether they
+    /// fit is checked at the end: events that do not are written elsewhere in the buffer.
     ///
-    /// PERF: nothing here asks whether it is an allocation or a free, which no processor can guess:
-    /// what an event has not is written over by the next. All that changes stays in registers.
+    /// PERF: no branch here depends on whether an event is an allocation or a free, which no processor
+    /// can predict: the next event overwrites fields that an event lacks. All state stays in registers.
     #[inline(never)]
-    fn usual(&mut self, state: State) -> State {
+    fn fast_path(&mut self, state: State) -> State {
         let Self { slots, data, payload, .. } = self;
         let shift = self.shift & 63;
         let State { mut used, mut at, mut serial, mut last } = state;
         while used < self.data_size {
             let [control, number @ ..] = load::<9>(data, used);
             let slot = &mut slots.all[usize::from(control >> SHAPE_SHIFT)];
-            if control & STRANGE != 0 {
+            if control & ESCAPE != 0 {
                 break;
             }
             if slot.head >> 16 != 0 {
@@ -185,14 +191,14 @@ impl Work<'_> {
             let code = usize::from(control >> CODE_SHIFT & 7);
             let steps = u64::from_le_bytes(number) & MASKS[code];
             last = last.wrapping_add(unzigzag(steps) << shift);
-            used += usize::from(USUAL[usize::from(control)]);
-            // The last two bytes, if they are one.
+            used += usize::from(FAST_SIZES[usize::from(control)]);
+            // The last two bytes, if they are a layout.
             let new = u64::from(u16::from_le_bytes(load(data, used.wrapping_sub(2))));
-            // PERF: a mask, where the compiler would make a branch that cannot be guessed.
+            // PERF: a mask; the compiler would make a branch that no processor can predict.
             let is_new = u64::from(control & LAYOUT);
             let layout = slot.layout ^ (slot.layout ^ new) & is_new.wrapping_neg();
             slot.layout = layout;
-            // Three bytes of the serial count: the address is written over the others.
+            // Only three bytes of the serial remain: the address overwrites the others.
             let word = u64::from(slot.head) | u64::from(serial) << 16;
             serial += 1;
             let fields = slot.stack | (layout & 0xff) << 32;
@@ -205,9 +211,9 @@ impl Work<'_> {
         State { used, at, serial, last }
     }
 
-    /// One event of any kind, or a run of bytes without a shape.
+    /// Decodes one event of any kind, or a run of bytes without a shape.
     #[inline(never)]
-    fn unusual(&mut self, mut state: State) -> Result<State, &'static str> {
+    fn slow_path(&mut self, mut state: State) -> Result<State, &'static str> {
         let [control, number @ ..] = load::<9>(self.data, state.used);
         let index = usize::from(control >> SHAPE_SHIFT);
         if index == LITERAL {
@@ -222,32 +228,32 @@ impl Work<'_> {
         let code = usize::from(control >> CODE_SHIFT & 7);
         let steps = u64::from_le_bytes(number) & MASKS[code];
         state.used += 1 + usize::from(SIZES[code]);
-        let mut strange = Strange::default();
-        if control & STRANGE != 0 {
-            (strange, state.used) = Strange::read(self.data, state.used);
+        let mut escape = Escape::default();
+        if control & ESCAPE != 0 {
+            (escape, state.used) = Escape::read(self.data, state.used);
         } else if control & LAYOUT != 0 {
-            strange.layout = Some(u16::from_le_bytes(load(self.data, state.used)).into());
+            escape.layout = Some(u16::from_le_bytes(load(self.data, state.used)).into());
             state.used += 2;
         }
         let [a, b, c] = shape.head;
         store(self.payload, at, [a, b, c]);
         if shape.synced {
-            let serial = state.serial.wrapping_add(strange.gap) & SERIAL_MASK;
+            let serial = state.serial.wrapping_add(escape.gap) & SERIAL_MASK;
             store(self.payload, at + usize::from(shape.head_size), serial.to_le_bytes());
             state.serial = serial + 1;
         }
-        let value = match shape.kind {
-            Kind::Block if strange.address => steps,
-            Kind::Block => state.last.wrapping_add(unzigzag(steps) << (self.shift & 63)),
+        let value = match shape.body {
+            Body::HeapBlock if escape.address => steps,
+            Body::HeapBlock => state.last.wrapping_add(unzigzag(steps) << (self.shift & 63)),
             _ => slot.value.wrapping_add(unzigzag(steps)),
         };
         store(self.payload, at + usize::from(slot.start), value.to_le_bytes());
         slot.value = value;
-        if shape.kind == Kind::Block {
+        if shape.body == Body::HeapBlock {
             state.last = value;
-            slot.stack = strange.stack.map_or(slot.stack, u64::from);
-            slot.heap = strange.heap.unwrap_or(slot.heap);
-            slot.layout = strange.layout.unwrap_or(slot.layout);
+            slot.stack = escape.stack.map_or(slot.stack, u64::from);
+            slot.heap = escape.heap.unwrap_or(slot.heap);
+            slot.layout = escape.layout.unwrap_or(slot.layout);
             let (upper, lower) = unlayout(slot.layout);
             store(self.payload, at + 13, (slot.stack as u32).to_le_bytes());
             store(self.payload, at + 17, upper.to_le_bytes());
@@ -257,7 +263,7 @@ impl Work<'_> {
         Ok(state)
     }
 
-    /// Bytes without a shape. Whether they are all there is seen at the end, too.
+    /// Copies bytes without a shape. Whether all of them exist is checked at the end, too.
     fn literal(&mut self, mut state: State, control: u8) -> Result<State, &'static str> {
         let mut size = usize::from(control & !(u8::MAX << SHAPE_SHIFT));
         state.used += 1;

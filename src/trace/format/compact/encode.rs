@@ -1,31 +1,31 @@
 //! From a payload to the body of a compact packet.
 
 use super::bytes::{Buffer, part, store, zeroed};
+use super::escape::Escape;
 use super::model::{
-    ADDRESS, CODE_SHIFT, LITERAL, MAX_SHIFT, SERIAL_MASK, SHAPE_SHIFT, SIZES, STRANGE, Slot, Slots,
-    code_of, code_of_steps, layout, steps_of_value, zigzag,
+    ADDRESS, CODE_SHIFT, ESCAPE, LITERAL, MAX_SHIFT, SERIAL_MASK, SHAPE_SHIFT, SIZES, ShapeSlot,
+    ShapeSlots, code_of, code_of_steps, layout, steps_of_value, zigzag,
 };
-use super::shape::Kind;
-use super::strange::Strange;
+use super::shape::Body;
 use super::types::Types;
 use super::{CHECKSUM, COMPACT_HEADER, LARGEST, checksum};
 use crate::trace::format::packet::COMPACT;
 
-/// Bytes of the payload that are looked at for one event.
+/// Bytes of the payload that one event can use.
 const WINDOW: usize = 24;
-/// Payloads with fewer bytes are not worth the shapes in front.
+/// Smaller payloads gain nothing, because of the shapes before the events.
 const SMALLEST: usize = 48;
-/// Runs of so many bytes without a shape have their length in the control byte.
+/// The longest run of bytes without a shape whose length fits in the control byte.
 const SHORT: usize = !(u8::MAX << SHAPE_SHIFT) as usize;
 
-/// Makes compact packets of the payloads of one trace, whose types it learns.
+/// Encodes the payloads of one trace, whose types it learns, as compact packets.
 ///
 /// Costs some 75 instructions a memory event, 5 to 8 ns, about a fifth of LZ4, and 66 KiB. An event
-/// of which something is not as expected costs 40 to 50 ns: a block of 2 KiB or more, another call
-/// stack, serials passed over.
+/// that differs from the expectation costs 40 to 50 ns: a block of 2 KiB or more, another call stack,
+/// skipped serials.
 pub struct CompactEncoder {
     types: Types,
-    slots: Slots,
+    slots: ShapeSlots,
     out: Box<Buffer>,
     /// The distances of all addresses so far are multiples of 2 to this, or of 2 if it is 1.
     shift: u32,
@@ -34,7 +34,12 @@ pub struct CompactEncoder {
 impl CompactEncoder {
     /// An encoder for the payloads of a trace of this protocol, 5 to 7.
     pub fn new(protocol: u8) -> Self {
-        Self { types: Types::new(protocol), slots: Slots::new(), out: zeroed(), shift: MAX_SHIFT }
+        Self {
+            types: Types::new(protocol),
+            slots: ShapeSlots::new(),
+            out: zeroed(),
+            shift: MAX_SHIFT,
+        }
     }
 
     /// Takes note of the types that a payload of stream 0 announces.
@@ -56,11 +61,11 @@ impl CompactEncoder {
             out: &mut self.out,
             payload,
             shift,
-            odd: 1 << shift,
+            misaligned: 1 << shift,
         };
         let done = work.all();
-        // What this packet's addresses have in common, those of the next will have as well.
-        self.shift = work.odd.trailing_zeros().max(1);
+        // The next packet's addresses probably have the same common alignment.
+        self.shift = work.misaligned.trailing_zeros().max(1);
         let start = out.len();
         out.extend_from_slice(&[0; COMPACT_HEADER]);
         let slots = self.slots.used();
@@ -81,50 +86,50 @@ impl CompactEncoder {
     }
 }
 
-/// How far the work is, and what is expected next. PERF: copied into functions and back, so that
-/// it stays in registers in between.
+/// The progress, and what is expected next. PERF: passed by value, so that it stays in registers.
 #[derive(Clone, Copy, Default)]
 struct State {
     /// Bytes of the payload that are coded.
     at: usize,
-    /// Bytes that became of them. NOTE: where that is more than there is room for, the first are
-    /// written over; such a packet is larger than its payload, and refused.
+    /// Bytes of their encoding. NOTE: an encoding that exceeds the buffer overwrites its beginning; such
+    /// a packet is larger than its payload, and is refused.
     size: usize,
     serial: u32,
     last: u64,
 }
 
-/// One payload on its way.
+/// The encoding of one payload.
 struct Work<'a> {
     types: &'a Types,
-    slots: &'a mut Slots,
+    slots: &'a mut ShapeSlots,
     out: &'a mut Buffer,
     payload: &'a [u8],
     /// Addresses are given in steps of 2 to this.
     shift: u32,
-    /// All distances so far that are no such steps.
-    odd: u64,
+    /// The bits of all distances so far that are no such steps.
+    misaligned: u64,
 }
 
 impl Work<'_> {
-    /// Codes all of the payload; says how far it came.
+    /// Encodes the whole payload; returns the final state.
     fn all(&mut self) -> State {
         let mut state = State::default();
         loop {
-            state = self.usual(state);
+            state = self.fast_path(state);
             if state.at >= self.payload.len() {
                 return state;
             }
-            state = self.unusual(state);
+            state = self.slow_path(state);
         }
     }
 
-    /// Memory events and scopes as nearly all are, up to one that is not, or to the last bytes.
+    /// Encodes memory events and scopes without an escape, up to the first other event, or to the last
+    /// bytes.
     ///
-    /// PERF: nothing here asks whether it is an allocation or a free, which no processor can guess:
-    /// what an event has not is masked. All that changes stays in registers.
+    /// PERF: no branch here depends on whether an event is an allocation or a free, which no processor
+    /// can predict: fields that an event lacks are masked. All state stays in registers.
     #[inline(never)]
-    fn usual(&mut self, state: State) -> State {
+    fn fast_path(&mut self, state: State) -> State {
         let Self { slots, out, payload, .. } = self;
         let shift = self.shift & 63;
         let odd = (1_u64 << shift) - 1;
@@ -174,73 +179,73 @@ impl Work<'_> {
         State { at: payload.len() - rest.len(), size, serial: next, last }
     }
 
-    /// One event of any kind, or a run of bytes without a shape.
+    /// Encodes one event of any kind, or a run of bytes without a shape.
     #[inline(never)]
-    fn unusual(&mut self, mut state: State) -> State {
+    fn slow_path(&mut self, mut state: State) -> State {
         let rest = self.payload.get(state.at..).unwrap_or_default();
         let Some(index) = self.slot_of(rest) else { return self.literal(state, rest) };
         self.slots.expect(index);
         let slot = &mut self.slots.all[index & LITERAL];
         let shape = slot.shape;
-        let mut strange = Strange::default();
+        let mut escape = Escape::default();
         if shape.synced {
             let serial = word(rest, shape.head_size) as u32;
-            strange.gap = serial.wrapping_sub(state.serial) & SERIAL_MASK;
+            escape.gap = serial.wrapping_sub(state.serial) & SERIAL_MASK;
             state.serial = serial.wrapping_add(1);
         }
         let value = word(rest, slot.start);
-        let (code, steps) = match shape.kind {
-            Kind::Bare => (0, 0),
-            Kind::Value4 => of(steps_of_value(value, slot.value)),
-            Kind::Value8 => of(zigzag(value.wrapping_sub(slot.value))),
-            Kind::Block => self.block(&mut state, index, rest, &mut strange),
+        let (code, steps) = match shape.body {
+            Body::None => (0, 0),
+            Body::Value4 => of(steps_of_value(value, slot.value)),
+            Body::Value8 => of(zigzag(value.wrapping_sub(slot.value))),
+            Body::HeapBlock => self.block(&mut state, index, rest, &mut escape),
         };
         let slot = &mut self.slots.all[index & LITERAL];
-        slot.value = if shape.kind == Kind::Bare { 0 } else { value };
-        // What is not strange is below 2 KiB, however large the last one was.
-        let is_strange = strange != Strange::default() || slot.layout >> 16 != 0;
-        let control = slot.name | code << CODE_SHIFT | if is_strange { STRANGE } else { 0 };
+        slot.value = if shape.body == Body::None { 0 } else { value };
+        // Without an escape the size is below 2 KiB, even if the last one was larger.
+        let has_escape = escape != Escape::default() || slot.layout >> 16 != 0;
+        let control = slot.name | code << CODE_SHIFT | if has_escape { ESCAPE } else { 0 };
         store(self.out, state.size, [control]);
         store(self.out, state.size + 1, steps.to_le_bytes());
         state.size += 1 + usize::from(SIZES[usize::from(code & 7)]);
-        if is_strange {
-            state.size = strange.write(self.out, state.size);
+        if has_escape {
+            state.size = escape.write(self.out, state.size);
         }
         state.at += usize::from(slot.size);
         state
     }
 
-    /// The code of a memory event's address and the number that goes with it; says what else is
-    /// not as expected.
+    /// The code of a memory event's address and its number; stores the fields that differ from the
+    /// expectation in `escape`.
     fn block(
         &mut self,
         state: &mut State,
         index: usize,
         rest: &[u8],
-        strange: &mut Strange,
+        escape: &mut Escape,
     ) -> (u8, u64) {
         let slot = &mut self.slots.all[index & LITERAL];
         let fields = word(rest, 13) & slot.mask;
         let lower = word(rest, 21) as u8 & slot.layout_mask as u8;
         let (stack, layout) = (fields as u32, layout((fields >> 32) as u32, lower));
         let heap = if slot.shape.heap { word(rest, slot.heap_at) as u8 } else { 0 };
-        strange.stack = (u64::from(stack) != slot.stack).then_some(stack);
-        strange.heap = (heap != slot.heap).then_some(heap);
-        strange.layout = (layout != slot.layout).then_some(layout);
+        escape.stack = (u64::from(stack) != slot.stack).then_some(stack);
+        escape.heap = (heap != slot.heap).then_some(heap);
+        escape.layout = (layout != slot.layout).then_some(layout);
         (slot.stack, slot.heap, slot.layout) = (stack.into(), heap, layout);
         let address = word(rest, 5);
         let distance = address.wrapping_sub(state.last);
         state.last = address;
         let shift = self.shift & 63;
         if distance & !(u64::MAX << shift) != 0 {
-            self.odd |= distance;
-            strange.address = true;
+            self.misaligned |= distance;
+            escape.address = true;
             return (ADDRESS, address);
         }
         of(zigzag((distance as i64 >> shift) as u64))
     }
 
-    /// The slot of the event that `rest` begins with, which is made if this is its first.
+    /// The slot of the event that `rest` begins with; adds the slot for the first event of its shape.
     fn slot_of(&mut self, rest: &[u8]) -> Option<usize> {
         self.slots.find(word(rest, 0), rest.len()).or_else(|| {
             let shape = self.types.shape(rest)?;
@@ -248,7 +253,7 @@ impl Work<'_> {
         })
     }
 
-    /// Carries the bytes up to the next event that has a shape as they are.
+    /// Copies the bytes up to the next event that has a shape.
     fn literal(&mut self, mut state: State, rest: &[u8]) -> State {
         let mut size = 0;
         while let Some(bytes) = rest.get(size..).filter(|bytes| !bytes.is_empty()) {
@@ -271,10 +276,10 @@ impl Work<'_> {
     }
 }
 
-/// An event as one writes of scopes; returns where it ends. PERF: out of line, so that the loop's
-/// registers are for memory events.
+/// Encodes an event of a scope; returns its end. PERF: out of line, so that the loop's registers are for
+/// memory events.
 #[inline(never)]
-fn scope(slot: &mut Slot, window: &[u8; WINDOW], out: &mut Buffer, size: usize) -> usize {
+fn scope(slot: &mut ShapeSlot, window: &[u8; WINDOW], out: &mut Buffer, size: usize) -> usize {
     let value = load_at(window, slot.start) & slot.mask;
     let steps = steps_of_value(value, slot.value);
     slot.value = value;
@@ -284,12 +289,12 @@ fn scope(slot: &mut Slot, window: &[u8; WINDOW], out: &mut Buffer, size: usize) 
     size + usize::from(code >> 8)
 }
 
-/// A number with its code.
+/// A number and its code.
 fn of(number: u64) -> (u8, u64) {
     (code_of(number), number)
 }
 
-/// Eight bytes of an event; behind the last one come zeros.
+/// Eight bytes of an event, padded with zeros.
 fn word(bytes: &[u8], offset: u8) -> u64 {
     let bytes = bytes.get(offset.into()..).unwrap_or_default();
     let word = bytes.first_chunk().copied().unwrap_or_else(|| {

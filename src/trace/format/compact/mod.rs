@@ -1,23 +1,23 @@
 //! The compact coding of a thread's packet, for memory events: one to six bytes for each instead
 //! of 13 or 22. [`docs/format.md`] draws every byte.
 //!
-//! A sibling of LZ4: a packet decodes to exactly the payload it was made of, by itself, without
-//! the packets or the type records before it. It says what its events look like (`shape.rs`), and
-//! codes each by how it differs from what both sides expect after the events before it in the
-//! packet (`model.rs`). What does not fit into that is carried as it is.
+//! An alternative to LZ4: a packet decodes to exactly its payload, without the packets or the type
+//! records before it. It lists the shapes of its events (`shape.rs`), and codes how each event differs
+//! from what both sides expect after the events before it in the packet (`model.rs`). Bytes that have
+//! no shape are copied.
 //!
 //! ```text
 //! u16 size   u16 stream id | 0x4000   u16 decoded size   u32 checksum   body
 //! body       u8 shapes | shift << 4   the shapes   the events
-//! event      u8 shape << 5 | code << 2 | strange << 1 | layout
+//! event      u8 shape << 5 | code << 2 | escape << 1 | layout
 //!            0 to 6 or 8 bytes, by the code: distance of the address from the last one >> shift
 //!            u16, if there is a new layout: size and alignment
-//!            if it is strange, anything else that is not as expected (`strange.rs`)
+//!            after an escape bit, all other fields that differ from the expectation (`escape.rs`)
 //! ```
 //!
-//! PERF: encoding is what a program pays for, on the tracker's thread. So there are whole bytes, no
-//! tables of what came before, and no branch that depends on what the program did; packets are
-//! larger for it, by one to two bytes an event, which costs less than to find them.
+//! PERF: the program pays for encoding, on the tracker's thread. So the coding has whole bytes, no
+//! tables of earlier events, and no branch that depends on what the program did. This makes packets
+//! larger by one to two bytes an event, which costs less than finding those bytes.
 //!
 //! [`docs/format.md`]: https://github.com/memledger/memledger/blob/main/docs/format.md
 #![forbid(unsafe_code)]
@@ -25,9 +25,9 @@
 mod bytes;
 mod decode;
 mod encode;
+mod escape;
 mod model;
 mod shape;
-mod strange;
 mod types;
 
 pub use decode::CompactDecoder;
@@ -35,14 +35,14 @@ pub use encode::CompactEncoder;
 
 /// Bytes in front of the body.
 pub const COMPACT_HEADER: usize = 10;
-/// Where the checksum lies, which covers all that stands before and behind it.
+/// The position of the checksum, which covers all other bytes of the packet.
 const CHECKSUM: std::ops::Range<usize> = 6..COMPACT_HEADER;
 /// Most bytes a packet or a payload can have.
 const LARGEST: usize = 1 << 16;
-/// What may be read or written behind the last byte of either.
+/// The bytes after the end of either that may be read or written.
 const SLACK: usize = 64;
 
-/// 32 well mixed bits of all of `packet` but the checksum itself.
+/// A 32-bit checksum of all of `packet` but the checksum itself.
 ///
 /// PERF: over words in two lanes, so that an event costs a fraction of a nanosecond. A change in
 /// one word always changes its lane: xor and multiplication by an odd number lose nothing.

@@ -5,10 +5,10 @@
 //! - **Layout** (size and alignment), **call stack and heap, value**: those of the last event of
 //!   this shape.
 
-use super::shape::{Kind, LARGEST_EVENT, MAX_SHAPES, Shape};
+use super::shape::{Body, LARGEST_EVENT, MAX_SHAPES, Shape};
 use crate::trace::format::schema;
 
-/// The number that stands for bytes without a shape.
+/// The number that represents bytes without a shape.
 pub(super) const LITERAL: usize = MAX_SHAPES;
 /// Bits of a control byte below the code of an address or a value.
 pub(super) const CODE_SHIFT: u32 = 2;
@@ -19,11 +19,11 @@ pub(super) const SERIAL_MASK: u32 = schema::SERIAL_MASK as u32;
 /// Addresses are multiples of 2 to at most this, as far as the system's allocator goes.
 pub(super) const MAX_SHIFT: u32 = 4;
 
-/// The code of an address that is there itself, in as many bytes as this has.
+/// The code of an address itself instead of its distance; also its [size](SIZES).
 pub(super) const ADDRESS: u8 = 7;
 /// Bytes of the distance of an address or a value, by its code.
 pub(super) const SIZES: [u8; 8] = [0, 1, 2, 3, 4, 5, 6, 8];
-/// The bits in so many bytes.
+/// The bits of a number, by its code.
 pub(super) const MASKS: [u64; 8] = {
     let mut masks = [u64::MAX; 8];
     let mut code = 0;
@@ -33,8 +33,8 @@ pub(super) const MASKS: [u64; 8] = {
     }
     masks
 };
-/// The code with room for a number of so many bits, where a control byte has it; and above that
-/// the bytes of both.
+/// By the bits of a number: its code at the position of the control byte, and above that the bytes of
+/// control byte and number.
 const CODES: [u16; 64] = {
     let mut codes = [0; 64];
     let mut bits = 0;
@@ -51,8 +51,8 @@ const CODES: [u16; 64] = {
 
 /// In the low bits of a control byte: the layout follows, in two bytes.
 pub(super) const LAYOUT: u8 = 1;
-/// Something else is not as expected either: `strange.rs`.
-pub(super) const STRANGE: u8 = 2;
+/// Other fields differ from the expectation, too: `escape.rs`.
+pub(super) const ESCAPE: u8 = 2;
 
 /// The steps of a value of four bytes from the last one.
 #[inline(always)]
@@ -60,8 +60,7 @@ pub(super) fn steps_of_value(value: u64, last: u64) -> u64 {
     zigzag(i64::from(value.wrapping_sub(last) as i32) as u64)
 }
 
-/// What stands for a number below 2^63, as that of steps of two or more is: its code where a control
-/// byte has it, and above that the bytes of both.
+/// The entry of [`CODES`] for a number below 2^63, which steps of two or more are.
 #[inline(always)]
 pub(super) fn code_of_steps(steps: u64) -> u16 {
     CODES[(steps << 1 | 1).ilog2() as usize & 63]
@@ -98,23 +97,23 @@ pub(super) fn unlayout(layout: u64) -> (u32, u8) {
     ((layout >> 16 << 8) as u32 | layout as u32 & 0xff, (layout >> 8) as u8)
 }
 
-/// A shape with what its last event had.
+/// A shape, and the fields of its last event.
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
-pub(super) struct Slot {
-    /// The first two bytes of its events, if those are memory events without a heap; otherwise
-    /// what none begins with.
+pub(super) struct ShapeSlot {
+    /// The first two bytes of its events, if those are memory events without a heap; otherwise a value
+    /// that no event begins with.
     pub head: u32,
     /// All bytes of its head, and which bits those are.
     pub whole_head: u32,
     pub head_mask: u32,
-    /// Its events are what one writes of scopes: without a serial, with a value of 4 bytes or none.
+    /// Its events are those of scopes: without a serial, with a value of 4 bytes or none.
     pub is_scope: bool,
-    /// Its number, where a control byte has it.
+    /// Its number, at the position of the control byte.
     pub name: u8,
     /// Bytes of its events.
     pub size: u8,
-    /// Where the heap is, or what is written over later.
+    /// The offset of the heap, or of a byte that is overwritten later.
     pub heap_at: u8,
     pub heap: u8,
     /// Where the value begins.
@@ -130,20 +129,20 @@ pub(super) struct Slot {
     pub shape: Shape,
 }
 
-impl Slot {
-    /// The `head` of one that is not looked at by it.
+impl ShapeSlot {
+    /// The `head` of a slot that is not found by it.
     const NONE: u32 = u32::MAX;
 
     fn new(shape: Shape, index: usize) -> Self {
-        let is_usual = shape.kind == Kind::Block && !shape.heap;
+        let is_usual = shape.body == Body::HeapBlock && !shape.heap;
         let [a, b, c] = shape.head;
         let size = shape.size();
-        let mask = if shape.stack || shape.kind == Kind::Value4 { u32::MAX.into() } else { 0 };
+        let mask = if shape.stack || shape.body == Body::Value4 { u32::MAX.into() } else { 0 };
         Self {
             head: if is_usual { u16::from_le_bytes([a, b]).into() } else { Self::NONE },
             whole_head: u32::from_le_bytes([a, b, c, 0]),
             head_mask: !(u32::MAX << (8 * u32::from(shape.head_size))),
-            is_scope: !shape.synced && matches!(shape.kind, Kind::Bare | Kind::Value4),
+            is_scope: !shape.synced && matches!(shape.body, Body::None | Body::Value4),
             name: (index as u8) << SHAPE_SHIFT,
             size,
             start: shape.start(),
@@ -163,19 +162,23 @@ impl Slot {
 }
 
 /// The slots of a packet; the last one stands for [`LITERAL`].
-pub(super) struct Slots {
-    pub all: [Slot; MAX_SHAPES + 1],
+pub(super) struct ShapeSlots {
+    pub all: [ShapeSlot; MAX_SHAPES + 1],
     /// The slot of an event by its first byte, a guess.
     pub guess: [u8; 256],
-    /// And the bytes of that event. PERF: here, so that the next event is found without looking
-    /// at the slot.
+    /// The size of that event in bytes. PERF: here, so that the next event is found without a load from
+    /// the slot.
     pub sizes: [u8; 256],
     count: usize,
 }
 
-impl Slots {
+impl ShapeSlots {
     pub(super) fn new() -> Self {
-        let none = Slot { head: Slot::NONE, whole_head: Slot::NONE, ..Slot::default() };
+        let none = ShapeSlot {
+            head: ShapeSlot::NONE,
+            whole_head: ShapeSlot::NONE,
+            ..ShapeSlot::default()
+        };
         Self { all: [none; MAX_SHAPES + 1], guess: [LITERAL as u8; 256], sizes: [0; 256], count: 0 }
     }
 
@@ -183,21 +186,21 @@ impl Slots {
         *self = Self::new();
     }
 
-    /// Adds one; returns its number, or `None` if there are [`MAX_SHAPES`].
+    /// Adds a shape; returns its number, or `None` if there are [`MAX_SHAPES`].
     pub(super) fn add(&mut self, shape: Shape) -> Option<usize> {
         let slot = self.all[..MAX_SHAPES].get_mut(self.count)?;
-        *slot = Slot::new(shape, self.count);
+        *slot = ShapeSlot::new(shape, self.count);
         self.count += 1;
         Some(self.count - 1)
     }
 
     /// The slot of the event that begins with `word` and has at most `size` bytes.
     pub(super) fn find(&self, word: u64, size: usize) -> Option<usize> {
-        let fits = |slot: &Slot| slot.fits(word) && usize::from(slot.size) <= size;
+        let fits = |slot: &ShapeSlot| slot.fits(word) && usize::from(slot.size) <= size;
         self.used().iter().position(fits)
     }
 
-    /// Expects an event of this slot where its first byte comes.
+    /// Expects an event of this slot at the next occurrence of its first byte.
     pub(super) fn expect(&mut self, index: usize) {
         let slot = &self.all[index & LITERAL];
         let first = usize::from(slot.shape.head[0]);
@@ -205,7 +208,7 @@ impl Slots {
         self.sizes[first] = slot.size;
     }
 
-    pub(super) fn used(&self) -> &[Slot] {
+    pub(super) fn used(&self) -> &[ShapeSlot] {
         self.all.get(..self.count).unwrap_or_default()
     }
 }

@@ -1,4 +1,4 @@
-//! What one kind of event looks like in a payload: which fields follow its head, in this order.
+//! The shape of an event in a payload: which fields follow its head, in this order.
 //!
 //! ```text
 //! head      1 to 3 bytes: the uid as it stands in the payload, with the byte before it that
@@ -11,28 +11,28 @@
 //! heap      u8
 //! ```
 //! In a packet it is one byte and its head:
-//! `bytes of the head | synchronised << 2 | kind << 3 | stack << 5 | layout << 6 | heap << 7`.
+//! `bytes of the head | synchronised << 2 | body << 3 | stack << 5 | layout << 6 | heap << 7`.
 
-/// Most bytes an event can have that has a shape: a memory event with all there is.
+/// The most bytes that an event with a shape has: a memory event with all fields.
 pub(super) const LARGEST_EVENT: usize = 23;
-/// Most shapes of one packet; the number after the last stands for bytes without a shape.
+/// The most shapes of one packet. The number after the last shape represents bytes without a shape.
 pub(super) const MAX_SHAPES: usize = 7;
 
 /// What follows the head and the serial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum Body {
     #[default]
-    Bare,
+    None,
     Value4,
     Value8,
     /// A memory event.
-    Block,
+    HeapBlock,
 }
 
-/// How one kind of event looks.
+/// The shape of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shape {
-    pub kind: Kind,
+    pub body: Body,
     pub head: [u8; 3],
     pub head_size: u8,
     pub synced: bool,
@@ -42,43 +42,43 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Bytes in front of the value.
+    /// Bytes before the value.
     pub(super) fn start(&self) -> u8 {
         self.head_size + if self.synced { 3 } else { 0 }
     }
 
     /// Bytes of the event.
     pub(super) fn size(&self) -> u8 {
-        let value = match self.kind {
-            Kind::Bare => 0,
-            Kind::Value4 => 4,
-            Kind::Value8 | Kind::Block => 8,
+        let value = match self.body {
+            Body::None => 0,
+            Body::Value4 => 4,
+            Body::Value8 | Body::HeapBlock => 8,
         };
         let optional = |is_there, size| if is_there { size } else { 0 };
         let rest = optional(self.stack, 4) + optional(self.layout, 5) + optional(self.heap, 1);
         self.start() + value + rest
     }
 
-    /// Whether an event can look like this. PERF: a memory event has each field at one place only,
-    /// so that it is read and written without looking it up.
+    /// Whether the shape is valid. PERF: a memory event has each field at one fixed offset, so that the
+    /// codec reads and writes it without a lookup.
     fn is_sound(&self) -> bool {
-        match self.kind {
-            Kind::Block => {
+        match self.body {
+            Body::HeapBlock => {
                 self.synced && self.head_size == 2 && (self.stack || !(self.layout || self.heap))
             }
             _ => self.head_size > 0 && !(self.stack || self.layout || self.heap),
         }
     }
 
-    /// Appends it as a packet carries it.
+    /// Appends its encoding.
     pub(super) fn append(&self, out: &mut Vec<u8>) {
         let flag = |is_there: bool, bit: u8| u8::from(is_there) << bit;
         let fields = flag(self.stack, 5) | flag(self.layout, 6) | flag(self.heap, 7);
-        out.push(self.head_size | flag(self.synced, 2) | (self.kind as u8) << 3 | fields);
+        out.push(self.head_size | flag(self.synced, 2) | (self.body as u8) << 3 | fields);
         out.extend_from_slice(self.head.get(..self.head_size.into()).unwrap_or_default());
     }
 
-    /// Reads one; returns it with what follows.
+    /// Reads a shape; returns it and the bytes after it.
     pub(super) fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (&first, rest) = bytes.split_first()?;
         let flag = |bit: u8| first >> bit & 1 != 0;
@@ -87,7 +87,7 @@ impl Shape {
         let mut head = [0; 3];
         head.get_mut(..bytes.len())?.copy_from_slice(bytes);
         let shape = Self {
-            kind: [Kind::Bare, Kind::Value4, Kind::Value8, Kind::Block]
+            body: [Body::None, Body::Value4, Body::Value8, Body::HeapBlock]
                 [usize::from(first >> 3 & 3)],
             head,
             head_size,
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn exact_bytes_and_back() {
         let shape = Shape {
-            kind: Kind::Block,
+            body: Body::HeapBlock,
             head: [0x43, 0, 0],
             head_size: 2,
             synced: true,
@@ -136,7 +136,7 @@ mod tests {
             shape.append(&mut again);
             assert_eq!(again, bytes[..again.len()]);
             largest = largest.max(shape.size());
-            if shape.kind == Kind::Block {
+            if shape.body == Body::HeapBlock {
                 assert_eq!(shape.start(), 5, "where the codec looks for the address");
                 assert!(shape.stack || shape.size() == 13);
             }

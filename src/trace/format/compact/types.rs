@@ -3,7 +3,7 @@
 //! Nothing depends on it but how well a packet is coded: a record that makes no sense is left to
 //! the reader to complain about.
 
-use super::shape::{Kind, Shape};
+use super::shape::{Body, Shape};
 use crate::trace::format::layout::{ByUid, ENTER_SCOPE, EventLayout, LEAVE_SCOPE, first_item};
 use crate::trace::format::schema::{FieldType, IMPORTANT, LAST_UID};
 
@@ -95,7 +95,7 @@ impl Types {
             }
             [ENTER_SCOPE, low, high] if low & 1 != 0 => {
                 let shape = self.shape_of([low, high])?;
-                let moves = shape.kind != Kind::Block && !shape.synced;
+                let moves = shape.body != Body::HeapBlock && !shape.synced;
                 let head = [ENTER_SCOPE, low, high];
                 moves.then_some(Shape { head, head_size: 3, ..shape })
             }
@@ -134,7 +134,7 @@ fn shape(mut fields: &[Field<'_>], uid: u16, synced: bool) -> Option<Shape> {
         _ => false,
     };
     if synced && has("Address", 8) {
-        shape.kind = Kind::Block;
+        shape.body = Body::HeapBlock;
         shape.stack = has("CallstackId", 4);
         shape.layout = shape.stack && has("Size", 4);
         if shape.layout && !has("AlignmentPow2_SizeLower", 1) {
@@ -142,9 +142,9 @@ fn shape(mut fields: &[Field<'_>], uid: u16, synced: bool) -> Option<Shape> {
         }
         shape.heap = shape.stack && has("RootHeap", 1);
     } else if let Some((first, rest)) = fields.split_first() {
-        shape.kind = match first.2 {
-            4 => Kind::Value4,
-            8 => Kind::Value8,
+        shape.body = match first.2 {
+            4 => Body::Value4,
+            8 => Body::Value8,
             _ => return None,
         };
         fields = rest;

@@ -11,7 +11,7 @@
 use super::super::event::Row;
 use super::{Event, Order, Protocol, Tally, Types, Visitor};
 use crate::trace::format::schema::{FIRST_UID, SERIAL_MASK};
-use crate::trace::read::schemas::Builtin;
+use crate::trace::read::protocol::Builtin;
 
 /// Bytes of a uid and a serial.
 const HEADER: usize = 5;

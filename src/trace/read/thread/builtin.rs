@@ -2,7 +2,8 @@
 
 use super::{Complaint, HAS_PIECES, Item, LAST_PIECE, LEAVES, OPEN, Piece, Stop, Thread};
 use crate::trace::read::event::Stamp;
-use crate::trace::read::schemas::{Builtin, Protocol, Types};
+use crate::trace::read::protocol::Builtin;
+use crate::trace::read::schemas::{Protocol, Types};
 
 impl Thread {
     /// Parses a one-byte event; returns why parsing has to stop, if it has.

@@ -1,18 +1,18 @@
-//! What is kept for sinks that join later: the important events, and a short history of the rest.
+//! The important events of a stream, which every sink gets, even one that joins later.
 
 use crate::trace::format::encode::{Declaration, Value};
 use crate::trace::format::lz4;
 use crate::trace::format::packet::IMPORTANTS;
 use crate::trace::sink::Sink;
 
-/// The largest piece that is sent as one packet and kept as one block.
+/// The largest piece that is sent as one packet and kept as one LZ4 block, in bytes.
 const PIECE: usize = 32 << 10;
 
 /// The important events of a stream.
 pub(crate) struct Importants {
     /// Not sent yet.
     fresh: Vec<u8>,
-    /// Sent, but too little to be worth a block.
+    /// Sent, and too small yet for a block.
     recent: Vec<u8>,
     /// Sent, compressed, each with its decoded size.
     kept: Vec<(usize, Vec<u8>)>,
@@ -29,17 +29,17 @@ impl Importants {
         }
     }
 
-    /// Adds an event, to be sent in this tick.
+    /// Adds an event, to be sent in this cycle.
     pub(crate) fn add(&mut self, declaration: &Declaration, values: &[Value<'_>]) {
         declaration.append(values, &mut self.fresh);
     }
 
-    /// Adds events that are in the form of the wire already.
+    /// Adds events that are encoded already.
     pub(crate) fn add_encoded(&mut self, events: &[u8]) {
         self.fresh.extend_from_slice(events);
     }
 
-    /// Sends what is new to all sinks, and keeps it; whether there was anything.
+    /// Sends the new events to all sinks, and keeps them; whether there were any.
     pub(crate) fn send(&mut self, sinks: &mut [Box<dyn Sink>]) -> bool {
         let mut fresh = &self.fresh[..];
         let any = !fresh.is_empty();
@@ -63,7 +63,7 @@ impl Importants {
         any
     }
 
-    /// Sends everything that was ever sent to a sink that joins now.
+    /// Sends all events that were sent before to a sink that joins now.
     pub(crate) fn replay(&self, sink: &mut dyn Sink) {
         for (size, block) in &self.kept {
             if *size == block.len() {
@@ -81,37 +81,10 @@ impl Importants {
     }
 }
 
-/// Packets of threads that were sent already, for a sink that joins later.
-pub(super) struct History {
-    limit: usize,
-    bytes: usize,
-    packets: Vec<(u16, Box<[u8]>)>,
-}
-
-impl History {
-    pub(super) fn new(limit: usize) -> Self {
-        Self { limit, bytes: 0, packets: Vec::new() }
-    }
-
-    /// Sends everything to a sink that joins now.
-    pub(super) fn replay(&self, sink: &mut dyn Sink) {
-        self.packets.iter().for_each(|(stream, payload)| sink.packet(*stream, payload));
-    }
-
-    /// Whether there was room for it.
-    pub(super) fn add(&mut self, stream: u16, payload: &[u8]) -> bool {
-        self.bytes += payload.len() + size_of::<(u16, Box<[u8]>)>();
-        if self.bytes <= self.limit {
-            self.packets.push((stream, payload.into()));
-        }
-        self.bytes <= self.limit
-    }
-}
-
-/// How many bytes of `events` make whole events and at most [`PIECE`] bytes; at least one event.
+/// The size of the first whole events in `events`: at most [`PIECE`] bytes, but at least one event.
 ///
-/// Readers accept an event that straddles packets; but where a packet is lost, they find their
-/// way again only at an event that starts one.
+/// Readers accept an event that straddles packets. But after a lost packet they resynchronise only at
+/// a packet that starts with an event.
 fn whole_events(events: &[u8]) -> usize {
     let mut end = 0;
     while let Some(&[_, _, low, high]) = events.get(end..end + 4) {

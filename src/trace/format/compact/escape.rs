@@ -1,11 +1,12 @@
-//! What an event has that was not expected of it: a byte of flags, then what they announce.
+//! The fields of an event that differ from the expectation: a byte of flags, then the values of the
+//! fields that the flags announce.
 //!
 //! ```text
-//! bits 0 1  bytes of how many serials are passed over (0 to 3)
-//! bits 2 3  bytes of the call stack (0: as last time, 1, 2, 4)
+//! bits 0 1  bytes of the number of serials that are skipped (0 to 3)
+//! bits 2 3  bytes of the call stack (0: unchanged, 1, 2, 4)
 //! bit  4    the heap, a byte
-//! bits 5 6  bytes of the layout (0: as last time, 2, 3, 5)
-//! bit  7    what came in place of the address's distance is the address itself
+//! bits 5 6  bytes of the layout (0: unchanged, 2, 3, 5)
+//! bit  7    the address itself replaces its distance
 //! ```
 
 use super::bytes::{Buffer, load, store};
@@ -15,20 +16,20 @@ const LAYOUT_SIZES: [u8; 4] = [0, 2, 3, 5];
 const HEAP: u8 = 1 << 4;
 const ADDRESS: u8 = 1 << 7;
 
-/// What is not as expected.
+/// The fields that differ; `None` for those that do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Strange {
-    /// Serials that are passed over.
+pub(super) struct Escape {
+    /// The number of serials that are skipped.
     pub gap: u32,
     pub stack: Option<u32>,
     pub heap: Option<u8>,
     pub layout: Option<u64>,
-    /// The address is there itself.
+    /// The event has the address itself instead of its distance.
     pub address: bool,
 }
 
-impl Strange {
-    /// Writes it to `at`; returns where it ends.
+impl Escape {
+    /// Writes it at `at`; returns its end.
     pub(super) fn write(&self, out: &mut Buffer, at: usize) -> usize {
         let mut end = at + 1;
         let mut put = |number: Option<u64>, sizes: [u8; 4]| {
@@ -51,7 +52,7 @@ impl Strange {
         end
     }
 
-    /// Reads it from `at`; returns it with where it ends.
+    /// Reads it at `at`; returns it and its end.
     pub(super) fn read(data: &Buffer, at: usize) -> (Self, usize) {
         let [flags] = load(data, at);
         let mut end = at + 1;
@@ -76,27 +77,27 @@ mod tests {
 
     #[test]
     fn exact_bytes_and_back() {
-        let nothing = Strange::default();
-        let all = Strange {
+        let nothing = Escape::default();
+        let all = Escape {
             gap: 0x0102,
             stack: Some(0x0304_0506),
             heap: Some(7),
             layout: Some(0x0a_0b0c_0d0e),
             address: true,
         };
-        let zeros = Strange { stack: Some(0), heap: Some(0), layout: Some(0), ..nothing };
-        let small = Strange { gap: 1, stack: Some(256), layout: Some(0x1_0000), ..nothing };
-        for (strange, expected) in [
+        let zeros = Escape { stack: Some(0), heap: Some(0), layout: Some(0), ..nothing };
+        let small = Escape { gap: 1, stack: Some(256), layout: Some(0x1_0000), ..nothing };
+        for (escape, expected) in [
             (nothing, &[0][..]),
             (all, &[0xfe, 2, 1, 6, 5, 4, 3, 7, 0x0e, 0x0d, 0x0c, 0x0b, 0x0a]),
             (zeros, &[0x34, 0, 0, 0, 0]),
             (small, &[0x49, 1, 0, 1, 0, 0, 1]),
         ] {
             let mut data = zeroed();
-            let end = strange.write(&mut data, 3);
+            let end = escape.write(&mut data, 3);
             assert_eq!(&data[3..end], expected);
             data[end..].fill(0xee);
-            assert_eq!(Strange::read(&data, 3), (strange, end));
+            assert_eq!(Escape::read(&data, 3), (escape, end));
         }
     }
 }

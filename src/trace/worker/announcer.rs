@@ -1,0 +1,163 @@
+//! Event types, important events and figures: what the stream is told besides the events of threads.
+
+use super::importants::Importants;
+use super::layouts::Layouts;
+use super::output::Output;
+use super::streams::{CONTROL, WORKER, own_system_id};
+use crate::platform::clock;
+use crate::trace::format::encode::Declaration;
+use crate::trace::format::packet::{IMPORTANTS, TYPES};
+use crate::trace::format::stream_events;
+use crate::trace::sink::Sink;
+use crate::trace::write::declared;
+
+/// A packet of figures is complete at this many bytes; its last event may exceed them.
+const PACKET: usize = 16 << 10;
+
+/// A part of the program that declares events. The worker announces its types, and asks it in every
+/// cycle for new important events.
+pub(crate) trait EventProvider: Send {
+    /// All its event types.
+    fn types(&self) -> &'static [&'static Declaration];
+
+    /// Adds the important events that are new since the last call.
+    fn announce(&mut self, importants: &mut Importants);
+
+    /// Adds events, which belong to no thread, for the figures that have changed since the last call.
+    /// Each event has the whole figure, so a lost event does no harm.
+    fn figures(&mut self, _events: &mut Vec<Vec<u8>>) {}
+
+    /// Adds the figures so far, for a stream that starts here.
+    fn figures_before(&self, _events: &mut Vec<Vec<u8>>) {}
+}
+
+/// The event providers of a recording, and what they have announced.
+pub(super) struct Announcer {
+    providers: Vec<Box<dyn EventProvider>>,
+    importants: Importants,
+    layouts: Layouts,
+    /// How many types of the program were announced.
+    program_types: usize,
+}
+
+impl Announcer {
+    pub(super) fn new(providers: Vec<Box<dyn EventProvider>>) -> Self {
+        let layouts = Layouts::new(providers.iter().flat_map(|provider| provider.types()));
+        Self { providers, importants: Importants::new(), layouts, program_types: 0 }
+    }
+
+    /// The layouts of all types that were announced.
+    pub(super) fn layouts(&self) -> &Layouts {
+        &self.layouts
+    }
+
+    /// The important events, to add to.
+    pub(super) fn importants(&mut self) -> &mut Importants {
+        &mut self.importants
+    }
+
+    /// Adds the names of the worker's own streams.
+    pub(super) fn add_own_streams(&mut self) {
+        for (stream, name) in [(CONTROL, "memledger control"), (WORKER, "memledger worker")] {
+            let hint = (stream as u32).into();
+            self.importants.add(
+                &stream_events::THREAD_INFO,
+                &[u32::from(stream).into(), own_system_id(stream).into(), hint, name.into()],
+            );
+        }
+    }
+
+    /// Sends the types and important events that are new; whether there were important events.
+    pub(super) fn announce(&mut self, output: &mut Output) -> bool {
+        for provider in &mut self.providers {
+            provider.announce(&mut self.importants);
+        }
+        // NOTE: after the important events were collected, before they are sent.
+        self.announce_types(output);
+        self.importants.send(output.sinks())
+    }
+
+    /// Sends the types that the program has used since the last call.
+    fn announce_types(&mut self, output: &mut Output) {
+        let mut records = Vec::new();
+        while let Some(logged) = declared::registered(self.program_types) {
+            logged.append_record(&mut records);
+            self.layouts.add(declared::uid_of(self.program_types), logged.declared().layout());
+            self.program_types += 1;
+        }
+        if !records.is_empty() {
+            output.sinks().iter_mut().for_each(|sink| sink.packet(TYPES, &records));
+        }
+    }
+
+    /// Sends the figures that have changed; whether there were any.
+    pub(super) fn report_figures(&mut self, output: &mut Output) -> bool {
+        let mut events = Vec::new();
+        for provider in &mut self.providers {
+            provider.figures(&mut events);
+        }
+        for packet in packets(&events) {
+            output.packet(CONTROL, &packet);
+        }
+        !events.is_empty()
+    }
+
+    /// The figures so far, as packets for a stream that starts here.
+    pub(super) fn figures_before(&self) -> Vec<Vec<u8>> {
+        let mut events = Vec::new();
+        self.providers.iter().for_each(|provider| provider.figures_before(&mut events));
+        packets(&events)
+    }
+
+    /// Sends what each stream starts with: the types, the clock and the program, and `preamble`.
+    pub(super) fn describe(&self, start: u64, preamble: &[u8], sink: &mut dyn Sink) {
+        sink.packet(TYPES, &self.type_records());
+        let mut program = about_program(start);
+        program.extend_from_slice(preamble);
+        sink.packet(IMPORTANTS, &program);
+    }
+
+    /// Sends all important events that were sent before to a sink that joins now.
+    pub(super) fn replay(&self, sink: &mut dyn Sink) {
+        self.importants.replay(sink);
+    }
+
+    fn type_records(&self) -> Vec<u8> {
+        let mut records = Vec::new();
+        let providers = self.providers.iter().map(|provider| provider.types());
+        for declaration in [stream_events::TYPES].into_iter().chain(providers).flatten() {
+            declaration.append_record(&mut records);
+        }
+        let programs = (0..self.program_types).filter_map(declared::registered);
+        programs.for_each(|logged| logged.append_record(&mut records));
+        records
+    }
+}
+
+/// The events that name the program and the start of the clock.
+fn about_program(start: u64) -> Vec<u8> {
+    let mut about = Vec::new();
+    stream_events::NEW_TRACE.append(
+        &[start.into(), clock::FREQUENCY.into(), 0x524d_u32.into(), 8_u32.into()],
+        &mut about,
+    );
+    let program = std::env::current_exe().ok();
+    let program = program.as_deref().and_then(|path| path.file_name()).unwrap_or_default();
+    stream_events::SESSION.append(
+        &["Linux".into(), (&*program.to_string_lossy()).into(), 3_u32.into(), 5_u32.into()],
+        &mut about,
+    );
+    about
+}
+
+/// The events, in packets of about [`PACKET`] bytes.
+fn packets(events: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut packets = Vec::<Vec<u8>>::new();
+    for event in events {
+        match packets.last_mut().filter(|packet| packet.len() < PACKET) {
+            Some(packet) => packet.extend_from_slice(event),
+            None => packets.push(event.clone()),
+        }
+    }
+    packets
+}

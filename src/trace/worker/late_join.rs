@@ -1,0 +1,122 @@
+//! What a stream starts with that joins during a recording.
+//!
+//! A late stream starts between two events of the order. Its destination begins with the blocks that are
+//! alive there, from the in-process analyzer; all later events are sent to it as to every sink. Each
+//! thread's stream continues within a buffer, so the scopes that are open there are opened again.
+
+use super::announcer::Announcer;
+use super::layouts::Layouts;
+use super::streams::CONTROL;
+use super::threads::{OpenThread, Threads};
+use crate::trace::format::layout::{ENTER_SCOPE, Item};
+use crate::trace::format::stream_events;
+use crate::trace::write::declared;
+
+/// The position in the order where a stream starts.
+pub(crate) struct JoinPoint {
+    /// The serial of the next event.
+    pub(crate) serial: u64,
+    /// The start of the clock, and the time of the last marker, in cycles.
+    pub(crate) start: u64,
+    pub(crate) marked_at: u64,
+    /// Whether the recording has all events since the start of the process.
+    pub(crate) from_process_start: bool,
+    /// What each stream starts with: thread information, and the scopes that are open on it.
+    pub(crate) streams: Vec<(u16, Vec<u8>)>,
+}
+
+/// What each stream starts with for a reader that has seen none of it.
+pub(super) fn open_streams(threads: &Threads, announcer: &Announcer) -> Vec<(u16, Vec<u8>)> {
+    let figures = announcer.figures_before().into_iter().map(|packet| (CONTROL, packet));
+    let open = |thread: OpenThread<'_>| (thread.stream, start_of(&thread, announcer.layouts()));
+    figures.chain(threads.open().map(open)).collect()
+}
+
+/// The thread's information, and its open scopes.
+fn start_of(thread: &OpenThread<'_>, layouts: &Layouts) -> Vec<u8> {
+    let mut bytes = thread.start.to_vec();
+    if let Some(sent) = thread.sent() {
+        let open = still_open(sent, layouts);
+        // Scopes that were entered in earlier buffers, which are freed.
+        let before = (thread.depth as usize).saturating_sub(open.len());
+        (0..before).for_each(|_| open_unknown(&mut bytes));
+        for scope in open {
+            match scope {
+                Some(scope) => bytes.extend_from_slice(scope),
+                None => open_unknown(&mut bytes),
+            }
+        }
+    }
+    bytes
+}
+
+/// Opens a scope whose event is not known.
+fn open_unknown(out: &mut Vec<u8>) {
+    out.push(ENTER_SCOPE);
+    stream_events::SCOPE_GOES_ON.append(&[], out);
+}
+
+/// The scopes that `events` have opened and not closed: the bytes of each scope of the tracker, `None` for
+/// one of the program. Those can have a serial before the stream, and arrays of any length.
+fn still_open<'a>(events: &'a [u8], layouts: &Layouts) -> Vec<Option<&'a [u8]>> {
+    let mut open = Vec::new();
+    let mut rest = events;
+    while let Some((item, bytes, after)) = layouts.split(rest) {
+        match item {
+            Item::Enter => open.push((rest, bytes.len())),
+            Item::Leave => drop(open.pop()),
+            _ => {}
+        }
+        rest = after;
+    }
+    let scope = |(events, enter): (&'a [u8], usize)| match layouts.split(events.get(enter..)?)? {
+        (Item::Event(uid, _), event, _) if declared::number_of(uid).is_none() => {
+            events.get(..enter + event.len())
+        }
+        _ => None,
+    };
+    open.into_iter().map(scope).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::format::encode::Declaration;
+    use crate::trace::format::layout::{ENTER_SCOPE_AT, LEAVE_SCOPE, LEAVE_SCOPE_AT};
+    use crate::trace::format::schema::FieldType::U32;
+    use crate::trace::format::schema::NO_SYNC;
+
+    #[test]
+    fn what_is_open_is_found_whatever_was_closed_before() {
+        static SCOPE: Declaration =
+            Declaration { uid: 40, logger: "A", event: "N", flags: NO_SYNC, fields: &[("F", U32)] };
+        let layouts = Layouts::new([&SCOPE].iter());
+        let event = |field: u32| {
+            let mut bytes = Vec::new();
+            SCOPE.append(&[field.into()], &mut bytes);
+            bytes
+        };
+        let enter = |field| [vec![ENTER_SCOPE], event(field)].concat();
+        let open = |events: &[Vec<u8>]| {
+            let bytes = events.concat();
+            let open = still_open(&bytes, &layouts).into_iter();
+            open.map(|scope| scope.unwrap_or_default().to_vec()).collect::<Vec<_>>()
+        };
+        let leave = || vec![LEAVE_SCOPE];
+        let nothing = Vec::<Vec<u8>>::new();
+        assert_eq!(open(&[]), nothing);
+        assert_eq!(open(&[enter(1), event(5)]), [enter(1)]);
+        assert_eq!(open(&[enter(1), event(5), leave()]), nothing);
+        assert_eq!(open(&[enter(1), leave(), enter(2), enter(3), event(1)]), [enter(2), enter(3)]);
+        // The scope's own event is the last that there is, or not there yet.
+        assert_eq!(open(&[event(5), enter(2)]), [enter(2)]);
+        assert_eq!(open(&[event(5), vec![ENTER_SCOPE]]), [Vec::<u8>::new()]);
+        // What was opened in an earlier block is closed in this one.
+        assert_eq!(open(&[leave(), enter(2)]), [enter(2)]);
+        // With a time.
+        let timed = [vec![ENTER_SCOPE_AT], vec![7; 8], event(9)].concat();
+        let left = [vec![LEAVE_SCOPE_AT], vec![8; 8]].concat();
+        assert_eq!(open(&[enter(1), timed.clone()]), [enter(1), timed.clone()]);
+        assert_eq!(open(&[enter(1), timed, left]), [enter(1)]);
+    }
+}

@@ -1,0 +1,177 @@
+//! Where the stream of a recording goes: its sinks, and a short history for a sink that joins soon.
+
+use super::streams::CONTROL;
+use crate::error::Error;
+use crate::trace::format::stream_events;
+use crate::trace::sink::Sink;
+use crate::trace::write::slot::ThreadSlot;
+use crate::trace::write::{loss, registry};
+use std::sync::atomic::Ordering;
+
+/// The sinks of a recording.
+pub(super) struct Output {
+    sinks: Vec<Box<dyn Sink>>,
+    /// Everything sent so far, while that is little and a sink may still join.
+    history: Option<History>,
+    on_problem: fn(Error),
+}
+
+impl Output {
+    /// Problems of the sinks are reported to `on_problem`.
+    pub(super) fn new(sinks: Vec<Box<dyn Sink>>, on_problem: fn(Error)) -> Self {
+        Self { sinks, history: None, on_problem }
+    }
+
+    /// The callback that problems are reported to.
+    pub(super) fn on_problem(&self) -> fn(Error) {
+        self.on_problem
+    }
+
+    /// Reports a problem.
+    pub(super) fn report_problem(&self, error: Error) {
+        (self.on_problem)(error);
+    }
+
+    /// Keeps what is sent, up to `limit` bytes.
+    pub(super) fn keep_history(&mut self, limit: usize) {
+        self.history = Some(History { limit, bytes: 0, packets: Vec::new() });
+    }
+
+    /// Whether the history has everything sent so far.
+    pub(super) fn has_history(&self) -> bool {
+        self.history.is_some()
+    }
+
+    /// Sends the history to a sink that is about to join.
+    pub(super) fn replay(&self, sink: &mut dyn Sink) {
+        let packets = self.history.iter().flat_map(|history| &history.packets);
+        packets.for_each(|(stream, payload)| sink.packet(*stream, payload));
+    }
+
+    /// Adds a sink.
+    pub(super) fn add(&mut self, sink: Box<dyn Sink>) {
+        self.sinks.push(sink);
+    }
+
+    /// All sinks.
+    pub(super) fn sinks(&mut self) -> &mut [Box<dyn Sink>] {
+        &mut self.sinks
+    }
+
+    /// Sends a packet to all sinks.
+    pub(super) fn packet(&mut self, stream: u16, payload: &[u8]) {
+        for sink in &mut self.sinks {
+            sink.packet(stream, payload);
+        }
+        self.keep(stream, payload);
+    }
+
+    /// Sends numbered events to the sinks that want them in the order of their serials.
+    pub(super) fn in_order(&mut self, stream: u16, events: &[u8]) {
+        if !events.is_empty() {
+            for sink in self.sinks.iter_mut().filter(|sink| sink.wants_order()) {
+                sink.packet(stream, events);
+            }
+        }
+    }
+
+    /// Sends numbered events to the other sinks, in larger pieces.
+    pub(super) fn in_pieces(&mut self, stream: u16, events: &[u8]) {
+        if !events.is_empty() {
+            for sink in self.sinks.iter_mut().filter(|sink| !sink.wants_order()) {
+                sink.packet(stream, events);
+            }
+            self.keep(stream, events);
+        }
+    }
+
+    fn keep(&mut self, stream: u16, payload: &[u8]) {
+        if let Some(history) = &mut self.history
+            && !history.add(stream, payload)
+        {
+            self.history = None;
+        }
+    }
+
+    /// Ends a group of packets, and removes sinks that have ended.
+    pub(super) fn sync(&mut self) {
+        self.sinks.retain_mut(|sink| match sink.sync() {
+            Ok(()) => !sink.is_over(),
+            Err(error) => {
+                (self.on_problem)(error);
+                false
+            }
+        });
+    }
+
+    /// Ends the streams of all sinks, and keeps the sinks.
+    pub(super) fn finish(&mut self) {
+        for sink in &mut self.sinks {
+            if let Err(error) = sink.finish() {
+                (self.on_problem)(error);
+            }
+        }
+    }
+
+    /// Ends the stream of one sink with `last` packets, and removes the sink.
+    pub(super) fn finish_one(&mut self, number: u64, last: &[(u16, Vec<u8>)]) {
+        for sink in self.sinks.iter_mut().filter(|sink| sink.number() == number) {
+            last.iter().for_each(|(stream, payload)| sink.packet(*stream, payload));
+            if let Err(error) = sink.finish() {
+                (self.on_problem)(error);
+            }
+        }
+        self.sinks.retain(|sink| sink.number() != number);
+    }
+
+    /// Removes all sinks without ending their streams.
+    pub(super) fn clear(&mut self) {
+        self.sinks.clear();
+    }
+
+    /// Reports the events that could not be recorded since the last call; whether there were any.
+    pub(super) fn report_losses(&mut self) -> bool {
+        let before = loss::total();
+        for slot in registry::slots() {
+            self.report_losses_of(slot);
+        }
+        self.report_loss(0, loss::take_without_slot());
+        loss::total() != before
+    }
+
+    /// Reports the events that one thread could not record.
+    pub(super) fn report_losses_of(&mut self, slot: &ThreadSlot) {
+        if slot.lost.load(Ordering::Relaxed) > 0 {
+            let lost = slot.lost.swap(0, Ordering::Relaxed);
+            self.report_loss(slot.thread_id.load(Ordering::Relaxed), lost);
+        }
+    }
+
+    /// Reports lost events of the thread with this id, 0 for a thread without one.
+    pub(super) fn report_loss(&mut self, thread: u32, lost: u64) {
+        if lost > 0 {
+            loss::reported(lost);
+            let mut event = Vec::new();
+            stream_events::LOST.append(&[thread.into(), lost.into()], &mut event);
+            self.packet(CONTROL, &event);
+        }
+    }
+}
+
+/// Packets that were sent already, for a sink that joins later.
+struct History {
+    limit: usize,
+    bytes: usize,
+    packets: Vec<(u16, Box<[u8]>)>,
+}
+
+impl History {
+    /// Adds a packet; `false` if it exceeds the limit.
+    fn add(&mut self, stream: u16, payload: &[u8]) -> bool {
+        self.bytes += payload.len() + size_of::<(u16, Box<[u8]>)>();
+        if self.bytes <= self.limit {
+            self.packets.push((stream, payload.into()));
+        }
+        self.bytes <= self.limit
+    }
+}

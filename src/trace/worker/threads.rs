@@ -1,0 +1,222 @@
+//! The collector's state of each thread: its stream, and how far it is drained.
+
+use super::buffer_cursor::{BufferCursor, ResumePoint};
+use super::importants::Importants;
+use super::layouts::Layouts;
+use super::output::Output;
+use super::streams::StreamIds;
+use crate::platform::os;
+use crate::trace::format::layout::LEAVE_SCOPE;
+use crate::trace::format::stream_events;
+use crate::trace::write::buffer::Buffer;
+use crate::trace::write::slot::{FINISHED, LIVE, ThreadSlot};
+use crate::trace::write::{backpressure, buffer_pool, registry};
+use std::sync::atomic::Ordering;
+
+/// The collector's state of the thread in one slot.
+#[derive(Clone, Default)]
+struct CollectorState {
+    /// The stream of its packets, 0 before its first.
+    stream: u16,
+    /// How far its first buffer is drained; `None` for its start.
+    drained: Option<ResumePoint>,
+    /// How many scopes are open there.
+    depth: u32,
+    /// What its stream starts with, for sinks that join later.
+    start: Vec<u8>,
+}
+
+/// The committed events of one thread at the moment when its commit cursor was read.
+pub(super) struct CommittedRange {
+    slot: &'static ThreadSlot,
+    number: usize,
+    /// The last buffer with events, and where they end.
+    last: Buffer,
+    end: *mut u8,
+    finished: bool,
+}
+
+impl CommittedRange {
+    pub(super) fn slot(&self) -> &'static ThreadSlot {
+        self.slot
+    }
+
+    pub(super) fn is_last(&self, buffer: Buffer) -> bool {
+        buffer == self.last
+    }
+
+    /// Whether the thread has ended, so that there are no events after the range.
+    pub(super) fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// The end of the range in one of its buffers.
+    pub(super) fn end_in(&self, buffer: Buffer) -> *mut u8 {
+        if self.is_last(buffer) { self.end } else { buffer.committed.load(Ordering::Acquire) }
+    }
+}
+
+/// A thread whose stream is open, for a sink that joins.
+pub(super) struct OpenThread<'a> {
+    pub(super) stream: u16,
+    /// What its stream starts with.
+    pub(super) start: &'a [u8],
+    /// How many scopes are open.
+    pub(super) depth: u32,
+    slot: &'static ThreadSlot,
+    drained: Option<ResumePoint>,
+}
+
+impl OpenThread<'_> {
+    /// The events of the thread's present buffer that were sent.
+    pub(super) fn sent(&self) -> Option<&[u8]> {
+        let buffer = self.slot.first.load(Ordering::Acquire)?;
+        self.drained.as_ref()?.before(buffer)
+    }
+}
+
+/// The state of all threads, by the number of their slot.
+pub(super) struct Threads {
+    states: Vec<CollectorState>,
+    streams: StreamIds,
+}
+
+impl Threads {
+    pub(super) fn new() -> Self {
+        Self { states: Vec::new(), streams: StreamIds::new() }
+    }
+
+    /// Reads every thread's commit cursor. Frees the slots of threads that have ended without events.
+    pub(super) fn read_cursors(&mut self, output: &mut Output) -> Vec<CommittedRange> {
+        let mut ranges = Vec::new();
+        for (number, slot) in registry::slots().enumerate() {
+            if self.states.len() <= number {
+                self.states.push(CollectorState::default());
+            }
+            // NOTE: the state first: of a finished thread everything is committed.
+            let state = slot.state.load(Ordering::Acquire);
+            if state != LIVE && state != FINISHED {
+                continue;
+            }
+            let finished = state == FINISHED;
+            let Some(mut last) = slot.first.load(Ordering::Acquire) else {
+                if finished {
+                    output.report_losses_of(slot);
+                    registry::free(slot);
+                }
+                continue;
+            };
+            let end = loop {
+                match slot.committed(last) {
+                    (end, None) => break end,
+                    (_, Some(next)) => last = next,
+                }
+            };
+            ranges.push(CommittedRange { slot, number, last, end, finished });
+        }
+        ranges
+    }
+
+    /// Gives a new thread its stream and its name; returns the stream and what it starts with.
+    pub(super) fn introduce(
+        &mut self,
+        range: &CommittedRange,
+        importants: &mut Importants,
+    ) -> Option<(u16, Vec<u8>)> {
+        let state = self.states.get_mut(range.number)?;
+        if state.stream != 0 {
+            return None;
+        }
+        let stream = self.streams.take()?;
+        backpressure::note_progress();
+        let slot = range.slot;
+        let id = slot.thread_id.load(Ordering::Relaxed);
+        let system_id = slot.system_id.load(Ordering::Relaxed);
+        let name = if system_id == os::process_id() {
+            *b"main\0\0\0\0\0\0\0\0\0\0\0\0"
+        } else {
+            // A thread records its first events before it is given its name, so ask again.
+            let alive = if range.finished { None } else { os::thread_name_of(system_id) };
+            alive.unwrap_or_else(|| slot.name())
+        };
+        let size = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+        let name = String::from_utf8_lossy(&name[..size]);
+        let hint = id.into();
+        importants.add(
+            &stream_events::THREAD_INFO,
+            &[u32::from(stream).into(), system_id.into(), hint, (&*name).into()],
+        );
+        let mut start = Vec::new();
+        stream_events::THREAD_START
+            .append(&[id.into(), system_id.into(), (&*name).into()], &mut start);
+        *state = CollectorState { stream, drained: None, depth: 0, start: start.clone() };
+        Some((stream, start))
+    }
+
+    /// The stream of a thread, and a cursor at its first event that is not drained.
+    pub(super) fn resume(&self, range: &CommittedRange) -> Option<(u16, BufferCursor)> {
+        let &CollectorState { stream, drained, depth, .. } = self.states.get(range.number)?;
+        let first = range.slot.first.load(Ordering::Acquire)?;
+        Some((stream, BufferCursor::new(first, drained, range.end_in(first), depth)))
+    }
+
+    /// Stores how far a thread is drained.
+    pub(super) fn note_drained(&mut self, range: &CommittedRange, cursor: &BufferCursor) {
+        if let Some(state) = self.states.get_mut(range.number) {
+            (state.drained, state.depth) = (Some(cursor.resume_point()), cursor.depth());
+        }
+    }
+
+    /// Ends the stream of a finished thread, all of whose events were sent up to `cursor`: closes its
+    /// open scopes, and frees its buffer, stream and slot.
+    pub(super) fn retire(
+        &mut self,
+        range: &CommittedRange,
+        cursor: &BufferCursor,
+        output: &mut Output,
+    ) {
+        let Some(state) = self.states.get_mut(range.number) else { return };
+        let stream = std::mem::take(state).stream;
+        if cursor.depth() > 0 {
+            output.packet(stream, &vec![LEAVE_SCOPE; cursor.depth() as usize]);
+        }
+        output.report_losses_of(range.slot);
+        range.slot.first.store(None, Ordering::Release);
+        buffer_pool::release(range.slot, cursor.buffer());
+        self.streams.give_back(stream);
+        registry::free(range.slot);
+    }
+
+    /// The number of events in the buffers of threads that were not sent. A reallocation can count as
+    /// two.
+    pub(super) fn count_uncollected(&self, layouts: &Layouts) -> u64 {
+        let mut count = 0;
+        for (number, slot) in registry::slots().enumerate() {
+            let mut buffer = slot.first.load(Ordering::Acquire);
+            let mut from = self.states.get(number).and_then(|state| state.drained);
+            while let Some(current) = buffer {
+                let (end, next) = slot.committed(current);
+                count += BufferCursor::new(current, from.take(), end, 0).count(layouts);
+                buffer = next;
+            }
+        }
+        count
+    }
+
+    /// The threads whose streams are open.
+    pub(super) fn open(&self) -> impl Iterator<Item = OpenThread<'_>> {
+        let states = registry::slots().zip(&self.states).filter(|(_, state)| state.stream != 0);
+        states.map(|(slot, state)| {
+            let &CollectorState { stream, drained, depth, ref start } = state;
+            OpenThread { stream, start, depth, slot, drained }
+        })
+    }
+
+    /// What closes all open scopes, for each stream that has some.
+    pub(super) fn closings(&self) -> Vec<(u16, Vec<u8>)> {
+        let close = |thread: OpenThread<'_>| {
+            (thread.depth > 0).then(|| (thread.stream, vec![LEAVE_SCOPE; thread.depth as usize]))
+        };
+        self.open().filter_map(close).collect()
+    }
+}
