@@ -1,19 +1,18 @@
-//! From payloads of packets to events in order.
+//! The decoder: from the payloads of packets to events in order.
 
 use super::event::Visitor;
-use super::order::Order;
+use super::merge::Merge;
 use super::records::{self, Records};
+use super::resync::payload;
 use super::schemas::{Protocol, Types};
 use super::tally::Tally;
-use super::trial;
 use crate::trace::format::packet::{FIRST_THREAD, IMPORTANTS, SYNC, TYPES};
 use crate::trace::format::schema::EventType;
 
 /// Decodes the payloads of packets and delivers their events, in order, to a [`Visitor`].
 ///
-/// It is the same for a file, where [`Reader`](super::Reader) unpacks the packets, and inside
-/// the traced process, where they need no transport. Memory is bounded by what was taken in and
-/// cannot be delivered yet.
+/// The same decoder reads a file, whose packets [`Reader`](super::Reader) unpacks, and the packets inside the
+/// traced process. Its memory is in proportion to the bytes that wait to be delivered.
 ///
 /// # Examples
 /// ```
@@ -39,7 +38,7 @@ pub struct Decoder {
     types: Types,
     records: Records,
     importants: Records,
-    order: Order,
+    merge: Merge,
     tally: Tally,
 }
 
@@ -51,23 +50,21 @@ pub struct Counts {
     pub events: u64,
     /// Ranges of serials that no event carries.
     pub holes: u64,
-    /// Serials in those ranges, as far as they are known.
+    /// Serials in those ranges whose number is known.
     pub missing: u64,
-    /// Some of those ranges have an unknown number of serials: events of different threads came so
-    /// far apart that more than one number fits the 24 bits on the wire.
+    /// Whether the number of serials of some range is unknown, because events of different threads were so far
+    /// apart that several numbers fit the 24 bits in the stream.
     pub missing_unknown: bool,
-    /// Events delivered behind their place: they came after it had been passed, or their serial
-    /// occurs twice, or it was damaged.
+    /// Events delivered out of order: they arrived too late, or their serial occurs twice, or it was damaged.
     pub late: u64,
-    /// Places that could not be read.
+    /// Damaged places in the input.
     pub damages: u64,
     /// The serial of the first synchronised event delivered.
     pub first_serial: Option<u64>,
     /// The highest serial delivered.
     pub last_serial: Option<u64>,
-    /// Whether the stream was not cut off, as far as the reader can see. A stream of our writer
-    /// ends with its `Memledger.Report`. Unreal's writer marks no end; its stream has at least the
-    /// syncs after its start, which follow everything that it sends first.
+    /// Whether the stream has its end. A stream of this crate's writer ends with `Memledger.Report`. Unreal's
+    /// writer marks no end; its stream counts as ended after the first sync.
     pub ended: bool,
 }
 
@@ -93,14 +90,14 @@ impl Decoder {
             types: Types::default(),
             records: Records::new(TYPES),
             importants: Records::new(IMPORTANTS),
-            order: Order::new(),
+            merge: Merge::new(),
             tally: Tally::default(),
         }
     }
 
-    /// Takes in the payload of one packet and delivers every event whose turn it is.
+    /// Takes in the payload of one packet, and delivers the events that need not wait.
     pub fn packet(&mut self, stream: u16, payload: &[u8], visitor: &mut impl Visitor) {
-        let Self { protocol, types, records, importants, order, tally } = self;
+        let Self { protocol, types, records, importants, merge, tally } = self;
         if payload.is_empty() {
             return;
         }
@@ -108,52 +105,52 @@ impl Decoder {
             TYPES => records.packet(payload, protocol, types, tally, visitor),
             IMPORTANTS => importants.packet(payload, protocol, types, tally, visitor),
             SYNC => return,
-            _ => return order.packet(stream, payload, protocol, types, tally, visitor),
+            _ => return merge.packet(stream, payload, protocol, types, tally, visitor),
         };
         if let Some(first) = found.first_serial {
-            order.first_serial(first);
+            merge.declare_first_serial(first);
         }
         if found.types {
-            order.types_added(protocol, types, tally, visitor);
+            merge.types_added(protocol, types, tally, visitor);
         }
     }
 
-    /// A packet of this stream could not be read. What an event before it lacks its end is
-    /// dropped; the next packet is taken to start with a whole event.
+    /// A packet of this stream could not be read. An event that continued in it is dropped, and the next packet
+    /// is expected to start with a whole event.
     pub fn packet_lost(&mut self, stream: u16, visitor: &mut impl Visitor) {
-        let Self { protocol, types, records, importants, order, tally } = self;
+        let Self { protocol, types, records, importants, merge, tally } = self;
         match stream {
             TYPES => records.packet_lost(tally, visitor),
             IMPORTANTS => importants.packet_lost(tally, visitor),
-            _ => order.packet_lost(stream, protocol, types, tally, visitor),
+            _ => merge.packet_lost(stream, protocol, types, tally, visitor),
         }
     }
 
-    /// The writer has sent everything it had: delivers what can be delivered, and decides which
+    /// The writer has sent everything before this: delivers the events that need not wait, and decides which
     /// missing events are lost.
     pub fn sync(&mut self, visitor: &mut impl Visitor) {
         self.tally.syncs += 1;
-        self.order.sync(&self.protocol, &self.types, &mut self.tally, visitor);
+        self.merge.sync(&self.protocol, &self.types, &mut self.tally, visitor);
         visitor.settle();
     }
 
-    /// Nothing more will come: delivers everything that is left, in order.
+    /// The input has ended: delivers all waiting events, in order.
     pub fn finish(&mut self, visitor: &mut impl Visitor) {
         self.finish_after(true, visitor);
     }
 
-    /// The same; `whole` means that the source could be read to its end.
+    /// As [`finish`](Self::finish). `whole` means that the source could be read to its end.
     pub(super) fn finish_after(&mut self, whole: bool, visitor: &mut impl Visitor) {
-        let Self { protocol, types, records, importants, order, tally } = self;
+        let Self { protocol, types, records, importants, merge, tally } = self;
         records.end(tally, visitor);
         importants.end(tally, visitor);
-        order.finish(protocol, types, tally, visitor);
+        merge.finish(protocol, types, tally, visitor);
         visitor.settle();
         visitor.end(whole && self.has_ended());
     }
 
     fn has_ended(&self) -> bool {
-        // NOTE: our writer announces this type before all others.
+        // NOTE: this crate's writer announces this type before all others.
         match self.types().find(|(event_type, _)| event_type.is("Memledger", "Report")) {
             Some((_, reports)) => reports > 0,
             None => self.tally.syncs > 0,
@@ -164,37 +161,37 @@ impl Decoder {
     /// their own end. The default is 256 MiB. If more is needed, the reader stops waiting and reports
     /// a [`Damage`](super::Damage).
     pub fn memory_limit(&mut self, bytes: usize) {
-        self.order.set_most_held(bytes);
+        self.merge.set_memory_limit(bytes);
     }
 
-    /// Names the place in the input that the next packet comes from, for reports of damage.
+    /// Sets the offset of the next packet in the input, for reports of damage.
     pub fn set_offset(&mut self, offset: Option<u64>) {
         self.tally.offset = offset;
     }
 
     /// Packets of any stream may be missing here.
-    pub(super) fn anything_lost(&mut self, visitor: &mut impl Visitor) {
+    pub(super) fn any_packet_lost(&mut self, visitor: &mut impl Visitor) {
         self.records.packet_lost(&mut self.tally, visitor);
         self.importants.packet_lost(&mut self.tally, visitor);
-        self.order.anything_lost();
+        self.merge.any_packet_lost();
     }
 
     /// Whether this stream has had a packet before.
     pub(super) fn has_stream(&self, stream: u16) -> bool {
-        stream < FIRST_THREAD || self.order.has_thread(stream)
+        stream < FIRST_THREAD || self.merge.has_stream(stream)
     }
 
-    /// Whether the payload makes sense as a part of this stream; the cost is taken off `budget`.
+    /// Whether the payload makes sense as a part of this stream. Subtracts the cost in bytes from `budget`.
     pub(super) fn makes_sense(&self, stream: u16, payload: &[u8], budget: &mut usize) -> bool {
         match stream {
             TYPES | IMPORTANTS => {
                 records::makes_sense(payload, &self.protocol, &self.types, budget)
             }
-            _ => trial::is_events(payload, &self.protocol, &self.types, budget),
+            _ => payload::is_events(payload, &self.protocol, &self.types, budget),
         }
     }
 
-    /// Reports damage that lies below the streams.
+    /// Reports damage of a packet.
     pub(super) fn damage(
         &mut self,
         offset: u64,
@@ -205,7 +202,7 @@ impl Decoder {
         self.tally.damage(visitor, Some(offset), skipped as usize, what);
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn counts(&self) -> Counts {
         let tally = &self.tally;
         Counts {
@@ -238,11 +235,11 @@ impl Decoder {
                 bytes: r.total_bytes,
                 events: r.events,
             })
-            .chain(self.order.threads().map(|thread| StreamCounts {
-                stream: thread.stream,
-                packets: thread.packets,
-                bytes: thread.total_bytes,
-                events: thread.events,
+            .chain(self.merge.streams().map(|stream| StreamCounts {
+                stream: stream.id,
+                packets: stream.packets,
+                bytes: stream.total_bytes,
+                events: stream.events,
             }))
             .collect();
         streams.sort_by_key(|stream| stream.stream);

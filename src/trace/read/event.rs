@@ -8,15 +8,14 @@ use std::borrow::Cow;
 pub struct Event<'a> {
     /// Its type, with the names of its fields.
     pub event_type: &'a EventType,
-    /// A small dense number that stands for the type in this stream (0, 1, 2 ... in the order of
-    /// [`Visitor::event_type`]), to index tables with.
+    /// The index of the type in this stream: 0, 1, 2 ... in the order of [`Visitor::event_type`].
     pub type_index: usize,
-    /// The stream id of the packets it came in: a thread's, or 1 for an important event.
+    /// The id of its stream: a thread's, or 1 for an important event.
     pub stream: u16,
-    /// Its place in the order of all synchronised events, unwrapped from the 24 bits of the
-    /// wire; `None` for an event without one.
+    /// Its number in the order of all synchronised events, unwrapped from the 24 bits of the stream; `None`
+    /// for an event without one.
     pub serial: Option<u64>,
-    /// Whether it opens a scope on its thread, to be closed by [`Visitor::leave_scope`].
+    /// Whether it opens a scope on its thread, which [`Visitor::leave_scope`] closes.
     pub enters_scope: bool,
     /// The fixed part, exactly [`EventType::fixed_size`] bytes.
     pub fixed: &'a [u8],
@@ -24,24 +23,24 @@ pub struct Event<'a> {
     pub aux: &'a [(u8, &'a [u8])],
 }
 
-/// Bytes of one stream that begin with an event whose turn it is, for [`Visitor::row`].
+/// The rest of a packet, which begins with the next event in order, for [`Visitor::row`].
 ///
-/// To take a synchronised event (uid, the lower 24 bits of its serial, fixed part) means: see that
-/// its serial is the one expected, [count](Row::count) it, and move `bytes` behind it.
+/// To take a synchronised event (uid, the lower 24 bits of its serial, fixed part), a visitor checks that its
+/// serial is `next`, [counts](Row::count) it, and removes its bytes from `bytes`.
 #[derive(Debug)]
 pub struct Row<'a> {
     /// The stream id of the packet.
     pub stream: u16,
-    /// What is left of the packet.
+    /// The rest of the packet.
     pub bytes: &'a [u8],
-    /// A serial whose lower 24 bits are those the next synchronised event must have.
+    /// The serial that the next synchronised event must have; only its lower 24 bits are in the stream.
     pub next: u64,
     /// Events of each type so far.
     pub(super) by_type: &'a mut [u64],
 }
 
 impl Row<'_> {
-    /// Counts the event that is being taken, of the type with this index, and moves `next` on.
+    /// Counts an event of the type with this index, which is taken, and increments `next`.
     #[inline]
     pub fn count(&mut self, type_index: u32) {
         self.next += 1;
@@ -61,7 +60,7 @@ pub enum Value<'a> {
     Signed(i64),
     /// Any float.
     Float(f64),
-    /// A string, without the NUL bytes Unreal ends some of its strings with.
+    /// A string, without the NUL bytes at the end of some of Unreal's strings.
     Text(Cow<'a, str>),
     /// The elements of an array.
     Array(Vec<Value<'a>>),
@@ -69,7 +68,7 @@ pub enum Value<'a> {
 
 impl<'a> Event<'a> {
     /// The integer at byte `offset` of the fixed part: 1, 2, 4 or 8 bytes, zero-extended.
-    /// 0 if it lies outside, which the check of `offset` at declaration rules out.
+    /// 0 if it is outside of the fixed part; the reader checks the offsets of declared fields.
     pub fn unsigned(&self, offset: usize, size: usize) -> u64 {
         let mut bytes = [0; 8];
         if let Some(value) = self.fixed.get(offset..offset + size) {
@@ -93,8 +92,8 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// The string field at `index`: UTF-8 where the bytes are, Latin-1 or UTF-16 otherwise,
-    /// without trailing NULs.
+    /// The string field at `index`, without trailing NULs. A `WideString` is UTF-16. An `AnsiString` is UTF-8 if
+    /// its bytes are valid UTF-8, else Latin-1.
     pub fn text(&self, index: usize) -> Cow<'a, str> {
         let wide = self
             .event_type
@@ -156,8 +155,8 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// The number that `bytes`, little-endian, stand for in a field or element of this type. Bytes
-    /// beyond the eighth are not looked at.
+    /// The little-endian number in `bytes`, which are a field or an element of this type. Ignores bytes after
+    /// the eighth.
     #[inline]
     pub fn from_bytes(field_type: FieldType, bytes: &[u8]) -> Self {
         let size = bytes.len().min(8);
@@ -243,19 +242,19 @@ pub struct Hole {
     pub count: u64,
 }
 
-/// A place in the input that could not be read.
+/// A part of the input that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Offset in the input of the packet it was noticed in; `None` inside a process.
+    /// The offset in the input of the packet with the damage; `None` inside a process.
     pub offset: Option<u64>,
-    /// How many bytes were passed over because of it: of the input where a packet is damaged, of
-    /// the decoded stream where an event in it is.
+    /// The number of bytes that were skipped: bytes of the input if a packet is damaged, bytes of the decoded
+    /// stream if an event is.
     pub skipped: u64,
-    /// What is wrong: one sentence.
+    /// One sentence that says what is wrong.
     pub what: String,
 }
 
-/// The time that stands at the beginning or the end of a scope.
+/// The time at the beginning or the end of a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stamp {
@@ -265,13 +264,13 @@ pub enum Stamp {
     Cycle(u64),
 }
 
-/// Receives what a reader finds, in the one order that all readers share.
+/// Receives the events of a trace, in the same order from each reader.
 ///
-/// Synchronised events come in the order of their serials, over all threads. An event without
-/// a serial comes in the order of its own thread, before that thread's next synchronised one.
+/// Synchronised events come in the order of their serials, over all threads. An event without a serial comes
+/// in the order of its own thread, before the next synchronised event of that thread.
 pub trait Visitor {
-    /// A type was announced; `index` is what its events carry as `type_index`.
-    /// A type announced again under the same uid gets a new index.
+    /// A type was announced; its events have `index` as their `type_index`. Another type with the same uid
+    /// gets another index.
     fn event_type(&mut self, index: usize, event_type: &EventType) {
         let _ = (index, event_type);
     }
@@ -279,15 +278,15 @@ pub trait Visitor {
     /// The next event.
     fn event(&mut self, event: &Event<'_>);
 
-    /// Events that come next, one right behind the other. A visitor that knows how some of them lie
-    /// may take these from the start of the row, for less than a call of [`event`](Self::event)
-    /// each would cost. What it leaves comes there.
+    /// The next events, as consecutive bytes. A visitor that knows the layout of some types can take their
+    /// events from the start of the row, which costs less than a call of [`event`](Self::event) for each.
+    /// [`event`](Self::event) gets the events that it leaves.
     fn row(&mut self, row: &mut Row<'_>) {
         let _ = row;
     }
 
-    /// The time at which what comes next on this stream happens: an event that opens a scope, or
-    /// the end of one. Most scopes have none.
+    /// The time of the next item of this stream, which is an event that opens a scope, or the end of a scope.
+    /// Most scopes have no time.
     fn stamp(&mut self, stream: u16, stamp: Stamp) {
         let _ = (stream, stamp);
     }
@@ -297,11 +296,11 @@ pub trait Visitor {
         let _ = stream;
     }
 
-    /// Nothing comes for now: a visitor that puts work off does it here.
+    /// No event follows for now. A visitor that queues work does it here.
     fn settle(&mut self) {}
 
-    /// The stream is over. `whole` means that the stream has its end, as [`Counts::ended`] does,
-    /// and that its source could be read up to there.
+    /// The stream has ended. `whole` means that the stream has its end, as in [`Counts::ended`], and that its
+    /// source could be read up to it.
     ///
     /// [`Counts::ended`]: super::Counts::ended
     fn end(&mut self, whole: bool) {
@@ -314,7 +313,7 @@ pub trait Visitor {
         false
     }
 
-    /// Events are missing here; the next event comes after them.
+    /// Events are missing between the last event and the next one.
     fn hole(&mut self, hole: Hole) {
         let _ = hole;
     }

@@ -1,13 +1,20 @@
-//! Bytes to packets to typed events, in serial order across threads.
+//! The reader: from bytes to packets to typed events, in serial order over all threads.
 //!
-//! No `unsafe`, no panic, and no allocation sized by an unchecked length: the input may be
-//! anything. What is damaged is reported to the [`Visitor`] and everything else is delivered.
+//! ```text
+//! source -> packets -> decoder -> records (types, important events)
+//!              |                  streams -> merge -> visitor
+//!              +-> resync, after damage
+//! ```
+//!
+//! The input can be any bytes: the reader has no `unsafe`, does not panic, and checks a length before it
+//! allocates by it. It reports damage to the [`Visitor`] and delivers everything else.
 #![forbid(unsafe_code)]
 
 mod analyzer;
 mod decoder;
 pub mod event;
-mod order;
+mod fan_out;
+mod merge;
 mod packets;
 mod pass;
 mod protocol;
@@ -15,16 +22,14 @@ mod protocol5;
 mod protocol6;
 mod protocol7;
 mod records;
+mod resync;
 mod schemas;
-mod search;
 mod serials;
-mod several;
 mod source;
+mod stream;
 mod summary;
 mod tally;
-mod thread;
 mod timebase;
-mod trial;
 
 pub use analyzer::{
     DefinitionRef, Elements, EventAnalyzer, FieldError, FieldValue, Left, Occurrence, Thread,
@@ -41,21 +46,21 @@ use std::io::Read;
 
 /// Reads a whole trace and delivers its events, in order, to `visitor`.
 ///
-/// The source need not be seekable: a file, a pipe, a socket or bytes in memory will do. Damage
-/// and holes are reported to the visitor and counted in the summary; they are no errors. A
-/// source that fails on the way is [`Summary::error`], after everything before was delivered. The
+/// The source can be a file, a pipe, a socket or bytes in memory; it need not be seekable. Damage and holes
+/// are reported to the visitor and counted in the summary; they are no errors. If the source fails, all
+/// events before that are delivered, and [`Summary::error`] has its error. The
 /// pass ends early when the visitor [wants nothing more](Visitor::is_done); [`Pass`] is one on a
 /// thread of its own.
 ///
-/// Costs 6 to 40 ns an event on one core, by how finely threads interleave and by LZ4. Memory
-/// holds 2 MiB of input, the types (64 MiB at most), and the events that wait for an earlier one on
-/// another thread: at most 256 MiB plus 64 bytes for each byte of input, or the value of
-/// [`Reader::memory_limit`]. If more is needed, the reader stops waiting and reports a [`Damage`].
-/// Work is in proportion to the input too, however it is damaged.
+/// An event costs 6 to 40 ns on one core, depending on how finely threads interleave and on LZ4. The memory is
+/// 2 MiB of input, at most 64 MiB of types, and the events that wait for an earlier event of another thread: at
+/// most 256 MiB plus 64 bytes for each byte of input, or the value of [`Reader::memory_limit`]. If more is
+/// needed, the reader stops waiting and reports a [`Damage`]. The time is in proportion to the size of any
+/// input, also of damaged input.
 ///
 /// # Errors
-/// [`Error::NotATrace`] and [`Error::UnsupportedTrace`] say what the input is instead,
-/// [`Error::Read`] that not even its start could be read.
+/// [`Error::NotATrace`] and [`Error::UnsupportedTrace`] if the input is something else; [`Error::Read`] if its
+/// start cannot be read.
 ///
 /// # Examples
 /// ```

@@ -1,8 +1,8 @@
-//! From the bytes of a trace to packets, and what becomes of damaged ones.
+//! The packets of a trace, and the damaged ones among them.
 
 use super::decoder::Decoder;
 use super::event::Visitor;
-use super::search::{CONVINCING_AT_THE_END, Search, Trials, UNSEEN};
+use super::resync::{CONVINCING_AT_THE_END, Resync, ResyncBudget, SKIPPED_UNREAD};
 use super::source::Source;
 use super::summary::{Packets, Summary, TypeCount};
 use crate::error::Error;
@@ -29,8 +29,8 @@ pub struct Reader<R> {
     /// The highest stream id of a thread so far.
     highest_stream: u16,
     unpacker: Unpacker,
-    /// The remaining budget for finding packets after damage.
-    trials: Trials,
+    /// The remaining budget for resynchronisation.
+    resync_budget: ResyncBudget,
     /// The limit for the memory of waiting events, if it was set.
     memory_limit: Option<usize>,
     /// The pass was ended early.
@@ -53,7 +53,7 @@ impl<R: Read> Reader<R> {
             truncated: 0,
             highest_stream: FIRST_THREAD,
             unpacker: Unpacker::new(),
-            trials: Trials::default(),
+            resync_budget: ResyncBudget::default(),
             memory_limit: None,
             stopped: false,
         })
@@ -68,10 +68,10 @@ impl<R: Read> Reader<R> {
         self
     }
 
-    /// Skips `size` bytes of input, which raise the budgets for later searches and for memory.
+    /// Skips `size` bytes of input, which raise the budgets for resynchronisation and for memory.
     fn consume(&mut self, size: usize) {
         self.source.consume(size);
-        self.trials.pay(size);
+        self.resync_budget.grow(size);
         if self.memory_limit.is_none() {
             let more = self.source.offset().saturating_mul(HELD_PER_BYTE);
             let most = more.min(MOST_HELD - HELD as u64) as usize;
@@ -95,14 +95,14 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Reads one packet, or passes over one damaged place, and delivers what can be delivered.
+    /// Reads one packet, or skips one damaged range, and delivers the events that need not wait.
     /// Returns `false` at the end of the input.
     pub fn packet(&mut self, visitor: &mut impl Visitor) -> bool {
         self.packet_with(visitor, &mut |_, _| {})
     }
 
-    /// The same, and shows `seen` the packet as it goes on to the decoder: its stream and its
-    /// payload; of a sync packet [`SYNC`] and nothing.
+    /// As [`packet`](Self::packet), and calls `seen` with the stream id and the payload that the decoder
+    /// gets. For a sync packet these are [`SYNC`] and no bytes.
     pub fn packet_with(
         &mut self,
         visitor: &mut impl Visitor,
@@ -153,7 +153,7 @@ impl<R: Read> Reader<R> {
         true
     }
 
-    /// Delivers what is left and sums up. May be called before the end of the input.
+    /// Delivers the waiting events and returns the summary. May be called before the end of the input.
     pub fn finish(mut self, visitor: &mut impl Visitor) -> Summary {
         let error = self.source.take_error();
         let stopped = self.stopped;
@@ -174,18 +174,18 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Whether a legal header is one: that of a stream never seen before, or of an empty packet,
-    /// may be payload that is taken for a header because the size before it is wrong.
+    /// Whether a legal header is one. The header of a new stream, or of an empty packet, may be payload, if the
+    /// size of the packet before is wrong.
     fn is_credible(&mut self, header: &Header) -> bool {
-        // Where packets are compact, few of a thread are not: it may be one in disguise.
+        // Where packets are compact, few packets of a thread are plain, so this may be a compact one.
         let likely = header.stream < FIRST_THREAD || self.handshake.transport == Transport::Unreal;
         let seen = likely && self.decoder.has_stream(header.stream);
-        // That of a coded packet is put to the test when it is decoded.
+        // Decoding checks a coded packet.
         let coded = header.coding != Coding::Plain;
         if header.stream == SYNC || coded || header.size > HEADER && seen {
             return true;
         }
-        // NOTE: a live source is not read ahead for this.
+        // NOTE: does not read ahead, because a live source could block.
         let bytes = self.source.buffered();
         let payload = bytes.get(HEADER..header.size).unwrap_or_default();
         if self.decoder.makes_sense(header.stream, payload, &mut usize::from(u16::MAX)) {
@@ -196,36 +196,36 @@ impl<R: Read> Reader<R> {
         {
             return false;
         }
-        let mut search = Search::new(
+        let mut resync = Resync::new(
             &self.decoder,
             self.handshake.transport,
             self.highest_stream,
             &mut self.unpacker,
-            &mut self.trials,
+            &mut self.resync_budget,
         );
-        search.any_stream = true;
-        let chain = search.chain(bytes);
+        resync.any_stream = true;
+        let chain = resync.chain(bytes);
         !chain.broken || chain.points >= CONVINCING_AT_THE_END
     }
 
-    /// A packet whose LZ4 block is bad. If packets go on behind it, it alone is lost.
+    /// A packet that cannot be decoded. If packets follow it, only this packet is lost.
     fn damaged(&mut self, header: Header, what: &str, visitor: &mut impl Visitor) -> bool {
         let offset = self.source.offset();
         let what = format!("a packet of stream {} is damaged: {what}", header.stream);
         self.packets.damaged += 1;
         let (window, all) = self.source.window();
-        let goes_on = window.get(header.size..).is_some_and(|behind| {
-            let chain = Search::new(
+        let others_follow = window.get(header.size..).is_some_and(|rest| {
+            let chain = Resync::new(
                 &self.decoder,
                 self.handshake.transport,
                 self.highest_stream,
                 &mut self.unpacker,
-                &mut self.trials,
+                &mut self.resync_budget,
             )
-            .chain(behind);
+            .chain(rest);
             chain.points >= CONVINCING_AT_THE_END || chain.fills && all
         });
-        if !goes_on {
+        if !others_follow {
             return self.resynchronise(&what, visitor);
         }
         self.skipped += header.size as u64;
@@ -235,16 +235,16 @@ impl<R: Read> Reader<R> {
         true
     }
 
-    /// The input ends before the packet does: it was cut off, unless packets go on inside.
+    /// The input ends inside the packet: it was cut off, unless other packets begin inside.
     fn ends_inside(&mut self, header: Header, visitor: &mut impl Visitor) -> bool {
         let (window, _) = self.source.window();
         let rest = window.len();
-        if Search::new(
+        if Resync::new(
             &self.decoder,
             self.handshake.transport,
             self.highest_stream,
             &mut self.unpacker,
-            &mut self.trials,
+            &mut self.resync_budget,
         )
         .is_filled(window)
         {
@@ -266,25 +266,25 @@ impl<R: Read> Reader<R> {
         self.consume(rest);
     }
 
-    /// Passes over bytes until packets begin again.
+    /// Skips bytes until packets begin again.
     fn resynchronise(&mut self, what: &str, visitor: &mut impl Visitor) -> bool {
         let offset = self.source.offset();
         let mut skipped = 0;
         loop {
             let (window, all) = self.source.window();
-            let mut search = Search::new(
+            let mut resync = Resync::new(
                 &self.decoder,
                 self.handshake.transport,
                 self.highest_stream,
                 &mut self.unpacker,
-                &mut self.trials,
+                &mut self.resync_budget,
             );
-            let (step, found) = match search.find(window, all) {
+            let (step, found) = match resync.find(window, all) {
                 Some(start) => (start, true),
-                // The budget was used up before this window: these bytes pay for the next search.
-                None if search.is_over() => (window.len().min(UNSEEN), false),
+                // The budget is used up. These bytes raise it for the next attempt.
+                None if resync.is_over() => (window.len().min(SKIPPED_UNREAD), false),
                 None if all => (window.len(), false),
-                // The next window begins with what might be the start of a chain of packets.
+                // A chain of packets may begin in the second half of the window.
                 None => (window.len() / 2, false),
             };
             skipped += step as u64;
@@ -296,7 +296,7 @@ impl<R: Read> Reader<R> {
         self.skipped += skipped;
         let what = format!("{what}; {skipped} bytes are passed over");
         self.decoder.damage(offset, skipped, what, visitor);
-        self.decoder.anything_lost(visitor);
+        self.decoder.any_packet_lost(visitor);
         true
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::trace::format::schema::FieldFamily;
 
-/// A one-byte event of a thread stream; `size` includes that byte and its stamp.
+/// A one-byte event of a thread's stream; `size` includes that byte and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Builtin {
     Illegal,
@@ -12,11 +12,11 @@ pub(super) enum Builtin {
     Leave { size: usize },
 }
 
-/// One field of a type record, whatever the protocol.
+/// One field of a type record of any protocol.
 pub(super) struct FieldRecord {
     pub family: FieldFamily,
     pub offset: u16,
-    /// As the record states it; only regular fields have one.
+    /// The size in the record; only regular fields have one.
     pub size: Option<u16>,
     pub code: u8,
     pub name_size: u8,

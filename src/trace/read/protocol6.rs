@@ -15,7 +15,7 @@ const DEFINITION_ID: u8 = 2;
 
 /// Reads one field.
 ///
-/// NOTE: the second byte is memory that Unreal's writer never initialised: it is not looked at.
+/// NOTE: ignores the second byte, which Unreal's writer does not initialise.
 pub(super) fn field(bytes: &[u8]) -> Option<FieldRecord> {
     let &[family, _, o0, o1, a0, a1, b0, b1] = bytes.first_chunk()?;
     let (offset, middle) = (u16::from_le_bytes([o0, o1]), u16::from_le_bytes([a0, a1]));

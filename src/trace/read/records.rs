@@ -1,11 +1,11 @@
-//! The two streams that belong to no thread: type records, and important events.
+//! The two streams that belong to no thread: those of type records and of important events.
 //!
 //! ```text
 //! u16 uid (plain, 0 for a type record)   u16 size   `size` bytes
 //!     of an important event: fixed part, then blocks of u32 (0x01 | field << 8 | size << 13)
-//!     and data, then 0x03, then bytes without meaning
+//!     and data, then 0x03, then unused bytes
 //! ```
-//! Records may straddle packets, so after a loss the next packet may start inside one.
+//! Records can continue in the next packet, so after a loss the next packet may start inside one.
 
 use super::event::{Event, Visitor};
 use super::schemas::{Added, Protocol, Role, Types};
@@ -17,21 +17,21 @@ const NEW_EVENT: u16 = 0;
 const AUX: u8 = 1;
 const TERMINAL: u8 = 3;
 
-/// After a loss, so many records in a row must be legal to be taken for records.
+/// After a loss, this many consecutive records must be legal.
 const CONVINCING: usize = 3;
 
-/// The bytes of one such stream that have not been understood yet.
+/// The bytes of one such stream that are not decoded yet.
 pub(super) struct Records {
     stream: u16,
     bytes: Vec<u8>,
-    /// What comes next may be the middle of a record.
+    /// The next byte may be inside a record.
     lost: bool,
     pub packets: u64,
     pub total_bytes: u64,
     pub events: u64,
 }
 
-/// What a record says to the decoder itself.
+/// What the records of a packet mean to the decoder itself.
 #[derive(Default)]
 pub(super) struct Found {
     pub types: bool,
@@ -43,13 +43,13 @@ impl Records {
         Self { stream, bytes: Vec::new(), lost: false, packets: 0, total_bytes: 0, events: 0 }
     }
 
-    /// A packet is missing after what has come so far.
+    /// A packet is missing after the bytes so far.
     pub(super) fn packet_lost(&mut self, tally: &mut Tally, visitor: &mut impl Visitor) {
         self.end(tally, visitor);
         self.lost = true;
     }
 
-    /// No more bytes will come: what is incomplete is dropped.
+    /// The stream has ended: drops the last record if it is incomplete.
     pub(super) fn end(&mut self, tally: &mut Tally, visitor: &mut impl Visitor) {
         let rest = self.bytes.len();
         if rest > 0 {
@@ -59,7 +59,7 @@ impl Records {
         }
     }
 
-    /// Takes in the payload of one packet and delivers what is complete.
+    /// Takes in the payload of one packet and delivers the complete records.
     pub(super) fn packet(
         &mut self,
         payload: &[u8],
@@ -101,7 +101,7 @@ impl Records {
                 if uid == NEW_EVENT || types.layout(uid).is_some() {
                     break;
                 }
-                // It is more likely to be no record than to be one of an unknown type.
+                // This is more likely no record than one of an unknown type.
                 self.lost = true;
                 continue;
             };
@@ -125,9 +125,9 @@ impl Records {
                 }
             };
             if let Some(what) = problem {
-                // If no record begins behind it, this was none either.
-                // PERF: two illegal records in a row are not taken for records either, or damage would
-                // be reported for every four bytes.
+                // If no record follows it, this is none either.
+                // PERF: two consecutive illegal records are none either, or damage would be reported for every four
+                // bytes.
                 let behind = rest.get(HEADER + size..).and_then(header);
                 let is_none = |(uid, _)| uid != NEW_EVENT && types.layout(uid).is_none();
                 if std::mem::replace(&mut illegal, true) || behind.is_some_and(is_none) {
@@ -157,7 +157,7 @@ fn add_type(
     let name = event_type.name();
     let index = match types.add(event_type) {
         Added::New(index) => index,
-        Added::Known => return false,
+        Added::Unchanged => return false,
         Added::Refused { first } => {
             if first {
                 let what = format!(
@@ -177,12 +177,12 @@ fn add_type(
 
 type Aux<'a> = Vec<(u8, &'a [u8])>;
 
-/// Takes an important event apart; returns the pieces of its arrays.
+/// Decodes an important event; returns the pieces of its arrays.
 fn important<'a>(uid: u16, body: &'a [u8], types: &Types) -> Result<Aux<'a>, String> {
     let Some(known) = types.layout(uid).and_then(|layout| types.get(layout.type_index)) else {
         return Err(format!("an important event has the unknown type {uid}"));
     };
-    // The text is shown on terminals, and may hold anything.
+    // The text is shown on terminals, so control characters are escaped.
     let name = || known.event_type.name().escape_debug().to_string();
     let Some(mut rest) = body.get(known.fixed_size..) else {
         return Err(format!("an important event {} has only {} bytes", name(), body.len()));
@@ -211,7 +211,7 @@ fn important<'a>(uid: u16, body: &'a [u8], types: &Types) -> Result<Aux<'a>, Str
     }
 }
 
-/// Delivers an important event; returns where the order of serials begins, if it says so.
+/// Delivers an important event; returns the first serial if the event has it.
 fn deliver(
     uid: u16,
     body: &[u8],
@@ -240,7 +240,7 @@ fn deliver(
     }
 }
 
-/// The first offset from which several records in a row are legal, or all up to the end.
+/// The first offset at which [`CONVINCING`] legal records begin, or fewer that end with the bytes.
 fn resynchronise(bytes: &[u8], protocol: &Protocol, types: &Types) -> Option<usize> {
     (0..bytes.len()).find(|&start| {
         let mut at = start;
@@ -251,10 +251,10 @@ fn resynchronise(bytes: &[u8], protocol: &Protocol, types: &Types) -> Option<usi
             }
             let Some((uid, size)) = header(rest) else { return false };
             let Some(body) = rest.get(HEADER..HEADER + size) else {
-                // The last record of the packet may go on in the next one.
+                // The last record may continue in the next packet.
                 return at > start && types.layout(uid).is_some();
             };
-            // PERF: most tries end here, before an error is put into words.
+            // PERF: most attempts end here, before the text of an error is made.
             let possible = match uid {
                 NEW_EVENT => body.first_chunk().is_some_and(|&declared| {
                     (FIRST_UID..=LAST_UID).contains(&u16::from_le_bytes(declared))
@@ -277,14 +277,14 @@ fn resynchronise(bytes: &[u8], protocol: &Protocol, types: &Types) -> Option<usi
     })
 }
 
-/// Whether records begin somewhere in a payload; the cost is taken off `budget`.
+/// Whether records begin somewhere in a payload. Subtracts the cost in bytes from `budget`.
 pub(super) fn makes_sense(
     payload: &[u8],
     protocol: &Protocol,
     types: &Types,
     budget: &mut usize,
 ) -> bool {
-    // A record that begins in the packet before ends soon: most have less than 100 bytes.
+    // A record that began in the packet before ends soon: most have less than 100 bytes.
     let start = payload.get(..payload.len().min(1024)).unwrap_or_default();
     match budget.checked_sub(start.len()) {
         Some(left) => {

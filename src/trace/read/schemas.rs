@@ -8,14 +8,14 @@ use crate::trace::format::schema::{
 };
 use std::borrow::Cow;
 
-/// What differs between the protocol versions.
+/// The differences between the protocol versions.
 #[derive(Clone, Copy)]
 pub(super) struct Protocol {
     field_size: usize,
     field: fn(&[u8]) -> Option<FieldRecord>,
     /// Whether a type record may have one byte more than its contents.
     padded: bool,
-    /// Whether a stamp of seven bytes counts from the thread's stamp before, not from the start.
+    /// Whether a time of seven bytes counts from the thread's last time, not from the start of the trace.
     pub stamps_add_up: bool,
     pub builtin: &'static [Builtin; 16],
 }
@@ -48,7 +48,7 @@ impl Protocol {
         }
     }
 
-    /// Reads one type record, without the uid and size in front of it.
+    /// Reads one type record, without the uid and size before it.
     pub(super) fn type_record(&self, record: &[u8]) -> Result<EventType, String> {
         let Some((&[u0, u1, count, flags, logger_size, event_size], mut rest)) =
             record.split_first_chunk()
@@ -121,7 +121,7 @@ impl Protocol {
     }
 }
 
-/// What the reader itself does with events of a type.
+/// The use that the reader itself makes of events of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     None,
@@ -151,44 +151,44 @@ impl Role {
     }
 }
 
-/// A type with what is precomputed for delivering its events.
-pub(super) struct Known {
+/// A type, and the values that delivering its events needs.
+pub(super) struct KnownType {
     pub event_type: EventType,
     pub fixed_size: usize,
     pub role: Role,
 }
 
-/// What parsing an event needs of its type. PERF: twelve bytes, so that the types in
-/// use share a few cache lines.
+/// The values of a type that parsing its events needs. PERF: 12 bytes, so that the types in use share a few
+/// cache lines.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Layout {
+pub(super) struct TypeLayout {
     pub type_index: u32,
     /// At most 255 fields of 8 bytes.
     pub fixed_size: u16,
     pub synced: bool,
     pub has_aux: bool,
-    /// Whether the reader itself does something with its events.
+    /// Whether the reader itself uses its events.
     pub has_role: bool,
 }
 
-impl Layout {
-    /// Whether its events are delivered as they stand.
+impl TypeLayout {
+    /// Whether its events are only delivered.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
         !self.has_aux && !self.has_role
     }
 }
 
-/// The limit for the memory of all types, in bytes; a program has some thousands, each of some
-/// hundred bytes.
-const MOST_BYTES: usize = 64 << 20;
+/// The limit for the memory of all types, in bytes. A program has some thousands of types of some hundred
+/// bytes each.
+const MAX_BYTES: usize = 64 << 20;
 
 /// The result of adding a type.
 pub(super) enum Added {
     /// The type is new and has this index.
     New(u32),
     /// The same type is known already.
-    Known,
+    Unchanged,
     /// There is no memory left for types; `first` is true for the first type that is refused.
     Refused { first: bool },
 }
@@ -196,29 +196,29 @@ pub(super) enum Added {
 /// All types of one stream.
 #[derive(Default)]
 pub(super) struct Types {
-    known: Vec<Known>,
-    layouts: Vec<Option<Layout>>,
+    types: Vec<KnownType>,
+    layouts: Vec<Option<TypeLayout>>,
     /// An estimate of the bytes that all types take.
     bytes: usize,
     refused: bool,
 }
 
 impl Types {
-    /// The layout of the type that has this uid now.
+    /// The layout of the type that currently has this uid.
     #[inline]
-    pub(super) fn layout(&self, uid: u16) -> Option<Layout> {
+    pub(super) fn layout(&self, uid: u16) -> Option<TypeLayout> {
         self.layouts.get(usize::from(uid)).copied().flatten()
     }
 
     /// The type with this index.
     #[inline]
-    pub(super) fn get(&self, index: u32) -> Option<&Known> {
-        self.known.get(index as usize)
+    pub(super) fn get(&self, index: u32) -> Option<&KnownType> {
+        self.types.get(index as usize)
     }
 
     /// All types in order of their indexes.
     pub(super) fn iter(&self) -> impl Iterator<Item = &EventType> {
-        self.known.iter().map(|known| &known.event_type)
+        self.types.iter().map(|known| &known.event_type)
     }
 
     /// Adds a type.
@@ -227,13 +227,13 @@ impl Types {
         if let Some(same) = self.layout(event_type.uid).and_then(|l| self.get(l.type_index))
             && same.event_type == event_type
         {
-            return Added::Known;
+            return Added::Unchanged;
         }
-        let index = self.known.len() as u32;
+        let index = self.types.len() as u32;
         let names = event_type.logger.len() + event_type.event.len();
         let fields = event_type.fields.iter().map(|field| size_of::<Field>() + field.name.len());
-        self.bytes += size_of::<Known>() + names + fields.sum::<usize>();
-        if self.bytes > MOST_BYTES {
+        self.bytes += size_of::<KnownType>() + names + fields.sum::<usize>();
+        if self.bytes > MAX_BYTES {
             return Added::Refused { first: !std::mem::replace(&mut self.refused, true) };
         }
         let fixed_size = event_type.fixed_size();
@@ -242,7 +242,7 @@ impl Types {
             self.layouts.resize(uid + 1, None);
         }
         if let Some(slot) = self.layouts.get_mut(uid) {
-            *slot = Some(Layout {
+            *slot = Some(TypeLayout {
                 type_index: index,
                 // At most 255 fields of 8 bytes each.
                 fixed_size: fixed_size as u16,
@@ -251,7 +251,7 @@ impl Types {
                 has_role: role != Role::None,
             });
         }
-        self.known.push(Known { event_type, fixed_size, role });
+        self.types.push(KnownType { event_type, fixed_size, role });
         Added::New(index)
     }
 }

@@ -1,27 +1,27 @@
-//! From the 24 bits of the wire to the full serial.
+//! Unwraps serials: from the 24 bits of the stream to the full number.
 
 use crate::trace::format::schema::{SERIAL_BITS, SERIAL_MASK};
 
-/// All serials inside the reader lie this much higher than outside, so that an event from
-/// before the first one seen still has a place below it.
+/// Serials inside the reader are higher by this than outside, so that an event before the first one seen
+/// has a serial above 0.
 pub(super) const BIAS: u64 = 1 << SERIAL_BITS;
 
-/// A serial this far ahead of all others is believed at once; one farther ahead only when its
-/// thread goes on from there. Otherwise one flipped bit would shift all that comes after.
+/// A serial up to this far above the highest one is accepted. One farther above is accepted only if the next
+/// serial of its thread is above it, because one flipped bit would change all later serials.
 const NEAR: i32 = 1 << 16;
 
-/// How far the writer may say that it has come since the last event: half of what leaves the
-/// serials after it unambiguous.
+/// A watermark up to this far above the highest serial is accepted: half of the distance within which the
+/// next serials are unambiguous.
 const FAR: u64 = 1 << 22;
 
-/// Half of the 2^24 serials that the wire distinguishes: farther from the highest, the nearest serial
-/// may be the wrong one.
+/// Half of the 2^24 serials that 24 bits distinguish. At a larger distance from the highest serial, the
+/// nearest serial may be the wrong one.
 const HALF: u64 = 1 << (SERIAL_BITS - 1);
-/// How far below the next event the serial of a late event may be.
+/// The serial of a late event is at most this far below the next serial.
 const LATE: u64 = 1 << 20;
 
-/// Unwraps serials: each is the one with the right lower 24 bits that is nearest to the highest
-/// seen before it in the input.
+/// The state of unwrapping. A serial is the number with the right lower 24 bits that is nearest to the
+/// highest serial before it in the input.
 ///
 /// If a writer sends many events of one thread before it continues with the next, more events wait
 /// than 24 bits can distinguish. Then each serial is the next after the thread's last, or after the
@@ -32,12 +32,12 @@ pub(super) struct Serials {
     highest: u64,
     /// All later serials are above this, except late ones; 0 while it is unknown.
     floor: u64,
-    /// A thread may have lagged by more serials than the wire distinguishes.
+    /// A thread may have lagged by more serials than 24 bits distinguish.
     unsure: bool,
 }
 
 impl Serials {
-    /// Whether anything has said where the serials are.
+    /// Whether any serial is known.
     pub(super) fn seen(&self) -> bool {
         self.highest != 0
     }
@@ -62,7 +62,7 @@ impl Serials {
         self.highest = serial;
     }
 
-    /// The writer says how far it has come.
+    /// Takes in a watermark.
     pub(super) fn reached(&mut self, serial: u64) {
         if serial > self.highest && serial - self.highest <= FAR {
             self.highest = serial;
@@ -81,21 +81,20 @@ impl Serials {
         (low.wrapping_sub(self.highest as u32) << UNUSED) as i32 >> UNUSED
     }
 
-    /// Whether the lower 24 bits of `serial` would be unwrapped to it, and it believed.
+    /// Whether the lower 24 bits of `serial` would be unwrapped to it, and it would be accepted.
     #[inline]
     pub(super) fn expects(&self, serial: u64) -> bool {
         let ahead = serial.wrapping_sub(self.highest) as i64;
         self.seen() && (-(HALF as i64)..=i64::from(NEAR)).contains(&ahead)
     }
 
-    /// Takes in a row of serials, each one above the one before, that ends with `last`; its first
-    /// was [expected](Self::expects).
+    /// Takes in consecutive serials up to `last`, the first of which was [expected](Self::expects).
     #[inline]
     pub(super) fn row(&mut self, last: u64) {
         self.highest = self.highest.max(last);
     }
 
-    /// Unwraps the next serial of a thread whose serial before it was `last` (0: none).
+    /// Unwraps the next serial of a thread whose last serial is `last`; 0 if it has none.
     #[inline]
     pub(super) fn unwrap(&mut self, low: u32, last: u64) -> u64 {
         if self.highest == 0 {
@@ -115,7 +114,7 @@ impl Serials {
         serial
     }
 
-    /// The same if more events wait than the distance from the highest distinguishes.
+    /// As [`unwrap`](Self::unwrap), if more events wait than the distance from the highest distinguishes.
     #[cold]
     fn unwrap_behind(&mut self, low: u32, last: u64) -> u64 {
         let delivered = self.floor.saturating_sub(LATE);
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_counts_when_its_thread_goes_on_from_there() {
+    fn a_jump_counts_when_its_thread_continues_from_it() {
         let mut serials = Serials::default();
         let first = serials.unwrap(0, 0);
         let jump = serials.unwrap(1 << 22, first);

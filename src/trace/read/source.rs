@@ -1,16 +1,15 @@
-//! Input with a bounded look ahead.
+//! The input, with bounded read-ahead.
 
 use std::io::{self, ErrorKind, Read};
 
-/// How far one can look ahead: enough for a dozen packets of the largest size.
+/// The maximum read-ahead in bytes: a dozen packets of the largest size.
 pub(super) const WINDOW: usize = 1 << 20;
-/// Sizes of the buffer, in bytes. It doubles whenever a read has filled it, so a small input has a
-/// small buffer.
+/// The minimum and the maximum size of the buffer, in bytes. It doubles when a read has filled it, so a small
+/// input has a small buffer.
 const FIRST: usize = MOST >> 4;
 const MOST: usize = WINDOW + WINDOW / 4;
 
-/// A source of bytes, read in large pieces, of which the next ones can be looked at before they
-/// are consumed.
+/// A buffered source of bytes, whose next bytes can be read before they are consumed.
 pub(super) struct Source<R> {
     inner: R,
     buffer: Vec<u8>,
@@ -23,7 +22,7 @@ pub(super) struct Source<R> {
 }
 
 impl<R: Read> Source<R> {
-    /// `offset` is how many bytes were already read from `inner`.
+    /// `offset` is the number of bytes that were already read from `inner`.
     pub(super) fn new(inner: R, offset: u64) -> Self {
         Self { inner, buffer: vec![0; FIRST], start: 0, end: 0, offset, at_end: false, error: None }
     }
@@ -33,13 +32,13 @@ impl<R: Read> Source<R> {
         self.offset
     }
 
-    /// Why the source ended early.
+    /// The error that ended the source early.
     pub(super) fn take_error(&mut self) -> Option<io::Error> {
         self.error.take()
     }
 
-    /// The bytes that come next: at least `size` of them, which is at most [`WINDOW`], unless
-    /// the input ends before. Does not read, and so does not block, when they are here already.
+    /// The next bytes: at least `size` of them, unless the input ends before. `size` is at most [`WINDOW`]. Does
+    /// not read, and so does not block, if the buffer has as many bytes.
     pub(super) fn ahead(&mut self, size: usize) -> &[u8] {
         let size = size.min(WINDOW);
         while self.end - self.start < size && !self.at_end {
@@ -48,12 +47,12 @@ impl<R: Read> Source<R> {
         self.buffer.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// What is here already, without reading.
+    /// The bytes in the buffer.
     pub(super) fn buffered(&self) -> &[u8] {
         self.buffer.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// Far ahead, and whether that is all that is left of the input.
+    /// At least half of [`WINDOW`], and whether it ends where the input ends.
     pub(super) fn window(&mut self) -> (&[u8], bool) {
         // PERF: small steps through the input do not move the buffer each time.
         if self.end - self.start < WINDOW / 2 {
@@ -68,7 +67,7 @@ impl<R: Read> Source<R> {
         self.at_end && self.start == self.end
     }
 
-    /// Passes over `size` bytes that were looked at.
+    /// Skips `size` bytes of the buffer.
     pub(super) fn consume(&mut self, size: usize) {
         let size = size.min(self.end - self.start);
         self.start += size;
@@ -80,14 +79,14 @@ impl<R: Read> Source<R> {
         if self.end == size && size < MOST {
             self.buffer.resize(2 * size, 0);
         } else if size - self.end < size / 5 {
-            // PERF: what is left is moved only when the room behind it has become small.
+            // PERF: moves the rest to the front only when there is little room after it.
             self.buffer.copy_within(self.start..self.end, 0);
             self.end -= self.start;
             self.start = 0;
         }
         match self.inner.read(self.buffer.get_mut(self.end..).unwrap_or_default()) {
             Ok(0) => self.at_end = true,
-            // A source that claims to have read more than fits is wrong, but not our end.
+            // A source may claim to have read more than fits.
             Ok(count) => self.end = (self.end + count).min(self.buffer.len()),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => {

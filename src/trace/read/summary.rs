@@ -1,15 +1,15 @@
-//! What reading a whole trace has shown.
+//! The summary of a trace that was read.
 
 use super::decoder::{Counts, StreamCounts};
 use crate::trace::format::handshake::Handshake;
 use crate::trace::format::schema::EventType;
 use std::io;
 
-/// Packets by kind.
+/// Packets by their coding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Packets {
-    /// Packets whose payload is sent as it is.
+    /// Packets whose payload is not encoded.
     pub plain: u64,
     /// Packets whose payload is an LZ4 block.
     pub encoded: u64,
@@ -21,7 +21,7 @@ pub struct Packets {
     pub damaged: u64,
 }
 
-/// A type and how many events it has.
+/// A type and the number of its events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TypeCount {
@@ -31,11 +31,11 @@ pub struct TypeCount {
     pub events: u64,
 }
 
-/// What reading a trace has shown, beside its events.
+/// The summary of a trace that was read.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Summary {
-    /// How the stream starts.
+    /// The start of the trace.
     pub handshake: Handshake,
     /// Bytes read, the start included.
     pub input_bytes: u64,
@@ -53,7 +53,7 @@ pub struct Summary {
     pub streams: Vec<StreamCounts>,
     /// Whether the pass was ended before the end of the input.
     pub stopped: bool,
-    /// Why the source could not be read to its end.
+    /// The error that ended the source early.
     pub error: Option<io::Error>,
 }
 

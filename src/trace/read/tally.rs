@@ -1,4 +1,4 @@
-//! What a decoder counts, and how it reports damage.
+//! The counts of a decoder, and its reports of damage.
 
 use super::event::{Damage, Visitor};
 
@@ -12,7 +12,7 @@ pub(super) struct Tally {
     pub syncs: u64,
     pub holes: u64,
     pub missing: u64,
-    /// Some holes have an unknown number of events.
+    /// Whether the number of events of some hole is unknown.
     pub missing_unknown: bool,
     pub late: u64,
     pub first_serial: Option<u64>,

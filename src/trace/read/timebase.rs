@@ -1,6 +1,6 @@
 //! Cycles of the writer's clock to nanoseconds since the start of the trace.
 
-/// How the clock of a trace runs, as `$Trace.NewTrace` says; before it nothing is known.
+/// The clock of a trace, as `$Trace.NewTrace` declares it. Its frequency is 0 before that event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timebase {
     /// The cycle at which the trace starts.

@@ -1,4 +1,4 @@
-//! The value of a field, converted to what the caller wants.
+//! The value of a field, converted to the type that the caller wants.
 
 use super::occurrence::Occurrence;
 use crate::trace::format::schema::{EventType, Field, FieldFamily, FieldType};
@@ -8,12 +8,12 @@ use std::fmt;
 
 /// One field of one event, found by its name.
 ///
-/// Integers of every width convert into each other as long as the value fits. What cannot be
-/// converted, or is not there, is a [`FieldError`]: one sentence. `unwrap_or_default()` takes
-/// both for 0, which is what an older writer that did not have the field would have meant.
+/// An integer of any width converts to any other if the value fits. A field that cannot be converted or does
+/// not exist is a [`FieldError`], which is one sentence. `unwrap_or_default()` replaces both by 0, which is
+/// usually the meaning of a field that an older writer did not have.
 ///
-/// Copying one costs nothing. A conversion costs a load and a comparison; strings and arrays are
-/// borrowed from the reader's buffers where their bytes lie in one piece, and copied otherwise.
+/// A conversion costs a load and a comparison. Strings and arrays are borrowed from the reader's buffers if
+/// their bytes are in one piece, and copied otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldValue<'e> {
     pub(super) occurrence: &'e Occurrence<'e>,
@@ -21,8 +21,8 @@ pub struct FieldValue<'e> {
     pub(super) index: Option<usize>,
 }
 
-/// What identifies an event that others refer to: a type with an id field (`DefinitionId`) and
-/// the value of it. Equal where a reference and its definition belong together.
+/// The identity of an event that other events refer to: the type, which has an id field (`DefinitionId`), and
+/// the value of that field. A reference and its definition have equal ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DefinitionRef {
     /// The uid of the type of the definition.
@@ -32,22 +32,22 @@ pub struct DefinitionRef {
 }
 
 impl<'e> FieldValue<'e> {
-    /// The name it was asked for by.
+    /// The name of the field.
     pub fn name(&self) -> &'e str {
         self.name
     }
 
-    /// What the type declares, or `None` if it has no such field.
+    /// The declaration of the field, or `None` if the type has no such field.
     pub fn declaration(&self) -> Option<&'e Field> {
         self.occurrence.event.event_type.fields.get(self.index?)
     }
 
-    /// Whether the type has the field. A newer or older writer may have declared it without.
+    /// Whether the type has the field. The type of a newer or older writer may lack it.
     pub fn exists(&self) -> bool {
         self.declaration().is_some()
     }
 
-    /// The value of an integer or float field as it is.
+    /// The value of an integer or float field.
     ///
     /// # Errors
     /// There is no such field, or it is a string or an array.
@@ -88,7 +88,7 @@ impl<'e> FieldValue<'e> {
         Ok(self.number("a number")?.as_f64())
     }
 
-    /// Whether an integer field is anything but 0: the stream knows no type for `bool`.
+    /// Whether an integer field is not 0; the stream has no type for `bool`.
     ///
     /// # Errors
     /// There is no such field, or it is no integer.
@@ -98,11 +98,11 @@ impl<'e> FieldValue<'e> {
         scalar.as_bool().ok_or_else(|| self.not("an integer"))
     }
 
-    /// The time that an integer field of clock cycles stands for, as `Misc.Bookmark.Cycle` does:
-    /// nanoseconds since the start of the trace.
+    /// The time of an integer field that counts clock cycles, such as `Misc.Bookmark.Cycle`, in nanoseconds since
+    /// the start of the trace.
     ///
     /// # Errors
-    /// There is no such field, it is no integer, or the trace has not said how fast its clock is.
+    /// There is no such field, it is no integer, or the frequency of the clock is unknown.
     pub fn nanoseconds(&self) -> Result<u64, FieldError<'e>> {
         let cycle = self.u64()?;
         self.occurrence.nanoseconds_at(cycle).ok_or_else(|| self.error(Problem::NoClock))
@@ -122,7 +122,7 @@ impl<'e> FieldValue<'e> {
         }
     }
 
-    /// The elements of an array field, in order, each as it is; of a string its code units.
+    /// The elements of an array field, in order; of a string its code units.
     ///
     /// ```
     /// # use memledger::trace::read::{FieldError, FieldValue, Scalar};
@@ -154,8 +154,7 @@ impl<'e> FieldValue<'e> {
         Ok(self.occurrence.event.bytes(index))
     }
 
-    /// The definition that a reference field names, to look up what was kept under
-    /// [`Occurrence::definition`].
+    /// The definition that a reference field refers to, which equals its [`Occurrence::definition`].
     ///
     /// # Errors
     /// There is no such field, or it is no reference.
@@ -166,7 +165,7 @@ impl<'e> FieldValue<'e> {
         }
     }
 
-    /// The value, whatever it is; `None` if there is no such field.
+    /// The value of any field; `None` if there is no such field.
     pub fn value(&self) -> Option<Value<'e>> {
         self.occurrence.event.value(self.index?)
     }
@@ -189,7 +188,7 @@ impl<'e> FieldValue<'e> {
         }
     }
 
-    /// A number that is not the kind of number that was asked for.
+    /// The error of a number that does not fit the wanted type.
     #[cold]
     fn unfit(&self, scalar: Scalar, bound: &'static str) -> FieldError<'e> {
         match scalar {
@@ -201,7 +200,7 @@ impl<'e> FieldValue<'e> {
     #[cold]
     fn not(&self, wanted: &'static str) -> FieldError<'e> {
         match self.declaration() {
-            Some(field) => self.error(Problem::Kind { is: field.field_type, wanted }),
+            Some(field) => self.error(Problem::WrongType { is: field.field_type, wanted }),
             None => self.error(Problem::Missing),
         }
     }
@@ -225,7 +224,7 @@ impl Iterator for Elements<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<Scalar> {
-        // A last element that is cut off is none.
+        // Ignores a last element that is cut off.
         let size = self.field_type.element_size();
         let element = self.bytes.get(self.at..self.at + size)?;
         self.at += size;
@@ -240,7 +239,7 @@ impl Iterator for Elements<'_> {
 
 impl ExactSizeIterator for Elements<'_> {}
 
-/// Why a field has no value of the kind asked for. [`Display`](fmt::Display) gives one sentence.
+/// The reason for which a field has no value of the wanted type. [`Display`](fmt::Display) gives one sentence.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldError<'e> {
     event_type: &'e EventType,
@@ -251,7 +250,7 @@ pub struct FieldError<'e> {
 #[derive(Clone, Copy, Debug)]
 enum Problem {
     Missing,
-    Kind { is: FieldType, wanted: &'static str },
+    WrongType { is: FieldType, wanted: &'static str },
     Value { is: Scalar, bound: &'static str },
     NoClock,
 }
@@ -262,7 +261,7 @@ impl fmt::Display for FieldError<'_> {
         let event = event_type.name();
         match problem {
             Problem::Missing => write!(f, "{event} has no field {name}"),
-            Problem::Kind { is, wanted } => {
+            Problem::WrongType { is, wanted } => {
                 write!(f, "the field {name} of {event} is of type {is:?} and not {wanted}")
             }
             Problem::Value { is, bound } => {

@@ -1,7 +1,7 @@
-//! One event as a handler sees it: with the thread, the time and the scopes it happened in.
+//! One event as a handler gets it: with its thread, its time and its open scopes.
 
 use super::field::{DefinitionRef, FieldValue};
-use super::surroundings::{OpenScope, Surroundings};
+use super::trace_state::{OpenScope, TraceState};
 use crate::trace::format::schema::{EventType, FieldFamily};
 use crate::trace::read::event::{Event, Scalar};
 use std::cell::Cell;
@@ -13,10 +13,10 @@ pub struct Thread {
     /// The trace's own id, never used for another thread: what `Memledger.ThreadStart` says, and
     /// the number of the stream in traces of other writers, which use that only once.
     pub id: u32,
-    /// The id that the system gave it, and may give to another thread after it; `None` if the
-    /// trace has not said.
+    /// The id that the system gave it, and may give to another thread later; `None` if the trace does not have
+    /// it.
     pub system_id: Option<u32>,
-    /// Its name, empty if the trace has not said.
+    /// Its name; empty if the trace does not have it.
     pub name: String,
 }
 
@@ -27,39 +27,37 @@ pub(super) struct Request {
     pub(super) ends_pass: Cell<bool>,
 }
 
-/// An event that a subscription asked for, for the length of one call.
+/// An event of a subscription, for the duration of one call.
 #[derive(Clone, Copy, Debug)]
 pub struct Occurrence<'e> {
     /// The event itself, with its type, serial and bytes.
     pub event: &'e Event<'e>,
-    pub(super) around: &'e Surroundings,
+    pub(super) trace: &'e TraceState,
     pub(super) time: Option<u64>,
     pub(super) request: &'e Request,
 }
 
 impl<'e> Occurrence<'e> {
-    /// The thread it happened on; `None` for events that belong to no thread of the program:
-    /// important events, and events about memledger's tracker itself, as `Memory.Marker` and
-    /// `Memledger.Settled`.
+    /// The thread of the event; `None` for events that belong to no thread of the program: important events, and
+    /// events of the tracker itself, such as `Memory.Marker` and `Memledger.Settled`.
     pub fn thread(&self) -> Option<&'e Thread> {
-        self.around.thread(self.event.stream)
+        self.trace.thread(self.event.stream)
     }
 
-    /// When it happened, in nanoseconds since the start of the trace: the time that stands at the
-    /// beginning of its scope, if one does. Otherwise as far as the order of events tells, which is
-    /// the last `Memory.Marker` before it: the writer of this crate sets one in each tick of its
-    /// worker, every 10 ms. `None` before the first.
+    /// The time of the event, in nanoseconds since the start of the trace. That is the time of its scope if it
+    /// opens one with a time, else the time of the last `Memory.Marker` before it, which this crate's writer
+    /// sends every 10 ms. `None` before the first marker.
     ///
-    /// An event that carries a time of its own has it in a field, mostly `Cycle`: see
+    /// If the event has a time of its own, it is in a field, often named `Cycle`: see
     /// [`FieldValue::nanoseconds`].
     pub fn nanoseconds(&self) -> Option<u64> {
         self.time
     }
 
-    /// Nanoseconds from the start of the trace to this cycle of the writer's clock; `None` if the
-    /// trace has not said how fast that is.
+    /// Nanoseconds from the start of the trace to this cycle of the writer's clock; `None` if the frequency of
+    /// the clock is unknown.
     pub fn nanoseconds_at(&self, cycle: u64) -> Option<u64> {
-        self.around.timebase.nanoseconds(cycle)
+        self.trace.timebase.nanoseconds(cycle)
     }
 
     /// Ends this subscription: its handler is not called again.
@@ -74,14 +72,14 @@ impl<'e> Occurrence<'e> {
         self.request.ends_pass.set(true);
     }
 
-    /// The types of the events whose scopes are open on the thread, the outermost first; its own
-    /// is not among them.
+    /// The types of the events whose scopes are open on the thread, the outermost first, without the event's
+    /// own scope.
     pub fn scopes(&self) -> impl Iterator<Item = &'e EventType> {
-        let around = self.around;
-        around.scopes(self.event.stream).iter().filter_map(|s| around.types.get(s.type_index))
+        let trace = self.trace;
+        trace.scopes(self.event.stream).iter().filter_map(|s| trace.types.get(s.type_index))
     }
 
-    /// What other events refer to this one by; `None` if its type declares no id.
+    /// The id by which other events refer to this one; `None` if its type declares no id.
     pub fn definition(&self) -> Option<DefinitionRef> {
         let event_type = self.event.event_type;
         let field = event_type.fields.iter().find(|f| f.family == FieldFamily::DefinitionId)?;
@@ -91,8 +89,8 @@ impl<'e> Occurrence<'e> {
         Some(DefinitionRef { uid: event_type.uid, id })
     }
 
-    /// The field called `name`. Searches the names each time: a subscription that names its
-    /// fields has them found once per type.
+    /// The field `name`. Searches the names each time; the fields of a subscription are found once for each
+    /// type.
     pub fn field(&'e self, name: &'e str) -> FieldValue<'e> {
         let index = self.event.event_type.field(name);
         FieldValue { occurrence: self, name, index }
@@ -109,13 +107,13 @@ impl<'e> Occurrence<'e> {
     }
 }
 
-/// A scope that closes, for the length of one call.
+/// A scope that closes, for the duration of one call.
 #[derive(Clone, Copy, Debug)]
 pub struct Left<'e> {
     pub(super) scope: OpenScope,
     pub(super) stream: u16,
     pub(super) event_type: &'e EventType,
-    pub(super) around: &'e Surroundings,
+    pub(super) trace: &'e TraceState,
     pub(super) time: Option<u64>,
     pub(super) request: &'e Request,
 }
@@ -126,17 +124,17 @@ impl<'e> Left<'e> {
         self.event_type
     }
 
-    /// The thread it is on.
+    /// The thread of the scope.
     pub fn thread(&self) -> Option<&'e Thread> {
-        self.around.thread(self.stream)
+        self.trace.thread(self.stream)
     }
 
-    /// When it was entered, in nanoseconds since the start: see [`Occurrence::nanoseconds`].
+    /// The time at which it was entered, in nanoseconds since the start: see [`Occurrence::nanoseconds`].
     pub fn entered(&self) -> Option<u64> {
         self.scope.entered
     }
 
-    /// When it is left, in nanoseconds since the start.
+    /// The time at which it is left, in nanoseconds since the start.
     pub fn left(&self) -> Option<u64> {
         self.time
     }
@@ -151,8 +149,8 @@ impl<'e> Left<'e> {
         self.request.ends_pass.set(true);
     }
 
-    /// How many scopes stay open around it.
+    /// The number of scopes that are open around it.
     pub fn depth(&self) -> usize {
-        self.around.scopes(self.stream).len()
+        self.trace.scopes(self.stream).len()
     }
 }

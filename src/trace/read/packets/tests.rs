@@ -29,7 +29,7 @@ fn trace(packets: usize, decoded: usize, size_of: impl Fn(usize, u16) -> u16) ->
 fn spent(bytes: &[u8]) -> (u64, Summary) {
     let mut reader = Reader::open(bytes).unwrap();
     while reader.packet(&mut Ignore) {}
-    (reader.trials.spent, reader.finish(&mut Ignore))
+    (reader.resync_budget.spent, reader.finish(&mut Ignore))
 }
 
 #[test]
@@ -90,12 +90,12 @@ fn no_input_takes_long() {
     for (number, body) in bodies.iter().enumerate() {
         let bytes = [&trace(0, 65_535, |_, size| size)[..], body].concat();
         let mut reader = Reader::open(&bytes[..]).unwrap();
-        reader.trials = Trials::new(AT_ONCE);
+        reader.resync_budget = ResyncBudget::new(AT_ONCE);
         let (mut told, mut calls) = (Told::default(), 1);
         while reader.packet(&mut told) {
             calls += 1;
         }
-        let (spent, granted) = (reader.trials.spent, AT_ONCE + 64 * bytes.len() as u64);
+        let (spent, granted) = (reader.resync_budget.spent, AT_ONCE + 64 * bytes.len() as u64);
         let summary = reader.finish(&mut told);
         println!(
             "{number}: {} bytes, {calls} calls, {spent} on trial, told {}",

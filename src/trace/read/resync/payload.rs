@@ -1,16 +1,16 @@
-//! Whether bytes could be the payload of a packet, without taking anything in.
+//! Whether bytes can be the payload of a packet of a thread's stream.
 
-use super::protocol::Builtin;
-use super::schemas::{Protocol, Types};
+use super::super::protocol::Builtin;
+use super::super::schemas::{Protocol, Types};
 use crate::trace::format::schema::FIRST_UID;
 
-/// What looking at one event costs, compared with decoding one byte.
+/// The cost of an event, in bytes of the budget.
 const EVENT_COST: usize = 16;
 
-/// Whether `payload` is a row of whole events of known types, as every writer sends them to a
-/// thread's stream. Array data may belong to an event of the packet before. What it costs, in
-/// bytes looked at, is taken off `budget`.
-pub(super) fn is_events(
+/// Whether `payload` consists of complete events of known types, as each writer sends them on a thread's
+/// stream. Array data may belong to an event of the packet before. Subtracts the cost in bytes from
+/// `budget`.
+pub(in crate::trace::read) fn is_events(
     payload: &[u8],
     protocol: &Protocol,
     types: &Types,

@@ -1,12 +1,12 @@
 //! The one-byte events of a thread's stream: scopes, array data, and the ends of events.
 
-use super::{Complaint, HAS_PIECES, Item, LAST_PIECE, LEAVES, OPEN, Piece, Stop, Thread};
+use super::{HAS_PIECES, Item, LAST_PIECE, LEAVES, Notice, Piece, Stop, ThreadStream, UNFINISHED};
 use crate::trace::read::event::Stamp;
 use crate::trace::read::protocol::Builtin;
 use crate::trace::read::schemas::{Protocol, Types};
 
-impl Thread {
-    /// Parses a one-byte event; returns why parsing has to stop, if it has.
+impl ThreadStream {
+    /// Parses a one-byte event. Returns the reason if parsing must stop.
     pub(super) fn builtin(
         &mut self,
         builtin: Builtin,
@@ -18,7 +18,9 @@ impl Thread {
         let size = match builtin {
             Builtin::Illegal => {
                 let byte = rest.first().copied().unwrap_or_default();
-                return Some(Stop::Illegal(format!("no event starts with byte 0x{byte:02x}")));
+                return Some(Stop::Illegal(format!(
+                    "no event packet_starts with byte 0x{byte:02x}"
+                )));
             }
             Builtin::Aux => return self.aux_block(limit, types),
             Builtin::Terminal => return self.terminal(),
@@ -53,8 +55,8 @@ impl Thread {
             }
             let at = self.position(self.parsed);
             self.items.push(Item { serial: 0, at, type_index: 0, aux: 0, flags: LEAVES });
-        } else if self.unopened_leave == Complaint::None {
-            self.unopened_leave = Complaint::Due;
+        } else if self.unopened_leave == Notice::None {
+            self.unopened_leave = Notice::Due;
         }
         None
     }
@@ -68,17 +70,17 @@ impl Thread {
             return Some(Stop::Partial);
         }
         let at = self.position(self.parsed + 4);
-        let owner = self.open.last().and_then(|open| self.items.get(open.item));
+        let owner = self.unfinished.last().and_then(|event| self.items.get(event.item));
         let fields =
             owner.and_then(|item| types.get(item.type_index)).map(|t| &t.event_type.fields);
         let fits = fields.is_some_and(|fields| {
             fields.get(usize::from(field)).is_some_and(|field| field.field_type.is_array())
         });
         if fits {
-            self.open_pieces.push(Piece { at, size, field });
+            self.unfinished_pieces.push(Piece { at, size, field });
         } else if self.pass_stray(4 + size as usize) {
-            // What is open has lost its end in the same place.
-            self.drop_open();
+            // The unfinished events have lost their ends there, too.
+            self.drop_unfinished();
         } else {
             return Some(Stop::Illegal(format!("array data for field {field}, which is none")));
         }
@@ -87,12 +89,12 @@ impl Thread {
     }
 
     fn terminal(&mut self) -> Option<Stop> {
-        match self.open.pop() {
-            Some(open) => {
+        match self.unfinished.pop() {
+            Some(event) => {
                 let start = self.pieces.len();
-                self.pieces.extend(self.open_pieces.drain(open.pieces..));
-                if let Some(item) = self.items.get_mut(open.item) {
-                    item.flags &= !OPEN;
+                self.pieces.extend(self.unfinished_pieces.drain(event.pieces..));
+                if let Some(item) = self.items.get_mut(event.item) {
+                    item.flags &= !UNFINISHED;
                     if self.pieces.len() > start {
                         item.aux = start as u32;
                         item.flags |= HAS_PIECES;
@@ -109,16 +111,16 @@ impl Thread {
         None
     }
 
-    /// Whether the next `size` bytes, array data or a terminal without an event, may be the rest
-    /// of an event whose beginning was lost: that can only lie at the start of a packet.
+    /// Whether the next `size` bytes, which are array data or a terminal without an event, may be the rest of
+    /// an event whose beginning was lost. Such a rest is at the start of a packet.
     fn pass_stray(&mut self, size: usize) -> bool {
-        self.forget_starts();
+        self.drop_parsed_starts();
         let here = self.position(self.parsed);
-        let expected =
-            self.stray_at == Some(here) || self.starts.front().is_some_and(|s| s.at == here);
+        let expected = self.stray_end == Some(here)
+            || self.packet_starts.front().is_some_and(|s| s.at == here);
         if expected {
             self.stray += size;
-            self.stray_at = Some(self.position(self.parsed + size));
+            self.stray_end = Some(self.position(self.parsed + size));
         }
         expected
     }

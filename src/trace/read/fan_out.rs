@@ -1,12 +1,13 @@
-//! Several visitors in one pass: references, boxes, tuples and `Vec`s of visitors are visitors.
+//! Fan-out: several visitors in one pass. References, boxes, tuples and `Vec`s of visitors are visitors.
 //!
-//! NOTE: only one visitor alone may take events from a [`Row`]: what it takes nobody else gets.
+//! NOTE: a visitor takes events from a [`Row`] only if it is alone, because the other visitors would not get
+//! them.
 
 use super::event::{Damage, Event, Hole, Row, Stamp, Visitor};
 use crate::trace::format::schema::EventType;
 
-/// Passes every call on to each of the expressions.
-macro_rules! pass_on {
+/// Forwards each call to each of the expressions.
+macro_rules! forward {
     (|$this:ident| $($visitor:expr),+) => {
         fn is_done(&self) -> bool {
             let $this = self;
@@ -57,7 +58,7 @@ macro_rules! pass_on {
 }
 
 impl<V: Visitor + ?Sized> Visitor for &mut V {
-    pass_on!(|this| (**this));
+    forward!(|this| (**this));
 
     #[inline(always)]
     fn row(&mut self, row: &mut Row<'_>) {
@@ -66,7 +67,7 @@ impl<V: Visitor + ?Sized> Visitor for &mut V {
 }
 
 impl<V: Visitor + ?Sized> Visitor for Box<V> {
-    pass_on!(|this| (**this));
+    forward!(|this| (**this));
 
     fn row(&mut self, row: &mut Row<'_>) {
         (**self).row(row);
@@ -75,12 +76,12 @@ impl<V: Visitor + ?Sized> Visitor for Box<V> {
 
 /// Each event goes to the first, then to the second.
 impl<A: Visitor, B: Visitor> Visitor for (A, B) {
-    pass_on!(|this| this.0, this.1);
+    forward!(|this| this.0, this.1);
 }
 
 /// Each event goes to the first, then to the others in order.
 impl<A: Visitor, B: Visitor, C: Visitor> Visitor for (A, B, C) {
-    pass_on!(|this| this.0, this.1, this.2);
+    forward!(|this| this.0, this.1, this.2);
 }
 
 /// Each event goes to all, in order: for analyzers chosen at run time, as `Vec<Box<dyn Visitor>>`.

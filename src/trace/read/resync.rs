@@ -1,8 +1,14 @@
-//! Where packets begin again behind damage.
+//! Resynchronisation: finds the next packet after damage.
 //!
-//! A header has few bits to recognise it by, so such a place is believed only when several packets
-//! in a row fit: their streams are plausible, their LZ4 blocks decode, their checksums are right,
-//! each begins where the one before ends.
+//! ```text
+//! damage | ? ? ? ? | packet | packet | packet      each position is tried in turn
+//!                  ^ the first position whose chain of packets has enough points
+//! ```
+//! A header has few bits that identify it. So a position counts only if a chain of packets begins there:
+//! their stream ids are plausible, their LZ4 blocks decode, their checksums are right, and each begins
+//! where the one before ends.
+
+pub(super) mod payload;
 
 use super::decoder::Decoder;
 use crate::trace::format::Transport;
@@ -10,55 +16,55 @@ use crate::trace::format::packet::{Coding, HEADER, Header, LAST_THREAD, SYNC};
 use crate::trace::format::unpack::Unpacker;
 use std::ops::Range;
 
-/// Points of an encoded packet that decodes, or of a sync; a plain one whose payload makes sense
-/// gives one.
-const STRONG: u32 = 3;
-/// Points that convince.
-/// A compact packet does alone: its checksum is right by chance once in 4 billion.
+/// The points of an encoded packet that decodes, and of a sync packet. A plain packet whose payload makes
+/// sense has one point.
+const STRONG_POINTS: u32 = 3;
+/// The points that a chain needs. A compact packet has them alone: its checksum is right by chance once in 4
+/// billion.
 const CONVINCING: u32 = 8;
-/// A plain packet smaller than this gives none: rows of small numbers, as in type records, look
-/// like them.
+/// A plain packet below this size in bytes has no points, because the small numbers of a type record look
+/// like one.
 const SMALL_PLAIN: usize = 32;
-/// Points that will do when the input ends exactly behind these packets, or is known no further.
+/// The points that a chain needs if it ends at the end of the input, or of the window.
 pub(super) const CONVINCING_AT_THE_END: u32 = 3;
-/// Packets looked at to collect points.
+/// The maximum number of packets of a chain.
 const LONGEST_CHAIN: usize = 32;
-/// Stream ids go up one by one, so one this far above all others is not plausible.
+/// Writers count stream ids up by one. An id this far above the highest one is not plausible.
 const NEW_STREAMS: u16 = 64;
-/// Bytes that are skipped unread when the budget of a search is used up.
-pub(super) const UNSEEN: usize = 64 << 10;
+/// The number of bytes that are skipped unread when the budget is used up.
+pub(super) const SKIPPED_UNREAD: usize = 64 << 10;
 
-/// The budget of all searches of a reader, in bytes decoded on trial: an initial amount, and an
-/// amount for each byte of input, so that no input can make the reader slow.
-const TRIALS: u64 = 64 << 20;
-const TRIALS_PER_BYTE: u64 = 64;
-/// The minimum cost of trying one position, in bytes.
-const LOOK: usize = 4;
+/// The budget of a reader for resynchronisation, in bytes that are decoded on trial: an initial amount, and
+/// more for each byte of input. It bounds the time for any input.
+const BUDGET: u64 = 64 << 20;
+const BUDGET_PER_BYTE: u64 = 64;
+/// The minimum cost of a position, in bytes.
+const MIN_COST: usize = 4;
 
-/// The cost of searches so far, and their budget, in bytes.
-pub(super) struct Trials {
+/// The bytes spent so far, and the bytes granted.
+pub(super) struct ResyncBudget {
     pub spent: u64,
     granted: u64,
-    /// The initial budget, and the most that can be left unspent.
-    at_once: u64,
+    /// The initial budget, which is also the maximum that can be left.
+    initial: u64,
 }
 
-impl Default for Trials {
+impl Default for ResyncBudget {
     fn default() -> Self {
-        Self::new(TRIALS)
+        Self::new(BUDGET)
     }
 }
 
-impl Trials {
-    pub(super) fn new(at_once: u64) -> Self {
-        Self { spent: 0, granted: at_once, at_once }
+impl ResyncBudget {
+    pub(super) fn new(initial: u64) -> Self {
+        Self { spent: 0, granted: initial, initial }
     }
 
     /// Adds to the budget for `bytes` skipped input bytes.
     #[inline]
-    pub(super) fn pay(&mut self, bytes: usize) {
+    pub(super) fn grow(&mut self, bytes: usize) {
         self.granted =
-            (self.granted + bytes as u64 * TRIALS_PER_BYTE).min(self.spent + self.at_once);
+            (self.granted + bytes as u64 * BUDGET_PER_BYTE).min(self.spent + self.initial);
     }
 
     fn left(&self) -> usize {
@@ -66,17 +72,17 @@ impl Trials {
     }
 }
 
-/// What speaks for packets at some place.
+/// The evidence that packets begin at a position.
 #[derive(Default)]
 pub(super) struct Chain {
     pub points: u32,
     first_size: usize,
     first_points: u32,
-    /// One of them is encoded, or a sync.
+    /// Whether one of the packets is encoded, or a sync packet.
     strong: bool,
-    /// The last of them ends where the bytes do.
+    /// Whether the last packet ends where the bytes end.
     pub fills: bool,
-    /// What follows them is no packet.
+    /// Whether something else than a packet follows.
     pub broken: bool,
 }
 
@@ -86,41 +92,40 @@ impl Chain {
     }
 }
 
-/// Looks for a place where packets begin.
-pub(super) struct Search<'a> {
+/// Searches for the next packet.
+pub(super) struct Resync<'a> {
     decoder: &'a Decoder,
     highest_stream: u16,
-    /// Take any stream, though it proves nothing.
+    /// Accepts any stream id.
     pub any_stream: bool,
     transport: Transport,
     unpacker: &'a mut Unpacker,
-    trials: &'a mut Trials,
+    budget: &'a mut ResyncBudget,
 }
 
-impl<'a> Search<'a> {
+impl<'a> Resync<'a> {
     pub(super) fn new(
         decoder: &'a Decoder,
         transport: Transport,
         highest_stream: u16,
         unpacker: &'a mut Unpacker,
-        trials: &'a mut Trials,
+        budget: &'a mut ResyncBudget,
     ) -> Self {
-        Self { decoder, transport, highest_stream, any_stream: false, unpacker, trials }
+        Self { decoder, transport, highest_stream, any_stream: false, unpacker, budget }
     }
 
     /// Whether the budget is used up.
     pub(super) fn is_over(&self) -> bool {
-        self.trials.left() < LOOK
+        self.budget.left() < MIN_COST
     }
 
-    /// The first offset but 0 in `window` from which packets go on; `all` says that the input
-    /// ends where the window does.
+    /// The first offset above 0 in `window` at which a chain of packets begins. `all` means that the input ends
+    /// where the window does.
     pub(super) fn find(&mut self, window: &[u8], all: bool) -> Option<usize> {
-        // What looks like a plain packet may be payload that happens to end where a packet does.
-        // One that makes no sense is not believed for what comes behind it; for another one there
-        // must not be better ones that begin inside.
+        // What looks like a plain packet may be payload that ends by chance where a packet ends. So it has no
+        // points if its payload makes no sense, and it is not used if a packet with more points begins inside.
         let (mut found, mut size, mut first) = self.find_in(window, 1..window.len(), 1, all)?;
-        while first < STRONG {
+        while first < STRONG_POINTS {
             let inside = found + 1..(found + size).min(window.len());
             let Some(better) = self.find_in(window, inside, first + 1, all) else { break };
             (found, size, first) = better;
@@ -128,8 +133,8 @@ impl<'a> Search<'a> {
         Some(found)
     }
 
-    /// The first offset within `starts` from which packets go on, the first of them with at least
-    /// so many points; its size and points.
+    /// The first offset within `starts` at which a chain begins whose first packet has at least `least` points;
+    /// also that packet's size and points.
     fn find_in(
         &mut self,
         window: &[u8],
@@ -152,11 +157,11 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Whether packets begin inside the last packet of the input and fill it to its end, or one
-    /// does that is convincing alone.
+    /// Whether packets begin inside the last packet of the input: either packets that end where the input
+    /// ends, or one that has enough points alone.
     ///
-    /// An input that was simply cut off is more likely, and plain packets alone prove little:
-    /// type records are full of small numbers that look like their headers.
+    /// An input that is cut off is more likely, and plain packets alone prove little, because type records are
+    /// full of small numbers that look like their headers.
     pub(super) fn is_filled(&mut self, last: &[u8]) -> bool {
         (1..last.len()).any(|start| {
             let chain = self.chain(last.get(start..).unwrap_or_default());
@@ -164,12 +169,14 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// How well `bytes` look like packets.
+    /// The chain of packets that `bytes` begin with.
     pub(super) fn chain(&mut self, bytes: &[u8]) -> Chain {
-        let granted = self.trials.left();
-        let Some(mut left) = granted.checked_sub(LOOK) else { return Chain::default().broken() };
+        let granted = self.budget.left();
+        let Some(mut left) = granted.checked_sub(MIN_COST) else {
+            return Chain::default().broken();
+        };
         let chain = self.chain_within(bytes, &mut left);
-        self.trials.spent += (granted - left) as u64;
+        self.budget.spent += (granted - left) as u64;
         chain
     }
 
@@ -196,9 +203,9 @@ impl<'a> Search<'a> {
                 Coding::Plain if header.stream != SYNC => {
                     u32::from(self.makes_sense(header.stream, packet, left))
                 }
-                _ => STRONG,
+                _ => STRONG_POINTS,
             };
-            chain.strong |= points >= STRONG;
+            chain.strong |= points >= STRONG_POINTS;
             if chain.first_size == 0 {
                 (chain.first_size, chain.first_points) = (header.size, points);
             }

@@ -1,24 +1,27 @@
-//! The short way: events whose turn it is go from their packet to the visitor, without a copy.
+//! The fast path: events with the next serial go from their packet to the visitor, without a copy.
 //!
-//! It ends at the first byte that needs more than that (another serial than the next, an event that
-//! is cut off, has arrays, or is of an unknown type, anything illegal), and all from there on takes
-//! the long way through [`Thread`](super::Thread). Up to there both do the same, in the same order.
+//! It ends at the first byte that needs more: another serial than the next one, an event that is cut off,
+//! has arrays or is of an unknown type, or an illegal byte. The rest of the packet takes the slow path
+//! through [`ThreadStream`](super::ThreadStream). Up to that byte, both deliver the same events in the
+//! same order.
 //!
-//! NOTE: one thing can be seen. The long way reports damage when it parses a packet, before it
-//! delivers the events in front of the damage; this one has delivered them by then. And an event
-//! that has had its turn keeps its serial, even if that of the event behind it is not above.
+//! NOTE: two differences are visible. The slow path reports damage in a packet before it delivers the
+//! events in front of it; the fast path has delivered those events. And an event that was delivered keeps
+//! its serial, even if the serial of the next event is not higher.
 
-use super::super::event::Row;
-use super::{Event, Order, Protocol, Tally, Types, Visitor};
+use super::super::event::{Event, Row, Visitor};
+use super::super::protocol::Builtin;
+use super::super::schemas::{Protocol, Types};
+use super::super::tally::Tally;
+use super::Merge;
 use crate::trace::format::schema::{FIRST_UID, SERIAL_MASK};
-use crate::trace::read::protocol::Builtin;
 
 /// Bytes of a uid and a serial.
 const HEADER: usize = 5;
 
-impl Order {
-    /// Delivers what stands at the start of a packet and waits for nothing; returns its size.
-    pub(super) fn pass_on(
+impl Merge {
+    /// Delivers the first events of a packet that need not wait; returns their size in bytes.
+    pub(super) fn deliver_directly(
         &mut self,
         index: usize,
         payload: &[u8],
@@ -27,10 +30,10 @@ impl Order {
         tally: &mut Tally,
         visitor: &mut impl Visitor,
     ) -> usize {
-        let Some(thread) = self.threads.get_mut(index).filter(|thread| thread.is_idle()) else {
+        let Some(stream) = self.streams.get_mut(index).filter(|stream| stream.is_idle()) else {
             return 0;
         };
-        if self.next == 0 || self.next <= thread.last || !self.serials.expects(self.next) {
+        if self.next == 0 || self.next <= stream.last_serial || !self.serials.expects(self.next) {
             return 0;
         }
         let first = self.next;
@@ -38,9 +41,9 @@ impl Order {
         let mut events = 0;
         let mut rest = payload;
         loop {
-            if thread.entering == 0 {
+            if stream.entering == 0 {
                 let by_type = &mut tally.by_type[..];
-                let mut row = Row { stream: thread.stream, bytes: rest, next, by_type };
+                let mut row = Row { stream: stream.id, bytes: rest, next, by_type };
                 visitor.row(&mut row);
                 events += row.next - next;
                 next = row.next;
@@ -63,7 +66,7 @@ impl Order {
                 };
                 if uid < FIRST_UID {
                     let builtin = protocol.builtin.get(usize::from(uid)).filter(|_| uid_size == 1);
-                    // One with a time goes the long way.
+                    // One with a time takes the slow path.
                     let Some(Builtin::Enter { size: size @ 1 } | Builtin::Leave { size: size @ 1 }) =
                         builtin
                     else {
@@ -71,12 +74,12 @@ impl Order {
                     };
                     let Some(after) = rest.get(*size..) else { break };
                     if matches!(builtin, Some(Builtin::Enter { .. })) {
-                        thread.entering = thread.entering.saturating_add(1);
-                    } else if thread.entering > 0 {
-                        thread.entering -= 1;
-                    } else if thread.depth > 0 {
-                        thread.depth -= 1;
-                        visitor.leave_scope(thread.stream);
+                        stream.entering = stream.entering.saturating_add(1);
+                    } else if stream.entering > 0 {
+                        stream.entering -= 1;
+                    } else if stream.depth > 0 {
+                        stream.depth -= 1;
+                        visitor.leave_scope(stream.id);
                     } else {
                         break;
                     }
@@ -96,10 +99,10 @@ impl Order {
             let Some(known) = types.get(layout.type_index) else { break };
             let serial = layout.synced.then(|| next.saturating_sub(self.bias));
             next += u64::from(layout.synced);
-            let enters_scope = thread.entering > 0;
+            let enters_scope = stream.entering > 0;
             if enters_scope {
-                thread.entering = 0;
-                thread.depth = thread.depth.saturating_add(1);
+                stream.entering = 0;
+                stream.depth = stream.depth.saturating_add(1);
             }
             if let Some(count) = tally.by_type.get_mut(layout.type_index as usize) {
                 *count += 1;
@@ -108,7 +111,7 @@ impl Order {
             visitor.event(&Event {
                 event_type: &known.event_type,
                 type_index: layout.type_index as usize,
-                stream: thread.stream,
+                stream: stream.id,
                 serial,
                 enters_scope,
                 fixed: &event[header..],
@@ -116,11 +119,12 @@ impl Order {
             });
             rest = after;
         }
-        thread.events += events;
+        stream.events += events;
         tally.events += events;
         if next > first {
-            thread.before_last = if next - first > 1 { next - 2 } else { thread.last };
-            thread.last = next - 1;
+            stream.serial_before_last =
+                if next - first > 1 { next - 2 } else { stream.last_serial };
+            stream.last_serial = next - 1;
             self.serials.row(next - 1);
             self.next = next;
             let bias = self.bias;

@@ -1,4 +1,4 @@
-//! What a trace says about time, threads and scopes, as far as it has been read.
+//! The state of a trace that is being read: its clock, its threads and their open scopes.
 
 use super::occurrence::Thread;
 use crate::trace::format::packet::{FIRST_THREAD, LAST_OWN, LAST_THREAD};
@@ -6,31 +6,31 @@ use crate::trace::format::schema::{EventType, FieldType};
 use crate::trace::read::event::{Event, Stamp};
 use crate::trace::read::timebase::Timebase;
 
-/// Scopes open at once on one thread that are kept; deeper ones are only counted.
-const DEEPEST: usize = 1 << 16;
+/// The maximum number of open scopes of a thread that are kept; deeper ones are only counted.
+const MAX_DEPTH: usize = 1 << 16;
 
-/// A scope that was entered and not left.
+/// A scope that is open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenScope {
     pub(super) type_index: usize,
     pub(super) entered: Option<u64>,
 }
 
-/// One stream of packets: the thread that sends on it now.
+/// One stream, and the thread that currently sends on it.
 #[derive(Clone, Debug, Default)]
 struct Stream {
     thread: Thread,
-    /// A `Memledger.ThreadStart` has said whose it is.
-    told: bool,
+    /// Whether a `Memledger.ThreadStart` has named the thread.
+    named: bool,
     scopes: Vec<OpenScope>,
     too_deep: u64,
-    /// The time of what comes next.
+    /// The time of the next item.
     stamp: Option<u64>,
 }
 
-/// What events of a type say about the others; the numbers are indices of fields.
+/// An event that changes the state, with the indexes of its fields.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Says {
+pub(super) enum StateEvent {
     NewTrace { start: usize, frequency: usize },
     Marker { cycle: usize },
     ThreadInfo { stream: usize, system: usize, name: usize },
@@ -38,8 +38,8 @@ pub(super) enum Says {
     OurTrace,
 }
 
-impl Says {
-    /// What this type says; `None` if nothing, or not in the form that is known.
+impl StateEvent {
+    /// The meaning of events of this type; `None` if they change nothing, or lack the expected fields.
     pub(super) fn of(event_type: &EventType) -> Option<Self> {
         let number = |name| {
             let index = event_type.field(name)?;
@@ -73,50 +73,50 @@ impl Says {
     }
 }
 
-/// All of it.
+/// The state of a trace.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Surroundings {
+pub(super) struct TraceState {
     pub(super) types: Vec<EventType>,
     pub(super) timebase: Timebase,
     pub(super) now: Option<u64>,
-    /// Our writer made the trace: it has streams that belong to no thread.
+    /// Whether this crate's writer made the trace, which then has streams that belong to no thread.
     ours: bool,
     streams: Vec<Stream>,
 }
 
-impl Surroundings {
-    /// Takes in an event that says something about the others.
-    pub(super) fn learn(&mut self, says: Says, event: &Event<'_>) {
+impl TraceState {
+    /// Takes in an event that changes the state.
+    pub(super) fn learn(&mut self, state_event: StateEvent, event: &Event<'_>) {
         let number = |index: usize| {
             let field = event.event_type.fields.get(index);
             field.map_or(0, |f| event.unsigned(usize::from(f.offset), f.field_type.fixed_size()))
         };
-        match says {
-            Says::NewTrace { start, frequency } => {
+        match state_event {
+            StateEvent::NewTrace { start, frequency } => {
                 self.timebase = Timebase { start: number(start), frequency: number(frequency) };
             }
-            // A clock that goes back stands still.
-            Says::Marker { cycle } => {
+            // The time does not go back.
+            StateEvent::Marker { cycle } => {
                 self.now = self.now.max(self.timebase.nanoseconds(number(cycle)));
             }
-            // NOTE: an important event comes before those of its stream that wait for others, so
-            // it must not rename a thread whose events are in order themselves.
-            Says::ThreadInfo { stream, system, name } => {
+            // NOTE: an important event is delivered before events that wait in their stream, so it must not
+            // rename a thread that `ThreadStart` has named, which is in order.
+            StateEvent::ThreadInfo { stream, system, name } => {
                 let stream = u16::try_from(number(stream)).ok();
-                if let Some(stream) = stream.and_then(|id| self.stream(id)).filter(|s| !s.told) {
+                if let Some(stream) = stream.and_then(|id| self.stream(id)).filter(|s| !s.named) {
                     stream.thread.system_id = Some(number(system) as u32);
                     stream.thread.name = event.text(name).into_owned();
                 }
             }
-            Says::OurTrace => self.ours = true,
-            Says::ThreadStart { id, system, name } => {
+            StateEvent::OurTrace => self.ours = true,
+            StateEvent::ThreadStart { id, system, name } => {
                 let id = number(id) as u32;
                 let Some(stream) = self.stream(event.stream) else { return };
-                if stream.thread.id != id || !stream.told {
+                if stream.thread.id != id || !stream.named {
                     stream.scopes.clear();
                     stream.too_deep = 0;
                 }
-                stream.told = true;
+                stream.named = true;
                 stream.thread = Thread {
                     id,
                     system_id: Some(number(system) as u32),
@@ -126,7 +126,7 @@ impl Surroundings {
         }
     }
 
-    /// What comes next on this stream happens then.
+    /// Sets the time of the next item of this stream.
     pub(super) fn stamp(&mut self, stream: u16, stamp: Stamp) {
         let time = match stamp {
             Stamp::SinceStart(cycles) => {
@@ -139,23 +139,23 @@ impl Surroundings {
         }
     }
 
-    /// The time of what comes now: its own, or that of the last marker.
+    /// The time of the current item: its own, or that of the last marker.
     pub(super) fn take_time(&mut self, stream: u16) -> Option<u64> {
         let own = self.stream(stream).and_then(|stream| stream.stamp.take());
         own.or(self.now)
     }
 
-    /// A scope begins with an event of this type, at this time.
+    /// Opens a scope with an event of this type, at this time.
     pub(super) fn enter(&mut self, stream: u16, type_index: usize, entered: Option<u64>) {
         let Some(stream) = self.stream(stream) else { return };
-        if stream.scopes.len() < DEEPEST {
+        if stream.scopes.len() < MAX_DEPTH {
             stream.scopes.push(OpenScope { type_index, entered });
         } else {
             stream.too_deep += 1;
         }
     }
 
-    /// The innermost scope ends; `None` if it was too deep to be kept.
+    /// Closes the innermost scope, and returns it; `None` if it was too deep to be kept.
     pub(super) fn leave(&mut self, stream: u16) -> Option<OpenScope> {
         let stream = self.stream(stream)?;
         if stream.too_deep > 0 {
@@ -167,8 +167,8 @@ impl Surroundings {
 
     pub(super) fn thread(&self, stream: u16) -> Option<&Thread> {
         let known = self.streams.get(usize::from(stream.checked_sub(FIRST_THREAD)?))?;
-        // NOTE: these stream numbers equal the ids of the program's first threads.
-        let no_thread = self.ours && stream <= LAST_OWN && !known.told;
+        // NOTE: the ids of these streams are also the ids of the program's first threads.
+        let no_thread = self.ours && stream <= LAST_OWN && !known.named;
         (!no_thread).then_some(&known.thread)
     }
 
@@ -177,7 +177,7 @@ impl Surroundings {
         index.and_then(|index| self.streams.get(index)).map_or(&[], |stream| &stream.scopes)
     }
 
-    /// Makes the stream known, if it is one of a thread.
+    /// Adds the stream if it is new and belongs to a thread.
     #[inline]
     pub(super) fn see(&mut self, stream: u16) {
         if usize::from(stream) >= self.streams.len() + usize::from(FIRST_THREAD) {

@@ -1,0 +1,129 @@
+//! Gaps: which missing events are late, and which are lost.
+//!
+//! ```text
+//! serials   delivered | gap | waiting ...  | gap | waiting ...
+//!                     ^ next        ^ watermark
+//!                       lost: a hole         late: still waits
+//! ```
+//! The watermark is the serial of `Memledger.Settled`. In a stream without that event, it is the highest
+//! serial at the sync before the last.
+
+use super::super::event::{Hole, Visitor};
+use super::super::schemas::Types;
+use super::super::serials::BIAS;
+use super::super::stream::{MISPLACED, ThreadStream, UNFINISHED};
+use super::super::tally::Tally;
+use super::Merge;
+use std::cmp::Reverse;
+
+/// The number of syncs for which a gap is not declared lost while a stream has an unfinished event, which
+/// may hide the missing one.
+const MAX_STALLED_SYNCS: u8 = 8;
+/// The maximum first serial that is accepted.
+pub(super) const MAX_FIRST_SERIAL: u64 = 1 << 56;
+
+impl Merge {
+    /// The trace declares its first serial. A writer that does also sends watermarks.
+    pub(in crate::trace::read) fn declare_first_serial(&mut self, serial: u64) {
+        if !self.serials.seen() && self.next == 0 && serial <= MAX_FIRST_SERIAL {
+            self.next = serial + BIAS;
+            self.watermark = Some(self.next);
+            self.serials.seed(self.next);
+        }
+    }
+
+    /// Begins with the lowest serial that waits, if no serial was delivered yet.
+    pub(super) fn set_first(&mut self) {
+        if self.next == 0
+            && let Some((first, _)) = self.top()
+        {
+            self.next = first;
+            // A first serial below `BIAS` was unwrapped across a wrap of the 24 bits.
+            self.bias = if first < BIAS { 0 } else { BIAS };
+        }
+    }
+
+    /// Declares gaps below the watermark lost.
+    pub(super) fn settle_to_watermark(
+        &mut self,
+        types: &Types,
+        tally: &mut Tally,
+        visitor: &mut impl Visitor,
+    ) {
+        if let Some(watermark) = self.watermark {
+            self.settle_unless_stalled(watermark, types, tally, visitor);
+        }
+    }
+
+    /// Declares gaps below `bound` lost, unless an unfinished event may hide the missing ones.
+    pub(super) fn settle_unless_stalled(
+        &mut self,
+        bound: u64,
+        types: &Types,
+        tally: &mut Tally,
+        visitor: &mut impl Visitor,
+    ) {
+        if self.next == 0 || self.next >= bound || self.top().is_none() {
+            return;
+        }
+        // The missing event may be after one that has arrived only in part.
+        if self.stalled_syncs < MAX_STALLED_SYNCS
+            && self.streams.iter().any(ThreadStream::is_stalled)
+        {
+            return;
+        }
+        self.deliver_below(bound, types, tally, visitor);
+    }
+
+    /// Delivers all events below `bound`, and those after it up to the next gap.
+    pub(super) fn deliver_below(
+        &mut self,
+        bound: u64,
+        types: &Types,
+        tally: &mut Tally,
+        visitor: &mut impl Visitor,
+    ) {
+        loop {
+            self.deliver(types, tally, visitor);
+            let Some((top, _)) = self.top() else { return };
+            if self.next == 0 || self.next >= bound {
+                return;
+            }
+            if !self.fill_gap() {
+                self.hole(top.min(bound), tally, visitor);
+            }
+        }
+    }
+
+    /// Gives the next serial to an event whose own serial is wrong.
+    fn fill_gap(&mut self) -> bool {
+        if self.misplaced == 0 {
+            return false;
+        }
+        for (index, stream) in self.streams.iter_mut().enumerate() {
+            let next = self.next;
+            if let Some(item) = stream.front_mut().filter(|item| item.flags & MISPLACED != 0) {
+                item.flags &= !MISPLACED;
+                item.serial = next;
+                self.misplaced -= 1;
+                if item.flags & UNFINISHED == 0 {
+                    stream.queued = Some(next);
+                    self.heap.push(Reverse((next, index)));
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Reports all serials below `end` as missing, and continues with `end`.
+    pub(super) fn hole(&mut self, end: u64, tally: &mut Tally, visitor: &mut impl Visitor) {
+        // NOTE: if serials could not be unwrapped for certain, the number between them is not known.
+        let count = if self.serials.is_unsure() { 0 } else { end - self.next };
+        tally.holes += 1;
+        tally.missing_unknown |= count == 0;
+        tally.missing = tally.missing.saturating_add(count);
+        visitor.hole(Hole { first: self.next.saturating_sub(self.bias), count });
+        self.next = end;
+    }
+}
