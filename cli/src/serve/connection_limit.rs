@@ -1,120 +1,130 @@
 //! A limit on simultaneous connections, and which connection is closed when one more arrives.
 //!
 //! ```text
-//! enter ── silent ── speaks ──► busy ─── pauses ──► pausing ── speaks ──► busy ...
-//!            │                                         │
-//!            └── may be asked to leave                 └── the same, once it has paused for 10 s
+//! accepted ── new ── request ──► busy ── answered ──► idle ── request ──► busy ...
+//!              │                                        │
+//!              └── may be closed for another one        └── the same, after 10 s
 //! ```
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// Time for the first request, or the start of a trace, with a token if one is needed.
-pub const FIRST: Duration = Duration::from_secs(10);
+/// Time for the first request, or for the start of a trace, with a token if one is needed.
+pub const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A limit on connections.
+/// A limit on simultaneous connections.
 #[derive(Debug)]
-pub struct Seats {
-    most: usize,
-    /// In order of arrival. A connection that is not in it any more was asked to leave.
-    taken: Mutex<Vec<Seat>>,
+pub struct ConnectionLimit {
+    max: usize,
+    /// In order of arrival. A connection that is not in it any more had its permit revoked.
+    holders: Mutex<Vec<Holder>>,
 }
 
+/// A connection that holds a permit.
 #[derive(Debug)]
-struct Seat {
+struct Holder {
     state: State,
-    leave: Arc<Notify>,
+    revoked: Arc<Notify>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// It has sent no complete request or trace start yet.
-    Silent,
+    New,
     /// It is being served.
     Busy,
-    /// It has been served and has sent nothing since.
-    Pausing(Instant),
+    /// It was served, and has sent nothing since.
+    Idle(Instant),
 }
 
-impl Seats {
-    /// A limit of this many connections at once.
-    pub fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most, taken: Mutex::default() })
+impl ConnectionLimit {
+    /// A limit of `max` connections.
+    pub fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self { max, holders: Mutex::default() })
     }
 
-    /// A seat, if one is free. If none is, the oldest silent connection is asked to leave, else the
-    /// one that has paused longest, if for at least 10 s.
-    pub fn enter(self: &Arc<Self>) -> Option<Taken> {
-        let mut taken = self.lock();
-        if taken.len() >= self.most {
-            let goes = taken.iter().enumerate().filter_map(|(index, seat)| match seat.state {
-                State::Silent => Some((None, index)),
-                State::Pausing(since) if since.elapsed() >= FIRST => Some((Some(since), index)),
-                _ => None,
-            });
-            let (_, index) = goes.min()?;
-            taken.remove(index).leave.notify_one();
+    /// The number of connections that are allowed at once.
+    pub fn max(&self) -> usize {
+        self.max
+    }
+
+    /// A permit for one more connection, if the limit allows it. At the limit, the permit of the
+    /// oldest new connection is revoked, or else that of the connection that has been idle longest,
+    /// if for at least 10 s.
+    pub fn acquire(self: &Arc<Self>) -> Option<Permit> {
+        let mut holders = self.lock();
+        if holders.len() >= self.max {
+            let revocable =
+                holders.iter().enumerate().filter_map(|(index, holder)| match holder.state {
+                    State::New => Some((None, index)),
+                    State::Idle(since) if since.elapsed() >= FIRST_REQUEST_TIMEOUT => {
+                        Some((Some(since), index))
+                    }
+                    _ => None,
+                });
+            let (_, index) = revocable.min()?;
+            holders.remove(index).revoked.notify_one();
         }
-        let leave = Arc::new(Notify::new());
-        taken.push(Seat { state: State::Silent, leave: Arc::clone(&leave) });
-        Some(Taken { seats: Arc::clone(self), leave })
+        let revoked = Arc::new(Notify::new());
+        holders.push(Holder { state: State::New, revoked: Arc::clone(&revoked) });
+        Some(Permit { limit: Arc::clone(self), revoked })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Seat>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Holder>> {
         // No code that holds the lock panics between two changes.
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A taken seat. It is free again when dropped.
+/// The right of one connection to stay open. Dropping it allows another connection.
 #[derive(Debug)]
-pub struct Taken {
-    seats: Arc<Seats>,
-    leave: Arc<Notify>,
+pub struct Permit {
+    limit: Arc<ConnectionLimit>,
+    revoked: Arc<Notify>,
 }
 
-impl Taken {
-    /// The connection has sent its request, and is being served from here on. False if another one
-    /// has its seat already.
+impl Permit {
+    /// Marks the connection as being served: its request has arrived. False if the permit was
+    /// revoked.
     #[must_use]
-    pub fn speaks(&self) -> bool {
+    pub fn set_busy(&self) -> bool {
         self.update(|_| State::Busy)
     }
 
-    /// Marks the connection as served, unless it is silent; it may send another request. False if
-    /// another one has its seat already.
+    /// Marks the connection as served, unless it is new; it may send another request. False if the
+    /// permit was revoked.
     #[must_use]
-    pub fn pauses(&self) -> bool {
+    pub fn set_idle(&self) -> bool {
         self.update(|state| match state {
-            State::Silent => State::Silent,
-            _ => State::Pausing(Instant::now()),
+            State::New => State::New,
+            _ => State::Idle(Instant::now()),
         })
     }
 
     /// Whether the connection has not sent a request yet.
-    pub fn is_silent(&self) -> bool {
-        let taken = self.seats.lock();
-        let seat = taken.iter().find(|seat| Arc::ptr_eq(&seat.leave, &self.leave));
-        seat.is_some_and(|seat| seat.state == State::Silent)
+    pub fn is_new(&self) -> bool {
+        let holders = self.limit.lock();
+        let holder = holders.iter().find(|holder| Arc::ptr_eq(&holder.revoked, &self.revoked));
+        holder.is_some_and(|holder| holder.state == State::New)
     }
 
-    /// Completes when another connection needs the seat.
-    pub async fn has_to_leave(&self) {
-        self.leave.notified().await;
+    /// Completes when the permit is revoked.
+    pub async fn revoked(&self) {
+        self.revoked.notified().await;
     }
 
-    /// Changes the state, which decides under one lock whether the seat can be given to another.
+    /// Changes the state. One lock decides whether the permit is still held.
     fn update(&self, next: impl FnOnce(State) -> State) -> bool {
-        let mut taken = self.seats.lock();
-        let seat = taken.iter_mut().find(|seat| Arc::ptr_eq(&seat.leave, &self.leave));
-        seat.map(|seat| seat.state = next(seat.state)).is_some()
+        let mut holders = self.limit.lock();
+        let holder = holders.iter_mut().find(|holder| Arc::ptr_eq(&holder.revoked, &self.revoked));
+        holder.map(|holder| holder.state = next(holder.state)).is_some()
     }
 }
 
-impl Drop for Taken {
+impl Drop for Permit {
     fn drop(&mut self) {
-        self.seats.lock().retain(|seat| !Arc::ptr_eq(&seat.leave, &self.leave));
+        self.limit.lock().retain(|holder| !Arc::ptr_eq(&holder.revoked, &self.revoked));
     }
 }
 
@@ -122,47 +132,48 @@ impl Drop for Taken {
 mod tests {
     use super::*;
 
-    fn has_to_leave(taken: &Taken) -> bool {
+    fn is_revoked(permit: &Permit) -> bool {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let now = async { tokio::time::timeout(Duration::ZERO, taken.has_to_leave()).await };
+        let now = async { tokio::time::timeout(Duration::ZERO, permit.revoked()).await };
         runtime.block_on(now).is_ok()
     }
 
     #[test]
-    fn the_oldest_silent_one_goes_first() {
-        let seats = Seats::new(3);
-        let [busy, first, second] = [(); 3].map(|()| seats.enter().unwrap());
-        assert!(busy.speaks());
-        let third = seats.enter().unwrap();
-        assert!(has_to_leave(&first) && !has_to_leave(&second) && !has_to_leave(&busy));
-        // A connection that leaves late frees no seat but its own.
+    fn the_oldest_new_connection_is_closed_first() {
+        let limit = ConnectionLimit::new(3);
+        let [busy, first, second] = [(); 3].map(|()| limit.acquire().unwrap());
+        assert!(busy.set_busy());
+        let third = limit.acquire().unwrap();
+        assert!(is_revoked(&first) && !is_revoked(&second) && !is_revoked(&busy));
+        // A connection whose permit was revoked frees none when it ends.
         drop(first);
-        let fourth = seats.enter().unwrap();
-        assert!(has_to_leave(&second) && !second.speaks() && !second.pauses());
-        assert!(third.speaks() && fourth.speaks());
-        assert!(seats.enter().is_none(), "all are served");
-        // A connection that was just served keeps its seat for a while.
-        assert!(third.pauses());
-        assert!(seats.enter().is_none());
-        third.update(|_| State::Pausing(Instant::now().checked_sub(FIRST).unwrap()));
-        let fifth = seats.enter().unwrap();
-        assert!(has_to_leave(&third));
-        assert_eq!(seats.lock().len(), 3);
+        let fourth = limit.acquire().unwrap();
+        assert!(is_revoked(&second) && !second.set_busy() && !second.set_idle());
+        assert!(third.set_busy() && fourth.set_busy());
+        assert!(limit.acquire().is_none(), "all are served");
+        // A connection that was just served keeps its permit for a while.
+        assert!(third.set_idle());
+        assert!(limit.acquire().is_none());
+        let idle_since = Instant::now().checked_sub(FIRST_REQUEST_TIMEOUT).unwrap();
+        third.update(|_| State::Idle(idle_since));
+        let fifth = limit.acquire().unwrap();
+        assert!(is_revoked(&third));
+        assert_eq!(limit.lock().len(), 3);
         drop((busy, fourth, fifth));
-        assert_eq!(seats.lock().len(), 0);
+        assert_eq!(limit.lock().len(), 0);
     }
 
     #[test]
-    fn a_seat_goes_to_one_of_two() {
+    fn a_permit_is_held_by_one_of_two() {
         const ROUNDS: usize = 1_000;
         for _ in 0..ROUNDS {
-            let seats = Seats::new(1);
-            let one = seats.enter().unwrap();
-            let (speaks, another) = std::thread::scope(|threads| {
-                let speaks = threads.spawn(|| one.speaks());
-                (seats.enter().is_some(), speaks.join().unwrap())
+            let limit = ConnectionLimit::new(1);
+            let one = limit.acquire().unwrap();
+            let (is_served, another) = std::thread::scope(|threads| {
+                let is_served = threads.spawn(|| one.set_busy());
+                (limit.acquire().is_some(), is_served.join().unwrap())
             });
-            assert!(speaks != another, "one is served or the other has its seat");
+            assert!(is_served != another, "one is served, or the other one has its permit");
         }
     }
 }
