@@ -11,7 +11,7 @@ use super::completeness::damaged;
 use super::input::{open, unreadable};
 use crate::error::{CliError, Outcome};
 use crate::terminal::note;
-use memledger::trace::read::Reader;
+use memledger::trace::read::{Reader, Visitor};
 use printer::{NAMED_DAMAGES, Printer};
 use std::io::Write;
 use std::path::PathBuf;

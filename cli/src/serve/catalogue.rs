@@ -1,8 +1,8 @@
 //! Which traces there are, how large they are and may become, and which of them are growing.
 
 use super::directory::{Directory, stem};
-use super::ending::has_end;
 use super::recording::Recording;
+use super::trailer::has_end;
 use memledger::dump::text;
 use memledger::trace::format::Transport;
 use memledger::trace::format::boundaries::Start;

@@ -1,6 +1,6 @@
 //! Ports, connections, and the signal to stop.
 
-use super::seats::{Seats, Taken};
+use super::connection_limit::{ConnectionLimit, Permit};
 use super::server::Clients;
 use crate::error::CliError;
 use crate::terminal::note;
@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// A peer whose machine is gone is noticed within some minutes.
+/// The interval of keep-alive packets: a peer whose machine is gone is noticed within minutes.
 const KEEPALIVE: Duration = Duration::from_secs(60);
-/// After a connection could not be accepted: it will not help to try at once.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The delay after a connection could not be accepted: trying again at once would fail too.
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Listens on a port; the error names it and the flag that chooses another.
 pub async fn bind(address: IpAddr, port: u16, flag: &str) -> Result<TcpListener, CliError> {
@@ -32,16 +32,16 @@ pub async fn bind(address: IpAddr, port: u16, flag: &str) -> Result<TcpListener,
     })
 }
 
-/// Accepts connections and passes each to `handle`, while `seats` are free. Ends when `stop`
+/// Accepts connections and passes each to `handle`, within `limit`. Ends when `stop`
 /// returns true.
 pub async fn accept<F: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
-    seats: Arc<Seats>,
+    limit: Arc<ConnectionLimit>,
     mut stop: watch::Receiver<bool>,
-    handle: impl Fn(TcpStream, SocketAddr, Taken, watch::Receiver<bool>) -> F,
+    handle: impl Fn(TcpStream, SocketAddr, Permit, watch::Receiver<bool>) -> F,
 ) {
-    // What goes wrong again and again is said once.
-    let (mut failing, mut crowded) = (false, false);
+    // A condition that lasts is reported once.
+    let (mut failing, mut at_limit) = (false, false);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -50,27 +50,28 @@ pub async fn accept<F: Future<Output = ()> + Send + 'static>(
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Most often there are no descriptors left: others will go.
+                // In most cases all descriptors are in use, until another connection ends.
                 if !failing {
                     note(&format!("a connection cannot be accepted: {error}"));
                 }
                 failing = true;
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(RETRY_DELAY).await;
                 continue;
             }
         };
         failing = false;
-        let Some(seat) = seats.enter() else {
-            if !crowded {
-                note(&format!("{peer} is turned away: as many as may are here already"));
+        let Some(permit) = limit.acquire() else {
+            if !at_limit {
+                let max = limit.max();
+                note(&format!("{peer} is turned away: all {max} connections are in use"));
             }
-            crowded = true;
+            at_limit = true;
             continue;
         };
-        crowded = false;
+        at_limit = false;
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
-        tokio::spawn(handle(stream, peer, seat, stop.clone()));
+        tokio::spawn(handle(stream, peer, permit, stop.clone()));
     }
 }
 

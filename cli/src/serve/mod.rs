@@ -10,15 +10,15 @@
 
 mod access;
 mod catalogue;
+mod connection_limit;
 mod directory;
-mod ending;
 mod listen;
 mod query;
 pub mod recorder;
 mod recording;
 mod relay;
-mod seats;
 mod server;
+mod trailer;
 
 pub use access::Access;
 pub use catalogue::Limits;
@@ -28,7 +28,7 @@ pub use server::Clients;
 use crate::error::CliError;
 use crate::terminal::note;
 use catalogue::{Catalogue, Totals};
-use seats::Seats;
+use connection_limit::ConnectionLimit;
 use server::Server;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -39,8 +39,8 @@ use tokio::runtime::Builder;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
-/// How long what is being written and read may take to end.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// The longest time that open connections have to finish after the signal to stop.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Threads that wait for the disk. Each takes one piece of 64 KiB at a time.
 const DISK_THREADS: usize = 16;
 
@@ -101,7 +101,7 @@ async fn run(
     if let Some(port) = settings.second_port {
         match listen::bind(settings.address, port, "--recorder-port").await {
             Ok(listener) => recorders.push(listener),
-            Err(error) => note(&format!("going on without port {port}: {error}")),
+            Err(error) => note(&format!("continuing without port {port}: {error}")),
         }
     }
     let store = listen::bind(settings.address, settings.store_port, "--store-port").await?;
@@ -126,7 +126,7 @@ async fn run(
         silence: settings.silence,
     });
     let (stop, stopping) = watch::channel(false);
-    let programs = Seats::new(settings.clients.programs);
+    let programs = ConnectionLimit::new(settings.clients.programs);
     for listener in recorders {
         let programs = Arc::clone(&programs);
         let server = Arc::clone(&server);
@@ -134,23 +134,23 @@ async fn run(
             listener,
             programs,
             stopping.clone(),
-            move |stream, peer, seat, stop| {
-                recorder::record(stream, peer, seat, Arc::clone(&server), stop)
+            move |stream, peer, permit, stop| {
+                recorder::record(stream, peer, permit, Arc::clone(&server), stop)
             },
         ));
     }
-    let askers = Seats::new(settings.clients.readers);
-    let asked = Arc::clone(&server);
-    tokio::spawn(listen::accept(store, askers, stopping, move |stream, peer, seat, stop| {
-        query::answer(stream, peer, seat, Arc::clone(&asked), stop)
+    let clients = ConnectionLimit::new(settings.clients.readers);
+    let shared = Arc::clone(&server);
+    tokio::spawn(listen::accept(store, clients, stopping, move |stream, peer, permit, stop| {
+        query::answer(stream, peer, permit, Arc::clone(&shared), stop)
     }));
 
     ready(&Ready { recorder, store: store_address, directory: path, totals })?;
     stopped.await;
     let _ = stop.send(true);
-    // Everyone who is still at work holds a receiver.
-    if timeout(FAREWELL, stop.closed()).await.is_err() {
-        note("stopping although not everyone has finished");
+    // Every open connection holds a receiver.
+    if timeout(SHUTDOWN_TIMEOUT, stop.closed()).await.is_err() {
+        note("stopping, although some connections are still open");
     }
     Ok(())
 }

@@ -9,8 +9,8 @@
 //! What comes is not decoded and not changed. A program holds 64 KiB here, whatever it sends.
 
 use super::access::Access;
+use super::connection_limit::{FIRST_REQUEST_TIMEOUT as START_TIMEOUT, Permit};
 use super::recording::Recording;
-use super::seats::{FIRST as START, Taken};
 use super::server::Server;
 use crate::terminal::note;
 use memledger::dump::text;
@@ -37,19 +37,20 @@ const TOKEN_LINE: usize = TOKEN_PREFIX.len() + 256 + 1;
 pub(super) async fn record(
     mut stream: TcpStream,
     peer: SocketAddr,
-    seat: Taken,
+    permit: Permit,
     server: Arc<Server>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let crowded = || Err("others wait, and it had not begun a trace".to_owned());
+    let revoked =
+        || Err("another program needed the connection, and no trace had begun".to_owned());
     let started = tokio::select! {
         biased;
-        started = timeout(START, start(&mut stream, peer, &server.access)) => match started {
-            Ok(Ok(_)) if !seat.speaks() => crowded(),
+        started = timeout(START_TIMEOUT, start(&mut stream, peer, &server.access)) => match started {
+            Ok(Ok(_)) if !permit.set_busy() => revoked(),
             Ok(started) => started,
-            Err(_) => Err(format!("no start of a trace came within {} s", START.as_secs())),
+            Err(_) => Err(format!("no start of a trace came within {} s", START_TIMEOUT.as_secs())),
         },
-        () = seat.has_to_leave() => crowded(),
+        () = permit.revoked() => revoked(),
         _ = stop.wait_for(|stop| *stop) => return,
     };
     let begun = match started {

@@ -32,7 +32,7 @@ pub async fn offer(
     let readers = server.limits.readers;
     let permit = Arc::clone(&server.readers)
         .try_acquire_owned()
-        .map_err(|_| format!("{readers} readers are here already"))?;
+        .map_err(|_| format!("all {readers} connections for readers are in use"))?;
     let failed = |error: io::Error| format!("no port can be opened: {error}");
     let listener = TcpListener::bind((address, 0)).await.map_err(failed)?;
     let port = listener.local_addr().map_err(failed)?.port();

@@ -66,7 +66,7 @@ fn one_program_too_many_is_turned_away() {
     }
     server.notes(2, &["recording"]);
     let mut third = server.connect();
-    server.notes(1, &["is turned away: as many as may are here already"]);
+    server.notes(1, &["is turned away: all 2 connections are in use"]);
     assert!(matches!(third.read(&mut [0]), Ok(0) | Err(_)), "closed");
     drop(two);
     server.notes(2, &["ended"]);

@@ -85,7 +85,7 @@ fn ports() {
     assert_eq!(listens(&mut one), "recording at  127.0.0.1:1980\n");
     let (status, _, err) = stop(one);
     assert_eq!(status, 0);
-    let says = "memledger: going on without port 1981: cannot listen on 127.0.0.1:1981: another";
+    let says = "memledger: continuing without port 1981: cannot listen on 127.0.0.1:1981: another";
     assert!(err.starts_with(says) && err.lines().count() == 1, "{err}");
     drop(taken);
 

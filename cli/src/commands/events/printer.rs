@@ -66,11 +66,6 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Whether no more events are printed.
-    pub fn is_done(&self) -> bool {
-        self.failed.is_some() || self.args.limit.is_some_and(|limit| self.printed >= limit)
-    }
-
     /// Writes something other than an event, unless writing has failed before.
     pub fn write(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
         if self.failed.is_none() {
@@ -111,6 +106,10 @@ impl<'a> Printer<'a> {
 }
 
 impl Visitor for Printer<'_> {
+    fn is_done(&self) -> bool {
+        self.failed.is_some() || self.args.limit.is_some_and(|limit| self.printed >= limit)
+    }
+
     fn event_type(&mut self, _: usize, event_type: &EventType) {
         let name = event_type.name();
         self.by_memledger |= event_type.is("Memledger", "Trace");

@@ -5,8 +5,8 @@ use memledger::trace::read::{Event, Visitor, read};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// Bytes read from the beginning, which declares the types, and from the end: more than our
-/// programs send between two syncs.
+/// Bytes read from the beginning, which declares the types, and from the end: more than memledger
+/// sends between two syncs.
 const PART: u64 = 256 << 10;
 
 /// Whether the program has written the end of its trace; `None` if its writer never does, as
@@ -22,26 +22,27 @@ pub fn has_end(mut file: &File) -> io::Result<Option<bool>> {
     file.take(PART).read_to_end(&mut begin)?;
     file.seek(SeekFrom::Start(size.saturating_sub(PART).max(PART)))?;
     file.take(PART).read_to_end(&mut end)?;
-    let mut words = LastWords::default();
+    let mut trailer = Trailer::default();
     // The part between them is missing, so damage reported for it is ignored.
-    let is_trace = read((&begin[..]).chain(&end[..]), &mut words).is_ok();
-    Ok((is_trace && words.ours).then_some(words.told))
+    let is_trace = read((&begin[..]).chain(&end[..]), &mut trailer).is_ok();
+    Ok((is_trace && trailer.by_memledger).then_some(trailer.has_report))
 }
 
-/// Looks for the program's own report, the last event of our writer.
+/// What a trace says of its writer and its end.
 #[derive(Default)]
-struct LastWords {
-    ours: bool,
-    told: bool,
+struct Trailer {
+    by_memledger: bool,
+    /// It has `Memledger.Report`, the last event that memledger writes.
+    has_report: bool,
 }
 
-impl Visitor for LastWords {
+impl Visitor for Trailer {
     fn event_type(&mut self, _: usize, event_type: &EventType) {
-        self.ours |= event_type.is("Memledger", "Trace");
+        self.by_memledger |= event_type.is("Memledger", "Trace");
     }
 
     fn event(&mut self, event: &Event<'_>) {
-        self.told |= event.event_type.is("Memledger", "Report");
+        self.has_report |= event.event_type.is("Memledger", "Report");
     }
 }
 

@@ -1,0 +1,179 @@
+//! A limit on simultaneous connections, and which connection is closed when one more arrives.
+//!
+//! ```text
+//! accepted ── new ── request ──► busy ── answered ──► idle ── request ──► busy ...
+//!              │                                        │
+//!              └── may be closed for another one        └── the same, after 10 s
+//! ```
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// Time for the first request, or for the start of a trace, with a token if one is needed.
+pub const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A limit on simultaneous connections.
+#[derive(Debug)]
+pub struct ConnectionLimit {
+    max: usize,
+    /// In order of arrival. A connection that is not in it any more had its permit revoked.
+    holders: Mutex<Vec<Holder>>,
+}
+
+/// A connection that holds a permit.
+#[derive(Debug)]
+struct Holder {
+    state: State,
+    revoked: Arc<Notify>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It has sent no complete request or trace start yet.
+    New,
+    /// It is being served.
+    Busy,
+    /// It was served, and has sent nothing since.
+    Idle(Instant),
+}
+
+impl ConnectionLimit {
+    /// A limit of `max` connections.
+    pub fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self { max, holders: Mutex::default() })
+    }
+
+    /// The number of connections that are allowed at once.
+    pub fn max(&self) -> usize {
+        self.max
+    }
+
+    /// A permit for one more connection, if the limit allows it. At the limit, the permit of the
+    /// oldest new connection is revoked, or else that of the connection that has been idle longest,
+    /// if for at least 10 s.
+    pub fn acquire(self: &Arc<Self>) -> Option<Permit> {
+        let mut holders = self.lock();
+        if holders.len() >= self.max {
+            let revocable =
+                holders.iter().enumerate().filter_map(|(index, holder)| match holder.state {
+                    State::New => Some((None, index)),
+                    State::Idle(since) if since.elapsed() >= FIRST_REQUEST_TIMEOUT => {
+                        Some((Some(since), index))
+                    }
+                    _ => None,
+                });
+            let (_, index) = revocable.min()?;
+            holders.remove(index).revoked.notify_one();
+        }
+        let revoked = Arc::new(Notify::new());
+        holders.push(Holder { state: State::New, revoked: Arc::clone(&revoked) });
+        Some(Permit { limit: Arc::clone(self), revoked })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Holder>> {
+        // No code that holds the lock panics between two changes.
+        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The right of one connection to stay open. Dropping it allows another connection.
+#[derive(Debug)]
+pub struct Permit {
+    limit: Arc<ConnectionLimit>,
+    revoked: Arc<Notify>,
+}
+
+impl Permit {
+    /// Marks the connection as being served: its request has arrived. False if the permit was
+    /// revoked.
+    #[must_use]
+    pub fn set_busy(&self) -> bool {
+        self.update(|_| State::Busy)
+    }
+
+    /// Marks the connection as served, unless it is new; it may send another request. False if the
+    /// permit was revoked.
+    #[must_use]
+    pub fn set_idle(&self) -> bool {
+        self.update(|state| match state {
+            State::New => State::New,
+            _ => State::Idle(Instant::now()),
+        })
+    }
+
+    /// Whether the connection has not sent a request yet.
+    pub fn is_new(&self) -> bool {
+        let holders = self.limit.lock();
+        let holder = holders.iter().find(|holder| Arc::ptr_eq(&holder.revoked, &self.revoked));
+        holder.is_some_and(|holder| holder.state == State::New)
+    }
+
+    /// Completes when the permit is revoked.
+    pub async fn revoked(&self) {
+        self.revoked.notified().await;
+    }
+
+    /// Changes the state. One lock decides whether the permit is still held.
+    fn update(&self, next: impl FnOnce(State) -> State) -> bool {
+        let mut holders = self.limit.lock();
+        let holder = holders.iter_mut().find(|holder| Arc::ptr_eq(&holder.revoked, &self.revoked));
+        holder.map(|holder| holder.state = next(holder.state)).is_some()
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.limit.lock().retain(|holder| !Arc::ptr_eq(&holder.revoked, &self.revoked));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_revoked(permit: &Permit) -> bool {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let now = async { tokio::time::timeout(Duration::ZERO, permit.revoked()).await };
+        runtime.block_on(now).is_ok()
+    }
+
+    #[test]
+    fn the_oldest_new_connection_is_closed_first() {
+        let limit = ConnectionLimit::new(3);
+        let [busy, first, second] = [(); 3].map(|()| limit.acquire().unwrap());
+        assert!(busy.set_busy());
+        let third = limit.acquire().unwrap();
+        assert!(is_revoked(&first) && !is_revoked(&second) && !is_revoked(&busy));
+        // A connection whose permit was revoked frees none when it ends.
+        drop(first);
+        let fourth = limit.acquire().unwrap();
+        assert!(is_revoked(&second) && !second.set_busy() && !second.set_idle());
+        assert!(third.set_busy() && fourth.set_busy());
+        assert!(limit.acquire().is_none(), "all are served");
+        // A connection that was just served keeps its permit for a while.
+        assert!(third.set_idle());
+        assert!(limit.acquire().is_none());
+        let idle_since = Instant::now().checked_sub(FIRST_REQUEST_TIMEOUT).unwrap();
+        third.update(|_| State::Idle(idle_since));
+        let fifth = limit.acquire().unwrap();
+        assert!(is_revoked(&third));
+        assert_eq!(limit.lock().len(), 3);
+        drop((busy, fourth, fifth));
+        assert_eq!(limit.lock().len(), 0);
+    }
+
+    #[test]
+    fn a_permit_is_held_by_one_of_two() {
+        const ROUNDS: usize = 1_000;
+        for _ in 0..ROUNDS {
+            let limit = ConnectionLimit::new(1);
+            let one = limit.acquire().unwrap();
+            let (is_served, another) = std::thread::scope(|threads| {
+                let is_served = threads.spawn(|| one.set_busy());
+                (limit.acquire().is_some(), is_served.join().unwrap())
+            });
+            assert!(is_served != another, "one is served, or the other one has its permit");
+        }
+    }
+}
