@@ -29,12 +29,15 @@
 //! trace from there sends [`token_line`] first, before the trace's first byte.
 #![forbid(unsafe_code)]
 
+mod answers;
 mod client;
+mod connection;
 mod message;
 mod stream;
 mod token;
 
-pub use client::{Session, Status, Store, StoredTrace};
+pub use answers::{Session, Status, StoredTrace};
+pub use client::Store;
 pub use message::{MAX_REQUEST, MAX_RESPONSE, Message, MessageValue};
 pub use stream::TraceStream;
 pub use token::{TOKEN_PREFIX, check_token, token_line};

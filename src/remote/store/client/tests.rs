@@ -1,6 +1,8 @@
 //! A client, and a store that says what the test has it say.
 
+use super::super::message::MAX_RESPONSE;
 use super::*;
+use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::thread::{self, JoinHandle};
 
@@ -156,20 +158,6 @@ fn the_token_goes_with_each_request() {
     let store = Store::connect(&address).unwrap();
     store.with_token("correct-horse-battery").unwrap().status().unwrap();
     assert_eq!(thread.join().unwrap()[0].text("$token"), Some("correct-horse-battery"));
-}
-
-#[test]
-fn addresses_may_have_a_port() {
-    let one = |text| resolve(text).unwrap()[0];
-    assert_eq!(one("127.0.0.1"), "127.0.0.1:1989".parse().unwrap());
-    assert_eq!(one("127.0.0.1:7"), "127.0.0.1:7".parse().unwrap());
-    assert_eq!(one("::1"), "[::1]:1989".parse().unwrap());
-    assert_eq!(one("[::1]"), "[::1]:1989".parse().unwrap());
-    assert_eq!(one("[::1]:7"), "[::1]:7".parse().unwrap());
-    for text in ["", "127.0.0.1:port", "127.0.0.1:70000"] {
-        let error = resolve(text).unwrap_err().to_string();
-        assert!(error.contains("is no address of a store"), "{error}");
-    }
 }
 
 #[test]

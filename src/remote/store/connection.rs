@@ -1,0 +1,175 @@
+//! One connection to a store: a request, its answer, and the sentence for what goes wrong.
+
+use super::message::{MAX_RESPONSE, Message};
+use super::{PORT, check_token};
+use crate::error::Error;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+/// The longest time for a connection to one address.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest time for an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// One connection to a store.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: TcpStream,
+    address: SocketAddr,
+    token: Option<String>,
+}
+
+impl Connection {
+    /// Connects to `HOST` or `HOST:PORT`.
+    pub(super) fn open(address: &str) -> Result<Self, Error> {
+        let (mut place, mut failure) =
+            (address.to_owned(), io::Error::other("the host has no address"));
+        for tried in resolve(address)? {
+            let connected =
+                TcpStream::connect_timeout(&tried, CONNECT_TIMEOUT).and_then(|stream| {
+                    stream.set_nodelay(true)?;
+                    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+                    stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+                    Ok(Self { stream, address: tried, token: None })
+                });
+            match connected {
+                Ok(store) => return Ok(store),
+                Err(error) => {
+                    failure = error;
+                    if tried.to_string() != address {
+                        place = format!("{address} ({tried})");
+                    }
+                }
+            }
+        }
+        let what = format!("cannot reach a store of traces at {place}");
+        Err(Error::Unreachable { what, source: failure })
+    }
+
+    /// Shows `token` with each request from now on.
+    pub(super) fn set_token(&mut self, token: &str) -> Result<(), Error> {
+        check_token(token)?;
+        self.token = Some(token.to_owned());
+        Ok(())
+    }
+
+    /// The address of the store.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The answer to a request that must succeed.
+    pub(super) fn ask(&mut self, request: &Message) -> Result<Message, Error> {
+        let answer = self.exchange(request)?;
+        match answer.integer("$status") {
+            Some(200) => Ok(answer),
+            _ => Err(self.refusal(request, &answer)),
+        }
+    }
+
+    /// As [`ask`](Self::ask), or `None` if the object does not exist. Unreal's store answers 400 then.
+    pub(super) fn ask_for(&mut self, request: &Message) -> Result<Option<Message>, Error> {
+        let answer = self.exchange(request)?;
+        match answer.integer("$status") {
+            Some(200) => Ok(Some(answer)),
+            Some(400 | 404) => Ok(None),
+            _ => Err(self.refusal(request, &answer)),
+        }
+    }
+
+    fn exchange(&mut self, request: &Message) -> Result<Message, Error> {
+        let request = match &self.token {
+            None => request.encode(),
+            Some(token) => request.clone().with("$token", token.as_str()).encode(),
+        };
+        let answer = self.transfer(&request).and_then(|body| Message::decode(&body));
+        answer.map_err(|error| {
+            // The next bytes would be taken for the answer to another request.
+            let _ = self.stream.shutdown(Shutdown::Both);
+            let sentence = self.sentence(&format!("does not answer as a store does: {error}"));
+            match error {
+                Error::NoAnswer(_) => Error::NoAnswer(sentence),
+                _ => Error::InvalidMessage(sentence),
+            }
+        })
+    }
+
+    fn transfer(&mut self, request: &[u8]) -> Result<Vec<u8>, Error> {
+        let failed = |error: io::Error| {
+            Error::NoAnswer(match error.kind() {
+                io::ErrorKind::UnexpectedEof => "it has closed the connection".to_owned(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                    format!("nothing came within {} s", ANSWER_TIMEOUT.as_secs())
+                }
+                _ => error.to_string(),
+            })
+        };
+        self.stream.write_all(request).map_err(failed)?;
+        let mut size = [0; 4];
+        self.stream.read_exact(&mut size).map_err(failed)?;
+        let size = u32::from_le_bytes(size) as usize;
+        if size == 0 || size > MAX_RESPONSE {
+            let most = MAX_RESPONSE;
+            return Err(Error::InvalidMessage(format!(
+                "{size} bytes are announced, and 1 to {most} can be"
+            )));
+        }
+        let mut body = vec![0; size];
+        self.stream.read_exact(&mut body).map_err(failed)?;
+        Ok(body)
+    }
+
+    /// The number in `key`, if it fits into `T`.
+    pub(super) fn number<T: TryFrom<i64>>(&self, answer: &Message, key: &str) -> Result<T, Error> {
+        let number = answer.integer(key).and_then(|number| T::try_from(number).ok());
+        let what = || self.sentence(&format!("answers without a sensible '{key}'"));
+        number.ok_or_else(|| Error::InvalidMessage(what()))
+    }
+
+    fn refusal(&self, request: &Message, answer: &Message) -> Error {
+        let path = request.text("$path").unwrap_or_default();
+        let status = answer.integer("$status").unwrap_or_default();
+        let reason = answer.text("reason").map(|reason| format!(": {reason}"));
+        let reason = reason.unwrap_or_default();
+        Error::Refused(self.sentence(&format!("refuses {path} with status {status}{reason}")))
+    }
+
+    /// A sentence about this store.
+    pub(super) fn sentence(&self, what: &str) -> String {
+        format!("the store at {} {what}", self.address)
+    }
+}
+
+/// All addresses of `HOST` or `HOST:PORT`.
+fn resolve(address: &str) -> Result<Vec<SocketAddr>, Error> {
+    let ip = address.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    let found = match ip {
+        Ok(ip) => return Ok(vec![SocketAddr::new(ip, PORT)]),
+        Err(_) if address.contains(':') => address.to_socket_addrs(),
+        Err(_) => (address, PORT).to_socket_addrs(),
+    };
+    found.map(Iterator::collect).map_err(|source| {
+        let what = format!("'{address}' is no address of a store, HOST or HOST:PORT");
+        Error::Unreachable { what, source }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_may_have_a_port() {
+        let one = |text| resolve(text).unwrap()[0];
+        assert_eq!(one("127.0.0.1"), "127.0.0.1:1989".parse().unwrap());
+        assert_eq!(one("127.0.0.1:7"), "127.0.0.1:7".parse().unwrap());
+        assert_eq!(one("::1"), "[::1]:1989".parse().unwrap());
+        assert_eq!(one("[::1]"), "[::1]:1989".parse().unwrap());
+        assert_eq!(one("[::1]:7"), "[::1]:7".parse().unwrap());
+        for text in ["", "127.0.0.1:port", "127.0.0.1:70000"] {
+            let error = resolve(text).unwrap_err().to_string();
+            assert!(error.contains("is no address of a store"), "{error}");
+        }
+    }
+}
