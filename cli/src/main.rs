@@ -50,7 +50,7 @@ enum Command {
     Events(events::EventsArgs),
     /// The same trace in another format: the plain Unreal stream, or the compact one
     Export(export::ExportArgs),
-    /// Record the traces that programs send, and give them to whoever asks
+    /// Record the traces that programs send, and serve them to readers
     Serve(commands::serve::ServeArgs),
     /// List the traces of a store
     Traces(traces::TracesArgs),
@@ -94,7 +94,7 @@ fn not_a_command(error: &clap::Error) -> ExitCode {
     let sentence = lines.join(" ");
     let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
     let sentence = no_command(error).unwrap_or_else(|| sentence.to_owned());
-    note(&format!("{sentence} (--help tells more)"));
+    note(&format!("{sentence} (--help has more)"));
     ExitCode::from(2)
 }
 
@@ -115,13 +115,13 @@ fn no_command(error: &clap::Error) -> Option<String> {
     is_command.then(|| format!("'{word}' is no command; there are {}", names.join(", ")))
 }
 
-/// Says on stderr what went wrong, if anything, and gives the exit status for it.
+/// Reports on stderr what went wrong, if anything, and returns the exit status.
 fn finish(result: Result<Outcome, CliError>) -> ExitCode {
     let (status, sentence) = match result {
         Ok(Outcome::Done) => return ExitCode::SUCCESS,
         Ok(Outcome::Incomplete(sentence)) => (1, sentence),
         Ok(Outcome::Held(sentence)) => (3, sentence),
-        // Whoever reads our output has had enough.
+        // The reader of the output has closed it.
         Err(CliError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             return ExitCode::SUCCESS;
         }

@@ -38,15 +38,15 @@ impl TagAllocator {
         OwnTag { node: self.node.load(Relaxed) }
     }
 
-    /// For who has the table to himself.
+    /// Requires exclusive access to the table.
     #[inline]
     pub(super) fn set_tag(&self, tag: OwnTag) {
         self.node.store(tag.node, Relaxed);
     }
 
-    /// The block of a table that says that its block has so many bytes.
+    /// The block of a table of this size, if it has one.
     pub(super) fn block(&self, size: usize) -> Option<Block> {
-        // A table's block is aligned to more, but only its place and size matter.
+        // A table's block is aligned to more, but only its address and size matter.
         let layout = Layout::from_size_align(size, 1).ok().filter(|layout| layout.size() > 0)?;
         let start = self.held[0].load(Relaxed);
         (start != 0).then(|| (std::ptr::without_provenance(start), layout))

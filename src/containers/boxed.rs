@@ -27,7 +27,7 @@ use std::task::{Context, Poll};
 /// ```
 ///
 /// What the value allocated before it was boxed is not the box's, and does not get its tag. A box
-/// that is told no tag takes that of the thread's context, as [`TaggedVec`](crate::TaggedVec) does.
+/// that is created without a tag takes that of the thread's context, as [`TaggedVec`](crate::TaggedVec) does.
 ///
 /// # Cost
 /// 8 bytes more than a `Box`; none without feature `enable`.

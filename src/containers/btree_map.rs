@@ -26,8 +26,8 @@ pub use std::collections::btree_map::OccupiedEntry;
 /// assert_eq!(orders.first_key_value(), Some((&90, &1)));
 /// ```
 ///
-/// It is a `&BTreeMap` to whoever reads it, and has the methods of [`BTreeMap`] that change it. What is
-/// told no tag takes that of the thread's context, as [`TaggedVec`](crate::TaggedVec) does.
+/// It dereferences to `BTreeMap`, and has the methods of [`BTreeMap`] that change it. One that is
+/// created without a tag takes that of the thread's context, as [`TaggedVec`](crate::TaggedVec) does.
 ///
 /// # Cost
 /// 8 bytes more than a `BTreeMap`; none without feature `enable`. A new pair costs some 10 ns more.

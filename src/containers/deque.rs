@@ -22,8 +22,8 @@ use std::ops::{Deref, IndexMut, RangeBounds};
 /// assert_eq!(outgoing.pop_front(), Some("first"));
 /// ```
 ///
-/// It is a `&VecDeque` to whoever reads it, and has the growing methods of [`VecDeque`]. What is told
-/// no tag takes that of the thread's context, as [`TaggedVec`] does.
+/// It dereferences to `VecDeque`, and has the growing methods of [`VecDeque`]. One that is created
+/// without a tag takes that of the thread's context, as [`TaggedVec`] does.
 ///
 /// # Cost
 /// 8 bytes more than a `VecDeque`; none without feature `enable`.
@@ -63,7 +63,7 @@ impl<T> TaggedVecDeque<T> {
 
     /// Gives the elements away in the same block, which belongs to the thread's context from now on.
     pub fn into_deque(mut self) -> VecDeque<T> {
-        self.tell_block(OwnTag::release);
+        self.with_block(OwnTag::release);
         self.plain
     }
 
@@ -73,7 +73,7 @@ impl<T> TaggedVecDeque<T> {
     /// much as to move them there. Elements that hold memory of their own are not renamed.
     pub fn set_tag(&mut self, tag: Tag) {
         if self.tag.change(OwnTag::of(tag)) {
-            self.tell_block(OwnTag::claim);
+            self.with_block(OwnTag::claim);
         }
     }
 
@@ -84,16 +84,16 @@ impl<T> TaggedVecDeque<T> {
 
     fn claimed(tag: OwnTag, plain: VecDeque<T>) -> Self {
         let mut tagged = Self { plain, tag };
-        tagged.tell_block(OwnTag::claim);
+        tagged.with_block(OwnTag::claim);
         tagged
     }
 
     /// A queue does not say where its block begins, but a vector does, and either becomes the other
     /// without a new block.
-    fn tell_block(&mut self, tell: fn(OwnTag, Option<super::own_tag::Block>)) {
+    fn with_block(&mut self, record: fn(OwnTag, Option<super::own_tag::Block>)) {
         if self.tag.is_heard() && self.plain.capacity() > 0 {
             let plain = Vec::from(mem::take(&mut self.plain));
-            tell(self.tag, block_of(plain.as_ptr(), plain.capacity()));
+            record(self.tag, block_of(plain.as_ptr(), plain.capacity()));
             self.plain = plain.into();
         }
     }

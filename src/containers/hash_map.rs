@@ -33,7 +33,7 @@ type Plain<K, V, S> = hashbrown::HashMap<K, V, S, TagAllocator>;
 /// ```
 ///
 /// It has the methods of [`HashMap`]. Keys and values are the program's: what they hold elsewhere
-/// does not get the tag. What is told no tag takes that of the thread's context, as
+/// does not get the tag. One that is created without a tag takes that of the thread's context, as
 /// [`TaggedVec`](crate::TaggedVec) does.
 ///
 /// # Cost

@@ -27,7 +27,7 @@ type Plain<T, S> = hashbrown::HashSet<T, S, TagAllocator>;
 /// assert!(!seen.insert("x"));
 /// ```
 ///
-/// It has the methods of [`HashSet`]. What is told no tag takes that of the thread's context, as
+/// It has the methods of [`HashSet`]. One that is created without a tag takes that of the thread's context, as
 /// [`TaggedVec`](crate::TaggedVec) does.
 ///
 /// # Cost

@@ -1,4 +1,4 @@
-//! Iterators of hash tables, which name an allocator that is nobody's matter.
+//! Iterators of hash tables: they hide the type of the allocator.
 
 /// A type for each, with what a plain one can do.
 macro_rules! iterators {

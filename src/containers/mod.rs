@@ -3,7 +3,7 @@
 //! Each is the plain container and the number of a tag. What allocates for it runs under the tag, and
 //! nothing else does: where the program's own code has to run (an iterator, a closure, `clone`,
 //! `hash`), room is made before, or the allocator of the table alone takes the tag. A block keeps its
-//! tag when it is reallocated, whoever does it; so it is the first allocation that matters.
+//! tag when any code reallocates it, so only its first allocation matters.
 //!
 //! | container | over the plain one, in bytes |
 //! |---|---|

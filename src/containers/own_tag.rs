@@ -15,7 +15,7 @@ pub(super) type Block = (*const u8, Layout);
 /// nothing, so that a container has the size of the plain one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OwnTag {
-    /// `NONE` for a container that nobody has named: it is as a plain one.
+    /// `NONE` for a container without a tag: it behaves as a plain one.
     #[cfg(feature = "enable")]
     pub(super) node: u32,
 }
@@ -28,7 +28,7 @@ impl OwnTag {
         Self { node: current::tag_node(tag.group().node(), tag.name().as_str()) }
     }
 
-    /// The one that this thread is in: what a container takes that is not told another.
+    /// The tag of this thread's context, which a container takes if it is given no other.
     #[inline]
     pub(super) fn of_thread() -> Self {
         Self { node: current::tag() }
@@ -49,7 +49,7 @@ impl OwnTag {
         other
     }
 
-    /// Says that a block, whoever allocated it, has this tag from now on.
+    /// Records that a block has this tag from now on, whichever code allocated it.
     #[inline]
     pub(super) fn claim(self, block: Option<Block>) {
         if let Some((start, layout)) = block
@@ -59,7 +59,7 @@ impl OwnTag {
         }
     }
 
-    /// Says that a block of this tag is a plain one from now on, as if it were allocated here.
+    /// Records that a block of this tag is a plain one from now on, as if it were allocated here.
     #[inline]
     pub(super) fn release(self, block: Option<Block>) {
         if let Some((start, layout)) = block
@@ -116,7 +116,7 @@ impl OwnTag {
     }
 }
 
-/// The block of a container that has room for so many elements, if they need one.
+/// The block of a container with this capacity, if that needs one.
 #[inline]
 pub(super) fn block_of<T>(start: *const T, capacity: usize) -> Option<Block> {
     let layout = Layout::array::<T>(capacity).ok().filter(|layout| layout.size() > 0)?;

@@ -11,8 +11,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
 
-/// Elements for which room is made before they come, at most: who sends them says how many, and may
-/// be wrong.
+/// Capacity is reserved for at most this many elements: the length in the input may be wrong.
 const TRUSTED: usize = 1024;
 
 macro_rules! sequence {

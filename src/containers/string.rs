@@ -29,8 +29,8 @@ use std::string::Drain;
 /// assert_eq!(line, "let x = 7;");
 /// ```
 ///
-/// It is a `str` to whoever reads it, and has the growing methods of [`String`]. What is told no tag
-/// takes that of the thread's context, as [`TaggedVec`] does.
+/// It dereferences to `str`, and has the growing methods of [`String`]. One that is created without
+/// a tag takes that of the thread's context, as [`TaggedVec`] does.
 ///
 /// # Cost
 /// 8 bytes more than a `String`; none without feature `enable`.

@@ -67,7 +67,7 @@ macro_rules! table {
 
             /// Keeps its own tag.
             fn clone_from(&mut self, source: &Self) {
-                // NOTE: emptied first. If an element's destructor panics in the midst of the plain
+                // NOTE: emptied first. If an element's destructor panics during the plain
                 // `clone_from`, that forgets its block.
                 self.plain.clear();
                 self.plain.clone_from(&source.plain);

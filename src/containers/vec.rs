@@ -29,7 +29,7 @@ use std::vec;
 /// vertices.set_tag(SHADOWS);
 /// ```
 ///
-/// It is a slice to whoever reads it, and has the growing methods of [`Vec`]. Only its own block
+/// It dereferences to a slice, and has the growing methods of [`Vec`]. Only its own block
 /// carries the tag: what an iterator, a closure or a `clone` allocates on the way does not.
 ///
 /// Where no tag is given (`default`, `collect`, `From`, deserialising) it takes that of the
@@ -120,7 +120,7 @@ impl<T> TaggedVec<T> {
         block_of(self.plain.as_ptr(), self.plain.capacity())
     }
 
-    /// PERF: the look that `push` has at the room is this one; behind it, the plain one's falls away.
+    /// PERF: this is the capacity check of `push`; after it, the compiler drops that of the plain one.
     #[inline]
     #[track_caller]
     fn make_room(&mut self, additional: usize) {

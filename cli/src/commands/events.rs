@@ -24,7 +24,7 @@ Examples:
 
 A line has the serial (- if the event has none), the thread (- if it belongs to none, as what the
 tracker itself says), the name, and the fields. Addresses are hexadecimal. A bookmark has its text
-in place of its arguments. { stands after an event that opens a scope.";
+in place of its arguments. A { follows an event that opens a scope.";
 
 /// Arguments of `memledger events`.
 #[derive(Debug, clap::Args)]
@@ -38,7 +38,7 @@ pub struct EventsArgs {
     /// Only events of the thread with this id
     #[arg(long, value_name = "ID")]
     thread: Option<u32>,
-    /// Stop after so many events
+    /// Stop after N events
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
     /// How to print them

@@ -18,7 +18,7 @@ Examples:
 
 Of a program that still runs, the trace is followed until the program ends.";
 
-/// What is copied in one go.
+/// Bytes that are copied at once.
 const PIECE: usize = 256 << 10;
 
 /// Arguments of `memledger fetch`.
@@ -63,7 +63,7 @@ pub fn run(args: &FetchArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
         (copied, path.display().to_string())
     };
     drop(source);
-    // The end of the stream may be that of the store: only the store can tell.
+    // The stream also ends when the store does, so the store is asked whether this is all.
     let incomplete = |why: String| {
         let bytes = copied.bytes;
         Ok(Outcome::Incomplete(format!("{place} has the first {bytes} bytes only: {why}")))
@@ -99,7 +99,7 @@ fn find(store: &mut Store, wanted: &str) -> Result<StoredTrace, CliError> {
     })
 }
 
-/// The file to write, and its path. One that is there is overwritten only if it was named.
+/// The file to write, and its path. An existing file is overwritten only if `-o` names it.
 fn create(path: Option<&Path>, trace: &StoredTrace) -> Result<(File, PathBuf), CliError> {
     let (path, opened) = match path {
         Some(path) => (path.to_owned(), create_private(path)),
@@ -138,7 +138,7 @@ fn create_private(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// A file in this folder, whatever name the store tells.
+/// The name of a file in this folder, even if the store sends a hostile one.
 fn file_name(trace: &StoredTrace) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let name = &trace.name;
@@ -155,7 +155,7 @@ struct Copied {
     error: Option<io::Error>,
 }
 
-/// Copies all of it. What comes is written at once: somebody may be reading along.
+/// Copies all of it. Each piece is flushed, because another program may be reading the output.
 fn copy(source: &mut dyn Read, out: &mut dyn Write) -> Result<Copied, CliError> {
     let mut buffer = vec![0; PIECE];
     let mut bytes = 0;

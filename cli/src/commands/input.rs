@@ -12,7 +12,7 @@ pub fn display_name(path: &Path) -> String {
     if is_stdin(path) { "standard input".to_owned() } else { path.display().to_string() }
 }
 
-/// Whether `path` stands for standard input.
+/// Whether `path` means standard input.
 pub fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
@@ -22,7 +22,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Read>, CliError> {
     Ok(open_sized(path)?.0)
 }
 
-/// As above, and shows how far reading has come. Not for a command that prints while it reads.
+/// As [`open`], and shows progress on a terminal. Not for a command that prints while it reads.
 pub fn open_watched(path: &Path) -> Result<Box<dyn Read>, CliError> {
     let (source, length) = open_sized(path)?;
     Ok(progress::watch(source, length))

@@ -32,7 +32,7 @@ Examples:
 
 TIME is 1.5s, 200ms, nanoseconds without a unit, 50%, start, peak, end or bookmark:NAME.
 EXPR compares a number in totals, losses or trace of the JSON report: >, >=, <, <=, =, !=; bytes may
-have a unit (KiB, MiB, GiB), times too (ms, s). {scope=\"NAME\"} (or group, name, thread) behind the figure
+have a unit (KiB, MiB, GiB), times too (ms, s). {scope=\"NAME\"} (or group, name, thread) after the figure
 takes the rows with this name instead, with all inside them; a NAME may be the end of a path, as in
 \"outer > inner\". Of several rows, one is enough. 'complete = false' is a trace that is not whole; on
 such a trace no other --fail-if passes.";
@@ -142,7 +142,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
     for problem in &problems {
         note(problem);
     }
-    note_what_fits_nothing(args, until, &report);
+    note_unmatched(args, until, &report);
 
     let incomplete = incomplete(args, &report, &summary);
     // PERF: figures are looked up in the report's JSON, which is large and only conditions need.
@@ -173,7 +173,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
 }
 
 /// Lists the existing rows when a flag selects none of them.
-fn note_what_fits_nothing(args: &ReportArgs, until: Until, report: &Report) {
+fn note_unmatched(args: &ReportArgs, until: Until, report: &Report) {
     let end = report.trace.duration_ns;
     if let (Until::Time(time), Some((asked, _))) = (until, &args.at)
         && time > end.saturating_add(report.trace.time_resolution_ns)
@@ -246,7 +246,7 @@ fn moment(text: &str) -> Result<(String, Moment), String> {
     Ok((text.to_owned(), text.parse()?))
 }
 
-/// Where counting ends. A share, a bookmark and the peak are found by reading the whole trace once before.
+/// Where counting ends. A share, a bookmark and the peak need a first pass over the whole trace.
 fn until(args: &ReportArgs) -> Result<Until, CliError> {
     let Some((text, at)) = &args.at else { return Ok(Until::End) };
     let first_pass = || {
@@ -288,7 +288,7 @@ fn until(args: &ReportArgs) -> Result<Until, CliError> {
     })
 }
 
-/// The report, what reading has shown, and what did not fit together.
+/// The report, the summary of reading, and the contradictions in the trace.
 fn analyze(args: &ReportArgs, until: Until) -> Result<(Report, Summary, Vec<String>), CliError> {
     // A filter chooses among the largest blocks.
     let top = args.top.unwrap_or(100).max(if args.format().has_options() { 100 } else { 0 });

@@ -1,4 +1,4 @@
-//! `memledger serve`: records what programs send, and gives it to whoever asks.
+//! `memledger serve`: records the traces that programs send, and serves them to readers.
 
 use super::Format;
 use super::quantity;
@@ -12,12 +12,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The port that programs of Unreal Engine 4 send to, and ours first.
+/// The port that programs of Unreal Engine 4 send to. memledger tries it first.
 const FIRST_PORT: u16 = 1980;
-/// The port that programs of Unreal Engine 5 send to, since 5.0, and ours if the first refuses.
+/// The port that programs of Unreal Engine 5 send to. memledger tries it if the first one refuses.
 const SECOND_PORT: u16 = 1981;
-/// A trace that may have less could not hold what every trace begins with.
-const SMALLEST: u64 = 1 << 20;
+/// The smallest limit of a trace, in bytes: the start of every trace must fit.
+const MIN_LIMIT: u64 = 1 << 20;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,7 +44,7 @@ pub struct ServeArgs {
     /// Ports for programs that send; 0 for any free one [default: 1980, and 1981 if it is free]
     #[arg(long, value_name = "N", value_delimiter = ',')]
     recorder_port: Vec<u16>,
-    /// Port for those who ask; 0 for any free one
+    /// Port for readers; 0 for any free one
     #[arg(long, value_name = "N", default_value_t = memledger::remote::store::PORT)]
     store_port: u16,
     /// The address to listen at
@@ -53,7 +53,7 @@ pub struct ServeArgs {
     /// The file with the token that other machines must show: 16 to 256 characters, mode 600
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// How large one trace may become; it ends there, behind a whole packet
+    /// How large one trace may become; it ends there, after a whole packet
     #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = quantity::size)]
     max_trace: u64,
     /// How large all traces in the folder may become
@@ -62,10 +62,10 @@ pub struct ServeArgs {
     /// How many programs may send at once; each costs 64 KiB of memory
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_programs: u32,
-    /// How many may ask, and how many may read a trace, at once
+    /// How many clients may ask, and how many may read a trace, at once
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     max_readers: u32,
-    /// Let a program go that has sent nothing for so long; 0 for never
+    /// Disconnect a program that has sent nothing for this time; 0 for never
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     idle_timeout: u32,
     /// How to print where it listens
@@ -76,8 +76,8 @@ pub struct ServeArgs {
 /// Serves until Ctrl-C.
 pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     for (flag, size) in [("--max-trace", args.max_trace), ("--max-store", args.max_store)] {
-        if size < SMALLEST {
-            let (size, least) = (text::bytes(size), text::bytes(SMALLEST));
+        if size < MIN_LIMIT {
+            let (size, least) = (text::bytes(size), text::bytes(MIN_LIMIT));
             return Err(CliError::Usage(format!("{flag} is {size}, and {least} is the least")));
         }
     }
@@ -110,7 +110,7 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
             Format::Text => print(ready, out),
             Format::Json => print_json(ready, out),
         };
-        // A pipe holds it back otherwise, until the end.
+        // Flushed, because output to a pipe would otherwise wait for the end of the command.
         printed.and_then(|()| out.flush()).map_err(CliError::output)
     })?;
     Ok(Outcome::Done)

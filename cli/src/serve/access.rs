@@ -1,4 +1,4 @@
-//! Who may come in: this machine, and with a token others.
+//! Who may connect: this machine, and other machines with a token.
 
 use crate::error::CliError;
 use std::net::{IpAddr, SocketAddr};
@@ -11,7 +11,8 @@ pub struct Access {
 }
 
 impl Access {
-    /// To listen on `address`. Where other machines can come in they need a token.
+    /// The rule for a server that listens on `address`. If other machines can connect, they need a
+    /// token.
     pub fn new(address: IpAddr, token: Option<String>) -> Result<Self, CliError> {
         if token.is_none() && !address.is_loopback() {
             return Err(CliError::Usage(format!(
@@ -32,8 +33,8 @@ impl Access {
         !peer.ip().to_canonical().is_loopback()
     }
 
-    /// Whether this peer, who shows this token, may come in. Takes as long for a token that is
-    /// nearly right.
+    /// Whether this peer may connect with this token. The time does not depend on how many bytes of
+    /// the token are right.
     pub fn allows(&self, peer: SocketAddr, shown: Option<&str>) -> bool {
         if !Self::needs_token(peer) {
             return true;

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::watch;
 
-/// The folder is looked at again when asked, but not more often than this.
+/// The shortest time between two scans of the folder.
 const RESCAN: Duration = Duration::from_millis(250);
 /// A new trace is refused when less than this is left of the total: the longest start of a trace
 /// and a packet.
@@ -29,7 +29,7 @@ pub struct Limits {
     pub store: u64,
 }
 
-/// All traces of a folder. Calls wait for the disk: not for a thread of the runtime.
+/// All traces of a folder. Calls wait for the disk, so no thread of the runtime may make them.
 #[derive(Debug)]
 pub struct Catalogue {
     directory: Directory,
@@ -75,7 +75,7 @@ pub struct Live {
     readable: watch::Receiver<u64>,
 }
 
-/// What is there in all.
+/// Sums over all traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Totals {
     pub traces: usize,
@@ -90,7 +90,7 @@ pub struct Reading {
     pub file: File,
     /// How far, where that does not change any more.
     pub size: u64,
-    /// How far, while the trace grows. When this is closed, its last value stands.
+    /// How far, while the trace grows. The last value is final once the channel is closed.
     pub live: Option<watch::Receiver<u64>>,
 }
 
@@ -107,7 +107,7 @@ impl Trace {
 }
 
 impl Catalogue {
-    /// Looks at what is in the folder.
+    /// Scans the folder.
     pub fn new(directory: Directory, limits: Limits) -> io::Result<Self> {
         let state = State {
             traces: Vec::new(),
@@ -126,7 +126,7 @@ impl Catalogue {
         self.directory.path()
     }
 
-    /// How many traces there are and so on, in the folder as it is now.
+    /// The totals of the folder, scanned again if the last scan is old.
     pub fn totals(&self) -> Totals {
         let mut state = self.lock();
         self.rescan(&mut state);
@@ -143,7 +143,7 @@ impl Catalogue {
         self.lock().traces.get(index).cloned()
     }
 
-    /// The first trace that is as wanted.
+    /// The first trace for which `wanted` is true.
     pub fn find(&self, wanted: impl Fn(&Trace) -> bool) -> Option<Trace> {
         self.lock().traces.iter().find(|trace| wanted(trace)).cloned()
     }
@@ -267,11 +267,11 @@ impl Catalogue {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Whoever panicked did so between two changes.
+        // No code that holds the lock panics between two changes.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the folder again, if the last look is old enough and it can be read.
+    /// Scans the folder again if the last scan is old enough. An error leaves the list as it is.
     fn rescan(&self, state: &mut State) {
         if Instant::now() >= state.next_scan {
             let _ = self.scan(state);
@@ -282,7 +282,7 @@ impl Catalogue {
         let begun = Instant::now();
         let found = self.directory.list()?;
         let mut changed = false;
-        // Growing traces are known better than the folder tells.
+        // The size of a growing trace is known from its recording.
         state.traces.retain(|trace| {
             let stays = trace.live.is_some()
                 || found.binary_search_by(|found| found.file.cmp(&trace.file)).is_ok();
@@ -306,7 +306,7 @@ impl Catalogue {
         }
         state.used = state.traces.iter().map(|trace| trace.size).sum();
         state.change_serial = state.change_serial.wrapping_add(u32::from(changed));
-        // A large folder is looked at in a tenth of the time at most.
+        // Scans of a large folder take a tenth of the time at most.
         state.next_scan = Instant::now() + RESCAN.max(begun.elapsed() * 10);
         Ok(())
     }
@@ -318,7 +318,8 @@ impl State {
         self.traces.get_mut(place)
     }
 
-    /// Gives the trace its id: the same one after a restart, but for two names in 2^32 that meet.
+    /// Gives the trace its id: a hash of its name, so the same one after a restart, unless two names
+    /// have one hash.
     fn insert(&mut self, mut trace: Trace) {
         trace.id = fnv1a(trace.file.as_bytes());
         while trace.id == 0 || self.traces.iter().any(|other| other.id == trace.id) {

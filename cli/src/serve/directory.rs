@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// Held by the server that uses the folder; its number is inside.
+/// The lock file of the server that uses the folder. It holds the server's process id.
 const LOCK: &str = ".memledger-serve.lock";
-/// What the files of traces are called.
+/// The suffixes of trace files.
 const ENDINGS: [&str; 2] = [".utrace", ".memledger"];
-/// Names that are tried, within one second, before something must be wrong.
+/// At most this many names are tried for one second.
 const TRIES: u32 = 100_000;
 
 /// A folder that no other server uses.
@@ -38,7 +38,7 @@ pub struct Found {
 }
 
 impl Directory {
-    /// Opens the folder; makes it, if the one it is in exists.
+    /// Opens the folder, and creates it if its parent exists.
     pub fn open(path: &Path) -> Result<Self, CliError> {
         let failed = |what: String| {
             CliError::Failed(format!("cannot keep traces in {}: {what}", path.display()))
@@ -51,7 +51,7 @@ impl Directory {
             }
             Err(error) => return Err(failed(error.to_string())),
         }
-        // NOTE: from here on the path has no links in it that could be turned elsewhere.
+        // NOTE: the canonical path has no links in it that could be changed later.
         let path = path.canonicalize().map_err(|error| failed(error.to_string()))?;
         if !path.is_dir() {
             return Err(failed("it is a file, not a folder".to_owned()));
@@ -71,7 +71,7 @@ impl Directory {
                 let owner = owner.trim();
                 return Err(failed(format!("memledger serve, process {owner}, is using it")));
             }
-            // Where files cannot be locked, two servers cannot be told apart: go on.
+            // The file system has no locks, so another server cannot be detected.
             Err(TryLockError::Error(_)) => {}
         }
         let number = format!("{}\n", std::process::id());
@@ -82,12 +82,12 @@ impl Directory {
         Ok(Self { path, _lock: lock, last: Mutex::default() })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What is there, by name.
+    /// The traces in it, in the order of their names.
     pub fn list(&self) -> io::Result<Vec<Found>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.path)? {
@@ -96,7 +96,7 @@ impl Directory {
             if file.starts_with('.') || stem(&file) == file {
                 continue;
             }
-            // Gone again, or not for us to look at.
+            // The file was removed meanwhile, or is not readable.
             let Ok(metadata) = entry.metadata() else { continue };
             if metadata.is_file() {
                 let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
@@ -115,7 +115,7 @@ impl Directory {
         let first = if last.0 == time { last.1 + 1 } else { 1 };
         for number in first..TRIES {
             let name = format!("{time}_{number:03}");
-            // Neither kind of trace may have the name of one of the other.
+            // A `.utrace` and a `.memledger` file never have the same stem.
             if fs::symlink_metadata(self.path.join(format!("{name}{other}"))).is_ok() {
                 continue;
             }
@@ -142,7 +142,7 @@ impl Directory {
         }
     }
 
-    /// Removes a trace in which nothing is.
+    /// Removes an empty trace.
     pub fn remove(&self, file: &str) -> io::Result<()> {
         fs::remove_file(self.path.join(file))
     }
@@ -153,7 +153,7 @@ pub fn stem(file: &str) -> &str {
     ENDINGS.iter().find_map(|ending| file.strip_suffix(ending)).unwrap_or(file)
 }
 
-/// Where traces are kept unless one says otherwise; made if it is not there.
+/// The folder for traces if the command line names none. It is created if it does not exist.
 pub fn default_path() -> Result<PathBuf, CliError> {
     let data =
         std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
@@ -175,7 +175,7 @@ pub fn default_path() -> Result<PathBuf, CliError> {
     }
 }
 
-/// Folders of ours are the user's alone.
+/// Creates folders that only their user can read.
 fn folder_builder() -> fs::DirBuilder {
     #[cfg_attr(not(unix), expect(unused_mut))]
     let mut builder = fs::DirBuilder::new();
@@ -184,7 +184,7 @@ fn folder_builder() -> fs::DirBuilder {
     builder
 }
 
-/// Files of ours are the user's alone; links are not followed, pipes not waited for.
+/// Opens files that only their user can read. Links are not followed, and a pipe does not block.
 fn options() -> OpenOptions {
     #[cfg_attr(not(unix), expect(unused_mut))]
     let mut options = OpenOptions::new();

@@ -4,7 +4,7 @@
 //! programs ──► recorder ──► recording ──► files in directory
 //!                               │             ▲
 //! readers ◄──► query ──► catalogue ───────────┘
-//!    ▲           └──► relay ──► what the files hold, then what comes
+//!    ▲           └──► relay ──► the bytes in the file, then new ones
 //!    └─────────────────┘
 //! ```
 
@@ -41,10 +41,10 @@ use tokio::time::timeout;
 
 /// The longest time that open connections have to finish after the signal to stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
-/// Threads that wait for the disk. Each takes one piece of 64 KiB at a time.
+/// Threads that wait for the disk, each for 64 KiB at a time.
 const DISK_THREADS: usize = 16;
 
-/// What the command line says.
+/// The settings from the command line.
 #[derive(Debug)]
 pub struct Settings {
     pub directory: Directory,
@@ -57,7 +57,7 @@ pub struct Settings {
     pub store_port: u16,
     pub limits: Limits,
     pub clients: Clients,
-    /// A program that sends nothing for so long is let go.
+    /// A program that sends nothing for this time is disconnected.
     pub silence: Option<Duration>,
 }
 
@@ -92,7 +92,7 @@ async fn run(
     settings: Settings,
     ready: impl FnOnce(&Ready) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
-    // Before anyone can know that we are here: a Ctrl-C must not come too early.
+    // First, so that a Ctrl-C after the first line of output ends the server in order.
     let stopped = listen::stop_signal()?;
     let mut recorders = Vec::new();
     for port in &settings.recorder_ports {

@@ -3,10 +3,11 @@
 //! ```text
 //! connected ── start of a trace within 10 s ──► recording ── it ends, or falls silent ──► closed
 //!     │                                             │
-//!     └── anything else: closed, nothing kept       └── a quota, the disk: closed behind a packet
+//!     └── anything else: closed, nothing kept       └── a quota, the disk: closed after a packet
 //! ```
 //!
-//! What comes is not decoded and not changed. A program holds 64 KiB here, whatever it sends.
+//! The bytes are neither decoded nor changed. A program takes 64 KiB of memory here, whatever it
+//! sends.
 
 use super::access::Access;
 use super::connection_limit::{FIRST_REQUEST_TIMEOUT as START_TIMEOUT, Permit};
@@ -26,14 +27,14 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// What one read takes at most.
+/// Bytes that one read takes at most.
 const BUFFER: usize = 64 << 10;
-/// The first read: most starts are shorter.
+/// Bytes of the first read: most starts of a trace are shorter.
 const FIRST: usize = 4 << 10;
 /// The longest line with a token, and its end.
 const TOKEN_LINE: usize = TOKEN_PREFIX.len() + 256 + 1;
 
-/// Receives the trace of one program until it ends, and says on stderr what became of it.
+/// Receives the trace of one program until it ends, and reports on stderr how it ended.
 pub(super) async fn record(
     mut stream: TcpStream,
     peer: SocketAddr,
@@ -65,12 +66,12 @@ pub(super) async fn record(
     note(&format!("{name}: recording {peer}"));
     let (recording, how) = follow(&mut stream, recording, first, server.silence, &mut stop).await;
     let size = recording.as_ref().map_or(0, Recording::size);
-    // The list says that it has ended before we do.
+    // The catalogue shows the end before the note does.
     let _ = spawn_blocking(|| drop(recording)).await;
     note(&format!("{name}: {how}, {}", text::bytes(size)));
 }
 
-/// Gives a trace a file.
+/// Creates the file of a trace.
 async fn begin(start: Start, peer: SocketAddr, server: &Arc<Server>) -> Result<Recording, String> {
     let catalogue = Arc::clone(&server.catalogue);
     let recording = spawn_blocking(move || catalogue.begin(&start, peer.ip())).await;
@@ -86,7 +87,8 @@ pub async fn start(
 ) -> Result<(Start, Vec<u8>), String> {
     let mut bytes = Vec::new();
     more(stream, &mut bytes).await?;
-    // From this machine a token is taken too, and not looked at: a tunnel may end here.
+    // A program on this machine may send a token too, which is not checked: it may come through a
+    // tunnel.
     if Access::needs_token(peer) || bytes.first() == TOKEN_PREFIX.as_bytes().first() {
         take_token(stream, peer, access, &mut bytes).await?;
     }
@@ -103,7 +105,7 @@ pub async fn start(
     }
 }
 
-/// Takes the line with the token; leaves in `bytes` what came behind it.
+/// Takes the line with the token; leaves in `bytes` what follows it.
 async fn take_token(
     stream: &mut (impl AsyncRead + Unpin),
     peer: SocketAddr,
@@ -115,9 +117,12 @@ async fn take_token(
         let length = bytes.len().min(prefix.len());
         let end = bytes.iter().take(TOKEN_LINE).position(|byte| *byte == b'\n');
         if bytes.get(..length) != prefix.get(..length) {
-            // On this machine it may be a trace, or whatever it is.
+            // A program on this machine needs no token. Whether it sends a trace is checked later.
             return match Access::needs_token(peer) {
-                true => Err("from another machine a token comes first, and none did".to_owned()),
+                true => {
+                    Err("a program on another machine must send a token first, and it sent none"
+                        .to_owned())
+                }
                 false => Ok(()),
             };
         }
@@ -138,7 +143,7 @@ async fn take_token(
     Ok(())
 }
 
-/// Reads something.
+/// Appends the next bytes.
 async fn more(stream: &mut (impl AsyncRead + Unpin), bytes: &mut Vec<u8>) -> Result<(), String> {
     bytes.reserve(FIRST);
     match stream.read_buf(bytes).await {
@@ -148,7 +153,7 @@ async fn more(stream: &mut (impl AsyncRead + Unpin), bytes: &mut Vec<u8>) -> Res
     }
 }
 
-/// Writes what comes until the trace ends; how it ended.
+/// Writes the bytes of the program until the trace ends. Returns how it ended.
 async fn follow(
     stream: &mut TcpStream,
     mut recording: Recording,
@@ -157,7 +162,7 @@ async fn follow(
     stop: &mut watch::Receiver<bool>,
 ) -> (Option<Recording>, String) {
     loop {
-        // PERF: a write to a file waits for the disk at times, and the others must not.
+        // PERF: a write can wait for the disk, so it does not run on a thread of the runtime.
         let written = spawn_blocking(move || {
             let result = recording.write(&bytes);
             (recording, bytes, result)
@@ -176,7 +181,7 @@ async fn follow(
             biased;
             read = receive(stream, &mut buffer, stopping) => read,
             _ = stop.wait_for(|stop| *stop), if !stopping => {
-                // What has arrived already is still taken.
+                // Bytes that have arrived already are still recorded.
                 bytes = buffer;
                 continue;
             }
@@ -205,7 +210,7 @@ async fn receive(stream: &mut TcpStream, buffer: &mut Vec<u8>, now: bool) -> io:
     }
 }
 
-/// Ends after so long; never, if there is no limit.
+/// Completes after `silence`; never, if there is no limit.
 async fn quiet(silence: Option<Duration>) {
     match silence {
         Some(silence) => tokio::time::sleep(silence).await,

@@ -7,8 +7,8 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// The file of a trace that grows. What a write has taken is the system's: it stays if this process
-/// is killed. Ends when dropped.
+/// The file of a trace that grows. Bytes that were written stay if this process is killed. Dropping
+/// it ends the trace.
 #[derive(Debug)]
 pub struct Recording {
     catalogue: Arc<Catalogue>,
@@ -39,13 +39,13 @@ impl Recording {
         self.boundaries.len()
     }
 
-    /// Writes the next bytes. If not all of them can be kept, the trace ends behind its last whole
+    /// Writes the next bytes. If not all of them can be kept, the trace ends after its last whole
     /// packet, and the error says why. Nothing more may be written then.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
         let (granted, full) = self.catalogue.grant(&self.name, bytes.len() as u64);
         let granted = bytes.get(..granted as usize).unwrap_or(bytes);
         let (written, failure) = write_all(&mut self.file, granted);
-        // NOTE: it is a trace: its start was looked at before there was a file.
+        // NOTE: this does not fail: the start of the trace was parsed before the file was created.
         let _ = self.boundaries.push(granted.get(..written).unwrap_or(granted));
         let reason = failure.map(|error| format!("writing it failed: {error}")).or(full);
         let Some(reason) = reason else {
@@ -72,7 +72,7 @@ impl Drop for Recording {
     }
 }
 
-/// How much of it could be written, and why not all.
+/// Writes `bytes`. Returns how many were written, and the error if that is not all.
 fn write_all(file: &mut File, bytes: &[u8]) -> (usize, Option<io::Error>) {
     let mut written = 0;
     while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
@@ -141,26 +141,26 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_that_reaches_its_quota_ends_behind_a_packet() {
+    fn a_trace_that_reaches_its_quota_ends_after_a_packet() {
         // Of 1000 bytes: the start, nine packets of 100, and 92 bytes of a tenth.
         let (folder, catalogue) = catalogue(1000, 1 << 30);
         let mut recording = catalogue.begin(&start(), LOCAL).unwrap();
         recording.write(HEAD).unwrap();
         let stream = packet(100).repeat(20);
-        let mut told = None;
+        let mut refused = None;
         for piece in stream.chunks(70) {
             if let Err(reason) = recording.write(piece) {
-                told = Some(reason);
+                refused = Some(reason);
                 break;
             }
         }
-        let told = told.unwrap();
-        assert_eq!(told, "it has reached the 1000 B that one trace may have");
+        let reason = refused.unwrap();
+        assert_eq!(reason, "it has reached the 1000 B that one trace may have");
         let path = folder.path().join(recording.name());
         drop(recording);
         assert_eq!(fs::read(path).unwrap(), [HEAD, &stream[..900]].concat());
         let trace = catalogue.by_index(0).unwrap();
-        assert_eq!((trace.size(), trace.ended), (908, Some(told)));
+        assert_eq!((trace.size(), trace.ended), (908, Some(reason)));
         assert_eq!(catalogue.totals().bytes, 908);
     }
 
@@ -172,12 +172,12 @@ mod tests {
         let mut other = catalogue.begin(&start(), LOCAL).unwrap();
         other.write(HEAD).unwrap();
         recording.write(&packet(60_000).repeat(3)).unwrap();
-        let told = other.write(&packet(60_000).repeat(4)).unwrap_err();
-        assert!(told.contains("the store is full: 390.6 KiB of 390.6 KiB are used"), "{told}");
+        let reason = other.write(&packet(60_000).repeat(4)).unwrap_err();
+        assert!(reason.contains("the store is full: 390.6 KiB of 390.6 KiB are used"), "{reason}");
         drop(other);
         assert_eq!(catalogue.by_index(1).unwrap().size(), 180_008);
-        let told = catalogue.begin(&start(), LOCAL).unwrap_err();
-        assert_eq!(told, "the store is full: 351.6 KiB of 390.6 KiB are used");
+        let reason = catalogue.begin(&start(), LOCAL).unwrap_err();
+        assert_eq!(reason, "the store is full: 351.6 KiB of 390.6 KiB are used");
         let path = folder.path().join(recording.name());
         drop(recording);
         fs::remove_file(path).unwrap();
@@ -228,7 +228,7 @@ mod tests {
         let mut recording = catalogue.begin(&start(), LOCAL).unwrap();
         recording.write(HEAD).unwrap();
         recording.file = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let told = recording.write(&packet(100)).unwrap_err();
-        assert!(told.starts_with("writing it failed: "), "{told}");
+        let reason = recording.write(&packet(100)).unwrap_err();
+        assert!(reason.starts_with("writing it failed: "), "{reason}");
     }
 }

@@ -1,4 +1,5 @@
-//! The bytes of a trace, to one reader: what is there, then what comes, until the program ends.
+//! Sends the bytes of a trace to one reader: first those in the file, then new ones, until the
+//! program ends.
 
 use super::catalogue::Reading;
 use super::server::Server;
@@ -13,15 +14,15 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// For the reader to connect, as in Unreal's store.
-const CONNECT: Duration = Duration::from_secs(3);
-/// A reader that takes nothing for so long is gone.
-const STALL: Duration = Duration::from_secs(600);
-/// What one reader holds here.
+/// The longest time for the reader to connect, as in Unreal's store.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// A reader that takes no bytes for this time is disconnected.
+const STALL_TIMEOUT: Duration = Duration::from_secs(600);
+/// Bytes of memory that one reader takes.
 const BUFFER: usize = 64 << 10;
 
-/// Opens a port at `address` for one connection of `reader`, who gets the trace. The error says why
-/// it cannot be.
+/// Opens a port at `address` for one connection from `reader`, which receives the trace. The error
+/// is the reason for a refusal.
 pub async fn offer(
     reading: Reading,
     address: IpAddr,
@@ -38,18 +39,18 @@ pub async fn offer(
     let port = listener.local_addr().map_err(failed)?.port();
     tokio::spawn(async move {
         let connected = tokio::select! {
-            connected = timeout(CONNECT, accept(listener, reader)) => connected,
+            connected = timeout(CONNECT_TIMEOUT, accept(listener, reader)) => connected,
             _ = stop.wait_for(|stop| *stop) => return,
         };
         if let Ok(Some(stream)) = connected {
-            // NOTE: a reader that goes before the end is nobody's problem.
+            // A reader may disconnect before the end; this is not an error.
             let _ = send(reading, stream, stop, permit).await;
         }
     });
     Ok(port)
 }
 
-/// The first connection from where the request came.
+/// The first connection from the address of the request.
 async fn accept(listener: TcpListener, reader: IpAddr) -> Option<TcpStream> {
     loop {
         let (stream, peer) = listener.accept().await.ok()?;
@@ -59,8 +60,8 @@ async fn accept(listener: TcpListener, reader: IpAddr) -> Option<TcpStream> {
     }
 }
 
-/// Sends all of it. Keeps `stop` and `permit` until then: the server waits for readers a little,
-/// and there is a limit to their number.
+/// Sends all of it. Holds `stop` and `permit` until the end: at its own end the server waits for
+/// readers, and their number is limited.
 async fn send(
     reading: Reading,
     stream: TcpStream,
@@ -78,17 +79,17 @@ async fn send(
             let (returned, bytes, count) = read(file, buffer, room).await?;
             (file, buffer) = (returned, bytes);
             let Some(bytes) = buffer.get(..count).filter(|bytes| !bytes.is_empty()) else {
-                // Somebody has cut the file.
+                // The file was truncated by another program.
                 return Ok(());
             };
-            timeout(STALL, stream.write_all(bytes)).await??;
+            timeout(STALL_TIMEOUT, stream.write_all(bytes)).await??;
             sent += count as u64;
         }
         let Some(live) = live.as_mut().filter(|_| grows) else { break };
-        // NOTE: the last value is still to be read when the channel is closed.
+        // NOTE: the channel may close with a last value that was not read yet.
         tokio::select! {
             changed = live.changed() => grows = changed.is_ok(),
-            () = gone(&mut back) => return Ok(()),
+            () = disconnected(&mut back) => return Ok(()),
         }
     }
     stream.shutdown().await
@@ -107,8 +108,8 @@ async fn read(
     read.await.map_err(io::Error::other)?
 }
 
-/// Waits until the reader is gone. What it says is thrown away.
-async fn gone(stream: &mut tokio::net::tcp::OwnedReadHalf) {
+/// Completes when the reader disconnects. Bytes that it sends are discarded.
+async fn disconnected(stream: &mut tokio::net::tcp::OwnedReadHalf) {
     let mut buffer = [0; 64];
     while let Ok(1..) = stream.read(&mut buffer).await {}
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// How many may be here at once.
+/// How many clients may be connected at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Clients {
     pub programs: usize,

@@ -115,7 +115,7 @@ fn token() {
     let trace = std::fs::read(SAMPLE).unwrap();
     let line = token_line(TOKEN).unwrap();
     for (token, says) in [
-        ("", "from another machine a token comes first, and none did"),
+        ("", "a program on another machine must send a token first, and it sent none"),
         ("MEMLEDGER-TOKEN wrong-horse-battery\n", "the token it shows is not ours"),
         (&format!("{}\n", &line[..line.len() - 2]), "the token it shows is not ours"),
         ("MEMLEDGER-TOKEN \n", "the token it shows is not ours"),

@@ -1,4 +1,4 @@
-//! The other end of the line.
+//! The client of a control server.
 
 use super::command::{Command, DEFAULT_PORT};
 use crate::error::Error;

@@ -1,8 +1,8 @@
-//! Bytes as they come to lines.
+//! Splits the bytes of a client into lines.
 
 use super::command::LONGEST_LINE;
 
-/// What a client has sent and nobody has looked at: never more than the longest line and its end.
+/// The bytes of a client that were not parsed yet: at most the longest line and its end.
 #[derive(Default)]
 pub(super) struct Lines {
     bytes: Vec<u8>,
@@ -13,12 +13,12 @@ pub(super) struct Lines {
 pub(super) struct TooLong;
 
 impl Lines {
-    /// How many bytes may come.
+    /// How many more bytes fit.
     pub(super) fn room(&self) -> usize {
         LONGEST_LINE + 1 - self.bytes.len()
     }
 
-    /// Takes in what has come: at most [`room`](Self::room).
+    /// Appends bytes: at most [`room`](Self::room).
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes.get(..self.room()).unwrap_or(bytes));
     }

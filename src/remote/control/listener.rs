@@ -47,7 +47,7 @@ impl ListenAddress {
     }
 }
 
-/// A socket that is bound and listens. The program may close its descriptor behind our back.
+/// A socket that is bound and listens. The program may close its descriptor without notice.
 pub(crate) struct Listener {
     socket: Option<TcpListener>,
     identity: Option<(u64, u64)>,
@@ -85,15 +85,15 @@ impl Listener {
         self.address
     }
 
-    /// The socket, unless it is not ours any more: a program that becomes a daemon closes every
-    /// descriptor, and the next it opens gets the number of ours.
+    /// The socket, unless the program has closed it: a program that becomes a daemon closes every
+    /// descriptor, and a file that it opens later can get the same number.
     pub(super) fn socket(&self) -> Option<&TcpListener> {
         let socket = self.socket.as_ref()?;
         (self.identity.is_some() && os::identity(socket) == self.identity).then_some(socket)
     }
 
-    /// Ends the listening, also for whoever else has the socket, such as the child of a fork, and
-    /// wakes who waits for clients.
+    /// Ends the listening, also for other processes that have the socket, such as the child of a
+    /// fork, and wakes the thread that waits for clients.
     pub(super) fn shut(&self) {
         if let Some(socket) = self.socket() {
             os::shut(socket);
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn an_address_that_is_not_ours_is_an_error() {
         let address = ListenAddress::parse("192.0.2.1:1985").unwrap();
-        let Err(error) = Listener::bind(address) else { panic!("nobody has this address") };
+        let Err(error) = Listener::bind(address) else { panic!("no machine has this address") };
         assert!(error.to_string().contains("cannot listen on 192.0.2.1:1985"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the program allows those who control it.
+//! What the program allows the clients of its control server.
 
 use crate::platform::os;
 use crate::trace::sink::tcp::Address;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Bytes of the longest name of a file.
 const LONGEST_NAME: usize = 255;
 
-/// Set by the program and by who starts it, and by nobody else.
+/// The rules of one server. Only the program and its environment set them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
     /// The word that a client must say first.
@@ -31,11 +31,11 @@ impl Rules {
         }
     }
 
-    /// Whether `token` is the one. Takes as long for any of its length.
+    /// Whether `token` is the right one. The time depends on its length only.
     pub(super) fn admits(&self, token: &str) -> bool {
         let Some(expected) = &self.token else { return true };
         let (expected, token) = (expected.as_bytes(), token.as_bytes());
-        // NOTE: over all bytes, so that the time does not tell how many of them were right.
+        // NOTE: over all bytes, so that the time does not depend on how many of them are right.
         let wrong =
             token.iter().enumerate().fold(expected.len() ^ token.len(), |wrong, (i, byte)| {
                 black_box(wrong | usize::from(byte ^ expected.get(i).unwrap_or(&0)))

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::SystemTime;
 
-/// What a store says of itself.
+/// The state of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
@@ -11,13 +11,13 @@ pub struct Status {
     pub recorder_port: u16,
     /// Port of the store.
     pub store_port: u16,
-    /// A number that changes when traces come and go.
+    /// A number that changes when traces are added or removed.
     pub change_serial: u32,
     /// The folder with the traces, on the store's machine.
     pub directory: String,
 }
 
-/// A trace in a store. Its texts come from the other side: they may hold anything.
+/// A trace in a store. Its texts come from another machine and may hold anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredTrace {

@@ -37,7 +37,7 @@ const UNIX_EPOCH_TICKS: i64 = 621_355_968_000_000_000;
 ///
 /// let mut store = Store::connect("127.0.0.1")?;
 /// for trace in store.traces()? {
-///     // Of a program that still runs, this goes on until it ends.
+///     // If the program still runs, this reads until it ends.
 ///     let mut count = Count(0);
 ///     read::read(store.read(trace.id)?, &mut count)?;
 ///     println!("{}: {} bytes, {} events", trace.name, trace.size, count.0);
@@ -74,7 +74,7 @@ impl Store {
         self.connection.address()
     }
 
-    /// What the store says of itself.
+    /// The state of the store.
     ///
     /// # Errors
     /// As every request: [`Error::NoAnswer`], [`Error::Refused`], or [`Error::InvalidMessage`] for an
@@ -92,8 +92,8 @@ impl Store {
         })
     }
 
-    /// All traces, in the store's order; of `memledger serve` the oldest first. One that comes or
-    /// goes meanwhile may be missing.
+    /// All traces, in the store's order; of `memledger serve` the oldest first. One that is
+    /// added or removed meanwhile may be missing.
     ///
     /// # Errors
     /// As [`status`](Self::status).
@@ -130,7 +130,7 @@ impl Store {
         }
     }
 
-    /// The programs that are sending now. One that comes or goes meanwhile may be missing.
+    /// The programs that are sending now. One that starts or ends meanwhile may be missing.
     ///
     /// # Errors
     /// As [`status`](Self::status).
@@ -148,8 +148,7 @@ impl Store {
         answers.iter().map(session).collect()
     }
 
-    /// Reads a trace from its first byte on. Of one that is live, what comes is followed until its
-    /// program has ended.
+    /// Reads a trace from its first byte. A live trace is followed until its program has ended.
     ///
     /// # Errors
     /// As [`status`](Self::status), and if there is no such trace.
@@ -166,7 +165,7 @@ impl Store {
         }
     }
 
-    /// The answers to a request for each index. Where there is nothing (any more) the list ends.
+    /// The answers to a request for each index. The list ends at the first index without an object.
     fn list(&mut self, count: &str, info: &str) -> Result<Vec<Message>, Error> {
         let answer = self.connection.ask(&Message::request(count))?;
         let count = answer.integer("count").filter(|count| (0..=MAX_TRACES).contains(count));
@@ -187,7 +186,7 @@ impl Store {
         let id: u32 = self.connection.number(answer, "id")?;
         let live = match answer.integer("live") {
             Some(live) => live != 0,
-            // Unreal's store tells only so.
+            // Unreal's store has no 'live': a live trace has a session.
             None => self
                 .connection
                 .ask_for(&Message::request("v1/session/info").with("trace_id", id))?

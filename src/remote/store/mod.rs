@@ -3,7 +3,7 @@
 //!
 //! A store keeps what a recorder receives: `memledger serve`, or Unreal's trace server, which
 //! speaks the same protocol. [`Store`] lists its traces and reads them, also those that are still
-//! growing; what comes is the trace's bytes, for [`read`](crate::trace::read) or a file.
+//! growing, as the bytes of a trace, for [`read`](crate::trace::read) or a file.
 //!
 //! # The protocol
 //! On port [`PORT`], requests and responses take turns. Each is a `u32`, little-endian, for the
@@ -14,14 +14,14 @@
 //! | `v1/status` | | `recorder_port`, `store_port`, `change_serial`, `store_dir` ... |
 //! | `v1/version` | | `major`, `minor`, `configuration` |
 //! | `v1/trace/count` | | `count` |
-//! | `v1/trace/info` | `index` or `id` | `id`, `size`, `timestamp`, `name`, `uri`; of ours `live`, `ended`, `complete` |
-//! | `v1/trace/read` | `id` | `port`: connect to it within 3 s, and the bytes of the trace come |
+//! | `v1/trace/info` | `index` or `id` | `id`, `size`, `timestamp`, `name`, `uri`; from memledger also `live`, `ended`, `complete` |
+//! | `v1/trace/read` | `id` | `port`: connect to it within 3 s to receive the bytes of the trace |
 //! | `v1/session/count` | | `count` of the programs that are sending now |
 //! | `v1/session/info` | `index`, `id`, `trace_id` or `trace_guid` | `id`, `trace_id`, `ip_address`, `control_port` |
 //!
 //! A request has `$request` (`GET`) and `$path`, an answer `$status`: 200, 400 for what makes no
-//! sense, 403 for what is not allowed, 404 for what is not there, 500 for what failed. Refusals of
-//! ours have a `reason`, one sentence.
+//! sense, 403 for what is not allowed, 404 for what is not there, 500 for what failed. Refusals
+//! of memledger have a `reason`, one sentence.
 //!
 //! # Other machines
 //! Without a token, `memledger serve` talks to its own machine only. With one, a request from

@@ -5,11 +5,11 @@ use std::io::{self, Read};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// The bytes of a trace, as they come. Read with [`read`](crate::trace::read::read()) or copied to
+/// The bytes of a trace, as they arrive. Read with [`read`](crate::trace::read::read()) or copied to
 /// a file.
 ///
-/// A read waits as long as the program has nothing to say. The end comes when the program has
-/// ended, and also when the store has: [`Store::trace`](super::Store::trace) tells whether there was more.
+/// A read waits while the program sends nothing. The stream ends when the program ends, and also
+/// when the store does: [`Store::trace`](super::Store::trace) reports whether there was more.
 #[derive(Debug)]
 pub struct TraceStream {
     stream: TcpStream,
@@ -21,7 +21,7 @@ impl TraceStream {
     }
 
     /// Lets a read fail with [`WouldBlock`](io::ErrorKind::WouldBlock) or
-    /// [`TimedOut`](io::ErrorKind::TimedOut) when nothing came for so long, which must not be
+    /// [`TimedOut`](io::ErrorKind::TimedOut) when nothing arrives for this time, which must not be
     /// zero; `None`, as at first, lets it wait.
     ///
     /// # Errors

@@ -1,10 +1,11 @@
-//! The secret that lets another machine in.
+//! The secret that a client on another machine must send.
 
 use crate::error::Error;
 
 /// What a token line begins with. Its first bytes differ from those of every trace.
 pub const TOKEN_PREFIX: &str = "MEMLEDGER-TOKEN ";
 
+/// Characters of a token.
 const LENGTHS: std::ops::RangeInclusive<usize> = 16..=256;
 
 /// The line that a program on another machine sends to a recorder before its trace.
