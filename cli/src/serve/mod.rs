@@ -88,12 +88,8 @@ pub fn serve(
     result
 }
 
-async fn run(
-    settings: Settings,
-    ready: impl FnOnce(&Ready) -> Result<(), CliError>,
-) -> Result<(), CliError> {
-    // First, so that a Ctrl-C after the first line of output ends the server in order.
-    let stopped = listen::stop_signal()?;
+/// Binds the ports of the recorder, and that of the store.
+async fn bind(settings: &Settings) -> Result<(Vec<TcpListener>, TcpListener), CliError> {
     let mut recorders = Vec::new();
     for port in &settings.recorder_ports {
         recorders.push(listen::bind(settings.address, *port, "--recorder-port").await?);
@@ -105,6 +101,16 @@ async fn run(
         }
     }
     let store = listen::bind(settings.address, settings.store_port, "--store-port").await?;
+    Ok((recorders, store))
+}
+
+async fn run(
+    settings: Settings,
+    ready: impl FnOnce(&Ready) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    // First, so that a Ctrl-C after the first line of output ends the server in order.
+    let stopped = listen::stop_signal()?;
+    let (recorders, store) = bind(&settings).await?;
     let address = |listener: &TcpListener| {
         listener.local_addr().map_err(|error| CliError::Failed(error.to_string()))
     };
