@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-/// Where a program listens unless told otherwise.
+/// The port of a control server if no other is given.
 pub const DEFAULT_PORT: u16 = 1985;
 
 /// Bytes of the longest line.
 pub(super) const LONGEST_LINE: usize = 4096;
 
-/// Words of a line, as in Unreal.
+/// At most this many words in a line, as in Unreal.
 const MOST_WORDS: usize = 16;
 
 /// What a client can ask for. [`Display`](fmt::Display) gives the line that says it.
@@ -51,7 +51,7 @@ pub enum Command {
     },
     /// Ends all destinations but the first file.
     Stop,
-    /// The word that opens the door.
+    /// The secret of the program, which admits the client.
     Token(String),
 }
 
@@ -89,8 +89,8 @@ impl Command {
         if words.len() > MOST_WORDS {
             return Err(format!("{} words are more than the {MOST_WORDS} of a line", words.len()));
         }
-        let is_name_behind = matches!(words.first(), Some(&("SendTo" | "WriteTo" | "Token")));
-        if is_name_behind && let Some(at) = text.trim_end_matches('\0').find('\0') {
+        let has_name = matches!(words.first(), Some(&("SendTo" | "WriteTo" | "Token")));
+        if has_name && let Some(at) = text.trim_end_matches('\0').find('\0') {
             return Err(format!("byte {at} of the line is a NUL, which no name can have in it"));
         }
         match *words {

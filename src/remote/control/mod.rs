@@ -18,11 +18,11 @@
 //! Each is answered by lines `name value`, closed by a line `ok` or `refused: reason`. Unreal's own
 //! tools do not look at the answers.
 //!
-//! # What nobody can ask for
+//! # What no client can do
 //! - A connection from another machine, unless the program listens there *and* has set a token.
 //! - A file elsewhere than in the program's folder, or one that exists, or is no regular file.
 //! - A destination other than this machine or a host that the program allows.
-//! - A change of these rules: they are the program's, and those of who starts it.
+//! - A change of these rules: only the program and its environment set them.
 //!
 //! A line that is no command ends the connection, so that a browser that is made to send a request
 //! here gets no further than its first word. Lines have at most 4 KiB, there are at most 4 clients,

@@ -48,7 +48,7 @@ impl Rules {
         let address = Address::parse(text).map_err(|error| error.to_string())?;
         let host = address.host();
         if host.eq_ignore_ascii_case("localhost") {
-            // Not looked up: who answers for names could make it any machine.
+            // Not resolved: a name server could answer with any machine.
             return Ok(address.at("127.0.0.1").to_string());
         }
         let local = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());

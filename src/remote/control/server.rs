@@ -1,4 +1,4 @@
-//! The server: one thread, a handful of clients, none of which can hold up another for long.
+//! The server: one thread and at most four clients, none of which can delay another for long.
 //!
 //! ```text
 //! accepted ──line──► answered ──line──► ... ──closed, silent for 10 s, no command──► gone
@@ -26,14 +26,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Clients at once.
-const MOST_CLIENTS: usize = 4;
+const MAX_CLIENTS: usize = 4;
 /// How long a client may take for a command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two rounds in which there are commands.
 const PACE: Duration = Duration::from_millis(10);
-/// How often the server looks whether it is still wanted, if nothing wakes it: the program may have
+/// How often the server checks whether it should end, if nothing wakes it: the program may have
 /// closed its descriptor.
-const LOOK_UP: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What commands do. Calls come from the server's thread, one at a time, with the guard set, after
 /// the [`Rules`] have been looked at.
@@ -62,14 +62,14 @@ pub(crate) struct Server {
     rules: SharedRules,
 }
 
-/// NOTE: held to copy them only. Who does what a command says may wait for who changes the rules.
+/// NOTE: held only to copy them, because a command may wait for a thread that changes the rules.
 type SharedRules = Arc<Mutex<Rules>>;
 
 fn copy(rules: &SharedRules) -> Rules {
     rules.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// What the thread takes with it, between `start` and its first step.
+/// The work for a thread, between `start` and the thread's first step.
 static STARTING: Mutex<Vec<Work>> = Mutex::new(Vec::new());
 
 struct Work {
@@ -117,7 +117,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Adds rules where there are none of their kind; commands from now on go by these, too.
+    /// Adds rules where there are none of their kind. They apply to commands from now on.
     pub(crate) fn allow(&self, rules: Rules) {
         self.rules.lock().unwrap_or_else(PoisonError::into_inner).fill(rules);
     }
@@ -139,7 +139,7 @@ extern "C" fn run(_: *mut c_void) -> *mut c_void {
     os::name_thread(c"memledger ctl");
     let work = starting().pop();
     if let Some(mut work) = work {
-        // A bug of ours must not take the program with it.
+        // A bug here must not end the program.
         let end = catch_unwind(AssertUnwindSafe(|| work.serve()));
         if end.is_err() {
             work.actions.problem(Error::Internal("the control server panicked and ends".into()));
@@ -168,7 +168,7 @@ impl Work {
         let now = Instant::now();
         let next = self.clients.iter().map(|c| c.deadline.saturating_duration_since(now)).min();
         let (waiting, ready) =
-            os::readable(socket, &sockets, next.map_or(LOOK_UP, |t| t.min(LOOK_UP)))?;
+            os::readable(socket, &sockets, next.map_or(CHECK_INTERVAL, |t| t.min(CHECK_INTERVAL)))?;
         let rules = copy(&self.rules);
         let mut busy = waiting;
         for (client, ready) in self.clients.iter_mut().zip(ready) {
@@ -184,7 +184,7 @@ impl Work {
         if waiting && let Some(stream) = self.listener.accept()? {
             self.admit(stream);
         }
-        // Nobody can make more work than this, however fast he asks or connects.
+        // This limits the work of the thread, however fast clients send or connect.
         if busy {
             std::thread::sleep(PACE);
         }
@@ -192,25 +192,25 @@ impl Work {
     }
 
     fn admit(&mut self, stream: TcpStream) {
-        // One whose descriptor cannot be asked about, or set, is let go.
+        // A client whose descriptor cannot be inspected, or set, is disconnected.
         let Some(mut client) = Client::new(stream, self.timeout) else { return };
-        if self.clients.len() < MOST_CLIENTS {
+        if self.clients.len() < MAX_CLIENTS {
             self.clients.push(client);
         } else {
-            client.refuse(&format!("{MOST_CLIENTS} clients are here, and no more can be"));
+            client.refuse(&format!("{MAX_CLIENTS} clients are here, and no more can be"));
         }
     }
 }
 
-/// Somebody who controls.
+/// A connected client.
 struct Client {
     /// `None` if the program has closed its descriptor.
     socket: Option<TcpStream>,
     identity: Option<(u64, u64)>,
     lines: Lines,
-    /// It has sent everything it will.
+    /// It has closed its sending side.
     has_ended: bool,
-    /// It has said the token.
+    /// It has sent the token.
     admitted: bool,
     timeout: Duration,
     deadline: Instant,
@@ -220,7 +220,7 @@ struct Client {
 impl Client {
     fn new(socket: TcpStream, timeout: Duration) -> Option<Self> {
         socket.set_nonblocking(true).ok()?;
-        // What cannot be set costs a few milliseconds.
+        // Without it an answer takes some milliseconds longer.
         let _ = socket.set_nodelay(true);
         Some(Self {
             identity: os::identity(&socket),
@@ -239,7 +239,7 @@ impl Client {
             && self.socket.as_ref().is_some_and(|socket| os::identity(socket) == self.identity)
     }
 
-    /// Takes in what has come, as far as there is room.
+    /// Receives bytes, as far as there is room for them.
     fn receive(&mut self) {
         let mut bytes = [0; 4096];
         let room = self.lines.room().min(bytes.len());
@@ -258,7 +258,7 @@ impl Client {
         }
     }
 
-    /// Does what its next line asks for; whether there was one.
+    /// Executes its next line. Returns whether there was one.
     fn step(&mut self, rules: &Rules, actions: &mut dyn Actions) -> bool {
         let line = match self.lines.next() {
             Ok(Some(line)) => line,
@@ -272,7 +272,7 @@ impl Client {
             }
         };
         let reply = match Command::parse(&line) {
-            // NOTE: what follows a line that is no command was not meant for us either.
+            // NOTE: the lines after one that is no command are not meant for this server either.
             Err(reason) => {
                 self.refuse(&reason);
                 return true;
@@ -291,7 +291,7 @@ impl Client {
             }
             Ok(command) => carry_out(&command, rules, actions),
         };
-        // Doing it may have taken a while.
+        // The command may have taken a while.
         self.deadline = Instant::now() + self.timeout;
         match reply {
             Ok(lines) => {
@@ -307,13 +307,13 @@ impl Client {
         true
     }
 
-    /// Says why, and closes.
+    /// Sends the reason, and closes.
     fn refuse(&mut self, reason: &str) {
         self.answer(&format!("refused: {}\n", escape(reason)));
         self.is_over = true;
     }
 
-    /// Sends an answer; one who does not read them is let go.
+    /// Sends an answer. A client that does not read its answers is disconnected.
     fn answer(&mut self, text: &str) {
         // NOTE: the socket is non-blocking, so this is an error if it has no room for the rest.
         let sent = self.socket.as_mut().is_some_and(|to| to.write_all(text.as_bytes()).is_ok());

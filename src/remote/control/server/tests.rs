@@ -250,7 +250,7 @@ fn a_client_that_drips_bytes_is_cut_off() {
 #[test]
 fn four_clients_are_served_and_a_hundred_are_told_so() {
     let fixture = fixture(|_| ());
-    let mut first: Vec<_> = (0..MOST_CLIENTS).map(|_| fixture.caller()).collect();
+    let mut first: Vec<_> = (0..MAX_CLIENTS).map(|_| fixture.caller()).collect();
     first.iter_mut().for_each(|caller| assert!(caller.send(&Command::Status).is_ok()));
     let others: Vec<_> = (0..100).map(|_| fixture.raw()).collect();
     for stream in others {
