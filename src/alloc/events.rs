@@ -1,5 +1,5 @@
-//! The declarations of the allocator's events: Unreal's memory events, and two of our own for what Unreal's
-//! cannot express. [`record`](super::record) writes them.
+//! The declarations of the allocator's events: Unreal's memory events, and two of our own for what
+//! Unreal's cannot express. [`record`](super::record) writes them.
 
 use crate::events::channel::Channel;
 use crate::trace::format::encode::Declaration;
@@ -10,7 +10,8 @@ use crate::trace::format::schema::{
 use crate::trace::format::stream_events::MARKER_PERIOD;
 use crate::trace::worker::{EventProvider, Importants};
 
-/// An allocation has `size >> SIZE_SHIFT` in its size field, and the lower bits beside the alignment.
+/// An allocation has `size >> SIZE_SHIFT` in its size field, and the lower bits beside the
+/// alignment.
 pub(super) const SIZE_SHIFT: u32 = 3;
 
 /// The channel of allocations, reallocations and frees.
@@ -63,7 +64,8 @@ pub(super) static REALLOC_FAILED: Declaration = Declaration {
     fields: &[("Address", U64)],
 };
 
-/// The size in bytes of the block that this thread allocated last, which Unreal's field cannot hold.
+/// The size in bytes of the block that this thread allocated last, which Unreal's field cannot
+/// hold.
 pub(super) static LARGE_SIZE: Declaration = Declaration {
     uid: 38,
     logger: "Memledger",

@@ -1,12 +1,12 @@
 //! The hook: records one call of the allocator.
 //!
-//! The allocator first checks whether anything [is recorded](is_on). Each function here then enters the
-//! thread's slot and writes its event. A cold function beside it handles the other cases: the first event of
-//! a thread, a full buffer, the tracker's own code.
+//! The allocator first checks whether anything [is recorded](is_on). Each function here then enters
+//! the thread's slot and writes its event. A cold function beside it handles the other cases: the
+//! first event of a thread, a full buffer, the tracker's own code.
 //!
-//! PERF: each slow path is a tail call, so that the fast path saves no registers for it: a free saves none, an
-//! allocation those that hold the layout during the inner call. A call in the middle costs 0.5 ns for each
-//! event.
+//! PERF: each slow path is a tail call, so that the fast path saves no registers for it: a free
+//! saves none, an allocation those that hold the layout during the inner call. A call in the middle
+//! costs 0.5 ns for each event.
 #![expect(unsafe_code, reason = "events are written through raw pointers")]
 
 use super::events::{ALLOC, FREE, REALLOC_ALLOC, REALLOC_FREE};
@@ -19,8 +19,8 @@ use std::alloc::{GlobalAlloc, Layout};
 /// Whether anything is recorded, or the tracker is active. Costs one load.
 #[inline(always)]
 pub(crate) fn is_on() -> bool {
-    // PERF: the branch is not taken while recording is off. A taken branch costs a cycle, which is 3 % of an
-    // allocation and its free.
+    // PERF: the branch is not taken while recording is off. A taken branch costs a cycle, which is
+    // 3 % of an allocation and its free.
     #[cold]
     #[inline(always)]
     fn unlikely() {}
@@ -53,7 +53,8 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
     }
     let Some(slot) = write::enter() else { return cold(pointer, layout, ignore_environment) };
     let stamp = slot.stamp();
-    // PERF: one instruction for a bound of both: it is at least the larger of the two and at most their sum.
+    // PERF: one instruction for a bound of both: it is at least the larger of the two and at most
+    // their sum.
     let size = layout.size() | layout.align();
     if !sync::is_current(slot, stamp, pointer.addr(), size) || !scopes::is_current(slot) {
         return elsewhere(slot, pointer, layout);
@@ -66,8 +67,8 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
     pointer
 }
 
-/// The inner allocator returned null. The program gets the null; the tracker's own code gets a zeroed
-/// block of its reserve.
+/// The inner allocator returned null. The program gets the null; the tracker's own code gets a
+/// zeroed block of its reserve.
 #[cold]
 #[inline(never)]
 pub(crate) fn not_allocated(layout: Layout, ignore_environment: bool) -> *mut u8 {
@@ -131,8 +132,8 @@ pub(crate) unsafe fn free<A: GlobalAlloc>(inner: &A, pointer: *mut u8, layout: L
     }
     // SAFETY: the caller makes the same promise, here and below.
     let Some(slot) = write::enter() else { return unsafe { cold(pointer, layout, inner) } };
-    // NOTE: before the block is freed. After that, another thread could get the block and record its allocation
-    // before this free.
+    // NOTE: before the block is freed. After that, another thread could get the block and record
+    // its allocation before this free.
     let stamp = slot.stamp();
     if !sync::is_current(slot, stamp, pointer.addr(), layout.size()) {
         // SAFETY: as above.
@@ -144,8 +145,8 @@ pub(crate) unsafe fn free<A: GlobalAlloc>(inner: &A, pointer: *mut u8, layout: L
     unsafe { inner.dealloc(pointer, layout) };
 }
 
-/// Reallocates a block. Each half is committed on its own. The buffer has room for both before the first is
-/// written, so the second follows unless recording ends in between.
+/// Reallocates a block. Each half is committed on its own. The buffer has room for both before the
+/// first is written, so the second follows unless recording ends in between.
 ///
 /// # Safety
 /// That of [`GlobalAlloc::realloc`].
@@ -191,8 +192,8 @@ pub(crate) unsafe fn realloc<A: GlobalAlloc>(
     }
 }
 
-/// Reallocates a block of the tracker's own code: a block from the reserve, or a block that moves to
-/// the reserve because the inner allocator has no memory.
+/// Reallocates a block of the tracker's own code: a block from the reserve, or a block that moves
+/// to the reserve because the inner allocator has no memory.
 ///
 /// # Safety
 /// That of [`GlobalAlloc::realloc`].
@@ -238,8 +239,8 @@ unsafe fn realloc_own<A: GlobalAlloc>(
 
 /// A live block belongs to the tag of this thread from now on.
 ///
-/// The program does this, not the allocator. But it concerns the block, so it has a place in the order
-/// of events as its allocation and its free do.
+/// The program does this, not the allocator. But it concerns the block, so it has a place in the
+/// order of events as its allocation and its free do.
 pub(crate) fn retag(pointer: *mut u8, layout: Layout) {
     fn record(slot: &ThreadSlot, pointer: *mut u8, layout: Layout) {
         if synchronize(slot, pointer, layout) {
@@ -261,8 +262,8 @@ pub(crate) fn retag(pointer: *mut u8, layout: Layout) {
     }
 }
 
-/// The slow path of `write::enter`. `own_bytes` is the change of the tracker's own memory, if the tracker's own
-/// code makes the call.
+/// The slow path of `write::enter`. `own_bytes` is the change of the tracker's own memory, if the
+/// tracker's own code makes the call.
 fn enter_cold(own_bytes: i64) -> Option<Cold> {
     if write::is_untracked() {
         stats::add_own_bytes(own_bytes);
@@ -317,8 +318,8 @@ unsafe fn write_realloc<A: GlobalAlloc>(
     let mut writer = unsafe { Writer::new(scopes::switch(slot)) };
     writer.free(REALLOC_FREE.wire(), slot.stamp(), pointer.addr());
     slot.commit(writer.end());
-    // NOTE: the inner call can take seconds, because it may copy gigabytes, and no other thread waits for it: the
-    // first half is committed, and the second half has a later epoch.
+    // NOTE: the inner call can take seconds, because it may copy gigabytes, and no other thread
+    // waits for it: the first half is committed, and the second half has a later epoch.
     write::pause_inside(slot);
     // SAFETY: the caller makes the same promise.
     let new = unsafe { inner.realloc(pointer, layout, new_size) };

@@ -16,8 +16,8 @@
 //! 13 u32 call stack, 0
 //! 17 u8  root heap, 0
 //! ```
-//! The hook writes the lower bits of its epoch. The worker replaces them with the serial.
-//! These are version 1 of Unreal's memory events: a free has no call stack, which saves 4 of 17 bytes.
+//! The hook writes the lower bits of its epoch. The worker replaces them with the serial. These are
+//! version 1 of Unreal's memory events: a free has no call stack, which saves 4 of 17 bytes.
 #![expect(unsafe_code, reason = "events are written through raw pointers")]
 
 use super::events::{ALLOC, LARGE_SIZE, REALLOC_FAILED, SIZE_SHIFT, UPDATE};
@@ -34,10 +34,10 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// # Safety
-    /// `at` is valid for writes of [`MAX_HOOK_BYTES`](crate::trace::write::buffer_pool::MAX_HOOK_BYTES) bytes,
     /// `at` is valid for writes of
-    /// [`MAX_HOOK_BYTES`](crate::trace::write::buffer_pool::MAX_HOOK_BYTES) bytes, and the writer
-    /// writes no more than that.
+    /// [`MAX_HOOK_BYTES`](crate::trace::write::buffer_pool::MAX_HOOK_BYTES) bytes, `at` is valid
+    /// for writes of [`MAX_HOOK_BYTES`](crate::trace::write::buffer_pool::MAX_HOOK_BYTES) bytes,
+    /// and the writer writes no more than that.
     pub(crate) unsafe fn new(at: *mut u8) -> Self {
         Self { at }
     }
@@ -48,15 +48,17 @@ impl Writer {
         self.at
     }
 
-    /// An allocation (`ALLOC`) whose size and alignment are below 4 GiB. Uses the lower 24 bits of `epoch`.
+    /// An allocation (`ALLOC`) whose size and alignment are below 4 GiB. Uses the lower 24 bits of
+    /// `epoch`.
     #[inline(always)]
     pub(crate) fn alloc_small(&mut self, epoch: u64, address: usize, size: usize, align: usize) {
         let address = address as u64;
         let head = u64::from(ALLOC.wire()) | (epoch & SERIAL_MASK) << 16 | address << 40;
         let low = u64::from(align.trailing_zeros()) << SIZE_SHIFT | size as u64 & 7;
         let tail = low << 56 | (size as u64 >> SIZE_SHIFT) << 24;
-        // SAFETY: as in `alloc`. PERF: three stores, at bytes 0, 6 and 14. The first contains 3 bytes of the
-        // address. The last byte of the second is 0, which is the first byte of the call stack.
+        // SAFETY: as in `alloc`. PERF: three stores, at bytes 0, 6 and 14. The first contains 3
+        // bytes of the address. The last byte of the second is 0, which is the first byte of the
+        // call stack.
         unsafe {
             self.at.cast::<u64>().write_unaligned(head);
             self.at.add(6).cast::<u64>().write_unaligned(address >> 8);
@@ -78,8 +80,8 @@ impl Writer {
         let coded = (size as u64).min(MAX_SIZE);
         let align = align.trailing_zeros().min(31) as u8;
         let head = u64::from(wire) | epoch << 16;
-        // SAFETY: the caller of `new` has promised the room. PERF: two stores instead of four: the first word
-        // overlaps the address, which the second word overwrites.
+        // SAFETY: the caller of `new` has promised the room. PERF: two stores instead of four: the
+        // first word overlaps the address, which the second word overwrites.
         unsafe {
             self.at.cast::<u64>().write_unaligned(head);
             self.at.add(SYNCED_HEADER).cast::<u64>().write_unaligned(address as u64);
@@ -147,11 +149,12 @@ fn realloc_failed(at: *mut u8, address: usize) -> *mut u8 {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use super::super::events::FREE;
+mod tests {
+    use super::super::append::{append_alloc, append_realloc_free, append_update};
+    use super::super::events::{FREE, REALLOC_FREE};
     use super::*;
 
-    pub(in crate::alloc) fn written(write: impl FnOnce(&mut Writer)) -> Vec<u8> {
+    fn written(write: impl FnOnce(&mut Writer)) -> Vec<u8> {
         let mut bytes = [0xaa_u8; 128];
         // SAFETY: the buffer has as many bytes as promised.
         let mut writer = unsafe { Writer::new(bytes.as_mut_ptr()) };
@@ -216,5 +219,24 @@ pub(super) mod tests {
                 assert_eq!(bytes[32..], (size as u64).to_le_bytes());
             }
         }
+    }
+
+    #[test]
+    fn what_is_appended_has_the_bytes_that_the_hook_writes() {
+        let serial = 0x1234_0567_89ab_cdef;
+        for size in [0, 1, 1027, MAX_SIZE, MAX_SIZE + 1, 1 << 40] {
+            let mut bytes = Vec::new();
+            append_alloc(serial, 0x7f01_0203_0405, size, &mut bytes);
+            let hook = |w: &mut Writer| {
+                w.alloc(ALLOC.wire(), serial & SERIAL_MASK, 0x7f01_0203_0405, size as usize, 1);
+            };
+            assert_eq!(bytes, written(hook), "{size}");
+        }
+        let mut bytes = Vec::new();
+        append_realloc_free(serial, 0x7f01_0203_0405, &mut bytes);
+        assert_eq!(bytes, written(|w| w.free(REALLOC_FREE.wire(), serial, 0x7f01_0203_0405)));
+        bytes.clear();
+        append_update(serial, 0x7f01_0203_0405, &mut bytes);
+        assert_eq!(bytes, written(|w| w.update(serial, 0x7f01_0203_0405)));
     }
 }

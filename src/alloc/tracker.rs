@@ -15,37 +15,37 @@ use std::alloc::{GlobalAlloc, Layout, System};
 /// # fn main() {}
 /// ```
 ///
-/// The layout is forwarded unchanged, without a header or a trailer, so code that could free a block without the
-/// tracker can still free it. A null of the inner allocator is returned, and counted while something is
-/// recorded.
+/// The layout is forwarded unchanged, without a header or a trailer, so code that could free a
+/// block without the tracker can still free it. A null of the inner allocator is returned, and
+/// counted while something is recorded.
 ///
 /// # What one allocation costs
 /// 1. The inner allocator's own time.
 /// 2. A load of the state. If nothing is recorded, this is all.
-/// 3. A load of this thread's slot from thread-local storage, a test and a store of its reentrancy guard, and a
-///    test that its buffer has room.
-/// 4. The event's place in the order: a load of the global clock, which all threads share and seldom write, and
-///    of the clock of the region of 1 MiB of addresses, which the threads that use it share. If another thread
-///    has advanced either in between, a compare-exchange on it.
-/// 5. For an allocation, a comparison of the thread's context with that of its stream. If they differ, 7 to 8
-///    bytes of events for the change.
+/// 3. A load of this thread's slot from thread-local storage, a test and a store of its reentrancy
+///    guard, and a test that its buffer has room.
+/// 4. The event's place in the order: a load of the global clock, which all threads share and
+///    seldom write, and of the clock of the region of 1 MiB of addresses, which the threads that
+///    use it share. If another thread has advanced either in between, a compare-exchange on it.
+/// 5. For an allocation, a comparison of the thread's context with that of its stream. If they
+///    differ, 7 to 8 bytes of events for the change.
 /// 6. Three stores for an allocation (22 bytes), two for a free (13 bytes).
 /// 7. One release store that publishes them, and one that clears the guard.
 ///
-/// That is 40 instructions for an allocation and 30 for a free, none of them locked: 2 to 4 ns each if the
-/// program's memory is in the caches (`cargo bench -p memledger-benches --bench hook` measures it). If the
-/// program waits for memory, each additional instruction costs more; the bench also measures as many
-/// instructions that do nothing. After each 32 KiB of events the thread takes a new buffer. If none is free, it
-/// waits for the worker, as [`OnFull`](crate::OnFull) sets.
+/// That is 40 instructions for an allocation and 30 for a free, none of them locked: 2 to 4 ns each
+/// if the program's memory is in the caches (`cargo bench -p memledger-benches --bench hook`
+/// measures it). If the program waits for memory, each additional instruction costs more; the bench
+/// also measures as many instructions that do nothing. After each 32 KiB of events the thread takes
+/// a new buffer. If none is free, it waits for the worker, as [`OnFull`](crate::OnFull) sets.
 ///
 /// # In a library that is loaded and unloaded
-/// A `cdylib` that contains this allocator stays loaded until the process ends: `dlclose` returns, and
-/// does not unmap the library. The tracker's code runs when threads and the process end, and on threads
-/// of its own, so it must stay mapped. The library's statics are therefore destroyed at exit. The next
-/// `dlopen` of the same path returns the same library, with its current recording, and ignores a file
-/// that has replaced it. Each copy under another name stays loaded, too, with 1 MiB of addresses, some
-/// more while it records, and one of the process's 1,024 thread keys. A host that replaces code while
-/// it runs should link the tracker itself.
+/// A `cdylib` that contains this allocator stays loaded until the process ends: `dlclose` returns,
+/// and does not unmap the library. The tracker's code runs when threads and the process end, and on
+/// threads of its own, so it must stay mapped. The library's statics are therefore destroyed at
+/// exit. The next `dlopen` of the same path returns the same library, with its current recording,
+/// and ignores a file that has replaced it. Each copy under another name stays loaded, too, with 1
+/// MiB of addresses, some more while it records, and one of the process's 1,024 thread keys. A host
+/// that replaces code while it runs should link the tracker itself.
 ///
 /// The library may be loaded with `RTLD_LOCAL` or from several threads, and the host may free its
 /// blocks if it could free them without the tracker. (The tracker's build script cannot link the
@@ -78,8 +78,8 @@ impl<A> TrackingAllocator<A> {
     ///
     /// [`Ledger::from_env`](crate::Ledger::from_env) still reads them.
     pub const fn ignore_environment(self) -> Self {
-        // NOTE: a constant function cannot move out of a value whose type may have a destructor, so the value
-        // is copied and forgotten.
+        // NOTE: a constant function cannot move out of a value whose type may have a destructor, so
+        // the value is copied and forgotten.
         // SAFETY: `self` is forgotten, so only one copy of the value is used.
         let inner = unsafe { std::ptr::read(&raw const self.inner) };
         std::mem::forget(self);
@@ -88,12 +88,12 @@ impl<A> TrackingAllocator<A> {
 }
 
 #[cfg(feature = "enable")]
-// SAFETY: each call is forwarded to the inner allocator with its arguments unchanged, and the result is
-// returned unchanged. The hook does not unwind or allocate.
+// SAFETY: each call is forwarded to the inner allocator with its arguments unchanged, and the
+// result is returned unchanged. The hook does not unwind or allocate.
 //
-// PERF: each method is a test of the state and a tail call, either of the inner allocator or of the function
-// with the same name below. So while nothing is recorded, no register is saved around the inner call: the
-// cost is a load and a branch that is predicted.
+// PERF: each method is a test of the state and a tail call, either of the inner allocator or of the
+// function with the same name below. So while nothing is recorded, no register is saved around the
+// inner call: the cost is a load and a branch that is predicted.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for TrackingAllocator<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -136,8 +136,8 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for TrackingAllocator<A> {
     }
 }
 
-/// The methods of the allocator while something is recorded. Arguments precede the allocator, as in `malloc`
-/// and `free`, so a tail call keeps them in their registers.
+/// The methods of the allocator while something is recorded. Arguments precede the allocator, as in
+/// `malloc` and `free`, so a tail call keeps them in their registers.
 #[cfg(feature = "enable")]
 impl<A: GlobalAlloc> TrackingAllocator<A> {
     #[inline(never)]
