@@ -88,6 +88,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// Everything that `alloc`, `realloc` and `dealloc` can reach.
 const REACHABLE_FROM_THE_HOOK: &[&str] = &[
     "src/alloc/hook.rs",
+    "src/alloc/record.rs",
     "src/alloc/stats.rs",
     "src/alloc/tracker.rs",
     "src/scopes/entries.rs",

@@ -1,24 +1,26 @@
-//! What one call of the allocator records.
+//! The hook: records one call of the allocator.
 //!
-//! The allocator looks first whether anything [is recorded](is_on) at all. Each function here is
-//! then the same two steps: enter, write. The unusual ways in (first event of a thread, block
-//! full, the tracker's own code) are one cold function beside it.
+//! The allocator first checks whether anything [is recorded](is_on). Each function here then enters
+//! the thread's slot and writes its event. A cold function beside it handles the other cases: the
+//! first event of a thread, a full buffer, the tracker's own code.
 //!
-//! PERF: whatever is not the usual way is the last thing its function does, a tail call, so that
-//! the usual way saves no registers for it: a free none, an allocation those that hold the layout
-//! during the inner call. With a call in the middle it is 0.5 ns more an event.
+//! PERF: each slow path is a tail call, so that the fast path saves no registers for it: a free
+//! saves none, an allocation those that hold the layout during the inner call. A call in the middle
+//! costs 0.5 ns for each event.
 #![expect(unsafe_code, reason = "events are written through raw pointers")]
 
-use super::events::{ALLOC, FREE, REALLOC_ALLOC, REALLOC_FREE, Writer};
+use super::events::{ALLOC, FREE, REALLOC_ALLOC, REALLOC_FREE};
+use super::record::Writer;
 use super::{linked, stats};
 use crate::scopes;
 use crate::trace::write::{self, Cold, ThreadSlot, reserve, sync};
 use std::alloc::{GlobalAlloc, Layout};
 
-/// Whether anything is recorded, or the tracker is at work. One load.
+/// Whether anything is recorded, or the tracker is active. Costs one load.
 #[inline(always)]
 pub(crate) fn is_on() -> bool {
-    // PERF: off is the way that falls through: a taken branch more is a cycle, 3 % of a pair.
+    // PERF: the branch is not taken while recording is off. A taken branch costs a cycle, which is
+    // 3 % of an allocation and its free.
     #[cold]
     #[inline(always)]
     fn unlikely() {}
@@ -29,8 +31,7 @@ pub(crate) fn is_on() -> bool {
     on
 }
 
-/// A block was allocated, by an allocator that wants the environment ignored or not. Returns the
-/// block.
+/// Records an allocation; returns the block. `ignore_environment` is the setting of the allocator.
 #[inline(always)]
 pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &bool) -> *mut u8 {
     #[cold]
@@ -43,7 +44,7 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
         }
         pointer
     }
-    /// Elsewhere than the last event of this thread, or in another context.
+    /// In another region than the last event of this thread, or in another context.
     #[inline(never)]
     fn elsewhere(slot: &ThreadSlot, pointer: *mut u8, layout: Layout) -> *mut u8 {
         synchronize_and_write_alloc(slot, pointer, layout);
@@ -52,12 +53,13 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
     }
     let Some(slot) = write::enter() else { return cold(pointer, layout, ignore_environment) };
     let stamp = slot.stamp();
-    // PERF: at least the larger of the two, at most their sum: in one instruction, neither is large.
+    // PERF: one instruction for a bound of both: it is at least the larger of the two and at most
+    // their sum.
     let size = layout.size() | layout.align();
     if !sync::is_current(slot, stamp, pointer.addr(), size) || !scopes::is_current(slot) {
         return elsewhere(slot, pointer, layout);
     }
-    // SAFETY: `enter` has seen to the room.
+    // SAFETY: `enter` has checked the room.
     let mut writer = unsafe { Writer::new(slot.cursor()) };
     writer.alloc_small(stamp, pointer.addr(), layout.size(), layout.align());
     slot.commit(writer.end());
@@ -65,8 +67,8 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
     pointer
 }
 
-/// The inner allocator returned null. The program gets the null; the tracker's own code gets a zeroed
-/// block of its reserve.
+/// The inner allocator returned null. The program gets the null; the tracker's own code gets a
+/// zeroed block of its reserve.
 #[cold]
 #[inline(never)]
 pub(crate) fn not_allocated(layout: Layout, ignore_environment: bool) -> *mut u8 {
@@ -78,7 +80,7 @@ pub(crate) fn not_allocated(layout: Layout, ignore_environment: bool) -> *mut u8
     if !block.is_null() {
         // SAFETY: the block has at least `layout.size()` bytes. They may have been used before.
         unsafe { block.write_bytes(0, layout.size()) };
-        stats::own(layout.size() as i64);
+        stats::add_own_bytes(layout.size() as i64);
     }
     block
 }
@@ -88,7 +90,7 @@ pub(crate) fn not_allocated(layout: Layout, ignore_environment: bool) -> *mut u8
 #[inline(never)]
 pub(crate) fn failed() -> *mut u8 {
     if !write::is_untracked() {
-        stats::failed();
+        stats::count_failure();
     }
     std::ptr::null_mut()
 }
@@ -110,10 +112,10 @@ pub(crate) unsafe fn free<A: GlobalAlloc>(inner: &A, pointer: *mut u8, layout: L
         } else if reserve::holds(pointer) {
             return reserve::give_back(pointer, layout);
         }
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller makes the same promise.
         unsafe { inner.dealloc(pointer, layout) };
     }
-    /// Elsewhere than the last event of this thread.
+    /// In another region than the last event of this thread.
     #[inline(never)]
     unsafe fn elsewhere<A: GlobalAlloc>(
         pointer: *mut u8,
@@ -125,13 +127,13 @@ pub(crate) unsafe fn free<A: GlobalAlloc>(inner: &A, pointer: *mut u8, layout: L
             write_free(slot, slot.stamp(), pointer);
         }
         write::leave(slot);
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller makes the same promise.
         unsafe { inner.dealloc(pointer, layout) };
     }
-    // SAFETY: the caller's promise is passed on, here and below.
+    // SAFETY: the caller makes the same promise, here and below.
     let Some(slot) = write::enter() else { return unsafe { cold(pointer, layout, inner) } };
-    // NOTE: before the block is given back. Later, another thread could have received it, and
-    // recorded that, before this free was.
+    // NOTE: before the block is freed. After that, another thread could get the block and record
+    // its allocation before this free.
     let stamp = slot.stamp();
     if !sync::is_current(slot, stamp, pointer.addr(), layout.size()) {
         // SAFETY: as above.
@@ -143,8 +145,8 @@ pub(crate) unsafe fn free<A: GlobalAlloc>(inner: &A, pointer: *mut u8, layout: L
     unsafe { inner.dealloc(pointer, layout) };
 }
 
-/// Reallocates a block. Each half is a commit of its own; room for both is there before the first,
-/// so the second comes unless recording ends in between.
+/// Reallocates a block. Each half is committed on its own. The buffer has room for both before the
+/// first is written, so the second follows unless recording ends in between.
 ///
 /// # Safety
 /// That of [`GlobalAlloc::realloc`].
@@ -165,12 +167,12 @@ pub(crate) unsafe fn realloc<A: GlobalAlloc>(
     ) -> *mut u8 {
         match enter_cold(0) {
             Some(cold) => {
-                // SAFETY: the caller's promise is passed on.
+                // SAFETY: the caller makes the same promise.
                 let new = unsafe { write_realloc(cold.slot, inner, pointer, layout, new_size) };
                 cold.leave();
                 new
             }
-            // SAFETY: the caller's promise is passed on.
+            // SAFETY: the caller makes the same promise.
             None if write::is_untracked() => unsafe {
                 realloc_own(inner, pointer, layout, new_size)
             },
@@ -180,18 +182,18 @@ pub(crate) unsafe fn realloc<A: GlobalAlloc>(
     }
     match write::enter() {
         Some(slot) => {
-            // SAFETY: the caller's promise is passed on.
+            // SAFETY: the caller makes the same promise.
             let new = unsafe { write_realloc(slot, inner, pointer, layout, new_size) };
             write::leave(slot);
             new
         }
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller makes the same promise.
         None => unsafe { cold(inner, pointer, layout, new_size) },
     }
 }
 
-/// Reallocates a block of the tracker's own code: a block from the reserve, or a block that moves to
-/// the reserve because the inner allocator has no memory.
+/// Reallocates a block of the tracker's own code: a block from the reserve, or a block that moves
+/// to the reserve because the inner allocator has no memory.
 ///
 /// # Safety
 /// That of [`GlobalAlloc::realloc`].
@@ -231,18 +233,18 @@ unsafe fn realloc_own<A: GlobalAlloc>(
             }
         }
     }
-    stats::own(new_size as i64 - layout.size() as i64);
+    stats::add_own_bytes(new_size as i64 - layout.size() as i64);
     new
 }
 
 /// A live block belongs to the tag of this thread from now on.
 ///
-/// The program says so, not the allocator; but it happens to the block, so it stands in the order
-/// of events as its allocation and its free do.
+/// The program does this, not the allocator. But it concerns the block, so it has a place in the
+/// order of events as its allocation and its free do.
 pub(crate) fn retag(pointer: *mut u8, layout: Layout) {
     fn record(slot: &ThreadSlot, pointer: *mut u8, layout: Layout) {
         if synchronize(slot, pointer, layout) {
-            // SAFETY: `enter` has seen to the room, of which a switch of context used its part.
+            // SAFETY: `enter` has checked the room, which includes a change of context.
             let mut writer = unsafe { Writer::new(scopes::switch(slot)) };
             writer.update(slot.stamp(), pointer.addr());
             slot.commit(writer.end());
@@ -260,16 +262,17 @@ pub(crate) fn retag(pointer: *mut u8, layout: Layout) {
     }
 }
 
-/// The slow way in. `own_bytes` is what the tracker's own code gains by this call, if it is it.
+/// The slow path of `write::enter`. `own_bytes` is the change of the tracker's own memory, if the
+/// tracker's own code makes the call.
 fn enter_cold(own_bytes: i64) -> Option<Cold> {
     if write::is_untracked() {
-        stats::own(own_bytes);
+        stats::add_own_bytes(own_bytes);
         return None;
     }
     write::enter_cold()
 }
 
-/// Brings the thread to where its next event happens; `false` if that is not recorded.
+/// Joins the clock of the region of the next event; `false` if the event is not recorded.
 #[inline(always)]
 fn synchronize(slot: &ThreadSlot, pointer: *mut u8, layout: Layout) -> bool {
     sync::is_current(slot, slot.stamp(), pointer.addr(), layout.size())
@@ -285,7 +288,7 @@ fn synchronize_and_write_alloc(slot: &ThreadSlot, pointer: *mut u8, layout: Layo
 
 #[inline(always)]
 fn write_alloc(slot: &ThreadSlot, at: *mut u8, pointer: *mut u8, layout: Layout) {
-    // SAFETY: `enter` has seen to the room, of which a switch of context used its part.
+    // SAFETY: `enter` has checked the room, which includes a change of context.
     let mut writer = unsafe { Writer::new(at) };
     writer.alloc(ALLOC.wire(), slot.stamp(), pointer.addr(), layout.size(), layout.align());
     slot.commit(writer.end());
@@ -293,7 +296,7 @@ fn write_alloc(slot: &ThreadSlot, at: *mut u8, pointer: *mut u8, layout: Layout)
 
 #[inline(always)]
 fn write_free(slot: &ThreadSlot, stamp: u64, pointer: *mut u8) {
-    // SAFETY: `enter` has seen to the room.
+    // SAFETY: `enter` has checked the room.
     let mut writer = unsafe { Writer::new(slot.cursor()) };
     writer.free(FREE.wire(), stamp, pointer.addr());
     slot.commit(writer.end());
@@ -308,22 +311,22 @@ unsafe fn write_realloc<A: GlobalAlloc>(
     new_size: usize,
 ) -> *mut u8 {
     if !synchronize(slot, pointer, layout) {
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller makes the same promise.
         return unsafe { inner.realloc(pointer, layout, new_size) };
     }
-    // SAFETY: `enter` has seen to the room, which counts both halves.
+    // SAFETY: `enter` has checked the room, which includes both halves.
     let mut writer = unsafe { Writer::new(scopes::switch(slot)) };
     writer.free(REALLOC_FREE.wire(), slot.stamp(), pointer.addr());
     slot.commit(writer.end());
-    // NOTE: the inner call can take seconds (it may copy gigabytes), and nobody shall wait for it:
-    // the first half is committed, and the second will be in an epoch of its own.
+    // NOTE: the inner call can take seconds, because it may copy gigabytes, and no other thread
+    // waits for it: the first half is committed, and the second half has a later epoch.
     write::pause_inside(slot);
-    // SAFETY: the caller's promise is passed on.
+    // SAFETY: the caller makes the same promise.
     let new = unsafe { inner.realloc(pointer, layout, new_size) };
     write::resume_inside(slot);
     let (address, size) = if new.is_null() { (pointer, layout.size()) } else { (new, new_size) };
     if !sync::synchronize(slot, address.addr(), size) {
-        // Recording has ended in between: the block counts as freed in it.
+        // Recording has ended in between: in the recording, the block is freed.
         return new;
     }
     // SAFETY: nothing else has used the room since.

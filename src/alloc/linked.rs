@@ -1,8 +1,8 @@
-//! Whether the tracker is this program's allocator, and the start that the environment asks for.
+//! Whether the tracker is this program's allocator, and whether the environment may start it.
 //!
-//! With the allocator linked and a `MEMLEDGER_*` variable set, a program is tracked from before
-//! `main` with no line of code. One function that the system calls before `main` looks at the
-//! environment (`os::keep_before_main`), never the hook.
+//! A program that links the allocator is tracked from before `main` if a `MEMLEDGER_*` variable is
+//! set. The function that reads the environment is called by the system before `main`
+//! (`os::keep_before_main`), not by the hook.
 
 use crate::platform::os;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,26 +10,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static CALLED: AtomicBool = AtomicBool::new(false);
 static IGNORE_ENVIRONMENT: AtomicBool = AtomicBool::new(false);
 
-/// The tracker has been called, by a program that wants the environment ignored or not.
+/// Notes that the tracker was called, and whether the program wants the environment ignored.
 pub(crate) fn note(ignore_environment: bool) {
     IGNORE_ENVIRONMENT.store(ignore_environment, Ordering::Relaxed);
     if !CALLED.swap(true, Ordering::Release) {
-        // Refers to the entry from code that the allocator needs: a linker takes the objects of a
-        // library by need, and nothing else would need that one.
+        // A linker takes only those objects of a library that something refers to. Nothing else
+        // refers to the function before `main`.
         os::keep_before_main();
     }
 }
 
-/// Whether a program's own allocations come to the tracker: makes one and looks.
+/// Whether the program's allocations reach the tracker. Makes an allocation to find out.
 ///
-/// Call it with the guard set and recording not off, so that the call goes the slow way.
+/// Must be called with the reentrancy guard set and recording not off, so that the allocation takes
+/// the slow path, which calls [`note`].
 pub(crate) fn is_global_allocator() -> bool {
     CALLED.store(false, Ordering::Release);
     drop(std::hint::black_box(Box::new(0_u64)));
     CALLED.load(Ordering::Acquire)
 }
 
-/// Whether the program refused to be started by its environment; known once it has allocated.
+/// Whether the program wants the environment ignored; known after its first allocation.
 pub(crate) fn ignores_environment() -> bool {
     IGNORE_ENVIRONMENT.load(Ordering::Relaxed)
 }

@@ -1,11 +1,15 @@
-//! The allocator that records: every call of the program passes through here.
+//! The allocator that records each call of the program.
 
+#[cfg(feature = "enable")]
+pub(crate) mod append;
 #[cfg(feature = "enable")]
 pub(crate) mod events;
 #[cfg(feature = "enable")]
 pub(crate) mod hook;
 #[cfg(feature = "enable")]
 pub(crate) mod linked;
+#[cfg(feature = "enable")]
+mod record;
 #[cfg(feature = "enable")]
 pub(crate) mod stats;
 mod tracker;

@@ -1,31 +1,31 @@
-//! Figures that are kept beside the stream.
+//! Counters of the allocator that are not in the stream.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 static OWN_BYTES: AtomicI64 = AtomicI64::new(0);
 static FAILED: AtomicU64 = AtomicU64::new(0);
 
-/// The tracker's own code allocated (or freed, if negative) this many bytes.
-pub(crate) fn own(bytes: i64) {
+/// Counts bytes that the tracker's own code allocated, or freed if negative.
+pub(crate) fn add_own_bytes(bytes: i64) {
     OWN_BYTES.fetch_add(bytes, Ordering::Relaxed);
 }
 
-/// Bytes the tracker's own code holds from the program's allocator.
+/// The number of bytes that the tracker's own code has from the program's allocator.
 pub(crate) fn own_bytes() -> u64 {
     OWN_BYTES.load(Ordering::Relaxed).max(0) as u64
 }
 
-/// The inner allocator returned null, which goes on to the program.
-pub(crate) fn failed() {
+/// Counts a null of the inner allocator that is returned to the program.
+pub(crate) fn count_failure() {
     FAILED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A new recording begins.
-pub(crate) fn forget_failures() {
+/// Begins to count failures from 0, for a new recording.
+pub(crate) fn reset_failures() {
     FAILED.store(0, Ordering::Relaxed);
 }
 
-/// How often the inner allocator returned null while something was recorded.
+/// The number of failed allocations of the program while something was recorded.
 pub(crate) fn failures() -> u64 {
     FAILED.load(Ordering::Relaxed)
 }

@@ -17,7 +17,7 @@ use std::fmt::Arguments;
 #[cfg(feature = "enable")]
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// On unless somebody turns it off: a bookmark is rare, and set on purpose.
+/// On by default, because a program sets few bookmarks, and each on purpose.
 #[cfg(feature = "enable")]
 pub(super) static BOOKMARK: Channel = Channel::on_by_default("Bookmark");
 
@@ -32,7 +32,7 @@ crate::event! {
     Bookmark = "Misc"."Bookmark" { Cycle: u64, BookmarkPoint: u64, FormatArgs: [u8] }
 }
 
-/// Where in the program a bookmark is set.
+/// The source location of a bookmark.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct BookmarkSite {
@@ -40,7 +40,7 @@ pub struct BookmarkSite {
     file: &'static str,
     #[cfg(feature = "enable")]
     line: u32,
-    /// Its `BookmarkSpec` was logged.
+    /// Whether its `BookmarkSpec` was logged.
     #[cfg(feature = "enable")]
     known: AtomicBool,
 }
@@ -58,7 +58,7 @@ impl BookmarkSite {
         }
         let text = text.as_str().map_or_else(|| Cow::Owned(text.to_string()), Cow::Borrowed);
         let point = std::ptr::from_ref(self).addr() as u64;
-        // NOTE: twice if two threads come at once, which says the same twice.
+        // NOTE: two threads at once log it twice, with the same values.
         if !self.known.swap(true, Ordering::Relaxed) {
             let (line, file) = (self.line as i32, self.file);
             crate::log!(
@@ -92,14 +92,14 @@ impl BookmarkSite {
 #[cfg(feature = "enable")]
 fn arguments(text: &str) -> Vec<u8> {
     let mut bytes = vec![1, 3 << 6 | 2];
-    // A NUL would end the text there.
+    // A NUL would end the text.
     let units = text.encode_utf16().filter(|unit| *unit != 0).chain([0]);
     bytes.extend(units.flat_map(u16::to_le_bytes));
     bytes
 }
 
-/// Names this moment: readers show it, and `memledger report --at 'bookmark:after warm-up'` is the
-/// report as it stood then.
+/// Names this moment. Readers show the name, and `memledger report --at 'bookmark:after warm-up'`
+/// is the report of this moment.
 ///
 /// ```
 /// # let level = 7;
@@ -118,8 +118,8 @@ macro_rules! bookmark {
     }};
 }
 
-/// Names this moment. Without the feature `enable` this is nothing, and the arguments are not
-/// evaluated.
+/// Names this moment. Without the feature `enable`, does nothing and does not evaluate the
+/// arguments.
 #[cfg(not(feature = "enable"))]
 #[macro_export]
 macro_rules! bookmark {

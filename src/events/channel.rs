@@ -1,12 +1,12 @@
 //! Channels: named sets of events that are recorded together or not at all.
 //!
-//! A channel is a static of whoever logs on it. It makes itself known the first time it is looked
-//! at, in an append-only table that all threads share without locks; so a setting may name channels
-//! of code that has not run yet, and is remembered for them.
+//! A channel is a static of the code that logs on it. Its first use adds it to an append-only
+//! table, which all threads share without locks. A setting can name channels of code that has not
+//! run yet: their names are kept until they are added.
 //!
 //! ```text
-//! NEW ──first look──► ON    named by the setting, or on by default
-//!                └──► OFF   ◄──► ON by `set_enabled`, for those that are not read-only
+//! NEW ──first use──► ON    named by the setting, or on by default
+//!               └──► OFF   ◄──► ON by `set_enabled`, unless it is read-only
 //! ```
 
 use crate::error::Error;
@@ -31,7 +31,7 @@ pub struct Channel {
     turned_off: AtomicU32,
 }
 
-/// Declares channels: what the events of a [`log!`](crate::log) site belong to.
+/// Declares channels, for [`log!`](crate::log) sites.
 ///
 /// ```
 /// memledger::channel! {
@@ -50,9 +50,9 @@ pub struct Channel {
 /// ```
 /// They are off until something enables them: `MEMLEDGER_TRACE=memory,scope,game`, the flag
 /// `-trace=`, [`LedgerBuilder::channels`](crate::LedgerBuilder::channels), or
-/// [`Channel::set_enabled`] and [`Channel::switch`], which read-only ones refuse. Names are compared
-/// as Unreal does: upper and lower case are the same, and so is a name with an `s` or the suffix
-/// `Channel` at its end. A program can have 1024 channels.
+/// [`Channel::set_enabled`] and [`Channel::switch`], which read-only ones refuse. Names are
+/// compared as Unreal does: upper and lower case are the same, and so is a name with an `s` or the
+/// suffix `Channel` at its end. A program can have 1024 channels.
 #[macro_export]
 macro_rules! channel {
     ($($(#[$attribute:meta])* $visibility:vis $name:ident = $text:literal $([ $flag:ident ])?;)*) => {
@@ -103,19 +103,19 @@ impl Channel {
         self.name
     }
 
-    /// The id by which Unreal's readers, and streams that get some channels only, know it.
+    /// The id of the channel in Unreal's streams, and in the filter of a destination.
     #[cfg(feature = "enable")]
     #[doc(hidden)]
     pub const fn id(&self) -> u32 {
         self.id
     }
 
-    /// Whether it can be enabled by settings only.
+    /// Whether only settings can enable it.
     pub const fn is_read_only(&self) -> bool {
         self.read_only
     }
 
-    /// Whether its events are recorded, once anything is. One relaxed load.
+    /// Whether its events are recorded while anything is. Costs one relaxed load.
     #[inline(always)]
     pub fn is_enabled(&'static self) -> bool {
         #[cfg(feature = "enable")]
@@ -128,8 +128,8 @@ impl Channel {
         false
     }
 
-    /// Turns it on or off, for all threads. What other threads log at the same time may or may not
-    /// be recorded; the trace says so within 10 ms.
+    /// Turns it on or off, for all threads. Events that other threads log at the same time may or
+    /// may not be recorded. The trace has the change within 10 ms.
     ///
     /// # Errors
     /// [`Error::ReadOnlyChannel`].
@@ -149,8 +149,8 @@ impl Channel {
         Ok(())
     }
 
-    /// All channels that the program has come by, the tracker's own among them, in the order in
-    /// which it has. A few loads for each.
+    /// All channels that the program has used so far, including the tracker's own, in the order of
+    /// their first use. Costs a few loads for each.
     ///
     /// ```
     /// memledger::channel! { GAME = "Game"; }
@@ -167,8 +167,8 @@ impl Channel {
         std::iter::empty()
     }
 
-    /// The channel of this name, if the program has come by it; names are compared as
-    /// [`channel!`](crate::channel) says.
+    /// The channel of this name, if the program has used it. Names are compared as in
+    /// [`channel!`](crate::channel).
     pub fn find(name: &str) -> Option<&'static Self> {
         #[cfg(feature = "enable")]
         return registry::all().find(|channel| channel.id == registry::id(name));
@@ -179,9 +179,9 @@ impl Channel {
         }
     }
 
-    /// Turns the channels of these names, with commas between them, on or off, all or none. A name
-    /// that no channel has so far is remembered for the channel that will have it: at most 1024 of
-    /// those.
+    /// Turns the channels of these names, which commas separate, on or off: all or, with an error,
+    /// none. A name that no channel has so far is kept for the channel that will have it; at most
+    /// 1024 names are kept.
     ///
     /// ```
     /// use memledger::Channel;
@@ -194,8 +194,8 @@ impl Channel {
     /// # Ok::<(), memledger::Error>(())
     /// ```
     /// # Errors
-    /// [`Error::InvalidChannels`] for what can be no channel's name, [`Error::ReadOnlyChannel`], and
-    /// [`Error::UnknownChannel`] for more than 1024 unknown names.
+    /// [`Error::InvalidChannels`] for a text that no channel can have as its name,
+    /// [`Error::ReadOnlyChannel`], and [`Error::UnknownChannel`] for more than 1024 unknown names.
     pub fn switch(names: &str, enabled: bool) -> Result<(), Error> {
         #[cfg(feature = "enable")]
         return registry::names(names)
@@ -208,11 +208,11 @@ impl Channel {
     }
 }
 
-/// Whether settings can name a channel so.
+/// Whether a channel can have this name, so that settings can name it.
 const fn is_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     let mut index = 0;
-    // NOTE: a name behind that is one that is left out.
+    // NOTE: in a setting, a leading - excludes a channel.
     if !bytes.is_empty() && bytes[0] == b'-' {
         return false;
     }

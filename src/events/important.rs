@@ -1,7 +1,7 @@
-//! The important events that the program logs: kept for every reader that comes, from before the
-//! first recording to the end of the process.
+//! The cache of the program's important events. Each stream begins with all of them, including
+//! those from before the first recording.
 //!
-//! They are logged seldom, and never from inside the allocator: so there is a lock.
+//! They are logged seldom, and never from inside the allocator, so the cache has a lock.
 
 use crate::trace::format::arrays::{Aux, PIECE_HEAD, Source, piece_head};
 use crate::trace::format::encode::AUX_TERMINAL;
@@ -11,13 +11,13 @@ use crate::trace::write::{ReentrancyGuard, is_untracked, loss, state};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Bytes of all important events of the program.
+/// The maximum number of bytes of all important events.
 const LIMIT: usize = 16 << 20;
 
 pub(crate) struct Cache {
-    /// The events, one behind the other.
+    /// The bytes of all events.
     events: Vec<u8>,
-    /// How many were refused, and why the first was.
+    /// The number of refused events, and the reason for the first one.
     refused: u64,
     why: Option<String>,
 }
@@ -28,16 +28,17 @@ fn cache() -> MutexGuard<'static, Cache> {
     CACHE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes the lock for a fork, if it is free within `patience`.
+/// Takes the lock for a fork; `None` if it is not free within `patience`.
 pub(crate) fn lock_within(patience: Duration) -> Option<MutexGuard<'static, Cache>> {
     worker::lock_within(&CACHE, patience)
 }
 
-/// Keeps an event. In the child of a fork, whose parent may have held the lock, it is lost.
+/// Adds an event. In the child of a fork, the event is lost, because the parent may have held the
+/// lock.
 pub(super) fn add(logged: &'static Logged, fixed: &[u8], aux: &[Aux<'_>]) {
     if is_untracked() {
-        // NOTE: a signal handler that has interrupted our own code on this thread, which may hold
-        // the very lock.
+        // NOTE: a signal handler that has interrupted the tracker's own code on this thread, which
+        // may hold this lock.
         return loss::event_without_slot();
     }
     if state::is_forked() {
@@ -94,14 +95,14 @@ fn append(
     Ok(())
 }
 
-/// Hands on what was added since `sent`; returns how much there is now.
+/// Forwards the bytes that were added since there were `sent`; returns the number of bytes now.
 pub(super) fn announce(sent: usize, importants: &mut Importants) -> usize {
     let cache = cache();
     importants.add_encoded(cache.events.get(sent..).unwrap_or_default());
     cache.events.len()
 }
 
-/// Says how many events were refused since last asked, if any were.
+/// One sentence with the number of events that were refused since the last call, if any were.
 pub(crate) fn take_refused() -> Option<String> {
     let mut cache = cache();
     let why = cache.why.take()?;

@@ -1,4 +1,4 @@
-//! Events of the program's own: how they are declared and logged.
+//! Events that the program declares and logs.
 //!
 //! ```
 //! memledger::channel! { pub GAME = "Game"; }
@@ -8,9 +8,10 @@
 //! memledger::log!(GAME, Spawned { Id: 7, Name: "Ümit" });
 //! # Ok::<(), memledger::Error>(())
 //! ```
-//! [`event!`](crate::event) says what a type of events looks like, [`channel!`](crate::channel) what
-//! is turned on and off together, [`log!`](crate::log) and [`log_scope!`](crate::log_scope) write an
-//! event, [`bookmark!`](crate::bookmark) names a moment. The guide is [`docs/events.md`].
+//! [`event!`](crate::event) declares event types, and [`channel!`](crate::channel) the sets of
+//! events that are turned on and off together. [`log!`](crate::log) and
+//! [`log_scope!`](crate::log_scope) write an event; [`bookmark!`](crate::bookmark) names a moment.
+//! The guide is [`docs/events.md`].
 //!
 //! [`docs/events.md`]: https://github.com/memledger/memledger/blob/main/docs/events.md
 
@@ -51,18 +52,18 @@ use crate::trace::format::encode::Declaration;
 #[cfg(feature = "enable")]
 use crate::trace::worker::{EventProvider, Importants};
 
-/// Announces channels, and hands on the important events of the program.
+/// Announces channels, and forwards the important events of the program.
 #[cfg(feature = "enable")]
 pub(crate) struct ProgramEvents {
     channels: Announcer,
-    /// Bytes of important events that were handed on.
+    /// The number of bytes of important events that were forwarded.
     sent: usize,
 }
 
 #[cfg(feature = "enable")]
 impl ProgramEvents {
     pub(crate) fn new() -> Self {
-        // So that it is announced even if no bookmark is ever set.
+        // Registers the channel, so that it is announced even if no bookmark is set.
         bookmark::BOOKMARK.is_enabled();
         Self { channels: Announcer::new(), sent: 0 }
     }
@@ -70,7 +71,7 @@ impl ProgramEvents {
 
 #[cfg(feature = "enable")]
 impl EventProvider for ProgramEvents {
-    /// Those of the program are announced as they come up.
+    /// None: types of the program are announced at their first use.
     fn types(&self) -> &'static [&'static Declaration] {
         &[]
     }

@@ -1,4 +1,4 @@
-//! `log!` and `log_scope!`: what a log site does.
+//! Log sites: `log!` and `log_scope!`.
 
 #[cfg(feature = "enable")]
 use super::{declare::Loggable, write};
@@ -7,8 +7,8 @@ use crate::events::channel::Channel;
 use crate::trace::write::declared::Logged;
 use std::marker::PhantomData;
 
-/// A log site: a static of its own. That it names the type of its events keeps it out of functions
-/// that are generic over it, all of which would share the static.
+/// A log site, which is a static. It names the type of its events, so it does not compile in a
+/// function that is generic over that type: all instances of the function would share the static.
 #[cfg(feature = "enable")]
 #[doc(hidden)]
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct LogSite<E> {
 
 #[cfg(feature = "enable")]
 impl<E: Loggable> LogSite<E> {
-    /// One on the channels with these ids.
+    /// A log site on the channels with these ids.
     pub const fn new(channels: &'static [u32]) -> Self {
         Self { logged: Logged::new(E::declared, channels), _event: PhantomData }
     }
@@ -30,21 +30,21 @@ impl<E: Loggable> LogSite<E> {
         write::log(&self.logged, event);
     }
 
-    /// Opens a scope with an event of this type at its beginning.
+    /// Opens a scope that begins with an event of this type.
     #[inline]
     pub fn enter(&'static self, event: impl Loggable<Static = E>, timed: bool) -> LogScope {
         LogScope { open: write::enter(&self.logged, event, timed), timed, _not_send: PhantomData }
     }
 }
 
-/// Whether all channels are enabled; at least one is looked at.
+/// Whether all channels are enabled. Checks at least one.
 #[doc(hidden)]
 #[inline(always)]
 pub fn are_enabled<const N: usize>(channels: [&'static Channel; N]) -> bool {
     channels.iter().all(|channel| channel.is_enabled())
 }
 
-/// See [`alloc_scope!`](crate::alloc_scope): the compiler shows this name.
+/// Not `Send`, so a guard cannot move to another thread. The compiler shows this name in its error.
 #[derive(Debug)]
 struct LeaveTheScopeOnTheThreadThatEnteredIt {
     _not_send: PhantomData<*const ()>,
@@ -53,8 +53,8 @@ struct LeaveTheScopeOnTheThreadThatEnteredIt {
 /// A scope in the stream of this thread, closed when dropped. [`log_scope!`](crate::log_scope)
 /// makes it.
 ///
-/// It belongs to its thread. If a guard is forgotten, or dropped while scopes inside it are open,
-/// leaving the scope around it puts things right.
+/// A guard cannot be sent to another thread. If a guard is forgotten, or dropped while scopes
+/// inside it are open, leaving the scope around it corrects this.
 /// ```compile_fail,E0277
 /// let scope = memledger::LogScope::closed();
 /// std::thread::spawn(move || drop(scope));
@@ -70,7 +70,7 @@ pub struct LogScope {
 }
 
 impl LogScope {
-    /// One that is not open: the channel is disabled.
+    /// A guard without a scope, for a disabled channel.
     #[inline(always)]
     pub const fn closed() -> Self {
         Self {
@@ -106,15 +106,17 @@ impl Drop for LogScope {
 /// While the channel is disabled, this costs one relaxed load, and the values are not evaluated.
 /// Otherwise all values are evaluated first, then the event is written in one piece: a value whose
 /// expression logs, itself or in what it calls, logs its own event before this one, and neither is
-/// torn. A signal handler that logs while this thread is writing, or in the tracker's own code, loses
-/// its event, which is counted; important events are not for handlers, since they take memory.
+/// torn. A signal handler that logs while this thread is writing, or in the tracker's own code,
+/// loses its event, which is counted; important events are not for handlers, since they take
+/// memory.
 ///
 /// An event with numbers only takes 2 to 4 ns, with strings or arrays some 50 and what it takes to
-/// copy them (`cargo bench -p memledger-benches --bench log`). Synchronised events of several threads are in the order in which they were logged, for
-/// which threads that log at the same time pass a word of memory to and fro; `NoSync` spares that.
+/// copy them (`cargo bench -p memledger-benches --bench log`). Synchronised events of several
+/// threads are in the order in which they were logged, for which threads that log at the same time
+/// pass a word of memory to and fro; `NoSync` spares that.
 ///
-/// An event takes at most half the buffers (4 MiB unless told). A larger one, or one for which there
-/// is no room within a second, is lost whole and counted.
+/// An event takes at most half the buffers (4 MiB unless told). A larger one, or one for which
+/// there is no room within a second, is lost whole and counted.
 #[cfg(feature = "enable")]
 #[macro_export]
 macro_rules! log {

@@ -1,9 +1,9 @@
-//! The ways of an event from its log site into the stream.
+//! Writes an event from its log site to the stream.
 //!
 //! ```text
-//! important ──► the cache of important events                                important.rs
-//! short     ──► the thread's block, written here, in the program's own code
-//! others    ──► the thread's blocks, by one function for all types           write/program.rs
+//! important ──► the cache of important events                                  important.rs
+//! short     ──► the thread's buffer, by code that is inlined at the log site   put
+//! others    ──► the thread's buffers, by one function for all types            trace/write/program.rs
 //! ```
 
 use super::declare::Loggable;
@@ -15,12 +15,12 @@ use crate::trace::write::declared::{Logged, NO_WIRE};
 use crate::trace::write::loss;
 use crate::trace::write::program::{self, Open, Record, SHORT, Scope};
 
-/// What of an event is known when the program is compiled.
+/// The constants of an event type.
 trait Known: Loggable {
     const SYNCED: bool = Self::FLAGS & NO_SYNC == 0;
     const IMPORTANT: bool = Self::FLAGS & IMPORTANT != 0;
     const SIZE: usize = if Self::SYNCED { SYNCED_HEADER } else { 2 } + size_of::<Self::Fixed>();
-    /// It fits behind any cursor that has room.
+    /// Whether it fits after each cursor that has room.
     const IS_SHORT: bool = !Self::HAS_AUX && Self::SIZE <= SHORT;
 }
 impl<E: Loggable> Known for E {}
@@ -42,14 +42,14 @@ pub(super) fn log<E: Loggable>(logged: &'static Logged, event: E) {
     long(logged, event);
 }
 
-/// Writes a short event; returns where it ends.
+/// Writes a short event; returns the address after it.
 ///
-/// PERF: where a serial is followed by three bytes or more, they are written over what the
-/// first store put there: one store for the head.
+/// PERF: the head with a serial is one store of 8 bytes. The fields overwrite the last three of
+/// them.
 #[expect(unsafe_code, reason = "writes through a raw pointer")]
 #[inline(always)]
 fn put<F: Plain>(at: *mut u8, wire: u16, stamp: u64, fixed: F, synced: bool) -> *mut u8 {
-    // SAFETY: `begin` has seen to the room for a short event, which is at least 8 bytes.
+    // SAFETY: `begin` has checked that there is room for a short event, which is at least 8 bytes.
     unsafe {
         let fields = if synced {
             at.cast::<u64>().write_unaligned(u64::from(wire) | stamp << 16);
@@ -79,7 +79,7 @@ fn with_record<E: Loggable, R: Default>(
         wire = logged.register();
     }
     if wire == NO_WIRE {
-        // There are too many types.
+        // The program has too many types.
         loss::event_without_slot();
         return R::default();
     }

@@ -182,7 +182,7 @@ fn quiesce(plan: &Plan) -> Result<bool, Error> {
         return Err(Error::ThreadInAllocator { waited: START_TIMEOUT });
     }
     loss::reset();
-    stats::forget_failures();
+    stats::reset_failures();
     scopes::misuse::reset();
     Ok(false)
 }

@@ -16,7 +16,7 @@
 //! Every packet begins with the owner of its blocks and the context in which they were allocated. A
 //! block that was renamed, to a tag with which no block was allocated, is renamed in the snapshot too.
 
-use crate::alloc::events::{append_alloc, append_realloc_free, append_update};
+use crate::alloc::append::{append_alloc, append_realloc_free, append_update};
 use crate::analysis::{Alive, AliveBlock};
 use crate::error::Error;
 use crate::platform::clock;

@@ -11,11 +11,11 @@ use super::{
 use std::panic::Location;
 use std::thread::JoinHandle;
 
-/// The scopes and the tag a thread is in, as a value. Another thread, a job of a pool or a callback can
-/// enter it.
+/// The scopes and the tag a thread is in, as a value. Another thread, a job of a pool or a callback
+/// can enter it.
 ///
-/// It has 12 bytes, is `Copy` and `Send`, and is valid for the life of the program. On the thread that
-/// enters it, it replaces the whole context of the thread until the guard is dropped.
+/// It has 12 bytes, is `Copy` and `Send`, and is valid for the life of the program. On the thread
+/// that enters it, it replaces the whole context of the thread until the guard is dropped.
 ///
 /// ```
 /// use memledger::{Context, alloc_scope};
@@ -53,8 +53,8 @@ impl Context {
 
     /// Puts this thread into the context until the guard is dropped. Costs 2 ns.
     ///
-    /// The guard cannot be sent to another thread. A guard that is dropped out of order is counted in
-    /// `scope_misuses`, as that of a scope.
+    /// The guard cannot be sent to another thread. A guard that is dropped out of order is counted
+    /// in `scope_misuses`, as that of a scope.
     #[inline]
     #[track_caller]
     pub fn enter(self) -> ScopeGuard {
@@ -174,8 +174,8 @@ impl Context {
 /// # assert_eq!(worker.join().unwrap().len(), 65_536);
 /// ```
 ///
-/// For threads that are made in other ways ([`std::thread::scope`], [`std::thread::Builder`], pools), use
-/// a [`Context`].
+/// For threads that are made in other ways ([`std::thread::scope`], [`std::thread::Builder`],
+/// pools), use a [`Context`].
 ///
 /// # Panics
 /// If the system cannot make a thread, as [`std::thread::spawn`].

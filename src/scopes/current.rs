@@ -9,9 +9,9 @@
 //! restores them if the thread is still in the context inside. Otherwise something was left out of
 //! order, which is counted.
 //!
-//! The state has no destructor, so it works at any moment in the life of a thread. It needs no slot, so
-//! a thread that never allocates is not registered. Only the entry counts, which the worker reads, are
-//! [shared](super::entries).
+//! The state has no destructor, so it works at any moment in the life of a thread. It needs no
+//! slot, so a thread that never allocates is not registered. Only the entry counts, which the
+//! worker reads, are [shared](super::entries).
 #![expect(unsafe_code, reason = "a pointer to a static")]
 
 mod cache;
@@ -38,9 +38,9 @@ impl ContextIds {
     pub(crate) const ROOT: Self = Self { stack: ROOT, tag: NONE, context: ROOT };
 }
 
-/// PERF: the three numbers are separate words, which are always read and written as such. Words that
-/// are written in one width and read in another cost a dozen cycles, because they must reach the cache
-/// first.
+/// PERF: the three numbers are separate words, which are always read and written as such. Words
+/// that are written in one width and read in another cost a dozen cycles, because they must reach
+/// the cache first.
 struct ThreadContext {
     stack: Cell<u32>,
     tag: Cell<u32>,
@@ -66,8 +66,8 @@ thread_local! {
 fn current() -> Option<&'static ThreadContext> {
     // PERF: the closure is inlined only if it is small, so the rest is outside it.
     let current = CURRENT.try_with(ptr::from_ref).ok()?;
-    // SAFETY: it has no destructor, so it exists as long as its thread. It is not `Sync`, so only this
-    // thread uses it.
+    // SAFETY: it has no destructor, so it exists as long as its thread. It is not `Sync`, so only
+    // this thread uses it.
     Some(unsafe { &*current })
 }
 
@@ -220,8 +220,8 @@ pub(crate) fn swap(ids: ContextIds) -> ContextIds {
     before
 }
 
-/// The context of the scope `name` inside `ids`. A future or span that is made for it counts one entry,
-/// however often it is resumed.
+/// The context of the scope `name` inside `ids`. A future or span that is made for it counts one
+/// entry, however often it is resumed.
 pub(crate) fn with_scope(ids: ContextIds, name: &'static str) -> ContextIds {
     let Some(current) = current() else { return ids };
     current.ids_of(current.cache.scope(ids.stack, name), ids.tag)
@@ -323,8 +323,9 @@ impl ThreadContext {
         entered
     }
 
-    /// Counts a scope without a node. If that shows skipped scopes, counts them as misuses and returns
-    /// to the stack outside them, without a tag, because a skipped scope may have set the tag.
+    /// Counts a scope without a node. If that shows skipped scopes, counts them as misuses and
+    /// returns to the stack outside them, without a tag, because a skipped scope may have set the
+    /// tag.
     fn detect_skipped(&self, address: usize, site: &'static Location<'static>) -> bool {
         let Err(Skipped { count, base }) = self.overflow.enter(self.stack.get(), address) else {
             return false;

@@ -1,15 +1,15 @@
 //! The number of entries of each scope.
 //!
-//! A thread counts in a table of its own, which has one word for each slot of the thread's
-//! [node cache](super::current). Entering a scope adds one to a word, without a locked instruction. When
-//! a slot gets another node, and when the thread ends, the word's count moves to the node's counter in
-//! the [tree](super::tree).
+//! A thread counts in a table of its own, which has one word for each slot of the thread's [node
+//! cache](super::current). Entering a scope adds one to a word, without a locked instruction. When
+//! a slot gets another node, and when the thread ends, the word's count moves to the node's counter
+//! in the [tree](super::tree).
 //!
 //! ```text
 //! word of a thread   u64 entries:46 | node:18  --moves to-->  counter of a node   u64 entries
 //! ```
-//! The tables are never unmapped, so the worker can read a table after its thread has ended. A thread
-//! that ends returns its table for another thread.
+//! The tables are never unmapped, so the worker can read a table after its thread has ended. A
+//! thread that ends returns its table for another thread.
 #![expect(unsafe_code, reason = "tables are raw memory")]
 
 mod totals;
@@ -27,8 +27,8 @@ pub(super) const SLOTS: usize = 64;
 
 /// Bits of a word that hold the node.
 const NODE_BITS: u32 = tree::CAPACITY.trailing_zeros();
-/// One entry in a word. NOTE: the count is in the upper bits, so that it does not change the node when
-/// it wraps after 2^46 entries.
+/// One entry in a word. NOTE: the count is in the upper bits, so that it does not change the node
+/// when it wraps after 2^46 entries.
 const ONE_ENTRY: u64 = 1 << NODE_BITS;
 
 /// The counters of one thread.
@@ -40,7 +40,8 @@ pub(super) struct Counters {
     taken: AtomicBool,
 }
 
-/// Replaces the table of a thread that has none. Such a thread caches no nodes, so it never counts here.
+/// Replaces the table of a thread that has none. Such a thread caches no nodes, so it never counts
+/// here.
 pub(super) static NO_COUNTERS: Counters = Counters {
     words: [const { AtomicU64::new(0) }; SLOTS],
     next: AtomicPtr::new(ptr::null_mut()),
@@ -126,8 +127,8 @@ impl Counters {
     pub(super) fn assign(&self, word: usize, node: u32) {
         let Some(word) = self.words.get(word) else { return };
         let counted = word.load(Ordering::Relaxed);
-        // NOTE: the word is cleared before its count is added to the node's counter, so that a reader
-        // does not see an entry in both.
+        // NOTE: the word is cleared before its count is added to the node's counter, so that a
+        // reader does not see an entry in both.
         word.store(node.into(), Ordering::Relaxed);
         if counted >= ONE_ENTRY {
             add(node_of(counted), counted >> NODE_BITS);

@@ -1,11 +1,12 @@
 //! The tree of contexts in the stream.
 //!
-//! Each node is announced once as Unreal's `Memory.TagSpec`, so that Unreal's tools show the same tree.
-//! Three fields of our own follow Unreal's: the kind of the node; its owner, which is the tag of a context or
-//! the number of a measurement; and its name as the program gave it.
+//! Each node is announced once as Unreal's `Memory.TagSpec`, so that Unreal's tools show the same
+//! tree. Three fields of our own follow Unreal's: the kind of the node; its owner, which is the tag
+//! of a context or the number of a measurement; and its name as the program gave it.
 //!
-//! Unreal's tools take a `Display` that has a `/` for a path: they show the part after the last `/` as the
-//! name. So the `Display` of a tag begins with its groups, and a `/` in a name is written as `|`.
+//! Unreal's tools take a `Display` that has a `/` for a path: they show the part after the last `/`
+//! as the name. So the `Display` of a tag begins with its groups, and a `/` in a name is written as
+//! `|`.
 
 use super::entries;
 use super::tree::{self, NewNode, NodeKind, Walk};

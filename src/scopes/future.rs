@@ -10,9 +10,10 @@ use std::task::{self, Poll};
 
 /// Scopes for futures: what [`alloc_scope!`](crate::alloc_scope) is for blocks.
 ///
-/// A guard in an `async` block would stay on the scope stack of its thread while the task waits and other
-/// tasks run there. So the compiler refuses it where tasks can move to other threads. These methods give
-/// the future a context of its own, which is set before each poll, on any thread, and saved after it:
+/// A guard in an `async` block would stay on the scope stack of its thread while the task waits and
+/// other tasks run there. So the compiler refuses it where tasks can move to other threads. These
+/// methods give the future a context of its own, which is set before each poll, on any thread, and
+/// saved after it:
 ///
 /// ```
 /// use memledger::{AllocScope, alloc_scope};
@@ -30,9 +31,9 @@ use std::task::{self, Poll};
 /// # assert!(task.as_mut().poll(&mut context).is_ready());
 /// ```
 ///
-/// The scope is inside the scopes of the thread that *calls the method*: the task of the example is inside
-/// `server` on every thread of an executor. Memory that the future allocates belongs to its scopes until it
-/// is freed, also if another task frees or grows it.
+/// The scope is inside the scopes of the thread that *calls the method*: the task of the example is
+/// inside `server` on every thread of an executor. Memory that the future allocates belongs to its
+/// scopes until it is freed, also if another task frees or grows it.
 ///
 /// # Costs
 /// 1 to 2 ns for each poll, and 32 bytes in the future. Nothing without feature `enable`.
@@ -49,7 +50,8 @@ pub trait AllocScope: Future + Sized {
         self.in_context(Context::current().scope_in_group(group, name.into()))
     }
 
-    /// Gives each allocation of this future the tag `tag`, except where a scope or tag inside has another.
+    /// Gives each allocation of this future the tag `tag`, except where a scope or tag inside has
+    /// another.
     #[track_caller]
     fn alloc_tagged(self, tag: Tag) -> Scoped<Self> {
         self.in_context(Context::current().tagged(tag))
@@ -73,10 +75,10 @@ impl<F: Future> AllocScope for F {}
 
 /// A future with a context of its own; the methods of [`AllocScope`] make it.
 ///
-/// Scopes that are open inside the future while it waits are saved with its context. So on executors of one
-/// thread, where guards across `.await` compile, such guards are correct inside this future. Its destructors
-/// run in its context. A future that ends in another context than it began in, because a guard was
-/// forgotten or returned, counts as one of `scope_misuses`.
+/// Scopes that are open inside the future while it waits are saved with its context. So on
+/// executors of one thread, where guards across `.await` compile, such guards are correct inside
+/// this future. Its destructors run in its context. A future that ends in another context than it
+/// began in, because a guard was forgotten or returned, counts as one of `scope_misuses`.
 #[must_use = "futures do nothing unless polled"]
 #[derive(Debug)]
 pub struct Scoped<F> {
@@ -93,8 +95,8 @@ impl<F: Future> Future for Scoped<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, waker: &mut task::Context<'_>) -> Poll<F::Output> {
-        // SAFETY: the inner future is never moved, and is dropped in place, so it is pinned as `self` is.
-        // The other fields are not pinned.
+        // SAFETY: the inner future is never moved, and is dropped in place, so it is pinned as
+        // `self` is. The other fields are not pinned.
         let this = unsafe { self.get_unchecked_mut() };
         // SAFETY: as above.
         let future = unsafe { Pin::new_unchecked(&mut *this.future) };

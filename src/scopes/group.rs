@@ -5,7 +5,8 @@ use super::tree::{self, NodeKind};
 #[cfg(feature = "enable")]
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The owner of memory: a subsystem, a library, a team. Groups nest; [`group!`](crate::group) makes them.
+/// The owner of memory: a subsystem, a library, a team. Groups nest; [`group!`](crate::group) makes
+/// them.
 #[derive(Debug)]
 pub struct Group {
     name: &'static str,

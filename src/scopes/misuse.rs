@@ -1,4 +1,5 @@
-//! Scopes that were left out of order, or never left: their number, and where the first was entered.
+//! Scopes that were left out of order, or never left: their number, and where the first was
+//! entered.
 #![expect(unsafe_code, reason = "a pointer to a static")]
 
 use std::panic::Location;

@@ -1,12 +1,12 @@
 //! Scopes, groups and tags, and the context that they make on each thread.
 //!
-//! A *context* is a stack of scopes and optionally a tag. All contexts of a program form one tree of
-//! numbered nodes ([`tree`]). A thread has the number of its [current] context, and an allocation reads only
-//! that number. Entering a scope finds the number of the new stack in a small cache of the thread, which asks
-//! the shared tree once for each stack.
+//! A *context* is a stack of scopes and optionally a tag. All contexts of a program form one tree
+//! of numbered nodes ([`tree`]). A thread has the number of its [current] context, and an
+//! allocation reads only that number. Entering a scope finds the number of the new stack in a small
+//! cache of the thread, which asks the shared tree once for each stack.
 //!
-//! Entering and leaving write nothing. When a thread allocates in another context than that of its stream,
-//! [`switch`] writes the change before the event.
+//! Entering and leaving write nothing. When a thread allocates in another context than that of its
+//! stream, [`switch`] writes the change before the event.
 
 mod context;
 #[cfg(feature = "enable")]

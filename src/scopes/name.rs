@@ -5,8 +5,8 @@ use crate::trace::write::untracked;
 
 /// A name: a literal, or an interned text, which is never freed.
 ///
-/// Entering a scope reads the name's address only. Two names are equal if their texts are.
-/// Scopes and tags also take a `String`, a `&String` or UTF-16 (`&[u16]`), which they intern each time.
+/// Entering a scope reads the name's address only. Two names are equal if their texts are. Scopes
+/// and tags also take a `String`, a `&String` or UTF-16 (`&[u16]`), which they intern each time.
 ///
 /// ```
 /// use memledger::{Name, alloc_scope};
@@ -27,11 +27,11 @@ impl Name {
         Self(name)
     }
 
-    /// Interns `text`: copies it once for the life of the program, and returns the same copy for the same
-    /// text.
+    /// Interns `text`: copies it once for the life of the program, and returns the same copy for
+    /// the same text.
     ///
-    /// Searches a table that all threads share, so keep the result. The table has room for 262 142 names
-    /// and contexts together. When it is full, each new text becomes `(other)`.
+    /// Searches a table that all threads share, so keep the result. The table has room for 262 142
+    /// names and contexts together. When it is full, each new text becomes `(other)`.
     pub fn intern(text: &str) -> Self {
         #[cfg(feature = "enable")]
         return Self(super::tree::intern(text));
@@ -92,7 +92,8 @@ impl std::fmt::Display for Name {
     }
 }
 
-/// Lets [`tag!`](crate::tag) take a literal or a [`Name`] in a `const`, where trait methods cannot be called.
+/// Lets [`tag!`](crate::tag) take a literal or a [`Name`] in a `const`, where trait methods cannot
+/// be called.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct NameOf<T>(pub T);

@@ -11,14 +11,14 @@ use std::marker::PhantomData;
 use std::panic::Location;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-/// Not `Send`, so a guard cannot move to another thread. The compiler shows this name in its error, and
-/// the name says what to use instead.
+/// Not `Send`, so a guard cannot move to another thread. The compiler shows this name in its error,
+/// and the name says what to use instead.
 trait ForFuturesUseTheirMethodAllocScopeForThreadsUseContext {}
 
 /// An entered scope, left when dropped. [`alloc_scope!`](crate::alloc_scope) makes it.
 ///
-/// A guard cannot be sent to another thread; send a [`Context`](crate::Context) instead. It cannot be
-/// held across an `.await` of a task that can move to another thread; use
+/// A guard cannot be sent to another thread; send a [`Context`](crate::Context) instead. It cannot
+/// be held across an `.await` of a task that can move to another thread; use
 /// [`AllocScope`](crate::AllocScope) for futures. Both are errors of the compiler:
 /// ```compile_fail,E0277
 /// let scope = memledger::ScopeGuard::enter("load");
@@ -33,13 +33,13 @@ trait ForFuturesUseTheirMethodAllocScopeForThreadsUseContext {}
 /// });
 /// ```
 ///
-/// A guard can be forgotten, or dropped while scopes inside it are still open (executors of one thread
-/// let it compile across an `.await`). Leaving the scope around it corrects this. The report counts such
-/// `scope_misuses`, and gives the source location of the first. If no scope is around it, because a loop
-/// forgets a guard in each round or a `longjmp` skips one, the misuse is detected after at most 511
-/// rounds. All of these scopes are counted then, and the thread returns to the scope around the loop, or
-/// to `GlobalScope` if each round used another name. More than 511 guards that one function keeps open
-/// at once are taken for such a loop, and are closed.
+/// A guard can be forgotten, or dropped while scopes inside it are still open (executors of one
+/// thread let it compile across an `.await`). Leaving the scope around it corrects this. The report
+/// counts such `scope_misuses`, and gives the source location of the first. If no scope is around
+/// it, because a loop forgets a guard in each round or a `longjmp` skips one, the misuse is
+/// detected after at most 511 rounds. All of these scopes are counted then, and the thread returns
+/// to the scope around the loop, or to `GlobalScope` if each round used another name. More than 511
+/// guards that one function keeps open at once are taken for such a loop, and are closed.
 #[must_use = "the scope is left when this is dropped"]
 #[derive(Debug)]
 pub struct ScopeGuard {
@@ -57,8 +57,8 @@ impl RefUnwindSafe for ScopeGuard {}
 
 #[cfg(feature = "enable")]
 impl ScopeGuard {
-    /// Enters a scope on this thread. Entering and leaving cost 2 to 3 ns, from the second time on this
-    /// thread (`cargo bench --bench hook -- scopes`).
+    /// Enters a scope on this thread. Entering and leaving cost 2 to 3 ns, from the second time on
+    /// this thread (`cargo bench --bench hook -- scopes`).
     #[inline]
     #[track_caller]
     pub fn enter(name: impl Into<Name>) -> Self {
@@ -66,8 +66,8 @@ impl ScopeGuard {
         Self::new(current::enter(name.into().as_str(), site), site)
     }
 
-    /// Enters a scope whose allocations belong to `group`, except where a scope or tag inside has another
-    /// group.
+    /// Enters a scope whose allocations belong to `group`, except where a scope or tag inside has
+    /// another group.
     #[inline]
     #[track_caller]
     pub fn enter_group(group: &'static Group, name: impl Into<Name>) -> Self {
@@ -144,10 +144,10 @@ impl Drop for ScopeGuard {
 /// # drop(sound);
 /// ```
 ///
-/// The name is a literal, a `&'static str` or a [`Name`](crate::Name). Entering and leaving a scope costs
-/// 2 to 3 ns, from the second time on a thread, and writes nothing to the stream. A `String`, a `&String` or a
-/// `&[u16]` of UTF-16 is interned each time, which searches a table that all threads share;
-/// intern it once with [`Name::intern`](crate::Name::intern) instead.
+/// The name is a literal, a `&'static str` or a [`Name`](crate::Name). Entering and leaving a scope
+/// costs 2 to 3 ns, from the second time on a thread, and writes nothing to the stream. A `String`,
+/// a `&String` or a `&[u16]` of UTF-16 is interned each time, which searches a table that all
+/// threads share; intern it once with [`Name::intern`](crate::Name::intern) instead.
 #[macro_export]
 macro_rules! alloc_scope {
     (group: $group:path, $name:expr, $body:block) => {{

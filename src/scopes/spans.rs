@@ -18,8 +18,8 @@ use tracing_core::span::{Attributes, Id, Record};
 use tracing_subscriber::Layer;
 use tracing_subscriber::registry::LookupSpan;
 
-/// A layer of `tracing-subscriber` that makes a scope of each span: allocations inside a span are in a scope
-/// of its name.
+/// A layer of `tracing-subscriber` that makes a scope of each span: allocations inside a span are
+/// in a scope of its name.
 ///
 /// ```
 /// use memledger::ScopeLayer;
@@ -34,22 +34,22 @@ use tracing_subscriber::registry::LookupSpan;
 /// });
 /// ```
 ///
-/// The scope of a span with an explicit parent (`parent: ..`) is inside that of the parent. The scope of
-/// another span is inside the scopes of the thread that makes the span, which are spans or
-/// [`alloc_scope!`](crate::alloc_scope). Each thread that enters the span enters this scope, each time: an
-/// instrumented future is in it at each poll. Spans can be entered within themselves and left in any order.
-/// A span that is made under a tag has that tag, as a [`Context`](crate::Context) does; another span keeps
-/// the tag of the thread that enters it.
+/// The scope of a span with an explicit parent (`parent: ..`) is inside that of the parent. The
+/// scope of another span is inside the scopes of the thread that makes the span, which are spans or
+/// [`alloc_scope!`](crate::alloc_scope). Each thread that enters the span enters this scope, each
+/// time: an instrumented future is in it at each poll. Spans can be entered within themselves and
+/// left in any order. A span that is made under a tag has that tag, as a
+/// [`Context`](crate::Context) does; another span keeps the tag of the thread that enters it.
 ///
-/// A span that a filter disables is no scope. Guards of `alloc_scope!` that are open while an instrumented
-/// future waits stay on the thread; [`AllocScope`](crate::AllocScope) saves them.
+/// A span that a filter disables is no scope. Guards of `alloc_scope!` that are open while an
+/// instrumented future waits stay on the thread; [`AllocScope`](crate::AllocScope) saves them.
 ///
 /// # Costs
-/// Entering and leaving a span costs 45 ns on top of `tracing` itself, most of it for a search in the
-/// registry (`cargo bench -p memledger-benches --bench hook -- scopes`). The scope of a span is found once:
-/// when the span is made, or when a value of the chosen field is recorded later. A value is cut off after
-/// 256 bytes. Each new value is [interned](crate::Name::intern) for the life of the program, so choose fields
-/// with thousands of values, not millions.
+/// Entering and leaving a span costs 45 ns on top of `tracing` itself, most of it for a search in
+/// the registry (`cargo bench -p memledger-benches --bench hook -- scopes`). The scope of a span is
+/// found once: when the span is made, or when a value of the chosen field is recorded later. A
+/// value is cut off after 256 bytes. Each new value is [interned](crate::Name::intern) for the life
+/// of the program, so choose fields with thousands of values, not millions.
 #[derive(Debug)]
 pub struct ScopeLayer {
     #[cfg(feature = "enable")]
@@ -70,8 +70,8 @@ impl ScopeLayer {
         }
     }
 
-    /// Makes one more scope of the value of this field, inside the scope of the span. If a span has several
-    /// such fields, only its first one counts.
+    /// Makes one more scope of the value of this field, inside the scope of the span. If a span has
+    /// several such fields, only its first one counts.
     #[must_use]
     pub fn instance_field(self, name: &'static str) -> Self {
         #[cfg(feature = "enable")]
@@ -190,7 +190,8 @@ impl EnteredSpans {
         let Some(at) = entered.iter().rposition(|(one, _)| one == id) else { return false };
         let (_, entered_span) = entered.remove(at);
         match entered.get_mut(at) {
-            // Another span was entered later and is still open. It restores the context before this one.
+            // Another span was entered later and is still open. It restores the context before this
+            // one.
             Some((_, inner)) => inner.skip(entered_span),
             None => current::leave(entered_span, site),
         }

@@ -13,25 +13,26 @@ pub(crate) fn is_current(slot: &ThreadSlot) -> bool {
     current::context() == slot.context.get()
 }
 
-/// Writes the events that bring this thread's stream to the context of the thread, without committing
-/// them. Returns the address for the next event.
+/// Writes the events that bring this thread's stream to the context of the thread, without
+/// committing them. Returns the address for the next event.
 #[inline(always)]
 pub(crate) fn switch(slot: &ThreadSlot) -> *mut u8 {
     if is_current(slot) { slot.cursor() } else { write(slot, current::context()) }
 }
 
-/// The stream has at most one scope open, whose number identifies the whole stack: this leaves the open
-/// one and enters the new one.
+/// The stream has at most one scope open, whose number identifies the whole stack: this leaves the
+/// open one and enters the new one.
 ///
-/// After the channel was turned on or off, a thread notices it here: at the next change of its context,
-/// or in its next buffer.
+/// After the channel was turned on or off, a thread notices it here: at the next change of its
+/// context, or in its next buffer.
 #[inline(never)]
 fn write(slot: &ThreadSlot, context: u32) -> *mut u8 {
     let mut at = slot.cursor();
     let is_open = slot.closing.load(Ordering::Relaxed) != 0;
     let enter = context != tree::ROOT && !events::CHANNEL.is_off();
     slot.context.set(context);
-    // SAFETY: `write::enter` has checked that the buffer has room for the largest event and these 8 bytes.
+    // SAFETY: `write::enter` has checked that the buffer has room for the largest event and these 8
+    // bytes.
     unsafe {
         if is_open {
             at.write(LEAVE_SCOPE);

@@ -48,8 +48,8 @@ macro_rules! tag {
     };
 }
 
-/// Runs `body`. Each allocation of this thread inside carries `tag`, except where a scope or tag inside has
-/// another. The scope stack stays the same.
+/// Runs `body`. Each allocation of this thread inside carries `tag`, except where a scope or tag
+/// inside has another. The scope stack stays the same.
 ///
 /// Costs about as much as a scope, from the second time on a thread.
 #[track_caller]

@@ -1,4 +1,5 @@
-//! The tree of contexts: one table for the process. Nodes are added without locks and never removed.
+//! The tree of contexts: one table for the process. Nodes are added without locks and never
+//! removed.
 //!
 //! ```text
 //! kind      parent            owner         name           example
@@ -9,18 +10,18 @@
 //! Context   scope stack       tag           the tag's      the pair of both
 //! Name      -                 -             its own        a dynamic name, kept once
 //! ```
-//! A node's number is its index in the table. A node is found by kind, parent, owner and the text of
-//! its name, so two call sites with the same name share a node. Number 0 is the root (`GlobalScope`,
-//! no tag). Number 1 is `(other)`: every stack that has no node of its own, because the table is full
-//! or the stack is too deep.
+//! A node's number is its index in the table. A node is found by kind, parent, owner and the text
+//! of its name, so two call sites with the same name share a node. Number 0 is the root
+//! (`GlobalScope`, no tag). Number 1 is `(other)`: every stack that has no node of its own, because
+//! the table is full or the stack is too deep.
 //!
 //! ```text
 //! one mapping   buckets u32 x 2^16   nodes Node x 2^18   entry counters u64 x 2^18
 //!               bucket of hash(key) -> node --next--> node --next--> 0
 //! ```
-//! A thread writes a node, then marks it as ready, then links it into its bucket, so every node in a
-//! bucket is complete. If two threads add the same node at once, one copy can remain that is ready and
-//! in no bucket. It costs one line in the trace.
+//! A thread writes a node, then marks it as ready, then links it into its bucket, so every node in
+//! a bucket is complete. If two threads add the same node at once, one copy can remain that is
+//! ready and in no bucket. It costs one line in the trace.
 //!
 //! The hook does not use this table: it reads a number from [thread-local storage](super::current).
 #![expect(unsafe_code, reason = "the table is raw memory")]
@@ -166,8 +167,8 @@ impl Node {
     fn text(&self) -> &'static str {
         let size = self.name_size.load(Ordering::Relaxed) as usize;
         let Some(start) = NonNull::new(self.name.load(Ordering::Relaxed)) else { return "" };
-        // SAFETY: pointer and size are those of a `&'static str`, written before the node was marked
-        // as ready, and the caller has seen that mark.
+        // SAFETY: pointer and size are those of a `&'static str`, written before the node was
+        // marked as ready, and the caller has seen that mark.
         unsafe { std::str::from_utf8_unchecked(std::slice::from_raw_parts(start.as_ptr(), size)) }
     }
 
@@ -179,8 +180,8 @@ impl Node {
     }
 }
 
-/// The number of this node; adds the node if it is new. If the table is full, counts that and returns
-/// `None`.
+/// The number of this node; adds the node if it is new. If the table is full, counts that and
+/// returns `None`.
 pub(crate) fn find_or_add(
     kind: NodeKind,
     parent: u32,
@@ -211,7 +212,8 @@ pub(super) fn find_or_add_context(stack: u32, tag: u32) -> Option<u32> {
     find_or_add(NodeKind::Context, stack, tag, node(tag).map_or("", Node::text))
 }
 
-/// As [`find_or_add`], but counts nothing. A node that is added gets the name that `keep_name` returns.
+/// As [`find_or_add`], but counts nothing. A node that is added gets the name that `keep_name`
+/// returns.
 fn find_or_add_with(
     kind: NodeKind,
     parent: u32,
@@ -269,8 +271,8 @@ fn copy_text(text: &str) -> Option<&'static str> {
         return Some("");
     }
     let layout = Layout::for_value(text);
-    // SAFETY: the size is not 0. The copy is in memory of the system's allocator that is never freed,
-    // and has the size of `text`, which is valid UTF-8.
+    // SAFETY: the size is not 0. The copy is in memory of the system's allocator that is never
+    // freed, and has the size of `text`, which is valid UTF-8.
     unsafe {
         let copy = NonNull::new(System.alloc(layout))?;
         ptr::copy_nonoverlapping(text.as_ptr(), copy.as_ptr(), text.len());

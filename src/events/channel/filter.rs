@@ -1,13 +1,13 @@
-//! The channels that one destination gets, of those that are recorded.
+//! The channel filter of a destination: which of the recorded channels it gets.
 
 use super::is_name;
 use super::registry::{all, id, no_name};
 use crate::error::Error;
 
-/// What a text such as `memory,scope` or `-memory` chooses.
+/// The filter of a text such as `memory,scope` or `-memory`.
 ///
-/// Names alone are the channels that are wanted, and those that are on by default with them; a name
-/// behind a `-` is one that is not. Where all are, everything else is wanted.
+/// A name includes its channel; channels that are on by default are always included. A name after a
+/// `-` excludes its channel. If all names are excluded, all other channels are included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChannelFilter {
     wanted: Vec<(u32, String)>,
@@ -18,7 +18,8 @@ impl ChannelFilter {
     /// Reads names that are separated by commas.
     ///
     /// # Errors
-    /// [`Error::InvalidChannels`] for what can be no channel's name, or if there is none.
+    /// [`Error::InvalidChannels`] for a text that no channel can have as its name, or without a
+    /// name.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         let (mut wanted, mut unwanted) = (Vec::new(), Vec::new());
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -39,14 +40,14 @@ impl ChannelFilter {
         Ok(Self { wanted, unwanted })
     }
 
-    /// Whether the channel with this id is wanted.
+    /// Whether the filter includes the channel with this id.
     pub(crate) fn has(&self, id: u32) -> bool {
         let named = |names: &[(u32, String)]| names.iter().any(|(named, _)| *named == id);
         let by_default = || all().any(|channel| channel.id == id && channel.on_by_default);
         !named(&self.unwanted) && (self.wanted.is_empty() || named(&self.wanted) || by_default())
     }
 
-    /// The names that are wanted and no channel has, so far.
+    /// The included names that no channel has so far.
     pub(crate) fn missing(&self) -> Vec<&str> {
         let missing = self.wanted.iter().filter(|(id, _)| all().all(|channel| channel.id != *id));
         missing.map(|(_, name)| &**name).collect()

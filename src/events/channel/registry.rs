@@ -1,4 +1,4 @@
-//! All channels of the program, and what the settings say of them.
+//! The table of all channels of the program, and the states that settings request.
 #![expect(unsafe_code, reason = "a table of pointers to statics")]
 
 use super::wishes::Wishes;
@@ -11,20 +11,20 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 pub(super) const OFF: u8 = 0;
 pub(super) const ON: u8 = 1;
-/// Nobody has looked at it.
+/// The channel was not used yet.
 pub(super) const NEW: u8 = 2;
 
 static TABLE: [AtomicPtr<Channel>; 1024] = [const { AtomicPtr::new(ptr::null_mut()) }; 1024];
-/// Names for which [`switch`] remembers a state.
+/// The maximum number of names for which [`switch`] keeps a state.
 const MOST_SWITCHED: usize = 1024;
 
-/// What the setting of the present recording names.
+/// The channels that the setting of the current recording names.
 static SETTING: Wishes = Wishes::new();
-/// What [`switch`] has asked for names that no channel had then.
+/// The states that [`switch`] has requested for names without a channel.
 static SWITCHED: Wishes = Wishes::new();
 
 impl Channel {
-    /// One of ours, which the settings alone turn on.
+    /// A channel of the tracker, which only settings turn on.
     pub(crate) const fn ours(name: &'static str) -> Self {
         Self {
             id: id(name),
@@ -36,7 +36,7 @@ impl Channel {
         }
     }
 
-    /// One that is on unless somebody turns it off.
+    /// A channel that is on by default.
     pub(crate) const fn on_by_default(name: &'static str) -> Self {
         Self {
             id: id(name),
@@ -48,7 +48,7 @@ impl Channel {
         }
     }
 
-    /// Makes the channel known; returns whether it is enabled.
+    /// Adds the channel to the table; returns whether it is enabled.
     #[cold]
     pub(super) fn register(&'static self) -> bool {
         let this = ptr::from_ref(self).cast_mut();
@@ -58,15 +58,17 @@ impl Channel {
                 .compare_exchange(free, this, Ordering::SeqCst, Ordering::SeqCst)
                 .map_or_else(|other| other == this, |_| true),
         });
-        // NOTE: after it is in the table. A setting that comes meanwhile finds it there.
+        // NOTE: after the channel is in the table, where a setting that is applied at the same time
+        // finds it.
         let on = known && self.starts_on();
         let state = if on { ON } else { OFF };
-        // Whoever has said otherwise meanwhile is right.
+        // A state that was set at the same time takes precedence.
         let _ = self.state.compare_exchange(NEW, state, Ordering::SeqCst, Ordering::SeqCst);
         self.state.load(Ordering::Relaxed) == ON
     }
 
-    /// Whether somebody has turned it off: until a recording starts, nobody has. One relaxed load.
+    /// Whether the channel is turned off, which it is not before a recording starts. Costs one
+    /// relaxed load.
     #[inline(always)]
     pub(crate) fn is_off(&self) -> bool {
         self.state.load(Ordering::Relaxed) == OFF
@@ -77,17 +79,17 @@ impl Channel {
         self.register();
         self.state.store(if enabled { ON } else { OFF }, Ordering::SeqCst);
         if !enabled {
-            // NOTE: behind it. A measurement looks here before it looks whether the channel is on.
+            // NOTE: after the state is set. A measurement reads this counter before the state.
             self.turned_off.fetch_add(1, Ordering::SeqCst);
         }
     }
 
-    /// How often it was turned off.
+    /// The number of times that it was turned off.
     pub(crate) fn times_turned_off(&self) -> u32 {
         self.turned_off.load(Ordering::SeqCst)
     }
 
-    /// Whether it is on when it is first looked at.
+    /// Whether it is on at its first use.
     fn starts_on(&self) -> bool {
         let switched = if self.read_only { NEW } else { SWITCHED.state(self.id) };
         match switched {
@@ -101,7 +103,7 @@ impl Channel {
     }
 }
 
-/// All channels that are known so far.
+/// All channels in the table.
 pub(super) fn all() -> impl Iterator<Item = &'static Channel> {
     let entries = TABLE.iter().map(|entry| entry.load(Ordering::SeqCst));
     // SAFETY: only pointers to statics are stored there.
@@ -124,7 +126,7 @@ pub(crate) fn names(text: &str) -> Result<Names, Error> {
     names.collect::<Result<_, _>>().map(Names)
 }
 
-/// Why a name can be no channel's.
+/// The error of a text that no channel can have as its name.
 pub(super) fn no_name(name: &str) -> Error {
     Error::InvalidChannels(format!(
         "no channel can be called {name:?}: a name is 1 to 255 ASCII letters, digits, _ . or -, the last not at its start"
@@ -136,30 +138,30 @@ impl Names {
         self.0.iter().any(|name| id(name) == channel.id)
     }
 
-    /// Those that no channel has so far.
+    /// The names that no channel has so far.
     pub(crate) fn unknown(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter(|name| !is_known(id(name))).map(String::as_str)
     }
 
-    /// Without the name of `channel`.
+    /// The names without that of `channel`.
     pub(crate) fn without(mut self, channel: &Channel) -> Self {
         self.0.retain(|name| id(name) != channel.id);
         self
     }
 }
 
-/// Has the channels of these names enabled, those that are known and those that will be. Only
-/// while nothing else does the same.
+/// Enables the channels of these names: those in the table now, and others when they are added.
+/// Must not run on several threads at once.
 pub(crate) fn want(names: Names) {
     for name in &names.0 {
-        // What was asked for before the setting is over.
+        // The setting replaces an earlier request.
         SWITCHED.change(id(name), NEW);
         SETTING.set(name, ON);
     }
     all().filter(|channel| channel.is_in_setting()).for_each(|channel| channel.force(true));
 }
 
-/// Turns off what [`want`] has turned on; returns the names that no channel has had.
+/// Turns off the channels that [`want`] has turned on; returns the names that no channel has had.
 pub(crate) fn forget() -> Vec<&'static str> {
     for channel in all().filter(|channel| channel.is_in_setting()) {
         channel.force(channel.on_by_default);
@@ -175,21 +177,21 @@ fn is_known(id: u32) -> bool {
     all().any(|channel| channel.id == id)
 }
 
-/// The channels that are known so far, and whether each is on.
+/// The channels in the table, and whether each is on.
 pub(crate) fn known() -> impl Iterator<Item = (&'static str, bool)> {
     all().map(|channel| (channel.name, channel.state.load(Ordering::Relaxed) == ON))
 }
 
-/// The names for which a state was asked for and that no channel has had so far, and whether it
-/// will be on.
+/// The names with a requested state that no channel has had so far, and whether the channel will be
+/// on.
 pub(crate) fn expected() -> impl Iterator<Item = (&'static str, bool)> {
     let asked = SWITCHED.iter().map(|wish| (wish, SWITCHED.state(wish.id)));
     let asked = asked.filter(|(wish, state)| *state != NEW && !is_known(wish.id));
     asked.map(|(wish, state)| (wish.name.as_str(), state == ON))
 }
 
-/// Turns the channels of these names on or off, those that are known and those that will be; all
-/// of them or, with a reason, none. Returns those that are known.
+/// Turns the channels of these names on or off: those in the table now, and others when they are
+/// added. On an error, changes none. Returns those in the table.
 pub(crate) fn switch(names: &Names, enabled: bool) -> Result<Vec<&'static Channel>, Error> {
     let named = || all().filter(|channel| names.contains(channel));
     named().try_for_each(Channel::refuse_read_only)?;
@@ -202,8 +204,8 @@ pub(crate) fn switch(names: &Names, enabled: bool) -> Result<Vec<&'static Channe
             new[0]
         )));
     }
-    // NOTE: before the table is looked at again. A channel that comes meanwhile is in the table, or
-    // finds what is asked for.
+    // NOTE: before the table is read again. A channel that is added at the same time is in the
+    // table by then, or finds the request.
     for name in old {
         SWITCHED.change(id(name), state);
     }
@@ -215,9 +217,9 @@ pub(crate) fn switch(names: &Names, enabled: bool) -> Result<Vec<&'static Channe
     Ok(chosen)
 }
 
-/// Tells a stream of the channels, and of those that were turned on or off.
+/// Announces channels in a stream, and reports those that were turned on or off.
 pub(crate) struct Announcer {
-    /// Whether each was enabled when the stream was last told.
+    /// The state of each channel that the stream has.
     told: Vec<bool>,
 }
 
@@ -247,8 +249,8 @@ impl Announcer {
     }
 }
 
-/// The id by which Unreal's readers know a channel: FNV-1a over the name in lower case, without
-/// the suffix that Unreal's channels have in its sources, and without its plural.
+/// The id of a channel in Unreal's streams: FNV-1a over the name in lower case, without the suffix
+/// `Channel`, which Unreal's sources have, and without an `s` at its end.
 pub(super) const fn id(name: &str) -> u32 {
     let bytes = without_suffix(name.as_bytes());
     let plural = matches!(bytes, [.., b's' | b'S']);
@@ -260,7 +262,7 @@ pub(super) const fn id(name: &str) -> u32 {
     hash
 }
 
-/// `ItvChannel` is `Itv`; a channel that is called just `Channel` keeps its name.
+/// `ItvChannel` is `Itv`; the name `Channel` is not changed.
 const fn without_suffix(name: &[u8]) -> &[u8] {
     match name.split_last_chunk::<7>() {
         Some((rest, suffix)) if !rest.is_empty() && suffix.eq_ignore_ascii_case(b"channel") => rest,

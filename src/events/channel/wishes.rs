@@ -1,6 +1,7 @@
-//! What is asked for channels by name, those of code that has not run yet among them.
+//! The states that settings request for channels by name, including channels of code that has not
+//! run yet.
 //!
-//! A wish stays for the life of the process, because a log site may just be reading it.
+//! A request is never freed, because a log site may be reading it.
 #![expect(unsafe_code, reason = "a list of entries that are never freed")]
 
 use super::registry::{NEW, id};
@@ -8,16 +9,16 @@ use crate::trace::write::untracked;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
-/// A name, and whether its channels are to be on.
+/// A name, and the state that is requested for its channel.
 pub(super) struct Wish {
     pub(super) id: u32,
     pub(super) name: String,
-    /// ON, OFF, or NEW while nothing is asked for.
+    /// ON, OFF, or NEW if no state is requested.
     state: AtomicU8,
     next: Option<&'static Wish>,
 }
 
-/// A list of them, the latest first, without a lock.
+/// A list of requests without a lock, the latest first.
 pub(super) struct Wishes(AtomicPtr<Wish>);
 
 impl Wishes {
@@ -26,29 +27,29 @@ impl Wishes {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &'static Wish> {
-        // SAFETY: what is stored there was leaked.
+        // SAFETY: all entries are leaked, so they are never freed.
         let first = unsafe { self.0.load(Ordering::SeqCst).as_ref() };
         std::iter::successors(first, |wish| wish.next)
     }
 
-    /// What is asked for channels with this id: ON, OFF, or NEW if nothing is.
+    /// The state that is requested for the channel with this id: ON, OFF, or NEW if none is.
     pub(super) fn state(&self, id: u32) -> u8 {
         let wish = self.iter().find(|wish| wish.id == id);
         wish.map_or(NEW, |wish| wish.state.load(Ordering::SeqCst))
     }
 
-    /// Whether there is an entry for channels with this id.
+    /// Whether there is an entry for the channel with this id.
     pub(super) fn has(&self, id: u32) -> bool {
         self.iter().any(|wish| wish.id == id)
     }
 
-    /// Changes what is asked for a name; whether there is an entry for it.
+    /// Changes the requested state if there is an entry; returns whether there is.
     pub(super) fn change(&self, id: u32, state: u8) -> bool {
         let wish = self.iter().find(|wish| wish.id == id);
         wish.inspect(|wish| wish.state.store(state, Ordering::SeqCst)).is_some()
     }
 
-    /// Asks for `state` for the channels of this name.
+    /// Requests `state` for the channel of this name.
     pub(super) fn set(&self, name: &str, state: u8) {
         if self.change(id(name), state) {
             return;
@@ -58,19 +59,19 @@ impl Wishes {
             let wish = Box::leak(Box::new(wish));
             let mut first = self.0.load(Ordering::SeqCst);
             loop {
-                // SAFETY: what is stored there was leaked.
+                // SAFETY: all entries are leaked, so they are never freed.
                 wish.next = unsafe { first.as_ref() };
                 match self.0.compare_exchange(first, wish, Ordering::SeqCst, Ordering::SeqCst) {
                     Ok(_) => return,
-                    // NOTE: another thread may have asked for the same name. Both entries are true
-                    // to what their threads asked for, and later changes go to the first.
+                    // NOTE: another thread may have added the same name. The first entry of the
+                    // list counts, and later changes go to it.
                     Err(other) => first = other,
                 }
             }
         });
     }
 
-    /// Forgets all of them.
+    /// Removes all requests.
     pub(super) fn clear(&self) {
         self.0.store(ptr::null_mut(), Ordering::SeqCst);
     }

@@ -13,8 +13,8 @@ use crate::trace::write::registry;
 use std::cell::Cell;
 use std::ptr;
 
-/// A name, by its address and its size in bytes. A tag's number takes the place of the address where a
-/// context is looked up.
+/// A name, by its address and its size in bytes. A tag's number takes the place of the address
+/// where a context is looked up.
 type NameKey = (usize, usize);
 
 #[derive(Clone, Copy)]
@@ -53,8 +53,8 @@ impl NodeCache {
         })
     }
 
-    /// As [`scope`](Self::scope) if it is cached; otherwise counts no entry. PERF: a cached scope has a
-    /// node, so the fast path needs no other check.
+    /// As [`scope`](Self::scope) if it is cached; otherwise counts no entry. PERF: a cached scope
+    /// has a node, so the fast path needs no other check.
     #[inline(always)]
     pub(super) fn cached_scope(&self, stack: u32, name: &'static str) -> Option<u32> {
         self.lookup(NodeKind::Scope, stack, (name.as_ptr().addr(), name.len())).ok()
@@ -76,8 +76,8 @@ impl NodeCache {
         })
     }
 
-    /// The cached node, or the result of `search`, of which an error is not cached. Counts one entry of
-    /// a scope.
+    /// The cached node, or the result of `search`, of which an error is not cached. Counts one
+    /// entry of a scope.
     #[inline(always)]
     fn find(
         &self,
@@ -136,8 +136,8 @@ impl NodeCache {
         let is_entry = kind == NodeKind::Scope && (found.is_ok() || node == OTHER);
         match self.own_counters().filter(|_| found.is_ok()) {
             Some(counters) => {
-                // NOTE: the slot is empty while its word changes, because a signal handler may enter a
-                // scope in between.
+                // NOTE: the slot is empty while its word changes, because a signal handler may
+                // enter a scope in between.
                 self.slots[index].set(EMPTY);
                 counters.assign(index, if is_entry { node } else { NONE });
                 self.slots[index].set(Slot { packed, address, node });
@@ -151,8 +151,8 @@ impl NodeCache {
         node
     }
 
-    /// The counters of this thread, which are taken at first use; `None` if the thread is ending or the
-    /// system has no memory.
+    /// The counters of this thread, which are taken at first use; `None` if the thread is ending or
+    /// the system has no memory.
     fn own_counters(&self) -> Option<&'static Counters> {
         if ptr::eq(self.counters.get(), &raw const NO_COUNTERS) {
             if self.ending.get() {
@@ -164,7 +164,8 @@ impl NodeCache {
         Some(self.counters.get())
     }
 
-    /// The thread ends: moves its entries to the nodes. Later entries are added to the nodes directly.
+    /// The thread ends: moves its entries to the nodes. Later entries are added to the nodes
+    /// directly.
     pub(super) fn end_thread(&self) {
         self.ending.set(true);
         self.slots.iter().for_each(|slot| slot.set(EMPTY));

@@ -1,7 +1,7 @@
 //! Scopes without a node: scopes on a stack that is too deep, or entered while the tree is full.
 //!
-//! All of them have the stack [`OTHER`], so a number tells them apart. It is also what detects guards
-//! that were skipped:
+//! All of them have the stack [`OTHER`], so a number tells them apart. It is also what detects
+//! guards that were skipped:
 //!
 //! ```text
 //! scope with a node, scope with a node, (other) 0, (other) 1, (other) 2 ...
@@ -11,12 +11,13 @@
 use crate::scopes::tree::{self, OTHER, ROOT};
 use std::cell::Cell;
 
-/// Marks the context of a scope without a node: this bit, plus the number of such scopes that are open,
-/// this one included. No node has a number this large, so leaving the scope takes the slow path.
+/// Marks the context of a scope without a node: this bit, plus the number of such scopes that are
+/// open, this one included. No node has a number this large, so leaving the scope takes the slow
+/// path.
 pub(super) const OVERFLOW: u32 = 1 << 31;
 
-/// This many open scopes without nodes mean that guards were skipped, if the thread's call stack is no
-/// deeper than at the first of them. A recursion needs more call stack for each scope.
+/// This many open scopes without nodes mean that guards were skipped, if the thread's call stack is
+/// no deeper than at the first of them. A recursion needs more call stack for each scope.
 pub(super) const MAX_OPEN: u32 = 256;
 /// A loop or a `longjmp` comes back to within this many bytes of the address of the first scope.
 const SAME_FRAME: usize = 64 << 10;
@@ -48,12 +49,12 @@ impl Overflow {
     /// Counts one more scope, which was entered in `stack` at this `address` of the call stack.
     ///
     /// # Errors
-    /// If that shows that guards were skipped, because a loop forgot them or a `longjmp` passed them:
-    /// forgets all open scopes.
+    /// If that shows that guards were skipped, because a loop forgot them or a `longjmp` passed
+    /// them: forgets all open scopes.
     ///
-    /// NOTE: does not detect a single skipped scope inside scopes that are left, because leaving those
-    /// corrects it. Does not know the stacks of coroutines. More than 511 guards that one function keeps
-    /// on purpose are taken for skipped ones.
+    /// NOTE: does not detect a single skipped scope inside scopes that are left, because leaving
+    /// those corrects it. Does not know the stacks of coroutines. More than 511 guards that one
+    /// function keeps on purpose are taken for skipped ones.
     pub(super) fn enter(&self, stack: u32, address: usize) -> Result<(), Skipped> {
         let mut open = self.0.get();
         if stack != OTHER || open.count == 0 {
@@ -78,8 +79,8 @@ impl Overflow {
     /// Leaves scope number `number`, and with it those inside it.
     pub(super) fn leave(&self, number: u32) {
         let open = self.0.get();
-        // A higher number belongs to scopes that were counted before others replaced them. The base of
-        // those is not known any more, so counting begins again.
+        // A higher number belongs to scopes that were counted before others replaced them. The base
+        // of those is not known any more, so counting begins again.
         let count = if number > open.count { 0 } else { number.saturating_sub(1) };
         self.0.set(Open { count, ..open });
     }

@@ -20,8 +20,8 @@ pub(in crate::scopes) fn read(entries: &mut Vec<u64>) {
     let mut before = moved();
     for _ in 0..ATTEMPTS {
         let mut sums = before.clone();
-        // NOTE: the words are read after the nodes' counters. An entry that moves in between is missed,
-        // not counted twice.
+        // NOTE: the words are read after the nodes' counters. An entry that moves in between is
+        // missed, not counted twice.
         visit(|node, more| {
             if let Some(sum) = sums.get_mut(node as usize) {
                 *sum = sum.wrapping_add(more);

@@ -11,8 +11,8 @@ use crate::trace::format::schema::EventType;
 
 /// Decodes the payloads of packets and delivers their events, in order, to a [`Visitor`].
 ///
-/// The same decoder reads a file, whose packets [`Reader`](super::Reader) unpacks, and the packets inside the
-/// traced process. Its memory is in proportion to the bytes that wait to be delivered.
+/// The same decoder reads a file, whose packets [`Reader`](super::Reader) unpacks, and the packets
+/// inside the traced process. Its memory is in proportion to the bytes that wait to be delivered.
 ///
 /// # Examples
 /// ```
@@ -52,10 +52,11 @@ pub struct Counts {
     pub holes: u64,
     /// Serials in those ranges whose number is known.
     pub missing: u64,
-    /// Whether the number of serials of some range is unknown, because events of different threads were so far
-    /// apart that several numbers fit the 24 bits in the stream.
+    /// Whether the number of serials of some range is unknown, because events of different threads
+    /// were so far apart that several numbers fit the 24 bits in the stream.
     pub missing_unknown: bool,
-    /// Events delivered out of order: they arrived too late, or their serial occurs twice, or it was damaged.
+    /// Events delivered out of order: they arrived too late, or their serial occurs twice, or it
+    /// was damaged.
     pub late: u64,
     /// Damaged places in the input.
     pub damages: u64,
@@ -63,8 +64,9 @@ pub struct Counts {
     pub first_serial: Option<u64>,
     /// The highest serial delivered.
     pub last_serial: Option<u64>,
-    /// Whether the stream has its end. A stream of this crate's writer ends with `Memledger.Report`. Unreal's
-    /// writer marks no end; its stream counts as ended after the first sync.
+    /// Whether the stream has its end. A stream of this crate's writer ends with
+    /// `Memledger.Report`. Unreal's writer marks no end; its stream counts as ended after the first
+    /// sync.
     pub ended: bool,
 }
 
@@ -115,8 +117,8 @@ impl Decoder {
         }
     }
 
-    /// A packet of this stream could not be read. An event that continued in it is dropped, and the next packet
-    /// is expected to start with a whole event.
+    /// A packet of this stream could not be read. An event that continued in it is dropped, and the
+    /// next packet is expected to start with a whole event.
     pub fn packet_lost(&mut self, stream: u16, visitor: &mut impl Visitor) {
         let Self { protocol, types, records, importants, merge, tally } = self;
         match stream {
@@ -126,8 +128,8 @@ impl Decoder {
         }
     }
 
-    /// The writer has sent everything before this: delivers the events that need not wait, and decides which
-    /// missing events are lost.
+    /// The writer has sent everything before this: delivers the events that need not wait, and
+    /// decides which missing events are lost.
     pub fn sync(&mut self, visitor: &mut impl Visitor) {
         self.tally.syncs += 1;
         self.merge.sync(&self.protocol, &self.types, &mut self.tally, visitor);
@@ -158,8 +160,8 @@ impl Decoder {
     }
 
     /// Sets how many bytes of memory events may take while they wait for an earlier event, or for
-    /// their own end. The default is 256 MiB. If more is needed, the reader stops waiting and reports
-    /// a [`Damage`](super::Damage).
+    /// their own end. The default is 256 MiB. If more is needed, the reader stops waiting and
+    /// reports a [`Damage`](super::Damage).
     pub fn memory_limit(&mut self, bytes: usize) {
         self.merge.set_memory_limit(bytes);
     }
@@ -181,7 +183,8 @@ impl Decoder {
         stream < FIRST_THREAD || self.merge.has_stream(stream)
     }
 
-    /// Whether the payload makes sense as a part of this stream. Subtracts the cost in bytes from `budget`.
+    /// Whether the payload makes sense as a part of this stream. Subtracts the cost in bytes from
+    /// `budget`.
     pub(super) fn makes_sense(&self, stream: u16, payload: &[u8], budget: &mut usize) -> bool {
         match stream {
             TYPES | IMPORTANTS => {

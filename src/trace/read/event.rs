@@ -12,8 +12,8 @@ pub struct Event<'a> {
     pub type_index: usize,
     /// The id of its stream: a thread's, or 1 for an important event.
     pub stream: u16,
-    /// Its number in the order of all synchronised events, unwrapped from the 24 bits of the stream; `None`
-    /// for an event without one.
+    /// Its number in the order of all synchronised events, unwrapped from the 24 bits of the
+    /// stream; `None` for an event without one.
     pub serial: Option<u64>,
     /// Whether it opens a scope on its thread, which [`Visitor::leave_scope`] closes.
     pub enters_scope: bool,
@@ -25,15 +25,16 @@ pub struct Event<'a> {
 
 /// The rest of a packet, which begins with the next event in order, for [`Visitor::row`].
 ///
-/// To take a synchronised event (uid, the lower 24 bits of its serial, fixed part), a visitor checks that its
-/// serial is `next`, [counts](Row::count) it, and removes its bytes from `bytes`.
+/// To take a synchronised event (uid, the lower 24 bits of its serial, fixed part), a visitor
+/// checks that its serial is `next`, [counts](Row::count) it, and removes its bytes from `bytes`.
 #[derive(Debug)]
 pub struct Row<'a> {
     /// The stream id of the packet.
     pub stream: u16,
     /// The rest of the packet.
     pub bytes: &'a [u8],
-    /// The serial that the next synchronised event must have; only its lower 24 bits are in the stream.
+    /// The serial that the next synchronised event must have; only its lower 24 bits are in the
+    /// stream.
     pub next: u64,
     /// Events of each type so far.
     pub(super) by_type: &'a mut [u64],
@@ -92,8 +93,8 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// The string field at `index`, without trailing NULs. A `WideString` is UTF-16. An `AnsiString` is UTF-8 if
-    /// its bytes are valid UTF-8, else Latin-1.
+    /// The string field at `index`, without trailing NULs. A `WideString` is UTF-16. An
+    /// `AnsiString` is UTF-8 if its bytes are valid UTF-8, else Latin-1.
     pub fn text(&self, index: usize) -> Cow<'a, str> {
         let wide = self
             .event_type
@@ -155,8 +156,8 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// The little-endian number in `bytes`, which are a field or an element of this type. Ignores bytes after
-    /// the eighth.
+    /// The little-endian number in `bytes`, which are a field or an element of this type. Ignores
+    /// bytes after the eighth.
     #[inline]
     pub fn from_bytes(field_type: FieldType, bytes: &[u8]) -> Self {
         let size = bytes.len().min(8);
@@ -247,8 +248,8 @@ pub struct Hole {
 pub struct Damage {
     /// The offset in the input of the packet with the damage; `None` inside a process.
     pub offset: Option<u64>,
-    /// The number of bytes that were skipped: bytes of the input if a packet is damaged, bytes of the decoded
-    /// stream if an event is.
+    /// The number of bytes that were skipped: bytes of the input if a packet is damaged, bytes of
+    /// the decoded stream if an event is.
     pub skipped: u64,
     /// One sentence that says what is wrong.
     pub what: String,
@@ -266,11 +267,11 @@ pub enum Stamp {
 
 /// Receives the events of a trace, in the same order from each reader.
 ///
-/// Synchronised events come in the order of their serials, over all threads. An event without a serial comes
-/// in the order of its own thread, before the next synchronised event of that thread.
+/// Synchronised events come in the order of their serials, over all threads. An event without a
+/// serial comes in the order of its own thread, before the next synchronised event of that thread.
 pub trait Visitor {
-    /// A type was announced; its events have `index` as their `type_index`. Another type with the same uid
-    /// gets another index.
+    /// A type was announced; its events have `index` as their `type_index`. Another type with the
+    /// same uid gets another index.
     fn event_type(&mut self, index: usize, event_type: &EventType) {
         let _ = (index, event_type);
     }
@@ -278,15 +279,15 @@ pub trait Visitor {
     /// The next event.
     fn event(&mut self, event: &Event<'_>);
 
-    /// The next events, as consecutive bytes. A visitor that knows the layout of some types can take their
-    /// events from the start of the row, which costs less than a call of [`event`](Self::event) for each.
-    /// [`event`](Self::event) gets the events that it leaves.
+    /// The next events, as consecutive bytes. A visitor that knows the layout of some types can
+    /// take their events from the start of the row, which costs less than a call of
+    /// [`event`](Self::event) for each. [`event`](Self::event) gets the events that it leaves.
     fn row(&mut self, row: &mut Row<'_>) {
         let _ = row;
     }
 
-    /// The time of the next item of this stream, which is an event that opens a scope, or the end of a scope.
-    /// Most scopes have no time.
+    /// The time of the next item of this stream, which is an event that opens a scope, or the end
+    /// of a scope. Most scopes have no time.
     fn stamp(&mut self, stream: u16, stamp: Stamp) {
         let _ = (stream, stamp);
     }
@@ -299,16 +300,16 @@ pub trait Visitor {
     /// No event follows for now. A visitor that queues work does it here.
     fn settle(&mut self) {}
 
-    /// The stream has ended. `whole` means that the stream has its end, as in [`Counts::ended`], and that its
-    /// source could be read up to it.
+    /// The stream has ended. `whole` means that the stream has its end, as in [`Counts::ended`],
+    /// and that its source could be read up to it.
     ///
     /// [`Counts::ended`]: super::Counts::ended
     fn end(&mut self, whole: bool) {
         let _ = whole;
     }
 
-    /// Whether the visitor wants nothing more. A pass ends when its visitor says so; until then, what
-    /// has been read already may still come.
+    /// Whether the visitor wants nothing more. A pass ends when its visitor says so; until then,
+    /// what has been read already may still come.
     fn is_done(&self) -> bool {
         false
     }

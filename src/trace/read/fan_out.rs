@@ -1,7 +1,8 @@
-//! Fan-out: several visitors in one pass. References, boxes, tuples and `Vec`s of visitors are visitors.
+//! Fan-out: several visitors in one pass. References, boxes, tuples and `Vec`s of visitors are
+//! visitors.
 //!
-//! NOTE: a visitor takes events from a [`Row`] only if it is alone, because the other visitors would not get
-//! them.
+//! NOTE: a visitor takes events from a [`Row`] only if it is alone, because the other visitors
+//! would not get them.
 
 use super::event::{Damage, Event, Hole, Row, Stamp, Visitor};
 use crate::trace::format::schema::EventType;

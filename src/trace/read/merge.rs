@@ -8,9 +8,9 @@
 //! An event whose serial is the next one when its packet arrives goes to the visitor directly
 //! ([`fast_path`]). Other events wait in their stream ([`ThreadStream`]).
 //!
-//! Each stream whose first event has a serial is in the heap under that serial. If the lowest serial is
-//! the next one, its stream is delivered up to the next gap ([`deliver`]): consecutive serials, and the
-//! events without a serial between them, do not touch the heap.
+//! Each stream whose first event has a serial is in the heap under that serial. If the lowest
+//! serial is the next one, its stream is delivered up to the next gap ([`deliver`]): consecutive
+//! serials, and the events without a serial between them, do not touch the heap.
 //!
 //! A gap is an event that is late or lost. It is lost if its serial is below the watermark: then
 //! nothing below can arrive any more ([`gaps`]). Late events wait for the watermark.
@@ -34,8 +34,8 @@ pub(super) struct Merge {
     streams: Vec<ThreadStream>,
     /// The index in `streams` plus one, by stream id.
     index_by_id: Vec<u16>,
-    /// The key and the index of each stream that waits. An entry whose key is not the stream's `queued`
-    /// is out of date.
+    /// The key and the index of each stream that waits. An entry whose key is not the stream's
+    /// `queued` is out of date.
     heap: BinaryHeap<Reverse<(u64, usize)>>,
     serials: Serials,
     /// The next serial to deliver; 0 before the first one is known.
@@ -51,8 +51,8 @@ pub(super) struct Merge {
     stalled_syncs: u8,
     /// The number of items in all streams that are marked as misplaced.
     misplaced: usize,
-    /// The number of losses that may concern any stream. PERF: a stream compares it when it gets its next
-    /// packet, so that damage costs the same for any number of streams.
+    /// The number of losses that may concern any stream. PERF: a stream compares it when it gets
+    /// its next packet, so that damage costs the same for any number of streams.
     losses: u64,
     /// The number of streams that wait for a type record.
     blocked: usize,
@@ -230,8 +230,8 @@ impl Merge {
         while let Some(stream) = self.streams.get_mut(index)
             && stream.blocked.is_some()
         {
-            // NOTE: the writer sends types before the bytes of threads. A type whose first event is written in
-            // between is announced after the next sync.
+            // NOTE: the writer sends types before the bytes of threads. A type whose first event is
+            // written in between is announced after the next sync.
             if stream.blocked_syncs < syncs {
                 stream.blocked_syncs += 1;
                 return;

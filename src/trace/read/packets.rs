@@ -101,8 +101,8 @@ impl<R: Read> Reader<R> {
         self.packet_with(visitor, &mut |_, _| {})
     }
 
-    /// As [`packet`](Self::packet), and calls `seen` with the stream id and the payload that the decoder
-    /// gets. For a sync packet these are [`SYNC`] and no bytes.
+    /// As [`packet`](Self::packet), and calls `seen` with the stream id and the payload that the
+    /// decoder gets. For a sync packet these are [`SYNC`] and no bytes.
     pub fn packet_with(
         &mut self,
         visitor: &mut impl Visitor,
@@ -153,7 +153,8 @@ impl<R: Read> Reader<R> {
         true
     }
 
-    /// Delivers the waiting events and returns the summary. May be called before the end of the input.
+    /// Delivers the waiting events and returns the summary. May be called before the end of the
+    /// input.
     pub fn finish(mut self, visitor: &mut impl Visitor) -> Summary {
         let error = self.source.take_error();
         let stopped = self.stopped;
@@ -174,10 +175,11 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Whether a legal header is one. The header of a new stream, or of an empty packet, may be payload, if the
-    /// size of the packet before is wrong.
+    /// Whether a legal header is one. The header of a new stream, or of an empty packet, may be
+    /// payload, if the size of the packet before is wrong.
     fn is_credible(&mut self, header: &Header) -> bool {
-        // Where packets are compact, few packets of a thread are plain, so this may be a compact one.
+        // Where packets are compact, few packets of a thread are plain, so this may be a compact
+        // one.
         let likely = header.stream < FIRST_THREAD || self.handshake.transport == Transport::Unreal;
         let seen = likely && self.decoder.has_stream(header.stream);
         // Decoding checks a coded packet.

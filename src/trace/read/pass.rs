@@ -52,8 +52,8 @@ impl<V: Visitor + Send + 'static> Pass<V> {
         Ok(Self { thread, stop })
     }
 
-    /// Ends the pass after the packet that it has in hand. A source that gives nothing, as a socket,
-    /// has to be closed for that.
+    /// Ends the pass after the packet that it has in hand. A source that gives nothing, as a
+    /// socket, has to be closed for that.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }

@@ -4,9 +4,9 @@
 //! damage | ? ? ? ? | packet | packet | packet      each position is tried in turn
 //!                  ^ the first position whose chain of packets has enough points
 //! ```
-//! A header has few bits that identify it. So a position counts only if a chain of packets begins there:
-//! their stream ids are plausible, their LZ4 blocks decode, their checksums are right, and each begins
-//! where the one before ends.
+//! A header has few bits that identify it. So a position counts only if a chain of packets begins
+//! there: their stream ids are plausible, their LZ4 blocks decode, their checksums are right, and
+//! each begins where the one before ends.
 
 pub(super) mod payload;
 
@@ -16,14 +16,14 @@ use crate::trace::format::packet::{Coding, HEADER, Header, LAST_THREAD, SYNC};
 use crate::trace::format::unpack::Unpacker;
 use std::ops::Range;
 
-/// The points of an encoded packet that decodes, and of a sync packet. A plain packet whose payload makes
-/// sense has one point.
+/// The points of an encoded packet that decodes, and of a sync packet. A plain packet whose payload
+/// makes sense has one point.
 const STRONG_POINTS: u32 = 3;
-/// The points that a chain needs. A compact packet has them alone: its checksum is right by chance once in 4
-/// billion.
+/// The points that a chain needs. A compact packet has them alone: its checksum is right by chance
+/// once in 4 billion.
 const CONVINCING: u32 = 8;
-/// A plain packet below this size in bytes has no points, because the small numbers of a type record look
-/// like one.
+/// A plain packet below this size in bytes has no points, because the small numbers of a type
+/// record look like one.
 const SMALL_PLAIN: usize = 32;
 /// The points that a chain needs if it ends at the end of the input, or of the window.
 pub(super) const CONVINCING_AT_THE_END: u32 = 3;
@@ -34,8 +34,8 @@ const NEW_STREAMS: u16 = 64;
 /// The number of bytes that are skipped unread when the budget is used up.
 pub(super) const SKIPPED_UNREAD: usize = 64 << 10;
 
-/// The budget of a reader for resynchronisation, in bytes that are decoded on trial: an initial amount, and
-/// more for each byte of input. It bounds the time for any input.
+/// The budget of a reader for resynchronisation, in bytes that are decoded on trial: an initial
+/// amount, and more for each byte of input. It bounds the time for any input.
 const BUDGET: u64 = 64 << 20;
 const BUDGET_PER_BYTE: u64 = 64;
 /// The minimum cost of a position, in bytes.
@@ -119,11 +119,12 @@ impl<'a> Resync<'a> {
         self.budget.left() < MIN_COST
     }
 
-    /// The first offset above 0 in `window` at which a chain of packets begins. `all` means that the input ends
-    /// where the window does.
+    /// The first offset above 0 in `window` at which a chain of packets begins. `all` means that
+    /// the input ends where the window does.
     pub(super) fn find(&mut self, window: &[u8], all: bool) -> Option<usize> {
-        // What looks like a plain packet may be payload that ends by chance where a packet ends. So it has no
-        // points if its payload makes no sense, and it is not used if a packet with more points begins inside.
+        // What looks like a plain packet may be payload that ends by chance where a packet ends. So
+        // it has no points if its payload makes no sense, and it is not used if a packet with more
+        // points begins inside.
         let (mut found, mut size, mut first) = self.find_in(window, 1..window.len(), 1, all)?;
         while first < STRONG_POINTS {
             let inside = found + 1..(found + size).min(window.len());
@@ -133,8 +134,8 @@ impl<'a> Resync<'a> {
         Some(found)
     }
 
-    /// The first offset within `starts` at which a chain begins whose first packet has at least `least` points;
-    /// also that packet's size and points.
+    /// The first offset within `starts` at which a chain begins whose first packet has at least
+    /// `least` points; also that packet's size and points.
     fn find_in(
         &mut self,
         window: &[u8],
@@ -157,11 +158,11 @@ impl<'a> Resync<'a> {
         })
     }
 
-    /// Whether packets begin inside the last packet of the input: either packets that end where the input
-    /// ends, or one that has enough points alone.
+    /// Whether packets begin inside the last packet of the input: either packets that end where the
+    /// input ends, or one that has enough points alone.
     ///
-    /// An input that is cut off is more likely, and plain packets alone prove little, because type records are
-    /// full of small numbers that look like their headers.
+    /// An input that is cut off is more likely, and plain packets alone prove little, because type
+    /// records are full of small numbers that look like their headers.
     pub(super) fn is_filled(&mut self, last: &[u8]) -> bool {
         (1..last.len()).any(|start| {
             let chain = self.chain(last.get(start..).unwrap_or_default());

@@ -15,7 +15,8 @@ pub(super) struct Protocol {
     field: fn(&[u8]) -> Option<FieldRecord>,
     /// Whether a type record may have one byte more than its contents.
     padded: bool,
-    /// Whether a time of seven bytes counts from the thread's last time, not from the start of the trace.
+    /// Whether a time of seven bytes counts from the thread's last time, not from the start of the
+    /// trace.
     pub stamps_add_up: bool,
     pub builtin: &'static [Builtin; 16],
 }
@@ -158,8 +159,8 @@ pub(super) struct KnownType {
     pub role: Role,
 }
 
-/// The values of a type that parsing its events needs. PERF: 12 bytes, so that the types in use share a few
-/// cache lines.
+/// The values of a type that parsing its events needs. PERF: 12 bytes, so that the types in use
+/// share a few cache lines.
 #[derive(Clone, Copy, Default)]
 pub(super) struct TypeLayout {
     pub type_index: u32,
@@ -179,8 +180,8 @@ impl TypeLayout {
     }
 }
 
-/// The limit for the memory of all types, in bytes. A program has some thousands of types of some hundred
-/// bytes each.
+/// The limit for the memory of all types, in bytes. A program has some thousands of types of some
+/// hundred bytes each.
 const MAX_BYTES: usize = 64 << 20;
 
 /// The result of adding a type.

@@ -2,26 +2,27 @@
 
 use crate::trace::format::schema::{SERIAL_BITS, SERIAL_MASK};
 
-/// Serials inside the reader are higher by this than outside, so that an event before the first one seen
-/// has a serial above 0.
+/// Serials inside the reader are higher by this than outside, so that an event before the first one
+/// seen has a serial above 0.
 pub(super) const BIAS: u64 = 1 << SERIAL_BITS;
 
-/// A serial up to this far above the highest one is accepted. One farther above is accepted only if the next
-/// serial of its thread is above it, because one flipped bit would change all later serials.
+/// A serial up to this far above the highest one is accepted. One farther above is accepted only if
+/// the next serial of its thread is above it, because one flipped bit would change all later
+/// serials.
 const NEAR: i32 = 1 << 16;
 
-/// A watermark up to this far above the highest serial is accepted: half of the distance within which the
-/// next serials are unambiguous.
+/// A watermark up to this far above the highest serial is accepted: half of the distance within
+/// which the next serials are unambiguous.
 const FAR: u64 = 1 << 22;
 
-/// Half of the 2^24 serials that 24 bits distinguish. At a larger distance from the highest serial, the
-/// nearest serial may be the wrong one.
+/// Half of the 2^24 serials that 24 bits distinguish. At a larger distance from the highest serial,
+/// the nearest serial may be the wrong one.
 const HALF: u64 = 1 << (SERIAL_BITS - 1);
 /// The serial of a late event is at most this far below the next serial.
 const LATE: u64 = 1 << 20;
 
-/// The state of unwrapping. A serial is the number with the right lower 24 bits that is nearest to the
-/// highest serial before it in the input.
+/// The state of unwrapping. A serial is the number with the right lower 24 bits that is nearest to
+/// the highest serial before it in the input.
 ///
 /// If a writer sends many events of one thread before it continues with the next, more events wait
 /// than 24 bits can distinguish. Then each serial is the next after the thread's last, or after the
@@ -114,7 +115,8 @@ impl Serials {
         serial
     }
 
-    /// As [`unwrap`](Self::unwrap), if more events wait than the distance from the highest distinguishes.
+    /// As [`unwrap`](Self::unwrap), if more events wait than the distance from the highest
+    /// distinguishes.
     #[cold]
     fn unwrap_behind(&mut self, low: u32, last: u64) -> u64 {
         let delivered = self.floor.saturating_sub(LATE);

@@ -4,8 +4,8 @@ use std::io::{self, ErrorKind, Read};
 
 /// The maximum read-ahead in bytes: a dozen packets of the largest size.
 pub(super) const WINDOW: usize = 1 << 20;
-/// The minimum and the maximum size of the buffer, in bytes. It doubles when a read has filled it, so a small
-/// input has a small buffer.
+/// The minimum and the maximum size of the buffer, in bytes. It doubles when a read has filled it,
+/// so a small input has a small buffer.
 const FIRST: usize = MOST >> 4;
 const MOST: usize = WINDOW + WINDOW / 4;
 
@@ -37,8 +37,8 @@ impl<R: Read> Source<R> {
         self.error.take()
     }
 
-    /// The next bytes: at least `size` of them, unless the input ends before. `size` is at most [`WINDOW`]. Does
-    /// not read, and so does not block, if the buffer has as many bytes.
+    /// The next bytes: at least `size` of them, unless the input ends before. `size` is at most
+    /// [`WINDOW`]. Does not read, and so does not block, if the buffer has as many bytes.
     pub(super) fn ahead(&mut self, size: usize) -> &[u8] {
         let size = size.min(WINDOW);
         while self.end - self.start < size && !self.at_end {

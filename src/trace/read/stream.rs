@@ -4,10 +4,10 @@
 //! bytes   | delivered | item | item | item (unfinished) | piece | item | piece | part of an event
 //!         0           ^ items[head]                                             ^ parsed
 //! ```
-//! Each byte is parsed once, when its packet arrives ([`parse`], [`builtin`]). An item has 24 bytes and
-//! points into `bytes`, so no event is copied or allocated on its own. An event with array fields is
-//! *unfinished* until the terminal after its pieces has arrived. Complete events may be in between; they
-//! wait for it.
+//! Each byte is parsed once, when its packet arrives ([`parse`], [`builtin`]). An item has 24 bytes
+//! and points into `bytes`, so no event is copied or allocated on its own. An event with array
+//! fields is *unfinished* until the terminal after its pieces has arrived. Complete events may be
+//! in between; they wait for it.
 
 mod builtin;
 mod damage;
@@ -28,12 +28,12 @@ pub(super) const UNFINISHED: u8 = 8;
 pub(super) const DROPPED: u8 = 16;
 /// The event has pieces, which begin at index `aux`.
 pub(super) const HAS_PIECES: u8 = 32;
-/// The serial in the stream is wrong, because it is higher than the next one of the thread. `serial` is
-/// that next one; the event belongs before it.
+/// The serial in the stream is wrong, because it is higher than the next one of the thread.
+/// `serial` is that next one; the event belongs before it.
 pub(super) const MISPLACED: u8 = 64;
 
-/// The item is the time of the next item. `serial` is that time in cycles: since the start of the trace if
-/// `type_index` is 0, else since the clock's own start.
+/// The item is the time of the next item. `serial` is that time in cycles: since the start of the
+/// trace if `type_index` is 0, else since the clock's own start.
 pub(super) const STAMPS: u8 = 128;
 
 /// Unreal's own reader drops an unfinished event after this many items.
@@ -44,8 +44,8 @@ const RESERVED: usize = 1 << 20;
 /// An item of a stream that waits to be delivered: an event, the end of a scope, or a time.
 pub(super) struct Item {
     pub serial: u64,
-    /// The position of the fixed part. A position is a number of bytes since the stream's beginning, modulo
-    /// 2^32; fewer bytes than that wait at any time.
+    /// The position of the fixed part. A position is a number of bytes since the stream's
+    /// beginning, modulo 2^32; fewer bytes than that wait at any time.
     pub at: u32,
     pub type_index: u32,
     pub aux: u32,
@@ -60,7 +60,8 @@ impl Item {
     }
 }
 
-/// A piece of an array field. The pieces of one event are consecutive, and [`LAST_PIECE`] follows them.
+/// A piece of an array field. The pieces of one event are consecutive, and [`LAST_PIECE`] follows
+/// them.
 #[derive(Clone, Copy)]
 pub(super) struct Piece {
     pub at: u32,
@@ -199,8 +200,8 @@ impl ThreadStream {
             && !self.unordered
     }
 
-    /// Takes in the payload of one packet, whose first `done` bytes are delivered already. `done` is 0
-    /// unless the stream is [idle](Self::is_idle).
+    /// Takes in the payload of one packet, whose first `done` bytes are delivered already. `done`
+    /// is 0 unless the stream is [idle](Self::is_idle).
     pub(super) fn push(&mut self, payload: &[u8], done: usize, offset: Option<u64>) {
         let at = self.position(self.bytes.len());
         self.packet_starts.push_back(PacketStart { at, offset });
@@ -277,7 +278,8 @@ impl ThreadStream {
             .map(|p| (p.field, self.bytes_at(p.at, p.size as usize).unwrap_or_default()))
     }
 
-    /// Drops the first `count` waiting items. Drops their bytes when these are at least half of the buffer.
+    /// Drops the first `count` waiting items. Drops their bytes when these are at least half of the
+    /// buffer.
     pub(super) fn delivered(&mut self, count: usize) {
         self.head += count;
         if self.head == self.items.len() {

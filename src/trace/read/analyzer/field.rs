@@ -8,12 +8,12 @@ use std::fmt;
 
 /// One field of one event, found by its name.
 ///
-/// An integer of any width converts to any other if the value fits. A field that cannot be converted or does
-/// not exist is a [`FieldError`], which is one sentence. `unwrap_or_default()` replaces both by 0, which is
-/// usually the meaning of a field that an older writer did not have.
+/// An integer of any width converts to any other if the value fits. A field that cannot be
+/// converted or does not exist is a [`FieldError`], which is one sentence. `unwrap_or_default()`
+/// replaces both by 0, which is usually the meaning of a field that an older writer did not have.
 ///
-/// A conversion costs a load and a comparison. Strings and arrays are borrowed from the reader's buffers if
-/// their bytes are in one piece, and copied otherwise.
+/// A conversion costs a load and a comparison. Strings and arrays are borrowed from the reader's
+/// buffers if their bytes are in one piece, and copied otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldValue<'e> {
     pub(super) occurrence: &'e Occurrence<'e>,
@@ -21,8 +21,8 @@ pub struct FieldValue<'e> {
     pub(super) index: Option<usize>,
 }
 
-/// The identity of an event that other events refer to: the type, which has an id field (`DefinitionId`), and
-/// the value of that field. A reference and its definition have equal ones.
+/// The identity of an event that other events refer to: the type, which has an id field
+/// (`DefinitionId`), and the value of that field. A reference and its definition have equal ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DefinitionRef {
     /// The uid of the type of the definition.
@@ -98,8 +98,8 @@ impl<'e> FieldValue<'e> {
         scalar.as_bool().ok_or_else(|| self.not("an integer"))
     }
 
-    /// The time of an integer field that counts clock cycles, such as `Misc.Bookmark.Cycle`, in nanoseconds since
-    /// the start of the trace.
+    /// The time of an integer field that counts clock cycles, such as `Misc.Bookmark.Cycle`, in
+    /// nanoseconds since the start of the trace.
     ///
     /// # Errors
     /// There is no such field, it is no integer, or the frequency of the clock is unknown.
@@ -154,7 +154,8 @@ impl<'e> FieldValue<'e> {
         Ok(self.occurrence.event.bytes(index))
     }
 
-    /// The definition that a reference field refers to, which equals its [`Occurrence::definition`].
+    /// The definition that a reference field refers to, which equals its
+    /// [`Occurrence::definition`].
     ///
     /// # Errors
     /// There is no such field, or it is no reference.
@@ -239,7 +240,8 @@ impl Iterator for Elements<'_> {
 
 impl ExactSizeIterator for Elements<'_> {}
 
-/// The reason for which a field has no value of the wanted type. [`Display`](fmt::Display) gives one sentence.
+/// The reason for which a field has no value of the wanted type. [`Display`](fmt::Display) gives
+/// one sentence.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldError<'e> {
     event_type: &'e EventType,

@@ -67,8 +67,8 @@ struct Routes {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// An event without a subscription costs a table lookup, another event a call of its handler. The memory is that
-/// of the types, and about 40 bytes for each thread and each open scope.
+/// An event without a subscription costs a table lookup, another event a call of its handler. The
+/// memory is that of the types, and about 40 bytes for each thread and each open scope.
 ///
 /// [`analysis::Analyzer`]: crate::analysis::Analyzer
 pub struct EventAnalyzer<'a, S> {
@@ -104,14 +104,15 @@ impl<'a, S> EventAnalyzer<'a, S> {
     /// order. A `*` in a name stands for any text: `*`, `Alloc*`, `*Spec`, `Re*Alloc*`. A handler
     /// of many events looks into them with [`Occurrence::fields`].
     ///
-    /// The fields are looked up when the trace declares the type, not for each event. If the type lacks one of
-    /// them, because an older or newer program made the trace, its events are delivered with a field that does
-    /// not [exist](FieldValue::exists), and [`problems`](Self::problems) names the field. If several
-    /// subscriptions name one event, all are called in the order in which they were made. A handler that needs
-    /// no more events calls [`Occurrence::unsubscribe`] or [`Occurrence::end_pass`].
+    /// The fields are looked up when the trace declares the type, not for each event. If the type
+    /// lacks one of them, because an older or newer program made the trace, its events are
+    /// delivered with a field that does not [exist](FieldValue::exists), and
+    /// [`problems`](Self::problems) names the field. If several subscriptions name one event, all
+    /// are called in the order in which they were made. A handler that needs no more events calls
+    /// [`Occurrence::unsubscribe`] or [`Occurrence::end_pass`].
     ///
-    /// A type that the stream declares before the subscription is made is not looked at again, so subscribe
-    /// first, then read.
+    /// A type that the stream declares before the subscription is made is not looked at again, so
+    /// subscribe first, then read.
     pub fn on<const N: usize>(
         self,
         logger: &'a str,
@@ -155,8 +156,8 @@ impl<'a, S> EventAnalyzer<'a, S> {
         self
     }
 
-    /// One sentence for each subscription whose event the trace has not declared so far, and for each field that
-    /// its type lacks (the first 32).
+    /// One sentence for each subscription whose event the trace has not declared so far, and for
+    /// each field that its type lacks (the first 32).
     pub fn problems(&self) -> Vec<String> {
         let absent = self
             .subscriptions

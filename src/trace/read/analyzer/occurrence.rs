@@ -13,8 +13,8 @@ pub struct Thread {
     /// The trace's own id, never used for another thread: what `Memledger.ThreadStart` says, and
     /// the number of the stream in traces of other writers, which use that only once.
     pub id: u32,
-    /// The id that the system gave it, and may give to another thread later; `None` if the trace does not have
-    /// it.
+    /// The id that the system gave it, and may give to another thread later; `None` if the trace
+    /// does not have it.
     pub system_id: Option<u32>,
     /// Its name; empty if the trace does not have it.
     pub name: String,
@@ -38,15 +38,16 @@ pub struct Occurrence<'e> {
 }
 
 impl<'e> Occurrence<'e> {
-    /// The thread of the event; `None` for events that belong to no thread of the program: important events, and
-    /// events of the tracker itself, such as `Memory.Marker` and `Memledger.Settled`.
+    /// The thread of the event; `None` for events that belong to no thread of the program:
+    /// important events, and events of the tracker itself, such as `Memory.Marker` and
+    /// `Memledger.Settled`.
     pub fn thread(&self) -> Option<&'e Thread> {
         self.trace.thread(self.event.stream)
     }
 
-    /// The time of the event, in nanoseconds since the start of the trace. That is the time of its scope if it
-    /// opens one with a time, else the time of the last `Memory.Marker` before it, which this crate's writer
-    /// sends every 10 ms. `None` before the first marker.
+    /// The time of the event, in nanoseconds since the start of the trace. That is the time of its
+    /// scope if it opens one with a time, else the time of the last `Memory.Marker` before it,
+    /// which this crate's writer sends every 10 ms. `None` before the first marker.
     ///
     /// If the event has a time of its own, it is in a field, often named `Cycle`: see
     /// [`FieldValue::nanoseconds`].
@@ -54,8 +55,8 @@ impl<'e> Occurrence<'e> {
         self.time
     }
 
-    /// Nanoseconds from the start of the trace to this cycle of the writer's clock; `None` if the frequency of
-    /// the clock is unknown.
+    /// Nanoseconds from the start of the trace to this cycle of the writer's clock; `None` if the
+    /// frequency of the clock is unknown.
     pub fn nanoseconds_at(&self, cycle: u64) -> Option<u64> {
         self.trace.timebase.nanoseconds(cycle)
     }
@@ -72,8 +73,8 @@ impl<'e> Occurrence<'e> {
         self.request.ends_pass.set(true);
     }
 
-    /// The types of the events whose scopes are open on the thread, the outermost first, without the event's
-    /// own scope.
+    /// The types of the events whose scopes are open on the thread, the outermost first, without
+    /// the event's own scope.
     pub fn scopes(&self) -> impl Iterator<Item = &'e EventType> {
         let trace = self.trace;
         trace.scopes(self.event.stream).iter().filter_map(|s| trace.types.get(s.type_index))
@@ -89,8 +90,8 @@ impl<'e> Occurrence<'e> {
         Some(DefinitionRef { uid: event_type.uid, id })
     }
 
-    /// The field `name`. Searches the names each time; the fields of a subscription are found once for each
-    /// type.
+    /// The field `name`. Searches the names each time; the fields of a subscription are found once
+    /// for each type.
     pub fn field(&'e self, name: &'e str) -> FieldValue<'e> {
         let index = self.event.event_type.field(name);
         FieldValue { occurrence: self, name, index }
@@ -129,7 +130,8 @@ impl<'e> Left<'e> {
         self.trace.thread(self.stream)
     }
 
-    /// The time at which it was entered, in nanoseconds since the start: see [`Occurrence::nanoseconds`].
+    /// The time at which it was entered, in nanoseconds since the start: see
+    /// [`Occurrence::nanoseconds`].
     pub fn entered(&self) -> Option<u64> {
         self.scope.entered
     }

@@ -39,7 +39,8 @@ pub(super) enum StateEvent {
 }
 
 impl StateEvent {
-    /// The meaning of events of this type; `None` if they change nothing, or lack the expected fields.
+    /// The meaning of events of this type; `None` if they change nothing, or lack the expected
+    /// fields.
     pub(super) fn of(event_type: &EventType) -> Option<Self> {
         let number = |name| {
             let index = event_type.field(name)?;
@@ -99,8 +100,8 @@ impl TraceState {
             StateEvent::Marker { cycle } => {
                 self.now = self.now.max(self.timebase.nanoseconds(number(cycle)));
             }
-            // NOTE: an important event is delivered before events that wait in their stream, so it must not
-            // rename a thread that `ThreadStart` has named, which is in order.
+            // NOTE: an important event is delivered before events that wait in their stream, so it
+            // must not rename a thread that `ThreadStart` has named, which is in order.
             StateEvent::ThreadInfo { stream, system, name } => {
                 let stream = u16::try_from(number(stream)).ok();
                 if let Some(stream) = stream.and_then(|id| self.stream(id)).filter(|s| !s.named) {

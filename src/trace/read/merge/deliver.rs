@@ -13,7 +13,8 @@ use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
 
 impl Merge {
-    /// Delivers the first items of a stream that need not wait, and queues the stream under the next one.
+    /// Delivers the first items of a stream that need not wait, and queues the stream under the
+    /// next one.
     pub(super) fn advance(
         &mut self,
         index: usize,
@@ -135,7 +136,8 @@ impl Merge {
                     if !self.serials.seen() && watermark <= MAX_FIRST_SERIAL {
                         self.serials.seed(watermark + BIAS);
                     }
-                    // NOTE: only the lower 32 bits are used, so that a damaged value does little harm.
+                    // NOTE: only the lower 32 bits are used, so that a damaged value does little
+                    // harm.
                     let watermark = self.serials.nearest(watermark as u32);
                     self.serials.reached(watermark);
                     self.watermark = self.watermark.max(Some(watermark));

@@ -1,13 +1,13 @@
 //! The fast path: events with the next serial go from their packet to the visitor, without a copy.
 //!
-//! It ends at the first byte that needs more: another serial than the next one, an event that is cut off,
-//! has arrays or is of an unknown type, or an illegal byte. The rest of the packet takes the slow path
-//! through [`ThreadStream`](super::ThreadStream). Up to that byte, both deliver the same events in the
-//! same order.
+//! It ends at the first byte that needs more: another serial than the next one, an event that is
+//! cut off, has arrays or is of an unknown type, or an illegal byte. The rest of the packet takes
+//! the slow path through [`ThreadStream`](super::ThreadStream). Up to that byte, both deliver the
+//! same events in the same order.
 //!
-//! NOTE: two differences are visible. The slow path reports damage in a packet before it delivers the
-//! events in front of it; the fast path has delivered those events. And an event that was delivered keeps
-//! its serial, even if the serial of the next event is not higher.
+//! NOTE: two differences are visible. The slow path reports damage in a packet before it delivers
+//! the events in front of it; the fast path has delivered those events. And an event that was
+//! delivered keeps its serial, even if the serial of the next event is not higher.
 
 use super::super::event::{Event, Row, Visitor};
 use super::super::protocol::Builtin;

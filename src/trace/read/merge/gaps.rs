@@ -5,8 +5,8 @@
 //!                     ^ next        ^ watermark
 //!                       lost: a hole         late: still waits
 //! ```
-//! The watermark is the serial of `Memledger.Settled`. In a stream without that event, it is the highest
-//! serial at the sync before the last.
+//! The watermark is the serial of `Memledger.Settled`. In a stream without that event, it is the
+//! highest serial at the sync before the last.
 
 use super::super::event::{Hole, Visitor};
 use super::super::schemas::Types;
@@ -16,8 +16,8 @@ use super::super::tally::Tally;
 use super::Merge;
 use std::cmp::Reverse;
 
-/// The number of syncs for which a gap is not declared lost while a stream has an unfinished event, which
-/// may hide the missing one.
+/// The number of syncs for which a gap is not declared lost while a stream has an unfinished event,
+/// which may hide the missing one.
 const MAX_STALLED_SYNCS: u8 = 8;
 /// The maximum first serial that is accepted.
 pub(super) const MAX_FIRST_SERIAL: u64 = 1 << 56;
@@ -118,7 +118,8 @@ impl Merge {
 
     /// Reports all serials below `end` as missing, and continues with `end`.
     pub(super) fn hole(&mut self, end: u64, tally: &mut Tally, visitor: &mut impl Visitor) {
-        // NOTE: if serials could not be unwrapped for certain, the number between them is not known.
+        // NOTE: if serials could not be unwrapped for certain, the number between them is not
+        // known.
         let count = if self.serials.is_unsure() { 0 } else { end - self.next };
         tally.holes += 1;
         tally.missing_unknown |= count == 0;

@@ -7,9 +7,9 @@ use crate::trace::format::schema::FIRST_UID;
 /// The cost of an event, in bytes of the budget.
 const EVENT_COST: usize = 16;
 
-/// Whether `payload` consists of complete events of known types, as each writer sends them on a thread's
-/// stream. Array data may belong to an event of the packet before. Subtracts the cost in bytes from
-/// `budget`.
+/// Whether `payload` consists of complete events of known types, as each writer sends them on a
+/// thread's stream. Array data may belong to an event of the packet before. Subtracts the cost in
+/// bytes from `budget`.
 pub(in crate::trace::read) fn is_events(
     payload: &[u8],
     protocol: &Protocol,

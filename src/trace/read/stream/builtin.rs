@@ -111,8 +111,8 @@ impl ThreadStream {
         None
     }
 
-    /// Whether the next `size` bytes, which are array data or a terminal without an event, may be the rest of
-    /// an event whose beginning was lost. Such a rest is at the start of a packet.
+    /// Whether the next `size` bytes, which are array data or a terminal without an event, may be
+    /// the rest of an event whose beginning was lost. Such a rest is at the start of a packet.
     fn pass_stray(&mut self, size: usize) -> bool {
         self.drop_parsed_starts();
         let here = self.position(self.parsed);

@@ -12,8 +12,8 @@ use super::{
 use crate::trace::format::schema::FIRST_UID;
 
 impl ThreadStream {
-    /// Parses the bytes that have arrived, as far as possible. Returns the number of items that turned out to
-    /// be misplaced.
+    /// Parses the bytes that have arrived, as far as possible. Returns the number of items that
+    /// turned out to be misplaced.
     pub(in crate::trace::read) fn parse(
         &mut self,
         protocol: &Protocol,
@@ -143,8 +143,8 @@ impl ThreadStream {
         self.items.push(Item { serial, at, type_index, aux: 0, flags: STAMPS });
     }
 
-    /// A serial is not higher than the last one: one of the two is wrong. Returns the number of items that
-    /// are misplaced by that.
+    /// A serial is not higher than the last one: one of the two is wrong. Returns the number of
+    /// items that are misplaced by that.
     #[cold]
     fn out_of_line(&mut self, serial: u64) -> usize {
         // The new one is wrong, or late; it is delivered out of order.

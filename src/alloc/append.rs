@@ -1,0 +1,34 @@
+//! The same events as the [hook's](super::record), for a stream that joins late: they describe the
+//! blocks that are live at that point.
+
+use super::events::{ALLOC, LARGE_SIZE, REALLOC_FREE, SIZE_SHIFT, UPDATE};
+use super::record::MAX_SIZE;
+
+/// Appends the allocation of a live block. Its alignment is not known any more; the event has 1.
+pub(crate) fn append_alloc(serial: u64, address: u64, size: u64, out: &mut Vec<u8>) {
+    let coded = size.min(MAX_SIZE);
+    out.extend(ALLOC.wire().to_le_bytes());
+    out.extend(&serial.to_le_bytes()[..3]);
+    out.extend(address.to_le_bytes());
+    out.extend(0_u32.to_le_bytes());
+    out.extend(((coded >> SIZE_SHIFT) as u32).to_le_bytes());
+    out.push(coded as u8 & 7);
+    if size > MAX_SIZE {
+        LARGE_SIZE.append(&[address.into(), size.into()], out);
+    }
+}
+
+/// Appends the first half of a reallocation.
+pub(crate) fn append_realloc_free(serial: u64, address: u64, out: &mut Vec<u8>) {
+    out.extend(REALLOC_FREE.wire().to_le_bytes());
+    out.extend(&serial.to_le_bytes()[..3]);
+    out.extend(address.to_le_bytes());
+}
+
+/// Appends an event that gives a block the current tag of its stream.
+pub(crate) fn append_update(serial: u64, address: u64, out: &mut Vec<u8>) {
+    out.extend(UPDATE.wire().to_le_bytes());
+    out.extend(&serial.to_le_bytes()[..3]);
+    out.extend(address.to_le_bytes());
+    out.extend([0; 5]);
+}
