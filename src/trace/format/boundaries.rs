@@ -1,4 +1,4 @@
-//! What a relay knows of a stream that passes through it: how it starts, and where packets end.
+//! The framing of a stream that a relay passes on: how it starts, and where packets end.
 //!
 //! ```text
 //! start                          packet          packet      packet, unfinished
@@ -6,19 +6,19 @@
 //!                                                            ^ whole()
 //! ```
 //!
-//! A relay does not decode: it takes every version of the stream whose packets begin with their
-//! size (transports 3 and 4, and our own), and any other without knowing its boundaries.
+//! A relay does not decode. It finds packets in every version of the stream whose packets begin with
+//! their size (transports 3 and 4, and our own), and passes other versions on without finding packets.
 
 use super::handshake::{COMPACT_TRANSPORT, MAGIC, Metadata, TRANSPORT};
 use crate::error::Error;
 
-/// The magic of Unreal Engine 4.26, which no metadata follows.
+/// The magic number of Unreal Engine 4.26. No metadata follows it.
 const OLD_MAGIC: [u8; 4] = *b"ECRT";
 /// Packets as in [`TRANSPORT`], without sync packets.
 const OLD_TRANSPORT: u8 = 3;
 /// A packet's size counts itself and the stream id.
 const LEAST: u16 = 4;
-/// Magic, size of the metadata, the most metadata there can be, and the versions.
+/// Bytes of magic number, metadata size, the largest metadata, and the versions.
 const LONGEST_START: usize = 4 + 2 + u16::MAX as usize + 2;
 
 /// How a stream starts, whatever its version.
@@ -39,8 +39,8 @@ pub struct Start {
     pub size: u64,
 }
 
-/// Follows a stream piece by piece. A push costs a few nanoseconds a packet and no allocation; the
-/// start is kept until it is complete, 64 KiB at most.
+/// Finds the packets of a stream that arrives in pieces. A push takes a few nanoseconds per packet and no
+/// allocation. The start is kept until it is complete, at most 64 KiB.
 ///
 /// # Examples
 /// ```
@@ -65,13 +65,13 @@ pub struct Boundaries {
 
 #[derive(Debug)]
 enum State {
-    /// These bytes of the start have come.
+    /// These bytes of the start have arrived.
     Start(Vec<u8>),
-    /// Between packets, or behind the first byte of a size.
+    /// Between packets, or after the first byte of a size.
     Size(Option<u8>),
-    /// So many bytes of a packet are to come.
+    /// This many bytes of a packet are missing.
     Packet(u16),
-    /// Packets cannot be told apart in this stream, or no longer.
+    /// Packets cannot be found in this stream, or no longer.
     Unknown,
 }
 
@@ -87,7 +87,7 @@ impl Boundaries {
         Self { state: State::Start(Vec::new()), start: None, length: 0, whole: 0 }
     }
 
-    /// How the stream starts, once that much of it has come.
+    /// How the stream starts; `None` until that is complete.
     pub fn start(&self) -> Option<&Start> {
         self.start.as_ref()
     }
@@ -102,8 +102,8 @@ impl Boundaries {
         self.length == 0
     }
 
-    /// Bytes up to the end of the last whole packet; 0 while the start is incomplete. Where packets
-    /// cannot be told apart, all of them.
+    /// Bytes up to the end of the last whole packet; 0 while the start is incomplete. All bytes, if
+    /// packets cannot be found.
     pub fn whole(&self) -> u64 {
         self.whole
     }
@@ -111,8 +111,8 @@ impl Boundaries {
     /// Takes the next bytes of the stream.
     ///
     /// # Errors
-    /// [`Error::NotATrace`] as soon as it is clear that this is no trace: at the first byte that
-    /// differs from the magic number. Never once [`start`](Self::start) is there.
+    /// [`Error::NotATrace`] at the first byte that differs from the magic number. Never after
+    /// [`start`](Self::start) is complete.
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         self.length += bytes.len() as u64;
         if let State::Start(head) = &mut self.state {
@@ -183,7 +183,7 @@ fn parse(head: &[u8]) -> Result<Option<Start>, Error> {
     };
     let size = metadata.end + 2;
     let Some(&[transport, protocol]) = head.get(metadata.end..size) else { return Ok(None) };
-    // Of the old start, the magic itself is the range.
+    // The old start has no metadata: its range is the magic number itself.
     let records = if metadata.start == 6 { head.get(metadata).unwrap_or_default() } else { &[] };
     let Metadata { control_port, session_guid, trace_guid } = Metadata::decode(records);
     let size = size as u64;
