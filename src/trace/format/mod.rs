@@ -6,16 +6,16 @@
 //! bytes; packet boundaries have no meaning above this layer.
 //!
 //! [`packet::PacketWriter`] encodes payloads: plain, by [`lz4`] or by [`compact`]. [`unpack::Unpacker`]
-//! decodes them. [`boundaries`] serves a recorder, which relays a stream.
+//! decodes them. [`framing`] serves a recorder, which relays a stream.
 
 #[doc(hidden)]
 pub mod arrays;
 #[cfg(feature = "analysis")]
-pub mod boundaries;
-#[cfg(feature = "analysis")]
 pub mod compact;
 #[cfg(feature = "enable")]
 pub(crate) mod encode;
+#[cfg(feature = "analysis")]
+pub mod framing;
 #[cfg(feature = "analysis")]
 pub mod handshake;
 #[cfg(feature = "analysis")]
