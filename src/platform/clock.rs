@@ -9,7 +9,7 @@ pub(crate) const FREQUENCY: u64 = 1_000_000_000;
 static LATEST: AtomicU64 = AtomicU64::new(0);
 static PROCESS_START: AtomicU64 = AtomicU64::new(0);
 
-/// The clock now, in cycles. About 20 ns, so the hook asks only where threads meet.
+/// The clock now, in cycles. Takes about 20 ns, so the hook reads it only when threads synchronise.
 pub(crate) fn now() -> u64 {
     os::now()
 }
@@ -27,8 +27,8 @@ pub(crate) fn process_start() -> u64 {
     }
 }
 
-/// The clock for the stream: not before the start of the process, which this may fix, nor before the
-/// time that it returned last. The system's clock has been seen to go back where processors disagree.
+/// The clock for the stream: never before the start of the process, which this call can fix, nor before
+/// the last result. The system's clock was seen to go back on machines whose processors disagree.
 pub(crate) fn now_since_start() -> u64 {
     let now = now().max(process_start());
     LATEST.fetch_max(now, Ordering::Relaxed).max(now)

@@ -1,4 +1,4 @@
-//! What the tracker needs of the machine it runs on.
+//! The machine: its clock and system calls, and lock-free memory that is mapped by the tracker.
 
 pub(crate) mod chunk_table;
 pub(crate) mod clock;

@@ -5,7 +5,7 @@ use super::recording::Recording;
 use super::trailer::has_end;
 use memledger::dump::text;
 use memledger::trace::format::Transport;
-use memledger::trace::format::boundaries::Start;
+use memledger::trace::format::framing::Start;
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;

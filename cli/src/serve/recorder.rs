@@ -16,7 +16,7 @@ use super::server::Server;
 use crate::terminal::note;
 use memledger::dump::text;
 use memledger::remote::store::TOKEN_PREFIX;
-use memledger::trace::format::boundaries::{Boundaries, Start};
+use memledger::trace::format::framing::{Framing, Start};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -92,13 +92,11 @@ pub async fn start(
     if Access::needs_token(peer) || bytes.first() == TOKEN_PREFIX.as_bytes().first() {
         take_token(stream, peer, access, &mut bytes).await?;
     }
-    let mut boundaries = Boundaries::new();
+    let mut framing = Framing::new();
     loop {
-        let known = boundaries.len() as usize;
-        boundaries
-            .push(bytes.get(known..).unwrap_or_default())
-            .map_err(|error| error.to_string())?;
-        match boundaries.start() {
+        let known = framing.len() as usize;
+        framing.push(bytes.get(known..).unwrap_or_default()).map_err(|error| error.to_string())?;
+        match framing.start() {
             Some(start) => return Ok((start.clone(), bytes)),
             None => more(stream, &mut bytes).await?,
         }

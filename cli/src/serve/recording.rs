@@ -1,7 +1,7 @@
 //! A trace that is being written.
 
 use super::catalogue::Catalogue;
-use memledger::trace::format::boundaries::Boundaries;
+use memledger::trace::format::framing::Framing;
 use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub struct Recording {
     catalogue: Arc<Catalogue>,
     name: String,
     file: File,
-    boundaries: Boundaries,
+    framing: Framing,
     readable: watch::Sender<u64>,
     ended: Option<String>,
 }
@@ -26,7 +26,7 @@ impl Recording {
         file: File,
         readable: watch::Sender<u64>,
     ) -> Self {
-        Self { catalogue, name, file, boundaries: Boundaries::new(), readable, ended: None }
+        Self { catalogue, name, file, framing: Framing::new(), readable, ended: None }
     }
 
     /// The name of its file.
@@ -36,7 +36,7 @@ impl Recording {
 
     /// Bytes in the file.
     pub fn size(&self) -> u64 {
-        self.boundaries.len()
+        self.framing.len()
     }
 
     /// Writes the next bytes. If not all of them can be kept, the trace ends after its last whole
@@ -46,15 +46,15 @@ impl Recording {
         let granted = bytes.get(..granted as usize).unwrap_or(bytes);
         let (written, failure) = write_all(&mut self.file, granted);
         // NOTE: this does not fail: the start of the trace was parsed before the file was created.
-        let _ = self.boundaries.push(granted.get(..written).unwrap_or(granted));
+        let _ = self.framing.push(granted.get(..written).unwrap_or(granted));
         let reason = failure.map(|error| format!("writing it failed: {error}")).or(full);
         let Some(reason) = reason else {
-            self.readable.send_replace(self.boundaries.whole());
+            self.readable.send_replace(self.framing.whole());
             return Ok(());
         };
-        let whole = self.boundaries.whole();
+        let whole = self.framing.whole();
         // NOTE: if even this fails, its reader reports an unfinished packet and loses nothing else.
-        let size = self.file.set_len(whole).map_or(self.boundaries.len(), |()| whole);
+        let size = self.file.set_len(whole).map_or(self.framing.len(), |()| whole);
         self.catalogue.correct(&self.name, size);
         self.readable.send_replace(size);
         self.ended = Some(reason.clone());
@@ -66,7 +66,7 @@ impl Drop for Recording {
     fn drop(&mut self) {
         if self.ended.is_none() {
             // A program that was killed leaves the beginning of a packet, which is what it sent.
-            self.readable.send_replace(self.boundaries.len());
+            self.readable.send_replace(self.framing.len());
         }
         self.catalogue.end(&self.name, self.ended.take());
     }
@@ -91,7 +91,7 @@ mod tests {
     use super::super::catalogue::Limits;
     use super::super::directory::Directory;
     use super::*;
-    use memledger::trace::format::boundaries::Start;
+    use memledger::trace::format::framing::Start;
     use std::fs;
     use std::net::{IpAddr, Ipv4Addr};
 
@@ -106,9 +106,9 @@ mod tests {
     }
 
     fn start() -> Start {
-        let mut boundaries = Boundaries::new();
-        boundaries.push(HEAD).unwrap();
-        boundaries.start().unwrap().clone()
+        let mut framing = Framing::new();
+        framing.push(HEAD).unwrap();
+        framing.start().unwrap().clone()
     }
 
     /// A packet of this size, header included.

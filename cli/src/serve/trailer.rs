@@ -49,7 +49,7 @@ impl Visitor for Trailer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use memledger::trace::format::boundaries::Boundaries;
+    use memledger::trace::format::framing::Framing;
     use std::io::Write;
 
     fn sample(name: &str) -> Vec<u8> {
@@ -77,9 +77,9 @@ mod tests {
     fn a_long_trace_is_looked_at_from_both_ends() {
         let whole = sample("memledger-small.utrace");
         let half = whole.len() / 2;
-        let mut boundaries = Boundaries::new();
-        boundaries.push(&whole[..half]).unwrap();
-        let middle = boundaries.whole() as usize;
+        let mut framing = Framing::new();
+        framing.push(&whole[..half]).unwrap();
+        let middle = framing.whole() as usize;
         // Packets of a thread that no reader can decode.
         let filling = [&[0x60, 0xea, 9, 0][..], &[7; 59_996]].concat();
         for count in [3, 9, 20, 100] {

@@ -1,7 +1,7 @@
 //! A server as a child process, and traces to send to it.
 
 use memledger::remote::store::Store;
-use memledger::trace::format::boundaries::Boundaries;
+use memledger::trace::format::framing::Framing;
 use memledger::trace::format::handshake::Handshake;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -163,16 +163,16 @@ pub fn stream(number: u8, size: usize) -> Vec<u8> {
     };
     let mut stream = start.encode();
     let body = &sample[head as usize..];
-    let mut boundaries = Boundaries::new();
-    boundaries.push(&stream).unwrap();
+    let mut framing = Framing::new();
+    framing.push(&stream).unwrap();
     for piece in body.chunks(64) {
-        boundaries.push(piece).unwrap();
-        if boundaries.whole() as usize >= size {
+        framing.push(piece).unwrap();
+        if framing.whole() as usize >= size {
             break;
         }
     }
     stream.extend(body);
-    stream.truncate(boundaries.whole() as usize);
+    stream.truncate(framing.whole() as usize);
     stream
 }
 

@@ -6,16 +6,16 @@
 use crate::input::{Numbers, Slow};
 use crate::log::{Entry, read};
 use crate::seeds;
-use memledger::trace::format::boundaries::Boundaries;
+use memledger::trace::format::framing::Framing;
 
 pub use seeds::traces as seeds;
 
 /// Reads `data` at once, in pieces, and cut off somewhere.
 pub fn run(data: &[u8]) {
     let Some((whole, summary)) = read(data, data.len()) else { return };
-    let mut boundaries = Boundaries::new();
-    assert!(boundaries.push(data).is_ok(), "what can be read, a recorder takes");
-    let start = boundaries.start().map(|start| (start.transport, start.protocol));
+    let mut framing = Framing::new();
+    assert!(framing.push(data).is_ok(), "what can be read, a recorder takes");
+    let start = framing.start().map(|start| (start.transport, start.protocol));
     let handshake = &summary.handshake;
     assert_eq!(start, Some((handshake.transport.version(), handshake.protocol)));
     if !whole.damages.is_empty() {

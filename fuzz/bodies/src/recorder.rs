@@ -3,7 +3,7 @@
 
 use crate::input::pieces;
 use memledger::remote::store::TOKEN_PREFIX;
-use memledger::trace::format::boundaries::{Boundaries, Start};
+use memledger::trace::format::framing::{Framing, Start};
 use memledger::trace::format::handshake::Handshake;
 use memledger_cli::serve::Access;
 use memledger_cli::serve::recorder::start;
@@ -81,13 +81,13 @@ pub fn run(data: &[u8]) {
 /// The ends of packets are the same, whatever the sizes of the pieces.
 fn follow(trace: &[u8], start: &Start) {
     let push = |pieces: &mut dyn Iterator<Item = &[u8]>| {
-        let mut boundaries = Boundaries::new();
+        let mut framing = Framing::new();
         for piece in pieces {
-            let before = boundaries.whole();
-            assert!(boundaries.push(piece).is_ok(), "it is a trace already");
-            assert!(before <= boundaries.whole() && boundaries.whole() <= boundaries.len());
+            let before = framing.whole();
+            assert!(framing.push(piece).is_ok(), "it is a trace already");
+            assert!(before <= framing.whole() && framing.whole() <= framing.len());
         }
-        (boundaries.start().cloned(), boundaries.whole(), boundaries.len())
+        (framing.start().cloned(), framing.whole(), framing.len())
     };
     let whole = push(&mut std::iter::once(trace));
     assert_eq!((whole.0.as_ref(), whole.2), (Some(start), trace.len() as u64));

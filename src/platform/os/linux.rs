@@ -1,7 +1,7 @@
 //! Linux, by plain system calls through `libc`.
 //!
-//! NOTE: what is marked *hook* may run inside `alloc` or `free` of the program. It neither
-//! allocates nor locks; `errno` is put back, since a program may look at it after `free`.
+//! NOTE: functions marked *hook* run inside `alloc` or `free` of the program. They neither allocate nor
+//! lock, and restore `errno`, since a program may read it after `free`.
 #![expect(unsafe_code, reason = "system calls")]
 
 mod library;
@@ -24,7 +24,7 @@ use std::time::Duration;
 /// Whether the tracker works here.
 pub(crate) const SUPPORTED: bool = true;
 
-/// Puts `errno` back when dropped.
+/// Restores `errno` when dropped.
 struct KeepErrno(c_int);
 
 impl KeepErrno {
@@ -58,7 +58,7 @@ pub(crate) fn map(bytes: usize) -> Option<NonNull<u8>> {
     if pages == libc::MAP_FAILED { None } else { NonNull::new(pages.cast()) }
 }
 
-/// *Hook.* Gives back pages of [`map`] that nobody has seen.
+/// *Hook.* Unmaps pages of [`map`] that no other thread has seen.
 pub(crate) fn unmap(pages: NonNull<u8>, bytes: usize) {
     let _errno = KeepErrno::new();
     // SAFETY: the caller mapped exactly these pages and has not published them.
@@ -92,7 +92,7 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, nanos: u64) {
     };
 }
 
-/// *Hook.* Wakes everyone who sleeps on `word`.
+/// *Hook.* Wakes all threads that sleep on `word`.
 pub(crate) fn wake_all(word: &AtomicU32) {
     let _errno = KeepErrno::new();
     // SAFETY: waking takes the address only as a key.
@@ -141,7 +141,7 @@ pub(crate) fn thread_name() -> ThreadName {
     name
 }
 
-/// The name of another thread of this process, if it is still there.
+/// The name of another thread of this process; `None` if the thread has ended.
 pub(crate) fn thread_name_of(id: u32) -> Option<ThreadName> {
     let text = std::fs::read(format!("/proc/self/task/{id}/comm")).ok()?;
     let text = text.strip_suffix(b"\n").unwrap_or(&text);
@@ -164,15 +164,15 @@ const DESTRUCTOR_ROUNDS: usize = if cfg!(thread_sanitizer) { 3 } else { 4 };
 const NO_KEY: usize = usize::MAX;
 static KEY: AtomicUsize = AtomicUsize::new(NO_KEY);
 
-/// What runs at the end of a thread.
+/// The function that runs at the end of a thread.
 static AT_THREAD_EXIT: AtomicPtr<extern "C" fn()> = AtomicPtr::new(ptr::null_mut());
 
-/// *Hook.* Has `run`, the same in all calls, called on this thread as late in its life as the
-/// system allows: in the last round of its destructors. Without a key (all are taken) the worker finds the thread
-/// gone some time later.
+/// *Hook.* Makes the system call `run`, the same in all calls, on this thread as late in its life as
+/// possible: in the last round of its destructors. Without a key (all are taken) the worker finds out
+/// later that the thread has ended.
 ///
-/// NOTE: where the program had taken 32 keys before `main`, glibc allocates the place of ours with
-/// its own `calloc`, once per thread. It holds no lock of ours, nor we one of its.
+/// NOTE: if the program has taken 32 keys before `main`, glibc allocates the value of ours with its own
+/// `calloc`, once per thread. At that time neither side holds a lock of the other.
 pub(crate) fn on_thread_exit(run: &'static extern "C" fn()) {
     AT_THREAD_EXIT.store(ptr::from_ref(run).cast_mut(), Ordering::Release);
     if let Some(key) = exit_key() {
@@ -194,7 +194,7 @@ fn exit_key() -> Option<usize> {
     match KEY.compare_exchange(NO_KEY, created as usize, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => Some(created as usize),
         Err(existing) => {
-            // SAFETY: another thread was faster; nobody knows this key yet.
+            // SAFETY: another thread was faster; no other code has this key.
             unsafe { libc::pthread_key_delete(created) };
             Some(existing)
         }
@@ -219,8 +219,8 @@ extern "C" fn thread_exits(round: *mut c_void) {
     }
 }
 
-/// Blocks `SIGPIPE` and `SIGXFSZ` on the calling thread until dropped, and swallows those that our
-/// own writes raised meanwhile: they would end the program.
+/// Blocks `SIGPIPE` and `SIGXFSZ` on the calling thread until dropped, and discards those that the
+/// tracker's writes raised meanwhile: they would end the program.
 pub(crate) struct BlockedSignals {
     before: libc::sigset_t,
     pending: libc::sigset_t,
@@ -264,7 +264,8 @@ impl Drop for BlockedSignals {
     }
 }
 
-/// Has these called around every fork: before it, and behind it in the parent and in the child.
+/// Makes the system call these functions around every fork: before it, and after it in the parent and in the
+/// child.
 pub(crate) fn at_fork(before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
     let [before, parent, child] =
         [before, parent, child].map(|function| Some(function as unsafe extern "C" fn()));
@@ -272,7 +273,7 @@ pub(crate) fn at_fork(before: extern "C" fn(), parent: extern "C" fn(), child: e
     unsafe { libc::pthread_atfork(before, parent, child) };
 }
 
-/// Has `function` called when the process exits by return from `main` or by `exit`.
+/// Makes the system call `function` when the process exits by return from `main` or by `exit`.
 pub(crate) fn at_exit(function: extern "C" fn()) {
     // SAFETY: the function lives as long as the program.
     unsafe { libc::atexit(function) };
@@ -317,7 +318,7 @@ pub(crate) fn secure_env(name: &CStr) -> Option<std::ffi::OsString> {
 /// its worker, so that the report does not suffer.
 const WRITE_TIMEOUT_MS: c_int = 3_000;
 
-/// Writes some of `bytes` to a file; where that is a pipe and full, waits for it at most 3 s.
+/// Writes some of `bytes` to a file. Waits at most 3 s for a pipe that is full.
 pub(crate) fn write_file(file: &File, bytes: &[u8]) -> io::Result<usize> {
     write_some(file.as_raw_fd(), bytes)
 }
@@ -358,8 +359,8 @@ pub(crate) fn write_all(fd: RawFd, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the system find out when the other end of a connection is gone: after 10 s of silence it
-/// asks, three times, 5 s apart; and what nobody has confirmed for 30 s is given up.
+/// Makes the system detect a lost connection: after 10 s of silence it sends three probes, 5 s apart, and
+/// it closes the connection if sent bytes are not acknowledged for 30 s.
 pub(crate) fn watch_connection(stream: &TcpStream) -> io::Result<()> {
     let options = [
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
@@ -372,7 +373,7 @@ pub(crate) fn watch_connection(stream: &TcpStream) -> io::Result<()> {
         let value: c_int = value;
         let size = size_of::<c_int>() as libc::socklen_t;
         let at = (&raw const value).cast();
-        // SAFETY: the value is a local of the size told.
+        // SAFETY: the value is a local of this size.
         if unsafe { libc::setsockopt(stream.as_raw_fd(), level, option, at, size) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -380,7 +381,7 @@ pub(crate) fn watch_connection(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// What tells one open file from every other: device and inode. `None` if it is not open.
+/// The identity of an open file: device and inode. `None` if it is not open.
 pub(crate) fn identity(file: &impl AsRawFd) -> Option<(u64, u64)> {
     // SAFETY: the structure is valid for writing; a number that is not open is an error.
     unsafe {
@@ -406,8 +407,8 @@ pub(crate) fn terminal_width(fd: RawFd) -> Option<usize> {
     }
 }
 
-/// Waits at most `timeout` for a client of `listener` or for bytes from `clients`, or for their
-/// end; says which have something.
+/// Waits at most `timeout` for a client of `listener`, or for bytes or the end of `clients`; returns which
+/// of them are ready.
 pub(crate) fn readable(
     listener: &TcpListener,
     clients: &[&TcpStream],
@@ -417,9 +418,9 @@ pub(crate) fn readable(
     let watch = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let mut watched: Vec<_> =
         std::iter::once(listener.as_raw_fd()).chain(descriptors).map(watch).collect();
-    // Rounded up, so that nobody comes back before the time.
+    // Rounded up, so that the call does not return early.
     let millis = timeout.as_micros().div_ceil(1000).try_into().unwrap_or(c_int::MAX);
-    // SAFETY: the entries are valid, and as many as told.
+    // SAFETY: the entries are valid, and this is their number.
     let result = unsafe { libc::poll(watched.as_mut_ptr(), watched.len() as libc::nfds_t, millis) };
     if result < 0 {
         let error = io::Error::last_os_error();
@@ -437,14 +438,14 @@ pub(crate) fn set_mode(file: &File, mode: u32) {
     let _ = file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
 }
 
-/// Has a socket listen no longer, in this process and in every other that has it.
+/// Makes a socket stop listening, in every process that has it.
 pub(crate) fn shut(listener: &TcpListener) {
     // SAFETY: plain system call on an open socket.
     unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
 }
 
-/// Creates the file `name` in `folder`, for its owner alone. Nothing that exists is touched, be it
-/// a file, a pipe or a link, and `name` leads nowhere else if it has no slash.
+/// Creates the file `name` in `folder`, for its owner alone. Fails if the name exists, as a file, a pipe or
+/// a link. `name` must have no slash, so that it does not leave the folder.
 pub(crate) fn create_in(folder: &Path, name: &str) -> io::Result<File> {
     let name = std::ffi::CString::new(name)?;
     let folder = OpenOptions::new()
@@ -457,7 +458,7 @@ pub(crate) fn create_in(folder: &Path, name: &str) -> io::Result<File> {
     if file < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new and belongs to nobody else.
+    // SAFETY: the descriptor is new, so nothing else owns it.
     Ok(unsafe { File::from_raw_fd(file) })
 }
 

@@ -1,27 +1,27 @@
-//! The data of array and string fields, and how it gets into the pieces of the wire.
+//! The data of array and string fields, and its encoding in pieces.
 //!
 //! ```text
 //! u8 1 (important event) or 2 (on a thread's stream)   u5 index of the field   u19 bytes   data
 //! ```
-//! The data of one field may lie in several pieces, one behind the other, each with whole elements.
+//! The data of one field can be in several pieces, one after the other, each with whole elements.
 
-/// Bytes in front of the data of a piece.
+/// Bytes before the data of a piece.
 pub const PIECE_HEAD: usize = 4;
 /// Fields beyond the first 32 cannot be arrays: the wire has five bits for their index.
 pub const MAX_INDEX: usize = 31;
 
-/// What stands in an array or string field.
+/// The value of an array or string field.
 #[derive(Clone, Copy, Debug)]
 pub enum Aux<'a> {
     /// Nothing, or no such field.
     None,
-    /// Elements of so many bytes, as they lie in memory.
+    /// Elements as they are in memory, and the bytes of one element.
     Elements(&'a [u8], usize),
-    /// UTF-16 text for bytes: of each unit, seven bits.
+    /// UTF-16 text for a byte string: seven bits of each unit.
     Narrowed(&'a [u16]),
     /// UTF-8 text for bytes: of each unit of its UTF-16, seven bits.
     NarrowedText(&'a str),
-    /// UTF-8 text for UTF-16.
+    /// UTF-8 text for a UTF-16 string.
     Widened(&'a str),
 }
 
@@ -37,7 +37,7 @@ impl Aux<'_> {
         }
     }
 
-    /// Bytes that a piece has a multiple of.
+    /// Bytes of one element: a piece has a multiple of them.
     pub fn element(self) -> usize {
         match self {
             Self::None | Self::Narrowed(_) | Self::NarrowedText(_) => 1,
@@ -52,12 +52,12 @@ fn units_of(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.encode_utf16().count() }
 }
 
-/// The head of a piece on a thread's stream; of an important event, `shift` is 0.
+/// The head of a piece: `shift` is 1 on a thread's stream, 0 in an important event.
 pub fn piece_head(index: usize, size: usize, shift: u32) -> [u8; PIECE_HEAD] {
     (1_u32 << shift | (index as u32) << 8 | (size as u32) << 13).to_le_bytes()
 }
 
-/// Gives the data of a field bit by bit.
+/// An iterator over the data of a field, in parts.
 #[derive(Debug)]
 pub enum Source<'a> {
     /// Bytes to be copied.
@@ -83,7 +83,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Fills `out`, whose length is a multiple of the element's, with what comes next.
+    /// Fills `out`, whose length is a multiple of an element's, with the next bytes.
     pub fn fill(&mut self, out: &mut [u8]) {
         match self {
             Self::Elements(bytes) => {

@@ -9,7 +9,7 @@ pub(crate) const SYNCED_HEADER: usize = UID_SIZE + SERIAL_SIZE;
 pub(crate) const AUX: u8 = 1;
 pub(crate) const AUX_TERMINAL: u8 = 3;
 
-/// An event type of ours. Its owner declares it in its `events.rs`, and hands its list to the
+/// An event type of the tracker. Its owner declares it in its `events.rs`, and passes its list to the
 /// worker, which announces every type before the first event.
 pub(crate) struct Declaration {
     pub(crate) uid: u16,
@@ -21,7 +21,7 @@ pub(crate) struct Declaration {
 }
 
 impl Declaration {
-    /// What its events start with on a thread's stream: the uid, marked as two bytes long.
+    /// The first two bytes of its events on a thread's stream: the uid, marked as two bytes long.
     pub(crate) const fn wire(&self) -> u16 {
         self.uid << 1 | 1
     }
@@ -47,8 +47,8 @@ impl Declaration {
         append_record(out, self.uid, (self.logger, self.event), self.all_flags(), fields);
     }
 
-    /// Appends an event without a serial: an important one in the form of its own stream,
-    /// others in the form of a thread's.
+    /// Appends an event without a serial, in the form of the stream of important events or of a thread's
+    /// stream.
     pub(crate) fn append(&self, values: &[Value<'_>], out: &mut Vec<u8>) {
         debug_assert_eq!(values.len(), self.fields.len());
         debug_assert!(self.flags & NO_SYNC != 0);
@@ -67,7 +67,7 @@ impl Declaration {
             }
         }
         if self.has_aux() {
-            // NOTE: important events have these marks as they are, others shifted by one.
+            // NOTE: important events have these bytes unshifted, others shifted by one.
             let shift = u8::from(!important);
             for (index, value) in values.iter().enumerate() {
                 if let Value::Text(text) = value
@@ -134,8 +134,8 @@ pub(crate) fn append_record<'a>(
     out[start + 2..start + 4].copy_from_slice(&size.to_le_bytes());
 }
 
-/// The longest text of a field, in bytes; what is longer is cut. A few of them fit in an
-/// important event, whose size has 16 bits.
+/// The longest text of a field, in bytes; longer texts are cut. Some of them fit in an important event,
+/// whose size has 16 bits.
 pub(crate) const MAX_TEXT: usize = 8 << 10;
 
 /// The value of one field.

@@ -16,8 +16,8 @@ use std::io::Read;
 pub const MAGIC: [u8; 4] = *b"2CRT";
 /// Unreal's transport: packets per thread with sync packets.
 pub const TRANSPORT: u8 = 4;
-/// Our own: the same, and packets may be compact. Far from Unreal's numbers, so that its readers
-/// refuse it. Another coding would be another number: 77 was one that no release has written.
+/// Our own: the same, and packets can be compact. Far from Unreal's numbers, so that its readers refuse
+/// it. Another coding needs another number: 77 was one that no release has written.
 pub const COMPACT_TRANSPORT: u8 = 78;
 /// The protocol we write.
 pub const PROTOCOL: u8 = 7;
@@ -26,14 +26,14 @@ const CONTROL_PORT: u8 = 0;
 const SESSION_GUID: u8 = 1;
 const TRACE_GUID: u8 = 2;
 
-/// How packets may be coded.
+/// Which codings packets can have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Transport {
-    /// Plain or LZ4: what Unreal's readers read. Files are named `.utrace`.
+    /// Plain or LZ4, which Unreal's readers read. Files are named `.utrace`.
     #[default]
     Unreal,
-    /// Compact, too: a fraction of the size, for our own readers. Files are named `.memledger`.
+    /// Compact too: a fraction of the size, for our own readers. Files are named `.memledger`.
     Compact,
 }
 
@@ -56,7 +56,7 @@ impl Transport {
     }
 }
 
-/// What the start of a stream says.
+/// The contents of the start of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handshake {
     /// Port of the control server, or `None` if there is none.
@@ -92,8 +92,8 @@ impl Handshake {
     /// Reads the start of a stream; returns it with its size in bytes.
     ///
     /// # Errors
-    /// [`Error::NotATrace`] says what is there instead, [`Error::UnsupportedTrace`] names the
-    /// version we do not speak, [`Error::Read`] passes on the source's error.
+    /// [`Error::NotATrace`] with the bytes found instead, [`Error::UnsupportedTrace`] with a version that is
+    /// not supported, [`Error::Read`] with the source's error.
     pub fn decode(source: &mut impl Read) -> Result<(Self, u64), Error> {
         let mut start = [0; 6];
         let got = read_full(source, &mut start)?;
@@ -157,7 +157,7 @@ impl Handshake {
     }
 }
 
-/// What the metadata records say.
+/// The contents of the metadata records.
 #[derive(Default)]
 pub(super) struct Metadata {
     pub(super) control_port: Option<u16>,
@@ -169,7 +169,7 @@ impl Metadata {
     pub(super) fn decode(mut records: &[u8]) -> Self {
         let mut metadata = Self::default();
         while let [size, id, tail @ ..] = records {
-            // NOTE: a record that passes the end costs its own facts only: analysis needs none.
+            // NOTE: a record that exceeds the metadata is ignored: analysis needs none.
             let Some((value, next)) = tail.split_at_checked(usize::from(*size)) else { break };
             match (*id, value) {
                 (CONTROL_PORT, &[low, high]) => {
@@ -186,7 +186,7 @@ impl Metadata {
     }
 }
 
-/// Fills `buffer` as far as the source goes and returns how far that is.
+/// Fills `buffer` until the source ends; returns the number of bytes.
 fn read_full(source: &mut impl Read, buffer: &mut [u8]) -> Result<usize, Error> {
     let mut filled = 0;
     while filled < buffer.len() {

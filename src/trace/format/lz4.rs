@@ -2,10 +2,10 @@
 
 use lz4_flex::block;
 
-/// Payloads up to this many bytes are sent as they are: LZ4 would gain too little.
+/// Payloads up to this many bytes are sent plain: LZ4 would gain too little.
 pub const MIN_COMPRESSED: usize = 384;
 
-/// Compresses blocks, with a table that is reused from one to the next.
+/// Compresses blocks, with one table for all.
 pub(crate) struct Compressor {
     table: block::CompressTable,
 }
@@ -15,7 +15,7 @@ impl Compressor {
         Self { table: block::CompressTable::default() }
     }
 
-    /// Appends the compressed `payload` to `out` if that is smaller, or leaves `out` as it was.
+    /// Appends the compressed `payload` to `out` and returns `true`, if that is smaller.
     pub(crate) fn append(&mut self, payload: &[u8], out: &mut Vec<u8>) -> bool {
         if payload.len() <= MIN_COMPRESSED {
             return false;
@@ -24,7 +24,7 @@ impl Compressor {
         out.resize(start + block::get_maximum_output_size(payload.len()), 0);
         let written = block::compress_into_with_table(payload, &mut out[start..], &mut self.table);
         let written = written.unwrap_or(usize::MAX);
-        // The decoded size takes two bytes of what compression gains.
+        // The decoded size takes two more bytes.
         let smaller = written < payload.len() - 2;
         out.truncate(start + if smaller { written } else { 0 });
         smaller

@@ -11,7 +11,7 @@ use super::compact::{self, COMPACT_HEADER};
 use super::handshake::Transport;
 use super::lz4;
 
-/// Bytes of a plain header, and of the part that all headers share.
+/// Bytes of a plain header, and of the common part of all headers.
 pub const HEADER: usize = 4;
 /// Bytes of the header of an encoded packet.
 pub const ENCODED_HEADER: usize = 6;
@@ -43,9 +43,9 @@ const ENCODED: u16 = 0x8000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Coding {
-    /// It is there as it is.
+    /// Not coded.
     Plain,
-    /// An LZ4 block behind a `u16` decoded size.
+    /// A `u16` decoded size, then an LZ4 block.
     Lz4,
     /// [`compact`]; in our own transport only.
     Compact,
@@ -63,7 +63,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the four bytes that every packet starts with; `None` if no writer writes them.
+    /// Reads the first four bytes of a packet; `None` if no writer writes them.
     pub fn decode(bytes: [u8; HEADER], transport: Transport) -> Option<Self> {
         let size = usize::from(u16::from_le_bytes([bytes[0], bytes[1]]));
         let tag = u16::from_le_bytes([bytes[2], bytes[3]]);
@@ -84,7 +84,7 @@ impl Header {
     }
 }
 
-/// Appends packets to a buffer of bytes, each coded as is best.
+/// Appends packets to a vector, each in the coding that is smallest for its cost.
 pub struct PacketWriter {
     compressor: lz4::Compressor,
     compact: Option<compact::CompactEncoder>,
@@ -100,8 +100,8 @@ impl PacketWriter {
         }
     }
 
-    /// Appends one packet; two if `payload` has more than [`MAX_PAYLOAD`] bytes, which only a
-    /// coded one can carry, and cannot be coded. It has less than 64 KiB in any case.
+    /// Appends `payload`, which must have less than 64 KiB, as one packet. A payload of more than
+    /// [`MAX_PAYLOAD`] bytes that cannot be coded becomes two packets.
     pub fn packet(&mut self, stream: u16, payload: &[u8], out: &mut Vec<u8>) {
         debug_assert!(stream < SYNC && u16::try_from(payload.len()).is_ok());
         let start = out.len();

@@ -1,14 +1,14 @@
 //! Event types: a name, flags and fields, as the stream itself announces them.
 //!
-//! The stream is self-describing: every event type is sent once as a *type record* before its
-//! first event, so a reader needs no knowledge of the program that wrote it. The writer declares
-//! its types as statics, the reader rebuilds them from records.
+//! The stream describes itself: the writer sends every event type once, as a *type record*, before its
+//! first event, so a reader needs no knowledge of the program. The writer declares its types as
+//! statics; the reader rebuilds them from the records.
 
 use std::borrow::Cow;
 
 /// The event is kept by the writer and sent again to every late reader.
 pub const IMPORTANT: u8 = 1;
-/// The type has at least one array or string field, so its events end with aux blocks.
+/// The type has at least one array or string field, so pieces of arrays follow its events.
 pub const MAYBE_HAS_AUX: u8 = 2;
 /// The event carries no serial number: it is ordered within its thread only.
 pub const NO_SYNC: u8 = 4;
@@ -119,7 +119,7 @@ impl FieldType {
         1 << (self.code() & 3)
     }
 
-    /// Whether the values lie in aux blocks behind the event instead of in its fixed part.
+    /// Whether the values are in pieces after the event instead of in its fixed part.
     pub const fn is_array(self) -> bool {
         self.code() & 0x80 != 0
     }
@@ -158,7 +158,7 @@ pub struct Field {
 /// An event type as the stream announces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventType {
-    /// The number that stands for the type in events, from [`FIRST_UID`] to [`LAST_UID`].
+    /// The number that identifies the type in events, from [`FIRST_UID`] to [`LAST_UID`].
     pub uid: u16,
     /// First part of the name: `Memory` in `Memory.Alloc`.
     pub logger: Cow<'static, str>,
@@ -191,7 +191,7 @@ impl EventType {
         self.flags & IMPORTANT != 0
     }
 
-    /// Whether aux blocks and a terminal follow the fixed part of its events.
+    /// Whether pieces of arrays, and their end, follow the fixed part of its events.
     pub fn has_aux(&self) -> bool {
         self.flags & MAYBE_HAS_AUX != 0
     }

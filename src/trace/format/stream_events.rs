@@ -1,4 +1,4 @@
-//! The events of the stream itself: who writes it, on which threads, what was lost, what time it is.
+//! The events about the stream itself: its program, its threads, losses and times.
 //!
 //! The `$Trace`, `Diagnostics` and `Memory.Marker` types are Unreal's; readers know them by name.
 //! The `Memledger` types are ours; other readers skip them.
@@ -59,12 +59,12 @@ pub(crate) static SESSION: Declaration = Declaration {
     ],
 };
 
-/// The clock at this place in the order of serials.
+/// The time at this position in the order of serials.
 pub(crate) static MARKER: Declaration =
     Declaration { uid: 20, logger: "Memory", event: "Marker", flags: 0, fields: &[("Cycle", U64)] };
 
-/// What our reader needs to know at the start: the first serial, whether everything since the start
-/// of the process is there, and whether the tracker was built with optimisation.
+/// What our reader needs at the start: the first serial, whether the stream has all events since the
+/// start of the process, and whether the tracker was built with optimisation.
 pub(crate) static TRACE: Declaration = Declaration {
     uid: 21,
     logger: "Memledger",
@@ -79,7 +79,7 @@ pub(crate) static TRACE: Declaration = Declaration {
     ],
 };
 
-/// From here on this stream belongs to the thread with this id.
+/// From now on this stream belongs to the thread with this id.
 pub(crate) static THREAD_START: Declaration = Declaration {
     uid: 22,
     logger: "Memledger",
@@ -88,7 +88,7 @@ pub(crate) static THREAD_START: Declaration = Declaration {
     fields: &[("Id", U32), ("SystemId", U32), ("Name", AnsiString)],
 };
 
-/// Every event with a lower serial that will ever come stands before this one.
+/// All events with a lower serial precede this one.
 pub(crate) static SETTLED: Declaration = Declaration {
     uid: 23,
     logger: "Memledger",
@@ -106,7 +106,7 @@ pub(crate) static LOST: Declaration = Declaration {
     fields: &[("ThreadId", U32), ("Events", U64)],
 };
 
-/// The report in the process covers everything up to here.
+/// The in-process report covers everything up to here.
 pub(crate) static REPORT: Declaration = Declaration {
     uid: 25,
     logger: "Memledger",
@@ -122,8 +122,8 @@ pub(crate) static REPORT: Declaration = Declaration {
     ],
 };
 
-/// The end of what was alive where this stream begins: all events before this one on its stream are
-/// older, and happened for the other streams of the process at their own times.
+/// The end of the initial snapshot of live blocks: the events before this one on its stream happened
+/// before this stream started, and are in the other streams of the process at their own times.
 pub(crate) static ALIVE: Declaration = Declaration {
     uid: 30,
     logger: "Memledger",
@@ -132,7 +132,7 @@ pub(crate) static ALIVE: Declaration = Declaration {
     fields: &[("Blocks", U64)],
 };
 
-/// Stands for the event of a scope that was entered before this stream began.
+/// Replaces the event of a scope that was entered before this stream started.
 pub(crate) static SCOPE_GOES_ON: Declaration =
     Declaration { uid: 31, logger: "Memledger", event: "ScopeGoesOn", flags: NO_SYNC, fields: &[] };
 

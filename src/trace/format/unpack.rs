@@ -1,13 +1,13 @@
-//! From a packet to its payload, however it is coded: the counterpart of
+//! From a packet in any coding to its payload: the counterpart of
 //! [`PacketWriter`](super::packet::PacketWriter).
 
 use super::compact;
 use super::lz4;
 use super::packet::{Coding, ENCODED_HEADER, HEADER, Header};
 
-/// Room for the payloads of coded packets.
+/// Decodes packets, into a buffer of its own.
 pub struct Unpacker {
-    /// PERF: as large as one can be, so that it is never resized.
+    /// PERF: of the largest size, so that it is never resized.
     payload: Vec<u8>,
     compact: Option<compact::CompactDecoder>,
 }
@@ -19,12 +19,12 @@ impl Default for Unpacker {
 }
 
 impl Unpacker {
-    /// An unpacker. What compact packets need is made for the first of them.
+    /// An unpacker. The decoder for compact packets is made when the first one arrives.
     pub fn new() -> Self {
         Self { payload: vec![0; usize::from(u16::MAX)], compact: None }
     }
 
-    /// The payload of `packet`, which is given from its header on.
+    /// The payload of `packet`, which includes its header.
     ///
     /// # Errors
     /// One clause that says what is wrong with the packet.
@@ -47,8 +47,8 @@ impl Unpacker {
         }
     }
 
-    /// Whether `packet` is what its header says. The bytes that are worked through for that are
-    /// taken off `budget`; if it does not allow them, the answer is no.
+    /// Whether `packet` is what its header says. Subtracts the bytes that this has to process from
+    /// `budget`; `false` if `budget` has fewer.
     pub fn is_whole(&mut self, header: &Header, packet: &[u8], budget: &mut usize) -> bool {
         let cost = match header.coding {
             Coding::Plain => 0,

@@ -1,7 +1,7 @@
-//! The trace file: packets, compact or LZ4 where that is smaller, written once a tick.
+//! The trace file: packets, compact or LZ4 where that is smaller, written once a cycle.
 //!
-//! A file is whole up to the last tick whatever happens to the process. Where the disk is full,
-//! it is cut back to its last whole packet and closed; the program goes on.
+//! The file is complete up to the last cycle, even if the process is killed. If the disk is full, the file
+//! is cut back to its last whole packet and closed; the program continues.
 #![expect(unsafe_code, reason = "a file that may not be closed")]
 
 use super::{Sink, start};
@@ -23,13 +23,13 @@ pub(crate) const DEFAULT_MODE: u32 = 0o600;
 
 static MODE: AtomicU32 = AtomicU32::new(DEFAULT_MODE);
 
-/// Sets the permissions of files that are opened from here on.
+/// Sets the permissions of files that are opened from now on.
 pub(crate) fn set_mode(mode: u32) {
     MODE.store(mode, Ordering::Relaxed);
 }
 
-/// Coded packets are written when this many bytes of them are waiting, more than the worker sends
-/// between two syncs but for many names, and at every sync.
+/// Coded packets are written when this many bytes are waiting, and at every sync. The worker sends more
+/// than this between two syncs only for many names.
 const WRITE_AT: usize = 512 << 10;
 
 /// A trace file that is being written.
@@ -63,7 +63,7 @@ impl FileSink {
 
     /// Writes the start of the stream to a file that has just been created, at `path`.
     pub(crate) fn begin(file: File, path: &Path) -> Result<Self, Error> {
-        // Where files cannot be locked, two processes cannot be told apart: go on.
+        // On a file system without locks, another process that writes the file goes unnoticed.
         let _ = file.try_lock();
         os::set_mode(&file, MODE.load(Ordering::Relaxed));
         Self::start(OwnFile::new(file), path.to_owned(), transport_of(path))
@@ -89,7 +89,7 @@ impl FileSink {
         }
     }
 
-    /// The file that is written, which is not the one asked for if that was in use.
+    /// The path of the file, which differs from the requested one if that was in use.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -109,7 +109,7 @@ impl FileSink {
         self.pending.clear();
     }
 
-    /// Cuts the file back to the last packet that is whole among the `done` bytes just written.
+    /// Cuts the file back to the last whole packet of the `done` bytes just written.
     fn fail(&mut self, done: usize, source: std::io::Error) {
         let mut whole = 0;
         while let Some(header) = self.pending.get(whole..whole + HEADER)
@@ -120,7 +120,7 @@ impl FileSink {
             whole += header.size;
         }
         if self.regular && self.file.is_ours() {
-            // NOTE: if even this fails, the reader reports a truncated end and loses nothing else.
+            // NOTE: if this fails too, the reader reports a truncated end and loses nothing else.
             let _ = self.file.set_len(self.written + whole as u64);
         }
         self.failed = Some(Error::File { path: self.path.clone(), action: "write", source });
@@ -153,7 +153,7 @@ impl Sink for FileSink {
     }
 }
 
-/// The compact transport for `.memledger` and where there is no ending, Unreal's for all others.
+/// The compact transport for `.memledger` and for names without an extension, Unreal's for all others.
 fn transport_of(path: &Path) -> Transport {
     match path.extension() {
         None => Transport::Compact,
@@ -162,9 +162,8 @@ fn transport_of(path: &Path) -> Transport {
     }
 }
 
-/// A file that no other process is writing to, and that this one may have closed behind our back:
-/// a program that becomes a daemon closes every descriptor, and the next file it opens gets the
-/// number of ours.
+/// A file that no other process is writing to, and that the program can close unnoticed: a program that
+/// becomes a daemon closes every descriptor, and the next file it opens gets the same number.
 pub(crate) struct OwnFile {
     file: ManuallyDrop<File>,
     identity: Option<(u64, u64)>,
@@ -175,7 +174,7 @@ impl OwnFile {
         Self { identity: os::identity(&file), file: ManuallyDrop::new(file) }
     }
 
-    /// Whether the descriptor still is what was opened.
+    /// Whether the descriptor still refers to the opened file.
     fn is_ours(&self) -> bool {
         self.identity.is_some() && os::identity(&*self.file) == self.identity
     }
@@ -221,12 +220,12 @@ impl Deref for OwnFile {
 }
 
 impl OwnFile {
-    /// Lets go of the file, if it is still there.
+    /// Closes the file, if the program has not.
     fn close(&mut self) {
         if self.is_ours() {
-            // NOTE: the child of a fork has the file open as well: closing it here is not enough.
+            // NOTE: the child of a fork has the file open too: closing it here does not unlock it.
             let _ = self.file.unlock();
-            // SAFETY: dropped here and nowhere else, and not used behind this: it is not ours.
+            // SAFETY: dropped only here, and not used after this: `is_ours` is false.
             unsafe { ManuallyDrop::drop(&mut self.file) };
         }
         self.identity = None;
@@ -248,15 +247,15 @@ fn open_alone(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
 /// Takes the opened file `path`, or `NAME.PID.EXT` beside it if another process is writing to it.
 ///
 /// NOTE: a file is emptied only after this has locked it, so the file of another process is never
-/// harmed. A pipe must have a reader: opening one without would wait for it without end. Pipes and
-/// devices are not locked: what several processes write there is theirs to tell apart.
+/// harmed. A pipe must have a reader: opening one without a reader would wait indefinitely. Pipes and
+/// devices are not locked: several processes can write to them.
 fn take(file: File, path: &Path) -> Result<(OwnFile, PathBuf), Error> {
     let file = OwnFile::new(file);
     if !file.is_regular() {
         return Ok((file, path.to_owned()));
     }
     match file.try_lock() {
-        // Where files cannot be locked, two processes cannot be told apart: go on.
+        // On a file system without locks, another process that writes the file goes unnoticed.
         Ok(()) | Err(TryLockError::Error(_)) => Ok((file, path.to_owned())),
         Err(TryLockError::WouldBlock) => {
             let path = beside(path);
@@ -283,8 +282,8 @@ fn open(path: &Path) -> io::Result<File> {
     Place::find(path)?.open(MODE.load(Ordering::Relaxed))
 }
 
-/// A file that is created or replaced when it is written, not before: a killed program leaves what
-/// was there.
+/// A file that is created or replaced when it is written, not before: a killed program leaves the old
+/// file.
 pub(crate) enum LaterFile {
     /// A pipe, a device or another file that cannot be created later, or a file in a folder that
     /// cannot be locked.

@@ -1,4 +1,4 @@
-//! Where the stream goes.
+//! The sinks: where the stream goes.
 
 pub(crate) mod file;
 pub(crate) mod queue;
@@ -7,22 +7,22 @@ pub(crate) mod tcp;
 
 use crate::error::Error;
 
-/// Receives the stream from the worker, piece by piece.
+/// Receives the stream from the worker, in pieces.
 ///
-/// Every piece is a run of whole events of one stream. Coding is the sink's own matter: pieces
-/// come plain. Calls come from one thread at a time, with the tracker's guard set.
+/// Every piece is a run of whole events of one stream, not coded. One thread at a time calls the methods,
+/// with the reentrancy guard held.
 pub(crate) trait Sink: Send {
     /// The next piece of a stream: 0 for type records, 1 for important events, or a thread's.
     fn packet(&mut self, stream: u16, payload: &[u8]);
 
-    /// Whether it gets the pieces in the order of their serials, however small they are; otherwise
-    /// each thread's pieces come in order, as large as they can be.
+    /// Whether it gets all pieces in the order of their serials, however small they are. Otherwise only each
+    /// thread's pieces are in order, and they are as large as possible.
     fn wants_order(&self) -> bool {
         false
     }
 
-    /// All pieces of one tick have been passed on. An error ends the sink: it is dropped, and the
-    /// error becomes one of the ledger's problems.
+    /// All pieces of one cycle have been sent. An error ends the sink: it is dropped, and the error
+    /// becomes one of the ledger's problems.
     fn sync(&mut self) -> Result<(), Error>;
 
     /// The stream ends here.
@@ -30,17 +30,17 @@ pub(crate) trait Sink: Send {
         self.sync()
     }
 
-    /// Bytes that have left for where it leads, handshake included.
+    /// Bytes written to the destination, handshake included.
     fn written(&self) -> u64 {
         0
     }
 
-    /// Tells it from all others that can be ended on their own; 0 for those that cannot.
+    /// Identifies a sink that can be ended alone; 0 for one that cannot.
     fn number(&self) -> u64 {
         0
     }
 
-    /// Whether it has ended by itself, and has said so.
+    /// Whether it has ended by itself, and has reported that.
     fn is_over(&self) -> bool {
         false
     }

@@ -1,14 +1,14 @@
-//! A sink with a queue and a thread of its own, so that it holds nobody back.
+//! A sink with a queue and a thread of its own, so that a slow destination does not delay the worker.
 //!
 //! ```text
-//! worker ── packets of a tick ──► queue, at most LIMIT bytes ──► thread ──► file or connection
+//! worker ── packets of a cycle ──► queue, at most LIMIT bytes ──► thread ──► file or connection
 //! ```
 //! ```text
 //! OPENING ──opened──► SENDING ──all sent──► ENDED
-//!    └──cannot──────────────┴──lost, or too slow──► ENDED, with the reason, when that is told
+//!    └──failed──────────────┴──lost, or too slow──► ENDED, once the reason is reported
 //! ```
-//! Where the queue is full the stream ends, with a message: a reader shall never take a stream with
-//! a hole for a whole one. The locks here are taken by the tracker's own code only.
+//! If the queue is full the stream ends, with a message: a reader must never take a stream with a hole
+//! for a whole one. Only the tracker's own code takes the locks here.
 
 use super::Sink;
 use crate::error::Error;
@@ -21,26 +21,26 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// What may wait for one sink: some seconds of a program that allocates without pause.
+/// The most bytes that wait for one sink: some seconds of a program that allocates without pause.
 pub(crate) const LIMIT: usize = 64 << 20;
-/// How many that have ended are remembered.
+/// How many ended sinks are remembered.
 const REMEMBERED: usize = 64;
 
-/// Work on the sink's own thread, in the midst of its stream.
+/// Work on the sink's own thread, between packets.
 pub(crate) type Later = Box<dyn FnOnce(&mut dyn Sink) -> Result<(), Error> + Send>;
-/// Opens the sink, on its own thread. The flag is set when nobody waits for it any longer.
+/// Opens the sink, on its own thread. The flag is set when the sink was ended meanwhile.
 pub(crate) type Open = Box<dyn FnOnce(Arc<AtomicBool>) -> Result<Box<dyn Sink>, Error> + Send>;
 
 static ALL: Mutex<Vec<Arc<Queue>>> = Mutex::new(Vec::new());
 static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
 static FAILURES: AtomicU64 = AtomicU64::new(0);
 
-/// How many sinks have ended before their time, since the start of the process.
+/// How many sinks have failed since the start of the process.
 pub(crate) fn failures() -> u64 {
     FAILURES.load(Ordering::Relaxed)
 }
 
-/// All sinks with a queue, oldest first; of those that have ended, the last ones.
+/// All sinks with a queue, oldest first, and the last sinks that have ended.
 pub(crate) fn all() -> Vec<Arc<Queue>> {
     registry().clone()
 }
@@ -59,7 +59,7 @@ pub(crate) fn lock_all() -> MutexGuard<'static, Vec<Arc<Queue>>> {
     registry()
 }
 
-/// Where one of them stands.
+/// The stage of a sink's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     Opening,
@@ -67,7 +67,7 @@ pub(crate) enum Stage {
     Ended,
 }
 
-/// What a sink's two sides share.
+/// What the worker and the sink's thread share.
 pub(crate) struct Queue {
     pub(crate) number: u64,
     /// The file or the address.
@@ -83,23 +83,23 @@ struct State {
     items: VecDeque<Item>,
     /// Bytes of packets in `items`.
     bytes: usize,
-    /// An emptied buffer, to be filled again.
+    /// An empty buffer to be reused.
     spare: Vec<u8>,
     stage: Stage,
-    /// It gets no more; until that is told, it does not count as ended.
+    /// It gets no more packets. It has ended once the reason is reported.
     over: bool,
     why: Option<String>,
     written: u64,
 }
 
 enum Item {
-    /// Packets of one tick: `u16` stream, `u32` size, payload.
+    /// Packets of one cycle: `u16` stream, `u32` size, payload.
     Packets(Vec<u8>),
     Later(Later),
     End,
 }
 
-/// What is known of one at a moment.
+/// The state of a sink at one moment.
 pub(crate) struct Seen {
     pub(crate) stage: Stage,
     pub(crate) why: Option<String>,
@@ -118,7 +118,7 @@ impl Queue {
         Seen { stage, why, written: state.written, waiting: state.bytes }
     }
 
-    /// Waits until everything has been sent; what has not by `deadline` is given up, and told.
+    /// Waits until everything has been sent. At `deadline` the rest is discarded, which is a failure.
     pub(crate) fn wait_for_end(&self, deadline: Instant) {
         let mut state = self.state();
         while state.stage != Stage::Ended {
@@ -132,7 +132,7 @@ impl Queue {
         }
     }
 
-    /// Ends it, if nobody has; `why`, if that is before its time.
+    /// Ends the sink, if it has not ended; with a reason `why` if that is a failure.
     fn end(&self, why: Option<String>) {
         let mut state = self.state();
         if state.over {
@@ -148,15 +148,15 @@ impl Queue {
         if let Some(what) = why {
             self.given_up.store(true, Ordering::Release);
             FAILURES.fetch_add(1, Ordering::Relaxed);
-            // NOTE: before it counts as ended, since who sees that will look for the problem. And
-            // without the lock: stderr may be something that nobody reads.
+            // NOTE: before it counts as ended, since a caller that sees that looks for the problem. And
+            // without the lock: stderr can be a pipe that is never read.
             (self.on_problem)(Error::Destination { name: self.name.clone(), what });
         }
         self.state().stage = Stage::Ended;
         self.changed.notify_all();
     }
 
-    /// What the thread does from its start to its end.
+    /// Runs the sink's thread from its start to its end.
     fn drive(&self) -> Result<(), Error> {
         let Some(open) = self.state().open.take() else { return Ok(()) };
         let mut sink = open(Arc::clone(&self.given_up))?;
@@ -190,7 +190,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The next item, waiting for it; `None` once it has been ended from outside.
+    /// Waits for the next item; `None` if another thread has ended the sink.
     fn next(&self) -> Option<Item> {
         let mut state = self.state();
         loop {
@@ -231,7 +231,7 @@ extern "C" fn run(number: *mut c_void) -> *mut c_void {
     std::ptr::null_mut()
 }
 
-/// The worker's side of it.
+/// The worker's side of a queue.
 pub(crate) struct Queued {
     queue: Arc<Queue>,
     batch: Vec<u8>,
@@ -239,7 +239,7 @@ pub(crate) struct Queued {
 }
 
 impl Queued {
-    /// Starts the thread, which first calls `open`. What goes wrong there is told to `on_problem`.
+    /// Starts the thread, which first calls `open`, and reports its failures to `on_problem`.
     ///
     /// # Errors
     /// [`Error::ThreadNotStarted`] if there can be no thread.
@@ -279,7 +279,7 @@ impl Queued {
         Ok(Self { queue, batch: Vec::new(), ended: false })
     }
 
-    /// Has `work` done on the sink's thread, behind the packets so far.
+    /// Runs `work` on the sink's thread, after the packets so far.
     pub(crate) fn later(&mut self, work: Later) {
         if self.sync().is_ok() && !self.ended {
             self.push(Item::Later(work));
@@ -353,7 +353,7 @@ impl Sink for Queued {
 }
 
 impl Drop for Queued {
-    /// A recording that ends by a fault of ours: what is there is sent, and that is all.
+    /// A recording that ends by a fault of the tracker: the queued packets are sent.
     fn drop(&mut self) {
         if !self.ended {
             self.push(Item::End);

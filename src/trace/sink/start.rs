@@ -7,10 +7,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The port at which the process is controlled; 0 if it is not.
+/// The port of the control server; 0 if there is none.
 static CONTROL_PORT: AtomicU32 = AtomicU32::new(0);
 
-/// Has the streams that start from here on say at which port the process is controlled.
+/// Sets the port of the control server that streams name which start from now on.
 pub(crate) fn set_control_port(port: Option<u16>) {
     CONTROL_PORT.store(port.unwrap_or(0).into(), Ordering::Release);
 }
@@ -33,7 +33,7 @@ pub(super) fn handshake(transport: Transport) -> Vec<u8> {
     handshake.encode()
 }
 
-/// 16 bytes that nobody else has, in the form of a random GUID.
+/// 16 unique bytes in the form of a random GUID.
 fn guid() -> [u8; 16] {
     let mut guid = [0; 16];
     guid[..8].copy_from_slice(&RandomState::new().hash_one(1).to_le_bytes());

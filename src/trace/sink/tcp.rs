@@ -1,7 +1,7 @@
 //! The connection to a recorder: the plain Unreal stream, as in a `.utrace` file, and nothing else.
 //!
-//! Nobody answers and nobody confirms, so what the system had taken when the connection broke may
-//! or may not have arrived.
+//! The recorder sends no answer, so it is unknown whether bytes arrived that the system had accepted
+//! when the connection broke.
 
 use super::{Sink, start};
 use crate::error::Error;
@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 pub(crate) const DEFAULT_PORTS: [u16; 2] = [1980, 1981];
 /// How long a connection is tried, over all addresses of a name.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often a send that the other end does not take looks whether it is still wanted.
-const LOOK_UP: Duration = Duration::from_millis(100);
+/// How often a send that is blocked checks whether the sink was ended.
+const SEND_TIMEOUT: Duration = Duration::from_millis(100);
 /// Coded packets are sent when this many bytes are waiting, and at every sync.
 const SEND_AT: usize = 128 << 10;
 
@@ -83,7 +83,7 @@ impl Address {
         Self { host: host.to_owned(), port: self.port }
     }
 
-    /// The same host with each port that is tried.
+    /// The same host, with each port to try.
     pub(crate) fn with_ports(&self) -> impl Iterator<Item = Self> {
         let ports = self.port.map_or(DEFAULT_PORTS.to_vec(), |port| vec![port]);
         ports.into_iter().map(|port| Self { host: self.host.clone(), port: Some(port) })
@@ -114,15 +114,15 @@ pub(crate) struct TcpSink {
 }
 
 impl TcpSink {
-    /// Connects, within 2 s once the name is known, and sends the start of the stream. A send that
-    /// lasts ends when `given_up` is set.
+    /// Connects within 2 s after the name is resolved, and sends the start of the stream. A blocked send
+    /// ends when `given_up` is set.
     pub(crate) fn connect(address: &Address, given_up: Arc<AtomicBool>) -> Result<Self, Error> {
         let name = address.to_string();
         let stream = connect(address).map_err(|error| Error::Destination {
             name: name.clone(),
             what: format!("it cannot be connected to: {error}"),
         })?;
-        // What cannot be set costs a later notice of a loss, or a few more small packets.
+        // If this fails, a lost connection is noticed later, or more small packets are sent.
         let _ = os::watch_connection(&stream);
         let _ = stream.set_nodelay(true);
         let mut sink = Self {
@@ -156,8 +156,8 @@ impl TcpSink {
     }
 
     fn send_some(&self, from: usize) -> io::Result<usize> {
-        // NOTE: a program that becomes a daemon closes every descriptor, and the next it opens gets
-        // the number of ours.
+        // NOTE: a program that becomes a daemon closes every descriptor, and the next file it opens gets
+        // the same number.
         if self.identity.is_none() || self.stream.as_ref().and_then(os::identity) != self.identity {
             return Err(io::Error::other("the program has closed the tracker's descriptor of it"));
         }
@@ -176,7 +176,7 @@ impl TcpSink {
     fn close(&mut self) {
         let Some(stream) = self.stream.take() else { return };
         if self.identity.is_some() && os::identity(&stream) == self.identity {
-            // NOTE: the child of a fork has it open as well: closing it here is not enough.
+            // NOTE: the child of a fork has the socket open too: closing it here is not enough.
             let _ = stream.shutdown(Shutdown::Write);
         } else {
             std::mem::forget(stream);
@@ -191,14 +191,14 @@ fn is_temporary(error: &io::Error) -> bool {
 
 /// Connects to the first address of the host that answers.
 fn connect(address: &Address) -> io::Result<TcpStream> {
-    // PERF: the name is looked up once, which can take seconds.
+    // PERF: the name is resolved once, which can take seconds.
     let all: Vec<_> = (&*address.host, 0).to_socket_addrs()?.collect();
     let ports = address.port.as_slice();
     let ports = if ports.is_empty() { &DEFAULT_PORTS[..] } else { ports };
     connect_to(&all, ports)
 }
 
-/// Tries each address with the first port, and with the next one where it refused.
+/// Tries each address with the first port, and with the next one if that port refuses.
 fn connect_to(all: &[SocketAddr], ports: &[u16]) -> io::Result<TcpStream> {
     let deadline = Instant::now() + CONNECT_TIMEOUT;
     let mut result = Err(io::Error::other("its name has no address"));
@@ -221,7 +221,7 @@ fn connect_to(all: &[SocketAddr], ports: &[u16]) -> io::Result<TcpStream> {
         [_] => error,
         _ => io::Error::new(error.kind(), format!("on ports {ports:?}: {error}")),
     })?;
-    stream.set_write_timeout(Some(LOOK_UP))?;
+    stream.set_write_timeout(Some(SEND_TIMEOUT))?;
     Ok(stream)
 }
 

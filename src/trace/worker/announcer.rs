@@ -1,4 +1,4 @@
-//! Event types, important events and figures: what the stream is told besides the events of threads.
+//! Event types, important events and figures: the events of a stream that belong to no thread.
 
 use super::importants::Importants;
 use super::layouts::Layouts;

@@ -27,7 +27,7 @@ pub(crate) fn marker_times(from: u64, to: u64) -> impl Iterator<Item = u64> {
     (1..=between).map(move |number| from + number * MARKER_SPACING).chain([to])
 }
 
-/// The event that tells a reader of ours the first serial of the stream, and whether events before it are
+/// The event that gives our reader the first serial of the stream, and whether events before it are
 /// missing.
 pub(crate) fn preamble(first_serial: u64, from_process_start: bool) -> Vec<u8> {
     let (pid, whole) = (os::process_id(), u32::from(from_process_start));

@@ -20,11 +20,11 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 /// Bytes of addresses; pages take memory only when they are touched.
 const BYTES: usize = 16 << 20;
-/// The smallest block, as a power of two, and the largest.
+/// The binary logarithms of the smallest and the largest block.
 const LEAST: u32 = 4;
 const LARGEST: u32 = 23;
 const SIZES: usize = (LARGEST + 1 - LEAST) as usize;
-/// How many times a thread tries the lock before it gives up.
+/// How many times a thread tries the lock before its allocation fails.
 const LOCK_ATTEMPTS: u32 = 1 << 20;
 
 /// Whether the tracker's own code has been given null since the recording began.

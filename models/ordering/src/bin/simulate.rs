@@ -3,7 +3,7 @@
 //!
 //!     cargo run --release --bin simulate
 //!
-//! A core that has a line in the right state goes on after [`HIT`]. Else the line comes from
+//! A core that has a line in the right state continues after [`HIT`]. Otherwise the line comes from
 //! another core, one transfer of a line at a time: other requests queue. The simulation leaves out
 //! what the processor does meanwhile (out of order), which hides part of a transfer, and the
 //! allocator's own lines, which have the same contention.
@@ -346,7 +346,7 @@ impl Simulation {
         if me.lease > 0 {
             me.lease -= 1;
             if me.lease == 0 {
-                // What `end_lease` does: the clock goes on from here.
+                // What `end_lease` does: the time counts from here.
                 me.met_at = now;
             }
         }

@@ -76,7 +76,7 @@ pub(crate) fn run_apart<R: Send, F: FnOnce() -> R + Send>(body: F) -> R {
     work.result.unwrap_or_else(|| unreachable!("it has run"))
 }
 
-/// Makes a thread with all signals blocked: signals are the program's.
+/// Creates a thread with all signals blocked, so that the program's own threads handle them.
 ///
 /// # Safety
 /// `body` may use what `argument` points to on another thread.
@@ -105,8 +105,8 @@ unsafe fn create(
     }
 }
 
-/// Bytes of a thread's stack that the system uses itself: glibc puts the thread-local variables of
-/// the whole program there, which can take more than everything else.
+/// Bytes of a thread's stack that the system uses itself: glibc stores the thread-local variables of the
+/// whole program there, which can take more than all other uses.
 fn not_ours(attributes: *const libc::pthread_attr_t) -> usize {
     type MinimalStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
     let function = MINIMAL_STACK.load(Ordering::Acquire);

@@ -161,7 +161,7 @@ impl ShapeSlot {
     }
 }
 
-/// The slots of a packet; the last one stands for [`LITERAL`].
+/// The slots of a packet; the last one is for [`LITERAL`].
 pub(super) struct ShapeSlots {
     pub all: [ShapeSlot; MAX_SHAPES + 1],
     /// The slot of an event by its first byte, a guess.

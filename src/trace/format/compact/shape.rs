@@ -1,7 +1,7 @@
 //! The shape of an event in a payload: which fields follow its head, in this order.
 //!
 //! ```text
-//! head      1 to 3 bytes: the uid as it stands in the payload, with the byte before it that
+//! head      1 to 3 bytes: the uid as in the payload, with the byte before it that
 //!           opens a scope, if the event does; or the byte that leaves one
 //! serial    3 bytes, if it is synchronised
 //! value     4 or 8 bytes; of a memory event the address, 8 bytes

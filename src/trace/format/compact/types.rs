@@ -1,7 +1,6 @@
-//! What the type records that pass by say about the events to come.
+//! What the encoder learns from type records.
 //!
-//! Nothing depends on it but how well a packet is coded: a record that makes no sense is left to
-//! the reader to complain about.
+//! Only the size of packets depends on it, so an invalid record is ignored here; the reader reports it.
 
 use super::shape::{Body, Shape};
 use crate::trace::format::layout::{ByUid, ENTER_SCOPE, EventLayout, LEAVE_SCOPE, first_item};
@@ -19,7 +18,7 @@ struct TypeInfo {
 pub(super) struct Types {
     protocol: u8,
     known: ByUid<TypeInfo>,
-    /// The start of a record whose end the next packet brings.
+    /// The start of a record that ends in the next packet.
     partial: Vec<u8>,
 }
 
@@ -28,7 +27,7 @@ impl Types {
         Self { protocol, known: ByUid::default(), partial: Vec::new() }
     }
 
-    /// Takes in a piece of the stream of type records.
+    /// Reads a piece of the stream of type records.
     pub(super) fn learn(&mut self, piece: &[u8]) {
         let mut partial = std::mem::take(&mut self.partial);
         partial.extend_from_slice(piece);
@@ -38,7 +37,7 @@ impl Types {
                 body.split_at_checked(u16::from_le_bytes([s0, s1]).into())
         {
             if [u0, u1] == [0, 0] {
-                // No record of a type we know how to read: its events are carried as they are.
+                // Events of a type whose record cannot be read are copied.
                 let _ = self.record(record);
             }
             rest = after;
@@ -51,7 +50,7 @@ impl Types {
     fn record(&mut self, record: &[u8]) -> Option<()> {
         let (&[u0, u1, count, flags, logger, event], rest) = record.split_first_chunk()?;
         let uid = u16::from_le_bytes([u0, u1]);
-        // Family and an unused byte stand in front since protocol 6.
+        // Since protocol 6, a field begins with its family and an unused byte.
         let family = if self.protocol >= 6 { 2 } else { 0 };
         let (fields, names) = rest.split_at_checked(usize::from(count) * (family + 6))?;
         let (_, names) = names.split_at_checked(logger.into())?;

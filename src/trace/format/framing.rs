@@ -1,4 +1,4 @@
-//! What a relay knows of a stream that passes through it: how it starts, and where packets end.
+//! The framing of a stream that a relay passes on: how it starts, and where packets end.
 //!
 //! ```text
 //! start                          packet          packet      packet, unfinished
@@ -6,19 +6,19 @@
 //!                                                            ^ whole()
 //! ```
 //!
-//! A relay does not decode: it takes every version of the stream whose packets begin with their
-//! size (transports 3 and 4, and our own), and any other without knowing its boundaries.
+//! A relay does not decode. It finds packets in every version of the stream whose packets begin with
+//! their size (transports 3 and 4, and our own), and passes other versions on without finding packets.
 
 use super::handshake::{COMPACT_TRANSPORT, MAGIC, Metadata, TRANSPORT};
 use crate::error::Error;
 
-/// The magic of Unreal Engine 4.26, which no metadata follows.
+/// The magic number of Unreal Engine 4.26. No metadata follows it.
 const OLD_MAGIC: [u8; 4] = *b"ECRT";
 /// Packets as in [`TRANSPORT`], without sync packets.
 const OLD_TRANSPORT: u8 = 3;
 /// A packet's size counts itself and the stream id.
 const LEAST: u16 = 4;
-/// Magic, size of the metadata, the most metadata there can be, and the versions.
+/// Bytes of magic number, metadata size, the largest metadata, and the versions.
 const LONGEST_START: usize = 4 + 2 + u16::MAX as usize + 2;
 
 /// How a stream starts, whatever its version.
@@ -39,24 +39,24 @@ pub struct Start {
     pub size: u64,
 }
 
-/// Follows a stream piece by piece. A push costs a few nanoseconds a packet and no allocation; the
-/// start is kept until it is complete, 64 KiB at most.
+/// Finds the packets of a stream that arrives in pieces. A push takes a few nanoseconds per packet and no
+/// allocation. The start is kept until it is complete, at most 64 KiB.
 ///
 /// # Examples
 /// ```
-/// use memledger::trace::format::boundaries::Boundaries;
+/// use memledger::trace::format::framing::Framing;
 ///
-/// let mut boundaries = Boundaries::new();
-/// boundaries.push(b"2CRT\x04\x00\x02\x00\xff\xff")?; // no control port
-/// assert!(boundaries.start().is_none(), "the versions are missing");
-/// boundaries.push(b"\x04\x07")?;
-/// assert_eq!(boundaries.start().map(|start| start.protocol), Some(7));
-/// boundaries.push(b"\x04\x00\xff\x3f\x09\x00")?; // a sync packet, two bytes of another
-/// assert_eq!((boundaries.whole(), boundaries.len()), (16, 18));
+/// let mut framing = Framing::new();
+/// framing.push(b"2CRT\x04\x00\x02\x00\xff\xff")?; // no control port
+/// assert!(framing.start().is_none(), "the versions are missing");
+/// framing.push(b"\x04\x07")?;
+/// assert_eq!(framing.start().map(|start| start.protocol), Some(7));
+/// framing.push(b"\x04\x00\xff\x3f\x09\x00")?; // a sync packet, two bytes of another
+/// assert_eq!((framing.whole(), framing.len()), (16, 18));
 /// # Ok::<(), memledger::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Boundaries {
+pub struct Framing {
     state: State,
     start: Option<Start>,
     length: u64,
@@ -65,29 +65,29 @@ pub struct Boundaries {
 
 #[derive(Debug)]
 enum State {
-    /// These bytes of the start have come.
+    /// These bytes of the start have arrived.
     Start(Vec<u8>),
-    /// Between packets, or behind the first byte of a size.
+    /// Between packets, or after the first byte of a size.
     Size(Option<u8>),
-    /// So many bytes of a packet are to come.
+    /// This many bytes of a packet are missing.
     Packet(u16),
-    /// Packets cannot be told apart in this stream, or no longer.
+    /// Packets cannot be found in this stream, or no longer.
     Unknown,
 }
 
-impl Default for Boundaries {
+impl Default for Framing {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Boundaries {
+impl Framing {
     /// At the beginning of a stream.
     pub fn new() -> Self {
         Self { state: State::Start(Vec::new()), start: None, length: 0, whole: 0 }
     }
 
-    /// How the stream starts, once that much of it has come.
+    /// How the stream starts; `None` until that is complete.
     pub fn start(&self) -> Option<&Start> {
         self.start.as_ref()
     }
@@ -102,8 +102,8 @@ impl Boundaries {
         self.length == 0
     }
 
-    /// Bytes up to the end of the last whole packet; 0 while the start is incomplete. Where packets
-    /// cannot be told apart, all of them.
+    /// Bytes up to the end of the last whole packet; 0 while the start is incomplete. All bytes, if
+    /// packets cannot be found.
     pub fn whole(&self) -> u64 {
         self.whole
     }
@@ -111,8 +111,8 @@ impl Boundaries {
     /// Takes the next bytes of the stream.
     ///
     /// # Errors
-    /// [`Error::NotATrace`] as soon as it is clear that this is no trace: at the first byte that
-    /// differs from the magic number. Never once [`start`](Self::start) is there.
+    /// [`Error::NotATrace`] at the first byte that differs from the magic number. Never after
+    /// [`start`](Self::start) is complete.
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         self.length += bytes.len() as u64;
         if let State::Start(head) = &mut self.state {
@@ -183,7 +183,7 @@ fn parse(head: &[u8]) -> Result<Option<Start>, Error> {
     };
     let size = metadata.end + 2;
     let Some(&[transport, protocol]) = head.get(metadata.end..size) else { return Ok(None) };
-    // Of the old start, the magic itself is the range.
+    // The old start has no metadata: its range is the magic number itself.
     let records = if metadata.start == 6 { head.get(metadata).unwrap_or_default() } else { &[] };
     let Metadata { control_port, session_guid, trace_guid } = Metadata::decode(records);
     let size = size as u64;
@@ -212,11 +212,11 @@ mod tests {
     fn the_start_is_that_of_the_handshake() {
         for transport in [Transport::Unreal, Transport::Compact] {
             let bytes = start(transport);
-            let mut boundaries = Boundaries::new();
-            boundaries.push(&bytes).unwrap();
+            let mut framing = Framing::new();
+            framing.push(&bytes).unwrap();
             let (handshake, size) = Handshake::decode(&mut &bytes[..]).unwrap();
             assert_eq!(
-                boundaries.start(),
+                framing.start(),
                 Some(&Start {
                     control_port: handshake.control_port,
                     session_guid: handshake.session_guid,
@@ -226,7 +226,7 @@ mod tests {
                     size,
                 })
             );
-            assert_eq!(boundaries.whole(), size);
+            assert_eq!(framing.whole(), size);
         }
     }
 
@@ -235,10 +235,10 @@ mod tests {
         let mut bytes = b"2CRT\xff\xff".to_vec();
         bytes.resize(bytes.len() + 65_535, 0);
         bytes.extend([4, 7, 4, 0, 0xff, 0x3f, 9]);
-        let mut boundaries = Boundaries::new();
-        boundaries.push(&bytes).unwrap();
-        assert_eq!(boundaries.start().unwrap().size, 65_543);
-        assert_eq!((boundaries.whole(), boundaries.len()), (65_547, 65_548));
+        let mut framing = Framing::new();
+        framing.push(&bytes).unwrap();
+        assert_eq!(framing.start().unwrap().size, 65_543);
+        assert_eq!((framing.whole(), framing.len()), (65_547, 65_548));
     }
 
     #[test]
@@ -250,34 +250,34 @@ mod tests {
             (b"ECRX", "45 43 52 58"),
             (b"\0\0\0\0\0\0\0\0", "00 00 00 00"),
         ] {
-            let error = Boundaries::new().push(bytes).unwrap_err().to_string();
+            let error = Framing::new().push(bytes).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         }
         for bytes in [&b""[..], b"2", b"2CRT", b"E", b"ECRT\x03"] {
-            let mut boundaries = Boundaries::new();
-            boundaries.push(bytes).unwrap();
-            assert_eq!((boundaries.start(), boundaries.whole()), (None, 0));
+            let mut framing = Framing::new();
+            framing.push(bytes).unwrap();
+            assert_eq!((framing.start(), framing.whole()), (None, 0));
         }
     }
 
     #[test]
     fn old_and_future_streams_pass() {
-        let mut old = Boundaries::new();
+        let mut old = Framing::new();
         old.push(b"ECRT\x03\x04\x05\x00\x02\x00\x99\x05").unwrap();
         assert_eq!((old.start().unwrap().protocol, old.whole()), (4, 11));
-        let mut future = Boundaries::new();
+        let mut future = Framing::new();
         future.push(b"2CRT\0\0\x09\x0a\x05\x00").unwrap();
         assert_eq!((future.start().unwrap().transport, future.whole()), (9, 10));
     }
 
     #[test]
     fn a_size_no_packet_has_ends_the_knowledge_and_nothing_else() {
-        let mut boundaries = Boundaries::new();
-        boundaries.push(&start(Transport::Unreal)).unwrap();
-        boundaries.push(&[4, 0, 0xff, 0x3f, 3, 0]).unwrap();
-        assert_eq!(boundaries.whole(), 52);
-        boundaries.push(&[1, 2, 3]).unwrap();
-        assert_eq!((boundaries.whole(), boundaries.len()), (57, 57));
+        let mut framing = Framing::new();
+        framing.push(&start(Transport::Unreal)).unwrap();
+        framing.push(&[4, 0, 0xff, 0x3f, 3, 0]).unwrap();
+        assert_eq!(framing.whole(), 52);
+        framing.push(&[1, 2, 3]).unwrap();
+        assert_eq!((framing.whole(), framing.len()), (57, 57));
     }
 
     proptest! {
@@ -297,18 +297,18 @@ mod tests {
             }
             bytes.truncate(bytes.len().saturating_sub(cut).max(ends[0]));
             let whole = ends.iter().rfind(|&&end| end <= bytes.len()).unwrap();
-            let mut boundaries = Boundaries::new();
+            let mut framing = Framing::new();
             let mut rest = &bytes[..];
             for piece in pieces.iter().cycle() {
                 let (now, later) = rest.split_at((*piece).min(rest.len()));
-                boundaries.push(now).unwrap();
+                framing.push(now).unwrap();
                 rest = later;
                 if rest.is_empty() {
                     break;
                 }
             }
-            prop_assert_eq!(boundaries.whole(), *whole as u64);
-            prop_assert_eq!(boundaries.len(), bytes.len() as u64);
+            prop_assert_eq!(framing.whole(), *whole as u64);
+            prop_assert_eq!(framing.len(), bytes.len() as u64);
         }
     }
 }
