@@ -151,6 +151,10 @@ impl Sink for FileSink {
     fn written(&self) -> u64 {
         self.written
     }
+
+    fn number(&self) -> u64 {
+        super::FIRST_FILE
+    }
 }
 
 /// The compact transport for `.memledger` and where there is no ending, Unreal's for all others.

@@ -7,6 +7,9 @@ pub(crate) mod tcp;
 
 use crate::error::Error;
 
+/// The [number](Sink::number) of a file that the worker writes itself.
+pub(crate) const FIRST_FILE: u64 = u64::MAX;
+
 /// Receives the stream from the worker, piece by piece.
 ///
 /// Every piece is a run of whole events of one stream. Coding is the sink's own matter: pieces
