@@ -76,7 +76,7 @@ impl Recording {
         session: &mut Session,
     ) -> &InProcessAnalyzer {
         let begin = || {
-            let analyzer = InProcessAnalyzer::new();
+            let analyzer = InProcessAnalyzer::late();
             worker::cycle(session, HOOK_TIMEOUT);
             session.join_here(Box::new(analyzer.clone()), |point, sink| {
                 late_join::begin(None, point, sink)
@@ -158,8 +158,13 @@ pub(super) fn snapshot() -> Option<Snapshot> {
     let report = untracked(|| {
         on_helper_thread(|| {
             collect(true);
-            let analyzer = current().as_ref()?.analyzer.clone()?;
-            Some(analyzer.report())
+            let (analyzer, largest_live) = {
+                let recording = current();
+                let recording = recording.as_ref()?;
+                let largest_live = recording.report.as_ref().and_then(ReportOutput::largest_live);
+                (recording.analyzer.clone()?, largest_live)
+            };
+            Some(analyzer.report(largest_live))
         })
     });
     report.map(Snapshot::new)
