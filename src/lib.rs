@@ -94,8 +94,8 @@ mod words;
 pub use alloc::TrackingAllocator;
 #[doc(no_inline)]
 pub use containers::{
-    TaggedBTreeMap, TaggedBox, TaggedHashMap, TaggedHashSet, TaggedString, TaggedVec,
-    TaggedVecDeque,
+    AlignedBox, TaggedBTreeMap, TaggedBTreeSet, TaggedBinaryHeap, TaggedBox, TaggedHashMap,
+    TaggedHashSet, TaggedString, TaggedVec, TaggedVecDeque,
 };
 pub use error::{Error, Unmeasured};
 pub use events::LogScope;

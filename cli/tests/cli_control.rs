@@ -43,6 +43,8 @@ fn each_command_is_one_line_of_unreals_grammar() {
         (&["write-to", "a", "--channels", "-memory"], "WriteTo a -memory\n"),
         (&["send-to", "a", "--channels=game,-x"], "SendTo a game,-x\n"),
         (&["stop"], "Stop\n"),
+        (&["stop", "--all"], "StopAll\n"),
+        (&["start"], "Start\n"),
     ] {
         let (address, program) = program(&["pid 42\ndestination sending 7 bytes x\nok\n"]);
         let output = memledger(&[&[&*address], args].concat());

@@ -221,13 +221,26 @@ impl Analyzer {
         analyzer
     }
 
-    /// An upper estimate of the bytes needed to make the report and to write it.
-    pub(crate) fn report_bytes(&self) -> usize {
+    /// See [`largest_live`](Self::largest_live).
+    pub(crate) fn set_largest_live(&mut self, blocks: usize) {
+        self.largest_live = blocks;
+    }
+
+    /// An upper estimate of the bytes needed to make the report and to write it, with so many of the
+    /// largest live blocks, if that is set.
+    pub(crate) fn report_bytes(&self, largest_live: Option<usize>) -> usize {
         /// Bytes of a row with its names and its text.
         const ROW: usize = 2 << 10;
         let buckets = self.model.accounts().buckets().len();
         let rows = buckets + self.model.contexts().all().len() + self.model.threads().all().len();
-        (64 << 10) + ROW * rows
+        let blocks = largest_live.unwrap_or(self.largest_live).min(self.alive_count());
+        (64 << 10) + ROW * (rows + blocks)
+    }
+
+    /// Live and peak bytes of the whole program up to the last [`flush`](Self::flush).
+    pub(crate) fn live_and_peak_bytes(&self) -> (u64, u64) {
+        let total = self.model.accounts().total();
+        (total.live_bytes, total.peak_bytes)
     }
 
     /// See [`Model::live_block_count`].

@@ -75,7 +75,7 @@ impl<T> TaggedBox<T> {
     /// Boxes a value.
     #[inline]
     pub fn new(tag: Tag, value: T) -> Self {
-        Self::made(OwnTag::of(tag), value)
+        Self::made(OwnTag::of::<Self>(tag), value)
     }
 
     /// Takes the value out, and frees the block.
@@ -93,7 +93,7 @@ impl<T> TaggedBox<T> {
 impl<T: ?Sized> TaggedBox<T> {
     /// Takes a plain box over, with its block, which belongs to `tag` from now on.
     pub fn from_box(tag: Tag, plain: Box<T>) -> Self {
-        Self::claimed(OwnTag::of(tag), plain)
+        Self::claimed(OwnTag::of::<Self>(tag), plain)
     }
 
     /// Gives the same block away, which belongs to the thread's context from now on.
@@ -106,7 +106,7 @@ impl<T: ?Sized> TaggedBox<T> {
     ///
     /// What the value holds elsewhere is not renamed.
     pub fn set_tag(&mut self, tag: Tag) {
-        if self.tag.change(OwnTag::of(tag)) {
+        if self.tag.change(OwnTag::of::<Self>(tag)) {
             self.tag.claim(self.block());
         }
     }

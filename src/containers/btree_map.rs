@@ -50,7 +50,13 @@ impl<K, V> TaggedBTreeMap<K, V> {
     /// An empty map; allocates nothing.
     #[inline]
     pub fn new(tag: Tag) -> Self {
-        Self { plain: BTreeMap::new(), tag: OwnTag::of(tag) }
+        Self::named::<Self>(tag)
+    }
+
+    /// An empty map, named after `C` if the tag has no name.
+    #[inline]
+    pub(super) fn named<C>(tag: Tag) -> Self {
+        Self { plain: BTreeMap::new(), tag: OwnTag::of::<C>(tag) }
     }
 
     /// Gives the pairs away in the nodes they are in, which keep the tag.
@@ -82,7 +88,7 @@ impl<K: Ord, V> TaggedBTreeMap<K, V> {
     /// Takes the pairs of a plain map over, to nodes that belong to `tag`. Costs as much as to insert
     /// them.
     pub fn from_map(tag: Tag, plain: BTreeMap<K, V>) -> Self {
-        Self::claimed(OwnTag::of(tag), plain)
+        Self::claimed(OwnTag::of::<Self>(tag), plain)
     }
 
     /// Renames it: what it holds already, and what it will, belongs to `tag`.
@@ -93,7 +99,12 @@ impl<K: Ord, V> TaggedBTreeMap<K, V> {
     /// # Panics
     /// If a comparison does; the pairs that were not moved yet are dropped.
     pub fn set_tag(&mut self, tag: Tag) {
-        if self.tag.change(OwnTag::of(tag)) {
+        self.rename::<Self>(tag);
+    }
+
+    /// The same, named after `C` if the tag has no name.
+    pub(super) fn rename<C>(&mut self, tag: Tag) {
+        if self.tag.change(OwnTag::of::<C>(tag)) {
             self.claim();
         }
     }

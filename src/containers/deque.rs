@@ -44,7 +44,7 @@ impl<T> TaggedVecDeque<T> {
     /// An empty queue; allocates nothing.
     #[inline]
     pub fn new(tag: Tag) -> Self {
-        Self { plain: VecDeque::new(), tag: OwnTag::of(tag) }
+        Self { plain: VecDeque::new(), tag: OwnTag::of::<Self>(tag) }
     }
 
     /// An empty queue with room for `capacity` elements.
@@ -53,12 +53,12 @@ impl<T> TaggedVecDeque<T> {
     /// As [`VecDeque::with_capacity`].
     #[track_caller]
     pub fn with_capacity(tag: Tag, capacity: usize) -> Self {
-        Self::with_room(OwnTag::of(tag), capacity)
+        Self::with_room(OwnTag::of::<Self>(tag), capacity)
     }
 
     /// Takes a plain queue over, with its block, which belongs to `tag` from now on.
     pub fn from_deque(tag: Tag, plain: VecDeque<T>) -> Self {
-        Self::claimed(OwnTag::of(tag), plain)
+        Self::claimed(OwnTag::of::<Self>(tag), plain)
     }
 
     /// Gives the elements away in the same block, which belongs to the thread's context from now on.
@@ -72,7 +72,7 @@ impl<T> TaggedVecDeque<T> {
     /// Costs one event if it holds a block, and, where the elements do not begin at its start, as
     /// much as to move them there. Elements that hold memory of their own are not renamed.
     pub fn set_tag(&mut self, tag: Tag) {
-        if self.tag.change(OwnTag::of(tag)) {
+        if self.tag.change(OwnTag::of::<Self>(tag)) {
             self.with_block(OwnTag::claim);
         }
     }

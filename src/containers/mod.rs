@@ -7,7 +7,7 @@
 //!
 //! | container | over the plain one, in bytes |
 //! |---|---|
-//! | [`TaggedVec`], [`TaggedVecDeque`], [`TaggedString`], [`TaggedBox`], [`TaggedBTreeMap`] | 8 |
+//! | [`TaggedVec`], [`TaggedVecDeque`], [`TaggedString`], [`TaggedBox`], [`TaggedBTreeMap`], [`TaggedBTreeSet`], [`TaggedBinaryHeap`] | 8 |
 //! | [`TaggedHashMap`], [`TaggedHashSet`] | 24 |
 //! | any of them, without feature `enable` | 0 |
 //!
@@ -15,9 +15,12 @@
 //! a vector, a string and a box ask their pointer; a queue becomes a vector for a moment; a table's
 //! allocator remembers it; a map by order does not know, and moves to new nodes.
 
+mod aligned;
 mod allocator;
+mod binary_heap;
 mod boxed;
 pub mod btree_map;
+mod btree_set;
 mod deque;
 mod entry;
 mod forward;
@@ -32,10 +35,13 @@ mod string;
 mod table;
 mod vec;
 
+pub use aligned::AlignedBox;
+pub use binary_heap::TaggedBinaryHeap;
 #[doc(hidden)]
 pub use boxed::BoxTag;
 pub use boxed::TaggedBox;
 pub use btree_map::TaggedBTreeMap;
+pub use btree_set::TaggedBTreeSet;
 pub use deque::TaggedVecDeque;
 pub use hash_map::TaggedHashMap;
 pub use hash_set::TaggedHashSet;
@@ -56,6 +62,8 @@ const _: () = {
     assert!(more::<TaggedBox<str>, Box<str>>() == tag);
     assert!(more::<TaggedVecDeque<u8>, plain::VecDeque<u8>>() == tag);
     assert!(more::<TaggedBTreeMap<u8, u8>, plain::BTreeMap<u8, u8>>() == tag);
+    assert!(more::<TaggedBTreeSet<u8>, plain::BTreeSet<u8>>() == tag);
+    assert!(more::<TaggedBinaryHeap<u8>, plain::BinaryHeap<u8>>() == tag);
     assert!(more::<TaggedHashMap<u8, u8>, plain::HashMap<u8, u8>>() == 3 * tag);
     assert!(more::<TaggedHashSet<u8>, plain::HashSet<u8>>() == 3 * tag);
     const fn goes_anywhere<T: Send + Sync>() {}

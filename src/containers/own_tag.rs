@@ -1,5 +1,7 @@
 //! The tag of one container.
 
+#[cfg(feature = "enable")]
+use crate::scopes::Name;
 use crate::scopes::Tag;
 use std::alloc::Layout;
 
@@ -22,10 +24,12 @@ pub(super) struct OwnTag {
 
 #[cfg(feature = "enable")]
 impl OwnTag {
-    /// Costs a look into a cache of this thread, once the thread knows the tag.
+    /// The tag of a container `C`, which is named after that type if the tag has no name. Costs a look
+    /// into a cache of this thread, once the thread knows the tag.
     #[inline]
-    pub(super) fn of(tag: Tag) -> Self {
-        Self { node: current::tag_node(tag.group().node(), tag.name().as_str()) }
+    pub(super) fn of<C: ?Sized>(tag: Tag) -> Self {
+        let name = tag.own_name().map_or_else(own_type_name::<C>, Name::as_str);
+        Self { node: current::tag_node(tag.group().node(), name) }
     }
 
     /// The tag of this thread's context, which a container takes if it is given no other.
@@ -79,7 +83,7 @@ impl OwnTag {
 #[cfg(not(feature = "enable"))]
 impl OwnTag {
     #[inline]
-    pub(super) fn of(tag: Tag) -> Self {
+    pub(super) fn of<C: ?Sized>(tag: Tag) -> Self {
         let _ = tag;
         Self {}
     }
@@ -114,6 +118,15 @@ impl OwnTag {
     pub(super) fn is_heard(self) -> bool {
         false
     }
+}
+
+/// The name of a type, from its own name on: `TaggedVec<game::Particle>`.
+#[cfg(feature = "enable")]
+#[cold]
+fn own_type_name<C: ?Sized>() -> &'static str {
+    let whole = std::any::type_name::<C>();
+    let path = whole.split('<').next().unwrap_or(whole);
+    whole.get(path.rfind("::").map_or(0, |at| at + 2)..).unwrap_or(whole)
 }
 
 /// The block of a container with this capacity, if that needs one.

@@ -2,8 +2,8 @@
 //! `tagged(TAG, || from_str(..))` says which, to all that is read within.
 
 use super::{
-    TaggedBTreeMap, TaggedBox, TaggedHashMap, TaggedHashSet, TaggedString, TaggedVec,
-    TaggedVecDeque,
+    TaggedBTreeMap, TaggedBTreeSet, TaggedBinaryHeap, TaggedBox, TaggedHashMap, TaggedHashSet,
+    TaggedString, TaggedVec, TaggedVecDeque,
 };
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
@@ -16,7 +16,7 @@ const TRUSTED: usize = 1024;
 
 macro_rules! sequence {
     ($($container:ident [T $(: $bound:path $(, $more:path)*)? $(; $hasher:ident)?]
-        |$it:ident, $element:ident| $add:expr;)*) => {$(
+        |$it:ident, $size:ident| $reserve:expr, |$element:ident| $add:expr;)*) => {$(
         impl<T: Serialize $(, $hasher)?> Serialize for $container<T $(, $hasher)?> {
             fn serialize<Z: Serializer>(&self, serializer: Z) -> Result<Z::Ok, Z::Error> {
                 serializer.collect_seq(self)
@@ -41,7 +41,8 @@ macro_rules! sequence {
 
                     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
                         let mut $it = Self::Value::default();
-                        $it.reserve(seq.size_hint().unwrap_or(0).min(TRUSTED));
+                        let $size = seq.size_hint().unwrap_or(0).min(TRUSTED);
+                        $reserve;
                         while let Some($element) = seq.next_element()? {
                             $add;
                         }
@@ -55,9 +56,11 @@ macro_rules! sequence {
 }
 
 sequence! {
-    TaggedVec [T] |it, element| it.push(element);
-    TaggedVecDeque [T] |it, element| it.push_back(element);
-    TaggedHashSet [T: Eq, Hash; S] |it, element| it.insert(element);
+    TaggedVec [T] |it, size| it.reserve(size), |element| it.push(element);
+    TaggedVecDeque [T] |it, size| it.reserve(size), |element| it.push_back(element);
+    TaggedHashSet [T: Eq, Hash; S] |it, size| it.reserve(size), |element| it.insert(element);
+    TaggedBTreeSet [T: Ord] |it, size| _ = size, |element| it.insert(element);
+    TaggedBinaryHeap [T: Ord] |it, size| it.reserve(size), |element| it.push(element);
 }
 
 macro_rules! map {

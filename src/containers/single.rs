@@ -1,9 +1,13 @@
 //! Single allocations under a tag, for plain owners.
+#![expect(unsafe_code, reason = "raw blocks")]
 
 use super::own_tag::OwnTag;
 use crate::scopes::Tag;
 use std::alloc::Layout;
 use std::ptr::NonNull;
+
+/// What a raw block is named after, if its tag has no name.
+struct Block;
 
 /// A single allocation that carries the tag, in the hands of a plain owner. Only the block itself
 /// does: what a value or a closure allocates on the way belongs to the thread's context.
@@ -20,7 +24,7 @@ impl Tag {
     /// ```
     #[inline]
     pub fn boxed<T>(self, value: T) -> Box<T> {
-        OwnTag::of(self).run(|| Box::new(value))
+        OwnTag::of::<Box<T>>(self).run(|| Box::new(value))
     }
 
     /// As [`Vec::with_capacity`]: while it grows in place or moves, its block keeps the tag. One that
@@ -31,7 +35,7 @@ impl Tag {
     #[inline]
     #[track_caller]
     pub fn vec<T>(self, capacity: usize) -> Vec<T> {
-        OwnTag::of(self).run(|| Vec::with_capacity(capacity))
+        OwnTag::of::<Vec<T>>(self).run(|| Vec::with_capacity(capacity))
     }
 
     /// A slice of `len` elements, each made by `make` of its place.
@@ -72,7 +76,7 @@ impl Tag {
     #[inline]
     pub fn block(self, layout: Layout) -> Option<NonNull<u8>> {
         use allocator_api2::alloc::{Allocator, Global};
-        let block = OwnTag::of(self).run(|| Global.allocate(layout)).ok()?;
+        let block = OwnTag::of::<Block>(self).run(|| Global.allocate(layout)).ok()?;
         Some(block.cast())
     }
 
@@ -80,7 +84,56 @@ impl Tag {
     #[inline]
     pub fn zeroed_block(self, layout: Layout) -> Option<NonNull<u8>> {
         use allocator_api2::alloc::{Allocator, Global};
-        let block = OwnTag::of(self).run(|| Global.allocate_zeroed(layout)).ok()?;
+        let block = OwnTag::of::<Block>(self).run(|| Global.allocate_zeroed(layout)).ok()?;
         Some(block.cast())
+    }
+
+    /// Makes a block larger or smaller, as [`std::alloc::realloc`] does; from then on it belongs to this
+    /// tag, whichever it had. `None` if there is no memory: then the block is as it was. `layout` may be
+    /// empty, and so may what it becomes. Costs an event more than a plain reallocation.
+    ///
+    /// ```
+    /// # memledger::group! { GROUP = "Group"; }
+    /// # const TEXT: memledger::Tag = memledger::tag!(GROUP, "Text");
+    /// use std::alloc::{Layout, dealloc, handle_alloc_error};
+    ///
+    /// let small = Layout::new::<[u8; 100]>();
+    /// let block = TEXT.block(small).unwrap_or_else(|| handle_alloc_error(small));
+    /// // SAFETY: it was allocated with this layout, and is not used any more.
+    /// let block = unsafe { TEXT.realloc(block, small, 1000) };
+    /// let large = Layout::new::<[u8; 1000]>();
+    /// let block = block.unwrap_or_else(|| handle_alloc_error(large));
+    /// // SAFETY: it has this layout now.
+    /// unsafe { dealloc(block.as_ptr(), large) };
+    /// ```
+    ///
+    /// # Safety
+    /// `block` was allocated with `layout`, by a tag or by [`std::alloc::alloc`], and is not used any
+    /// more if the result is a block. `new_size`, rounded up to the alignment, is at most [`isize::MAX`].
+    pub unsafe fn realloc(
+        self,
+        block: NonNull<u8>,
+        layout: Layout,
+        new_size: usize,
+    ) -> Option<NonNull<u8>> {
+        use allocator_api2::alloc::{Allocator, Global};
+        let tag = OwnTag::of::<Block>(self);
+        let new = Layout::from_size_align(new_size, layout.align()).ok()?;
+        let moved = tag.run(|| {
+            // SAFETY: the caller vouches for the block; the new layout is compared with the old one.
+            unsafe {
+                if new.size() >= layout.size() {
+                    Global.grow(block, layout, new)
+                } else {
+                    Global.shrink(block, layout, new)
+                }
+            }
+        });
+        let moved = moved.ok()?.cast::<u8>();
+        // A block that was none is new, and has the tag.
+        if layout.size() > 0 && new.size() > 0 {
+            tag.claim(Some((moved.as_ptr(), new)));
+        }
+        Some(moved)
     }
 }

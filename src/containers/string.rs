@@ -51,7 +51,7 @@ impl TaggedString {
     /// An empty string; allocates nothing.
     #[inline]
     pub fn new(tag: Tag) -> Self {
-        Self { plain: String::new(), tag: OwnTag::of(tag) }
+        Self { plain: String::new(), tag: OwnTag::of::<Self>(tag) }
     }
 
     /// An empty string with room for `capacity` bytes.
@@ -60,18 +60,18 @@ impl TaggedString {
     /// As [`String::with_capacity`].
     #[track_caller]
     pub fn with_capacity(tag: Tag, capacity: usize) -> Self {
-        let tag = OwnTag::of(tag);
+        let tag = OwnTag::of::<Self>(tag);
         Self { plain: tag.run(|| String::with_capacity(capacity)), tag }
     }
 
     /// A copy of this text.
     pub fn from_text(tag: Tag, text: &str) -> Self {
-        Self::copied(OwnTag::of(tag), text)
+        Self::copied(OwnTag::of::<Self>(tag), text)
     }
 
     /// Takes a plain string over, with its block, which belongs to `tag` from now on.
     pub fn from_string(tag: Tag, plain: String) -> Self {
-        Self::claimed(OwnTag::of(tag), plain)
+        Self::claimed(OwnTag::of::<Self>(tag), plain)
     }
 
     /// Gives the text away in the same block, which belongs to the thread's context from now on.
@@ -95,7 +95,7 @@ impl TaggedString {
     /// Renames it: what it holds already, and what it will, belongs to `tag`. Costs one event if it
     /// holds a block.
     pub fn set_tag(&mut self, tag: Tag) {
-        if self.tag.change(OwnTag::of(tag)) {
+        if self.tag.change(OwnTag::of::<Self>(tag)) {
             self.tag.claim(self.block());
         }
     }

@@ -32,7 +32,7 @@ macro_rules! table {
             #[doc = concat!("As [`", stringify!($plain), "::with_capacity_and_hasher`].")]
             #[inline]
             pub fn with_capacity_and_hasher(tag: Tag, capacity: usize, hasher: S) -> Self {
-                Self::with_room(OwnTag::of(tag), capacity, hasher)
+                Self::with_room(OwnTag::of::<Self>(tag), capacity, hasher)
             }
 
             #[inline]
@@ -53,7 +53,7 @@ macro_rules! table {
             pub fn set_tag(&mut self, tag: Tag) {
                 let allocator = self.plain.allocator();
                 let mut own = allocator.tag();
-                if own.change(OwnTag::of(tag)) {
+                if own.change(OwnTag::of::<Self>(tag)) {
                     own.claim(allocator.block(self.plain.allocation_size()));
                 }
                 allocator.set_tag(own);

@@ -61,7 +61,7 @@ impl<T> TaggedVec<T> {
     /// An empty vector; allocates nothing.
     #[inline]
     pub fn new(tag: Tag) -> Self {
-        Self::empty(OwnTag::of(tag))
+        Self::empty(OwnTag::of::<Self>(tag))
     }
 
     /// An empty vector with room for `capacity` elements.
@@ -70,12 +70,12 @@ impl<T> TaggedVec<T> {
     /// As [`Vec::with_capacity`].
     #[track_caller]
     pub fn with_capacity(tag: Tag, capacity: usize) -> Self {
-        Self::with_room(OwnTag::of(tag), capacity)
+        Self::with_room(OwnTag::of::<Self>(tag), capacity)
     }
 
     /// Takes a plain vector over, with its block, which belongs to `tag` from now on.
     pub fn from_vec(tag: Tag, plain: Vec<T>) -> Self {
-        Self::claimed(OwnTag::of(tag), plain)
+        Self::claimed(OwnTag::of::<Self>(tag), plain)
     }
 
     /// Gives the elements away in the same block, which belongs to the thread's context from now
@@ -95,7 +95,7 @@ impl<T> TaggedVec<T> {
     ///
     /// Costs one event if it holds a block. Elements that hold memory of their own are not renamed.
     pub fn set_tag(&mut self, tag: Tag) {
-        if self.tag.change(OwnTag::of(tag)) {
+        if self.tag.change(OwnTag::of::<Self>(tag)) {
             self.tag.claim(self.block());
         }
     }

@@ -57,6 +57,9 @@ pub struct Options {
     /// Whether to show threads, sizes, the largest blocks, the tracker's own bytes, bookmarks and
     /// the accuracy of times as well.
     pub verbose: bool,
+    /// How many of the largest live blocks the text shows. `None`: [`top`](Self::top) of them if
+    /// [`verbose`](Self::verbose), else none.
+    pub largest_live: Option<usize>,
     /// Whether the text may name flags of the `memledger` command; set when that command makes the
     /// text.
     pub flags: bool,
@@ -74,6 +77,7 @@ impl Default for Options {
             filter: None,
             moment: None,
             verbose: false,
+            largest_live: None,
             flags: false,
         }
     }

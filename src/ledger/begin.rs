@@ -3,7 +3,8 @@
 
 use super::config::{Config, OnFull, Worker};
 use super::control::{BoundControl, commands};
-use super::destinations::{add, filter};
+use super::destinations::initial::{Initial, Started};
+use super::destinations::{To, add, filter};
 use super::in_process::InProcessAnalyzer;
 use super::recording::{self, Follow, Inherited, Recording, WORKER_TIMEOUT};
 use super::report::ReportOutput;
@@ -19,6 +20,7 @@ use crate::trace::sink::file::FileSink;
 use crate::trace::sink::tcp::Address;
 use crate::trace::worker::{self, EventProvider, Session};
 use crate::trace::write::{backpressure, buffer_pool, loss, quiesce, registry, reserve, state};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long a start waits for threads inside the allocator.
@@ -95,8 +97,10 @@ struct Plan {
     /// Whether the channels `memory` and `scope` are among them.
     memory: bool,
     scope: bool,
+    file: Option<To<PathBuf>>,
     file_channels: Option<ChannelFilter>,
-    host: Option<(Address, Option<ChannelFilter>)>,
+    host: Option<To<String>>,
+    address: Option<(Address, Option<ChannelFilter>)>,
     keeps_account: bool,
     buffer_limit: usize,
 }
@@ -106,10 +110,11 @@ impl Plan {
         let channels = channel::names(config.channels.as_deref().unwrap_or(DEFAULT_CHANNELS))?;
         let file_channels = filter::of(config.file.as_ref())?;
         let host_channels = filter::of(config.host.as_ref())?;
-        let host = config.host.as_ref().map(|host| Address::parse(&host.location)).transpose()?;
+        let address =
+            config.host.as_ref().map(|host| Address::parse(&host.location)).transpose()?;
         // NOTE: for the host, too. When its connection is lost, the next stream begins with what is alive.
         let keeps_account = outputs.report.is_some()
-            || host.is_some()
+            || address.is_some()
             || outputs.control.is_some()
             || config.keep_account
             || config.follow_forks;
@@ -117,8 +122,10 @@ impl Plan {
             memory: channels.contains(&alloc::CHANNEL),
             scope: channels.contains(&scopes::CHANNEL),
             channels,
+            file: config.file.clone(),
             file_channels,
-            host: host.map(|host| (host, host_channels)),
+            host: config.host.clone(),
+            address: address.map(|address| (address, host_channels)),
             keeps_account,
             buffer_limit: config.buffer_limit.unwrap_or(buffer_pool::DEFAULT_LIMIT),
         })
@@ -126,8 +133,11 @@ impl Plan {
 
     /// The sinks that the recording begins with, in the order in which the worker writes them.
     fn sinks(&mut self, file: Option<FileSink>, analyzer: Option<&InProcessAnalyzer>) -> Sinks {
-        let mut sinks = Sinks { sinks: Vec::new(), has_host: false };
+        let mut sinks = Sinks { sinks: Vec::new(), initial: Initial::default() };
         if let Some(file) = file {
+            let name = file.path().display().to_string();
+            let asked = self.file.take();
+            sinks.initial.file = asked.map(|asked| Started::new(asked, file.number(), name));
             let channels = self.file_channels.take();
             let has_memory = filter::has_memory(channels.as_ref());
             sinks.sinks.push((filter::apply(channels, Box::new(file)), has_memory));
@@ -135,12 +145,15 @@ impl Plan {
         if let Some(analyzer) = analyzer {
             sinks.sinks.push((Box::new(analyzer.clone()), true));
         }
-        if let Some((address, channels)) = self.host.take() {
+        if let Some((address, channels)) = self.address.take() {
+            let name = address.to_string();
             let has_memory = filter::has_memory(channels.as_ref());
             match add::to_host(address, channels) {
                 Ok(host) => {
+                    let asked = self.host.take();
+                    let started = |asked| Started::new(asked, host.number(), name);
+                    sinks.initial.host = asked.map(started);
                     sinks.sinks.push((Box::new(host), has_memory));
-                    sinks.has_host = true;
                 }
                 Err(error) => problems::report(error),
             }
@@ -154,7 +167,7 @@ type JoiningSink = (Box<dyn Sink>, bool);
 
 struct Sinks {
     sinks: Vec<JoiningSink>,
-    has_host: bool,
+    initial: Initial,
 }
 
 /// Empties the buffers of all threads and resets what is counted, unless the recording continues what
@@ -202,7 +215,7 @@ fn build(
     }
     let analyzer = plan.keeps_account.then(InProcessAnalyzer::new);
     let has_file = outputs.file.is_some();
-    let Sinks { sinks, has_host } = plan.sinks(outputs.file, analyzer.as_ref());
+    let Sinks { sinks, initial } = plan.sinks(outputs.file, analyzer.as_ref());
     alloc::CHANNEL.force(plan.memory);
     channel::want(plan.channels);
     let recording = Recording {
@@ -214,8 +227,7 @@ fn build(
         late_analyzer: None,
         report: outputs.report,
         report_is_set: origin.report_is_set,
-        has_file,
-        has_host,
+        initial,
         control: None,
         follow,
         measurements: 0,

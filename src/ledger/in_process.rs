@@ -8,7 +8,8 @@ use crate::error::Error;
 use crate::trace::format::handshake::PROTOCOL;
 use crate::trace::read::Decoder;
 use crate::trace::sink::Sink;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The analyzer of this process's own events, shared by the worker and calls of the program.
 #[derive(Clone)]
@@ -17,25 +18,71 @@ pub(crate) struct InProcessAnalyzer(Arc<Mutex<State>>);
 struct State {
     decoder: Decoder,
     analyzer: Analyzer,
+    /// Whether [`figures`] are its figures.
+    published: bool,
+}
+
+/// Live and peak bytes of the account as of the last collection; [`NONE`] while there is no account.
+static LIVE_BYTES: AtomicU64 = AtomicU64::new(NONE);
+static PEAK_BYTES: AtomicU64 = AtomicU64::new(NONE);
+const NONE: u64 = u64::MAX;
+
+/// Live and peak bytes of the recording's account as of the last collection, without a lock; `None` if
+/// there is no account.
+pub(super) fn figures() -> Option<(u64, u64)> {
+    let figures = (LIVE_BYTES.load(Ordering::Relaxed), PEAK_BYTES.load(Ordering::Relaxed));
+    (figures.0 != NONE && figures.1 != NONE).then_some(figures)
+}
+
+impl State {
+    fn publish(&self) {
+        if self.published {
+            let (live, peak) = self.analyzer.live_and_peak_bytes();
+            LIVE_BYTES.store(live, Ordering::Relaxed);
+            PEAK_BYTES.store(peak, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        if self.published {
+            LIVE_BYTES.store(NONE, Ordering::Relaxed);
+            PEAK_BYTES.store(NONE, Ordering::Relaxed);
+        }
+    }
 }
 
 impl InProcessAnalyzer {
+    /// The account of a recording, whose [`figures`] are published.
     pub(super) fn new() -> Self {
-        let (decoder, analyzer) = (Decoder::new(PROTOCOL), Analyzer::measuring());
-        Self(Arc::new(Mutex::new(State { decoder, analyzer })))
+        let account = Self::late();
+        account.state().published = true;
+        account
     }
 
-    /// The report as of the last collection.
-    pub(super) fn report(&self) -> crate::analysis::Report {
+    /// One that knows nothing of the blocks from before it.
+    pub(super) fn late() -> Self {
+        let (decoder, analyzer) = (Decoder::new(PROTOCOL), Analyzer::measuring());
+        Self(Arc::new(Mutex::new(State { decoder, analyzer, published: false })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The report as of the last collection, with so many of the largest live blocks, if that is set.
+    pub(super) fn report(&self, largest_live: Option<usize>) -> crate::analysis::Report {
         self.look(|analyzer| {
             analyzer.flush();
+            largest_live.into_iter().for_each(|blocks| analyzer.set_largest_live(blocks));
             analyzer.report()
         })
     }
 
     /// Calls `look` with the analyzer, which is as of the last collection.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&mut Analyzer) -> R) -> R {
-        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner).analyzer)
+        look(&mut self.state().analyzer)
     }
 
     /// The live set; `None` in the child of a fork whose parent was reading it at the fork.
@@ -48,7 +95,7 @@ impl InProcessAnalyzer {
     /// # Errors
     /// [`Error::OutOfMemory`] if the system has no memory for it.
     pub(super) fn room(&self) -> Result<Vec<AliveBlock>, Error> {
-        let count = self.0.lock().unwrap_or_else(PoisonError::into_inner).analyzer.alive_count();
+        let count = self.state().analyzer.alive_count();
         let count = count + count / 16;
         let mut room = Vec::new();
         room.try_reserve_exact(count).map_err(|_| {
@@ -63,15 +110,14 @@ impl InProcessAnalyzer {
 
     /// The live set as of the last collection, copied into `room`.
     pub(super) fn alive(&self, room: Vec<AliveBlock>) -> Alive {
-        let State { analyzer, .. } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { analyzer, .. } = &mut *self.state();
         analyzer.alive(room)
     }
 }
 
 impl Sink for InProcessAnalyzer {
     fn packet(&mut self, stream: u16, payload: &[u8]) {
-        let State { decoder, analyzer } =
-            &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { decoder, analyzer, .. } = &mut *self.state();
         decoder.packet(stream, payload, analyzer);
     }
 
@@ -80,16 +126,18 @@ impl Sink for InProcessAnalyzer {
     }
 
     fn sync(&mut self) -> Result<(), Error> {
-        let State { decoder, analyzer } =
-            &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
+        let State { decoder, analyzer, .. } = &mut *state;
         decoder.sync(analyzer);
+        state.publish();
         Ok(())
     }
 
     fn finish(&mut self) -> Result<(), Error> {
-        let State { decoder, analyzer } =
-            &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
+        let State { decoder, analyzer, .. } = &mut *state;
         decoder.finish(analyzer);
+        state.publish();
         Ok(())
     }
 }

@@ -100,6 +100,7 @@ impl Ledger {
     /// | `MEMLEDGER_FOLLOW_FORKS=1` | record the children of forks, too, each to files of its own |
     /// | `MEMLEDGER_FILE_MODE=640` | permissions of the files that are written, octal; default 600 |
     /// | `MEMLEDGER_REPORT=stderr`, a path ending in `.txt` or `.json`, or `off` | where the report goes |
+    /// | `MEMLEDGER_REPORT_LARGEST_LIVE=20` | how many of the largest live blocks it lists ([`ReportTo::largest_live`]) |
     /// | `MEMLEDGER_REPORT_VERBOSE=1` | threads, sizes and more in its text, too ([`ReportTo::verbose`]) |
     pub fn from_env() -> Self {
         #[cfg(feature = "enable")]
@@ -112,8 +113,9 @@ impl Ledger {
     /// arguments that are not flags of memledger.
     ///
     /// The flags are `-trace=`, `-tracefile=`, `-tracehost=`, `-tracecontrol=`, `-tracecontroltokenfile=`,
-    /// `-tracecontrolfolder=`, `-tracecontrolhosts=`, `-tracefollowforks=`, `-tracefilemode=` and `-tracereport=`, with the
-    /// values of the variables `MEMLEDGER_TRACE`, `MEMLEDGER_FILE`, `MEMLEDGER_HOST` and so on.
+    /// `-tracecontrolfolder=`, `-tracecontrolhosts=`, `-tracefollowforks=`, `-tracefilemode=`, `-tracereport=`,
+    /// `-tracereportverbose=` and `-tracereportlargestlive=`, with the values of the variables
+    /// `MEMLEDGER_TRACE`, `MEMLEDGER_FILE`, `MEMLEDGER_HOST` and so on.
     pub fn from_args(args: impl IntoIterator<Item = OsString>) -> (Self, Vec<OsString>) {
         #[cfg(feature = "enable")]
         {
@@ -203,7 +205,8 @@ impl Ledger {
         None
     }
 
-    /// Figures of the recording itself; a few loads.
+    /// Figures of the recording itself, and its live and peak bytes as of the last collection; a few
+    /// loads.
     pub fn stats(&self) -> Stats {
         #[cfg(feature = "enable")]
         return Stats::now();

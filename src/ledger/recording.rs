@@ -2,6 +2,7 @@
 
 use super::config::Config;
 use super::control::RunningControl;
+use super::destinations::initial::Initial;
 use super::entry::on_helper_thread;
 use super::in_process::InProcessAnalyzer;
 use super::late_join;
@@ -40,8 +41,7 @@ pub(crate) struct Recording {
     pub(super) report: Option<ReportOutput>,
     /// The environment has set where the report goes, or that there is none; otherwise code still may.
     pub(super) report_is_set: bool,
-    pub(super) has_file: bool,
-    pub(super) has_host: bool,
+    pub(super) initial: Initial,
     pub(super) control: Option<RunningControl>,
     /// How the children of forks continue it, if they do.
     pub(super) follow: Option<Follow>,
@@ -76,7 +76,7 @@ impl Recording {
         session: &mut Session,
     ) -> &InProcessAnalyzer {
         let begin = || {
-            let analyzer = InProcessAnalyzer::new();
+            let analyzer = InProcessAnalyzer::late();
             worker::cycle(session, HOOK_TIMEOUT);
             session.join_here(Box::new(analyzer.clone()), |point, sink| {
                 late_join::begin(None, point, sink)
@@ -158,8 +158,13 @@ pub(super) fn snapshot() -> Option<Snapshot> {
     let report = untracked(|| {
         on_helper_thread(|| {
             collect(true);
-            let analyzer = current().as_ref()?.analyzer.clone()?;
-            Some(analyzer.report())
+            let (analyzer, largest_live) = {
+                let recording = current();
+                let recording = recording.as_ref()?;
+                let largest_live = recording.report.as_ref().and_then(ReportOutput::largest_live);
+                (recording.analyzer.clone()?, largest_live)
+            };
+            Some(analyzer.report(largest_live))
         })
     });
     report.map(Snapshot::new)

@@ -22,9 +22,17 @@ pub(super) struct ReportOutput {
     file: Option<(LaterFile, PathBuf)>,
 }
 
+impl ReportOutput {
+    /// How many of the largest live blocks the report has, if that is set.
+    pub(super) fn largest_live(&self) -> Option<usize> {
+        self.options.largest_live
+    }
+}
+
 /// Reserves the name of the report's file, if it goes to one.
 pub(super) fn open_report(report: &ReportTo) -> Result<ReportOutput, Error> {
-    let options = Options { verbose: report.verbose, ..Options::default() };
+    let ReportTo { verbose, largest_live, .. } = *report;
+    let options = Options { verbose, largest_live, ..Options::default() };
     let Some(path) = &report.path else {
         return Ok(ReportOutput { format: FORMATS.default(), options, file: None });
     };
@@ -54,14 +62,14 @@ pub(super) fn write_report(
     }
     let Some(analyzer) = analyzer else { return };
     // NOTE: checks for memory first. Without memory, making the report would end the process.
-    let room = analyzer.look(|analyzer| analyzer.report_bytes());
+    let room = analyzer.look(|analyzer| analyzer.report_bytes(output.options.largest_live));
     if Vec::<u8>::new().try_reserve_exact(room).is_err() {
         return problems::add(format!(
             "the report is not written: it takes about {} KiB, and the system has no memory left",
             room >> 10
         ));
     }
-    let report = analyzer.report();
+    let report = analyzer.report(output.options.largest_live);
     let ReportOutput { format, mut options, file } = output;
     if file.is_none() {
         options.color = os::is_terminal(2);

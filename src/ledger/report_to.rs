@@ -8,12 +8,14 @@ pub struct ReportTo {
     /// `None` is standard error.
     pub(crate) path: Option<PathBuf>,
     pub(crate) verbose: bool,
+    /// `None` is the default of each format.
+    pub(crate) largest_live: Option<usize>,
 }
 
 impl ReportTo {
     /// As text, on standard error; in colour and as wide as the terminal, if that is one.
     pub const fn stderr() -> Self {
-        Self { path: None, verbose: false }
+        Self { path: None, verbose: false, largest_live: None }
     }
 
     /// To a file: JSON (`memledger.report/1`) if its name ends in `.json`, text if in `.txt`.
@@ -23,13 +25,21 @@ impl ReportTo {
     /// cannot be written is an error at the start, but the file is created, or an earlier one
     /// replaced, only when the report is written: a killed program leaves none, or the earlier one.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        Self { path: Some(path.into()), verbose: false }
+        Self { path: Some(path.into()), verbose: false, largest_live: None }
     }
 
     /// Makes the text also show threads, sizes, the largest blocks, the tracker's own bytes, bookmarks
     /// and the accuracy of times, as `MEMLEDGER_REPORT_VERBOSE=1` does. JSON always has everything.
     pub const fn verbose(mut self) -> Self {
         self.verbose = true;
+        self
+    }
+
+    /// How many of the largest live blocks the report lists, as `MEMLEDGER_REPORT_LARGEST_LIVE` does.
+    /// Default: 100 in JSON, and in the text 10 if it is [`verbose`](Self::verbose), else none. Each
+    /// takes about 2 KiB while the report is written.
+    pub const fn largest_live(mut self, blocks: usize) -> Self {
+        self.largest_live = Some(blocks);
         self
     }
 }

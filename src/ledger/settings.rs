@@ -25,7 +25,7 @@ struct Setting {
 }
 
 /// All settings, in the order in which they are applied.
-const SETTINGS: [Setting; 11] = [
+const SETTINGS: [Setting; 12] = [
     Setting { variable: TRACE, flag: "-trace=", apply: channels },
     Setting { variable: c"MEMLEDGER_FILE", flag: "-tracefile=", apply: file },
     Setting { variable: c"MEMLEDGER_HOST", flag: "-tracehost=", apply: host },
@@ -53,11 +53,16 @@ const SETTINGS: [Setting; 11] = [
     },
     Setting { variable: FILE_MODE, flag: "-tracefilemode=", apply: file_mode },
     Setting { variable: REPORT, flag: "-tracereport=", apply: report },
-    // After the report, whose option it is.
+    // After the report, whose options these are.
     Setting {
         variable: c"MEMLEDGER_REPORT_VERBOSE",
         flag: "-tracereportverbose=",
         apply: report_verbose,
+    },
+    Setting {
+        variable: c"MEMLEDGER_REPORT_LARGEST_LIVE",
+        flag: "-tracereportlargestlive=",
+        apply: report_largest_live,
     },
 ];
 
@@ -260,6 +265,16 @@ fn report_verbose(value: &OsStr, config: &mut Config) -> Result<(), String> {
     let verbose = is_on(value)?;
     if let Some(report) = &mut config.report {
         report.verbose = verbose;
+    }
+    Ok(())
+}
+
+fn report_largest_live(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    let Some(blocks) = value.to_str().and_then(|text| text.parse().ok()) else {
+        return Err("only a number of blocks is allowed; the default is used".into());
+    };
+    if let Some(report) = &mut config.report {
+        report.largest_live = Some(blocks);
     }
     Ok(())
 }

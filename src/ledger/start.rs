@@ -2,6 +2,7 @@
 
 use super::begin::{Origin, Outputs, begin};
 use super::config::{self, Config};
+use super::destinations::initial::Started;
 use super::destinations::{add, filter};
 use super::entry::{on_helper_thread, refuse_forked, request};
 use super::files::open_trace;
@@ -14,8 +15,8 @@ use crate::alloc;
 use crate::error::Error;
 use crate::events::channel;
 use crate::platform::os::BlockedSignals;
-use crate::trace::sink::file;
 use crate::trace::sink::tcp::Address;
+use crate::trace::sink::{FIRST_FILE, file};
 use crate::trace::worker;
 use crate::trace::write::{buffer_pool, state, untracked};
 
@@ -174,13 +175,16 @@ fn add_settings(running: &mut Recording, config: Config) -> Result<(), Error> {
     }
     let file_channels = filter::of(config.file.as_ref())?;
     let host_channels = filter::of(config.host.as_ref())?;
-    if let Some(to) = config.file.filter(|_| !running.has_file) {
+    if let Some(to) = config.file.filter(|_| running.initial.file.is_none()) {
         let file = open_trace(&to.location)?;
         let path = file.path().to_owned();
         let sink = filter::apply(file_channels, Box::new(file));
         let joined = worker::session().as_mut().map(|session| session.join(sink));
         match joined {
-            Some(Ok(())) => running.has_file = true,
+            Some(Ok(())) => {
+                let name = path.display().to_string();
+                running.initial.file = Some(Started::new(to, FIRST_FILE, name));
+            }
             _ => problems::add(format!(
                 "{} is not written: the environment started recording before main, and more than {} KiB of events had passed by then; set MEMLEDGER_FILE as well",
                 path.display(),
@@ -188,14 +192,15 @@ fn add_settings(running: &mut Recording, config: Config) -> Result<(), Error> {
             )),
         }
     }
-    if let Some(to) = config.host.filter(|_| !running.has_host) {
+    if let Some(to) = config.host.filter(|_| running.initial.host.is_none()) {
         let mut session = worker::session();
         let analyzer =
             running.analyzer.as_ref().filter(|_| filter::has_memory(host_channels.as_ref()));
         let host = add::to_host(Address::parse(&to.location)?, host_channels)?;
         if let Some(session) = session.as_mut() {
-            add::join(session, host, analyzer, Vec::new());
-            running.has_host = true;
+            let name = to.location.clone();
+            let number = add::join(session, host, analyzer, Vec::new());
+            running.initial.host = Some(Started::new(to, number, name));
         }
     }
     if let Some(channels) = config.channels.filter(|_| !running.channels_are_set) {

@@ -1,6 +1,8 @@
 //! Figures of the recording itself.
 
 #[cfg(feature = "enable")]
+use super::in_process;
+#[cfg(feature = "enable")]
 use crate::alloc::stats as allocator;
 #[cfg(feature = "enable")]
 use crate::scopes::{self, tree};
@@ -32,6 +34,13 @@ pub struct Stats {
     /// Destinations of the trace, beside its first file, that could not be reached, were lost or
     /// were too slow, since the start of the process.
     pub lost_destinations: u64,
+    /// Bytes in live blocks that were allocated since recording began, as of the last collection, at
+    /// most 10 ms ago as a rule ([`Ledger::flush`](crate::Ledger::flush) collects now); `None` if the
+    /// process keeps no account: where there is neither a report nor a host nor
+    /// [`LedgerBuilder::keep_account`](crate::LedgerBuilder::keep_account).
+    pub live_bytes: Option<u64>,
+    /// The most bytes that were live at once, in the same way.
+    pub peak_bytes: Option<u64>,
     /// Scopes and tags that did not fit into the table, and are shown as `(other)`.
     pub refused_contexts: u64,
 }
@@ -40,7 +49,10 @@ pub struct Stats {
 impl Stats {
     /// The figures now; a few loads.
     pub(super) fn now() -> Self {
+        let account = in_process::figures();
         Self {
+            live_bytes: account.map(|(live_bytes, _)| live_bytes),
+            peak_bytes: account.map(|(_, peak_bytes)| peak_bytes),
             recording: state::load() & state::RECORD != 0 && state::is_running(),
             events: worker::collected(),
             lost_events: loss::total(),

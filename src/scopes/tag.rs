@@ -18,13 +18,19 @@ use super::{Group, Name};
 #[derive(Clone, Copy, Debug)]
 pub struct Tag {
     group: &'static Group,
-    name: Name,
+    /// `None`: a container is named after its type.
+    name: Option<Name>,
 }
 
 impl Tag {
     #[doc(hidden)]
     pub const fn new(group: &'static Group, name: Name) -> Self {
-        Self { group, name }
+        Self { group, name: Some(name) }
+    }
+
+    #[doc(hidden)]
+    pub const fn unnamed(group: &'static Group) -> Self {
+        Self { group, name: None }
     }
 
     /// The group that owns the memory.
@@ -32,8 +38,17 @@ impl Tag {
         self.group
     }
 
-    /// The name of the purpose.
+    /// The name of the purpose; `Unnamed` if the tag has no name of its own.
     pub const fn name(self) -> Name {
+        match self.name {
+            Some(name) => name,
+            None => Name::new("Unnamed"),
+        }
+    }
+
+    /// Its name, if it has one of its own.
+    #[cfg(feature = "enable")]
+    pub(crate) const fn own_name(self) -> Option<Name> {
         self.name
     }
 }
@@ -41,8 +56,20 @@ impl Tag {
 /// Makes a [`Tag`] of a group and a name (a literal, a `&'static str` or a [`Name`](crate::Name));
 /// in a `const` or `static` too. A `String`, a `&String` or a `&[u16]` of UTF-16 is interned
 /// ([`Name::intern`](crate::Name::intern)).
+///
+/// Without a name, a container is named after its type, such as `TaggedVec<game::Particle>`, and what
+/// [`tagged`] allocates is `Unnamed`:
+/// ```
+/// # memledger::group! { RENDERING = "Rendering"; }
+/// const UNNAMED: memledger::Tag = memledger::tag!(RENDERING);
+/// let particles = memledger::TaggedVec::from_slice(UNNAMED, &[0.0_f32; 100]);
+/// # drop(particles);
+/// ```
 #[macro_export]
 macro_rules! tag {
+    ($group:path) => {
+        $crate::Tag::unnamed(&$group)
+    };
     ($group:path, $name:expr) => {
         $crate::Tag::new(&$group, $crate::NameOf($name).name())
     };

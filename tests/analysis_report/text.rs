@@ -223,6 +223,11 @@ fn the_options_choose_rows_and_their_order() {
     options.flags = true;
     let flag = text(&report, &options);
     assert!(flag.contains("… and 1 more, with <1 % of what is live (--top 2)\n"), "{flag}");
+    let mut largest = Options::default();
+    assert!(!text(&report, &largest).contains("Largest live blocks"));
+    largest.largest_live = Some(1);
+    let blocks = text(&report, &largest);
+    assert_eq!(blocks.matches(" 0x").count(), 1, "{blocks}");
     options.by = Some(By::Thread);
     options.sort = Sort::Count;
     let threads = text(&report, &options);

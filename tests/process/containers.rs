@@ -7,11 +7,12 @@ use crate::allocator::gained;
 use crate::harness::{Case, REPORT, builder, case, scope, start};
 use memledger::analysis::Report;
 use memledger::{
-    Ledger, Tag, TaggedBTreeMap, TaggedBox, TaggedHashMap, TaggedHashSet, TaggedString, TaggedVec,
-    TaggedVecDeque, alloc_scope, group, tag, tagged, tagged_box,
+    Ledger, Tag, TaggedBTreeMap, TaggedBTreeSet, TaggedBinaryHeap, TaggedBox, TaggedHashMap,
+    TaggedHashSet, TaggedString, TaggedVec, TaggedVecDeque, alloc_scope, group, tag, tagged,
+    tagged_box,
 };
 use std::cell::Cell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -51,6 +52,26 @@ pub(crate) const CASES: &[Case] = &[
         // Where it was allocated is what it was.
         let all = scope(&report, &["GlobalScope", "fill"]).unwrap().figures;
         assert_eq!(all.live_bytes, table + vectors);
+    }),
+    case("a slice that is not finished leaves nothing", broken_slice, |run| {
+        run.run().quiet().whole();
+    }),
+    case("a container without a name of its own is named after its type", named_by_type, |run| {
+        let report = run.run().quiet().whole();
+        let others = report.by_name.iter().filter(|row| row.group == ["Others"]);
+        let others = others.filter(|row| row.figures.live_bytes > 0);
+        let rows: BTreeMap<_, _> = others.map(|row| (&*row.name, row.figures.live_bytes)).collect();
+        for (name, bytes) in [
+            ("Box<[u8; 77]>", 77),
+            ("TaggedVec<u16>", 100),
+            ("TaggedVec<u32>", 200),
+            ("Unnamed", 55),
+        ] {
+            assert_eq!(rows.get(name), Some(&bytes), "{name}: {rows:?}");
+        }
+        let names: Vec<_> = rows.keys().map(|name| name.split('<').next().unwrap()).collect();
+        let types = ["Box", "TaggedBTreeSet", "TaggedHashMap", "TaggedVec", "TaggedVec", "Unnamed"];
+        assert_eq!(names, types);
     }),
     case("a compact trace carries renamings", filled_and_renamed, |run| {
         let run = run.env("TEST_TRACE", "trace.memledger");
@@ -306,6 +327,30 @@ fn conversions() {
     );
     assert_eq!(map.into_map().len(), 1000);
     sizes(0, 0);
+    // A set moves to new nodes, too; a heap keeps its block, whichever of two is larger.
+    let mut set = TaggedBTreeSet::from_set(A, (0..1000).collect());
+    assert!(now(&ledger, A) > 4000);
+    set.set_tag(B);
+    assert_eq!(now(&ledger, A), 0);
+    assert!(now(&ledger, B) > 4000 && set.is_superset(&[3, 7].into_iter().collect()));
+    drop(set);
+    let mut heap = TaggedBinaryHeap::from_heap(A, BinaryHeap::from(vec![1_u64; 10]));
+    let mut larger = TaggedBinaryHeap::from(TaggedVec::from_slice(B, &[2_u64; 1000]));
+    sizes(80, 8000);
+    heap.append(&mut larger);
+    assert_eq!((heap.len(), larger.len()), (1010, 0));
+    sizes(heap.capacity() as i64 * 8, 8000);
+    let block = heap.into_sorted_vec();
+    sizes(block.capacity() as i64 * 8, 8000);
+    drop((block, larger));
+    sizes(0, 0);
+    let mut aligned = (A.aligned_slice(128, 100, |n| n as u32), B.aligned_box(4096, [7_u8; 3]));
+    sizes(400, 3);
+    assert_eq!((aligned.0.as_ptr().addr() % 128, aligned.1.as_ptr().addr() % 4096), (0, 0));
+    (aligned.0[99], aligned.1[0]) = (1, 1);
+    assert_eq!((aligned.0.iter().sum::<u32>(), aligned.1.into_inner()), (4852, [1, 7, 7]));
+    drop(aligned.0);
+    sizes(0, 0);
     // The raw helpers.
     let layout = std::alloc::Layout::from_size_align(300, 256).unwrap();
     let blocks = [A.block(layout).unwrap(), B.zeroed_block(layout).unwrap()];
@@ -313,6 +358,7 @@ fn conversions() {
     assert!(blocks.iter().all(|block| block.addr().get() % 256 == 0));
     free(blocks, layout);
     sizes(0, 0);
+    reallocate(&sizes);
 }
 
 #[expect(unsafe_code, reason = "raw blocks")]
@@ -322,6 +368,54 @@ fn free(blocks: [std::ptr::NonNull<u8>; 2], layout: std::alloc::Layout) {
         assert_eq!(std::slice::from_raw_parts(blocks[1].as_ptr(), 300), [0; 300]);
         blocks.iter().for_each(|block| std::alloc::dealloc(block.as_ptr(), layout));
     }
+}
+
+#[expect(unsafe_code, reason = "raw blocks")]
+fn reallocate(sizes: &dyn Fn(i64, i64)) {
+    let layout = |size| std::alloc::Layout::from_size_align(size, 64).unwrap();
+    // SAFETY: each block is given with the layout that it has.
+    unsafe {
+        let block = A.block(layout(100)).unwrap();
+        block.write_bytes(7, 100);
+        let block = B.realloc(block, layout(100), 5000).unwrap();
+        sizes(0, 5000);
+        assert_eq!(std::slice::from_raw_parts(block.as_ptr(), 100), [7; 100]);
+        let block = B.realloc(block, layout(5000), 0).unwrap();
+        sizes(0, 0);
+        let block = A.realloc(block, layout(0), 64).unwrap();
+        sizes(64, 0);
+        assert!(A.realloc(block, layout(64), usize::MAX).is_none(), "it is as it was");
+        std::alloc::dealloc(block.as_ptr(), layout(64));
+    }
+    sizes(0, 0);
+}
+
+/// What panics in the midst leaves nothing.
+fn broken_slice() {
+    let ledger = start();
+    let made = std::panic::catch_unwind(|| {
+        A.aligned_slice(64, 10, |n| {
+            if n < 5 { vec![n] } else { std::panic::resume_unwind(Box::new(())) }
+        })
+    });
+    assert!(made.is_err());
+    assert_eq!(now(&ledger, A), 0);
+}
+
+fn named_by_type() {
+    let _ledger = start();
+    const UNNAMED: Tag = tag!(OTHERS);
+    let mut map = TaggedHashMap::<u8, u8>::new(A);
+    map.insert(1, 2);
+    map.set_tag(UNNAMED);
+    std::mem::forget((
+        UNNAMED.boxed([0_u8; 77]),
+        TaggedVec::from_slice(UNNAMED, &[1_u16; 50]),
+        TaggedVec::from_vec(UNNAMED, vec![1_u32; 50]),
+        TaggedBTreeSet::from_set(UNNAMED, [7_u8].into_iter().collect()),
+        tagged(UNNAMED, || vec![0_u8; 55]),
+        map,
+    ));
 }
 
 fn told_nothing() {

@@ -72,6 +72,21 @@ pub(crate) const CASES: &[Case] = &[
     case("a command names a channel before its first log site runs", expected, |run| {
         run.run().quiet().whole();
     }),
+    case("every destination is ended by a command and started again", restarted, |run| {
+        let outcome = run.run();
+        let report = outcome.quiet().report(REPORT);
+        let sizes = [1_000_003, 1_000_005, 1_000_007, 1_000_009];
+        let kept = |size: &u64| report.contains(&format!("\"bytes\": {size},"));
+        assert!(sizes.iter().all(kept), "the account is kept meanwhile: {report}");
+        let traces = [TRACE, "trace-2.utrace", "trace-3.utrace", "sent-1.utrace", "sent-2.utrace"];
+        for (name, blocks) in traces.into_iter().zip([1, 3, 4, 1, 4]) {
+            let trace = outcome.trace(name).0;
+            assert!(trace.trace.complete, "{name}");
+            let left = sizes.map(|size| left(&trace, size));
+            assert_eq!(left.iter().sum::<usize>(), blocks, "{name}: {left:?}");
+            assert_eq!(trace.losses.unmatched_frees, 0, "{name}");
+        }
+    }),
     case("a command says which channels a destination gets", chosen, |run| {
         let outcome = run.run();
         outcome.quiet().whole();
@@ -360,6 +375,45 @@ fn expected() {
     client.send(&Command::channels(["game"], true)).unwrap();
     client.send(&Command::channels(["games"], false)).unwrap();
     assert!(!GAME.is_enabled());
+}
+
+fn restarted() {
+    let recorder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = recorder.local_addr().unwrap().to_string();
+    let received = std::thread::spawn(move || {
+        for number in 1..3 {
+            let mut bytes = Vec::new();
+            recorder.accept().unwrap().0.read_to_end(&mut bytes).unwrap();
+            fs::write(format!("sent-{number}.utrace"), bytes).unwrap();
+        }
+    });
+    let mut ledger = builder().control("0").trace_to_host(&*address).start().unwrap();
+    leave(1_000_003);
+    let mut client = client(&ledger);
+    refused(&mut client, Command::Start, "is running");
+    let status = client.send(&Command::Status).unwrap();
+    assert_eq!(value(&status, "first_file"), format!("sending {TRACE}"));
+    let ended = client.send(&Command::StopAll).unwrap();
+    assert!(value(&ended, "destination").ends_with(&address), "{ended:?}");
+    assert_eq!(value(&ended, "first_file"), format!("ended {TRACE}"));
+    assert_eq!(client.send(&Command::StopAll).unwrap(), [""; 0], "nothing is left to stop");
+    let status = client.send(&Command::Status).unwrap();
+    assert_eq!(value(&status, "first_file"), format!("ended {TRACE}"));
+    leave(1_000_005);
+    let mut start = |file: &str, with_host: bool| {
+        let started = client.send(&Command::Start).unwrap();
+        assert_eq!(started[0], format!("destination {file}"));
+        assert_eq!(started.get(1).is_some_and(|line| line.ends_with(&address)), with_host);
+    };
+    start("trace-2.utrace", true);
+    leave(1_000_007);
+    ledger.destinations().iter().find(|d| d.status().name == "trace-2.utrace").unwrap().stop();
+    leave(1_000_009);
+    start("trace-3.utrace", false);
+    ledger.finish();
+    received.join().unwrap();
+    let ledger = Ledger::builder().control("0").start().unwrap();
+    refused(&mut self::client(&ledger), Command::Start, "without a file and without a host");
 }
 
 fn chosen() {

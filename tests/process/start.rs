@@ -113,6 +113,27 @@ pub(crate) const CASES: &[Case] = &[
         let outcome = run.env("MEMLEDGER_REPORT_VERBOSE", "yes").run();
         one_line(&outcome.stderr, &["MEMLEDGER_REPORT_VERBOSE", "\"yes\"", "0 and 1"]);
     }),
+    case("the number of the largest live blocks is a setting", scoped, |run| {
+        let run = run.env("MEMLEDGER_REPORT", REPORT).env("MEMLEDGER_REPORT_LARGEST_LIVE", "2");
+        let outcome = run.run();
+        assert_eq!(outcome.report(REPORT).matches("\"address\": \"0x").count(), 2);
+        let run = outcome.again().env("MEMLEDGER_REPORT", "x.txt");
+        let outcome = run.env("MEMLEDGER_REPORT_LARGEST_LIVE", "1").run();
+        let text = outcome.report("x.txt");
+        let (_, blocks) =
+            text.split_once("Largest live blocks").unwrap_or_else(|| panic!("{text}"));
+        assert_eq!(blocks.matches(" 0x").count(), 1, "{text}");
+        let run = outcome.again().env("MEMLEDGER_REPORT", REPORT);
+        let outcome = run.env("MEMLEDGER_REPORT_LARGEST_LIVE", "-1").run();
+        one_line(
+            &outcome.stderr,
+            &["MEMLEDGER_REPORT_LARGEST_LIVE", "\"-1\"", "a number of blocks"],
+        );
+    }),
+    case("stats have live and peak bytes where account is kept", account_in_stats, |run| {
+        let outcome = run.run();
+        assert_eq!(outcome.quiet().report(REPORT).matches("\"address\": \"0x").count(), 3);
+    }),
     case("a report on a terminal is as wide as that", on_a_terminal, |run| {
         let outcome = run.run();
         outcome.quiet();
@@ -268,6 +289,30 @@ const LONG_NAME: &str =
 
 /// Ends a recording whose report goes to a terminal of 160 columns, and returns the terminal's
 /// input.
+fn account_in_stats() {
+    let report = memledger::ReportTo::file(REPORT).largest_live(3);
+    let ledger = Ledger::builder().report_on_exit(report).start().unwrap();
+    ledger.flush();
+    let before = ledger.stats();
+    leave(1_000_003);
+    black_box(vec![1_u8; 2_000_000]);
+    ledger.flush();
+    let after = ledger.stats();
+    let live = after.live_bytes.unwrap() - before.live_bytes.unwrap();
+    assert!((1_000_003..1_001_000).contains(&live), "{live}");
+    assert!(after.peak_bytes.unwrap() >= before.live_bytes.unwrap() + 3_000_003);
+    let snapshot = ledger.snapshot().unwrap();
+    assert_eq!(after.live_bytes, Some(snapshot.live_bytes()));
+    assert_eq!(after.peak_bytes, Some(snapshot.peak_bytes()));
+    assert_eq!(snapshot.report().largest_live.len(), 3);
+    drop(snapshot);
+    drop(ledger);
+    let ledger = Ledger::builder().trace_to_file(TRACE).start().unwrap();
+    assert_eq!((ledger.stats().live_bytes, ledger.stats().peak_bytes), (None, None));
+    // A measurement keeps an account of its own part only.
+    memledger::measure(|| assert_eq!(ledger.stats().live_bytes, None)).unwrap();
+}
+
 fn on_a_terminal() {
     let ledger = Ledger::builder().report_on_exit(ReportTo::stderr()).start().unwrap();
     drop(memledger::alloc_scope!(LONG_NAME, { black_box(vec![0_u8; 5000]) }));

@@ -15,6 +15,8 @@ Examples:
   memledger control 1985 write-to game.utrace --channels game
   memledger control 1985 channels game,net on
   memledger control build-server:1985 --token-file token stop
+  memledger control 1985 stop --all
+  memledger control 1985 start
 
 The program listens where MEMLEDGER_CONTROL=1985 is set, or LedgerBuilder::control called.
 A trace that starts late begins with what is alive. Files go into the folder that the program
@@ -65,7 +67,13 @@ enum Action {
         channels: Option<String>,
     },
     /// End all destinations but the first file
-    Stop,
+    Stop {
+        /// The first file, too
+        #[arg(long)]
+        all: bool,
+    },
+    /// Start the first file, under a new name, and the host again, if they have ended
+    Start,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -87,7 +95,9 @@ pub fn run(args: &ControlArgs, out: &mut dyn Write) -> Result<Outcome, CliError>
         Action::WriteTo { name, channels } => {
             Command::WriteTo { name: name.clone(), channels: channels.clone() }
         }
-        Action::Stop => Command::Stop,
+        Action::Stop { all: false } => Command::Stop,
+        Action::Stop { all: true } => Command::StopAll,
+        Action::Start => Command::Start,
     };
     // What is no line would be two, or none, at the other end.
     if Command::parse(command.to_string().as_bytes()).as_ref() != Ok(&command) {

@@ -24,6 +24,7 @@ Examples:
   memledger serve                          record in ~/.local/share/memledger/traces
   memledger serve --folder traces --max-trace 1GiB --max-store 20GiB
   MEMLEDGER_HOST=127.0.0.1 ./program       a program that sends to it
+  memledger serve --recorder-port off      only give what has been recorded
   nc -N 127.0.0.1 1981 < run.utrace        anything that sends the bytes of a trace will do
   memledger traces                         what has been recorded, and what is being
   memledger serve --listen 0.0.0.0 --token-file token   for other machines, too
@@ -41,9 +42,10 @@ pub struct ServeArgs {
     // too.
     #[arg(long, alias = "store", value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// Ports for programs that send; 0 for any free one [default: 1980, and 1981 if it is free]
-    #[arg(long, value_name = "N", value_delimiter = ',')]
-    recorder_port: Vec<u16>,
+    /// Ports for programs that send; 0 for any free one, off for no recorder [default: 1980, and 1981
+    /// if it is free]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = recorder_port)]
+    recorder_port: Vec<RecorderPort>,
     /// Port for readers; 0 for any free one
     #[arg(long, value_name = "N", default_value_t = memledger::remote::store::PORT)]
     store_port: u16,
@@ -73,6 +75,37 @@ pub struct ServeArgs {
     format: Format,
 }
 
+/// Where programs send, or that they cannot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RecorderPort {
+    Off,
+    Number(u16),
+}
+
+fn recorder_port(text: &str) -> Result<RecorderPort, String> {
+    match text {
+        "off" => Ok(RecorderPort::Off),
+        _ => text.parse().map(RecorderPort::Number).map_err(|_| "no port, and not off".to_owned()),
+    }
+}
+
+/// The ports that must be free, and the one that is taken if it is.
+fn recorder_ports(asked: &[RecorderPort]) -> Result<(Vec<u16>, Option<u16>), CliError> {
+    let number = |port: &RecorderPort| match port {
+        RecorderPort::Off => None,
+        RecorderPort::Number(number) => Some(*number),
+    };
+    match asked {
+        [] => Ok((vec![FIRST_PORT], Some(SECOND_PORT))),
+        [RecorderPort::Off] => Ok((Vec::new(), None)),
+        ports => {
+            ports.iter().map(number).collect::<Option<_>>().map(|ports| (ports, None)).ok_or_else(
+                || CliError::Usage("--recorder-port is off or names ports, but not both".into()),
+            )
+        }
+    }
+}
+
 /// Serves until Ctrl-C.
 pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     for (flag, size) in [("--max-trace", args.max_trace), ("--max-store", args.max_store)] {
@@ -87,10 +120,7 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
         Some(path) => path.clone(),
         None => default_path()?,
     };
-    let (recorder_ports, second_port) = match &args.recorder_port[..] {
-        [] => (vec![FIRST_PORT], Some(SECOND_PORT)),
-        ports => (ports.to_vec(), None),
-    };
+    let (recorder_ports, second_port) = recorder_ports(&args.recorder_port)?;
     let settings = Settings {
         directory: Directory::open(&path)?,
         access,
@@ -120,7 +150,10 @@ fn print(ready: &Ready, out: &mut dyn Write) -> io::Result<()> {
     let recorder: Vec<_> = ready.recorder.iter().map(SocketAddr::to_string).collect();
     let traces = text::counted(ready.totals.traces as u64, "trace", "traces");
     let bytes = text::bytes(ready.totals.bytes);
-    writeln!(out, "recording at  {}", recorder.join(", "))?;
+    match &recorder[..] {
+        [] => writeln!(out, "recording     off")?,
+        recorder => writeln!(out, "recording at  {}", recorder.join(", "))?,
+    }
     writeln!(out, "store at      {}", ready.store)?;
     writeln!(out, "traces in     {} ({traces}, {bytes})", ready.directory.display())
 }

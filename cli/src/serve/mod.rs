@@ -12,6 +12,7 @@ mod access;
 mod catalogue;
 mod connection_limit;
 mod directory;
+mod in_process;
 mod listen;
 mod query;
 pub mod recorder;
@@ -23,6 +24,7 @@ mod trailer;
 pub use access::Access;
 pub use catalogue::Limits;
 pub use directory::{Directory, default_path};
+pub use in_process::InProcess;
 pub use server::Clients;
 
 use crate::error::CliError;
@@ -30,6 +32,7 @@ use crate::terminal::note;
 use catalogue::{Catalogue, Totals};
 use connection_limit::ConnectionLimit;
 use server::Server;
+use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -62,7 +65,7 @@ pub struct Settings {
 }
 
 /// Where the server listens, and what it found.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Ready {
     pub recorder: Vec<SocketAddr>,
     pub store: SocketAddr,
@@ -75,6 +78,15 @@ pub fn serve(
     settings: Settings,
     ready: impl FnOnce(&Ready) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
+    serve_until(listen::stop_signal, settings, ready)
+}
+
+/// Serves until what `stop` gives is done. Calls `ready` once it listens.
+fn serve_until<F: Future<Output = ()>>(
+    stop: impl FnOnce() -> Result<F, CliError>,
+    settings: Settings,
+    ready: impl FnOnce(&Ready) -> Result<(), CliError>,
+) -> Result<(), CliError> {
     let failed = |what: &str, error: std::io::Error| CliError::Failed(format!("{what}: {error}"));
     listen::raise_file_limit(settings.clients);
     let runtime = Builder::new_multi_thread()
@@ -83,7 +95,7 @@ pub fn serve(
         .enable_all()
         .build()
         .map_err(|error| failed("no threads can be started", error))?;
-    let result = runtime.block_on(run(settings, ready));
+    let result = runtime.block_on(run(stop, settings, ready));
     runtime.shutdown_timeout(Duration::from_millis(100));
     result
 }
@@ -104,12 +116,13 @@ async fn bind(settings: &Settings) -> Result<(Vec<TcpListener>, TcpListener), Cl
     Ok((recorders, store))
 }
 
-async fn run(
+async fn run<F: Future<Output = ()>>(
+    stop: impl FnOnce() -> Result<F, CliError>,
     settings: Settings,
     ready: impl FnOnce(&Ready) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     // First, so that a Ctrl-C after the first line of output ends the server in order.
-    let stopped = listen::stop_signal()?;
+    let stopped = stop()?;
     let (recorders, store) = bind(&settings).await?;
     let address = |listener: &TcpListener| {
         listener.local_addr().map_err(|error| CliError::Failed(error.to_string()))

@@ -63,8 +63,10 @@ pub(super) fn tables(report: &Report, options: &Options) -> Vec<Table> {
             all.extend([allocates_most(report, options), still_live(report, options)]);
         }
         if options.verbose {
-            all.extend([one(By::Thread), one(By::Size), largest(report, options)]);
+            all.extend([one(By::Thread), one(By::Size)]);
         }
+        let blocks = options.largest_live.unwrap_or(if options.verbose { options.top } else { 0 });
+        all.push(largest(report, options, blocks));
     }
     all.retain(|table| !table.rows.is_empty());
     all
@@ -286,7 +288,7 @@ fn is_untagged(group: &[String], name: &str) -> bool {
     group.first().map(String::as_str) == Some(UNTAGGED.0) && name == UNTAGGED.1
 }
 
-fn largest(report: &Report, options: &Options) -> Table {
+fn largest(report: &Report, options: &Options, count: usize) -> Table {
     let name = |block: &LiveBlock| {
         let scope = block.path.join(" > ");
         match is_untagged(&block.group, &block.name) {
@@ -300,15 +302,16 @@ fn largest(report: &Report, options: &Options) -> Table {
             "" => format!("thread {}", block.thread_id),
             name => fit(&escape(name), 14),
         };
-        let cells = vec![bytes(block.bytes), duration(block.allocated_at_ns), thread];
+        let address = format!("{:#x}", block.address);
+        let cells = vec![bytes(block.bytes), address, duration(block.allocated_at_ns), thread];
         Row { level: 0, name: name(block), cells }
     };
     Table {
         title: "Largest live blocks".to_owned(),
-        headers: vec!["size", "allocated at", "thread"],
-        kept: 3,
+        headers: vec!["size", "address", "allocated at", "thread"],
+        kept: 4,
         names: 0,
-        rows: report.largest_live.iter().filter(shown).take(options.top).map(row).collect(),
+        rows: report.largest_live.iter().filter(shown).take(count).map(row).collect(),
         footer: None,
     }
 }

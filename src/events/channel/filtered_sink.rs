@@ -288,6 +288,10 @@ impl Sink for FilteredSink {
         self.failed.take().map_or(Ok(()), Err)
     }
 
+    fn number(&self) -> u64 {
+        self.inner.number()
+    }
+
     fn written(&self) -> u64 {
         self.inner.written()
     }

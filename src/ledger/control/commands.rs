@@ -3,7 +3,7 @@
 use super::{BoundControl, RunningControl};
 use crate::error::Error;
 use crate::events::channel;
-use crate::ledger::destinations::{DestinationHandle, add};
+use crate::ledger::destinations::{DestinationHandle, add, initial};
 use crate::ledger::problems;
 use crate::ledger::stats::Stats;
 use crate::platform::os;
@@ -49,6 +49,9 @@ impl Actions for Commands {
         ];
         lines.extend(channel::known().take(MOST_NAMED).map(channel));
         lines.extend(channel::expected().take(MOST_NAMED).map(expected));
+        lines.extend(initial::first_file().map(|(name, is_running)| {
+            format!("first_file {} {}", if is_running { "sending" } else { "ended" }, short(&name))
+        }));
         let all = queue::all();
         let last = all.len().saturating_sub(MOST_NAMED);
         lines.extend(all.iter().skip(last).map(|queue| destination(queue)));
@@ -92,6 +95,19 @@ impl Actions for Commands {
             queue::all().into_iter().filter(|queue| queue.seen().stage != Stage::Ended).collect();
         running.iter().for_each(|queue| DestinationHandle::new(queue.number).stop());
         Ok(running.iter().map(|queue| destination(queue)).collect())
+    }
+
+    fn stop_all(&mut self) -> Reply {
+        let mut lines = self.stop()?;
+        lines.extend(
+            initial::end_first_file().map(|name| format!("first_file ended {}", short(&name))),
+        );
+        Ok(lines)
+    }
+
+    fn start(&mut self) -> Reply {
+        let started = initial::start_again(room_for_one)?;
+        Ok(started.iter().map(|name| format!("destination {name}")).collect())
     }
 
     fn problem(&mut self, error: Error) {

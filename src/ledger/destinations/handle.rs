@@ -86,6 +86,11 @@ impl DestinationHandle {
         Self { number }
     }
 
+    #[cfg(feature = "enable")]
+    pub(in crate::ledger) fn number(self) -> u64 {
+        self.number
+    }
+
     /// Its state and figures; cheap. Of the destinations that have ended, the last 64 are remembered.
     pub fn status(&self) -> DestinationStatus {
         #[cfg(feature = "enable")]

@@ -6,6 +6,8 @@ mod destination;
 #[cfg(feature = "enable")]
 pub(super) mod filter;
 mod handle;
+#[cfg(feature = "enable")]
+pub(super) mod initial;
 
 pub use destination::Destination;
 pub(crate) use destination::{Target, To};

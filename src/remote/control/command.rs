@@ -51,6 +51,11 @@ pub enum Command {
     },
     /// Ends all destinations but the first file.
     Stop,
+    /// Ends all destinations, the first file included. The account of the live blocks is kept.
+    StopAll,
+    /// Starts again what the recording was started with and was ended: the first file under a new
+    /// name, and the host. Each begins with the blocks that are alive.
+    Start,
     /// The secret of the program, which admits the client.
     Token(String),
 }
@@ -96,6 +101,8 @@ impl Command {
         match *words {
             ["Status"] => Ok(Self::Status),
             ["Stop"] => Ok(Self::Stop),
+            ["StopAll"] => Ok(Self::StopAll),
+            ["Start"] => Ok(Self::Start),
             ["SendTo", host] => Ok(Self::send_to(host)),
             ["SendTo", host, channels] => {
                 Ok(Self::SendTo { host: host.into(), channels: Some(channels.into()) })
@@ -109,7 +116,7 @@ impl Command {
                 let names = names.split(',').filter(|name| !name.is_empty());
                 Ok(Self::channels(names, state == "1"))
             }
-            ["Status" | "Stop", ..] => Err(format!("{} is followed by nothing", words[0])),
+            ["Status" | "Stop" | "StopAll" | "Start", ..] => Err(format!("{} is followed by nothing", words[0])),
             ["SendTo", ..] => {
                 Err("SendTo is followed by HOST or HOST:PORT, and perhaps the channels it gets"
                     .into())
@@ -124,11 +131,11 @@ impl Command {
                     .into())
             }
             [.., last] if last.starts_with("HTTP/") => Err(
-                "this is no web server, but takes Status, ToggleChannels, SendTo, WriteTo and Stop"
+                "this is no web server, but takes Status, ToggleChannels, SendTo, WriteTo, Stop, StopAll and Start"
                     .into(),
             ),
             [first, ..] => Err(format!(
-                "{:?} is no command; those are Status, ToggleChannels, SendTo, WriteTo and Stop",
+                "{:?} is no command; those are Status, ToggleChannels, SendTo, WriteTo, Stop, StopAll and Start",
                 first.chars().take(40).collect::<String>()
             )),
             [] => Err("the line is empty".into()),
@@ -161,6 +168,8 @@ impl fmt::Display for Command {
             Self::SendTo { host, channels } => with_channels(f, "SendTo", host, channels),
             Self::WriteTo { name, channels } => with_channels(f, "WriteTo", name, channels),
             Self::Stop => f.write_str("Stop"),
+            Self::StopAll => f.write_str("StopAll"),
+            Self::Start => f.write_str("Start"),
             Self::Token(secret) => write!(f, "Token {secret}"),
         }
     }
@@ -175,6 +184,8 @@ mod tests {
         for command in [
             Command::Status,
             Command::Stop,
+            Command::StopAll,
+            Command::Start,
             Command::channels(["cpu"], true),
             Command::channels(["memory", "scope", "x"], false),
             Command::send_to("[::1]:1981"),
@@ -201,6 +212,7 @@ mod tests {
             (b"   ", "the line is empty"),
             (b"stop", "\"stop\" is no command"),
             (b"Stop now", "Stop is followed by nothing"),
+            (b"Start now", "Start is followed by nothing"),
             (b"SendTo", "SendTo is followed by HOST"),
             (b"SendTo a b c", "SendTo is followed by HOST"),
             (b"WriteTo a b c", "WriteTo is followed by the name"),

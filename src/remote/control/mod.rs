@@ -10,6 +10,8 @@
 //! | `SendTo host[:port] [channels]` | sends the trace to a recorder, as one more destination |
 //! | `WriteTo name [channels]` | writes the trace to one more file, in the folder that the program has chosen |
 //! | `Stop` | ends all destinations but the first file |
+//! | `StopAll` | ends all destinations, the first file included |
+//! | `Start` | starts the first file, under a new name, and the host again, if they have ended |
 //! | `Token secret` | must come first where the program has set a token |
 //!
 //! Channels for one destination are those of

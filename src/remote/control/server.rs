@@ -48,6 +48,10 @@ pub(crate) trait Actions: Send {
     fn write_to(&mut self, file: File, path: &Path, channels: Option<&str>) -> Reply;
     /// Ends what can be ended.
     fn stop(&mut self) -> Reply;
+    /// Ends all that, and the first file.
+    fn stop_all(&mut self) -> Reply;
+    /// Starts again what the recording was started with and has ended.
+    fn start(&mut self) -> Reply;
     /// The server has to end.
     fn problem(&mut self, error: Error);
 }
@@ -333,6 +337,8 @@ fn carry_out(command: &Command, rules: &Rules, actions: &mut dyn Actions) -> Rep
     match command {
         Command::Status => Ok(actions.status()),
         Command::Stop => actions.stop(),
+        Command::StopAll => actions.stop_all(),
+        Command::Start => actions.start(),
         Command::ToggleChannels { names, enable } => actions.toggle_channels(names, *enable),
         Command::SendTo { host, channels } => {
             actions.send_to(&rules.destination(host)?, channels.as_deref())

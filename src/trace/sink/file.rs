@@ -151,6 +151,10 @@ impl Sink for FileSink {
     fn written(&self) -> u64 {
         self.written
     }
+
+    fn number(&self) -> u64 {
+        super::FIRST_FILE
+    }
 }
 
 /// The compact transport for `.memledger` and for names without an extension, Unreal's for all others.

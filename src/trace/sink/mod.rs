@@ -7,6 +7,9 @@ pub(crate) mod tcp;
 
 use crate::error::Error;
 
+/// The [number](Sink::number) of a file that the worker writes itself.
+pub(crate) const FIRST_FILE: u64 = u64::MAX;
+
 /// Receives the stream from the worker, in pieces.
 ///
 /// Every piece is a run of whole events of one stream, not coded. One thread at a time calls the methods,

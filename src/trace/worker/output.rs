@@ -113,6 +113,11 @@ impl Output {
         }
     }
 
+    /// Whether there is a sink with this number.
+    pub(super) fn has_sink(&self, number: u64) -> bool {
+        self.sinks.iter().any(|sink| sink.number() == number)
+    }
+
     /// Ends the stream of one sink with `last` packets, and removes the sink.
     pub(super) fn finish_one(&mut self, number: u64, last: &[(u16, Vec<u8>)]) {
         for sink in self.sinks.iter_mut().filter(|sink| sink.number() == number) {

@@ -171,6 +171,11 @@ impl Session {
         }
     }
 
+    /// Whether there is a sink with this number.
+    pub(crate) fn has_sink(&self, number: u64) -> bool {
+        self.output.has_sink(number)
+    }
+
     /// Ends the stream of one sink, right after a cycle, as if the recording ended here.
     pub(crate) fn end_one(&mut self, number: u64, trailer: &Trailer) {
         let mut timeline = self.timeline.clone();

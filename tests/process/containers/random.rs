@@ -5,8 +5,8 @@ use super::{TAGS, now};
 use crate::allocator::gained;
 use crate::harness::start;
 use memledger::{
-    Tag, TaggedBTreeMap, TaggedBox, TaggedHashMap, TaggedHashSet, TaggedString, TaggedVec,
-    TaggedVecDeque, alloc_scope, tagged,
+    Tag, TaggedBTreeMap, TaggedBTreeSet, TaggedBinaryHeap, TaggedBox, TaggedHashMap, TaggedHashSet,
+    TaggedString, TaggedVec, TaggedVecDeque, alloc_scope, tagged,
 };
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -56,6 +56,10 @@ subject! { TaggedHashMap<u32, u64>, |it, n| { it.insert(n.wrapping_mul(2_654_435
 subject! { TaggedHashSet<u64>, |it, n| it.extend([u64::from(n) << 7, 3]), |it| { it.clear(); it.shrink_to(9) } }
 subject! { TaggedBTreeMap<u32, [u8; 9]>, |it, n| { it.insert(n.wrapping_mul(7919) % 997, [0; 9]) },
 |it| it.retain(|key, _| key % 7 == 0) }
+subject! { TaggedBTreeSet<[u32; 3]>, |it, n| { it.insert([n.wrapping_mul(7919) % 997; 3]) },
+|it| { it.retain(|value| value[0] % 7 == 0); it.pop_first(); } }
+subject! { TaggedBinaryHeap<u32>, |it, n| { it.push(n.wrapping_mul(7919) % 997); if n % 3 == 0 { it.pop(); } },
+|it| { it.retain(|n| n % 2 == 0); it.shrink_to_fit() } }
 subject! { TaggedBox<[u8; 100]>, |it, n| it[n as usize % 100] = 1, |it| it[0] = 0 }
 
 impl Subject for TaggedBox<[u64]> {
@@ -75,7 +79,7 @@ impl Subject for TaggedBox<[u64]> {
 }
 
 fn new_subject(kind: u32, tag: Tag) -> Box<dyn Subject> {
-    match kind % 8 {
+    match kind % 10 {
         0 => Box::new(TaggedVec::<u32>::new(tag)),
         1 => Box::new(TaggedString::new(tag)),
         2 => Box::new(TaggedVecDeque::<u16>::with_capacity(tag, 5)),
@@ -83,6 +87,8 @@ fn new_subject(kind: u32, tag: Tag) -> Box<dyn Subject> {
         4 => Box::new(TaggedHashSet::<u64>::with_capacity(tag, 3)),
         5 => Box::new(TaggedBTreeMap::<u32, [u8; 9]>::new(tag)),
         6 => Box::new(TaggedBox::new(tag, [0; 100])),
+        7 => Box::new(TaggedBTreeSet::<[u32; 3]>::new(tag)),
+        8 => Box::new(TaggedBinaryHeap::<u32>::with_capacity(tag, 4)),
         _ => Box::new(TaggedVec::from_slice(tag, &[1_u64; 17]).into_boxed_slice()),
     }
 }

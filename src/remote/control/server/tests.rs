@@ -39,6 +39,14 @@ impl Actions for Told {
         self.reply("stop".into())
     }
 
+    fn stop_all(&mut self) -> Reply {
+        self.reply("stop all".into())
+    }
+
+    fn start(&mut self) -> Reply {
+        self.reply("start".into())
+    }
+
     fn problem(&mut self, error: Error) {
         let _ = self.0.send(format!("problem: {error}"));
     }
@@ -121,6 +129,8 @@ fn commands_do_what_they_say() {
     let refused = send(Command::channels(["nobody"], true)).unwrap_err().to_string();
     assert!(refused.ends_with("refuses: no such\\nchannel"), "{refused}");
     assert_eq!(send(Command::Stop).unwrap(), ["stop"]);
+    assert_eq!(send(Command::StopAll).unwrap(), ["stop all"]);
+    assert_eq!(send(Command::Start).unwrap(), ["start"]);
     let written = std::fs::read(fixture.folder.path().join("traces/a.utrace")).unwrap();
     assert_eq!(written, b"trace");
 }
