@@ -1,4 +1,4 @@
-//! `event!`: an event type is a struct that is borrowed from while it is logged.
+//! `event!` declares an event type: a struct that is borrowed while it is logged.
 
 use super::field::Kind;
 #[cfg(feature = "enable")]
@@ -11,8 +11,8 @@ use crate::trace::write::declared::Declared;
 /// An event type of the program. [`event!`](crate::event) implements it.
 ///
 /// # Safety
-/// The bytes of `fixed` and `with_aux` must be laid out as `declared` says: its flags, and fields of
-/// the same sizes in the same order. The worker finds the next event by that alone.
+/// The bytes of `fixed` and `with_aux` must be laid out as `declared` says: its flags, and fields
+/// of the same sizes in the same order. The worker finds the next event by that alone.
 ///
 /// So implementing it needs `unsafe`:
 /// ```compile_fail,E0200
@@ -45,7 +45,7 @@ pub unsafe trait Loggable: Copy {
     /// This type with the lifetime `'static`, which identifies the type of a log site.
     #[cfg(feature = "enable")]
     type Static: Loggable;
-    /// The fixed part, as it lies on the wire.
+    /// The fixed part, with the bytes of the stream.
     #[cfg(feature = "enable")]
     type Fixed: Plain;
     #[cfg(feature = "enable")]
@@ -53,7 +53,7 @@ pub unsafe trait Loggable: Copy {
     #[cfg(feature = "enable")]
     const HAS_AUX: bool;
 
-    /// With every field zero or empty.
+    /// An event whose fields are zero or empty.
     fn empty() -> Self;
 
     #[cfg(feature = "enable")]
@@ -62,19 +62,19 @@ pub unsafe trait Loggable: Copy {
     #[cfg(feature = "enable")]
     fn fixed(&self) -> Self::Fixed;
 
-    /// Hands all fields to `body`, those that are no arrays as nothing.
+    /// Calls `body` with the contents of all fields; a field that is no array has none.
     #[cfg(feature = "enable")]
     fn with_aux<R>(&self, body: impl FnOnce(&[Aux<'_>]) -> R) -> R;
 }
 
-/// The value that a field of kind `K` has when it is not given.
+/// The value of a field of kind `K` that a log site omits.
 #[doc(hidden)]
 #[inline(always)]
 pub fn empty<'a, K: Kind + ?Sized>() -> K::Value<'a> {
     K::empty()
 }
 
-/// Declares event types: what a program can [`log!`](crate::log).
+/// Declares event types, for [`log!`](crate::log).
 ///
 /// ```
 /// memledger::event! {
@@ -97,9 +97,9 @@ pub fn empty<'a, K: Kind + ?Sized>() -> K::Value<'a> {
 /// memledger::log!(GAME, Spawned { Id: 7, Position: &[1.0, 2.0], Name: "Ümit" });
 /// memledger::log!(GAME, Moved { Id: 7 });
 /// ```
-/// Each is a type with the visibility, attributes and name given, to be imported where it is logged
-/// as any other type. The two names in quotes are how readers know it: logger and event, at most
-/// 255 bytes each. `memledger events` and Unreal's tools show them.
+/// Each event type is a Rust type with the given visibility, attributes and name, which is imported
+/// as any other type. The two names in quotes, of at most 255 bytes each, are the logger and the
+/// event in the stream. `memledger events` and Unreal's tools show them.
 ///
 /// | flag | meaning |
 /// |---|---|
@@ -116,9 +116,9 @@ pub fn empty<'a, K: Kind + ?Sized>() -> K::Value<'a> {
 /// | `DefinitionId<u32>` | an unsigned integer: by it others refer to this event. Must be last | the integer |
 /// | `Reference<Other>` | such an integer, of an event of that type | the integer |
 ///
-/// Fields that are not given are zero or empty. An event type has at most 255 fields, arrays and
-/// strings among the first 32; what the wire cannot hold does not compile. A program can use 4096
-/// types, each on other channels counted again.
+/// Fields that a log site omits are zero or empty. An event type has at most 255 fields, with
+/// arrays and strings among the first 32; a type that the stream cannot represent does not compile.
+/// A program can use 4096 types; a type that is logged on two sets of channels counts twice.
 ///
 /// Without the feature `enable` only the types remain, which take no space.
 #[macro_export]
@@ -175,7 +175,7 @@ macro_rules! event {
     )* };
 }
 
-/// The type that stands for a kind of field.
+/// The type of a field, from its declaration.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __kind {
@@ -190,7 +190,7 @@ macro_rules! __kind {
     ($number:tt) => { $number };
 }
 
-/// What gives a field its value.
+/// Sets the value of a field.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __setter {
@@ -237,7 +237,7 @@ macro_rules! __setter {
     };
 }
 
-/// What makes an event type one that others can refer to.
+/// Implements what other event types need to refer to this one.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __definition {
@@ -272,7 +272,7 @@ macro_rules! __its_definition {
     ($name:ident) => {};
 }
 
-/// How an event type stands in the stream.
+/// The declaration of an event type in the stream.
 #[cfg(feature = "enable")]
 #[doc(hidden)]
 #[macro_export]

@@ -1,4 +1,4 @@
-//! What a field of an event type can hold, and how a log site gives its value.
+//! The types of fields of events, and the values that log sites give them.
 
 #[cfg(feature = "enable")]
 use crate::trace::format::arrays::Aux;
@@ -40,7 +40,7 @@ pub struct DefinitionId<T>(PhantomData<T>);
 /// Bytes are written as they are; so `text.as_bytes()` gives UTF-8, which our reader takes.
 #[derive(Clone, Copy, Debug)]
 pub enum AnsiText<'a> {
-    /// Written as they are.
+    /// Written unchanged.
     Bytes(&'a [u8]),
     /// Cut to seven bits for each UTF-16 unit.
     Text(&'a str),
@@ -53,11 +53,11 @@ pub enum AnsiText<'a> {
 pub enum WideText<'a> {
     /// Written as UTF-16.
     Text(&'a str),
-    /// Written as they are; what a reader cannot decode, it replaces.
+    /// Written unchanged. A reader replaces units that it cannot decode.
     Wide(&'a [u16]),
 }
 
-/// Gives both kinds of text what `&str` and `&[u16]` convert to.
+/// Implements the conversions of both text types from `&str` and `&[u16]`.
 macro_rules! texts {
     ($($text:ident)*) => { $(
         impl<'a> From<&'a str> for $text<'a> {
@@ -98,7 +98,7 @@ impl<'a> From<&'a std::ffi::CStr> for AnsiText<'a> {
     }
 }
 
-/// Values whose bytes in memory are those of the wire.
+/// Values whose bytes in memory are those in the stream.
 ///
 /// # Safety
 /// Every byte is initialised: there is no padding.
@@ -106,7 +106,7 @@ impl<'a> From<&'a std::ffi::CStr> for AnsiText<'a> {
 #[doc(hidden)]
 pub unsafe trait Plain: Copy + 'static {}
 
-/// Two values, one right behind the other.
+/// Two values without padding between them.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, packed)]
 #[doc(hidden)]
@@ -140,8 +140,8 @@ mod plain {
 pub(crate) use plain::bytes_of;
 
 mod sealed {
-    /// Restricts [`Kind`](super::Kind) to this file: for other types, nothing ensures that bytes and
-    /// sizes agree.
+    /// Restricts [`Kind`](super::Kind) to this file: for other types, nothing ensures that bytes
+    /// and sizes agree.
     pub trait Sealed {}
 }
 use sealed::Sealed;
@@ -162,9 +162,9 @@ use sealed::Sealed;
 /// ```
 #[doc(hidden)]
 pub trait Kind: Sealed {
-    /// What a log site gives.
+    /// The value at a log site.
     type Value<'a>: Copy;
-    /// What of it stands in the fixed part of the event.
+    /// The part of the value that is in the fixed part of the event.
     type Fixed: Plain;
     #[cfg(feature = "enable")]
     const TYPE: FieldType;

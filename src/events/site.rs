@@ -115,7 +115,7 @@ impl Drop for LogScope {
 /// threads are in the order in which they were logged, for which threads that log at the same time
 /// pass a word of memory to and fro; `NoSync` spares that.
 ///
-/// An event takes at most half the buffers (4 MiB unless told). A larger one, or one for which
+/// An event takes at most half the buffers (4 MiB by default). A larger one, or one for which
 /// there is no room within a second, is lost whole and counted.
 #[cfg(feature = "enable")]
 #[macro_export]
@@ -150,7 +150,7 @@ macro_rules! log {
     };
 }
 
-/// Logs an event that a scope begins with, which lasts to the end of the block it stands in, or
+/// Logs an event that a scope begins with, which lasts to the end of the block around it, or
 /// of the block that is given.
 ///
 /// ```

@@ -1,5 +1,5 @@
-//! A sink that gets some channels only: what it does not want is left out, and the rest is a stream
-//! of its own.
+//! A sink that gets only some channels: it removes the other events, and the rest is a stream of
+//! its own.
 //!
 //! ```text
 //! worker ──► queue ──► this, on the sink's own thread ──► file or connection
@@ -7,12 +7,13 @@
 //! comes    3 a   4 b   5 c   settled below 6   6 d   7 a   settled below 8
 //! leaves   3 a         4 c   settled below 5         5 a   settled below 6       without b and d
 //! ```
-//! A stream has no gaps in its serials, so what is behind an event that is left out moves up by one.
-//! Events come in any order of their threads; how many before one are left out is known when all
-//! below a serial have come, which the stream itself says: until then they are held back.
+//! A stream has no gaps in its serials, so removing an event lowers the serials after it by one.
+//! Events of different threads arrive in any order. The number of removed events before an event is
+//! known when all lower serials have arrived, as the stream's watermark says; until then events are
+//! held back.
 //!
-//! A scope whose event is left out is left out with its end, and what is in it is not: that stands
-//! in the scope around it.
+//! If the event of a scope is removed, so is the end of the scope. The events inside remain, in the
+//! scope around it.
 
 use crate::error::Error;
 use crate::events::channel::{Channel, ChannelFilter};
@@ -33,7 +34,7 @@ use std::ops::Range;
 /// Types of ours, and the channels that a stream must have all of to have their events.
 pub(crate) type Needs = (&'static [&'static Channel], &'static [&'static Declaration]);
 
-/// In the place of a position: it was left out.
+/// Instead of a position: the event was removed.
 const LEFT_OUT: usize = usize::MAX;
 
 /// See the [module](self).
@@ -67,7 +68,7 @@ struct TypeInfo {
     wanted: bool,
 }
 
-/// Where one stream stands.
+/// The state of one stream.
 #[derive(Default)]
 struct StreamState {
     /// Of the scopes that are open, outermost first, whether they were passed on.
@@ -112,7 +113,8 @@ impl FilteredSink {
         }
     }
 
-    /// Adds the program's types that are new. NOTE: a thread that sees an event sees its type in the table.
+    /// Adds the program's types that are new. NOTE: a thread that sees an event sees its type in
+    /// the table.
     fn learn_types(&mut self) {
         while let Some(logged) = declared::registered(self.programs) {
             let wanted = logged.channels().iter().all(|channel| self.filter.has(*channel));
@@ -250,8 +252,8 @@ impl FilteredSink {
             IMPORTANTS => self.importants(payload)?,
             _ => {
                 self.events(stream, payload)?;
-                // What was alive where the stream begins comes in order, before everything else with
-                // a serial, and can be far more than should be held back.
+                // What was alive where the stream begins comes in order, before everything else
+                // with a serial, and can be far more than should be held back.
                 if stream == BLOCKS || !self.counts.is_empty() {
                     self.release();
                 }

@@ -128,9 +128,9 @@ impl Records {
                 // If no record follows it, this is none either.
                 // PERF: two consecutive illegal records are none either, or damage would be
                 // reported for every four bytes.
-                let behind = rest.get(HEADER + size..).and_then(header);
+                let next = rest.get(HEADER + size..).and_then(header);
                 let is_none = |(uid, _)| uid != NEW_EVENT && types.layout(uid).is_none();
-                if std::mem::replace(&mut illegal, true) || behind.is_some_and(is_none) {
+                if std::mem::replace(&mut illegal, true) || next.is_some_and(is_none) {
                     self.lost = true;
                     continue;
                 }
