@@ -7,15 +7,14 @@ use super::cutoff::{Cutoff, Until};
 use super::decode::{Decoding, NameRole, Role, u64_at};
 use super::diagnostics::Diagnostics;
 use super::facts::Facts;
+#[cfg(feature = "enable")]
+use super::initial_live_set::{InitialBlock, InitialLiveSet};
 use super::live_set::HEAPS;
+#[cfg(feature = "enable")]
+use super::measured::{Baseline, Figures, Holder};
 use super::report::Report;
 use super::report::build::Sources;
 use super::timeline::Timeline;
-#[cfg(feature = "enable")]
-use super::{
-    initial_live_set::{Alive, AliveBlock},
-    measured::{Baseline, Figures, Holder},
-};
 use crate::trace::format::schema::EventType;
 use crate::trace::read::{Damage, Event, Hole, Row, Visitor};
 
@@ -31,7 +30,7 @@ use crate::trace::read::{Damage, Event, Hole, Row, Visitor};
 /// of its input, and a [`Decoder`] at each sync and at its end, so only a program that looks at a report
 /// in between, or hands in events by hand, has to call it.
 ///
-/// How odd cases are counted:
+/// How special cases are counted:
 /// - The two halves of a reallocation are separate operations for peaks. Between them the block
 ///   counts as freed; after the second half it is one reallocation and no free.
 /// - A block that is reallocated into another size class moves to it (`moved_in`, `moved_out`), and
@@ -233,7 +232,7 @@ impl Analyzer {
         const ROW: usize = 2 << 10;
         let buckets = self.model.accounts().buckets().len();
         let rows = buckets + self.model.contexts().all().len() + self.model.threads().all().len();
-        let blocks = largest_live.unwrap_or(self.largest_live).min(self.alive_count());
+        let blocks = largest_live.unwrap_or(self.largest_live).min(self.live_block_count());
         (64 << 10) + ROW * (rows + blocks)
     }
 
@@ -244,12 +243,12 @@ impl Analyzer {
     }
 
     /// See [`Model::live_block_count`].
-    pub(crate) fn alive_count(&self) -> usize {
+    pub(crate) fn live_block_count(&self) -> usize {
         self.model.live_block_count()
     }
 
     /// See [`Model::initial_live_set`].
-    pub(crate) fn alive(&mut self, blocks: Vec<AliveBlock>) -> Alive {
+    pub(crate) fn initial_live_set(&mut self, blocks: Vec<InitialBlock>) -> InitialLiveSet {
         self.flush();
         self.model.initial_live_set(blocks)
     }

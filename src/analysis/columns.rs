@@ -127,7 +127,7 @@ macro_rules! columns {
             /// The largest number of live blocks at any time.
             pub peak_blocks: u64,
             $($(#[doc = $doc_e])+ $(#[cfg($cfg_e)])? pub $e: u64,)+
-            /// Memory of the tracker itself, if the writer tells it.
+            /// Memory of the tracker itself, if the writer says it.
             pub overhead_bytes: Option<u64>,
             /// Blocks that came back into the ledger without an allocation (see `moved_out`).
             pub moved_in: Moves,
@@ -161,7 +161,7 @@ macro_rules! columns {
         /// Each column by the name of its field.
         #[expect(non_upper_case_globals, reason = "they have the names of the fields")]
         pub(crate) mod column {
-            use super::{Column, Shown::*};
+            use crate::analysis::columns::{Column, Shown::*};
 
             $($(#[cfg($cfg_a)])? pub(crate) static $a: Column =
                 Column { key: stringify!($a), shown: $shown_a, of: |row| row.$a };)+

@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A number for [`fold`] that nobody can know beforehand.
+/// A number for [`fold`] that cannot be known beforehand.
 pub(super) fn random_seed() -> u64 {
     RandomState::new().hash_one(0_u64)
 }

@@ -6,45 +6,45 @@ use super::live_set::Block;
 
 /// A live block: 32 bytes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct AliveBlock {
+pub(crate) struct InitialBlock {
     pub(crate) address: u64,
     pub(crate) size: u64,
     /// Nanoseconds since the start of the trace.
     pub(crate) allocated_at: u64,
-    /// Its place in [`Alive::owners`].
+    /// The index of its owner in [`InitialLiveSet::owners`].
     pub(crate) owner: u32,
 }
 
 /// Who allocated a block.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AliveOwner {
+pub(crate) struct InitialOwner {
     /// The id of the context it was allocated in, if that has one; where it was renamed, of some
     /// context with the same scopes.
     pub(crate) tag: Option<i32>,
     /// Whether it was renamed since, and then the id of some context with its name, if that has one.
     pub(crate) renamed: Option<Option<i32>>,
-    /// Its thread's place in [`Alive::threads`].
+    /// The index of its thread in [`InitialLiveSet::threads`].
     pub(crate) thread: u32,
 }
 
 /// A thread that may have live blocks.
 #[derive(Clone, Debug)]
-pub(crate) struct AliveThread {
+pub(crate) struct InitialThread {
     pub(crate) id: u32,
     pub(crate) system_id: u32,
     pub(crate) name: String,
 }
 
-/// Everything that is alive.
+/// Everything that is live.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Alive {
+pub(crate) struct InitialLiveSet {
     /// In no order.
-    pub(crate) blocks: Vec<AliveBlock>,
+    pub(crate) blocks: Vec<InitialBlock>,
     /// Blocks between the two halves of their reallocation, with the stream it happens on. Their
     /// address is 0: that block is not there any more.
-    pub(crate) halfway: Vec<(u16, AliveBlock)>,
-    pub(crate) owners: Vec<AliveOwner>,
-    pub(crate) threads: Vec<AliveThread>,
+    pub(crate) being_reallocated: Vec<(u16, InitialBlock)>,
+    pub(crate) owners: Vec<InitialOwner>,
+    pub(crate) threads: Vec<InitialThread>,
 }
 
 /// The ids that contexts have in the stream. What a block is renamed to need not have one: a program
@@ -102,29 +102,35 @@ impl Model {
     ///
     /// PERF: where `blocks` has the capacity and its pages were touched before, a block costs 20 to
     /// 30 ns (10 million of them), otherwise twice as much and more.
-    pub(super) fn initial_live_set(&self, mut blocks: Vec<AliveBlock>) -> Alive {
+    pub(super) fn initial_live_set(&self, mut blocks: Vec<InitialBlock>) -> InitialLiveSet {
         blocks.clear();
-        let copy = |address: u64, block: Block| AliveBlock {
+        let copy = |address: u64, block: Block| InitialBlock {
             address,
             size: block.size(),
             allocated_at: block.allocated_at,
             owner: block.bucket,
         };
         blocks.extend(self.heaps().iter().map(|(_, address, block)| copy(address, block)));
-        let halfway = self.streams().all().iter().enumerate().flat_map(|(stream, state)| {
-            state.being_reallocated().map(move |block| (stream as u16, copy(0, block)))
-        });
-        let halfway = halfway.collect();
+        let being_reallocated =
+            self.streams().all().iter().enumerate().flat_map(|(stream, state)| {
+                state.being_reallocated().map(move |block| (stream as u16, copy(0, block)))
+            });
+        let being_reallocated = being_reallocated.collect();
         let ids = Ids::new(self.contexts());
         let owners = self.accounts().buckets().iter().map(|bucket| {
             let (tag, renamed) = ids.of(bucket.context);
-            AliveOwner { tag, renamed, thread: bucket.thread }
+            InitialOwner { tag, renamed, thread: bucket.thread }
         });
-        let threads = self.threads().all().iter().map(|thread| AliveThread {
+        let threads = self.threads().all().iter().map(|thread| InitialThread {
             id: thread.id,
             system_id: thread.system_id.unwrap_or(0),
             name: thread.name.clone(),
         });
-        Alive { blocks, halfway, owners: owners.collect(), threads: threads.collect() }
+        InitialLiveSet {
+            blocks,
+            being_reallocated,
+            owners: owners.collect(),
+            threads: threads.collect(),
+        }
     }
 }

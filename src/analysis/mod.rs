@@ -55,7 +55,7 @@ pub(crate) use columns::{COLUMNS, Column, Shown, column};
 pub use columns::{Figures, Moves, Totals};
 pub use cutoff::Until;
 #[cfg(feature = "enable")]
-pub(crate) use initial_live_set::{Alive, AliveBlock};
+pub(crate) use initial_live_set::{InitialBlock, InitialLiveSet};
 #[cfg(feature = "enable")]
 pub(crate) use measured::{Baseline, Figures as MeasuredFigures, Holder};
 pub use report::{

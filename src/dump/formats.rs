@@ -1,37 +1,11 @@
-//! The formats of a report: a trait, and the table of all of them.
+//! The table of the formats of a report.
 //!
 //! The table decides everywhere: `ReportTo::file` and `MEMLEDGER_REPORT` by the ending of the file's
 //! name, `memledger report` by `--format`, or else by the ending of `-o`.
 
-use super::options::Options;
+use super::format::ReportFormat;
 use super::{json, text};
-use crate::analysis::Report;
-use std::io::{self, Write};
 use std::path::Path;
-
-/// A form in which a report is written.
-pub trait ReportFormat: Sync {
-    /// Its name, for `--format`.
-    fn name(&self) -> &'static str;
-
-    /// What it is for, in a few words for a list of all formats.
-    fn about(&self) -> &'static str;
-
-    /// The endings of the names of its files, without the dot; at least one.
-    fn endings(&self) -> &'static [&'static str];
-
-    /// Whether the options choose rows, tables and columns. If not, a report is always written as a
-    /// whole.
-    fn has_options(&self) -> bool {
-        false
-    }
-
-    /// Writes `report`.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    fn write(&self, report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()>;
-}
 
 /// All formats; the first is that of a report for which none is given.
 ///
@@ -92,11 +66,12 @@ impl Formats {
 
 #[cfg(test)]
 mod tests {
-    use super::super::text::By;
+    use super::super::options::{By, Options};
     use super::*;
-    use crate::analysis::Analyzer;
+    use crate::analysis::{Analyzer, Report};
     use crate::trace::format::schema::{EventType, Field, FieldFamily, FieldType};
     use crate::trace::read::{Event, Visitor};
+    use std::io::{self, Write};
 
     /// A format of the tests only, in the table like any other.
     pub(super) struct Toy;

@@ -3,7 +3,7 @@
 //! The order of keys is part of the format, so that two reports can be compared as text. Keys
 //! may be added; none is renamed or dropped within `/1`.
 
-use super::formats::ReportFormat;
+use super::format::ReportFormat;
 use super::options::Options;
 use super::pretty::{self, Json, Object, Value};
 use crate::analysis::{

@@ -2,16 +2,19 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `formats.rs` | what a format is, and the table of all |
+//! | `format.rs` | what a format is |
+//! | `formats.rs` | the table of all formats |
 //! | `options.rs` | how a report is shaped |
 //! | `json.rs`, `pretty.rs` | JSON |
 //! | `text/` | text for a terminal |
 #![forbid(unsafe_code)]
 
+mod format;
 mod formats;
 pub mod json;
 mod options;
 mod pretty;
 pub mod text;
 
-pub use formats::{FORMATS, Formats, ReportFormat};
+pub use format::ReportFormat;
+pub use formats::{FORMATS, Formats};

@@ -22,7 +22,7 @@ struct Writer<'a> {
     depth: usize,
 }
 
-/// The place of one value.
+/// Where one value is written.
 pub(super) struct Value<'w, 'a>(&'w mut Writer<'a>);
 
 /// An object that is being written.
@@ -62,7 +62,7 @@ impl Writer<'_> {
         (0..self.depth).try_for_each(|_| self.out.write_all(b"  "))
     }
 
-    /// Goes to where the next entry of an array or object stands.
+    /// Begins the next entry of an array or object.
     fn next(&mut self, any: &mut bool) -> io::Result<()> {
         if std::mem::replace(any, true) {
             self.out.write_all(b",")?;

@@ -3,7 +3,7 @@
 //! It is a sink like any other, and gets the same bytes as the trace file, so its figures cannot differ
 //! from those of the file.
 
-use crate::analysis::{Alive, AliveBlock, Analyzer};
+use crate::analysis::{Analyzer, InitialBlock, InitialLiveSet};
 use crate::error::Error;
 use crate::trace::format::handshake::PROTOCOL;
 use crate::trace::read::Decoder;
@@ -86,16 +86,16 @@ impl InProcessAnalyzer {
     }
 
     /// The live set; `None` in the child of a fork whose parent was reading it at the fork.
-    pub(super) fn try_alive(&self) -> Option<Alive> {
-        Some(self.0.try_lock().ok()?.analyzer.alive(Vec::new()))
+    pub(super) fn try_initial_live_set(&self) -> Option<InitialLiveSet> {
+        Some(self.0.try_lock().ok()?.analyzer.initial_live_set(Vec::new()))
     }
 
     /// Memory for a copy of the live set, some more blocks included, whose pages are mapped already.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the system has no memory for it.
-    pub(super) fn room(&self) -> Result<Vec<AliveBlock>, Error> {
-        let count = self.state().analyzer.alive_count();
+    pub(super) fn room(&self) -> Result<Vec<InitialBlock>, Error> {
+        let count = self.state().analyzer.live_block_count();
         let count = count + count / 16;
         let mut room = Vec::new();
         room.try_reserve_exact(count).map_err(|_| {
@@ -104,14 +104,14 @@ impl InProcessAnalyzer {
             ))
         })?;
         // NOTE: not all zero, for which the system would reserve addresses only.
-        room.resize(count, AliveBlock { owner: 1, ..AliveBlock::default() });
+        room.resize(count, InitialBlock { owner: 1, ..InitialBlock::default() });
         Ok(room)
     }
 
     /// The live set as of the last collection, copied into `room`.
-    pub(super) fn alive(&self, room: Vec<AliveBlock>) -> Alive {
+    pub(super) fn initial_live_set(&self, room: Vec<InitialBlock>) -> InitialLiveSet {
         let State { analyzer, .. } = &mut *self.state();
-        analyzer.alive(room)
+        analyzer.initial_live_set(room)
     }
 }
 

@@ -17,7 +17,7 @@
 //! block that was renamed, to a tag with which no block was allocated, is renamed in the snapshot too.
 
 use crate::alloc::append::{append_alloc, append_realloc_free, append_update};
-use crate::analysis::{Alive, AliveBlock};
+use crate::analysis::{InitialBlock, InitialLiveSet};
 use crate::error::Error;
 use crate::platform::clock;
 use crate::scopes::events::MEMORY_SCOPE;
@@ -38,7 +38,7 @@ const SYNC_EVERY: usize = 64;
 /// Sends the preamble of a late stream and the snapshot of the live set to `sink`. Without `alive` the
 /// live set is unknown, and the preamble says so.
 pub(super) fn begin(
-    alive: Option<Alive>,
+    alive: Option<InitialLiveSet>,
     point: JoinPoint,
     sink: &mut dyn Sink,
 ) -> Result<(), Error> {
@@ -65,7 +65,7 @@ pub(super) fn begin(
 
 /// The snapshot of the live set, in the order in which it is sent.
 struct LiveSetSnapshot {
-    alive: Alive,
+    alive: InitialLiveSet,
     start: u64,
     marked_at: u64,
     /// How many serials it takes.
@@ -73,11 +73,11 @@ struct LiveSetSnapshot {
 }
 
 impl LiveSetSnapshot {
-    fn new(mut alive: Alive, point: &JoinPoint) -> Self {
+    fn new(mut alive: InitialLiveSet, point: &JoinPoint) -> Self {
         // NOTE: the old block of a reallocation under way is gone, and its address may have another
         // by now. It is sent with an address that no allocator returns, and freed at the end.
-        let halfway = alive.halfway.iter_mut().zip(1_u64..);
-        alive.blocks.extend(halfway.map(|((_, block), number)| {
+        let being_reallocated = alive.being_reallocated.iter_mut().zip(1_u64..);
+        alive.blocks.extend(being_reallocated.map(|((_, block), number)| {
             block.address = number << 3;
             *block
         }));
@@ -90,17 +90,17 @@ impl LiveSetSnapshot {
             clock.advance_to(snapshot.time_of(block), |_| markers += 1);
         }
         clock.advance_to(snapshot.marked_at, |_| markers += 1);
-        let Alive { blocks, halfway, owners, .. } = &snapshot.alive;
-        let is_renamed = |block: &&AliveBlock| {
+        let InitialLiveSet { blocks, being_reallocated, owners, .. } = &snapshot.alive;
+        let is_renamed = |block: &&InitialBlock| {
             owners.get(block.owner as usize).is_some_and(|owner| owner.renamed.is_some())
         };
         let renamed = blocks.iter().filter(is_renamed).count();
-        snapshot.serials = markers + (blocks.len() + renamed + halfway.len()) as u64;
+        snapshot.serials = markers + (blocks.len() + renamed + being_reallocated.len()) as u64;
         snapshot
     }
 
     /// When a block was allocated, in cycles.
-    fn time_of(&self, block: &AliveBlock) -> u64 {
+    fn time_of(&self, block: &InitialBlock) -> u64 {
         const { assert!(clock::FREQUENCY == 1_000_000_000, "a cycle is a nanosecond") };
         self.start.saturating_add(block.allocated_at).min(self.marked_at)
     }
@@ -119,7 +119,7 @@ impl LiveSetSnapshot {
         }
         clock.advance_to(self.marked_at, |cycle| out.marker(&mut serial, cycle));
         out.flush();
-        for (stream, block) in std::mem::take(&mut self.alive.halfway) {
+        for (stream, block) in std::mem::take(&mut self.alive.being_reallocated) {
             let mut event = Vec::new();
             append_realloc_free(serial, block.address, &mut event);
             out.sink.packet(stream, &event);
@@ -159,7 +159,7 @@ struct OwnerHeader {
 }
 
 impl OwnerHeader {
-    fn new(alive: &Alive, block: &AliveBlock) -> Self {
+    fn new(alive: &InitialLiveSet, block: &InitialBlock) -> Self {
         let mut bytes = Vec::new();
         let owner = alive.owners.get(block.owner as usize);
         if let Some(thread) = owner.and_then(|owner| alive.threads.get(owner.thread as usize)) {
@@ -195,7 +195,7 @@ struct PacketBuilder<'a> {
 }
 
 impl PacketBuilder<'_> {
-    fn block(&mut self, serial: &mut u64, block: &AliveBlock, head: &OwnerHeader) {
+    fn block(&mut self, serial: &mut u64, block: &InitialBlock, head: &OwnerHeader) {
         if self.owner.is_none_or(|(owner, _)| owner != block.owner) {
             self.close();
             self.packet.extend_from_slice(&head.bytes);

@@ -8,7 +8,7 @@ use super::in_process::InProcessAnalyzer;
 use super::late_join;
 use super::report::ReportOutput;
 use super::snapshot::Snapshot;
-use crate::analysis::Alive;
+use crate::analysis::InitialLiveSet;
 use crate::error::{Error, Unmeasured};
 use crate::platform::os::BlockedSignals;
 use crate::scopes;
@@ -101,7 +101,7 @@ pub(super) struct Follow {
 
 /// What the child of a fork continues.
 pub(super) struct Inherited {
-    pub(super) alive: Option<Alive>,
+    pub(super) alive: Option<InitialLiveSet>,
     /// The start of the clock, in cycles.
     pub(super) start: u64,
     pub(super) from_process_start: bool,

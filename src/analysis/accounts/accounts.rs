@@ -245,7 +245,7 @@ impl Accounts {
         &self.total
     }
 
-    /// What moved, with the buckets that it left and entered; `None` stands for outside the accounts.
+    /// What moved, with the buckets that it left and entered; `None` is outside the accounts.
     /// NOTE: in an order that differs from run to run.
     pub(in crate::analysis) fn moves(
         &self,

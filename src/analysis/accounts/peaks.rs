@@ -73,7 +73,7 @@ impl Peaks {
     }
 
     /// Sets the trackers that blocks of `context` count in from now on. An earlier list of the
-    /// context stays behind unused.
+    /// context stays unused.
     pub(super) fn set_list(&mut self, context: u32, list: &[u32]) {
         let context = context as usize;
         if context >= self.ranges.len() {

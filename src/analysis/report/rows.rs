@@ -53,7 +53,7 @@ pub struct ThreadRow {
     pub id: u32,
     /// Its name, empty if it has none.
     pub name: String,
-    /// The operating system's id, if the trace tells it.
+    /// The operating system's id, if the trace says it.
     pub system_id: Option<u32>,
     /// What it allocated.
     pub figures: Figures,

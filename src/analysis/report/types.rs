@@ -44,9 +44,9 @@ pub struct Report {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TraceInfo {
-    /// The program's name, if the trace tells it.
+    /// The program's name, if the trace says it.
     pub program: Option<String>,
-    /// Its process id, if the trace tells it.
+    /// Its process id, if the trace says it.
     pub pid: Option<u32>,
     /// How long it was traced: up to the writer's report, else to the last marker.
     pub duration_ns: u64,

@@ -1,5 +1,5 @@
-//! Bookmarks: Unreal's `Misc.BookmarkSpec` says what is printed at one place of the program,
-//! `Misc.Bookmark` that it was, with which values.
+//! Bookmarks: Unreal's `Misc.BookmarkSpec` says what one point of the program prints,
+//! `Misc.Bookmark` that it did, with which values.
 //!
 //! ```text
 //! u8 count   count times: u8 category << 6 | size   the values, packed
@@ -15,19 +15,19 @@ const MOST: usize = 10_000;
 /// What was seen of bookmarks.
 #[derive(Clone, Debug, Default)]
 pub(in crate::analysis) struct Bookmarks {
-    /// The format string of each place in the program.
+    /// The format string of each point of the program.
     formats: IntMap<u64, Box<str>>,
     /// Each with the number of its event.
     set: Vec<(Bookmark, u64)>,
 }
 
 impl Bookmarks {
-    /// What the place `point` prints.
+    /// What `point` prints.
     pub(in crate::analysis) fn describe(&mut self, point: u64, format: &str) {
         self.formats.insert(point, format.into());
     }
 
-    /// The place `point` printed `arguments` at event `event`; `false` if it is one too many.
+    /// `point` printed `arguments` at event `event`; `false` if it is one too many.
     pub(in crate::analysis) fn set(
         &mut self,
         point: u64,

@@ -1,12 +1,12 @@
 //! Who holds the most of what was measured, to the byte: the lines below a budget that was exceeded.
 
-use super::Style;
+use super::style::Style;
 use super::table::{Row, Table};
 use super::units::count;
 use crate::analysis::Holder;
 use std::cmp::Reverse;
 
-/// So many of each kind are shown.
+/// How many of each kind are shown.
 const TOP: usize = 5;
 /// Columns of a line.
 const WIDTH: usize = 80;

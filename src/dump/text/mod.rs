@@ -6,6 +6,7 @@
 //! tree.rs      the largest rows of a tree and the rows around them
 //! column.rs    what a column shows
 //! table.rs     one table within a width: names whole, figures to the right
+//! style.rs     colours
 //! ```
 
 mod column;
@@ -13,6 +14,7 @@ mod column;
 mod holders;
 mod screen;
 mod sections;
+mod style;
 mod table;
 mod tree;
 mod units;
@@ -25,9 +27,10 @@ pub(crate) use holders::{Column, holders};
 pub(crate) use sections::tag;
 pub use units::{bytes, count, counted, duration, share};
 
-use super::formats::ReportFormat;
+use super::format::ReportFormat;
 use crate::analysis::Report;
 use std::io::{self, Write};
+use style::Style;
 
 /// Writes `report` as text.
 ///
@@ -78,29 +81,5 @@ impl ReportFormat for Format {
 
     fn write(&self, report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()> {
         write(report, options, out)
-    }
-}
-
-/// The few colours there are.
-#[derive(Clone, Copy)]
-struct Style {
-    color: bool,
-}
-
-impl Style {
-    fn paint(self, code: &str, text: &str) -> String {
-        if self.color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
-    }
-
-    fn bold(self, text: &str) -> String {
-        self.paint("1", text)
-    }
-
-    fn dim(self, text: &str) -> String {
-        self.paint("2", text)
-    }
-
-    fn alarm(self, text: &str) -> String {
-        self.paint("1;31", text)
     }
 }

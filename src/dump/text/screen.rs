@@ -1,9 +1,11 @@
 //! The first lines: the overall figures, and what is missing from them.
 
+use super::style::Style;
 use super::table::{fit, wrapped};
 use super::units::{bytes, count, counted, duration, percent};
-use super::{Options, Style, escape};
 use crate::analysis::{Losses, PeakMoment, Report};
+use crate::dump::options::Options;
+use crate::words::escape;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
@@ -33,7 +35,7 @@ pub(super) fn write(
         since(report, &mut lines)?;
         totals(report, options, &mut lines)?;
     }
-    odd(report, &mut lines)?;
+    mismatches(report, &mut lines)?;
     if report.trace.tracker_optimized == Some(false) {
         lines.write(
             "slow",
@@ -203,7 +205,7 @@ fn where_live(report: &Report) -> String {
 }
 
 /// Figures that do not match.
-fn odd(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
+fn mismatches(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
     let losses = &report.losses;
     let mut odd = |number, one: &str, many: &str| match number {
         0 => Ok(()),

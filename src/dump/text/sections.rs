@@ -4,8 +4,9 @@ use super::column::{Cells, Column, in_none_of};
 use super::table::{Row, Table, fit};
 use super::tree::{Node, joined, pick};
 use super::units::{bytes, duration, percent};
-use super::{By, Options, Sort, escape};
 use crate::analysis::{Figures, LiveBlock, Report, column};
+use crate::dump::options::{By, Options, Sort};
+use crate::words::escape;
 use std::borrow::Cow;
 
 /// The group and name of what carries no tag.

@@ -3,7 +3,8 @@
 //! Names are shown whole. Where there is no room for both, the last columns are left out first; a
 //! name that is longer still has lines of its own, above its figures.
 
-use super::{Style, escape};
+use super::style::Style;
+use crate::words::escape;
 use std::io::{self, Write};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 

@@ -3,7 +3,7 @@
 use super::destination::{Destination, Target};
 use super::filter;
 use super::handle::DestinationHandle;
-use crate::analysis::AliveBlock;
+use crate::analysis::InitialBlock;
 use crate::error::Error;
 use crate::events::channel::ChannelFilter;
 use crate::ledger::entry::{refuse_forked, request};
@@ -102,11 +102,11 @@ pub(in crate::ledger) fn join(
     session: &mut Session,
     sink: Queued,
     analyzer: Option<&InProcessAnalyzer>,
-    room: Vec<AliveBlock>,
+    room: Vec<InitialBlock>,
 ) -> u64 {
     let number = sink.number();
     worker::cycle(session, HOOK_TIMEOUT);
-    let alive = analyzer.map(|analyzer| analyzer.alive(room));
+    let alive = analyzer.map(|analyzer| analyzer.initial_live_set(room));
     session.join_late(sink, move |point, sink| late_join::begin(alive, point, sink));
     number
 }

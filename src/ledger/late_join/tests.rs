@@ -64,7 +64,7 @@ impl Read {
     /// Another analyzer that is where this one is, and reads from there on.
     fn followed_by(&mut self, here: JoinPoint) -> Self {
         let mut late = Self::new();
-        begin(Some(self.analyzer.alive(Vec::new())), here, &mut late).unwrap();
+        begin(Some(self.analyzer.initial_live_set(Vec::new())), here, &mut late).unwrap();
         late
     }
 }
@@ -259,7 +259,7 @@ fn many_blocks_come_in_whole_packets_with_consecutive_serials() {
 #[test]
 fn nothing_alive_and_nobody_who_knows_are_not_the_same() {
     for (alive, from_process_start) in
-        [(Some(Read::new().analyzer.alive(Vec::new())), true), (None, false)]
+        [(Some(Read::new().analyzer.initial_live_set(Vec::new())), true), (None, false)]
     {
         let mut late = Read::new();
         begin(alive, here(1000, START), &mut late).unwrap();

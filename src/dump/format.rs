@@ -1,0 +1,29 @@
+//! What a format of a report is.
+
+use super::options::Options;
+use crate::analysis::Report;
+use std::io::{self, Write};
+
+/// A form in which a report is written.
+pub trait ReportFormat: Sync {
+    /// Its name, for `--format`.
+    fn name(&self) -> &'static str;
+
+    /// What it is for, in a few words for a list of all formats.
+    fn about(&self) -> &'static str;
+
+    /// The endings of the names of its files, without the dot; at least one.
+    fn endings(&self) -> &'static [&'static str];
+
+    /// Whether the options choose rows, tables and columns. If not, a report is always written as a
+    /// whole.
+    fn has_options(&self) -> bool {
+        false
+    }
+
+    /// Writes `report`.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    fn write(&self, report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()>;
+}

@@ -1,0 +1,25 @@
+//! The few colours there are.
+
+/// Whether there are colours, and which.
+#[derive(Clone, Copy)]
+pub(super) struct Style {
+    pub(super) color: bool,
+}
+
+impl Style {
+    fn paint(self, code: &str, text: &str) -> String {
+        if self.color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+
+    pub(super) fn bold(self, text: &str) -> String {
+        self.paint("1", text)
+    }
+
+    pub(super) fn dim(self, text: &str) -> String {
+        self.paint("2", text)
+    }
+
+    pub(super) fn alarm(self, text: &str) -> String {
+        self.paint("1;31", text)
+    }
+}
