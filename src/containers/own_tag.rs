@@ -83,6 +83,7 @@ impl OwnTag {
 #[cfg(not(feature = "enable"))]
 impl OwnTag {
     #[inline]
+    #[expect(clippy::extra_unused_type_parameters, reason = "as with tracking")]
     pub(super) fn of<C: ?Sized>(tag: Tag) -> Self {
         let _ = tag;
         Self {}

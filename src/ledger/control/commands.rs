@@ -3,7 +3,7 @@
 use super::{BoundControl, RunningControl};
 use crate::error::Error;
 use crate::events::channel;
-use crate::ledger::destinations::{DestinationHandle, add, initial};
+use crate::ledger::destinations::{DestinationHandle, add, restart};
 use crate::ledger::problems;
 use crate::ledger::stats::Stats;
 use crate::platform::os;
@@ -49,7 +49,7 @@ impl Actions for Commands {
         ];
         lines.extend(channel::known().take(MOST_NAMED).map(channel));
         lines.extend(channel::expected().take(MOST_NAMED).map(expected));
-        lines.extend(initial::first_file().map(|(name, is_running)| {
+        lines.extend(restart::first_file().map(|(name, is_running)| {
             format!("first_file {} {}", if is_running { "sending" } else { "ended" }, short(&name))
         }));
         let all = queue::all();
@@ -100,13 +100,13 @@ impl Actions for Commands {
     fn stop_all(&mut self) -> Reply {
         let mut lines = self.stop()?;
         lines.extend(
-            initial::end_first_file().map(|name| format!("first_file ended {}", short(&name))),
+            restart::end_first_file().map(|name| format!("first_file ended {}", short(&name))),
         );
         Ok(lines)
     }
 
     fn start(&mut self) -> Reply {
-        let started = initial::start_again(room_for_one)?;
+        let started = restart::start_again(room_for_one)?;
         Ok(started.iter().map(|name| format!("destination {name}")).collect())
     }
 

@@ -59,7 +59,8 @@ impl Records {
         }
     }
 
-    /// Takes in the payload of one packet and delivers the complete records.
+    /// Takes in the payload of one packet and delivers the complete records. One long function: each
+    /// branch decides whether the loop continues, skips bytes, or waits for more.
     pub(super) fn packet(
         &mut self,
         payload: &[u8],

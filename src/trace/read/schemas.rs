@@ -49,7 +49,8 @@ impl Protocol {
         }
     }
 
-    /// Reads one type record, without the uid and size before it.
+    /// Reads one type record, without the uid and size before it. One long function: it checks the
+    /// record field by field, in the order of its bytes.
     pub(super) fn type_record(&self, record: &[u8]) -> Result<EventType, String> {
         let Some((&[u0, u1, count, flags, logger_size, event_size], mut rest)) =
             record.split_first_chunk()

@@ -66,6 +66,9 @@ impl Merge {
     }
 
     /// Delivers the first items of a stream, up to the first one that must wait.
+    ///
+    /// PERF: one long function, because it is the slow path's loop over items: its state stays in
+    /// registers.
     pub(super) fn deliver_front(
         &mut self,
         index: usize,

@@ -63,6 +63,9 @@ impl ThreadStream {
         misplaced
     }
 
+    /// Parses items up to the byte `limit`, or up to what stops it.
+    ///
+    /// PERF: one long function, because it is the slow path's loop over bytes.
     fn parse_to(
         &mut self,
         limit: usize,

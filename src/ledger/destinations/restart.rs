@@ -1,0 +1,123 @@
+//! Commands end the destinations that a recording starts with, and start them again.
+
+use super::initial::{Initial, Started};
+use super::{DestinationHandle, add};
+use crate::error::Error;
+use crate::ledger::files::expand;
+use crate::ledger::recording::{self, HOOK_TIMEOUT};
+use crate::platform::os;
+use crate::trace::sink::FIRST_FILE;
+use crate::trace::sink::queue::{self, Stage};
+use crate::trace::worker;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// How many files of one name are tried.
+const MAX_NAMES: u32 = 10_000;
+
+/// Whether the destination receives the trace. If the worker is stuck, its own file does.
+fn is_running<P>(started: &Started<P>) -> bool {
+    if started.number != FIRST_FILE {
+        let queue = queue::by_number(started.number);
+        return queue.is_some_and(|queue| queue.seen().stage != Stage::Ended);
+    }
+    worker::session_within(HOOK_TIMEOUT)
+        .is_none_or(|session| session.as_ref().is_some_and(|s| s.has_sink(FIRST_FILE)))
+}
+
+/// The name of the first file, and whether it is being written; `None` if none was, or if the ledger is
+/// busy.
+pub(in crate::ledger) fn first_file() -> Option<(String, bool)> {
+    let recording = recording::current_within(HOOK_TIMEOUT)?;
+    let file =
+        recording.as_ref()?.initial.file.as_ref().filter(|file| file.number == FIRST_FILE)?;
+    Some((file.name.clone(), is_running(file)))
+}
+
+/// Ends the first file with everything recorded so far; its name, if it was being written.
+pub(in crate::ledger) fn end_first_file() -> Option<String> {
+    let (name, is_running) = first_file()?;
+    if is_running {
+        DestinationHandle::new(FIRST_FILE).stop();
+    }
+    is_running.then_some(name)
+}
+
+/// Starts again what has ended: a new file beside the first, and the connection to the host. Each begins
+/// with the live blocks. Returns the names of what was started.
+///
+/// # Errors
+/// Why nothing more was started, as a sentence; before each, `room_for_one` is asked.
+pub(in crate::ledger) fn start_again(
+    room_for_one: impl Fn() -> Result<(), String>,
+) -> Result<Vec<String>, String> {
+    let (generation, file, host) = {
+        let recording = recording::current();
+        let Some(recording) = recording.as_ref() else {
+            return Err(Error::NotRecording.to_string());
+        };
+        (recording.generation, recording.initial.file.clone(), recording.initial.host.clone())
+    };
+    if file.is_none() && host.is_none() {
+        return Err(
+            "the recording was started without a file and without a host; WriteTo and SendTo name one"
+                .into(),
+        );
+    }
+    // NOTE: the lock is not held while a destination is added, which takes it.
+    let keep = |change: &dyn Fn(&mut Initial)| {
+        let mut recording = recording::current();
+        let same = recording.as_mut().filter(|recording| recording.generation == generation);
+        same.into_iter().for_each(|recording| change(&mut recording.initial));
+    };
+    let mut started = Vec::new();
+    if let Some(Started { asked, .. }) = file.filter(|file| !is_running(file)) {
+        room_for_one()?;
+        // The start has reported what is wrong with the name.
+        let (created, path) = create_beside(&expand(&asked.location, &mut |_| {}))?;
+        let handle =
+            add::add_created(created, &path, asked.channels.as_deref()).map_err(|error| {
+                // It is ours, and empty.
+                let _ = std::fs::remove_file(&path);
+                error.to_string()
+            })?;
+        let new = Started::new(asked, handle.number(), path.display().to_string());
+        started.push(new.name.clone());
+        keep(&|initial| initial.file = Some(new.clone()));
+    }
+    if let Some(Started { asked, name, .. }) = host.filter(|host| !is_running(host)) {
+        room_for_one()?;
+        let handle = add::add_host(&asked.location, asked.channels.as_deref());
+        let handle = handle.map_err(|error| error.to_string())?;
+        let new = Started::new(asked, handle.number(), name);
+        started.push(new.name.clone());
+        keep(&|initial| initial.host = Some(new.clone()));
+    }
+    if started.is_empty() {
+        return Err("what the recording was started with is running".into());
+    }
+    Ok(started)
+}
+
+/// Creates `path`, or where that exists `NAME-2.EXT` and so on: no file is overwritten.
+fn create_beside(path: &Path) -> Result<(File, PathBuf), String> {
+    let failed = |error: io::Error| format!("{} cannot be created: {error}", path.display());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let extension = path.extension().map(|extension| format!(".{}", extension.to_string_lossy()));
+    let extension = extension.unwrap_or_default();
+    for number in 1..MAX_NAMES {
+        let name = match number {
+            1 => format!("{stem}{extension}"),
+            number => format!("{stem}-{number}{extension}"),
+        };
+        match os::create_in(folder, &name) {
+            Ok(file) => return Ok((file, path.with_file_name(name))),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Err(failed(ErrorKind::AlreadyExists.into()))
+}
