@@ -8,6 +8,7 @@ pub(super) mod filter;
 mod handle;
 #[cfg(feature = "enable")]
 pub(super) mod initial;
+#[cfg(feature = "enable")]
 pub(super) mod restart;
 
 pub use destination::Destination;
