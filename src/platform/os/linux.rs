@@ -158,8 +158,8 @@ pub(crate) fn is_thread_alive(id: u32) -> bool {
     sent == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
 
-/// The number of rounds in which glibc runs a thread-exit function that sets its key again. In the
-/// fourth round, the thread sanitizer forgets the thread before our function runs, and instrumented
+/// The number of rounds in which glibc runs a thread-exit function that sets its key again: four.
+/// In the fourth, the thread sanitizer forgets the thread before our function runs, and instrumented
 /// code would crash.
 const DESTRUCTOR_ROUNDS: usize = if cfg!(thread_sanitizer) { 3 } else { 4 };
 const NO_KEY: usize = usize::MAX;

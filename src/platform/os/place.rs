@@ -193,9 +193,10 @@ impl Place {
         }
     }
 
-    /// Whether the process may create a file in the folder. NOTE: only errors about the folder
-    /// count. A sandbox that does not know the call (`faccessat2`) returns other errors, and may
-    /// still allow the file to be created.
+    /// Checks that the process may create a file in the folder.
+    ///
+    /// NOTE: only errors about the folder count. A sandbox that does not know the call
+    /// (`faccessat2`) returns other errors, and may still allow the file to be created.
     fn may_create(&self) -> io::Result<()> {
         let (mode, flags) = (libc::W_OK | libc::X_OK, libc::AT_EACCESS);
         // SAFETY: the name ends with a NUL; the descriptor is open for the duration of the call.
