@@ -15,8 +15,8 @@ use std::time::Duration;
 ///
 /// [`Display`](std::fmt::Display) gives one sentence, with the numbers; so does each text in a
 /// variant. [`Debug`](std::fmt::Debug), which `unwrap` prints, gives the same sentence after the
-/// name of the variant. [`source`](std::error::Error::source) is the error of the system, if there is
-/// one.
+/// name of the variant. [`source`](std::error::Error::source) is the error of the system, if there
+/// is one.
 ///
 /// ```
 /// use memledger::{Destination, Error, Ledger};
@@ -54,14 +54,14 @@ pub enum Error {
     InvalidAddress(String),
     /// A text cannot be the name of a channel, or it selects no channel where one is required.
     InvalidChannels(String),
-    /// The program has no channel of a name; the text has the name.
+    /// The program has no channel of the name that the text contains.
     UnknownChannel(String),
     /// The channel of this name can be enabled only when recording starts.
     ReadOnlyChannel(&'static str),
     /// These permissions are not in the range 0o600 to 0o777, in which the owner can read and write
     /// the file.
     InvalidFileMode(u32),
-    /// The extension of a report's file name is that of no format; the text lists the formats.
+    /// No format of a report has the extension of this file name; the text lists the formats.
     UnknownReportFormat(String),
     /// A token has the wrong length, or characters that are not allowed; the text does not contain
     /// the token.
@@ -130,10 +130,10 @@ pub enum Error {
         /// Why it failed.
         source: io::Error,
     },
-    /// A control server or a store does not answer in time, or closes the connection; the text names
-    /// it.
+    /// A control server or a store does not answer in time, or closes the connection; the text
+    /// names the server or the store.
     NoAnswer(String),
-    /// A control server or a store refuses a request; the text has its reason.
+    /// A control server or a store refuses a request; the text contains the reason.
     Refused(String),
     /// The bytes of a message from or to a store cannot be decoded, or the message lacks a field.
     InvalidMessage(String),

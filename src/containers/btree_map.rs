@@ -33,7 +33,7 @@ pub use std::collections::btree_map::OccupiedEntry;
 /// # Cost
 /// 8 bytes more than a `BTreeMap`; none without feature `enable`. A new pair costs about 10 ns
 /// more. The plain map does not expose its nodes, so a change of the tag moves the pairs to new
-/// nodes one by one, in O(n log n). A clone also inserts its pairs one by one.
+/// nodes one by one, in O(n log n). A clone also inserts its pairs one by one, in the same time.
 ///
 /// # Misuse
 /// It does not give out a `&mut BTreeMap`, through which it would grow without its tag:

@@ -110,8 +110,9 @@ impl Tag {
     /// ```
     ///
     /// # Safety
-    /// `block` was allocated with `layout`, by a tag or by [`std::alloc::alloc`], and is not used any
-    /// more if the result is a block. `new_size`, rounded up to the alignment, is at most [`isize::MAX`].
+    /// `block` was allocated with `layout`, by a tag or by [`std::alloc::alloc`], and is not used
+    /// any more unless the result is `None`. `new_size`, rounded up to the alignment, is at most
+    /// [`isize::MAX`].
     pub unsafe fn realloc(
         self,
         block: NonNull<u8>,

@@ -47,7 +47,8 @@ impl<T: Zeroed, const PER_CHUNK: usize, const CHUNKS: usize> ChunkTable<T, PER_C
         self.pointer(number).map(|entry| unsafe { entry.as_ref() })
     }
 
-    /// The number of a new entry, all zeros. `None` if the table is full or the system has no memory.
+    /// The number of a new entry, whose bytes are all 0. `None` if the table is full or the system
+    /// has no memory.
     pub(crate) fn add(&self) -> Option<u32> {
         let mut number = self.added.load(Ordering::Acquire);
         loop {

@@ -44,7 +44,8 @@ impl FreeStack {
         }
     }
 
-    /// Removes all entries. Requires that no other thread uses the stack, as in the child of a fork.
+    /// Removes all entries. Requires that no other thread uses the stack, as in the child of a
+    /// fork.
     pub(crate) fn clear(&self) {
         self.0.store(0, Ordering::Relaxed);
     }

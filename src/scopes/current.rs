@@ -1,9 +1,9 @@
 //! The context that this thread is in.
 //!
 //! ```text
-//! CURRENT (thread-local)   stack u32 | tag u32 | context u32    an allocation reads the context only
-//!                          cache of nodes                       finds the number of an entered scope
-//!                          overflow                             scopes that have no number
+//! CURRENT (thread-local)   stack u32 | tag u32 | context u32  an allocation reads the context only
+//!                          cache of nodes                     finds the number of an entered scope
+//!                          overflow                           scopes that have no number
 //! ```
 //! Entering returns an [`Entered`]: the three numbers to restore, and the context inside. Leaving
 //! restores them if the thread is still in the context inside. Otherwise something was left out of

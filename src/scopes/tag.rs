@@ -57,8 +57,8 @@ impl Tag {
 /// in a `const` or `static` too. A `String`, a `&String` or a `&[u16]` of UTF-16 is interned
 /// ([`Name::intern`](crate::Name::intern)).
 ///
-/// Without a name, a container is named after its type, such as `TaggedVec<game::Particle>`, and what
-/// [`tagged`] allocates is `Unnamed`:
+/// Without a name, a container is named after its type, such as `TaggedVec<game::Particle>`, and
+/// what [`tagged`] allocates is `Unnamed`:
 /// ```
 /// # memledger::group! { RENDERING = "Rendering"; }
 /// const UNNAMED: memledger::Tag = memledger::tag!(RENDERING);

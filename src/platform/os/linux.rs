@@ -109,7 +109,8 @@ pub(crate) fn wake_all(word: &AtomicU32) {
 const MEMBARRIER_PRIVATE_EXPEDITED: c_int = 1 << 3;
 const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: c_int = 1 << 4;
 
-/// Whether [`barrier_on_all_threads`] works in this process; asked once before it is used.
+/// Whether [`barrier_on_all_threads`] works in this process. Must be called once before the barrier
+/// is used.
 pub(crate) fn register_barrier() -> bool {
     // SAFETY: registers an intent, touches no memory.
     unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 }
@@ -159,8 +160,8 @@ pub(crate) fn is_thread_alive(id: u32) -> bool {
 }
 
 /// The number of rounds in which glibc runs a thread-exit function that sets its key again: four.
-/// In the fourth, the thread sanitizer forgets the thread before our function runs, and instrumented
-/// code would crash.
+/// In the fourth round, the thread sanitizer forgets the thread before our function runs, and
+/// instrumented code would crash.
 const DESTRUCTOR_ROUNDS: usize = if cfg!(thread_sanitizer) { 3 } else { 4 };
 const NO_KEY: usize = usize::MAX;
 static KEY: AtomicUsize = AtomicUsize::new(NO_KEY);
@@ -221,8 +222,8 @@ extern "C" fn thread_exits(round: *mut c_void) {
     }
 }
 
-/// Blocks `SIGPIPE` and `SIGXFSZ` on the calling thread until dropped, and discards those that the
-/// tracker's writes raised meanwhile: they would end the program.
+/// Blocks `SIGPIPE` and `SIGXFSZ` on the calling thread until dropped, and discards the signals
+/// that the tracker's writes raised meanwhile, because those would end the program.
 pub(crate) struct BlockedSignals {
     before: libc::sigset_t,
     pending: libc::sigset_t,
@@ -286,8 +287,8 @@ unsafe extern "C" {
     fn secure_getenv(name: *const c_char) -> *const c_char;
 }
 
-/// Whether a variable of the environment begins with `prefix`. Allocates nothing, and must be
-/// called before `main` only: later, the program may be changing its environment.
+/// Whether a variable of the environment begins with `prefix`. Allocates nothing. Must be called
+/// only before `main`, because the program may change its environment later.
 pub(crate) fn has_env(prefix: &[u8]) -> bool {
     unsafe extern "C" {
         static environ: *const *const c_char;
@@ -362,8 +363,8 @@ pub(crate) fn write_all(fd: RawFd, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the system detect a lost connection: after 10 s of silence it sends three probes, 5 s apart, and
-/// it closes the connection if sent bytes are not acknowledged for 30 s.
+/// Makes the system detect a lost connection: after 10 s of silence, it sends three probes, 5 s
+/// apart. It also closes the connection if sent bytes are not acknowledged for 30 s.
 pub(crate) fn watch_connection(stream: &TcpStream) -> io::Result<()> {
     let options = [
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
@@ -410,8 +411,8 @@ pub(crate) fn terminal_width(fd: RawFd) -> Option<usize> {
     }
 }
 
-/// Waits at most `timeout` for a client of `listener`, or for bytes or the end of `clients`; returns which
-/// of them are ready.
+/// Waits at most `timeout` until `listener` has a new client, or one of `clients` has bytes or has
+/// closed its connection. Returns which of them are ready.
 pub(crate) fn readable(
     listener: &TcpListener,
     clients: &[&TcpStream],
@@ -447,8 +448,9 @@ pub(crate) fn shut(listener: &TcpListener) {
     unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
 }
 
-/// Creates the file `name` in `folder`, for its owner alone. Fails if the name exists, as a file, a pipe or
-/// a link. `name` must have no slash, so that it does not leave the folder.
+/// Creates the file `name` in `folder`; only its owner can read and write it. Fails if the name
+/// exists, as a file, a pipe or a link. `name` must have no slash, so that it does not leave the
+/// folder.
 pub(crate) fn create_in(folder: &Path, name: &str) -> io::Result<File> {
     let name = std::ffi::CString::new(name)?;
     let folder = OpenOptions::new()

@@ -118,8 +118,8 @@ impl Place {
     /// it.
     ///
     /// NOTE: takes a lock on one byte of the folder, at an offset that the name determines, because
-    /// there is no file yet to lock. Linux grants only shared locks on folders, but reports those of
-    /// other processes. Of two processes that ask at once, both may be refused.
+    /// the file to lock may not exist yet. Linux grants only shared locks on folders, but reports
+    /// the locks of other processes. If two processes ask at the same time, both may be refused.
     ///
     /// # Errors
     /// If the folder cannot be locked: it is not readable, or its file system has no locks.

@@ -124,8 +124,8 @@ static MINIMAL_STACK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 /// against.
 ///
 /// NOTE: called before `main`, on the thread that loads this library. The lookup takes the loader's
-/// lock. That thread holds the lock while it waits for a tracker thread to start a recording, so the
-/// tracker thread cannot look it up itself.
+/// lock. The loading thread holds this lock while it waits for a tracker thread to start a
+/// recording, so the tracker thread cannot look up the function itself.
 pub(super) fn find_minimal_stack() {
     #[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
     {
