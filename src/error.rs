@@ -1,4 +1,4 @@
-//! Everything that can go wrong, one English sentence each.
+//! The errors of this crate, each with one English sentence.
 
 mod unmeasured;
 
@@ -15,8 +15,8 @@ use std::time::Duration;
 ///
 /// [`Display`](std::fmt::Display) gives one sentence, with the numbers; so does each text in a
 /// variant. [`Debug`](std::fmt::Debug), which `unwrap` prints, gives the same sentence after the
-/// name of the variant. [`source`](std::error::Error::source) is the error of the system, if there is
-/// one.
+/// name of the variant. [`source`](std::error::Error::source) is the error of the system, if there
+/// is one.
 ///
 /// ```
 /// use memledger::{Destination, Error, Ledger};
@@ -50,24 +50,26 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// An address is none of the forms that are allowed; the text says which those are.
+    /// An address has none of the allowed forms; the text lists them.
     InvalidAddress(String),
-    /// A text can be no channel's name, or chooses no channel where one is needed.
+    /// A text cannot be the name of a channel, or it selects no channel where one is required.
     InvalidChannels(String),
-    /// A name is that of no channel of the program; the text has the name.
+    /// The program has no channel of the name that the text contains.
     UnknownChannel(String),
-    /// The channel of this name can be enabled only where recording starts.
+    /// The channel of this name can be enabled only when recording starts.
     ReadOnlyChannel(&'static str),
-    /// These permissions are no permissions of a file that its owner can read and write.
+    /// These permissions are not in the range 0o600 to 0o777, in which the owner can read and write
+    /// the file.
     InvalidFileMode(u32),
-    /// The name of a report's file has the ending of no format; the text says which there are.
+    /// No format of a report has the extension of this file name; the text lists the formats.
     UnknownReportFormat(String),
-    /// A token has the wrong length, or characters that are not allowed; the text does not show it.
+    /// A token has the wrong length, or characters that are not allowed; the text does not contain
+    /// the token.
     InvalidToken(String),
     /// The control server would listen on this address, which other machines can reach, without a
     /// token.
     TokenRequired(String),
-    /// A time limit of zero.
+    /// A time limit is 0 s.
     InvalidTimeout,
 
     /// Memory can be tracked on 64-bit Linux only.
@@ -77,21 +79,21 @@ pub enum Error {
     /// A ledger cannot start while [`measure`](crate::measure) or a [`Budget`](crate::Budget) runs
     /// without one.
     MeasurementRunning,
-    /// This process is the child of a fork of a tracked process, and was not asked to follow.
+    /// This process was forked from a tracked process that does not follow forks.
     ForkedChild,
-    /// The worker has been stuck in a write, so it could not be waited for any longer.
+    /// The worker has been stuck in a write for longer than an operation waits for it.
     WorkerStuck {
-        /// What cannot be done, as a clause.
+        /// What fails, as a clause.
         action: &'static str,
-        /// How long it was waited for.
+        /// How long the operation has waited.
         waited: Duration,
     },
     /// A thread has been inside the allocator for this long, so recording cannot start.
     ThreadInAllocator {
-        /// How long it was waited for.
+        /// How long the operation has waited.
         waited: Duration,
     },
-    /// The system refuses a thread to the tracker.
+    /// The system cannot create a thread of the tracker.
     ThreadNotStarted {
         /// Which thread, as a noun phrase.
         thread: String,
@@ -102,7 +104,7 @@ pub enum Error {
     NotRecording,
     /// The system has no memory for the tracker; the text says for what, and what is lost.
     OutOfMemory(String),
-    /// The tracker has met a fault of its own, and ends what the text names.
+    /// The tracker has detected a defect in itself, and ends the activity that the text names.
     Internal(String),
     /// A destination of the trace cannot be reached, was lost, or is too slow.
     Destination {
@@ -114,7 +116,7 @@ pub enum Error {
 
     /// The control server cannot listen on this address.
     Listen {
-        /// The address that was asked for.
+        /// The requested address.
         address: String,
         /// Why it failed.
         source: io::Error,
@@ -123,30 +125,30 @@ pub enum Error {
     ControlEnded(io::Error),
     /// A control server or a store cannot be reached.
     Unreachable {
-        /// Which, as a clause.
+        /// What cannot be reached, as a clause.
         what: String,
         /// Why it failed.
         source: io::Error,
     },
-    /// A control server or a store does not answer in time, or closes the connection; the text names
-    /// it.
+    /// A control server or a store does not answer in time, or closes the connection; the text
+    /// names the server or the store.
     NoAnswer(String),
-    /// A control server or a store refuses a request; the text has its reason.
+    /// A control server or a store refuses a request; the text contains the reason.
     Refused(String),
-    /// A message of a store, or to one, has bytes that are no message, or lacks a field.
+    /// The bytes of a message from or to a store cannot be decoded, or the message lacks a field.
     InvalidMessage(String),
 
-    /// What a piece of the program allocates could not be measured.
+    /// The memory that some code of the program allocates could not be measured.
     Unmeasured(Unmeasured),
-    /// A piece of the program has gone over its [`Budget`](crate::Budget); the text says by how much,
-    /// and who holds the most. The one error of several lines.
+    /// Some code of the program has exceeded its [`Budget`](crate::Budget); the text says by how
+    /// much, and which owners hold the most. Only this error has several lines.
     OverBudget(String),
 }
 
 #[cfg(feature = "enable")]
 impl Error {
-    /// A copy in memory of its own; of an I/O error the code or the kind. Long, because it has one
-    /// arm for each variant.
+    /// A copy that shares no memory with this error. A copied I/O error has only the code, or the
+    /// kind if there is no code. Long, because it has one arm for each variant.
     pub(crate) fn duplicate(&self) -> Self {
         let io = |error: &io::Error| match error.raw_os_error() {
             Some(code) => io::Error::from_raw_os_error(code),

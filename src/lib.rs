@@ -20,9 +20,10 @@
 //! }
 //! ```
 //!
-//! In a build without optimisation an event costs 20 to 30 times as much, most of it on the tracker's own
-//! thread, and the report says that. With two lines in the `Cargo.toml` of the workspace it is 6 times;
-//! the rest is the hook, which is compiled with the program:
+//! In a build without optimisation, an event costs 20 to 30 times as much, most of it on the
+//! tracker's own thread, and the report contains a note about it. Two lines in the `Cargo.toml` of
+//! the workspace reduce the factor to 6; the rest is the cost of the hook, which is compiled with
+//! the program:
 //!
 //! ```toml
 //! [profile.dev.package.memledger]
@@ -35,16 +36,18 @@
 //!   `MEMLEDGER_FILE=run.utrace` in the environment needs no further code.
 //! - **Who owns memory**: [`alloc_scope!`] says where in the program an allocation happens;
 //!   [`group!`], [`tag!`] and [`tagged`] say whose it is. [`Name`] holds names. [`TaggedVec`],
-//!   [`TaggedHashMap`] and the other [`containers`] keep their tag wherever they grow.
-//!   [`Context`] and [`spawn`] take both to other threads, [`AllocScope`] along with futures.
+//!   [`TaggedHashMap`] and the other [`containers`] keep their tag wherever they grow. [`Context`]
+//!   and [`spawn`] carry both to other threads; [`AllocScope`] gives both to futures.
 //! - **Budgets in tests**: [`budget`] fails a test whose code allocates, holds or leaves too much;
 //!   [`measure`] gives the figures.
-//! - **Events of your own**: [`event!`] declares a type, [`channel!`] what is turned on and off
-//!   together, [`log!`] and [`log_scope!`] write events, [`bookmark!`] names a moment.
-//! - **The stream**: [`trace`] reads it. The format is Unreal Trace, so a trace of ours opens in
-//!   Unreal Insights, and theirs can be read here. [`trace::read::EventAnalyzer`] finds events of
-//!   any program by name and gives their fields. With feature `store`, `remote::store` gets traces
-//!   of many programs from where a recorder, `memledger serve`, keeps them.
+//! - **Events of your own**: [`event!`] declares a type of events, [`channel!`] declares a set of
+//!   types that are turned on and off together, [`log!`] and [`log_scope!`] write events,
+//!   [`bookmark!`] names a moment.
+//! - **The stream**: [`trace`] reads it. The format is Unreal Trace: Unreal Insights opens traces
+//!   of this tracker, and this module reads traces of Unreal Engine. [`trace::read::EventAnalyzer`]
+//!   finds events of any program by name and gives their fields. With feature `store`,
+//!   `remote::store` gets the traces of many programs that a recorder (`memledger serve`) has
+//!   stored.
 //! - **The figures**: [`analysis`] rebuilds live blocks, peaks and totals from a stream, in the
 //!   traced process and from a file alike; [`dump`] prints them.
 //!

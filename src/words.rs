@@ -24,8 +24,9 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// The name in `known` that `name` most likely means: it differs in at most a third of its letters, or
-/// in one; two swapped neighbours count once. `None` if no name is near.
+/// The name in `known` that `name` most likely means: it differs from `name` in at most a third of
+/// the letters, or in one letter. Two swapped neighbours count as one difference. `None` if no name
+/// is near.
 ///
 /// ```
 /// use memledger::dump::text::nearest;
@@ -42,7 +43,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     (least <= most).then_some(nearest)
 }
 
-/// The first 64 characters of a name, in lower case; a longer name is not a misspelt one.
+/// The first 64 characters of a name, in lower case: a longer text is not a misspelt name.
 #[cfg(feature = "analysis")]
 fn lower(name: &str) -> Vec<char> {
     name.chars().take(64).flat_map(char::to_lowercase).collect()

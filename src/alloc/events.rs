@@ -10,8 +10,8 @@ use crate::trace::format::schema::{
 use crate::trace::format::stream_events::MARKER_PERIOD;
 use crate::trace::worker::{EventProvider, Importants};
 
-/// An allocation has `size >> SIZE_SHIFT` in its size field, and the lower bits beside the
-/// alignment.
+/// An event of an allocation has `size >> SIZE_SHIFT` in its size field. The lower bits of the size
+/// share a byte with the alignment.
 pub(super) const SIZE_SHIFT: u32 = 3;
 
 /// The channel of allocations, reallocations and frees.

@@ -5,8 +5,8 @@
 //! first event of a thread, a full buffer, the tracker's own code.
 //!
 //! PERF: each slow path is a tail call, so that the fast path saves no registers for it: a free
-//! saves none, an allocation those that hold the layout during the inner call. A call in the middle
-//! costs 0.5 ns for each event.
+//! saves no registers, and an allocation only those that hold the layout during the inner call. A
+//! slow path that is not a tail call costs 0.5 ns for each event.
 #![expect(unsafe_code, reason = "events are written through raw pointers")]
 
 use super::events::{ALLOC, FREE, REALLOC_ALLOC, REALLOC_FREE};
@@ -44,7 +44,7 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
         }
         pointer
     }
-    /// In another region than the last event of this thread, or in another context.
+    /// The thread's epoch is not current for this block, or the stream is in another context.
     #[inline(never)]
     fn elsewhere(slot: &ThreadSlot, pointer: *mut u8, layout: Layout) -> *mut u8 {
         synchronize_and_write_alloc(slot, pointer, layout);
@@ -53,8 +53,8 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
     }
     let Some(slot) = write::enter() else { return cold(pointer, layout, ignore_environment) };
     let stamp = slot.stamp();
-    // PERF: one instruction for a bound of both: it is at least the larger of the two and at most
-    // their sum.
+    // PERF: one bitwise or bounds both the size and the alignment: it is at least the larger of the
+    // two, and at most their sum.
     let size = layout.size() | layout.align();
     if !sync::is_current(slot, stamp, pointer.addr(), size) || !scopes::is_current(slot) {
         return elsewhere(slot, pointer, layout);
@@ -115,7 +115,7 @@ pub(crate) unsafe fn free<A: GlobalAlloc>(inner: &A, pointer: *mut u8, layout: L
         // SAFETY: the caller makes the same promise.
         unsafe { inner.dealloc(pointer, layout) };
     }
-    /// In another region than the last event of this thread.
+    /// The thread's epoch is not current for this block.
     #[inline(never)]
     unsafe fn elsewhere<A: GlobalAlloc>(
         pointer: *mut u8,
@@ -145,8 +145,9 @@ pub(crate) unsafe fn free<A: GlobalAlloc>(inner: &A, pointer: *mut u8, layout: L
     unsafe { inner.dealloc(pointer, layout) };
 }
 
-/// Reallocates a block. Each half is committed on its own. The buffer has room for both before the
-/// first is written, so the second follows unless recording ends in between.
+/// Reallocates a block. It is recorded as two events, each committed on its own. The buffer has
+/// room for both before the first is written, so the second follows unless recording ends in
+/// between.
 ///
 /// # Safety
 /// That of [`GlobalAlloc::realloc`].
@@ -237,10 +238,10 @@ unsafe fn realloc_own<A: GlobalAlloc>(
     new
 }
 
-/// A live block belongs to the tag of this thread from now on.
+/// Records that a live block belongs to the tag of this thread from now on.
 ///
-/// The program does this, not the allocator. But it concerns the block, so it has a place in the
-/// order of events as its allocation and its free do.
+/// The program calls this, not the allocator. But the event concerns the block, so it is ordered
+/// relative to the block's allocation and free.
 pub(crate) fn retag(pointer: *mut u8, layout: Layout) {
     fn record(slot: &ThreadSlot, pointer: *mut u8, layout: Layout) {
         if synchronize(slot, pointer, layout) {
@@ -272,7 +273,8 @@ fn enter_cold(own_bytes: i64) -> Option<Cold> {
     write::enter_cold()
 }
 
-/// Joins the clock of the region of the next event; `false` if the event is not recorded.
+/// Makes the thread's epoch current for an event about this block; `false` if the event is not
+/// recorded.
 #[inline(always)]
 fn synchronize(slot: &ThreadSlot, pointer: *mut u8, layout: Layout) -> bool {
     sync::is_current(slot, slot.stamp(), pointer.addr(), layout.size())
@@ -329,7 +331,7 @@ unsafe fn write_realloc<A: GlobalAlloc>(
         // Recording has ended in between: in the recording, the block is freed.
         return new;
     }
-    // SAFETY: nothing else has used the room since.
+    // SAFETY: `enter` has checked the room for both halves, and nothing else has used it since.
     let mut writer = unsafe { Writer::new(slot.cursor()) };
     writer.alloc(REALLOC_ALLOC.wire(), slot.stamp(), address.addr(), size, layout.align());
     if new.is_null() {

@@ -35,9 +35,8 @@ pub(crate) struct Writer {
 impl Writer {
     /// # Safety
     /// `at` is valid for writes of
-    /// [`MAX_HOOK_BYTES`](crate::trace::write::buffer_pool::MAX_HOOK_BYTES) bytes, `at` is valid
-    /// for writes of [`MAX_HOOK_BYTES`](crate::trace::write::buffer_pool::MAX_HOOK_BYTES) bytes,
-    /// and the writer writes no more than that.
+    /// [`MAX_HOOK_BYTES`](crate::trace::write::buffer_pool::MAX_HOOK_BYTES) bytes, and the writer
+    /// writes no more than that.
     pub(crate) unsafe fn new(at: *mut u8) -> Self {
         Self { at }
     }
@@ -123,7 +122,8 @@ impl Writer {
     }
 }
 
-// PERF: these two functions take the address, not the writer, so that it can stay in a register.
+// PERF: these two functions take the address, not the writer, so that the address can stay in a
+// register.
 
 #[cold]
 #[inline(never)]

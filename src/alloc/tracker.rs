@@ -34,18 +34,19 @@ use std::alloc::{GlobalAlloc, Layout, System};
 ///
 /// That is 40 instructions for an allocation and 30 for a free, none of them locked: 2 to 4 ns each
 /// if the program's memory is in the caches (`cargo bench -p memledger-benches --bench hook`
-/// measures it). If the program waits for memory, each additional instruction costs more; the bench
-/// also measures as many instructions that do nothing. After each 32 KiB of events the thread takes
-/// a new buffer. If none is free, it waits for the worker, as [`OnFull`](crate::OnFull) sets.
+/// measures it). If the program waits for memory, each additional instruction costs more; for
+/// comparison, the bench also measures the same number of instructions without effect. After each
+/// 32 KiB of events the thread takes a new buffer. If none is free, it waits for the worker, as
+/// [`OnFull`](crate::OnFull) sets.
 ///
 /// # In a library that is loaded and unloaded
 /// A `cdylib` that contains this allocator stays loaded until the process ends: `dlclose` returns,
 /// and does not unmap the library. The tracker's code runs when threads and the process end, and on
 /// threads of its own, so it must stay mapped. The library's statics are therefore destroyed at
 /// exit. The next `dlopen` of the same path returns the same library, with its current recording,
-/// and ignores a file that has replaced it. Each copy under another name stays loaded, too, with 1
-/// MiB of addresses, some more while it records, and one of the process's 1,024 thread keys. A host
-/// that replaces code while it runs should link the tracker itself.
+/// and ignores a file that has replaced it. Each copy under another name stays loaded, too. It
+/// keeps 1 MiB of address space, some more while it records, and one of the process's 1,024 thread
+/// keys. A host that replaces code while it runs should link the tracker itself.
 ///
 /// The library may be loaded with `RTLD_LOCAL` or from several threads, and the host may free its
 /// blocks if it could free them without the tracker. (The tracker's build script cannot link the
@@ -53,7 +54,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 /// dependent crates.)
 ///
 /// Recording begins with the first call, before `main`. Up to 1 MiB of events are kept for a
-/// [`Ledger`](crate::Ledger) that starts later; if none has started by then, they are dropped.
+/// [`Ledger`](crate::Ledger) that starts later; if there are more before one has started, all of
+/// them are dropped.
 #[derive(Debug, Default)]
 pub struct TrackingAllocator<A = System> {
     inner: A,

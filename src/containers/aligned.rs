@@ -10,8 +10,8 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 
-/// A box whose block is aligned as asked for: for vector instructions, for pages, against false
-/// sharing. [`Tag::aligned_box`] and [`Tag::aligned_slice`] make it.
+/// A box whose block has a chosen alignment: for vector instructions, for pages, or to prevent
+/// false sharing. [`Tag::aligned_box`] and [`Tag::aligned_slice`] make one.
 ///
 /// ```
 /// # memledger::group! { GROUP = "Group"; }
@@ -21,7 +21,8 @@ use std::ptr::{self, NonNull};
 /// assert_eq!(samples.as_ptr().addr() % 64, 0);
 /// ```
 ///
-/// A plain `Box` cannot take its place, since it frees its block with the alignment of its type.
+/// It cannot be converted to a plain `Box`, which would free the block with the alignment of the
+/// type.
 pub struct AlignedBox<T: ?Sized> {
     value: NonNull<T>,
     align: usize,
@@ -37,7 +38,7 @@ impl Tag {
     /// Boxes a value at an address that is a multiple of `align`.
     ///
     /// # Panics
-    /// If `align` is no power of two.
+    /// If `align` is not a power of two.
     #[track_caller]
     pub fn aligned_box<T>(self, align: usize, value: T) -> AlignedBox<T> {
         let layout = aligned(Layout::new::<T>(), align);
@@ -47,10 +48,11 @@ impl Tag {
         AlignedBox { value: block, align, _owns: PhantomData }
     }
 
-    /// A slice of `len` elements, each made by `make` of its place, that begins at a multiple of `align`.
+    /// Boxes a slice of `len` elements at an address that is a multiple of `align`. `make` returns
+    /// the element at an index.
     ///
     /// # Panics
-    /// If `align` is no power of two, or the slice is larger than memory can be.
+    /// If `align` is not a power of two, or the slice is larger than [`isize::MAX`] bytes.
     #[track_caller]
     pub fn aligned_slice<T>(
         self,
@@ -58,7 +60,7 @@ impl Tag {
         len: usize,
         mut make: impl FnMut(usize) -> T,
     ) -> AlignedBox<[T]> {
-        /// What is there already, if `make` panics.
+        /// Drops the elements that are made already, and frees the block, if `make` panics.
         struct Filling<T> {
             start: NonNull<T>,
             filled: usize,
@@ -66,7 +68,7 @@ impl Tag {
         }
         impl<T> Drop for Filling<T> {
             fn drop(&mut self) {
-                // SAFETY: so many elements were written; the block was allocated with this layout.
+                // SAFETY: `filled` elements were written; the block was allocated with this layout.
                 unsafe {
                     ptr::slice_from_raw_parts_mut(self.start.as_ptr(), self.filled).drop_in_place();
                     Global.deallocate(self.start.cast(), self.layout);
@@ -81,7 +83,7 @@ impl Tag {
         let mut filling = Filling { start, filled: 0, layout };
         for index in 0..len {
             let element = make(index);
-            // SAFETY: the block has room for `len` elements, and nothing is in this one.
+            // SAFETY: the block has room for `len` elements, and this one is not written yet.
             unsafe { start.add(index).write(element) };
             filling.filled += 1;
         }
@@ -110,8 +112,8 @@ impl<T> AlignedBox<T> {
     pub fn into_inner(self) -> T {
         let layout = self.layout();
         let this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: the value is read once, and its block freed without dropping it; `layout` is that
-        // with which it was allocated.
+        // SAFETY: the value is read once and not dropped here; its block was allocated with
+        // `layout`.
         unsafe {
             let value = this.value.read();
             Global.deallocate(this.value.cast(), layout);
@@ -131,7 +133,7 @@ impl<T: ?Sized> Deref for AlignedBox<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the value lives as long as this.
+        // SAFETY: the value lives as long as this box.
         unsafe { self.value.as_ref() }
     }
 }
@@ -139,7 +141,7 @@ impl<T: ?Sized> Deref for AlignedBox<T> {
 impl<T: ?Sized> DerefMut for AlignedBox<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the value lives as long as this, which is borrowed mutably.
+        // SAFETY: the value lives as long as this box, which is borrowed mutably.
         unsafe { self.value.as_mut() }
     }
 }

@@ -9,15 +9,16 @@ use std::ptr::NonNull;
 #[cfg(feature = "enable")]
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-/// Allocates from the global allocator, under the table's tag, and remembers the block that the
-/// table holds, which does not say where it is.
+/// Allocates from the global allocator under the table's tag, and remembers the address of the
+/// table's block, because the table does not expose it.
 ///
-/// A table holds one block, and while it grows two: it takes the new one, moves the elements, which
-/// calls the program's hasher, and frees the old one; if the hasher panics, the new one. So what it
-/// holds in the end is the younger of its last two that was not freed.
+/// A table holds one block, or two while it grows: it allocates the new block, moves the elements,
+/// which calls the program's hasher, and frees the old block. If the hasher panics, the table frees
+/// the new block instead. So the table's block is the younger of the last two blocks that are not
+/// freed.
 ///
-/// A table lends its allocator out for reading only. What changes is in atomics, so that tables can
-/// be shared all the same; only who has the table to himself writes there.
+/// A table gives only a shared reference to its allocator, so the fields that change are atomics,
+/// which keep the table `Sync`. Only code with exclusive access to the table writes them.
 pub(super) struct TagAllocator {
     #[cfg(feature = "enable")]
     node: AtomicU32,
@@ -103,15 +104,15 @@ impl TagAllocator {
 }
 
 impl Clone for TagAllocator {
-    /// For another table, with a block of its own.
+    /// The allocator of another table: it has the same tag, and no block yet.
     #[inline]
     fn clone(&self) -> Self {
         Self::new(self.tag())
     }
 }
 
-// SAFETY: every block is one of `Global`'s, which is the same whatever becomes of this value or of
-// its clones. That the blocks are remembered changes nothing about them.
+// SAFETY: `Global` allocates and frees every block, so a block stays valid when this value or a
+// clone is moved or dropped, and any clone can free it. Remembering its address does not affect it.
 unsafe impl Allocator for TagAllocator {
     #[inline]
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
@@ -123,7 +124,7 @@ unsafe impl Allocator for TagAllocator {
     #[inline]
     unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
         self.gave_back(block);
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller makes the same promise.
         unsafe { Global.deallocate(block, layout) };
     }
 }
@@ -143,15 +144,16 @@ mod tests {
         assert_eq!(held(), None);
         let first = take();
         assert_eq!(held(), Some(first.addr().get()));
-        // It grows, and the hasher panics.
+        // The table grows, and the hasher panics.
         let second = take();
         give_back(second);
         assert_eq!(held(), Some(first.addr().get()));
-        // It grows.
+        // The table grows.
         let third = take();
         give_back(first);
         assert_eq!(held(), Some(third.addr().get()));
-        // A clone is another table's, and one block that is lost does not confuse it.
+        // A clone belongs to another table. Of three blocks that are held at once, the allocator
+        // forgets the oldest; the two younger ones stay correct.
         assert_eq!(allocator.clone().block(64), None);
         let fourth = take();
         let fifth = take();

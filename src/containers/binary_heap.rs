@@ -9,7 +9,7 @@ use std::collections::{BinaryHeap, TryReserveError};
 use std::fmt;
 use std::ops::Deref;
 
-/// A [`BinaryHeap`] whose memory carries a tag: at every growth, on any thread, in any scope.
+/// A [`BinaryHeap`] whose memory carries a tag, whichever thread and scope it grows in.
 ///
 /// ```
 /// use memledger::{Tag, TaggedBinaryHeap, group, tag};
@@ -24,14 +24,14 @@ use std::ops::Deref;
 /// assert_eq!(waiting.into_sorted_vec(), [3, 5, 6]);
 /// ```
 ///
-/// It can be read as a `&BinaryHeap`, and has the growing methods of [`BinaryHeap`]. One that is made
-/// without a tag takes that of the thread's context, as [`TaggedVec`] does.
+/// It dereferences to `BinaryHeap`, and has the methods of [`BinaryHeap`] that make it grow. A heap
+/// that is created without a tag takes the tag of the thread's context, as [`TaggedVec`] does.
 ///
 /// # Cost
 /// 8 bytes more than a `BinaryHeap`; none without feature `enable`.
 ///
 /// # Misuse
-/// There is no `&mut BinaryHeap` to be had, through which it would grow without its tag:
+/// It does not give out a `&mut BinaryHeap`, through which it would grow without its tag:
 /// ```compile_fail,E0596
 /// # memledger::group! { GROUP = "Group"; }
 /// let mut tagged = memledger::TaggedBinaryHeap::new(memledger::tag!(GROUP, "name"));
@@ -43,7 +43,7 @@ pub struct TaggedBinaryHeap<T> {
 }
 
 impl<T> TaggedBinaryHeap<T> {
-    /// Gives the elements away in the same block, which belongs to the thread's context from now on.
+    /// Returns a plain heap with the same block, which belongs to the thread's context from now on.
     pub fn into_heap(self) -> BinaryHeap<T> {
         self.tag.release(self.block());
         self.plain
@@ -54,8 +54,9 @@ impl<T> TaggedBinaryHeap<T> {
         TaggedVec { plain: self.plain.into_vec(), tag: self.tag }
     }
 
-    /// Renames it: what it holds already, and what it will, belongs to `tag`. Costs one event if it
-    /// holds a block. Elements that hold memory of their own are not renamed.
+    /// Changes its tag: the memory that it holds, and all that it allocates later, belongs to
+    /// `tag`. Costs one event if it holds a block. Memory that the elements hold themselves keeps
+    /// its tag.
     pub fn set_tag(&mut self, tag: Tag) {
         if self.tag.change(OwnTag::of::<Self>(tag)) {
             self.tag.claim(self.block());
@@ -105,7 +106,7 @@ impl<T: Ord> TaggedBinaryHeap<T> {
         tagged
     }
 
-    /// Takes a plain heap over, with its block, which belongs to `tag` from now on.
+    /// Takes over a plain heap and its block, which belongs to `tag` from now on.
     pub fn from_heap(tag: Tag, plain: BinaryHeap<T>) -> Self {
         Self::claimed(OwnTag::of::<Self>(tag), plain)
     }
@@ -130,7 +131,7 @@ impl<T: Ord> TaggedBinaryHeap<T> {
         self.plain.push(element);
     }
 
-    /// As [`BinaryHeap::append`]; `other` keeps its block, whichever is larger.
+    /// As [`BinaryHeap::append`], but `other` keeps its block even if that is the larger one.
     #[track_caller]
     pub fn append(&mut self, other: &mut Self) {
         self.make_room(other.len());

@@ -26,15 +26,16 @@ use std::task::{Context, Poll};
 /// assert_eq!(voice(41), 42);
 /// ```
 ///
-/// What the value allocated before it was boxed is not the box's, and does not get its tag. A box
-/// that is created without a tag takes that of the thread's context, as [`TaggedVec`](crate::TaggedVec) does.
+/// Only the box's own block carries the tag; memory that the value allocated before it was boxed
+/// does not. A box that is created without a tag takes the tag of the thread's context, as
+/// [`TaggedVec`](crate::TaggedVec) does.
 ///
 /// # Cost
 /// 8 bytes more than a `Box`; none without feature `enable`.
 ///
 /// # Misuse
-/// A box alone cannot be turned into one of a trait object by the compiler, as `Box` can; that is
-/// what [`tagged_box!`](crate::tagged_box) is for:
+/// The compiler converts a `Box` of a value to a `Box` of a trait object, but not a `TaggedBox`.
+/// Use [`tagged_box!`](crate::tagged_box) instead:
 /// ```compile_fail,E0308
 /// # memledger::group! { GROUP = "Group"; }
 /// let tag = memledger::tag!(GROUP, "name");
@@ -45,7 +46,8 @@ pub struct TaggedBox<T: ?Sized> {
     pub(super) tag: OwnTag,
 }
 
-/// Boxes a value under a tag, as whatever a [`Box`] of it can be: a trait object, a slice.
+/// Boxes a value under a tag, as any type to which a [`Box`] of the value converts: a trait object,
+/// a slice.
 ///
 /// ```
 /// # memledger::group! { GROUP = "Group"; }
@@ -61,12 +63,12 @@ pub struct TaggedBox<T: ?Sized> {
 macro_rules! tagged_box {
     ($tag:expr, $value:expr $(,)?) => {{
         let (plain, tag) = $crate::TaggedBox::into_parts($crate::TaggedBox::new($tag, $value));
-        // Here the compiler turns a `Box` into what is expected.
+        // Here the compiler converts the `Box` to the expected type.
         $crate::TaggedBox::from_parts(plain, tag)
     }};
 }
 
-/// The tag of a box on its way through [`tagged_box!`].
+/// The tag of a box while [`tagged_box!`] converts the box.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct BoxTag(OwnTag);
@@ -91,20 +93,20 @@ impl<T> TaggedBox<T> {
 }
 
 impl<T: ?Sized> TaggedBox<T> {
-    /// Takes a plain box over, with its block, which belongs to `tag` from now on.
+    /// Takes over a plain box and its block, which belongs to `tag` from now on.
     pub fn from_box(tag: Tag, plain: Box<T>) -> Self {
         Self::claimed(OwnTag::of::<Self>(tag), plain)
     }
 
-    /// Gives the same block away, which belongs to the thread's context from now on.
+    /// Returns a plain box with the same block, which belongs to the thread's context from now on.
     pub fn into_box(self) -> Box<T> {
         self.tag.release(self.block());
         self.plain
     }
 
-    /// Renames it: its block belongs to `tag` from now on. Costs one event.
+    /// Changes its tag: its block belongs to `tag` from now on. Costs one event.
     ///
-    /// What the value holds elsewhere is not renamed.
+    /// Memory that the value holds itself keeps its tag.
     pub fn set_tag(&mut self, tag: Tag) {
         if self.tag.change(OwnTag::of::<Self>(tag)) {
             self.tag.claim(self.block());

@@ -1,4 +1,4 @@
-//! A map by order that keeps its tag.
+//! A B-tree map that keeps its tag.
 
 use super::entry::entry;
 use super::forward::{compares, equals, forward};
@@ -12,7 +12,7 @@ use std::ops::{Deref, Index, RangeBounds};
 
 pub use std::collections::btree_map::OccupiedEntry;
 
-/// A [`BTreeMap`] whose memory carries a tag: every node of it, on any thread, in any scope.
+/// A [`BTreeMap`] whose nodes all carry a tag, whichever thread and scope it grows in.
 ///
 /// ```
 /// use memledger::{Tag, TaggedBTreeMap, group, tag};
@@ -26,16 +26,17 @@ pub use std::collections::btree_map::OccupiedEntry;
 /// assert_eq!(orders.first_key_value(), Some((&90, &1)));
 /// ```
 ///
-/// It dereferences to `BTreeMap`, and has the methods of [`BTreeMap`] that change it. One that is
-/// created without a tag takes that of the thread's context, as [`TaggedVec`](crate::TaggedVec) does.
+/// It dereferences to `BTreeMap`, and has the methods of [`BTreeMap`] that change it. A map that is
+/// created without a tag takes the tag of the thread's context, as [`TaggedVec`](crate::TaggedVec)
+/// does.
 ///
 /// # Cost
-/// 8 bytes more than a `BTreeMap`; none without feature `enable`. A new pair costs some 10 ns more.
-/// The plain map does not say where its nodes are, so to rename one that is not empty moves its pairs
-/// to new nodes, in O(n log n); so does a clone.
+/// 8 bytes more than a `BTreeMap`; none without feature `enable`. A new pair costs about 10 ns
+/// more. The plain map does not expose its nodes, so a change of the tag moves the pairs to new
+/// nodes one by one, in O(n log n). A clone also inserts its pairs one by one, in the same time.
 ///
 /// # Misuse
-/// There is no `&mut BTreeMap` to be had, through which it would grow without its tag:
+/// It does not give out a `&mut BTreeMap`, through which it would grow without its tag:
 /// ```compile_fail,E0596
 /// # memledger::group! { GROUP = "Group"; }
 /// let mut tagged = memledger::TaggedBTreeMap::new(memledger::tag!(GROUP, "name"));
@@ -59,7 +60,7 @@ impl<K, V> TaggedBTreeMap<K, V> {
         Self { plain: BTreeMap::new(), tag: OwnTag::of::<C>(tag) }
     }
 
-    /// Gives the pairs away in the nodes they are in, which keep the tag.
+    /// Returns the plain map. Its nodes stay the same, and keep the tag.
     #[inline]
     pub fn into_map(self) -> BTreeMap<K, V> {
         self.plain
@@ -85,24 +86,25 @@ impl<K, V> TaggedBTreeMap<K, V> {
 }
 
 impl<K: Ord, V> TaggedBTreeMap<K, V> {
-    /// Takes the pairs of a plain map over, to nodes that belong to `tag`. Costs as much as to insert
-    /// them.
+    /// Moves the pairs of a plain map to nodes that belong to `tag`. Costs as much as to insert
+    /// them, while something is recorded.
     pub fn from_map(tag: Tag, plain: BTreeMap<K, V>) -> Self {
         Self::claimed(OwnTag::of::<Self>(tag), plain)
     }
 
-    /// Renames it: what it holds already, and what it will, belongs to `tag`.
+    /// Changes its tag: the memory that it holds, and all that it allocates later, belongs to
+    /// `tag`.
     ///
-    /// Costs nothing if it is empty, otherwise as much as to insert all pairs anew, which happens
-    /// while something is recorded. Values that hold memory of their own are not renamed.
+    /// Inserts all pairs anew if something is recorded; otherwise, and if the map is empty, it
+    /// costs nothing. Memory that keys and values hold themselves keeps its tag.
     ///
     /// # Panics
-    /// If a comparison does; the pairs that were not moved yet are dropped.
+    /// If a comparison panics; the pairs that were not moved yet are dropped.
     pub fn set_tag(&mut self, tag: Tag) {
         self.rename::<Self>(tag);
     }
 
-    /// The same, named after `C` if the tag has no name.
+    /// As [`set_tag`](Self::set_tag), but the tag is named after `C` if it has no name.
     pub(super) fn rename<C>(&mut self, tag: Tag) {
         if self.tag.change(OwnTag::of::<C>(tag)) {
             self.claim();
@@ -191,26 +193,26 @@ impl<K: Ord, V> TaggedBTreeMap<K, V> {
     }
 }
 
-/// A place in a map where there is no value yet.
+/// The entry of a key that has no value in the map.
 pub struct VacantEntry<'a, K, V> {
     plain: plain::VacantEntry<'a, K, V>,
     tag: OwnTag,
 }
 
 impl<'a, K: Ord, V> VacantEntry<'a, K, V> {
-    /// The key it is for.
+    /// The key of the entry.
     pub fn key(&self) -> &K {
         self.plain.key()
     }
 
-    /// Gives the key back.
+    /// Returns the key.
     pub fn into_key(self) -> K {
         self.plain.into_key()
     }
 
-    /// Puts a value there.
+    /// Inserts the value.
     pub fn insert(self, value: V) -> &'a mut V {
-        // The search is over: here nodes are allocated, and nothing of the program runs.
+        // The search is over: this allocates nodes, and does not run the program's code.
         let Self { plain, tag } = self;
         tag.run(|| plain.insert(value))
     }
@@ -226,7 +228,8 @@ entry! { [K, V] [K, V] where [K: Ord,] }
 
 impl<K: Clone + Ord, V: Clone> Clone for TaggedBTreeMap<K, V> {
     fn clone(&self) -> Self {
-        // NOTE: not the plain clone under the tag, which what pairs allocate would get too.
+        // NOTE: the plain clone does not run under the tag, because memory that the pairs allocate
+        // would get the tag too.
         let mut clone = Self { plain: BTreeMap::new(), tag: self.tag };
         clone.extend(self.iter().map(|(key, value)| (key.clone(), value.clone())));
         clone

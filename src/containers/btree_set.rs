@@ -1,4 +1,4 @@
-//! A set by order that keeps its tag.
+//! A B-tree set that keeps its tag.
 
 use super::TaggedBTreeMap;
 use super::forward::forward;
@@ -11,7 +11,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::RangeBounds;
 
-/// A [`BTreeSet`] whose memory carries a tag: every node of it, on any thread, in any scope.
+/// A [`BTreeSet`] whose nodes all carry a tag, whichever thread and scope it grows in.
 ///
 /// ```
 /// use memledger::{Tag, TaggedBTreeSet, group, tag};
@@ -24,9 +24,9 @@ use std::ops::RangeBounds;
 /// assert_eq!(names.first(), Some(&"x"));
 /// ```
 ///
-/// It has the methods of [`BTreeSet`]. One that is made without a tag takes that of the thread's
-/// context, as [`TaggedVec`](crate::TaggedVec) does. It is a [`TaggedBTreeMap`] of keys alone, with what
-/// that costs.
+/// It has the methods of [`BTreeSet`]. A set that is created without a tag takes the tag of the
+/// thread's context, as [`TaggedVec`](crate::TaggedVec) does. It is a [`TaggedBTreeMap`] of keys
+/// alone, and has the same costs.
 pub struct TaggedBTreeSet<T> {
     map: TaggedBTreeMap<T, ()>,
 }
@@ -54,7 +54,7 @@ impl<T> TaggedBTreeSet<T> {
 }
 
 impl<T: Ord> TaggedBTreeSet<T> {
-    /// Takes the values of a plain set over, to nodes that belong to `tag`. Costs as much as to insert
+    /// Moves the values of a plain set to nodes that belong to `tag`. Costs as much as to insert
     /// them.
     pub fn from_set(tag: Tag, plain: BTreeSet<T>) -> Self {
         let mut tagged = Self::new(tag);
@@ -62,15 +62,15 @@ impl<T: Ord> TaggedBTreeSet<T> {
         tagged
     }
 
-    /// Gives the values away in a plain set, whose nodes are new ones. Costs O(n).
+    /// Returns a plain set of the values, with new nodes. Costs O(n).
     pub fn into_set(self) -> BTreeSet<T> {
         self.into_iter().collect()
     }
 
-    /// Renames it, as [`TaggedBTreeMap::set_tag`] does.
+    /// Changes its tag, as [`TaggedBTreeMap::set_tag`] does.
     ///
     /// # Panics
-    /// If a comparison does; the values that were not moved yet are dropped.
+    /// If a comparison panics; the values that were not moved yet are dropped.
     pub fn set_tag(&mut self, tag: Tag) {
         self.map.rename::<Self>(tag);
     }

@@ -8,7 +8,7 @@ use std::collections::{TryReserveError, VecDeque, vec_deque};
 use std::mem;
 use std::ops::{Deref, IndexMut, RangeBounds};
 
-/// A [`VecDeque`] whose memory carries a tag: at every growth, on any thread, in any scope.
+/// A [`VecDeque`] whose memory carries a tag, whichever thread and scope it grows in.
 ///
 /// ```
 /// use memledger::{Tag, TaggedVecDeque, group, tag};
@@ -22,14 +22,14 @@ use std::ops::{Deref, IndexMut, RangeBounds};
 /// assert_eq!(outgoing.pop_front(), Some("first"));
 /// ```
 ///
-/// It dereferences to `VecDeque`, and has the growing methods of [`VecDeque`]. One that is created
-/// without a tag takes that of the thread's context, as [`TaggedVec`] does.
+/// It dereferences to `VecDeque`, and has the methods of [`VecDeque`] that make it grow. A queue
+/// that is created without a tag takes the tag of the thread's context, as [`TaggedVec`] does.
 ///
 /// # Cost
 /// 8 bytes more than a `VecDeque`; none without feature `enable`.
 ///
 /// # Misuse
-/// There is no `&mut VecDeque` to be had, through which it would grow without its tag:
+/// It does not give out a `&mut VecDeque`, through which it would grow without its tag:
 /// ```compile_fail,E0596
 /// # memledger::group! { GROUP = "Group"; }
 /// let mut tagged = memledger::TaggedVecDeque::new(memledger::tag!(GROUP, "name"));
@@ -56,21 +56,23 @@ impl<T> TaggedVecDeque<T> {
         Self::with_room(OwnTag::of::<Self>(tag), capacity)
     }
 
-    /// Takes a plain queue over, with its block, which belongs to `tag` from now on.
+    /// Takes over a plain queue and its block, which belongs to `tag` from now on.
     pub fn from_deque(tag: Tag, plain: VecDeque<T>) -> Self {
         Self::claimed(OwnTag::of::<Self>(tag), plain)
     }
 
-    /// Gives the elements away in the same block, which belongs to the thread's context from now on.
+    /// Returns a plain queue with the same block, which belongs to the thread's context from now
+    /// on.
     pub fn into_deque(mut self) -> VecDeque<T> {
         self.with_block(OwnTag::release);
         self.plain
     }
 
-    /// Renames it: what it holds already, and what it will, belongs to `tag`.
+    /// Changes its tag: the memory that it holds, and all that it allocates later, belongs to
+    /// `tag`.
     ///
-    /// Costs one event if it holds a block, and, where the elements do not begin at its start, as
-    /// much as to move them there. Elements that hold memory of their own are not renamed.
+    /// Costs one event if it holds a block. Elements that do not begin at the start of the block
+    /// are moved there. Memory that the elements hold themselves keeps its tag.
     pub fn set_tag(&mut self, tag: Tag) {
         if self.tag.change(OwnTag::of::<Self>(tag)) {
             self.with_block(OwnTag::claim);
@@ -88,8 +90,8 @@ impl<T> TaggedVecDeque<T> {
         tagged
     }
 
-    /// A queue does not say where its block begins, but a vector does, and either becomes the other
-    /// without a new block.
+    /// Calls `record` with the block, if that would be recorded. The plain queue does not expose
+    /// its block, so it is converted to a vector and back, without a new block.
     fn with_block(&mut self, record: fn(OwnTag, Option<super::own_tag::Block>)) {
         if self.tag.is_heard() && self.plain.capacity() > 0 {
             let plain = Vec::from(mem::take(&mut self.plain));
@@ -172,7 +174,7 @@ impl<T> TaggedVecDeque<T> {
         self.plain.append(&mut other.plain);
     }
 
-    /// As [`VecDeque::split_off`]; what is split off has the same tag.
+    /// As [`VecDeque::split_off`]; the returned part has the same tag.
     #[must_use = "the elements are gone from this queue"]
     #[track_caller]
     pub fn split_off(&mut self, at: usize) -> Self {
@@ -204,7 +206,7 @@ impl<T: Clone> Clone for TaggedVecDeque<T> {
         clone
     }
 
-    /// Keeps its own tag, and its block where that is large enough.
+    /// Keeps its own tag, and its block if that is large enough.
     fn clone_from(&mut self, source: &Self) {
         self.make_room(source.len().saturating_sub(self.len()));
         self.plain.clone_from(&source.plain);

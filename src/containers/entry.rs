@@ -1,13 +1,14 @@
-//! What the entries of maps have in common.
+//! The methods that the entries of the hash map and of the B-tree map have in common.
 
-/// The view of one entry of a map, over its `OccupiedEntry` and `VacantEntry`.
+/// Defines `Entry`, the view of one entry of a map, over the map's `OccupiedEntry` and
+/// `VacantEntry`.
 macro_rules! entry {
     ([$($generics:tt)*] [$($names:tt)*] where [$($bounds:tt)*]) => {
-        /// A place in a map for one key, as the plain map's entry is.
+        /// The entry of one key in a map, as the `Entry` of the plain map.
         pub enum Entry<'a, $($generics)*> {
-            /// There is a value.
+            /// The key has a value.
             Occupied(OccupiedEntry<'a, $($names)*>),
-            /// There is none.
+            /// The key has no value.
             Vacant(VacantEntry<'a, $($names)*>),
         }
 
@@ -24,13 +25,14 @@ macro_rules! entry {
                 }
             }
 
-            /// The value, which is this one if there was none.
+            /// The value. If there is none, inserts `default`.
             #[inline]
             pub fn or_insert(self, default: V) -> &'a mut V {
                 self.or_insert_with(|| default)
             }
 
-            /// The value, which is made if there was none: outside the map's tag.
+            /// The value. If there is none, inserts the result of `default`, which runs outside the
+            /// map's tag.
             #[inline]
             pub fn or_insert_with(self, default: impl FnOnce() -> V) -> &'a mut V {
                 match self {
@@ -39,7 +41,7 @@ macro_rules! entry {
                 }
             }
 
-            /// The value, which is made of the key if there was none.
+            /// The value. If there is none, inserts the result of `default` for the key.
             #[inline]
             pub fn or_insert_with_key(self, default: impl FnOnce(&K) -> V) -> &'a mut V {
                 match self {
@@ -51,8 +53,8 @@ macro_rules! entry {
                 }
             }
 
-            /// The value, which is the default if there was none. A container in it takes the tag of
-            /// the thread's context; `set_tag` gives it one of its own.
+            /// The value. If there is none, inserts the default value. A tagged container in that
+            /// value takes the tag of the thread's context; its `set_tag` gives it another.
             #[inline]
             pub fn or_default(self) -> &'a mut V
             where

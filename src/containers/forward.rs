@@ -1,6 +1,7 @@
-//! Methods and traits that a container has because the plain one in it has them.
+//! Methods and traits that a container forwards to the plain container in it.
 
-/// Methods of the plain container that allocate nothing, or only where it keeps its tag anyway.
+/// Forwards methods of the plain container that allocate nothing, or allocate only through a
+/// `TagAllocator`.
 macro_rules! forward {
     ($field:ident of $plain:ident:) => {};
     (
@@ -32,7 +33,7 @@ macro_rules! forward {
     };
 }
 
-/// Methods that make a container larger or smaller, and run nothing of the program.
+/// Forwards, under the tag, methods that change the capacity and do not run the program's code.
 macro_rules! resizing {
     ($field:ident of $plain:ident: $(
         fn $name:ident(&mut $this:ident $(, $arg:ident: $type:ty)*) $(-> $result:ty)?;
@@ -46,7 +47,8 @@ macro_rules! resizing {
     )*};
 }
 
-/// What a container borrows itself as.
+/// Implements `AsRef`, `AsMut`, `Borrow` and `BorrowMut` for the target that a container
+/// dereferences to.
 macro_rules! borrows {
     ([$($generics:tt)*] $container:ty as $target:ty) => {
         impl<$($generics)*> AsRef<$target> for $container {
@@ -79,7 +81,8 @@ macro_rules! borrows {
     };
 }
 
-/// Equality, order, hash and `Debug` by what is in the container; the tag does not matter.
+/// Implements equality, order, hash and `Debug` by the contents of the container; the tag is
+/// ignored.
 macro_rules! compares {
     ($field:ident: [$($parameter:ident $(: ?$sized:ident)?),*] $container:ty) => {
         impl<$($parameter: PartialEq $(+ ?$sized)?),*> PartialEq for $container {
@@ -121,7 +124,8 @@ macro_rules! compares {
     };
 }
 
-/// Equality with other types that the plain container is equal to, from both sides.
+/// Implements equality, in both directions, with other types that the plain container compares
+/// with.
 macro_rules! equals {
     ($field:ident: $([$($generics:tt)*] $container:ty = $other:ty;)*) => {$(
         impl<$($generics)*> PartialEq<$other> for $container {

@@ -1,4 +1,4 @@
-//! A map by hash that keeps its tag.
+//! A hash map that keeps its tag.
 
 use super::allocator::TagAllocator;
 use super::entry::entry;
@@ -16,7 +16,7 @@ use std::ops::Index;
 
 type Plain<K, V, S> = hashbrown::HashMap<K, V, S, TagAllocator>;
 
-/// A [`HashMap`] whose table carries a tag: at every growth, on any thread, in any scope.
+/// A [`HashMap`] whose table carries a tag, whichever thread and scope it grows in.
 ///
 /// ```
 /// use memledger::{Tag, TaggedHashMap, TaggedVec, group, tag};
@@ -32,19 +32,19 @@ type Plain<K, V, S> = hashbrown::HashMap<K, V, S, TagAllocator>;
 /// assert_eq!(places["forest"], ["goblin"]);
 /// ```
 ///
-/// It has the methods of [`HashMap`]. Keys and values are the program's: what they hold elsewhere
-/// does not get the tag. One that is created without a tag takes that of the thread's context, as
+/// It has the methods of [`HashMap`]. Memory that keys and values hold themselves does not get the
+/// tag. A map that is created without a tag takes the tag of the thread's context, as
 /// [`TaggedVec`](crate::TaggedVec) does.
 ///
 /// # Cost
-/// 24 bytes more than a `HashMap`; none without feature `enable`. A growth costs some 10 ns more. It is
-/// hashbrown's table, as the one in the standard library is.
+/// 24 bytes more than a `HashMap`; none without feature `enable`. A growth costs about 10 ns more.
+/// The table is hashbrown's, as in the standard library.
 ///
-/// A plain map's table cannot be taken over, nor this one's given away: [`extend`](Extend::extend)
-/// moves the pairs.
+/// It cannot take over the table of a plain map, or give its own table to one:
+/// [`extend`](Extend::extend) moves the pairs.
 ///
 /// # Misuse
-/// It is shared between threads as its contents allow, and no more:
+/// It is `Send` or `Sync` only if its contents are:
 /// ```compile_fail,E0277
 /// # memledger::group! { GROUP = "Group"; }
 /// use memledger::{TaggedHashMap, tag};
@@ -188,7 +188,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> TaggedHashMap<K, V, S> {
     }
 }
 
-/// A place in a map where there is a value.
+/// The entry of a key that has a value in the map.
 pub struct OccupiedEntry<'a, K, V, S = RandomState> {
     plain: plain::OccupiedEntry<'a, K, V, S, TagAllocator>,
 }
@@ -206,13 +206,13 @@ impl<'a, K, V, S> OccupiedEntry<'a, K, V, S> {
         self.plain.get()
     }
 
-    /// The value, to be changed.
+    /// The value, mutably.
     #[inline]
     pub fn get_mut(&mut self) -> &mut V {
         self.plain.get_mut()
     }
 
-    /// Puts another value there; returns the one before.
+    /// Replaces the value; returns the previous one.
     #[inline]
     pub fn insert(&mut self, value: V) -> V {
         self.plain.insert(value)
@@ -224,38 +224,38 @@ impl<'a, K, V, S> OccupiedEntry<'a, K, V, S> {
         self.plain.into_mut()
     }
 
-    /// Takes the value out of the map.
+    /// Removes the entry; returns its value.
     #[inline]
     pub fn remove(self) -> V {
         self.plain.remove()
     }
 
-    /// Takes key and value out of the map.
+    /// Removes the entry; returns its key and value.
     #[inline]
     pub fn remove_entry(self) -> (K, V) {
         self.plain.remove_entry()
     }
 }
 
-/// A place in a map where there is no value yet.
+/// The entry of a key that has no value in the map.
 pub struct VacantEntry<'a, K, V, S = RandomState> {
     plain: plain::VacantEntry<'a, K, V, S, TagAllocator>,
 }
 
 impl<'a, K: Eq + Hash, V, S: BuildHasher> VacantEntry<'a, K, V, S> {
-    /// The key it is for.
+    /// The key of the entry.
     #[inline]
     pub fn key(&self) -> &K {
         self.plain.key()
     }
 
-    /// Gives the key back.
+    /// Returns the key.
     #[inline]
     pub fn into_key(self) -> K {
         self.plain.into_key()
     }
 
-    /// Puts a value there.
+    /// Inserts the value.
     #[inline]
     pub fn insert(self, value: V) -> &'a mut V {
         self.plain.insert(value)
@@ -295,7 +295,7 @@ iterators! {
     /// See [`TaggedHashMap::drain`].
     #[derive(Debug)]
     Drain ['a, K, V] plain::Drain<'a, K, V, TagAllocator> => (K, V);
-    /// All pairs of a map.
+    /// The iterator over all pairs of a map, by value.
     #[derive(Debug)]
     IntoIter [K, V] plain::IntoIter<K, V, TagAllocator> => (K, V);
     /// See [`TaggedHashMap::into_keys`].

@@ -1,4 +1,4 @@
-//! A set by hash that keeps its tag.
+//! A hash set that keeps its tag.
 
 use super::allocator::TagAllocator;
 use super::forward::forward;
@@ -14,7 +14,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 
 type Plain<T, S> = hashbrown::HashSet<T, S, TagAllocator>;
 
-/// A [`HashSet`] whose table carries a tag: at every growth, on any thread, in any scope.
+/// A [`HashSet`] whose table carries a tag, whichever thread and scope it grows in.
 ///
 /// ```
 /// use memledger::{Tag, TaggedHashSet, group, tag};
@@ -27,11 +27,11 @@ type Plain<T, S> = hashbrown::HashSet<T, S, TagAllocator>;
 /// assert!(!seen.insert("x"));
 /// ```
 ///
-/// It has the methods of [`HashSet`]. One that is created without a tag takes that of the thread's context, as
-/// [`TaggedVec`](crate::TaggedVec) does.
+/// It has the methods of [`HashSet`]. A set that is created without a tag takes the tag of the
+/// thread's context, as [`TaggedVec`](crate::TaggedVec) does.
 ///
 /// # Cost
-/// 24 bytes more than a `HashSet`; none without feature `enable`. A growth costs some 10 ns more.
+/// 24 bytes more than a `HashSet`; none without feature `enable`. A growth costs about 10 ns more.
 pub struct TaggedHashSet<T, S = RandomState> {
     plain: Plain<T, S>,
 }
@@ -152,7 +152,7 @@ iterators! {
     /// See [`TaggedHashSet::drain`].
     #[derive(Debug)]
     Drain ['a, T] plain::Drain<'a, T, TagAllocator> => T;
-    /// All elements of a set.
+    /// The iterator over all elements of a set, by value.
     #[derive(Debug)]
     IntoIter [T] plain::IntoIter<T, TagAllocator> => T;
 }

@@ -1,6 +1,6 @@
-//! Iterators of hash tables: they hide the type of the allocator.
+//! Iterators of hash tables, whose types hide the type of the allocator.
 
-/// A type for each, with what a plain one can do.
+/// Defines a type for each iterator, with the iterator traits of the plain one.
 macro_rules! iterators {
     ($($(#[$attribute:meta])* $name:ident [$($generics:tt)*] $inner:ty => $item:ty;)*) => {$(
         $(#[$attribute])*

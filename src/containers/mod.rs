@@ -1,9 +1,10 @@
-//! Containers whose every growth carries their tag.
+//! Containers with a tag, which all memory that they allocate carries.
 //!
-//! Each is the plain container and the number of a tag. What allocates for it runs under the tag, and
-//! nothing else does: where the program's own code has to run (an iterator, a closure, `clone`,
-//! `hash`), room is made before, or the allocator of the table alone takes the tag. A block keeps its
-//! tag when any code reallocates it, so only its first allocation matters.
+//! Each is a plain container and the number of a tag. Only the container's own allocations run
+//! under the tag. The program's code (an iterator, a closure, `clone`, `hash`) runs outside it: a
+//! container reserves capacity before it calls such code, and a hash table sets the tag only inside
+//! its allocator. A block keeps its tag when any code reallocates it, so only its first allocation
+//! matters.
 //!
 //! | container | over the plain one, in bytes |
 //! |---|---|
@@ -11,9 +12,10 @@
 //! | [`TaggedHashMap`], [`TaggedHashSet`] | 24 |
 //! | any of them, without feature `enable` | 0 |
 //!
-//! Renaming is an event for each block that is held (`hook::retag`). How a container finds its block:
-//! a vector, a string and a box ask their pointer; a queue becomes a vector for a moment; a table's
-//! allocator remembers it; a map by order does not know, and moves to new nodes.
+//! A change of the tag is one event for each block that the container holds (`hook::retag`). The
+//! plain vector, string, box and binary heap give the address of their block. A queue is converted
+//! to a vector and back. A hash table's allocator remembers its block. A B-tree map cannot find its
+//! nodes, and moves its pairs to new ones.
 
 mod aligned;
 mod allocator;
@@ -48,7 +50,7 @@ pub use hash_set::TaggedHashSet;
 pub use string::TaggedString;
 pub use vec::TaggedVec;
 
-/// What each takes more than the plain one, and that threads may share it as that.
+/// Checks the bytes that each container has more than the plain one, and that threads can share it.
 #[cfg(target_pointer_width = "64")]
 const _: () = {
     use std::collections as plain;

@@ -13,19 +13,19 @@ use crate::scopes::{current, tree};
 /// A block that a container holds.
 pub(super) type Block = (*const u8, Layout);
 
-/// The tag of one container: the number of its node in the tree of contexts. Without `enable` it is
-/// nothing, so that a container has the size of the plain one.
+/// The tag of one container: the number of its node in the tree of contexts. Without feature
+/// `enable` it has no bytes, so a container is as large as the plain one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OwnTag {
-    /// `NONE` for a container without a tag: it behaves as a plain one.
+    /// `NONE` for a container without a tag, which behaves as a plain one.
     #[cfg(feature = "enable")]
     pub(super) node: u32,
 }
 
 #[cfg(feature = "enable")]
 impl OwnTag {
-    /// The tag of a container `C`, which is named after that type if the tag has no name. Costs a look
-    /// into a cache of this thread, once the thread knows the tag.
+    /// The tag of a container `C`, which is named after that type if the tag has no name. Costs one
+    /// lookup in this thread's cache of nodes if the tag is cached.
     #[inline]
     pub(super) fn of<C: ?Sized>(tag: Tag) -> Self {
         let name = tag.own_name().map_or_else(own_type_name::<C>, Name::as_str);
@@ -38,14 +38,15 @@ impl OwnTag {
         Self { node: current::tag() }
     }
 
-    /// Runs `body`, which allocates for the container, and nothing else: no code of the program may
-    /// run in it, whose allocations would get this tag too.
+    /// Runs `body`, which allocates for the container, under this tag. `body` must not run the
+    /// program's code, whose allocations would get the tag too.
     #[inline]
     pub(super) fn run<R>(self, body: impl FnOnce() -> R) -> R {
         if self.node == tree::NONE { body() } else { current::run_with_tag(self.node, body) }
     }
 
-    /// Takes another tag; says whether it is another one, and blocks must be [claimed](Self::claim).
+    /// Replaces the tag. Returns whether blocks must be [claimed](Self::claim): the new tag differs
+    /// from the old one, and is not `NONE`.
     #[inline]
     pub(super) fn change(&mut self, tag: Self) -> bool {
         let other = tag != *self && tag.node != tree::NONE;
@@ -63,7 +64,8 @@ impl OwnTag {
         }
     }
 
-    /// Records that a block of this tag is a plain one from now on, as if it were allocated here.
+    /// Records that a block of this tag belongs to the thread's context from now on, as if this
+    /// thread had just allocated it.
     #[inline]
     pub(super) fn release(self, block: Option<Block>) {
         if let Some((start, layout)) = block
@@ -74,7 +76,8 @@ impl OwnTag {
         }
     }
 
-    /// Whether a [claim](Self::claim) would be recorded: for where it costs much to make one.
+    /// Whether a [claim](Self::claim) would be recorded. Containers check this before a claim that
+    /// is expensive to prepare.
     pub(super) fn is_heard(self) -> bool {
         self.node != tree::NONE && hook::is_on()
     }
@@ -121,7 +124,8 @@ impl OwnTag {
     }
 }
 
-/// The name of a type, from its own name on: `TaggedVec<game::Particle>`.
+/// The name of a type without its own path; its parameters keep theirs:
+/// `TaggedVec<game::Particle>`.
 #[cfg(feature = "enable")]
 #[cold]
 fn own_type_name<C: ?Sized>() -> &'static str {
@@ -130,7 +134,7 @@ fn own_type_name<C: ?Sized>() -> &'static str {
     whole.get(path.rfind("::").map_or(0, |at| at + 2)..).unwrap_or(whole)
 }
 
-/// The block of a container with this capacity, if that needs one.
+/// The block of a container with this capacity; `None` if such a container holds no block.
 #[inline]
 pub(super) fn block_of<T>(start: *const T, capacity: usize) -> Option<Block> {
     let layout = Layout::array::<T>(capacity).ok().filter(|layout| layout.size() > 0)?;

@@ -1,5 +1,6 @@
-//! Written and read as the plain containers are. What is read takes the tag of the thread's context:
-//! `tagged(TAG, || from_str(..))` says which, to all that is read within.
+//! Serialises and deserialises containers as the plain ones. A container that is read takes the tag
+//! of the thread's context: `tagged(TAG, || from_str(..))` gives `TAG` to every container read
+//! inside.
 
 use super::{
     TaggedBTreeMap, TaggedBTreeSet, TaggedBinaryHeap, TaggedBox, TaggedHashMap, TaggedHashSet,

@@ -6,13 +6,13 @@ use crate::scopes::Tag;
 use std::alloc::Layout;
 use std::ptr::NonNull;
 
-/// What a raw block is named after, if its tag has no name.
+/// The type that a raw block is named after, if its tag has no name.
 struct Block;
 
-/// A single allocation that carries the tag, in the hands of a plain owner. Only the block itself
-/// does: what a value or a closure allocates on the way belongs to the thread's context.
+/// Single allocations that carry the tag and have a plain owner. Only the block itself carries the
+/// tag; memory that a value or a closure allocates belongs to the thread's context.
 ///
-/// Without feature `enable` these are the plain calls.
+/// Without feature `enable`, these are the plain calls.
 impl Tag {
     /// As [`Box::new`].
     ///
@@ -27,8 +27,9 @@ impl Tag {
         OwnTag::of::<Box<T>>(self).run(|| Box::new(value))
     }
 
-    /// As [`Vec::with_capacity`]: while it grows in place or moves, its block keeps the tag. One that
-    /// begins empty has no block to carry a tag: take a [`TaggedVec`](crate::TaggedVec).
+    /// As [`Vec::with_capacity`]. The block keeps the tag when the vector grows, in place or not. A
+    /// vector without capacity has no block to carry the tag: use a
+    /// [`TaggedVec`](crate::TaggedVec).
     ///
     /// # Panics
     /// As [`Vec::with_capacity`].
@@ -38,7 +39,7 @@ impl Tag {
         OwnTag::of::<Vec<T>>(self).run(|| Vec::with_capacity(capacity))
     }
 
-    /// A slice of `len` elements, each made by `make` of its place.
+    /// A boxed slice of `len` elements. `make` returns the element at an index.
     ///
     /// ```
     /// # memledger::group! { GROUP = "Group"; }
@@ -53,14 +54,14 @@ impl Tag {
     pub fn boxed_slice<T>(self, len: usize, make: impl FnMut(usize) -> T) -> Box<[T]> {
         let mut elements = self.vec(len);
         elements.extend((0..len).map(make));
-        // As long as its room: nothing is allocated.
+        // The length is the capacity, so this does not allocate.
         elements.into_boxed_slice()
     }
 
-    /// An aligned block, as [`std::alloc::alloc`] gives it; `None` if there is no memory. For an
-    /// empty layout it is aligned, and no block.
+    /// A block as from [`std::alloc::alloc`]; `None` if there is no memory. For a layout of size 0,
+    /// returns an aligned address without a block.
     ///
-    /// A block is freed by [`std::alloc::dealloc`] with the same layout.
+    /// Free a block by [`std::alloc::dealloc`] with the same layout.
     ///
     /// ```
     /// # memledger::group! { GROUP = "Group"; }
@@ -80,7 +81,7 @@ impl Tag {
         Some(block.cast())
     }
 
-    /// The same, filled with zeros, as [`std::alloc::alloc_zeroed`] gives it.
+    /// As [`block`](Self::block), filled with zeros, as from [`std::alloc::alloc_zeroed`].
     #[inline]
     pub fn zeroed_block(self, layout: Layout) -> Option<NonNull<u8>> {
         use allocator_api2::alloc::{Allocator, Global};
@@ -88,9 +89,10 @@ impl Tag {
         Some(block.cast())
     }
 
-    /// Makes a block larger or smaller, as [`std::alloc::realloc`] does; from then on it belongs to this
-    /// tag, whichever it had. `None` if there is no memory: then the block is as it was. `layout` may be
-    /// empty, and so may what it becomes. Costs an event more than a plain reallocation.
+    /// Makes a block larger or smaller, as [`std::alloc::realloc`] does. From then on, the block
+    /// belongs to this tag, whatever tag it had. Returns `None` if there is no memory, and leaves
+    /// the block unchanged. The old and the new size may be 0. Costs one event more than a plain
+    /// reallocation.
     ///
     /// ```
     /// # memledger::group! { GROUP = "Group"; }
@@ -108,8 +110,9 @@ impl Tag {
     /// ```
     ///
     /// # Safety
-    /// `block` was allocated with `layout`, by a tag or by [`std::alloc::alloc`], and is not used any
-    /// more if the result is a block. `new_size`, rounded up to the alignment, is at most [`isize::MAX`].
+    /// `block` was allocated with `layout`, by a tag or by [`std::alloc::alloc`], and is not used
+    /// any more unless the result is `None`. `new_size`, rounded up to the alignment, is at most
+    /// [`isize::MAX`].
     pub unsafe fn realloc(
         self,
         block: NonNull<u8>,
@@ -120,7 +123,8 @@ impl Tag {
         let tag = OwnTag::of::<Block>(self);
         let new = Layout::from_size_align(new_size, layout.align()).ok()?;
         let moved = tag.run(|| {
-            // SAFETY: the caller vouches for the block; the new layout is compared with the old one.
+            // SAFETY: the caller makes the same promise about the block; the sizes are compared, as
+            // `grow` and `shrink` require.
             unsafe {
                 if new.size() >= layout.size() {
                     Global.grow(block, layout, new)
@@ -130,7 +134,7 @@ impl Tag {
             }
         });
         let moved = moved.ok()?.cast::<u8>();
-        // A block that was none is new, and has the tag.
+        // If the old size was 0, the block is new, and has the tag already.
         if layout.size() > 0 && new.size() > 0 {
             tag.claim(Some((moved.as_ptr(), new)));
         }

@@ -15,7 +15,7 @@ use std::slice::SliceIndex;
 use std::str::FromStr;
 use std::string::Drain;
 
-/// A [`String`] whose memory carries a tag: at every growth, on any thread, in any scope.
+/// A [`String`] whose memory carries a tag, whichever thread and scope it grows in.
 ///
 /// ```
 /// use memledger::{Tag, TaggedString, group, tag};
@@ -29,14 +29,14 @@ use std::string::Drain;
 /// assert_eq!(line, "let x = 7;");
 /// ```
 ///
-/// It dereferences to `str`, and has the growing methods of [`String`]. One that is created without
-/// a tag takes that of the thread's context, as [`TaggedVec`] does.
+/// It dereferences to `str`, and has the methods of [`String`] that make it grow. A string that is
+/// created without a tag takes the tag of the thread's context, as [`TaggedVec`] does.
 ///
 /// # Cost
 /// 8 bytes more than a `String`; none without feature `enable`.
 ///
 /// # Misuse
-/// There is no `&mut String` to be had, through which it would grow without its tag:
+/// It does not give out a `&mut String`, through which it would grow without its tag:
 /// ```compile_fail,E0308
 /// # memledger::group! { GROUP = "Group"; }
 /// let mut tagged = memledger::TaggedString::new(memledger::tag!(GROUP, "name"));
@@ -69,12 +69,13 @@ impl TaggedString {
         Self::copied(OwnTag::of::<Self>(tag), text)
     }
 
-    /// Takes a plain string over, with its block, which belongs to `tag` from now on.
+    /// Takes over a plain string and its block, which belongs to `tag` from now on.
     pub fn from_string(tag: Tag, plain: String) -> Self {
         Self::claimed(OwnTag::of::<Self>(tag), plain)
     }
 
-    /// Gives the text away in the same block, which belongs to the thread's context from now on.
+    /// Returns a plain string with the same block, which belongs to the thread's context from now
+    /// on.
     pub fn into_string(self) -> String {
         self.tag.release(self.block());
         self.plain
@@ -92,8 +93,8 @@ impl TaggedString {
         TaggedBox { tag, plain: tag.run(|| plain.into_boxed_str()) }
     }
 
-    /// Renames it: what it holds already, and what it will, belongs to `tag`. Costs one event if it
-    /// holds a block.
+    /// Changes its tag: the memory that it holds, and all that it allocates later, belongs to
+    /// `tag`. Costs one event if it holds a block.
     pub fn set_tag(&mut self, tag: Tag) {
         if self.tag.change(OwnTag::of::<Self>(tag)) {
             self.tag.claim(self.block());
@@ -175,7 +176,7 @@ impl TaggedString {
         self.plain.insert_str(index, text);
     }
 
-    /// As [`String::split_off`]; what is split off has the same tag.
+    /// As [`String::split_off`]; the returned part has the same tag.
     #[must_use = "the text is gone from this string"]
     #[track_caller]
     pub fn split_off(&mut self, at: usize) -> Self {
@@ -195,7 +196,7 @@ impl Clone for TaggedString {
         Self::copied(self.tag, &self.plain)
     }
 
-    /// Keeps its own tag, and its block where that is large enough.
+    /// Keeps its own tag, and its block if that is large enough.
     fn clone_from(&mut self, source: &Self) {
         self.clear();
         self.push_str(source);
@@ -308,7 +309,7 @@ impl Extend<char> for TaggedString {
     }
 }
 
-/// Texts of any kind, put together.
+/// Implements `Extend` and `FromIterator` for types of text.
 macro_rules! extend_with {
     ($([$($lifetime:lifetime)?] $text:ty)*) => {$(
         impl<$($lifetime)?> Extend<$text> for TaggedString {

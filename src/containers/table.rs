@@ -1,16 +1,16 @@
-//! What the map and the set by hash have in common.
+//! The methods and traits that the hash map and the hash set have in common.
 
-/// How a container over a hash table is made, named, resized and cloned.
+/// Defines the constructors, `set_tag`, `Clone` and `Default` of a container over a hash table.
 macro_rules! table {
     ($plain:ident $tagged:ident [$($parameter:ident),*] of $key:ident) => {
         impl<$($parameter),*> $tagged<$($parameter),*> {
-            /// An empty one; allocates nothing.
+            /// An empty container; allocates nothing.
             #[inline]
             pub fn new(tag: Tag) -> Self {
                 Self::with_hasher(tag, RandomState::new())
             }
 
-            /// An empty one with room for at least `capacity` elements.
+            /// An empty container with room for at least `capacity` elements.
             ///
             /// # Panics
             #[doc = concat!("As [`", stringify!($plain), "::with_capacity`].")]
@@ -20,13 +20,13 @@ macro_rules! table {
         }
 
         impl<$($parameter,)* S> $tagged<$($parameter,)* S> {
-            /// An empty one with this hasher; allocates nothing.
+            /// An empty container with this hasher; allocates nothing.
             #[inline]
             pub fn with_hasher(tag: Tag, hasher: S) -> Self {
                 Self::with_capacity_and_hasher(tag, 0, hasher)
             }
 
-            /// An empty one with this hasher, and room for at least `capacity` elements.
+            /// An empty container with this hasher, and room for at least `capacity` elements.
             ///
             /// # Panics
             #[doc = concat!("As [`", stringify!($plain), "::with_capacity_and_hasher`].")]
@@ -46,10 +46,11 @@ macro_rules! table {
         where
             $key: Eq + Hash,
         {
-            /// Renames it: what it holds already, and what it will, belongs to `tag`.
+            /// Changes its tag: the memory that it holds, and all that it allocates later, belongs
+            /// to `tag`.
             ///
-            /// Costs one event if it holds a table. Elements that hold memory of their own are not
-            /// renamed.
+            /// Costs one event if it holds a table. Memory that the elements hold themselves keeps
+            /// its tag.
             pub fn set_tag(&mut self, tag: Tag) {
                 let allocator = self.plain.allocator();
                 let mut own = allocator.tag();
@@ -67,8 +68,8 @@ macro_rules! table {
 
             /// Keeps its own tag.
             fn clone_from(&mut self, source: &Self) {
-                // NOTE: emptied first. If an element's destructor panics during the plain
-                // `clone_from`, that forgets its block.
+                // NOTE: the elements are dropped first. If a destructor panics inside the plain
+                // `clone_from`, the plain table leaks its block.
                 self.plain.clear();
                 self.plain.clone_from(&source.plain);
             }

@@ -11,7 +11,7 @@ use std::ops::{Bound, Deref, DerefMut, Index, IndexMut, RangeBounds};
 use std::slice::SliceIndex;
 use std::vec;
 
-/// A [`Vec`] whose memory carries a tag: at every growth, on any thread, in any scope.
+/// A [`Vec`] whose memory carries a tag, whichever thread and scope it grows in.
 ///
 /// ```
 /// use memledger::{Tag, TaggedVec, group, tag};
@@ -29,26 +29,26 @@ use std::vec;
 /// vertices.set_tag(SHADOWS);
 /// ```
 ///
-/// It dereferences to a slice, and has the growing methods of [`Vec`]. Only its own block
-/// carries the tag: what an iterator, a closure or a `clone` allocates on the way does not.
+/// It dereferences to a slice, and has the methods of [`Vec`] that make it grow. Only its own block
+/// carries the tag; memory that an iterator, a closure or a `clone` allocates does not.
 ///
-/// Where no tag is given (`default`, `collect`, `From`, deserialising) it takes that of the
-/// thread's context, as a plain vector would that is allocated there; where the thread has none it
-/// behaves as a plain one until [`set_tag`](Self::set_tag). A clone has the tag of the original.
+/// A vector that is created without a tag (`default`, `collect`, `From`, deserialising) takes the
+/// tag of the thread's context, as the block of a plain vector does. If the context has no tag, it
+/// behaves as a plain vector until [`set_tag`](Self::set_tag). A clone has the tag of the original.
 ///
 /// # Cost
-/// 8 bytes more than a `Vec`; none without feature `enable`. A push that finds room costs what it
-/// does in a `Vec`; one that does not, some 10 ns on top of the allocation.
+/// 8 bytes more than a `Vec`; none without feature `enable`. A push within the capacity costs as
+/// much as in a `Vec`. A push that grows the vector costs about 10 ns on top of the allocation.
 ///
 /// # Misuse
-/// A vector that grew through a `&mut Vec` would grow without its tag, so there is none to be had:
+/// It does not give out a `&mut Vec`, through which it would grow without its tag:
 /// ```compile_fail,E0308
 /// # memledger::group! { GROUP = "Group"; }
 /// let mut tagged = memledger::TaggedVec::new(memledger::tag!(GROUP, "name"));
 /// let plain: &mut Vec<u8> = &mut tagged;
 /// ```
-/// [`into_vec`](Self::into_vec) and [`from_vec`](Self::from_vec) lead there and back, without
-/// copying. Nor is there a vector without a tag:
+/// [`into_vec`](Self::into_vec) and [`from_vec`](Self::from_vec) convert it to a plain vector and
+/// back, without copying the elements. `new` requires a tag:
 /// ```compile_fail,E0061
 /// let tagged = memledger::TaggedVec::<u8>::new();
 /// ```
@@ -73,27 +73,29 @@ impl<T> TaggedVec<T> {
         Self::with_room(OwnTag::of::<Self>(tag), capacity)
     }
 
-    /// Takes a plain vector over, with its block, which belongs to `tag` from now on.
+    /// Takes over a plain vector and its block, which belongs to `tag` from now on.
     pub fn from_vec(tag: Tag, plain: Vec<T>) -> Self {
         Self::claimed(OwnTag::of::<Self>(tag), plain)
     }
 
-    /// Gives the elements away in the same block, which belongs to the thread's context from now
+    /// Returns a plain vector with the same block, which belongs to the thread's context from now
     /// on.
     pub fn into_vec(self) -> Vec<T> {
         self.tag.release(self.block());
         self.plain
     }
 
-    /// Gives the elements away as a box with the same tag, after [`shrink_to_fit`](Self::shrink_to_fit).
+    /// Returns the elements as a box with the same tag, after
+    /// [`shrink_to_fit`](Self::shrink_to_fit).
     pub fn into_boxed_slice(self) -> TaggedBox<[T]> {
         let (tag, plain) = (self.tag, self.plain);
         TaggedBox { tag, plain: tag.run(|| plain.into_boxed_slice()) }
     }
 
-    /// Renames it: what it holds already, and what it will, belongs to `tag`.
+    /// Changes its tag: the memory that it holds, and all that it allocates later, belongs to
+    /// `tag`.
     ///
-    /// Costs one event if it holds a block. Elements that hold memory of their own are not renamed.
+    /// Costs one event if it holds a block. Memory that the elements hold themselves keeps its tag.
     pub fn set_tag(&mut self, tag: Tag) {
         if self.tag.change(OwnTag::of::<Self>(tag)) {
             self.tag.claim(self.block());
@@ -120,7 +122,8 @@ impl<T> TaggedVec<T> {
         block_of(self.plain.as_ptr(), self.plain.capacity())
     }
 
-    /// PERF: this is the capacity check of `push`; after it, the compiler drops that of the plain one.
+    /// PERF: this is the capacity check of `push`; the compiler then removes the check of the plain
+    /// `push`.
     #[inline]
     #[track_caller]
     fn make_room(&mut self, additional: usize) {
@@ -184,7 +187,7 @@ impl<T> TaggedVec<T> {
         self.plain.append(&mut other.plain);
     }
 
-    /// As [`Vec::split_off`]; what is split off has the same tag.
+    /// As [`Vec::split_off`]; the returned part has the same tag.
     #[must_use = "the elements are gone from this vector"]
     #[track_caller]
     pub fn split_off(&mut self, at: usize) -> Self {
@@ -252,7 +255,7 @@ impl<T: Clone> Clone for TaggedVec<T> {
         clone
     }
 
-    /// Keeps its own tag, and its block where that is large enough.
+    /// Keeps its own tag, and its block if that is large enough.
     fn clone_from(&mut self, source: &Self) {
         self.make_room(source.len().saturating_sub(self.len()));
         self.plain.clone_from(&source.plain);
@@ -301,14 +304,14 @@ impl<T, I: SliceIndex<[T]>> IndexMut<I> for TaggedVec<T> {
 
 impl<T> Extend<T> for TaggedVec<T> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, elements: I) {
-        // NOTE: the iterator is the program's code, so it runs outside the tag, and there is room
-        // before it is asked.
+        // NOTE: the iterator is the program's code, so it runs outside the tag, and capacity is
+        // reserved before.
         let mut elements = elements.into_iter();
         let (least, most) = elements.size_hint();
         self.make_room(least);
         if most == Some(least) && least > 0 {
-            // PERF: the plain one knows iterators whose length is certain. Where one has lied, the
-            // block that there is grows, and keeps its tag.
+            // PERF: the plain `extend` is specialised for iterators of known length. If an iterator
+            // returns more elements than it reported, the block is reallocated, and keeps its tag.
             return self.plain.extend(elements);
         }
         while let Some(element) = elements.next() {

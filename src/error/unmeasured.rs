@@ -26,7 +26,8 @@ pub enum Unmeasured {
     RecordingEnded,
     /// The process was forked while the code was measured, and this is the child.
     Forked,
-    /// The measured code has dropped a scope's guard from outside it.
+    /// The measured code has dropped the guard of a scope that was entered outside the measured
+    /// code.
     LeftScope,
     /// The table of scopes and names is full; this many fit in.
     TableFull(usize),
@@ -36,13 +37,13 @@ pub enum Unmeasured {
     NotCollected(Duration),
     /// The budget of this name has no limit.
     NoLimit(&'static str),
-    /// The code is the tracker's own.
+    /// The measured code is the tracker's own.
     TrackerCode,
 }
 
 #[cfg(feature = "enable")]
 impl Unmeasured {
-    /// A copy in memory of its own.
+    /// A copy that shares no memory with this value.
     pub(super) fn duplicate(&self) -> Self {
         match self {
             Self::NotGlobalAllocator => Self::NotGlobalAllocator,

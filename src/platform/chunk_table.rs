@@ -7,7 +7,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 /// At most `CHUNKS` chunks of `PER_CHUNK` entries. Entries are numbered from 0. Chunks are never
-/// unmapped, so an entry can be read at any time, whatever has become of its owner.
+/// unmapped, so an entry can be read at any time, even after its owner has ended.
 pub(crate) struct ChunkTable<T, const PER_CHUNK: usize, const CHUNKS: usize> {
     chunks: [AtomicPtr<u8>; CHUNKS],
     /// The number of entries that [`add`](Self::add) has returned.
@@ -15,10 +15,10 @@ pub(crate) struct ChunkTable<T, const PER_CHUNK: usize, const CHUNKS: usize> {
     entry: PhantomData<fn() -> T>,
 }
 
-/// What can lie in a [`ChunkTable`].
+/// A type that can be an entry of a [`ChunkTable`].
 ///
 /// # Safety
-/// Zeroed memory is a valid value, also when several threads read and write it through `&Self`.
+/// Zeroed memory is a valid value, and several threads may read and write it through `&Self`.
 pub(crate) unsafe trait Zeroed: Sync + 'static {}
 
 impl<T: Zeroed, const PER_CHUNK: usize, const CHUNKS: usize> ChunkTable<T, PER_CHUNK, CHUNKS> {
@@ -33,7 +33,7 @@ impl<T: Zeroed, const PER_CHUNK: usize, const CHUNKS: usize> ChunkTable<T, PER_C
         }
     }
 
-    /// Where the entry lies, if its chunk is mapped. The pointer is valid for the whole chunk.
+    /// A pointer to the entry, if its chunk is mapped. The pointer is valid for the whole chunk.
     pub(crate) fn pointer(&self, number: u32) -> Option<NonNull<T>> {
         let chunk = self.chunks.get(number as usize / PER_CHUNK)?.load(Ordering::Acquire);
         let first = NonNull::new(chunk)?.cast::<T>();
@@ -47,12 +47,14 @@ impl<T: Zeroed, const PER_CHUNK: usize, const CHUNKS: usize> ChunkTable<T, PER_C
         self.pointer(number).map(|entry| unsafe { entry.as_ref() })
     }
 
-    /// The number of a new entry, all zeros. `None` if the table is full or the system has no memory.
+    /// The number of a new entry, whose bytes are all 0. `None` if the table is full or the system
+    /// has no memory.
     pub(crate) fn add(&self) -> Option<u32> {
         let mut number = self.added.load(Ordering::Acquire);
         loop {
             self.map_chunk(self.chunks.get(number as usize / PER_CHUNK)?)?;
-            // NOTE: counted only when the chunk is mapped, so a failure loses no number.
+            // NOTE: the entry is counted after its chunk is mapped, so a failure to map loses no
+            // number.
             match self.added.compare_exchange_weak(
                 number,
                 number + 1,
@@ -92,8 +94,8 @@ impl<T: Zeroed, const PER_CHUNK: usize, const CHUNKS: usize> ChunkTable<T, PER_C
         (self.len() as usize).div_ceil(PER_CHUNK) as u64 * Self::CHUNK_BYTES as u64
     }
 
-    /// Abandons the entries of the last chunk that were not returned yet: the next entry is in a new
-    /// chunk. Requires that no other thread uses the table, as in the child of a fork.
+    /// Skips the unused entries of the last chunk, so that the next entry is in a new chunk.
+    /// Requires that no other thread uses the table, as in the child of a fork.
     pub(crate) fn skip_chunk(&self) {
         let next = self.added.load(Ordering::Relaxed).next_multiple_of(PER_CHUNK as u32);
         self.added.store(next, Ordering::Relaxed);

@@ -14,7 +14,7 @@ pub(crate) fn now() -> u64 {
     os::now()
 }
 
-/// When this process recorded its first event; fixed by the first call.
+/// The time at which this process recorded its first event; the first call sets it.
 pub(crate) fn process_start() -> u64 {
     let start = PROCESS_START.load(Ordering::Relaxed);
     if start != 0 {
@@ -27,8 +27,9 @@ pub(crate) fn process_start() -> u64 {
     }
 }
 
-/// The clock for the stream: never before the start of the process, which this call can fix, nor before
-/// the last result. The system's clock was seen to go back on machines whose processors disagree.
+/// The clock for the stream: never before the [start of the process](process_start), which the
+/// first call sets, and never before an earlier result. The system's clock can go back on machines
+/// whose processors disagree; this has been observed.
 pub(crate) fn now_since_start() -> u64 {
     let now = now().max(process_start());
     LATEST.fetch_max(now, Ordering::Relaxed).max(now)

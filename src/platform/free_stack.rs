@@ -2,13 +2,14 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The head holds the number of the top entry plus one, 0 for none, and above it a count of changes.
+/// The lower half of the head is the number of the top entry plus one, or 0 if the stack is empty.
+/// The upper half counts the changes of the head.
 ///
 /// ```text
 /// head   u64 changes:32 | top + 1:32        link of an entry   u32 next below + 1
 /// ```
-/// The count solves the ABA problem: a thread that has read a link which another thread changes
-/// meanwhile finds another count, so its exchange fails.
+/// The count prevents the ABA problem: if another thread pops or pushes after this thread has read
+/// the head, the count differs, and the exchange fails.
 pub(crate) struct FreeStack(AtomicU64);
 
 impl FreeStack {
@@ -43,7 +44,8 @@ impl FreeStack {
         }
     }
 
-    /// Removes all entries. Requires that no other thread uses the stack, as in the child of a fork.
+    /// Removes all entries. Requires that no other thread uses the stack, as in the child of a
+    /// fork.
     pub(crate) fn clear(&self) {
         self.0.store(0, Ordering::Relaxed);
     }

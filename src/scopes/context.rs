@@ -53,8 +53,8 @@ impl Context {
 
     /// Puts this thread into the context until the guard is dropped. Costs 2 ns.
     ///
-    /// The guard cannot be sent to another thread. A guard that is dropped out of order is counted
-    /// in `scope_misuses`, as that of a scope.
+    /// The guard cannot be sent to another thread. A guard that is dropped out of order counts as
+    /// one of `scope_misuses`, as the guard of a scope does.
     #[inline]
     #[track_caller]
     pub fn enter(self) -> ScopeGuard {
@@ -86,7 +86,7 @@ impl Context {
     }
 }
 
-/// What futures and spans do with contexts.
+/// Operations that futures and spans use.
 #[cfg(feature = "enable")]
 impl Context {
     /// In no scope, without a tag.
@@ -107,7 +107,8 @@ impl Context {
     /// As [`scope`](Self::scope), with a tag of `group`.
     pub(super) fn scope_in_group(self, group: &'static Group, name: Name) -> Self {
         let (tag, group) = group.unnamed();
-        // Without the present tag, so that the tree gets no context of the new scope and that tag.
+        // The scope is added without the present tag, so that the tree gets no node for the pair of
+        // the new scope and the present tag.
         let untagged = Self { ids: ContextIds { tag: NONE, ..self.ids } }.scope(name);
         Self { ids: current::with_tag(untagged.ids, group, tag) }
     }
@@ -163,7 +164,7 @@ impl Context {
     }
 }
 
-/// [`std::thread::spawn`], with the new thread in the context of this one.
+/// As [`std::thread::spawn`], with the new thread in the context of this thread.
 ///
 /// ```
 /// use memledger::alloc_scope;

@@ -1,9 +1,9 @@
 //! The context that this thread is in.
 //!
 //! ```text
-//! CURRENT (thread-local)   stack u32 | tag u32 | context u32    an allocation reads the context only
-//!                          cache of nodes                       finds the number of an entered scope
-//!                          overflow                             scopes that have no number
+//! CURRENT (thread-local)   stack u32 | tag u32 | context u32  an allocation reads the context only
+//!                          cache of nodes                     finds the number of an entered scope
+//!                          overflow                           scopes that have no number
 //! ```
 //! Entering returns an [`Entered`]: the three numbers to restore, and the context inside. Leaving
 //! restores them if the thread is still in the context inside. Otherwise something was left out of
@@ -38,9 +38,9 @@ impl ContextIds {
     pub(crate) const ROOT: Self = Self { stack: ROOT, tag: NONE, context: ROOT };
 }
 
-/// PERF: the three numbers are separate words, which are always read and written as such. Words
-/// that are written in one width and read in another cost a dozen cycles, because they must reach
-/// the cache first.
+/// PERF: the three numbers are separate words, and each is always stored and loaded alone. A load
+/// of another width than the store before it gets no store forwarding: it waits a dozen cycles
+/// until the store has reached the cache.
 struct ThreadContext {
     stack: Cell<u32>,
     tag: Cell<u32>,
@@ -64,10 +64,11 @@ thread_local! {
 
 #[inline(always)]
 fn current() -> Option<&'static ThreadContext> {
-    // PERF: the closure is inlined only if it is small, so the rest is outside it.
+    // PERF: the closure is inlined only if it is small, so the rest of the code is outside the
+    // closure.
     let current = CURRENT.try_with(ptr::from_ref).ok()?;
-    // SAFETY: it has no destructor, so it exists as long as its thread. It is not `Sync`, so only
-    // this thread uses it.
+    // SAFETY: `CURRENT` has no destructor, so it exists as long as its thread. `ThreadContext` is
+    // not `Sync`, so only this thread uses it.
     Some(unsafe { &*current })
 }
 
@@ -108,7 +109,7 @@ pub(crate) struct Entered {
 }
 
 impl Entered {
-    /// On a thread whose thread-local storage no longer exists.
+    /// For a thread whose thread-local storage no longer exists.
     const NOWHERE: Self = Self { before: ContextIds::ROOT, inside: ROOT };
 
     /// Restores what `outer` would have restored, because `outer` was left before this.
@@ -118,7 +119,8 @@ impl Entered {
     }
 }
 
-/// Enters a scope. `site` is where the program does, for a report of scopes that were skipped.
+/// Enters a scope. `site` is the location of the call in the program, for a report of skipped
+/// scopes.
 #[inline(always)]
 pub(crate) fn enter(name: &'static str, site: &'static Location<'static>) -> Entered {
     let Some(current) = current() else { return Entered::NOWHERE };
@@ -174,8 +176,9 @@ pub(crate) fn enter_node(node: u32) -> Entered {
     current.enter(current.ids_of(node, current.tag.get()))
 }
 
-/// Leaves what was entered at `site`. If the thread is in another context by now, counts a misuse:
-/// leaves also what is still open inside, and changes nothing if this was left already.
+/// Leaves a scope, tag or context that was entered at `site`. If the thread is in another context
+/// by then, the call is out of order and counts as a misuse: it also leaves everything that is
+/// still open inside, or changes nothing if `entered` was left already.
 #[inline(always)]
 pub(crate) fn leave(entered: Entered, site: &'static Location<'static>) {
     // PERF: the arguments fit in registers, so the caller writes none of them to memory.
@@ -220,8 +223,8 @@ pub(crate) fn swap(ids: ContextIds) -> ContextIds {
     before
 }
 
-/// The context of the scope `name` inside `ids`. A future or span that is made for it counts one
-/// entry, however often it is resumed.
+/// The context of the scope `name` inside `ids`. This counts one entry, however often the future or
+/// span that has the context is resumed.
 pub(crate) fn with_scope(ids: ContextIds, name: &'static str) -> ContextIds {
     let Some(current) = current() else { return ids };
     current.ids_of(current.cache.scope(ids.stack, name), ids.tag)
@@ -323,9 +326,9 @@ impl ThreadContext {
         entered
     }
 
-    /// Counts a scope without a node. If that shows skipped scopes, counts them as misuses and
-    /// returns to the stack outside them, without a tag, because a skipped scope may have set the
-    /// tag.
+    /// Counts a scope without a node. If the number of open scopes shows that scopes were skipped,
+    /// counts those as misuses and returns to the stack outside them, without a tag, because a
+    /// skipped scope may have set the tag.
     fn detect_skipped(&self, address: usize, site: &'static Location<'static>) -> bool {
         let Err(Skipped { count, base }) = self.overflow.enter(self.stack.get(), address) else {
             return false;

@@ -40,8 +40,8 @@ pub(super) struct Counters {
     taken: AtomicBool,
 }
 
-/// Replaces the table of a thread that has none. Such a thread caches no nodes, so it never counts
-/// here.
+/// The placeholder for a thread that has no table. Such a thread caches no nodes, so it never
+/// counts in this table.
 pub(super) static NO_COUNTERS: Counters = Counters {
     words: [const { AtomicU64::new(0) }; SLOTS],
     next: AtomicPtr::new(ptr::null_mut()),
@@ -96,7 +96,7 @@ fn map_tables() -> Option<&'static Counters> {
     }
     table(0).taken.store(true, Ordering::Relaxed);
     let last = table(PER_CHUNK - 1);
-    // NOTE: before the tables are linked, so that `FREE` is never too low.
+    // NOTE: `FREE` changes before the tables are linked, so that it is never too low.
     FREE.fetch_add(PER_CHUNK as u64 - 1, Ordering::Relaxed);
     MAPPED.fetch_add(CHUNK as u64, Ordering::Relaxed);
     let mut head = ALL.load(Ordering::Relaxed);
@@ -146,7 +146,8 @@ impl Counters {
 /// Adds `entries` to the node's counter.
 pub(super) fn add(node: u32, entries: u64) {
     if let Some(counter) = tree::entry_counter(node) {
-        // Release: a reader that sees the sum sees what this thread did before.
+        // Release: a reader that sees the sum also sees this thread's earlier stores, such as the
+        // cleared word of these entries.
         counter.fetch_add(entries, Ordering::Release);
     }
 }

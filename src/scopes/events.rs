@@ -4,7 +4,7 @@
 //! tree. Three fields of our own follow Unreal's: the kind of the node; its owner, which is the tag
 //! of a context or the number of a measurement; and its name as the program gave it.
 //!
-//! Unreal's tools take a `Display` that has a `/` for a path: they show the part after the last `/`
+//! Unreal's tools interpret a `Display` with a `/` as a path: they show the part after the last `/`
 //! as the name. So the `Display` of a tag begins with its groups, and a `/` in a name is written as
 //! `|`.
 
@@ -42,8 +42,8 @@ pub(crate) static MEMORY_SCOPE: Declaration = Declaration {
     fields: &[("Tag", I32)],
 };
 
-/// The number of entries of a scope since the recording began. `Before` is 1 at the beginning of a
-/// late stream, where it is the number up to that point.
+/// The number of entries of a scope since the recording began. `Before` is 1 in the events at the
+/// beginning of a late stream, which have the number up to that point.
 pub(crate) static SCOPE_ENTRIES: Declaration = Declaration {
     uid: 50,
     logger: "Memledger",
@@ -67,14 +67,14 @@ pub(crate) struct ScopeEvents {
     seen: Vec<u64>,
     /// By node: the number of entries while the channel was on.
     entries: Vec<u64>,
-    /// By node: the number that the stream has.
+    /// By node: the number that was last written to the stream.
     reported: Vec<u64>,
     /// Whether the channel was off when the entries were last read.
     is_off: bool,
 }
 
 impl ScopeEvents {
-    /// Counts entries from now on, or all since the process started.
+    /// Counts the entries from now on, or all entries since the process started.
     pub(crate) fn new(from_process_start: bool) -> Self {
         let mut seen = Vec::new();
         if !from_process_start {

@@ -8,12 +8,12 @@ use std::panic::Location;
 use std::pin::Pin;
 use std::task::{self, Poll};
 
-/// Scopes for futures: what [`alloc_scope!`](crate::alloc_scope) is for blocks.
+/// Gives scopes to futures, as [`alloc_scope!`](crate::alloc_scope) does to blocks of code.
 ///
 /// A guard in an `async` block would stay on the scope stack of its thread while the task waits and
-/// other tasks run there. So the compiler refuses it where tasks can move to other threads. These
-/// methods give the future a context of its own, which is set before each poll, on any thread, and
-/// saved after it:
+/// other tasks run there. So the compiler refuses such a guard where tasks can move to other
+/// threads. These methods give the future a context of its own, which is set before each poll, on
+/// any thread, and saved after it:
 ///
 /// ```
 /// use memledger::{AllocScope, alloc_scope};
@@ -32,8 +32,8 @@ use std::task::{self, Poll};
 /// ```
 ///
 /// The scope is inside the scopes of the thread that *calls the method*: the task of the example is
-/// inside `server` on every thread of an executor. Memory that the future allocates belongs to its
-/// scopes until it is freed, also if another task frees or grows it.
+/// inside `server` on every thread of an executor. Memory that the future allocates belongs to the
+/// future's scopes until it is freed, even if another task frees or grows it.
 ///
 /// # Costs
 /// 1 to 2 ns for each poll, and 32 bytes in the future. Nothing without feature `enable`.
@@ -51,7 +51,7 @@ pub trait AllocScope: Future + Sized {
     }
 
     /// Gives each allocation of this future the tag `tag`, except where a scope or tag inside has
-    /// another.
+    /// another tag.
     #[track_caller]
     fn alloc_tagged(self, tag: Tag) -> Scoped<Self> {
         self.in_context(Context::current().tagged(tag))
@@ -77,8 +77,8 @@ impl<F: Future> AllocScope for F {}
 ///
 /// Scopes that are open inside the future while it waits are saved with its context. So on
 /// executors of one thread, where guards across `.await` compile, such guards are correct inside
-/// this future. Its destructors run in its context. A future that ends in another context than it
-/// began in, because a guard was forgotten or returned, counts as one of `scope_misuses`.
+/// this future. Its destructors run in its context. If a future ends in another context than it
+/// began in, because a guard was forgotten or returned, this counts as one of `scope_misuses`.
 #[must_use = "futures do nothing unless polled"]
 #[derive(Debug)]
 pub struct Scoped<F> {

@@ -32,7 +32,7 @@ impl Group {
         self.name
     }
 
-    /// The group around it.
+    /// The group that contains this group.
     pub const fn parent(&self) -> Option<&'static Group> {
         self.parent
     }

@@ -5,8 +5,8 @@
 //! allocation reads only that number. Entering a scope finds the number of the new stack in a small
 //! cache of the thread, which asks the shared tree once for each stack.
 //!
-//! Entering and leaving write nothing. When a thread allocates in another context than that of its
-//! stream, [`switch`] writes the change before the event.
+//! Entering and leaving write nothing. If the context of a thread differs from that of its stream
+//! when it allocates, [`switch`] writes the change before the event.
 
 mod context;
 #[cfg(feature = "enable")]

@@ -5,8 +5,9 @@ use crate::trace::write::untracked;
 
 /// A name: a literal, or an interned text, which is never freed.
 ///
-/// Entering a scope reads the name's address only. Two names are equal if their texts are. Scopes
-/// and tags also take a `String`, a `&String` or UTF-16 (`&[u16]`), which they intern each time.
+/// Entering a scope reads the name's address only. Two names are equal if their texts are equal.
+/// Scopes and tags also take a `String`, a `&String` or UTF-16 (`&[u16]`), which they intern each
+/// time.
 ///
 /// ```
 /// use memledger::{Name, alloc_scope};

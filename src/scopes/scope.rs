@@ -11,8 +11,8 @@ use std::marker::PhantomData;
 use std::panic::Location;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-/// Not `Send`, so a guard cannot move to another thread. The compiler shows this name in its error,
-/// and the name says what to use instead.
+/// Makes a guard not `Send`, so that it cannot move to another thread. The error of the compiler
+/// contains this name, which says what to use instead.
 trait ForFuturesUseTheirMethodAllocScopeForThreadsUseContext {}
 
 /// An entered scope, left when dropped. [`alloc_scope!`](crate::alloc_scope) makes it.
@@ -35,9 +35,9 @@ trait ForFuturesUseTheirMethodAllocScopeForThreadsUseContext {}
 ///
 /// A guard can be forgotten, or dropped while scopes inside it are still open (executors of one
 /// thread let it compile across an `.await`). Leaving the scope around it corrects this. The report
-/// counts such `scope_misuses`, and gives the source location of the first. If no scope is around
-/// it, because a loop forgets a guard in each round or a `longjmp` skips one, the misuse is
-/// detected after at most 511 rounds. All of these scopes are counted then, and the thread returns
+/// counts these as `scope_misuses`, and gives the source location of the first. If no scope is
+/// around it, because a loop forgets a guard in each round or a `longjmp` skips one, the misuse is
+/// detected after at most 511 rounds. Then all of these scopes are counted, and the thread returns
 /// to the scope around the loop, or to `GlobalScope` if each round used another name. More than 511
 /// guards that one function keeps open at once are taken for such a loop, and are closed.
 #[must_use = "the scope is left when this is dropped"]
@@ -66,8 +66,8 @@ impl ScopeGuard {
         Self::new(current::enter(name.into().as_str(), site), site)
     }
 
-    /// Enters a scope whose allocations belong to `group`, except where a scope or tag inside has
-    /// another group.
+    /// Enters a scope whose allocations belong to `group`, except where a scope or tag inside
+    /// belongs to another group.
     #[inline]
     #[track_caller]
     pub fn enter_group(group: &'static Group, name: impl Into<Name>) -> Self {

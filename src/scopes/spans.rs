@@ -35,13 +35,13 @@ use tracing_subscriber::registry::LookupSpan;
 /// ```
 ///
 /// The scope of a span with an explicit parent (`parent: ..`) is inside that of the parent. The
-/// scope of another span is inside the scopes of the thread that makes the span, which are spans or
-/// [`alloc_scope!`](crate::alloc_scope). Each thread that enters the span enters this scope, each
-/// time: an instrumented future is in it at each poll. Spans can be entered within themselves and
-/// left in any order. A span that is made under a tag has that tag, as a
-/// [`Context`](crate::Context) does; another span keeps the tag of the thread that enters it.
+/// scope of any other span is inside the current scopes of the thread that makes the span, whether
+/// they are spans or [`alloc_scope!`](crate::alloc_scope). Each thread that enters the span enters
+/// this scope, each time: an instrumented future is in it at each poll. Spans can be entered within
+/// themselves and left in any order. A span that is made under a tag has that tag, as a
+/// [`Context`](crate::Context) does; any other span keeps the tag of the thread that enters it.
 ///
-/// A span that a filter disables is no scope. Guards of `alloc_scope!` that are open while an
+/// A span that a filter disables has no scope. Guards of `alloc_scope!` that are open while an
 /// instrumented future waits stay on the thread; [`AllocScope`](crate::AllocScope) saves them.
 ///
 /// # Costs
@@ -71,7 +71,7 @@ impl ScopeLayer {
     }
 
     /// Makes one more scope of the value of this field, inside the scope of the span. If a span has
-    /// several such fields, only its first one counts.
+    /// several such fields, only the first of them counts.
     #[must_use]
     pub fn instance_field(self, name: &'static str) -> Self {
         #[cfg(feature = "enable")]
@@ -150,9 +150,10 @@ type Registry<'a, S> = tracing_subscriber::layer::Context<'a, S>;
 #[cfg(feature = "enable")]
 #[derive(Clone, Copy)]
 struct SpanContexts {
-    /// With the scope of the span's name.
+    /// The context with the scope of the span's name.
     named: Context,
-    /// With the scope of the chosen field's value, if the span has one.
+    /// The context that the span enters: `named`, and inside it the scope of the chosen field's
+    /// value, if the span has one.
     context: Context,
 }
 
@@ -190,8 +191,8 @@ impl EnteredSpans {
         let Some(at) = entered.iter().rposition(|(one, _)| one == id) else { return false };
         let (_, entered_span) = entered.remove(at);
         match entered.get_mut(at) {
-            // Another span was entered later and is still open. It restores the context before this
-            // one.
+            // Another span was entered later and is still open. That span will restore the context
+            // before this one.
             Some((_, inner)) => inner.skip(entered_span),
             None => current::leave(entered_span, site),
         }

@@ -1,5 +1,5 @@
 //! The events that bring a thread's stream to the context of the thread. They are written before an
-//! allocation, and only if the context is another than at the allocation before.
+//! allocation, and only if the thread's context differs from that of its stream.
 #![expect(unsafe_code, reason = "writes events through raw pointers")]
 
 use super::{current, events, tree};
@@ -20,10 +20,10 @@ pub(crate) fn switch(slot: &ThreadSlot) -> *mut u8 {
     if is_current(slot) { slot.cursor() } else { write(slot, current::context()) }
 }
 
-/// The stream has at most one scope open, whose number identifies the whole stack: this leaves the
-/// open one and enters the new one.
+/// The stream has at most one scope open, whose number identifies the whole stack: this function
+/// leaves the open scope and enters the new one.
 ///
-/// After the channel was turned on or off, a thread notices it here: at the next change of its
+/// When the channel is turned on or off, a thread detects that here: at the next change of its
 /// context, or in its next buffer.
 #[inline(never)]
 fn write(slot: &ThreadSlot, context: u32) -> *mut u8 {

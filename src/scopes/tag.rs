@@ -57,8 +57,8 @@ impl Tag {
 /// in a `const` or `static` too. A `String`, a `&String` or a `&[u16]` of UTF-16 is interned
 /// ([`Name::intern`](crate::Name::intern)).
 ///
-/// Without a name, a container is named after its type, such as `TaggedVec<game::Particle>`, and what
-/// [`tagged`] allocates is `Unnamed`:
+/// Without a name, a container is named after its type, such as `TaggedVec<game::Particle>`, and
+/// what [`tagged`] allocates is `Unnamed`:
 /// ```
 /// # memledger::group! { RENDERING = "Rendering"; }
 /// const UNNAMED: memledger::Tag = memledger::tag!(RENDERING);
@@ -76,9 +76,9 @@ macro_rules! tag {
 }
 
 /// Runs `body`. Each allocation of this thread inside carries `tag`, except where a scope or tag
-/// inside has another. The scope stack stays the same.
+/// inside has another tag. The scope stack stays the same.
 ///
-/// Costs about as much as a scope, from the second time on a thread.
+/// From the second call on a thread, it costs about as much as a scope.
 #[track_caller]
 pub fn tagged<R>(tag: Tag, body: impl FnOnce() -> R) -> R {
     #[cfg(feature = "enable")]

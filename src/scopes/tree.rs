@@ -44,7 +44,8 @@ pub(crate) const OTHER: u32 = 1;
 /// No parent, no owner, no tag.
 pub(crate) const NONE: u32 = 0;
 
-/// The maximum number of nodes. Source code names some thousands; more names are data.
+/// The maximum number of nodes. Source code contains some thousands of names; more names than that
+/// come from data.
 pub(super) const CAPACITY: usize = 1 << 18;
 const BUCKETS: usize = 1 << 16;
 const FIRST: u32 = 2;
@@ -180,8 +181,8 @@ impl Node {
     }
 }
 
-/// The number of this node; adds the node if it is new. If the table is full, counts that and
-/// returns `None`.
+/// The number of this node; adds the node if it is new. If the table is full, returns `None`, and
+/// counts the refusal.
 pub(crate) fn find_or_add(
     kind: NodeKind,
     parent: u32,
@@ -195,7 +196,7 @@ pub(crate) fn find_or_add(
     found
 }
 
-/// The interned copy of `text`; `(other)` if the table is full, which is counted.
+/// The interned copy of `text`; `(other)` if the table is full, which counts as a refusal.
 pub(super) fn intern(text: &str) -> &'static str {
     let found = find_or_add_with(NodeKind::Name, NONE, NONE, text, || copy_text(text));
     match found.and_then(node) {
@@ -212,7 +213,7 @@ pub(super) fn find_or_add_context(stack: u32, tag: u32) -> Option<u32> {
     find_or_add(NodeKind::Context, stack, tag, node(tag).map_or("", Node::text))
 }
 
-/// As [`find_or_add`], but counts nothing. A node that is added gets the name that `keep_name`
+/// As [`find_or_add`], but counts no refusal. A node that is added gets the name that `keep_name`
 /// returns.
 fn find_or_add_with(
     kind: NodeKind,
@@ -254,7 +255,7 @@ fn find_or_add_with(
         match bucket.compare_exchange(head, number, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return Some(number),
             Err(newer) => {
-                // The nodes from `head` on are compared already.
+                // The nodes from `head` on were compared already.
                 if let Some(found) = find(newer, head) {
                     return Some(found);
                 }

@@ -1,7 +1,7 @@
 //! Linux, by plain system calls through `libc`.
 //!
-//! NOTE: functions marked *hook* run inside `alloc` or `free` of the program. They neither allocate nor
-//! lock, and restore `errno`, since a program may read it after `free`.
+//! NOTE: functions marked *Hook* run inside an `alloc` or `free` of the program. They neither
+//! allocate nor lock, and restore `errno`, since a program may read it after `free`.
 #![expect(unsafe_code, reason = "system calls")]
 
 mod library;
@@ -44,7 +44,7 @@ impl Drop for KeepErrno {
 /// *Hook.* Maps `bytes` of zeroed pages that are never unmapped, or `None` if the system has none.
 pub(crate) fn map(bytes: usize) -> Option<NonNull<u8>> {
     let _errno = KeepErrno::new();
-    // SAFETY: a fresh private anonymous mapping touches no memory of anyone.
+    // SAFETY: a new private anonymous mapping does not affect existing memory.
     let pages = unsafe {
         libc::mmap(
             ptr::null_mut(),
@@ -109,7 +109,8 @@ pub(crate) fn wake_all(word: &AtomicU32) {
 const MEMBARRIER_PRIVATE_EXPEDITED: c_int = 1 << 3;
 const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: c_int = 1 << 4;
 
-/// Whether [`barrier_on_all_threads`] works in this process; asked once before it is used.
+/// Whether [`barrier_on_all_threads`] works in this process. Must be called once before the barrier
+/// is used.
 pub(crate) fn register_barrier() -> bool {
     // SAFETY: registers an intent, touches no memory.
     unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 }
@@ -158,8 +159,9 @@ pub(crate) fn is_thread_alive(id: u32) -> bool {
     sent == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
 
-/// How often glibc runs thread-exit functions that set their key again: four times. In the fourth, the
-/// thread sanitizer forgets the thread before our function runs, and instrumented code would crash.
+/// The number of rounds in which glibc runs a thread-exit function that sets its key again: four.
+/// In the fourth round, the thread sanitizer forgets the thread before our function runs, and
+/// instrumented code would crash.
 const DESTRUCTOR_ROUNDS: usize = if cfg!(thread_sanitizer) { 3 } else { 4 };
 const NO_KEY: usize = usize::MAX;
 static KEY: AtomicUsize = AtomicUsize::new(NO_KEY);
@@ -167,12 +169,13 @@ static KEY: AtomicUsize = AtomicUsize::new(NO_KEY);
 /// The function that runs at the end of a thread.
 static AT_THREAD_EXIT: AtomicPtr<extern "C" fn()> = AtomicPtr::new(ptr::null_mut());
 
-/// *Hook.* Makes the system call `run`, the same in all calls, on this thread as late in its life as
-/// possible: in the last round of its destructors. Without a key (all are taken) the worker finds out
-/// later that the thread has ended.
+/// *Hook.* Registers `run`, which is the same in all calls, to be called when this thread ends, as
+/// late as possible: in the last round of its destructors. If the process has no free thread key,
+/// the worker detects later that the thread has ended.
 ///
-/// NOTE: if the program has taken 32 keys before `main`, glibc allocates the value of ours with its own
-/// `calloc`, once per thread. At that time neither side holds a lock of the other.
+/// NOTE: if the program has taken 32 keys before `main`, glibc allocates the value of the tracker's
+/// key with its own `calloc`, once per thread. At that point, neither glibc nor the tracker holds a
+/// lock that the other needs.
 pub(crate) fn on_thread_exit(run: &'static extern "C" fn()) {
     AT_THREAD_EXIT.store(ptr::from_ref(run).cast_mut(), Ordering::Release);
     if let Some(key) = exit_key() {
@@ -219,8 +222,8 @@ extern "C" fn thread_exits(round: *mut c_void) {
     }
 }
 
-/// Blocks `SIGPIPE` and `SIGXFSZ` on the calling thread until dropped, and discards those that the
-/// tracker's writes raised meanwhile: they would end the program.
+/// Blocks `SIGPIPE` and `SIGXFSZ` on the calling thread until dropped, and discards the signals
+/// that the tracker's writes raised meanwhile, because those would end the program.
 pub(crate) struct BlockedSignals {
     before: libc::sigset_t,
     pending: libc::sigset_t,
@@ -264,8 +267,8 @@ impl Drop for BlockedSignals {
     }
 }
 
-/// Makes the system call these functions around every fork: before it, and after it in the parent and in the
-/// child.
+/// Registers functions that the system calls at every fork: before it, and after it in the parent
+/// and in the child.
 pub(crate) fn at_fork(before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
     let [before, parent, child] =
         [before, parent, child].map(|function| Some(function as unsafe extern "C" fn()));
@@ -273,7 +276,8 @@ pub(crate) fn at_fork(before: extern "C" fn(), parent: extern "C" fn(), child: e
     unsafe { libc::pthread_atfork(before, parent, child) };
 }
 
-/// Makes the system call `function` when the process exits by return from `main` or by `exit`.
+/// Registers a function that the system calls when the process exits by return from `main` or by
+/// `exit`.
 pub(crate) fn at_exit(function: extern "C" fn()) {
     // SAFETY: the function lives as long as the program.
     unsafe { libc::atexit(function) };
@@ -283,8 +287,8 @@ unsafe extern "C" {
     fn secure_getenv(name: *const c_char) -> *const c_char;
 }
 
-/// Whether a variable of the environment begins with `prefix`. Allocates nothing, and must be
-/// called before `main` only: later, the program may be changing its environment.
+/// Whether a variable of the environment begins with `prefix`. Allocates nothing. Must be called
+/// only before `main`, because the program may change its environment later.
 pub(crate) fn has_env(prefix: &[u8]) -> bool {
     unsafe extern "C" {
         static environ: *const *const c_char;
@@ -314,8 +318,8 @@ pub(crate) fn secure_env(name: &CStr) -> Option<std::ffi::OsString> {
     }
 }
 
-/// How long a write waits for the other end of a pipe: less than the end of a recording waits for
-/// its worker, so that the report does not suffer.
+/// How long a write waits for the reader of a full pipe. The end of a recording waits longer than
+/// this for its worker, so a full pipe does not affect the report.
 const WRITE_TIMEOUT_MS: c_int = 3_000;
 
 /// Writes some of `bytes` to a file. Waits at most 3 s for a pipe that is full.
@@ -359,8 +363,8 @@ pub(crate) fn write_all(fd: RawFd, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the system detect a lost connection: after 10 s of silence it sends three probes, 5 s apart, and
-/// it closes the connection if sent bytes are not acknowledged for 30 s.
+/// Makes the system detect a lost connection: after 10 s of silence, it sends three probes, 5 s
+/// apart. It also closes the connection if sent bytes are not acknowledged for 30 s.
 pub(crate) fn watch_connection(stream: &TcpStream) -> io::Result<()> {
     let options = [
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
@@ -393,11 +397,11 @@ pub(crate) fn identity(file: &impl AsRawFd) -> Option<(u64, u64)> {
 
 /// Whether a descriptor is a terminal.
 pub(crate) fn is_terminal(fd: RawFd) -> bool {
-    // SAFETY: asks about a number.
+    // SAFETY: takes a number, touches no memory.
     unsafe { libc::isatty(fd) == 1 }
 }
 
-/// The columns of a terminal; `None` if `fd` is not a terminal, or the terminal does not say.
+/// The columns of a terminal; `None` if `fd` is not a terminal, or its width is unknown.
 pub(crate) fn terminal_width(fd: RawFd) -> Option<usize> {
     // SAFETY: all zeros are a valid value of this structure, and it is valid for writing.
     unsafe {
@@ -407,8 +411,8 @@ pub(crate) fn terminal_width(fd: RawFd) -> Option<usize> {
     }
 }
 
-/// Waits at most `timeout` for a client of `listener`, or for bytes or the end of `clients`; returns which
-/// of them are ready.
+/// Waits at most `timeout` until `listener` has a new client, or one of `clients` has bytes or has
+/// closed its connection. Returns which of them are ready.
 pub(crate) fn readable(
     listener: &TcpListener,
     clients: &[&TcpStream],
@@ -444,8 +448,9 @@ pub(crate) fn shut(listener: &TcpListener) {
     unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
 }
 
-/// Creates the file `name` in `folder`, for its owner alone. Fails if the name exists, as a file, a pipe or
-/// a link. `name` must have no slash, so that it does not leave the folder.
+/// Creates the file `name` in `folder`; only its owner can read and write it. Fails if the name
+/// exists, as a file, a pipe or a link. `name` must have no slash, so that it does not leave the
+/// folder.
 pub(crate) fn create_in(folder: &Path, name: &str) -> io::Result<File> {
     let name = std::ffi::CString::new(name)?;
     let folder = OpenOptions::new()
@@ -465,7 +470,7 @@ pub(crate) fn create_in(folder: &Path, name: &str) -> io::Result<File> {
 extern "C" fn before_main() {
     library::stay_loaded();
     threads::find_minimal_stack();
-    // Early, so that it is among the keys whose use allocates nothing.
+    // The key is created early, to be among the first 32, whose use allocates nothing.
     exit_key();
     crate::ledger::environment::start_before_main();
 }
@@ -475,7 +480,7 @@ extern "C" fn before_main() {
 #[used]
 static BEFORE_MAIN: extern "C" fn() = before_main;
 
-/// Keeps the function that runs before `main` in every program that calls this.
+/// Makes the linker keep the function that runs before `main` in every program that calls this.
 pub(crate) fn keep_before_main() {
     std::hint::black_box(&raw const BEFORE_MAIN);
 }

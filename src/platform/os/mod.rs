@@ -1,10 +1,10 @@
 //! Everything that is specific to a platform.
 //!
-//! Linux on 64-bit machines is the platform that is built and tested. Elsewhere the same
-//! functions exist, [`SUPPORTED`] is false and nothing is ever recorded: starting a ledger
-//! returns [`Error::UnsupportedPlatform`](crate::Error::UnsupportedPlatform).
-//! `RUSTFLAGS="--cfg memledger_portable"` selects that half on Linux too, so that it can be
-//! checked there.
+//! Linux on 64-bit machines is the platform that is built and tested. Elsewhere the same functions
+//! exist, [`SUPPORTED`] is false and nothing is ever recorded: starting a ledger returns
+//! [`Error::UnsupportedPlatform`](crate::Error::UnsupportedPlatform).
+//! `RUSTFLAGS="--cfg memledger_portable"` selects those functions on Linux, too, so that they can
+//! be checked there.
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(memledger_portable)))]
 mod linux;

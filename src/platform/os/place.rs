@@ -1,8 +1,9 @@
-//! Where a file is written, considering what other users could have put there.
+//! Opens a file for writing safely in a folder where other users may have put links or files.
 //!
-//! A user who can write to a folder can create a link there under a guessable name, so that another
-//! user's program writes to a file of that user. So links are followed only in folders that no other
-//! user can write to, and an existing file in other folders must not belong to a stranger.
+//! A user who can write to a folder can create a link there under a name that is easy to guess.
+//! Another user's program that writes to that name would overwrite a file of its own user. So links
+//! are followed only in folders that no other user can write to. In other folders, an existing file
+//! must belong to this user or to the folder's owner, and have one name.
 //!
 //! NOTE: Linux's own `fs.protected_symlinks` is off in many containers, and protects only the last
 //! part of a path, and only folders with the sticky bit.
@@ -81,10 +82,11 @@ impl Place {
     }
 
     /// Opens the file for writing without emptying it, and creates it if it does not exist. A
-    /// regular file gets the permissions `mode`, whatever the process's mask; one that is named
-    /// only by an open descriptor (`/dev/stderr`) keeps its own.
+    /// regular file gets the permissions `mode`, whatever the process's umask; a file that is named
+    /// only by an open descriptor (`/dev/stderr`) keeps its permissions.
     ///
-    /// A pipe must have a reader: opening it would otherwise wait indefinitely.
+    /// A pipe must have a reader; without one, opening it fails, because waiting for a reader could
+    /// take forever.
     pub(crate) fn open(&self, mode: u32) -> io::Result<File> {
         let file = self.open_with(libc::O_CREAT, mode)?;
         let found = self.admit(&file)?;
@@ -94,9 +96,9 @@ impl Place {
 
     /// Checks that the file can be opened for writing later, and changes nothing.
     ///
-    /// Returns the file if it has to stay open until then: it is not a regular file, or is named by
-    /// an open descriptor. A pipe is opened only once: its reader may stop when the first writer
-    /// closes it.
+    /// Returns the file if it must stay open until then, because it is not a regular file, or is
+    /// named by an open descriptor. A pipe is opened only once: its reader may stop when the first
+    /// writer closes it.
     ///
     /// # Errors
     /// If the file could not be created or written.
@@ -112,11 +114,12 @@ impl Place {
         Ok((!is_named).then_some(file))
     }
 
-    /// Takes the name for this process until `self` is dropped; false if another process has it.
+    /// Reserves the name for this process until `self` is dropped; `false` if another process has
+    /// it.
     ///
     /// NOTE: takes a lock on one byte of the folder, at an offset that the name determines, because
-    /// there is no file yet to lock. Linux grants only shared locks on folders, but reports those of
-    /// other processes. Of two processes that ask at once, both may be refused.
+    /// the file to lock may not exist yet. Linux grants only shared locks on folders, but reports
+    /// the locks of other processes. If two processes ask at the same time, both may be refused.
     ///
     /// # Errors
     /// If the folder cannot be locked: it is not readable, or its file system has no locks.
@@ -190,8 +193,10 @@ impl Place {
         }
     }
 
-    /// NOTE: only the errors that are about the folder count. A sandbox that does not know the call
-    /// (`faccessat2`) answers with others, and may allow the file to be created all the same.
+    /// Checks that the process may create a file in the folder.
+    ///
+    /// NOTE: only errors about the folder count. A sandbox that does not know the call
+    /// (`faccessat2`) returns other errors, and may still allow the file to be created.
     fn may_create(&self) -> io::Result<()> {
         let (mode, flags) = (libc::W_OK | libc::X_OK, libc::AT_EACCESS);
         // SAFETY: the name ends with a NUL; the descriptor is open for the duration of the call.

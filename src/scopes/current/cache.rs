@@ -4,8 +4,8 @@
 //! slot of hash(kind, parent, address of the name):  packed key | address of the name | node
 //! packed key   u64 size:29 | kind:3 | parent:32
 //! ```
-//! A lookup that is cached is a multiplication, two comparisons and, for a scope, one more entry in
-//! the word of the [counters](crate::scopes::entries) that belongs to the slot.
+//! A cache hit costs a multiplication, two comparisons and, for a scope, an increment of the slot's
+//! word in the thread's [counters](crate::scopes::entries).
 
 use crate::scopes::entries::{self, Counters, NO_COUNTERS, SLOTS};
 use crate::scopes::tree::{self, NONE, NodeKind, OTHER};
@@ -13,8 +13,8 @@ use crate::trace::write::registry;
 use std::cell::Cell;
 use std::ptr;
 
-/// A name, by its address and its size in bytes. A tag's number takes the place of the address
-/// where a context is looked up.
+/// A name, by its address and its size in bytes. For a context, the number of the tag replaces the
+/// address, and the size is 0.
 type NameKey = (usize, usize);
 
 #[derive(Clone, Copy)]
@@ -53,8 +53,8 @@ impl NodeCache {
         })
     }
 
-    /// As [`scope`](Self::scope) if it is cached; otherwise counts no entry. PERF: a cached scope
-    /// has a node, so the fast path needs no other check.
+    /// As [`scope`](Self::scope) if the stack is cached; otherwise returns `None`, and counts no
+    /// entry. PERF: a cached scope has a node, so the fast path needs no other check.
     #[inline(always)]
     pub(super) fn cached_scope(&self, stack: u32, name: &'static str) -> Option<u32> {
         self.lookup(NodeKind::Scope, stack, (name.as_ptr().addr(), name.len())).ok()
@@ -76,8 +76,8 @@ impl NodeCache {
         })
     }
 
-    /// The cached node, or the result of `search`, of which an error is not cached. Counts one
-    /// entry of a scope.
+    /// The cached node, or the result of `search`; an `Err` of `search` is returned, but not
+    /// cached. Counts one entry if the node is a scope.
     #[inline(always)]
     fn find(
         &self,
@@ -92,7 +92,7 @@ impl NodeCache {
         }
     }
 
-    /// The cached node. Counts one entry of a scope.
+    /// The cached node. Counts one entry if the node is a scope.
     ///
     /// # Errors
     /// The index of the slot for the node, and its packed key.
@@ -137,7 +137,7 @@ impl NodeCache {
         match self.own_counters().filter(|_| found.is_ok()) {
             Some(counters) => {
                 // NOTE: the slot is empty while its word changes, because a signal handler may
-                // enter a scope in between.
+                // enter a scope meanwhile.
                 self.slots[index].set(EMPTY);
                 counters.assign(index, if is_entry { node } else { NONE });
                 self.slots[index].set(Slot { packed, address, node });

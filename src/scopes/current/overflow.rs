@@ -1,7 +1,7 @@
 //! Scopes without a node: scopes on a stack that is too deep, or entered while the tree is full.
 //!
-//! All of them have the stack [`OTHER`], so a number tells them apart. It is also what detects
-//! guards that were skipped:
+//! All of them have the stack [`OTHER`], so a number distinguishes them. The number also detects
+//! skipped guards:
 //!
 //! ```text
 //! scope with a node, scope with a node, (other) 0, (other) 1, (other) 2 ...
@@ -19,16 +19,16 @@ pub(super) const OVERFLOW: u32 = 1 << 31;
 /// This many open scopes without nodes mean that guards were skipped, if the thread's call stack is
 /// no deeper than at the first of them. A recursion needs more call stack for each scope.
 pub(super) const MAX_OPEN: u32 = 256;
-/// A loop or a `longjmp` comes back to within this many bytes of the address of the first scope.
+/// A loop or a `longjmp` returns to within this many bytes of the address of the first scope.
 const SAME_FRAME: usize = 64 << 10;
 
 /// The open scopes of a thread that have no node.
 #[derive(Clone, Copy)]
 struct Open {
     count: u32,
-    /// The stack that the first was entered in.
+    /// The stack in which the first of them was entered.
     base: u32,
-    /// The address in the thread's call stack at which the first was entered.
+    /// The address in the thread's call stack at which the first of them was entered.
     address: usize,
 }
 
@@ -49,18 +49,18 @@ impl Overflow {
     /// Counts one more scope, which was entered in `stack` at this `address` of the call stack.
     ///
     /// # Errors
-    /// If that shows that guards were skipped, because a loop forgot them or a `longjmp` passed
-    /// them: forgets all open scopes.
+    /// If the count shows that guards were skipped, because a loop forgot them or a `longjmp`
+    /// passed them. Then no scope counts as open any more.
     ///
-    /// NOTE: does not detect a single skipped scope inside scopes that are left, because leaving
-    /// those corrects it. Does not know the stacks of coroutines. More than 511 guards that one
-    /// function keeps on purpose are taken for skipped ones.
+    /// NOTE: a single skipped scope is not detected here if a scope around it is left, because
+    /// leaving that scope corrects it. The call stacks of coroutines are not known. More than 511
+    /// guards that one function keeps on purpose are taken for skipped ones.
     pub(super) fn enter(&self, stack: u32, address: usize) -> Result<(), Skipped> {
         let mut open = self.0.get();
         if stack != OTHER || open.count == 0 {
             open = Open { count: 0, base: stack, address };
         }
-        // A larger distance is another call stack, where a recursion may be of any depth.
+        // A larger distance means another call stack, on which a recursion may have any depth.
         let no_deeper = address.wrapping_sub(open.address) < SAME_FRAME;
         let skipped = open.count >= MAX_OPEN && no_deeper;
         let result = if skipped {
@@ -79,8 +79,8 @@ impl Overflow {
     /// Leaves scope number `number`, and with it those inside it.
     pub(super) fn leave(&self, number: u32) {
         let open = self.0.get();
-        // A higher number belongs to scopes that were counted before others replaced them. The base
-        // of those is not known any more, so counting begins again.
+        // A number above the count belongs to scopes that other scopes have replaced in the count.
+        // Their base is not known any more, so counting restarts at 0.
         let count = if number > open.count { 0 } else { number.saturating_sub(1) };
         self.0.set(Open { count, ..open });
     }

@@ -154,8 +154,8 @@ fn entries_are_exact_before_and_after_the_end_of_a_thread() {
             check(1);
             end_thread();
             check(1);
-            // Like a destructor of a thread-local value that runs after the counters were given
-            // back.
+            // As a destructor of a thread-local value does that runs after the counters were
+            // returned.
             enter_all(&names);
             check(2);
         };
@@ -237,7 +237,7 @@ fn scopes_beyond_the_limit_are_skipped_only_where_the_stack_is_no_deeper() {
                 "as deep as the first scope, with all of them open"
             );
 
-            // Scopes in a context of another stack replace those that were counted.
+            // Scopes that are entered in another stack replace the counted scopes.
             swap(ContextIds { stack: OTHER, tag: NONE, context: OTHER });
             (0..MAX_OPEN as usize).for_each(|depth| {
                 assert!(!current.detect_skipped(first - 100 * depth, site));

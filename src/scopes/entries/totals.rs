@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 /// Counts all entries before the call, on any thread. May miss entries during the call, but counts
 /// none twice.
 pub(in crate::scopes) fn read(entries: &mut Vec<u64>) {
-    /// While a thread moves entries from a word to the node's counter, they are in neither.
+    /// The maximum number of reads. While a thread moves entries from a word to the node's counter,
+    /// the entries are in neither, so a read is repeated if a counter has changed meanwhile.
     const ATTEMPTS: usize = 8;
     let count = tree::len();
     let moved = || {

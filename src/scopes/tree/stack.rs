@@ -9,9 +9,9 @@ const MAX_DEPTH: usize = 255;
 /// The stack of the scope `name` inside `stack`; adds it if it is new.
 ///
 /// # Errors
-/// The stack that replaces it if it gets no node, which is counted: the innermost measurement
-/// around it, because measured code must stay inside its measurement, or [`OTHER`] without a
-/// measurement.
+/// If the scope gets no node, which counts as a refusal, the stack to use instead: the innermost
+/// measurement around the scope, because measured code must stay inside its measurement, or
+/// [`OTHER`] if there is no measurement.
 pub(in crate::scopes) fn find_or_add_scope(stack: u32, name: &'static str) -> Result<u32, u32> {
     let found = if stack == OTHER || scopes_of(stack).count() >= MAX_DEPTH {
         super::count_refused();
@@ -43,9 +43,9 @@ pub(crate) fn is_within(stack: u32, outer: u32) -> bool {
 /// Removes repetitions from the end of `stack`: the scopes that a loop enters in each round and
 /// never leaves. Returns the remaining stack and the number of removed scopes.
 ///
-/// Removes all scopes if less than half of them repeat: the loop gave each scope another name.
-/// Removes none if the stack is not [`MAX_DEPTH`] deep: the table is full, and the scopes of the
-/// loop have no nodes.
+/// If less than half of the scopes repeat, the loop gave each scope another name, so all scopes are
+/// removed. If the stack is not [`MAX_DEPTH`] deep, the table is full and the scopes of the loop
+/// have no nodes, so none are removed.
 pub(in crate::scopes) fn without_repeats(stack: u32) -> (u32, u32) {
     /// The maximum number of scopes that a loop enters in one round.
     const ROUND: usize = 16;

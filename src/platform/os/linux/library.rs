@@ -1,9 +1,9 @@
 //! Keeps a library that contains the tracker loaded.
 //!
 //! The tracker's code runs without a check that it is still loaded: on the worker's thread, when a
-//! thread or the process ends, and around a fork; and it has handed out `&'static` names. glibc's
-//! `dlclose` would unmap the code and the names. musl's unmaps nothing, and a static program has no
-//! loader that could.
+//! thread or the process ends, and around a fork. The program may also hold `&'static` names from
+//! it. glibc's `dlclose` would unmap the code and the names. musl's unmaps nothing, and a static
+//! program has no loader that could.
 
 /// Makes `dlclose` keep the library that contains this code until the process ends. Called while
 /// the library is being loaded: from then on `dlopen` finds it instead of loading it again.
@@ -54,6 +54,6 @@ pub(super) fn stay_loaded() {
     }
 }
 
-/// See above: nothing unloads this code.
+/// Does nothing: here nothing unloads the library, as the module's documentation says.
 #[cfg(not(all(target_env = "gnu", not(target_feature = "crt-static"))))]
 pub(super) fn stay_loaded() {}

@@ -4,12 +4,12 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::{io, ptr};
 
-/// Bytes of stack for what the tracker itself does on a thread.
+/// Bytes of stack for the tracker's own code on a thread.
 ///
 /// NOTE: set explicitly, because the default is the program's: 128 KiB on musl, and on glibc the
 /// value of `ulimit -s`, down to 16 KiB. The tracker needs 71 KiB without optimisation, 87 KiB on
 /// musl (file, report, control server, late streams; found by bisection); a resolver that looks up
-/// a recorder's name can take 128 KiB more. Untouched pages cost addresses only.
+/// a recorder's name can take 128 KiB more. Untouched pages cost only address space.
 const STACK: usize = 1 << 20;
 
 type Body = extern "C" fn(*mut c_void) -> *mut c_void;
@@ -23,8 +23,8 @@ pub(crate) fn spawn(body: Body, argument: usize) -> io::Result<()> {
 
 /// Names the calling thread, at most 15 bytes.
 ///
-/// NOTE: the thread names itself, because the thread that started a detached one does not know
-/// whether it still exists.
+/// NOTE: the thread names itself, because the thread that started a detached thread does not know
+/// whether that thread still exists.
 pub(crate) fn name_thread(name: &CStr) {
     // SAFETY: the name ends with a NUL.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
@@ -32,8 +32,8 @@ pub(crate) fn name_thread(name: &CStr) {
 
 /// Runs `body` on a new thread and waits for it; runs it on this thread if none can be created.
 ///
-/// Its allocations are then in another arena than the program's blocks, and do not change the
-/// placement of those.
+/// The allocations of `body` then come from another arena than the program's blocks, and do not
+/// change where those are placed.
 pub(crate) fn run_apart<R: Send, F: FnOnce() -> R + Send>(body: F) -> R {
     struct Work<F, R> {
         body: Option<F>,
@@ -105,8 +105,8 @@ unsafe fn create(
     }
 }
 
-/// Bytes of a thread's stack that the system uses itself: glibc stores the thread-local variables of the
-/// whole program there, which can take more than all other uses.
+/// Bytes of a thread's stack that the system uses itself: glibc stores the thread-local variables
+/// of the whole program there, which can take more than everything else.
 fn not_ours(attributes: *const libc::pthread_attr_t) -> usize {
     type MinimalStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
     let function = MINIMAL_STACK.load(Ordering::Acquire);
@@ -124,8 +124,8 @@ static MINIMAL_STACK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 /// against.
 ///
 /// NOTE: called before `main`, on the thread that loads this library. The lookup takes the loader's
-/// lock. That thread holds the lock while it waits for a tracker thread to start a recording, so the
-/// tracker thread cannot look it up itself.
+/// lock. The loading thread holds this lock while it waits for a tracker thread to start a
+/// recording, so the tracker thread cannot look up the function itself.
 pub(super) fn find_minimal_stack() {
     #[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
     {
