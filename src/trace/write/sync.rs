@@ -123,8 +123,8 @@ fn is_other(found: u64, stamp: u64) -> bool {
     ![order::WORKER, order::owner(stamp)].contains(&order::owner(found))
 }
 
-/// Gives this thread a lease if it often finds what it has found now: another thread has joined the
-/// global clock since, and advanced it by `epochs`.
+/// Called when another thread has joined the global clock since this one did, and has advanced it
+/// by `epochs`. Gives this thread a lease if that happens often.
 fn consider_lease(slot: &ThreadSlot, epochs: u64) {
     let now = clock::now();
     let near = now.saturating_sub(slot.joined_at.replace(now)) < NEAR_NANOS;
