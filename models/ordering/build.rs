@@ -21,7 +21,7 @@ const FAULTS: [(&str, &str, &str); 2] = [
 fn main() {
     println!("cargo::rerun-if-changed={ORDER}");
     let source = fs::read_to_string(ORDER).expect("the model lies within memledger's sources");
-    // The copies are included amid a file, where module documentation is an error.
+    // The copies are included within a module, where module documentation is an error.
     let code = source.lines().filter(|line| !line.starts_with("//!"));
     let code = code.collect::<Vec<_>>().join("\n");
     let folder = env::var("OUT_DIR").expect("cargo sets it");

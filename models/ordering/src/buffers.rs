@@ -1,6 +1,7 @@
 //! How a thread continues from one buffer to the next while the worker reads: `make_room`
 //! (`buffer_pool.rs`), `ThreadSlot::set_buffer` and `ThreadSlot::committed` (`slot.rs`), and the
-//! worker's cursors (`threads.rs`, `merge.rs`). And how it continues in another slot.
+//! worker's cursors (`threads.rs`, `merge.rs`). This file also models how a thread continues in
+//! another slot.
 
 use crate::rules::{AtomicU64, Real, Rules, epoch, word};
 use crate::{ALL, explore};
@@ -107,7 +108,7 @@ fn drain(slot: &Slot, drained: Drained, found: &mut Vec<u64>) -> Drained {
 
 #[derive(Clone, Copy)]
 struct Way {
-    /// The new buffer's epoch is in its header before the old one is linked to it.
+    /// The new buffer's epoch is in its header before the old buffer is linked to it.
     epoch_first: bool,
     /// How the end of the old buffer is stored.
     committed: Ordering,

@@ -1,18 +1,19 @@
-//! The worker's cycle, and stopping, against threads in the hook: a copy of `watermark.rs`, `sync.rs`,
-//! `slot.rs`, `quiesce.rs` and the order of steps in `enter.rs`.
+//! The worker's cycle, and stopping, against threads in the hook: a copy of `watermark.rs`,
+//! `sync.rs`, `slot.rs`, `quiesce.rs` and the order of steps in `enter.rs`.
 //!
 //! # The barrier
-//! The worker makes the system run a barrier on every thread (`membarrier`); the hook has none of its
-//! own. The model has both forms of it:
+//! The worker makes the system run a barrier on every thread (`membarrier`); the hook has none of
+//! its own. The model has both forms of it:
 //! - *Points*, as `membarrier` works: it interrupts each thread at some point of its program, after
 //!   the worker's call and before its return. The worker then sees what the thread did before the
 //!   point; after the point, the thread sees what the worker did before the call; nothing else is
 //!   ordered. So at one point of its program the thread waits for the worker's call (acquire), and
 //!   confirms it (release), which the worker waits for. Every point between two accesses is tried.
-//! - *Fences* on both sides, sequentially consistent, which run where the system has no `membarrier`.
-//!   If the thread's fence is first in the order of fences, the worker sees its guard; if the worker's
-//!   is, the thread sees the global clock: as with a point after the store of the guard, or before it.
-//!   But a fence also orders a thread's earlier stores before its later ones, which a point does not.
+//! - *Fences* on both sides, sequentially consistent, which run where the system has no
+//!   `membarrier`. If the thread's fence is first in the order of fences, the worker sees its
+//!   guard, as with a point after the store of the guard. If the worker's fence is first, the
+//!   thread sees the global clock, as with a point before that store. But a fence also orders a
+//!   thread's earlier stores before its later ones, which a point does not.
 
 use crate::explore;
 use crate::rules::{AtomicU64, Real, Rules, WORKER, epoch, order, owner, word};
@@ -47,7 +48,8 @@ enum Op {
     Event(usize),
     /// The same; if the thread joins the global clock for it, it gets a lease.
     Lease(usize),
-    /// The second half of a reallocation: the thread was inside all the time, waiting in between.
+    /// A reallocation: an event for each half. The thread stays inside the hook, and waits between
+    /// the two.
     Realloc(usize),
 }
 use Op::{Event, Lease, Realloc};
@@ -65,8 +67,8 @@ struct Slot {
 #[derive(Clone, Copy)]
 enum Barrier {
     Fences,
-    /// For each thread, the number of points before the one where the barrier interrupts it. For one
-    /// barrier only; fences model more.
+    /// For each thread, the number of points before the one where the barrier interrupts it. It
+    /// models one barrier only; fences also model later ones.
     Points([usize; 2]),
 }
 
@@ -82,7 +84,7 @@ struct Hook<'a> {
 }
 
 impl Hook<'_> {
-    /// Between two accesses.
+    /// A point between two accesses, at which the barrier may interrupt the thread.
     fn point(&mut self) {
         match self.until {
             Some(0) => {
@@ -113,7 +115,7 @@ struct Shared {
     /// How often the worker has called the barrier.
     called: AtomicUsize,
     global: AtomicU64,
-    /// `STATE`: 1 while events are recorded. Looked at where the worker stops only.
+    /// `STATE`: 1 while events are recorded. It is read only if the worker stops.
     state: AtomicUsize,
     stops: bool,
     regions: [AtomicU64; 2],
@@ -144,7 +146,7 @@ fn program(shared: &Shared, number: usize, script: &[Op]) -> Vec<u64> {
         // `write::leave`
         hook.slot.guard.store(OUT, Release);
     }
-    // At the latest at its end.
+    // The barrier interrupts the thread at its end at the latest.
     while hook.until.is_some() {
         hook.until = Some(0);
         hook.point();
@@ -281,7 +283,7 @@ fn pause(shared: &Shared, fault: Fault) -> bool {
 #[derive(Clone, Copy)]
 struct Scenario {
     scripts: [&'static [Op]; 2],
-    /// The epochs in which the threads begin, with leases, and after both have joined region 0.
+    /// If the threads begin with leases: their first epochs. Both have joined region 0 then.
     leased_at: Option<[u64; 2]>,
     fault: Fault,
     barrier: Barrier,
@@ -346,7 +348,7 @@ impl Scenario {
     }
 }
 
-/// Up to its watermark, the worker has seen every event that will ever be committed.
+/// Checks that the worker has seen every event up to its watermark that is ever committed.
 fn nothing_comes_late(_: &Shared, cycles: &[Cycle], events: &[Vec<u64>]) {
     for cycle in cycles {
         for (events, &seen) in events.iter().zip(&cycle.cursors) {
@@ -356,9 +358,9 @@ fn nothing_comes_late(_: &Shared, cycles: &[Cycle], events: &[Vec<u64>]) {
     }
 }
 
-/// If the worker takes the fast path in its next cycle, all committed events are within the watermark.
-/// The fast path checks whether a thread has joined the global clock, and whether a thread is in an
-/// epoch after the worker's.
+/// Checks that all committed events are within the watermark if the worker takes the fast path in
+/// its next cycle. The fast path checks whether a thread has joined the global clock, and whether a
+/// thread is in an epoch after the worker's.
 fn quiet_means_done(shared: &Shared, cycles: &[Cycle], events: &[Vec<u64>]) {
     let epochs = shared.slots.iter().map(|slot| epoch(slot.stamp.load(Relaxed)));
     if epochs.max() <= cycles.last().map(|cycle| cycle.epoch) {

@@ -19,9 +19,9 @@ const BIG: Block = &[0, 1];
 
 #[derive(Clone, Copy)]
 enum Op {
-    /// Allocate, if the spaces are free.
+    /// Allocates the block, if its spaces are free.
     Take(Block),
-    /// If this thread has it.
+    /// Frees the block, if this thread has it.
     Free(Block),
     /// An event about memory of the thread's own, in a region of its own.
     Own,
@@ -39,7 +39,8 @@ struct Setting {
     region: [usize; 2],
     /// The threads that join the global clock too.
     joins_global: [bool; 3],
-    /// Messages count: the whole order must be the order in which events happened.
+    /// The order must be the one in which events happened, also between a message's sender and its
+    /// receiver.
     exact: bool,
     /// A planted fault: of several regions, the thread joins only the first.
     first_region_only: bool,
@@ -53,7 +54,7 @@ const ONE_WITH_A_LEASE: Setting = Setting { joins_global: [true, false, true], .
 
 struct Shared {
     global: AtomicU64,
-    /// The last three are those of the threads' own memory.
+    /// The region clocks. The last three are those of the threads' own memory.
     regions: [AtomicU64; 5],
     spaces: [AtomicU64; 2],
     messages: [AtomicU64; 2],
@@ -106,7 +107,7 @@ impl<R: Rules> Thread<R> {
             let word = &self.shared.spaces[space];
             let free = word.load(Relaxed);
             if free % 2 == 1 || word.compare_exchange(free, free + 1, AcqRel, Relaxed).is_err() {
-                // Give back what was taken, as it was.
+                // Give back the spaces that were taken, with the numbers they had.
                 for &(space, number) in &got {
                     self.shared.spaces[space].store(number - 1, Release);
                 }
@@ -147,7 +148,7 @@ impl<R: Rules> Thread<R> {
         if self.setting.joins_global[self.number] {
             clocks.push(&shared.global);
         }
-        // In a single region only: a block in two regions takes the slow path.
+        // Only a block in a single region can take the fast path.
         let is_current = regions.len() == 1
             && clocks.iter().rev().all(|clock| clock.load(Relaxed) == self.stamp);
         if !is_current {
@@ -188,8 +189,8 @@ fn check(threads: &[Vec<Step>], setting: Setting) {
         }
     }
     order.sort();
-    // The order has each space's changes of owner as they happened: allocations and frees alternate,
-    // and no two blocks overlap.
+    // The order has each space's changes of owner as they happened: allocations and frees
+    // alternate, and no two blocks overlap.
     let mut last = [0; 2];
     for (_, spaces) in &order {
         for &(space, number) in *spaces {

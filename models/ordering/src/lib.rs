@@ -1,9 +1,9 @@
-//! Checks the order of memledger's events in every interleaving that the C11 memory model allows, with
-//! loom, for few threads and events.
+//! Checks the order of memledger's events in every interleaving that the C11 memory model allows,
+//! with loom, for few threads and events.
 //!
 //! [`rules`] includes the real rules of `src/trace/write/order.rs`. The code around them (the hook, the
-//! worker's cycle, the buffers) uses real threads and memory, so this model has a copy of it, step by
-//! step; the test of [`mirrored`] fails when the original changes.
+//! worker's cycle, the buffers) uses real threads and memory, so this model has a copy of it, step
+//! by step; the test of [`mirrored`] fails when the original changes.
 //!
 //! `scripts/model_check.sh` runs it all; `README.md` says what is covered.
 
@@ -24,11 +24,11 @@ fn is_full() -> bool {
     std::env::var_os("MODEL_FULL").is_some()
 }
 
-/// No bound.
+/// No bound on preemptions.
 const ALL: usize = usize::MAX;
 
-/// Runs `body` in every interleaving with at most this many preemptions: the first number in the short
-/// form, the second in the full form.
+/// Runs `body` in every interleaving with at most this many preemptions: the first number in the
+/// short form, the second in the full form.
 fn explore(name: &str, interruptions: [usize; 2], body: impl Fn() + Send + Sync + 'static) {
     let bound = interruptions[usize::from(is_full())];
     let mut builder = loom::model::Builder::new();

@@ -19,7 +19,7 @@ pub enum Aux<'a> {
     Elements(&'a [u8], usize),
     /// UTF-16 text for a byte string: seven bits of each unit.
     Narrowed(&'a [u16]),
-    /// UTF-8 text for bytes: of each unit of its UTF-16, seven bits.
+    /// UTF-8 text for a byte string: seven bits of each of its UTF-16 units.
     NarrowedText(&'a str),
     /// UTF-8 text for a UTF-16 string.
     Widened(&'a str),

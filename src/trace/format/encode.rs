@@ -9,8 +9,8 @@ pub(crate) const SYNCED_HEADER: usize = UID_SIZE + SERIAL_SIZE;
 pub(crate) const AUX: u8 = 1;
 pub(crate) const AUX_TERMINAL: u8 = 3;
 
-/// An event type of the tracker. Its owner declares it in its `events.rs`, and passes its list to the
-/// worker, which announces every type before the first event.
+/// An event type of the tracker. Its owner declares it in its `events.rs`, and passes its list to
+/// the worker, which announces every type before the first event.
 pub(crate) struct Declaration {
     pub(crate) uid: u16,
     pub(crate) logger: &'static str,
@@ -26,7 +26,7 @@ impl Declaration {
         self.uid << 1 | 1
     }
 
-    /// How its events lie on a thread's stream.
+    /// The layout of its events on a thread's stream.
     pub(crate) fn layout(&self) -> EventLayout {
         let fields = self.fields.iter().map(|(_, field_type)| field_type.fixed_size());
         EventLayout::new(fields.sum(), self.all_flags())
@@ -47,8 +47,8 @@ impl Declaration {
         append_record(out, self.uid, (self.logger, self.event), self.all_flags(), fields);
     }
 
-    /// Appends an event without a serial, in the form of the stream of important events or of a thread's
-    /// stream.
+    /// Appends an event without a serial, in the form of the stream of important events or of a
+    /// thread's stream.
     pub(crate) fn append(&self, values: &[Value<'_>], out: &mut Vec<u8>) {
         debug_assert_eq!(values.len(), self.fields.len());
         debug_assert!(self.flags & NO_SYNC != 0);
@@ -134,8 +134,8 @@ pub(crate) fn append_record<'a>(
     out[start + 2..start + 4].copy_from_slice(&size.to_le_bytes());
 }
 
-/// The longest text of a field, in bytes; longer texts are cut. Some of them fit in an important event,
-/// whose size has 16 bits.
+/// The longest text of a field, in bytes; longer texts are cut. Several texts of this size fit in
+/// an important event, whose size has 16 bits.
 pub(crate) const MAX_TEXT: usize = 8 << 10;
 
 /// The value of one field.

@@ -6,8 +6,9 @@
 //!                                                            ^ whole()
 //! ```
 //!
-//! A relay does not decode. It finds packets in every version of the stream whose packets begin with
-//! their size (transports 3 and 4, and our own), and passes other versions on without finding packets.
+//! A relay does not decode. It finds packets in every version of the stream whose packets begin
+//! with their size (transports 3 and 4, and our own), and passes other versions on without finding
+//! packets.
 
 use super::handshake::{COMPACT_TRANSPORT, MAGIC, Metadata, TRANSPORT};
 use crate::error::Error;
@@ -16,7 +17,7 @@ use crate::error::Error;
 const OLD_MAGIC: [u8; 4] = *b"ECRT";
 /// Packets as in [`TRANSPORT`], without sync packets.
 const OLD_TRANSPORT: u8 = 3;
-/// A packet's size counts itself and the stream id.
+/// The smallest size of a packet: two bytes for the size itself, and two for the stream id.
 const LEAST: u16 = 4;
 /// Bytes of magic number, metadata size, the largest metadata, and the versions.
 const LONGEST_START: usize = 4 + 2 + u16::MAX as usize + 2;
@@ -39,8 +40,8 @@ pub struct Start {
     pub size: u64,
 }
 
-/// Finds the packets of a stream that arrives in pieces. A push takes a few nanoseconds per packet and no
-/// allocation. The start is kept until it is complete, at most 64 KiB.
+/// Finds the packets of a stream that arrives in pieces. A push takes a few nanoseconds per packet
+/// and no allocation. The start is kept until it is complete, at most 64 KiB.
 ///
 /// # Examples
 /// ```
@@ -82,7 +83,7 @@ impl Default for Framing {
 }
 
 impl Framing {
-    /// At the beginning of a stream.
+    /// A framing at the beginning of a stream.
     pub fn new() -> Self {
         Self { state: State::Start(Vec::new()), start: None, length: 0, whole: 0 }
     }

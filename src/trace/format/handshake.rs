@@ -16,8 +16,9 @@ use std::io::Read;
 pub const MAGIC: [u8; 4] = *b"2CRT";
 /// Unreal's transport: packets per thread with sync packets.
 pub const TRANSPORT: u8 = 4;
-/// Our own: the same, and packets can be compact. Far from Unreal's numbers, so that its readers refuse
-/// it. Another coding needs another number: 77 was one that no release has written.
+/// Our own transport: the same, and packets can be compact. Its number is far from Unreal's, so
+/// that Unreal's readers refuse it. Another coding needs another number; 77 was that of a coding
+/// that no release has written.
 pub const COMPACT_TRANSPORT: u8 = 78;
 /// The protocol we write.
 pub const PROTOCOL: u8 = 7;

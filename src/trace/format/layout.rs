@@ -34,10 +34,11 @@ pub(crate) const LEAVE_SCOPE_AT: u8 = 7 << 1;
 /// Bytes of [`ENTER_SCOPE_AT`] and [`LEAVE_SCOPE_AT`] with their time.
 pub(crate) const SCOPE_AT: usize = 9;
 
-/// How the events of one type lie on a thread's stream.
+/// The layout of the events of one type on a thread's stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EventLayout {
-    /// Bytes of the fields, without the contents of arrays and strings: at most 255 fields of 8 bytes.
+    /// Bytes of the fields, without the contents of arrays and strings: at most 255 fields of 8
+    /// bytes.
     pub(crate) fixed_size: u16,
     /// Whether a serial follows the uid.
     pub(crate) synced: bool,
@@ -110,9 +111,9 @@ pub(crate) enum Item {
     Event(u16, EventLayout),
 }
 
-/// The item that `bytes` begin with, and its size in bytes, of which `bytes` may have fewer.
-/// `layout` finds the layout of a type. `None` if `bytes` are empty or too short for a size, if no item begins
-/// like this, or if the type is unknown.
+/// The item that `bytes` begin with, and its size in bytes, which may exceed that of `bytes`.
+/// `layout` finds the layout of a type. `None` if `bytes` are empty or too short for a size, if no
+/// item begins like this, or if the type is unknown.
 #[inline]
 pub(crate) fn first_item(
     bytes: &[u8],
@@ -148,8 +149,8 @@ fn scope_with_time(first: u8, protocol: u8) -> Option<(Item, usize)> {
     })
 }
 
-/// Splits `bytes` after their first item: the item, its bytes, and the rest. `None` where
-/// [`first_item`] is, and where the item is not whole.
+/// Splits `bytes` after their first item: the item, its bytes, and the rest. `None` if
+/// [`first_item`] returns `None`, or if the item is not whole.
 #[cfg(feature = "enable")]
 pub(crate) fn split_item(
     bytes: &[u8],

@@ -29,7 +29,8 @@ pub const FIRST_THREAD: u16 = 2;
 pub const LAST_OWN: u16 = FIRST_THREAD + 2;
 /// The last stream that belongs to a thread.
 pub const LAST_THREAD: u16 = 0x3ff0;
-/// Events of a thread stream's form that belong to no thread (protocol 7).
+/// The stream of events that have the form of a thread's events, but belong to no thread (protocol
+/// 7).
 pub const PSEUDO_IMPORTANTS: u16 = 0x3ffe;
 /// The stream id of sync packets, which have no payload.
 pub const SYNC: u16 = 0x3fff;

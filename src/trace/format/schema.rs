@@ -1,7 +1,7 @@
 //! Event types: a name, flags and fields, as the stream itself announces them.
 //!
-//! The stream describes itself: the writer sends every event type once, as a *type record*, before its
-//! first event, so a reader needs no knowledge of the program. The writer declares its types as
+//! The stream describes itself: the writer sends every event type once, as a *type record*, before
+//! its first event, so a reader needs no knowledge of the program. The writer declares its types as
 //! statics; the reader rebuilds them from the records.
 
 use std::borrow::Cow;
@@ -22,7 +22,8 @@ pub const LAST_UID: u16 = 32_766;
 
 /// Bits of a serial that an event carries. A reader completes them from the serials around it.
 pub const SERIAL_BITS: u32 = 24;
-/// These bits of a serial. The hook writes the same bits of its epoch there; the worker replaces them.
+/// The bits of a serial that an event carries. The hook writes the same bits of its epoch there;
+/// the worker replaces them.
 pub const SERIAL_MASK: u64 = (1 << SERIAL_BITS) - 1;
 
 /// What one field holds.

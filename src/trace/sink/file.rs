@@ -1,7 +1,7 @@
 //! The trace file: packets, compact or LZ4 where that is smaller, written once a cycle.
 //!
-//! The file is complete up to the last cycle, even if the process is killed. If the disk is full, the file
-//! is cut back to its last whole packet and closed; the program continues.
+//! The file is complete up to the last cycle, even if the process is killed. If the disk is full,
+//! the file is cut back to its last whole packet and closed; the program continues.
 #![expect(unsafe_code, reason = "a file that may not be closed")]
 
 use super::{Sink, start};
@@ -28,8 +28,8 @@ pub(crate) fn set_mode(mode: u32) {
     MODE.store(mode, Ordering::Relaxed);
 }
 
-/// Coded packets are written when this many bytes are waiting, and at every sync. The worker sends more
-/// than this between two syncs only for many names.
+/// Coded packets are written when this many bytes are waiting, and at every sync. The worker sends
+/// more than this between two syncs only for many names.
 const WRITE_AT: usize = 512 << 10;
 
 /// A trace file that is being written.
@@ -48,8 +48,9 @@ pub(crate) struct FileSink {
 impl FileSink {
     /// Creates `path` and writes the start of the stream to it.
     ///
-    /// If another process is writing to that file, `NAME.PID.EXT` beside it is used instead: a
-    /// child program inherits `MEMLEDGER_FILE`. The ending of `path` says which transport it gets.
+    /// If another process is writing to that file, `NAME.PID.EXT` beside it is used instead,
+    /// because a child program inherits `MEMLEDGER_FILE`. The extension of `path` says which
+    /// transport the file gets.
     pub(crate) fn create(path: &Path) -> Result<Self, Error> {
         let transport = transport_of(path);
         let (file, path) = open_alone(path)?;
@@ -157,7 +158,8 @@ impl Sink for FileSink {
     }
 }
 
-/// The compact transport for `.memledger` and for names without an extension, Unreal's for all others.
+/// The compact transport for `.memledger` and for names without an extension, Unreal's for all
+/// others.
 fn transport_of(path: &Path) -> Transport {
     match path.extension() {
         None => Transport::Compact,
@@ -166,8 +168,9 @@ fn transport_of(path: &Path) -> Transport {
     }
 }
 
-/// A file that no other process is writing to, and that the program can close unnoticed: a program that
-/// becomes a daemon closes every descriptor, and the next file it opens gets the same number.
+/// A file that no other process is writing to, and whose descriptor the program can close without
+/// the tracker's knowledge: a program that becomes a daemon closes every descriptor, and the next
+/// file it opens gets the same number.
 pub(crate) struct OwnFile {
     file: ManuallyDrop<File>,
     identity: Option<(u64, u64)>,
@@ -250,9 +253,9 @@ fn open_alone(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
 
 /// Takes the opened file `path`, or `NAME.PID.EXT` beside it if another process is writing to it.
 ///
-/// NOTE: a file is emptied only after this has locked it, so the file of another process is never
-/// harmed. A pipe must have a reader: opening one without a reader would wait indefinitely. Pipes and
-/// devices are not locked: several processes can write to them.
+/// NOTE: a file is emptied only after this function has locked it, so the file of another process
+/// is never harmed. A pipe must have a reader: opening one without a reader would wait
+/// indefinitely. Pipes and devices are not locked: several processes can write to them.
 fn take(file: File, path: &Path) -> Result<(OwnFile, PathBuf), Error> {
     let file = OwnFile::new(file);
     if !file.is_regular() {
@@ -286,8 +289,8 @@ fn open(path: &Path) -> io::Result<File> {
     Place::find(path)?.open(MODE.load(Ordering::Relaxed))
 }
 
-/// A file that is created or replaced when it is written, not before: a killed program leaves the old
-/// file.
+/// A file that is created or replaced when it is written, not before: a killed program leaves the
+/// old file.
 pub(crate) enum LaterFile {
     /// A pipe, a device or another file that cannot be created later, or a file in a folder that
     /// cannot be locked.
@@ -314,7 +317,7 @@ impl LaterFile {
                 let _ = place.reserve();
                 (place, path)
             }
-            // Locks the file instead, which has to exist for that.
+            // The name cannot be reserved. Locks the file instead, which must exist for that.
             Err(_) => {
                 return open_alone(path).map(|(file, path)| (Self::Open(file), path));
             }

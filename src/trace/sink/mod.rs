@@ -12,14 +12,14 @@ pub(crate) const FIRST_FILE: u64 = u64::MAX;
 
 /// Receives the stream from the worker, in pieces.
 ///
-/// Every piece is a run of whole events of one stream, not coded. One thread at a time calls the methods,
-/// with the reentrancy guard held.
+/// Every piece is a run of whole events of one stream, not coded. One thread at a time calls the
+/// methods, with the reentrancy guard held.
 pub(crate) trait Sink: Send {
     /// The next piece of a stream: 0 for type records, 1 for important events, or a thread's.
     fn packet(&mut self, stream: u16, payload: &[u8]);
 
-    /// Whether it gets all pieces in the order of their serials, however small they are. Otherwise only each
-    /// thread's pieces are in order, and they are as large as possible.
+    /// Whether the sink gets all pieces in the order of their serials, however small they are.
+    /// Otherwise only each thread's pieces are in order, and they are as large as possible.
     fn wants_order(&self) -> bool {
         false
     }

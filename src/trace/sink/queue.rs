@@ -1,4 +1,5 @@
-//! A sink with a queue and a thread of its own, so that a slow destination does not delay the worker.
+//! A sink with a queue and a thread of its own, so that a slow destination does not delay the
+//! worker.
 //!
 //! ```text
 //! worker ── packets of a cycle ──► queue, at most LIMIT bytes ──► thread ──► file or connection
@@ -7,8 +8,8 @@
 //! OPENING ──opened──► SENDING ──all sent──► ENDED
 //!    └──failed──────────────┴──lost, or too slow──► ENDED, once the reason is reported
 //! ```
-//! If the queue is full the stream ends, with a message: a reader must never take a stream with a hole
-//! for a whole one. Only the tracker's own code takes the locks here.
+//! If the queue is full the stream ends, with a message: a reader must never take a stream with a
+//! hole for a whole one. Only the tracker's own code takes the locks here.
 
 use super::Sink;
 use crate::error::Error;
@@ -28,7 +29,7 @@ const REMEMBERED: usize = 64;
 
 /// Work on the sink's own thread, between packets.
 pub(crate) type Later = Box<dyn FnOnce(&mut dyn Sink) -> Result<(), Error> + Send>;
-/// Opens the sink, on its own thread. The flag is set when the sink was ended meanwhile.
+/// Opens the sink, on its own thread. The flag is set if the sink is ended meanwhile.
 pub(crate) type Open = Box<dyn FnOnce(Arc<AtomicBool>) -> Result<Box<dyn Sink>, Error> + Send>;
 
 static ALL: Mutex<Vec<Arc<Queue>>> = Mutex::new(Vec::new());
@@ -45,7 +46,7 @@ pub(crate) fn all() -> Vec<Arc<Queue>> {
     registry().clone()
 }
 
-/// The one with this number.
+/// The sink with this number.
 pub(crate) fn by_number(number: u64) -> Option<Arc<Queue>> {
     registry().iter().find(|queue| queue.number == number).cloned()
 }
@@ -54,7 +55,7 @@ fn registry() -> MutexGuard<'static, Vec<Arc<Queue>>> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// All of them, locked: around a fork, so that the child finds the lock free.
+/// Locks the list of all sinks; held around a fork, so that the child finds the lock free.
 pub(crate) fn lock_all() -> MutexGuard<'static, Vec<Arc<Queue>>> {
     registry()
 }
@@ -86,7 +87,7 @@ struct State {
     /// An empty buffer to be reused.
     spare: Vec<u8>,
     stage: Stage,
-    /// It gets no more packets. It has ended once the reason is reported.
+    /// The sink gets no more packets. It has ended once the reason is reported.
     over: bool,
     why: Option<String>,
     written: u64,
@@ -118,7 +119,8 @@ impl Queue {
         Seen { stage, why, written: state.written, waiting: state.bytes }
     }
 
-    /// Waits until everything has been sent. At `deadline` the rest is discarded, which is a failure.
+    /// Waits until everything has been sent. At `deadline` the rest is discarded, which is a
+    /// failure.
     pub(crate) fn wait_for_end(&self, deadline: Instant) {
         let mut state = self.state();
         while state.stage != Stage::Ended {
@@ -148,8 +150,9 @@ impl Queue {
         if let Some(what) = why {
             self.given_up.store(true, Ordering::Release);
             FAILURES.fetch_add(1, Ordering::Relaxed);
-            // NOTE: before it counts as ended, since a caller that sees that looks for the problem. And
-            // without the lock: stderr can be a pipe that is never read.
+            // NOTE: reports the problem before the sink counts as ended, because a caller that sees
+            // the end looks for the problem; and without the lock, because stderr can be a pipe
+            // that is never read.
             (self.on_problem)(Error::Destination { name: self.name.clone(), what });
         }
         self.state().stage = Stage::Ended;
@@ -353,7 +356,8 @@ impl Sink for Queued {
 }
 
 impl Drop for Queued {
-    /// A recording that ends by a fault of the tracker: the queued packets are sent.
+    /// Runs if a recording ends because of a fault of the tracker. The queued packets are still
+    /// sent.
     fn drop(&mut self) {
         if !self.ended {
             self.push(Item::End);

@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The port of the control server; 0 if there is none.
 static CONTROL_PORT: AtomicU32 = AtomicU32::new(0);
 
-/// Sets the port of the control server that streams name which start from now on.
+/// Sets the port of the control server. The handshake of every stream that starts from now on names
+/// it.
 pub(crate) fn set_control_port(port: Option<u16>) {
     CONTROL_PORT.store(port.unwrap_or(0).into(), Ordering::Release);
 }
 
-/// The handshake of another stream of this process.
+/// The handshake for a new stream of this process.
 pub(super) fn handshake(transport: Transport) -> Vec<u8> {
     static PROCESS: OnceLock<[u8; 16]> = OnceLock::new();
     let mut process = *PROCESS.get_or_init(guid);

@@ -1,7 +1,8 @@
-//! The connection to a recorder: the plain Unreal stream, as in a `.utrace` file, and nothing else.
+//! The connection to a recorder. It carries the plain Unreal stream, as in a `.utrace` file, and
+//! nothing else.
 //!
-//! The recorder sends no answer, so it is unknown whether bytes arrived that the system had accepted
-//! when the connection broke.
+//! The recorder sends no answer, so it is unknown whether bytes arrived that the system had
+//! accepted when the connection broke.
 
 use super::{Sink, start};
 use crate::error::Error;
@@ -114,8 +115,8 @@ pub(crate) struct TcpSink {
 }
 
 impl TcpSink {
-    /// Connects within 2 s after the name is resolved, and sends the start of the stream. A blocked send
-    /// ends when `given_up` is set.
+    /// Connects within 2 s after the name is resolved, and sends the start of the stream. A blocked
+    /// send ends when `given_up` is set.
     pub(crate) fn connect(address: &Address, given_up: Arc<AtomicBool>) -> Result<Self, Error> {
         let name = address.to_string();
         let stream = connect(address).map_err(|error| Error::Destination {
@@ -156,8 +157,8 @@ impl TcpSink {
     }
 
     fn send_some(&self, from: usize) -> io::Result<usize> {
-        // NOTE: a program that becomes a daemon closes every descriptor, and the next file it opens gets
-        // the same number.
+        // NOTE: a program that becomes a daemon closes every descriptor, and the next file it opens
+        // gets the same number.
         if self.identity.is_none() || self.stream.as_ref().and_then(os::identity) != self.identity {
             return Err(io::Error::other("the program has closed the tracker's descriptor of it"));
         }

@@ -4,8 +4,9 @@
 //!   a thread's buffers | sent | numbered, not sent | not numbered yet | being written ...
 //!                             sent                 at                 end
 //! ```
-//! The hook writes an event's epoch in place of its serial. The cursor replaces it, in the buffer, for a
-//! run of events: those of one epoch. The [merge](super::merge) decides the order of the runs.
+//! The hook writes an event's epoch in place of its serial. The cursor replaces it, in the buffer,
+//! for a run of events: those of one epoch. The [merge](super::merge) decides the order of the
+//! runs.
 #![expect(unsafe_code, reason = "reads and numbers events in the buffers of other threads")]
 
 use super::layouts::{Layouts, Span};
@@ -16,7 +17,7 @@ use std::sync::atomic::Ordering;
 
 /// Bits before the serial in the first 8 bytes of an event: those of the uid.
 const SERIAL_SHIFT: u32 = 16;
-/// Merges the committed events of one buffer.
+/// A cursor over the committed events of one buffer.
 pub(super) struct BufferCursor {
     buffer: Buffer,
     /// Every synchronised event before this is numbered.
@@ -38,12 +39,12 @@ pub(super) struct ResumePoint {
     buffer: Buffer,
     /// Bytes from the first event of the buffer.
     offset: usize,
-    /// An epoch in which the thread was at that event, or before.
+    /// An epoch of the thread, no later than that of the event at `offset`.
     epoch: u64,
 }
 
 impl ResumePoint {
-    /// The drained events, if this is a point of `buffer`.
+    /// The drained events, if this is a position in `buffer`.
     pub(super) fn before(&self, buffer: Buffer) -> Option<&[u8]> {
         // SAFETY: drained events were committed, and lie within the buffer. Only the worker, which
         // holds this, accesses them, and it does not change them any more.
@@ -97,8 +98,8 @@ impl BufferCursor {
         None
     }
 
-    /// Gives the events of `epoch`, which is the next one, the serials from `serial` on; returns
-    /// the first that was not given.
+    /// Numbers the events of `epoch`, which is the next epoch, with the serials from `serial` on;
+    /// returns the first unused serial.
     pub(super) fn number(&mut self, epoch: u64, mut serial: u64, layouts: &Layouts) -> u64 {
         let low = epoch & SERIAL_MASK;
         serial = self.number_fast(low, serial, layouts);
@@ -108,8 +109,8 @@ impl BufferCursor {
                     break;
                 }
                 let numbered = with_serial(head, serial);
-                // SAFETY: all bytes of the event are committed, so the thread does not access them any
-                // more. The tracker's events have at least 8 bytes, the program's at least 5.
+                // SAFETY: all bytes of the event are committed, so the thread does not access them
+                // any more. The tracker's events have at least 8 bytes, the program's at least 5.
                 unsafe {
                     if span.size >= 8 {
                         self.at.cast::<u64>().write_unaligned(numbered);
@@ -129,14 +130,15 @@ impl BufferCursor {
         serial
     }
 
-    /// The same, up to the first event whose guessed size is wrong.
+    /// Numbers events as [`number`](Self::number) does, up to the first whose guessed size is
+    /// wrong.
     ///
-    /// PERF: where the next event begins depends on the size of this one. Looking up the size takes as
-    /// long as everything else; guessing it is a shift, and the guess is checked while the next event
-    /// is loaded.
+    /// PERF: where the next event begins depends on the size of this one. Looking up the size takes
+    /// as long as everything else; guessing it is a shift, and the guess is checked while the next
+    /// event is loaded.
     #[inline(always)]
     fn number_fast(&mut self, low: u64, mut serial: u64, layouts: &Layouts) -> u64 {
-        // An event of fewer than 8 bytes has neither size.
+        // An event of fewer than 8 bytes has neither of the two guessed sizes.
         let last = self.end.wrapping_sub(7);
         while self.at < last {
             // SAFETY: at least 8 committed bytes begin here, since `at < end - 7`.
@@ -178,7 +180,7 @@ impl BufferCursor {
         Some((head, layouts.of(head)))
     }
 
-    /// The same for an item at the end with fewer than 8 bytes, padded with zeros.
+    /// The first 8 bytes of an item at the end that has fewer than 8, padded with zeros.
     #[cold]
     fn short_head(&self) -> u64 {
         let mut head = [0; 8];
@@ -209,7 +211,8 @@ impl BufferCursor {
         unsafe { std::slice::from_raw_parts(start, self.at.addr() - start.addr()) }
     }
 
-    /// The same, for a caller that takes more at a time.
+    /// The events that were numbered since the last call of this function, for a caller that takes
+    /// more at a time.
     pub(super) fn take_piece(&mut self) -> &[u8] {
         let start = std::mem::replace(&mut self.sent, self.at);
         // SAFETY: as above.

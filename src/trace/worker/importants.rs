@@ -10,11 +10,11 @@ const PIECE: usize = 32 << 10;
 
 /// The important events of a stream.
 pub(crate) struct Importants {
-    /// Not sent yet.
+    /// Events that were not sent yet.
     fresh: Vec<u8>,
-    /// Sent, and too small yet for a block.
+    /// Events that were sent, and are still too few for a block.
     recent: Vec<u8>,
-    /// Sent, compressed, each with its decoded size.
+    /// Blocks of events that were sent, each with its decoded size.
     kept: Vec<(usize, Vec<u8>)>,
     compressor: lz4::Compressor,
 }
@@ -83,8 +83,8 @@ impl Importants {
 
 /// The size of the first whole events in `events`: at most [`PIECE`] bytes, but at least one event.
 ///
-/// Readers accept an event that straddles packets. But after a lost packet they resynchronise only at
-/// a packet that starts with an event.
+/// Readers accept an event that straddles packets. But after a lost packet they resynchronise only
+/// at a packet that starts with an event.
 fn whole_events(events: &[u8]) -> usize {
     let mut end = 0;
     while let Some(&[_, _, low, high]) = events.get(end..end + 4) {

@@ -1,8 +1,9 @@
-//! What a stream starts with that joins during a recording.
+//! The start of a stream that joins during a recording.
 //!
-//! A late stream starts between two events of the order. Its destination begins with the blocks that are
-//! alive there, from the in-process analyzer; all later events are sent to it as to every sink. Each
-//! thread's stream continues within a buffer, so the scopes that are open there are opened again.
+//! A late stream starts between two events of the order. Its destination begins with the blocks
+//! that are alive there, from the in-process analyzer; all later events are sent to it as to every
+//! sink. Each thread's stream continues within a buffer, so the scopes that are open there are
+//! opened again.
 
 use super::announcer::Announcer;
 use super::layouts::Layouts;
@@ -56,8 +57,9 @@ fn open_unknown(out: &mut Vec<u8>) {
     stream_events::SCOPE_GOES_ON.append(&[], out);
 }
 
-/// The scopes that `events` have opened and not closed: the bytes of each scope of the tracker, `None` for
-/// one of the program. Those can have a serial before the stream, and arrays of any length.
+/// The scopes that `events` have opened and not closed: the bytes of each scope of the tracker,
+/// `None` for one of the program. The program's events can have a serial before the first of the
+/// stream, and arrays of any length.
 fn still_open<'a>(events: &'a [u8], layouts: &Layouts) -> Vec<Option<&'a [u8]>> {
     let mut open = Vec::new();
     let mut rest = events;
@@ -111,7 +113,7 @@ mod tests {
         // The scope's own event is the last that there is, or not there yet.
         assert_eq!(open(&[event(5), enter(2)]), [enter(2)]);
         assert_eq!(open(&[event(5), vec![ENTER_SCOPE]]), [Vec::<u8>::new()]);
-        // What was opened in an earlier block is closed in this one.
+        // A scope that was opened in an earlier buffer is closed in this one.
         assert_eq!(open(&[leave(), enter(2)]), [enter(2)]);
         // With a time.
         let timed = [vec![ENTER_SCOPE_AT], vec![7; 8], event(9)].concat();

@@ -8,17 +8,18 @@ use crate::trace::format::layout::{
 };
 use std::hint::select_unpredictable;
 
-/// In a byte of [`Layouts::by_first_byte`]: the item has a serial.
+/// The bit in a byte of [`Layouts::by_first_byte`] that marks an item with a serial.
 const SYNCED: u8 = 0x80;
 
-/// The layouts by uid, and what is faster to look up.
+/// The layouts by uid, and tables that are faster to look up.
 pub(super) struct Layouts {
     by_uid: ByUid<EventLayout>,
-    /// Sizes of the items that their first byte identifies: scopes, ends of arrays, and the tracker's events
-    /// without arrays; 0 for all others. PERF: one load instead of [`first_item`].
+    /// Sizes of the items that their first byte identifies: scopes, ends of arrays, and the
+    /// tracker's events without arrays; 0 for all others. PERF: one load instead of [`first_item`].
     by_first_byte: [u8; 256],
-    /// A guess at the size of a synchronised event of the tracker: whether it has the first of two sizes, by
-    /// the lower 6 bits of its first byte; and both sizes in bytes.
+    /// A guess at the size of a synchronised event of the tracker, which has one of the two
+    /// `sizes`, in bytes. Bit N is set if events whose first byte has N in its lower 6 bits have
+    /// the first size.
     is_first: u64,
     sizes: [usize; 2],
 }
@@ -99,8 +100,8 @@ impl Layouts {
         }
     }
 
-    /// Where the event after the one at `at`, which has these first 8 bytes, begins, if that is a
-    /// synchronised event of the tracker.
+    /// The end of the event at `at`, which begins with these 8 bytes, if it is a synchronised event
+    /// of the tracker; for any other item, a wrong guess.
     #[inline(always)]
     pub(super) fn guess_next(&self, head: u64, at: *mut u8) -> *mut u8 {
         let [first, second] = self.sizes;

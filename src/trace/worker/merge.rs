@@ -13,9 +13,9 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::sync::atomic::Ordering;
 
-/// After this many bytes of events, all sinks get the events that they have not got, and the buffers
-/// are freed. Small enough for the events to stay in the cache until they are coded, and for all of
-/// them to be written at once: the trace of a process that is killed has few holes.
+/// After this many bytes of events, all sinks get the events that they have not got, and the
+/// buffers are freed. Small enough for the events to stay in the cache until they are coded, and
+/// for all of them to be written at once: the trace of a process that is killed has few holes.
 const SEND_EVERY: usize = 256 << 10;
 
 /// The committed events of one thread.
@@ -36,8 +36,8 @@ pub(super) struct Merge<'a> {
 }
 
 impl Merge<'_> {
-    /// Numbers and sends the events of `ranges` up to `watermark`, an epoch; whether events without a
-    /// serial may have been sent after the last settled one.
+    /// Numbers and sends the events of `ranges` up to the epoch `watermark`. Returns whether events
+    /// without a serial may have been sent since the last `Settled` event.
     pub(super) fn run(mut self, ranges: Vec<CommittedRange>, watermark: u64) -> bool {
         let streams = ranges.into_iter().filter_map(|range| {
             let (stream, cursor) = self.threads.resume(&range)?;
@@ -67,7 +67,8 @@ impl Merge<'_> {
                 self.output.packet(CONTROL, &self.timeline.settle());
                 self.output.sync();
                 self.watermark.join_global();
-                // NOTE: within a cycle, because these buffers can be all that the limit allows.
+                // NOTE: wakes the threads within the cycle, because the buffers freed here can be
+                // all that the limit allows.
                 backpressure::wake_waiters();
             }
         }
@@ -88,7 +89,7 @@ impl Merge<'_> {
         }
     }
 
-    /// Numbers the events of one thread in `epoch`, which is its next; returns the epoch after that.
+    /// Numbers the events of one thread in `epoch`, its next epoch; returns its epoch after that.
     fn number(&mut self, stream: &mut ThreadStream, epoch: u64, unsent: &mut usize) -> Option<u64> {
         loop {
             let cursor = stream.cursors.last_mut()?;
@@ -132,7 +133,8 @@ impl Merge<'_> {
     fn send(&mut self, streams: &mut [ThreadStream], unsent: &mut usize) {
         for stream in streams {
             for cursor in &mut stream.cursors {
-                // Items before an event that is not numbered yet: a switch of context.
+                // There can be items before the next event that is not numbered: a switch of
+                // context.
                 self.send_run(stream.stream, cursor, unsent);
                 self.output.in_pieces(stream.stream, cursor.take_piece());
             }

@@ -1,7 +1,8 @@
-//! The worker: the one thread that collects what all others have written, and sends it to the sinks.
+//! The worker: the one thread that collects what all others have written, and sends it to the
+//! sinks.
 //!
-//! It always holds the reentrancy guard, and blocks every signal. It runs a cycle every [`INTERVAL`],
-//! more often at the start of a recording, or when half the buffers are full.
+//! It always holds the reentrancy guard, and blocks every signal. It runs a cycle every
+//! [`INTERVAL`], more often at the start of a recording, or when half the buffers are full.
 
 mod announcer;
 mod buffer_cursor;
@@ -34,32 +35,33 @@ use std::time::{Duration, Instant};
 
 /// The time between two cycles, if the worker is not woken: the resolution of times in a trace.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// The same at the start: a program that runs for 0.1 s would have only ten times of 10 ms.
+/// The same at the start of a recording: with 10 ms, the trace of a program that runs for 0.1 s
+/// would have only ten times.
 const FIRST_INTERVAL: Duration = Duration::from_millis(1);
-/// Until the interval reaches 10 ms, it is this fraction of the time since the start.
+/// Until the interval reaches 10 ms, it is the time since the start, divided by this.
 const PARTS: u32 = 64;
 
-/// How long the worker sleeps after it has run for `since_start`. PERF: until the interval reaches 10
-/// ms, at 0.64 s, this makes 210 cycles instead of 64.
+/// How long the worker sleeps after it has run for `since_start`. PERF: until the interval reaches
+/// 10 ms, at 0.64 s, this makes 210 cycles instead of 64.
 fn interval(since_start: Duration) -> Duration {
     (since_start / PARTS).clamp(FIRST_INTERVAL, INTERVAL)
 }
 
-/// The present recording. The worker locks it in every cycle, and the ledger's entry points do; the hook
-/// never does, nor the child of a fork.
+/// The present recording. The worker locks it in every cycle, and so do the ledger's entry points.
+/// The hook and the child of a fork never lock it.
 static SESSION: Mutex<Option<Session>> = Mutex::new(None);
 /// How many threads wait for the session, other than the worker.
 static WANTED: AtomicU32 = AtomicU32::new(0);
 /// Counts sessions: a worker whose session is over sees another number and ends.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// The session, after the worker's cycle.
+/// Locks the session; waits until the worker's cycle has ended.
 pub(crate) fn session() -> MutexGuard<'static, Option<Session>> {
     SESSION.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The session, or `None` if the worker has not released it within `timeout`: it is stuck in a write to
-/// something that does not answer.
+/// The session, or `None` if the worker has not released it within `timeout`: it is stuck in a
+/// write to something that does not answer.
 pub(crate) fn session_within(timeout: Duration) -> Option<MutexGuard<'static, Option<Session>>> {
     WANTED.fetch_add(1, Ordering::AcqRel);
     let session = lock_within(&SESSION, timeout);
@@ -67,7 +69,7 @@ pub(crate) fn session_within(timeout: Duration) -> Option<MutexGuard<'static, Op
     session
 }
 
-/// Any lock of the tracker, or `None` if it was not free within `timeout`.
+/// Locks any lock of the tracker; `None` if it was not free within `timeout`.
 pub(crate) fn lock_within<T>(lock: &Mutex<T>, timeout: Duration) -> Option<MutexGuard<'_, T>> {
     /// A cycle with few events ends within this many yields.
     const YIELDS: u64 = 20;
@@ -118,8 +120,8 @@ extern "C" fn run(generation: *mut c_void) -> *mut c_void {
     }
 }
 
-/// Collects once, waiting for threads inside the hook for `timeout`. A panic of the tracker ends the
-/// recording, not the program.
+/// Collects once, waiting for threads inside the hook for `timeout`. A panic of the tracker ends
+/// the recording, not the program.
 pub(crate) fn cycle(session: &mut Session, timeout: Duration) {
     if catch_unwind(AssertUnwindSafe(|| session.cycle(timeout))).is_err() {
         session.fail("the tracker panicked, so recording ends here".into());

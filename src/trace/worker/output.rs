@@ -171,7 +171,7 @@ struct History {
 }
 
 impl History {
-    /// Adds a packet; `false` if it exceeds the limit.
+    /// Adds a packet; `false` if the history would exceed its limit.
     fn add(&mut self, stream: u16, payload: &[u8]) -> bool {
         self.bytes += payload.len() + size_of::<(u16, Box<[u8]>)>();
         if self.bytes <= self.limit {

@@ -1,6 +1,7 @@
 //! One recording, from its start to its end, and the cycle in which it collects.
 //!
-//! The order of the steps of a cycle is a rule, since an event must never precede what it refers to:
+//! The steps of a cycle must be in this order, because an event must never precede what it refers
+//! to:
 //! 1. advance the watermark, the epoch up to which all events are committed,
 //! 2. read every thread's commit cursor,
 //! 3. read the tables of names and threads,
@@ -37,7 +38,7 @@ pub(crate) struct Trailer {
 }
 
 impl Trailer {
-    /// The event, if `serial` is the next.
+    /// The `Memledger.Report` event, if `serial` is that of the next event.
     fn report(&self, serial: u64) -> Vec<u8> {
         let mut report = Vec::new();
         stream_events::REPORT.append(
@@ -96,8 +97,8 @@ impl Session {
         }
         self.announcer.add_own_streams();
         self.announcer.announce(&mut self.output);
-        // NOTE: before everything else. A reader that has not seen this event takes the stream for one
-        // without it, and takes events that are late in the first cycles for lost.
+        // NOTE: before everything else. A reader that has not seen this event assumes that the
+        // stream has none, and counts events that are late in the first cycles as lost.
         self.output.packet(CONTROL, &settled_below(self.timeline.first_serial()));
         // Unreal's readers trust serials after a group of three syncs.
         (0..3).for_each(|_| self.output.sync());
@@ -108,7 +109,8 @@ impl Session {
         self.output.keep_history(limit);
     }
 
-    /// Adds a sink that receives everything since the start; gives it back if that is discarded.
+    /// Adds a sink that receives everything since the start; gives the sink back if the history is
+    /// discarded.
     pub(crate) fn join(&mut self, mut sink: Box<dyn Sink>) -> Result<(), Box<dyn Sink>> {
         if !self.output.has_history() {
             return Err(sink);
@@ -129,8 +131,8 @@ impl Session {
         Ok(())
     }
 
-    /// Adds a sink whose stream starts here, right after a cycle. The sink's own thread calls `begin`,
-    /// which sends what is specific to this position.
+    /// Adds a sink whose stream starts here, right after a cycle. The sink's own thread calls
+    /// `begin`, which sends what is specific to this position.
     pub(crate) fn join_late(
         &mut self,
         mut sink: Queued,
@@ -247,7 +249,7 @@ impl Session {
         }
     }
 
-    /// Steps 2 to 5 of a cycle; whether anything was sent that no serial shows.
+    /// Does steps 2 to 5 of a cycle. Returns whether anything without a serial may have been sent.
     fn collect(&mut self, watermark: u64) -> bool {
         let ranges = self.threads.read_cursors(&mut self.output);
         let importants = self.announcer.importants();
@@ -287,7 +289,7 @@ impl Session {
         }
     }
 
-    /// Says that everything collected has been sent.
+    /// Sends the event that says that everything collected has been sent.
     fn settle(&mut self) {
         self.output.packet(CONTROL, &self.timeline.settle());
     }

@@ -1,23 +1,24 @@
 //! Which stream carries which thread's packets.
 //!
-//! Stream ids have 14 bits and are used again, unlike thread ids: a thread's events begin with
-//! `Memledger.ThreadStart`, which says whose the stream is from there on.
+//! Stream ids have 14 bits and are reused, unlike thread ids. So a thread's events begin with
+//! `Memledger.ThreadStart`, which names the thread that the stream belongs to from there on.
 
 use crate::trace::format::packet::{FIRST_THREAD, LAST_OWN, LAST_THREAD};
 use crate::trace::write::registry;
 use std::collections::VecDeque;
 
-/// The worker's stream for what is true at once: it has events without serials only, so no reader
-/// ever holds it back.
+/// The worker's stream for events that take effect at once: none of them has a serial, so a reader
+/// never holds them back.
 pub(crate) const CONTROL: u16 = FIRST_THREAD;
 /// The worker's stream for markers and the end.
 pub(super) const WORKER: u16 = FIRST_THREAD + 1;
-/// The stream for what was alive when another stream began.
+/// The stream for the blocks that were alive when a late stream began.
 pub(crate) const BLOCKS: u16 = LAST_OWN;
 const FIRST: u16 = LAST_OWN + 1;
 
-/// The `SystemId` of a stream that belongs to no thread. Unreal's readers keep open scopes by it, so
-/// it is a number that no thread of the system has: Linux uses none from 2^22 on.
+/// The `SystemId` of a stream that belongs to no thread. Unreal's readers keep the open scopes of
+/// each `SystemId`, so it is a number that no thread of the system has: Linux uses none from 2^22
+/// on.
 pub(crate) fn own_system_id(stream: u16) -> u32 {
     0xffff_ff00 | u32::from(stream)
 }

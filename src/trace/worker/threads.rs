@@ -86,14 +86,15 @@ impl Threads {
         Self { states: Vec::new(), streams: StreamIds::new() }
     }
 
-    /// Reads every thread's commit cursor. Frees the slots of threads that have ended without events.
+    /// Reads every thread's commit cursor. Frees the slots of threads that have ended without
+    /// events.
     pub(super) fn read_cursors(&mut self, output: &mut Output) -> Vec<CommittedRange> {
         let mut ranges = Vec::new();
         for (number, slot) in registry::slots().enumerate() {
             if self.states.len() <= number {
                 self.states.push(CollectorState::default());
             }
-            // NOTE: the state first: of a finished thread everything is committed.
+            // NOTE: loads the state before the cursor: a finished thread has committed everything.
             let state = slot.state.load(Ordering::Acquire);
             if state != LIVE && state != FINISHED {
                 continue;
@@ -167,8 +168,8 @@ impl Threads {
         }
     }
 
-    /// Ends the stream of a finished thread, all of whose events were sent up to `cursor`: closes its
-    /// open scopes, and frees its buffer, stream and slot.
+    /// Ends the stream of a finished thread, all of whose events were sent up to `cursor`: closes
+    /// its open scopes, and frees its buffer, stream and slot.
     pub(super) fn retire(
         &mut self,
         range: &CommittedRange,
@@ -187,8 +188,8 @@ impl Threads {
         registry::free(range.slot);
     }
 
-    /// The number of events in the buffers of threads that were not sent. A reallocation can count as
-    /// two.
+    /// The number of events in the buffers of threads that were not sent. A reallocation can count
+    /// as two.
     pub(super) fn count_uncollected(&self, layouts: &Layouts) -> u64 {
         let mut count = 0;
         for (number, slot) in registry::slots().enumerate() {
@@ -212,7 +213,7 @@ impl Threads {
         })
     }
 
-    /// What closes all open scopes, for each stream that has some.
+    /// The bytes that close all open scopes, for each stream that has some.
     pub(super) fn closings(&self) -> Vec<(u16, Vec<u8>)> {
         let close = |thread: OpenThread<'_>| {
             (thread.depth > 0).then(|| (thread.stream, vec![LEAVE_SCOPE; thread.depth as usize]))

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// later markers. So two markers are at most this many cycles apart.
 const MARKER_SPACING: u64 = 50 * clock::FREQUENCY;
 
-/// After this many cycles without events the worker writes a marker. On a busy machine the worker may
-/// run seconds late.
+/// After this many cycles without events the worker writes a marker. On a busy machine the worker
+/// may run seconds late.
 const MARKER_AT_LEAST: u64 = 45 * clock::FREQUENCY;
 const _: () = assert!(MARKER_AT_LEAST < MARKER_SPACING);
 
@@ -21,7 +21,7 @@ pub(crate) fn collected() -> u64 {
     SERIAL.load(Ordering::Relaxed)
 }
 
-/// The times of the markers after the last one, at `from`, up to one at `to`, in cycles.
+/// The times of the markers that follow one at `from`, the last of them at `to`, in cycles.
 pub(crate) fn marker_times(from: u64, to: u64) -> impl Iterator<Item = u64> {
     let between = to.saturating_sub(from).saturating_sub(1) / MARKER_SPACING;
     (1..=between).map(move |number| from + number * MARKER_SPACING).chain([to])
@@ -45,7 +45,7 @@ pub(crate) fn settled_below(serial: u64) -> Vec<u8> {
     event
 }
 
-/// The serials that were given, and the times that were written, in one recording.
+/// The serials that events were given, and the times that were written, in one recording.
 #[derive(Clone)]
 pub(super) struct Timeline {
     /// The start of the clock, in cycles.
@@ -56,7 +56,8 @@ pub(super) struct Timeline {
     next_serial: u64,
     /// The stream says that every event below this serial has been sent.
     settled: u64,
-    /// The serial after the last marker. While it equals `next_serial`, there were no events since.
+    /// The serial after the last marker. While it equals `next_serial`, there have been no events
+    /// since that marker.
     marked: u64,
     /// The time of the last marker, in cycles.
     marked_at: u64,
@@ -127,7 +128,8 @@ impl Timeline {
         settled_below(self.next_serial)
     }
 
-    /// Whether a marker at `now` is due: there were events since the last one, or that is long ago.
+    /// Whether a marker at `now` is due: there were events since the last marker, or the last
+    /// marker is long ago.
     pub(super) fn is_marker_due(&self, now: u64) -> bool {
         let idle = now.saturating_sub(self.marked_at);
         self.next_serial != self.marked || idle >= MARKER_AT_LEAST

@@ -1,8 +1,10 @@
-//! The watermark: the epoch up to which all events are committed. And the times of the epochs.
+//! The watermark, which is the epoch up to which all events are committed, and the times of the
+//! epochs.
 //!
-//! In each cycle the worker joins the global clock in a new epoch. A thread seen outside the hook after
-//! that finds this epoch there and advances to a later one, so it commits no more events up to this
-//! epoch. A thread inside the hook holds the watermark before its own epoch.
+//! In each cycle the worker joins the global clock in a new epoch. A thread that the worker then
+//! sees outside the hook finds this epoch at the global clock at its next event, and advances to a
+//! later one, so it commits no more events up to this epoch. A thread inside the hook holds the
+//! watermark before its own epoch.
 
 use crate::platform::clock;
 use crate::trace::write::slot::{Guard, ThreadSlot};
@@ -10,10 +12,11 @@ use crate::trace::write::{clocks, order, quiesce, registry};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// A hook takes some nanoseconds. A thread that is inside it at this many looks was interrupted there.
+/// A hook takes some nanoseconds, so a thread that is inside it at this many checks in a row was
+/// interrupted there.
 const LOOKS: usize = 1000;
-/// A thread inside the hook holds the watermark for at most this long. After that, its event is later in
-/// the order than it happened.
+/// A thread inside the hook holds the watermark for at most this long. After that, the watermark
+/// passes it, and its event is later in the order than it happened.
 const STUCK_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The worker's view of the epochs.
@@ -22,9 +25,10 @@ pub(super) struct Watermark {
     epoch: u64,
     /// Every event up to this epoch is committed.
     watermark: u64,
-    /// When the watermark first was before the epoch; `None` while it is not.
+    /// Since when the watermark has been before the epoch; `None` if it has reached it.
     behind_since: Option<Instant>,
-    /// The times that the stream does not have yet: an epoch of the worker, and the time in cycles.
+    /// The times that the stream does not have yet: each is an epoch of the worker, and its time in
+    /// cycles.
     times: Vec<(u64, u64)>,
 }
 
@@ -36,11 +40,11 @@ impl Watermark {
 
     /// Advances and returns the watermark. Waits for threads inside the hook for `timeout`.
     pub(super) fn advance(&mut self, timeout: Duration) -> u64 {
-        // NOTE: a thread under a lease can advance to a later epoch without the global clock, when it
-        // synchronises with another such thread at a region clock.
+        // NOTE: a thread under a lease can advance to a later epoch without the global clock, when
+        // it synchronises with another such thread at a region clock.
         let is_later = |slot: &ThreadSlot| slot.epoch() > self.epoch;
         if self.is_current() && clocks::is_quiet() && !registry::slots().any(is_later) {
-            // There were no events since the last cycle, so the next one happens after now.
+            // There were no events since the last cycle, so the next event happens after now.
             self.note_time(clock::now_since_start());
             return self.watermark;
         }
@@ -82,7 +86,7 @@ impl Watermark {
         self.times.last().map_or(0, |(_, cycle)| *cycle)
     }
 
-    /// The worker's epoch is at this time, in cycles.
+    /// Notes that the worker's epoch is at this time, in cycles.
     pub(super) fn note_time(&mut self, cycle: u64) {
         match self.times.last_mut() {
             Some((epoch, last)) if *epoch == self.epoch => *last = cycle,
@@ -90,8 +94,8 @@ impl Watermark {
         }
     }
 
-    /// Takes the times between the events so far and those of `epoch` and later ones: the first and
-    /// the last of them, in cycles.
+    /// Takes the times of all epochs before `epoch`; returns the first and the last of them, in
+    /// cycles.
     pub(super) fn take_times_before(&mut self, epoch: u64) -> impl Iterator<Item = u64> + use<> {
         let due = self.times.iter().take_while(|(other, _)| *other < epoch).count();
         let mut due = self.times.drain(..due).map(|(_, cycle)| cycle);
@@ -99,20 +103,22 @@ impl Watermark {
         first.into_iter().chain(due.next_back())
     }
 
-    /// Whether there is a time that the stream can be given after all events up to `epoch`.
+    /// Whether there is a time to write once the stream has all events up to `epoch`.
     pub(super) fn has_time_in(&self, epoch: u64) -> bool {
         self.times.first().is_some_and(|(first, _)| *first <= epoch)
     }
 }
 
-/// The epoch up to which this thread commits no more events, if it was inside the hook before the last
-/// barrier, or joins the global clock after it.
+/// The epoch up to which this thread commits no more events. NOTE: call it after a barrier: a
+/// thread that entered the hook before the barrier is seen inside, and one that enters after it
+/// sees the worker's epoch at the global clock.
 fn committed_epoch(slot: &ThreadSlot, epoch: u64) -> u64 {
     let outside = (0..LOOKS).any(|_| {
         std::hint::spin_loop();
         slot.guard.load(Ordering::Acquire) != Guard::IN
     });
-    // It may have taken a lease since leases were revoked, and not check the global clock.
+    // A thread outside the hook may have taken a lease since the leases were revoked; it does not
+    // check the global clock then.
     if outside && !slot.is_leased() {
         return epoch;
     }

@@ -1,12 +1,12 @@
-//! What happens while no buffer is free: threads wait for the worker, and after a timeout events are
-//! dropped and counted.
+//! What happens while no buffer is free: threads wait for the worker, and after a timeout events
+//! are dropped and counted.
 //!
 //! A thread waits only while there is a worker to wait for. All waiting threads share one deadline:
 //! [`STALL_TIMEOUT`] after the last progress of the worker. Progress is an event that was sent, not
 //! a buffer that was freed: if 2,000 threads have begun one buffer each, the worker frees the first
-//! after it has sent nearly all events of all of them. After the deadline the process drops events
-//! until the worker has collected everything. If the whole process was stopped meanwhile, as by a
-//! debugger, the deadline is extended once.
+//! of these buffers only after it has sent nearly all of their events. After the deadline the
+//! process drops events until the worker has collected everything. If the whole process was stopped
+//! meanwhile, as by a debugger, the deadline is extended once.
 
 use super::slot::{Guard, ThreadSlot};
 use super::state;
@@ -15,15 +15,16 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// How long all threads together wait for the worker before events are dropped, in nanoseconds.
 const STALL_TIMEOUT: u64 = 1_000_000_000;
-/// A waiter that wakes this many nanoseconds after the deadline means the whole process was stopped,
-/// the worker included: otherwise another waiter would have ended the stall.
+/// A waiter that wakes this many nanoseconds after the deadline means the whole process was
+/// stopped, the worker included: otherwise another waiter would have ended the stall.
 const OVERSLEPT: u64 = 10_000_000;
 
 static MAY_WAIT: AtomicBool = AtomicBool::new(false);
 /// Changes whenever buffers are freed; waiting threads sleep on it.
 static FREED: AtomicU32 = AtomicU32::new(0);
 static WAITING: AtomicU32 = AtomicU32::new(0);
-/// When the present stall ends in dropping, on the clock; 0 if there is no stall.
+/// The time, on the clock, from which events are dropped if the present stall continues; 0 if there
+/// is no stall.
 static DEADLINE: AtomicU64 = AtomicU64::new(0);
 /// The deadline of the present stall has been extended.
 static EXTENDED: AtomicBool = AtomicBool::new(false);
@@ -58,7 +59,8 @@ pub(super) fn is_dropping() -> bool {
     DROPPING.load(Ordering::Acquire)
 }
 
-/// Changes whenever buffers are freed: [`wait`] takes the value from before the look at them.
+/// A count that changes whenever buffers are freed. [`wait`] takes the value that was read before
+/// the caller looked for a free buffer.
 pub(super) fn freed() -> u32 {
     FREED.load(Ordering::Acquire)
 }
@@ -68,8 +70,9 @@ pub(super) fn note_release() {
     RELEASED.store(true, Ordering::Release);
 }
 
-/// Everything that can be collected has been. Ends dropping if buffers were freed or are left (`has_room`);
-/// otherwise the next attempt of a thread would only cost another wait.
+/// The worker has collected everything that can be collected. Ends dropping if buffers were freed
+/// since the last call, or if the limit allows more (`has_room`); otherwise the next attempt of a
+/// thread would only cost another wait.
 pub(super) fn all_collected(has_room: bool) {
     if RELEASED.swap(false, Ordering::AcqRel) {
         DROPPING.store(false, Ordering::Release);
@@ -82,7 +85,8 @@ pub(super) fn all_collected(has_room: bool) {
 
 /// The worker makes progress: waiting threads get the full time again.
 pub(crate) fn note_progress() {
-    // PERF: runs at every run of the merge, and there is nearly never a waiting thread.
+    // PERF: called for every run of events in the merge, and there is nearly never a waiting
+    // thread.
     if DEADLINE.load(Ordering::Relaxed) != 0 {
         DEADLINE.store(0, Ordering::Release);
         EXTENDED.store(false, Ordering::Release);

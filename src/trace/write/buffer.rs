@@ -1,13 +1,13 @@
-//! The buffers that threads write events into. Their memory is mapped by the tracker itself and never
-//! comes from the program's allocator.
+//! The buffers that threads write events into. Their memory is mapped by the tracker itself and
+//! never comes from the program's allocator.
 //!
 //! ```text
 //! chunk  1 MiB of mapped pages, never unmapped      (at most CHUNKS of them)
 //! large  32 KiB                                     ┐ two stacks of free buffers
 //! small   4 KiB, a thread's first buffer            ┘
 //! ```
-//! A large buffer can be split into small ones, which are never joined again. The number of a buffer
-//! is its position in units of a small buffer.
+//! A large buffer can be split into small ones, which are never joined again. The number of a
+//! buffer is its position in units of a small buffer.
 //!
 //! Any thread can take and give back buffers at any time, inside the hook too: there are no locks.
 #![expect(unsafe_code, reason = "buffers are raw memory")]
@@ -29,8 +29,8 @@ const CHUNKS: usize = 4096;
 const LARGE_PER_CHUNK: usize = (1 << 20) / LARGE;
 const SMALL_PER_LARGE: u32 = (LARGE / SMALL) as u32;
 
-/// A buffer, by the address of its header. The header can be read at any time, whatever has become
-/// of the buffer's owner, because buffers are never unmapped.
+/// A buffer, by the address of its header. The header can be read at any time, even after the
+/// buffer's owner has ended, because buffers are never unmapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Buffer(NonNull<Header>);
 
@@ -47,10 +47,10 @@ unsafe impl Sync for Buffer {}
 ///  │ header │ whole events            │ not yet written         │──next──► the thread's next buffer
 ///  └────────┴─────────────────────────┴─────────────────────────┘
 /// ```
-/// The thread that owns the buffer writes an event after its cursor, then advances the cursor with a
-/// release store. The worker reads up to the cursor after an acquire load, so it never sees half an
-/// event. The cursor belongs to the thread and is the end of the last of its buffers. The end of
-/// each earlier buffer is `committed`, which is set before `next`.
+/// The thread that owns the buffer writes an event after its cursor, then advances the cursor with
+/// a release store. The worker reads up to the cursor after an acquire load, so it never sees half
+/// an event. The cursor belongs to the thread, and is the end of the events in its last buffer. In
+/// each earlier buffer their end is `committed`, which is set before `next`.
 #[repr(C, align(64))]
 pub(crate) struct Header {
     /// The end of the events, once the thread has continued in another buffer.
@@ -197,7 +197,7 @@ fn by_number(number: u32) -> Option<Buffer> {
     NonNull::new(memory.as_ptr().wrapping_add(offset).cast()).map(Buffer)
 }
 
-/// The buffer with this number, which belongs to the caller, with its number written to its header.
+/// The buffer with this number, which belongs to the caller. Writes the number to its header.
 fn numbered(number: u32) -> Option<Buffer> {
     let buffer = by_number(number)?;
     buffer.number.store(number, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Which thread gets which buffer.
 //!
 //! A limit bounds the memory of all buffers together (8 MiB by default), plus one small buffer for
-//! each thread that holds no other than its full one, so that idle threads cannot starve a thread:
+//! each thread that holds at most its full one, so that idle threads cannot starve a thread:
 //!
 //! | bytes of buffers in use | a thread gets |
 //! |---|---|
@@ -17,13 +17,13 @@ use super::slot::ThreadSlot;
 use super::state;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The most bytes that a hook writes between two looks at the room that is left: a switch of context
-/// (8), both halves of a reallocation (13 + 22), a correction of its size (18), the undoing of it
-/// (10), and one byte to close the context: 72.
+/// The most bytes that a hook writes between two checks of the room that is left: a switch of
+/// context (8), both halves of a reallocation (13 + 22), a correction of its size (18), the undoing
+/// of it (10), and one byte to close the context: 72.
 pub(crate) const MAX_HOOK_BYTES: usize = 96;
 
-/// Of these, the bytes that events of the program leave free: one to close the context, and those that
-/// the 8-byte store of a short event reaches.
+/// The bytes of [`MAX_HOOK_BYTES`] that the program's events leave free: one to close the context,
+/// and those that the 8-byte store of a short event can overwrite.
 pub(crate) const RESERVED: usize = 16;
 /// The bytes that a long event can waste where it continues in the next buffer: the head of a piece
 /// of an array, and an element that does not fit.
@@ -37,7 +37,8 @@ pub(crate) const DEFAULT_LIMIT: usize = 8 << 20;
 static LIMIT: AtomicUsize = AtomicUsize::new(EARLY_LIMIT);
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// Sets the limit in bytes before recording starts; threads do not wait until they are allowed to.
+/// Sets the limit in bytes before recording starts; threads do not wait for buffers until
+/// `backpressure::allow_waiting` allows it.
 pub(crate) fn configure(limit: usize) {
     LIMIT.store(limit.max(4 * LARGE), Ordering::Release);
     backpressure::reset();
@@ -55,7 +56,7 @@ pub(crate) fn used() -> usize {
     USED.load(Ordering::Relaxed)
 }
 
-/// Everything that can be collected has been.
+/// The worker calls this when it has collected everything that can be collected.
 pub(crate) fn all_collected() {
     backpressure::all_collected(used() + SMALL <= LIMIT.load(Ordering::Acquire));
 }
@@ -63,7 +64,7 @@ pub(crate) fn all_collected() {
 /// Moves the thread on to a buffer with room; `false` if the event must be dropped.
 pub(crate) fn make_room(slot: &ThreadSlot) -> bool {
     let Some(new) = acquire(slot) else { return false };
-    // NOTE: before anything leads to the buffer: the worker reads it once.
+    // NOTE: before any link leads to the buffer: the worker reads this epoch only once.
     new.epoch.store(slot.epoch(), Ordering::Relaxed);
     link(slot, new);
     slot.set_buffer(Some(new), MAX_HOOK_BYTES);
@@ -155,7 +156,8 @@ pub(crate) fn release_chain(slot: &ThreadSlot, first: Buffer) {
 /// Publishes what the thread has written into `chain`, up to `end` in `last`; the thread continues
 /// there.
 pub(crate) fn publish(slot: &ThreadSlot, chain: &Chain, last: Buffer, end: *mut u8) {
-    // A border seldom wastes the bytes that were counted for it, so a buffer can be left over.
+    // The event rarely wastes all the bytes that were counted for each border between two buffers,
+    // so a buffer can be left over.
     if let Some(rest) = last.next.swap(None, Ordering::Relaxed) {
         release_chain(slot, rest);
     }
@@ -166,7 +168,8 @@ pub(crate) fn publish(slot: &ThreadSlot, chain: &Chain, last: Buffer, end: *mut 
 fn acquire(slot: &ThreadSlot) -> Option<Buffer> {
     loop {
         let freed = backpressure::freed();
-        // Other threads never starve a thread that holds only its full buffer.
+        // A thread that holds at most its full buffer always tries, so that other threads cannot
+        // starve it.
         if !backpressure::is_dropping() || slot.held.load(Ordering::Acquire) <= 1 {
             match try_acquire(slot) {
                 Acquired::Buffer(buffer) => return Some(buffer),
@@ -203,7 +206,8 @@ fn try_acquire(slot: &ThreadSlot) -> Acquired {
     let held = slot.held.load(Ordering::Acquire);
     let used = USED.load(Ordering::Relaxed);
     let size = if slot.buffer.get().is_some() && used + LARGE <= limit / 2 { LARGE } else { SMALL };
-    // NOTE: add first, look after, so that threads that run at once cannot pass the limit.
+    // NOTE: adds first and checks afterwards, so that concurrent threads cannot exceed the limit
+    // together.
     let before = USED.fetch_add(size, Ordering::AcqRel);
     if before + size > limit && (held > 1 || state::is_early()) {
         USED.fetch_sub(size, Ordering::AcqRel);
@@ -227,12 +231,12 @@ pub(crate) fn release(slot: &ThreadSlot, buffer: Buffer) {
     backpressure::note_release();
 }
 
-/// Writes to each used cache line of a buffer that has no owner any more.
+/// Writes to each used cache line of a buffer that no longer has an owner.
 ///
-/// PERF: a line that the worker has only read is in two processors' caches, and the next thread that
-/// writes to it waits 24 ns for the other to give it up. A line that was written to is fetched
-/// ahead. The worker writes serials to memory events; without this, a `NoSync` event of the program
-/// took 8 ns instead of 2.
+/// PERF: a line that the worker has only read is in two processors' caches, and the next thread
+/// that writes to it waits 24 ns for the other to give it up. A line that the worker has written to
+/// is prefetched. The worker writes serials only to synchronised events, such as memory events;
+/// without this function, a `NoSync` event of the program took 8 ns instead of 2.
 fn write_to_each_line(buffer: Buffer) {
     /// Bytes of a cache line.
     const LINE: usize = 64;

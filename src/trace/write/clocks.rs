@@ -1,5 +1,5 @@
-//! The sync words of the process: the global clock, the clock of the log, and the region clocks. The
-//! rules by which threads read and advance them are those of [`order`](super::order).
+//! The sync words of the process: the global clock, the clock of the log, and the region clocks.
+//! The rules by which threads read and advance them are those of [`order`](super::order).
 
 use super::order::{self, STOP};
 use crossbeam_utils::CachePadded;
@@ -14,17 +14,18 @@ static CLOCKS: Clocks = Clocks {
 
 struct Clocks {
     global: CachePadded<AtomicU64>,
-    /// What threads join that log synchronised events. It has a STOP bit of its own, since the hook's
-    /// events can be off while the program's are recorded.
+    /// The clock that threads join when the program logs a synchronised event. It has a STOP bit of
+    /// its own, since the hook's events can be off while the program's are recorded.
     log: CachePadded<AtomicU64>,
     /// Regions up to 16 GiB apart have different words. Regions farther apart can share one, which
-    /// only makes their threads synchronise more often than needed. 128 KiB, of which only used pages
-    /// take memory.
+    /// only makes their threads synchronise more often than needed. 128 KiB, of which only used
+    /// pages take memory.
     regions: [AtomicU64; 1 << 14],
 }
 
 /// Bytes of addresses in a region. Smaller regions separate the threads of an allocator that mixes
-/// their blocks; larger regions make a new epoch cheaper, which is written to each region in use.
+/// their blocks; larger regions make a new epoch cheaper, because a thread writes it to the word of
+/// each region that it uses.
 const REGION: usize = 1 << 20;
 
 /// The global clock.

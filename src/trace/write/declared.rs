@@ -7,8 +7,8 @@
 //!
 //! A uid represents a type *and* the channels it was logged on, so that a filter by channels needs
 //! only the event. Readers know types by name, so they accept one type with several uids. A
-//! definition has one uid wherever it is logged, and is in every stream: the events that refer to it
-//! name that uid, and can be on any channel.
+//! definition has one uid wherever it is logged, and is in every stream: the events that refer to
+//! it name that uid, and can be on any channel.
 #![expect(unsafe_code, reason = "a table of pointers to statics")]
 
 use crate::trace::format::layout::EventLayout;
@@ -38,7 +38,7 @@ pub(crate) const fn uid_of(number: usize) -> u16 {
     (number as u16 / PROGRAM) * 2 * PROGRAM + PROGRAM + number as u16 % PROGRAM
 }
 
-/// Which of the program's types has this uid, if it is one of theirs.
+/// The number of the program's type with this uid; `None` if the uid is one of the tracker's.
 pub(crate) const fn number_of(uid: u16) -> Option<usize> {
     if uid & PROGRAM == 0 {
         return None;
@@ -94,7 +94,7 @@ pub struct Logged {
 }
 
 impl Declared {
-    /// A type; what the wire cannot carry is an error of compilation.
+    /// Declares a type. A type that the wire format cannot carry is a compile-time error.
     pub const fn new(
         logger: &'static str,
         event: &'static str,
@@ -137,7 +137,7 @@ impl Declared {
         format!("{}.{}", self.logger, self.event)
     }
 
-    /// How its events lie on a thread's stream.
+    /// The layout of its events on a thread's stream.
     pub(crate) fn layout(&self) -> EventLayout {
         let fields = self.fields.iter().map(|field| field.field_type.fixed_size());
         EventLayout::new(fields.sum(), self.flags)
@@ -155,13 +155,13 @@ impl Logged {
         (self.declared)()
     }
 
-    /// The channels that a stream must have all of to have these events; none are needed for what
-    /// others refer to.
+    /// The ids of the channels: a stream has these events only if it has all of them. A type that
+    /// others refer to needs none.
     pub(crate) fn channels(&self) -> &'static [u32] {
         if self.declared().flags & DEFINITION == 0 { self.channels } else { &[] }
     }
 
-    /// Whether the two have one uid.
+    /// Whether both have the same uid.
     fn is_like(&self, other: &Self) -> bool {
         let (ours, theirs) = (self.channels(), other.channels());
         ptr::eq(self.declared(), other.declared())
@@ -183,11 +183,11 @@ impl Logged {
         self.register_within(8)
     }
 
-    /// `depth` ends a circle of references.
+    /// `depth` bounds the recursion, because types can refer to each other in a circle.
     fn register_within(&'static self, depth: u32) -> u16 {
         if self.wire.load(Ordering::Acquire) == 0 {
             for field in self.declared().fields {
-                // What a type refers to is announced before it.
+                // The types that a type refers to are announced before it.
                 if let Family::Reference(target) = field.family
                     && let Some(depth) = depth.checked_sub(1)
                     && !target().is_like(self)
@@ -196,13 +196,15 @@ impl Logged {
                 }
             }
             let wire = self.place().map_or(REFUSED, |number| u32::from(uid_of(number) << 1 | 1));
-            // Two threads that come at once find the same place, and so do two log sites alike.
+            // Two threads that register at once find the same table entry, and so do two equal log
+            // sites.
             self.wire.store(wire, Ordering::Release);
         }
         self.wire()
     }
 
-    /// Takes a place in the table, or finds the one taken before; `None` if the table is full.
+    /// Takes an entry of the table, or finds the entry that was taken before; `None` if the table
+    /// is full.
     fn place(&'static self) -> Option<usize> {
         // SAFETY: only pointers to statics are stored there.
         let is_ours = |taken: *mut Self| unsafe { &*taken }.is_like(self);
@@ -217,7 +219,7 @@ impl Logged {
         })
     }
 
-    /// Appends the type record of a type that has a place in the table.
+    /// Appends the type record of a type that has an entry in the table.
     pub(crate) fn append_record(&'static self, out: &mut Vec<u8>) {
         let declared = self.declared();
         let fields = declared.fields.iter().map(|field| {
@@ -228,8 +230,8 @@ impl Logged {
             };
             (field.name, field.field_type, family)
         });
-        // NOTE: the thread that took the place may not have stored the uid yet, and in the child of a
-        // fork it never will.
+        // NOTE: registers the type here, too, because the thread that took the table entry may not
+        // have stored the uid yet, and in the child of a fork it never will.
         let (uid, names) = (self.register() >> 1, (declared.logger, declared.event));
         encode::append_record(out, uid, names, declared.flags, fields);
     }

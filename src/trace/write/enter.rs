@@ -1,12 +1,12 @@
-//! The way of a thread into the hook and out of it, by its guard.
+//! How a thread enters the hook and leaves it: by its guard.
 
 use super::registry::{self, THREAD};
 use super::slot::{Guard, ThreadSlot};
 use super::{buffer_pool, loss, state};
 use std::sync::atomic::{Ordering, compiler_fence};
 
-/// Whether nothing is recorded at all. One relaxed load; the authoritative check follows once the guard
-/// is set.
+/// Whether nothing is recorded at all. One relaxed load; the authoritative check follows once the
+/// guard is set.
 #[inline(always)]
 pub(crate) fn is_off() -> bool {
     state::load_relaxed() == state::OFF
@@ -29,8 +29,8 @@ pub(crate) fn enter() -> Option<&'static ThreadSlot> {
     None
 }
 
-/// The worker pairs this store with a barrier on all threads (`quiesce::barrier`), so the processor may
-/// keep it in its store buffer.
+/// Sets the guard. The worker pairs this store with a barrier on all threads (`quiesce::barrier`),
+/// so the processor may leave the store in its store buffer.
 #[inline(always)]
 pub(super) fn set_guard(slot: &ThreadSlot) {
     slot.guard.store(Guard::IN, Ordering::Relaxed);
@@ -57,8 +57,8 @@ pub(crate) fn resume_inside(slot: &ThreadSlot) {
 
 /// A slot entered on the slow path; [`Cold::leave`] ends it.
 ///
-/// NOTE: not a destructor. A destructor also runs when a panic unwinds, and though nothing here
-/// panics, its code with a panic at the end would be in the hook.
+/// NOTE: a method, not a destructor. A destructor also runs when a panic unwinds, so the compiler
+/// would add unwinding code to the hook, although nothing here panics.
 #[must_use]
 pub(crate) struct Cold {
     pub(crate) slot: &'static ThreadSlot,

@@ -1,4 +1,5 @@
-//! Events that could not be recorded: threads count them, and the worker reports them in the stream.
+//! Events that could not be recorded: threads count them, and the worker reports them in the
+//! stream.
 
 use super::slot::ThreadSlot;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,13 +8,13 @@ static WITHOUT_SLOT: AtomicU64 = AtomicU64::new(0);
 /// Reported in the stream of the present recording.
 static REPORTED: AtomicU64 = AtomicU64::new(0);
 
-/// One event of this thread is lost.
+/// Counts one lost event of this thread.
 #[cold]
 pub(crate) fn event(slot: &ThreadSlot) {
     slot.lost.fetch_add(1, Ordering::Relaxed);
 }
 
-/// One event is lost of a thread that could not be registered: too many threads, or no memory.
+/// Counts one lost event of a thread that could not be registered: too many threads, or no memory.
 #[cold]
 pub(crate) fn event_without_slot() {
     WITHOUT_SLOT.fetch_add(1, Ordering::Relaxed);
@@ -29,7 +30,7 @@ pub(crate) fn without_slot() -> u64 {
     WITHOUT_SLOT.load(Ordering::Relaxed)
 }
 
-/// The worker has reported this many lost events.
+/// Counts lost events that the worker has reported.
 pub(crate) fn reported(events: u64) {
     REPORTED.fetch_add(events, Ordering::Relaxed);
 }

@@ -1,9 +1,9 @@
 //! The order of events of different threads, without a counter that all threads share.
 //!
-//! Time is divided into numbered *epochs*. The position of an event in the order is the epoch of its
-//! thread, then its thread, then its position within the thread. A thread advances to a later epoch
-//! when it *joins* a clock that another thread joined last. A clock is one *sync word*, which says
-//! which thread joined it last, and in which epoch:
+//! Time is divided into numbered *epochs*. The position of an event in the order is the epoch of
+//! its thread, then its thread, then its position within the thread. A thread advances to a later
+//! epoch when it *joins* a clock that another thread joined last. A clock is one *sync word*, which
+//! says which thread joined it last, and in which epoch:
 //!
 //! ```text
 //! bit 63   62                    49 48                                0
@@ -15,30 +15,31 @@
 //! | the *global clock* | all | at every event; at some under a [lease](#leases) |
 //!
 //! # Why that is the true order of events on one address
-//! Say thread A frees an address and thread B receives it. A joined the address's region clock before
-//! it freed. The word of the region then changes only to later epochs (of another thread), or to later
-//! stamps of the same thread. B reads the word after A joined it, since the allocator handed the
-//! address from A to B. So B finds A's epoch or a later one, and advances to the epoch after it.
-//! Nothing here synchronises memory, so relaxed loads and stores are enough: each word alone has one
-//! order of changes, and the program's own synchronisation orders the rest.
+//! Say thread A frees an address and thread B receives it. A joined the address's region clock
+//! before it freed. From then on, the word of the region changes only to a later epoch of another
+//! thread, or to a later stamp of the same thread. B reads the word after A joined it, since the
+//! allocator handed the address from A to B. So B finds A's epoch or a later one, and advances to
+//! the epoch after it. Nothing here synchronises memory, so relaxed loads and stores are enough:
+//! each word alone has one order of changes, and the program's own synchronisation orders the rest.
 //!
-//! A block that lies in several regions joins all their clocks, so no two blocks overlap in this
-//! order. The same argument with the global clock gives the order of any events of threads that take
-//! turns.
+//! For a block that lies in several regions, the thread joins the clocks of all of them, so no two
+//! blocks overlap in this order. The same argument, applied to the global clock, orders all events
+//! of threads that take turns.
 //!
 //! # What it costs
-//! A thread that finds its own stamp in both words is in a current epoch already: two loads, no store.
-//! That is nearly always so while threads use memory of their own, which allocators with arenas or
-//! caches for each thread provide.
+//! A thread that finds its own stamp in both words is in a current epoch already: two loads, no
+//! store. That is nearly always so while threads use memory of their own, which allocators with
+//! arenas or caches for each thread provide.
 //!
 //! # Leases
-//! Threads that allocate at the same time without pause would join the global clock at every event, and
-//! its word would limit them as a shared counter does. So a thread that keeps finding other threads
-//! there skips the global clock for some events and joins only region clocks. This *lease* covers 512
-//! bytes to 16 KiB of events, more if more threads are active. Between threads that share no memory,
-//! events within a lease can be ordered otherwise than they happened; large blocks always join the
-//! global clock. The worker revokes all leases in each of its cycles and joins the global clock itself,
-//! so that the order is right between cycles, and a time can be given to it.
+//! Threads that allocate at the same time without pause would join the global clock at every event,
+//! and its word would limit them as a shared counter does. So a thread that repeatedly finds the
+//! stamp of another thread there skips the global clock for some events, and joins only region
+//! clocks. This *lease* covers 512 bytes to 16 KiB of events, more if more threads are active.
+//! Events within a lease can be ordered otherwise than they happened, relative to the events of
+//! threads that share no memory with this one; large blocks always join the global clock. The
+//! worker revokes all leases in each of its cycles and joins the global clock itself, so that
+//! events of different cycles are in the true order, and each cycle has a time.
 //!
 //! The model in `scripts/model_check.sh` runs the functions of this file in every interleaving.
 //! Epochs are Lamport's idea (*Time, Clocks, and the Ordering of Events in a Distributed System*,
@@ -49,9 +50,10 @@ use super::atomic::{AtomicU64, Ordering};
 /// Bits of a sync word for the epoch: enough for years at ten million joins a second.
 const EPOCH_BITS: u32 = 49;
 const EPOCHS: u64 = (1 << EPOCH_BITS) - 1;
-/// In the word of the global clock: a thread must check the state of the recording first.
+/// A bit in the words of the global clock and of the log's clock. While it is set, a thread must
+/// check the state of the recording before it records.
 pub(crate) const STOP: u64 = 1 << 63;
-/// The owner of a word that no thread of the program has joined last.
+/// The owner in a word that the worker joined last, or that no thread has joined.
 pub(crate) const WORKER: u64 = 0;
 
 /// A sync word. The stamp of a thread has the same form: its owner number, and its epoch.
@@ -82,22 +84,23 @@ pub(crate) fn join<'a>(clocks: impl Iterator<Item = &'a AtomicU64> + Clone, stam
         for clock in clocks.clone() {
             stamp = after(stamp, clock.load(Ordering::Relaxed));
         }
-        // Every clock must have the final epoch: at one with an earlier epoch, another thread could
-        // get an epoch in between.
+        // Every clock must get the final epoch: another thread that joins a clock with an earlier
+        // one could get an epoch between the two.
         if clocks.clone().all(|clock| advance(clock, stamp)) {
             return stamp;
         }
     }
 }
 
-/// The stamp, in an epoch after the one of `found`.
+/// The stamp, advanced if necessary: to the epoch after that of `found`, or to that of `found`
+/// itself if both have the same owner.
 #[inline(always)]
 pub(crate) fn after(stamp: u64, found: u64) -> u64 {
     let step = u64::from(owner(found) != owner(stamp));
     word(epoch(stamp).max(epoch(found) + step), owner(stamp))
 }
 
-/// Advances the clock to the stamp; `false` if the clock has an epoch that the stamp is not after.
+/// Advances the clock to the stamp; `false` if the stamp must first advance past the clock's epoch.
 fn advance(clock: &AtomicU64, stamp: u64) -> bool {
     let mut found = clock.load(Ordering::Relaxed);
     loop {

@@ -8,12 +8,13 @@
 //!              new buffer  enter? │ event │ pieces of arrays ...
 //!              new buffer  ... pieces of arrays │ terminal │ what comes next
 //! ```
-//! The buffers of a long event are taken before any of it is written, and become visible to the worker
-//! all at once: an event is whole or lost, and a cycle never ends within one. If a packet with one of
-//! its buffers is lost, only this event is lost, since it begins and ends outside any context.
+//! The buffers of a long event are taken before any of it is written, and become visible to the
+//! worker all at once: an event is whole or lost, and a cycle never ends within one. If a packet
+//! with one of its buffers is lost, only this event is lost, since it begins and ends outside any
+//! context.
 //!
-//! Scopes of the program enclose the context of memory events, which is one scope deep: the context is
-//! closed before a scope of the program is opened or closed.
+//! Scopes of the program enclose the context of memory events, which is one scope deep: the context
+//! is closed before a scope of the program is opened or closed.
 #![expect(unsafe_code, reason = "writes events through raw pointers")]
 
 use super::buffer::{Buffer, LARGE};
@@ -31,8 +32,8 @@ use crate::trace::format::layout::{
 use std::slice;
 use std::sync::atomic::Ordering;
 
-/// Bytes that fit after the cursor of every thread that has room: the largest event, with its header,
-/// that takes the fast path.
+/// Bytes that fit after the cursor of every thread that has room: the largest event, with its
+/// header, that takes the fast path.
 pub(crate) const SHORT: usize = MAX_HOOK_BYTES - RESERVED;
 
 // The five bits of an index and the size of the largest piece fill the head's 32 bits.
@@ -95,8 +96,8 @@ pub(crate) fn record(record: &Record<'_>) {
     }
 }
 
-/// Opens a scope that begins with an event; returns the argument of [`leave_scope`]. `None` if nothing
-/// was recorded.
+/// Opens a scope that begins with an event; returns the argument of [`leave_scope`]. `None` if
+/// nothing was recorded.
 #[inline(never)]
 pub(crate) fn enter_scope(record: &Record<'_>, scope: Scope) -> Option<Open> {
     let cold = enter_to_log()?;
@@ -134,14 +135,16 @@ pub(crate) fn leave_scope(open: Open, timed: bool) {
     let cold = Cold::new(current);
     let slot = cold.slot;
     if slot.guard.load(Ordering::Relaxed) != Guard::OUT {
-        // A signal handler has interrupted the hook. The scope around this one closes it.
+        // A signal handler has interrupted the hook. The end of the scope around this one closes
+        // this one, too.
         return;
     }
     set_guard(slot);
     let is_open = std::ptr::eq(slot, open.slot) && slot.depth.load(Ordering::Relaxed) > open.level;
     if is_open && (sync::is_logging() || state::is_recorded(state::LOG)) {
         slot.wanted_depth.set(open.level);
-        // Without room the end stays owed, and the next scope that is opened or closed writes it.
+        // If there is no room, the end of the scope stays owed, and is written when the next scope
+        // is opened or closed.
         if slot.is_lease_over() {
             slot.end_lease();
         }
@@ -165,8 +168,8 @@ pub(crate) fn leave_scope(open: Open, timed: bool) {
     cold.leave();
 }
 
-/// Closes the scopes that should be closed, as far as there is room; returns the number of open scopes,
-/// or `None` if there are still more than there should be.
+/// Closes the scopes that should be closed, as far as there is room; returns the number of open
+/// scopes, or `None` if there are still more than there should be.
 fn close_owed_scopes(slot: &ThreadSlot) -> Option<u32> {
     let (mut depth, wanted) = (slot.depth.load(Ordering::Relaxed), slot.wanted_depth.get());
     if depth > wanted {
@@ -182,8 +185,8 @@ fn close_owed_scopes(slot: &ThreadSlot) -> Option<u32> {
     (depth == wanted).then_some(depth)
 }
 
-/// The slow path in. The tracker's own code logs nothing: an event logged inside it is one of a signal
-/// handler that has interrupted it.
+/// Enters the hook on the slow path. The tracker's own code logs nothing, so an event that is
+/// logged while it runs is from a signal handler that has interrupted it; that event is lost.
 fn enter_to_log() -> Option<Cold> {
     if is_untracked() {
         if is_on() {
@@ -221,8 +224,8 @@ fn record_in(slot: &ThreadSlot, record: &Record<'_>, scope: Scope) -> bool {
         loss::event(slot);
         return false;
     };
-    // NOTE: again. The thread may have waited for the buffers, and the watermark may have passed its
-    // epoch meanwhile.
+    // NOTE: synchronises again, because the thread may have waited for the buffers, and the
+    // watermark may have passed its epoch meanwhile.
     if !synchronize(slot, record.synced) {
         buffer_pool::release_chain(slot, chain.first);
         return false;
@@ -237,7 +240,7 @@ fn record_in(slot: &ThreadSlot, record: &Record<'_>, scope: Scope) -> bool {
 }
 
 impl Record<'_> {
-    /// Bytes of the event where it is not divided.
+    /// Bytes of the event if it is in one buffer.
     fn size(&self, scope: Scope) -> usize {
         let before = match scope {
             Scope::None => 0,
@@ -293,7 +296,7 @@ impl Writer {
         self.at = self.at.wrapping_add(size);
     }
 
-    /// PERF: the compiler knows the size, so that these are stores and no calls.
+    /// PERF: the compiler knows the size, so that these are stores, not calls.
     #[inline(always)]
     fn put<const N: usize>(&mut self, bytes: [u8; N]) {
         self.put_with(N, |out| {

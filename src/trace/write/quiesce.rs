@@ -1,8 +1,8 @@
 //! Pausing and resuming the recording, so that no thread is inside a hook in between.
 //!
 //! Pausing is a store to the [state](super::state), a barrier on all threads, and a look at every
-//! thread's guard. A thread that set its guard before the barrier is seen; one that sets it after the
-//! barrier sees the new state.
+//! thread's guard. A thread that set its guard before the barrier is seen; one that sets it after
+//! the barrier sees the new state.
 
 use super::slot::Guard;
 use super::{backpressure, clocks, registry, state};
@@ -23,21 +23,21 @@ pub(crate) fn pause(timeout: Duration) -> bool {
     quiesce(timeout)
 }
 
-/// Records again, from a state in which no thread is inside a hook: the events that the program logs,
-/// and the hook's if `hook`.
+/// Records again, from a state in which no thread is inside a hook: the events that the program
+/// logs, and the hook's if `hook`.
 pub(crate) fn run(hook: bool) {
     state::set_running(hook);
     if state::has_barrier() {
         return clocks::resume(hook);
     }
-    // Without the barrier, every hook loads the state after a fence of its own. Hooks that began
-    // before this have ended after the sleep.
+    // Without the barrier, every hook loads the state after a fence of its own. A hook that began
+    // before these stores has ended after the sleep.
     clocks::stop();
     registry::slots().for_each(|slot| slot.revoke_lease());
     std::thread::sleep(Duration::from_millis(1));
 }
 
-/// Passes a barrier on all threads, so that a guard set before it is seen after it.
+/// Runs a barrier on all threads. After it, the caller sees every guard that was set before it.
 pub(crate) fn barrier() {
     if state::has_barrier() {
         os::barrier_on_all_threads();
@@ -46,8 +46,8 @@ pub(crate) fn barrier() {
     }
 }
 
-/// Waits at most `timeout` until every thread has been seen outside the hook since the last barrier,
-/// without a lease: it checks the state when it enters the hook again.
+/// Waits at most `timeout` until every thread has been seen outside the hook after a barrier,
+/// without a lease. Such a thread checks the state when it enters the hook again.
 fn quiesce(timeout: Duration) -> bool {
     registry::slots().for_each(|slot| slot.revoke_lease());
     barrier();

@@ -4,8 +4,8 @@
 //! ```text
 //! FREE ──thread records its first event──► LIVE ──thread ends──► FINISHED ──worker has drained──► FREE
 //! ```
-//! A slot is taken from a stack of free ones, or added to the table. The number of slots is bounded by
-//! the number of threads that were alive, or not yet drained, at once.
+//! A slot is taken from a stack of free ones, or added to the table. The number of slots is bounded
+//! by the number of threads that were alive, or not yet drained, at once.
 
 use super::slot::{FINISHED, FREE, Guard, LIVE, NO_SLOT, ThreadSlot};
 use super::{buffer_pool, loss, order};
@@ -29,7 +29,8 @@ static FREE_SLOTS: FreeStack = FreeStack::new();
 /// The id of the last thread that registered. Ids are never reused; 1 is the worker's.
 static LAST_THREAD_ID: AtomicU32 = AtomicU32::new(1);
 
-/// What a thread knows about itself. Without `Drop`, so it can be used at any time in its life.
+/// What a thread knows about itself. It has no `Drop`, so the thread can use it at any time in its
+/// life.
 pub(crate) struct Thread {
     /// Its slot, or [`NO_SLOT`].
     pub(super) slot: Cell<&'static ThreadSlot>,
@@ -70,7 +71,8 @@ impl Thread {
 
     /// Makes the thread's next slot begin in an epoch after the present one of `slot`.
     fn continue_after(&self, slot: &ThreadSlot) {
-        // NOTE: one later. In the same epoch, a slot with a lower number precedes this one.
+        // NOTE: the next epoch, because within one epoch a slot with a lower number precedes this
+        // one.
         self.epoch.set(self.epoch.get().max(slot.epoch() + 1));
     }
 
@@ -92,7 +94,7 @@ pub(crate) fn mapped() -> u64 {
 }
 
 /// This thread's slot, and whether it is for a single event after the thread's end. Registers the
-/// thread if it has no slot. `None` counts the event as lost.
+/// thread if it has no slot. If it returns `None`, it has counted the event as lost.
 pub(super) fn current() -> Option<(&'static ThreadSlot, bool)> {
     THREAD
         .try_with(|thread| {
@@ -129,8 +131,8 @@ fn register(thread: &Thread) -> Option<&'static ThreadSlot> {
     slot.first.store(None, Ordering::Relaxed);
     slot.set_buffer(None, 0);
     slot.reset_scopes();
-    // NOTE: a sync word with this owner may be from the slot's previous thread, so the epoch continues
-    // from there, and from the epoch of this thread's last slot.
+    // NOTE: a sync word with this owner may be from the slot's previous thread, so the epoch
+    // continues from there, and from the epoch of this thread's last slot.
     let epoch = slot.epoch().max(thread.epoch.get());
     let owner = u64::from(slot.number.load(Ordering::Relaxed)) + 1;
     slot.stamp.store(order::word(epoch, owner), Ordering::Relaxed);
@@ -162,8 +164,8 @@ extern "C" fn retire_current() {
     }
     let slot = THREAD.try_with(|thread| {
         thread.retired.set(true);
-        // NOTE: before the slot is gone. A signal handler that allocates after that takes a slot of
-        // its own, which has to continue from here.
+        // NOTE: before the thread gives up its slot. A signal handler that allocates after that
+        // takes another slot, which must begin in a later epoch than this one.
         thread.slot().inspect(|slot| thread.continue_after(slot));
         thread.take_slot()
     });
@@ -181,7 +183,8 @@ pub(super) fn retire(slot: &ThreadSlot) {
 }
 
 /// Marks the slots of threads that have ended without retiring: those whose first event came after
-/// the system had begun their last round of destructors, or that found no key.
+/// the system had begun their last round of destructors, or for whom the system had no key for such
+/// destructors.
 pub(crate) fn finish_dead() {
     for slot in slots() {
         if slot.state.load(Ordering::Acquire) == LIVE
@@ -194,8 +197,9 @@ pub(crate) fn finish_dead() {
     }
 }
 
-/// In the child of a fork, where nothing is being recorded: the other threads do not exist, wherever
-/// they were, and this one has another id. The events that they had recorded are kept.
+/// In the child of a fork, where nothing is being recorded: the other threads do not exist, even
+/// those that were inside a hook, and this one has another id. The events that they had recorded
+/// are kept.
 pub(crate) fn reset_threads() {
     for slot in slots() {
         slot.guard.store(Guard::OUT, Ordering::Relaxed);
@@ -248,7 +252,7 @@ fn add_slot() -> Option<&'static ThreadSlot> {
 /// Takes every slot's buffers away. Only while recording is paused and no thread is inside a hook.
 pub(crate) fn discard_buffers() {
     for slot in slots() {
-        // A thread may be registering in a free one.
+        // A thread may be registering in a free slot.
         if slot.state.load(Ordering::Acquire) == FREE {
             continue;
         }

@@ -1,14 +1,15 @@
 //! Memory for the tracker's own code when the allocator has none left.
 //!
-//! The tracker's code must not get null: the library code that it calls ends the process then. So
-//! when the inner allocator returns null to it, the hook returns a block of the reserve, whose
-//! addresses were mapped when recording started. [`is_touched`] then makes the worker end the
-//! recording after its tick, or within it when half of the reserve is used ([`is_short`]). Until then
-//! the reserve serves small work: a tick, an item of a queue, a report. Allocations that can be large
-//! use `try_reserve`, and their work is skipped when it fails.
+//! The tracker's code must not get null, because the library code that it calls would end the
+//! process. So when the inner allocator returns null to it, the hook returns a block of the
+//! reserve, whose addresses were mapped when recording started. [`is_touched`] then makes the
+//! worker end the recording after its cycle, or within the cycle when half of the reserve is used
+//! ([`is_short`]). Until then the reserve serves small work: a cycle, an item of a queue, a report.
+//! Allocations that can be large use `try_reserve`, and their work is skipped when it fails.
 //!
-//! Blocks are powers of two, cut from the front; a list for each size holds the freed blocks. A
-//! thread of the program takes blocks only inside the tracker's own code, so a lock is allowed.
+//! Block sizes are powers of two. New blocks are cut from the front of the reserve; a list for each
+//! size holds the freed blocks. A thread of the program takes blocks only inside the tracker's own
+//! code, so a lock is allowed.
 #![expect(unsafe_code, reason = "blocks are raw memory")]
 
 use super::state;
@@ -33,7 +34,8 @@ static TOUCHED: AtomicBool = AtomicBool::new(false);
 static SHORT: AtomicBool = AtomicBool::new(false);
 static RESERVE: Reserve = Reserve::new();
 
-/// Maps the reserve, once in a process. If there are no addresses for it, the tracker runs without.
+/// Maps the reserve, once in a process. If the system has no addresses for it, the tracker runs
+/// without a reserve.
 pub(crate) fn prepare() {
     RESERVE.prepare();
 }
@@ -54,8 +56,8 @@ pub(crate) fn reset() {
     SHORT.store(false, Ordering::Relaxed);
 }
 
-/// A block for the tracker's own code after the allocator returned null; null if the reserve is used
-/// up.
+/// A block for the tracker's own code after the allocator returned null; null if the reserve is
+/// used up.
 pub(crate) fn take(layout: Layout) -> *mut u8 {
     TOUCHED.store(true, Ordering::Relaxed);
     // NOTE: set before a block is given out, because frees do not reach the hook while the state is
@@ -182,7 +184,7 @@ impl Reserve {
 fn power_of(layout: Layout) -> Option<u32> {
     let size = layout.size().max(layout.align()).max(1 << LEAST);
     let power = size.checked_next_power_of_two()?.trailing_zeros();
-    // The reserve itself is aligned to a page.
+    // The reserve itself is aligned only to a page.
     (power <= LARGEST && layout.align() <= 4096).then_some(power)
 }
 

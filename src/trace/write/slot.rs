@@ -30,17 +30,17 @@ pub(crate) struct ThreadSlot {
     pub(crate) guard: AtomicU32,
     /// The context that the thread's stream was last switched to, 0 for none.
     pub(crate) context: Cell<u32>,
-    /// End of the whole events: where the next event begins.
+    /// The commit cursor: the end of the committed events, where the next event begins.
     cursor: AtomicPtr<u8>,
-    /// The end of the room in the buffer, or a lower limit at which the thread's lease ends. Only the
-    /// thread itself writes it.
+    /// The cursor's limit: the end of the room in the buffer, or an earlier position at which the
+    /// thread's lease ends. Only the thread itself writes it.
     limit: Cell<*mut u8>,
     pub(crate) buffer: Cell<Option<Buffer>>,
     /// The thread's owner number and epoch, as a sync word. It never decreases, even when another
     /// thread takes the slot.
     pub(crate) stamp: AtomicU64,
-    /// The word that the thread compares as the global clock: under a lease, its own stamp. Null until
-    /// the thread has its first buffer. The worker ends leases by this.
+    /// The word that the thread loads as the global clock: under a lease, its own stamp. Null until
+    /// the first thread takes the slot. The worker revokes a lease by a store to this pointer.
     pub(crate) global: AtomicPtr<AtomicU64>,
     /// Events this thread could not record.
     pub(crate) lost: AtomicU64,
@@ -48,16 +48,17 @@ pub(crate) struct ThreadSlot {
     // Written seldom.
     /// Where the buffer is full.
     buffer_limit: Cell<*mut u8>,
-    /// When the thread last joined the global clock after another thread, and how often it has in
-    /// quick succession.
+    /// When the thread last joined the global clock after another thread, and how many such joins
+    /// in a row were near each other.
     pub(crate) joined_at: Cell<u64>,
     pub(crate) near_joins: Cell<u32>,
     /// The byte that closes the context of the stream, 0 if none is open.
     pub(crate) closing: AtomicU8,
-    /// Scopes of the program that are open in the stream of this thread, up to its cursor. The worker
-    /// counts those up to the event that it merged last.
+    /// The number of the program's scopes that are open in this thread's stream at its cursor. The
+    /// worker counts for itself those that are open at the event that it merged last.
     pub(crate) depth: AtomicU32,
-    /// The scopes that should be open: fewer than `depth` while there was no room to close one.
+    /// The number of scopes that should be open: less than `depth` while the stream lacks the end
+    /// of a scope, for which there was no room.
     pub(crate) wanted_depth: Cell<u32>,
     pub(crate) state: AtomicU32,
     /// The first buffer with events that are not drained; the worker advances it.
@@ -116,12 +117,13 @@ pub(super) static NO_SLOT: ThreadSlot = ThreadSlot {
 };
 
 impl ThreadSlot {
-    /// Whether the largest thing a hook ever writes fits into the buffer.
+    /// Whether the buffer has room for the most bytes that a hook writes.
     #[inline(always)]
     pub(crate) fn has_room(&self) -> bool {
-        // NOTE: this is the only check of a thread before it knows whether anything is recorded. Its
-        // buffers may be taken away at the same time, so the cursor alone must say so, as [`NOWHERE`].
-        // PERF: what is loaded here serves for the whole hook, since `cursor` is no atomic load.
+        // NOTE: a thread checks only this before it knows whether anything is recorded. Its buffers
+        // may be taken away at the same time, so the cursor alone must show that there is no
+        // buffer: it is [`NOWHERE`] then.
+        // PERF: the whole hook uses the value that is loaded here, since `cursor` is no atomic load.
         self.cursor.load(Ordering::Relaxed) < self.limit.get()
     }
 
@@ -138,8 +140,9 @@ impl ThreadSlot {
     /// Whether the thread is outside the hook. For the thread itself.
     #[inline(always)]
     pub(crate) fn is_outside(&self) -> bool {
-        // NOTE: the guard is a word of its own, though the cursor has unused bits. The guard is set
-        // before the cursor is read; otherwise a signal handler in between would lose its events.
+        // NOTE: the guard is a word of its own, though the cursor has unused bits. The guard must
+        // be set before the cursor is read; otherwise the events of a signal handler that runs in
+        // between would be lost.
         // SAFETY: only the thread itself writes its guard while it is outside the hook.
         unsafe { self.guard.as_ptr().read() == Guard::OUT }
     }
@@ -164,7 +167,8 @@ impl ThreadSlot {
 
     /// The end of what this thread has committed in `buffer`, and the buffer it has continued in.
     pub(crate) fn committed(&self, buffer: Buffer) -> (*mut u8, Option<Buffer>) {
-        // NOTE: in this order. A cursor in another buffer was written after the link to that buffer.
+        // NOTE: in this order. A cursor in another buffer was written after the link to that
+        // buffer.
         let cursor = self.cursor.load(Ordering::Acquire);
         let next = buffer.next.load(Ordering::Acquire);
         if next.is_none() && buffer.contains(cursor) {
@@ -240,8 +244,8 @@ impl ThreadSlot {
     /// Ends the lease at its limit, or at the end of the buffer. For the thread itself.
     pub(crate) fn end_lease(&self) {
         if self.is_leased() {
-            // The time under the lease does not count: if other threads are active now, the next lease
-            // follows at once.
+            // The time under the lease does not count as time between two joins: if other threads
+            // are active now, the next lease follows at once.
             self.joined_at.set(clock::now());
         }
         self.check_global();

@@ -27,7 +27,7 @@ pub(crate) const FENCE: u32 = 4;
 /// Nothing is recorded, but the tracker is at work: its own allocations are counted.
 const PAUSED: u32 = 8;
 
-/// Starts as `ON`: events before the program can start a recording belong to the report.
+/// Starts as `ON`: the report also covers the events before the program can start a recording.
 static STATE: AtomicU32 = AtomicU32::new(if os::SUPPORTED { ON } else { OFF });
 
 /// The phase of the recording's life; loaded on cold paths only.
@@ -54,7 +54,7 @@ pub(crate) fn load() -> u32 {
     STATE.load(Ordering::Acquire)
 }
 
-/// Whether events are kept for a start that has not come yet.
+/// Whether events are kept for a recording that has not been started yet.
 pub(crate) fn is_early() -> bool {
     PHASE.load(Ordering::Acquire) == EARLY
 }
@@ -76,15 +76,15 @@ pub(crate) fn is_forked() -> bool {
 /// An early recording that is not continued is discarded: its blocks would be reported as leaks.
 pub(crate) fn discard_early() {
     if PHASE.compare_exchange(EARLY, STOPPED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-        // NOTE: only from `ON`. A start may have paused it already.
+        // NOTE: only if the state is still `ON`: a start may have paused the recording already.
         if STATE.compare_exchange(ON, OFF, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             clocks::stop();
         }
     }
 }
 
-/// Leaves the state `OFF` until the result is dropped, so that the tracker's own allocations are
-/// counted, and the allocator answers to [`linked`](crate::alloc::linked).
+/// Moves the state from `OFF` to `PAUSED` until the result is dropped, so that the tracker's own
+/// allocations are counted, and the allocator answers to [`linked`](crate::alloc::linked).
 pub(crate) fn awake() -> Awake {
     Awake(wake())
 }
@@ -106,13 +106,15 @@ impl Drop for Awake {
     }
 }
 
-/// Keeps the state from being `OFF` from now on, so that the allocator calls the hook at every free.
+/// Keeps the state from being `OFF` from now on, so that the allocator calls the hook at every
+/// free.
 pub(crate) fn stay_awake() {
     STAYS_AWAKE.store(true, Ordering::SeqCst);
     wake();
 }
 
-/// Leaves `OFF` again, after the state was turned off, if it must not stay so.
+/// Moves the state from `OFF` to `PAUSED` again, after it was turned off, if [`stay_awake`] was
+/// called.
 fn remain_awake() {
     if STAYS_AWAKE.load(Ordering::SeqCst) {
         wake();
@@ -171,11 +173,12 @@ pub(crate) fn reset_process() {
     PID.store(0, Ordering::Release);
 }
 
-/// Whether events of a kind ([`RECORD`] or [`LOG`]) are recorded, for a thread that has set its guard
-/// and has found the STOP bit.
+/// Whether events of a kind ([`RECORD`] or [`LOG`]) are recorded, for a thread that has set its
+/// guard and has found the STOP bit.
 pub(super) fn is_recorded(kind: u32) -> bool {
     if load() & FENCE != 0 {
-        // Orders the guard before the state. Otherwise the worker's barrier on all threads does.
+        // Orders the store of the guard before the load of the state. Without [`FENCE`], the
+        // worker's barrier on all threads orders them.
         fence(Ordering::SeqCst);
     }
     load() & kind != 0

@@ -8,22 +8,24 @@ use super::{buffer_pool, clocks, loss, state};
 use crate::platform::clock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Blocks that do not fit into an aligned window of this many bytes take the slow path: large blocks
-/// join the global clock, and any block can lie in two regions. Of small blocks, one in some hundreds.
+/// An event about a block that does not fit into an aligned window of this many bytes takes the
+/// slow path: for a large block the thread joins the global clock, and any such block can lie in
+/// two regions. One in some hundreds of the small blocks does not fit.
 const WINDOW: usize = 64 << 10;
 
-/// Two joins of the global clock are near each other if at most this many nanoseconds lie between
-/// them: far more than a join costs where 100 threads join at once.
+/// Two joins of the global clock are near each other if fewer than this many nanoseconds lie
+/// between them. That is far more than a join costs while 100 threads join at once.
 const NEAR_NANOS: u64 = 100_000;
-/// A thread gets a lease after this many near joins in a row. Threads that take turns fewer times, as
-/// in a test of a program's peak, keep their exact order.
+/// A thread gets a lease after this many near joins in a row. Threads that take turns fewer times,
+/// as in a test of a program's peak, keep their exact order.
 const JOINS_BEFORE_LEASE: u32 = 64;
-/// Bytes of events in a lease: the least, the bytes for each epoch that other threads have advanced
-/// since the last join, and the most. The least is some 30 events.
+/// Bytes of events in a lease: the least, the bytes for each epoch by which other threads have
+/// advanced the global clock since this thread's last join, and the most. The least is some 30
+/// events.
 const LEASE_BYTES: [usize; 3] = [512, 256, 16 << 10];
 
-/// Whether the thread's epoch is current for an event about `size` bytes at `address`: no other thread
-/// has joined the region clock or the global clock since this thread has.
+/// Whether the thread's epoch is current for an event about `size` bytes at `address`: no other
+/// thread has joined the region clock or the global clock since this thread has.
 ///
 /// `stamp` is the thread's. True only for blocks of less than 64 KiB.
 #[inline(always)]
@@ -40,8 +42,8 @@ fn global_of(slot: &ThreadSlot) -> &AtomicU64 {
     unsafe { &*slot.global.load(Ordering::Relaxed) }
 }
 
-/// Brings the thread, which is inside the hook, to a current epoch for its next event; `false` if the
-/// event is not to be recorded.
+/// Brings the thread, which is inside the hook, to a current epoch for its next event; `false` if
+/// the event is not to be recorded.
 #[inline(never)]
 pub(crate) fn synchronize(slot: &ThreadSlot, address: usize, size: usize) -> bool {
     loop {
@@ -58,14 +60,16 @@ pub(crate) fn synchronize(slot: &ThreadSlot, address: usize, size: usize) -> boo
         };
         slot.stamp.store(stamp, Ordering::Release);
         if slot.is_epoch_near(order::epoch(stamp)) {
-            // Without the barrier on all threads, each thread must check for STOP at every event.
+            // Without the system's barrier on all threads, STOP stays set, and each thread must
+            // check for it at every event: there are no leases.
             if !leased && is_other(global, stamp) && global & STOP == 0 {
                 consider_lease(slot, order::epoch(global).saturating_sub(order::epoch(before)));
             }
             return true;
         }
-        // An event carries the low bits of its epoch, and its buffer the rest, so a far epoch needs
-        // another buffer. While the thread waits for one, the watermark may pass this epoch.
+        // An event carries the low bits of its epoch, and its buffer's header an epoch that
+        // completes them, so a far epoch needs another buffer. While the thread waits for one, the
+        // watermark may pass this epoch, so the thread joins again.
         if !buffer_pool::make_room(slot) {
             loss::event(slot);
             return false;
@@ -87,15 +91,16 @@ pub(crate) fn is_logging() -> bool {
     clocks::log().load(Ordering::Relaxed) & STOP == 0
 }
 
-/// Brings the thread, which is inside the hook, to a current epoch for an event that the program logs;
-/// `false` if the event is not to be recorded.
+/// Brings the thread, which is inside the hook, to a current epoch for an event that the program
+/// logs; `false` if the event is not to be recorded.
 pub(crate) fn synchronize_to_log(slot: &ThreadSlot) -> bool {
     loop {
         if !is_logging() && !state::is_recorded(state::LOG) {
             return false;
         }
         let before = slot.stamp.load(Ordering::Relaxed);
-        // A lease spares the global clock, but not the order of what other threads log.
+        // Under a lease the thread skips the global clock, but not the log's: logged events stay in
+        // order.
         let stamp = if slot.is_leased() {
             order::join([clocks::log()].into_iter(), before)
         } else {
@@ -118,8 +123,8 @@ fn is_other(found: u64, stamp: u64) -> bool {
     ![order::WORKER, order::owner(stamp)].contains(&order::owner(found))
 }
 
-/// Another thread has joined the global clock since this one did, and advanced it by `epochs`: gives
-/// this thread a lease if that happens often.
+/// Called when another thread has joined the global clock since this one did, and has advanced it
+/// by `epochs`. Gives this thread a lease if that happens often.
 fn consider_lease(slot: &ThreadSlot, epochs: u64) {
     let now = clock::now();
     let near = now.saturating_sub(slot.joined_at.replace(now)) < NEAR_NANOS;

@@ -13,7 +13,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What `order.rs` finds beside it. One thread runs here, so the real atomics will do.
+/// The module that `order.rs` imports its atomics from. The simulation has one thread, so it uses
+/// the real atomics.
 mod atomic {
     pub use std::sync::atomic::{AtomicU64, Ordering};
 }
@@ -50,14 +51,14 @@ struct Leases {
     /// Tenths of nanoseconds.
     near: u64,
     hot: u32,
-    /// Least, for each epoch, and most.
+    /// The least, those for each epoch, and the most.
     events: [u64; 3],
 }
 
 /// Bytes of an event, on average with the context around it.
 const EVENT: u64 = 18;
 
-/// One of the constants of `sync.rs`, so that what is simulated is what runs.
+/// The value of a constant of `sync.rs`, so that the simulation uses the tracker's own values.
 fn constant(name: &str) -> &'static str {
     let source = include_str!("../../../../src/trace/write/sync.rs");
     let line = source.lines().find(|line| line.starts_with(&format!("const {name}:")));
@@ -96,19 +97,19 @@ enum Scheme {
 
 #[derive(Clone, Copy)]
 enum Workload {
-    /// Every thread its own arena.
+    /// Each thread uses its own arena.
     Private,
-    /// So many of a hundred events concern the partner's arena.
+    /// This percentage of the events concerns the partner's arena.
     Pairs(u64),
-    /// One arena for all.
+    /// All threads use one arena.
     Shared,
-    /// Pairs: an event each in turn, each in its own arena.
+    /// The two threads of a pair record one event each in turn, each in its own arena.
     Turns,
-    /// Own arenas, with 2 µs of other work between events.
+    /// Each thread uses its own arena, with 2 µs of other work between events.
     Seldom,
 }
 
-/// A cache line: who may read it, and when it is free for the next transfer.
+/// A cache line: which cores may read it, and when it is free for the next transfer.
 #[derive(Default, Clone)]
 struct Line {
     holders: HashSet<usize>,
@@ -147,7 +148,7 @@ struct Core {
     heat: u32,
     met_at: u64,
     random: u64,
-    /// What is left of the event, one access at a time: others come in between.
+    /// The rest of the event, one access at a time: accesses of other cores come in between.
     phase: Phase,
 }
 
@@ -170,7 +171,7 @@ struct Simulation {
     lines: Vec<Line>,
     words: Vec<AtomicU64>,
     events: u64,
-    /// Whose turn it is, of each pair.
+    /// For each pair, which of its two cores has its turn.
     turns: Vec<usize>,
 }
 
@@ -236,11 +237,11 @@ impl Simulation {
                     && paired
                     && self.turns[core / 2] != core & 1
                 {
-                    // Looks again soon.
+                    // The core checks again after 5 ns.
                     return now + 50;
                 }
                 let region = self.region(core);
-                // A tenth more or less, so that cores do not go in step.
+                // The work is up to a tenth longer or shorter, so that cores do not run in step.
                 let jitter = self.cores[core].random >> 40;
                 let work = if matches!(self.workload, Workload::Seldom) {
                     20_000
@@ -286,7 +287,8 @@ impl Simulation {
             Scheme::Ours | Scheme::OursWithoutLeases => {
                 let done = self.lines[region].access(core, now, false, self.costs);
                 let leased = self.cores[core].lease > 0;
-                // Both words are loaded at once; under a lease, its own word instead of the global clock.
+                // Both words are loaded at once; under a lease, the core loads its own stamp
+                // instead of the global clock.
                 let global_done = if leased {
                     now + HIT
                 } else {
@@ -307,7 +309,8 @@ impl Simulation {
         }
     }
 
-    /// `order::join`, at the regions' lines or at all; in the first of two steps, the line only.
+    /// `order::join` of these clocks. If `joins` is false, this is only the access to the line of
+    /// the first, as the first of two steps.
     fn stamp(&mut self, core: usize, clocks: &[usize], joins: bool, now: u64) -> u64 {
         let mut done = now;
         if !joins {
@@ -346,7 +349,7 @@ impl Simulation {
         if me.lease > 0 {
             me.lease -= 1;
             if me.lease == 0 {
-                // What `end_lease` does: the time counts from here.
+                // As in `end_lease`: the time to the next join counts from here.
                 me.met_at = now;
             }
         }

@@ -1,4 +1,4 @@
-//! Buffers that are larger than any index of 16 bits.
+//! Buffers in which every 16-bit index is valid.
 
 use super::{LARGEST, SLACK};
 
@@ -8,7 +8,7 @@ pub(super) type Buffer = [u8; LARGEST + SLACK];
 /// The `N` bytes from `at` on.
 #[inline(always)]
 pub(super) fn load<const N: usize>(buffer: &Buffer, at: usize) -> [u8; N] {
-    // PERF: the 16 bits show the compiler that it fits.
+    // PERF: the 16-bit index shows the compiler that the bytes lie in the buffer.
     let start = usize::from(at as u16);
     let mut word = [0; N];
     word.copy_from_slice(&buffer[start..start + N]);

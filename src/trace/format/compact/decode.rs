@@ -13,8 +13,8 @@ use crate::trace::format::packet::COMPACT;
 /// [`COMPACT`] in the second byte of the stream id.
 const FLAG: u8 = (COMPACT >> 8) as u8;
 
-/// The size of an encoded event without an escape, by its control byte. PERF: one load finds the next
-/// event, which all other loads wait for.
+/// The size of an encoded event without an escape, by its control byte. PERF: one load finds the
+/// next event, which all other loads wait for.
 const FAST_SIZES: [u8; 256] = {
     let mut sizes = [0; 256];
     let mut control = 0;
@@ -106,16 +106,16 @@ impl CompactDecoder {
 /// The progress, and what is expected next.
 #[derive(Clone, Copy, Default)]
 struct State {
-    /// Bytes of data that are used.
+    /// Bytes of data that are decoded.
     used: usize,
-    /// Bytes of the payload that are there.
+    /// Bytes of the payload that are written.
     at: usize,
     serial: u32,
     last: u64,
 }
 
-/// Decodes an event of a scope from `used` to `at`; returns the end of its encoding. PERF: out of line, so
-/// that the loop's registers are for memory events.
+/// Decodes an event of a scope from `used` to `at`; returns the end of its encoding. PERF: out of
+/// line, so that the loop's registers are for memory events.
 #[inline(never)]
 fn scope(
     slot: &mut ShapeSlot,
@@ -139,7 +139,7 @@ struct Work<'a> {
     data_size: usize,
     payload: &'a mut Buffer,
     size: usize,
-    /// Addresses are given in steps of 2 to this.
+    /// Distances of addresses are coded in steps of 2 to this.
     shift: u32,
 }
 
@@ -163,11 +163,13 @@ impl Work<'_> {
         Err(format!("byte {} of its payload of {} bytes {what}", state.at, self.size))
     }
 
-    /// Decodes memory events and scopes without an escape, up to the first other event. NOTE: whether they
-    /// fit is checked at the end: events that do not are written elsewhere in the buffer.
+    /// Decodes memory events and scopes without an escape, up to the first other event. NOTE:
+    /// whether they fit is checked at the end: an event that does not fit overwrites other bytes of
+    /// the buffer.
     ///
-    /// PERF: no branch here depends on whether an event is an allocation or a free, which no processor
-    /// can predict: the next event overwrites fields that an event lacks. All state stays in registers.
+    /// PERF: no branch here depends on whether an event is an allocation or a free, which no
+    /// processor can predict: the next event overwrites fields that an event lacks. All state stays
+    /// in registers.
     #[inline(never)]
     fn fast_path(&mut self, state: State) -> State {
         let Self { slots, data, payload, .. } = self;
@@ -192,7 +194,7 @@ impl Work<'_> {
             let steps = u64::from_le_bytes(number) & MASKS[code];
             last = last.wrapping_add(unzigzag(steps) << shift);
             used += usize::from(FAST_SIZES[usize::from(control)]);
-            // The last two bytes, if they are a layout.
+            // The last two bytes of the encoding, which are the layout if there is a new one.
             let new = u64::from(u16::from_le_bytes(load(data, used.wrapping_sub(2))));
             // PERF: a mask; the compiler would make a branch that no processor can predict.
             let is_new = u64::from(control & LAYOUT);

@@ -21,13 +21,14 @@ const SHORT: usize = !(u8::MAX << SHAPE_SHIFT) as usize;
 /// Encodes the payloads of one trace, whose types it learns, as compact packets.
 ///
 /// Costs some 75 instructions a memory event, 5 to 8 ns, about a fifth of LZ4, and 66 KiB. An event
-/// that differs from the expectation costs 40 to 50 ns: a block of 2 KiB or more, another call stack,
-/// skipped serials.
+/// that differs from the expectation costs 40 to 50 ns: a block of 2 KiB or more, another call
+/// stack, skipped serials.
 pub struct CompactEncoder {
     types: Types,
     slots: ShapeSlots,
     out: Box<Buffer>,
-    /// The distances of all addresses so far are multiples of 2 to this, or of 2 if it is 1.
+    /// The step in which distances are coded is 2 to this. All distances so far were multiples of
+    /// the step, unless this is 1.
     shift: u32,
 }
 
@@ -91,8 +92,8 @@ impl CompactEncoder {
 struct State {
     /// Bytes of the payload that are coded.
     at: usize,
-    /// Bytes of their encoding. NOTE: an encoding that exceeds the buffer overwrites its beginning; such
-    /// a packet is larger than its payload, and is refused.
+    /// Bytes of their encoding. NOTE: an encoding that exceeds the buffer overwrites its beginning;
+    /// such a packet is larger than its payload, and is refused.
     size: usize,
     serial: u32,
     last: u64,
@@ -104,9 +105,9 @@ struct Work<'a> {
     slots: &'a mut ShapeSlots,
     out: &'a mut Buffer,
     payload: &'a [u8],
-    /// Addresses are given in steps of 2 to this.
+    /// Distances of addresses are coded in steps of 2 to this.
     shift: u32,
-    /// The bits of all distances so far that are no such steps.
+    /// The bitwise or of the step, and of all distances so far that were not multiples of it.
     misaligned: u64,
 }
 
@@ -123,11 +124,11 @@ impl Work<'_> {
         }
     }
 
-    /// Encodes memory events and scopes without an escape, up to the first other event, or to the last
-    /// bytes.
+    /// Encodes memory events and scopes without an escape, up to the first other event, or to the
+    /// last bytes.
     ///
-    /// PERF: no branch here depends on whether an event is an allocation or a free, which no processor
-    /// can predict: fields that an event lacks are masked. All state stays in registers.
+    /// PERF: no branch here depends on whether an event is an allocation or a free, which no
+    /// processor can predict: fields that an event lacks are masked. All state stays in registers.
     #[inline(never)]
     fn fast_path(&mut self, state: State) -> State {
         let Self { slots, out, payload, .. } = self;
@@ -152,13 +153,15 @@ impl Work<'_> {
             let gap = serial.wrapping_sub(next) & SERIAL_MASK;
             let address = u64::from_le_bytes(take(window, 5));
             let distance = address.wrapping_sub(last);
-            // The call stack, if it is another than last time, and above it the size.
+            // The low half is 0 if the call stack is that of the last event; the high half is the
+            // size.
             let fields = u64::from_le_bytes(take(window, 13)) & slot.mask ^ slot.stack;
             let upper = (fields >> 32) as u32;
             if fields as u32 | upper >> 8 | gap | (distance & odd) as u32 != 0 {
                 break;
             }
-            // The byte before that of the alignment is the highest of the size: 0.
+            // The first of these two bytes is the highest of the size, 0; the second is the
+            // alignment.
             let layout = u16::from_le_bytes(take(window, 20)) & slot.layout_mask | upper as u16;
             let is_new = slot.layout != u64::from(layout);
             slot.layout = u64::from(layout);
@@ -202,7 +205,7 @@ impl Work<'_> {
         };
         let slot = &mut self.slots.all[index & LITERAL];
         slot.value = if shape.body == Body::None { 0 } else { value };
-        // Without an escape the size is below 2 KiB, even if the last one was larger.
+        // A block of 2 KiB or more needs an escape even if its layout is that of the last event.
         let has_escape = escape != Escape::default() || slot.layout >> 16 != 0;
         let control = slot.name | code << CODE_SHIFT | if has_escape { ESCAPE } else { 0 };
         store(self.out, state.size, [control]);
@@ -245,7 +248,8 @@ impl Work<'_> {
         of(zigzag((distance as i64 >> shift) as u64))
     }
 
-    /// The slot of the event that `rest` begins with; adds the slot for the first event of its shape.
+    /// The slot of the event that `rest` begins with; adds the slot for the first event of its
+    /// shape.
     fn slot_of(&mut self, rest: &[u8]) -> Option<usize> {
         self.slots.find(word(rest, 0), rest.len()).or_else(|| {
             let shape = self.types.shape(rest)?;
@@ -276,8 +280,8 @@ impl Work<'_> {
     }
 }
 
-/// Encodes an event of a scope; returns its end. PERF: out of line, so that the loop's registers are for
-/// memory events.
+/// Encodes an event of a scope; returns its end. PERF: out of line, so that the loop's registers
+/// are for memory events.
 #[inline(never)]
 fn scope(slot: &mut ShapeSlot, window: &[u8; WINDOW], out: &mut Buffer, size: usize) -> usize {
     let value = load_at(window, slot.start) & slot.mask;
@@ -312,7 +316,7 @@ fn take<const N: usize>(window: &[u8; WINDOW], at: usize) -> [u8; N] {
     word
 }
 
-/// Eight bytes from one of the first eight on.
+/// Eight bytes of `window` from `offset` on, which is below 8.
 #[inline(always)]
 fn load_at(window: &[u8; WINDOW], offset: u8) -> u64 {
     u64::from_le_bytes(take(window, usize::from(offset & 7)))

@@ -2,9 +2,9 @@
 //! of 13 or 22. [`docs/format.md`] draws every byte.
 //!
 //! An alternative to LZ4: a packet decodes to exactly its payload, without the packets or the type
-//! records before it. It lists the shapes of its events (`shape.rs`), and codes how each event differs
-//! from what both sides expect after the events before it in the packet (`model.rs`). Bytes that have
-//! no shape are copied.
+//! records before it. It lists the shapes of its events (`shape.rs`), and codes how each event
+//! differs from what both sides expect after the events before it in the packet (`model.rs`). Bytes
+//! that have no shape are copied.
 //!
 //! ```text
 //! u16 size   u16 stream id | 0x4000   u16 decoded size   u32 checksum   body
@@ -33,13 +33,13 @@ mod types;
 pub use decode::CompactDecoder;
 pub use encode::CompactEncoder;
 
-/// Bytes in front of the body.
+/// Bytes before the body.
 pub const COMPACT_HEADER: usize = 10;
 /// The position of the checksum, which covers all other bytes of the packet.
 const CHECKSUM: std::ops::Range<usize> = 6..COMPACT_HEADER;
 /// Most bytes a packet or a payload can have.
 const LARGEST: usize = 1 << 16;
-/// The bytes after the end of either that may be read or written.
+/// Bytes after the end of a packet or a payload that may be read or written.
 const SLACK: usize = 64;
 
 /// A 32-bit checksum of all of `packet` but the checksum itself.

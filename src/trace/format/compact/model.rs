@@ -12,14 +12,14 @@ use crate::trace::format::schema;
 pub(super) const LITERAL: usize = MAX_SHAPES;
 /// Bits of a control byte below the code of an address or a value.
 pub(super) const CODE_SHIFT: u32 = 2;
-/// And below the number of the shape.
+/// Bits of a control byte below the number of the shape.
 pub(super) const SHAPE_SHIFT: u32 = 5;
 /// [`schema::SERIAL_MASK`] in the width that this codec computes with.
 pub(super) const SERIAL_MASK: u32 = schema::SERIAL_MASK as u32;
-/// Addresses are multiples of 2 to at most this, as far as the system's allocator goes.
+/// The largest shift of addresses: those of the system's allocator are multiples of 2 to this.
 pub(super) const MAX_SHIFT: u32 = 4;
 
-/// The code of an address itself instead of its distance; also its [size](SIZES).
+/// The code of an address that replaces its distance: 8 bytes, by [`SIZES`].
 pub(super) const ADDRESS: u8 = 7;
 /// Bytes of the distance of an address or a value, by its code.
 pub(super) const SIZES: [u8; 8] = [0, 1, 2, 3, 4, 5, 6, 8];
@@ -33,8 +33,8 @@ pub(super) const MASKS: [u64; 8] = {
     }
     masks
 };
-/// By the bits of a number: its code at the position of the control byte, and above that the bytes of
-/// control byte and number.
+/// By the number of bits of a number. The low byte is its code, at its position in the control
+/// byte; the high byte is the size in bytes of control byte and number together.
 const CODES: [u16; 64] = {
     let mut codes = [0; 64];
     let mut bits = 0;
@@ -49,18 +49,20 @@ const CODES: [u16; 64] = {
     codes
 };
 
-/// In the low bits of a control byte: the layout follows, in two bytes.
+/// The bit of a control byte that says that the layout follows, in two bytes.
 pub(super) const LAYOUT: u8 = 1;
-/// Other fields differ from the expectation, too: `escape.rs`.
+/// The bit of a control byte that says that other fields differ from the expectation, too:
+/// `escape.rs`.
 pub(super) const ESCAPE: u8 = 2;
 
-/// The steps of a value of four bytes from the last one.
+/// The distance of a 4-byte value from the last one, as a [`zigzag`] code.
 #[inline(always)]
 pub(super) fn steps_of_value(value: u64, last: u64) -> u64 {
     zigzag(i64::from(value.wrapping_sub(last) as i32) as u64)
 }
 
-/// The entry of [`CODES`] for a number below 2^63, which steps of two or more are.
+/// The entry of [`CODES`] for a number below 2^63. All distances are: addresses are counted in
+/// steps of two or more, and values have 4 bytes.
 #[inline(always)]
 pub(super) fn code_of_steps(steps: u64) -> u16 {
     CODES[(steps << 1 | 1).ilog2() as usize & 63]
@@ -72,13 +74,13 @@ pub(super) fn code_of(number: u64) -> u8 {
     bits.div_ceil(8).min(7) as u8
 }
 
-/// Small for small distances of either sign.
+/// The zigzag code of a distance: small if the distance is small, of either sign.
 #[inline(always)]
 pub(super) fn zigzag(distance: u64) -> u64 {
     distance << 1 ^ ((distance as i64) >> 63) as u64
 }
 
-/// The distance again.
+/// The distance with this [`zigzag`] code.
 #[inline(always)]
 pub(super) fn unzigzag(code: u64) -> u64 {
     code >> 1 ^ (code & 1).wrapping_neg()
@@ -91,7 +93,7 @@ pub(super) fn layout(upper: u32, lower: u8) -> u64 {
     u64::from(upper & 0xff | u32::from(lower) << 8) | u64::from(upper >> 8) << 16
 }
 
-/// The two again.
+/// The size and the alignment of a [`layout`].
 #[inline(always)]
 pub(super) fn unlayout(layout: u64) -> (u32, u8) {
     ((layout >> 16 << 8) as u32 | layout as u32 & 0xff, (layout >> 8) as u8)
@@ -101,15 +103,15 @@ pub(super) fn unlayout(layout: u64) -> (u32, u8) {
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
 pub(super) struct ShapeSlot {
-    /// The first two bytes of its events, if those are memory events without a heap; otherwise a value
-    /// that no event begins with.
+    /// The first two bytes of its events, if those are memory events without a heap; otherwise a
+    /// value that no event begins with.
     pub head: u32,
-    /// All bytes of its head, and which bits those are.
+    /// All bytes of its head, and the mask of their bits.
     pub whole_head: u32,
     pub head_mask: u32,
     /// Its events are those of scopes: without a serial, with a value of 4 bytes or none.
     pub is_scope: bool,
-    /// Its number, at the position of the control byte.
+    /// Its number, at its position in the control byte.
     pub name: u8,
     /// Bytes of its events.
     pub size: u8,
@@ -118,8 +120,8 @@ pub(super) struct ShapeSlot {
     pub heap: u8,
     /// Where the value begins.
     pub start: u8,
-    /// The bits of call stack and size, and of the alignment, that are there; of a scope, of the
-    /// value.
+    /// `mask` has the bits of call stack and size that its events have; of a scope, those of the
+    /// value. `layout_mask` has those of the alignment.
     pub mask: u64,
     pub layout_mask: u16,
     pub stack: u64,
@@ -130,7 +132,7 @@ pub(super) struct ShapeSlot {
 }
 
 impl ShapeSlot {
-    /// The `head` of a slot that is not found by it.
+    /// The `head` of a slot that is not found by its head.
     const NONE: u32 = u32::MAX;
 
     fn new(shape: Shape, index: usize) -> Self {
@@ -164,10 +166,10 @@ impl ShapeSlot {
 /// The slots of a packet; the last one is for [`LITERAL`].
 pub(super) struct ShapeSlots {
     pub all: [ShapeSlot; MAX_SHAPES + 1],
-    /// The slot of an event by its first byte, a guess.
+    /// A guess at the slot of an event, by its first byte.
     pub guess: [u8; 256],
-    /// The size of that event in bytes. PERF: here, so that the next event is found without a load from
-    /// the slot.
+    /// The size of that event in bytes. PERF: here, so that the next event is found without a load
+    /// from the slot.
     pub sizes: [u8; 256],
     count: usize,
 }

@@ -1,12 +1,13 @@
 //! What the encoder learns from type records.
 //!
-//! Only the size of packets depends on it, so an invalid record is ignored here; the reader reports it.
+//! Only the size of packets depends on it, so an invalid record is ignored here; the reader reports
+//! it.
 
 use super::shape::{Body, Shape};
 use crate::trace::format::layout::{ByUid, ENTER_SCOPE, EventLayout, LEAVE_SCOPE, first_item};
 use crate::trace::format::schema::{FieldType, IMPORTANT, LAST_UID};
 
-/// What the encoder needs of one type.
+/// The facts that the encoder needs about one type.
 #[derive(Clone, Copy)]
 struct TypeInfo {
     layout: EventLayout,
@@ -113,8 +114,8 @@ impl Types {
 /// A field of a type: its offset in the event, its name, its bytes.
 type Field<'a> = (u16, &'a [u8], usize);
 
-/// The shape of events with these fields, if they have one: all that there are, in the order of
-/// [`Shape`] and without gaps.
+/// The shape of events with these fields; `None` if no shape has exactly these fields in this
+/// order, without gaps.
 fn shape(mut fields: &[Field<'_>], uid: u16, synced: bool) -> Option<Shape> {
     let [low, high] = (uid << 1 | 1).to_le_bytes();
     let mut shape = Shape { head: [low, high, 0], head_size: 2, synced, ..Shape::default() };
