@@ -99,7 +99,7 @@ fn arguments(text: &str) -> Vec<u8> {
 }
 
 /// Names this moment. Readers show the name, and `memledger report --at 'bookmark:after warm-up'`
-/// is the report of this moment.
+/// prints the report of this moment.
 ///
 /// ```
 /// # let level = 7;

@@ -12,7 +12,7 @@ use crate::trace::write::declared::Declared;
 ///
 /// # Safety
 /// The bytes of `fixed` and `with_aux` must be laid out as `declared` says: its flags, and fields
-/// of the same sizes in the same order. The worker finds the next event by that alone.
+/// of the same sizes in the same order. The worker finds the next event from the declaration alone.
 ///
 /// So implementing it needs `unsafe`:
 /// ```compile_fail,E0200
@@ -98,22 +98,22 @@ pub fn empty<'a, K: Kind + ?Sized>() -> K::Value<'a> {
 /// memledger::log!(GAME, Moved { Id: 7 });
 /// ```
 /// Each event type is a Rust type with the given visibility, attributes and name, which is imported
-/// as any other type. The two names in quotes, of at most 255 bytes each, are the logger and the
+/// like any other type. The two names in quotes, of at most 255 bytes each, are the logger and the
 /// event in the stream. `memledger events` and Unreal's tools show them.
 ///
 /// | flag | meaning |
 /// |---|---|
-/// | `NoSync` | no place in the one order of events over all threads: 2 bytes for its head instead of 5, and nothing shared with other threads |
-/// | `Important` | kept, and sent first to every reader that comes later; at most 65 535 bytes. Must be `NoSync` |
+/// | `NoSync` | not in the one order of events over all threads: a header of 2 bytes instead of 5, and no memory shared with other threads |
+/// | `Important` | cached, and sent first to every reader that connects later; at most 65 535 bytes. Must be `NoSync` |
 ///
 /// | field | at a log site | on the wire |
 /// |---|---|---|
 /// | `u8` to `u64`, `i8` to `i64`, `f32`, `f64`, `bool` | the same | its bytes (`bool`: 0 or 1) |
 /// | `Pointer` | `*const T` | `u64` |
 /// | `[u8]`, `[f32]`, ... , `[Pointer]` | a slice of these, `&[u64]` of pointers | its elements |
-/// | `AnsiString` | `&str`, `&String`, `&CStr`, `&[u8]`; of a `&[u16]`, seven bits of each | bytes |
+/// | `AnsiString` | `&str`, `&String`, `&CStr`, `&[u8]`; of each unit of a `&[u16]`, seven bits | bytes |
 /// | `WideString` | `&str` | UTF-16 |
-/// | `DefinitionId<u32>` | an unsigned integer: by it others refer to this event. Must be last | the integer |
+/// | `DefinitionId<u32>` | an unsigned integer, by which other events refer to this one. Must be the last field | the integer |
 /// | `Reference<Other>` | such an integer, of an event of that type | the integer |
 ///
 /// Fields that a log site omits are zero or empty. An event type has at most 255 fields, with

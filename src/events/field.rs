@@ -36,8 +36,8 @@ pub struct DefinitionId<T>(PhantomData<T>);
 
 /// The value of an [`AnsiString`] field.
 ///
-/// As in Unreal, text is ASCII: of each UTF-16 unit of a text, the lowest seven bits are written.
-/// Bytes are written as they are; so `text.as_bytes()` gives UTF-8, which our reader takes.
+/// As in Unreal, text is ASCII: only the lowest seven bits of each UTF-16 unit are written. Bytes
+/// are written unchanged, so `text.as_bytes()` writes UTF-8, which our reader decodes.
 #[derive(Clone, Copy, Debug)]
 pub enum AnsiText<'a> {
     /// Written unchanged.

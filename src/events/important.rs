@@ -37,8 +37,8 @@ pub(crate) fn lock_within(patience: Duration) -> Option<MutexGuard<'static, Cach
 /// lock.
 pub(super) fn add(logged: &'static Logged, fixed: &[u8], aux: &[Aux<'_>]) {
     if is_untracked() {
-        // NOTE: a signal handler that has interrupted the tracker's own code on this thread, which
-        // may hold this lock.
+        // NOTE: this is a signal handler. The tracker's code that it has interrupted on this thread
+        // may hold the lock.
         return loss::event_without_slot();
     }
     if state::is_forked() {
@@ -95,7 +95,7 @@ fn append(
     Ok(())
 }
 
-/// Forwards the bytes that were added since there were `sent`; returns the number of bytes now.
+/// Forwards the cached bytes after the first `sent`; returns the number of cached bytes.
 pub(super) fn announce(sent: usize, importants: &mut Importants) -> usize {
     let cache = cache();
     importants.add_encoded(cache.events.get(sent..).unwrap_or_default());

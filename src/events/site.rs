@@ -104,19 +104,19 @@ impl Drop for LogScope {
 /// memledger::log!(GAME | NETWORK, Spawned { Id: 9 });      // only if both are enabled
 /// ```
 /// While the channel is disabled, this costs one relaxed load, and the values are not evaluated.
-/// Otherwise all values are evaluated first, then the event is written in one piece: a value whose
-/// expression logs, itself or in what it calls, logs its own event before this one, and neither is
-/// torn. A signal handler that logs while this thread is writing, or in the tracker's own code,
-/// loses its event, which is counted; important events are not for handlers, since they take
-/// memory.
+/// Otherwise all values are evaluated first, then the event is written in one piece. If the
+/// expression of a value logs an event, directly or in a function that it calls, that event comes
+/// first, and both are whole. If a signal handler logs while this thread is writing an event, or is
+/// in the tracker's own code, the handler's event is lost and counted. Handlers must not log
+/// important events, which take memory and a lock.
 ///
-/// An event with numbers only takes 2 to 4 ns, with strings or arrays some 50 and what it takes to
-/// copy them (`cargo bench -p memledger-benches --bench log`). Synchronised events of several
-/// threads are in the order in which they were logged, for which threads that log at the same time
-/// pass a word of memory to and fro; `NoSync` spares that.
+/// An event with numbers only takes 2 to 4 ns; one with strings or arrays about 50 ns plus the time
+/// to copy them (`cargo bench -p memledger-benches --bench log`). Synchronised events of several
+/// threads are in the order in which they were logged. For that, threads that log at the same time
+/// contend for one shared word of memory; `NoSync` events do not.
 ///
-/// An event takes at most half the buffers (4 MiB by default). A larger one, or one for which
-/// there is no room within a second, is lost whole and counted.
+/// An event can be as large as half of the buffers (4 MiB by default). A larger event, or one for
+/// which the buffers have no room within one second, is lost as a whole and counted.
 #[cfg(feature = "enable")]
 #[macro_export]
 macro_rules! log {
@@ -150,8 +150,8 @@ macro_rules! log {
     };
 }
 
-/// Logs an event that a scope begins with, which lasts to the end of the block around it, or
-/// of the block that is given.
+/// Logs an event that opens a scope. The scope closes at the end of the enclosing block, or of the
+/// block that is given.
 ///
 /// ```
 /// memledger::channel! { GAME = "Game"; }
@@ -165,7 +165,7 @@ macro_rules! log {
 ///
 /// memledger::log_scope!(timed: GAME, Frame { Number: 2 }); // with the time, here and where it ends
 /// ```
-/// Entering and leaving cost about 17 ns each, twice that with the time.
+/// Entering and leaving cost about 17 ns each, and twice that with the time.
 #[cfg(feature = "enable")]
 #[macro_export]
 macro_rules! log_scope {
@@ -173,8 +173,8 @@ macro_rules! log_scope {
     ($($scope:tt)+) => { $crate::__log_scope! { false, $($scope)+ } };
 }
 
-/// Logs an event that a scope begins with. Without the feature `enable` only a block that is given
-/// remains.
+/// Logs an event that opens a scope. Without the feature `enable`, only the block that is given, if
+/// any, remains.
 #[cfg(not(feature = "enable"))]
 #[macro_export]
 macro_rules! log_scope {

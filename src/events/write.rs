@@ -20,7 +20,7 @@ trait Known: Loggable {
     const SYNCED: bool = Self::FLAGS & NO_SYNC == 0;
     const IMPORTANT: bool = Self::FLAGS & IMPORTANT != 0;
     const SIZE: usize = if Self::SYNCED { SYNCED_HEADER } else { 2 } + size_of::<Self::Fixed>();
-    /// Whether it fits after each cursor that has room.
+    /// Whether it fits into the room that `begin` ensures.
     const IS_SHORT: bool = !Self::HAS_AUX && Self::SIZE <= SHORT;
 }
 impl<E: Loggable> Known for E {}

@@ -1,4 +1,4 @@
-//! From one transport to another: the same stream of events, coded differently.
+//! Converts a trace to another transport: the same streams and payloads, coded differently.
 
 use crate::error::Error;
 use crate::trace::format::Transport;
@@ -7,30 +7,30 @@ use crate::trace::format::packet::{PacketWriter, SYNC};
 use crate::trace::read::{Reader, Summary, Visitor};
 use std::io::{Read, Write};
 
-/// Packets are written when this many bytes of them are waiting, and at the end.
+/// Pending packets are written when they have at least this number of bytes, and at the end.
 const WRITE_AT: usize = 256 << 10;
 
-/// Nothing is done with the events: what counts are the packets.
+/// Ignores all events, because only the packets are converted.
 struct Ignore;
 
 impl Visitor for Ignore {
     fn event(&mut self, _: &crate::trace::read::Event<'_>) {}
 }
 
-/// Reads a whole trace and writes it to `out` in the coding of `to`: packet by packet the same
-/// streams and payloads, from the same start.
+/// Reads a whole trace and writes it to `out` in the coding of `to`. Each packet keeps its stream
+/// and its payload; the handshake differs only in the transport.
 ///
-/// What is damaged in `source` is left out and stands in the summary; everything before and behind
-/// it is written. A source that fails on the way is [`Summary::error`], after everything before
-/// was written.
+/// Damaged parts of `source` are skipped and counted in the summary; everything before and after
+/// them is written. If `source` fails, everything before the failure is written, and
+/// [`Summary::error`] has its error.
 ///
-/// Costs the reading ([`read`](crate::trace::read::read())), because what is damaged shows in the
-/// events, and 5 to 50 ns an event for the coding.
+/// Costs as much as [`read`](crate::trace::read::read()), because some damage is visible only in
+/// the events, plus 5 to 50 ns for the coding of each event.
 ///
 /// # Errors
-/// [`Error::NotATrace`] and [`Error::UnsupportedTrace`] say what the input is instead,
-/// [`Error::Read`] that not even its start could be read; nothing is written then.
-/// [`Error::Write`] says that `out` failed.
+/// [`Error::NotATrace`] and [`Error::UnsupportedTrace`] if the input is something else;
+/// [`Error::Read`] if its start cannot be read. In these cases nothing is written.
+/// [`Error::Write`] if `out` fails.
 ///
 /// # Examples
 /// ```

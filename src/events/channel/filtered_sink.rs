@@ -2,10 +2,10 @@
 //! its own.
 //!
 //! ```text
-//! worker ──► queue ──► this, on the sink's own thread ──► file or connection
+//! worker ──► queue ──► FilteredSink, on the sink's own thread ──► file or connection
 //!
-//! comes    3 a   4 b   5 c   settled below 6   6 d   7 a   settled below 8
-//! leaves   3 a         4 c   settled below 5         5 a   settled below 6       without b and d
+//! input    3 a   4 b   5 c   settled below 6   6 d   7 a   settled below 8
+//! output   3 a         4 c   settled below 5         5 a   settled below 6       without b and d
 //! ```
 //! A stream has no gaps in its serials, so removing an event lowers the serials after it by one.
 //! Events of different threads arrive in any order. The number of removed events before an event is
@@ -31,10 +31,11 @@ use crate::trace::write::declared;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Types of ours, and the channels that a stream must have all of to have their events.
+/// Types of the tracker, and the channels that they need: a stream has events of these types only
+/// if its filter includes all of these channels.
 pub(crate) type Needs = (&'static [&'static Channel], &'static [&'static Declaration]);
 
-/// Instead of a position: the event was removed.
+/// Replaces the position of an event that was removed.
 const LEFT_OUT: usize = usize::MAX;
 
 /// See the [module](self).
@@ -43,20 +44,21 @@ pub(crate) struct FilteredSink {
     filter: ChannelFilter,
     on_problem: fn(Error),
     types: ByUid<TypeInfo>,
-    /// How many of the program's types `types` has.
+    /// The number of the program's types in `types`.
     programs: usize,
     threads: HashMap<u16, StreamState>,
-    /// What is held back: the bytes, and which of them are a packet of which stream.
+    /// The bytes that are held back.
     held: Vec<u8>,
+    /// The packets in `held`: the stream of each, and its range.
     packets: Vec<(u16, Range<usize>)>,
-    /// Of each event with a serial that has come since: how far that is from `settled`, and where
-    /// the event lies in `held`.
+    /// For each event with a serial since the last release: its serial minus `settled`, and its
+    /// position in `held`, or [`LEFT_OUT`].
     turns: Vec<(u64, usize)>,
-    /// Where in `held` numbers stand that count all events so far.
+    /// The positions in `held` of serials in fixed parts: those of `Settled` and `Report` events.
     counts: Vec<usize>,
-    /// All below had come at the last release, as the events that come here are numbered.
+    /// The watermark of the input at the last release: all lower serials had arrived.
     settled: u64,
-    /// How many of those were left out.
+    /// The number of events below `settled` that were removed.
     left_out: u64,
     failed: Option<Error>,
 }
@@ -71,17 +73,18 @@ struct TypeInfo {
 /// The state of one stream.
 #[derive(Default)]
 struct StreamState {
-    /// Of the scopes that are open, outermost first, whether they were passed on.
+    /// Whether each open scope was passed on, the outermost first.
     open: Vec<bool>,
-    /// The beginning of a scope whose event has not come yet.
+    /// The bytes that open a scope whose event has not arrived yet.
     enter: Vec<u8>,
-    /// Whether the last event was passed on, and its arrays are to follow.
+    /// Whether the last event was passed on. Its arrays follow it only then.
     keeps: bool,
 }
 
 impl FilteredSink {
-    /// Passes on to `inner` what `filter` wants. Types of ours that are not in `needs` are the
-    /// stream's own. `on_problem` is told at the end if a name is that of no channel.
+    /// Passes on to `inner` the events on the channels of `filter`. `needs` has the types of the
+    /// tracker that need a channel; those about the stream itself are always passed on. If a name
+    /// in the filter is that of no channel, this is reported to `on_problem` at the end.
     pub(crate) fn new(
         filter: ChannelFilter,
         needs: &[Needs],
@@ -113,8 +116,8 @@ impl FilteredSink {
         }
     }
 
-    /// Adds the program's types that are new. NOTE: a thread that sees an event sees its type in
-    /// the table.
+    /// Adds the program's new types. NOTE: a type is in the table before its first event is
+    /// written.
     fn learn_types(&mut self) {
         while let Some(logged) = declared::registered(self.programs) {
             let wanted = logged.channels().iter().all(|channel| self.filter.has(*channel));
@@ -124,7 +127,7 @@ impl FilteredSink {
         }
     }
 
-    /// Passes on important events, with the channels as they are for this stream.
+    /// Passes on important events. A channel that the filter excludes is announced as disabled.
     fn importants(&mut self, payload: &[u8]) -> Option<()> {
         let mut out = Vec::with_capacity(payload.len());
         let mut rest = payload;
@@ -143,7 +146,7 @@ impl FilteredSink {
             } else if uid == CHANNEL_ANNOUNCE.uid {
                 let start = out.len();
                 out.extend_from_slice(event);
-                // Disabled here, whatever it is elsewhere.
+                // Disabled in this stream, even if it is enabled in others.
                 *out.get_mut(start + 8)? = 0;
             }
         }
@@ -153,7 +156,7 @@ impl FilteredSink {
         rest.is_empty().then_some(())
     }
 
-    /// Takes the events of a thread's stream; `None` if they are not what threads write.
+    /// Takes in the events of a thread's stream; `None` if their bytes are invalid.
     fn events(&mut self, stream: u16, payload: &[u8]) -> Option<()> {
         let mut thread = self.threads.remove(&stream).unwrap_or_default();
         let start = self.held.len();
@@ -167,7 +170,7 @@ impl FilteredSink {
                     thread.enter.extend_from_slice(bytes);
                     false
                 }
-                // A scope without an event at its beginning is none.
+                // A scope that closes before its event arrives is not passed on.
                 Item::Leave if !thread.enter.is_empty() => {
                     thread.enter.clear();
                     false
@@ -190,7 +193,7 @@ impl FilteredSink {
         Some(())
     }
 
-    /// Decides on an event, which comes next in `held` if it is wanted.
+    /// Decides whether an event is passed on. If so, the caller appends it to `held` next.
     fn event(&mut self, thread: &mut StreamState, uid: u16, event: &[u8]) {
         let Some(TypeInfo { layout, wanted }) = self.types.get(uid) else { return };
         thread.keeps = wanted;
@@ -209,15 +212,15 @@ impl FilteredSink {
             self.turns.push((serial.wrapping_sub(self.settled) & SERIAL_MASK, at));
         }
         if uid == SETTLED.uid || uid == REPORT.uid {
-            // Of both, the first field.
+            // In both types it is the first field.
             self.counts.push(self.held.len() + UID_SIZE);
         }
     }
 
-    /// Passes on what is held back: everything has come that comes before any of it.
+    /// Passes on the events that are held back: all events before them have arrived.
     fn release(&mut self) {
         if self.left_out > 0 || self.turns.iter().any(|(_, at)| *at == LEFT_OUT) {
-            // PERF: each thread's come in order, and the sort makes use of that.
+            // PERF: the events of each thread are in order already, so the sort merges a few runs.
             self.turns.sort_by_key(|(serial, _)| *serial);
             for &(serial, at) in &self.turns {
                 if at == LEFT_OUT {
@@ -228,7 +231,7 @@ impl FilteredSink {
                 }
             }
         }
-        // Of blocks that were alive, which come in order, nothing else says so.
+        // The initial live-set snapshot is in order and has no watermark: its last serial is one.
         if let Some((last, _)) = self.turns.last() {
             self.settled += last + 1;
         }
@@ -252,8 +255,8 @@ impl FilteredSink {
             IMPORTANTS => self.importants(payload)?,
             _ => {
                 self.events(stream, payload)?;
-                // What was alive where the stream begins comes in order, before everything else
-                // with a serial, and can be far more than should be held back.
+                // The initial live-set snapshot is in order, precedes all other events with a
+                // serial, and can be too large to hold back.
                 if stream == BLOCKS || !self.counts.is_empty() {
                     self.release();
                 }

@@ -58,8 +58,8 @@ impl Channel {
                 .compare_exchange(free, this, Ordering::SeqCst, Ordering::SeqCst)
                 .map_or_else(|other| other == this, |_| true),
         });
-        // NOTE: after the channel is in the table, where a setting that is applied at the same time
-        // finds it.
+        // NOTE: the request is read after the channel is in the table, so a setting that is applied
+        // at the same time either finds the channel or is found here.
         let on = known && self.starts_on();
         let state = if on { ON } else { OFF };
         // A state that was set at the same time takes precedence.
@@ -67,8 +67,7 @@ impl Channel {
         self.state.load(Ordering::Relaxed) == ON
     }
 
-    /// Whether the channel is turned off, which it is not before a recording starts. Costs one
-    /// relaxed load.
+    /// Whether the channel is off; `false` before a recording starts. Costs one relaxed load.
     #[inline(always)]
     pub(crate) fn is_off(&self) -> bool {
         self.state.load(Ordering::Relaxed) == OFF
@@ -204,8 +203,8 @@ pub(crate) fn switch(names: &Names, enabled: bool) -> Result<Vec<&'static Channe
             new[0]
         )));
     }
-    // NOTE: before the table is read again. A channel that is added at the same time is in the
-    // table by then, or finds the request.
+    // NOTE: requests are made before the table is read again. A channel that is added at the same
+    // time is in the table by then, or finds its request.
     for name in old {
         SWITCHED.change(id(name), state);
     }
