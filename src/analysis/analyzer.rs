@@ -36,13 +36,13 @@ use crate::trace::read::{Damage, Event, Hole, Row, Visitor};
 /// - A block that is reallocated into another size class moves to it (`moved_in`, `moved_out`), and
 ///   the reallocation counts in its new class.
 /// - A reallocation of an unknown block is an allocation: the block is first seen there.
-/// - A block allocated over a live one ends the old block, which leaves the ledger without a
-///   free (`moved_out`), so that in every row
+/// - An allocation at the address of a live block ends that block, which leaves the accounts
+///   without a free (`moved_out`), so that in every row
 ///   `live_blocks = allocations - frees + moved_in - moved_out`. The same holds for a block that
 ///   the program declares to be a heap.
-/// - `Memory.UpdateAlloc` moves a block to the tag that is current on its stream; the scope
-///   stack of our own traces stays, it is where the block was first allocated. What was counted
-///   before stays in the old row.
+/// - `Memory.UpdateAlloc` moves a block to the tag that is current on its stream. In our own traces
+///   the block keeps the scope stack that it was first allocated in. Everything counted before
+///   stays in the old row.
 ///
 /// [`read`]: crate::trace::read::read
 /// [`Decoder`]: crate::trace::read::Decoder
@@ -56,7 +56,7 @@ pub struct Analyzer {
     facts: Facts,
     diagnostics: Diagnostics,
     cutoff: Cutoff,
-    /// How many blocks [`Report::largest_live`] has at most.
+    /// The maximum number of blocks in [`Report::largest_live`].
     largest_live: usize,
 }
 
@@ -67,7 +67,7 @@ impl Default for Analyzer {
 }
 
 impl Analyzer {
-    /// An analyzer that has seen nothing.
+    /// An analyzer that has seen no event.
     pub fn new() -> Self {
         Self {
             decoding: Decoding::default(),
@@ -81,20 +81,20 @@ impl Analyzer {
         }
     }
 
-    /// Stops counting at `until`: the report is as it was then.
+    /// Stops counting at `until`: the report is the one at that point.
     pub fn until(mut self, until: Until) -> Self {
         self.cutoff.set_until(until);
         self
     }
 
-    /// How many blocks [`Report::largest_live`] has at most (100 by default).
+    /// Sets the maximum number of blocks in [`Report::largest_live`] (100 by default).
     pub fn largest_live(mut self, blocks: usize) -> Self {
         self.largest_live = blocks;
         self
     }
 
-    /// Applies the queued events, so that [`report`](Self::report) has them. Costs nothing where there
-    /// are none, and at most the time of 32 events.
+    /// Applies the queued events, so that [`report`](Self::report) includes them. Costs nothing if
+    /// none are queued, and at most the time of 32 events.
     #[inline]
     pub fn flush(&mut self) {
         if !self.queue.is_empty() {
@@ -109,7 +109,7 @@ impl Analyzer {
         self.sources().report()
     }
 
-    /// What did not fit together, one sentence each; like ones only once, the first 32.
+    /// Inconsistencies in the trace, one sentence each: the first 32, without duplicates.
     pub fn problems(&self) -> &[String] {
         self.diagnostics.problems()
     }
@@ -126,8 +126,9 @@ impl Analyzer {
         self.timeline.bookmarks().event(name)
     }
 
-    /// Bytes that the table of live blocks takes: 22 to 40 for each that lies near others, up to 100
-    /// for one that is alone in 2 KiB of addresses, and up to 1.2 MiB for blocks that are gone.
+    /// Bytes of the table of live blocks: 22 to 40 for each block near others, up to 100 for a
+    /// block that is alone in 2 KiB of addresses, and up to 1.2 MiB retained for blocks that were
+    /// freed.
     pub fn live_set_bytes(&self) -> u64 {
         self.model.heaps().bytes()
     }
@@ -143,7 +144,7 @@ impl Analyzer {
         }
     }
 
-    /// Keeps the report as it is now. Everything is flushed.
+    /// Stops counting and keeps the report as it is now. The caller has flushed everything.
     #[cold]
     fn stop_counting(&mut self) {
         if self.cutoff.is_counting() {
@@ -185,7 +186,7 @@ impl Analyzer {
         self.model.apply(&mut self.queue, &mut around);
     }
 
-    /// Queues an allocation or a free whose fields may have any value.
+    /// Queues an allocation or a free whose fields are not validated yet.
     #[inline]
     fn enqueue_checked(
         &mut self,
@@ -210,7 +211,7 @@ impl Analyzer {
     }
 }
 
-/// For the program that it runs in.
+/// The analyzer within the program that it analyses.
 #[cfg(feature = "enable")]
 impl Analyzer {
     /// An analyzer for the program that it runs in, which may ask for measurements.
@@ -225,8 +226,8 @@ impl Analyzer {
         self.largest_live = blocks;
     }
 
-    /// An upper estimate of the bytes needed to make the report and to write it, with so many of the
-    /// largest live blocks, if that is set.
+    /// An upper estimate of the bytes needed to make the report and to write it, with
+    /// `largest_live` of the largest live blocks or, without that, with the number that is set.
     pub(crate) fn report_bytes(&self, largest_live: Option<usize>) -> usize {
         /// Bytes of a row with its names and its text.
         const ROW: usize = 2 << 10;
@@ -287,7 +288,8 @@ impl Visitor for Analyzer {
         }
     }
 
-    // PERF: where it is inlined no `Event` is made: 50 instead of 54 ns an event from file to report.
+    // PERF: inlined, so that no `Event` is built: 50 instead of 54 ns per event from file to
+    // report.
     #[inline(always)]
     fn event(&mut self, event: &Event<'_>) {
         self.cutoff.count_event();

@@ -1,8 +1,8 @@
 //! The columns of a report, declared in one place.
 //!
-//! From a line here a column reaches every row of a report, its inclusive figures, the totals, the JSON
-//! and the tables of the text. A column that is counted also needs its computation, in
-//! `accounts/tally.rs`. `dump/formats.rs` tests that this is all.
+//! One line here adds a column to every row of a report, to the inclusive figures, the totals, the
+//! JSON and the tables of the text. A column that is counted also needs its computation, in
+//! `accounts/tally.rs`. A test in `dump/formats.rs` checks that it needs nothing else.
 
 /// How the text shows a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,8 @@ pub(crate) struct Column {
 pub struct Moves {
     /// How many.
     pub blocks: u64,
-    /// Their sizes when they moved; where they grew or shrank by that, as they left or came.
+    /// Their sizes when they moved. For a block that a reallocation moved to another size class:
+    /// the old size where it left, the new size where it arrived.
     pub bytes: u64,
 }
 
@@ -50,8 +51,8 @@ macro_rules! columns {
     ) => {
         /// What was counted in one bucket or one size class.
         ///
-        /// All is summed modulo 2^64: a sane trace never comes near, and in any other the rows still add
-        /// up to the total.
+        /// All sums are modulo 2^64. A valid trace never comes near that, and in any other trace
+        /// the rows still add up to the total.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub(crate) struct Tally {
             $($(#[doc = $doc_a])+ $(#[cfg($cfg_a)])? pub(crate) $a: u64,)+
@@ -64,7 +65,7 @@ macro_rules! columns {
                 $($(#[cfg($cfg_e)])? { self.$e = self.$e.wrapping_add(other.$e); })+
             }
 
-            /// What was counted since it was `before`.
+            /// What was counted since the state `before`.
             #[cfg(feature = "enable")]
             pub(in crate::analysis) fn since(&self, before: &Self) -> Self {
                 Self {
@@ -85,9 +86,9 @@ macro_rules! columns {
             $($(#[doc = $doc_c])+ pub $c: u64,)+
             $($(#[doc = $doc_d])+ pub $d: u64,)+
             $($(#[doc = $doc_e])+ $(#[cfg($cfg_e)])? pub $e: u64,)+
-            /// Blocks that came from another row, or from outside the ledger.
+            /// Blocks that came from another row, or from outside the accounts.
             pub moved_in: Moves,
-            /// Blocks that went to another row, or left the ledger without a free (see
+            /// Blocks that went to another row, or left the accounts without a free (see
             /// [`Totals::moved_out`]).
             pub moved_out: Moves,
         }
@@ -99,7 +100,7 @@ macro_rules! columns {
                 $($(#[cfg($cfg_e)])? { self.$e = self.$e.wrapping_add(tally.$e); })+
             }
 
-            /// Adds the columns that add up, moves left out.
+            /// Adds the columns that add up, except for the moves.
             pub(in crate::analysis) fn add(&mut self, other: &Self) {
                 $($(#[cfg($cfg_a)])? { self.$a = self.$a.wrapping_add(other.$a); })+
                 $(self.$b = self.$b.wrapping_add(other.$b);)+
@@ -127,12 +128,12 @@ macro_rules! columns {
             /// The largest number of live blocks at any time.
             pub peak_blocks: u64,
             $($(#[doc = $doc_e])+ $(#[cfg($cfg_e)])? pub $e: u64,)+
-            /// Memory of the tracker itself, if the writer says it.
+            /// Bytes of memory of the tracker itself, if the trace says it.
             pub overhead_bytes: Option<u64>,
-            /// Blocks that came back into the ledger without an allocation (see `moved_out`).
+            /// Blocks that came back into the accounts without an allocation (see `moved_out`).
             pub moved_in: Moves,
-            /// Blocks that left the ledger without a free: replaced by another at the same address, or
-            /// declared a heap by the program.
+            /// Blocks that left the accounts without a free: replaced by another at the same
+            /// address, or declared a heap by the program.
             pub moved_out: Moves,
         }
 
@@ -188,7 +189,7 @@ macro_rules! columns {
 
 columns! {
     counted {
-        /// Allocations; a reallocation is none.
+        /// Allocations; a reallocation is not one.
         allocations: Number("count"),
         /// Frees of known blocks.
         frees: Hidden,

@@ -6,7 +6,7 @@ use super::report::{AfterReport, Report};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Until {
-    /// Nowhere: at the writer's own report, or where the trace ends.
+    /// At the writer's own report, or at the end of a trace without one.
     #[default]
     End,
     /// Before the first event later than this many nanoseconds after the start.
@@ -15,7 +15,7 @@ pub enum Until {
     Event(u64),
 }
 
-/// Where counting stops, and what is known of that point.
+/// Where counting stops, and what is known about that point.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cutoff {
     until: Until,
@@ -25,7 +25,7 @@ pub(super) struct Cutoff {
     time: Option<u64>,
     /// The report as it was where counting stopped.
     report: Option<Box<Report>>,
-    /// What came after the writer's own report.
+    /// The counts of events after the writer's own report.
     after: AfterReport,
 }
 
@@ -40,7 +40,8 @@ impl Cutoff {
         self.report.is_none()
     }
 
-    /// Whether events can be counted without a look at each: counting stops at no event and no time.
+    /// Whether events can be counted without checking each: no event number and no time ends the
+    /// counting.
     #[inline]
     pub(super) fn is_open(&self) -> bool {
         self.is_counting() && self.until == Until::End
@@ -72,7 +73,8 @@ impl Cutoff {
         matches!(self.until, Until::Event(last) if self.events >= last)
     }
 
-    /// Whether counting stops before `time`. The report is then one of the time asked for.
+    /// The time at which counting was asked to stop, if `time` is later. The report then has that
+    /// time.
     pub(super) fn is_before(&mut self, time: u64) -> Option<u64> {
         let Until::Time(until) = self.until else { return None };
         (time > until).then(|| {
@@ -81,8 +83,8 @@ impl Cutoff {
         })
     }
 
-    /// The event that was counted last gives the time: a report as of it knows its time, which
-    /// otherwise changes at markers only.
+    /// Notes that the event counted last has this time. If counting stops after that event, it is
+    /// the time of the report; otherwise the time changes at markers only.
     pub(super) fn note_time(&mut self, time: u64) {
         if self.until == Until::Event(self.events) {
             self.time.get_or_insert(time);
@@ -117,7 +119,8 @@ impl Cutoff {
         &mut self.after
     }
 
-    /// What came after the writer's own report; nothing in a report of an earlier moment.
+    /// The counts of events after the writer's own report; zero if counting was asked to stop
+    /// earlier.
     pub(super) fn after(&self) -> AfterReport {
         if self.until == Until::End { self.after } else { AfterReport::default() }
     }

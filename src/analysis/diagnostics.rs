@@ -3,7 +3,7 @@
 use super::report::{Losses, Report};
 use crate::trace::read::{Damage, Hole};
 
-/// Problems kept; further ones are only like them.
+/// The maximum number of problems that are kept; further ones are dropped.
 const MOST_PROBLEMS: usize = 32;
 
 /// Losses and problems so far.
@@ -48,12 +48,12 @@ impl Diagnostics {
         self.losses.duplicate_allocations += 1;
     }
 
-    /// A block that is not known was freed; `began_late` says that it may be from before the trace.
+    /// An unknown block was freed. If `began_late`, the block may be from before the trace.
     pub(super) fn unknown_free(&mut self, began_late: bool) {
         *self.unknown_frees(began_late) += 1;
     }
 
-    /// The last free of a block that is not known did not happen.
+    /// The last free of an unknown block did not happen: takes back its count.
     pub(super) fn no_unknown_free(&mut self, began_late: bool) {
         let frees = self.unknown_frees(began_late);
         *frees = frees.saturating_sub(1);

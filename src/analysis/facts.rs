@@ -1,9 +1,9 @@
-//! What a trace says of the program and of itself.
+//! What a trace says about the program and about itself.
 
 use super::diagnostics::Diagnostics;
 use super::report::TraceInfo;
 
-/// What was said so far.
+/// The facts seen so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     trace: TraceInfo,
@@ -17,12 +17,12 @@ pub(super) struct OurTrace {
     pub(super) version: u8,
     pub(super) pid: u32,
     pub(super) from_process_start: bool,
-    /// Whether the tracker was built with optimisation, if the writer says it.
+    /// Whether the tracker was built with optimisation, if the trace has the field.
     pub(super) tracker_optimized: Option<bool>,
 }
 
 impl Facts {
-    /// The event that our writer's streams begin with.
+    /// Notes the event that every stream of our writer begins with.
     pub(super) fn our_trace(&mut self, ours: OurTrace, diagnostics: &mut Diagnostics) {
         if ours.version > 1 {
             diagnostics.problem(format!(
@@ -53,17 +53,18 @@ impl Facts {
         }
     }
 
-    /// The trace gives a time.
+    /// Notes that the trace has reached the time `now`.
     pub(super) fn note_time(&mut self, now: u64) {
         if self.began_late() {
             self.trace.recording_since_ns.get_or_insert(now);
         }
     }
 
-    /// The stream joined a recording with this many live blocks.
+    /// Notes that the stream joined a recording with this many live blocks.
     pub(super) fn joined(&mut self, now: u64, blocks: u64) {
         self.trace.recording_since_ns = Some(now);
-        // A stream of a recording that keeps no account begins without live blocks.
+        // A recording without an in-process analyzer does not know its live blocks: its late
+        // streams announce 0.
         let is_known = blocks > 0 || !self.began_late();
         self.trace.initial_live_blocks = is_known.then_some(blocks);
     }

@@ -1,7 +1,7 @@
 //! A cheap hash for the analyzer's own small keys: one wide multiplication, folded.
 //!
 //! The key is mixed with a number that differs from run to run, so that a prepared trace cannot
-//! make every block collide. No result depends on it: whatever leaves a table is sorted.
+//! make every block collide. No result depends on it: everything read out of a table is sorted.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 

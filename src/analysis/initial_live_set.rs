@@ -1,4 +1,4 @@
-//! The initial live set: what is live, copied for a stream that joins a recording.
+//! The initial live set: a copy of the live blocks, for a stream that joins a recording.
 
 use super::apply::Model;
 use super::attribution::{Context, Contexts, OUTERMOST};
@@ -18,10 +18,11 @@ pub(crate) struct InitialBlock {
 /// Who allocated a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InitialOwner {
-    /// The id of the context it was allocated in, if that has one; where it was renamed, of some
-    /// context with the same scopes.
+    /// The id of the context that the block was allocated in, if that context has one. For a
+    /// renamed block: the id of any context with the same scopes.
     pub(crate) tag: Option<i32>,
-    /// Whether it was renamed since, and then the id of some context with its name, if that has one.
+    /// `None` if the block was not renamed. Otherwise the id of any context with its new name, if
+    /// one has an id.
     pub(crate) renamed: Option<Option<i32>>,
     /// The index of its thread in [`InitialLiveSet::threads`].
     pub(crate) thread: u32,
@@ -40,19 +41,19 @@ pub(crate) struct InitialThread {
 pub(crate) struct InitialLiveSet {
     /// In no order.
     pub(crate) blocks: Vec<InitialBlock>,
-    /// Blocks between the two halves of their reallocation, with the stream it happens on. Their
-    /// address is 0: that block is not there any more.
+    /// Blocks between the two halves of their reallocation, each with the stream of the
+    /// reallocation. Their address is 0: the old block no longer exists.
     pub(crate) being_reallocated: Vec<(u16, InitialBlock)>,
     pub(crate) owners: Vec<InitialOwner>,
     pub(crate) threads: Vec<InitialThread>,
 }
 
-/// The ids that contexts have in the stream. What a block is renamed to need not have one: a program
-/// may never have allocated in its scopes with its new tag.
+/// The ids that contexts have in the stream. The context of a renamed block need not have an id:
+/// the program may never have allocated in the block's scopes with its new tag.
 struct Ids<'a> {
     contexts: &'a [Context],
     by_context: Vec<Option<i32>>,
-    /// By scope and by name, those of any context with it.
+    /// By scope and by name: the id of any context with that scope or name.
     by_scope: Vec<Option<i32>>,
     by_name: Vec<Option<i32>>,
 }
@@ -75,7 +76,8 @@ impl<'a> Ids<'a> {
         ids
     }
 
-    /// Where a block of this context is allocated, and, if it takes that, what it is renamed to.
+    /// How the snapshot makes a block of this context: the id of the context to allocate it in and,
+    /// if the block must then be renamed, the id of the context to rename it to.
     fn of(&self, context: u32) -> (Option<i32>, Option<Option<i32>>) {
         if context == OUTERMOST {
             return (None, None);
@@ -92,16 +94,16 @@ impl<'a> Ids<'a> {
 }
 
 impl Model {
-    /// The number of live blocks, about.
+    /// The approximate number of live blocks.
     pub(super) fn live_block_count(&self) -> usize {
-        // NOTE: a count that a hostile stream has driven below zero is no reason to fail.
+        // NOTE: bounded, because a hostile stream can drive the count below zero.
         (self.accounts().total().live_blocks as usize).min(1 << 28)
     }
 
     /// Copies everything that is live, into `blocks`: 32 bytes a block.
     ///
-    /// PERF: where `blocks` has the capacity and its pages were touched before, a block costs 20 to
-    /// 30 ns (10 million of them), otherwise twice as much and more.
+    /// PERF: a block costs 20 to 30 ns (of 10 million) if `blocks` has the capacity and its pages
+    /// were touched before, otherwise at least twice as much.
     pub(super) fn initial_live_set(&self, mut blocks: Vec<InitialBlock>) -> InitialLiveSet {
         blocks.clear();
         let copy = |address: u64, block: Block| InitialBlock {

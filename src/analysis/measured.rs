@@ -1,7 +1,8 @@
-//! What a measured piece of the program did: the figures of a part of the tree, from a moment on.
+//! The figures of a measurement: those of a part of the scope tree since the measurement began.
 //!
 //! Most figures are sums over buckets. The peak is not: the accounts keep it for each measurement,
-//! with what each bucket held then, and reset it when the number is used again.
+//! with the bytes that each bucket held at that peak, and reset it when the measurement's number is
+//! used again.
 
 use super::accounts::{Bucket, Counts};
 use super::apply::Model;
@@ -19,17 +20,19 @@ pub(crate) struct Figures {
     pub(crate) peak_bytes: u64,
 }
 
-/// What a measurement's buckets had counted before it began: its number was used before.
+/// The counts of a measurement's buckets before it began: an earlier measurement may have had its
+/// number.
 #[derive(Debug, Default)]
 pub(crate) struct Baseline {
     buckets: Vec<(u32, Counts)>,
     foreign: u64,
 }
 
-/// A scope or a tag, with what was allocated in it.
+/// A scope or a tag, with the figures of the blocks allocated in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Holder {
-    /// A scope's begins with the measurement's own name, a tag's is its group's and its name.
+    /// For a scope: the names from the measurement's own name inwards. For a tag: its groups and
+    /// its name.
     pub(crate) path: Vec<String>,
     pub(crate) tally: Tally,
     pub(crate) live_blocks: u64,
@@ -134,8 +137,8 @@ impl Model {
         move |bucket| is_within(self.contexts().get(bucket.context).measurement)
     }
 
-    /// The sizes of its blocks between the two halves of a reallocation, which another thread is about
-    /// to make. They count as freed.
+    /// The sizes of a measurement's blocks that are between the two halves of a reallocation, which
+    /// another thread is about to complete. The accounts count these blocks as freed.
     fn being_reallocated_in(&self, measurement: u32) -> impl Iterator<Item = u64> {
         let is_of = self.is_of(measurement);
         let blocks = self.streams().all().iter().flat_map(Stream::being_reallocated);

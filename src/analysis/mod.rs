@@ -18,17 +18,18 @@
 //! | `columns.rs` | the columns of a report, in one place |
 //! | `cutoff.rs` | where counting stops (`--at`), and the report as it was there |
 //! | `diagnostics.rs` | losses, and what does not fit together |
-//! | `facts.rs` | what a trace says of the program and of itself |
+//! | `facts.rs` | what a trace says about the program and about itself |
 //! | `timeline/` | the time, bookmarks, when scopes were off |
-//! | `initial_live_set.rs` | what is live, for a stream that joins a recording |
+//! | `initial_live_set.rs` | a copy of the live blocks, for a stream that joins a recording |
 //! | `measured.rs` | the figures of a measurement |
 //! | `hash.rs` | a hash for small keys |
 //!
 //! One event costs one look-up in the live set and a handful of additions; memory grows with live
-//! blocks (22 to 40 bytes each, as a rule) and rows, not with events. Events are known by *name*, so
-//! traces of other writers are read, too; what this writer adds is described at [`Analyzer`].
+//! blocks (22 to 40 bytes each, as a rule) and rows, not with events. Event types are recognised by
+//! *name*, so traces of other writers can be read, too; [`Analyzer`] lists the events that only our
+//! writer has.
 //!
-//! Nothing here panics on strange input. What does not fit is counted in [`Losses`] or noted in
+//! Nothing here panics on malformed input. Inconsistencies are counted in [`Losses`] or noted in
 //! [`Analyzer::problems`].
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What a block that comes, goes or moves changes.
+//! What changes when a block is allocated, freed, resized or moved.
 
 use super::bucket::{Bucket, Counts};
 use super::combined::Combined;
@@ -9,7 +9,7 @@ use super::size_class::{CLASSES, SizeClass, class_of};
 use crate::analysis::columns::Tally;
 use crate::analysis::hash::IntMap;
 
-/// Where a block counts: everything else follows from that.
+/// The bucket and the size class of a block: they determine every row that it counts in.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::analysis) struct AccountKey {
     /// The number of its bucket.
@@ -113,7 +113,7 @@ impl Accounts {
         self.apply(key, -1, (bytes as i64).wrapping_neg(), moment, change);
     }
 
-    /// Blocks and bytes become live, or stop being live where they are negative.
+    /// Blocks and bytes become live, or stop being live if they are negative.
     #[inline(always)]
     fn apply(
         &mut self,
@@ -136,7 +136,7 @@ impl Accounts {
         }
     }
 
-    /// Events are combined for `bucket` from here on.
+    /// Combines events for `bucket` from here on.
     #[inline(always)]
     fn combine(&mut self, bucket: u32) {
         if self.combined.bucket != bucket || !self.combined.any {
@@ -187,7 +187,8 @@ impl Accounts {
         let generation = self.total.generation;
         let (plus, minus) = (bytes as i64, (bytes as i64).wrapping_neg());
         let mut contexts = [0; 2];
-        // The peak of a measurement around both is not raised: the block leaves first.
+        // The block leaves first, so that the peak of a measurement around both buckets is not
+        // raised.
         for (index, (bucket, blocks, bytes)) in
             [(from, -1, minus), (to, 1, plus)].into_iter().enumerate()
         {
@@ -201,8 +202,9 @@ impl Accounts {
         self.moves.between(from, to, bytes);
     }
 
-    /// A block between the halves of its reallocation gets a new size. If that is in another class,
-    /// the block moves there, and so does the free that its first half was counted as.
+    /// A block between the halves of its reallocation gets a new size. If the new size is in
+    /// another class, the block moves to that class, and so does the free that the first half was
+    /// counted as.
     pub(in crate::analysis) fn resize(&mut self, old: u64, new: u64) {
         let classes = [class_of(old), class_of(new)];
         if let Ok([from, to]) = self.size_classes.get_disjoint_mut(classes) {
@@ -245,7 +247,7 @@ impl Accounts {
         &self.total
     }
 
-    /// What moved, with the buckets that it left and entered; `None` is outside the accounts.
+    /// The moves, each with the bucket left and the bucket entered; `None` is outside the accounts.
     /// NOTE: in an order that differs from run to run.
     pub(in crate::analysis) fn moves(
         &self,

@@ -15,12 +15,12 @@ pub(in crate::analysis) struct Counts {
 }
 
 impl Counts {
-    /// Empty counts, which hold nothing at the peak `generation` and before.
+    /// Empty counts of a bucket that is first used after the peak `generation`.
     pub(super) fn since_peak(generation: u64) -> Self {
         Self { generation, ..Self::default() }
     }
 
-    /// Keeps the state at the peak; needed before every change of the live figures.
+    /// Saves the state at the peak; must be called before every change of the live figures.
     #[inline]
     fn keep_peak(&mut self, generation: u64) {
         if self.generation != generation {
@@ -37,7 +37,8 @@ impl Counts {
         self.live_bytes = self.live_bytes.wrapping_add_signed(bytes);
     }
 
-    /// The peak `generation` began where this had `blocks` and `bytes` more than now.
+    /// Begins the peak `generation`, at whose peak these counts had `blocks` and `bytes` more than
+    /// now.
     #[inline]
     pub(super) fn begin_generation(&mut self, blocks: i64, bytes: i64, generation: u64) {
         self.blocks_at_peak = self.live_blocks.wrapping_add_signed(blocks);
@@ -45,7 +46,7 @@ impl Counts {
         self.generation = generation;
     }
 
-    /// What was counted since it was `before`.
+    /// What was counted since the state `before`.
     #[cfg(feature = "enable")]
     pub(in crate::analysis) fn since(&self, before: &Self) -> Self {
         Self {

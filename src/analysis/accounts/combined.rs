@@ -1,9 +1,9 @@
-//! The events of one bucket that follow each other, combined.
+//! Consecutive events of one bucket, combined.
 
 use crate::analysis::columns::Tally;
 
-/// What consecutive events of one bucket have changed. The size classes have it already; the bucket,
-/// the peaks and the total get it at the next flush.
+/// The changes by consecutive events of one bucket. They are applied to the size classes already,
+/// and to the bucket, the peaks and the total at the next flush.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Combined {
     pub(super) bucket: u32,
@@ -22,7 +22,7 @@ pub(super) struct Combined {
 }
 
 impl Combined {
-    /// Nothing yet of `bucket`, where the total is `headroom` bytes below its peak.
+    /// No changes yet of `bucket`, while the total is `headroom` bytes below its peak.
     pub(super) fn new(bucket: u32, headroom: i64) -> Self {
         Self { bucket, any: true, headroom, ..Self::default() }
     }

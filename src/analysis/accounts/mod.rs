@@ -7,20 +7,19 @@
 //! bytes and their maximum. An event changes one bucket, one size class, and the peak trackers of the
 //! rows that its block is in.
 //!
-//! What a bucket held when the total reached its peak is found without looking at all buckets then:
-//! each new maximum of the total starts a *peak generation*. Before a bucket changes for the first
-//! time in a generation, it keeps what it holds as its state at that peak.
+//! The state of each bucket at the total's peak is known without visiting all buckets at that
+//! moment: each new maximum of the total starts a *peak generation*. Before a bucket changes for
+//! the first time in a generation, it saves its figures as its state at that peak.
 //!
-//! A measurement's peak has generations of its own: for each measurement around it, a bucket keeps
-//! what it held at the last one. Buckets outside measurements have none to keep.
+//! A measurement's peak has generations of its own: for each measurement around it, a bucket saves
+//! the bytes that it held at that measurement's last peak. Buckets outside measurements save none.
 //!
-//! The events of one bucket that follow each other are combined, and applied to the bucket, its peak
-//! trackers and the total at once: their sums, and the highest intermediate sums, are all that matters
-//! to a maximum.
+//! Consecutive events of one bucket are combined, and applied to the bucket, its peak trackers and
+//! the total at once: a maximum depends only on their sums and on the highest intermediate sums.
 //!
 //! | file | what |
 //! |---|---|
-//! | `accounts.rs` | what a block that comes, goes or moves changes |
+//! | `accounts.rs` | what changes when a block is allocated, freed, resized or moved |
 //! | `bucket.rs` | the columns that add up, of one bucket or size class |
 //! | `combined.rs` | the events of one bucket that are not applied yet |
 //! | `measured.rs` | the peaks of measurements |

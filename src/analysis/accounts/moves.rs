@@ -2,7 +2,7 @@
 
 use crate::analysis::hash::IntMap;
 
-/// Stands for "not in the accounts" in [`Moves`].
+/// In place of a bucket in [`Moves`]: outside the accounts.
 const OUTSIDE: u32 = u32::MAX;
 
 /// Blocks that moved, and their bytes.
@@ -19,8 +19,8 @@ impl Moved {
     }
 }
 
-/// What moved, by the buckets that it left and entered. Blocks leave the accounts without a free where
-/// another block replaces them, or the program declares them a heap.
+/// The moves, by the bucket left and the bucket entered. A block leaves the accounts without a free
+/// if another block replaces it, or if the program declares it a heap.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Moves(IntMap<(u32, u32), Moved>);
 

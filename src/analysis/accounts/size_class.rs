@@ -12,7 +12,7 @@ pub(in crate::analysis) const LAST_CLASS: usize = CLASSES - 1;
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::analysis) struct SizeClass {
     pub(in crate::analysis) counts: Counts,
-    /// The most of its live bytes.
+    /// The maximum of its live bytes.
     pub(in crate::analysis) peak: u64,
     /// Blocks that left the accounts without a free, and blocks that returned.
     pub(in crate::analysis) left: Moved,

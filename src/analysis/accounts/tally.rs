@@ -3,7 +3,8 @@
 
 use crate::analysis::columns::Tally;
 
-// NOTE: combined events can have a sum below zero, whatever the counts that it is added to.
+// NOTE: subtractions wrap: the sum of combined events can be below zero, even if the counts that it
+// is added to never are.
 impl Tally {
     #[inline]
     pub(in crate::analysis) fn allocated(&mut self, bytes: u64) {

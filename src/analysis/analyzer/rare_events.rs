@@ -77,7 +77,7 @@ impl Analyzer {
         }
     }
 
-    /// The stream gives the time.
+    /// The time of the trace advances to `cycle`.
     fn advance_time(&mut self, cycle: u64) {
         let generation = self.model.accounts().total().generation;
         if let Some(until) = self.cutoff.is_before(self.timeline.nanoseconds(cycle)) {
@@ -95,8 +95,8 @@ impl Analyzer {
     fn bookmark(&mut self, cycle: u64, point: u64, arguments: &[u8], has_serial: bool) {
         let mut at = self.timeline.nanoseconds(cycle);
         if has_serial {
-            // A bookmark has a position in the order: events after it are later, and events
-            // before it earlier.
+            // A bookmark with a serial has a position in the order of events: it is no earlier than
+            // the events before it, and no later than those after it.
             self.advance_time(cycle);
             at = at.max(self.timeline.now());
         }

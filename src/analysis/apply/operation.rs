@@ -1,12 +1,13 @@
 //! Allocations and frees that are not applied yet.
 //!
-//! The block of an event is in a table larger than the caches: looking it up means to wait for
-//! memory. So consecutive operations are queued first, then the memory that they will read is
-//! prefetched, then they are applied, in order. Every other event is preceded by a
-//! [`flush`](crate::analysis::Analyzer::flush), so no figure depends on the queue.
+//! The table of live blocks is larger than the caches: each look-up waits for memory. So
+//! consecutive operations are queued first, then the memory that they will read is prefetched, then
+//! they are applied, in order. A [`flush`](crate::analysis::Analyzer::flush) precedes every other
+//! event, so no figure depends on the queue.
 
-/// PERF: this many look-ups are waited for at once; the operations take 1 KiB. With 100 000 live
-/// blocks and busy caches a report takes half the time that it takes event by event.
+/// Operations in a batch. PERF: the cache misses of this many look-ups overlap; the operations take
+/// 1 KiB. With 100 000 live blocks and busy caches a report takes half the time that it takes event
+/// by event.
 pub(super) const BATCH: usize = 32;
 
 /// What an operation does.
@@ -21,12 +22,12 @@ pub(in crate::analysis) enum OperationKind {
     ReallocAlloc,
 }
 
-/// One allocation or free, with all that its event says.
+/// One allocation or free, with all fields of its event.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::analysis) struct Operation {
     pub(in crate::analysis) address: u64,
     pub(in crate::analysis) size: u64,
-    /// Where the prefetch has found it in its live set.
+    /// The hint from the prefetch: where the page of `address` is in its live set.
     pub(super) hint: u32,
     pub(in crate::analysis) stream: u16,
     pub(in crate::analysis) heap: u8,
@@ -46,12 +47,12 @@ impl Operation {
     }
 }
 
-/// The operations of the last events, without another event between them.
+/// The operations of consecutive events that are not applied yet.
 #[derive(Clone, Debug, Default)]
 pub(in crate::analysis) struct OperationQueue {
     operations: [Operation; BATCH],
     len: usize,
-    /// The number of the first one's event.
+    /// The event number of the first operation.
     first: u64,
 }
 
@@ -72,7 +73,7 @@ impl OperationQueue {
         self.len == 0
     }
 
-    /// Takes all operations out; also returns the number of the first one's event.
+    /// Takes all operations out; also returns the event number of the first one.
     #[inline]
     pub(super) fn take(&mut self) -> (&mut [Operation], u64) {
         let len = std::mem::take(&mut self.len).min(BATCH);

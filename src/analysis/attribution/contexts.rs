@@ -1,11 +1,11 @@
 //! The rows that an allocation counts in: scopes, groups and names, from the trace's `TagSpec`s.
 //!
-//! A *context* is a scope stack and a tag. Our writer gives each an id in one tree of ids; the
-//! `Kind` of a `TagSpec` says what an id refers to. In a trace of Unreal's writer every id is a
-//! scope. A scope with an `Owner` is a measurement: the rows of a report do not tell it from a scope
-//! of that name, but each counts for itself. Ids are looked up when they are first used; by then all
-//! that belongs to them has normally been announced. An id that never was gets a row that shows its
-//! number.
+//! A *context* is a scope stack and a tag. Our writer gives each scope, group, tag and context an
+//! id in one tree of ids; the `Kind` of a `TagSpec` says what an id refers to. In a trace of
+//! Unreal's writer every id is a scope. A scope with an `Owner` is a measurement: the rows of a
+//! report do not distinguish it from a scope of the same name, but each measurement has its own
+//! figures. Ids are looked up when they are first used; by then the trace has normally announced
+//! them and their parents. An id that was never announced gets a row that shows its number.
 
 use super::entries::Entries;
 use super::measurements::{Measurements, NO_MEASUREMENT};
@@ -44,7 +44,7 @@ impl IdKind {
     }
 }
 
-/// A `TagSpec` as it came.
+/// The fields of a `TagSpec`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::analysis) struct Spec {
     pub(in crate::analysis) kind: IdKind,
@@ -57,11 +57,11 @@ pub(in crate::analysis) struct Spec {
 #[derive(Clone, Debug)]
 struct Announced {
     spec: Spec,
-    /// Its node, once it was used.
+    /// Its node, if the id was used.
     node: Option<u32>,
-    /// The innermost measurement around it, once it was used as a scope.
+    /// The innermost measurement around it, if the id was used as a scope.
     measurement: u32,
-    /// Whether it is on the path to the root that is being walked just now.
+    /// Whether it is on the path to the root that `Contexts::node` is walking.
     walked: bool,
 }
 
@@ -390,7 +390,7 @@ impl Contexts {
         node
     }
 
-    /// Makes new lists of peak trackers for `contexts`, which happens at most twice for each.
+    /// Replaces the lists of peak trackers of `contexts`, at most twice for each context.
     fn list_again(&self, contexts: &[u32], accounts: &mut Accounts) {
         for &context in contexts {
             self.list(context, accounts);

@@ -15,7 +15,8 @@ struct Counted {
 pub(super) struct Entries(IntMap<i32, Counted>);
 
 impl Entries {
-    /// Sets the total number of entries of the scope `id`, which may be that before the trace began.
+    /// Sets the total number of entries of the scope `id` so far. If `before`, all of them were
+    /// before the trace began.
     pub(super) fn set(&mut self, id: i32, entries: u64, before: bool) {
         let counted = self.0.entry(id).or_default();
         if before {

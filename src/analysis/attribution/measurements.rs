@@ -8,7 +8,7 @@ use crate::analysis::accounts::Accounts;
 /// In no measurement.
 pub(super) const NO_MEASUREMENT: u32 = 0;
 
-/// Nested measurements that are distinguished; deeper ones count for the last of them.
+/// The deepest level at which measurements are distinguished; deeper ones count for the one at it.
 const DEEPEST: u16 = 255;
 
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ impl Measurements {
         self.0.get((number as usize).wrapping_sub(1))
     }
 
-    /// A new one; its number.
+    /// Adds a measurement; returns its number.
     pub(super) fn add(&mut self, id: i32, parent: u32, accounts: &mut Accounts) -> u32 {
         let depth = self.get(parent).map_or(0, |parent| parent.depth) + 1;
         if depth > DEEPEST {
@@ -58,8 +58,8 @@ impl Measurements {
         all.map(|measurement| measurement.measured)
     }
 
-    /// A block of `owner` was reallocated in `here`: those around `here`, but not around `owner`,
-    /// count it.
+    /// A block of the measurement `owner` was reallocated in the measurement `here`. `here` and the
+    /// measurements around it count that, up to the innermost one that `owner` is also in.
     pub(super) fn count_foreign(&mut self, here: u32, owner: u32, by: i64) {
         let (mut at, mut owner) = (here, owner);
         while at != owner {

@@ -5,13 +5,13 @@ use super::threads::{DetachedBlock, Threads};
 use crate::analysis::accounts::Accounts;
 use crate::analysis::live_set::Block;
 
-/// The bucket of this stream's context and thread is not looked up yet.
+/// In place of a bucket: the bucket of this stream's context and thread is not looked up yet.
 pub(in crate::analysis) const NO_BUCKET: u32 = u32::MAX;
 
-/// Open scopes that are distinguished; deeper ones are only counted.
+/// The maximum number of open scopes that are distinguished; deeper ones are only counted.
 const DEEPEST: usize = 1 << 16;
 
-/// Open reallocations on one stream.
+/// The maximum number of open reallocations on one stream; beyond that the oldest is dropped.
 const MOST_PENDING: usize = 16;
 
 /// The first half of a reallocation.

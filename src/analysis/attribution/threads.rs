@@ -62,8 +62,8 @@ impl Thread {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::analysis) struct DetachedBlock {
     pub(in crate::analysis) block: Block,
-    /// The number of its thread's allocations when this was the last of them; any other number if it
-    /// was not the last when it left.
+    /// If the block was its thread's last allocation when it left, the number of that thread's
+    /// allocations then; otherwise another number.
     age_stamp: u32,
 }
 
@@ -72,7 +72,7 @@ pub(in crate::analysis) struct DetachedBlock {
 enum Key {
     /// The id in a `ThreadStart`.
     Id(u32),
-    /// The id of a stream that never said which thread it is.
+    /// The id of a stream without a `ThreadStart`.
     Stream(u32),
 }
 

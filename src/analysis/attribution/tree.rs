@@ -3,7 +3,7 @@
 use crate::analysis::accounts::Accounts;
 use std::collections::HashMap;
 
-/// The node that all others are below.
+/// The node at the top of the tree.
 pub(in crate::analysis) const ROOT: u32 = 0;
 
 /// No peak tracker: the row's peak is that of the total.
@@ -12,7 +12,7 @@ pub(super) const NO_PEAK: u32 = u32::MAX;
 /// Levels below which nodes are folded into one.
 const DEEPEST: u16 = 255;
 
-/// What the folded node is called.
+/// The name of the folded node.
 const FOLDED: &str = "(other)";
 
 #[derive(Clone, Debug)]
@@ -37,8 +37,8 @@ pub(in crate::analysis) struct Tree {
 }
 
 impl Tree {
-    /// A tree whose root is called `name` and has the peak tracker `own` for itself; all below it is
-    /// the total.
+    /// A tree whose root is called `name` and has the peak tracker `own` for itself. The root's
+    /// inclusive peak is that of the total.
     pub(super) fn new(name: &str, own: u32) -> Self {
         let root = Node {
             parent: ROOT,
@@ -52,8 +52,9 @@ impl Tree {
         Self { nodes: vec![root], index: HashMap::new() }
     }
 
-    /// The child of `parent` called `name`, made if there is none. The second value is whether
-    /// the parent got its inclusive peak tracker now, so that the lists of its contexts lack it.
+    /// The child of `parent` called `name`, made if there is none. The second value says whether
+    /// the parent got its inclusive peak tracker in this call: then the lists of its contexts lack
+    /// it.
     pub(super) fn child(
         &mut self,
         parent: u32,

@@ -6,9 +6,9 @@
 //! then          { u64 time:61 | size:3   u64 size:32 | bucket:32 } x capacity
 //! ```
 //! The blocks of a chunk are in no order. The first `len` places are taken; the page's entry in the
-//! [table](super::pages) knows `len`. Chunks of the same size class are stored one after another in
-//! slabs, without holes: where one is removed, the last one takes its place. So memory is returned as
-//! soon as blocks are freed, whatever their order.
+//! [table](super::pages) has `len`. Chunks of the same size class are stored one after another in
+//! slabs, without holes: when a chunk is removed, the last chunk moves to its position. So memory
+//! is returned as soon as blocks are freed, whatever the order of the frees.
 
 use super::block::Block;
 use std::ops::Range;
@@ -21,14 +21,14 @@ pub(super) const SIZE_BITS: u32 = 35;
 const CAPACITIES: [u16; 16] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
 const SIZE_CLASSES: usize = CAPACITIES.len();
 
-/// Words of a slab, about; one slab of each size class may be unused. PERF: glibc makes a system call
-/// whenever the tracker's thread needs more memory, however little.
+/// The approximate number of words of a slab; one slab of each size class may be unused. PERF:
+/// glibc makes a system call whenever the tracker's thread needs more memory, however little.
 const SLAB_WORDS: usize = 2048;
 
 const LOW_BITS: u64 = 0x0101_0101_0101_0101;
 const HIGH_BITS: u64 = LOW_BITS << 7;
 
-/// Words of positions in a chunk of each size class, and all its words.
+/// For a chunk of each size class: the words of its positions, and all its words.
 const POSITIONS: [usize; SIZE_CLASSES] = positions();
 const WORDS: [usize; SIZE_CLASSES] = words();
 
@@ -90,13 +90,13 @@ struct SizeClass {
 pub(super) struct Chunks {
     classes: [SizeClass; SIZE_CLASSES],
     slabs: Vec<Box<[u64]>>,
-    /// Numbers without a slab.
+    /// Slab numbers that are free for reuse.
     unused: Vec<u32>,
     bytes: usize,
 }
 
 impl Chunks {
-    /// Bytes allocated for it.
+    /// Bytes allocated for all slabs.
     #[inline]
     pub(super) fn bytes(&self) -> usize {
         self.bytes
@@ -147,7 +147,7 @@ impl Chunks {
         chunk
     }
 
-    /// Removes a chunk; returns the page whose chunk is at `removed` now, if there is one.
+    /// Removes a chunk. If another chunk moves to its position, returns the page of that chunk.
     pub(super) fn remove(&mut self, removed: SlabRef) -> Option<u64> {
         let class = usize::from(removed.class) % SIZE_CLASSES;
         let last = self.chunk(removed.class, self.classes[class].len - 1);
@@ -157,7 +157,8 @@ impl Chunks {
         });
         let SizeClass { slabs, len } = &mut self.classes[class];
         *len -= 1;
-        // One empty slab stays: a chunk that is added and removed again and again costs no allocation.
+        // One empty slab stays, so that adding and removing the same chunk again and again costs no
+        // allocation.
         let enough = len.div_ceil(chunks_per_slab(class)) + 1;
         while slabs.len() > enough
             && let Some(number) = slabs.pop()
@@ -263,8 +264,8 @@ impl Chunk<&mut [u64]> {
 fn find(words: &[u64], position: u8, len: usize) -> Option<usize> {
     let pattern = u64::from(position) * LOW_BITS;
     for (index, word) in words[1..1 + len.div_ceil(8)].iter().enumerate() {
-        // The lowest byte that is zero here is marked, and none below it. Places after the last one
-        // may hold anything.
+        // `found` marks the lowest zero byte of `other`, and no byte below that. The places from
+        // `len` on may hold any position.
         let other = word ^ pattern;
         let found = other.wrapping_sub(LOW_BITS) & !other & HIGH_BITS;
         if found != 0 {

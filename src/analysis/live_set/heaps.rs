@@ -9,7 +9,7 @@ pub(in crate::analysis) const HEAPS: usize = 16;
 /// The live sets of all root heaps. A heap's number is taken modulo [`HEAPS`].
 #[derive(Clone, Debug)]
 pub(in crate::analysis) struct Heaps {
-    /// Boxed: 11 KiB, which an unoptimised build would copy from one stack frame to the next.
+    /// Boxed, because an unoptimised build would copy the 11 KiB from one stack frame to the next.
     sets: Box<[LiveSet; HEAPS]>,
 }
 

@@ -1,9 +1,10 @@
 //! The live blocks of one root heap, by address.
 //!
-//! Addresses are cut into pages of 2 KiB. A [table](super::pages) has the pages with live blocks, and a
-//! page's blocks are together in a [chunk](super::chunks) with a capacity of about as many. Blocks that
-//! are near each other in the program's memory are near each other here: a program that builds or
-//! frees a large structure touches few cache lines, one after the other.
+//! Addresses are divided into pages of 2 KiB. A [table](super::pages) has the pages with live
+//! blocks, and a [chunk](super::chunks) stores the blocks of one page, with a capacity of little
+//! more than their number. Blocks that are near each other in the program's memory are near each
+//! other here: a program that builds or frees a large structure touches few cache lines, one after
+//! the other.
 //!
 //! ```text
 //! address ──► page, by its upper bits ──► chunk ──► position, 8 bits ──► block
@@ -16,19 +17,20 @@ use super::chunks::{self, Chunks, SIZE_BITS, SlabRef, TIME_BITS};
 use super::pages::Pages;
 use crate::analysis::hash::IntMap;
 
-/// Bytes of a page, and between two positions in it, as powers of two. Blocks at other addresses,
-/// which no allocator of today returns, are escaped.
+/// The bytes of a page and the bytes between two positions in it, both as powers of two. A block at
+/// an address between two positions, which no allocator of today returns, is escaped.
 const PAGE: u32 = 11;
 const STEP: u32 = 3;
-/// The bits that addresses in chunks have: those of today's processors end at 48 bits.
+/// The address bits that a chunk can represent: the addresses of today's processors have 48 bits.
 const CHUNK_ADDRESSES: u64 = (1 << 48) - (1 << STEP);
 
 /// Chunks grow by two size classes as long as a block takes less than this many bytes on average.
 const GENEROUS: usize = 32;
-/// Chunks shrink where all of them and the table take more than 39 bytes a block and this many bytes: a
-/// program that builds and drops the same structure again and again does not make them shrink each time.
-/// PERF: up to this many bytes in all, pages without blocks stay, too. Adding and removing them took a
-/// tenth of the analyzer's time where the live set is small.
+/// Chunks shrink only while all chunks and the table together take more than 39 bytes per block
+/// plus this many bytes. So they do not shrink each time that a program drops a structure which it
+/// builds again.
+/// PERF: up to this many bytes in all, pages without blocks are kept, too. Adding and removing them
+/// took a tenth of the analyzer's time with a small live set.
 const RETAINED_BYTES: usize = 2 << 20;
 
 /// The live blocks of one root heap, by address.
@@ -39,8 +41,9 @@ pub(in crate::analysis) struct LiveSet {
     blocks: usize,
     /// Blocks that were not kept because the system had no memory.
     refused: u64,
-    /// The last page whose blocks were all freed. It stays until the next one: for a program that
-    /// allocates and frees the same block again and again, it would be added each time.
+    /// The last page whose blocks were all freed. It stays in the table until the next page is
+    /// empty: otherwise a program that allocates and frees the same block again and again would add
+    /// it each time.
     last_emptied: u64,
     /// Blocks with an address, a size or a time that no chunk has the bits for.
     escaped: IntMap<u64, Block>,
@@ -54,10 +57,12 @@ fn split(address: u64) -> (u64, u8) {
 
 impl LiveSet {
     /// Fetches the memory that an operation on this address will read. Returns a hint for the
-    /// operation, and some fetched bits, which the caller must use so that the loads stay.
+    /// operation, and some fetched bits, which the caller must use so that the compiler keeps the
+    /// loads.
     ///
-    /// PERF: plain loads that nothing waits for. Several are under way at once, where the
-    /// operations themselves would wait for one after the other.
+    /// PERF: plain loads whose results no instruction waits for. The cache misses of several
+    /// operations overlap, whereas the operations themselves would wait for one miss after the
+    /// other.
     #[inline]
     pub(in crate::analysis) fn prefetch(&self, address: u64) -> (u32, u64) {
         let Some(index) = self.pages.find(address >> PAGE) else { return (u32::MAX, 0) };
@@ -82,8 +87,8 @@ impl LiveSet {
         }
     }
 
-    /// Adds a block; returns the one that was there. `hint` is what [`LiveSet::prefetch`] returned, or
-    /// any number.
+    /// Adds a block; returns the block that was at this address. `hint` is what
+    /// [`LiveSet::prefetch`] returned, or any number.
     #[inline]
     pub(in crate::analysis) fn insert(
         &mut self,
@@ -218,7 +223,7 @@ impl LiveSet {
         new
     }
 
-    /// Removes a chunk; the page whose chunk takes its place refers to it from now on.
+    /// Removes a chunk. Another chunk may move to its position; updates the page of that chunk.
     fn remove_chunk(&mut self, chunk: SlabRef) {
         if let Some(moved) = self.chunks.remove(chunk)
             && let Some(index) = self.pages.find(moved)
@@ -244,7 +249,7 @@ impl LiveSet {
         self.refused
     }
 
-    /// Bytes allocated for it.
+    /// Bytes allocated for the live set.
     pub(in crate::analysis) fn bytes(&self) -> usize {
         let escaped = self.escaped.capacity() * (size_of::<(u64, Block)>() + 1);
         self.pages.bytes() + self.chunks.bytes() + escaped

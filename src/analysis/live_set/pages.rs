@@ -1,16 +1,16 @@
 //! The table of the pages of addresses with live blocks.
 //!
-//! An entry takes 16 bytes. Pages with neighbouring numbers have neighbouring entries: the table holds a
-//! heap that is one piece as one piece, and a program that goes through its memory in order goes
-//! through the table in order. On a collision there is one alternative entry, half a table away, and
-//! then an overflow area after the table, whose entries a hash map finds.
+//! An entry takes 16 bytes. Pages with neighbouring numbers have neighbouring entries: a contiguous
+//! heap is contiguous in the table, and a program that accesses its memory in order accesses the
+//! table in order. On a collision there is one alternative entry, half a table away, and then an
+//! overflow area after the table, whose entries a hash map finds.
 
 use super::chunks::SlabRef;
 use crate::analysis::hash::IntMap;
 
-/// The heaps of threads begin at multiples of 64 MiB: this many pages, as a power of two.
+/// The pages of a thread's heap, as a power of two: these heaps begin at multiples of 64 MiB.
 const HEAP: u32 = 15;
-/// The number of entries between the ends of two such heaps that are full; odd.
+/// Each heap's entries are shifted by this many more than those of the heap before it; odd.
 const GAP: u64 = 2533;
 /// The smallest table.
 const LEAST: usize = 16;
@@ -208,7 +208,7 @@ impl Pages {
         self.entries.iter().filter(|page| !page.is_free())
     }
 
-    /// Bytes allocated for it.
+    /// Bytes allocated for the table, the overflow area and its map.
     #[inline]
     pub(super) fn bytes(&self) -> usize {
         let overflow = self.overflow.capacity() * (size_of::<(u64, u32)>() + 1);

@@ -1,7 +1,7 @@
 //! Applies a batch of operations.
 //!
-//! Most operations of a batch are consecutive allocations and frees of one thread: what they have in
-//! common is looked up once.
+//! Most operations of a batch are consecutive allocations and frees of one thread: their common
+//! stream, thread and bucket are looked up once.
 
 use super::{Model, Surroundings};
 use crate::analysis::accounts::Moment;

@@ -6,8 +6,8 @@ use crate::analysis::attribution::{LastBlock, MadeBy};
 use crate::analysis::live_set::{Block, HEAPS};
 
 impl Model {
-    /// The block just allocated on this stream is larger than its size field can hold. That is
-    /// 32 GiB, so it was in the last size class, and stays there.
+    /// The block just allocated on this stream is larger than the 32 GiB that its size field can
+    /// hold. So the block is in the last size class, and stays there.
     pub(in crate::analysis) fn large_size(
         &mut self,
         stream_id: u16,
@@ -86,7 +86,7 @@ impl Model {
         let current = self.stream(stream_id).context;
         let found = usable_heap(heap).and_then(|heap| Some((heap, self.heaps.get(heap, address)?)));
         let Some((heap, block)) = found else {
-            // A program may rename what it had before the trace began.
+            // A program may rename a block that it allocated before the trace began.
             if !around.began_late {
                 around.diagnostics.problem(
                     "a Memory.UpdateAlloc names an address where no block is live".to_owned(),
