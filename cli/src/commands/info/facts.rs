@@ -117,8 +117,8 @@ impl Visitor for Facts {
             Role::Time => self.last_cycle = self.last_cycle.max(number("Cycle")),
             Role::ThreadInfo => {
                 let stream = number("ThreadId");
-                // The first streams of a memledger trace belong to no thread, whatever `ThreadId`
-                // says.
+                // The first streams of a memledger trace belong to no thread, whatever its
+                // `ThreadId` is.
                 let is_thread = !self.by_memledger || stream > LAST_OWN.into();
                 let system_id = is_thread.then(|| number("SystemId"));
                 let thread =
