@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-/// How a command ended that could do its work.
+/// The outcome of a command that could do its work.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// All is well.
@@ -17,7 +17,7 @@ pub enum Outcome {
 /// Why a command could not do its work. Each is one sentence.
 #[derive(Debug)]
 pub enum CliError {
-    /// The command line asks for something that cannot be.
+    /// The command line asks for something impossible.
     Usage(String),
     /// The input cannot be used, or something else went wrong.
     Failed(String),

@@ -1,5 +1,5 @@
 //! The whole `memledger` command but its main function, so that its parsers can be fuzzed and
-//! tested from outside. No interface: anything here may change.
+//! tested from outside. This is not a public interface: anything here may change.
 #![forbid(unsafe_code)]
 
 #[doc(hidden)]

@@ -1,17 +1,17 @@
-//! How far reading has come, shown on a terminal.
+//! The progress of reading, shown on a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal, Read};
 use std::time::{Duration, Instant};
 
-/// Shorter reads show nothing.
+/// A read that takes less time than this shows no progress.
 const SHOW_AFTER: Duration = Duration::from_secs(1);
 
 const BAR: &str = "{bytes} of {total_bytes} {bar:30} {bytes_per_sec}, {eta} left";
 const SPINNER: &str = "{spinner} {bytes} read, {bytes_per_sec}";
 
-/// `source` as it is, with its progress on stderr if that is a terminal: a bar where the length is
-/// known, a spinner otherwise. Gone when the source is dropped.
+/// `source` unchanged, with its progress on stderr if that is a terminal: a bar if the length is
+/// known, otherwise a spinner. Dropping the source removes it from the terminal.
 pub fn watch(source: Box<dyn Read>, length: Option<u64>) -> Box<dyn Read> {
     if !io::stderr().is_terminal() {
         return source;
@@ -26,12 +26,12 @@ struct Watched {
     start: Instant,
 }
 
-/// Whether it is time to show something.
+/// Whether to show progress now.
 fn is_due(elapsed: Duration, bytes: u64, length: Option<u64>) -> bool {
     elapsed >= SHOW_AFTER && length.is_none_or(|length| bytes < length)
 }
 
-/// A hidden bar, or a spinner.
+/// A bar or a spinner, hidden at first.
 fn bar(length: Option<u64>) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::hidden());
     match ProgressStyle::with_template(if length.is_some() { BAR } else { SPINNER }) {

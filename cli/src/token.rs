@@ -8,7 +8,7 @@ use std::path::Path;
 /// The largest file that is read for a token, in bytes.
 const MAX_FILE_BYTES: u64 = 1024;
 
-/// The token in a file that only its user can read.
+/// Reads the token from a file, which only its user may be able to read.
 pub fn read_token(path: &Path) -> Result<String, CliError> {
     let failed = |what: String| {
         CliError::Failed(format!("cannot take the token from {}: {what}", path.display()))

@@ -4,8 +4,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The limit for allocated bytes, of one input and of what is kept between inputs. libFuzzer's own
-/// limits look at the whole process once a second, and at single blocks only with a sanitizer.
+/// The limit for allocated bytes: those of one input, together with those that are kept between
+/// inputs. libFuzzer's own limits check the whole process once a second, and single blocks only
+/// with a sanitizer.
 const MOST: usize = 64 << 20;
 
 /// The system's allocator, with a limit: beyond it the program aborts, which is a finding.

@@ -7,8 +7,8 @@ use memledger::dump::text;
 use memledger::trace::read::Summary;
 use std::path::Path;
 
-/// The exit status of a command whose figures are complete, or `incomplete`, which the user may
-/// `allow`.
+/// The outcome of a command whose figures are complete, or `incomplete` for the reason given. If
+/// `allow`, incomplete figures are a success too.
 pub fn outcome(incomplete: Option<String>, allow: bool) -> Outcome {
     match incomplete {
         None => Outcome::Done,

@@ -99,7 +99,7 @@ pub fn run(args: &ControlArgs, out: &mut dyn Write) -> Result<Outcome, CliError>
         Action::Stop { all: true } => Command::StopAll,
         Action::Start => Command::Start,
     };
-    // What is no line would be two, or none, at the other end.
+    // A command that does not parse back would be several lines, or none, for the server.
     if Command::parse(command.to_string().as_bytes()).as_ref() != Ok(&command) {
         return Err(CliError::Usage(format!(
             "{:?} cannot be sent: names and hosts have no spaces and no control characters",

@@ -139,7 +139,7 @@ mod tests {
         }
     }
 
-    /// An output that is closed after its first bytes.
+    /// An output that its reader closes after the first bytes.
     struct Closed(usize);
 
     impl Write for Closed {

@@ -75,8 +75,8 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
     Ok(damaged(&args.trace, &summary).map_or(Outcome::Done, Outcome::Incomplete))
 }
 
-/// A file that is created for the first byte that goes into it: an input that is no trace must
-/// not cost what was there before.
+/// A file that is created when the first byte is written to it: if the input is no trace, an
+/// existing file must not be overwritten.
 struct Lazy<'a> {
     path: &'a Path,
     file: Option<File>,
@@ -96,7 +96,7 @@ impl Write for Lazy<'_> {
     }
 }
 
-/// Whether both are one file, by whatever name.
+/// Whether both paths refer to the same file.
 fn is_same(trace: &Path, output: &Path) -> bool {
     let trace = if is_stdin(trace) { Path::new("/dev/stdin") } else { trace };
     #[cfg(unix)]

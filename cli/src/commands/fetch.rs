@@ -63,7 +63,7 @@ pub fn run(args: &FetchArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
         (copied, path.display().to_string())
     };
     drop(source);
-    // The stream also ends when the store does, so the store is asked whether this is all.
+    // The stream also ends when the store ends, so ask the store whether the trace is complete.
     let incomplete = |why: String| {
         let bytes = copied.bytes;
         Ok(Outcome::Incomplete(format!("{place} has the first {bytes} bytes only: {why}")))
@@ -149,13 +149,14 @@ fn file_name(trace: &StoredTrace) -> String {
     }
 }
 
-/// How much was copied, and why not all.
+/// How many bytes were copied, and why not all of them.
 struct Copied {
     bytes: u64,
     error: Option<io::Error>,
 }
 
-/// Copies all of it. Each piece is flushed, because another program may be reading the output.
+/// Copies the whole trace. Each piece is flushed, because another program may be reading the
+/// output.
 fn copy(source: &mut dyn Read, out: &mut dyn Write) -> Result<Copied, CliError> {
     let mut buffer = vec![0; PIECE];
     let mut bytes = 0;

@@ -22,7 +22,8 @@ pub fn open(path: &Path) -> Result<Box<dyn Read>, CliError> {
     Ok(open_sized(path)?.0)
 }
 
-/// As [`open`], and shows progress on a terminal. Not for a command that prints while it reads.
+/// Opens a trace as [`open`] does, and shows the progress of reading on a terminal. Not for a
+/// command that prints while it reads.
 pub fn open_watched(path: &Path) -> Result<Box<dyn Read>, CliError> {
     let (source, length) = open_sized(path)?;
     Ok(progress::watch(source, length))

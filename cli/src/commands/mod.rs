@@ -1,5 +1,5 @@
-//! One file per command: its arguments, and a call of the library. Beside them is what several
-//! commands share: `input.rs`, `completeness.rs`, `store.rs`.
+//! One file per command: its arguments, and a call of the library. Three files are shared by
+//! several commands: `input.rs`, `completeness.rs`, `store.rs`.
 
 mod completeness;
 pub mod condition;

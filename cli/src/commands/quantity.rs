@@ -23,7 +23,8 @@ pub(super) const BYTE_UNITS: &[(&str, u64)] = &[
     ("", 1),
 ];
 
-/// `1.5s` with the units of time is 1 500 000 000, exactly; fractions of one unit are dropped.
+/// A number with a unit, in the smallest of `units`, exactly: `1.5s` is 1 500 000 000 with the
+/// units of time. Fractions of the smallest unit are dropped.
 pub(super) fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let (number, factor) =
         units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)))?;

@@ -246,7 +246,8 @@ fn moment(text: &str) -> Result<(String, Moment), String> {
     Ok((text.to_owned(), text.parse()?))
 }
 
-/// Where counting ends. A share, a bookmark and the peak need a first pass over the whole trace.
+/// The moment at which counting ends. A fraction of the duration, a bookmark and the peak need a
+/// first pass over the whole trace.
 fn until(args: &ReportArgs) -> Result<Until, CliError> {
     let Some((text, at)) = &args.at else { return Ok(Until::End) };
     let first_pass = || {
@@ -290,7 +291,7 @@ fn until(args: &ReportArgs) -> Result<Until, CliError> {
 
 /// The report, the summary of reading, and the contradictions in the trace.
 fn analyze(args: &ReportArgs, until: Until) -> Result<(Report, Summary, Vec<String>), CliError> {
-    // A filter chooses among the largest blocks.
+    // A filter selects from the largest blocks, so more of them are kept.
     let top = args.top.unwrap_or(100).max(if args.format().has_options() { 100 } else { 0 });
     let mut analyzer = Analyzer::new().until(until).largest_live(top);
     let source = open_watched(&args.trace)?;

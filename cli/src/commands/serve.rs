@@ -75,7 +75,7 @@ pub struct ServeArgs {
     format: Format,
 }
 
-/// Where programs send, or that they cannot.
+/// The ports that programs send to, or that there are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RecorderPort {
     Off,
@@ -89,7 +89,7 @@ fn recorder_port(text: &str) -> Result<RecorderPort, String> {
     }
 }
 
-/// The ports that must be free, and the one that is taken if it is.
+/// The ports that must be free, and a port that is also used if it is free.
 fn recorder_ports(asked: &[RecorderPort]) -> Result<(Vec<u16>, Option<u16>), CliError> {
     let number = |port: &RecorderPort| match port {
         RecorderPort::Off => None,

@@ -17,7 +17,7 @@ pub struct StoreArgs {
 }
 
 impl StoreArgs {
-    /// Connects to it.
+    /// Connects to the store.
     pub fn connect(&self) -> Result<Store, CliError> {
         if Path::new(&self.store).is_dir() {
             let store = &self.store;
@@ -35,7 +35,7 @@ impl StoreArgs {
     }
 }
 
-/// What a store could not do.
+/// The error for a request that a store did not fulfil.
 pub fn failed_store(error: &memledger::Error) -> CliError {
     CliError::Failed(error.to_string())
 }

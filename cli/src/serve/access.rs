@@ -1,4 +1,4 @@
-//! Who may connect: this machine, and other machines with a token.
+//! Which clients may connect: those on this machine, and those on other machines with a token.
 
 use crate::error::CliError;
 use std::net::{IpAddr, SocketAddr};
@@ -28,13 +28,13 @@ impl Access {
         Self { token }
     }
 
-    /// Whether this peer has to show the token.
+    /// Whether this peer must send the token.
     pub fn needs_token(peer: SocketAddr) -> bool {
         !peer.ip().to_canonical().is_loopback()
     }
 
-    /// Whether this peer may connect with this token. The time does not depend on how many bytes of
-    /// the token are right.
+    /// Whether this peer may connect with this token. Runs in constant time, whichever bytes of the
+    /// token are correct.
     pub fn allows(&self, peer: SocketAddr, shown: Option<&str>) -> bool {
         if !Self::needs_token(peer) {
             return true;

@@ -1,4 +1,4 @@
-//! Which traces there are, how large they are and may become, and which of them are growing.
+//! The traces of the folder: their sizes, the limits of these, and which traces are growing.
 
 use super::directory::{Directory, stem};
 use super::recording::Recording;
@@ -16,16 +16,16 @@ use tokio::sync::watch;
 
 /// The shortest time between two scans of the folder.
 const RESCAN: Duration = Duration::from_millis(250);
-/// A new trace is refused when less than this is left of the total: the longest start of a trace
-/// and a packet.
+/// A new trace is refused when the store has room for fewer bytes than this: the longest start of a
+/// trace, and a packet.
 const LEAST_ROOM: u64 = 128 << 10;
 
-/// How much may be kept, in bytes.
+/// The limits for the size of traces, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Of one trace.
+    /// The limit for one trace.
     pub trace: u64,
-    /// Of all in the folder.
+    /// The limit for all traces in the folder.
     pub store: u64,
 }
 
@@ -39,7 +39,8 @@ pub struct Catalogue {
 
 #[derive(Debug)]
 struct State {
-    /// By the name of the file, so that indices hold while traces are added.
+    /// Sorted by the name of the file, so that a new trace does not change the index of another
+    /// one.
     traces: Vec<Trace>,
     /// Bytes of all traces.
     used: u64,
@@ -56,9 +57,9 @@ pub struct Trace {
     /// Bytes in the file.
     size: u64,
     pub modified: SystemTime,
-    /// Of a trace that is growing.
+    /// The program that sends the trace, while the trace grows.
     pub live: Option<Live>,
-    /// Why it ended before its program did.
+    /// Why the recording ended before its program did.
     pub ended: Option<String>,
     /// The file size at which `has_end` last looked, and its answer.
     known_end: Option<(u64, Option<bool>)>,
@@ -71,7 +72,8 @@ pub struct Live {
     pub peer: IpAddr,
     pub control_port: Option<u16>,
     pub guid: Option<[u8; 16]>,
-    /// How far the trace can be read: to the end of its last whole packet. Closed when it ends.
+    /// The readable bytes of the trace: up to the end of its last whole packet. Closed when the
+    /// trace ends.
     readable: watch::Receiver<u64>,
 }
 
@@ -88,9 +90,10 @@ pub struct Totals {
 #[derive(Debug)]
 pub struct Reading {
     pub file: File,
-    /// How far, where that does not change any more.
+    /// The readable bytes, if the trace no longer grows.
     pub size: u64,
-    /// How far, while the trace grows. The last value is final once the channel is closed.
+    /// The readable bytes, while the trace grows. The last value is final once the channel is
+    /// closed.
     pub live: Option<watch::Receiver<u64>>,
 }
 
@@ -148,13 +151,13 @@ impl Catalogue {
         self.lock().traces.iter().find(|trace| wanted(trace)).cloned()
     }
 
-    /// The growing trace with this index among those.
+    /// The trace with this index among the growing traces.
     pub fn live_by_index(&self, index: usize) -> Option<Trace> {
         self.lock().traces.iter().filter(|trace| trace.live.is_some()).nth(index).cloned()
     }
 
-    /// Whether a trace that no longer grows has its end, if known. Reads the file once for each
-    /// size that it has had.
+    /// Whether a trace that no longer grows has its end, if known. Reads the file at most once for
+    /// each size of it.
     pub fn has_end(&self, trace: &Trace) -> Option<bool> {
         if trace.live.is_some() {
             return None;
@@ -180,7 +183,7 @@ impl Catalogue {
         }))
     }
 
-    /// A new trace, of a program that begins to send. The error says why it cannot be.
+    /// Begins the trace of a program that has connected. The error is the reason for a refusal.
     pub fn begin(self: &Arc<Self>, start: &Start, peer: IpAddr) -> Result<Recording, String> {
         let mut state = self.lock();
         if self.room(&state) < LEAST_ROOM {
@@ -218,7 +221,8 @@ impl Catalogue {
         Ok(Recording::new(Arc::clone(self), file, opened, readable))
     }
 
-    /// How many of `bytes` more the trace may have, and what is full if that is not all.
+    /// Reserves up to `bytes` more for the trace. Returns how many it gets, and which limit is
+    /// reached if it does not get all.
     pub(super) fn grant(&self, file: &str, bytes: u64) -> (u64, Option<String>) {
         let mut state = self.lock();
         let (limits, room) = (self.limits, self.room(&state));
@@ -237,7 +241,7 @@ impl Catalogue {
         (granted, reason)
     }
 
-    /// The trace has this size in truth.
+    /// Sets the size of the trace to that of its file.
     pub(super) fn correct(&self, file: &str, size: u64) {
         let mut state = self.lock();
         let Some(trace) = state.find(file) else { return };
@@ -245,7 +249,7 @@ impl Catalogue {
         state.used = (state.used + size).saturating_sub(old);
     }
 
-    /// The trace grows no longer. If nothing is in it, it never was.
+    /// The trace no longer grows. An empty trace is removed.
     pub(super) fn end(&self, file: &str, ended: Option<String>) {
         let mut state = self.lock();
         state.change_serial = state.change_serial.wrapping_add(1);
@@ -267,7 +271,7 @@ impl Catalogue {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No code that holds the lock panics between two changes.
+        // No code panics between two changes that belong together, so a poisoned lock is usable.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -306,7 +310,7 @@ impl Catalogue {
         }
         state.used = state.traces.iter().map(|trace| trace.size).sum();
         state.change_serial = state.change_serial.wrapping_add(u32::from(changed));
-        // Scans of a large folder take a tenth of the time at most.
+        // Scans of a large folder take at most a tenth of the server's time.
         state.next_scan = Instant::now() + RESCAN.max(begun.elapsed() * 10);
         Ok(())
     }
@@ -318,8 +322,8 @@ impl State {
         self.traces.get_mut(place)
     }
 
-    /// Gives the trace its id: a hash of its name, so the same one after a restart, unless two names
-    /// have one hash.
+    /// Gives the trace its id and adds it. The id is a hash of the trace's file name, so it is the
+    /// same after a restart, unless two names have the same hash.
     fn insert(&mut self, mut trace: Trace) {
         trace.id = fnv1a(trace.file.as_bytes());
         while trace.id == 0 || self.traces.iter().any(|other| other.id == trace.id) {

@@ -17,7 +17,8 @@ pub const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct ConnectionLimit {
     max: usize,
-    /// In order of arrival. A connection that is not in it any more had its permit revoked.
+    /// The connections with a permit, in order of arrival. Revoking a permit removes its
+    /// connection.
     holders: Mutex<Vec<Holder>>,
 }
 
@@ -44,7 +45,7 @@ impl ConnectionLimit {
         Arc::new(Self { max, holders: Mutex::default() })
     }
 
-    /// The number of connections that are allowed at once.
+    /// The maximum number of simultaneous connections.
     pub fn max(&self) -> usize {
         self.max
     }
@@ -72,7 +73,7 @@ impl ConnectionLimit {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Holder>> {
-        // No code that holds the lock panics between two changes.
+        // No code panics between two changes that belong together, so a poisoned lock is usable.
         self.holders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -145,7 +146,7 @@ mod tests {
         assert!(busy.set_busy());
         let third = limit.acquire().unwrap();
         assert!(is_revoked(&first) && !is_revoked(&second) && !is_revoked(&busy));
-        // A connection whose permit was revoked frees none when it ends.
+        // A connection whose permit was revoked does not free a permit when it ends.
         drop(first);
         let fourth = limit.acquire().unwrap();
         assert!(is_revoked(&second) && !second.set_busy() && !second.set_idle());

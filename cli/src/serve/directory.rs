@@ -1,8 +1,8 @@
 //! The folder with the traces: the only place that opens files in it.
 //!
 //! Names are chosen here, never by a client: `20261121_134519_001.utrace`, the time in UTC and a
-//! number. A file is created where none is and belongs to the user alone; symbolic links, pipes
-//! and devices are never followed nor read.
+//! number. A file is created only if none has its name, and only its user can access it. Symbolic
+//! links are never followed, and pipes and devices are never read.
 
 use crate::error::CliError;
 use jiff::Timestamp;
@@ -16,16 +16,16 @@ use std::time::SystemTime;
 const LOCK: &str = ".memledger-serve.lock";
 /// The suffixes of trace files.
 const ENDINGS: [&str; 2] = [".utrace", ".memledger"];
-/// At most this many names are tried for one second.
+/// At most this many names are tried that begin with the same second.
 const TRIES: u32 = 100_000;
 
-/// A folder that no other server uses.
+/// The folder of traces, locked so that no other server uses it.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
     /// Locked as long as this is open.
     _lock: File,
-    /// The second and the number of the last name.
+    /// The second and the number in the name that was chosen last.
     last: Mutex<(String, u32)>,
 }
 
@@ -120,7 +120,7 @@ impl Directory {
                 continue;
             }
             let file = format!("{name}{ending}");
-            // `create_new` fails at anything that is there, a link included.
+            // `create_new` fails if anything has this name, even a link.
             match options().write(true).create_new(true).open(self.path.join(&file)) {
                 Ok(opened) => {
                     *last = (time, number);
@@ -133,7 +133,7 @@ impl Directory {
         Err(io::Error::other(format!("{TRIES} traces of one second are there already")))
     }
 
-    /// Opens a trace that [`list`](Self::list) or [`create`](Self::create) has named.
+    /// Opens a trace by a name that [`list`](Self::list) or [`create`](Self::create) returned.
     pub fn read(&self, file: &str) -> io::Result<File> {
         let file = options().read(true).open(self.path.join(file))?;
         match file.metadata()?.is_file() {

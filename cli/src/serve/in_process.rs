@@ -8,8 +8,8 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
-/// A recorder and a store on a thread of their own, with all that `memledger serve` does. Dropped, they
-/// end.
+/// A recorder and a store on a thread of their own, with the functions of `memledger serve`. They
+/// end when this is dropped.
 #[derive(Debug)]
 pub struct InProcess {
     ready: Ready,
@@ -21,7 +21,7 @@ impl Settings {
     /// For programs of this machine, on any free ports, with the limits of `memledger serve`.
     ///
     /// # Errors
-    /// If the folder cannot be made, or is not the user's own.
+    /// If the folder cannot be created, or does not belong to the user.
     pub fn in_folder(folder: &Path) -> Result<Self, CliError> {
         let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
         Ok(Self {
@@ -39,7 +39,7 @@ impl Settings {
 }
 
 impl InProcess {
-    /// Returns when both listen.
+    /// Returns when both the recorder and the store listen.
     ///
     /// # Errors
     /// Those of `memledger serve`.
@@ -48,7 +48,7 @@ impl InProcess {
         let (listening, listens) = mpsc::channel();
         let ended = move || {
             Ok(async {
-                // A sender that is gone is an end, too.
+                // The server also stops when the sender is dropped.
                 let _ = stopped.await;
             })
         };
@@ -71,20 +71,20 @@ impl InProcess {
         }
     }
 
-    /// Where programs send, one for each port; none if the recorder is off.
+    /// The addresses that programs send to, one for each port; empty if the recorder is off.
     pub fn recorder(&self) -> &[SocketAddr] {
         &self.ready.recorder
     }
 
-    /// Where the store listens: `remote::store::Store::connect` takes it.
+    /// The address that the store listens at, for `remote::store::Store::connect`.
     pub fn store(&self) -> SocketAddr {
         self.ready.store
     }
 
-    /// Ends it, within some 2 s, with whole files.
+    /// Stops the server within about 2 s. Its files are then complete.
     ///
     /// # Errors
-    /// Why it had ended before.
+    /// The reason, if the server had ended before.
     pub fn stop(mut self) -> Result<(), CliError> {
         self.end()
     }

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 /// The interval of keep-alive packets: a peer whose machine is gone is noticed within minutes.
 const KEEPALIVE: Duration = Duration::from_secs(60);
-/// The delay after a connection could not be accepted: trying again at once would fail too.
+/// The delay after accepting a connection failed, because another attempt at once would fail too.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Listens on a port; the error names it and the flag that chooses another.
@@ -40,7 +40,7 @@ pub async fn accept<F: Future<Output = ()> + Send + 'static>(
     mut stop: watch::Receiver<bool>,
     handle: impl Fn(TcpStream, SocketAddr, Permit, watch::Receiver<bool>) -> F,
 ) {
-    // A condition that lasts is reported once.
+    // A failure that persists is reported once.
     let (mut failing, mut at_limit) = (false, false);
     loop {
         let accepted = tokio::select! {
@@ -75,7 +75,7 @@ pub async fn accept<F: Future<Output = ()> + Send + 'static>(
     }
 }
 
-/// Ends at Ctrl-C or SIGTERM, from this call on.
+/// Completes at the first Ctrl-C or SIGTERM after this call.
 pub fn stop_signal() -> Result<impl Future<Output = ()>, CliError> {
     #[cfg(unix)]
     {
@@ -96,7 +96,8 @@ pub fn stop_signal() -> Result<impl Future<Output = ()>, CliError> {
     })
 }
 
-/// Two descriptors for each program and each reader, and some more, if the system allows it.
+/// Raises the limit of descriptors, if the system allows it: two for each program and each reader,
+/// and some more.
 pub fn raise_file_limit(clients: Clients) {
     #[cfg(unix)]
     {

@@ -44,7 +44,7 @@ use tokio::time::timeout;
 
 /// The longest time that open connections have to finish after the signal to stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
-/// Threads that wait for the disk, each for 64 KiB at a time.
+/// The maximum number of threads that wait for the disk, each for 64 KiB at a time.
 const DISK_THREADS: usize = 16;
 
 /// The settings from the command line.
@@ -53,9 +53,9 @@ pub struct Settings {
     pub directory: Directory,
     pub access: Access,
     pub address: IpAddr,
-    /// Each must be free.
+    /// The ports that must be free.
     pub recorder_ports: Vec<u16>,
-    /// Taken if it is free.
+    /// A port that is also used if it is free.
     pub second_port: Option<u16>,
     pub store_port: u16,
     pub limits: Limits,
@@ -64,7 +64,7 @@ pub struct Settings {
     pub silence: Option<Duration>,
 }
 
-/// Where the server listens, and what it found.
+/// The addresses that the server listens at, and the traces that it found.
 #[derive(Clone, Debug)]
 pub struct Ready {
     pub recorder: Vec<SocketAddr>,
@@ -81,7 +81,7 @@ pub fn serve(
     serve_until(listen::stop_signal, settings, ready)
 }
 
-/// Serves until what `stop` gives is done. Calls `ready` once it listens.
+/// Serves until the future that `stop` returns completes. Calls `ready` once it listens.
 fn serve_until<F: Future<Output = ()>>(
     stop: impl FnOnce() -> Result<F, CliError>,
     settings: Settings,
@@ -121,7 +121,7 @@ async fn run<F: Future<Output = ()>>(
     settings: Settings,
     ready: impl FnOnce(&Ready) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
-    // First, so that a Ctrl-C after the first line of output ends the server in order.
+    // Before the output, so that a Ctrl-C after its first line stops the server in order.
     let stopped = stop()?;
     let (recorders, store) = bind(&settings).await?;
     let address = |listener: &TcpListener| {
@@ -167,7 +167,7 @@ async fn run<F: Future<Output = ()>>(
     ready(&Ready { recorder, store: store_address, directory: path, totals })?;
     stopped.await;
     let _ = stop.send(true);
-    // Every open connection holds a receiver.
+    // Every open connection holds a receiver, so the channel closes after the last of them.
     if timeout(SHUTDOWN_TIMEOUT, stop.closed()).await.is_err() {
         note("stopping, although some connections are still open");
     }

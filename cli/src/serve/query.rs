@@ -21,12 +21,12 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 /// The longest time between two requests.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
-/// The longest time for the rest of a request that has begun, and for sending an answer.
+/// The longest time to receive the rest of a request that has begun, or to send an answer.
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection is read after its last answer. Closing it at once could discard the answer
 /// for a peer that is still sending.
 const LINGER: Duration = Duration::from_secs(1);
-/// At most this many bytes are read and discarded then.
+/// At most this many bytes are read and discarded after the last answer.
 const LINGER_BYTES: usize = 4 << 20;
 
 /// Answers requests until the peer disconnects or stalls, or the server stops.
@@ -76,7 +76,7 @@ async fn request(stream: &mut TcpStream) -> Option<Result<Vec<u8>, Message>> {
     body(stream, size).await.transpose()
 }
 
-/// The bytes after the size; `None` if the connection ends or stalls before.
+/// The bytes after the size; `None` if the connection ends or stalls before the last of them.
 async fn body(stream: &mut TcpStream, size: [u8; 4]) -> Result<Option<Vec<u8>>, Message> {
     let length = u32::from_le_bytes(size) as usize;
     if matches!(&size, b"GET " | b"POST" | b"PUT " | b"HEAD" | b"OPTI" | b"PRI ") {
@@ -93,7 +93,7 @@ async fn body(stream: &mut TcpStream, size: [u8; 4]) -> Result<Option<Vec<u8>>, 
     Ok(matches!(read, Ok(Ok(_))).then_some(body))
 }
 
-/// Lets the peer take the answer before the connection is gone.
+/// Lets the peer receive the answer before the connection is closed.
 async fn linger(mut stream: TcpStream) {
     let _ = stream.shutdown().await;
     let mut thrown = 0;

@@ -1,4 +1,4 @@
-//! One program that sends its trace.
+//! Receives the trace of one program.
 //!
 //! ```text
 //! connected ── start of a trace within 10 s ──► recording ── it ends, or falls silent ──► closed
@@ -27,7 +27,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// Bytes that one read takes at most.
+/// The maximum number of bytes of one read.
 const BUFFER: usize = 64 << 10;
 /// Bytes of the first read: most starts of a trace are shorter.
 const FIRST: usize = 4 << 10;
@@ -66,7 +66,7 @@ pub(super) async fn record(
     note(&format!("{name}: recording {peer}"));
     let (recording, how) = follow(&mut stream, recording, first, server.silence, &mut stop).await;
     let size = recording.as_ref().map_or(0, Recording::size);
-    // The catalogue shows the end before the note does.
+    // The catalogue shows the end of the trace before the note reports it.
     let _ = spawn_blocking(|| drop(recording)).await;
     note(&format!("{name}: {how}, {}", text::bytes(size)));
 }
@@ -87,8 +87,8 @@ pub async fn start(
 ) -> Result<(Start, Vec<u8>), String> {
     let mut bytes = Vec::new();
     more(stream, &mut bytes).await?;
-    // A program on this machine may send a token too, which is not checked: it may come through a
-    // tunnel.
+    // A program on this machine may also send a token, because a tunnel can make another machine's
+    // program look like one of this machine. That token is not checked.
     if Access::needs_token(peer) || bytes.first() == TOKEN_PREFIX.as_bytes().first() {
         take_token(stream, peer, access, &mut bytes).await?;
     }
@@ -103,7 +103,7 @@ pub async fn start(
     }
 }
 
-/// Takes the line with the token; leaves in `bytes` what follows it.
+/// Removes the line with the token from the start of `bytes`, and checks it where it is needed.
 async fn take_token(
     stream: &mut (impl AsyncRead + Unpin),
     peer: SocketAddr,
@@ -115,7 +115,8 @@ async fn take_token(
         let length = bytes.len().min(prefix.len());
         let end = bytes.iter().take(TOKEN_LINE).position(|byte| *byte == b'\n');
         if bytes.get(..length) != prefix.get(..length) {
-            // A program on this machine needs no token. Whether it sends a trace is checked later.
+            // A program on this machine needs no token. A later step checks whether it sends a
+            // trace.
             return match Access::needs_token(peer) {
                 true => {
                     Err("a program on another machine must send a token first, and it sent none"
@@ -179,7 +180,7 @@ async fn follow(
             biased;
             read = receive(stream, &mut buffer, stopping) => read,
             _ = stop.wait_for(|stop| *stop), if !stopping => {
-                // Bytes that have arrived already are still recorded.
+                // Bytes that have already arrived are still recorded.
                 bytes = buffer;
                 continue;
             }
@@ -197,7 +198,7 @@ async fn follow(
     }
 }
 
-/// Waits for the next bytes, or takes only those that are there.
+/// Receives the next bytes: waits for them, or, if `now`, takes only those that have arrived.
 async fn receive(stream: &mut TcpStream, buffer: &mut Vec<u8>, now: bool) -> io::Result<usize> {
     if !now {
         return stream.read_buf(buffer).await;

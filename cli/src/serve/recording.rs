@@ -1,4 +1,4 @@
-//! A trace that is being written.
+//! Writes the file of a trace that a program is sending.
 
 use super::catalogue::Catalogue;
 use memledger::trace::format::framing::Framing;
@@ -40,7 +40,7 @@ impl Recording {
     }
 
     /// Writes the next bytes. If not all of them can be kept, the trace ends after its last whole
-    /// packet, and the error says why. Nothing more may be written then.
+    /// packet, and the error says why. After an error, this must not be called again.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
         let (granted, full) = self.catalogue.grant(&self.name, bytes.len() as u64);
         let granted = bytes.get(..granted as usize).unwrap_or(bytes);
@@ -53,7 +53,8 @@ impl Recording {
             return Ok(());
         };
         let whole = self.framing.whole();
-        // NOTE: if even this fails, its reader reports an unfinished packet and loses nothing else.
+        // NOTE: if this fails too, a reader of the file reports an unfinished packet and loses
+        // nothing else.
         let size = self.file.set_len(whole).map_or(self.framing.len(), |()| whole);
         self.catalogue.correct(&self.name, size);
         self.readable.send_replace(size);
@@ -65,14 +66,15 @@ impl Recording {
 impl Drop for Recording {
     fn drop(&mut self) {
         if self.ended.is_none() {
-            // A program that was killed leaves the beginning of a packet, which is what it sent.
+            // The last bytes of a program that was killed can be an unfinished packet. They are
+            // kept.
             self.readable.send_replace(self.framing.len());
         }
         self.catalogue.end(&self.name, self.ended.take());
     }
 }
 
-/// Writes `bytes`. Returns how many were written, and the error if that is not all.
+/// Writes `bytes`. Returns how many were written, and the error if not all were.
 fn write_all(file: &mut File, bytes: &[u8]) -> (usize, Option<io::Error>) {
     let mut written = 0;
     while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {

@@ -16,9 +16,9 @@ use tokio::time::timeout;
 
 /// The longest time for the reader to connect, as in Unreal's store.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// A reader that takes no bytes for this time is disconnected.
+/// A reader that accepts no bytes for this time is disconnected.
 const STALL_TIMEOUT: Duration = Duration::from_secs(600);
-/// Bytes of memory that one reader takes.
+/// Bytes of memory for one reader.
 const BUFFER: usize = 64 << 10;
 
 /// Opens a port at `address` for one connection from `reader`, which receives the trace. The error
@@ -50,7 +50,7 @@ pub async fn offer(
     Ok(port)
 }
 
-/// The first connection from the address of the request.
+/// The first connection from the address that the request came from.
 async fn accept(listener: TcpListener, reader: IpAddr) -> Option<TcpStream> {
     loop {
         let (stream, peer) = listener.accept().await.ok()?;
@@ -60,8 +60,8 @@ async fn accept(listener: TcpListener, reader: IpAddr) -> Option<TcpStream> {
     }
 }
 
-/// Sends all of it. Holds `stop` and `permit` until the end: at its own end the server waits for
-/// readers, and their number is limited.
+/// Sends the whole trace. Holds `stop` and `permit` until then: the server waits for its readers
+/// before it ends, and limits their number.
 async fn send(
     reading: Reading,
     stream: TcpStream,
@@ -86,7 +86,7 @@ async fn send(
             sent += count as u64;
         }
         let Some(live) = live.as_mut().filter(|_| grows) else { break };
-        // NOTE: the channel may close with a last value that was not read yet.
+        // NOTE: the channel may close with a last value that this loop has not read yet.
         tokio::select! {
             changed = live.changed() => grows = changed.is_ok(),
             () = disconnected(&mut back) => return Ok(()),

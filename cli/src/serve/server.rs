@@ -1,4 +1,4 @@
-//! What all connections of the server share.
+//! The state that all connections of the server share.
 
 use super::access::Access;
 use super::catalogue::Catalogue;
@@ -13,7 +13,7 @@ pub struct Clients {
     pub readers: usize,
 }
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Debug)]
 pub struct Server {
     pub catalogue: Arc<Catalogue>,

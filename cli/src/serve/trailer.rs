@@ -5,34 +5,34 @@ use memledger::trace::read::{Event, Visitor, read};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// Bytes read from the beginning, which declares the types, and from the end: more than memledger
-/// sends between two syncs.
+/// Bytes that are read from the beginning, which declares the types, and from the end. Between two
+/// syncs, memledger sends fewer bytes than this.
 const PART: u64 = 256 << 10;
 
-/// Whether the program has written the end of its trace; `None` if its writer never does, as
-/// Unreal's.
+/// Whether the program has written the end of its trace; `None` if its writer never writes one, as
+/// Unreal's does not.
 ///
 /// A connection ends in the same way when a program ends and when it is killed, so only the trace
 /// shows the difference. Takes some milliseconds for a trace of any length.
 pub fn has_end(mut file: &File) -> io::Result<Option<bool>> {
     let size = file.metadata()?.len();
     let (mut begin, mut end) = (Vec::new(), Vec::new());
-    // The writer's position in the file is its end.
+    // The position may be the end of the file, if the caller has written it.
     file.rewind()?;
     file.take(PART).read_to_end(&mut begin)?;
     file.seek(SeekFrom::Start(size.saturating_sub(PART).max(PART)))?;
     file.take(PART).read_to_end(&mut end)?;
     let mut trailer = Trailer::default();
-    // The part between them is missing, so damage reported for it is ignored.
+    // The part between beginning and end is not read, so damage that is reported for it is ignored.
     let is_trace = read((&begin[..]).chain(&end[..]), &mut trailer).is_ok();
     Ok((is_trace && trailer.by_memledger).then_some(trailer.has_report))
 }
 
-/// What a trace says of its writer and its end.
+/// What a trace shows about its writer and its end.
 #[derive(Default)]
 struct Trailer {
     by_memledger: bool,
-    /// It has `Memledger.Report`, the last event that memledger writes.
+    /// The trace has `Memledger.Report`, the last event that memledger writes.
     has_report: bool,
 }
 

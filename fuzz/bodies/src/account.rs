@@ -1,4 +1,4 @@
-//! Memory events with any values, in whole streams: the account adds up at every moment.
+//! Memory events with any values, in whole streams: the accounts add up at every moment.
 //!
 //! ```text
 //! u8 which types, then for each event: u8 type and thread, its fields
@@ -25,7 +25,7 @@ const SYSTEM: &[(&str, T)] = SIZED.split_at(4).0;
 const ADDRESS: &[(&str, T)] = &[("Address", T::U64)];
 const ADDRESSED: &[(&str, T)] = &[("Address", T::U64), ("RootHeap", T::U8)];
 
-/// Name, whether the event is in the order of all threads, fields. The first uid is 16.
+/// The event types: name, whether an event has a serial, fields. The first uid is 16.
 const TYPES: &[Type] = &[
     ("Memory.AllocSystem", true, SYSTEM),
     ("Memory.FreeSystem", true, ADDRESS),
@@ -80,7 +80,7 @@ static RECORDS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     TYPES.iter().enumerate().map(record).collect()
 });
 
-/// A number from the bytes, mostly one that other events have as well.
+/// A number from the input, usually one that other events also have.
 fn number(u: &mut Unstructured<'_>, name: &str, size: usize) -> Result<Vec<u8>> {
     let small = u64::from(u.arbitrary::<u8>()?);
     let value = match (name, small) {
@@ -126,7 +126,7 @@ fn event(u: &mut Unstructured<'_>, serial: &mut u64) -> Result<(u16, Vec<u8>)> {
     Ok((stream, [enter, &own, &arrays].concat()))
 }
 
-/// Makes events of `data` and checks the account in the middle and at the end.
+/// Makes events from `data` and checks the accounts in the middle and at the end.
 pub fn run(data: &[u8]) {
     let mut u = Unstructured::new(data);
     let skip = u.arbitrary::<u8>().unwrap_or(0);

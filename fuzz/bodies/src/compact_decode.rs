@@ -1,4 +1,5 @@
-//! Any bytes as a compact packet. The checksum is corrected, or few inputs would be decoded.
+//! Any bytes as a compact packet. The checksum is corrected, because otherwise nearly all inputs
+//! would be refused.
 
 use crate::compact_encode::{encoder, example, sign};
 use memledger::trace::format::compact::{COMPACT_HEADER, CompactDecoder};
@@ -10,7 +11,8 @@ thread_local! {
     static DECODER: RefCell<CompactDecoder> = RefCell::new(CompactDecoder::new());
 }
 
-/// Decodes `data` as it is, then with a corrected checksum; the result must survive being encoded.
+/// Decodes `data` unchanged, then with a corrected checksum. A payload that results must be the
+/// same after it is encoded and decoded again.
 pub fn run(data: &[u8]) {
     DECODER.with_borrow_mut(|decoder| {
         if let Ok(payload) = decoder.decode(data) {

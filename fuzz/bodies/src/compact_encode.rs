@@ -71,7 +71,7 @@ pub(crate) fn example() -> Vec<u8> {
     (0..6).flat_map(event).collect()
 }
 
-/// The values of the last events, so that the next ones are near them.
+/// The values of the latest events, so that those of the next ones are near them.
 #[derive(Default)]
 struct Last {
     address: u64,
@@ -115,7 +115,7 @@ thread_local! {
     static DECODER: RefCell<CompactDecoder> = RefCell::new(CompactDecoder::new());
 }
 
-/// Makes events of `data`, encodes them, and expects the same events when decoded.
+/// Makes events from `data`, encodes them, and checks that they decode to the same events.
 pub fn run(data: &[u8]) {
     let mut u = Unstructured::new(data);
     let protocol = 5 + u.arbitrary::<u8>().unwrap_or(0) % 3;

@@ -1,5 +1,5 @@
-//! A trace from one transport to the other and back: the same events, and packet by packet the same
-//! payloads.
+//! Converts a trace to the other transport and back. The events stay the same, and so does the
+//! payload of each packet.
 
 use crate::log::read;
 use memledger::trace::convert::convert;

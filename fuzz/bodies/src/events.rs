@@ -3,7 +3,7 @@
 //! ```text
 //! u8 protocol   u8 stream   u8 size   payload   u8 stream ...
 //! ```
-//! A payload in pieces gives the same events as at once.
+//! A payload that arrives in pieces gives the same events as one that arrives at once.
 
 use crate::input::pieces;
 use crate::log::{Entry, Log};
@@ -13,7 +13,7 @@ use memledger::trace::format::packet::{
     FIRST_THREAD, IMPORTANTS, LAST_THREAD, PSEUDO_IMPORTANTS, TYPES,
 };
 
-/// The stream and the payload of a packet; without a stream: a sync.
+/// The stream and the payload of a packet. A packet without a stream is a sync.
 type Packet<'a> = (Option<u16>, &'a [u8]);
 
 /// The protocol, and the packets.
@@ -52,7 +52,7 @@ fn look() -> impl Visitor {
         })
 }
 
-/// Decodes `data` packet by packet, then in smaller ones.
+/// Decodes `data` packet by packet, then again in smaller packets.
 pub fn run(data: &[u8]) {
     let (protocol, packets) = packets(data);
     let (mut decoder, mut both) = (Decoder::new(protocol), (Log::default(), look()));

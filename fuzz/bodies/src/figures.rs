@@ -1,4 +1,4 @@
-//! What must hold in every report.
+//! Conditions that hold for every report.
 
 use memledger::analysis::{Figures, Moves, Report, Totals};
 use memledger::dump::json;
@@ -59,12 +59,12 @@ fn array<'a>(what: &str, all: &Totals, rows: impl Iterator<Item = &'a Figures>) 
     assert_eq!(sums, totals(all), "columns {what}");
     let all_moved = net(all.moved_in, all.moved_out);
     assert_eq!(moved.0, all_moved.0, "moves {what}");
-    // A block that moves to another class changes its size by the move.
+    // A move to another size class changes the size of the block, so the bytes differ there.
     assert!(moved.1 == all_moved.1 || what == "by size", "bytes that moved {what}");
 }
 
-/// Checks that each array adds up to the totals, and that live blocks are those that came less
-/// those that left.
+/// Checks that each array adds up to the totals, and that the live blocks are those that were
+/// allocated or moved in, less those that were freed or moved out.
 pub fn add_up(report: &Report) {
     let all = &report.totals;
     let (blocks, _) = net(all.moved_in, all.moved_out);

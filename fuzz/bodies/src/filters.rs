@@ -4,7 +4,7 @@
 use memledger::fuzzing::{channels, filter};
 use wildmatch::WildMatch;
 
-/// Whether `name` matches, computed from the rule itself.
+/// Whether `name` matches, by a direct implementation of the rule.
 fn fits(pattern: &[char], name: &[char]) -> bool {
     // `reached[i]`: the pattern so far matches the first `i` characters of the name.
     let mut reached = vec![false; name.len() + 1];
@@ -22,7 +22,7 @@ fn fits(pattern: &[char], name: &[char]) -> bool {
     reached[name.len()]
 }
 
-/// Matches, and parses `data` as channels.
+/// Matches the name in `data` against its pattern, and parses `data` as a list of channels.
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let (pattern, name) = text.split_once('\n').unwrap_or((text, "Memory.Alloc"));

@@ -39,9 +39,9 @@ macro_rules! targets {
 }
 
 targets! {
-    /// Memory events of any values: the account adds up.
+    /// Memory events with any values: the accounts add up.
     account,
-    /// A whole trace to a report, as text and as JSON.
+    /// From a whole trace to a report, as text and as JSON.
     analyzer,
     /// Any bytes as a compact packet.
     compact_decode,

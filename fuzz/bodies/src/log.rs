@@ -5,7 +5,7 @@ use memledger::trace::read::{Damage, Event, Hole, Reader, Stamp, Summary, Visito
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 
-/// One thing that was delivered.
+/// One item that was delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
     Type(u64),
@@ -22,7 +22,7 @@ pub struct Log {
     pub damages: Vec<Damage>,
     pub events: u64,
     pub holes: (u64, u64),
-    /// Some hole has an unknown number of events.
+    /// Whether a hole has an unknown number of events.
     pub unknown: bool,
 }
 

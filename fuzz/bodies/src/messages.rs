@@ -2,7 +2,7 @@
 
 use memledger::remote::store::{Message, check_token, token_line};
 
-/// Decodes `data`; the result is written and decoded again.
+/// Decodes `data`, and checks that the message is the same after it is written and decoded again.
 pub fn run(data: &[u8]) {
     match Message::decode(data) {
         Ok(message) => {

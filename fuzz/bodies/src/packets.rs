@@ -1,7 +1,8 @@
 //! A whole trace to packets and events.
 //!
-//! Whatever the sizes of the pieces, the events are the same. A part of the bytes gives a part of
-//! the events of all of them, thread by thread, in the same order.
+//! The events do not depend on the sizes of the pieces in which the trace arrives. A prefix of the
+//! trace gives, for each thread, a part of that thread's events in the whole trace, in the same
+//! order.
 
 use crate::input::{Numbers, Slow};
 use crate::log::{Entry, read};
@@ -27,7 +28,7 @@ pub fn run(data: &[u8]) {
     }
     let cut = Numbers::of(data).below(data.len());
     let Some((part, cut_summary)) = read(&data[..cut], cut) else { return };
-    // A missing type costs more events than those after the cut.
+    // If the cut removes a type, events before the cut are lost, too.
     let most = u64::from(cut_summary.truncated_bytes > 0);
     if cut_summary.counts.damages == most && whole.is_whole() {
         let late = summary.counts.late + cut_summary.counts.late;
@@ -44,9 +45,10 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// A serial that is not below the next one of its thread is wrong, and the event takes the place of
-/// a missing one. If the next one is cut off, the wrong one counts, and leaves a hole before it or
-/// comes late. So only in a part with neither are all serials those of the whole.
+/// The entry, without its serial. The reader corrects a serial that is not below the next serial of
+/// its thread: the event gets the serial of a missing event. If the next event is cut off, the
+/// reader keeps the wrong serial, and there is a hole before the event or the event is late. So the
+/// serials of the part are those of the whole trace only if the part has no hole and no late event.
 fn without_serial(entry: Entry) -> Entry {
     match entry {
         Entry::Event { stream, serial, enters, content } => {

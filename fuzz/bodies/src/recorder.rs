@@ -47,7 +47,7 @@ fn begin<'a>(
     }
 }
 
-/// Sends `data` at once and in pieces.
+/// Sends `data` at once and in pieces, and checks that the results are the same.
 pub fn run(data: &[u8]) {
     let Some((&first, data)) = data.split_first() else { return };
     let remote = first & 1 != 0;
@@ -78,7 +78,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// The ends of packets are the same, whatever the sizes of the pieces.
+/// Checks that the sizes of the pieces do not change where packets end.
 fn follow(trace: &[u8], start: &Start) {
     let push = |pieces: &mut dyn Iterator<Item = &[u8]>| {
         let mut framing = Framing::new();

@@ -8,9 +8,10 @@ use memledger::trace::format::schema::FieldType;
 use memledger::trace::read::{Event, Reader, Visitor};
 use std::collections::BTreeMap;
 
-/// Bytes of a thread's stream that a seed takes from a sample.
+/// The number of bytes that a seed takes from a thread's stream in a sample.
 const OF_A_THREAD: usize = 500;
-/// Bytes of type records and of important events: all later events depend on the first ones.
+/// The number of bytes that a seed takes from type records and from important events: all later
+/// events depend on the first ones.
 const OF_OTHERS: usize = 900;
 
 struct Ignore;
@@ -37,7 +38,7 @@ fn cut(sample: &[u8]) -> Vec<u8> {
     trace
 }
 
-/// A trace as the writer of the tests makes one.
+/// A trace from the writer of the tests.
 fn made(protocol: u8) -> Vec<u8> {
     let array = [plain(18, &[1]), support::aux(1, b"abc"), support::TERMINAL.to_vec()].concat();
     [

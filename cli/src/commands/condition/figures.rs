@@ -106,7 +106,7 @@ fn is_end(path: &str, end: &str, separator: &str) -> bool {
 /// A figure of a row: the inclusive figure, where the row has one.
 pub fn row_figure(row: &Value, key: &str) -> Option<u64> {
     let value = row["inclusive"].get(key).or_else(|| row.get(key));
-    // Selector leave out `moved` figures that are 0.
+    // The JSON leaves out `moved` figures that are 0.
     value.map_or(key.starts_with("moved_").then_some(0), Value::as_u64)
 }
 

@@ -39,7 +39,7 @@ pub struct Printer<'a> {
     bookmarks: Bookmarks,
     /// The threads that have had events.
     seen: BTreeSet<u32>,
-    /// The thread that a stream belongs to now, where that is not the number of the stream.
+    /// The current thread of each stream whose thread id is not the number of the stream.
     threads: HashMap<u16, u32>,
     /// Whether memledger wrote the trace. Its first streams belong to no thread.
     by_memledger: bool,

@@ -5,7 +5,7 @@ use memledger::trace::format::schema::EventType;
 use memledger::trace::read::{Damage, Event, Hole, Value, Visitor};
 use std::collections::BTreeMap;
 
-/// Damages and holes that are listed one by one.
+/// At most this many damages and holes are listed one by one.
 const LISTED: usize = 10;
 
 /// The role of an event type for the facts.
@@ -29,7 +29,7 @@ pub struct ThreadFacts {
     pub name: String,
 }
 
-/// A channel in its last state.
+/// A channel, with its last state.
 #[derive(Default)]
 pub struct ChannelFacts {
     pub name: Option<String>,
@@ -46,7 +46,7 @@ pub struct Facts {
     pub pid: Option<u64>,
     /// Whether memledger wrote the trace.
     by_memledger: bool,
-    /// The cycle of the start, and cycles per second.
+    /// The cycle at which the trace starts, and cycles per second.
     clock: Option<(u64, u64)>,
     last_cycle: u64,
     /// By stream, the thread of `ThreadInfo`.
@@ -117,7 +117,8 @@ impl Visitor for Facts {
             Role::Time => self.last_cycle = self.last_cycle.max(number("Cycle")),
             Role::ThreadInfo => {
                 let stream = number("ThreadId");
-                // The first streams of a memledger trace belong to no thread, whatever `ThreadId` says.
+                // The first streams of a memledger trace belong to no thread, whatever its
+                // `ThreadId` is.
                 let is_thread = !self.by_memledger || stream > LAST_OWN.into();
                 let system_id = is_thread.then(|| number("SystemId"));
                 let thread =

@@ -31,7 +31,7 @@ fn line(out: &mut dyn Write, mut key: &str, value: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The format of the trace, and the program that it is of.
+/// The format of the trace, and the program that wrote it.
 fn header(facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     let handshake = &summary.handshake;
     let name = match handshake.transport {
@@ -91,7 +91,7 @@ fn counts(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     line(out, "serials", &serials)
 }
 
-/// What is missing, and what cannot be read.
+/// The missing parts, and the parts that cannot be read.
 fn problems(facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     let counts = &summary.counts;
     let holes = match counts.holes {

@@ -4,7 +4,7 @@ use memledger::remote::store::Message;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::SystemTime;
 
-/// 1970 in units of 100 ns since the year 1.
+/// The start of 1970, in units of 100 ns since the start of year 1.
 const UNIX_EPOCH_TICKS: i64 = 621_355_968_000_000_000;
 
 /// The id in `key`. Ids are unsigned 32-bit numbers; Unreal's client sends them signed.
@@ -14,14 +14,14 @@ pub fn id(request: &Message, key: &str) -> Option<u32> {
     id.filter(|id| *id != 0)
 }
 
-/// A time in units of 100 ns since the year 1, as Unreal counts.
+/// A time in units of 100 ns since the start of year 1, as in Unreal.
 pub fn ticks(time: SystemTime) -> i64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_nanos() / 100)
         .map_or(i64::MAX, |ticks| ticks.saturating_add(UNIX_EPOCH_TICKS))
 }
 
-/// The address as a number, 127.0.0.1 as 0x7f000001; 0 for one that has no such number.
+/// An IPv4 address as a number: 127.0.0.1 is 0x7f000001. 0 for other addresses.
 pub fn ipv4(address: IpAddr) -> u32 {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),

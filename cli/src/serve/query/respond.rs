@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-/// The version of the protocol, as Unreal counts.
+/// The version of the protocol, in Unreal's numbering.
 const VERSION: (u32, u32) = (1, 0);
 
 const OK: u32 = 200;
@@ -72,7 +72,7 @@ fn not_found(what: &str) -> Message {
     refusal(NOT_FOUND, &format!("there is no such {what}"))
 }
 
-/// The answer to a request that reads the catalogue only.
+/// The answer to a request that only reads the catalogue.
 fn look_up(path: &str, request: &Message, server: &Server) -> Message {
     let response = Message::response(OK);
     let catalogue = &server.catalogue;
@@ -158,7 +158,7 @@ fn session(request: &Message, server: &Server) -> Result<Option<(Trace, Live)>, 
     Ok(trace.and_then(|trace| Some((trace.clone(), trace.live?))))
 }
 
-/// Opens the trace, and a port that sends its bytes.
+/// Opens the trace, and a port that sends the trace's bytes.
 async fn read(
     request: &Message,
     stream: &TcpStream,
