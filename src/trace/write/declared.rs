@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 const MAX_TYPES: usize = 4096;
 /// Uids with this bit are the program's.
 const PROGRAM: u16 = 1 << 6;
-/// The [`wire`](Logged::wire) of a type without a uid.
+/// The wire uid of a type that has none yet.
 pub const NO_WIRE: u16 = 0;
 /// The type got no uid, because the table is full.
 const REFUSED: u32 = 1 << 16;
