@@ -49,7 +49,8 @@ fn lower(name: &str) -> Vec<char> {
     name.chars().take(64).flat_map(char::to_lowercase).collect()
 }
 
-/// The number of insertions, deletions, changes and swaps of neighbours between two names.
+/// The minimum number of insertions, deletions, changes and swaps of neighbours that turn one name
+/// into the other.
 #[cfg(feature = "analysis")]
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut before = vec![0; b.len() + 1];

@@ -331,7 +331,8 @@ unsafe fn write_realloc<A: GlobalAlloc>(
         // Recording has ended in between: in the recording, the block is freed.
         return new;
     }
-    // SAFETY: `enter` has checked the room for both halves, and nothing else has used it since.
+    // SAFETY: `enter` has checked the room for both halves; a new buffer that `synchronize` may
+    // have taken has the room, too.
     let mut writer = unsafe { Writer::new(slot.cursor()) };
     writer.alloc(REALLOC_ALLOC.wire(), slot.stamp(), address.addr(), size, layout.align());
     if new.is_null() {

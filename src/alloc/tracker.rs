@@ -25,8 +25,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 /// 3. A load of this thread's slot from thread-local storage, a test and a store of its reentrancy
 ///    guard, and a test that its buffer has room.
 /// 4. The event's place in the order: a load of the global clock, which all threads share and
-///    seldom write, and of the clock of the region of 1 MiB of addresses, which the threads that
-///    use it share. If another thread has advanced either in between, a compare-exchange on it.
+///    seldom write, and of the clock of the block's region (1 MiB of addresses), which the threads
+///    that use the region share. If another thread has advanced either clock since, a
+///    compare-exchange on that clock.
 /// 5. For an allocation, a comparison of the thread's context with that of its stream. If they
 ///    differ, 7 to 8 bytes of events for the change.
 /// 6. Three stores for an allocation (22 bytes), two for a free (13 bytes).

@@ -33,13 +33,14 @@ trait ForFuturesUseTheirMethodAllocScopeForThreadsUseContext {}
 /// });
 /// ```
 ///
-/// A guard can be forgotten, or dropped while scopes inside it are still open (executors of one
-/// thread let it compile across an `.await`). Leaving the scope around it corrects this. The report
-/// counts these as `scope_misuses`, and gives the source location of the first. If no scope is
-/// around it, because a loop forgets a guard in each round or a `longjmp` skips one, the misuse is
-/// detected after at most 511 rounds. Then all of these scopes are counted, and the thread returns
-/// to the scope around the loop, or to `GlobalScope` if each round used another name. More than 511
-/// guards that one function keeps open at once are taken for such a loop, and are closed.
+/// A guard can be forgotten, or dropped while scopes inside it are still open (on executors of one
+/// thread, a guard across an `.await` compiles). Leaving a scope around the guard corrects this.
+/// The report counts these as `scope_misuses`, and gives the source location of the first. If no
+/// scope is around the guard, because a loop forgets one in each round or a `longjmp` skips one,
+/// the misuse is detected after at most 511 rounds. Then all of these scopes are counted, and the
+/// thread returns to the scope around the loop, or to `GlobalScope` if each round used another
+/// name. More than 511 guards that one function keeps open at once are taken for such a loop, and
+/// are closed.
 #[must_use = "the scope is left when this is dropped"]
 #[derive(Debug)]
 pub struct ScopeGuard {

@@ -27,8 +27,8 @@ impl Walk {
 
     /// Calls `visit` with every node that has become ready, parents before children.
     pub(in crate::scopes) fn visit_new(&mut self, mut visit: impl FnMut(NewNode)) {
-        // NOTE: the caller reads the threads' commit cursors before this count, so the events
-        // before those cursors refer only to nodes below the count.
+        // NOTE: the caller reads the threads' commit cursors before this function reads the count,
+        // so the events before those cursors refer only to nodes below the count.
         let count = super::len() as u32;
         if count == self.next && self.unready.is_empty() {
             return;
