@@ -25,7 +25,7 @@ const OUT: usize = 0;
 const IN: usize = 1;
 const WAITING: usize = 2;
 
-/// What a slot's pointer points to: the global clock, or the thread's own stamp.
+/// The targets of a slot's pointer: the global clock, or the thread's own stamp.
 const GLOBAL: usize = 0;
 const OWN: usize = 1;
 
@@ -46,7 +46,7 @@ enum Fault {
 enum Op {
     /// An event in this region.
     Event(usize),
-    /// The same; if the thread joins the global clock for it, it gets a lease.
+    /// An event in this region. If the thread joins the global clock for it, it gets a lease.
     Lease(usize),
     /// A reallocation: an event for each half. The thread stays inside the hook, and waits between
     /// the two.
@@ -219,7 +219,7 @@ fn barrier(shared: &Shared, number: usize) {
 struct Cycle {
     epoch: u64,
     watermark: u64,
-    /// What the worker found committed after it had the watermark.
+    /// The events that were committed when the worker had advanced the watermark.
     cursors: [usize; 2],
 }
 
@@ -368,7 +368,7 @@ fn quiet_means_done(shared: &Shared, cycles: &[Cycle], events: &[Vec<u64>]) {
     }
 }
 
-/// The same, if it checked only whether a thread has joined the global clock.
+/// The same check, as if the fast path checked only whether a thread has joined the global clock.
 fn quiet_by_global_clock_means_done(shared: &Shared, cycles: &[Cycle], events: &[Vec<u64>]) {
     let last = cycles.last().unwrap();
     if last.watermark == last.epoch && owner(shared.global.load(Acquire)) == WORKER {

@@ -60,7 +60,7 @@ struct Shared {
     messages: [AtomicU64; 2],
 }
 
-/// What a thread did, in program order.
+/// One action of a thread; a list of them is in program order.
 enum Step {
     /// The epoch, and the spaces concerned, each with the number it got.
     Event(u64, Vec<(usize, u64)>),

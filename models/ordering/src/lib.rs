@@ -1,9 +1,9 @@
 //! Checks the order of memledger's events in every interleaving that the C11 memory model allows,
 //! with loom, for few threads and events.
 //!
-//! [`rules`] includes the real rules of `src/trace/write/order.rs`. The code around them (the hook, the
-//! worker's cycle, the buffers) uses real threads and memory, so this model has a copy of it, step
-//! by step; the test of [`mirrored`] fails when the original changes.
+//! [`rules`] includes the real rules of `src/trace/write/order.rs`. The code around them (the hook,
+//! the worker's cycle, the buffers) uses real threads and memory, so this model has a copy of it,
+//! step by step; the test of [`mirrored`] fails when the original changes.
 //!
 //! `scripts/model_check.sh` runs it all; `README.md` says what is covered.
 

@@ -1,7 +1,7 @@
 //! Checks that the lines that this model copies are unchanged in the tracker.
 
-/// Files, and lines of each in this order. When one changes, check whether the model is still right,
-/// then update the line here.
+/// Files, and lines of each in this order. When one changes, check whether the model is still
+/// right, then update the line here.
 const MIRRORED: &[(&str, &str, &[&str])] = &[
     (
         "sync.rs",

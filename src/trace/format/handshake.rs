@@ -93,8 +93,8 @@ impl Handshake {
     /// Reads the start of a stream; returns it with its size in bytes.
     ///
     /// # Errors
-    /// [`Error::NotATrace`] with the bytes found instead, [`Error::UnsupportedTrace`] with a version that is
-    /// not supported, [`Error::Read`] with the source's error.
+    /// [`Error::NotATrace`] with the bytes found instead, [`Error::UnsupportedTrace`] with a
+    /// version that is not supported, [`Error::Read`] with the source's error.
     pub fn decode(source: &mut impl Read) -> Result<(Self, u64), Error> {
         let mut start = [0; 6];
         let got = read_full(source, &mut start)?;

@@ -96,7 +96,7 @@ impl<T: Copy> ByUid<T> {
     }
 }
 
-/// What a thread's stream consists of.
+/// The items that a thread's stream consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
     /// A piece of an array of the last event.

@@ -5,8 +5,8 @@
 //! packets ([`packet`]); the handshake before the first packet ([`handshake`]). The concatenated
 //! pieces of a stream are its bytes; packet boundaries have no meaning above this layer.
 //!
-//! [`packet::PacketWriter`] encodes payloads: plain, by [`lz4`] or by [`compact`]. [`unpack::Unpacker`]
-//! decodes them. [`framing`] serves a recorder, which relays a stream.
+//! [`packet::PacketWriter`] encodes payloads: plain, by [`lz4`] or by [`compact`].
+//! [`unpack::Unpacker`] decodes them. [`framing`] serves a recorder, which relays a stream.
 
 #[doc(hidden)]
 pub mod arrays;

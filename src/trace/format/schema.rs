@@ -26,7 +26,7 @@ pub const SERIAL_BITS: u32 = 24;
 /// the worker replaces them.
 pub const SERIAL_MASK: u64 = (1 << SERIAL_BITS) - 1;
 
-/// What one field holds.
+/// The type of one field's values.
 ///
 /// The discriminants are the type codes of the wire: bits 0-1 are the binary logarithm of the
 /// element size, 0x08 marks a string, 0x10 a signed integer, 0x40 a float, 0x80 an array.
@@ -148,7 +148,7 @@ pub enum FieldFamily {
 pub struct Field {
     /// Name, unique within the type.
     pub name: Cow<'static, str>,
-    /// What it holds.
+    /// The type of its values.
     pub field_type: FieldType,
     /// Its part in references between events.
     pub family: FieldFamily,

@@ -63,8 +63,8 @@ pub(crate) static SESSION: Declaration = Declaration {
 pub(crate) static MARKER: Declaration =
     Declaration { uid: 20, logger: "Memory", event: "Marker", flags: 0, fields: &[("Cycle", U64)] };
 
-/// What our reader needs at the start: the first serial, whether the stream has all events since the
-/// start of the process, and whether the tracker was built with optimisation.
+/// The facts that our reader needs at the start: the first serial, whether the stream has all
+/// events since the start of the process, and whether the tracker was built with optimisation.
 pub(crate) static TRACE: Declaration = Declaration {
     uid: 21,
     logger: "Memledger",
@@ -122,8 +122,9 @@ pub(crate) static REPORT: Declaration = Declaration {
     ],
 };
 
-/// The end of the initial snapshot of live blocks: the events before this one on its stream happened
-/// before this stream started, and are in the other streams of the process at their own times.
+/// The end of the initial snapshot of live blocks: the events before this one on its stream
+/// happened before this stream started, and are in the other streams of the process at their own
+/// times.
 pub(crate) static ALIVE: Declaration = Declaration {
     uid: 30,
     logger: "Memledger",

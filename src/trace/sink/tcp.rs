@@ -79,12 +79,12 @@ impl Address {
         &self.host
     }
 
-    /// The same port at this host.
+    /// The address with the same port at this host.
     pub(crate) fn at(&self, host: &str) -> Self {
         Self { host: host.to_owned(), port: self.port }
     }
 
-    /// The same host, with each port to try.
+    /// The addresses of the same host, one for each port to try.
     pub(crate) fn with_ports(&self) -> impl Iterator<Item = Self> {
         let ports = self.port.map_or(DEFAULT_PORTS.to_vec(), |port| vec![port]);
         ports.into_iter().map(|port| Self { host: self.host.clone(), port: Some(port) })

@@ -23,8 +23,8 @@ pub(crate) trait EventProvider: Send {
     /// Adds the important events that are new since the last call.
     fn announce(&mut self, importants: &mut Importants);
 
-    /// Adds events, which belong to no thread, for the figures that have changed since the last call.
-    /// Each event has the whole figure, so a lost event does no harm.
+    /// Adds events, which belong to no thread, for the figures that have changed since the last
+    /// call. Each event has the whole figure, so a lost event does no harm.
     fn figures(&mut self, _events: &mut Vec<Vec<u8>>) {}
 
     /// Adds the figures so far, for a stream that starts here.

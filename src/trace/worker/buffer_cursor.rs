@@ -68,7 +68,7 @@ impl BufferCursor {
         self.buffer
     }
 
-    /// Where a later cursor continues: an argument of [`new`](Self::new).
+    /// The position at which a later cursor continues, for [`new`](Self::new).
     pub(super) fn resume_point(&self) -> ResumePoint {
         let offset = self.at.addr().saturating_sub(self.buffer.start().addr());
         ResumePoint { buffer: self.buffer, offset, epoch: self.epoch }

@@ -22,11 +22,12 @@ pub(crate) struct JoinPoint {
     pub(crate) marked_at: u64,
     /// Whether the recording has all events since the start of the process.
     pub(crate) from_process_start: bool,
-    /// What each stream starts with: thread information, and the scopes that are open on it.
+    /// The bytes that each stream starts with: thread information, and the scopes that are open on
+    /// it.
     pub(crate) streams: Vec<(u16, Vec<u8>)>,
 }
 
-/// What each stream starts with for a reader that has seen none of it.
+/// The bytes that each stream starts with, for a reader that has seen none of it.
 pub(super) fn open_streams(threads: &Threads, announcer: &Announcer) -> Vec<(u16, Vec<u8>)> {
     let figures = announcer.figures_before().into_iter().map(|packet| (CONTROL, packet));
     let open = |thread: OpenThread<'_>| (thread.stream, start_of(&thread, announcer.layouts()));

@@ -143,7 +143,7 @@ impl Session {
         self.output.add(Box::new(sink));
     }
 
-    /// The same, on this thread, for a sink without a queue.
+    /// Adds such a sink without a queue: calls `begin` on this thread.
     pub(crate) fn join_here(
         &mut self,
         mut sink: Box<dyn Sink>,

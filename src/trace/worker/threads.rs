@@ -22,7 +22,7 @@ struct CollectorState {
     drained: Option<ResumePoint>,
     /// How many scopes are open there.
     depth: u32,
-    /// What its stream starts with, for sinks that join later.
+    /// The bytes that its stream starts with, for sinks that join later.
     start: Vec<u8>,
 }
 
@@ -59,7 +59,7 @@ impl CommittedRange {
 /// A thread whose stream is open, for a sink that joins.
 pub(super) struct OpenThread<'a> {
     pub(super) stream: u16,
-    /// What its stream starts with.
+    /// The bytes that its stream starts with.
     pub(super) start: &'a [u8],
     /// How many scopes are open.
     pub(super) depth: u32,

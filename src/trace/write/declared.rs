@@ -69,7 +69,7 @@ pub enum Family {
 pub struct DeclaredField {
     /// Its name.
     pub name: &'static str,
-    /// What it holds.
+    /// The type of its values.
     pub field_type: FieldType,
     /// Its part in references.
     pub family: Family,
@@ -89,7 +89,7 @@ pub struct Declared {
 pub struct Logged {
     declared: fn() -> &'static Declared,
     channels: &'static [u32],
-    /// What its events start with on a thread's stream, 0 while it has no uid.
+    /// The first two bytes of its events on a thread's stream; 0 while it has no uid.
     wire: AtomicU32,
 }
 
@@ -169,7 +169,7 @@ impl Logged {
             && ours.iter().all(|channel| theirs.contains(channel))
     }
 
-    /// What its events start with on a thread's stream: the uid, marked as two bytes long;
+    /// The first two bytes of its events on a thread's stream: the uid, marked as two bytes long;
     /// [`NO_WIRE`] if it has none yet.
     // NOTE: acquire, so that a worker that sees an event of the type also sees its table entry.
     #[inline(always)]
@@ -177,7 +177,8 @@ impl Logged {
         self.wire.load(Ordering::Acquire) as u16
     }
 
-    /// The same, taking a uid if there is none; [`NO_WIRE`] if no uid is left.
+    /// Returns [`wire`](Self::wire), after taking a uid if there is none; [`NO_WIRE`] if no uid is
+    /// left.
     #[cold]
     pub(crate) fn register(&'static self) -> u16 {
         self.register_within(8)

@@ -90,7 +90,7 @@ pub(crate) fn enter_cold() -> Option<Cold> {
     enter_cold_with(state::RECORD)
 }
 
-/// The same for either kind of events: [`state::RECORD`] or [`state::LOG`].
+/// Does what [`enter_cold`] does, for one kind of events: [`state::RECORD`] or [`state::LOG`].
 pub(super) fn enter_cold_with(kind: u32) -> Option<Cold> {
     if state::load() & kind == 0 {
         return None;

@@ -3,8 +3,8 @@
 //! A thread records an event in these steps:
 //! 1. [`enter`]: it loads its slot, sets the guard in it, and checks that there is room. Where that
 //!    fails (no slot yet, entered already, buffer full), [`enter_cold`] takes the slow path.
-//! 2. [`sync::is_current`]: two loads that say whether the thread is in a current epoch, and whether
-//!    anything is recorded. If not, the thread [synchronises](sync::synchronize).
+//! 2. [`sync::is_current`]: two loads that say whether the thread is in a current epoch, and
+//!    whether anything is recorded. If not, the thread [synchronises](sync::synchronize).
 //! 3. It writes the event after the cursor, with the low bits of the epoch in place of the serial.
 //! 4. [`ThreadSlot::commit`]: one release store, after which the worker can read the event.
 //! 5. [`leave`]: it clears the guard.

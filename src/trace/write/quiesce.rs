@@ -1,6 +1,6 @@
 //! Pausing and resuming the recording, so that no thread is inside a hook in between.
 //!
-//! Pausing is a store to the [state](super::state), a barrier on all threads, and a look at every
+//! Pausing is a store to the [state](super::state), a barrier on all threads, and a check of every
 //! thread's guard. A thread that set its guard before the barrier is seen; one that sets it after
 //! the barrier sees the new state.
 

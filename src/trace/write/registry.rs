@@ -29,8 +29,8 @@ static FREE_SLOTS: FreeStack = FreeStack::new();
 /// The id of the last thread that registered. Ids are never reused; 1 is the worker's.
 static LAST_THREAD_ID: AtomicU32 = AtomicU32::new(1);
 
-/// What a thread knows about itself. It has no `Drop`, so the thread can use it at any time in its
-/// life.
+/// The state that a thread keeps about itself. It has no `Drop`, so the thread can use it at any
+/// time in its life.
 pub(crate) struct Thread {
     /// Its slot, or [`NO_SLOT`].
     pub(super) slot: Cell<&'static ThreadSlot>,
@@ -182,9 +182,9 @@ pub(super) fn retire(slot: &ThreadSlot) {
     slot.state.store(FINISHED, Ordering::Release);
 }
 
-/// Marks the slots of threads that have ended without retiring: those whose first event came after
-/// the system had begun their last round of destructors, or for whom the system had no key for such
-/// destructors.
+/// Marks the slots of threads that have ended without retiring: those whose first event followed
+/// the start of their last round of destructors, and all threads if the system had no key left for
+/// such a destructor.
 pub(crate) fn finish_dead() {
     for slot in slots() {
         if slot.state.load(Ordering::Acquire) == LIVE

@@ -23,7 +23,7 @@ impl Guard {
     pub(crate) const WAITING: u32 = 2;
 }
 
-/// What one recording thread and the worker share.
+/// The state that one recording thread and the worker share.
 #[repr(C, align(128))]
 pub(crate) struct ThreadSlot {
     // Written by the thread at every event.
@@ -46,7 +46,7 @@ pub(crate) struct ThreadSlot {
     pub(crate) lost: AtomicU64,
 
     // Written seldom.
-    /// Where the buffer is full.
+    /// The address from which the buffer counts as full.
     buffer_limit: Cell<*mut u8>,
     /// When the thread last joined the global clock after another thread, and how many such joins
     /// in a row were near each other.
@@ -123,7 +123,8 @@ impl ThreadSlot {
         // NOTE: a thread checks only this before it knows whether anything is recorded. Its buffers
         // may be taken away at the same time, so the cursor alone must show that there is no
         // buffer: it is [`NOWHERE`] then.
-        // PERF: the whole hook uses the value that is loaded here, since `cursor` is no atomic load.
+        // PERF: the whole hook uses the value that is loaded here, since `cursor` is no atomic
+        // load.
         self.cursor.load(Ordering::Relaxed) < self.limit.get()
     }
 

@@ -89,7 +89,8 @@ pub(crate) fn awake() -> Awake {
     Awake(wake())
 }
 
-/// The same, until recording is next turned off; `false` if the state was not `OFF`.
+/// Moves the state from `OFF` to `PAUSED` until recording is next turned off; `false` if the state
+/// was not `OFF`.
 pub(crate) fn wake() -> bool {
     STATE.compare_exchange(OFF, PAUSED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }

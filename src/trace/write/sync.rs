@@ -35,7 +35,7 @@ pub(crate) fn is_current(slot: &ThreadSlot, stamp: u64, address: usize, size: us
         && (address & (WINDOW - 1)) + size <= WINDOW
 }
 
-/// What the thread compares as the global clock.
+/// The word that the thread loads as the global clock: under a lease, its own stamp.
 #[inline(always)]
 fn global_of(slot: &ThreadSlot) -> &AtomicU64 {
     // SAFETY: it points to a static, or into a slot, and slots are never unmapped.

@@ -125,7 +125,7 @@ pub(super) struct ShapeSlot {
     pub mask: u64,
     pub layout_mask: u16,
     pub stack: u64,
-    /// As [`layout`] makes it.
+    /// Size and alignment, in the form that [`layout`] returns.
     pub layout: u64,
     pub value: u64,
     pub shape: Shape,

@@ -18,7 +18,7 @@ pub(super) const LARGEST_EVENT: usize = 23;
 /// The most shapes of one packet. The number after the last shape represents bytes without a shape.
 pub(super) const MAX_SHAPES: usize = 7;
 
-/// What follows the head and the serial.
+/// The fields that follow the head and the serial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Body {
     #[default]
@@ -59,8 +59,8 @@ impl Shape {
         self.start() + value + rest
     }
 
-    /// Whether the shape is valid. PERF: a memory event has each field at one fixed offset, so that the
-    /// codec reads and writes it without a lookup.
+    /// Whether the shape is valid. PERF: a memory event has each field at one fixed offset, so that
+    /// the codec reads and writes it without a lookup.
     fn is_sound(&self) -> bool {
         match self.body {
             Body::HeapBlock => {
