@@ -1,4 +1,4 @@
-//! Analyzers of a program's own: subscribe to events by name, and get their fields by name.
+//! Analyzers that a program defines: subscribe to events by name, and get their fields by name.
 //!
 //! ```text
 //! type announced ──► the subscriptions that want it, and the indexes of their fields   once per type
@@ -67,8 +67,8 @@ struct Routes {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// An event without a subscription costs a table lookup, another event a call of its handler. The
-/// memory is that of the types, and about 40 bytes for each thread and each open scope.
+/// An event without a subscription costs a table lookup, an event with one a call of its handler.
+/// The memory is that of the types, and about 40 bytes for each thread and each open scope.
 ///
 /// [`analysis::Analyzer`]: crate::analysis::Analyzer
 pub struct EventAnalyzer<'a, S> {
