@@ -12,7 +12,7 @@
 //! | `Stop` | ends all destinations but the first file |
 //! | `StopAll` | ends all destinations, the first file included |
 //! | `Start` | starts the first file, under a new name, and the host again, if they have ended |
-//! | `Token secret` | must come first where the program has set a token |
+//! | `Token secret` | must be the first command if the program has set a token |
 //!
 //! `channels` selects the channels of that destination, as
 //! [`Destination::channels`](crate::Destination::channels) does; without it, the destination gets

@@ -267,8 +267,9 @@ pub enum Stamp {
 
 /// Receives the events of a trace, in the same order from each reader.
 ///
-/// Synchronised events come in the order of their serials, over all threads. An event without a
-/// serial comes in the order of its own thread, before the next synchronised event of that thread.
+/// Synchronised events are delivered in the order of their serials, over all threads. An event
+/// without a serial is delivered in the order of its thread, before the next synchronised event of
+/// that thread.
 pub trait Visitor {
     /// A type was announced; its events have `index` as their `type_index`. Another type with the
     /// same uid gets another index.

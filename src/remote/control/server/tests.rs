@@ -91,7 +91,7 @@ impl Fixture {
         stream
     }
 
-    /// Sends `bytes`, and reads what comes until the connection ends.
+    /// Sends `bytes`, and reads the answers until the connection ends.
     fn answers(&self, bytes: &[u8]) -> String {
         let mut stream = self.raw();
         let _ = stream.write_all(bytes);
@@ -125,7 +125,7 @@ fn commands_do_what_they_say() {
     assert_eq!(send(Command::send_to("localhost")).unwrap(), ["send 127.0.0.1"]);
     assert_eq!(send(Command::send_to("build.example:7")).unwrap(), ["send build.example:7"]);
     assert_eq!(send(Command::write_to("a.utrace")).unwrap(), ["write a.utrace"]);
-    // A refusal by the actions does not end the connection; a line break in it is removed.
+    // A refusal by the actions does not end the connection; a line break in it is escaped.
     let refused = send(Command::channels(["nobody"], true)).unwrap_err().to_string();
     assert!(refused.ends_with("refuses: no such\\nchannel"), "{refused}");
     assert_eq!(send(Command::Stop).unwrap(), ["stop"]);

@@ -101,7 +101,7 @@ impl<'a, S> EventAnalyzer<'a, S> {
     }
 
     /// Calls `handler` for each event `logger.event`, with the fields of these names, in this
-    /// order. A `*` in a name stands for any text: `*`, `Alloc*`, `*Spec`, `Re*Alloc*`. A handler
+    /// order. A `*` in a name matches any text: `*`, `Alloc*`, `*Spec`, `Re*Alloc*`. A handler
     /// of many events looks into them with [`Occurrence::fields`].
     ///
     /// The fields are looked up when the trace declares the type, not for each event. If the type
@@ -132,7 +132,7 @@ impl<'a, S> EventAnalyzer<'a, S> {
     }
 
     /// Calls `handler` when a scope closes that an event `logger.event` opened. A `*` in a
-    /// name stands for any text.
+    /// name matches any text.
     ///
     /// If the end of a scope is in a lost packet, the scope stays open.
     pub fn on_leave(
@@ -272,7 +272,7 @@ impl<S> Visitor for EventAnalyzer<'_, S> {
                 }
             }
         }
-        // Types come in the order of their indexes.
+        // Types are announced in the order of their indexes.
         if index == self.routes.len() {
             self.routes.push(routes);
             self.trace.types.push(event_type.clone());
