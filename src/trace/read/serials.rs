@@ -26,8 +26,9 @@ const LATE: u64 = 1 << 20;
 ///
 /// If a writer sends many events of one thread before it continues with the next thread, more
 /// events wait than 24 bits can distinguish. Then a serial is the lowest such number above the
-/// thread's last serial and above the delivered events. That is right as long as no thread lags by more than
-/// 2^24 serials. If a thread may lag by more, the number of missing events is reported as unknown.
+/// thread's last serial and above the delivered events. That is right as long as no thread lags by
+/// more than 2^24 serials. If a thread may lag by more, the number of missing events is reported as
+/// unknown.
 #[derive(Default)]
 pub(super) struct Serials {
     highest: u64,

@@ -106,7 +106,7 @@ impl Fixture {
     }
 }
 
-/// Everything that can be read. If the server has not read all that we sent, the end may be a reset.
+/// Everything that can be read. The end may be a reset, if the server has not read all our bytes.
 fn rest(mut stream: TcpStream) -> String {
     let (mut text, mut bytes) = (Vec::new(), [0; 4096]);
     while let Ok(count @ 1..) = stream.read(&mut bytes) {
