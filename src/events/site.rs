@@ -113,7 +113,7 @@ impl Drop for LogScope {
 /// An event with numbers only takes 2 to 4 ns; one with strings or arrays about 50 ns plus the time
 /// to copy them (`cargo bench -p memledger-benches --bench log`). Synchronised events of several
 /// threads are in the order in which they were logged. For that, threads that log at the same time
-/// contend for one shared word of memory; `NoSync` events do not.
+/// contend for a shared word of memory; `NoSync` events do not use it.
 ///
 /// An event can be as large as half of the buffers (4 MiB by default). A larger event, or one for
 /// which the buffers have no room within one second, is lost as a whole and counted.

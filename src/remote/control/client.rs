@@ -6,9 +6,9 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-/// How long a connection is tried.
+/// The maximum time to connect to one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long an answer may take: ending a destination waits until it has got everything.
+/// The maximum time for an answer. Ending a destination takes until it has received everything.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of the longest answer.
 const LONGEST_ANSWER: u64 = 1 << 20;
@@ -62,8 +62,9 @@ impl Client {
     /// Sends a command and waits for its answer, at most 30 s: lines `name value`.
     ///
     /// # Errors
-    /// [`Error::Refused`] has the program's reason; [`Error::NoAnswer`] if it does not answer in time,
-    /// or not as it should. After an answer that is none, and after a line that is no command, the connection is over.
+    /// [`Error::Refused`] has the program's reason; [`Error::NoAnswer`] if there is no valid answer
+    /// in time. After an invalid answer, and after a line that is no command, the connection cannot
+    /// be used any more.
     pub fn send(&mut self, command: &Command) -> Result<Vec<String>, Error> {
         let failed = |address: &str, error: io::Error| {
             let what = match error.kind() {
@@ -74,7 +75,8 @@ impl Client {
             };
             Error::NoAnswer(format!("{address} does not answer: {what}"))
         };
-        // NOTE: a program that has just refused and closed may have said why: that is read first.
+        // NOTE: sending fails if the program has refused the client and closed the connection. Its
+        // reason may be readable, so the answer is read before that failure is reported.
         let sent = self.stream.get_mut().write_all(format!("{command}\n").as_bytes());
         let mut lines = Vec::new();
         let mut left = LONGEST_ANSWER;

@@ -11,7 +11,7 @@ pub(super) const LONGEST_LINE: usize = 4096;
 /// At most this many words in a line, as in Unreal.
 const MOST_WORDS: usize = 16;
 
-/// What a client can ask for. [`Display`](fmt::Display) gives the line that says it.
+/// A command of a client. [`Display`](fmt::Display) formats it as a line.
 ///
 /// ```
 /// use memledger::remote::control::Command;
@@ -25,7 +25,7 @@ const MOST_WORDS: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Command {
-    /// What is recorded, where it goes, what was lost.
+    /// Asks what is recorded, where it goes, and what was lost.
     Status,
     /// Turns channels on or off.
     ToggleChannels {
@@ -51,10 +51,10 @@ pub enum Command {
     },
     /// Ends all destinations but the first file.
     Stop,
-    /// Ends all destinations, the first file included. The account of the live blocks is kept.
+    /// Ends all destinations, the first file included. The accounts of the live blocks continue.
     StopAll,
-    /// Starts again what the recording was started with and was ended: the first file under a new
-    /// name, and the host. Each begins with the blocks that are alive.
+    /// Starts again the destinations that the recording began with and that have ended: the first
+    /// file under a new name, and the host. Each begins with the live blocks.
     Start,
     /// The secret of the program, which admits the client.
     Token(String),
@@ -153,7 +153,7 @@ fn with_channels(
     channels.iter().try_for_each(|channels| write!(f, " {channels}"))
 }
 
-/// Why a line is not looked at.
+/// The reason for refusing a line that is too long.
 pub(super) fn too_long() -> String {
     format!("the line has more than {LONGEST_LINE} bytes")
 }

@@ -8,9 +8,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
 use super::command::DEFAULT_PORT;
 
-/// Ports tried beside the one asked for, when that is taken: as many as Unreal tries.
+/// The number of other ports that are tried if the requested one is taken, as in Unreal.
 const HOPS: u64 = 10;
-/// The first of the ports that hops lead to, and how many there are.
+/// The first of the other ports that can be tried, and the number of these ports.
 const HOP_PORTS: (u16, u64) = (0x8000, 0x2000);
 
 /// The address and port that a program asks for.
@@ -36,7 +36,7 @@ impl ListenAddress {
         })
     }
 
-    /// The port asked for; 0 for any.
+    /// The requested port; 0 for any.
     pub(crate) fn port(self) -> u16 {
         self.0.port()
     }
@@ -55,7 +55,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Binds the port asked for, or another if that is taken.
+    /// Binds the requested port, or another one if that is taken.
     ///
     /// # Errors
     /// [`Error::Listen`] if there is none.

@@ -13,7 +13,7 @@ const LONGEST_NAME: usize = 255;
 /// The rules of one server. Only the program and its environment set them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
-    /// The word that a client must say first.
+    /// The word that a client must send first.
     pub(crate) token: Option<String>,
     /// Where files may be written.
     pub(crate) folder: Option<PathBuf>,
@@ -22,7 +22,7 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Takes from `more` what is not set.
+    /// Sets the rules that are not set yet, from `more`.
     pub(super) fn fill(&mut self, more: Self) {
         self.token = self.token.take().or(more.token);
         self.folder = self.folder.take().or(more.folder);

@@ -4,8 +4,8 @@
 //! accepted ──line──► answered ──line──► ... ──closed, silent for 10 s, no command──► gone
 //! ```
 //! Every deadline counts from the last whole command, so a client that sends a byte now and then
-//! gains nothing by it. One command is taken from each client in a round, and rounds are
-//! [`PACE`] apart, which is all the work that clients can make.
+//! gains nothing by it. In each round the server executes one command of each client. Rounds are
+//! [`PACE`] apart, which limits the work that clients can cause.
 
 use super::command::{Command, too_long};
 use super::lines::{Lines, TooLong};
@@ -29,14 +29,14 @@ use std::time::{Duration, Instant};
 const MAX_CLIENTS: usize = 4;
 /// How long a client may take for a command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
-/// Between two rounds in which there are commands.
+/// The time between two rounds with commands.
 const PACE: Duration = Duration::from_millis(10);
 /// How often the server checks whether it should end, if nothing wakes it: the program may have
 /// closed its descriptor.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What commands do. Calls come from the server's thread, one at a time, with the guard set, after
-/// the [`Rules`] have been looked at.
+/// The actions of commands. The server's thread calls them one at a time, with the reentrancy guard
+/// set, after it has checked the [`Rules`].
 pub(crate) trait Actions: Send {
     /// Lines `name value`.
     fn status(&mut self) -> Vec<String>;
@@ -46,17 +46,17 @@ pub(crate) trait Actions: Send {
     fn send_to(&mut self, address: &str, channels: Option<&str>) -> Reply;
     /// Writes the trace, or some channels of it, to `file` as well, which is new and empty.
     fn write_to(&mut self, file: File, path: &Path, channels: Option<&str>) -> Reply;
-    /// Ends what can be ended.
+    /// Ends all destinations but the first file.
     fn stop(&mut self) -> Reply;
-    /// Ends all that, and the first file.
+    /// Ends all destinations, the first file included.
     fn stop_all(&mut self) -> Reply;
-    /// Starts again what the recording was started with and has ended.
+    /// Starts again the destinations that the recording began with and that have ended.
     fn start(&mut self) -> Reply;
-    /// The server has to end.
+    /// Reports the error for which the server ends.
     fn problem(&mut self, error: Error);
 }
 
-/// Lines `name value`, or why not.
+/// Lines `name value`, or the reason for a refusal.
 pub(crate) type Reply = Result<Vec<String>, String>;
 
 /// A server that runs until this is dropped.
@@ -66,7 +66,8 @@ pub(crate) struct Server {
     rules: SharedRules,
 }
 
-/// NOTE: held only to copy them, because a command may wait for a thread that changes the rules.
+/// NOTE: the lock is held only to copy the rules, because a command may wait for a thread that
+/// changes them.
 type SharedRules = Arc<Mutex<Rules>>;
 
 fn copy(rules: &SharedRules) -> Rules {
@@ -121,7 +122,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Adds rules where there are none of their kind. They apply to commands from now on.
+    /// Sets the rules that are not set yet. They apply to commands from now on.
     pub(crate) fn allow(&self, rules: Rules) {
         self.rules.lock().unwrap_or_else(PoisonError::into_inner).fill(rules);
     }

@@ -17,7 +17,7 @@ pub struct Status {
     pub directory: String,
 }
 
-/// A trace in a store. Its texts come from another machine and may hold anything.
+/// A trace in a store. Its texts are from another machine and may have any contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredTrace {

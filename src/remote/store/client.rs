@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 /// The largest number of traces that a store is believed to have.
 const MAX_TRACES: i64 = 1 << 20;
-/// How often a list is read again when traces are added or removed meanwhile.
+/// The number of attempts to read a list that changes while it is read.
 const MAX_TRIES: u32 = 3;
 
 /// 1970 in units of 100 ns since the year 1.
@@ -101,7 +101,7 @@ impl Store {
         for attempt in 1.. {
             let before = self.status()?.change_serial;
             let answers = self.list("v1/trace/count", "v1/trace/info")?;
-            // An index names another trace once one before it is gone.
+            // After a trace is removed, the indexes of those after it refer to other traces.
             if attempt < MAX_TRIES && self.status()?.change_serial != before {
                 continue;
             }

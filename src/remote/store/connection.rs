@@ -1,4 +1,4 @@
-//! One connection to a store: a request, its answer, and the sentence for what goes wrong.
+//! One connection to a store: requests, their answers, and one sentence for each error.
 
 use super::message::{MAX_RESPONSE, Message};
 use super::{PORT, check_token};
@@ -85,7 +85,7 @@ impl Connection {
         };
         let answer = self.transfer(&request).and_then(|body| Message::decode(&body));
         answer.map_err(|error| {
-            // The next bytes would be taken for the answer to another request.
+            // The next bytes would be read as the answer to another request.
             let _ = self.stream.shutdown(Shutdown::Both);
             let sentence = self.sentence(&format!("does not answer as a store does: {error}"));
             match error {

@@ -4,7 +4,8 @@
 //! u32 size (little-endian, what follows)   0xbf   key value   key value ...   0xff
 //! ```
 //!
-//! The map is written with an indefinite length, as Unreal does; read it is either way.
+//! The map is written with an indefinite length, as Unreal does. A map of definite length can be
+//! read, too.
 
 use crate::error::Error;
 use ciborium::Value;
@@ -14,7 +15,7 @@ pub const MAX_REQUEST: usize = 1024;
 /// The largest response in bytes, without its size, that the client takes.
 pub const MAX_RESPONSE: usize = 64 << 10;
 
-/// A map in a list in a field is the deepest that anyone writes.
+/// The maximum nesting depth. Known writers have at most a map in a list in a field.
 const MAX_DEPTH: usize = 8;
 const MAP: u8 = 0xbf;
 const END: u8 = 0xff;

@@ -2,8 +2,8 @@
 //! its protocol share.
 //!
 //! A store keeps what a recorder receives: `memledger serve`, or Unreal's trace server, which
-//! speaks the same protocol. [`Store`] lists its traces and reads them, also those that are still
-//! growing, as the bytes of a trace, for [`read`](crate::trace::read) or a file.
+//! speaks the same protocol. [`Store`] lists its traces and streams their bytes, also of
+//! traces that still grow, to [`read`](crate::trace::read) or to a file.
 //!
 //! # The protocol
 //! On port [`PORT`], requests and responses take turns. Each is a `u32`, little-endian, for the
@@ -19,9 +19,9 @@
 //! | `v1/session/count` | | `count` of the programs that are sending now |
 //! | `v1/session/info` | `index`, `id`, `trace_id` or `trace_guid` | `id`, `trace_id`, `ip_address`, `control_port` |
 //!
-//! A request has `$request` (`GET`) and `$path`, an answer `$status`: 200, 400 for what makes no
-//! sense, 403 for what is not allowed, 404 for what is not there, 500 for what failed. Refusals
-//! of memledger have a `reason`, one sentence.
+//! A request has `$request` (`GET`) and `$path`, an answer `$status`: 200, 400 for an invalid
+//! request, 403 for one that is not allowed, 404 if the object does not exist, 500 for a failure.
+//! Refusals of memledger have a `reason`, one sentence.
 //!
 //! # Other machines
 //! Without a token, `memledger serve` talks to its own machine only. With one, a request from

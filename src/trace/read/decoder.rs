@@ -128,8 +128,8 @@ impl Decoder {
         }
     }
 
-    /// The writer has sent everything before this: delivers the events that need not wait, and
-    /// decides which missing events are lost.
+    /// Takes in a sync packet: the writer has sent all events before it. Delivers the events that
+    /// need not wait, and decides which missing events are lost.
     pub fn sync(&mut self, visitor: &mut impl Visitor) {
         self.tally.syncs += 1;
         self.merge.sync(&self.protocol, &self.types, &mut self.tally, visitor);

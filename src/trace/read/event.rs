@@ -41,7 +41,7 @@ pub struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// Counts an event of the type with this index, which is taken, and increments `next`.
+    /// Counts an event that the visitor takes, whose type has this index, and increments `next`.
     #[inline]
     pub fn count(&mut self, type_index: u32) {
         self.next += 1;
@@ -267,8 +267,9 @@ pub enum Stamp {
 
 /// Receives the events of a trace, in the same order from each reader.
 ///
-/// Synchronised events come in the order of their serials, over all threads. An event without a
-/// serial comes in the order of its own thread, before the next synchronised event of that thread.
+/// Synchronised events are delivered in the order of their serials, over all threads. An event
+/// without a serial is delivered in the order of its thread, before the next synchronised event of
+/// that thread.
 pub trait Visitor {
     /// A type was announced; its events have `index` as their `type_index`. Another type with the
     /// same uid gets another index.
@@ -281,7 +282,7 @@ pub trait Visitor {
 
     /// The next events, as consecutive bytes. A visitor that knows the layout of some types can
     /// take their events from the start of the row, which costs less than a call of
-    /// [`event`](Self::event) for each. [`event`](Self::event) gets the events that it leaves.
+    /// [`event`](Self::event) for each. [`event`](Self::event) gets the other events.
     fn row(&mut self, row: &mut Row<'_>) {
         let _ = row;
     }
@@ -308,8 +309,8 @@ pub trait Visitor {
         let _ = whole;
     }
 
-    /// Whether the visitor wants nothing more. A pass ends when its visitor says so; until then,
-    /// what has been read already may still come.
+    /// Whether the visitor needs no more events. Then the pass ends after the current packet, whose
+    /// other events may still be delivered.
     fn is_done(&self) -> bool {
         false
     }

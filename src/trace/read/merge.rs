@@ -42,7 +42,7 @@ pub(super) struct Merge {
     next: u64,
     /// The visitor gets serials minus this.
     bias: u64,
-    /// All events below have been sent, as `Memledger.Settled` says.
+    /// All events with a lower serial have been sent: the serial of the last `Memledger.Settled`.
     watermark: Option<u64>,
     /// The highest serials at the last two syncs.
     at_syncs: [u64; 2],
@@ -163,7 +163,7 @@ impl Merge {
         self.deliver(types, tally, visitor);
     }
 
-    /// Everything that was sent before has arrived.
+    /// Takes in a sync packet: everything that was sent before it has arrived.
     pub(super) fn sync(
         &mut self,
         protocol: &Protocol,
@@ -230,8 +230,8 @@ impl Merge {
         while let Some(stream) = self.streams.get_mut(index)
             && stream.blocked.is_some()
         {
-            // NOTE: the writer sends types before the bytes of threads. A type whose first event is
-            // written in between is announced after the next sync.
+            // NOTE: in each cycle the writer sends types before the bytes of threads. If the first
+            // event of a type is written between the two, the type is sent after the next sync.
             if stream.blocked_syncs < syncs {
                 stream.blocked_syncs += 1;
                 return;

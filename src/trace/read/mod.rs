@@ -49,8 +49,8 @@ use std::io::Read;
 /// The source can be a file, a pipe, a socket or bytes in memory; it need not be seekable. Damage
 /// and holes are reported to the visitor and counted in the summary; they are no errors. If the
 /// source fails, all events before that are delivered, and [`Summary::error`] has its error. The
-/// pass ends early when the visitor [wants nothing more](Visitor::is_done); [`Pass`] is one on a
-/// thread of its own.
+/// pass ends early when the visitor [is done](Visitor::is_done). [`Pass`] runs a pass on its own
+/// thread.
 ///
 /// An event costs 6 to 40 ns on one core, depending on how finely threads interleave and on LZ4.
 /// The memory is 2 MiB of input, at most 64 MiB of types, and the events that wait for an earlier

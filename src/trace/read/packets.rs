@@ -175,11 +175,11 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Whether a legal header is one. The header of a new stream, or of an empty packet, may be
-    /// payload, if the size of the packet before is wrong.
+    /// Whether bytes that are legal as a header are one. If the size of the packet before is wrong,
+    /// payload can look like the header of a new stream or of an empty packet.
     fn is_credible(&mut self, header: &Header) -> bool {
-        // Where packets are compact, few packets of a thread are plain, so this may be a compact
-        // one.
+        // In a compact trace few packets of a thread are plain, so this may be a compact packet
+        // whose flag is damaged.
         let likely = header.stream < FIRST_THREAD || self.handshake.transport == Transport::Unreal;
         let seen = likely && self.decoder.has_stream(header.stream);
         // Decoding checks a coded packet.

@@ -1,4 +1,4 @@
-//! A pass over a trace on a thread of its own.
+//! A pass over a trace on its own thread.
 
 use super::event::Visitor;
 use super::packets::Reader;
@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 
-/// A pass over a trace that runs on a thread of its own, while the program does something else or
-/// waits for it. Dropped, it runs to its end without a result.
+/// A pass over a trace that runs on its own thread, while the program does something else or waits
+/// for it. If this is dropped, the pass runs to its end, and its result is discarded.
 ///
 /// ```
 /// use memledger::trace::read::{EventAnalyzer, Pass};
@@ -52,8 +52,8 @@ impl<V: Visitor + Send + 'static> Pass<V> {
         Ok(Self { thread, stop })
     }
 
-    /// Ends the pass after the packet that it has in hand. A source that gives nothing, as a
-    /// socket, has to be closed for that.
+    /// Ends the pass after the current packet. If the source blocks, such as a socket that receives
+    /// nothing, the pass ends only when the source is closed.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -63,7 +63,7 @@ impl<V: Visitor + Send + 'static> Pass<V> {
         self.thread.is_finished()
     }
 
-    /// Waits for the end of the pass. A visitor that panicked panics here.
+    /// Waits for the end of the pass. If the visitor has panicked, the panic continues here.
     ///
     /// # Errors
     /// Those of [`read`](super::read()).

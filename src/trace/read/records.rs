@@ -102,7 +102,7 @@ impl Records {
                 if uid == NEW_EVENT || types.layout(uid).is_some() {
                     break;
                 }
-                // This is more likely no record than one of an unknown type.
+                // These bytes are more likely no record than a record of an unknown type.
                 self.lost = true;
                 continue;
             };
@@ -126,9 +126,9 @@ impl Records {
                 }
             };
             if let Some(what) = problem {
-                // If no record follows it, this is none either.
-                // PERF: two consecutive illegal records are none either, or damage would be
-                // reported for every four bytes.
+                // If no record follows, these bytes are no record either.
+                // PERF: neither is the second of two consecutive illegal records. Otherwise damage
+                // would be reported for every four bytes.
                 let next = rest.get(HEADER + size..).and_then(header);
                 let is_none = |(uid, _)| uid != NEW_EVENT && types.layout(uid).is_none();
                 if std::mem::replace(&mut illegal, true) || next.is_some_and(is_none) {

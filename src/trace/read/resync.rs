@@ -19,8 +19,8 @@ use std::ops::Range;
 /// The points of an encoded packet that decodes, and of a sync packet. A plain packet whose payload
 /// makes sense has one point.
 const STRONG_POINTS: u32 = 3;
-/// The points that a chain needs. A compact packet has them alone: its checksum is right by chance
-/// once in 4 billion.
+/// The points that a chain needs. A single compact packet has this number: its checksum is right by
+/// chance only once in 4 billion.
 const CONVINCING: u32 = 8;
 /// A plain packet below this size in bytes has no points, because the small numbers of a type
 /// record look like one.
@@ -82,7 +82,7 @@ pub(super) struct Chain {
     strong: bool,
     /// Whether the last packet ends where the bytes end.
     pub fills: bool,
-    /// Whether something else than a packet follows.
+    /// Whether something other than a packet follows.
     pub broken: bool,
 }
 
@@ -122,9 +122,9 @@ impl<'a> Resync<'a> {
     /// The first offset above 0 in `window` at which a chain of packets begins. `all` means that
     /// the input ends where the window does.
     pub(super) fn find(&mut self, window: &[u8], all: bool) -> Option<usize> {
-        // What looks like a plain packet may be payload that ends by chance where a packet ends. So
-        // it has no points if its payload makes no sense, and it is not used if a packet with more
-        // points begins inside.
+        // Payload can look like a plain packet that ends, by chance, where a packet ends. So such a
+        // packet has no points if its payload makes no sense, and it is not used if a packet with
+        // more points begins inside it.
         let (mut found, mut size, mut first) = self.find_in(window, 1..window.len(), 1, all)?;
         while first < STRONG_POINTS {
             let inside = found + 1..(found + size).min(window.len());

@@ -24,10 +24,11 @@ const LATE: u64 = 1 << 20;
 /// The state of unwrapping. A serial is the number with the right lower 24 bits that is nearest to
 /// the highest serial before it in the input.
 ///
-/// If a writer sends many events of one thread before it continues with the next, more events wait
-/// than 24 bits can distinguish. Then each serial is the next after the thread's last, or after the
-/// delivered events. That is right as long as no thread lags by more than 2^24 serials. If one may,
-/// the number of missing events is reported as unknown.
+/// If a writer sends many events of one thread before it continues with the next thread, more
+/// events wait than 24 bits can distinguish. Then a serial is the lowest such number above the
+/// thread's last serial and above the delivered events. That is right as long as no thread lags by
+/// more than 2^24 serials. If a thread may lag by more, the number of missing events is reported as
+/// unknown.
 #[derive(Default)]
 pub(super) struct Serials {
     highest: u64,
@@ -115,8 +116,8 @@ impl Serials {
         serial
     }
 
-    /// As [`unwrap`](Self::unwrap), if more events wait than the distance from the highest
-    /// distinguishes.
+    /// As [`unwrap`](Self::unwrap), if the waiting events span more than [`HALF`], so that the
+    /// serial nearest to the highest may be the wrong one.
     #[cold]
     fn unwrap_behind(&mut self, low: u32, last: u64) -> u64 {
         let delivered = self.floor.saturating_sub(LATE);

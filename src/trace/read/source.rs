@@ -38,7 +38,7 @@ impl<R: Read> Source<R> {
     }
 
     /// The next bytes: at least `size` of them, unless the input ends before. `size` is at most
-    /// [`WINDOW`]. Does not read, and so does not block, if the buffer has as many bytes.
+    /// [`WINDOW`]. Does not read, and so does not block, if the buffer has that many bytes.
     pub(super) fn ahead(&mut self, size: usize) -> &[u8] {
         let size = size.min(WINDOW);
         while self.end - self.start < size && !self.at_end {

@@ -28,8 +28,8 @@ pub(super) const UNFINISHED: u8 = 8;
 pub(super) const DROPPED: u8 = 16;
 /// The event has pieces, which begin at index `aux`.
 pub(super) const HAS_PIECES: u8 = 32;
-/// The serial in the stream is wrong, because it is higher than the next one of the thread.
-/// `serial` is that next one; the event belongs before it.
+/// The serial in the stream is wrong, because it is higher than that of the thread's next event.
+/// `Item::serial` is the serial of that next event, which this event precedes.
 pub(super) const MISPLACED: u8 = 64;
 
 /// The item is the time of the next item. `serial` is that time in cycles: since the start of the
@@ -114,7 +114,7 @@ pub(super) struct ThreadStream {
     parsed: usize,
     /// The packets that are not parsed yet; `parsed` is inside the first one.
     packet_starts: VecDeque<PacketStart>,
-    /// The positions at which bytes are missing: the starts of the next packets.
+    /// The positions at which bytes are missing: each is the start of the packet after a loss.
     breaks: VecDeque<u32>,
     items: Vec<Item>,
     /// The first item that was not delivered.
@@ -122,7 +122,7 @@ pub(super) struct ThreadStream {
     pieces: Vec<Piece>,
     unfinished: Vec<UnfinishedEvent>,
     unfinished_pieces: Vec<Piece>,
-    /// The serials of the last two events whose serials go up.
+    /// The serials of the last two events whose serials were higher than those before.
     pub last_serial: u64,
     pub serial_before_last: u64,
     /// The number of entered scopes whose event has not arrived yet.
@@ -133,7 +133,7 @@ pub(super) struct ThreadStream {
     stamped: u64,
     pub depth: u32,
     unopened_leave: Notice,
-    /// The end of the data that belongs to a lost event; more of it may follow there.
+    /// The end of the array data that belongs to a lost event; more of that data may follow there.
     stray_end: Option<u32>,
     stray: usize,
     /// Bytes were lost, so the next packet does not continue them.
@@ -142,11 +142,11 @@ pub(super) struct ThreadStream {
     pub blocked: Option<u16>,
     /// The number of syncs for which it has waited.
     pub blocked_syncs: u8,
-    /// The result of [`held`](Self::held) at its last_serial count.
+    /// The result of [`held`](Self::held) when the merge last counted it.
     pub counted: usize,
     /// The key of the stream in the merge's heap.
     pub queued: Option<u64>,
-    /// How many losses_seen that may concern any thread it knows of.
+    /// The value of the merge's `losses` up to which this stream has taken losses into account.
     pub losses_seen: u64,
     pub packets: u64,
     pub total_bytes: u64,

@@ -98,7 +98,7 @@ fn filter() -> (FilteredSink, Collect) {
 }
 
 impl Collect {
-    /// Everything that has come on a stream.
+    /// All bytes that a stream has received.
     fn stream(&self, stream: u16) -> Vec<u8> {
         let packets = self.0.lock().unwrap();
         packets
@@ -175,7 +175,7 @@ proptest! {
     #[test]
     fn what_is_left_is_what_a_naive_filter_leaves(batches in batches()) {
         const CONTROL: u16 = 2;
-        // The serials wrap on their way, before and behind.
+        // The 24 bits of the serials wrap during the test, in the input and in the output.
         let first = (1 << 24) - 30;
         let (mut filter, out) = filter();
         let (mut naive, mut serial) = (Naive { serial: first, ..Naive::default() }, first);
@@ -213,19 +213,19 @@ proptest! {
                     }
                 }
             }
-            // In the order of the map, which is any.
+            // The order of the threads is that of the map, which is arbitrary.
             for (thread, packets) in packets {
                 packets.iter().for_each(|packet| filter.packet(thread, packet));
             }
             filter.packet(CONTROL, &settled_below(serial));
             told.extend(settled_below(naive.serial));
-            // Everything has left that has come.
+            // No event is held back any more.
             prop_assert_eq!(&out.stream(CONTROL), &told);
             for (thread, bytes) in &naive.out {
                 prop_assert_eq!(&out.stream(*thread), bytes);
             }
         }
-        // What is open is closed, as at the end of a recording.
+        // All open scopes are closed, as at the end of a recording.
         for (thread, open) in open {
             filter.packet(thread, &vec![LEAVE_SCOPE; open]);
             (0..open).for_each(|_| naive.take(thread, &Step::Leave(false)));

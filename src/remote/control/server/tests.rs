@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{Shutdown, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// Tells the test what it was asked to do.
+/// Reports its calls to the test.
 struct Told(Sender<String>);
 
 impl Told {
@@ -91,7 +91,7 @@ impl Fixture {
         stream
     }
 
-    /// Sends `bytes`, and reads what comes until the connection ends.
+    /// Sends `bytes`, and reads the answers until the connection ends.
     fn answers(&self, bytes: &[u8]) -> String {
         let mut stream = self.raw();
         let _ = stream.write_all(bytes);
@@ -99,14 +99,14 @@ impl Fixture {
         rest(stream)
     }
 
-    /// What the actions were told, once the server has ended.
+    /// All calls of the actions, after the server has ended.
     fn all_told(mut self) -> Vec<String> {
         self.server.take();
         self.told.iter().collect()
     }
 }
 
-/// Everything that can be read; the end may be a reset, where not all we sent was looked at.
+/// Everything that can be read. The end may be a reset, if the server has not read all our bytes.
 fn rest(mut stream: TcpStream) -> String {
     let (mut text, mut bytes) = (Vec::new(), [0; 4096]);
     while let Ok(count @ 1..) = stream.read(&mut bytes) {
@@ -125,7 +125,7 @@ fn commands_do_what_they_say() {
     assert_eq!(send(Command::send_to("localhost")).unwrap(), ["send 127.0.0.1"]);
     assert_eq!(send(Command::send_to("build.example:7")).unwrap(), ["send build.example:7"]);
     assert_eq!(send(Command::write_to("a.utrace")).unwrap(), ["write a.utrace"]);
-    // What the actions refuse keeps the connection; a line stays one line.
+    // A refusal by the actions does not end the connection; a line break in it is escaped.
     let refused = send(Command::channels(["nobody"], true)).unwrap_err().to_string();
     assert!(refused.ends_with("refuses: no such\\nchannel"), "{refused}");
     assert_eq!(send(Command::Stop).unwrap(), ["stop"]);
@@ -244,7 +244,7 @@ fn a_client_that_drips_bytes_is_cut_off() {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut answer = String::new();
     loop {
-        // A byte of a line without end, each time that nothing has come.
+        // Sends a byte of a line without end each time that nothing has arrived.
         match reader.read_line(&mut answer) {
             Ok(_) => break,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -266,7 +266,7 @@ fn four_clients_are_served_and_a_hundred_are_told_so() {
     for stream in others {
         assert_eq!(rest(stream), "refused: 4 clients are here, and no more can be\n");
     }
-    // Those who were there are still served; when one goes, another can come.
+    // The connected clients are still served; when one disconnects, another can connect.
     first.iter_mut().for_each(|caller| assert!(caller.send(&Command::Status).is_ok()));
     first.pop();
     while let Err(error) = fixture.caller().send(&Command::Status) {
@@ -280,7 +280,7 @@ fn a_client_that_does_not_read_holds_up_nobody() {
     let deaf = fixture.raw();
     deaf.set_nonblocking(true).unwrap();
     let mut other = fixture.caller();
-    // Until the server has no room for another answer and lets it go.
+    // Until the socket has no room for another answer and the server disconnects the client.
     let mut served = 0;
     loop {
         match (&deaf).write(&b"Status\n".repeat(500)) {
@@ -329,7 +329,7 @@ fn a_server_that_is_not_wanted_closes_its_port() {
     let mut fixture = fixture(|_| ());
     assert!(fixture.caller().send(&Command::Status).is_ok());
     fixture.server.take();
-    // The actions are gone when the thread is.
+    // The actions are dropped when the thread ends.
     while fixture.told.recv().is_ok() {}
     assert!(Caller::connect(&fixture.address.to_string()).is_err());
 }

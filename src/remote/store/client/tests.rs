@@ -1,4 +1,4 @@
-//! A client, and a store that says what the test has it say.
+//! A client, and a store whose answers the test defines.
 
 use super::super::message::MAX_RESPONSE;
 use super::*;
@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::thread::{self, JoinHandle};
 
-/// A store that has these answers, whatever is asked; returns what was asked.
+/// A store that gives these answers to any requests; returns the requests.
 fn store(answers: Vec<Vec<u8>>) -> (String, JoinHandle<Vec<Message>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

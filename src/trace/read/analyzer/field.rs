@@ -79,7 +79,7 @@ impl<'e> FieldValue<'e> {
         scalar.as_i64().ok_or_else(|| self.unfit(scalar, "above i64::MAX"))
     }
 
-    /// The value of a float field, or of an integer field: beyond 2^53 rounded to the nearest.
+    /// The value of a float or integer field. Integers beyond 2^53 are rounded to the nearest.
     ///
     /// # Errors
     /// There is no such field, or it is no number.
@@ -108,9 +108,9 @@ impl<'e> FieldValue<'e> {
         self.occurrence.nanoseconds_at(cycle).ok_or_else(|| self.error(Problem::NoClock))
     }
 
-    /// The text of a string field: UTF-8 where the bytes are, Latin-1 otherwise, and UTF-16 in a
-    /// `WideString`, with U+FFFD for what is no character; without the NULs Unreal ends some of
-    /// its strings with. A field without data is the empty string.
+    /// The text of a string field. An `AnsiString` is UTF-8 if its bytes are valid UTF-8, else
+    /// Latin-1; a `WideString` is UTF-16, with U+FFFD for invalid units. The NULs at the end of
+    /// some of Unreal's strings are removed. A field without data is the empty string.
     ///
     /// # Errors
     /// There is no such field, or it is no string.

@@ -1,4 +1,4 @@
-//! Analyzers of a program's own: subscribe to events by name, and get their fields by name.
+//! Analyzers that a program defines: subscribe to events by name, and get their fields by name.
 //!
 //! ```text
 //! type announced ──► the subscriptions that want it, and the indexes of their fields   once per type
@@ -67,8 +67,8 @@ struct Routes {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// An event without a subscription costs a table lookup, another event a call of its handler. The
-/// memory is that of the types, and about 40 bytes for each thread and each open scope.
+/// An event without a subscription costs a table lookup, an event with one a call of its handler.
+/// The memory is that of the types, and about 40 bytes for each thread and each open scope.
 ///
 /// [`analysis::Analyzer`]: crate::analysis::Analyzer
 pub struct EventAnalyzer<'a, S> {
@@ -101,7 +101,7 @@ impl<'a, S> EventAnalyzer<'a, S> {
     }
 
     /// Calls `handler` for each event `logger.event`, with the fields of these names, in this
-    /// order. A `*` in a name stands for any text: `*`, `Alloc*`, `*Spec`, `Re*Alloc*`. A handler
+    /// order. A `*` in a name matches any text: `*`, `Alloc*`, `*Spec`, `Re*Alloc*`. A handler
     /// of many events looks into them with [`Occurrence::fields`].
     ///
     /// The fields are looked up when the trace declares the type, not for each event. If the type
@@ -132,7 +132,7 @@ impl<'a, S> EventAnalyzer<'a, S> {
     }
 
     /// Calls `handler` when a scope closes that an event `logger.event` opened. A `*` in a
-    /// name stands for any text.
+    /// name matches any text.
     ///
     /// If the end of a scope is in a lost packet, the scope stays open.
     pub fn on_leave(
@@ -272,7 +272,7 @@ impl<S> Visitor for EventAnalyzer<'_, S> {
                 }
             }
         }
-        // Types come in the order of their indexes.
+        // Types are announced in the order of their indexes.
         if index == self.routes.len() {
             self.routes.push(routes);
             self.trace.types.push(event_type.clone());

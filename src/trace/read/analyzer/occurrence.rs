@@ -10,11 +10,12 @@ use std::cell::Cell;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Thread {
-    /// The trace's own id, never used for another thread: what `Memledger.ThreadStart` says, and
-    /// the number of the stream in traces of other writers, which use that only once.
+    /// The id of the thread in the trace, which no other thread has: that of
+    /// `Memledger.ThreadStart`. In traces of other writers it is the stream id, which they do not
+    /// reuse.
     pub id: u32,
-    /// The id that the system gave it, and may give to another thread later; `None` if the trace
-    /// does not have it.
+    /// The id that the system gave the thread; the system may reuse it for a later thread. `None`
+    /// if the trace does not have it.
     pub system_id: Option<u32>,
     /// Its name; empty if the trace does not have it.
     pub name: String,
@@ -67,8 +68,8 @@ impl<'e> Occurrence<'e> {
     }
 
     /// Ends the pass for this analyzer: no handler of it is called again.
-    /// [`read`](crate::trace::read::read()) returns after the packet that it has in hand (64 KiB at
-    /// most, and the events that waited for it), if all visitors of the pass want no more.
+    /// When all visitors of the pass are done, [`read`](crate::trace::read::read()) returns after
+    /// the current packet (at most 64 KiB, and the events that waited for it).
     pub fn end_pass(&self) {
         self.request.ends_pass.set(true);
     }

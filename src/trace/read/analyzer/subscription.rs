@@ -12,7 +12,7 @@ pub(super) enum Handler<'a, S> {
     Leave(OnLeave<'a, S>),
 }
 
-/// Events that the program wants, and their handler. A `*` in a name stands for any text.
+/// Events that the program wants, and their handler. A `*` in a name matches any text.
 pub(super) struct Subscription<'a, S> {
     pub(super) logger: &'a str,
     pub(super) event: &'a str,
@@ -30,7 +30,7 @@ impl<S> Subscription<'_, S> {
     }
 }
 
-/// Whether `name` is `pattern`, in which each `*` stands for any text, also for none.
+/// Whether `name` matches `pattern`, in which each `*` matches any text, also none.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut name) = name.strip_prefix(start) else { return false };

@@ -6,8 +6,8 @@
 //! same events in the same order.
 //!
 //! NOTE: two differences are visible. The slow path reports damage in a packet before it delivers
-//! the events in front of it; the fast path has delivered those events. And an event that was
-//! delivered keeps its serial, even if the serial of the next event is not higher.
+//! the events that precede the damage; the fast path has delivered those events already. And an
+//! event that was delivered keeps its serial, even if the serial of the next event is not higher.
 
 use super::super::event::{Event, Row, Visitor};
 use super::super::protocol::Builtin;
@@ -69,7 +69,7 @@ impl Merge {
                 };
                 if uid < FIRST_UID {
                     let builtin = protocol.builtin.get(usize::from(uid)).filter(|_| uid_size == 1);
-                    // One with a time takes the slow path.
+                    // A one-byte event with a time takes the slow path.
                     let Some(Builtin::Enter { size: size @ 1 } | Builtin::Leave { size: size @ 1 }) =
                         builtin
                     else {

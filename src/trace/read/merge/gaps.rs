@@ -5,8 +5,8 @@
 //!                     ^ next        ^ watermark
 //!                       lost: a hole         late: still waits
 //! ```
-//! The watermark is the serial of `Memledger.Settled`. In a stream without that event, it is the
-//! highest serial at the sync before the last.
+//! The watermark is the serial of `Memledger.Settled`. In a trace without that event, it is the
+//! highest serial at the last sync but one.
 
 use super::super::event::{Hole, Visitor};
 use super::super::schemas::Types;
@@ -23,7 +23,7 @@ const MAX_STALLED_SYNCS: u8 = 8;
 pub(super) const MAX_FIRST_SERIAL: u64 = 1 << 56;
 
 impl Merge {
-    /// The trace declares its first serial. A writer that does also sends watermarks.
+    /// The trace declares its first serial. A writer that declares it also sends watermarks.
     pub(in crate::trace::read) fn declare_first_serial(&mut self, serial: u64) {
         if !self.serials.seen() && self.next == 0 && serial <= MAX_FIRST_SERIAL {
             self.next = serial + BIAS;

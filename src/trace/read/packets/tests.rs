@@ -10,8 +10,8 @@ impl Visitor for Ignore {
     fn event(&mut self, _: &Event<'_>) {}
 }
 
-/// A trace whose packets each decode to `decoded` bytes, with the headers that `header` makes of
-/// their sizes.
+/// A trace whose packets each decode to `decoded` bytes. `size_of` returns the size in the header
+/// of a packet, from its number and its true size.
 fn trace(packets: usize, decoded: usize, size_of: impl Fn(usize, u16) -> u16) -> Vec<u8> {
     let mut bytes = [b"2CRT", &[4, 0, 2, 0, 0xff, 0xff][..], &[4, 7]].concat();
     let mut block = Vec::new();

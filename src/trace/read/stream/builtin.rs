@@ -79,7 +79,7 @@ impl ThreadStream {
         if fits {
             self.unfinished_pieces.push(Piece { at, size, field });
         } else if self.pass_stray(4 + size as usize) {
-            // The unfinished events have lost their ends there, too.
+            // The loss before this data contains the ends of the unfinished events, too.
             self.drop_unfinished();
         } else {
             return Some(Stop::Illegal(format!("array data for field {field}, which is none")));

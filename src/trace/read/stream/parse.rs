@@ -146,8 +146,8 @@ impl ThreadStream {
         self.items.push(Item { serial, at, type_index, aux: 0, flags: STAMPS });
     }
 
-    /// A serial is not higher than the last one: one of the two is wrong. Returns the number of
-    /// items that are misplaced by that.
+    /// Handles a serial that is not higher than the last one: one of the two is wrong. Returns the
+    /// number of items that are misplaced.
     #[cold]
     fn out_of_line(&mut self, serial: u64) -> usize {
         // The new one is wrong, or late; it is delivered out of order.
