@@ -109,8 +109,8 @@ impl Ledger {
         Self {}
     }
 
-    /// Starts as command-line flags say, and the environment where they are silent; returns the
-    /// arguments that are not flags of memledger.
+    /// Starts with the settings of command-line flags, and those of the environment that no flag
+    /// sets; returns the arguments that are not flags of memledger.
     ///
     /// The flags are `-trace=`, `-tracefile=`, `-tracehost=`, `-tracecontrol=`, `-tracecontroltokenfile=`,
     /// `-tracecontrolfolder=`, `-tracecontrolhosts=`, `-tracefollowforks=`, `-tracefilemode=`, `-tracereport=`,
@@ -145,7 +145,7 @@ impl Ledger {
     ///
     /// # Errors
     /// [`Error::File`] if the file cannot be created; [`Error::InvalidAddress`];
-    /// [`Error::InvalidChannels`] for what can be no channel's name, or if there is none;
+    /// [`Error::InvalidChannels`] if a name cannot be that of a channel, or if there is no name;
     /// [`Error::NotRecording`]; [`Error::ForkedChild`]; [`Error::WorkerStuck`] for 5 s;
     /// [`Error::OutOfMemory`] for the copy; [`Error::ThreadNotStarted`].
     pub fn trace_to(&self, destination: Destination) -> Result<DestinationHandle, Error> {
@@ -236,8 +236,9 @@ impl Ledger {
     /// Brings everything recorded so far to the trace file and the report. Waits at most 5 s for a
     /// worker that is stuck in a write.
     ///
-    /// Costs 50 us more than [`update`](Self::update): it runs on a thread of its own, so that what the
-    /// tracker allocates does not make the program's allocator consolidate what this thread has freed.
+    /// Costs 50 us more than [`update`](Self::update): it runs on a thread of its own, so that the
+    /// tracker's allocations do not make the program's allocator consolidate blocks that this
+    /// thread has freed.
     pub fn flush(&self) {
         #[cfg(feature = "enable")]
         recording::flush();

@@ -4,7 +4,7 @@
 //! begin   an analyzer         the running ledger's, or one that is kept until the last measurement ends
 //!         a node of the tree  no other measurement's; this thread enters it
 //! ...     the measured code, and what enters its context elsewhere
-//! end     collect             everything up to now, or say why not
+//! end     collect             everything up to now, or return why that failed
 //!         the node's figures  since the beginning
 //! ```
 
@@ -27,11 +27,11 @@ use std::time::Instant;
 
 /// A measurement under way. Dropped without an end, it ends without a result.
 pub(crate) struct MeasureSession {
-    /// Whether a context has been captured, on this thread, in the measured code around this.
+    /// Whether a context had been captured on this thread, in the measurements around this one.
     captured_before: bool,
     entered: Entered,
     site: &'static Location<'static>,
-    /// The tracker's own memory: taken and dropped with the guard set.
+    /// The tracker's own memory: allocated and dropped with the guard set.
     active: Option<Active>,
 }
 
@@ -191,7 +191,7 @@ impl Active {
         judged.map(|()| figures)
     }
 
-    /// Brings the analyzer up to now, and checks that nothing is missing.
+    /// Collects all events up to now into the analyzer, and checks that none is missing.
     fn collect(&self) -> Result<(), Error> {
         let Some(mut session) = worker::session_within(WORKER_TIMEOUT) else { return Err(stuck()) };
         let Some(session) = session.as_mut() else { return Err(ended()) };
@@ -215,7 +215,8 @@ fn started() -> Result<MutexGuard<'static, Option<Recording>>, Error> {
             return Ok(current);
         }
         drop(current);
-        // NOTE: another thread may start first. Then this start fails, and there is a recording, or was.
+        // NOTE: another thread may start first. Then this start fails, and that recording is
+        // running, or has ended already.
         if let Err(error) = start::for_measurements()
             && (!os::SUPPORTED || Instant::now() >= deadline)
         {

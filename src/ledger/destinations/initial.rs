@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// How many files of one name are tried.
 const MOST_NAMES: u32 = 10_000;
 
-/// What a recording starts with. `None` is: not asked for, or not possible.
+/// The destinations that a recording starts with. `None` if not asked for, or not possible.
 #[derive(Default)]
 pub(in crate::ledger) struct Initial {
     pub(in crate::ledger) file: Option<Started<PathBuf>>,
@@ -38,7 +38,7 @@ impl<P> Started<P> {
         Self { asked, number, name }
     }
 
-    /// Whether it gets the trace. If the worker is stuck, its own file does.
+    /// Whether it gets the trace. If the worker is stuck, that is assumed of the worker's own file.
     fn is_running(&self) -> bool {
         if self.number != FIRST_FILE {
             let queue = queue::by_number(self.number);
@@ -71,7 +71,7 @@ pub(in crate::ledger) fn end_first_file() -> Option<String> {
 /// with the live blocks. Returns the names of what was started.
 ///
 /// # Errors
-/// Why nothing more was started, as a sentence; before each, `room_for_one` is asked.
+/// Why nothing more was started, as a sentence. `room_for_one` is called before each start.
 pub(in crate::ledger) fn start_again(
     room_for_one: impl Fn() -> Result<(), String>,
 ) -> Result<Vec<String>, String> {
