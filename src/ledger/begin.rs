@@ -65,8 +65,8 @@ pub(super) fn begin(
     if !os::SUPPORTED {
         return Err(Error::UnsupportedPlatform);
     }
-    // The start of each stream is written here, on the program's own thread: a signal handler of
-    // the program must not run meanwhile.
+    // The start of each stream is written here, on the program's own thread: a failed write must
+    // not raise a signal there.
     let _signals = BlockedSignals::new();
     let mut current = recording::current();
     if let Some(running) = &*current {
@@ -247,7 +247,8 @@ fn build(
 /// Whether the tracker is the program's global allocator.
 ///
 /// NOTE: checks more than once. Another thread whose start has failed may just have turned
-/// recording off, and the tracker is then not seen in the allocator.
+/// recording off, and the allocation that the check makes then does not reach the slow path, which
+/// notes it.
 fn is_allocator_linked() -> bool {
     (0..LOOKS_FOR_ALLOCATOR).any(|_| {
         state::wake();

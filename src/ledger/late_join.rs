@@ -14,8 +14,8 @@
 //! many events as the snapshot.
 //!
 //! Every packet begins with the thread of its blocks and the context in which they were allocated.
-//! If a block was renamed to a context in which no block was ever allocated, the snapshot renames
-//! it, too.
+//! If a block was renamed and its new context has no id in the stream, the snapshot renames it,
+//! too.
 
 use crate::alloc::append::{append_alloc, append_realloc_free, append_update};
 use crate::analysis::{InitialBlock, InitialLiveSet};
@@ -31,8 +31,7 @@ use crate::trace::worker::{
 };
 use std::collections::HashMap;
 
-/// A packet is sent when it has this many bytes: it exceeds them by at most one block and its
-/// header.
+/// A packet is sent after the block with which it reaches this many bytes.
 const PACKET: usize = 32 << 10;
 /// Packets between two syncs, at which the reader can pass on the events it has.
 const SYNC_EVERY: usize = 64;

@@ -172,8 +172,7 @@ pub(super) fn snapshot() -> Option<Snapshot> {
     report.map(Snapshot::new)
 }
 
-/// Collects now. PERF: on a helper thread, for the same reason as
-/// [`stop::finish`](super::stop::finish).
+/// Collects now. PERF: on a helper thread, for the same reason as the end of a recording.
 pub(super) fn flush() {
     if !state::is_forked() {
         untracked(|| on_helper_thread(|| collect(true)));

@@ -38,7 +38,7 @@ pub(crate) struct MeasureSession {
 struct Active {
     generation: u64,
     pid: u32,
-    /// Events lost before.
+    /// The number of events lost before the measurement began.
     lost: u64,
     scopes_turned_off: u32,
     node: Node,
@@ -80,7 +80,7 @@ impl MeasureSession {
         Ok(Self { captured_before, entered, site, active: Some(active) })
     }
 
-    /// Ends it, and calls `judge` with the figures.
+    /// Ends the measurement, and calls `judge` with the figures.
     pub(crate) fn end(
         mut self,
         judge: impl FnOnce(&mut Outcome<'_>) -> Result<(), Error>,
@@ -133,10 +133,11 @@ impl Active {
     }
 
     fn in_recording(name: &'static str, recording: &mut Recording) -> Result<Self, Error> {
-        // NOTE: before the check whether the channel is on.
+        // NOTE: read before the check that the channel is on: if it is turned off after that check,
+        // the end of the measurement sees it.
         let scopes_turned_off = scopes::CHANNEL.times_turned_off();
         recording.refuse_measurement().map_err(Error::Unmeasured)?;
-        // Nothing is collected meanwhile.
+        // While the session is locked, no other thread collects.
         let Some(mut session) = worker::session_within(WORKER_TIMEOUT) else { return Err(stuck()) };
         let Some(session) = session.as_mut() else { return Err(ended()) };
         let analyzer = recording.analyzer_for_measurements(session).clone();
@@ -225,14 +226,14 @@ fn started() -> Result<MutexGuard<'static, Option<Recording>>, Error> {
     }
 }
 
-/// Ends the recording if only measurements needed it, and the last of them has ended.
+/// Ends the recording if a measurement started it, and the last measurement has ended.
 fn end_if_over(current: &mut Option<Recording>) {
     if let Some(recording) = current.take_if(|recording| recording.is_over()) {
         stop::end(recording, false);
     }
 }
 
-/// Collects until everything from before the call is collected.
+/// Collects until all events from before the call are collected.
 fn collect_everything(session: &mut Session) -> Result<(), Error> {
     let deadline = Instant::now() + WORKER_TIMEOUT;
     while Instant::now() < deadline && !session.has_failed() {

@@ -54,8 +54,8 @@ pub struct TraceInfo {
     pub time_resolution_ns: u64,
     /// How many events the report is made from.
     pub events: u64,
-    /// Whether the trace has everything since the process started; `None` if the writer does not
-    /// say. It is also true for a trace that joined later with all blocks that were live then.
+    /// Whether tracking began with the process; `None` if the writer does not say. It is also true
+    /// for a trace that joined such a recording later, beginning with all blocks live then.
     pub from_process_start: Option<bool>,
     /// When the channel `scope` was off, to the nearest marker: allocations made then count in the
     /// outermost scope, whatever scopes they were in. Empty in traces of other writers.

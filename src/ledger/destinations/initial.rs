@@ -67,8 +67,9 @@ pub(in crate::ledger) fn end_first_file() -> Option<String> {
     is_running.then_some(name)
 }
 
-/// Starts again what has ended: a new file beside the first, and the connection to the host. Each begins
-/// with the live blocks. Returns the names of what was started.
+/// Starts the initial destinations that have ended again: a new file beside the first one, and the
+/// connection to the host. Each stream begins with the live blocks. Returns the names of the
+/// destinations that were started.
 ///
 /// # Errors
 /// Why nothing more was started, as a sentence. `room_for_one` is called before each start.
