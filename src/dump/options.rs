@@ -42,13 +42,13 @@ pub struct Options {
     pub color: bool,
     /// Columns of a line. Tables leave figures out rather than cut names.
     pub width: usize,
-    /// How many rows a table has at most; of those below the first one, half as many.
+    /// The maximum number of rows in the first table; the tables below it have half as many.
     pub top: usize,
     /// One table only, instead of the short ones.
     pub by: Option<By>,
     /// The order of rows.
     pub sort: Sort,
-    /// Whether the rows of scopes and groups hold what is inside them.
+    /// Whether the figures of scopes and groups include those of the rows inside them.
     pub inclusive: bool,
     /// Only rows with this text in their name, in upper or lower case.
     pub filter: Option<String>,

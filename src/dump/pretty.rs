@@ -2,8 +2,8 @@
 //!
 //! NOTE: not `serde_json` itself. It implements `PartialEq<Value>` for the integers, strings and
 //! `bool`, and every program that depends on this library would see that: in `assert_eq!(x, [])`
-//! the compiler could no longer infer the type (19 such places in rayon's own tests). Writing
-//! needs a page; reading JSON would be another matter.
+//! the compiler could no longer infer the type (19 such places in rayon's own tests). Writing JSON
+//! takes one page of code; a reader would take much more.
 
 use std::io::{self, Write};
 
@@ -166,7 +166,7 @@ mod tests {
         String::from_utf8(bytes).unwrap()
     }
 
-    /// What `serde_json` makes of the same document.
+    /// The same document, parsed and written by `serde_json`.
     fn again(text: &str) -> String {
         let value = serde_json::from_str::<serde_json::Value>(text).unwrap();
         serde_json::to_string_pretty(&value).unwrap()

@@ -1,5 +1,5 @@
-//! How a recording begins, in four steps: its settings are validated, the threads of the program are
-//! brought out of the hook, the sinks and the session are built, and the recording is published.
+//! How a recording begins, in four steps: validate the settings, wait until no thread of the
+//! program is inside the hook, build the sinks and the session, publish the recording.
 
 use super::config::{Config, OnFull, Worker};
 use super::control::{BoundControl, commands};
@@ -26,14 +26,14 @@ use std::time::Duration;
 /// How long a start waits for threads inside the allocator.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often a start looks whether the tracker is the program's allocator, before it believes that it
+/// How often a start checks for the tracker as the program's allocator before it concludes that it
 /// is not.
 const LOOKS_FOR_ALLOCATOR: usize = 100;
 
-/// What is recorded where nothing else is asked for.
+/// The channels that are recorded if no others are set.
 const DEFAULT_CHANNELS: &str = "memory,scope";
 
-/// What is opened before a recording begins.
+/// The outputs that are opened before a recording begins.
 pub(super) struct Outputs {
     pub(super) file: Option<FileSink>,
     pub(super) report: Option<ReportOutput>,
@@ -44,10 +44,11 @@ pub(super) struct Outputs {
 #[derive(Default)]
 pub(super) struct Origin {
     pub(super) from_environment: bool,
-    /// Whether code may no longer set the channels, and where the report goes.
+    /// Whether the channels are final, and whether the destination of the report is: code may no
+    /// longer set them.
     pub(super) channels_are_set: bool,
     pub(super) report_is_set: bool,
-    /// In the child of a fork: what it continues.
+    /// In the child of a fork: the state of the recording that it continues.
     pub(super) inherited: Option<Inherited>,
     pub(super) for_measurements: bool,
 }
@@ -64,7 +65,8 @@ pub(super) fn begin(
     if !os::SUPPORTED {
         return Err(Error::UnsupportedPlatform);
     }
-    // What starts a stream is written here, on the program's own thread.
+    // The start of each stream is written here, on the program's own thread: a failed write must
+    // not raise a signal there.
     let _signals = BlockedSignals::new();
     let mut current = recording::current();
     if let Some(running) = &*current {
@@ -112,7 +114,8 @@ impl Plan {
         let host_channels = filter::of(config.host.as_ref())?;
         let address =
             config.host.as_ref().map(|host| Address::parse(&host.location)).transpose()?;
-        // NOTE: for the host, too. When its connection is lost, the next stream begins with what is alive.
+        // NOTE: for the host, too. After its connection is lost, the next stream begins with the
+        // live blocks.
         let keeps_account = outputs.report.is_some()
             || address.is_some()
             || outputs.control.is_some()
@@ -170,8 +173,8 @@ struct Sinks {
     initial: Initial,
 }
 
-/// Empties the buffers of all threads and resets what is counted, unless the recording continues what
-/// was recorded before `main`. Returns whether it does.
+/// Empties the buffers of all threads and resets the counters, unless the recording continues the
+/// early one from before `main`. Returns whether it continues that.
 fn quiesce(plan: &Plan) -> Result<bool, Error> {
     exit::prepare();
     quiesce::prepare();
@@ -182,10 +185,10 @@ fn quiesce(plan: &Plan) -> Result<bool, Error> {
     if plan.memory && state::adopt_early() {
         return Ok(true);
     }
-    // NOTE: twice. A thread that enters the hook now may have seen the room in its old block, and
-    // must be out again before the hooks are on again.
-    // It may be preempted there: where many threads share a processor, for longer than an end
-    // would wait. Nothing is recorded meanwhile, so only the starting thread waits.
+    // NOTE: twice. A thread that enters the hook during the first pause may still use its old
+    // buffer. It must have left the hook before the hooks are turned on again.
+    // The thread may be preempted inside the hook, and if many threads share a processor, for
+    // longer than an end waits. Nothing is recorded meanwhile, so only the starting thread waits.
     let paused = quiesce::pause(START_TIMEOUT) && {
         registry::discard_buffers();
         quiesce::pause(START_TIMEOUT)
@@ -243,8 +246,9 @@ fn build(
 
 /// Whether the tracker is the program's global allocator.
 ///
-/// NOTE: asked more than once. Another thread, whose start has failed, may have turned recording off
-/// just now, and the allocator then says nothing.
+/// NOTE: checks more than once. Another thread whose start has failed may just have turned
+/// recording off, and the allocation that the check makes then does not reach the slow path, which
+/// notes it.
 fn is_allocator_linked() -> bool {
     (0..LOOKS_FOR_ALLOCATOR).any(|_| {
         state::wake();
@@ -252,8 +256,8 @@ fn is_allocator_linked() -> bool {
     })
 }
 
-/// The session that writes to these sinks. In the child of a fork their streams begin late, with what
-/// the child has inherited.
+/// The session that writes to these sinks. In the child of a fork their streams join late, with the
+/// live blocks that the child has inherited.
 fn new_session(
     sinks: Vec<JoiningSink>,
     from_process_start: bool,
@@ -277,7 +281,7 @@ fn new_session(
     session
 }
 
-/// Whether there is a thread for the worker.
+/// Starts the thread of the worker; returns whether that succeeded.
 fn spawn_worker() -> bool {
     let spawned = worker::spawn().map_err(|error| {
         problems::add(format!("{error}; the program can call Ledger::update() instead"));

@@ -75,9 +75,9 @@ impl LedgerBuilder {
     }
 
     /// Analyzes the events in the process even if no report is asked for, so that a destination that
-    /// is added later begins with the live blocks, and [`snapshot`](Ledger::snapshot) works. It takes
-    /// 22 to 40 bytes a live block as a rule, and the worker several times as long as writing a compact
-    /// file. Default: off.
+    /// is added later begins with the live blocks, and [`snapshot`](Ledger::snapshot) works. The
+    /// analysis takes 22 to 40 bytes a live block as a rule, and several times as much of the
+    /// worker's time as writing a compact file. Default: off.
     pub fn keep_account(mut self, keep: bool) -> Self {
         self.config.keep_account = keep;
         self
@@ -89,9 +89,9 @@ impl LedgerBuilder {
     ///
     /// If the port is taken, one from 32768 to 40959 is used, and a problem says which. The port
     /// that is used is at the start of the streams. [`remote::control`](crate::remote::control)
-    /// has the commands and what protects them. Keeps account of the live blocks, as
-    /// [`keep_account`](Self::keep_account) does, so that a stream that a command starts begins with
-    /// them.
+    /// describes the commands and their protection. The process then analyzes its events, as with
+    /// [`keep_account`](Self::keep_account), so that a stream that a command starts begins with the
+    /// live blocks.
     pub fn control(mut self, address: impl Into<String>) -> Self {
         self.config.control = Some(address.into());
         self
@@ -122,8 +122,9 @@ impl LedgerBuilder {
     /// the live blocks. Default: off, and the child records nothing.
     ///
     /// Each fork then costs a collection like [`Ledger::flush`]. The child does not have the events of
-    /// other threads of the parent in the microseconds between that and the fork. A program that is
-    /// executed by a child, or without a fork, is not affected: it inherits the environment.
+    /// other threads of the parent in the microseconds between the collection and the fork. This
+    /// setting does not affect a program that is executed, by a child or without a fork: that
+    /// program inherits the environment.
     pub fn follow_forks(mut self, follow: bool) -> Self {
         self.config.follow_forks = follow;
         self
@@ -140,9 +141,9 @@ impl LedgerBuilder {
         self
     }
 
-    /// What is recorded, separated by commas: `memory` (every allocation, reallocation and free),
-    /// `scope` (the scopes and tags in which they happen), and the channels of the program to enable. Default:
-    /// `memory,scope`.
+    /// The channels to record, separated by commas: `memory` (every allocation, reallocation and
+    /// free), `scope` (the scopes and tags in which they happen), and the channels of the program
+    /// to enable. Default: `memory,scope`.
     pub fn channels(mut self, channels: impl Into<String>) -> Self {
         self.config.channels = Some(channels.into());
         self
@@ -156,7 +157,8 @@ impl LedgerBuilder {
 
     /// Bound on the memory of all event buffers together, in bytes; at least 128 KiB. Default: 8 MiB.
     ///
-    /// Each thread may have two buffers of 4 KiB beyond the limit, so that idle threads cannot use it up.
+    /// Each thread may have two buffers of 4 KiB beyond the limit, so that idle threads cannot use
+    /// up the limit.
     pub fn buffer_limit(mut self, bytes: usize) -> Self {
         self.config.buffer_limit = Some(bytes);
         self
@@ -171,8 +173,8 @@ impl LedgerBuilder {
 
     /// Starts recording. `MEMLEDGER_*` variables take precedence, each over its own setting.
     ///
-    /// If the environment has already started recording before `main`, this adds what it does not
-    /// set itself, and returns a handle that does not end it.
+    /// If the environment has already started recording before `main`, this adds the settings that
+    /// the environment does not set, and returns a handle that does not end the recording.
     ///
     /// # Errors
     /// [`Error::AlreadyStarted`], [`Error::MeasurementRunning`]; [`Error::File`] if a file cannot be

@@ -13,8 +13,8 @@ pub enum Worker {
     /// A thread of the tracker, every 10 ms (every millisecond at first) or when half the buffers are full.
     #[default]
     Thread,
-    /// The program itself, by [`Ledger::update`](crate::Ledger::update). No thread waits for it: what
-    /// does not fit into the buffers between two calls is lost and counted.
+    /// The program itself, by [`Ledger::update`](crate::Ledger::update). No thread waits for that
+    /// call: events that do not fit into the buffers between two calls are lost and counted.
     Manual,
 }
 

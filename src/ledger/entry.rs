@@ -1,5 +1,5 @@
-//! How a call of the program enters the tracker's code: on which thread it runs, and what memory of
-//! it is whose.
+//! How a call of the program enters the tracker's code: on which thread it runs, and which memory
+//! is the program's and which is the tracker's.
 
 use crate::error::Error;
 use crate::platform::os;
@@ -11,12 +11,13 @@ pub(super) fn request<T: Send>(body: impl FnOnce() -> Result<T, Error> + Send) -
     clone_for_caller(untracked(|| on_helper_thread(body)))
 }
 
-/// Runs the tracker's own code on a thread that lives for just that: memory that it keeps is then not
-/// between the program's blocks. A heap can be very sensitive to that: a JSON parse that frees
-/// millions of blocks took 1.3 times as long with two of ours at its start.
+/// Runs the tracker's own code on a thread that exists only for this call, so that blocks which the
+/// tracker keeps are not between the program's blocks. A heap can be very sensitive to that: a JSON
+/// parse that frees millions of blocks took 1.3 times as long with two of the tracker's blocks at
+/// its start.
 pub(super) fn on_helper_thread<R: Send>(body: impl FnOnce() -> R + Send) -> R {
-    // PERF: while there may be one thread only. With more, the system takes 10 ms to answer; what
-    // it has granted once it grants at once.
+    // PERF: registered here, while the process may still have one thread only. With more threads
+    // the system takes 10 ms for it. Once registered, it returns at once.
     os::register_barrier();
     reserve::prepare();
     os::run_apart(|| untracked(|| catch_unwind(AssertUnwindSafe(body))))
@@ -32,8 +33,8 @@ pub(crate) fn clone_for_caller<T>(result: Result<T, Error>) -> Result<T, Error> 
     })
 }
 
-/// In the child of a fork there is no worker, and a lock may be held by a thread that is not
-/// there: nothing of the recording is touched.
+/// Refuses a call in the child of a fork, which must not touch the recording: the child has no
+/// worker, and a thread that does not exist in it may hold a lock.
 ///
 /// # Errors
 /// [`Error::ForkedChild`].

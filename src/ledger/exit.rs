@@ -26,7 +26,8 @@ pub(super) fn prepare() {
             let previous = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |info| {
                 previous(info);
-                // A panic of our own code while it ends the recording must not wait for itself.
+                // If our own code panics while it ends the recording, ending it here would
+                // deadlock.
                 if !is_untracked() {
                     stop::finish(None);
                 }
@@ -35,14 +36,15 @@ pub(super) fn prepare() {
     });
 }
 
-/// Return from `main`, or `exit`, after which the ledger itself is not dropped.
+/// The process returns from `main` or calls `exit`; the ledger itself may not be dropped.
 extern "C" fn exiting() {
     stop::finish(None);
 }
 
 /// In the child of a fork. If the parent was recording, and the child does not follow, recording is off
 /// in the child: it has no worker, and the file and the buffers are the parent's. If the parent was not
-/// recording, the child may start itself, and the early events before the fork belong to that.
+/// recording, the child may start a recording itself, which includes the early events before the
+/// fork.
 extern "C" fn forked() {
     let untracked = ReentrancyGuard::enter();
     if fork::in_child() {

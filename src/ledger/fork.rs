@@ -1,10 +1,10 @@
-//! The child of a fork that continues recording, to files of its own: only where it was asked for.
+//! The child of a fork continues recording, to files of its own, if the program has asked for that.
 //!
-//! Before the fork, the forking thread collects what there is and takes the ledger's locks, so that
-//! the child finds them free and the analyzer as of that moment. The child leaves all that belongs
-//! to its parent as it is, takes new buffers, and begins a recording with the live blocks.
+//! Before the fork, the forking thread collects all events and takes the ledger's locks. So the
+//! child holds these locks, and the analyzer in it has the state of that moment. The child does not
+//! touch the objects of its parent, takes new buffers, and begins a recording with the live blocks.
 //!
-//! Where a lock is not free in time, the child records nothing, and the parent reports why.
+//! If a lock is not free in time, the child records nothing, and the parent reports why.
 //!
 //! NOTE: the child does not have the events of other threads between the collection and the fork
 //! itself, some microseconds later.
@@ -45,7 +45,7 @@ struct Held {
 type NotFree = &'static str;
 
 thread_local! {
-    /// From before a fork to after it.
+    /// The locks that this thread holds during a fork.
     static HELD: RefCell<Option<Result<Held, NotFree>>> = const { RefCell::new(None) };
 }
 
@@ -63,7 +63,7 @@ pub(super) extern "C" fn prepare() {
     }
 }
 
-/// `None` if nothing is recorded, or the child is not to follow.
+/// Takes the locks. `None` if nothing is recorded, or the child is not to follow.
 fn hold() -> Option<Result<Held, NotFree>> {
     let _signals = BlockedSignals::new();
     let Some(recording) = recording::current_within(LOCK_TIMEOUT) else {
@@ -74,7 +74,7 @@ fn hold() -> Option<Result<Held, NotFree>> {
         return Some(Err("the worker"));
     };
     worker::cycle(session.as_mut()?, HOOK_TIMEOUT);
-    // NOTE: after the tick, which may report a problem.
+    // NOTE: after the cycle, which may report a problem.
     let (Some(problems), Some(importants)) =
         (problems::lock_within(LOCK_TIMEOUT), important::lock_within(LOCK_TIMEOUT))
     else {
@@ -101,7 +101,8 @@ pub(super) extern "C" fn in_parent() {
     }
 }
 
-/// In the child: whether it records, or has reported why not. With the guard set.
+/// In the child: continues the recording. Returns whether the child records, or has reported why
+/// not. With the guard set.
 pub(super) fn in_child() -> bool {
     let Some(Ok(held)) = take_held() else { return false };
     let Held { mut recording, mut session, mut problems, mut queues, importants } = held;

@@ -22,13 +22,14 @@ struct State {
     published: bool,
 }
 
-/// Live and peak bytes of the account as of the last collection; [`NONE`] while there is no account.
+/// Live and peak bytes of the recording's analyzer, as of the last collection; [`NONE`] while there
+/// is no such analyzer.
 static LIVE_BYTES: AtomicU64 = AtomicU64::new(NONE);
 static PEAK_BYTES: AtomicU64 = AtomicU64::new(NONE);
 const NONE: u64 = u64::MAX;
 
-/// Live and peak bytes of the recording's account as of the last collection, without a lock; `None` if
-/// there is no account.
+/// Live and peak bytes of the recording's analyzer, as of the last collection, without a lock;
+/// `None` if there is no such analyzer.
 pub(super) fn figures() -> Option<(u64, u64)> {
     let figures = (LIVE_BYTES.load(Ordering::Relaxed), PEAK_BYTES.load(Ordering::Relaxed));
     (figures.0 != NONE && figures.1 != NONE).then_some(figures)
@@ -54,14 +55,15 @@ impl Drop for State {
 }
 
 impl InProcessAnalyzer {
-    /// The account of a recording, whose [`figures`] are published.
+    /// The analyzer of a recording, whose [`figures`] are published.
     pub(super) fn new() -> Self {
         let account = Self::late();
         account.state().published = true;
         account
     }
 
-    /// One that knows nothing of the blocks from before it.
+    /// An analyzer that does not know the blocks that are live already; its figures are not
+    /// published.
     pub(super) fn late() -> Self {
         let (decoder, analyzer) = (Decoder::new(PROTOCOL), Analyzer::measuring());
         Self(Arc::new(Mutex::new(State { decoder, analyzer, published: false })))
@@ -71,7 +73,8 @@ impl InProcessAnalyzer {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The report as of the last collection, with so many of the largest live blocks, if that is set.
+    /// The report as of the last collection. `largest_live` sets the number of the largest live
+    /// blocks in it.
     pub(super) fn report(&self, largest_live: Option<usize>) -> crate::analysis::Report {
         self.look(|analyzer| {
             analyzer.flush();
@@ -80,7 +83,7 @@ impl InProcessAnalyzer {
         })
     }
 
-    /// Calls `look` with the analyzer, which is as of the last collection.
+    /// Calls `look` with the analyzer, in its state as of the last collection.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&mut Analyzer) -> R) -> R {
         look(&mut self.state().analyzer)
     }
@@ -90,7 +93,8 @@ impl InProcessAnalyzer {
         Some(self.0.try_lock().ok()?.analyzer.initial_live_set(Vec::new()))
     }
 
-    /// Memory for a copy of the live set, some more blocks included, whose pages are mapped already.
+    /// Memory for a copy of the live set and a sixteenth more blocks, whose pages are mapped
+    /// already.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the system has no memory for it.
@@ -103,7 +107,7 @@ impl InProcessAnalyzer {
                 "the system has no memory left for a list of {count} live blocks"
             ))
         })?;
-        // NOTE: not all zero, for which the system would reserve addresses only.
+        // NOTE: not all zero: for zeroed memory the system would only reserve addresses.
         room.resize(count, InitialBlock { owner: 1, ..InitialBlock::default() });
         Ok(room)
     }

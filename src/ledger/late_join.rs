@@ -13,8 +13,9 @@
 //! the times of the recording's markers, and between two of those the recording has had at least as
 //! many events as the snapshot.
 //!
-//! Every packet begins with the owner of its blocks and the context in which they were allocated. A
-//! block that was renamed, to a tag with which no block was allocated, is renamed in the snapshot too.
+//! Every packet begins with the thread of its blocks and the context in which they were allocated.
+//! If a block was renamed and its new context has no id in the stream, the snapshot renames it,
+//! too.
 
 use crate::alloc::append::{append_alloc, append_realloc_free, append_update};
 use crate::analysis::{InitialBlock, InitialLiveSet};
@@ -30,9 +31,9 @@ use crate::trace::worker::{
 };
 use std::collections::HashMap;
 
-/// Bytes at which a packet is sent: it has at most one event more.
+/// A packet is sent after the block with which it reaches this many bytes.
 const PACKET: usize = 32 << 10;
-/// PacketBuilder between two syncs, where the reader can pass on what it has.
+/// Packets between two syncs, at which the reader can pass on the events it has.
 const SYNC_EVERY: usize = 64;
 
 /// Sends the preamble of a late stream and the snapshot of the live set to `sink`. Without `alive` the
@@ -43,7 +44,8 @@ pub(super) fn begin(
     sink: &mut dyn Sink,
 ) -> Result<(), Error> {
     let whole = alive.is_some() && point.from_process_start;
-    // Without blocks there still are markers, from the start of the clock up to the join point.
+    // A snapshot without blocks still has markers, from the start of the clock up to the join
+    // point.
     let snapshot = LiveSetSnapshot::new(alive.unwrap_or_default(), &point);
     let first = point.serial.saturating_sub(snapshot.serials);
     let mut importants = preamble(first, whole);
@@ -53,7 +55,7 @@ pub(super) fn begin(
         .append(&[stream, system_id, hint, "memledger live blocks".into()], &mut importants);
     sink.packet(IMPORTANTS, &importants);
     sink.packet(CONTROL, &settled_below(first));
-    // Unreal's readers trust serials after a group of three syncs.
+    // Unreal's readers rely on serials only after a group of three syncs.
     for _ in 0..3 {
         sink.sync()?;
     }
@@ -74,8 +76,9 @@ struct LiveSetSnapshot {
 
 impl LiveSetSnapshot {
     fn new(mut alive: InitialLiveSet, point: &JoinPoint) -> Self {
-        // NOTE: the old block of a reallocation under way is gone, and its address may have another
-        // by now. It is sent with an address that no allocator returns, and freed at the end.
+        // NOTE: the old block of a reallocation under way no longer exists, and another block may
+        // have its address by now. The snapshot sends the old block with an address that no
+        // allocator returns, and frees it at the end.
         let being_reallocated = alive.being_reallocated.iter_mut().zip(1_u64..);
         alive.blocks.extend(being_reallocated.map(|((_, block), number)| {
             block.address = number << 3;
@@ -132,7 +135,7 @@ impl LiveSetSnapshot {
     }
 }
 
-/// The clock of the snapshot, which needs markers from one time to a later one.
+/// The clock of the snapshot: advancing it to a later time takes markers.
 struct MarkerClock {
     now: u64,
 }
@@ -154,7 +157,7 @@ impl MarkerClock {
 struct OwnerHeader {
     bytes: Vec<u8>,
     closing: bool,
-    /// Whether its blocks were renamed, and what opens the context of that.
+    /// If its blocks were renamed: the bytes that open the context they were renamed to.
     renamed: Option<Vec<u8>>,
 }
 

@@ -1,7 +1,8 @@
-//! The handle a program holds: start, look, end, report.
+//! The handle a program holds: it starts and ends a recording, reads its figures and writes its
+//! report.
 //!
-//! Only this module knows both sides: it starts the writing side, feeds what it writes to the reading
-//! side in the same process, and prints the result.
+//! Only this module uses both sides: it starts the writing side, passes the packets of that side to
+//! the reading side in the same process, and prints the result.
 
 #[cfg(feature = "enable")]
 mod begin;
@@ -68,9 +69,10 @@ use std::path::Path;
 /// }
 /// ```
 ///
-/// There is one at a time. The ledger that started recording ends it: return from `main`,
-/// `std::process::exit` and a panic all give the report, once. A handle to a recording that the
-/// environment had started before `main` ends nothing; that report comes when the process exits.
+/// A process has one recording at a time. The ledger that started the recording ends it: return
+/// from `main`, `std::process::exit` and a panic all write the report, once. A handle to a
+/// recording that the environment had started before `main` ends nothing; that recording ends, and
+/// its report is written, when the process exits.
 ///
 /// In the child of a `fork` nothing is recorded and nothing is reported: the buffers, the file and
 /// the report are the parent's. With [`LedgerBuilder::follow_forks`] it has its own.
@@ -109,8 +111,8 @@ impl Ledger {
         Self {}
     }
 
-    /// Starts as command-line flags say, and the environment where they are silent; returns the
-    /// arguments that are not flags of memledger.
+    /// Starts with the settings of command-line flags, and those of the environment that no flag
+    /// sets; returns the arguments that are not flags of memledger.
     ///
     /// The flags are `-trace=`, `-tracefile=`, `-tracehost=`, `-tracecontrol=`, `-tracecontroltokenfile=`,
     /// `-tracecontrolfolder=`, `-tracecontrolhosts=`, `-tracefollowforks=`, `-tracefilemode=`, `-tracereport=`,
@@ -133,11 +135,11 @@ impl Ledger {
 
     /// Writes or sends the trace to one more destination from here on.
     ///
-    /// Its stream begins with the live blocks if the process keeps account of them: where there is a
-    /// report, a host or [`LedgerBuilder::keep_account`]. Otherwise it begins with nothing, and says
-    /// that it is not from the start of the process. Copying the live blocks takes 20 to 30 ms for
-    /// each million of them, in which the worker collects nothing, and 34 bytes for each until they
-    /// are written.
+    /// Its stream begins with the live blocks if the process analyzes its events: with a report, a
+    /// host, a control server, [`LedgerBuilder::follow_forks`] or [`LedgerBuilder::keep_account`].
+    /// Otherwise the stream begins without blocks, and says that it is not from the start of the
+    /// process. Copying the live blocks takes 20 to 30 ms for each million of them, in which the
+    /// worker collects nothing, and 34 bytes for each block until it is written.
     ///
     /// Returns at once. A thread of its own connects to the host, and gives up after 2 s; [`DestinationHandle::status`] and [`problems`](Self::problems) say whether it worked. A
     /// connection that is lost stays lost: call this again, and a new stream begins with the blocks
@@ -145,7 +147,7 @@ impl Ledger {
     ///
     /// # Errors
     /// [`Error::File`] if the file cannot be created; [`Error::InvalidAddress`];
-    /// [`Error::InvalidChannels`] for what can be no channel's name, or if there is none;
+    /// [`Error::InvalidChannels`] if a name cannot be that of a channel, or if there is no name;
     /// [`Error::NotRecording`]; [`Error::ForkedChild`]; [`Error::WorkerStuck`] for 5 s;
     /// [`Error::OutOfMemory`] for the copy; [`Error::ThreadNotStarted`].
     pub fn trace_to(&self, destination: Destination) -> Result<DestinationHandle, Error> {
@@ -214,8 +216,8 @@ impl Ledger {
         Stats::default()
     }
 
-    /// The figures now; `None` if the events are not analyzed in the process: where there is neither a
-    /// report nor a host nor [`LedgerBuilder::keep_account`].
+    /// The figures now; `None` if the events are not analyzed in the process: without a report, a
+    /// host, a control server, [`LedgerBuilder::follow_forks`] and [`LedgerBuilder::keep_account`].
     ///
     /// Costs a [`flush`](Self::flush) and time in proportion to the live blocks.
     pub fn snapshot(&self) -> Option<Snapshot> {
@@ -233,11 +235,12 @@ impl Ledger {
         recording::collect(false);
     }
 
-    /// Brings everything recorded so far to the trace file and the report. Waits at most 5 s for a
-    /// worker that is stuck in a write.
+    /// Collects everything recorded so far and writes it to the trace file and the report's
+    /// figures. Waits at most 5 s for a worker that is stuck in a write.
     ///
-    /// Costs 50 us more than [`update`](Self::update): it runs on a thread of its own, so that what the
-    /// tracker allocates does not make the program's allocator consolidate what this thread has freed.
+    /// Costs 50 us more than [`update`](Self::update): it runs on a thread of its own, so that the
+    /// tracker's allocations do not make the program's allocator consolidate blocks that this
+    /// thread has freed.
     pub fn flush(&self) {
         #[cfg(feature = "enable")]
         recording::flush();

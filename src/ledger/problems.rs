@@ -22,7 +22,8 @@ pub(super) fn report(error: Error) {
 ///
 /// The sentence may quote the environment or another machine.
 ///
-/// NOTE: by a plain write. The program may hold the lock of its stderr for any time.
+/// NOTE: writes to the descriptor directly. The program may hold the lock of its stderr for any
+/// time.
 pub(super) fn add(sentence: String) {
     let sentence = escape(&sentence);
     let _signals = BlockedSignals::new();
@@ -44,8 +45,8 @@ fn keep(problems: &mut Vec<String>, sentence: String) {
 
 /// All problems so far, in memory of the program.
 pub(super) fn all() -> Vec<String> {
-    // NOTE: the lock is held only with the guard set. A hook may wait for the worker, and the worker
-    // for the lock.
+    // NOTE: the lock is held only with the guard set: without it, an allocation of this thread
+    // could wait in the hook for the worker, while the worker waits for this lock.
     let ours = untracked(|| lock().map_or_else(Vec::new, |problems| problems.clone()));
     let copy = ours.clone();
     untracked(move || drop(ours));
@@ -57,7 +58,8 @@ pub(super) fn lock_within(timeout: Duration) -> Option<MutexGuard<'static, Vec<S
     worker::lock_within(&PROBLEMS, timeout)
 }
 
-/// The problems; `None` in the child of a fork whose parent was reporting one just then.
+/// Locks the problems. `None` in the child of a fork during which the parent was reporting a
+/// problem.
 fn lock() -> Option<MutexGuard<'static, Vec<String>>> {
     if state::is_forked() {
         return PROBLEMS.try_lock().ok();

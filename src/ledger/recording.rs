@@ -1,4 +1,4 @@
-//! The recording that is under way, and what can be asked of it.
+//! The running recording, and its queries.
 
 use super::config::Config;
 use super::control::RunningControl;
@@ -22,7 +22,7 @@ use std::time::Duration;
 /// How long a call of the program waits for a worker that is stuck in a write.
 pub(crate) const WORKER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a flush or an end waits for threads that are inside the hook, to bring everything up to
+/// How long a flush or an end waits for threads inside the hook, so that it has every event up to
 /// now.
 pub(crate) const HOOK_TIMEOUT: Duration = Duration::from_millis(100);
 
@@ -36,7 +36,8 @@ pub(crate) struct Recording {
     /// The environment has set the channels that are enabled; otherwise code still may.
     pub(super) channels_are_set: bool,
     pub(super) analyzer: Option<InProcessAnalyzer>,
-    /// Without `analyzer`, one that knows nothing of what was before the first measurement.
+    /// If there is no `analyzer`: one that begins with the first measurement and has no earlier
+    /// event.
     pub(super) late_analyzer: Option<InProcessAnalyzer>,
     pub(super) report: Option<ReportOutput>,
     /// The environment has set where the report goes, or that there is none; otherwise code still may.
@@ -45,9 +46,9 @@ pub(crate) struct Recording {
     pub(super) control: Option<RunningControl>,
     /// How the children of forks continue it, if they do.
     pub(super) follow: Option<Follow>,
-    /// How many measurements look at the analyzer.
+    /// How many measurements use the analyzer.
     pub(crate) measurements: u32,
-    /// Measurements have started it, and it ends with the last of them.
+    /// A measurement has started this recording, which ends with the last measurement.
     pub(super) for_measurements: bool,
 }
 
@@ -57,7 +58,7 @@ impl Recording {
         if self.for_measurements { Error::MeasurementRunning } else { Error::AlreadyStarted }
     }
 
-    /// Why nothing can be measured, if so.
+    /// Refuses a measurement if this recording cannot measure, with the reason.
     pub(crate) fn refuse_measurement(&self) -> Result<(), Unmeasured> {
         if self.unlinked {
             Err(Unmeasured::NotGlobalAllocator)
@@ -70,7 +71,7 @@ impl Recording {
         }
     }
 
-    /// The analyzer that measurements look at; without one, it begins here.
+    /// The analyzer that measurements use. If the recording has none, a late one begins here.
     pub(crate) fn analyzer_for_measurements(
         &mut self,
         session: &mut Session,
@@ -86,7 +87,7 @@ impl Recording {
         self.analyzer.as_ref().unwrap_or_else(|| self.late_analyzer.get_or_insert_with(begin))
     }
 
-    /// Whether only measurements needed it, and the last of them has ended.
+    /// Whether a measurement has started this recording, and the last measurement has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.for_measurements && self.measurements == 0
     }
@@ -99,7 +100,7 @@ pub(super) struct Follow {
     pub(super) start: fn(&Config, Self, Inherited) -> Result<(), Error>,
 }
 
-/// What the child of a fork continues.
+/// The state that the child of a fork continues from.
 pub(super) struct Inherited {
     pub(super) alive: Option<InitialLiveSet>,
     /// The start of the clock, in cycles.
@@ -113,7 +114,7 @@ pub(super) struct Inherited {
 static RECORDING: Mutex<Option<Recording>> = Mutex::new(None);
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
-/// The lock of the recording. Only with the guard set, and not in the child of a fork.
+/// Locks the recording. Only with the guard set, and not in the child of a fork.
 pub(crate) fn current() -> MutexGuard<'static, Option<Recording>> {
     RECORDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -133,8 +134,9 @@ pub(super) fn next_generation() -> u64 {
     GENERATION.fetch_add(1, Ordering::AcqRel) + 1
 }
 
-/// Collects now, on this thread. `with_figures` writes all figures that have changed, too, which
-/// otherwise waits for the next second: a program may collect for each of its frames.
+/// Collects now, on this thread. With `with_figures`, it also writes all figures that have changed.
+/// Otherwise these are written once a second only, because a program may collect for each of its
+/// frames.
 pub(super) fn collect(with_figures: bool) {
     let _untracked = ReentrancyGuard::enter();
     if state::is_forked() {
@@ -170,7 +172,7 @@ pub(super) fn snapshot() -> Option<Snapshot> {
     report.map(Snapshot::new)
 }
 
-/// Collects now. PERF: on a helper thread, as the end of a recording.
+/// Collects now. PERF: on a helper thread, for the same reason as the end of a recording.
 pub(super) fn flush() {
     if !state::is_forked() {
         untracked(|| on_helper_thread(|| collect(true)));

@@ -61,7 +61,8 @@ pub(super) fn write_report(
         return problems::add(format!("no allocation was recorded, because {NOT_LINKED}"));
     }
     let Some(analyzer) = analyzer else { return };
-    // NOTE: checks for memory first. Without memory, making the report would end the process.
+    // NOTE: checks for memory first: if it ran out while the report is made, the process would
+    // abort.
     let room = analyzer.look(|analyzer| analyzer.report_bytes(output.options.largest_live));
     if Vec::<u8>::new().try_reserve_exact(room).is_err() {
         return problems::add(format!(
@@ -95,10 +96,10 @@ pub(super) fn write_report(
 /// Writes the report to its file, or to stderr if the system does not let the file be written.
 ///
 /// NOTE: a program may have given up its rights since the start (`setresuid`, a sandbox), or have no
-/// descriptor or no space on the disk left. Only a file created at the start could be written then, but
-/// a program that is killed would leave it behind. An unnamed file (`O_TMPFILE`) needs the same rights
-/// to get a name. Descriptor 2 is open already and needs none. It is not used if the program has closed
-/// the tracker's descriptors: 2 may be a file of the program then.
+/// descriptor or no disk space left. Then only a file created at the start could be written, but a
+/// killed program would leave such a file. An unnamed file (`O_TMPFILE`) needs the same rights to
+/// get a name. Descriptor 2 is open already and needs no rights. It is not used if the program has
+/// closed the tracker's descriptors: descriptor 2 may then be a file of the program.
 fn write_file(file: &LaterFile, path: PathBuf, bytes: &[u8]) {
     let Err(mut source) = file.write(bytes) else { return };
     let is_ours = file.is_ours();

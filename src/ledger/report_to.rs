@@ -20,10 +20,10 @@ impl ReportTo {
 
     /// To a file: JSON (`memledger.report/1`) if its name ends in `.json`, text if in `.txt`.
     ///
-    /// The name may hold `%p`, `%t`, `%e` as in
-    /// [`trace_to_file`](crate::LedgerBuilder::trace_to_file). A path that
-    /// cannot be written is an error at the start, but the file is created, or an earlier one
-    /// replaced, only when the report is written: a killed program leaves none, or the earlier one.
+    /// The name may contain `%p`, `%t`, `%e` as in
+    /// [`trace_to_file`](crate::LedgerBuilder::trace_to_file). A path that cannot be written is an
+    /// error at the start. The file is created, or replaces an earlier one, only when the report is
+    /// written: a killed program leaves no report file, or the earlier one.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self { path: Some(path.into()), verbose: false, largest_live: None }
     }

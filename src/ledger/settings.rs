@@ -16,8 +16,8 @@ use std::ffi::{CStr, OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::Once;
 
-/// One setting: its variable, its flag, and how it changes the configuration. An error is what is
-/// allowed instead, and what happens without.
+/// One setting: its variable, its flag, and how it changes the configuration. An error says which
+/// values are allowed, and what happens without the setting.
 struct Setting {
     variable: &'static CStr,
     flag: &'static str,
@@ -40,7 +40,7 @@ const SETTINGS: [Setting; 12] = [
         flag: "-tracecontrolhosts=",
         apply: control_hosts,
     },
-    // After the server, which there is not without the token that is asked for.
+    // Applied after the server's address: if the token cannot be read, there is no server.
     Setting {
         variable: CONTROL_TOKEN_FILE,
         flag: "-tracecontroltokenfile=",
@@ -53,7 +53,7 @@ const SETTINGS: [Setting; 12] = [
     },
     Setting { variable: FILE_MODE, flag: "-tracefilemode=", apply: file_mode },
     Setting { variable: REPORT, flag: "-tracereport=", apply: report },
-    // After the report, whose options these are.
+    // Applied after the report: these are its options.
     Setting {
         variable: c"MEMLEDGER_REPORT_VERBOSE",
         flag: "-tracereportverbose=",
@@ -72,7 +72,7 @@ pub(super) const REPORT: &CStr = c"MEMLEDGER_REPORT";
 /// The setting that has a file read.
 pub(super) const CONTROL_TOKEN_FILE: &CStr = c"MEMLEDGER_CONTROL_TOKEN_FILE";
 
-/// The settings that start a recording by themselves, since something comes out of it.
+/// The settings that start a recording by themselves, because each of them gives it an output.
 const STARTING: [&CStr; 4] = [c"MEMLEDGER_FILE", c"MEMLEDGER_HOST", REPORT, c"MEMLEDGER_CONTROL"];
 
 /// Variables of the design that this version does not act on yet.
@@ -87,7 +87,7 @@ const NOT_YET: [&str; 5] = [
 /// The prefix of all variables of the tracker.
 pub(super) const PREFIX: &str = "MEMLEDGER_";
 
-/// The values of the settings that are made, each at the index of its setting.
+/// The values of the settings, each at the index of its setting; `None` if it is not set.
 ///
 /// Settings are the tracker's own: they are made, used and dropped with the guard set.
 #[derive(Clone, Debug, Default)]
@@ -103,7 +103,7 @@ impl Settings {
         )
     }
 
-    /// The flags among `args`, and the arguments that are none.
+    /// The flags among `args`, and the arguments that are not flags.
     pub(super) fn from_args(args: impl IntoIterator<Item = OsString>) -> (Self, Vec<OsString>) {
         let mut settings = Self::default();
         let mut rest = Vec::new();
@@ -121,7 +121,7 @@ impl Settings {
         (settings, rest)
     }
 
-    /// These settings, and `other` where they are silent.
+    /// These settings, and those of `other` that are not set here.
     pub(super) fn or(mut self, mut other: Self) -> Self {
         for (value, other) in self.0.iter_mut().zip(&mut other.0) {
             *value = value.take().or(other.take());
@@ -129,7 +129,7 @@ impl Settings {
         self
     }
 
-    /// Whether the setting with this variable is made.
+    /// Whether the setting with this variable is set.
     pub(super) fn has(&self, variable: &CStr) -> bool {
         let mut values = SETTINGS.iter().zip(&self.0);
         values.any(|(setting, value)| setting.variable == variable && value.is_some())
@@ -224,7 +224,7 @@ fn control_token_file(value: &OsStr, config: &mut Config) -> Result<(), String> 
     match read_token(value.as_ref()) {
         Ok(token) => config.control_token = Some(token),
         Err(why) => {
-            // NOTE: where a token is asked for, there is no server without.
+            // NOTE: if a token is configured, the server does not run without it.
             config.control = None;
             return Err(format!("{why}; there is no control server"));
         }

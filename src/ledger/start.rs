@@ -20,8 +20,9 @@ use crate::trace::sink::{FIRST_FILE, file};
 use crate::trace::worker;
 use crate::trace::write::{buffer_pool, state, untracked};
 
-/// Starts as flags say, and the environment where they are silent, by default with a report on
-/// stderr; what does not work is reported and left out. Returns the generation for the handle.
+/// Starts with the settings of the flags, and those of the environment that no flag sets; by
+/// default with a report on stderr. A setting that fails is reported and left out. Returns the
+/// generation for the handle.
 pub(super) fn from_flags(flags: Settings) -> Option<u64> {
     untracked(move || {
         let _awake = state::awake();
@@ -39,7 +40,7 @@ pub(super) fn from_flags(flags: Settings) -> Option<u64> {
     })
 }
 
-/// Adds what flags ask for to a recording that is running.
+/// Adds the settings of the flags to a running recording.
 fn add_flags(running: &mut Recording, flags: &Settings) -> Result<(), Error> {
     if !running.from_environment {
         return Err(running.refusal());
@@ -55,7 +56,7 @@ pub(super) fn before_main(settings: Settings) {
     on_helper_thread(|| leniently(settings, true));
 }
 
-/// Starts with all that works, and reports the rest.
+/// Starts with every setting that works, and reports the others.
 fn leniently(settings: Settings, from_environment: bool) -> Option<u64> {
     let origin = Origin {
         from_environment,
@@ -66,7 +67,7 @@ fn leniently(settings: Settings, from_environment: bool) -> Option<u64> {
     let mut config = Config { report: Some(ReportTo::stderr()), ..Config::default() };
     settings.apply(&mut config);
     set_file_mode(&config);
-    // A file that cannot be created must not cost the report.
+    // There is a report even if the file of the trace cannot be created.
     let control = control::bind(&config).map_err(problems::report).ok().flatten();
     let file = config.file.as_ref();
     let file = file.and_then(|to| open_trace(&to.location).map_err(problems::report).ok());
@@ -79,9 +80,9 @@ fn leniently(settings: Settings, from_environment: bool) -> Option<u64> {
     })
 }
 
-/// Starts as set in code, and by the environment over that.
+/// Starts with the settings of the environment, and those set in code that it does not set.
 ///
-/// What the program handed in stays the program's: it is copied inside.
+/// `config` is memory of the program and stays that: the tracker works on its own copy.
 pub(super) fn in_code(config: &Config) -> Result<Option<u64>, Error> {
     request(|| strictly(config.clone()))
 }
@@ -110,7 +111,7 @@ fn strictly(mut config: Config) -> Result<Option<u64>, Error> {
     open_and_begin(&config, follow, origin)
 }
 
-/// Starts with an analyzer and nothing else, for measurements.
+/// Starts with an analyzer and without any output, for measurements.
 pub(crate) fn for_measurements() -> Result<(), Error> {
     let _awake = state::awake();
     let config = Config { keep_account: true, ..Config::default() };
@@ -142,7 +143,7 @@ fn open_and_begin(
     origin: Origin,
 ) -> Result<Option<u64>, Error> {
     set_file_mode(config);
-    // Before the file: its start says which port it is.
+    // Bound before the file is opened: the start of its stream announces the port.
     let control = control::bind(config)?;
     let file = config.file.as_ref().map(|to| open_trace(&to.location)).transpose()?;
     let report = config.report.as_ref().map(open_report).transpose()?;
@@ -159,7 +160,8 @@ fn set_file_mode(config: &Config) {
     file::set_mode(config.file_mode.unwrap_or(file::DEFAULT_MODE));
 }
 
-/// Adds to a recording that the environment has started what it did not set itself.
+/// Adds settings to a recording that the environment has started, except those that it has set
+/// itself.
 fn add_settings(running: &mut Recording, config: Config) -> Result<(), Error> {
     let _signals = BlockedSignals::new();
     match &running.control {
@@ -204,7 +206,7 @@ fn add_settings(running: &mut Recording, config: Config) -> Result<(), Error> {
         }
     }
     if let Some(channels) = config.channels.filter(|_| !running.channels_are_set) {
-        // Blocks from before would be unknown.
+        // Not `memory`: the blocks allocated before would be unknown.
         channel::want(channel::names(&channels)?.without(&alloc::CHANNEL));
         running.channels_are_set = true;
     }

@@ -27,16 +27,18 @@ pub struct Stats {
     pub buffer_bytes: u64,
     /// Bytes the tracker itself takes, buffers included.
     pub overhead_bytes: u64,
-    /// How often the allocator returned null while something was recorded.
+    /// How often the allocator returned null during a recording.
     pub failed_allocations: u64,
     /// Scopes that were left out of order.
     pub scope_misuses: u64,
     /// Destinations of the trace, beside its first file, that could not be reached, were lost or
     /// were too slow, since the start of the process.
     pub lost_destinations: u64,
-    /// Bytes in live blocks that were allocated since recording began, as of the last collection, at
-    /// most 10 ms ago as a rule ([`Ledger::flush`](crate::Ledger::flush) collects now); `None` if the
-    /// process keeps no account: where there is neither a report nor a host nor
+    /// Bytes in live blocks that were allocated since recording began, as of the last collection,
+    /// which is at most 10 ms ago as a rule ([`Ledger::flush`](crate::Ledger::flush) collects now).
+    /// `None` if the events are not analyzed in the process: without a report, a host, a control
+    /// server,
+    /// [`LedgerBuilder::follow_forks`](crate::LedgerBuilder::follow_forks) and
     /// [`LedgerBuilder::keep_account`](crate::LedgerBuilder::keep_account).
     pub live_bytes: Option<u64>,
     /// The most bytes that were live at once, in the same way.
@@ -66,7 +68,7 @@ impl Stats {
     }
 }
 
-/// Everything the tracker holds: what its own code allocated, and its pages.
+/// All memory of the tracker: the blocks that its own code allocated, and its mapped pages.
 #[cfg(feature = "enable")]
 fn overhead_bytes() -> u64 {
     allocator::own_bytes() + worker::mapped_bytes() + scopes::bytes()

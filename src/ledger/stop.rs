@@ -29,18 +29,19 @@ pub(super) fn finish(generation: Option<u64>) {
     let is_meant =
         |running: &mut Recording| generation.is_none_or(|number| number == running.generation);
     if let Some(recording) = current.take_if(is_meant) {
-        // PERF: on a helper thread, since this takes memory by the KiB. Where the program has freed
-        // millions of small blocks, glibc first joins all those of the thread that asks: 0.3 s after
-        // a JSON parse.
+        // PERF: on a helper thread, because the end allocates blocks of several KiB. If the calling
+        // thread has freed millions of small blocks, glibc first consolidates all of them: 0.3 s
+        // after a JSON parse.
         on_helper_thread(|| end(recording, generation.is_none()));
     }
 }
 
-/// Ends a recording. The lock it was taken from is still held, with the guard set.
+/// Ends a recording. The caller still holds the lock of the recording, with the guard set.
 pub(crate) fn end(recording: Recording, process_ends: bool) {
     let quiet = quiesce::pause(HOOK_TIMEOUT);
     let session = worker::session_within(WORKER_TIMEOUT);
-    // PERF: after the lock is taken. A worker that is called would take the session first.
+    // PERF: after the session is locked. A worker that is woken earlier would lock the session
+    // first.
     worker::dismiss();
     let Some(mut session) = session else {
         problems::add(format!(
@@ -77,7 +78,7 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
     } else {
         drop(analyzers);
     }
-    // NOTE: not before the end of the stream, which would report that they are off.
+    // NOTE: after the end of the streams, which otherwise would report that the channels are off.
     report_missing_channels(&channel::forget());
     if let Some(refused) = important::take_refused() {
         problems::add(refused);
@@ -85,7 +86,7 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
     state::turn_off();
 }
 
-/// Reports the names in the setting of channels that no channel has had.
+/// Reports the names in the setting of channels that are the name of no channel.
 fn report_missing_channels(missing: &[&str]) {
     if !missing.is_empty() {
         problems::add(format!(

@@ -102,7 +102,8 @@ impl Budget {
     /// Runs `body` and returns its result, if that stays within all limits.
     ///
     /// # Errors
-    /// [`Error::OverBudget`] if it does not: by how much, and which scopes and tags within hold the most.
+    /// [`Error::OverBudget`] if it exceeds a limit: by how much, and which scopes and tags hold the
+    /// most.
     /// [`Error::Unmeasured`] if that cannot be measured, as [`measure`](crate::measure) says, and for a
     /// budget without any limit. `body` is run once in any case.
     ///
@@ -149,7 +150,7 @@ impl Budget {
         }
         let foreign = figures.foreign_reallocations;
         if foreign > 0 && reallocations.is_some_and(|limit| reallocated(&figures) > limit) {
-            // The line about reallocations is the last.
+            // This extends the last line, which is the one about reallocations.
             lines += &format!("; {} of them of blocks from outside", count(foreign));
         }
         Err(Error::OverBudget(format!(

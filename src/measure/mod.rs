@@ -91,12 +91,12 @@ impl<R> Measured<R> {
 ///   count; a block from within that is freed after `body` has returned is live.
 /// - A measurement within another counts for both.
 /// - A thread that continues after `body` has returned counts up to then. Join it.
-/// - If `body` panics, so does this, and the measurement ends.
+/// - If `body` panics, `measure` passes the panic on, and the measurement ends.
 ///
-/// Costs about 20 µs where a ledger or another measurement is running, otherwise 0.3 ms; and what
-/// tracking costs while `body` runs. Each measurement is a scope in the
-/// table of at most 262 142 scopes and names that a process may use. It is used again once all its
-/// blocks are freed; but not if a context was captured in it, which may be entered at any time.
+/// Costs about 20 µs if a ledger or another measurement is running, otherwise 0.3 ms; and the cost
+/// of tracking while `body` runs. Each measurement is a scope in the table of at most 262 142
+/// scopes and names that a process may use. The scope is reused once all its blocks are freed, but
+/// not if a context was captured in it, because that context may be entered at any time.
 ///
 /// # Errors
 /// [`Error::Unmeasured`] if the figures would not be exact: if

@@ -1,6 +1,6 @@
 //! The nodes of measurements in the tree of contexts.
 //!
-//! A node is used again when nothing can be in it any more: its context was never captured, and all
+//! A node is reused when no block can be in it any more: its context was never captured, and all
 //! its blocks are freed. So a measurement that is repeated forever takes one node.
 
 use crate::ledger::in_process::InProcessAnalyzer;
@@ -27,12 +27,13 @@ struct Idle {
     live_in: Option<u64>,
 }
 
-/// Nodes without a measurement. Locked only while the recording is locked, so that a fork finds it free.
+/// The nodes that no running measurement uses. Locked only while the recording is locked, so that
+/// this lock is free at a fork.
 static IDLE: Mutex<BTreeMap<Key, Vec<Idle>>> = Mutex::new(BTreeMap::new());
 /// The number of the latest node of a measurement.
 static LATEST: AtomicU32 = AtomicU32::new(0);
 
-/// At most this many nodes whose blocks were live are looked at before a new one is taken.
+/// The maximum number of idle nodes with live blocks that are checked before a new node is taken.
 const LOOKS: usize = 16;
 
 impl Node {
@@ -55,7 +56,7 @@ impl Node {
         let key = (current::stack(), name);
         let reused = idle().get_mut(&key).and_then(|nodes| {
             let is_free = |idle: &Idle| {
-                // NOTE: events that are not collected yet can only be frees.
+                // NOTE: the events of an idle node that are not collected yet can only be frees.
                 idle.live_in != Some(generation)
                     || !analyzer.look(|analyzer| {
                         analyzer.is_measurement_live(tree::wire_id(idle.number) as i32)

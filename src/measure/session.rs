@@ -4,7 +4,7 @@
 //! begin   an analyzer         the running ledger's, or one that is kept until the last measurement ends
 //!         a node of the tree  no other measurement's; this thread enters it
 //! ...     the measured code, and what enters its context elsewhere
-//! end     collect             everything up to now, or say why not
+//! end     collect             everything up to now, or return why that failed
 //!         the node's figures  since the beginning
 //! ```
 
@@ -27,18 +27,18 @@ use std::time::Instant;
 
 /// A measurement under way. Dropped without an end, it ends without a result.
 pub(crate) struct MeasureSession {
-    /// Whether a context has been captured, on this thread, in the measured code around this.
+    /// Whether a context had been captured on this thread, in the measurements around this one.
     captured_before: bool,
     entered: Entered,
     site: &'static Location<'static>,
-    /// The tracker's own memory: taken and dropped with the guard set.
+    /// The tracker's own memory: allocated and dropped with the guard set.
     active: Option<Active>,
 }
 
 struct Active {
     generation: u64,
     pid: u32,
-    /// Events lost before.
+    /// The number of events lost before the measurement began.
     lost: u64,
     scopes_turned_off: u32,
     node: Node,
@@ -80,7 +80,7 @@ impl MeasureSession {
         Ok(Self { captured_before, entered, site, active: Some(active) })
     }
 
-    /// Ends it, and calls `judge` with the figures.
+    /// Ends the measurement, and calls `judge` with the figures.
     pub(crate) fn end(
         mut self,
         judge: impl FnOnce(&mut Outcome<'_>) -> Result<(), Error>,
@@ -133,10 +133,11 @@ impl Active {
     }
 
     fn in_recording(name: &'static str, recording: &mut Recording) -> Result<Self, Error> {
-        // NOTE: before the check whether the channel is on.
+        // NOTE: read before the check that the channel is on: if it is turned off after that check,
+        // the end of the measurement sees it.
         let scopes_turned_off = scopes::CHANNEL.times_turned_off();
         recording.refuse_measurement().map_err(Error::Unmeasured)?;
-        // Nothing is collected meanwhile.
+        // While the session is locked, no other thread collects.
         let Some(mut session) = worker::session_within(WORKER_TIMEOUT) else { return Err(stuck()) };
         let Some(session) = session.as_mut() else { return Err(ended()) };
         let analyzer = recording.analyzer_for_measurements(session).clone();
@@ -191,7 +192,7 @@ impl Active {
         judged.map(|()| figures)
     }
 
-    /// Brings the analyzer up to now, and checks that nothing is missing.
+    /// Collects all events up to now into the analyzer, and checks that none is missing.
     fn collect(&self) -> Result<(), Error> {
         let Some(mut session) = worker::session_within(WORKER_TIMEOUT) else { return Err(stuck()) };
         let Some(session) = session.as_mut() else { return Err(ended()) };
@@ -215,7 +216,8 @@ fn started() -> Result<MutexGuard<'static, Option<Recording>>, Error> {
             return Ok(current);
         }
         drop(current);
-        // NOTE: another thread may start first. Then this start fails, and there is a recording, or was.
+        // NOTE: another thread may start first. Then this start fails, and that recording is
+        // running, or has ended already.
         if let Err(error) = start::for_measurements()
             && (!os::SUPPORTED || Instant::now() >= deadline)
         {
@@ -224,14 +226,14 @@ fn started() -> Result<MutexGuard<'static, Option<Recording>>, Error> {
     }
 }
 
-/// Ends the recording if only measurements needed it, and the last of them has ended.
+/// Ends the recording if a measurement started it, and the last measurement has ended.
 fn end_if_over(current: &mut Option<Recording>) {
     if let Some(recording) = current.take_if(|recording| recording.is_over()) {
         stop::end(recording, false);
     }
 }
 
-/// Collects until everything from before the call is collected.
+/// Collects until all events from before the call are collected.
 fn collect_everything(session: &mut Session) -> Result<(), Error> {
     let deadline = Instant::now() + WORKER_TIMEOUT;
     while Instant::now() < deadline && !session.has_failed() {

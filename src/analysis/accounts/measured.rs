@@ -24,8 +24,9 @@ pub(super) type HeldRange = (u32, u32);
 /// The peaks of all measurements.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MeasuredPeaks {
-    /// Whether buckets keep figures for measurements. Measurements of a trace from elsewhere are not
-    /// reported, and each bucket could have hundreds around it.
+    /// Whether buckets keep figures for measurements. Only an in-process analyzer reports
+    /// measurements; in the trace of another process, each bucket could have hundreds around it for
+    /// no use.
     enabled: bool,
     measured: Vec<Measured>,
     /// The figures that buckets keep for their measurements, one bucket after another.

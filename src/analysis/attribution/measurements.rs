@@ -59,7 +59,7 @@ impl Measurements {
     }
 
     /// A block of the measurement `owner` was reallocated in the measurement `here`. `here` and the
-    /// measurements around it count that, up to the innermost one that `owner` is also in.
+    /// measurements around it count that, except `owner` and the measurements around `owner`.
     pub(super) fn count_foreign(&mut self, here: u32, owner: u32, by: i64) {
         let (mut at, mut owner) = (here, owner);
         while at != owner {

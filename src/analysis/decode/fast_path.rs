@@ -5,7 +5,8 @@
 //! u16 uid   u24 serial   u64 address                                       a free
 //! u16 uid   u24 serial   u64 address   u32   u32 size   u8 lower bits      an allocation
 //! ```
-//! PERF: nearly all events of a trace, in half the time that fields at any offset take.
+//! PERF: nearly all events of a trace take this path, in half the time of fields at arbitrary
+//! offsets.
 
 use super::roles::{Role, SYSTEM};
 use crate::analysis::apply::{Operation, OperationKind};
@@ -96,7 +97,8 @@ impl FastPath {
     ) -> Option<Operation> {
         let &[u0, u1, s0, s1, s2, ref address @ ..] = bytes.first_chunk::<FREE>()?;
         let uid = u16::from_le_bytes([u0, u1]);
-        // PERF: where the next event begins is guessed, and looked up while that is read already.
+        // PERF: the size of this event, and so the start of the next one, is predicted from its
+        // uid. The processor can read the next event while it looks up the layout of this one.
         let is_alloc = self.is_alloc >> (uid >> 1 & 63) & 1 != 0;
         let size = select_unpredictable(is_alloc, self.sizes[1], self.sizes[0]);
         let layout = *self.layouts.get(usize::from(uid >> 1))?;
@@ -107,7 +109,8 @@ impl FastPath {
         if uid & 1 == 0 || !is_next || address == 0 || !is_right || size > bytes.len() {
             return None;
         }
-        // PERF: what a free has in place of a size is read too: which of both it is cannot be guessed.
+        // PERF: the bytes at the place of a size are read for a free, too: a branch on the kind of
+        // event would be mispredicted.
         let block = match bytes.first_chunk::<ALLOC>() {
             Some(&[.., a, b, c, d, low]) => {
                 let high = u64::from(u32::from_le_bytes([a, b, c, d])) << size_shift;

@@ -203,7 +203,7 @@ impl Fields<'_> {
             "TagSpec" => Role::Name(NameRole::TagSpec {
                 tag: self.at("Tag", I32)?,
                 parent: self.at("Parent", I32)?,
-                // The `Display` of our writer is for Unreal's tools.
+                // Our writer also has the field `Display`, which only Unreal's tools read.
                 name: self.index("Name", TEXT).or_else(|_| self.index("Display", TEXT))?,
                 kinds: self.at("Kind", U8).and_then(|k| Ok((k, self.at("Owner", I32)?))).ok(),
             }),

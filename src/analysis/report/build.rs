@@ -26,16 +26,16 @@ pub(in crate::analysis) struct Sources<'a> {
 }
 
 impl Sources<'_> {
-    /// The report of now, or of where counting stopped.
+    /// The report of the current state, or of the point where counting stopped.
     pub(in crate::analysis) fn report(&self) -> Report {
         let mut report = self.cutoff.report().map_or_else(|| self.build(), Report::clone);
-        // What is missing shows even if it is noticed after the point where counting stopped.
+        // Losses are included even if they are noticed after the point where counting stopped.
         self.diagnostics.fill(&mut report, self.model.heaps().refused());
         report.after_report = self.cutoff.after();
         report
     }
 
-    /// The report of now, without losses.
+    /// The report of the current state, without losses.
     pub(in crate::analysis) fn build(&self) -> Report {
         let mut trace = self.facts.trace().clone();
         trace.events = self.cutoff.events();
@@ -145,7 +145,7 @@ impl Sources<'_> {
             let (figures, inclusive) = figures?;
             Some(GroupRow { group: contexts.groups().path(node as u32), figures, inclusive })
         };
-        // The root of the groups is no group.
+        // The root of the tree of groups is not a group itself.
         let rows = figures.into_iter().enumerate().skip(1).filter_map(row);
         let mut rows: Vec<_> = rows.collect();
         rows.sort_by(|a, b| order(&a.figures, &b.figures).then_with(|| a.group.cmp(&b.group)));

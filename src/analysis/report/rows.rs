@@ -8,10 +8,10 @@ use crate::analysis::columns::Figures;
 pub struct ScopeRow {
     /// Names from the outermost scope inwards.
     pub path: Vec<String>,
-    /// The number of entries of this very scope while it was recorded, on all threads; a future or a
-    /// span counts once. `None` for the outermost scope, which is never entered, in traces of writers
-    /// that do not count entries, and in a trace without its end that has no count yet: our writer
-    /// reports counts once a second.
+    /// How often this very scope was entered while it was recorded, on all threads; a future or a
+    /// span counts once. `None` for the outermost scope, which is never entered; in traces of
+    /// writers that do not count entries; and in a trace without its end that has no count yet,
+    /// because our writer reports counts once a second.
     pub entries: Option<u64>,
     /// What was allocated in this very scope.
     pub figures: Figures,
@@ -27,7 +27,7 @@ pub struct ScopeRow {
 pub struct GroupRow {
     /// Names from the outermost group inwards.
     pub group: Vec<String>,
-    /// What is tagged with a name of this very group.
+    /// The memory with a tag of this very group.
     pub figures: Figures,
     /// The same together with all groups inside it.
     pub inclusive: Figures,
@@ -41,7 +41,7 @@ pub struct NameRow {
     pub group: Vec<String>,
     /// The name.
     pub name: String,
-    /// What carries it.
+    /// The memory with this name.
     pub figures: Figures,
 }
 
@@ -67,9 +67,9 @@ pub struct SizeRow {
     pub min_bytes: u64,
     /// The largest; `None` in the last class.
     pub max_bytes: Option<u64>,
-    /// Blocks of this size class. A block that grows or shrinks into another class moves: it counts in
-    /// `moved_out` of its old class with its old size. In its new class count the reallocation,
-    /// `moved_in` with its new size, and all later changes.
+    /// Blocks of this size class. A block that grows or shrinks into another class moves: its old
+    /// class counts it in `moved_out` with the old size, and its new class counts it in `moved_in`
+    /// with the new size. The new class also counts the reallocation and all later changes.
     pub figures: Figures,
 }
 

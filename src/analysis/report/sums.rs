@@ -63,7 +63,7 @@ pub(super) fn by_node(
     let own = by_row(accounts, tree.nodes().len(), |bucket| node_of(bucket.context));
     let mut sums: TreeFigures = vec![None; own.len()];
     for (node, figures) in own.into_iter().enumerate().rev() {
-        // NOTE: parents are before their children, so all children are in by now.
+        // NOTE: a parent is before its children in the list, so all children are added by now.
         if let Some(figures) = figures {
             let (alone, inclusive) = sums[node].get_or_insert_default();
             *alone = figures;

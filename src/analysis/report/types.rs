@@ -50,12 +50,12 @@ pub struct TraceInfo {
     pub pid: Option<u32>,
     /// How long it was traced: up to the writer's report, else to the last marker.
     pub duration_ns: u64,
-    /// How far apart two time stamps are at most while something happens.
+    /// The largest distance between two time stamps that have a memory event between them.
     pub time_resolution_ns: u64,
     /// How many events the report is made from.
     pub events: u64,
-    /// Whether tracking began with the process; `None` if the writer does not say. A trace that began
-    /// later with all blocks live at that time has everything that was tracked.
+    /// Whether tracking began with the process; `None` if the writer does not say. It is also true
+    /// for a trace that joined such a recording later, beginning with all blocks live then.
     pub from_process_start: Option<bool>,
     /// When the channel `scope` was off, to the nearest marker: allocations made then count in the
     /// outermost scope, whatever scopes they were in. Empty in traces of other writers.
@@ -63,8 +63,8 @@ pub struct TraceInfo {
     /// Whether the tracker in the program was built with optimisation; without it an event costs 28
     /// times as much. `None` if the writer does not say.
     pub tracker_optimized: Option<bool>,
-    /// The time of the first events in the trace: 0 if they begin with it, otherwise the time at
-    /// which it joined a running recording. `None` if the writer does not say.
+    /// The time at which the events of the trace begin: 0 for a trace from the start, otherwise the
+    /// time at which it joined a running recording. `None` if the writer does not say.
     pub recording_since_ns: Option<u64>,
     /// Blocks live at that time, with which the trace begins: they count as allocations. `None` if
     /// the writer did not know them, or does not say.
@@ -130,7 +130,7 @@ pub struct Losses {
     pub serial_holes: u64,
     /// Frees of blocks that were never allocated.
     pub unmatched_frees: u64,
-    /// Such frees in a trace that began after its process: blocks from before.
+    /// Frees of unknown blocks in a trace that began after its process: the blocks may be older.
     pub frees_of_earlier_blocks: u64,
     /// Allocations of an address that was still live.
     pub duplicate_allocations: u64,
@@ -140,11 +140,11 @@ pub struct Losses {
     pub scope_misuses: u64,
 }
 
-/// What came after the writer's own report and is in no other figure.
+/// The counts of events after the writer's own report. No other figure includes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AfterReport {
-    /// Allocations; a reallocation is none.
+    /// Allocations; a reallocation is not one.
     pub allocations: u64,
     /// Frees of known blocks.
     pub frees: u64,

@@ -1,5 +1,5 @@
-//! Bookmarks: Unreal's `Misc.BookmarkSpec` says what one point of the program prints,
-//! `Misc.Bookmark` that it did, with which values.
+//! Bookmarks: Unreal's `Misc.BookmarkSpec` has the format string of one point of the program, and
+//! `Misc.Bookmark` says that the program reached that point, with its values.
 //!
 //! ```text
 //! u8 count   count times: u8 category << 6 | size   the values, packed
@@ -9,7 +9,7 @@
 use crate::analysis::hash::IntMap;
 use crate::analysis::report::Bookmark;
 
-/// Bookmarks that are kept; a program with more has them in a loop.
+/// The maximum number of bookmarks that are kept; a program with more of them sets them in a loop.
 const MOST: usize = 10_000;
 
 /// What was seen of bookmarks.
@@ -53,7 +53,7 @@ impl Bookmarks {
     pub(in crate::analysis) fn around(&self, event: u64) -> (Option<String>, Option<String>) {
         let next = self.set.partition_point(|&(_, set)| set < event);
         let name = |index: usize| Some(self.set.get(index)?.0.name.clone());
-        // After the last bookmark that is kept there may be others.
+        // If the maximum is reached, others may follow the last bookmark that is kept.
         let last = next.checked_sub(1).filter(|_| next < MOST);
         (last.and_then(name), name(next))
     }

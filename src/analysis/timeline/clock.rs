@@ -24,7 +24,7 @@ impl Clock {
         self.timebase.nanoseconds(cycle).unwrap_or(0)
     }
 
-    /// A marker at `cycle`. One that goes back leaves the time where it is.
+    /// A marker at `cycle`. A marker before the current time does not change it.
     pub(in crate::analysis) fn mark(&mut self, cycle: u64) {
         let time = self.nanoseconds(cycle).max(self.now);
         if self.marked && self.busy {
@@ -44,7 +44,7 @@ impl Clock {
         self.now
     }
 
-    /// The distances between markers so far say nothing about those to come.
+    /// Forgets the distances between earlier markers, which do not predict later ones.
     pub(in crate::analysis) fn forget_resolution(&mut self) {
         (self.resolution, self.busy) = (0, false);
     }

@@ -81,9 +81,9 @@ impl Timeline {
         (self.peak.generation == generation).then_some(self.peak.before)
     }
 
-    /// The stream joined a recording here: the distances between earlier times say nothing.
+    /// Notes that the stream joined a recording here.
     pub(super) fn joined(&mut self) {
-        // The stream reports all earlier events at one time, however long they took.
+        // The distances between the times before this are not those of the recording.
         self.clock.forget_resolution();
         self.scopes_off.begin(self.clock.now());
     }

@@ -69,7 +69,7 @@ fn headline(report: &Report, options: &Options) -> String {
     text
 }
 
-/// What is missing: conspicuous if anything is.
+/// What is missing, in the colour of an alarm.
 fn alarms(report: &Report, style: Style, lines: &mut Lines<'_>) -> io::Result<()> {
     let losses = &report.losses;
     let mut loud = Vec::new();

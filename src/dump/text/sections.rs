@@ -9,7 +9,7 @@ use crate::dump::options::{By, Options, Sort};
 use crate::words::escape;
 use std::borrow::Cow;
 
-/// The group and name of what carries no tag.
+/// The group and name of memory without a tag.
 const UNTAGGED: (&str, &str) = ("Unknown", "Unnamed");
 
 const AT_PEAK: Column = Column::Of(&column::live_bytes_at_peak);
@@ -24,7 +24,8 @@ const HELD_BY_ENTERED: &[Column] =
     &[AT_PEAK, Column::Share, LIVE, ALLOCATED, Column::Entries, Column::Each];
 const MOST: &[Column] = &[ALLOCATED, COUNT, REALLOCATIONS, Column::AtOnce];
 const LEFT: &[Column] = &[LIVE, Column::Of(&column::live_blocks), Column::Largest];
-/// Columns of a table that was asked for. Those that no table has chosen follow.
+/// Columns of a table that was asked for. The report's columns that are in no other table follow
+/// them.
 const ALL: &[Column] = &[
     AT_PEAK,
     Column::Share,
@@ -129,7 +130,7 @@ fn still_live(report: &Report, options: &Options) -> Table {
     let (rows, sort) = (options.top.div_ceil(2), Sort::Live);
     let shape = Shape { title, columns: LEFT, kept: 3, rows, sort, only_with: true };
     let mut table = table(report, options, &nodes, &shape);
-    // The line about the end has already reported it.
+    // The line `live at end` already says that all live blocks are outside the program's scopes.
     let outermost = report.by_scope.iter().find(|row| row.path.len() == 1);
     if outermost.is_some_and(|row| row.figures.live_blocks == report.totals.live_blocks) {
         table.rows.clear();

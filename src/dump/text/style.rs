@@ -1,4 +1,4 @@
-//! The few colours there are.
+//! The colours of the text.
 
 /// Whether there are colours, and which.
 #[derive(Clone, Copy)]

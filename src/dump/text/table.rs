@@ -1,7 +1,7 @@
 //! A table: one name on the left, figures on the right.
 //!
-//! Names are shown whole. Where there is no room for both, the last columns are left out first; a
-//! name that is longer still has lines of its own, above its figures.
+//! Names are shown whole. If a line has no room for the name and all figures, the last columns are
+//! left out first; a name that is still too long has lines of its own, above its figures.
 
 use super::style::Style;
 use crate::words::escape;

@@ -1,7 +1,7 @@
 //! The largest rows of a tree and the rows around them.
 //!
-//! A row that has nothing of its own and one row inside would show the same figures twice: the two
-//! become one row, `outer > inner`, so that a deep chain of scopes takes one line.
+//! A row without figures of its own and with one row inside would show the figures of that row
+//! again. The two become one row, `outer > inner`, so that a deep chain of scopes takes one line.
 
 use crate::analysis::Figures;
 use std::borrow::Cow;

@@ -14,7 +14,7 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// Commands add a destination only below this number of running ones.
+/// Commands add a destination only if fewer than this many are running.
 const MOST_DESTINATIONS: usize = 8;
 /// A status names at most this many channels, and this many destinations.
 const MOST_NAMED: usize = 16;
@@ -132,7 +132,7 @@ fn channel((name, enabled): (&str, bool)) -> String {
     format!("channel {} {}", if enabled { "on" } else { "off" }, short(name))
 }
 
-/// The line for a name that no channel has so far.
+/// The line for a name that is set, but that no channel has so far.
 fn expected(named: (&str, bool)) -> String {
     format!("expected_{}", channel(named))
 }

@@ -130,8 +130,8 @@ impl RunningControl {
         self.address
     }
 
-    /// Adds what the program allows, where the environment, which has started the server, has not set
-    /// it.
+    /// Adds the rules of the program that the environment, which has started the server, has not
+    /// set.
     pub(super) fn allow(&self, config: &Config) -> Result<(), Error> {
         self.server.allow(rules(config)?);
         Ok(())

@@ -69,17 +69,18 @@ impl Destination {
         Self { target: Target::Host(To::all(address.into())) }
     }
 
-    /// Of the channels that are recorded, those that this destination gets: names separated by
-    /// commas, or all except the names after a `-`, such as `-memory`. Default: all.
+    /// Of the recorded channels, those that this destination gets: names separated by commas, or
+    /// all except the names after a `-`, such as `-memory`. Default: all.
     ///
-    /// The stream is complete in itself, like any other. An event is in it if all channels of its
-    /// log site are wanted; definitions (see [`event!`](crate::event)) always are. Channels that are
-    /// on by default, as `bookmark`, are wanted unless they are left out. Without `memory` it does
-    /// not begin with the live blocks. A name that no channel has had by the end of the stream is one
-    /// of [`Ledger::problems`](crate::Ledger::problems).
+    /// The stream is complete in itself, like any other. It has an event if all channels of the
+    /// event's log site are selected, and it has all definitions (see [`event!`](crate::event)).
+    /// Channels that are on by default, such as `bookmark`, are selected unless they are excluded.
+    /// Without `memory` the stream does not begin with the live blocks. If no channel has had one
+    /// of the names by the end of the stream, that is one of
+    /// [`Ledger::problems`](crate::Ledger::problems).
     ///
-    /// Leaving out takes 10 to 15 ns an event: of the worker for the first file, otherwise of the
-    /// destination's own thread.
+    /// Filtering takes 10 to 15 ns an event: of the worker's time for the first file, otherwise of
+    /// the time of the destination's own thread.
     pub fn channels(mut self, channels: impl Into<String>) -> Self {
         let (Target::File(To { channels: wanted, .. }) | Target::Host(To { channels: wanted, .. })) =
             &mut self.target;

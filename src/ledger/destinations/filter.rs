@@ -26,7 +26,7 @@ pub(in crate::ledger) fn parse(channels: Option<&str>) -> Result<Option<ChannelF
     channels.map(ChannelFilter::parse).transpose()
 }
 
-/// `sink`, behind a filter if it does not get all channels.
+/// `sink`, with a filter before it if it does not get all channels.
 pub(in crate::ledger) fn apply(
     filter: Option<ChannelFilter>,
     sink: Box<dyn Sink>,

@@ -15,7 +15,7 @@ use crate::trace::write::{state, untracked};
 #[cfg(feature = "enable")]
 use std::time::{Duration, Instant};
 
-/// How long the end of a stream waits until everything has left.
+/// How long the end of a stream waits until everything is written or sent.
 #[cfg(feature = "enable")]
 pub(in crate::ledger) const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -57,7 +57,8 @@ pub enum DestinationState {
     Opening,
     /// It gets the trace.
     Sending,
-    /// It has the whole trace up to where it, or the recording, was stopped.
+    /// It has the whole trace up to the point at which the destination or the recording was
+    /// stopped.
     #[default]
     Ended,
     /// It could not be reached, was lost, or was too slow: [`DestinationStatus::problem`] says why.
@@ -99,8 +100,8 @@ impl DestinationHandle {
         DestinationStatus::default()
     }
 
-    /// Ends its stream with everything recorded so far, as the end of a recording would, and waits
-    /// at most 3 s until they are written. The others continue.
+    /// Ends its stream after everything recorded so far, as the end of a recording would, and waits
+    /// at most 3 s until all of it is written. The other destinations continue.
     pub fn stop(&self) {
         #[cfg(feature = "enable")]
         stop(self.number);

@@ -1,4 +1,5 @@
-//! Where the trace goes: what a program asks for, and what becomes of it while the recording runs.
+//! Where the trace goes: the destinations that a program sets, and their state while the recording
+//! runs.
 
 #[cfg(feature = "enable")]
 pub(super) mod add;

@@ -61,7 +61,7 @@ impl Read {
         self.analyzer.report()
     }
 
-    /// Another analyzer that is where this one is, and reads from there on.
+    /// Another analyzer, which joins late with the live set of this one.
     fn followed_by(&mut self, here: JoinPoint) -> Self {
         let mut late = Self::new();
         begin(Some(self.analyzer.initial_live_set(Vec::new())), here, &mut late).unwrap();
@@ -105,7 +105,7 @@ fn alloc(serial: u64, address: u64, size: u64) -> Vec<u8> {
     event
 }
 
-/// What blocks say but for the names of rows that were never used.
+/// The live blocks, without the rows that were never used.
 fn live(report: &Report) -> &[LiveBlock] {
     &report.largest_live
 }
@@ -230,7 +230,7 @@ fn renamed_blocks_arrive_under_their_new_name() {
     assert!(named.eq(expected), "{:?}", live(&whole));
     assert_eq!(late.decoder.counts().first_serial, Some(0), "there was room for it");
     assert_eq!(late.decoder.counts().last_serial, Some(7));
-    // And what is alive in the late one can be told again.
+    // Another stream can join late from the late one.
     let mut later = late.followed_by(here(8, START));
     assert_eq!(live(&later.report()), live(&whole));
 }
