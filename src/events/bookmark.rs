@@ -58,7 +58,8 @@ impl BookmarkSite {
         }
         let text = text.as_str().map_or_else(|| Cow::Owned(text.to_string()), Cow::Borrowed);
         let point = std::ptr::from_ref(self).addr() as u64;
-        // NOTE: two threads at once log it twice, with the same values.
+        // NOTE: one thread logs the description. Another thread that sets the bookmark at the same time
+        // may log its event before it.
         if !self.known.swap(true, Ordering::Relaxed) {
             let (line, file) = (self.line as i32, self.file);
             crate::log!(

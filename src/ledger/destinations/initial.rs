@@ -3,7 +3,7 @@
 use super::To;
 use std::path::PathBuf;
 
-/// What a recording starts with. `None` is: not asked for, or not possible.
+/// The destinations that a recording starts with. `None` if not asked for, or not possible.
 #[derive(Default)]
 pub(in crate::ledger) struct Initial {
     pub(in crate::ledger) file: Option<Started<PathBuf>>,

@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 /// How many files of one name are tried.
 const MAX_NAMES: u32 = 10_000;
 
-/// Whether the destination receives the trace. If the worker is stuck, its own file does.
+/// Whether the destination receives the trace. If the worker is stuck, that is assumed of the
+/// worker's own file.
 fn is_running<P>(started: &Started<P>) -> bool {
     if started.number != FIRST_FILE {
         let queue = queue::by_number(started.number);
@@ -44,11 +45,12 @@ pub(in crate::ledger) fn end_first_file() -> Option<String> {
     is_running.then_some(name)
 }
 
-/// Starts again what has ended: a new file beside the first, and the connection to the host. Each begins
-/// with the live blocks. Returns the names of what was started.
+/// Starts the initial destinations that have ended again: a new file beside the first one, and the
+/// connection to the host. Each stream begins with the live blocks. Returns the names of the
+/// destinations that were started.
 ///
 /// # Errors
-/// Why nothing more was started, as a sentence; before each, `room_for_one` is asked.
+/// Why nothing more was started, as a sentence. `room_for_one` is called before each start.
 pub(in crate::ledger) fn start_again(
     room_for_one: impl Fn() -> Result<(), String>,
 ) -> Result<Vec<String>, String> {
