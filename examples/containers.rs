@@ -29,7 +29,7 @@ const NAMES: Tag = tag!(CREATURES, "names");
 const MINDS: Tag = tag!(CREATURES, "minds");
 const ASLEEP: Tag = tag!(CREATURES, "herds asleep");
 
-/// Its containers are named where they are made; whoever lets them grow need not know.
+/// Its containers are named where they are made; code that lets them grow need not know.
 struct Creature {
     name: TaggedString,
     mind: TaggedBox<dyn Fn(u32) -> u32 + Send>,

@@ -95,7 +95,7 @@ fn default_folders() -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
     let lock = std::fs::read_to_string(root.join("Cargo.lock"))?;
-    // In a lock file each package's name stands on the line before its version.
+    // In a lock file each package's name is on the line before its version.
     let value = |line: &str, key| Some(line.strip_prefix(key)?.trim_matches('"').to_owned());
     let lines = lock.lines().zip(lock.lines().skip(1));
     let packages = lines

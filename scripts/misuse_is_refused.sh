@@ -55,7 +55,7 @@ fn main() {
     });
 }
 RUST
-# Beside them, what shall compile: so what fails above fails for its own reason.
+# Code that must compile, so that the code above fails for its own reason.
 cat >"$folder/src/bin/right.rs" <<'RUST'
 use memledger::{AllocScope, Context, alloc_scope};
 fn spawn(_task: impl Future + Send + 'static) {}

@@ -53,7 +53,7 @@ END
     cargo vendor --quiet --versioned-dirs --manifest-path "$package/Cargo.toml" \
         "$package/vendor" >/dev/null
     cp -R "$package/vendor/$name-$version" "$work/src/$name"
-    # The dependency, as a table of its own in front of the others, and a workspace of its own.
+    # The dependency, as a table of its own before the others, and a workspace of its own.
     cat >>"$work/src/$name/Cargo.toml" <<END
 
 [dev-dependencies.memledger]
@@ -108,7 +108,7 @@ run_all() {
         # 101 is how the test runner says that tests failed.
         case $status in 0 | 101) ;; *) fail "$name: $binary ended with status $status, $mode" ;; esac
         grep -q '^test result: ' "$out/$binary.log" || fail "$name: $binary has no result, $mode"
-        # What a test prints to a descriptor of its own may stand in front of its result.
+        # What a test prints to a descriptor of its own may precede its result.
         sed -n "s/^test \(.*\) \.\.\. .*ok$/$binary \1/p" "$out/$binary.log" >>"$out/passed"
     done <"$out/binaries"
     sort -o "$out/passed" "$out/passed"

@@ -1,5 +1,5 @@
 //! A program can refuse to be started by its environment, and still ask for it.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on shall fail")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 use memledger::{Ledger, TrackingAllocator};
 use std::process::Command;

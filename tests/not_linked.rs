@@ -1,5 +1,5 @@
-//! A program whose global allocator is not the tracker is told so, in one sentence.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on shall fail")]
+//! A program whose global allocator is not the tracker gets one sentence that says so.
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 use memledger::trace::read::{self, Event, Visitor};
 use memledger::{Error, Ledger, ReportTo, budget, channel, event, log, measure};

@@ -1,4 +1,4 @@
-//! The way of an event behind the hook, a piece at a time: collected and packed by the worker, kept
+//! The way of an event after the hook, a step at a time: collected and packed by the worker, kept
 //! account of, unpacked and read, analyzed.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group};
@@ -42,7 +42,7 @@ fn worker(c: &mut Criterion) {
                     total + time
                 })
             });
-            // What criterion does next allocates too, and nobody collects.
+            // Criterion's next work allocates too, and no worker collects it.
             ledger.update();
         });
         let calls = churn.clear(&ALLOC, &|| ledger.update());
@@ -149,7 +149,7 @@ fn reading(c: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    // Few resamples: criterion allocates for each, and of a manual worker nobody collects that.
+    // Few resamples: criterion allocates for each, and a manual worker does not collect that.
     config = Criterion::default()
         .sample_size(10)
         .nresamples(2_000)

@@ -21,7 +21,7 @@ pub const BURST: u64 = 10_000;
 /// Iterations before the clock is read: the first events after a pause go the slow way in.
 pub const START: u64 = 16;
 
-/// What all allocations of a load are made in, so that a report tells them from the harness's own.
+/// The scope of all allocations of a load, which separates them from the harness's in a report.
 pub const SCOPE: &str = "measured";
 
 /// How many threads the loads run on. More than the machine has cores is allowed, since CPU time is
@@ -153,7 +153,7 @@ pub fn alternate(
                     .map(|number| burst(thread, run, number))
                     .skip(plan.in_a_row / 2)
                     .sum::<Duration>();
-                // Nobody panics with it held, and a lock is outside of what is timed.
+                // No thread panics while it holds the lock, and locking is not timed.
                 let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
                 taken[round][lane] += time;
             }

@@ -159,7 +159,7 @@ impl Recording {
         if self.mode.report {
             let snapshot = self.ledger.snapshot().expect("a report was asked for");
             let mut account = Account::of(snapshot.report());
-            // The recording goes on: only its end makes a report complete.
+            // The recording continues: only its end makes a report complete.
             account.problems.retain(|problem| problem != "the report is not complete");
             check(&account, "the report");
         }
@@ -176,7 +176,7 @@ impl Recording {
     }
 }
 
-/// Uses the early buffer up: with 1 MiB of events and nobody who starts, recording ends, and the
+/// Uses the early buffer up: after 1 MiB of events without a start, recording ends, and the
 /// tracker is off.
 pub fn use_up_early_buffer() {
     for _ in 0..200_000 {

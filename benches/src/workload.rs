@@ -101,7 +101,7 @@ struct Blocks {
     calls: Calls,
 }
 
-/// `between` is called after so many events, which fit the buffers of a manual worker.
+/// `between` is called after a number of events that fits the buffers of a manual worker.
 const PART: usize = 5_000;
 
 impl Blocks {

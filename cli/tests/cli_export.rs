@@ -81,7 +81,7 @@ fn pipes_on_both_ends_will_do() {
     assert_eq!((status, err.as_str()), (0, ""));
     assert!(out == fs::read(&compact).expect("it"), "the same bytes as in a file");
 
-    // Whoever reads it has had enough.
+    // The reader of the pipe closes it.
     let mut child = memledger(&["export", SAMPLE, "--to", "utrace", "-o", "-"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

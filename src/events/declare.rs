@@ -29,14 +29,18 @@ use crate::trace::write::declared::Declared;
 /// #   const HAS_AUX: bool = false;
 ///     fn empty() -> Self { Self }
 /// #   #[cfg(feature = "enable")]
-/// #   fn declared() -> &'static memledger::events::declared::Declared { todo!() }
+/// #   fn declared() -> &'static memledger::events::declared::Declared {
+/// #       static TYPE: memledger::events::declared::Declared =
+/// #           memledger::events::declared::Declared::new("Logger", "Strange", 0, &[]);
+/// #       &TYPE
+/// #   }
 /// #   #[cfg(feature = "enable")]
 /// #   fn fixed(&self) -> u64 { 0 }
 /// #   #[cfg(feature = "enable")]
 /// #   fn with_aux<R>(
 /// #       &self,
-/// #       _: impl FnOnce(&[memledger::trace::format::arrays::Aux<'_>]) -> R,
-/// #   ) -> R { todo!() }
+/// #       body: impl FnOnce(&[memledger::trace::format::arrays::Aux<'_>]) -> R,
+/// #   ) -> R { body(&[]) }
 /// }
 /// ```
 #[expect(unsafe_code, reason = "says that bytes are as declared")]

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 type Path = Vec<&'static str>;
 
-/// What a row of the report stands for.
+/// The subject of a row of the report.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Scope(Path),

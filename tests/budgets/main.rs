@@ -1,5 +1,5 @@
 //! Budgets and measurements as tests use them: in one binary, all at once.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on shall fail")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 mod exact;
 mod many;

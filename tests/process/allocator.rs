@@ -245,7 +245,7 @@ pub(crate) enum Request {
     Free,
 }
 
-/// Where a thread stands whose request is [held up](held_up_at).
+/// The progress of the thread whose request is [held up](held_up_at).
 static HELD: AtomicU32 = AtomicU32::new(FREE);
 const FREE: u32 = 0;
 const WANTED: u32 = 1;

@@ -162,7 +162,7 @@ struct Stream {
     important: Vec<String>,
     frames: usize,
     memory_events: usize,
-    /// The states that were told of each channel.
+    /// The reported states of each channel.
     channels: BTreeMap<String, Vec<u64>>,
     ids: BTreeMap<u64, String>,
     open: i64,

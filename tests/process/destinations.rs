@@ -132,7 +132,7 @@ pub(crate) const CASES: &[Case] = &[
             let (mut first, _) = listener.accept().unwrap();
             let mut start = [0; 100];
             first.read_exact(&mut start).unwrap();
-            // With bytes unread this is a reset, in the midst of a packet.
+            // With unread bytes the connection is reset, within a packet.
             drop(first);
             read_all(listener.accept().unwrap().0)
         });
@@ -215,7 +215,7 @@ fn keep(kept: &mut Vec<Vec<u8>>, thread: &str, bytes: usize) {
 fn own_list() {
     let ledger = start();
     let threads = ["one", "two", "three", "four"];
-    // Each goes through so many rounds, and a destination starts in the midst of two of them.
+    // Each thread runs `rounds` rounds; two destinations start while the rounds run.
     let (rounds, done) = (300, AtomicUsize::new(0));
     let list = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -266,7 +266,7 @@ fn halfway() {
     let grow = || {
         alloc_scope!("growing");
         let mut block = Vec::<u8>::with_capacity(1_000_003);
-        // Another thread may get the address while this goes on.
+        // Another thread may get the address during this.
         block.reserve_exact(3_000_017);
         *grown.lock().unwrap() = block;
     };

@@ -229,8 +229,8 @@ fn stuck_pipe() {
 }
 
 fn closed_stderr() {
-    // The problem was told before `main`, to a stderr that was there. Here it is a pipe that
-    // nobody reads, and the report has to go there.
+    // The problem was reported before `main`, on a stderr that was open. From here on stderr is a
+    // pipe without a reader, and the report has to be written to it.
     default_sigpipe();
     // SAFETY: the descriptors are this scenario's own.
     #[expect(unsafe_code)]

@@ -32,7 +32,7 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(report.trace.from_process_start, Some(true));
         assert_eq!(left(&report, 1_000_003), 1, "from before the fork");
         assert_eq!(left(&report, IN_CHILD as u64), 1);
-        // The parent's thread and the child's are two, though one goes on where the other was.
+        // The child's thread is another than the parent's, though it continues the same code.
         let names = report.by_thread.iter().map(|row| &row.name[..]).collect::<Vec<_>>();
         assert!(names.contains(&"after the fork"), "{names:?}");
     }),
@@ -120,7 +120,7 @@ mod system {
         }
     }
 
-    /// Forks, and goes on in both; the child gets 0.
+    /// Forks, and returns in both processes; the child gets 0.
     pub(crate) fn fork_through() -> libc::pid_t {
         // SAFETY: as above.
         let child = unsafe { libc::fork() };
@@ -156,7 +156,7 @@ mod system {
 use system::wait_for_the_end;
 pub(crate) use system::{exit_now, fork, fork_through, wait};
 
-/// Eight threads that allocate until told to stop.
+/// Eight threads that allocate until `body` has returned.
 fn with_busy_threads(ledger: Option<&Ledger>, body: impl FnOnce()) {
     let stop = Arc::new(AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -371,7 +371,7 @@ fn spawns() {
         for round in 0..20 {
             let mut command = Command::new("true");
             if round % 2 == 0 {
-                // SAFETY: allocates, which the tracker has to stand.
+                // SAFETY: it allocates after a fork, which is what the test is about; the allocator permits it.
                 #[expect(unsafe_code)]
                 unsafe {
                     command.pre_exec(|| {

@@ -74,7 +74,7 @@ const SMALL_THREADS: usize = 4;
 
 const LIMIT: u64 = 300_000;
 
-/// Whoever the child becomes may write to its folder.
+/// Every user may write to the child's folder, because the child changes its user.
 fn open_to_all(run: Run) -> Run {
     fs::set_permissions(run.folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
     run
@@ -106,9 +106,9 @@ mod system {
         run
     }
 
-    /// No limits hold for root, so it becomes nobody.
+    /// Limits do not apply to root, so the process becomes the user `nobody`.
     pub(super) fn be_nobody() {
-        // SAFETY: plain calls; nobody's number is 65534 wherever this runs.
+        // SAFETY: plain calls. The id of the user `nobody` is 65534 on the systems of the tests.
         unsafe {
             if libc::geteuid() == 0 {
                 assert_eq!(libc::setresuid(65534, 65534, 65534), 0);
@@ -128,8 +128,7 @@ pub(crate) fn limit_addresses(more: u64) {
 /// The program's own blocks come from an arena that is there already; the tracker's do not.
 fn no_memory() {
     reserve_arena();
-    // NOTE: nobody else allocates meanwhile: what has no memory in the tracker's own thread, as in
-    // the program's, ends the process.
+    // NOTE: this is the only thread, so that the program's blocks alone meet the limit.
     let ledger = Ledger::builder().worker(Worker::Manual).buffer_limit(64 << 20);
     let exact = Exact::start(ledger.on_full(OnFull::Wait));
     limit_addresses(3 << 20);

@@ -1,10 +1,13 @@
 //! Events that a program logs itself, as they come back from its trace.
 
+mod channels;
+mod texts;
+
 use crate::harness::{Case, Outcome, TRACE, builder, case, leave, left};
 use memledger::analysis::{Analyzer, Until};
 use memledger::trace::format::schema::{EventType, FieldFamily, FieldType};
 use memledger::trace::read::{self, Event, Value, Visitor};
-use memledger::{Channel, Error, Ledger, alloc_scope, bookmark, channel, event, log, log_scope};
+use memledger::{Ledger, alloc_scope, bookmark, channel, event, log, log_scope};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::sync::{Arc, Barrier};
@@ -101,7 +104,7 @@ pub(crate) const CASES: &[Case] = &[
         );
         assert!(log.is_complete);
     }),
-    case("a text is written the same from every type that holds it", spellings, |run| {
+    case("a text is written the same from every type that holds it", texts::spellings, |run| {
         let log = Log::of(run.run().quiet());
         let text = |text: &str| Value::Text(text.to_owned().into());
         // Of Ü (DC), € (20AC) and 𝄞 (D834 DD1E), seven bits of each unit.
@@ -113,7 +116,7 @@ pub(crate) const CASES: &[Case] = &[
             assert_eq!(values[2], text(if at == 3 { "a\u{fffd}b" } else { "Ü€𝄞" }), "{at}");
         }
     }),
-    case("texts and arrays of any length come back equal", texts, |run| {
+    case("texts and arrays of any length come back equal", texts::texts, |run| {
         let log = Log::of(run.run().quiet());
         assert!(log.is_complete);
         let mut next = [0; 4];
@@ -122,15 +125,15 @@ pub(crate) const CASES: &[Case] = &[
             let (thread, step) = ((number >> 16) as usize, *number as usize & 0xffff);
             assert_eq!(step, next[thread], "in the order of its thread");
             next[thread] += 1;
-            let size = LENGTHS[step % LENGTHS.len()];
-            assert_eq!(*ansi, Value::Text(ansi_text(size).into()), "{size}");
-            assert_eq!(*wide, Value::Text(wide_text(size).into()), "{size}");
+            let size = texts::LENGTHS[step % texts::LENGTHS.len()];
+            assert_eq!(*ansi, Value::Text(texts::ansi_text(size).into()), "{size}");
+            assert_eq!(*wide, Value::Text(texts::wide_text(size).into()), "{size}");
             let Value::Array(bytes) = bytes else { panic!() };
             assert_eq!(bytes.len(), size);
             let mut numbers = bytes.iter().zip(0..);
             assert!(numbers.all(|(value, number)| *value == Value::Unsigned(number)));
         }
-        assert_eq!(next, [3 * LENGTHS.len(); 4]);
+        assert_eq!(next, [3 * texts::LENGTHS.len(); 4]);
     }),
     case("synchronised events of all threads are in their true order", true_order, |run| {
         let log = Log::of(run.run().quiet());
@@ -184,7 +187,7 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(log.open, 0);
         assert!(log.is_complete);
     }),
-    case("channels say what is logged", channels, |run| {
+    case("channels say what is logged", channels::by_setting, |run| {
         let run = run.env("MEMLEDGER_FILE", TRACE).env("MEMLEDGER_REPORT", "off");
         let outcome = run.env("MEMLEDGER_TRACE", "game,ASSET,gmae").run();
         let line = "\"gmae\"";
@@ -202,13 +205,13 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(states("Network"), &[0, 1, 0]);
         assert_eq!(states("Assets"), &[1]);
     }),
-    case("channels are listed and switched by name", by_name, |run| {
+    case("channels are listed and switched by name", channels::by_name, |run| {
         let log = Log::of(run.run().quiet());
         let numbers = log.values("Test.Number").into_iter().map(|values| values[1].clone());
         assert!(numbers.eq([1, 2].map(Value::Unsigned)));
         assert_eq!(log.channels["Game"], [1, 0, 1]);
     }),
-    case("a setting names a channel as the sources of Unreal do", spelling, |run| {
+    case("a setting names a channel as the sources of Unreal do", channels::spelling, |run| {
         let run = run.env("MEMLEDGER_TRACE", "gameCHANNEL,NetworksChannel");
         let outcome = run.env("MEMLEDGER_FILE", TRACE).env("MEMLEDGER_REPORT", "off").run();
         assert_eq!(Log::of(outcome.quiet()).values("Test.Number").len(), 1);
@@ -222,7 +225,7 @@ pub(crate) const CASES: &[Case] = &[
             let log = Log::read(&outcome, name);
             let ids = log.values("Test.Asset").into_iter().map(|values| values[1].clone());
             assert!(ids.eq((0..assets).map(Value::Unsigned)), "{name}");
-            // Whoever refers to one knows it.
+            // A reader of a reference has seen its definition.
             assert_eq!(log.values("Test.Used").len(), 1);
         }
         assert!(Log::read(&outcome, "second.utrace").is_complete);
@@ -291,7 +294,7 @@ struct Log {
     open: usize,
     /// How many scopes were open around each number.
     depths: Vec<usize>,
-    /// The states that were told of each channel, by its name.
+    /// The reported states of each channel, by its name.
     channels: BTreeMap<String, Vec<u64>>,
     ids: HashMap<u64, String>,
     is_complete: bool,
@@ -416,51 +419,6 @@ fn every_field() {
     log!(GAME, Asset { Name: "tree.mesh", Id: 77 });
 }
 
-fn spellings() {
-    let _ledger = start();
-    let text = "Ü€𝄞";
-    let units: Vec<u16> = text.encode_utf16().collect();
-    log!(GAME, Text { Number: 0, Ansi: text, Wide: text });
-    log!(GAME, Text { Number: 1, Ansi: &Arc::<str>::from(text), Wide: &String::from(text) });
-    log!(GAME, Text { Number: 2, Ansi: &units[..], Wide: &units[..] });
-    // Bytes are not cut, and half of a pair is passed on.
-    let broken = [0x61, 0xd834, 0x62];
-    log!(GAME, Text { Number: 3, Ansi: text.as_bytes(), Wide: &broken[..] });
-}
-
-const LENGTHS: [usize; 9] = [0, 1, 100, 1000, 2000, 4000, 10_000, 33_000, 100_000];
-
-fn ansi_text(size: usize) -> String {
-    (0..size).map(|at| char::from(b'a' + (at % 26) as u8)).collect()
-}
-
-fn wide_text(size: usize) -> String {
-    (0..size).map(|at| ['a', 'é', '€', '𝄞'][at % 4]).collect()
-}
-
-fn texts() {
-    let _ledger = start();
-    let threads = (0..4_u32).map(|thread| {
-        std::thread::spawn(move || {
-            for step in 0..3 * LENGTHS.len() {
-                let size = LENGTHS[step % LENGTHS.len()];
-                let (ansi, wide) = (ansi_text(size), wide_text(size));
-                let bytes = (0..size as u64).collect::<Vec<_>>();
-                log!(
-                    GAME,
-                    Text {
-                        Number: thread << 16 | step as u32,
-                        Ansi: &ansi,
-                        Wide: &wide,
-                        Bytes: &bytes,
-                    }
-                );
-            }
-        })
-    });
-    threads.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
-}
-
 const STEPS: u64 = 2000;
 
 fn true_order() {
@@ -547,56 +505,6 @@ fn late_scopes() {
         });
     });
     number(5);
-}
-
-fn channels() {
-    let _ledger = Ledger::from_env();
-    log!(GAME, Number { Number: 1 });
-    log!(NETWORK, Number { Number: unreachable() });
-    log!(GAME | NETWORK, Number { Number: unreachable() });
-    let refused = ASSETS.set_enabled(false);
-    assert!(matches!(refused, Err(Error::ReadOnlyChannel("Assets"))));
-    assert!(ASSETS.is_enabled() && ASSETS.is_read_only() && ASSETS.name() == "Assets");
-    _ledger.flush();
-    NETWORK.set_enabled(true).unwrap();
-    log!(GAME | NETWORK, Number { Number: 4 });
-    log!(NETWORK, Number { Number: 5 });
-    _ledger.flush();
-    NETWORK.set_enabled(false).unwrap();
-    log!(GAME | NETWORK, Number { Number: unreachable() });
-}
-
-fn by_name() {
-    assert!(Channel::find("Game").is_none(), "the program has not come by it");
-    Channel::switch("GameChannel", true).unwrap();
-    let ledger = builder().start().unwrap();
-    log!(GAME, Number { Number: 1 });
-    ledger.flush();
-    Channel::find("games").unwrap().set_enabled(false).unwrap();
-    log!(GAME, Number { Number: unreachable() });
-    ledger.flush();
-    Channel::switch("game, network,assets", true).unwrap();
-    log!(ASSETS, Number { Number: unreachable() });
-    log!(GAME | NETWORK, Number { Number: 2 });
-    let refused = Channel::switch("network,assets", false).unwrap_err().to_string();
-    assert!(refused.contains("Assets is read-only") && NETWORK.is_enabled(), "{refused}");
-    assert!(Channel::switch("network,a b", false).is_err() && NETWORK.is_enabled());
-    let names: Vec<_> = Channel::all().map(Channel::name).collect();
-    assert!(["Memory", "Scope", "Game", "Network"].iter().all(|name| names.contains(name)));
-    // "game", "network" and "assets" are among the 1024 by now.
-    (3..1024).for_each(|n| Channel::switch(&format!("unknown{n}"), true).unwrap());
-    Channel::switch("unknown7", false).unwrap();
-    let refused = Channel::switch("network,unknown", false).unwrap_err().to_string();
-    assert!(refused.contains("waits for 1024 others at most") && NETWORK.is_enabled(), "{refused}");
-}
-
-fn spelling() {
-    let _ledger = Ledger::from_env();
-    log!(GAME | NETWORK, Number { Number: 1 });
-}
-
-fn unreachable() -> u64 {
-    panic!("a disabled log site evaluates nothing")
 }
 
 fn important() {

@@ -30,7 +30,7 @@ pub(crate) const CASES: &[Case] = &[
         let seen = Seen::of(outcome.quiet());
         let order: Vec<_> = seen.order.iter().map(|(name, number)| (&name[5..], *number)).collect();
         let expected = [
-            // Of important events nobody knows the thread: they come first.
+            // Important events have no thread, so they are first.
             ("Kept", 1),
             ("Kept", 2),
             ("Step", 3),
@@ -235,7 +235,7 @@ extern "C" fn handler(_: libc::c_int) {
     log_scope!(MOMENTS, Span { Number: number }, { caught() });
 }
 
-/// What threads log until told to stop; returns how often.
+/// Logs until `enough` says so; returns how often.
 fn log_until(mut enough: impl FnMut(u64) -> bool, thread: u64) -> u64 {
     let text = TEXT.repeat(300);
     let mut number = 0;
@@ -253,7 +253,7 @@ fn handlers() {
     let ledger = builder().channels("moments").start().unwrap();
     set_timer(200, handler);
     let enough = |_| {
-        // Without a pause they are hardly ever elsewhere than in the midst of it, or waiting.
+        // Without a pause the signals would nearly always interrupt the logging, or a wait.
         (0..3000).for_each(|_| std::hint::spin_loop());
         HANDLED.load(Relaxed) >= 3000
     };
@@ -261,7 +261,7 @@ fn handlers() {
         (1..4).map(|thread| std::thread::spawn(move || log_until(enough, thread))).collect();
     let own = log_until(
         |number| {
-            // A handler that comes in the midst of this is in the tracker's own code.
+            // A handler that interrupts this interrupts the tracker's own code.
             if number % 100 == 0 {
                 ledger.flush();
             }
@@ -271,7 +271,7 @@ fn handlers() {
     );
     let steps: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
     set_timer(0, handler);
-    // What is on its way shall not come while the recording ends, when nothing is counted.
+    // A pending signal must not arrive while the recording ends, when events are not counted.
     // SAFETY: plain calls on a local.
     #[expect(unsafe_code)]
     unsafe {

@@ -13,7 +13,7 @@ pub(crate) const CASES: &[Case] = &[
         let report = outcome.same(TRACE, REPORT);
         assert!(report.losses.lost_events > 0, "the flood was not large enough");
         assert!(!report.trace.complete);
-        // A drop takes no serial, so nobody waits for what never comes.
+        // A dropped event takes no serial, so a reader waits for none.
         assert_eq!(report.losses.serial_holes, 0);
         let emitted = outcome.stdout.trim().parse::<u64>().unwrap();
         assert_eq!(memory_events(&outcome) + report.losses.lost_events, emitted);
@@ -192,7 +192,7 @@ fn snapshots() {
     assert!(after.peak_bytes() >= with.live_bytes());
     drop((with, ledger));
     assert_eq!(before.report().losses.lost_events, 0);
-    // Without a report nobody keeps account.
+    // Without a report there is no analyzer in the process.
     let ledger = Ledger::builder().start().unwrap();
     assert!(ledger.snapshot().is_none());
 }

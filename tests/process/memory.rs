@@ -98,7 +98,7 @@ fn failed_realloc() {
     assert_eq!(ledger.stats().failed_allocations, 3);
 }
 
-/// What a program can do with memory, told when there is none; the n-th call fails, for every n.
+/// Each operation with memory reports the lack of it: the n-th call fails, for every n.
 fn fail_each() {
     let ledger = start();
     let mut after = 0;
@@ -177,7 +177,7 @@ fn huge() {
     let _ledger = start();
     memledger::alloc_scope!("huge");
     in_arena(|| {
-        // SAFETY: layouts match the blocks; nobody looks into them.
+        // SAFETY: the layouts match the blocks, whose contents are not accessed.
         unsafe {
             for size in [(1 << 35) - 1, 1 << 35, (1 << 40) + 5] {
                 assert!(!black_box(alloc(layout(size, 16))).is_null());

@@ -70,8 +70,8 @@ fn check_told(outcome: &Outcome, what: &str) {
     assert!(lines[0].starts_with("memledger: 127.0.0.1:") && lines[0].contains(what), "{lines:?}");
 }
 
-/// An address at which the system answers nobody: the queue of those who want to be accepted is
-/// full. It stays so while what is returned with it lives.
+/// An address at which the system answers no connection, because the listener's queue is full. It
+/// stays full until the second value is dropped.
 fn black_hole() -> (String, (TcpListener, Vec<TcpStream>)) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     // SAFETY: plain call on an open socket.
@@ -94,7 +94,7 @@ fn peer_address() -> String {
 fn unanswered() {
     let ledger = start();
     let host = ledger.trace_to_host(peer_address()).unwrap();
-    // Nobody has waited for it.
+    // The call has not waited for the connection.
     assert_eq!(host.status().state, DestinationState::Opening);
     leave(1_000_003);
     let late = ledger.trace_to_file(LATE).unwrap();

@@ -207,7 +207,7 @@ fn thousand_tasks() {
 
     async fn task(number: usize) -> (Count, Vec<Vec<u8>>) {
         let mut count = Count::default();
-        // Room for all, so that what grows is only what shall.
+        // Capacity for all blocks, so that the vector itself does not grow.
         let mut kept: Vec<Vec<u8>> = Vec::with_capacity(YIELDS);
         count.allocations += 1;
         count.allocated_bytes += (YIELDS * size_of::<Vec<u8>>()) as u64;

@@ -170,7 +170,7 @@ fn each_flipped_byte_of_a_compact_packet_is_told_and_costs_that_packet() {
     let (compact, _) = converted(&small(12), Transport::Compact);
     let (_, packets, _) = read(&compact);
     let offsets = offsets(&compact);
-    // Without the types nothing can be read, whoever reads it.
+    // Without the type records no reader can read anything.
     for (index, pair) in offsets.windows(2).enumerate().skip(1) {
         let is_compact = compact[pair[0] + 3] & 0x40 != 0;
         for at in pair[0]..pair[1] {
@@ -182,7 +182,7 @@ fn each_flipped_byte_of_a_compact_packet_is_told_and_costs_that_packet() {
                 if is_compact {
                     assert!(summary.counts.damages > 0, "{what}");
                 }
-                // All others come through: in a header, the one behind it may be lost as well.
+                // All others are delivered; if a header is damaged, the next packet may be lost as well.
                 let most = if is_compact { 1 } else { 3 };
                 let mut left = packets.clone();
                 left.remove(index);
@@ -200,7 +200,7 @@ fn each_flipped_byte_of_a_compact_packet_is_told_and_costs_that_packet() {
 
 #[test]
 fn one_compact_packet_is_enough_to_go_on_at() {
-    // Without syncs; only the last of three is whole, and noise stands in front of it.
+    // Without syncs; only the last of three packets is whole, and noise precedes it.
     let (compact, _) = converted(&small(3), Transport::Compact);
     let offsets = offsets(&compact);
     let packet = |index: usize| &compact[offsets[index]..offsets[index + 1]];
@@ -247,7 +247,7 @@ fn damage_is_left_out_of_what_is_converted() {
 
 #[test]
 fn what_fails_on_the_way_is_told_apart() {
-    /// Takes so many bytes and no more.
+    /// Takes this number of bytes and no more.
     struct Full(usize);
     impl std::io::Write for Full {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

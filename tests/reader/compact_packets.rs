@@ -97,7 +97,7 @@ fn the_worked_example_of_the_document_is_what_is_written() {
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/format.md")).unwrap();
     let part = document.split("### A worked packet").nth(1).unwrap();
     let block = part.split("```").nth(1).unwrap();
-    // Each line begins with bytes, if it has some; what they mean stands behind them.
+    // A line begins with its bytes, if it has some; their meaning follows.
     let hex = |word: &str| u8::from_str_radix(word, 16).ok().filter(|_| word.len() == 2);
     let bytes =
         block.lines().flat_map(|line| line.split_whitespace().map_while(hex)).collect::<Vec<u8>>();
@@ -306,7 +306,7 @@ fn what_has_no_shape_is_carried_as_it_is() {
         vec![ENTER[0]],
         // Stamped scopes of protocol 7.
         [&[0x0c][..], &[1; 8], &[0x10], &[2; 7]].concat(),
-        // Nobody knows how long these are.
+        // Events of unknown length.
         synced(999, 5, &[1, 2, 3]),
         vec![0x1e, 0, 0],
     ];

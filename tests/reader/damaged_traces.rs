@@ -185,7 +185,7 @@ fn a_flipped_byte_in_a_header_costs_a_few_packets() {
     let all = packets(bytes);
     let mut least = HashMap::new();
     for (index, (packet, stream)) in all.iter().enumerate() {
-        // Without the types nothing can be read, whoever reads it.
+        // Without the type records no reader can read anything.
         if *stream == 0 {
             continue;
         }

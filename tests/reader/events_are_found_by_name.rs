@@ -11,7 +11,7 @@ use memledger::trace::read::{
     Decoder, DefinitionRef, EventAnalyzer, FieldValue, Occurrence, Scalar, Visitor, read,
 };
 
-/// A decoder of protocol 7 that has been told these types, and the analyzer it delivers to.
+/// A decoder of protocol 7 that knows these types, and the analyzer it delivers to.
 struct Feed<'a, S> {
     decoder: Decoder,
     analyzer: EventAnalyzer<'a, S>,
@@ -364,7 +364,7 @@ fn several_analyzers_share_one_pass() {
     let mut alone = analysis::Analyzer::new();
     read(&sample[..], &mut alone).unwrap();
     assert_eq!(alone.report(), report);
-    // Chosen at run time, behind one type.
+    // Chosen at run time, so that both have one type.
     let (mut memory, mut first) = (analysis::Analyzer::new(), counter());
     let mut chosen: Vec<Box<dyn Visitor + '_>> = vec![Box::new(&mut first), Box::new(&mut memory)];
     read(&sample[..], &mut chosen).unwrap();

@@ -4,7 +4,7 @@ use crate::support::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// What a thread does next; the number tells events apart.
+/// What a thread does next; the number identifies the event.
 #[derive(Clone, Debug)]
 enum Step {
     Synced,

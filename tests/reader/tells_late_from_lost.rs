@@ -1,4 +1,4 @@
-//! The order of serials over threads: waiting for what is late, going on behind what is lost.
+//! The order of serials over threads: the reader waits for late events, and continues after lost ones.
 
 use crate::support::*;
 
@@ -43,7 +43,7 @@ fn serials_wrap_after_24_bits() {
     run.packet(3, &serials([WRAP - 1, WRAP]));
     run.finish();
     assert_eq!(run.short(), "16777214 16777215 16777216 16777217");
-    // The first packet may come from behind the wrap: only then are serials shifted as a whole.
+    // The first packet may have serials from after the wrap: only then all serials are shifted.
     let mut run = Run::new(7);
     run.packet(2, &serials([WRAP, WRAP + 1]));
     run.packet(3, &serials([WRAP - 1]));
@@ -211,7 +211,7 @@ fn a_flipped_bit_in_a_serial_disturbs_its_own_event_only() {
             }
             let counts = run.decoder.counts();
             assert_eq!(counts.events, 201 + u64::from(known_end), "bit {bit}");
-            // Either it stands in for the missing one, or it is out of place and one is missing.
+            // It takes the place of the missing event, or it is misplaced and one event is missing.
             let log = run.take();
             let serials = log.iter().filter_map(|log| match log {
                 Log::Event(_, _, Some(serial), _) => Some(*serial),
@@ -222,7 +222,7 @@ fn a_flipped_bit_in_a_serial_disturbs_its_own_event_only() {
             assert!(out_of_order <= 1, "bit {bit}: {serials:?}");
             assert!(counts.late <= 1 && counts.missing <= 1, "bit {bit}: {counts:?}");
             // Higher than the one after it on its thread: then it takes the place that is free.
-            // (Half of all serials ahead is behind.)
+            // A serial that is half of all serials ahead counts as one before.
             if wrong > 102 && bit < 23 {
                 assert_eq!((counts.late, counts.missing), (0, 0), "bit {bit}");
                 assert_eq!(serials, (0..200).collect::<Vec<_>>(), "bit {bit}");

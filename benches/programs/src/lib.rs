@@ -1,5 +1,5 @@
 //! Real programs, each the same whatever the allocator: what differs is the binary they are in.
-//! `program_plain` has none of its own; the others declare one, and tell what it saw.
+//! `program_plain` has none of its own; the others declare one, and print its figures.
 //!
 //! They are compiled here, once, so that all binaries run the same instructions beside the
 //! allocator's: nothing that a binary calls is generic.

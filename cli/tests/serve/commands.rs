@@ -106,7 +106,7 @@ fn a_trace_is_fetched_by_id_and_by_name() {
     }
     assert!(!here.path().join("x").exists());
 
-    // Whoever reads it has had enough.
+    // The reader of the pipe closes it.
     let mut child = memledger(&["fetch", &id, "--store", &server.store, "-o", "-"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

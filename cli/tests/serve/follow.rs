@@ -62,7 +62,7 @@ fn a_live_trace_is_followed_to_its_end() {
 fn after_sigkill_every_trace_is_there_and_found_again() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path(), &[]);
-    // A program that sends until nobody listens.
+    // A program that sends until its connection is closed.
     let start = packets(16);
     let (head, body) = start.split_at(8);
     let sent = |size: usize| [head, &body.repeat(size / body.len() + 1)].concat()[..size].to_vec();

@@ -97,7 +97,7 @@ impl Server {
         TcpStream::connect(&self.recorder).unwrap()
     }
 
-    /// Waits until so many notes have all these parts; returns them.
+    /// Waits until `count` notes have all these parts; returns them.
     pub fn notes(&mut self, count: usize, parts: &[&str]) -> Vec<String> {
         let deadline = Instant::now() + DEADLINE;
         loop {
@@ -176,7 +176,7 @@ pub fn stream(number: u8, size: usize) -> Vec<u8> {
     stream
 }
 
-/// A long trace: a start and so many packets of 60 000 bytes, each of another byte. No reader makes
+/// A long trace: a start and this number of packets of 60 000 bytes, each of another byte. No reader makes
 /// sense of the events.
 pub fn packets(count: usize) -> Vec<u8> {
     let mut stream = b"2CRT\x00\x00\x04\x07".to_vec();
@@ -192,7 +192,7 @@ pub fn send(mut connection: TcpStream, bytes: &[u8]) {
     connection.write_all(bytes).unwrap();
 }
 
-/// All that comes from a live trace until so many bytes are there.
+/// All that comes from a live trace until this number of bytes has arrived.
 pub fn exactly(source: &mut impl Read, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
     source.read_exact(&mut bytes).unwrap();

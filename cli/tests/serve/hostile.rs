@@ -38,7 +38,7 @@ fn hostile_requests_are_refused_with_a_reason() {
     server.notes(1, &["ended"]);
     let before = files(&store);
 
-    // A status, a part of the reason, and whether the connection goes on.
+    // A status, a part of the reason, and whether the connection stays open.
     let deep = [&[0xbf, 0x61, b'a'][..], &[0x81; 1000], &[1, 0xff]].concat();
     let text = |key: &str, value: &str| request("v1/trace/read").with(key, value).encode();
     let number = |path: &str, key: &str, value: i64| request(path).with(key, value).encode();

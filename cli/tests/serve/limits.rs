@@ -127,7 +127,7 @@ fn too_few_descriptors_cost_some_programs_and_not_the_server() {
     }
     server.notes(1, &["a connection cannot be accepted: "]);
     drop(programs);
-    // They waited in the queue, and each gets a file or is told that there is none for it.
+    // They waited in the queue, and each gets a file or a refusal.
     let outcomes = server.notes(60, &["127.0.0.1:"]);
     let kept = outcomes.iter().filter(|note| note.contains(".utrace: recording")).count();
     let refused = outcomes.iter().filter(|note| note.contains("no file can be created")).count();

@@ -1,5 +1,5 @@
 //! What needs a network of its own: there every port is free, an address that is not the loopback's
-//! is one of this machine's, and nobody else can be reached.
+//! is one of this machine's, and no other can be reached.
 
 use super::harness::{SAMPLE, Server, files, memledger, run, told, wait};
 use memledger::remote::store::token_line;

@@ -219,7 +219,7 @@ fn scopes_with_a_time_of_their_own_tell_it() {
         );
         let new_trace = [1000_u64.to_le_bytes(), 1_000_000_u64.to_le_bytes()].concat();
         feed.packet(IMPORTANTS, &framed(60, &new_trace));
-        // Relative stamps add up from the base; the others stand for themselves.
+        // Relative times add up from the base; absolute ones do not.
         let times = if protocol == 7 { [5, 7, 8, 9] } else { [2, 2, 1, 1] };
         let enter = |time| stamped(protocol, true, time);
         let leave = |time| stamped(protocol, false, time);
@@ -233,7 +233,7 @@ fn scopes_with_a_time_of_their_own_tell_it() {
             frame(2),
             leave(times[2]),
             leave(times[3]),
-            // A scope that nothing happens in tells nothing, and leaves no time behind.
+            // A scope without an event is not reported, and its times are not kept for the next one.
             enter(0),
             leave(0),
             ENTER.to_vec(),
@@ -257,7 +257,7 @@ fn scopes_with_a_time_of_their_own_tell_it() {
             feed.analyzer.state.clear();
         }
         if protocol == 7 {
-            // The cycle itself, in eight bytes behind the uid.
+            // The cycle itself, in the eight bytes after the uid.
             let enter = [&[6 << 1][..], &1012_u64.to_le_bytes()].concat();
             let leave = [&[7 << 1][..], &1013_u64.to_le_bytes()].concat();
             feed.packet(3, &[enter, frame(4), leave].concat());
@@ -272,7 +272,7 @@ fn a_new_thread_on_a_stream_has_no_scopes_of_the_old_one() {
         .on("Demo", "Point", [], |out, event, []| out.push(event.scopes().count()));
     let mut feed = Feed::new(analyzer, &[frame_types()]);
     feed.packet(2, &[thread_start(2, 7, b"a"), ENTER.to_vec(), plain(64, &[1]), point(0)].concat());
-    // The same thread tells its name again.
+    // The same thread is announced again, with another name.
     feed.packet(2, &[thread_start(2, 7, b"b"), point(0)].concat());
     feed.packet(2, &[thread_start(3, 8, b"c"), point(0)].concat());
     assert_eq!(feed.finish().state, [1, 1, 0]);

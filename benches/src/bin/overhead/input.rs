@@ -141,7 +141,7 @@ fn packages() -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let mut found = Vec::new();
     for registry in fs::read_dir(&registries)? {
         let registry = registry?.path();
-        // In a lock file each package's name stands on the line before its version.
+        // In a lock file each package's name is on the line before its version.
         for (first, second) in lock.lines().zip(lock.lines().skip(1)) {
             let (Some(name), Some(version)) =
                 (value(first, "name = "), value(second, "version = "))

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// The problem of a mode that this memledger does not have.
 pub(crate) const NOT_OFFERED: &str = "not offered by this memledger";
 
-/// A peer that takes so many times as long as plain is run once only.
+/// A peer that takes this many times as long as plain is run only once.
 const SLOW: f64 = 8.0;
 
 /// What a run took and gave.
@@ -210,7 +210,7 @@ fn wait(command: &mut Command) -> Result<(Run, bool), Box<dyn Error>> {
     // SAFETY: a `rusage` is plain numbers.
     let mut usage = unsafe { std::mem::zeroed::<libc::rusage>() };
     loop {
-        // SAFETY: both are valid for writing, and nobody else waits for this child.
+        // SAFETY: both are valid for writing, and no other code waits for this child.
         let ended = unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) };
         if ended == pid {
             break;
