@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks the order of events in every interleaving (models/ordering): with the real order.rs, under
 # the C11 memory model, and that planted faults are seen. With --short as in CI, about a minute with
-# the build; else three.
+# the build; else four.
 #
 #     scripts/model_check.sh [--short]
 set -euo pipefail
@@ -18,6 +18,6 @@ if ! cargo test --lib -- --nocapture >"$log" 2>&1; then
     tail -n 20 "$log"
     exit 1
 fi
-echo "| model | interruptions | executions | time |"
+echo "| model | preemptions at most | executions | time |"
 grep -E '^\| [^-]' "$log"
 grep -E '^test .*should panic.* ok$|^test result' "$log"

@@ -58,6 +58,8 @@ pub enum Error {
     UnknownChannel(String),
     /// The channel of this name can be enabled only when recording starts.
     ReadOnlyChannel(&'static str),
+    /// The channel of this name stays off, because the program has used 1024 others before it.
+    TooManyChannels(&'static str),
     /// These permissions are not in the range 0o600 to 0o777, in which the owner can read and write
     /// the file.
     InvalidFileMode(u32),
@@ -147,12 +149,12 @@ pub enum Error {
 
 #[cfg(feature = "enable")]
 impl Error {
-    /// A copy that shares no memory with this error. A copied I/O error has only the code, or the
-    /// kind if there is no code. Long, because it has one arm for each variant.
+    /// A copy that shares no memory with this error. A copied I/O error has the code, or
+    /// the kind and the sentence if there is no code. Long, because it has one arm for each variant.
     pub(crate) fn duplicate(&self) -> Self {
         let io = |error: &io::Error| match error.raw_os_error() {
             Some(code) => io::Error::from_raw_os_error(code),
-            None => error.kind().into(),
+            None => io::Error::new(error.kind(), error.to_string()),
         };
         match self {
             Self::NotATrace(what) => Self::NotATrace(what.clone()),
@@ -166,6 +168,7 @@ impl Error {
             Self::InvalidChannels(what) => Self::InvalidChannels(what.clone()),
             Self::UnknownChannel(what) => Self::UnknownChannel(what.clone()),
             Self::ReadOnlyChannel(name) => Self::ReadOnlyChannel(name),
+            Self::TooManyChannels(name) => Self::TooManyChannels(name),
             Self::InvalidFileMode(mode) => Self::InvalidFileMode(*mode),
             Self::UnknownReportFormat(text) => Self::UnknownReportFormat(text.clone()),
             Self::InvalidToken(what) => Self::InvalidToken(what.clone()),
@@ -214,6 +217,7 @@ impl std::fmt::Debug for Error {
             Self::InvalidChannels(_) => "InvalidChannels",
             Self::UnknownChannel(_) => "UnknownChannel",
             Self::ReadOnlyChannel(_) => "ReadOnlyChannel",
+            Self::TooManyChannels(_) => "TooManyChannels",
             Self::InvalidFileMode(_) => "InvalidFileMode",
             Self::UnknownReportFormat(_) => "UnknownReportFormat",
             Self::InvalidToken(_) => "InvalidToken",
@@ -257,6 +261,10 @@ impl std::fmt::Display for Error {
             Self::ReadOnlyChannel(name) => write!(
                 f,
                 "the channel {name} is read-only: it can be enabled where recording starts only, by MEMLEDGER_TRACE, -trace= or LedgerBuilder::channels"
+            ),
+            Self::TooManyChannels(name) => write!(
+                f,
+                "the channel {name} stays off: the program has used 1024 others before it, the most that it can have"
             ),
             Self::InvalidFileMode(mode) => write!(
                 f,

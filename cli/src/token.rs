@@ -1,15 +1,18 @@
-//! The file with the token that a store on another machine asks for.
+//! Files with a token: for a store on another machine, or for the control server of a program.
 
 use crate::error::CliError;
-use memledger::remote::store::check_token;
 use std::fs;
 use std::path::Path;
 
 /// The largest file that is read for a token, in bytes.
 const MAX_FILE_BYTES: u64 = 1024;
 
-/// Reads the token from a file, which only its user may be able to read.
-pub fn read_token(path: &Path) -> Result<String, CliError> {
+/// Reads the token in the first line of a file, which only its user may be able to read. `check` says
+/// what is wrong with a token.
+pub fn read_token<E: std::fmt::Display>(
+    path: &Path,
+    check: impl Fn(&str) -> Result<(), E>,
+) -> Result<String, CliError> {
     let failed = |what: String| {
         CliError::Failed(format!("cannot take the token from {}: {what}", path.display()))
     };
@@ -28,14 +31,15 @@ pub fn read_token(path: &Path) -> Result<String, CliError> {
         }
     }
     let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-    let token = text.trim_end();
-    check_token(token).map_err(|error| failed(error.to_string()))?;
+    let token = text.lines().next().unwrap_or_default().trim_end();
+    check(token).map_err(|error| failed(error.to_string()))?;
     Ok(token.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use memledger::remote::store::check_token;
 
     const TOKEN: &str = "correct-horse-battery";
 
@@ -55,13 +59,13 @@ mod tests {
         let cases =
             [(file("short\n", 0o600), "and this one has 5"), (file(TOKEN, 0o644), "mode 644")];
         for (file, says) in cases {
-            let error = read_token(file.path()).unwrap_err().to_string();
+            let error = read_token(file.path(), check_token).unwrap_err().to_string();
             assert!(error.contains(says) && !error.contains(TOKEN), "{error}");
         }
-        let error = read_token(Path::new("/dev/zero")).unwrap_err().to_string();
+        let error = read_token(Path::new("/dev/zero"), check_token).unwrap_err().to_string();
         assert!(error.contains("not a file of at most 1024 bytes"), "{error}");
-        assert!(read_token(Path::new("/no/such/file")).is_err());
-        let token = read_token(file(&format!("{TOKEN}\n"), 0o600).path()).unwrap();
+        assert!(read_token(Path::new("/no/such/file"), check_token).is_err());
+        let token = read_token(file(&format!("{TOKEN}\n"), 0o600).path(), check_token).unwrap();
         assert_eq!(token, TOKEN, "without the end of its line");
     }
 }

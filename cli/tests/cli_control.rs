@@ -67,16 +67,17 @@ fn the_answer_as_json() {
 
 #[test]
 fn a_token_is_said_first() {
-    let file = std::env::temp_dir().join(format!("memledger-token-{}", std::process::id()));
-    std::fs::write(&file, "s3cr3t\nmore\n").unwrap();
+    // Only its user can read it.
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let file = file.path();
+    std::fs::write(file, "s3cr3t\nmore\n").unwrap();
     let (address, program) = program(&["ok\n", "ok\n"]);
     let output = memledger(&[&address, "--token-file", file.to_str().unwrap(), "stop"]);
     assert_eq!(program.join().unwrap(), ["Token s3cr3t\n", "Stop\n"]);
     assert_eq!(output.status.code(), Some(0));
-    std::fs::write(&file, "\n").unwrap();
+    std::fs::write(file, "\n").unwrap();
     let output = memledger(&["1", "--token-file", file.to_str().unwrap(), "stop"]);
-    assert!(text(&output.stderr).contains("does not begin with a token"));
-    std::fs::remove_file(file).unwrap();
+    assert!(text(&output.stderr).contains("its first line must be one word, and has 0 bytes"));
 }
 
 #[test]

@@ -126,13 +126,6 @@ impl Analyzer {
         self.timeline.bookmarks().event(name)
     }
 
-    /// Bytes of the table of live blocks: 22 to 40 for each block near others, up to 100 for a
-    /// block that is alone in 2 KiB of addresses, and up to 1.2 MiB retained for blocks that were
-    /// freed.
-    pub fn live_set_bytes(&self) -> u64 {
-        self.model.heaps().bytes()
-    }
-
     fn sources(&self) -> Sources<'_> {
         Sources {
             model: &self.model,
@@ -200,6 +193,14 @@ impl Analyzer {
             return self.unusable(kind, stream, heap);
         }
         self.enqueue(Operation::new(kind, stream, heap as u8, address, size));
+    }
+
+    /// An event after the point at which counting was asked to stop: only what is missing matters.
+    #[inline(never)]
+    fn event_after_cutoff(&mut self, event: &Event<'_>) {
+        if let role @ Role::Trace(_) = self.decoding.role(event.type_index) {
+            self.rare_event(role, event);
+        }
     }
 
     #[cold]
@@ -292,6 +293,9 @@ impl Visitor for Analyzer {
     // report.
     #[inline(always)]
     fn event(&mut self, event: &Event<'_>) {
+        if self.cutoff.is_over() {
+            return self.event_after_cutoff(event);
+        }
         self.cutoff.count_event();
         let fixed = event.fixed;
         match self.decoding.role(event.type_index) {

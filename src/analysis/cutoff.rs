@@ -40,6 +40,12 @@ impl Cutoff {
         self.report.is_none()
     }
 
+    /// Whether counting was asked to stop, and has.
+    #[inline]
+    pub(super) fn is_over(&self) -> bool {
+        !self.is_counting() && self.until != Until::End
+    }
+
     /// Whether events can be counted without checking each: no event number and no time ends the
     /// counting.
     #[inline]

@@ -132,11 +132,14 @@ impl Channel {
     /// may not be recorded. The trace has the change within 10 ms.
     ///
     /// # Errors
-    /// [`Error::ReadOnlyChannel`].
+    /// [`Error::ReadOnlyChannel`]; [`Error::TooManyChannels`] if the program has used 1024 others
+    /// before.
     pub fn set_enabled(&'static self, enabled: bool) -> Result<(), Error> {
         self.refuse_read_only()?;
         #[cfg(feature = "enable")]
-        self.force(enabled);
+        if !self.force(enabled) && enabled {
+            return Err(Error::TooManyChannels(self.name));
+        }
         #[cfg(not(feature = "enable"))]
         let _ = enabled;
         Ok(())
@@ -238,4 +241,6 @@ pub(crate) use filter::ChannelFilter;
 #[cfg(feature = "enable")]
 pub(crate) use filtered_sink::{FilteredSink, Needs};
 #[cfg(feature = "enable")]
-pub(crate) use registry::{Announcer, Names, expected, forget, known, names, switch, want};
+pub(crate) use registry::{
+    Announcer, Names, expected, forget, known, names, refused, switch, want,
+};

@@ -254,8 +254,8 @@ impl Ledger {
         }
     }
 
-    /// The problems so far, one sentence each, oldest first, at most 1 000. Each was also a line on
-    /// stderr.
+    /// The problems so far, one sentence each, oldest first: at most 1 000, and one more that says that
+    /// there were others. Each was also a line on stderr.
     pub fn problems(&self) -> Vec<String> {
         #[cfg(feature = "enable")]
         return problems::all();

@@ -80,6 +80,12 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
     }
     // NOTE: after the end of the streams, which otherwise would report that the channels are off.
     report_missing_channels(&channel::forget());
+    if channel::refused() > 0 {
+        problems::add(format!(
+            "{} channels of the program stayed off: it can have 1024, and had used these before",
+            channel::refused()
+        ));
+    }
     if let Some(refused) = important::take_refused() {
         problems::add(refused);
     }

@@ -171,6 +171,7 @@ impl Active {
         } else {
             Err(Error::Unmeasured(Unmeasured::LeftScope))
         };
+        drop(self);
         end_if_over(&mut current);
         outcome
     }

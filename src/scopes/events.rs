@@ -52,7 +52,7 @@ pub(crate) static SCOPE_ENTRIES: Declaration = Declaration {
     fields: &[("Tag", I32), ("Entries", U64), ("Before", U8)],
 };
 
-static TYPES: &[&Declaration] = &[&TAG_SPEC, &MEMORY_SCOPE, &SCOPE_ENTRIES];
+pub(crate) static TYPES: &[&Declaration] = &[&TAG_SPEC, &MEMORY_SCOPE, &SCOPE_ENTRIES];
 
 /// The channel of scopes, groups and tags.
 pub(crate) static CHANNEL: Channel = Channel::new("Scope", false);

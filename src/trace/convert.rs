@@ -20,8 +20,9 @@ impl Visitor for Ignore {
 /// Reads a whole trace and writes it to `out` in the coding of `to`. Each packet keeps its stream
 /// and its payload; the handshake differs only in the transport.
 ///
-/// Damaged parts of `source` are skipped and counted in the summary; everything before and after
-/// them is written. If `source` fails, everything before the failure is written, and
+/// Damaged packets of `source` are left out and counted in the summary; all packets before and after
+/// them are written. The output does not show where a packet is missing, so a reader may take the
+/// two ends of an event that continued in it for one event. If `source` fails, everything before the failure is written, and
 /// [`Summary::error`] has its error.
 ///
 /// Costs as much as [`read`](crate::trace::read::read()), because some damage is visible only in

@@ -1,5 +1,6 @@
 //! Traces that were damaged on purpose: whatever comes, there is a report.
 
+use crate::feed::Feed;
 use memledger::analysis::{Analyzer, Until};
 use memledger::dump::{json, text};
 use memledger::trace::format::schema::FieldType as T;
@@ -62,6 +63,20 @@ fn random_values_in_every_field_do_no_harm() {
         ("Version", T::U8),
         ("Pid", T::U32),
         ("FromProcessStart", T::U8),
+        ("Blocks", T::U64),
+        ("Entries", T::U64),
+        ("Before", T::U8),
+        ("Serial", T::U64),
+        ("OverheadBytes", T::U64),
+        ("LostEvents", T::U64),
+        ("ScopeMisuses", T::U64),
+        ("IsEnabled", T::U8),
+        ("ReadOnly", T::U8),
+        ("BookmarkPoint", T::U64),
+        ("FormatArgs", T::U8Array),
+        ("FormatString", T::AnsiString),
+        ("AppName", T::AnsiString),
+        ("CommandLine", T::WideString),
         ("Display", T::AnsiString),
         ("Name", T::AnsiString),
     ];
@@ -85,6 +100,20 @@ fn random_values_in_every_field_do_no_harm() {
         "Memledger.ThreadStart",
         "Memledger.Lost",
         "Memledger.ReallocFailed",
+        "Memledger.Alive",
+        "Memledger.ScopeEntries",
+        "Memledger.Report",
+        "Misc.BookmarkSpec",
+        "Misc.Bookmark",
+        "Trace.ChannelAnnounce",
+        "Trace.ChannelToggle",
+        "Diagnostics.Session2",
+        "Memory.AllocSystem",
+        "Memory.FreeSystem",
+        "Memory.ReallocAllocSystem",
+        "Memory.ReallocFreeSystem",
+        "Memory.AllocVideo",
+        "Memory.FreeVideo",
     ];
     let mut analyzer = Analyzer::new();
     let mut types = Vec::new();
@@ -149,4 +178,18 @@ fn random_values_in_every_field_do_no_harm() {
         });
     }
     reports(&mut analyzer);
+}
+
+/// The time for a scope is bounded by the depth of the tree, not by the number of scopes: otherwise this
+/// takes minutes.
+#[test]
+fn a_long_chain_of_scopes_without_blocks_costs_little() {
+    const SCOPES: i32 = 30_000;
+    let mut feed = Feed::new();
+    for scope in 0..SCOPES {
+        feed.spec(0, 1000 + scope, 999 + scope, -1, "inner");
+        feed.entries(1000 + scope, 1, false);
+    }
+    let report = feed.report();
+    assert!(report.by_scope.len() < 1000, "{}", report.by_scope.len());
 }

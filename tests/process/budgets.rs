@@ -115,6 +115,10 @@ fn nothing_left() {
     assert!(!ledger.stats().recording);
     measure(|| churn(1000)).unwrap();
     assert!(!ledger.stats().recording, "what a measurement has started ends with it");
+    let before = ledger.stats().overhead_bytes;
+    (0..100).for_each(|_| measure(|| churn(10)).map(drop).unwrap());
+    let after = ledger.stats().overhead_bytes;
+    assert!(after < before + (256 << 10), "{before} bytes before 100 measurements, {after} after");
 }
 
 fn beside() {

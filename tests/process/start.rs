@@ -287,8 +287,6 @@ fn nothing() {
 const LONG_NAME: &str =
     "the name of a scope that is too long for eighty columns together with all the figures";
 
-/// Ends a recording whose report goes to a terminal of 160 columns, and returns the terminal's
-/// input.
 fn account_in_stats() {
     let report = memledger::ReportTo::file(REPORT).largest_live(3);
     let ledger = Ledger::builder().report_on_exit(report).start().unwrap();
@@ -313,6 +311,8 @@ fn account_in_stats() {
     memledger::measure(|| assert_eq!(ledger.stats().live_bytes, None)).unwrap();
 }
 
+/// Ends a recording whose report goes to a terminal of 160 columns, and returns the terminal's
+/// input.
 fn on_a_terminal() {
     let ledger = Ledger::builder().report_on_exit(ReportTo::stderr()).start().unwrap();
     drop(memledger::alloc_scope!(LONG_NAME, { black_box(vec![0_u8; 5000]) }));

@@ -312,3 +312,15 @@ fn an_unknown_type_is_waited_for_over_one_sync_and_then_costs_its_packet() {
     run.finish();
     assert_eq!(run.short(), "! .4");
 }
+
+#[test]
+fn a_byte_that_begins_no_event_costs_the_rest_of_its_packet_and_is_named() {
+    let mut run = Run::new(7);
+    run.packet(2, &[0x00, 1, 2, 3]);
+    run.packet(2, &[0x0a]);
+    run.finish();
+    let what =
+        "the last 4 bytes of a packet of stream 2 cannot be read: no event starts with byte 0x00";
+    let log = run.take();
+    assert!(matches!(&log[..], [Log::Damage(text), ..] if text == what), "{log:?}");
+}

@@ -59,7 +59,7 @@ pub fn damaged(path: &Path, summary: &Summary) -> Option<String> {
 pub fn without_end(path: &Path) -> String {
     format!(
         "{} has no end: the program was killed or is still running, or the trace was cut; the \
-         result is only of what there is (--allow-incomplete takes it)",
+         result is only of what there is",
         display_name(path)
     )
 }

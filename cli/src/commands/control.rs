@@ -2,10 +2,11 @@
 
 use super::Format;
 use crate::error::{CliError, Outcome};
+use crate::token::read_token;
 use memledger::dump::text::escape;
 use memledger::remote::control::{Client, Command};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -106,7 +107,7 @@ pub fn run(args: &ControlArgs, out: &mut dyn Write) -> Result<Outcome, CliError>
             command.to_string()
         )));
     }
-    let token = args.token_file.as_deref().map(read_token).transpose()?;
+    let token = args.token_file.as_deref().map(|path| read_token(path, check_token)).transpose()?;
     let failed = |error: memledger::Error| CliError::Failed(error.to_string());
     let mut client = Client::connect(&args.address).map_err(failed)?;
     if let Some(token) = token {
@@ -132,15 +133,9 @@ pub fn run(args: &ControlArgs, out: &mut dyn Write) -> Result<Outcome, CliError>
     Ok(Outcome::Done)
 }
 
-fn read_token(path: &Path) -> Result<String, CliError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| CliError::Failed(format!("cannot read {}: {error}", path.display())))?;
-    let token = text.lines().next().unwrap_or_default().trim();
+fn check_token(token: &str) -> Result<(), String> {
     if token.is_empty() || token.contains(char::is_whitespace) {
-        return Err(CliError::Failed(format!(
-            "{} does not begin with a token: its first line must be one word",
-            path.display()
-        )));
+        return Err(format!("its first line must be one word, and has {} bytes", token.len()));
     }
-    Ok(token.to_owned())
+    Ok(())
 }

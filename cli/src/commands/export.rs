@@ -17,7 +17,7 @@ Examples:
   zstdcat run.utrace.zst | memledger export - --to memledger -o run.memledger
 
 Both formats hold the same stream of events; a trace can be turned from one into the other and back.
-Of a damaged trace everything that can be read is written.";
+Of a damaged trace all packets that can be read are written.";
 
 /// Arguments of `memledger export`.
 #[derive(Debug, clap::Args)]

@@ -6,6 +6,7 @@ use crate::error::{CliError, Outcome};
 use crate::serve::{Access, Clients, Directory, Limits, Ready, Settings, default_path, serve};
 use crate::token::read_token;
 use memledger::dump::text;
+use memledger::remote::store::check_token;
 use serde_json::json;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -114,7 +115,7 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
             return Err(CliError::Usage(format!("{flag} is {size}, and {least} is the least")));
         }
     }
-    let token = args.token_file.as_deref().map(read_token).transpose()?;
+    let token = args.token_file.as_deref().map(|path| read_token(path, check_token)).transpose()?;
     let access = Access::new(args.listen, token)?;
     let path = match &args.folder {
         Some(path) => path.clone(),

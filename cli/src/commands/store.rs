@@ -3,6 +3,7 @@
 use crate::error::CliError;
 use crate::token::read_token;
 use memledger::remote::store::Store;
+use memledger::remote::store::check_token;
 use std::path::{Path, PathBuf};
 
 /// Which store a command asks.
@@ -26,7 +27,8 @@ impl StoreArgs {
                  HOST:PORT; memledger serve --folder {store} makes one of it"
             )));
         }
-        let token = self.token_file.as_deref().map(read_token).transpose()?;
+        let token =
+            self.token_file.as_deref().map(|path| read_token(path, check_token)).transpose()?;
         let store = Store::connect(&self.store).map_err(|error| failed_store(&error))?;
         match token {
             None => Ok(store),

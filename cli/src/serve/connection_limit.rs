@@ -132,6 +132,8 @@ impl Drop for Permit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     fn is_revoked(permit: &Permit) -> bool {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -166,15 +168,36 @@ mod tests {
 
     #[test]
     fn a_permit_is_held_by_one_of_two() {
-        const ROUNDS: usize = 1_000;
-        for _ in 0..ROUNDS {
-            let limit = ConnectionLimit::new(1);
-            let one = limit.acquire().unwrap();
-            let (is_served, another) = std::thread::scope(|threads| {
-                let is_served = threads.spawn(|| one.set_busy());
-                (limit.acquire().is_some(), is_served.join().unwrap())
+        const ROUNDS: usize = 20_000;
+        let (start, end) = (Barrier::new(2), Barrier::new(2));
+        let limit = ConnectionLimit::new(1);
+        let held = Mutex::new(None);
+        let busy = AtomicBool::new(false);
+        let (mut served, mut wrong) = ([0; 2], 0);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                for _ in 0..ROUNDS {
+                    start.wait();
+                    let one: Permit = held.lock().unwrap().take().unwrap();
+                    busy.store(one.set_busy(), Ordering::Relaxed);
+                    // Handed back, so that the permit is held until the other thread has tried.
+                    *held.lock().unwrap() = Some(one);
+                    end.wait();
+                }
             });
-            assert!(is_served != another, "one is served, or the other one has its permit");
-        }
+            for _ in 0..ROUNDS {
+                *held.lock().unwrap() = Some(limit.acquire().unwrap());
+                start.wait();
+                let another = limit.acquire();
+                end.wait();
+                drop(held.lock().unwrap().take());
+                // Counted and not asserted: a panic here would leave the other thread at its barrier.
+                let is_served = busy.load(Ordering::Relaxed);
+                wrong += usize::from(is_served == another.is_some());
+                served[usize::from(is_served)] += 1;
+            }
+        });
+        assert_eq!(wrong, 0, "one is served, or the other has its permit: never both or neither");
+        assert!(served[0] > 0 && served[1] > 0, "{served:?}");
     }
 }

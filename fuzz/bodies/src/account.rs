@@ -62,7 +62,7 @@ const TYPES: &[Type] = &[
         false,
         &[("Version", T::U8), ("Pid", T::U32), ("FirstSerial", T::U64), ("FromProcessStart", T::U8)],
     ),
-    ("Memledger.Alive", false, &[]),
+    ("Memledger.Alive", false, &[("Blocks", T::U64)]),
     ("Misc.Bookmark", false, &[("Cycle", T::U64), ("BookmarkPoint", T::U64), ("FormatArgs", T::U8Array)]),
     ("Misc.BookmarkSpec", false, &[("BookmarkPoint", T::U64), ("FormatString", T::AnsiString)]),
     ("Memory.TagSpec", false, &[("Tag", T::I32), ("Parent", T::I32), ("Display", T::AnsiString), ("Kind", T::U8), ("Owner", T::I32)]),

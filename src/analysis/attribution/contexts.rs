@@ -9,7 +9,7 @@
 
 use super::entries::Entries;
 use super::measurements::{Measurements, NO_MEASUREMENT};
-use super::tree::{NO_PEAK, ROOT, Tree};
+use super::tree::{DEEPEST, NO_PEAK, ROOT, Tree};
 use crate::analysis::accounts::Accounts;
 use crate::analysis::hash::IntMap;
 use std::collections::HashMap;
@@ -155,12 +155,13 @@ impl Contexts {
         let mut node = loop {
             match self.announced.get(&at).filter(|announced| announced.spec.kind == IdKind::Scope) {
                 Some(Announced { node: Some(node), .. }) => break *node,
-                // NOTE: the bound ends a cycle of parents, too.
-                Some(announced) if names.len() <= self.announced.len() => {
+                // NOTE: no node is deeper, so the path names none; that ends a cycle of parents, too.
+                Some(_) if names.len() > usize::from(DEEPEST) => return None,
+                Some(announced) => {
                     names.push(&*announced.spec.name);
                     at = announced.spec.parent;
                 }
-                _ => break ROOT,
+                None => break ROOT,
             }
         };
         for name in names.into_iter().rev() {

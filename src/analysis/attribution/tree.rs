@@ -10,7 +10,7 @@ pub(in crate::analysis) const ROOT: u32 = 0;
 pub(super) const NO_PEAK: u32 = u32::MAX;
 
 /// Levels below which nodes are folded into one.
-const DEEPEST: u16 = 255;
+pub(super) const DEEPEST: u16 = 255;
 
 /// The name of the folded node.
 const FOLDED: &str = "(other)";

@@ -77,9 +77,4 @@ impl Heaps {
     pub(in crate::analysis) fn refused(&self) -> u64 {
         self.sets.iter().map(LiveSet::refused).sum()
     }
-
-    /// Bytes allocated for all of them.
-    pub(in crate::analysis) fn bytes(&self) -> u64 {
-        self.sets.iter().map(|set| set.bytes() as u64).sum()
-    }
 }

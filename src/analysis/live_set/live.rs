@@ -250,7 +250,8 @@ impl LiveSet {
     }
 
     /// Bytes allocated for the live set.
-    pub(in crate::analysis) fn bytes(&self) -> usize {
+    #[cfg(test)]
+    fn bytes(&self) -> usize {
         let escaped = self.escaped.capacity() * (size_of::<(u64, Block)>() + 1);
         self.pages.bytes() + self.chunks.bytes() + escaped
     }

@@ -25,7 +25,7 @@ pub use crate::words::{escape, nearest};
 pub(crate) use holders::{Column, holders};
 #[cfg(feature = "enable")]
 pub(crate) use sections::tag;
-pub use units::{bytes, count, counted, duration, share};
+pub use units::{bytes, count, counted, duration};
 
 use super::format::ReportFormat;
 use crate::analysis::Report;

@@ -74,15 +74,6 @@ pub fn duration(nanoseconds: u64) -> String {
     }
 }
 
-/// `12.3 %` of `whole`; nothing of nothing is `0 %`.
-pub fn share(part: u64, whole: u64) -> String {
-    if part == 0 || whole == 0 {
-        "0 %".to_owned()
-    } else {
-        format!("{:.1} %", part as f64 * 100.0 / whole as f64)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -162,7 +162,12 @@ impl FilteredSink {
         let start = self.held.len();
         let mut rest = payload;
         while !rest.is_empty() {
-            let layout = |uid| self.types.get(uid).map(|info| info.layout);
+            let mut wanted = false;
+            let layout = |uid| {
+                let info = self.types.get(uid)?;
+                wanted = info.wanted;
+                Some(info.layout)
+            };
             let (item, bytes, after) = split_item(rest, PROTOCOL, layout)?;
             rest = after;
             let is_wanted = match item {
@@ -177,9 +182,9 @@ impl FilteredSink {
                 }
                 Item::Leave => thread.open.pop().unwrap_or(false),
                 Item::Piece | Item::ArraysEnd => thread.keeps,
-                Item::Event(uid, _) => {
-                    self.event(&mut thread, uid, bytes);
-                    thread.keeps
+                Item::Event(uid, layout) => {
+                    self.event(&mut thread, uid, TypeInfo { layout, wanted }, bytes);
+                    wanted
                 }
             };
             if is_wanted {
@@ -194,8 +199,8 @@ impl FilteredSink {
     }
 
     /// Decides whether an event is passed on. If so, the caller appends it to `held` next.
-    fn event(&mut self, thread: &mut StreamState, uid: u16, event: &[u8]) {
-        let Some(TypeInfo { layout, wanted }) = self.types.get(uid) else { return };
+    fn event(&mut self, thread: &mut StreamState, uid: u16, info: TypeInfo, event: &[u8]) {
+        let TypeInfo { layout, wanted } = info;
         thread.keeps = wanted;
         if !thread.enter.is_empty() {
             if wanted {
@@ -277,6 +282,10 @@ impl Sink for FilteredSink {
     }
 
     fn sync(&mut self) -> Result<(), Error> {
+        // The worker writes no watermark after a cycle without a serial.
+        if self.turns.is_empty() {
+            self.release();
+        }
         self.inner.sync()?;
         self.failed.take().map_or(Ok(()), Err)
     }

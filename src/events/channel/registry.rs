@@ -15,6 +15,8 @@ pub(super) const ON: u8 = 1;
 pub(super) const NEW: u8 = 2;
 
 static TABLE: [AtomicPtr<Channel>; 1024] = [const { AtomicPtr::new(ptr::null_mut()) }; 1024];
+/// The number of channels that found the table full, and stay off.
+static REFUSED: AtomicU32 = AtomicU32::new(0);
 /// The maximum number of names for which [`switch`] keeps a state.
 const MOST_SWITCHED: usize = 1024;
 
@@ -51,6 +53,12 @@ impl Channel {
     /// Adds the channel to the table; returns whether it is enabled.
     #[cold]
     pub(super) fn register(&'static self) -> bool {
+        self.find_or_claim_entry();
+        self.state.load(Ordering::Relaxed) == ON
+    }
+
+    /// Adds the channel to the table; returns whether it is there.
+    fn find_or_claim_entry(&'static self) -> bool {
         let this = ptr::from_ref(self).cast_mut();
         let known = TABLE.iter().any(|entry| match entry.load(Ordering::SeqCst) {
             taken if !taken.is_null() => taken == this,
@@ -63,8 +71,11 @@ impl Channel {
         let on = known && self.starts_on();
         let state = if on { ON } else { OFF };
         // A state that was set at the same time takes precedence.
-        let _ = self.state.compare_exchange(NEW, state, Ordering::SeqCst, Ordering::SeqCst);
-        self.state.load(Ordering::Relaxed) == ON
+        let set = self.state.compare_exchange(NEW, state, Ordering::SeqCst, Ordering::SeqCst);
+        if set.is_ok() && !known {
+            REFUSED.fetch_add(1, Ordering::Relaxed);
+        }
+        known
     }
 
     /// Whether the channel is off; `false` before a recording starts. Costs one relaxed load.
@@ -73,14 +84,18 @@ impl Channel {
         self.state.load(Ordering::Relaxed) == OFF
     }
 
-    /// Turns it on or off, read-only or not.
-    pub(crate) fn force(&'static self, enabled: bool) {
-        self.register();
+    /// Turns it on or off, read-only or not. A channel that the table has no room for stays off;
+    /// returns whether there was room.
+    pub(crate) fn force(&'static self, enabled: bool) -> bool {
+        if !self.find_or_claim_entry() {
+            return false;
+        }
         self.state.store(if enabled { ON } else { OFF }, Ordering::SeqCst);
         if !enabled {
             // NOTE: after the state is set. A measurement reads this counter before the state.
             self.turned_off.fetch_add(1, Ordering::SeqCst);
         }
+        true
     }
 
     /// The number of times that it was turned off.
@@ -157,7 +172,14 @@ pub(crate) fn want(names: Names) {
         SWITCHED.change(id(name), NEW);
         SETTING.set(name, ON);
     }
-    all().filter(|channel| channel.is_in_setting()).for_each(|channel| channel.force(true));
+    for channel in all().filter(|channel| channel.is_in_setting()) {
+        channel.force(true);
+    }
+}
+
+/// The number of channels that stay off because the table is full.
+pub(crate) fn refused() -> u32 {
+    REFUSED.load(Ordering::Relaxed)
 }
 
 /// Turns off the channels that [`want`] has turned on; returns the names that no channel has had.
@@ -165,7 +187,7 @@ pub(crate) fn forget() -> Vec<&'static str> {
     for channel in all().filter(|channel| channel.is_in_setting()) {
         channel.force(channel.on_by_default);
     }
-    let missing = SETTING.iter().filter(|wish| !is_known(wish.id));
+    let missing = SETTING.iter().filter(|wish| SETTING.state(wish.id) == ON && !is_known(wish.id));
     let mut missing: Vec<_> = missing.map(|wish| wish.name.as_str()).collect();
     missing.reverse();
     SETTING.clear();
@@ -212,7 +234,9 @@ pub(crate) fn switch(names: &Names, enabled: bool) -> Result<Vec<&'static Channe
         SWITCHED.set(name, state);
     }
     let chosen: Vec<_> = named().filter(|channel| !channel.read_only).collect();
-    chosen.iter().for_each(|channel| channel.force(enabled));
+    for channel in &chosen {
+        channel.force(enabled);
+    }
     Ok(chosen)
 }
 

@@ -71,8 +71,27 @@ impl Wishes {
         });
     }
 
-    /// Removes all requests.
+    /// Removes all requests. Their entries stay, for the next requests of these names.
     pub(super) fn clear(&self) {
-        self.0.store(ptr::null_mut(), Ordering::SeqCst);
+        self.iter().for_each(|wish| wish.state.store(NEW, Ordering::SeqCst));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::registry::{OFF, ON};
+    use super::*;
+
+    #[test]
+    fn a_name_has_one_entry_however_often_it_is_requested() {
+        static WISHES: Wishes = Wishes::new();
+        for round in 0..100 {
+            for name in ["Memory", "scopes", "gameChannel"] {
+                WISHES.set(name, if round % 2 == 0 { ON } else { OFF });
+            }
+            assert_eq!(WISHES.state(id("game")), if round % 2 == 0 { ON } else { OFF });
+            WISHES.clear();
+            assert_eq!((WISHES.state(id("game")), WISHES.iter().count()), (NEW, 3));
+        }
     }
 }

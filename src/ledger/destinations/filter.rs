@@ -5,15 +5,16 @@ use crate::alloc;
 use crate::error::Error;
 use crate::events::channel::{ChannelFilter, FilteredSink, Needs};
 use crate::ledger::problems;
-use crate::scopes::{self, events::MEMORY_SCOPE, events::SCOPE_ENTRIES, events::TAG_SPEC};
+use crate::scopes::{self, events::TAG_SPEC};
 use crate::trace::sink::Sink;
 
-/// The channels that a stream must have to have the events of the tracker's own channels.
+/// The channels that a stream must have to have the events of the tracker's own channels. The last
+/// entry of a type counts.
 static NEEDS: [Needs; 3] = [
     (&[&alloc::CHANNEL], alloc::events::TYPES),
-    // Without `scope` all blocks are in the outermost context, which has its name here.
+    (&[&alloc::CHANNEL, &scopes::CHANNEL], scopes::events::TYPES),
+    // Without `scope` all blocks are in the outermost context, whose name is in such an event.
     (&[&alloc::CHANNEL], &[&TAG_SPEC]),
-    (&[&alloc::CHANNEL, &scopes::CHANNEL], &[&MEMORY_SCOPE, &SCOPE_ENTRIES]),
 ];
 
 /// The channels that one destination of a configuration gets.

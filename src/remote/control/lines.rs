@@ -3,7 +3,7 @@
 use super::command::LONGEST_LINE;
 
 /// The bytes of a client that were not parsed yet: at most the longest line and its end.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Lines {
     bytes: Vec<u8>,
 }
@@ -16,6 +16,11 @@ impl Lines {
     /// How many more bytes fit.
     pub(super) fn room(&self) -> usize {
         LONGEST_LINE + 1 - self.bytes.len()
+    }
+
+    /// Whether a whole line is waiting.
+    pub(super) fn has_line(&self) -> bool {
+        self.bytes.iter().skip_while(|byte| is_end(byte)).any(is_end)
     }
 
     /// Appends bytes: at most [`room`](Self::room).
@@ -58,6 +63,7 @@ mod tests {
             let mut seen = Vec::new();
             for piece in b"\r\nStatus\r\n\n\nStop\rSendTo a\nrest".chunks(size) {
                 lines.push(piece);
+                assert_eq!(lines.has_line(), text(&mut lines.clone()).is_some());
                 seen.extend(std::iter::from_fn(|| text(&mut lines)));
             }
             assert_eq!(seen, ["Status", "Stop", "SendTo a"]);

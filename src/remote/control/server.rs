@@ -172,8 +172,11 @@ impl Work {
         let sockets: Vec<_> = self.clients.iter().filter_map(|c| c.socket.as_ref()).collect();
         let now = Instant::now();
         let next = self.clients.iter().map(|c| c.deadline.saturating_duration_since(now)).min();
-        let (waiting, ready) =
-            os::readable(socket, &sockets, next.map_or(CHECK_INTERVAL, |t| t.min(CHECK_INTERVAL)))?;
+        let timeout = match self.clients.iter().any(|c| c.lines.has_line()) {
+            true => Duration::ZERO,
+            false => next.map_or(CHECK_INTERVAL, |t| t.min(CHECK_INTERVAL)),
+        };
+        let (waiting, ready) = os::readable(socket, &sockets, timeout)?;
         let rules = copy(&self.rules);
         let mut busy = waiting;
         for (client, ready) in self.clients.iter_mut().zip(ready) {

@@ -20,7 +20,8 @@
 //! | `v1/session/info` | `index`, `id`, `trace_id` or `trace_guid` | `id`, `trace_id`, `ip_address`, `control_port` |
 //!
 //! A request has `$request` (`GET`) and `$path`, an answer `$status`: 200, 400 for an invalid
-//! request, 403 for one that is not allowed, 404 if the object does not exist, 500 for a failure.
+//! request, 403 for one that is not allowed, 404 if the object does not exist, 500 for a failure,
+//! 503 if the client was disconnected to make room for another.
 //! Refusals of memledger have a `reason`, one sentence.
 //!
 //! # Other machines

@@ -1,12 +1,12 @@
 //! Event types as the writer declares them, and their bytes.
 
+use super::arrays::piece_head;
 use super::layout::{EventLayout, SERIAL_SIZE, UID_SIZE};
 use super::schema::{FieldFamily, FieldType, IMPORTANT, MAYBE_HAS_AUX, NO_SYNC};
 
 /// Bytes of uid and serial before the fields of a synchronised event.
 pub(crate) const SYNCED_HEADER: usize = UID_SIZE + SERIAL_SIZE;
 
-pub(crate) const AUX: u8 = 1;
 pub(crate) const AUX_TERMINAL: u8 = 3;
 
 /// An event type of the tracker. Its owner declares it in its `events.rs`, and passes its list to
@@ -74,9 +74,7 @@ impl Declaration {
                     && !text.is_empty()
                 {
                     let text = &text.as_bytes()[..text.floor_char_boundary(MAX_TEXT)];
-                    let head =
-                        u32::from(AUX << shift) | (index as u32) << 8 | (text.len() as u32) << 13;
-                    out.extend(head.to_le_bytes());
+                    out.extend(piece_head(index, text.len(), shift.into()));
                     out.extend(text);
                 }
             }

@@ -101,10 +101,15 @@ impl PacketWriter {
         }
     }
 
-    /// Appends `payload`, which must have less than 64 KiB, as one packet. A payload of more than
-    /// [`MAX_PAYLOAD`] bytes that cannot be coded becomes two packets.
+    /// Appends `payload` as one packet, or as several: the decoded size of a packet has 16 bits, and a
+    /// packet that is not coded carries [`MAX_PAYLOAD`] bytes at most.
     pub fn packet(&mut self, stream: u16, payload: &[u8], out: &mut Vec<u8>) {
-        debug_assert!(stream < SYNC && u16::try_from(payload.len()).is_ok());
+        debug_assert!(stream < SYNC);
+        let pieces = payload.chunks(u16::MAX.into()).chain(payload.is_empty().then_some(payload));
+        pieces.for_each(|piece| self.piece(stream, piece, out));
+    }
+
+    fn piece(&mut self, stream: u16, payload: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         if let Some(compact) = &mut self.compact {
             if stream == TYPES {
@@ -163,6 +168,7 @@ impl PacketWriter {
 mod tests {
     use super::*;
     use crate::trace::format::lz4;
+    use crate::trace::format::unpack::Unpacker;
 
     #[test]
     fn exact_bytes_of_a_plain_packet_and_a_sync() {
@@ -192,6 +198,26 @@ mod tests {
                 } else {
                     assert_eq!(out[HEADER..], payload);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_payload_of_any_size_comes_back() {
+        for transport in [Transport::Unreal, Transport::Compact] {
+            for size in [0, MAX_PAYLOAD + 1, 65_535, 65_536, 200_000] {
+                let payload: Vec<u8> = (0..size).map(|at| (at >> 3) as u8 | 1).collect();
+                let (mut writer, mut out) = (PacketWriter::new(transport, 7), Vec::new());
+                writer.packet(IMPORTANTS, &payload, &mut out);
+                let (mut unpacker, mut decoded) = (Unpacker::new(), Vec::new());
+                let mut rest = &out[..];
+                while !rest.is_empty() {
+                    let header = Header::decode(rest[..4].try_into().unwrap(), transport).unwrap();
+                    let (packet, after) = rest.split_at(header.size);
+                    decoded.extend_from_slice(unpacker.payload(&header, packet).unwrap());
+                    rest = after;
+                }
+                assert_eq!(decoded, payload, "{size} bytes");
             }
         }
     }

@@ -284,7 +284,8 @@ impl Queued {
 
     /// Runs `work` on the sink's thread, after the packets so far.
     pub(crate) fn later(&mut self, work: Later) {
-        if self.sync().is_ok() && !self.ended {
+        let _ = self.sync();
+        if !self.ended {
             self.push(Item::Later(work));
         }
     }

@@ -67,14 +67,14 @@ impl Announcer {
         }
     }
 
-    /// Sends the types and important events that are new; whether there were important events.
-    pub(super) fn announce(&mut self, output: &mut Output) -> bool {
+    /// Sends the types and important events that are new.
+    pub(super) fn announce(&mut self, output: &mut Output) {
         for provider in &mut self.providers {
             provider.announce(&mut self.importants);
         }
         // NOTE: after the important events were collected, before they are sent.
         self.announce_types(output);
-        self.importants.send(output.sinks())
+        self.importants.send(|piece| output.announcement(IMPORTANTS, piece));
     }
 
     /// Sends the types that the program has used since the last call.
@@ -86,12 +86,12 @@ impl Announcer {
             self.program_types += 1;
         }
         if !records.is_empty() {
-            output.sinks().iter_mut().for_each(|sink| sink.packet(TYPES, &records));
+            output.announcement(TYPES, &records);
         }
     }
 
-    /// Sends the figures that have changed; whether there were any.
-    pub(super) fn report_figures(&mut self, output: &mut Output) -> bool {
+    /// Sends the figures that have changed.
+    pub(super) fn report_figures(&mut self, output: &mut Output) {
         let mut events = Vec::new();
         for provider in &mut self.providers {
             provider.figures(&mut events);
@@ -99,7 +99,6 @@ impl Announcer {
         for packet in packets(&events) {
             output.packet(CONTROL, &packet);
         }
-        !events.is_empty()
     }
 
     /// The figures so far, as packets for a stream that starts here.

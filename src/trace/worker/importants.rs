@@ -39,13 +39,12 @@ impl Importants {
         self.fresh.extend_from_slice(events);
     }
 
-    /// Sends the new events to all sinks, and keeps them; whether there were any.
-    pub(crate) fn send(&mut self, sinks: &mut [Box<dyn Sink>]) -> bool {
+    /// Passes the new events to `send` in pieces, and keeps them.
+    pub(crate) fn send(&mut self, mut send: impl FnMut(&[u8])) {
         let mut fresh = &self.fresh[..];
-        let any = !fresh.is_empty();
         while !fresh.is_empty() {
             let (piece, rest) = fresh.split_at(whole_events(fresh));
-            sinks.iter_mut().for_each(|sink| sink.packet(IMPORTANTS, piece));
+            send(piece);
             if self.recent.len() + piece.len() > PIECE {
                 let mut block = Vec::new();
                 let size = self.recent.len();
@@ -60,7 +59,6 @@ impl Importants {
             fresh = rest;
         }
         self.fresh.clear();
-        any
     }
 
     /// Sends all events that were sent before to a sink that joins now.
@@ -126,23 +124,21 @@ mod tests {
             flags: IMPORTANT | NO_SYNC,
             fields: &[("Number", FieldType::U64), ("Text", FieldType::AnsiString)],
         };
-        let early = Collect::default();
-        let seen = early.0.clone();
-        let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(early)];
+        let mut seen: Vec<Vec<u8>> = Vec::new();
         let mut importants = Importants::new();
         for number in 0..10_000_u64 {
             let text = "some name ".repeat(number as usize % 7);
             importants.add(&EVENT, &[number.into(), (&*text).into()]);
             if number % 97 == 0 {
-                importants.send(&mut sinks);
+                importants.send(|piece| seen.push(piece.to_vec()));
             }
         }
-        assert!(importants.send(&mut sinks));
-        assert!(!importants.send(&mut sinks));
+        importants.send(|piece| seen.push(piece.to_vec()));
+        importants.send(|_| panic!("nothing is new"));
         let late = Collect::default();
         let replayed = late.0.clone();
         importants.replay(&mut { late });
-        let (seen, replayed) = (seen.lock().unwrap(), replayed.lock().unwrap());
+        let replayed = replayed.lock().unwrap();
         assert_eq!(seen.concat(), replayed.concat());
         for piece in seen.iter().chain(&*replayed) {
             assert!(piece.len() <= PIECE);

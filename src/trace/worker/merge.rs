@@ -36,9 +36,8 @@ pub(super) struct Merge<'a> {
 }
 
 impl Merge<'_> {
-    /// Numbers and sends the events of `ranges` up to the epoch `watermark`. Returns whether events
-    /// without a serial may have been sent since the last `Settled` event.
-    pub(super) fn run(mut self, ranges: Vec<CommittedRange>, watermark: u64) -> bool {
+    /// Numbers and sends the events of `ranges` up to the epoch `watermark`.
+    pub(super) fn run(mut self, ranges: Vec<CommittedRange>, watermark: u64) {
         let streams = ranges.into_iter().filter_map(|range| {
             let (stream, cursor) = self.threads.resume(&range)?;
             Some(ThreadStream { range, stream, cursors: vec![cursor] })
@@ -72,10 +71,8 @@ impl Merge<'_> {
                 backpressure::wake_waiters();
             }
         }
-        let sent = unsent > 0;
         self.send(&mut streams, &mut unsent);
         streams.iter().for_each(|stream| self.leave(stream));
-        sent
     }
 
     /// Writes markers for the times between the events so far and those of `epoch`.

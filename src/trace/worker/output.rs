@@ -13,13 +13,15 @@ pub(super) struct Output {
     sinks: Vec<Box<dyn Sink>>,
     /// Everything sent so far, while that is little and a sink may still join.
     history: Option<History>,
+    /// Whether packets were sent since the last sync.
+    unsynced: bool,
     on_problem: fn(Error),
 }
 
 impl Output {
     /// Problems of the sinks are reported to `on_problem`.
     pub(super) fn new(sinks: Vec<Box<dyn Sink>>, on_problem: fn(Error)) -> Self {
-        Self { sinks, history: None, on_problem }
+        Self { sinks, history: None, unsynced: false, on_problem }
     }
 
     /// The callback that problems are reported to.
@@ -60,15 +62,26 @@ impl Output {
 
     /// Sends a packet to all sinks.
     pub(super) fn packet(&mut self, stream: u16, payload: &[u8]) {
+        self.packet_to_all(stream, payload);
+        self.keep(stream, payload);
+    }
+
+    /// Sends a packet to all sinks that a sink which joins later gets from the announcer.
+    pub(super) fn announcement(&mut self, stream: u16, payload: &[u8]) {
+        self.packet_to_all(stream, payload);
+    }
+
+    fn packet_to_all(&mut self, stream: u16, payload: &[u8]) {
+        self.unsynced = true;
         for sink in &mut self.sinks {
             sink.packet(stream, payload);
         }
-        self.keep(stream, payload);
     }
 
     /// Sends numbered events to the sinks that want them in the order of their serials.
     pub(super) fn in_order(&mut self, stream: u16, events: &[u8]) {
         if !events.is_empty() {
+            self.unsynced = true;
             for sink in self.sinks.iter_mut().filter(|sink| sink.wants_order()) {
                 sink.packet(stream, events);
             }
@@ -93,8 +106,16 @@ impl Output {
         }
     }
 
+    /// Ends the group of packets since the last sync, if there are any.
+    pub(super) fn sync_if_sent(&mut self) {
+        if self.unsynced {
+            self.sync();
+        }
+    }
+
     /// Ends a group of packets, and removes sinks that have ended.
     pub(super) fn sync(&mut self) {
+        self.unsynced = false;
         self.sinks.retain_mut(|sink| match sink.sync() {
             Ok(()) => !sink.is_over(),
             Err(error) => {
@@ -134,14 +155,12 @@ impl Output {
         self.sinks.clear();
     }
 
-    /// Reports the events that could not be recorded since the last call; whether there were any.
-    pub(super) fn report_losses(&mut self) -> bool {
-        let before = loss::total();
+    /// Reports the events that could not be recorded since the last call.
+    pub(super) fn report_losses(&mut self) {
         for slot in registry::slots() {
             self.report_losses_of(slot);
         }
         self.report_loss(0, loss::take_without_slot());
-        loss::total() != before
     }
 
     /// Reports the events that one thread could not record.

@@ -233,32 +233,28 @@ impl Session {
             self.last_look = Instant::now();
         }
         let watermark = self.watermark.advance(timeout);
-        let mut sent = self.collect(watermark);
+        self.collect(watermark);
         if is_time {
-            sent |= self.announcer.report_figures(&mut self.output);
+            self.announcer.report_figures(&mut self.output);
         }
         if self.timeline.is_unsettled() {
             self.settle();
-            sent = true;
         }
-        if sent {
-            self.output.sync();
-        }
+        self.output.sync_if_sent();
         if reserve::is_touched() {
             self.give_up();
         }
     }
 
-    /// Does steps 2 to 5 of a cycle. Returns whether anything without a serial may have been sent.
-    fn collect(&mut self, watermark: u64) -> bool {
+    /// Does steps 2 to 5 of a cycle.
+    fn collect(&mut self, watermark: u64) {
         let ranges = self.threads.read_cursors(&mut self.output);
         let importants = self.announcer.importants();
         let starts = ranges.iter().filter_map(|range| self.threads.introduce(range, importants));
         let starts = starts.collect::<Vec<_>>();
-        let mut sent = self.announcer.announce(&mut self.output);
+        self.announcer.announce(&mut self.output);
         for (stream, start) in starts {
             self.output.packet(stream, &start);
-            sent = true;
         }
         let merge = Merge {
             threads: &mut self.threads,
@@ -267,10 +263,10 @@ impl Session {
             output: &mut self.output,
             layouts: self.announcer.layouts(),
         };
-        sent |= merge.run(ranges, watermark);
+        merge.run(ranges, watermark);
         self.mark_up_to(watermark);
         buffer_pool::all_collected();
-        sent | self.output.report_losses()
+        self.output.report_losses();
     }
 
     /// Writes a marker after the events up to the epoch `watermark`, if one is due.

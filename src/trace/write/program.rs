@@ -131,7 +131,12 @@ impl std::fmt::Debug for Open {
 /// Closes a scope, and scopes inside it that are open still. Has no effect on a closed scope.
 #[inline(never)]
 pub(crate) fn leave_scope(open: Open, timed: bool) {
-    let Some(current) = registry::current().filter(|_| !is_untracked()) else { return };
+    // NOTE: first. With the guard held the thread's slot is put aside, and `current` would register
+    // another one.
+    if is_untracked() {
+        return;
+    }
+    let Some(current) = registry::current() else { return };
     let cold = Cold::new(current);
     let slot = cold.slot;
     if slot.guard.load(Ordering::Relaxed) != Guard::OUT {
@@ -150,10 +155,7 @@ pub(crate) fn leave_scope(open: Open, timed: bool) {
         }
         if slot.has_room() || buffer_pool::make_room(slot) {
             let depth = slot.depth.load(Ordering::Relaxed);
-            if timed
-                && depth == open.level + 1
-                && slot.bytes_left() + MAX_HOOK_BYTES > RESERVED + SCOPE_AT
-            {
+            if timed && depth == open.level + 1 {
                 let mut writer = Writer::at_cursor(slot);
                 writer.close_context(slot);
                 writer.put([LEAVE_SCOPE_AT]);
@@ -271,9 +273,10 @@ struct Writer {
 impl Writer {
     /// After the bytes that the thread has committed.
     fn at_cursor(slot: &ThreadSlot) -> Self {
-        let at = slot.cursor();
-        let end = at.wrapping_add(slot.bytes_left() + MAX_HOOK_BYTES - RESERVED);
-        Self { at, end, buffer: slot.buffer.get() }
+        let (at, buffer) = (slot.cursor(), slot.buffer.get());
+        // NOTE: not the slot's limit: the closing of owed scopes may have passed that.
+        let end = buffer.map_or(at, |buffer| buffer.end().wrapping_sub(RESERVED));
+        Self { at, end, buffer }
     }
 
     /// At the start of a buffer that is not published yet, for a thread in `epoch`.
@@ -374,6 +377,32 @@ impl Writer {
             self.put(piece_head(index, size, 1));
             self.put_with(size, |out| source.fill(out));
             rest -= size;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_ends_before_its_buffer_does_whatever_was_written_for_owed_scopes() {
+        for owed in [3900, 3940, 3960, 4000, 4016, 5000] {
+            let thread = std::thread::spawn(move || {
+                let (slot, _) = registry::current().unwrap();
+                set_guard(slot);
+                assert!(buffer_pool::make_room(slot));
+                let buffer = slot.buffer.get().unwrap();
+                slot.depth.store(owed, Ordering::Relaxed);
+                close_owed_scopes(slot);
+                let writer = Writer::at_cursor(slot);
+                assert!(writer.at.addr() + writer.left() <= buffer.end().addr() - RESERVED);
+                // These scopes were never opened.
+                slot.depth.store(0, Ordering::Relaxed);
+                slot.commit(buffer.start());
+                leave(slot);
+            });
+            thread.join().unwrap();
         }
     }
 }

@@ -131,6 +131,7 @@ fn register(thread: &Thread) -> Option<&'static ThreadSlot> {
     slot.first.store(None, Ordering::Relaxed);
     slot.set_buffer(None, 0);
     slot.reset_scopes();
+    slot.near_joins.set(0);
     // NOTE: a sync word with this owner may be from the slot's previous thread, so the epoch
     // continues from there, and from the epoch of this thread's last slot.
     let epoch = slot.epoch().max(thread.epoch.get());

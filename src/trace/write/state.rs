@@ -22,8 +22,6 @@ pub(crate) const RECORD: u32 = 1;
 pub(crate) const LOG: u32 = 2;
 /// Both kinds of events are recorded.
 pub(crate) const ON: u32 = RECORD | LOG;
-/// The system has no barrier on all threads, so every hook passes a fence of its own.
-pub(crate) const FENCE: u32 = 4;
 /// Nothing is recorded, but the tracker is at work: its own allocations are counted.
 const PAUSED: u32 = 8;
 
@@ -147,8 +145,7 @@ pub(super) fn set_paused() {
 /// Stores that events are recorded: those the program logs, and the hook's if `hook`.
 pub(super) fn set_running(hook: bool) {
     PHASE.store(RUNNING, Ordering::Release);
-    let fence = if has_barrier() { 0 } else { FENCE };
-    STATE.store(if hook { ON } else { LOG } | fence, Ordering::Release);
+    STATE.store(if hook { ON } else { LOG }, Ordering::Release);
 }
 
 /// Turns recording off. The tracker has given back what it held.
@@ -163,9 +160,7 @@ pub(crate) fn turn_off() {
 pub(crate) fn turn_off_in_child() {
     FORKED.store(true, Ordering::Release);
     PHASE.store(STOPPED, Ordering::Release);
-    // As in `turn_off`: the child may have blocks of the reserve, too.
-    let awake = STAYS_AWAKE.load(Ordering::SeqCst);
-    STATE.store(if awake { PAUSED } else { OFF }, Ordering::SeqCst);
+    turn_off();
     clocks::stop();
 }
 
@@ -177,9 +172,9 @@ pub(crate) fn reset_process() {
 /// Whether events of a kind ([`RECORD`] or [`LOG`]) are recorded, for a thread that has set its
 /// guard and has found the STOP bit.
 pub(super) fn is_recorded(kind: u32) -> bool {
-    if load() & FENCE != 0 {
-        // Orders the store of the guard before the load of the state. Without [`FENCE`], the
-        // worker's barrier on all threads orders them.
+    if !has_barrier() {
+        // Orders the store of the guard before the load of the state. Where the system has a barrier
+        // on all threads, the worker's orders them.
         fence(Ordering::SeqCst);
     }
     load() & kind != 0

@@ -78,8 +78,11 @@ impl Subject for TaggedBox<[u64]> {
     }
 }
 
+/// The number of kinds of containers.
+const KINDS: u32 = 10;
+
 fn new_subject(kind: u32, tag: Tag) -> Box<dyn Subject> {
-    match kind % 10 {
+    match kind % KINDS {
         0 => Box::new(TaggedVec::<u32>::new(tag)),
         1 => Box::new(TaggedString::new(tag)),
         2 => Box::new(TaggedVecDeque::<u16>::with_capacity(tag, 5)),
@@ -155,7 +158,7 @@ fn step(seed: &mut u64, held: &[AtomicI64; 3], pool: &Mutex<Vec<Known>>) {
         (index < pool.len()).then(|| pool.swap_remove(index))
     };
     let Some(mut known) = taken else {
-        let (kind, tag) = (dice(8) as u32, dice(3) as usize);
+        let (kind, tag) = (dice(u64::from(KINDS)) as u32, dice(3) as usize);
         let known = Known::new(|| new_subject(kind, TAGS[tag]), tag);
         add(tag, known.bytes);
         return put(known);

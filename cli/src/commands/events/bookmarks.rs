@@ -50,13 +50,7 @@ impl Bookmarks {
             Role::Set { point, arguments } => {
                 let Some(Value::Unsigned(point)) = event.value(point) else { return None };
                 let format = self.0.get(&point)?;
-                let Some(Value::Array(values)) = event.value(arguments) else { return None };
-                let byte = |value: &Value<'_>| match value {
-                    Value::Unsigned(byte) => Some(*byte as u8),
-                    _ => None,
-                };
-                let bytes: Vec<u8> = values.iter().filter_map(byte).collect();
-                Some(bookmark_text(format, &bytes))
+                Some(bookmark_text(format, &event.bytes(arguments)))
             }
         }
     }

@@ -6,7 +6,7 @@ use crate::trace::format::layout::{
 use crate::trace::format::schema::FieldType::{AnsiString, U8, U64};
 use crate::trace::format::schema::NO_SYNC;
 use crate::trace::format::stream_events::THREAD_START;
-use crate::trace::worker::{preamble, settled_below};
+use crate::trace::worker::{CONTROL, preamble, settled_below};
 use crate::trace::write::declared::{Declared, DeclaredField, Family, Logged};
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
@@ -260,6 +260,18 @@ fn exact_bytes_and_what_is_held_back_until_when() {
         (out.stream(6), out.stream(2)),
         (vec![], [settled_below(3), settled_below(5)].concat())
     );
+}
+
+#[test]
+fn events_without_serials_are_held_back_until_the_next_sync_only() {
+    let (mut filter, out) = filter();
+    filter.packet(CONTROL, &settled_below(3));
+    // The worker writes no watermark after a cycle without a serial.
+    for count in 1..4 {
+        filter.packet(5, &[event(1, 0), event(3, 0)].concat().concat());
+        filter.sync().unwrap();
+        assert_eq!(out.stream(5), event(1, 0).concat().repeat(count));
+    }
 }
 
 #[test]

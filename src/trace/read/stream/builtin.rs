@@ -18,9 +18,7 @@ impl ThreadStream {
         let size = match builtin {
             Builtin::Illegal => {
                 let byte = rest.first().copied().unwrap_or_default();
-                return Some(Stop::Illegal(format!(
-                    "no event packet_starts with byte 0x{byte:02x}"
-                )));
+                return Some(Stop::Illegal(format!("no event starts with byte 0x{byte:02x}")));
             }
             Builtin::Aux => return self.aux_block(limit, types),
             Builtin::Terminal => return self.terminal(),

@@ -77,9 +77,8 @@ impl ThreadStream {
         };
         let (id, skipped) = (self.id, next - self.parsed);
         self.drop_unfinished();
-        let what = format!(
-            "the last_serial {skipped} bytes of a packet of stream {id} cannot be read: {what}"
-        );
+        let what =
+            format!("the last {skipped} bytes of a packet of stream {id} cannot be read: {what}");
         tally.damage(visitor, self.offset(), skipped, what);
         self.entering = 0;
         self.entered_at = None;
