@@ -91,6 +91,8 @@ mod platform;
 #[cfg(feature = "analysis")]
 pub mod remote;
 mod scopes;
+#[cfg(feature = "enable")]
+mod stacks;
 pub mod trace;
 mod words;
 

@@ -46,10 +46,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("remote::store", &["error"]),
     ("scopes", &["platform", "events::channel", "trace::format", "trace::write", "trace::worker"]),
+    ("stacks", &["platform", "events::channel", "trace::format", "trace::write", "trace::worker"]),
     (
         "alloc",
         &[
             "scopes",
+            "stacks",
             "platform",
             "events::channel",
             "trace::format",
@@ -64,7 +66,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "ledger",
         &[
             "alloc", "analysis", "dump", "error", "events", "platform", "remote", "scopes",
-            "trace", "words", "Ledger", "Snapshot",
+            "stacks", "trace", "words", "Ledger", "Snapshot",
         ],
     ),
     (
@@ -98,6 +100,7 @@ const REACHABLE_FROM_THE_HOOK: &[&str] = &[
     "src/scopes/current/cache.rs",
     "src/scopes/current/overflow.rs",
     "src/platform/chunk_table.rs",
+    "src/stacks/tree.rs",
     "src/platform/clock.rs",
     "src/platform/free_stack.rs",
     "src/trace/format/stream_events.rs",

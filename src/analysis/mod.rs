@@ -22,6 +22,7 @@
 //! | `timeline/` | the time, bookmarks, when scopes were off |
 //! | `initial_live_set.rs` | a copy of the live blocks, for a stream that joins a recording |
 //! | `measured.rs` | the figures of a measurement |
+//! | `symbols.rs` | what a symbolizer is |
 //! | `hash.rs` | a hash for small keys |
 //!
 //! One event costs one look-up in the live set and a handful of additions; memory grows with live
@@ -49,6 +50,7 @@ mod live_set;
 #[cfg(feature = "enable")]
 mod measured;
 mod report;
+mod symbols;
 mod timeline;
 
 pub use analyzer::Analyzer;
@@ -63,4 +65,5 @@ pub use report::{
     AfterReport, Bookmark, GroupRow, LiveBlock, Losses, NameRow, PeakMoment, Report, ScopeRow,
     SizeRow, ThreadRow, TimeSpan, TraceInfo,
 };
+pub use symbols::{Module, SourceFrame, Symbolizer};
 pub use timeline::bookmark_text;

@@ -1,0 +1,34 @@
+//! What a symbolizer is: it finds the source of an address.
+
+/// A binary file that was loaded into the program's memory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Module {
+    /// The path of the file, as the program loaded it.
+    pub path: String,
+    /// The address of its first byte in memory.
+    pub base: u64,
+    /// Its size in memory, in bytes.
+    pub size: u64,
+    /// The GNU build id (usually 20 bytes); empty if the file has none.
+    pub build_id: Vec<u8>,
+}
+
+/// One function on a call stack, inlined or not.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SourceFrame {
+    /// The demangled name of the function.
+    pub function: String,
+    /// The path of the source file, if known.
+    pub file: Option<String>,
+    /// The line in `file`, counted from 1, if known.
+    pub line: Option<u32>,
+}
+
+/// Finds the functions at an address.
+pub trait Symbolizer {
+    /// The functions at `offset` bytes from the module's base, innermost first: the inlined
+    /// functions, then the one they were inlined into. Empty if nothing is known.
+    ///
+    /// For a return address, `offset` is that of the byte before it, which is part of the call.
+    fn frames(&mut self, module: &Module, offset: u64) -> Vec<SourceFrame>;
+}

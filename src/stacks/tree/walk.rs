@@ -1,0 +1,103 @@
+//! The walk over new stacks, for the worker.
+
+use super::{FIRST_STACK, frame_of, node_of, stacks};
+
+/// A stack that is new to a [`Walk`].
+pub(crate) struct NewStack<'a> {
+    /// The `CallstackId` of its events.
+    pub(crate) number: u32,
+    /// Its return addresses, innermost first.
+    pub(crate) frames: &'a [u64],
+    /// The root: how the frames end.
+    pub(crate) end: u32,
+}
+
+/// Visits each stack once. For the worker.
+#[derive(Default)]
+pub(crate) struct Walk {
+    visited: u32,
+    /// The stacks below `visited` that were not written yet.
+    unwritten: Vec<u32>,
+    frames: Vec<u64>,
+}
+
+impl Walk {
+    /// Visits the stacks that were added since the last call: all that an event which is committed
+    /// before this call can have.
+    pub(crate) fn visit_new(&mut self, mut visit: impl FnMut(NewStack<'_>)) {
+        let Some(end) = stacks() else { return };
+        let begin = self.visited.max(FIRST_STACK);
+        self.visited = end;
+        let mut unwritten = std::mem::take(&mut self.unwritten);
+        unwritten.extend(begin..end);
+        unwritten.retain(|number| !self.visit(*number, &mut visit));
+        self.unwritten = unwritten;
+    }
+
+    /// Visits this stack; `false` if it is not written yet.
+    fn visit(&mut self, number: u32, visit: &mut impl FnMut(NewStack<'_>)) -> bool {
+        let mut at = node_of(number);
+        if at == 0 {
+            return false;
+        }
+        self.frames.clear();
+        while let Some((frame, parent)) = frame_of(at) {
+            self.frames.push(frame.address());
+            at = parent;
+        }
+        visit(NewStack { number, frames: &self.frames, end: at });
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stacks::tree::{COMPLETE, Frame, NO_TABLE, TOO_DEEP, child, stack_id};
+    use std::collections::HashMap;
+
+    #[test]
+    fn threads_that_add_the_same_stacks_get_the_same_numbers() {
+        let add = || {
+            let stack = |i: u64| {
+                let outer = child(COMPLETE, Frame::new(0x10_0000 + i % 7, 1));
+                let middle = child(outer, Frame::new(0x20_0000 + i % 50, 1));
+                stack_id(child(middle, Frame::new(0x30_0000 + i, 2)))
+            };
+            (0..5_000).map(stack).collect::<Vec<_>>()
+        };
+        let numbers = std::thread::scope(|scope| {
+            [(); 4].map(|()| scope.spawn(add)).map(|thread| thread.join().unwrap())
+        });
+        assert!(numbers.iter().all(|of_thread| *of_thread == numbers[0]));
+        let mut found = HashMap::new();
+        Walk::default().visit_new(|stack| {
+            found.insert(stack.number, (stack.frames.to_vec(), stack.end));
+        });
+        for (i, number) in (0..).zip(&numbers[0]) {
+            let frames = vec![0x30_0000 + i, 0x20_0000 + i % 50, 0x10_0000 + i % 7];
+            assert_eq!(found[number], (frames, COMPLETE));
+        }
+    }
+
+    #[test]
+    fn a_module_at_the_address_of_another_has_other_nodes() {
+        let one = child(TOO_DEEP, Frame::new(0x7fff_1234_5678, 1));
+        let two = child(TOO_DEEP, Frame::new(0x7fff_1234_5678, 2));
+        assert_ne!(one, two);
+        assert_eq!(one, child(TOO_DEEP, Frame::new(0x7fff_1234_5678, 1)));
+        assert_ne!(stack_id(one), stack_id(two));
+    }
+
+    #[test]
+    fn a_walk_visits_each_stack_once() {
+        let mut walk = Walk::default();
+        let mut seen = HashMap::<u32, u32>::new();
+        for i in 0..100 {
+            let number = stack_id(child(NO_TABLE, Frame::new(0x50_0000 + i, 0)));
+            walk.visit_new(|stack| *seen.entry(stack.number).or_default() += 1);
+            assert!(seen.contains_key(&number));
+        }
+        assert!(seen.values().all(|times| *times == 1));
+    }
+}
