@@ -91,7 +91,12 @@ mod platform;
 #[cfg(feature = "analysis")]
 pub mod remote;
 mod scopes;
-#[cfg(feature = "enable")]
+#[cfg(all(
+    feature = "enable",
+    target_arch = "x86_64",
+    target_os = "linux",
+    not(memledger_portable)
+))]
 mod stacks;
 pub mod trace;
 mod words;

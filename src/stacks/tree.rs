@@ -11,7 +11,6 @@
 //! A thread writes a node before it links the node into its bucket, so every node in a bucket is
 //! complete. Pages that are not used take no memory.
 #![expect(unsafe_code, reason = "the table is raw memory")]
-#![allow(dead_code, reason = "the hook does not take stacks yet")]
 
 mod walk;
 
@@ -200,6 +199,11 @@ fn find_or_add(parent: u32, frame: Frame) -> Option<u32> {
             }
         }
     }
+}
+
+/// The frame of a node.
+pub(crate) fn frame(node: u32) -> Frame {
+    frame_of(node).map_or(Frame(0), |(frame, _)| frame)
 }
 
 /// The number of the stack whose innermost frame is `node`: the `CallstackId` of its events.

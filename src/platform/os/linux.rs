@@ -5,9 +5,14 @@
 #![expect(unsafe_code, reason = "system calls")]
 
 mod library;
+#[cfg(target_arch = "x86_64")]
+mod modules;
 mod threads;
 
 pub(crate) use threads::{name_thread, run_apart, spawn};
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use modules::{LoadedFile, Memory, is_readable, loaded_files, main_stack_end};
 
 use super::ThreadName;
 use std::ffi::{CStr, c_char, c_int, c_void};

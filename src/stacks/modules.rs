@@ -1,0 +1,180 @@
+//! The modules: the program, its libraries and the vDSO. Outside the hook.
+
+use super::eh_frame;
+use super::lookup::{self, Rows};
+use super::rule::{self, Packed, Rule};
+use crate::platform::os::{LoadedFile, Memory, loaded_files};
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A module at the addresses where it is, or was, loaded.
+#[derive(Clone, Debug)]
+pub(crate) struct Module {
+    pub(crate) path: PathBuf,
+    pub(crate) base: u64,
+    pub(crate) size: u64,
+    pub(crate) build_id: Vec<u8>,
+    pub(crate) is_loaded: bool,
+}
+
+/// Device and inode.
+type FileId = (String, u64);
+
+struct Modules {
+    instances: Vec<(Module, u16)>,
+    /// Which instance is loaded at a base, and from which file.
+    loaded: HashMap<u64, (FileId, usize)>,
+    /// By path, build id and size: the rows, which a file that is loaded again shares.
+    rows: HashMap<(PathBuf, Vec<u8>, u64), &'static Rows>,
+    rules: HashMap<Packed, u16>,
+    /// The changes so far: the index of an instance, and whether it was loaded or unloaded then.
+    changes: Vec<(usize, bool)>,
+}
+
+static MODULES: Mutex<Option<Modules>> = Mutex::new(None);
+
+fn lock() -> MutexGuard<'static, Option<Modules>> {
+    MODULES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A change of the list of modules.
+pub(crate) enum Change {
+    Loaded(Module),
+    Unloaded { base: u64 },
+}
+
+/// Visits the changes that are new since `visited`, which counts those before.
+pub(crate) fn for_each_new(visited: &mut usize, mut visit: impl FnMut(Change)) {
+    let modules = lock();
+    let Some(modules) = modules.as_ref() else { return };
+    for (index, is_loaded) in modules.changes.iter().skip(*visited) {
+        let Some((module, _)) = modules.instances.get(*index) else { continue };
+        visit(if *is_loaded {
+            Change::Loaded(module.clone())
+        } else {
+            Change::Unloaded { base: module.base }
+        });
+    }
+    *visited = modules.changes.len();
+}
+
+/// Reads the list of modules again; makes tables for those that are new. Takes some milliseconds
+/// for each MiB of unwind information that is new.
+///
+/// # Errors
+/// `/proc` cannot be read. Then the modules that are known already stay.
+pub(crate) fn refresh() -> io::Result<()> {
+    let memory = Memory::open()?;
+    let mut modules = lock();
+    let modules = modules.get_or_insert_with(|| Modules {
+        instances: Vec::new(),
+        loaded: HashMap::new(),
+        rows: HashMap::new(),
+        rules: HashMap::from([(Packed::new(Rule::None), 0)]),
+        changes: Vec::new(),
+    });
+    let is_known =
+        |base, file: &FileId| modules.loaded.get(&base).is_some_and(|(loaded, _)| loaded == file);
+    let (new, all) = loaded_files(&memory, is_known)?;
+    modules.unload(|base, file| all.get(&base) != Some(file));
+    for file in new {
+        let Some(id) = all.get(&file.base) else { continue };
+        modules.load(&memory, file, id.clone());
+    }
+    Ok(())
+}
+
+impl Modules {
+    fn unload(&mut self, is_gone: impl Fn(u64, &FileId) -> bool) {
+        let gone = self.loaded.extract_if(|base, (file, _)| is_gone(*base, file));
+        let gone = gone.map(|(_, (_, index))| index).collect::<Vec<_>>();
+        for index in &gone {
+            let Some((module, number)) = self.instances.get_mut(*index) else { continue };
+            module.is_loaded = false;
+            lookup::set_loaded(*number, None);
+            self.changes.push((*index, false));
+        }
+        if !gone.is_empty() {
+            lookup::forget_known();
+        }
+    }
+
+    fn load(&mut self, memory: &Memory, file: LoadedFile, id: FileId) {
+        let known = self.instances.iter().position(|(module, _)| {
+            (&module.path, module.base, module.size) == (&file.path, file.base, file.size)
+                && module.build_id == file.build_id
+        });
+        let index = match known {
+            Some(index) => {
+                let (module, number) = &mut self.instances[index];
+                module.is_loaded = true;
+                lookup::set_loaded(*number, Some(module.size));
+                index
+            }
+            None => {
+                let rows = self.rows_of(memory, &file);
+                let Some(number) = lookup::add(file.base, file.size, rows) else { return };
+                let LoadedFile { path, base, size, build_id, .. } = file;
+                self.instances
+                    .push((Module { path, base, size, build_id, is_loaded: true }, number));
+                self.instances.len() - 1
+            }
+        };
+        self.changes.push((index, true));
+        let base = self.instances[index].0.base;
+        self.loaded.insert(base, (id, index));
+    }
+
+    fn rows_of(&mut self, memory: &Memory, file: &LoadedFile) -> &'static Rows {
+        let key = (file.path.clone(), file.build_id.clone(), file.size);
+        if let Some(rows) = self.rows.get(&key) {
+            return rows;
+        }
+        let (mut starts, mut rules) = (Vec::new(), Vec::new());
+        for (address, rule) in unwind_rows(memory, file).unwrap_or_default() {
+            let Ok(offset) = u32::try_from(address.wrapping_sub(file.linked_base)) else {
+                continue;
+            };
+            starts.push(offset);
+            rules.push(self.number_of(rule));
+        }
+        let rows = Rows::new(starts.leak(), rules.leak());
+        let rows: &'static Rows = Box::leak(Box::new(rows));
+        self.rows.insert(key, rows);
+        rows
+    }
+
+    /// The number of a rule; that of [`Rule::None`] if there are 65,536 others.
+    fn number_of(&mut self, packed: Packed) -> u16 {
+        let next = u16::try_from(self.rules.len()).unwrap_or(0);
+        *self.rules.entry(packed).or_insert_with(|| {
+            if next != 0 {
+                rule::set(next, packed);
+            }
+            next
+        })
+    }
+}
+
+/// The rules of a file, by addresses in the file's own terms.
+fn unwind_rows(memory: &Memory, file: &LoadedFile) -> Option<Vec<(u64, Packed)>> {
+    let header = file.eh_frame_hdr.as_ref()?;
+    let in_memory = |offset: u64| file.base.checked_add(offset);
+    let bytes = memory.read(in_memory(header.offset)?, header.size).ok()?;
+    let address = eh_frame::section_address(&bytes, file.linked_base + header.offset)?;
+    // The section ends with a zero, at the latest with its segment.
+    let offset = address.checked_sub(file.linked_base)?;
+    let segment = file.segments.iter().find(|segment| {
+        (segment.offset..segment.offset.saturating_add(segment.size)).contains(&offset)
+    })?;
+    let size = segment.offset + segment.size - offset;
+    let section = memory.read(in_memory(offset)?, size).ok()?;
+    Some(eh_frame::rows(&section, address))
+}
+
+/// The number of bytes that the tables of all modules take.
+pub(crate) fn bytes() -> u64 {
+    lock().as_ref().map_or(0, |modules| modules.rows.values().map(|rows| rows.bytes()).sum())
+}

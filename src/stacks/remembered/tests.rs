@@ -1,0 +1,114 @@
+use super::*;
+use crate::stacks::{self, tree::Walk};
+use std::collections::HashMap;
+
+/// The stacks of one thread, compared with those of the `backtrace` crate.
+struct Compare {
+    memory: NonNull<Memory>,
+    taken: usize,
+    rng: u64,
+}
+
+impl Compare {
+    fn new() -> Self {
+        stacks::prepare().unwrap();
+        Self { memory: Memory::map().unwrap(), taken: 0, rng: 1 }
+    }
+
+    fn random(&mut self, below: usize) -> usize {
+        self.rng ^= self.rng << 13;
+        self.rng ^= self.rng >> 7;
+        self.rng ^= self.rng << 17;
+        (self.rng >> 33) as usize % below
+    }
+
+    #[inline(never)]
+    fn check(&mut self) {
+        self.taken += 1;
+        let memory = unsafe { self.memory.as_ref() };
+        let node = memory.stack(Registers::here(), MAX_FRAMES);
+        let (ours, root) = frames(node);
+        let mut theirs = Vec::new();
+        backtrace::trace(|frame| {
+            theirs.push(frame.ip().addr() as u64);
+            true
+        });
+        while theirs.last() == Some(&0) {
+            theirs.pop();
+        }
+        let Some(inner) = theirs.len().checked_sub(ours.len()) else {
+            panic!("{ours:x?} {root}\n{theirs:x?}");
+        };
+        assert_eq!(ours, theirs[inner..], "of {theirs:x?}");
+        assert!(inner <= 8, "{ours:x?} of {theirs:x?}");
+        assert_eq!(root, COMPLETE);
+    }
+}
+
+fn frames(node: u32) -> (Vec<u64>, u32) {
+    let number = tree::stack_id(node);
+    let mut found = None;
+    Walk::default().visit_new(|stack| {
+        if stack.number == number {
+            found = Some((stack.frames.to_vec(), stack.end));
+        }
+    });
+    found.unwrap()
+}
+
+#[inline(never)]
+fn straight(compare: &mut Compare, depth: usize) {
+    wander(compare, depth);
+    if compare.random(3) == 0 {
+        wander(compare, depth / 2);
+    }
+}
+
+#[inline(never)]
+fn with_array(compare: &mut Compare, depth: usize) {
+    let array = std::hint::black_box([depth; 200]);
+    wander(compare, depth);
+    std::hint::black_box(array);
+}
+
+#[inline(never)]
+fn by_pointer(compare: &mut Compare, depth: usize) {
+    let call: &mut dyn FnMut(&mut Compare) = &mut |compare| wander(compare, depth);
+    std::hint::black_box(call)(compare);
+}
+
+/// C code calls back.
+#[inline(never)]
+fn by_qsort(compare: &mut Compare, depth: usize) {
+    thread_local!(static CALL: Cell<(*mut Compare, usize)> = const { Cell::new((std::ptr::null_mut(), 0)) });
+    extern "C" fn order(_: *const libc::c_void, _: *const libc::c_void) -> libc::c_int {
+        let (compare, depth) = CALL.get();
+        wander(unsafe { &mut *compare }, depth);
+        0
+    }
+    let before = CALL.replace((compare, depth));
+    let mut items = [2_u8, 1];
+    unsafe { libc::qsort(items.as_mut_ptr().cast(), 2, 1, Some(order)) };
+    CALL.set(before);
+}
+
+fn wander(compare: &mut Compare, depth: usize) {
+    if depth == 0 || compare.random(8) == 0 {
+        return compare.check();
+    }
+    match compare.random(4) {
+        0 => straight(compare, depth - 1),
+        1 => with_array(compare, depth - 1),
+        2 => by_pointer(compare, depth - 1),
+        _ => by_qsort(compare, depth - 1),
+    }
+}
+
+#[test]
+fn stacks_are_those_of_the_backtrace_crate() {
+    let mut compare = Compare::new();
+    while compare.taken < 3_000 {
+        let depth = compare.random(40);
+        wander(&mut compare, depth);
+    }
+}
