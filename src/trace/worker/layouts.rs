@@ -17,9 +17,9 @@ pub(super) struct Layouts {
     /// Sizes of the items that their first byte identifies: scopes, ends of arrays, and the
     /// tracker's events without arrays; 0 for all others. PERF: one load instead of [`first_item`].
     by_first_byte: [u8; 256],
-    /// A guess at the size of a synchronised event of the tracker, which has one of the two
-    /// `sizes`, in bytes. Bit N is set if events whose first byte has N in its lower 6 bits have
-    /// the first size.
+    /// Guesses the size of a synchronised event of the tracker, which is one of the two `sizes`, in
+    /// bytes. Bit N is set if the events whose first byte has N in its lower 6 bits have the first
+    /// of these sizes.
     is_first: u64,
     sizes: [usize; 2],
 }

@@ -35,14 +35,14 @@ use std::time::{Duration, Instant};
 
 /// The time between two cycles, if the worker is not woken: the resolution of times in a trace.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// The same at the start of a recording: with 10 ms, the trace of a program that runs for 0.1 s
-/// would have only ten times.
+/// The time between two cycles at the start of a recording: with 10 ms, the trace of a program that
+/// runs for 0.1 s would have only ten times.
 const FIRST_INTERVAL: Duration = Duration::from_millis(1);
 /// Until the interval reaches 10 ms, it is the time since the start, divided by this.
 const PARTS: u32 = 64;
 
-/// How long the worker sleeps after it has run for `since_start`. PERF: until the interval reaches
-/// 10 ms, at 0.64 s, this makes 210 cycles instead of 64.
+/// The time for which the worker sleeps once it has run for `since_start`. PERF: until the interval
+/// reaches 10 ms, at 0.64 s, this makes 210 cycles instead of 64.
 fn interval(since_start: Duration) -> Duration {
     (since_start / PARTS).clamp(FIRST_INTERVAL, INTERVAL)
 }
@@ -60,8 +60,8 @@ pub(crate) fn session() -> MutexGuard<'static, Option<Session>> {
     SESSION.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The session, or `None` if the worker has not released it within `timeout`: it is stuck in a
-/// write to something that does not answer.
+/// Locks the session; `None` if the worker has not released it within `timeout`, because a write to
+/// a destination that does not answer blocks it.
 pub(crate) fn session_within(timeout: Duration) -> Option<MutexGuard<'static, Option<Session>>> {
     WANTED.fetch_add(1, Ordering::AcqRel);
     let session = lock_within(&SESSION, timeout);

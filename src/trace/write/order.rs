@@ -16,12 +16,11 @@
 //!
 //! # Why that is the true order of events on one address
 //! Say thread A frees an address and thread B receives it. A joined the address's region clock
-//! before it freed the block. From then on, each change of that clock's word is to a later epoch,
-//! or to a later stamp of its owner. B reads the word after A joined the clock, since the allocator
-//! handed the address from A to B. So B finds A's epoch or a later one, and advances to the epoch
-//! after it. Relaxed loads and stores are enough, because no other data is published through these
-//! words: each word alone has one order of changes, and the program's own synchronisation orders
-//! the rest.
+//! before it freed the block. From then on, the epoch in that clock's word only increases. B reads
+//! the word after A joined the clock, since the allocator handed the address from A to B. So B
+//! finds A's epoch or a later one, and advances to the epoch after it. Relaxed loads and stores are
+//! enough, because no other data is published through these words: each word alone has one order of
+//! changes, and the program's own synchronisation orders the rest.
 //!
 //! For a block that lies in several regions, the thread joins the clocks of all of them, so no two
 //! blocks overlap in this order. The same argument, applied to the global clock, orders all events
@@ -29,8 +28,8 @@
 //!
 //! # What it costs
 //! A thread that finds its own stamp in both words is in a current epoch already: two loads, no
-//! store. Nearly every event finds this while each thread uses memory of its own, as allocators
-//! with arenas or caches for each thread arrange it.
+//! store. Nearly every event finds this while each thread uses memory of its own, as with an
+//! allocator that has arenas or caches for each thread.
 //!
 //! # Leases
 //! Threads that allocate at the same time without pause would join the global clock at every event,
