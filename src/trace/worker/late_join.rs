@@ -2,7 +2,7 @@
 //!
 //! A late stream starts between two events of the order. Its destination begins with the blocks
 //! that are alive there, from the in-process analyzer; all later events are sent to it as to every
-//! sink. Each thread's stream starts within a buffer, so the late stream opens the scopes again
+//! sink. Each thread's stream starts within a buffer, so the late stream first reopens the scopes
 //! that are open at that position.
 
 use super::announcer::Announcer;
