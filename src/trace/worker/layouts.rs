@@ -24,7 +24,7 @@ pub(super) struct Layouts {
     sizes: [usize; 2],
 }
 
-/// The extent of an item, and whether it has a serial.
+/// The size of an item, and whether it has a serial.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     /// Bytes up to the next item.
@@ -77,7 +77,7 @@ impl Layouts {
         split_item(events, PROTOCOL, |uid| self.by_uid.get(uid))
     }
 
-    /// The extent of the item that begins with these 8 bytes.
+    /// The span of the item that begins with these 8 bytes.
     #[inline(always)]
     pub(super) fn of(&self, head: u64) -> Span {
         let size = self.by_first_byte[usize::from(head as u8)];
@@ -87,7 +87,7 @@ impl Layouts {
         Span { size: usize::from(size & !SYNCED), synced: size & SYNCED != 0 }
     }
 
-    /// The extent of an event of the program, or of a piece of its arrays.
+    /// The span of an event of the program, or of a piece of its arrays.
     #[inline(never)]
     fn of_other(&self, head: u64) -> Span {
         match first_item(&head.to_le_bytes(), PROTOCOL, |uid| self.by_uid.get(uid)) {

@@ -52,7 +52,7 @@ fn interval(since_start: Duration) -> Duration {
 static SESSION: Mutex<Option<Session>> = Mutex::new(None);
 /// How many threads wait for the session, other than the worker.
 static WANTED: AtomicU32 = AtomicU32::new(0);
-/// Counts sessions: a worker whose session is over sees another number and ends.
+/// Counts sessions. A worker whose session is over finds another number here, and ends.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// Locks the session; waits until the worker's cycle has ended.
@@ -120,8 +120,8 @@ extern "C" fn run(generation: *mut c_void) -> *mut c_void {
     }
 }
 
-/// Collects once, waiting for threads inside the hook for `timeout`. A panic of the tracker ends
-/// the recording, not the program.
+/// Collects once. Waits for threads inside the hook, at most for `timeout`. A panic of the tracker
+/// ends the recording, not the program.
 pub(crate) fn cycle(session: &mut Session, timeout: Duration) {
     if catch_unwind(AssertUnwindSafe(|| session.cycle(timeout))).is_err() {
         session.fail("the tracker panicked, so recording ends here".into());

@@ -69,7 +69,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// A session that begins with the next event, or with the first of the process.
+    /// A session that begins with the next event, or with the first of the process if
+    /// `from_process_start`.
     pub(crate) fn new(
         sinks: Vec<Box<dyn Sink>>,
         providers: Vec<Box<dyn EventProvider>>,
@@ -204,7 +205,8 @@ impl Session {
         self.timeline.began()
     }
 
-    /// Makes the next cycle write all figures that have changed, for a caller that reads them.
+    /// Makes the next cycle send all figures that have changed, for a caller that is about to read
+    /// them.
     pub(crate) fn want_figures(&mut self) {
         self.last_look = self.last_look.checked_sub(LOOK_AROUND).unwrap_or(self.last_look);
     }
@@ -224,7 +226,7 @@ impl Session {
         self.failed
     }
 
-    /// Collects once. Waits for threads inside the hook for `timeout`.
+    /// Collects once. Waits for threads inside the hook, at most for `timeout`.
     pub(crate) fn cycle(&mut self, timeout: Duration) {
         backpressure::note_awake();
         if self.failed {

@@ -56,7 +56,7 @@ impl CommittedRange {
     }
 }
 
-/// A thread whose stream is open, for a sink that joins.
+/// A thread whose stream is open, as a sink that joins needs it.
 pub(super) struct OpenThread<'a> {
     pub(super) stream: u16,
     /// The bytes that its stream starts with.

@@ -46,7 +46,7 @@ pub(crate) fn settled_below(serial: u64) -> Vec<u8> {
     event
 }
 
-/// The serials that events were given, and the times that were written, in one recording.
+/// Which serials have been given to events, and which times have been written, in one recording.
 #[derive(Clone)]
 pub(super) struct Timeline {
     /// The start of the clock, in cycles.
@@ -65,7 +65,8 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    /// A timeline that begins with the next event, or with the first of the process.
+    /// A timeline that begins with the next event, or with the first of the process if
+    /// `from_process_start`.
     pub(super) fn new(from_process_start: bool) -> Self {
         let start =
             if from_process_start { clock::process_start() } else { clock::now_since_start() };

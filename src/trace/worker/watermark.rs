@@ -39,7 +39,8 @@ impl Watermark {
         Self { epoch: 0, watermark: 0, behind_since: None, times: vec![(0, start)] }
     }
 
-    /// Advances and returns the watermark. Waits for threads inside the hook for `timeout`.
+    /// Advances and returns the watermark. Waits for threads inside the hook, at most for
+    /// `timeout`.
     pub(super) fn advance(&mut self, timeout: Duration) -> u64 {
         // NOTE: a thread under a lease can advance to a later epoch without the global clock, when
         // it synchronises with another such thread at a region clock.

@@ -58,8 +58,8 @@ pub(crate) fn resume_inside(slot: &ThreadSlot) {
 
 /// A slot entered on the slow path; [`Cold::leave`] ends it.
 ///
-/// NOTE: a method, not a destructor. A destructor also runs when a panic unwinds, so the compiler
-/// would add unwinding code to the hook, although nothing here panics.
+/// NOTE: `leave` is a method, not a destructor. A destructor also runs when a panic unwinds, so the
+/// compiler would add unwinding code to the hook, although nothing here panics.
 #[must_use]
 pub(crate) struct Cold {
     pub(crate) slot: &'static ThreadSlot,

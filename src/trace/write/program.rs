@@ -128,7 +128,7 @@ impl std::fmt::Debug for Open {
     }
 }
 
-/// Closes a scope, and scopes inside it that are open still. Has no effect on a closed scope.
+/// Closes a scope, and the scopes inside it that are still open. Has no effect on a closed scope.
 #[inline(never)]
 pub(crate) fn leave_scope(open: Open, timed: bool) {
     // NOTE: checked first. While the reentrancy guard is held, the thread's slot is set aside, and
@@ -170,8 +170,8 @@ pub(crate) fn leave_scope(open: Open, timed: bool) {
     cold.leave();
 }
 
-/// Closes the scopes that should be closed, as far as there is room; returns the number of open
-/// scopes, or `None` if there are still more than there should be.
+/// Closes the scopes whose ends are owed, as far as there is room; returns the number of open
+/// scopes, or `None` if some ends are still owed.
 fn close_owed_scopes(slot: &ThreadSlot) -> Option<u32> {
     let (mut depth, wanted) = (slot.depth.load(Ordering::Relaxed), slot.wanted_depth.get());
     if depth > wanted {
@@ -271,7 +271,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// After the bytes that the thread has committed.
+    /// A writer that begins after the bytes that the thread has committed.
     fn at_cursor(slot: &ThreadSlot) -> Self {
         let (at, buffer) = (slot.cursor(), slot.buffer.get());
         // NOTE: not the slot's limit, because `close_owed_scopes` may have written beyond it.
@@ -279,7 +279,7 @@ impl Writer {
         Self { at, end, buffer }
     }
 
-    /// At the start of a buffer that is not published yet, for a thread in `epoch`.
+    /// A writer at the start of a buffer that is not published yet, for a thread in `epoch`.
     fn at_start(buffer: Buffer, epoch: u64) -> Self {
         buffer.epoch.store(epoch, Ordering::Relaxed);
         let end = buffer.end().wrapping_sub(RESERVED);

@@ -71,8 +71,8 @@ impl Thread {
 
     /// Makes the thread's next slot begin in an epoch after the present one of `slot`.
     fn continue_after(&self, slot: &ThreadSlot) {
-        // NOTE: the next epoch, because within one epoch a slot with a lower number precedes this
-        // one.
+        // NOTE: in the next epoch, not in the same one: within one epoch, a slot with a lower
+        // number precedes this one.
         self.epoch.set(self.epoch.get().max(slot.epoch() + 1));
     }
 
@@ -192,7 +192,7 @@ pub(crate) fn finish_dead() {
         if slot.state.load(Ordering::Acquire) == LIVE
             && !os::is_thread_alive(slot.system_id.load(Ordering::Relaxed))
         {
-            // Only a slot that is still live: its thread may have retired since.
+            // Changes only a slot that is still live: its thread may have retired since the check.
             let _ =
                 slot.state.compare_exchange(LIVE, FINISHED, Ordering::AcqRel, Ordering::Relaxed);
         }

@@ -48,9 +48,9 @@ pub(crate) struct ThreadSlot {
     // Written seldom.
     /// The address from which the buffer counts as full.
     buffer_limit: Cell<*mut u8>,
-    /// When the thread last joined the global clock after another thread, and how many such joins
-    /// in a row were near each other.
+    /// When the thread last joined the global clock after another thread, or ended its lease.
     pub(crate) joined_at: Cell<u64>,
+    /// How many of these joins in a row were near each other.
     pub(crate) near_joins: Cell<u32>,
     /// The byte that closes the context of the stream, 0 if none is open.
     pub(crate) closing: AtomicU8,

@@ -79,7 +79,7 @@ pub(crate) fn run_apart<R: Send, F: FnOnce() -> R + Send>(body: F) -> R {
 /// Creates a thread with all signals blocked, so that the program's own threads handle them.
 ///
 /// # Safety
-/// `body` may use what `argument` points to on another thread.
+/// What `argument` points to must be valid for `body`, which uses it on another thread.
 unsafe fn create(
     body: Body,
     argument: *mut c_void,
