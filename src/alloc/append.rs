@@ -1,10 +1,11 @@
-//! The same events as the [hook's](super::record), for a stream that joins late: they describe the
-//! blocks that are live at that point.
+//! Writes the same events as the [hook](super::record), for a stream that joins late: they describe
+//! the blocks that are live at that point.
 
 use super::events::{ALLOC, LARGE_SIZE, REALLOC_FREE, SIZE_SHIFT, UPDATE};
 use super::record::MAX_SIZE;
 
-/// Appends the allocation of a live block. Its alignment is not known any more; the event has 1.
+/// Appends the allocation of a live block. Its alignment is not known any more, so the event has an
+/// alignment of 1.
 pub(crate) fn append_alloc(serial: u64, address: u64, size: u64, out: &mut Vec<u8>) {
     let coded = size.min(MAX_SIZE);
     out.extend(ALLOC.wire().to_le_bytes());

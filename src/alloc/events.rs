@@ -1,5 +1,5 @@
-//! The declarations of the allocator's events: Unreal's memory events, and two of our own for what
-//! Unreal's cannot express. [`record`](super::record) writes them.
+//! The declarations of the allocator's events: Unreal's memory events, and two of our own, for
+//! facts that Unreal's events cannot express. [`record`](super::record) writes them.
 
 use crate::events::channel::Channel;
 use crate::trace::format::encode::Declaration;
@@ -64,8 +64,8 @@ pub(super) static REALLOC_FAILED: Declaration = Declaration {
     fields: &[("Address", U64)],
 };
 
-/// The size in bytes of the block that this thread allocated last, which Unreal's field cannot
-/// hold.
+/// The size in bytes of the block that this thread allocated last. Unreal's field cannot hold that
+/// size.
 pub(super) static LARGE_SIZE: Declaration = Declaration {
     uid: 38,
     logger: "Memledger",

@@ -44,7 +44,8 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
         }
         pointer
     }
-    /// The thread's epoch is not current for this block, or the stream is in another context.
+    /// The slow path if the thread's epoch is not current for this block, or its stream is in
+    /// another context.
     #[inline(never)]
     fn elsewhere(slot: &ThreadSlot, pointer: *mut u8, layout: Layout) -> *mut u8 {
         synchronize_and_write_alloc(slot, pointer, layout);
@@ -67,8 +68,8 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
     pointer
 }
 
-/// The inner allocator returned null. The program gets the null; the tracker's own code gets a
-/// zeroed block of its reserve.
+/// Called when the inner allocator has returned null. The program gets the null; the tracker's own
+/// code gets a zeroed block of its reserve.
 #[cold]
 #[inline(never)]
 pub(crate) fn not_allocated(layout: Layout, ignore_environment: bool) -> *mut u8 {
@@ -115,7 +116,7 @@ pub(crate) unsafe fn free<A: GlobalAlloc>(inner: &A, pointer: *mut u8, layout: L
         // SAFETY: the caller makes the same promise.
         unsafe { inner.dealloc(pointer, layout) };
     }
-    /// The thread's epoch is not current for this block.
+    /// The slow path if the thread's epoch is not current for this block.
     #[inline(never)]
     unsafe fn elsewhere<A: GlobalAlloc>(
         pointer: *mut u8,
@@ -132,8 +133,8 @@ pub(crate) unsafe fn free<A: GlobalAlloc>(inner: &A, pointer: *mut u8, layout: L
     }
     // SAFETY: the caller makes the same promise, here and below.
     let Some(slot) = write::enter() else { return unsafe { cold(pointer, layout, inner) } };
-    // NOTE: before the block is freed. After that, another thread could get the block and record
-    // its allocation before this free.
+    // NOTE: the event is written before the block is freed. After that, another thread could get
+    // the block and record its allocation before this free.
     let stamp = slot.stamp();
     if !sync::is_current(slot, stamp, pointer.addr(), layout.size()) {
         // SAFETY: as above.
@@ -145,8 +146,8 @@ pub(crate) unsafe fn free<A: GlobalAlloc>(inner: &A, pointer: *mut u8, layout: L
     unsafe { inner.dealloc(pointer, layout) };
 }
 
-/// Reallocates a block. It is recorded as two events, each committed on its own. The buffer has
-/// room for both before the first is written, so the second follows unless recording ends in
+/// Reallocates a block, and records that as two events, each committed on its own. The buffer has
+/// room for both before the first is written, so the second one follows unless recording ends in
 /// between.
 ///
 /// # Safety
@@ -193,8 +194,9 @@ pub(crate) unsafe fn realloc<A: GlobalAlloc>(
     }
 }
 
-/// Reallocates a block of the tracker's own code: a block from the reserve, or a block that moves
-/// to the reserve because the inner allocator has no memory.
+/// Reallocates a block of the tracker's own code. If the inner allocator has memory, the new block
+/// is from there, even if the old one is from the reserve. Otherwise the new block is from the
+/// reserve.
 ///
 /// # Safety
 /// That of [`GlobalAlloc::realloc`].
@@ -263,8 +265,8 @@ pub(crate) fn retag(pointer: *mut u8, layout: Layout) {
     }
 }
 
-/// The slow path of `write::enter`. `own_bytes` is the change of the tracker's own memory, if the
-/// tracker's own code makes the call.
+/// The slow path of `write::enter`. If the tracker's own code makes the call, `own_bytes` is the
+/// change of the tracker's own memory.
 fn enter_cold(own_bytes: i64) -> Option<Cold> {
     if write::is_untracked() {
         stats::add_own_bytes(own_bytes);

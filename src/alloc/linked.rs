@@ -14,8 +14,8 @@ static IGNORE_ENVIRONMENT: AtomicBool = AtomicBool::new(false);
 pub(crate) fn note(ignore_environment: bool) {
     IGNORE_ENVIRONMENT.store(ignore_environment, Ordering::Relaxed);
     if !CALLED.swap(true, Ordering::Release) {
-        // A linker includes an object of a library only if something refers to it. Nothing else
-        // refers to the function that runs before `main`.
+        // A linker includes an object of a library only if something refers to that object. Nothing
+        // else refers to the function that runs before `main`.
         os::keep_before_main();
     }
 }

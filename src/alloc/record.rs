@@ -16,15 +16,16 @@
 //! 13 u32 call stack, 0
 //! 17 u8  root heap, 0
 //! ```
-//! The hook writes the lower bits of its epoch. The worker replaces them with the serial. These are
-//! version 1 of Unreal's memory events: a free has no call stack, which saves 4 of 17 bytes.
+//! The hook writes the lower bits of the thread's epoch. The worker replaces them with the serial.
+//! These are version 1 of Unreal's memory events: a free has no call stack, which saves 4 of 17
+//! bytes.
 #![expect(unsafe_code, reason = "events are written through raw pointers")]
 
 use super::events::{ALLOC, LARGE_SIZE, REALLOC_FAILED, SIZE_SHIFT, UPDATE};
 use crate::trace::format::encode::SYNCED_HEADER;
 use crate::trace::format::schema::SERIAL_MASK;
 
-/// The maximum size in bytes of Unreal's field.
+/// The largest size, in bytes, that Unreal's field can hold.
 pub(super) const MAX_SIZE: u64 = (1 << 35) - 1;
 
 /// Writes one event after the other into a buffer whose room the caller has checked.
@@ -79,8 +80,9 @@ impl Writer {
         let coded = (size as u64).min(MAX_SIZE);
         let align = align.trailing_zeros().min(31) as u8;
         let head = u64::from(wire) | epoch << 16;
-        // SAFETY: the caller of `new` has promised the room. PERF: two stores instead of four: the
-        // first word overlaps the address, which the second word overwrites.
+        // SAFETY: the caller of `new` has promised the room. PERF: two stores instead of four for
+        // the first 13 bytes. The first store also writes into the place of the address; the second
+        // store then overwrites that with the address.
         unsafe {
             self.at.cast::<u64>().write_unaligned(head);
             self.at.add(SYNCED_HEADER).cast::<u64>().write_unaligned(address as u64);

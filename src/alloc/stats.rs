@@ -10,7 +10,7 @@ pub(crate) fn add_own_bytes(bytes: i64) {
     OWN_BYTES.fetch_add(bytes, Ordering::Relaxed);
 }
 
-/// The number of bytes that the tracker's own code has from the program's allocator.
+/// The number of bytes that the tracker's own code holds from the program's allocator.
 pub(crate) fn own_bytes() -> u64 {
     OWN_BYTES.load(Ordering::Relaxed).max(0) as u64
 }

@@ -15,9 +15,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 /// # fn main() {}
 /// ```
 ///
-/// The layout is forwarded unchanged, without a header or a trailer, so code that could free a
-/// block without the tracker can still free it. A null of the inner allocator is returned, and
-/// counted while something is recorded.
+/// The layout is forwarded unchanged, without a header or a trailer, so code that can free a block
+/// in a program without the tracker can still free it. A null of the inner allocator is returned,
+/// and counted while something is recorded.
 ///
 /// # What one allocation costs
 /// 1. The inner allocator's own time.
@@ -49,10 +49,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 /// keeps 1 MiB of address space, some more while it records, and one of the process's 1,024 thread
 /// keys. A host that replaces code while it runs should link the tracker itself.
 ///
-/// The library may be loaded with `RTLD_LOCAL` or from several threads, and the host may free its
-/// blocks if it could free them without the tracker. (The tracker's build script cannot link the
-/// library with `-z nodelete`, which has the same effect: `cargo:rustc-link-arg` does not reach
-/// dependent crates.)
+/// The library may be loaded with `RTLD_LOCAL` or from several threads. The host may free the
+/// library's blocks if it could do so in a build without the tracker. (The tracker's build script
+/// cannot link the library with `-z nodelete`, which has the same effect: `cargo:rustc-link-arg`
+/// does not reach dependent crates.)
 ///
 /// Recording begins with the first call, before `main`. Up to 1 MiB of events are kept for a
 /// [`Ledger`](crate::Ledger) that starts later; if there are more before one has started, all of

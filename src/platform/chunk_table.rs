@@ -1,4 +1,4 @@
-//! A table that grows by chunks of mapped pages, without locks, for the hook too.
+//! A table that grows by chunks of mapped pages. It has no locks, so the hook can use it, too.
 #![expect(unsafe_code, reason = "entries are raw memory")]
 
 use super::os;
@@ -33,7 +33,8 @@ impl<T: Zeroed, const PER_CHUNK: usize, const CHUNKS: usize> ChunkTable<T, PER_C
         }
     }
 
-    /// A pointer to the entry, if its chunk is mapped. The pointer is valid for the whole chunk.
+    /// A pointer to the entry, if its chunk is mapped. The pointer may be used for all bytes of the
+    /// chunk.
     pub(crate) fn pointer(&self, number: u32) -> Option<NonNull<T>> {
         let chunk = self.chunks.get(number as usize / PER_CHUNK)?.load(Ordering::Acquire);
         let first = NonNull::new(chunk)?.cast::<T>();

@@ -29,7 +29,7 @@ pub(crate) fn process_start() -> u64 {
 
 /// The clock for the stream: never before the [start of the process](process_start), which the
 /// first call sets, and never before an earlier result. The system's clock can go back on machines
-/// whose processors disagree; this has been observed.
+/// whose processors disagree about the time; this has been observed.
 pub(crate) fn now_since_start() -> u64 {
     let now = now().max(process_start());
     LATEST.fetch_max(now, Ordering::Relaxed).max(now)

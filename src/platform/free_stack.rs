@@ -1,4 +1,4 @@
-//! A stack of the numbers of free entries, without locks, for the hook too.
+//! A stack of the numbers of free entries. It has no locks, so the hook can use it, too.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

@@ -1,4 +1,5 @@
-//! The machine: its clock and system calls, and lock-free memory that is mapped by the tracker.
+//! The machine: its clock and system calls, and lock-free tables in memory that the tracker maps
+//! itself.
 
 pub(crate) mod chunk_table;
 pub(crate) mod clock;

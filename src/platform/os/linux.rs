@@ -78,7 +78,7 @@ pub(crate) fn now() -> u64 {
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
-/// *Hook.* Sleeps while `*word == expected`, at most `nanos`, or until woken.
+/// *Hook.* Sleeps until woken, at most `nanos` nanoseconds; returns at once if `*word != expected`.
 pub(crate) fn wait(word: &AtomicU32, expected: u32, nanos: u64) {
     let _errno = KeepErrno::new();
     let timeout = libc::timespec {
@@ -164,9 +164,10 @@ pub(crate) fn is_thread_alive(id: u32) -> bool {
     sent == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
 
-/// The number of rounds in which glibc runs a thread-exit function that sets its key again: four.
-/// In the fourth round, the thread sanitizer forgets the thread before our function runs, and
-/// instrumented code would crash.
+/// The round of a thread's destructors in which the function of [`on_thread_exit`] runs: the last
+/// of the four rounds in which glibc calls a destructor that sets its key again. Under the thread
+/// sanitizer it is the third: in the fourth, the sanitizer forgets the thread before our function
+/// runs, and instrumented code would crash.
 const DESTRUCTOR_ROUNDS: usize = if cfg!(thread_sanitizer) { 3 } else { 4 };
 const NO_KEY: usize = usize::MAX;
 static KEY: AtomicUsize = AtomicUsize::new(NO_KEY);
@@ -188,7 +189,7 @@ pub(crate) fn on_thread_exit(run: &'static extern "C" fn()) {
     }
 }
 
-/// The key of the function that runs at a thread's end, made at the first call.
+/// The key of the function that runs at a thread's end. The first call creates the key.
 fn exit_key() -> Option<usize> {
     let key = KEY.load(Ordering::Acquire);
     if key != NO_KEY {
@@ -475,7 +476,8 @@ pub(crate) fn create_in(folder: &Path, name: &str) -> io::Result<File> {
 extern "C" fn before_main() {
     library::stay_loaded();
     threads::find_minimal_stack();
-    // The key is created early, to be among the first 32, whose use allocates nothing.
+    // The key is created this early so that it is among the first 32. The use of those allocates
+    // nothing.
     exit_key();
     crate::ledger::environment::start_before_main();
 }

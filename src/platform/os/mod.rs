@@ -1,10 +1,9 @@
 //! Everything that is specific to a platform.
 //!
-//! Linux on 64-bit machines is the platform that is built and tested. Elsewhere the same functions
-//! exist, [`SUPPORTED`] is false and nothing is ever recorded: starting a ledger returns
-//! [`Error::UnsupportedPlatform`](crate::Error::UnsupportedPlatform).
-//! `RUSTFLAGS="--cfg memledger_portable"` selects those functions on Linux, too, so that they can
-//! be checked there.
+//! The tracker works, and is tested, on Linux on 64-bit machines. Elsewhere the same functions
+//! exist, but [`SUPPORTED`] is false and nothing is ever recorded: starting a ledger returns
+//! [`Error::UnsupportedPlatform`](crate::Error::UnsupportedPlatform). `RUSTFLAGS="--cfg
+//! memledger_portable"` selects those functions on Linux, too, so that they can be checked there.
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(memledger_portable)))]
 mod linux;

@@ -3,7 +3,7 @@
 //! A user who can write to a folder can create a link there under a name that is easy to guess.
 //! Another user's program that writes to that name would overwrite a file of its own user. So links
 //! are followed only in folders that no other user can write to. In other folders, an existing file
-//! must belong to this user or to the folder's owner, and have one name.
+//! must belong to this user or to the folder's owner, and have no second name (hard link).
 //!
 //! NOTE: Linux's own `fs.protected_symlinks` is off in many containers, and protects only the last
 //! part of a path, and only folders with the sticky bit.
@@ -26,7 +26,7 @@ pub(crate) struct Place {
     folder: ManuallyDrop<File>,
     identity: Option<(u64, u64)>,
     name: CString,
-    /// The name is a link in `/proc` that only the system can follow: an open file.
+    /// The name is a link in `/proc` to an open file, which only the system can follow.
     is_descriptor: bool,
 }
 
@@ -74,7 +74,8 @@ impl Place {
     }
 
     fn new(folder: File, name: CString, is_descriptor: bool) -> Self {
-        // NOTE: a lock needs a readable folder. A file in an unreadable folder still has a place.
+        // NOTE: opens the folder again, for reading, because only such a descriptor can be locked.
+        // For an unreadable folder the first descriptor stays.
         let read = libc::O_RDONLY | libc::O_DIRECTORY;
         let folder = open_at(Some(&folder), c".", read, 0).unwrap_or(folder);
         let identity = super::identity(&folder);
@@ -195,7 +196,7 @@ impl Place {
 
     /// Checks that the process may create a file in the folder.
     ///
-    /// NOTE: only errors about the folder count. A sandbox that does not know the call
+    /// NOTE: returns only errors about the folder. A sandbox that does not know the call
     /// (`faccessat2`) returns other errors, and may still allow the file to be created.
     fn may_create(&self) -> io::Result<()> {
         let (mode, flags) = (libc::W_OK | libc::X_OK, libc::AT_EACCESS);

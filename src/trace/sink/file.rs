@@ -1,4 +1,4 @@
-//! The trace file: packets, compact or LZ4 where that is smaller, written once a cycle.
+//! The trace file. It consists of packets, each plain, compact or LZ4, and is written once a cycle.
 //!
 //! The file is complete up to the last cycle, even if the process is killed. If the disk is full,
 //! the file is cut back to its last whole packet and closed; the program continues.
@@ -329,7 +329,8 @@ impl LaterFile {
         Ok((Self::Named(place), path))
     }
 
-    /// Whether the program has not closed the descriptor that the tracker needs to write the file.
+    /// Whether the descriptor that the tracker needs to write the file is still open: the program
+    /// may have closed it.
     pub(crate) fn is_ours(&self) -> bool {
         match self {
             Self::Open(file) => file.is_ours(),

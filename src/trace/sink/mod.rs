@@ -15,7 +15,8 @@ pub(crate) const FIRST_FILE: u64 = u64::MAX;
 /// Every piece is a run of whole events of one stream, not coded. One thread at a time calls the
 /// methods, with the reentrancy guard held.
 pub(crate) trait Sink: Send {
-    /// The next piece of a stream: 0 for type records, 1 for important events, or a thread's.
+    /// The next piece of a stream. `stream` is 0 for type records and 1 for important events; all
+    /// others belong to threads or to the worker.
     fn packet(&mut self, stream: u16, payload: &[u8]);
 
     /// Whether the sink gets all pieces in the order of their serials, however small they are.
@@ -43,7 +44,7 @@ pub(crate) trait Sink: Send {
         0
     }
 
-    /// Whether it has ended by itself, and has reported that.
+    /// Whether the sink has ended by itself, and has reported that.
     fn is_over(&self) -> bool {
         false
     }

@@ -8,8 +8,8 @@
 //! OPENING ──opened──► SENDING ──all sent──► ENDED
 //!    └──failed──────────────┴──lost, or too slow──► ENDED, once the reason is reported
 //! ```
-//! If the queue is full the stream ends, with a message: a reader must never take a stream with a
-//! hole for a whole one. Only the tracker's own code takes the locks here.
+//! If the queue is full, the stream ends, with a message, because a reader must not mistake a
+//! stream with a hole for a whole one. Only the tracker's own code takes the locks here.
 
 use super::Sink;
 use crate::error::Error;
@@ -22,14 +22,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// The most bytes that wait for one sink: some seconds of a program that allocates without pause.
+/// The most bytes that wait for one sink: the events of some seconds, of a program that allocates
+/// without pause.
 pub(crate) const LIMIT: usize = 64 << 20;
-/// How many ended sinks are remembered.
+/// How many ended sinks the list of all sinks keeps.
 const REMEMBERED: usize = 64;
 
 /// Work on the sink's own thread, between packets.
 pub(crate) type Later = Box<dyn FnOnce(&mut dyn Sink) -> Result<(), Error> + Send>;
-/// Opens the sink, on its own thread. The flag is set if the sink is ended meanwhile.
+/// Opens the sink, on the sink's own thread. The flag is set if the sink is ended meanwhile.
 pub(crate) type Open = Box<dyn FnOnce(Arc<AtomicBool>) -> Result<Box<dyn Sink>, Error> + Send>;
 
 static ALL: Mutex<Vec<Arc<Queue>>> = Mutex::new(Vec::new());
@@ -41,7 +42,7 @@ pub(crate) fn failures() -> u64 {
     FAILURES.load(Ordering::Relaxed)
 }
 
-/// All sinks with a queue, oldest first, and the last sinks that have ended.
+/// All sinks with a queue, oldest first. The last ones that have ended are among them.
 pub(crate) fn all() -> Vec<Arc<Queue>> {
     registry().clone()
 }
@@ -87,7 +88,7 @@ struct State {
     /// An empty buffer to be reused.
     spare: Vec<u8>,
     stage: Stage,
-    /// The sink gets no more packets. It has ended once the reason is reported.
+    /// The sink gets no more packets. Its stage is `Ended` only once the reason is reported.
     over: bool,
     why: Option<String>,
     written: u64,
@@ -119,8 +120,8 @@ impl Queue {
         Seen { stage, why, written: state.written, waiting: state.bytes }
     }
 
-    /// Waits until everything has been sent. At `deadline` the rest is discarded, which is a
-    /// failure.
+    /// Waits until everything has been sent. What is left at `deadline` is discarded, and the sink
+    /// has then failed.
     pub(crate) fn wait_for_end(&self, deadline: Instant) {
         let mut state = self.state();
         while state.stage != Stage::Ended {

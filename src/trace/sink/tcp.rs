@@ -1,8 +1,8 @@
 //! The connection to a recorder. It carries the plain Unreal stream, as in a `.utrace` file, and
 //! nothing else.
 //!
-//! The recorder sends no answer, so it is unknown whether bytes arrived that the system had
-//! accepted when the connection broke.
+//! The recorder sends no answer. So when a connection breaks, it is unknown which of the bytes that
+//! the system had accepted have arrived.
 
 use super::{Sink, start};
 use crate::error::Error;
@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 /// The ports of recorders, in the order in which they are tried: `memledger serve` listens on both,
 /// Unreal Engine 4's recorder on the first, and Unreal's own since version 5.0 on the second.
 pub(crate) const DEFAULT_PORTS: [u16; 2] = [1980, 1981];
-/// How long a connection is tried, over all addresses of a name.
+/// The time for connecting, over all addresses of a name.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often a send that is blocked checks whether the sink was ended.
+/// The interval at which a blocked send checks whether the sink was ended.
 const SEND_TIMEOUT: Duration = Duration::from_millis(100);
 /// Coded packets are sent when this many bytes are waiting, and at every sync.
 const SEND_AT: usize = 128 << 10;
@@ -123,7 +123,8 @@ impl TcpSink {
             name: name.clone(),
             what: format!("it cannot be connected to: {error}"),
         })?;
-        // If this fails, a lost connection is noticed later, or more small packets are sent.
+        // If one of these fails, a lost connection is noticed later, or more small packets are
+        // sent.
         let _ = os::watch_connection(&stream);
         let _ = stream.set_nodelay(true);
         let mut sink = Self {
@@ -192,7 +193,7 @@ fn is_temporary(error: &io::Error) -> bool {
 
 /// Connects to the first address of the host that answers.
 fn connect(address: &Address) -> io::Result<TcpStream> {
-    // PERF: the name is resolved once, which can take seconds.
+    // PERF: the name is resolved only once, because that can take seconds.
     let all: Vec<_> = (&*address.host, 0).to_socket_addrs()?.collect();
     let ports = address.port.as_slice();
     let ports = if ports.is_empty() { &DEFAULT_PORTS[..] } else { ports };

@@ -11,7 +11,8 @@ use crate::trace::format::stream_events;
 use crate::trace::sink::Sink;
 use crate::trace::write::declared;
 
-/// A packet of figures is complete at this many bytes; its last event may exceed them.
+/// A packet of figures gets no more events once it has this many bytes. Its last event may exceed
+/// them.
 const PACKET: usize = 16 << 10;
 
 /// A part of the program that declares events. The worker announces its types, and asks it in every
@@ -72,7 +73,8 @@ impl Announcer {
         for provider in &mut self.providers {
             provider.announce(&mut self.importants);
         }
-        // NOTE: after the important events were collected, before they are sent.
+        // NOTE: announces types after the important events were collected and before they are sent,
+        // so that no event precedes its type.
         self.announce_types(output);
         self.importants.send(|piece| output.announcement(IMPORTANTS, piece));
     }
@@ -108,7 +110,8 @@ impl Announcer {
         packets(&events)
     }
 
-    /// Sends what each stream starts with: the types, the clock and the program, and `preamble`.
+    /// Sends what each stream starts with: the types, the start of the clock, the program, and
+    /// `preamble`.
     pub(super) fn describe(&self, start: u64, preamble: &[u8], sink: &mut dyn Sink) {
         sink.packet(TYPES, &self.type_records());
         let mut program = about_program(start);

@@ -5,8 +5,8 @@
 //!                             sent                 at                 end
 //! ```
 //! The hook writes an event's epoch in place of its serial. The cursor replaces it, in the buffer,
-//! for a run of events: those of one epoch. The [merge](super::merge) decides the order of the
-//! runs.
+//! for one run at a time: the events of one epoch. The [merge](super::merge) decides the order of
+//! the runs.
 #![expect(unsafe_code, reason = "reads and numbers events in the buffers of other threads")]
 
 use super::layouts::{Layouts, Span};
@@ -84,7 +84,7 @@ impl BufferCursor {
         self.at >= self.end
     }
 
-    /// The epoch of the next synchronised event.
+    /// Skips the items before the next synchronised event; returns the epoch of that event.
     pub(super) fn next_epoch(&mut self, layouts: &Layouts) -> Option<u64> {
         while let Some((head, span)) = self.head(layouts) {
             if span.synced {
@@ -130,8 +130,8 @@ impl BufferCursor {
         serial
     }
 
-    /// Numbers events as [`number`](Self::number) does, up to the first whose guessed size is
-    /// wrong.
+    /// Numbers events as [`number`](Self::number) does, up to the first event of another epoch, or
+    /// whose guessed size is wrong.
     ///
     /// PERF: where the next event begins depends on the size of this one. Looking up the size takes
     /// as long as everything else; guessing it is a shift, and the guess is checked while the next
@@ -211,8 +211,8 @@ impl BufferCursor {
         unsafe { std::slice::from_raw_parts(start, self.at.addr() - start.addr()) }
     }
 
-    /// The events that were numbered since the last call of this function, for a caller that takes
-    /// more at a time.
+    /// Does the same as [`take_run`](Self::take_run), from a position of its own: for a caller that
+    /// takes larger pieces, less often.
     pub(super) fn take_piece(&mut self) -> &[u8] {
         let start = std::mem::replace(&mut self.sent, self.at);
         // SAFETY: as above.

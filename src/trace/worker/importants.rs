@@ -12,7 +12,7 @@ const PIECE: usize = 32 << 10;
 pub(crate) struct Importants {
     /// Events that were not sent yet.
     fresh: Vec<u8>,
-    /// Events that were sent, and are still too few for a block.
+    /// Events that were sent, and are not in a block yet because they are too few.
     recent: Vec<u8>,
     /// Blocks of events that were sent, each with its decoded size.
     kept: Vec<(usize, Vec<u8>)>,
@@ -81,8 +81,8 @@ impl Importants {
 
 /// The size of the first whole events in `events`: at most [`PIECE`] bytes, but at least one event.
 ///
-/// Readers accept an event that straddles packets. But after a lost packet they resynchronise only
-/// at a packet that starts with an event.
+/// Readers accept an event that is in two packets. But after a lost packet they resynchronise only
+/// at a packet that starts with an event, so each piece does.
 fn whole_events(events: &[u8]) -> usize {
     let mut end = 0;
     while let Some(&[_, _, low, high]) = events.get(end..end + 4) {

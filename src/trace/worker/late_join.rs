@@ -2,8 +2,8 @@
 //!
 //! A late stream starts between two events of the order. Its destination begins with the blocks
 //! that are alive there, from the in-process analyzer; all later events are sent to it as to every
-//! sink. Each thread's stream continues within a buffer, so the scopes that are open there are
-//! opened again.
+//! sink. Each thread's stream starts within a buffer, so the late stream first reopens the scopes
+//! that are open at that position.
 
 use super::announcer::Announcer;
 use super::layouts::Layouts;
@@ -39,7 +39,7 @@ fn start_of(thread: &OpenThread<'_>, layouts: &Layouts) -> Vec<u8> {
     let mut bytes = thread.start.to_vec();
     if let Some(sent) = thread.sent() {
         let open = still_open(sent, layouts);
-        // Scopes that were entered in earlier buffers, which are freed.
+        // The other open scopes were entered in earlier buffers, which are freed.
         let before = (thread.depth as usize).saturating_sub(open.len());
         (0..before).for_each(|_| open_unknown(&mut bytes));
         for scope in open {
@@ -59,8 +59,8 @@ fn open_unknown(out: &mut Vec<u8>) {
 }
 
 /// The scopes that `events` have opened and not closed: the bytes of each scope of the tracker,
-/// `None` for one of the program. The program's events can have a serial before the first of the
-/// stream, and arrays of any length.
+/// `None` for one of the program. The event of a program's scope is not repeated, because it can
+/// have a serial below the stream's first, and arrays of any length.
 fn still_open<'a>(events: &'a [u8], layouts: &Layouts) -> Vec<Option<&'a [u8]>> {
     let mut open = Vec::new();
     let mut rest = events;
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(open(&[enter(1), event(5)]), [enter(1)]);
         assert_eq!(open(&[enter(1), event(5), leave()]), nothing);
         assert_eq!(open(&[enter(1), leave(), enter(2), enter(3), event(1)]), [enter(2), enter(3)]);
-        // The scope's own event is the last that there is, or not there yet.
+        // The scope's own event is the last one, or is not written yet.
         assert_eq!(open(&[event(5), enter(2)]), [enter(2)]);
         assert_eq!(open(&[event(5), vec![ENTER_SCOPE]]), [Vec::<u8>::new()]);
         // A scope that was opened in an earlier buffer is closed in this one.

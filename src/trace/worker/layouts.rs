@@ -17,14 +17,14 @@ pub(super) struct Layouts {
     /// Sizes of the items that their first byte identifies: scopes, ends of arrays, and the
     /// tracker's events without arrays; 0 for all others. PERF: one load instead of [`first_item`].
     by_first_byte: [u8; 256],
-    /// A guess at the size of a synchronised event of the tracker, which has one of the two
-    /// `sizes`, in bytes. Bit N is set if events whose first byte has N in its lower 6 bits have
-    /// the first size.
+    /// Guesses the size of a synchronised event of the tracker, which is one of the two `sizes`, in
+    /// bytes. Bit N is set if the events whose first byte has N in its lower 6 bits have the first
+    /// of these sizes.
     is_first: u64,
     sizes: [usize; 2],
 }
 
-/// The extent of an item, and whether it has a serial.
+/// The size of an item, and whether it has a serial.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     /// Bytes up to the next item.
@@ -77,7 +77,7 @@ impl Layouts {
         split_item(events, PROTOCOL, |uid| self.by_uid.get(uid))
     }
 
-    /// The extent of the item that begins with these 8 bytes.
+    /// The span of the item that begins with these 8 bytes.
     #[inline(always)]
     pub(super) fn of(&self, head: u64) -> Span {
         let size = self.by_first_byte[usize::from(head as u8)];
@@ -87,7 +87,7 @@ impl Layouts {
         Span { size: usize::from(size & !SYNCED), synced: size & SYNCED != 0 }
     }
 
-    /// The extent of an event of the program, or of a piece of its arrays.
+    /// The span of an event of the program, or of a piece of its arrays.
     #[inline(never)]
     fn of_other(&self, head: u64) -> Span {
         match first_item(&head.to_le_bytes(), PROTOCOL, |uid| self.by_uid.get(uid)) {

@@ -14,8 +14,8 @@ use std::collections::binary_heap::PeekMut;
 use std::sync::atomic::Ordering;
 
 /// After this many bytes of events, all sinks get the events that they have not got, and the
-/// buffers are freed. Small enough for the events to stay in the cache until they are coded, and
-/// for all of them to be written at once: the trace of a process that is killed has few holes.
+/// buffers are freed. This is small enough for the events to stay in the cache until they are
+/// coded, and for one write of the file: the trace of a process that is killed has few holes.
 const SEND_EVERY: usize = 256 << 10;
 
 /// The committed events of one thread.
@@ -86,7 +86,8 @@ impl Merge<'_> {
         }
     }
 
-    /// Numbers the events of one thread in `epoch`, its next epoch; returns its epoch after that.
+    /// Numbers the events of one thread in `epoch`, which is the epoch of its next event; returns
+    /// the epoch of the first event that is then not numbered.
     fn number(&mut self, stream: &mut ThreadStream, epoch: u64, unsent: &mut usize) -> Option<u64> {
         loop {
             let cursor = stream.cursors.last_mut()?;
@@ -130,8 +131,8 @@ impl Merge<'_> {
     fn send(&mut self, streams: &mut [ThreadStream], unsent: &mut usize) {
         for stream in streams {
             for cursor in &mut stream.cursors {
-                // There can be items before the next event that is not numbered: a switch of
-                // context.
+                // Items without a serial, such as a switch of context, can precede the next event
+                // that is not numbered.
                 self.send_run(stream.stream, cursor, unsent);
                 self.output.in_pieces(stream.stream, cursor.take_piece());
             }

@@ -35,14 +35,14 @@ use std::time::{Duration, Instant};
 
 /// The time between two cycles, if the worker is not woken: the resolution of times in a trace.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// The same at the start of a recording: with 10 ms, the trace of a program that runs for 0.1 s
-/// would have only ten times.
+/// The time between two cycles at the start of a recording: with 10 ms, the trace of a program that
+/// runs for 0.1 s would have only ten times.
 const FIRST_INTERVAL: Duration = Duration::from_millis(1);
 /// Until the interval reaches 10 ms, it is the time since the start, divided by this.
 const PARTS: u32 = 64;
 
-/// How long the worker sleeps after it has run for `since_start`. PERF: until the interval reaches
-/// 10 ms, at 0.64 s, this makes 210 cycles instead of 64.
+/// The time for which the worker sleeps once it has run for `since_start`. PERF: until the interval
+/// reaches 10 ms, at 0.64 s, this makes 210 cycles instead of 64.
 fn interval(since_start: Duration) -> Duration {
     (since_start / PARTS).clamp(FIRST_INTERVAL, INTERVAL)
 }
@@ -52,7 +52,7 @@ fn interval(since_start: Duration) -> Duration {
 static SESSION: Mutex<Option<Session>> = Mutex::new(None);
 /// How many threads wait for the session, other than the worker.
 static WANTED: AtomicU32 = AtomicU32::new(0);
-/// Counts sessions: a worker whose session is over sees another number and ends.
+/// Counts sessions. A worker whose session is over finds another number here, and ends.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// Locks the session; waits until the worker's cycle has ended.
@@ -60,8 +60,8 @@ pub(crate) fn session() -> MutexGuard<'static, Option<Session>> {
     SESSION.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The session, or `None` if the worker has not released it within `timeout`: it is stuck in a
-/// write to something that does not answer.
+/// Locks the session; `None` if the worker has not released it within `timeout`, because a write to
+/// a destination that does not answer blocks it.
 pub(crate) fn session_within(timeout: Duration) -> Option<MutexGuard<'static, Option<Session>>> {
     WANTED.fetch_add(1, Ordering::AcqRel);
     let session = lock_within(&SESSION, timeout);
@@ -120,8 +120,8 @@ extern "C" fn run(generation: *mut c_void) -> *mut c_void {
     }
 }
 
-/// Collects once, waiting for threads inside the hook for `timeout`. A panic of the tracker ends
-/// the recording, not the program.
+/// Collects once. Waits for threads inside the hook, at most for `timeout`. A panic of the tracker
+/// ends the recording, not the program.
 pub(crate) fn cycle(session: &mut Session, timeout: Duration) {
     if catch_unwind(AssertUnwindSafe(|| session.cycle(timeout))).is_err() {
         session.fail("the tracker panicked, so recording ends here".into());

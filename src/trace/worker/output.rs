@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 /// The sinks of a recording.
 pub(super) struct Output {
     sinks: Vec<Box<dyn Sink>>,
-    /// Everything sent so far, while that is little and a sink may still join.
+    /// Everything sent so far, while that is within its limit, and a sink may still join.
     history: Option<History>,
     /// Whether packets were sent since the last sync.
     unsynced: bool,
@@ -34,7 +34,7 @@ impl Output {
         (self.on_problem)(error);
     }
 
-    /// Keeps what is sent, up to `limit` bytes.
+    /// Keeps everything that is sent from now on, until that exceeds `limit` bytes.
     pub(super) fn keep_history(&mut self, limit: usize) {
         self.history = Some(History { limit, bytes: 0, packets: Vec::new() });
     }
@@ -66,7 +66,8 @@ impl Output {
         self.keep(stream, payload);
     }
 
-    /// Sends a packet to all sinks that a sink which joins later gets from the announcer.
+    /// Sends a packet to all sinks, but does not keep it in the history: a sink that joins later
+    /// gets it from the announcer.
     pub(super) fn announcement(&mut self, stream: u16, payload: &[u8]) {
         self.packet_to_all(stream, payload);
     }
@@ -88,7 +89,8 @@ impl Output {
         }
     }
 
-    /// Sends numbered events to the other sinks, in larger pieces.
+    /// Sends numbered events, in larger pieces, to the sinks that do not want them in the order of
+    /// their serials.
     pub(super) fn in_pieces(&mut self, stream: u16, events: &[u8]) {
         if !events.is_empty() {
             for sink in self.sinks.iter_mut().filter(|sink| !sink.wants_order()) {

@@ -1,4 +1,4 @@
-//! One recording, from its start to its end, and the cycle in which it collects.
+//! One recording, from its start to its end, and the cycle in which it collects events.
 //!
 //! The steps of a cycle must be in this order, because an event must never precede what it refers
 //! to:
@@ -24,7 +24,8 @@ use crate::trace::sink::queue::Queued;
 use crate::trace::write::{backpressure, buffer, buffer_pool, loss, quiesce, registry, reserve};
 use std::time::{Duration, Instant};
 
-/// How long the end of a recording without memory waits for threads inside the hook.
+/// How long the worker waits for threads inside the hook when it ends a recording for lack of
+/// memory.
 const HOOK_TIMEOUT: Duration = Duration::from_millis(100);
 /// How often the worker looks for threads that ended without notice, and writes figures to the
 /// stream.
@@ -38,7 +39,7 @@ pub(crate) struct Trailer {
 }
 
 impl Trailer {
-    /// The `Memledger.Report` event, if `serial` is that of the next event.
+    /// The `Memledger.Report` event, with the serial of the next event.
     fn report(&self, serial: u64) -> Vec<u8> {
         let mut report = Vec::new();
         stream_events::REPORT.append(
@@ -68,7 +69,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// A session that begins with the next event, or with the first of the process.
+    /// A session that begins with the next event, or with the first of the process if
+    /// `from_process_start`.
     pub(crate) fn new(
         sinks: Vec<Box<dyn Sink>>,
         providers: Vec<Box<dyn EventProvider>>,
@@ -97,8 +99,9 @@ impl Session {
         }
         self.announcer.add_own_streams();
         self.announcer.announce(&mut self.output);
-        // NOTE: before everything else. A reader that has not seen this event assumes that the
-        // stream has none, and counts events that are late in the first cycles as lost.
+        // NOTE: sent before any event of a thread. A reader that has not seen `Memledger.Settled`
+        // assumes that the stream never has it, and counts events that are late in the first cycles
+        // as lost.
         self.output.packet(CONTROL, &settled_below(self.timeline.first_serial()));
         // Unreal's readers trust serials after a group of three syncs.
         (0..3).for_each(|_| self.output.sync());
@@ -109,8 +112,8 @@ impl Session {
         self.output.keep_history(limit);
     }
 
-    /// Adds a sink that receives everything since the start; gives the sink back if the history is
-    /// discarded.
+    /// Adds a sink that receives everything since the start; gives the sink back if the history has
+    /// been discarded.
     pub(crate) fn join(&mut self, mut sink: Box<dyn Sink>) -> Result<(), Box<dyn Sink>> {
         if !self.output.has_history() {
             return Err(sink);
@@ -143,7 +146,8 @@ impl Session {
         self.output.add(Box::new(sink));
     }
 
-    /// Adds such a sink without a queue: calls `begin` on this thread.
+    /// Does the same as [`join_late`](Self::join_late) for a sink without a queue: calls `begin` on
+    /// this thread.
     pub(crate) fn join_here(
         &mut self,
         mut sink: Box<dyn Sink>,
@@ -156,10 +160,10 @@ impl Session {
         }
     }
 
-    /// Sends a late sink what all streams start with; returns the position where it joins.
+    /// Sends to a late sink what all streams start with; returns the position at which the sink
+    /// joins.
     fn describe_to(&mut self, sink: &mut dyn Sink) -> JoinPoint {
-        // Brings the figures up to date, because the late stream reports them as those before its
-        // start.
+        // Brings the figures up to date first, because the late stream starts with them.
         self.announcer.report_figures(&mut self.output);
         let (start, from_process_start) = self.timeline.began();
         self.announcer.describe(start, &[], sink);
@@ -201,7 +205,8 @@ impl Session {
         self.timeline.began()
     }
 
-    /// Makes the next cycle write all figures that have changed, for a caller that reads them.
+    /// Makes the next cycle send all figures that have changed, for a caller that is about to read
+    /// them.
     pub(crate) fn want_figures(&mut self) {
         self.last_look = self.last_look.checked_sub(LOOK_AROUND).unwrap_or(self.last_look);
     }
@@ -221,7 +226,7 @@ impl Session {
         self.failed
     }
 
-    /// Collects once. Waits for threads inside the hook for `timeout`.
+    /// Collects once. Waits for threads inside the hook, at most for `timeout`.
     pub(crate) fn cycle(&mut self, timeout: Duration) {
         backpressure::note_awake();
         if self.failed {

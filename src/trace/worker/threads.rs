@@ -16,11 +16,11 @@ use std::sync::atomic::Ordering;
 /// The collector's state of the thread in one slot.
 #[derive(Clone, Default)]
 struct CollectorState {
-    /// The stream of its packets, 0 before its first.
+    /// The stream that carries its packets; 0 until it has one.
     stream: u16,
-    /// How far its first buffer is drained; `None` for its start.
+    /// How far its first buffer is drained; `None` at the start of the buffer.
     drained: Option<ResumePoint>,
-    /// How many scopes are open there.
+    /// How many scopes are open at that position.
     depth: u32,
     /// The bytes that its stream starts with, for sinks that join later.
     start: Vec<u8>,
@@ -56,7 +56,7 @@ impl CommittedRange {
     }
 }
 
-/// A thread whose stream is open, for a sink that joins.
+/// A thread whose stream is open, as a sink that joins needs it.
 pub(super) struct OpenThread<'a> {
     pub(super) stream: u16,
     /// The bytes that its stream starts with.
@@ -136,7 +136,8 @@ impl Threads {
         let name = if system_id == os::process_id() {
             *b"main\0\0\0\0\0\0\0\0\0\0\0\0"
         } else {
-            // A thread records its first events before it is given its name, so ask again.
+            // A thread can record its first events before it has its name, so the name is read
+            // again.
             let alive = if range.finished { None } else { os::thread_name_of(system_id) };
             alive.unwrap_or_else(|| slot.name())
         };

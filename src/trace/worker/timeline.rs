@@ -4,12 +4,13 @@ use crate::platform::{clock, os};
 use crate::trace::format::stream_events::{self, MARKER_BYTES};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Unreal's readers up to 5.5 drop a marker that comes 60 s or more after the last one, and all
-/// later markers. So two markers are at most this many cycles apart.
+/// Unreal's readers up to 5.5 drop a marker whose time is 60 s or more after that of the last
+/// marker, and all later markers. So the times of two markers are at most this many cycles of the
+/// clock apart.
 const MARKER_SPACING: u64 = 50 * clock::FREQUENCY;
 
-/// After this many cycles without events the worker writes a marker. On a busy machine the worker
-/// may run seconds late.
+/// After this many cycles of the clock without events, the worker writes a marker. It is less than
+/// `MARKER_SPACING`, because on a busy machine the worker may run seconds late.
 const MARKER_AT_LEAST: u64 = 45 * clock::FREQUENCY;
 const _: () = assert!(MARKER_AT_LEAST < MARKER_SPACING);
 
@@ -27,8 +28,8 @@ pub(crate) fn marker_times(from: u64, to: u64) -> impl Iterator<Item = u64> {
     (1..=between).map(move |number| from + number * MARKER_SPACING).chain([to])
 }
 
-/// The event that gives our reader the first serial of the stream, and whether events before it are
-/// missing.
+/// The event from which our reader knows the first serial of the stream, and whether events before
+/// that serial are missing.
 pub(crate) fn preamble(first_serial: u64, from_process_start: bool) -> Vec<u8> {
     let (pid, whole) = (os::process_id(), u32::from(from_process_start));
     let optimized = u32::from(!cfg!(unoptimized));
@@ -45,7 +46,7 @@ pub(crate) fn settled_below(serial: u64) -> Vec<u8> {
     event
 }
 
-/// The serials that events were given, and the times that were written, in one recording.
+/// Which serials have been given to events, and which times have been written, in one recording.
 #[derive(Clone)]
 pub(super) struct Timeline {
     /// The start of the clock, in cycles.
@@ -64,7 +65,8 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    /// A timeline that begins with the next event, or with the first of the process.
+    /// A timeline that begins with the next event, or with the first of the process if
+    /// `from_process_start`.
     pub(super) fn new(from_process_start: bool) -> Self {
         let start =
             if from_process_start { clock::process_start() } else { clock::now_since_start() };

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// interrupted there.
 const LOOKS: usize = 1000;
 /// A thread inside the hook holds the watermark for at most this long. After that, the watermark
-/// passes it, and its event is later in the order than it happened.
+/// passes the thread's epoch, and the thread's event is later in the order than it happened.
 const STUCK_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The worker's view of the epochs.
@@ -25,7 +25,8 @@ pub(super) struct Watermark {
     epoch: u64,
     /// Every event up to this epoch is committed.
     watermark: u64,
-    /// Since when the watermark has been before the epoch; `None` if it has reached it.
+    /// The time since which the watermark has been below `epoch`; `None` if the watermark has
+    /// reached `epoch`.
     behind_since: Option<Instant>,
     /// The times that the stream does not have yet: each is an epoch of the worker, and its time in
     /// cycles.
@@ -38,7 +39,8 @@ impl Watermark {
         Self { epoch: 0, watermark: 0, behind_since: None, times: vec![(0, start)] }
     }
 
-    /// Advances and returns the watermark. Waits for threads inside the hook for `timeout`.
+    /// Advances and returns the watermark. Waits for threads inside the hook, at most for
+    /// `timeout`.
     pub(super) fn advance(&mut self, timeout: Duration) -> u64 {
         // NOTE: a thread under a lease can advance to a later epoch without the global clock, when
         // it synchronises with another such thread at a region clock.
@@ -86,7 +88,8 @@ impl Watermark {
         self.times.last().map_or(0, |(_, cycle)| *cycle)
     }
 
-    /// Notes that the worker's epoch is at this time, in cycles.
+    /// Notes this time, in cycles, for the worker's epoch. It replaces an earlier time of the same
+    /// epoch.
     pub(super) fn note_time(&mut self, cycle: u64) {
         match self.times.last_mut() {
             Some((epoch, last)) if *epoch == self.epoch => *last = cycle,
@@ -109,16 +112,16 @@ impl Watermark {
     }
 }
 
-/// The epoch up to which this thread commits no more events. NOTE: call it after a barrier: a
-/// thread that entered the hook before the barrier is seen inside, and one that enters after it
-/// sees the worker's epoch at the global clock.
+/// The epoch up to which this thread commits no more events. NOTE: must be called after a barrier.
+/// A thread that entered the hook before the barrier is then seen inside, and one that enters after
+/// it sees the worker's epoch at the global clock.
 fn committed_epoch(slot: &ThreadSlot, epoch: u64) -> u64 {
     let outside = (0..LOOKS).any(|_| {
         std::hint::spin_loop();
         slot.guard.load(Ordering::Acquire) != Guard::IN
     });
-    // A thread outside the hook may have taken a lease since the leases were revoked; it does not
-    // check the global clock then.
+    // A thread outside the hook may have taken a lease since the leases were revoked; under that
+    // lease it does not check the global clock.
     if outside && !slot.is_leased() {
         return epoch;
     }

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// How long all threads together wait for the worker before events are dropped, in nanoseconds.
 const STALL_TIMEOUT: u64 = 1_000_000_000;
-/// A waiter that wakes this many nanoseconds after the deadline means the whole process was
-/// stopped, the worker included: otherwise another waiter would have ended the stall.
+/// If a waiter wakes this many nanoseconds after the deadline and the stall continues, the whole
+/// process was stopped, the worker included. Otherwise another waiter would have ended the stall.
 const OVERSLEPT: u64 = 10_000_000;
 
 static MAY_WAIT: AtomicBool = AtomicBool::new(false);
@@ -43,7 +43,7 @@ pub(super) fn reset() {
     EXTENDED.store(false, Ordering::Release);
 }
 
-/// In the child of a fork, where this is the only thread.
+/// Resets what other threads have set, in the child of a fork, where this is the only thread.
 pub(super) fn reset_after_fork() {
     WAITING.store(0, Ordering::Relaxed);
     IS_WOKEN.store(false, Ordering::Relaxed);
@@ -70,9 +70,9 @@ pub(super) fn note_release() {
     RELEASED.store(true, Ordering::Release);
 }
 
-/// The worker has collected everything that can be collected. Ends dropping if buffers were freed
-/// since the last call, or if the limit allows more (`has_room`); otherwise the next attempt of a
-/// thread would only cost another wait.
+/// Called when the worker has collected everything that can be collected. Ends dropping if buffers
+/// were freed since the last call, or if the limit allows more buffers (`has_room`). Otherwise
+/// dropping continues: a thread that tried to get a buffer would only wait again, and get none.
 pub(super) fn all_collected(has_room: bool) {
     if RELEASED.swap(false, Ordering::AcqRel) {
         DROPPING.store(false, Ordering::Release);
@@ -83,7 +83,7 @@ pub(super) fn all_collected(has_room: bool) {
     wake_waiters();
 }
 
-/// The worker makes progress: waiting threads get the full time again.
+/// Notes that the worker makes progress: waiting threads get the full timeout again.
 pub(crate) fn note_progress() {
     // PERF: called for every run of events in the merge, and there is nearly never a waiting
     // thread.
@@ -143,7 +143,7 @@ pub(crate) fn wake_worker() {
     }
 }
 
-/// The worker sleeps until it is woken, at most `nanos` nanoseconds.
+/// Makes the worker, which calls this, sleep until it is woken, at most `nanos` nanoseconds.
 pub(crate) fn sleep_until_woken(nanos: u64) {
     let wakes = WAKES.load(Ordering::Acquire);
     if !IS_WOKEN.load(Ordering::Acquire) {
@@ -151,7 +151,7 @@ pub(crate) fn sleep_until_woken(nanos: u64) {
     }
 }
 
-/// The worker is awake: after this, [`wake_worker`] has an effect again.
+/// Notes that the worker is awake: from now on, [`wake_worker`] has an effect again.
 pub(crate) fn note_awake() {
     IS_WOKEN.store(false, Ordering::Release);
 }

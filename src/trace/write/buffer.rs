@@ -49,8 +49,8 @@ unsafe impl Sync for Buffer {}
 /// ```
 /// The thread that owns the buffer writes an event after its cursor, then advances the cursor with
 /// a release store. The worker reads up to the cursor after an acquire load, so it never sees half
-/// an event. The cursor belongs to the thread, and is the end of the events in its last buffer. In
-/// each earlier buffer their end is `committed`, which is set before `next`.
+/// an event. A thread has one cursor, in its slot: the end of the events in its last buffer. In
+/// each earlier buffer, `committed` is the end of the events; it is stored before `next`.
 #[repr(C, align(64))]
 pub(crate) struct Header {
     /// The end of the events, once the thread has continued in another buffer.
@@ -133,9 +133,9 @@ impl AtomicBuffer {
 #[repr(C, align(4096))]
 struct Memory(UnsafeCell<[u8; LARGE]>);
 
-// SAFETY: bytes. The header of each buffer synchronises access to them.
+// SAFETY: it consists of bytes, and the header of each buffer synchronises access to them.
 unsafe impl Sync for Memory {}
-// SAFETY: bytes.
+// SAFETY: it consists of bytes, and zero is a valid byte.
 unsafe impl Zeroed for Memory {}
 
 static MEMORY: ChunkTable<Memory, LARGE_PER_CHUNK, CHUNKS> = ChunkTable::new();

@@ -1,14 +1,15 @@
 //! Which thread gets which buffer.
 //!
-//! A limit bounds the memory of all buffers together (8 MiB by default), plus one small buffer for
-//! each thread that holds at most its full one, so that idle threads cannot starve a thread:
+//! A limit bounds the memory of all buffers together (8 MiB by default). A thread that holds no
+//! buffer, or only the one that it has filled, gets a small buffer even beyond the limit, so that
+//! idle threads cannot starve it:
 //!
 //! | bytes of buffers in use | a thread gets |
 //! |---|---|
-//! | its first | a small buffer |
+//! | any, for the thread's first buffer | a small buffer |
 //! | less than half the limit | a large buffer |
 //! | less than the limit | a small buffer |
-//! | the limit or more | a small buffer if it holds at most its full one; otherwise it [waits or drops](backpressure) |
+//! | the limit or more | a small buffer if it holds none, or only its full one; otherwise it [waits or drops](backpressure) |
 #![expect(unsafe_code, reason = "buffers are raw memory")]
 
 use super::backpressure::{self, wake_worker};
@@ -17,9 +18,10 @@ use super::slot::ThreadSlot;
 use super::state;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The most bytes that a hook writes between two checks of the room that is left: a switch of
-/// context (8), both halves of a reallocation (13 + 22), a correction of its size (18), the undoing
-/// of it (10), and one byte to close the context: 72.
+/// The bytes that must be free in the buffer before a hook writes. The most that it writes until
+/// the next check is 72 bytes: a switch of context (8), both halves of a reallocation (13 + 22), a
+/// correction of its size (18), the undoing of the reallocation (10), and one byte to close the
+/// context.
 pub(crate) const MAX_HOOK_BYTES: usize = 96;
 
 /// The bytes of [`MAX_HOOK_BYTES`] that the program's events leave free: one to close the context,
@@ -44,7 +46,7 @@ pub(crate) fn configure(limit: usize) {
     backpressure::reset();
 }
 
-/// In the child of a fork: no buffer is in use, and no thread waits.
+/// Resets the pool in the child of a fork, where no buffer is in use, and no thread waits.
 pub(crate) fn reset_after_fork() {
     buffer::reset_after_fork();
     USED.store(0, Ordering::Relaxed);
@@ -64,7 +66,8 @@ pub(crate) fn all_collected() {
 /// Moves the thread on to a buffer with room; `false` if the event must be dropped.
 pub(crate) fn make_room(slot: &ThreadSlot) -> bool {
     let Some(new) = acquire(slot) else { return false };
-    // NOTE: before any link leads to the buffer: the worker reads this epoch only once.
+    // NOTE: stored before any link leads to the buffer, because the worker reads this epoch only
+    // once.
     new.epoch.store(slot.epoch(), Ordering::Relaxed);
     link(slot, new);
     slot.set_buffer(Some(new), MAX_HOOK_BYTES);
@@ -168,8 +171,8 @@ pub(crate) fn publish(slot: &ThreadSlot, chain: &Chain, last: Buffer, end: *mut 
 fn acquire(slot: &ThreadSlot) -> Option<Buffer> {
     loop {
         let freed = backpressure::freed();
-        // A thread that holds at most its full buffer always tries, so that other threads cannot
-        // starve it.
+        // A thread that holds no buffer, or only its full one, always tries, so that other threads
+        // cannot starve it.
         if !backpressure::is_dropping() || slot.held.load(Ordering::Acquire) <= 1 {
             match try_acquire(slot) {
                 Acquired::Buffer(buffer) => return Some(buffer),

@@ -18,8 +18,8 @@ struct Clocks {
     /// its own, since the hook's events can be off while the program's are recorded.
     log: CachePadded<AtomicU64>,
     /// Regions up to 16 GiB apart have different words. Regions farther apart can share one, which
-    /// only makes their threads synchronise more often than needed. 128 KiB, of which only used
-    /// pages take memory.
+    /// only makes their threads synchronise more often than needed. The array has 128 KiB of
+    /// addresses; only its used pages take memory.
     regions: [AtomicU64; 1 << 14],
 }
 

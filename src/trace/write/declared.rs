@@ -7,8 +7,8 @@
 //!
 //! A uid represents a type *and* the channels it was logged on, so that a filter by channels needs
 //! only the event. Readers know types by name, so they accept one type with several uids. A
-//! definition has one uid wherever it is logged, and is in every stream: the events that refer to
-//! it name that uid, and can be on any channel.
+//! definition has one uid, whatever channels it is logged on, and is in every stream: the events
+//! that refer to it name that uid, and can be on any channel.
 #![expect(unsafe_code, reason = "a table of pointers to statics")]
 
 use crate::trace::format::layout::EventLayout;
@@ -84,7 +84,7 @@ pub struct Declared {
     fields: &'static [DeclaredField],
 }
 
-/// An event type where it is logged, and the channels it is logged on there, by their ids.
+/// An event type at one log site, and the ids of the channels that it is logged on there.
 #[derive(Debug)]
 pub struct Logged {
     declared: fn() -> &'static Declared,
@@ -155,13 +155,13 @@ impl Logged {
         (self.declared)()
     }
 
-    /// The ids of the channels: a stream has these events only if it has all of them. A type that
-    /// others refer to needs none.
+    /// The ids of the channels: a stream has these events only if it has all of these channels. A
+    /// type that others refer to needs no channel.
     pub(crate) fn channels(&self) -> &'static [u32] {
         if self.declared().flags & DEFINITION == 0 { self.channels } else { &[] }
     }
 
-    /// Whether both have the same uid.
+    /// Whether both get the same uid: they have the same type, and the same set of channels.
     fn is_like(&self, other: &Self) -> bool {
         let (ours, theirs) = (self.channels(), other.channels());
         ptr::eq(self.declared(), other.declared())

@@ -12,9 +12,9 @@ pub(crate) fn is_off() -> bool {
     state::load_relaxed() == state::OFF
 }
 
-/// Begins recording on this thread, or `None` if [`enter_cold`] must decide. Whether anything is
-/// recorded at all is known after [`is_current`](super::sync::is_current) or
-/// [`synchronize`](super::sync::synchronize).
+/// Enters the hook on this thread; `None` if [`enter_cold`] must decide. Only
+/// [`is_current`](super::sync::is_current) or [`synchronize`](super::sync::synchronize) then finds
+/// out whether anything is recorded at all.
 #[inline(always)]
 pub(crate) fn enter() -> Option<&'static ThreadSlot> {
     let slot = THREAD.try_with(|thread| thread.slot.get()).ok()?;
@@ -43,7 +43,8 @@ pub(crate) fn leave(slot: &ThreadSlot) {
     slot.guard.store(Guard::OUT, Ordering::Release);
 }
 
-/// Stays inside the hook with nothing uncommitted: the worker does not wait for this thread.
+/// Declares that this thread, inside the hook, has nothing uncommitted, so that the worker does not
+/// wait for it.
 #[inline(always)]
 pub(crate) fn pause_inside(slot: &ThreadSlot) {
     slot.guard.store(Guard::WAITING, Ordering::Release);
@@ -57,8 +58,8 @@ pub(crate) fn resume_inside(slot: &ThreadSlot) {
 
 /// A slot entered on the slow path; [`Cold::leave`] ends it.
 ///
-/// NOTE: a method, not a destructor. A destructor also runs when a panic unwinds, so the compiler
-/// would add unwinding code to the hook, although nothing here panics.
+/// NOTE: `leave` is a method, not a destructor. A destructor also runs when a panic unwinds, so the
+/// compiler would add unwinding code to the hook, although nothing here panics.
 #[must_use]
 pub(crate) struct Cold {
     pub(crate) slot: &'static ThreadSlot,
@@ -67,7 +68,7 @@ pub(crate) struct Cold {
 }
 
 impl Cold {
-    /// The slot of this thread, whose guard the caller sets; see [`registry::current`].
+    /// Takes a result of [`registry::current`]. The caller sets the slot's guard.
     pub(super) fn new((slot, late): (&'static ThreadSlot, bool)) -> Self {
         Self { slot, late }
     }

@@ -25,7 +25,7 @@ pub(crate) fn take_without_slot() -> u64 {
     WITHOUT_SLOT.swap(0, Ordering::Relaxed)
 }
 
-/// The number of events lost without a slot that are not reported.
+/// The number of events lost without a slot that are not reported yet.
 pub(crate) fn without_slot() -> u64 {
     WITHOUT_SLOT.load(Ordering::Relaxed)
 }

@@ -1,8 +1,8 @@
 //! The writing half of the stream, as it runs inside the threads of the program.
 //!
 //! A thread records an event in these steps:
-//! 1. [`enter`]: it loads its slot, sets the guard in it, and checks that there is room. Where that
-//!    fails (no slot yet, entered already, buffer full), [`enter_cold`] takes the slow path.
+//! 1. [`enter`]: it loads its slot, sets the guard in it, and checks that there is room. If one of
+//!    these fails (no slot yet, entered already, buffer full), [`enter_cold`] takes the slow path.
 //! 2. [`sync::is_current`]: two loads that say whether the thread is in a current epoch, and
 //!    whether anything is recorded. If not, the thread [synchronises](sync::synchronize).
 //! 3. It writes the event after the cursor, with the low bits of the epoch in place of the serial.
@@ -29,7 +29,7 @@ pub(crate) mod slot;
 pub(crate) mod state;
 pub(crate) mod sync;
 
-/// The atomics of [`order`], which the model of it replaces by its own.
+/// The atomics of [`order`]. The model of `order` replaces them by its own.
 mod atomic {
     pub(super) use std::sync::atomic::{AtomicU64, Ordering};
 }

@@ -1,9 +1,9 @@
 //! The order of events of different threads, without a counter that all threads share.
 //!
-//! Time is divided into numbered *epochs*. The position of an event in the order is the epoch of
-//! its thread, then its thread, then its position within the thread. A thread advances to a later
-//! epoch when it *joins* a clock that another thread joined last. A clock is one *sync word*, which
-//! says which thread joined it last, and in which epoch:
+//! Time is divided into numbered *epochs*. Events are ordered by the epoch of their thread, then by
+//! thread, then by their position within the thread. A thread advances to a later epoch when it
+//! *joins* a clock that another thread joined last. A clock is one *sync word*, which says which
+//! thread joined it last, and in which epoch:
 //!
 //! ```text
 //! bit 63   62                    49 48                                0
@@ -16,11 +16,11 @@
 //!
 //! # Why that is the true order of events on one address
 //! Say thread A frees an address and thread B receives it. A joined the address's region clock
-//! before it freed. From then on, the word of the region changes only to a later epoch of another
-//! thread, or to a later stamp of the same thread. B reads the word after A joined it, since the
-//! allocator handed the address from A to B. So B finds A's epoch or a later one, and advances to
-//! the epoch after it. Nothing here synchronises memory, so relaxed loads and stores are enough:
-//! each word alone has one order of changes, and the program's own synchronisation orders the rest.
+//! before it freed the block. From then on, the epoch in that clock's word only increases. B reads
+//! the word after A joined the clock, since the allocator handed the address from A to B. So B
+//! finds A's epoch or a later one, and advances to the epoch after it. Relaxed loads and stores are
+//! enough, because no other data is published through these words: each word alone has one order of
+//! changes, and the program's own synchronisation orders the rest.
 //!
 //! For a block that lies in several regions, the thread joins the clocks of all of them, so no two
 //! blocks overlap in this order. The same argument, applied to the global clock, orders all events
@@ -28,18 +28,19 @@
 //!
 //! # What it costs
 //! A thread that finds its own stamp in both words is in a current epoch already: two loads, no
-//! store. That is nearly always so while threads use memory of their own, which allocators with
-//! arenas or caches for each thread provide.
+//! store. Nearly every event finds this while each thread uses memory of its own, as with an
+//! allocator that has arenas or caches for each thread.
 //!
 //! # Leases
 //! Threads that allocate at the same time without pause would join the global clock at every event,
-//! and its word would limit them as a shared counter does. So a thread that repeatedly finds the
-//! stamp of another thread there skips the global clock for some events, and joins only region
-//! clocks. This *lease* covers 512 bytes to 16 KiB of events, more if more threads are active.
-//! Events within a lease can be ordered otherwise than they happened, relative to the events of
-//! threads that share no memory with this one; large blocks always join the global clock. The
-//! worker revokes all leases in each of its cycles and joins the global clock itself, so that
-//! events of different cycles are in the true order, and each cycle has a time.
+//! and its word would limit them as a shared counter does. So a thread that repeatedly finds
+//! another thread's stamp in the global clock skips that clock for some events, and joins only
+//! region clocks. This *lease* covers 512 bytes to 16 KiB of events, more if more threads are
+//! active. Relative to the events of threads that share no memory with this one, the order of
+//! events within a lease can differ from the order in which they happened; for a large block, a
+//! thread always joins the global clock. In each of its cycles the worker revokes all leases and
+//! joins the global clock itself. So events of different cycles are in the true order, and the time
+//! of each cycle has a position in that order.
 //!
 //! The model in `scripts/model_check.sh` runs the functions of this file in every interleaving.
 //! Epochs are Lamport's idea (*Time, Clocks, and the Ordering of Events in a Distributed System*,
@@ -53,10 +54,11 @@ const EPOCHS: u64 = (1 << EPOCH_BITS) - 1;
 /// A bit in the words of the global clock and of the log's clock. While it is set, a thread must
 /// check the state of the recording before it records.
 pub(crate) const STOP: u64 = 1 << 63;
-/// The owner in a word that the worker joined last, or that no thread has joined.
+/// The owner number of the worker. A clock that no thread has joined has it, too.
 pub(crate) const WORKER: u64 = 0;
 
-/// A sync word. The stamp of a thread has the same form: its owner number, and its epoch.
+/// The sync word of a clock that this owner joined last, in this epoch. The stamp of a thread has
+/// the same form: its owner number, and its epoch.
 #[inline(always)]
 pub(crate) const fn word(epoch: u64, owner: u64) -> u64 {
     owner << EPOCH_BITS | epoch
@@ -74,26 +76,26 @@ pub(crate) fn owner(word: u64) -> u64 {
     (word & !STOP) >> EPOCH_BITS
 }
 
-/// The thread with this stamp joins all the clocks; returns its stamp from now on.
+/// Joins all the clocks for the thread with this stamp; returns the thread's new stamp.
 ///
-/// A thread that joins one of them later, in the sense of the program's own synchronisation, gets a
-/// later epoch than the one returned here, or is this thread.
+/// If the program's own synchronisation orders a join of one of these clocks after this call, that
+/// join returns a later epoch, unless it is this thread's own.
 pub(crate) fn join<'a>(clocks: impl Iterator<Item = &'a AtomicU64> + Clone, stamp: u64) -> u64 {
     let mut stamp = stamp;
     loop {
         for clock in clocks.clone() {
             stamp = after(stamp, clock.load(Ordering::Relaxed));
         }
-        // Every clock must get the final epoch: another thread that joins a clock with an earlier
-        // one could get an epoch between the two.
+        // Every clock must get the final epoch. If a clock kept an earlier epoch, another thread
+        // that joins it could get an epoch between the two.
         if clocks.clone().all(|clock| advance(clock, stamp)) {
             return stamp;
         }
     }
 }
 
-/// The stamp, advanced if necessary: to the epoch after that of `found`, or to that of `found`
-/// itself if both have the same owner.
+/// The stamp, advanced where necessary: to the epoch after the one in `found`, or to the one in
+/// `found` if both have the same owner.
 #[inline(always)]
 pub(crate) fn after(stamp: u64, found: u64) -> u64 {
     let step = u64::from(owner(found) != owner(stamp));
@@ -118,7 +120,7 @@ fn advance(clock: &AtomicU64, stamp: u64) -> bool {
     }
 }
 
-/// Advances the global clock to an epoch of the worker after `latest`; returns that epoch.
+/// Joins the global clock for the worker, in an epoch after `latest`; returns that epoch.
 pub(crate) fn begin_cycle(global: &AtomicU64, latest: u64) -> u64 {
     epoch(join([global].into_iter(), word(latest + 1, WORKER)))
 }

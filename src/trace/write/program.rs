@@ -6,7 +6,7 @@
 //! fits into the buffer     closing of the context? │ enter? │ event │ pieces of arrays │ terminal
 //! does not     old buffer  closing of the context
 //!              new buffer  enter? │ event │ pieces of arrays ...
-//!              new buffer  ... pieces of arrays │ terminal │ what comes next
+//!              new buffer  ... pieces of arrays │ terminal │ the next events
 //! ```
 //! The buffers of a long event are taken before any of it is written, and become visible to the
 //! worker all at once: an event is whole or lost, and a cycle never ends within one. If a packet
@@ -32,8 +32,8 @@ use crate::trace::format::layout::{
 use std::slice;
 use std::sync::atomic::Ordering;
 
-/// Bytes that fit after the cursor of every thread that has room: the largest event, with its
-/// header, that takes the fast path.
+/// The size of the largest event, header included, that takes the fast path: it fits after the
+/// cursor of every thread that has room.
 pub(crate) const SHORT: usize = MAX_HOOK_BYTES - RESERVED;
 
 // The five bits of an index and the size of the largest piece fill the head's 32 bits.
@@ -44,7 +44,7 @@ const _: () = assert!(LARGE < 1 << 19);
 pub(crate) enum Scope {
     None,
     Plain,
-    /// With the time.
+    /// With the times at which it begins and ends.
     Timed,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Record<'a> {
     pub(crate) synced: bool,
     pub(crate) has_aux: bool,
     pub(crate) fixed: &'a [u8],
-    /// By field.
+    /// The values of the arrays and strings, one entry for each field.
     pub(crate) aux: &'a [Aux<'a>],
 }
 
@@ -63,8 +63,8 @@ pub(crate) fn is_on() -> bool {
     state::load() & state::LOG != 0
 }
 
-/// Begins a short event: a slot with [`SHORT`] bytes of room, in a current epoch. After `None`, the
-/// caller calls [`record`].
+/// Begins a short event. Returns the slot of this thread, which has [`SHORT`] bytes of room, and is
+/// in a current epoch if the event is synchronised. After `None`, the caller calls [`record`].
 #[inline(always)]
 pub(crate) fn begin(synced: bool) -> Option<&'static ThreadSlot> {
     let slot = enter()?;
@@ -128,11 +128,11 @@ impl std::fmt::Debug for Open {
     }
 }
 
-/// Closes a scope, and scopes inside it that are open still. Has no effect on a closed scope.
+/// Closes a scope, and the scopes inside it that are still open. Has no effect on a closed scope.
 #[inline(never)]
 pub(crate) fn leave_scope(open: Open, timed: bool) {
-    // NOTE: first. With the guard held the thread's slot is put aside, and `current` would register
-    // another one.
+    // NOTE: checked first. While the reentrancy guard is held, the thread's slot is set aside, and
+    // `current` would register another one.
     if is_untracked() {
         return;
     }
@@ -170,8 +170,8 @@ pub(crate) fn leave_scope(open: Open, timed: bool) {
     cold.leave();
 }
 
-/// Closes the scopes that should be closed, as far as there is room; returns the number of open
-/// scopes, or `None` if there are still more than there should be.
+/// Closes the scopes whose ends are owed, as far as there is room; returns the number of open
+/// scopes, or `None` if some ends are still owed.
 fn close_owed_scopes(slot: &ThreadSlot) -> Option<u32> {
     let (mut depth, wanted) = (slot.depth.load(Ordering::Relaxed), slot.wanted_depth.get());
     if depth > wanted {
@@ -212,7 +212,7 @@ fn record_in(slot: &ThreadSlot, record: &Record<'_>, scope: Scope) -> bool {
         return false;
     }
     let size = record.size(scope);
-    // One byte more, to close the context.
+    // One byte must be left after the event, to close the context.
     let mut writer = Writer::at_cursor(slot);
     if size < writer.left() {
         if scope != Scope::None {
@@ -271,15 +271,15 @@ struct Writer {
 }
 
 impl Writer {
-    /// After the bytes that the thread has committed.
+    /// A writer that begins after the bytes that the thread has committed.
     fn at_cursor(slot: &ThreadSlot) -> Self {
         let (at, buffer) = (slot.cursor(), slot.buffer.get());
-        // NOTE: not the slot's limit: the closing of owed scopes may have passed that.
+        // NOTE: not the slot's limit, because `close_owed_scopes` may have written beyond it.
         let end = buffer.map_or(at, |buffer| buffer.end().wrapping_sub(RESERVED));
         Self { at, end, buffer }
     }
 
-    /// At the start of a buffer that is not published yet, for a thread in `epoch`.
+    /// A writer at the start of a buffer that is not published yet, for a thread in `epoch`.
     fn at_start(buffer: Buffer, epoch: u64) -> Self {
         buffer.epoch.store(epoch, Ordering::Relaxed);
         let end = buffer.end().wrapping_sub(RESERVED);
@@ -316,7 +316,7 @@ impl Writer {
             self.put([closing]);
             slot.closing.store(0, Ordering::Relaxed);
         }
-        // The next memory event opens its own.
+        // The next memory event opens its own context.
         slot.context.set(0);
     }
 

@@ -1,4 +1,4 @@
-//! Pausing and resuming the recording, so that no thread is inside a hook in between.
+//! Pauses and resumes the recording. In between, no thread is inside a hook.
 //!
 //! Pausing is a store to the [state](super::state), a barrier on all threads, and a check of every
 //! thread's guard. A thread that set its guard before the barrier is seen; one that sets it after
@@ -23,8 +23,8 @@ pub(crate) fn pause(timeout: Duration) -> bool {
     quiesce(timeout)
 }
 
-/// Records again, from a state in which no thread is inside a hook: the events that the program
-/// logs, and the hook's if `hook`.
+/// Begins or resumes recording, while no thread is inside a hook: the events that the program logs,
+/// and the hook's events if `hook`.
 pub(crate) fn run(hook: bool) {
     state::set_running(hook);
     if state::has_barrier() {

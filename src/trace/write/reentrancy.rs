@@ -24,9 +24,9 @@ impl ReentrancyGuard {
     pub(crate) fn enter() -> Self {
         let _ = THREAD.try_with(|thread| {
             let depth = thread.untracked.get();
-            // NOTE: in this order, and in the reverse order when the guard is dropped: a signal
-            // handler that allocates in between must not find a thread without a slot and register
-            // it again.
+            // NOTE: raises the depth before it takes the slot away; `drop` does the reverse.
+            // Otherwise a signal handler that allocates in between would find a thread without a
+            // slot, and register it again.
             thread.untracked.set(depth + 1);
             compiler_fence(Ordering::SeqCst);
             if depth == 0 {

@@ -1,5 +1,5 @@
 //! The threads that record: one slot each, in pages that are never unmapped, so that the worker can
-//! read a slot whatever has become of its thread.
+//! read a slot even after its thread has ended.
 //!
 //! ```text
 //! FREE ──thread records its first event──► LIVE ──thread ends──► FINISHED ──worker has drained──► FREE
@@ -44,7 +44,7 @@ pub(crate) struct Thread {
     pub(super) aside: Cell<&'static ThreadSlot>,
     id: Cell<u32>,
     system_id: Cell<u32>,
-    /// The least epoch of its next slot.
+    /// The earliest epoch in which its next slot may begin.
     epoch: Cell<u64>,
     /// A function to run when the thread ends.
     at_end: Cell<Option<extern "C" fn()>>,
@@ -71,8 +71,8 @@ impl Thread {
 
     /// Makes the thread's next slot begin in an epoch after the present one of `slot`.
     fn continue_after(&self, slot: &ThreadSlot) {
-        // NOTE: the next epoch, because within one epoch a slot with a lower number precedes this
-        // one.
+        // NOTE: in the next epoch, not in the same one: within one epoch, a slot with a lower
+        // number precedes this one.
         self.epoch.set(self.epoch.get().max(slot.epoch() + 1));
     }
 
@@ -132,8 +132,9 @@ fn register(thread: &Thread) -> Option<&'static ThreadSlot> {
     slot.set_buffer(None, 0);
     slot.reset_scopes();
     slot.near_joins.set(0);
-    // NOTE: a sync word with this owner may be from the slot's previous thread, so the epoch
-    // continues from there, and from the epoch of this thread's last slot.
+    // NOTE: a sync word with this owner may be from the slot's previous thread. So the epoch
+    // continues from the slot's last epoch, or from that of this thread's last slot if that is
+    // later.
     let epoch = slot.epoch().max(thread.epoch.get());
     let owner = u64::from(slot.number.load(Ordering::Relaxed)) + 1;
     slot.stamp.store(order::word(epoch, owner), Ordering::Relaxed);
@@ -165,8 +166,8 @@ extern "C" fn retire_current() {
     }
     let slot = THREAD.try_with(|thread| {
         thread.retired.set(true);
-        // NOTE: before the thread gives up its slot. A signal handler that allocates after that
-        // takes another slot, which must begin in a later epoch than this one.
+        // NOTE: sets the epoch before the thread gives up its slot. A signal handler that allocates
+        // after that takes another slot, which must begin in a later epoch than this one.
         thread.slot().inspect(|slot| thread.continue_after(slot));
         thread.take_slot()
     });
@@ -191,16 +192,16 @@ pub(crate) fn finish_dead() {
         if slot.state.load(Ordering::Acquire) == LIVE
             && !os::is_thread_alive(slot.system_id.load(Ordering::Relaxed))
         {
-            // Only a slot that is still live: its thread may have retired since.
+            // Changes only a slot that is still live: its thread may have retired since the check.
             let _ =
                 slot.state.compare_exchange(LIVE, FINISHED, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 }
 
-/// In the child of a fork, where nothing is being recorded: the other threads do not exist, even
-/// those that were inside a hook, and this one has another id. The events that they had recorded
-/// are kept.
+/// Resets all threads in the child of a fork, where nothing is being recorded: the other threads do
+/// not exist, even those that were inside a hook, and this thread has another id. Keeps the events
+/// that they had recorded.
 pub(crate) fn reset_threads() {
     for slot in slots() {
         slot.guard.store(Guard::OUT, Ordering::Relaxed);
@@ -209,7 +210,8 @@ pub(crate) fn reset_threads() {
     reset_own_thread();
 }
 
-/// In the child of a fork that continues to record: frees all slots, and none has a buffer.
+/// Takes the buffers of all slots away and frees the slots, in the child of a fork that continues
+/// to record.
 pub(crate) fn reset_after_fork() {
     FREE_SLOTS.clear();
     let numbered = |number| Some((number, SLOTS.get(number)?));
@@ -233,7 +235,7 @@ fn reset_own_thread() {
     });
 }
 
-/// Gives a finished slot back, once all its buffers are.
+/// Gives a finished slot back, once all its buffers have been given back.
 pub(crate) fn free(slot: &ThreadSlot) {
     slot.state.store(FREE, Ordering::Relaxed);
     FREE_SLOTS.push(slot.number.load(Ordering::Relaxed), &slot.next_free);
@@ -250,7 +252,8 @@ fn add_slot() -> Option<&'static ThreadSlot> {
     Some(slot)
 }
 
-/// Takes every slot's buffers away. Only while recording is paused and no thread is inside a hook.
+/// Takes every slot's buffers away. Requires that recording is paused and no thread is inside a
+/// hook.
 pub(crate) fn discard_buffers() {
     for slot in slots() {
         // A thread may be registering in a free slot.
@@ -271,7 +274,8 @@ pub(crate) fn discard_buffers() {
     }
 }
 
-/// Events lost since [`loss::reset`], reported or not. Exact while nothing collects.
+/// Events lost since [`loss::reset`], reported or not. Exact only while the worker does not
+/// collect.
 pub(crate) fn losses() -> u64 {
     let unreported = slots().map(|slot| slot.lost.load(Ordering::Relaxed));
     loss::total() + loss::without_slot() + unreported.sum::<u64>()

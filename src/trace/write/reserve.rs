@@ -28,7 +28,8 @@ const SIZES: usize = (LARGEST + 1 - LEAST) as usize;
 /// How many times a thread tries the lock before its allocation fails.
 const LOCK_ATTEMPTS: u32 = 1 << 20;
 
-/// Whether the tracker's own code has been given null since the recording began.
+/// Whether the inner allocator has returned null to the tracker's own code since the recording
+/// began.
 static TOUCHED: AtomicBool = AtomicBool::new(false);
 /// Whether half of the reserve is used up.
 static SHORT: AtomicBool = AtomicBool::new(false);
@@ -40,7 +41,7 @@ pub(crate) fn prepare() {
     RESERVE.prepare();
 }
 
-/// Whether the tracker's own code has been given null since [`reset`].
+/// Whether the inner allocator has returned null to the tracker's own code since [`reset`].
 pub(crate) fn is_touched() -> bool {
     TOUCHED.load(Ordering::Relaxed)
 }
@@ -132,7 +133,7 @@ impl Reserve {
                 *first = unsafe { link.as_ref() }.0;
                 return Some(link.as_ptr().cast());
             }
-            // A multiple of the size, and so of the alignment.
+            // Rounded up to a multiple of the size, and so of the alignment.
             let size = 1 << power;
             let from = (free.used + size - 1) & !(size - 1);
             if from + size > BYTES {
@@ -180,7 +181,8 @@ impl Reserve {
     }
 }
 
-/// The size of a block for `layout`, as a power of two.
+/// The binary logarithm of the size of a block for `layout`; `None` if the reserve has no such
+/// blocks.
 fn power_of(layout: Layout) -> Option<u32> {
     let size = layout.size().max(layout.align()).max(1 << LEAST);
     let power = size.checked_next_power_of_two()?.trailing_zeros();

@@ -48,9 +48,9 @@ pub(crate) struct ThreadSlot {
     // Written seldom.
     /// The address from which the buffer counts as full.
     buffer_limit: Cell<*mut u8>,
-    /// When the thread last joined the global clock after another thread, and how many such joins
-    /// in a row were near each other.
+    /// When the thread last joined the global clock after another thread, or ended its lease.
     pub(crate) joined_at: Cell<u64>,
+    /// How many of these joins in a row were near each other.
     pub(crate) near_joins: Cell<u32>,
     /// The byte that closes the context of the stream, 0 if none is open.
     pub(crate) closing: AtomicU8,
@@ -89,8 +89,8 @@ unsafe impl Zeroed for ThreadSlot {}
 /// The cursor of a thread without a buffer: above every limit.
 const NOWHERE: *mut u8 = ptr::without_provenance_mut(usize::MAX);
 
-/// The slot of a thread that has none, or whose slot is set aside: always inside the hook, so that
-/// the fast path never enters it. PERF: spares the fast path a test for null.
+/// The slot of a thread that has none, or whose slot is set aside. Its guard is always `IN`, so the
+/// fast path never enters it. PERF: spares the fast path a test for null.
 pub(super) static NO_SLOT: ThreadSlot = ThreadSlot {
     guard: AtomicU32::new(Guard::IN),
     context: Cell::new(0),
@@ -168,8 +168,8 @@ impl ThreadSlot {
 
     /// The end of what this thread has committed in `buffer`, and the buffer it has continued in.
     pub(crate) fn committed(&self, buffer: Buffer) -> (*mut u8, Option<Buffer>) {
-        // NOTE: in this order. A cursor in another buffer was written after the link to that
-        // buffer.
+        // NOTE: loads the cursor before the link. If the cursor is in another buffer, the link to
+        // that buffer was stored before it.
         let cursor = self.cursor.load(Ordering::Acquire);
         let next = buffer.next.load(Ordering::Acquire);
         if next.is_none() && buffer.contains(cursor) {
@@ -203,7 +203,7 @@ impl ThreadSlot {
         self.end_lease();
     }
 
-    /// Bytes up to where the buffer is full.
+    /// Bytes from the cursor to the address from which the buffer counts as full.
     pub(crate) fn bytes_left(&self) -> usize {
         self.buffer_limit.get().addr().saturating_sub(self.cursor().addr())
     }
@@ -256,7 +256,8 @@ impl ThreadSlot {
         self.global.store(ptr::from_ref(clocks::global()).cast_mut(), Ordering::Relaxed);
     }
 
-    /// Whether the bits of an epoch that an event carries identify `epoch` in the present buffer.
+    /// Whether an event in the present buffer can have `epoch`: the bits that the event carries,
+    /// and the epoch in the buffer's header, identify it.
     pub(crate) fn is_epoch_near(&self, epoch: u64) -> bool {
         let first = self.buffer.get().map_or(0, |buffer| buffer.epoch.load(Ordering::Relaxed));
         epoch - first < 1 << SERIAL_BITS

@@ -69,12 +69,15 @@ pub(crate) fn is_forked() -> bool {
     FORKED.load(Ordering::Acquire) || (pid != 0 && pid != os::process_id())
 }
 
-/// Discards the early recording and stops it, because its buffers are full before a start.
+/// Discards the early recording and stops it, because its buffers are full before a recording has
+/// started.
 ///
-/// An early recording that is not continued is discarded: its blocks would be reported as leaks.
+/// It cannot be kept, because it is not continued: its blocks would be reported as leaks, even
+/// those that are freed later.
 pub(crate) fn discard_early() {
     if PHASE.compare_exchange(EARLY, STOPPED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-        // NOTE: only if the state is still `ON`: a start may have paused the recording already.
+        // NOTE: changes the state only if it is still `ON`: a start may have paused the recording
+        // already.
         if STATE.compare_exchange(ON, OFF, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             clocks::stop();
         }
@@ -82,7 +85,8 @@ pub(crate) fn discard_early() {
 }
 
 /// Moves the state from `OFF` to `PAUSED` until the result is dropped, so that the tracker's own
-/// allocations are counted, and the allocator answers to [`linked`](crate::alloc::linked).
+/// allocations are counted, and [`linked`](crate::alloc::linked) can find out whether the tracker
+/// is the allocator.
 pub(crate) fn awake() -> Awake {
     Awake(wake())
 }
@@ -173,8 +177,8 @@ pub(crate) fn reset_process() {
 /// guard and has found the STOP bit.
 pub(super) fn is_recorded(kind: u32) -> bool {
     if !has_barrier() {
-        // Orders the store of the guard before the load of the state. Where the system has a barrier
-        // on all threads, the worker's orders them.
+        // Orders the store of the guard before the load of the state. Where the system has a
+        // barrier on all threads, that barrier orders them.
         fence(Ordering::SeqCst);
     }
     load() & kind != 0

@@ -1,5 +1,5 @@
-//! Synchronisation of a thread with others before its event, and the leases that spare a thread the
-//! global clock. The rules are those of [`order`](super::order).
+//! Synchronises a thread with others before its event, and gives out the leases under which a
+//! thread skips the global clock. The rules are those of [`order`](super::order).
 #![expect(unsafe_code, reason = "a thread's pointer to the word it compares as the global clock")]
 
 use super::order::{self, STOP};
@@ -8,9 +8,10 @@ use super::{buffer_pool, clocks, loss, state};
 use crate::platform::clock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// An event about a block that does not fit into an aligned window of this many bytes takes the
-/// slow path: for a large block the thread joins the global clock, and any such block can lie in
-/// two regions. One in some hundreds of the small blocks does not fit.
+/// Memory is divided into windows of this many bytes, aligned to their size. An event about a block
+/// that is not within one window takes the slow path: such a block can lie in two regions, and for
+/// a large one the thread joins the global clock. Of the small blocks, one in some hundreds is not
+/// within one window.
 const WINDOW: usize = 64 << 10;
 
 /// Two joins of the global clock are near each other if fewer than this many nanoseconds lie
@@ -19,15 +20,15 @@ const NEAR_NANOS: u64 = 100_000;
 /// A thread gets a lease after this many near joins in a row. Threads that take turns fewer times,
 /// as in a test of a program's peak, keep their exact order.
 const JOINS_BEFORE_LEASE: u32 = 64;
-/// Bytes of events in a lease: the least, the bytes for each epoch by which other threads have
-/// advanced the global clock since this thread's last join, and the most. The least is some 30
-/// events.
+/// The length of a lease, in bytes of events: its minimum, which is some 30 events; the bytes that
+/// it gets for each epoch by which other threads have advanced the global clock since this thread's
+/// last join; and its maximum.
 const LEASE_BYTES: [usize; 3] = [512, 256, 16 << 10];
 
 /// Whether the thread's epoch is current for an event about `size` bytes at `address`: no other
 /// thread has joined the region clock or the global clock since this thread has.
 ///
-/// `stamp` is the thread's. True only for blocks of less than 64 KiB.
+/// `stamp` is the thread's own. True only for blocks of less than 64 KiB.
 #[inline(always)]
 pub(crate) fn is_current(slot: &ThreadSlot, stamp: u64, address: usize, size: usize) -> bool {
     global_of(slot).load(Ordering::Relaxed) == stamp
@@ -61,15 +62,16 @@ pub(crate) fn synchronize(slot: &ThreadSlot, address: usize, size: usize) -> boo
         slot.stamp.store(stamp, Ordering::Release);
         if slot.is_epoch_near(order::epoch(stamp)) {
             // Without the system's barrier on all threads, STOP stays set, and each thread must
-            // check for it at every event: there are no leases.
+            // check for it at every event, so there are no leases.
             if !leased && is_other(global, stamp) && global & STOP == 0 {
                 consider_lease(slot, order::epoch(global).saturating_sub(order::epoch(before)));
             }
             return true;
         }
-        // An event carries the low bits of its epoch, and its buffer's header an epoch that
-        // completes them, so a far epoch needs another buffer. While the thread waits for one, the
-        // watermark may pass this epoch, so the thread joins again.
+        // An event carries only the low bits of its epoch; the epoch in its buffer's header
+        // completes them. An epoch that is too far from the header's needs another buffer. While
+        // the thread waits for that buffer, the watermark may pass the thread's epoch, so the
+        // thread joins again.
         if !buffer_pool::make_room(slot) {
             loss::event(slot);
             return false;
@@ -78,7 +80,7 @@ pub(crate) fn synchronize(slot: &ThreadSlot, address: usize, size: usize) -> boo
 }
 
 /// Whether the thread's epoch is current for an event that the program logs: no other thread has
-/// logged one since this thread did. `stamp` is the thread's.
+/// logged one since this thread did. `stamp` is the thread's own.
 #[inline(always)]
 pub(crate) fn is_current_to_log(slot: &ThreadSlot, stamp: u64) -> bool {
     clocks::log().load(Ordering::Relaxed) == stamp

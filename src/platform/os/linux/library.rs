@@ -1,9 +1,9 @@
 //! Keeps a library that contains the tracker loaded.
 //!
-//! The tracker's code runs without a check that it is still loaded: on the worker's thread, when a
-//! thread or the process ends, and around a fork. The program may also hold `&'static` names from
-//! it. glibc's `dlclose` would unmap the code and the names. musl's unmaps nothing, and a static
-//! program has no loader that could.
+//! The tracker's code runs on the worker's thread, when a thread or the process ends, and around a
+//! fork, and none of these checks that it is still loaded. The program may also hold `&'static`
+//! names from it. glibc's `dlclose` would unmap the code and the names. musl's `dlclose` unmaps
+//! nothing, and a static program has no loader that could unmap it.
 
 /// Makes `dlclose` keep the library that contains this code until the process ends. Called while
 /// the library is being loaded: from then on `dlopen` finds it instead of loading it again.

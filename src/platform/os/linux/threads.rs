@@ -79,7 +79,7 @@ pub(crate) fn run_apart<R: Send, F: FnOnce() -> R + Send>(body: F) -> R {
 /// Creates a thread with all signals blocked, so that the program's own threads handle them.
 ///
 /// # Safety
-/// `body` may use what `argument` points to on another thread.
+/// What `argument` points to must be valid for `body`, which uses it on another thread.
 unsafe fn create(
     body: Body,
     argument: *mut c_void,
@@ -106,7 +106,7 @@ unsafe fn create(
 }
 
 /// Bytes of a thread's stack that the system uses itself: glibc stores the thread-local variables
-/// of the whole program there, which can take more than everything else.
+/// of the whole program there, which can be larger than the rest of the stack.
 fn not_ours(attributes: *const libc::pthread_attr_t) -> usize {
     type MinimalStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
     let function = MINIMAL_STACK.load(Ordering::Acquire);
