@@ -17,7 +17,7 @@ use std::fmt::Arguments;
 #[cfg(feature = "enable")]
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// On by default, because a program sets few bookmarks, and each on purpose.
+/// On by default, because a program sets few bookmarks, and sets each of them deliberately.
 #[cfg(feature = "enable")]
 pub(super) static BOOKMARK: Channel = Channel::on_by_default("Bookmark");
 
@@ -58,8 +58,8 @@ impl BookmarkSite {
         }
         let text = text.as_str().map_or_else(|| Cow::Owned(text.to_string()), Cow::Borrowed);
         let point = std::ptr::from_ref(self).addr() as u64;
-        // NOTE: one thread logs the description. Another thread that sets the bookmark at the same time
-        // may log its event before it.
+        // NOTE: one thread logs the description. Another thread that sets the same bookmark at the
+        // same time may log its event before the description.
         if !self.known.swap(true, Ordering::Relaxed) {
             let (line, file) = (self.line as i32, self.file);
             crate::log!(
@@ -85,7 +85,7 @@ impl BookmarkSite {
     }
 }
 
-/// One argument, for the format string `%s`: a UTF-16 string with a NUL at its end.
+/// The encoding of one argument, for the format string `%s`: a UTF-16 string with a NUL at its end.
 ///
 /// ```text
 /// u8 1 argument   u8 category 3 (string) << 6 | 2 bytes each   units   u16 0

@@ -1,8 +1,8 @@
 //! Channels: named sets of events that are recorded together or not at all.
 //!
-//! A channel is a static of the code that logs on it. Its first use adds it to an append-only
+//! A channel is a static in the code that logs on it. Its first use adds it to an append-only
 //! table, which all threads share without locks. A setting can name channels of code that has not
-//! run yet: their names are kept until they are added.
+//! run yet: their names are kept until the channels are added.
 //!
 //! ```text
 //! NEW ──first use──► ON    named by the setting, or on by default
@@ -50,9 +50,9 @@ pub struct Channel {
 /// ```
 /// They are off until something enables them: `MEMLEDGER_TRACE=memory,scope,game`, the flag
 /// `-trace=`, [`LedgerBuilder::channels`](crate::LedgerBuilder::channels), or
-/// [`Channel::set_enabled`] and [`Channel::switch`], which read-only ones refuse. Names are
-/// compared as Unreal does: upper and lower case are the same, and so is a name with an `s` or the
-/// suffix `Channel` at its end. A program can have 1024 channels.
+/// [`Channel::set_enabled`] and [`Channel::switch`], which return an error for read-only channels.
+/// Names are compared as Unreal does: upper and lower case are the same, and so is a name with an
+/// `s` or the suffix `Channel` at its end. A program can have 1024 channels.
 #[macro_export]
 macro_rules! channel {
     ($($(#[$attribute:meta])* $visibility:vis $name:ident = $text:literal $([ $flag:ident ])?;)*) => {
@@ -115,7 +115,7 @@ impl Channel {
         self.read_only
     }
 
-    /// Whether its events are recorded while anything is. Costs one relaxed load.
+    /// Whether its events are recorded while a recording runs. Costs one relaxed load.
     #[inline(always)]
     pub fn is_enabled(&'static self) -> bool {
         #[cfg(feature = "enable")]
@@ -182,9 +182,9 @@ impl Channel {
         }
     }
 
-    /// Turns the channels of these names, which commas separate, on or off: all or, with an error,
-    /// none. A name that no channel has so far is kept for the channel that will have it; at most
-    /// 1024 names are kept.
+    /// Turns the channels of these names on or off; commas separate the names. On an error, changes
+    /// no channel. A name that no channel has so far is kept, and applies when a channel of this
+    /// name is first used; at most 1024 names are kept.
     ///
     /// ```
     /// use memledger::Channel;

@@ -11,10 +11,11 @@ use crate::trace::write::declared::Declared;
 /// An event type of the program. [`event!`](crate::event) implements it.
 ///
 /// # Safety
-/// The bytes of `fixed` and `with_aux` must be laid out as `declared` says: its flags, and fields
-/// of the same sizes in the same order. The worker finds the next event from the declaration alone.
+/// The bytes of `fixed` and `with_aux` must have the layout that `declared` describes: its flags,
+/// and its fields with the same sizes in the same order. The worker finds the next event in a
+/// buffer by the declaration alone.
 ///
-/// So implementing it needs `unsafe`:
+/// For this reason, an implementation needs `unsafe`:
 /// ```compile_fail,E0200
 /// #[derive(Clone, Copy)]
 /// struct Strange;
@@ -46,10 +47,10 @@ use crate::trace::write::declared::Declared;
 #[expect(unsafe_code, reason = "says that bytes are as declared")]
 #[doc(hidden)]
 pub unsafe trait Loggable: Copy {
-    /// This type with the lifetime `'static`, which identifies the type of a log site.
+    /// This type with the lifetime `'static`. It is the type parameter of a log site.
     #[cfg(feature = "enable")]
     type Static: Loggable;
-    /// The fixed part, with the bytes of the stream.
+    /// The fixed part of an event, whose bytes are those in the stream.
     #[cfg(feature = "enable")]
     type Fixed: Plain;
     #[cfg(feature = "enable")]
@@ -66,7 +67,8 @@ pub unsafe trait Loggable: Copy {
     #[cfg(feature = "enable")]
     fn fixed(&self) -> Self::Fixed;
 
-    /// Calls `body` with the contents of all fields; a field that is no array has none.
+    /// Calls `body` with one [`Aux`] for each field; that of a field that is neither array nor
+    /// string is empty.
     #[cfg(feature = "enable")]
     fn with_aux<R>(&self, body: impl FnOnce(&[Aux<'_>]) -> R) -> R;
 }
@@ -101,9 +103,9 @@ pub fn empty<'a, K: Kind + ?Sized>() -> K::Value<'a> {
 /// memledger::log!(GAME, Spawned { Id: 7, Position: &[1.0, 2.0], Name: "Ümit" });
 /// memledger::log!(GAME, Moved { Id: 7 });
 /// ```
-/// Each event type is a Rust type with the given visibility, attributes and name, which is imported
-/// like any other type. The two names in quotes, of at most 255 bytes each, are the logger and the
-/// event in the stream. `memledger events` and Unreal's tools show them.
+/// Each event type is a Rust type with the given visibility, attributes and name; it is imported
+/// like any other type. The two names in quotes, of at most 255 bytes each, are those of the logger
+/// and the event in the stream. `memledger events` and Unreal's tools show these names.
 ///
 /// | flag | meaning |
 /// |---|---|
@@ -156,8 +158,8 @@ macro_rules! event {
 
         $($crate::__definition! { $name $kind $(< $($parameter)::+ >)? })*
 
-        // SAFETY: the declaration and the bytes are made of one list of fields, each of a kind
-        // whose sizes are known.
+        // SAFETY: the declaration and the bytes are made from the same list of fields, and each
+        // field has a kind of known size.
         unsafe impl<'event> $crate::events::Loggable for $name<'event> {
             #[inline(always)]
             fn empty() -> Self {
@@ -241,7 +243,7 @@ macro_rules! __setter {
     };
 }
 
-/// Implements what other event types need to refer to this one.
+/// Implements the trait that other event types need in order to refer to this one.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __definition {

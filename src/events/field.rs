@@ -1,4 +1,4 @@
-//! The types of fields of events, and the values that log sites give them.
+//! The types of the fields of events, and their values at log sites.
 
 #[cfg(feature = "enable")]
 use crate::trace::format::arrays::Aux;
@@ -11,26 +11,28 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A field of bytes meant as text: at a log site an [`AnsiText`], which is made of `&str`, `&[u8]`
-/// or UTF-16.
+/// The type of a field of bytes that are meant as text. Its value at a log site is an [`AnsiText`],
+/// made from `&str`, `&[u8]` or UTF-16.
 #[derive(Debug)]
 pub struct AnsiString(());
 
-/// A field of UTF-16 text: at a log site a [`WideText`], which is made of `&str` or UTF-16.
+/// The type of a field of UTF-16 text. Its value at a log site is a [`WideText`], made from `&str`
+/// or UTF-16.
 #[derive(Debug)]
 pub struct WideString(());
 
-/// A field that holds an address: at a log site a `*const T` of any `T`, written as a `u64`.
+/// The type of a field that holds an address. Its value at a log site is a `*const T` of any `T`,
+/// written as a `u64`.
 #[derive(Debug)]
 pub struct Pointer(());
 
-/// A field that holds the id of an event of type `E`, which has a [`DefinitionId`] of the same
-/// integer type: at a log site that integer.
+/// The type of a field that holds the id of an event of type `E`. Its value at a log site is an
+/// integer of the type that the [`DefinitionId`] of `E` has.
 #[derive(Debug)]
 pub struct Reference<E>(PhantomData<E>);
 
-/// The last field of an event type that others refer to by [`Reference`]: at a log site the
-/// integer `T` that identifies this event.
+/// The type of the last field of an event type to which other types refer by [`Reference`]. Its
+/// value at a log site is the integer `T` that identifies this event.
 #[derive(Debug)]
 pub struct DefinitionId<T>(PhantomData<T>);
 
@@ -98,7 +100,7 @@ impl<'a> From<&'a std::ffi::CStr> for AnsiText<'a> {
     }
 }
 
-/// Values whose bytes in memory are those in the stream.
+/// Values whose bytes in memory are the bytes in the stream.
 ///
 /// # Safety
 /// Every byte is initialised: there is no padding.
@@ -146,7 +148,7 @@ mod sealed {
 }
 use sealed::Sealed;
 
-/// The type of a field: only types of this file implement it.
+/// The type of a field. Only types of this file implement this trait:
 /// ```compile_fail,E0277
 /// struct Strange;
 /// impl memledger::events::Kind for Strange {
@@ -164,7 +166,7 @@ use sealed::Sealed;
 pub trait Kind: Sealed {
     /// The value at a log site.
     type Value<'a>: Copy;
-    /// The part of the value that is in the fixed part of the event.
+    /// The part of the value that is written to the fixed part of the event.
     type Fixed: Plain;
     #[cfg(feature = "enable")]
     const TYPE: FieldType;

@@ -1,7 +1,8 @@
-//! The cache of the program's important events. Each stream begins with all of them, including
-//! those from before the first recording.
+//! The cache of the program's important events. Each stream begins with all events in it, including
+//! those that were logged before the first recording.
 //!
-//! They are logged seldom, and never from inside the allocator, so the cache has a lock.
+//! Important events are logged rarely, and never from inside the allocator, so the cache can have a
+//! lock.
 
 use crate::trace::format::arrays::{Aux, PIECE_HEAD, Source, piece_head};
 use crate::trace::format::encode::AUX_TERMINAL;
@@ -28,7 +29,7 @@ fn cache() -> MutexGuard<'static, Cache> {
     CACHE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes the lock for a fork; `None` if it is not free within `patience`.
+/// Takes the lock before a fork; `None` if it does not become free within `patience`.
 pub(crate) fn lock_within(patience: Duration) -> Option<MutexGuard<'static, Cache>> {
     worker::lock_within(&CACHE, patience)
 }
@@ -37,8 +38,8 @@ pub(crate) fn lock_within(patience: Duration) -> Option<MutexGuard<'static, Cach
 /// lock.
 pub(super) fn add(logged: &'static Logged, fixed: &[u8], aux: &[Aux<'_>]) {
     if is_untracked() {
-        // NOTE: this is a signal handler. The tracker's code that it has interrupted on this thread
-        // may hold the lock.
+        // NOTE: the caller is a signal handler, and the tracker's code that it has interrupted on
+        // this thread may hold the lock.
         return loss::event_without_slot();
     }
     if state::is_forked() {

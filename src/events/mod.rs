@@ -8,8 +8,8 @@
 //! memledger::log!(GAME, Spawned { Id: 7, Name: "Ümit" });
 //! # Ok::<(), memledger::Error>(())
 //! ```
-//! [`event!`](crate::event) declares event types, and [`channel!`](crate::channel) the sets of
-//! events that are turned on and off together. [`log!`](crate::log) and
+//! [`event!`](crate::event) declares event types. [`channel!`](crate::channel) declares channels,
+//! the sets of events that are turned on and off together. [`log!`](crate::log) and
 //! [`log_scope!`](crate::log_scope) write an event; [`bookmark!`](crate::bookmark) names a moment.
 //! The guide is [`docs/events.md`].
 //!
@@ -71,7 +71,7 @@ impl ProgramEvents {
 
 #[cfg(feature = "enable")]
 impl EventProvider for ProgramEvents {
-    /// None: types of the program are announced at their first use.
+    /// Empty, because the types of the program are announced at their first use.
     fn types(&self) -> &'static [&'static Declaration] {
         &[]
     }

@@ -7,8 +7,9 @@ use crate::events::channel::Channel;
 use crate::trace::write::declared::Logged;
 use std::marker::PhantomData;
 
-/// A log site, which is a static. It names the type of its events, so it does not compile in a
-/// function that is generic over that type: all instances of the function would share the static.
+/// A log site, which is a static. Its type names the type of its events, so a log site does not
+/// compile in a function that is generic over that type, whose instances would all share the
+/// static.
 #[cfg(feature = "enable")]
 #[doc(hidden)]
 #[derive(Debug)]
@@ -37,14 +38,15 @@ impl<E: Loggable> LogSite<E> {
     }
 }
 
-/// Whether all channels are enabled. Checks at least one.
+/// Whether all channels are enabled. Stops at the first one that is disabled.
 #[doc(hidden)]
 #[inline(always)]
 pub fn are_enabled<const N: usize>(channels: [&'static Channel; N]) -> bool {
     channels.iter().all(|channel| channel.is_enabled())
 }
 
-/// Not `Send`, so a guard cannot move to another thread. The compiler shows this name in its error.
+/// Makes a guard not `Send`, so that it cannot move to another thread. The error of the compiler
+/// contains this name.
 #[derive(Debug)]
 struct LeaveTheScopeOnTheThreadThatEnteredIt {
     _not_send: PhantomData<*const ()>,
@@ -105,18 +107,18 @@ impl Drop for LogScope {
 /// ```
 /// While the channel is disabled, this costs one relaxed load, and the values are not evaluated.
 /// Otherwise all values are evaluated first, then the event is written in one piece. If the
-/// expression of a value logs an event, directly or in a function that it calls, that event comes
-/// first, and both are whole. If a signal handler logs while this thread is writing an event, or is
-/// in the tracker's own code, the handler's event is lost and counted. Handlers must not log
-/// important events, which take memory and a lock.
+/// expression of a value logs an event itself, directly or in a function that it calls, that event
+/// is written first, and both are whole. If a signal handler logs while this thread is writing an
+/// event, or is in the tracker's own code, the handler's event is lost and counted. Handlers must
+/// not log important events, which take memory and a lock.
 ///
-/// An event with numbers only takes 2 to 4 ns; one with strings or arrays about 50 ns plus the time
-/// to copy them (`cargo bench -p memledger-benches --bench log`). Synchronised events of several
-/// threads are in the order in which they were logged. For that, threads that log at the same time
-/// contend for a shared word of memory; `NoSync` events do not use it.
+/// An event that has only numbers takes 2 to 4 ns; an event with strings or arrays takes about 50
+/// ns, plus the time to copy them (`cargo bench -p memledger-benches --bench log`). Synchronised
+/// events of several threads are in the order in which they were logged. For that, threads that log
+/// at the same time contend for a shared word of memory; `NoSync` events do not use it.
 ///
-/// An event can be as large as half of the buffers (4 MiB by default). A larger event, or one for
-/// which the buffers have no room within one second, is lost as a whole and counted.
+/// An event can be as large as half of the buffers (4 MiB by default). An event that is larger, or
+/// for which the buffers are too full for one second, is lost as a whole and counted.
 #[cfg(feature = "enable")]
 #[macro_export]
 macro_rules! log {
@@ -138,8 +140,8 @@ macro_rules! __log_site {
     };
 }
 
-/// Logs an event, if its channel is enabled. Without the feature `enable` this is nothing, and the
-/// values are not evaluated.
+/// Logs an event, if its channel is enabled. Without the feature `enable`, does nothing and does
+/// not evaluate the values.
 #[cfg(not(feature = "enable"))]
 #[macro_export]
 macro_rules! log {
@@ -165,7 +167,7 @@ macro_rules! log {
 ///
 /// memledger::log_scope!(timed: GAME, Frame { Number: 2 }); // with the time, here and where it ends
 /// ```
-/// Entering and leaving cost about 17 ns each, and twice that with the time.
+/// Entering costs about 17 ns, and so does leaving; with the time, each costs twice as much.
 #[cfg(feature = "enable")]
 #[macro_export]
 macro_rules! log_scope {

@@ -20,7 +20,7 @@ trait Known: Loggable {
     const SYNCED: bool = Self::FLAGS & NO_SYNC == 0;
     const IMPORTANT: bool = Self::FLAGS & IMPORTANT != 0;
     const SIZE: usize = if Self::SYNCED { SYNCED_HEADER } else { 2 } + size_of::<Self::Fixed>();
-    /// Whether it fits into the room that `begin` ensures.
+    /// Whether the event fits into the space that `begin` ensures.
     const IS_SHORT: bool = !Self::HAS_AUX && Self::SIZE <= SHORT;
 }
 impl<E: Loggable> Known for E {}
@@ -44,8 +44,8 @@ pub(super) fn log<E: Loggable>(logged: &'static Logged, event: E) {
 
 /// Writes a short event; returns the address after it.
 ///
-/// PERF: the head with a serial is one store of 8 bytes. The fields overwrite the last three of
-/// them.
+/// PERF: a header with a serial is one store of 8 bytes. The fields overwrite the last three of
+/// these bytes.
 #[expect(unsafe_code, reason = "writes through a raw pointer")]
 #[inline(always)]
 fn put<F: Plain>(at: *mut u8, wire: u16, stamp: u64, fixed: F, synced: bool) -> *mut u8 {

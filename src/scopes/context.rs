@@ -1,4 +1,4 @@
-//! A context as a value, which other threads can enter.
+//! A context as a value that other threads can enter.
 
 use super::{Group, Name, ScopeGuard, Tag};
 #[cfg(feature = "enable")]
@@ -51,7 +51,7 @@ impl Context {
         }
     }
 
-    /// Puts this thread into the context until the guard is dropped. Costs 2 ns.
+    /// Makes this the context of this thread until the guard is dropped. Costs 2 ns.
     ///
     /// The guard cannot be sent to another thread. A guard that is dropped out of order counts as
     /// one of `scope_misuses`, as the guard of a scope does.
@@ -89,11 +89,11 @@ impl Context {
 /// Operations that futures and spans use.
 #[cfg(feature = "enable")]
 impl Context {
-    /// In no scope, without a tag.
+    /// The context of a thread that is in no scope and has no tag.
     #[cfg(feature = "tracing")]
     pub(super) const OUTERMOST: Self = Self { ids: ContextIds::ROOT };
 
-    /// Enters the scopes, and the tag if the context has one.
+    /// Enters the scopes of the context, and its tag if it has one.
     #[cfg(feature = "tracing")]
     pub(super) fn enter_as_scope(self) -> current::Entered {
         current::enter_stack(self.ids)
@@ -107,8 +107,8 @@ impl Context {
     /// As [`scope`](Self::scope), with a tag of `group`.
     pub(super) fn scope_in_group(self, group: &'static Group, name: Name) -> Self {
         let (tag, group) = group.unnamed();
-        // The scope is added without the present tag, so that the tree gets no node for the pair of
-        // the new scope and the present tag.
+        // The scope is added to a context without a tag. Otherwise the tree would get a node for
+        // the pair of the new scope and the old tag, which is never used.
         let untagged = Self { ids: ContextIds { tag: NONE, ..self.ids } }.scope(name);
         Self { ids: current::with_tag(untagged.ids, group, tag) }
     }
@@ -137,7 +137,7 @@ impl Context {
         body()
     }
 
-    /// Counts a misuse if this is not `expected`.
+    /// Counts a misuse if this context is not `expected`.
     pub(super) fn expect(self, expected: Self, site: &'static Location<'static>) {
         if self.ids.context != expected.ids.context {
             misuse::add(1, site);

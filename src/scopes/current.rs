@@ -1,17 +1,17 @@
-//! The context that this thread is in.
+//! The current context of this thread.
 //!
 //! ```text
 //! CURRENT (thread-local)   stack u32 | tag u32 | context u32  an allocation reads the context only
 //!                          cache of nodes                     finds the number of an entered scope
 //!                          overflow                           scopes that have no number
 //! ```
-//! Entering returns an [`Entered`]: the three numbers to restore, and the context inside. Leaving
-//! restores them if the thread is still in the context inside. Otherwise something was left out of
-//! order, which is counted.
+//! Entering returns an [`Entered`]: the three numbers to restore, and the number of the entered
+//! context. Leaving restores the three numbers if the thread is still in the entered context.
+//! Otherwise something was left out of order, which is counted as a misuse.
 //!
 //! The state has no destructor, so it works at any moment in the life of a thread. It needs no
-//! slot, so a thread that never allocates is not registered. Only the entry counts, which the
-//! worker reads, are [shared](super::entries).
+//! thread slot, so a thread that never allocates is not registered. Only the entry counts are
+//! [shared](super::entries): the worker reads them.
 #![expect(unsafe_code, reason = "a pointer to a static")]
 
 mod cache;
@@ -34,18 +34,18 @@ pub(crate) struct ContextIds {
 }
 
 impl ContextIds {
-    /// In no scope, without a tag.
+    /// The context of a thread that is in no scope and has no tag.
     pub(crate) const ROOT: Self = Self { stack: ROOT, tag: NONE, context: ROOT };
 }
 
-/// PERF: the three numbers are separate words, and each is always stored and loaded alone. A load
-/// of another width than the store before it gets no store forwarding: it waits a dozen cycles
-/// until the store has reached the cache.
+/// PERF: the three numbers are separate words, and each is always stored and loaded alone. If a
+/// load had another width than the store before it, the processor could not forward the stored
+/// value, and the load would wait a dozen cycles until the store has reached the cache.
 struct ThreadContext {
     stack: Cell<u32>,
     tag: Cell<u32>,
     context: Cell<u32>,
-    /// Whether the numbers were [captured](capture) since this was last cleared.
+    /// Whether the context was [captured](capture) since this flag was last cleared.
     captured: Cell<bool>,
     cache: NodeCache,
     overflow: Overflow,
@@ -72,13 +72,13 @@ fn current() -> Option<&'static ThreadContext> {
     Some(unsafe { &*current })
 }
 
-/// The number of the context this thread is in, which is all that an allocation reads.
+/// The number of the current context. An allocation reads nothing else of the state.
 #[inline(always)]
 pub(crate) fn context() -> u32 {
     current().map_or(ROOT, |current| current.context.get())
 }
 
-/// The stack this thread is in.
+/// The number of the current scope stack.
 pub(crate) fn stack() -> u32 {
     current().map_or(ROOT, |current| current.stack.get())
 }
@@ -101,7 +101,8 @@ pub(crate) fn set_captured(captured: bool) -> bool {
     current().is_none_or(|current| current.captured.replace(captured))
 }
 
-/// A scope, tag or context that was entered: the context to restore, and the one inside.
+/// The result of entering a scope, tag or context: the context to restore, and the number of the
+/// entered context.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entered {
     before: ContextIds,
@@ -112,15 +113,16 @@ impl Entered {
     /// For a thread whose thread-local storage no longer exists.
     const NOWHERE: Self = Self { before: ContextIds::ROOT, inside: ROOT };
 
-    /// Restores what `outer` would have restored, because `outer` was left before this.
+    /// Makes this restore the context that `outer` would have restored, because `outer` was left
+    /// first.
     #[cfg(feature = "tracing")]
     pub(crate) fn skip(&mut self, outer: Self) {
         self.before = outer.before;
     }
 }
 
-/// Enters a scope. `site` is the location of the call in the program, for a report of skipped
-/// scopes.
+/// Enters a scope. `site` is the source location of the caller in the program; it is reported if
+/// skipped scopes are detected.
 #[inline(always)]
 pub(crate) fn enter(name: &'static str, site: &'static Location<'static>) -> Entered {
     let Some(current) = current() else { return Entered::NOWHERE };
@@ -130,7 +132,7 @@ pub(crate) fn enter(name: &'static str, site: &'static Location<'static>) -> Ent
     }
 }
 
-/// Enters a tag: allocations from here on carry it.
+/// Enters a tag, which allocations have until it is left.
 #[inline(always)]
 pub(crate) fn enter_tag(group: u32, name: &'static str) -> Entered {
     let Some(current) = current() else { return Entered::NOWHERE };
@@ -177,8 +179,8 @@ pub(crate) fn enter_node(node: u32) -> Entered {
 }
 
 /// Leaves a scope, tag or context that was entered at `site`. If the thread is in another context
-/// by then, the call is out of order and counts as a misuse: it also leaves everything that is
-/// still open inside, or changes nothing if `entered` was left already.
+/// now, the call is out of order and counts as a misuse. Then it also leaves everything that was
+/// entered later and is still open, or changes nothing if `entered` was left already.
 #[inline(always)]
 pub(crate) fn leave(entered: Entered, site: &'static Location<'static>) {
     // PERF: the arguments fit in registers, so the caller writes none of them to memory.
@@ -193,7 +195,7 @@ pub(crate) fn leave(entered: Entered, site: &'static Location<'static>) {
     ) {
         let before = ContextIds { stack, tag, context };
         if inside & OVERFLOW != 0 && self::stack() == OTHER {
-            // In order: a scope without a node.
+            // This scope has no node, and is left in order.
             if let Some(current) = current() {
                 current.overflow.leave(inside & !OVERFLOW);
                 current.set(before);
@@ -223,8 +225,8 @@ pub(crate) fn swap(ids: ContextIds) -> ContextIds {
     before
 }
 
-/// The context of the scope `name` inside `ids`. This counts one entry, however often the future or
-/// span that has the context is resumed.
+/// The context of the scope `name` inside `ids`. Counts one entry; resuming the future or span that
+/// has the context counts no more entries.
 pub(crate) fn with_scope(ids: ContextIds, name: &'static str) -> ContextIds {
     let Some(current) = current() else { return ids };
     current.ids_of(current.cache.scope(ids.stack, name), ids.tag)
@@ -327,8 +329,8 @@ impl ThreadContext {
     }
 
     /// Counts a scope without a node. If the number of open scopes shows that scopes were skipped,
-    /// counts those as misuses and returns to the stack outside them, without a tag, because a
-    /// skipped scope may have set the tag.
+    /// counts these as misuses, sets the thread back to the stack outside them, and returns `true`.
+    /// The thread then has no tag, because a skipped scope may have set the tag.
     fn detect_skipped(&self, address: usize, site: &'static Location<'static>) -> bool {
         let Err(Skipped { count, base }) = self.overflow.enter(self.stack.get(), address) else {
             return false;

@@ -2,8 +2,8 @@
 //!
 //! A thread counts in a table of its own, which has one word for each slot of the thread's [node
 //! cache](super::current). Entering a scope adds one to a word, without a locked instruction. When
-//! a slot gets another node, and when the thread ends, the word's count moves to the node's counter
-//! in the [tree](super::tree).
+//! the slot of a word gets another node, or the thread ends, the count in the word is added to the
+//! node's counter in the [tree](super::tree).
 //!
 //! ```text
 //! word of a thread   u64 entries:46 | node:18  --moves to-->  counter of a node   u64 entries
@@ -21,8 +21,9 @@ use crate::platform::os;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
-/// The number of words of a table, and of slots of a thread's cache of nodes. A power of two. Small
-/// enough for the cache to stay in the first-level data cache beside the program's data.
+/// The number of words of a table, and of slots of a thread's node cache. It is a power of two, and
+/// so small that the node cache stays in the processor's first-level data cache beside the
+/// program's data.
 pub(super) const SLOTS: usize = 64;
 
 /// Bits of a word that hold the node.
@@ -50,7 +51,7 @@ pub(super) static NO_COUNTERS: Counters = Counters {
 
 /// The list of all tables; tables are never removed from it.
 static ALL: AtomicPtr<Counters> = AtomicPtr::new(ptr::null_mut());
-/// The number of free tables; can be too high for an instant, but never too low.
+/// The number of free tables. It can be too high for an instant, but is never too low.
 static FREE: AtomicU64 = AtomicU64::new(0);
 static MAPPED: AtomicU64 = AtomicU64::new(0);
 
@@ -128,7 +129,7 @@ impl Counters {
         let Some(word) = self.words.get(word) else { return };
         let counted = word.load(Ordering::Relaxed);
         // NOTE: the word is cleared before its count is added to the node's counter, so that a
-        // reader does not see an entry in both.
+        // reader does not count an entry twice.
         word.store(node.into(), Ordering::Relaxed);
         if counted >= ONE_ENTRY {
             add(node_of(counted), counted >> NODE_BITS);
@@ -146,8 +147,8 @@ impl Counters {
 /// Adds `entries` to the node's counter.
 pub(super) fn add(node: u32, entries: u64) {
     if let Some(counter) = tree::entry_counter(node) {
-        // Release: a reader that sees the sum also sees this thread's earlier stores, such as the
-        // cleared word of these entries.
+        // Release: a reader that sees the new count also sees this thread's earlier stores, such as
+        // the one that cleared the word of these entries.
         counter.fetch_add(entries, Ordering::Release);
     }
 }

@@ -33,7 +33,8 @@ pub(crate) static TAG_SPEC: Declaration = Declaration {
     ],
 };
 
-/// Opens a scope on the thread's stream, which is in this context until the scope is left.
+/// Opens a scope on the thread's stream. The events on this stream are in this context until the
+/// scope is left.
 pub(crate) static MEMORY_SCOPE: Declaration = Declaration {
     uid: 49,
     logger: "Memory",
@@ -42,8 +43,8 @@ pub(crate) static MEMORY_SCOPE: Declaration = Declaration {
     fields: &[("Tag", I32)],
 };
 
-/// The number of entries of a scope since the recording began. `Before` is 1 in the events at the
-/// beginning of a late stream, which have the number up to that point.
+/// The number of entries of a scope since the recording began. At the beginning of a late stream
+/// are events with `Before` 1, which have the numbers up to that point.
 pub(crate) static SCOPE_ENTRIES: Declaration = Declaration {
     uid: 50,
     logger: "Memledger",
@@ -74,7 +75,8 @@ pub(crate) struct ScopeEvents {
 }
 
 impl ScopeEvents {
-    /// Counts the entries from now on, or all entries since the process started.
+    /// Counts the entries from now on, or all entries since the process started if
+    /// `from_process_start`.
     pub(crate) fn new(from_process_start: bool) -> Self {
         let mut seen = Vec::new();
         if !from_process_start {
@@ -158,7 +160,7 @@ impl EventProvider for ScopeEvents {
     }
 }
 
-/// Announces a node with the name at the end of `path`, after the names of its groups.
+/// Announces a node. `path` has the names of its groups, and then its own name.
 fn announce_node(
     importants: &mut Importants,
     id: u32,

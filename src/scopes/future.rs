@@ -8,12 +8,12 @@ use std::panic::Location;
 use std::pin::Pin;
 use std::task::{self, Poll};
 
-/// Gives scopes to futures, as [`alloc_scope!`](crate::alloc_scope) does to blocks of code.
+/// Gives scopes to futures, as [`alloc_scope!`](crate::alloc_scope) gives them to blocks of code.
 ///
 /// A guard in an `async` block would stay on the scope stack of its thread while the task waits and
 /// other tasks run there. So the compiler refuses such a guard where tasks can move to other
-/// threads. These methods give the future a context of its own, which is set before each poll, on
-/// any thread, and saved after it:
+/// threads. The methods of this trait give the future a context of its own. It becomes the context
+/// of the thread before each poll, on any thread, and is saved after the poll:
 ///
 /// ```
 /// use memledger::{AllocScope, alloc_scope};
@@ -44,14 +44,14 @@ pub trait AllocScope: Future + Sized {
         self.in_context(Context::current().scope(name.into()))
     }
 
-    /// As [`alloc_scope`](Self::alloc_scope), with allocations that belong to `group`.
+    /// As [`alloc_scope`](Self::alloc_scope); the allocations of the future belong to `group`.
     #[track_caller]
     fn alloc_scope_in_group(self, group: &'static Group, name: impl Into<Name>) -> Scoped<Self> {
         self.in_context(Context::current().scope_in_group(group, name.into()))
     }
 
-    /// Gives each allocation of this future the tag `tag`, except where a scope or tag inside has
-    /// another tag.
+    /// Gives each allocation of this future the tag `tag`, except those in an inner scope or tag
+    /// that sets another tag.
     #[track_caller]
     fn alloc_tagged(self, tag: Tag) -> Scoped<Self> {
         self.in_context(Context::current().tagged(tag))
@@ -77,8 +77,9 @@ impl<F: Future> AllocScope for F {}
 ///
 /// Scopes that are open inside the future while it waits are saved with its context. So on
 /// executors of one thread, where guards across `.await` compile, such guards are correct inside
-/// this future. Its destructors run in its context. If a future ends in another context than it
-/// began in, because a guard was forgotten or returned, this counts as one of `scope_misuses`.
+/// this future. Its destructors run in its context. If a future ends in another context than the
+/// one in which it began, because it has forgotten a guard or returned one, this counts as one of
+/// `scope_misuses`.
 #[must_use = "futures do nothing unless polled"]
 #[derive(Debug)]
 pub struct Scoped<F> {

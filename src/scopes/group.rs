@@ -54,7 +54,7 @@ impl Group {
         }
     }
 
-    /// The name and the node of the group's tag for memory without a tag of its own.
+    /// The name and the group node of the tag for memory of this group that has no tag of its own.
     #[cfg(feature = "enable")]
     #[inline]
     pub(crate) fn unnamed(&'static self) -> (&'static str, u32) {

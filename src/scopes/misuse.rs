@@ -1,5 +1,5 @@
-//! Scopes that were left out of order, or never left: their number, and where the first was
-//! entered.
+//! Scopes that were left out of order, or never left: their number, and the source location at
+//! which the first was entered.
 #![expect(unsafe_code, reason = "a pointer to a static")]
 
 use std::panic::Location;
@@ -14,13 +14,13 @@ pub(crate) fn count() -> u64 {
     COUNT.load(Ordering::Relaxed)
 }
 
-/// Where the first of these scopes was entered.
+/// The source location at which the first of these scopes was entered.
 pub(crate) fn first() -> Option<&'static Location<'static>> {
     // SAFETY: only pointers to `'static` locations are stored there.
     unsafe { FIRST.load(Ordering::Acquire).as_ref() }
 }
 
-/// Begins to count from 0, for a new recording.
+/// Resets the count to 0 for a new recording.
 pub(crate) fn reset() {
     COUNT.store(0, Ordering::Relaxed);
     FIRST.store(ptr::null_mut(), Ordering::Relaxed);

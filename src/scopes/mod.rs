@@ -1,12 +1,13 @@
-//! Scopes, groups and tags, and the context that they make on each thread.
+//! Scopes, groups and tags, which together are the context of each thread.
 //!
 //! A *context* is a stack of scopes and optionally a tag. All contexts of a program form one tree
-//! of numbered nodes ([`tree`]). A thread has the number of its [current] context, and an
-//! allocation reads only that number. Entering a scope finds the number of the new stack in a small
-//! cache of the thread, which asks the shared tree once for each stack.
+//! of numbered nodes ([`tree`]). A thread stores the number of its [current] context, and an
+//! allocation reads only that number. To enter a scope, a thread looks up the number of the new
+//! stack in a small cache of its own, which is filled from the shared tree.
 //!
-//! Entering and leaving write nothing. If the context of a thread differs from that of its stream
-//! when it allocates, [`switch`] writes the change before the event.
+//! Entering and leaving a scope write nothing to the stream. When a thread allocates, and its
+//! context is not the one that was last written to its stream, [`switch`] writes the change before
+//! the event.
 
 mod context;
 #[cfg(feature = "enable")]

@@ -12,7 +12,7 @@ use std::panic::Location;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 /// Makes a guard not `Send`, so that it cannot move to another thread. The error of the compiler
-/// contains this name, which says what to use instead.
+/// contains the name of this trait, which names the alternatives.
 trait ForFuturesUseTheirMethodAllocScopeForThreadsUseContext {}
 
 /// An entered scope, left when dropped. [`alloc_scope!`](crate::alloc_scope) makes it.
@@ -34,13 +34,13 @@ trait ForFuturesUseTheirMethodAllocScopeForThreadsUseContext {}
 /// ```
 ///
 /// A guard can be forgotten, or dropped while scopes inside it are still open (on executors of one
-/// thread, a guard across an `.await` compiles). Leaving a scope around the guard corrects this.
-/// The report counts these as `scope_misuses`, and gives the source location of the first. If no
-/// scope is around the guard, because a loop forgets one in each round or a `longjmp` skips one,
-/// the misuse is detected after at most 511 rounds. Then all of these scopes are counted, and the
-/// thread returns to the scope around the loop, or to `GlobalScope` if each round used another
-/// name. More than 511 guards that one function keeps open at once are taken for such a loop, and
-/// are closed.
+/// thread, a guard across an `.await` compiles). The next time that a scope around the guard is
+/// left, this is corrected. The report counts such guards as `scope_misuses`, and gives the source
+/// location of the first. If no scope around the guard is left, because a loop forgets a guard in
+/// each round, or a `longjmp` skips one in each round, the misuse is detected after at most 511
+/// rounds. Then all of these scopes are counted, and the thread returns to the scope around the
+/// loop, or to `GlobalScope` if each round used another name. If one function keeps more than 511
+/// guards open at once, they are taken for such a loop, and are closed.
 #[must_use = "the scope is left when this is dropped"]
 #[derive(Debug)]
 pub struct ScopeGuard {
@@ -67,8 +67,8 @@ impl ScopeGuard {
         Self::new(current::enter(name.into().as_str(), site), site)
     }
 
-    /// Enters a scope whose allocations belong to `group`, except where a scope or tag inside
-    /// belongs to another group.
+    /// Enters a scope. Allocations in it belong to `group`, except those in an inner scope or tag
+    /// of another group.
     #[inline]
     #[track_caller]
     pub fn enter_group(group: &'static Group, name: impl Into<Name>) -> Self {
@@ -147,8 +147,9 @@ impl Drop for ScopeGuard {
 ///
 /// The name is a literal, a `&'static str` or a [`Name`](crate::Name). Entering and leaving a scope
 /// costs 2 to 3 ns, from the second time on a thread, and writes nothing to the stream. A `String`,
-/// a `&String` or a `&[u16]` of UTF-16 is interned each time, which searches a table that all
-/// threads share; intern it once with [`Name::intern`](crate::Name::intern) instead.
+/// a `&String` or a `&[u16]` of UTF-16 works, too, but is interned each time, which searches a
+/// table that all threads share; intern such a name once with [`Name::intern`](crate::Name::intern)
+/// instead.
 #[macro_export]
 macro_rules! alloc_scope {
     (group: $group:path, $name:expr, $body:block) => {{

@@ -19,7 +19,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::registry::LookupSpan;
 
 /// A layer of `tracing-subscriber` that makes a scope of each span: allocations inside a span are
-/// in a scope of its name.
+/// in a scope with the span's name.
 ///
 /// ```
 /// use memledger::ScopeLayer;
@@ -36,10 +36,11 @@ use tracing_subscriber::registry::LookupSpan;
 ///
 /// The scope of a span with an explicit parent (`parent: ..`) is inside that of the parent. The
 /// scope of any other span is inside the current scopes of the thread that makes the span, whether
-/// they are spans or [`alloc_scope!`](crate::alloc_scope). Each thread that enters the span enters
-/// this scope, each time: an instrumented future is in it at each poll. Spans can be entered within
-/// themselves and left in any order. A span that is made under a tag has that tag, as a
-/// [`Context`](crate::Context) does; any other span keeps the tag of the thread that enters it.
+/// they are spans or [`alloc_scope!`](crate::alloc_scope). A thread enters this scope each time
+/// that it enters the span. So an instrumented future is in the scope at each poll. Spans can be
+/// entered within themselves and left in any order. A span that is made while the thread has a tag
+/// keeps that tag, as a [`Context`](crate::Context) does; in any other span, the tag is that of the
+/// thread that enters the span.
 ///
 /// A span that a filter disables has no scope. Guards of `alloc_scope!` that are open while an
 /// instrumented future waits stay on the thread; [`AllocScope`](crate::AllocScope) saves them.
@@ -70,8 +71,8 @@ impl ScopeLayer {
         }
     }
 
-    /// Makes one more scope of the value of this field, inside the scope of the span. If a span has
-    /// several such fields, only the first of them counts.
+    /// Makes a second scope, inside the scope of the span, from the value of this field. If a span
+    /// has several of the chosen fields, only the first of them is used.
     #[must_use]
     pub fn instance_field(self, name: &'static str) -> Self {
         #[cfg(feature = "enable")]
@@ -137,7 +138,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ScopeLayer {
     fn on_exit(&self, id: &Id, registry: Registry<'_, S>) {
         let was_entered = ENTERED_SPANS.try_with(|entered| entered.remove(id, self.site));
         if was_entered == Ok(false) && contexts(id, &registry).is_some() {
-            // Another thread has entered it.
+            // Another thread has entered the span.
             misuse::add(1, self.site);
         }
     }
@@ -191,8 +192,8 @@ impl EnteredSpans {
         let Some(at) = entered.iter().rposition(|(one, _)| one == id) else { return false };
         let (_, entered_span) = entered.remove(at);
         match entered.get_mut(at) {
-            // Another span was entered later and is still open. That span will restore the context
-            // before this one.
+            // A span that was entered after this one is still open. When it is left, it must
+            // restore the context from before this span.
             Some((_, inner)) => inner.skip(entered_span),
             None => current::leave(entered_span, site),
         }

@@ -1,5 +1,5 @@
-//! The events that bring a thread's stream to the context of the thread. They are written before an
-//! allocation, and only if the thread's context differs from that of its stream.
+//! Writes the context of a thread to its stream. This is done before an allocation, and only if the
+//! thread's context differs from the one that was last written.
 #![expect(unsafe_code, reason = "writes events through raw pointers")]
 
 use super::{current, events, tree};
@@ -7,24 +7,25 @@ use crate::trace::format::layout::{ENTER_SCOPE, LEAVE_SCOPE};
 use crate::trace::write::ThreadSlot;
 use std::sync::atomic::Ordering;
 
-/// Whether this thread's stream is in the context of the thread, so that there is nothing to write.
+/// Whether the context that was last written to this thread's stream is the thread's current one,
+/// so that nothing has to be written.
 #[inline(always)]
 pub(crate) fn is_current(slot: &ThreadSlot) -> bool {
     current::context() == slot.context.get()
 }
 
-/// Writes the events that bring this thread's stream to the context of the thread, without
-/// committing them. Returns the address for the next event.
+/// If necessary, writes the events that set the context of this thread's stream to that of the
+/// thread, without committing them. Returns the address for the next event.
 #[inline(always)]
 pub(crate) fn switch(slot: &ThreadSlot) -> *mut u8 {
     if is_current(slot) { slot.cursor() } else { write(slot, current::context()) }
 }
 
-/// The stream has at most one scope open, whose number identifies the whole stack: this function
-/// leaves the open scope and enters the new one.
+/// Writes the events: leaves the scope that is open on the stream, and enters the new one. At most
+/// one scope is open on a stream, because the number in its event identifies the whole stack.
 ///
-/// When the channel is turned on or off, a thread detects that here: at the next change of its
-/// context, or in its next buffer.
+/// A thread detects here that the channel was turned on or off: at the next change of its context,
+/// or in its next buffer.
 #[inline(never)]
 fn write(slot: &ThreadSlot, context: u32) -> *mut u8 {
     let mut at = slot.cursor();

@@ -18,7 +18,7 @@ use super::{Group, Name};
 #[derive(Clone, Copy, Debug)]
 pub struct Tag {
     group: &'static Group,
-    /// `None`: a container is named after its type.
+    /// `None` if the tag has no name of its own; then a container is named after its type.
     name: Option<Name>,
 }
 
@@ -75,8 +75,8 @@ macro_rules! tag {
     };
 }
 
-/// Runs `body`. Each allocation of this thread inside carries `tag`, except where a scope or tag
-/// inside has another tag. The scope stack stays the same.
+/// Runs `body`. Each allocation of this thread in `body` has the tag `tag`, except those in an
+/// inner scope or tag that sets another tag. The scope stack stays the same.
 ///
 /// From the second call on a thread, it costs about as much as a scope.
 #[track_caller]

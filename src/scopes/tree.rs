@@ -12,16 +12,16 @@
 //! ```
 //! A node's number is its index in the table. A node is found by kind, parent, owner and the text
 //! of its name, so two call sites with the same name share a node. Number 0 is the root
-//! (`GlobalScope`, no tag). Number 1 is `(other)`: every stack that has no node of its own, because
-//! the table is full or the stack is too deep.
+//! (`GlobalScope`, no tag). Number 1 is `(other)`. It represents all stacks that have no node of
+//! their own, because the table is full or the stack is too deep.
 //!
 //! ```text
 //! one mapping   buckets u32 x 2^16   nodes Node x 2^18   entry counters u64 x 2^18
 //!               bucket of hash(key) -> node --next--> node --next--> 0
 //! ```
 //! A thread writes a node, then marks it as ready, then links it into its bucket, so every node in
-//! a bucket is complete. If two threads add the same node at once, one copy can remain that is
-//! ready and in no bucket. It costs one line in the trace.
+//! a bucket is complete. If two threads add the same node at the same time, a second copy of it can
+//! remain that is ready, but in no bucket. The only harm is that the trace announces both.
 //!
 //! The hook does not use this table: it reads a number from [thread-local storage](super::current).
 #![expect(unsafe_code, reason = "the table is raw memory")]
@@ -44,15 +44,15 @@ pub(crate) const OTHER: u32 = 1;
 /// No parent, no owner, no tag.
 pub(crate) const NONE: u32 = 0;
 
-/// The maximum number of nodes. Source code contains some thousands of names; more names than that
-/// come from data.
+/// The maximum number of nodes. Source code contains some thousands of names; if a program has many
+/// more, they come from data.
 pub(super) const CAPACITY: usize = 1 << 18;
 const BUCKETS: usize = 1 << 16;
 const FIRST: u32 = 2;
 /// The number of nodes that a program can add.
 pub(crate) const PROGRAM_NODES: usize = CAPACITY - FIRST as usize;
 
-/// Ids in the stream begin above those that Unreal gives to its own tags.
+/// The first id of nodes in the stream, above the ids that Unreal gives to its own tags.
 const WIRE_BASE: u32 = 0x0100_0000;
 
 /// The id of a node in events.
@@ -93,7 +93,7 @@ struct Table {
 }
 
 static TABLE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
-/// The number of nodes that were requested, which can exceed [`CAPACITY`].
+/// The number of node numbers that were given out, which can exceed [`CAPACITY`].
 static COUNT: AtomicU32 = AtomicU32::new(FIRST);
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 static TEXT_BYTES: AtomicU64 = AtomicU64::new(0);
@@ -196,7 +196,7 @@ pub(crate) fn find_or_add(
     found
 }
 
-/// The interned copy of `text`; `(other)` if the table is full, which counts as a refusal.
+/// The interned copy of `text`. If the table is full, returns `(other)`, and counts the refusal.
 pub(super) fn intern(text: &str) -> &'static str {
     let found = find_or_add_with(NodeKind::Name, NONE, NONE, text, || copy_text(text));
     match found.and_then(node) {
@@ -213,8 +213,8 @@ pub(super) fn find_or_add_context(stack: u32, tag: u32) -> Option<u32> {
     find_or_add(NodeKind::Context, stack, tag, node(tag).map_or("", Node::text))
 }
 
-/// As [`find_or_add`], but counts no refusal. A node that is added gets the name that `keep_name`
-/// returns.
+/// As [`find_or_add`], but does not count a refusal. If it adds a node, the node gets the name that
+/// `keep_name` returns.
 fn find_or_add_with(
     kind: NodeKind,
     parent: u32,
@@ -255,7 +255,7 @@ fn find_or_add_with(
         match bucket.compare_exchange(head, number, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return Some(number),
             Err(newer) => {
-                // The nodes from `head` on were compared already.
+                // The nodes from `head` on were compared before, so only the newer ones are.
                 if let Some(found) = find(newer, head) {
                     return Some(found);
                 }

@@ -7,7 +7,8 @@ use crate::trace::format::packet::{PacketWriter, SYNC};
 use crate::trace::read::{Reader, Summary, Visitor};
 use std::io::{Read, Write};
 
-/// Pending packets are written when they have at least this number of bytes, and at the end.
+/// Pending packets are written when they have at least this number of bytes together, and at the
+/// end.
 const WRITE_AT: usize = 256 << 10;
 
 /// Ignores all events, because only the packets are converted.
@@ -20,18 +21,19 @@ impl Visitor for Ignore {
 /// Reads a whole trace and writes it to `out` in the coding of `to`. Each packet keeps its stream
 /// and its payload; the handshake differs only in the transport.
 ///
-/// Damaged packets of `source` are left out and counted in the summary; all packets before and after
-/// them are written. The output does not show where a packet is missing, so a reader may take the
-/// two ends of an event that continued in it for one event. If `source` fails, everything before the failure is written, and
-/// [`Summary::error`] has its error.
+/// Damaged packets of `source` are left out and counted in the summary; all packets before and
+/// after them are written. The output does not show where a packet is missing. So if an event began
+/// before the missing packet and ended after it, a reader of the output may join the two parts to
+/// one event. If `source` fails, all packets before the failure are written, and [`Summary::error`]
+/// has the error.
 ///
 /// Costs as much as [`read`](crate::trace::read::read()), because some damage is visible only in
 /// the events, plus 5 to 50 ns for the coding of each event.
 ///
 /// # Errors
-/// [`Error::NotATrace`] and [`Error::UnsupportedTrace`] if the input is something else;
-/// [`Error::Read`] if its start cannot be read. In these cases nothing is written.
-/// [`Error::Write`] if `out` fails.
+/// [`Error::NotATrace`] if the input is not a trace, [`Error::UnsupportedTrace`] if it is a trace
+/// of an unsupported version, [`Error::Read`] if its start cannot be read: in these cases nothing
+/// is written. [`Error::Write`] if `out` fails.
 ///
 /// # Examples
 /// ```

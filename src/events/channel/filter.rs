@@ -4,10 +4,10 @@ use super::is_name;
 use super::registry::{all, id, no_name};
 use crate::error::Error;
 
-/// The filter of a text such as `memory,scope` or `-memory`.
+/// A filter, parsed from a text such as `memory,scope` or `-memory`.
 ///
 /// A name includes its channel; channels that are on by default are always included. A name after a
-/// `-` excludes its channel. If all names are excluded, all other channels are included.
+/// `-` excludes its channel. If each name in the text has a `-`, all other channels are included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChannelFilter {
     wanted: Vec<(u32, String)>,
@@ -15,7 +15,7 @@ pub(crate) struct ChannelFilter {
 }
 
 impl ChannelFilter {
-    /// Reads names that are separated by commas.
+    /// Parses names that are separated by commas.
     ///
     /// # Errors
     /// [`Error::InvalidChannels`] for a text that no channel can have as its name, or without a

@@ -1,5 +1,5 @@
-//! A sink that gets only some channels: it removes the other events, and the rest is a stream of
-//! its own.
+//! A sink that passes on only some channels: it removes the events of other channels, and the
+//! remaining events are a valid stream.
 //!
 //! ```text
 //! worker ──► queue ──► FilteredSink, on the sink's own thread ──► file or connection
@@ -7,13 +7,13 @@
 //! input    3 a   4 b   5 c   settled below 6   6 d   7 a   settled below 8
 //! output   3 a         4 c   settled below 5         5 a   settled below 6       without b and d
 //! ```
-//! A stream has no gaps in its serials, so removing an event lowers the serials after it by one.
-//! Events of different threads arrive in any order. The number of removed events before an event is
-//! known when all lower serials have arrived, as the stream's watermark says; until then events are
-//! held back.
+//! A stream has no gaps in its serials. So when an event is removed, the serials of all later
+//! events are lowered by one. Events of different threads arrive in any order. How many events were
+//! removed before an event is known only when all lower serials have arrived, which the stream's
+//! watermark reports. Until then, the sink holds events back.
 //!
-//! If the event of a scope is removed, so is the end of the scope. The events inside remain, in the
-//! scope around it.
+//! If the event that opens a scope is removed, the end of the scope is removed, too. The events
+//! inside remain, and are then in the scope around it.
 
 use crate::error::Error;
 use crate::events::channel::{Channel, ChannelFilter};
@@ -35,7 +35,7 @@ use std::ops::Range;
 /// if its filter includes all of these channels.
 pub(crate) type Needs = (&'static [&'static Channel], &'static [&'static Declaration]);
 
-/// Replaces the position of an event that was removed.
+/// Stored instead of a position if the event was removed.
 const LEFT_OUT: usize = usize::MAX;
 
 /// See the [module](self).
@@ -54,7 +54,7 @@ pub(crate) struct FilteredSink {
     /// For each event with a serial since the last release: its serial minus `settled`, and its
     /// position in `held`, or [`LEFT_OUT`].
     turns: Vec<(u64, usize)>,
-    /// The positions in `held` of serials in fixed parts: those of `Settled` and `Report` events.
+    /// The positions in `held` of the field `Serial` of `Settled` and `Report` events.
     counts: Vec<usize>,
     /// The watermark of the input at the last release: all lower serials had arrived.
     settled: u64,
@@ -77,14 +77,14 @@ struct StreamState {
     open: Vec<bool>,
     /// The bytes that open a scope whose event has not arrived yet.
     enter: Vec<u8>,
-    /// Whether the last event was passed on. Its arrays follow it only then.
+    /// Whether the last event was passed on. Only then are its arrays passed on, too.
     keeps: bool,
 }
 
 impl FilteredSink {
-    /// Passes on to `inner` the events on the channels of `filter`. `needs` has the types of the
-    /// tracker that need a channel; those about the stream itself are always passed on. If a name
-    /// in the filter is that of no channel, this is reported to `on_problem` at the end.
+    /// Passes on to `inner` the events on the channels of `filter`. `needs` lists the types of the
+    /// tracker that need a channel; the types about the stream itself are always passed on. If no
+    /// channel has a name that the filter includes, this is reported to `on_problem` at the end.
     pub(crate) fn new(
         filter: ChannelFilter,
         needs: &[Needs],
@@ -217,12 +217,12 @@ impl FilteredSink {
             self.turns.push((serial.wrapping_sub(self.settled) & SERIAL_MASK, at));
         }
         if uid == SETTLED.uid || uid == REPORT.uid {
-            // In both types it is the first field.
+            // In both types the serial is the first field.
             self.counts.push(self.held.len() + UID_SIZE);
         }
     }
 
-    /// Passes on the events that are held back: all events before them have arrived.
+    /// Passes on the events that are held back. Requires that all events before them have arrived.
     fn release(&mut self) {
         if self.left_out > 0 || self.turns.iter().any(|(_, at)| *at == LEFT_OUT) {
             // PERF: the events of each thread are in order already, so the sort merges a few runs.
@@ -236,7 +236,8 @@ impl FilteredSink {
                 }
             }
         }
-        // The initial live-set snapshot is in order and has no watermark: its last serial is one.
+        // The initial live-set snapshot has no watermark. It is in order, so the serial after its
+        // last one serves as the watermark.
         if let Some((last, _)) = self.turns.last() {
             self.settled += last + 1;
         }

@@ -57,7 +57,7 @@ impl Channel {
         self.state.load(Ordering::Relaxed) == ON
     }
 
-    /// Adds the channel to the table; returns whether it is there.
+    /// Adds the channel to the table if it is not there; returns `false` if the table is full.
     fn find_or_claim_entry(&'static self) -> bool {
         let this = ptr::from_ref(self).cast_mut();
         let known = TABLE.iter().any(|entry| match entry.load(Ordering::SeqCst) {
@@ -66,8 +66,8 @@ impl Channel {
                 .compare_exchange(free, this, Ordering::SeqCst, Ordering::SeqCst)
                 .map_or_else(|other| other == this, |_| true),
         });
-        // NOTE: the request is read after the channel is in the table, so a setting that is applied
-        // at the same time either finds the channel or is found here.
+        // NOTE: the request is read after the channel is in the table. So a setting that is applied
+        // at the same time either finds the channel in the table, or is read here.
         let on = known && self.starts_on();
         let state = if on { ON } else { OFF };
         // A state that was set at the same time takes precedence.
@@ -84,7 +84,7 @@ impl Channel {
         self.state.load(Ordering::Relaxed) == OFF
     }
 
-    /// Turns it on or off, read-only or not. A channel that the table has no room for stays off;
+    /// Turns it on or off, read-only or not. A channel stays off if the table has no room for it;
     /// returns whether there was room.
     pub(crate) fn force(&'static self, enabled: bool) -> bool {
         if !self.find_or_claim_entry() {
@@ -203,8 +203,7 @@ pub(crate) fn known() -> impl Iterator<Item = (&'static str, bool)> {
     all().map(|channel| (channel.name, channel.state.load(Ordering::Relaxed) == ON))
 }
 
-/// The names with a requested state that no channel has had so far, and whether the channel will be
-/// on.
+/// The names with a requested state that no channel has so far, and whether the channel will be on.
 pub(crate) fn expected() -> impl Iterator<Item = (&'static str, bool)> {
     let asked = SWITCHED.iter().map(|wish| (wish, SWITCHED.state(wish.id)));
     let asked = asked.filter(|(wish, state)| *state != NEW && !is_known(wish.id));
@@ -225,8 +224,8 @@ pub(crate) fn switch(names: &Names, enabled: bool) -> Result<Vec<&'static Channe
             new[0]
         )));
     }
-    // NOTE: requests are made before the table is read again. A channel that is added at the same
-    // time is in the table by then, or finds its request.
+    // NOTE: requests are made before the table is read again. So a channel that is added at the
+    // same time either is found in the table here, or finds the request.
     for name in old {
         SWITCHED.change(id(name), state);
     }
@@ -242,7 +241,7 @@ pub(crate) fn switch(names: &Names, enabled: bool) -> Result<Vec<&'static Channe
 
 /// Announces channels in a stream, and reports those that were turned on or off.
 pub(crate) struct Announcer {
-    /// The state of each channel that the stream has.
+    /// The state of each channel, by its index in the table, that was last announced in the stream.
     told: Vec<bool>,
 }
 

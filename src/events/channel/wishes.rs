@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 pub(super) struct Wish {
     pub(super) id: u32,
     pub(super) name: String,
-    /// ON, OFF, or NEW if no state is requested.
+    /// The requested state: ON, OFF, or NEW if no state is requested.
     state: AtomicU8,
     next: Option<&'static Wish>,
 }
@@ -63,8 +63,8 @@ impl Wishes {
                 wish.next = unsafe { first.as_ref() };
                 match self.0.compare_exchange(first, wish, Ordering::SeqCst, Ordering::SeqCst) {
                     Ok(_) => return,
-                    // NOTE: another thread may have added the same name. The first entry of the
-                    // list counts, and later changes go to it.
+                    // NOTE: another thread may have added the same name. Of two entries with the
+                    // same name, the first in the list is read, and later changes are made to it.
                     Err(other) => first = other,
                 }
             }

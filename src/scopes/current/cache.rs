@@ -1,4 +1,4 @@
-//! The nodes of the [tree](crate::scopes::tree) that this thread has used last.
+//! A cache of the nodes of the [tree](crate::scopes::tree) that this thread has used recently.
 //!
 //! ```text
 //! slot of hash(kind, parent, address of the name):  packed key | address of the name | node
@@ -32,7 +32,7 @@ pub(super) struct NodeCache {
     /// The thread's counters, one word for each slot. A node is cached only while the thread has
     /// counters of its own.
     counters: Cell<&'static Counters>,
-    /// The thread is ending: its counters are returned.
+    /// Whether the thread is ending, so that its counters were returned.
     ending: Cell<bool>,
 }
 
@@ -76,8 +76,8 @@ impl NodeCache {
         })
     }
 
-    /// The cached node, or the result of `search`; an `Err` of `search` is returned, but not
-    /// cached. Counts one entry if the node is a scope.
+    /// The cached node, or otherwise the result of `search`. An `Ok` is cached; an `Err` is the
+    /// node to use without caching it. Counts one entry if the node is a scope.
     #[inline(always)]
     fn find(
         &self,
@@ -116,7 +116,7 @@ impl NodeCache {
         let packed = u64::from(parent) | ((size as u64) << 3 | kind as u64) << 32;
         let mixed = address as u64 ^ u64::from(parent) << 20 ^ (kind as u64) << 3;
         let mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // The upper bits, so the index is always below `SLOTS`.
+        // The index is the upper bits, so it is always below `SLOTS`.
         ((mixed >> (u64::BITS - SLOTS.trailing_zeros())) as usize, packed)
     }
 
@@ -132,7 +132,7 @@ impl NodeCache {
     ) -> u32 {
         let found = search();
         let (Ok(node) | Err(node)) = found;
-        // A measurement that replaces a scope does not count an entry.
+        // If a measurement replaces the scope, this is no entry of the measurement.
         let is_entry = kind == NodeKind::Scope && (found.is_ok() || node == OTHER);
         match self.own_counters().filter(|_| found.is_ok()) {
             Some(counters) => {

@@ -1,7 +1,7 @@
 //! Scopes without a node: scopes on a stack that is too deep, or entered while the tree is full.
 //!
-//! All of them have the stack [`OTHER`], so a number distinguishes them. The number also detects
-//! skipped guards:
+//! All of them have the stack [`OTHER`], so they are numbered from the outermost on. A large number
+//! also shows that guards were skipped:
 //!
 //! ```text
 //! scope with a node, scope with a node, (other) 0, (other) 1, (other) 2 ...
@@ -11,18 +11,19 @@
 use crate::scopes::tree::{self, OTHER, ROOT};
 use std::cell::Cell;
 
-/// Marks the context of a scope without a node: this bit, plus the number of such scopes that are
-/// open, this one included. No node has a number this large, so leaving the scope takes the slow
-/// path.
+/// Marks the context of a scope without a node, whose number is this bit plus the number of such
+/// scopes that are open, this one included. No node has a number this large, so leaving the scope
+/// takes the slow path.
 pub(super) const OVERFLOW: u32 = 1 << 31;
 
-/// This many open scopes without nodes mean that guards were skipped, if the thread's call stack is
-/// no deeper than at the first of them. A recursion needs more call stack for each scope.
+/// If this number of scopes without nodes are open, and the thread's call stack is no deeper than
+/// at the first of them, guards were skipped. A recursion, in contrast, needs more call stack for
+/// each scope.
 pub(super) const MAX_OPEN: u32 = 256;
 /// A loop or a `longjmp` returns to within this many bytes of the address of the first scope.
 const SAME_FRAME: usize = 64 << 10;
 
-/// The open scopes of a thread that have no node.
+/// The open scopes of a thread that have no node, from the first to the innermost.
 #[derive(Clone, Copy)]
 struct Open {
     count: u32,
@@ -46,15 +47,15 @@ impl Overflow {
         Self(Cell::new(Open { count: 0, base: ROOT, address: 0 }))
     }
 
-    /// Counts one more scope, which was entered in `stack` at this `address` of the call stack.
+    /// Counts one more scope, which is entered in `stack` at this `address` of the call stack.
     ///
     /// # Errors
-    /// If the count shows that guards were skipped, because a loop forgot them or a `longjmp`
-    /// passed them. Then no scope counts as open any more.
+    /// If the count shows that a loop forgot guards, or that a `longjmp` skipped them. Then the
+    /// count of open scopes is set to 0.
     ///
-    /// NOTE: a single skipped scope is not detected here if a scope around it is left, because
-    /// leaving that scope corrects it. The call stacks of coroutines are not known. More than 511
-    /// guards that one function keeps on purpose are taken for skipped ones.
+    /// NOTE: skipped scopes are not detected here if a scope around them is left, because leaving
+    /// that scope corrects the context. The call stacks of coroutines are not known. If one
+    /// function keeps more than 511 guards on purpose, they are taken for skipped ones.
     pub(super) fn enter(&self, stack: u32, address: usize) -> Result<(), Skipped> {
         let mut open = self.0.get();
         if stack != OTHER || open.count == 0 {
@@ -76,11 +77,11 @@ impl Overflow {
         result
     }
 
-    /// Leaves scope number `number`, and with it those inside it.
+    /// Leaves the scope with this number, and the scopes inside it.
     pub(super) fn leave(&self, number: u32) {
         let open = self.0.get();
-        // A number above the count belongs to scopes that other scopes have replaced in the count.
-        // Their base is not known any more, so counting restarts at 0.
+        // A number above the count belongs to scopes whose count was overwritten when a scope was
+        // entered in another stack. Their base is no longer known, so counting restarts at 0.
         let count = if number > open.count { 0 } else { number.saturating_sub(1) };
         self.0.set(Open { count, ..open });
     }

@@ -135,7 +135,7 @@ fn entries_of(name: &'static str) -> u64 {
 
 #[test]
 fn entries_are_exact_before_and_after_the_end_of_a_thread() {
-    // More scopes than a thread caches, so that they replace each other's words.
+    // These are more scopes than a thread caches, so they replace each other in the cache.
     let names = (0..3 * SLOTS).map(|number| Name::intern(&format!("entered {number}")).as_str());
     let names = names.collect::<Vec<_>>();
     let enter_all = |names: &[&'static str]| {
@@ -154,8 +154,8 @@ fn entries_are_exact_before_and_after_the_end_of_a_thread() {
             check(1);
             end_thread();
             check(1);
-            // As a destructor of a thread-local value does that runs after the counters were
-            // returned.
+            // A destructor of a thread-local value that runs after the counters were returned does
+            // this.
             enter_all(&names);
             check(2);
         };
@@ -226,7 +226,8 @@ fn scopes_beyond_the_limit_are_skipped_only_where_the_stack_is_no_deeper() {
             swap(ContextIds { stack: OTHER, tag: NONE, context: OTHER });
             let current = super::current().unwrap();
             let first = 64 << 20;
-            // A recursion uses more call stack for each scope. Another call stack is no loop.
+            // A recursion uses more call stack for each scope, and another call stack is far away:
+            // neither is a loop.
             for depth in 0..2 * MAX_OPEN as usize {
                 assert!(!current.detect_skipped(first - 100 * depth, site));
             }

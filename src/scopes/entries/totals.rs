@@ -4,10 +4,11 @@ use super::visit;
 use crate::scopes::tree;
 use std::sync::atomic::Ordering;
 
-/// Raises each of `entries`, which is indexed by node, to the node's number of entries.
+/// Raises each number in `entries`, which is indexed by node, to the number of entries of that
+/// node.
 ///
-/// Counts all entries before the call, on any thread. May miss entries during the call, but counts
-/// none twice.
+/// Counts all entries that happened before the call, on any thread. May miss entries that happen
+/// during the call, but counts none twice.
 pub(in crate::scopes) fn read(entries: &mut Vec<u64>) {
     /// The maximum number of reads. While a thread moves entries from a word to the node's counter,
     /// the entries are in neither, so a read is repeated if a counter has changed meanwhile.

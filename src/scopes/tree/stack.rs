@@ -9,8 +9,8 @@ const MAX_DEPTH: usize = 255;
 /// The stack of the scope `name` inside `stack`; adds it if it is new.
 ///
 /// # Errors
-/// If the scope gets no node, which counts as a refusal, the stack to use instead: the innermost
-/// measurement around the scope, because measured code must stay inside its measurement, or
+/// If the scope gets no node; this counts as a refusal. The error is the stack to use instead: the
+/// innermost measurement around the scope, so that measured code stays inside its measurement, or
 /// [`OTHER`] if there is no measurement.
 pub(in crate::scopes) fn find_or_add_scope(stack: u32, name: &'static str) -> Result<u32, u32> {
     let found = if stack == OTHER || scopes_of(stack).count() >= MAX_DEPTH {
@@ -35,17 +35,18 @@ fn scopes_of(stack: u32) -> impl Iterator<Item = u32> {
     })
 }
 
-/// Whether `stack` is `outer` or inside it. `true` for [`OTHER`], which may be inside any stack.
+/// Whether `stack` is `outer` or inside it. Returns `true` if `stack` is [`OTHER`], which may be
+/// inside any stack.
 pub(crate) fn is_within(stack: u32, outer: u32) -> bool {
     stack == OTHER || outer == ROOT || scopes_of(stack).any(|stack| stack == outer)
 }
 
-/// Removes repetitions from the end of `stack`: the scopes that a loop enters in each round and
-/// never leaves. Returns the remaining stack and the number of removed scopes.
+/// Removes the repeating scopes at the inner end of `stack`, which a loop has entered in each round
+/// and never left. Returns the remaining stack and the number of removed scopes.
 ///
-/// If less than half of the scopes repeat, the loop gave each scope another name, so all scopes are
-/// removed. If the stack is not [`MAX_DEPTH`] deep, the table is full and the scopes of the loop
-/// have no nodes, so none are removed.
+/// If less than half of the scopes repeat, the loop must have given each scope another name, so all
+/// scopes are removed. If the stack is less than [`MAX_DEPTH`] deep, the table is full, so the
+/// scopes of the loop have no nodes and none are removed.
 pub(in crate::scopes) fn without_repeats(stack: u32) -> (u32, u32) {
     /// The maximum number of scopes that a loop enters in one round.
     const ROUND: usize = 16;

@@ -1,4 +1,5 @@
-//! The nodes of the tree in the order of their numbers, for the stream to announce.
+//! Visits the nodes of the tree in the order of their numbers, so that the stream can announce
+//! them.
 
 use super::{FIRST, NONE, NodeKind, Table};
 use std::sync::atomic::Ordering;
@@ -14,7 +15,8 @@ pub(in crate::scopes) struct NewNode {
 
 /// Visits each node once; each call continues after the last node of the previous call.
 ///
-/// A node that is not ready yet is left for a later call. No event refers to it before it is ready.
+/// A node that is not ready yet is visited by a later call. No event refers to a node before it is
+/// ready.
 pub(in crate::scopes) struct Walk {
     next: u32,
     unready: Vec<u32>,

@@ -15,7 +15,7 @@ pub const MAX_INDEX: usize = 31;
 pub enum Aux<'a> {
     /// Nothing, or no such field.
     None,
-    /// Elements as they are in memory, and the bytes of one element.
+    /// Elements as they are in memory, and the size of one element in bytes.
     Elements(&'a [u8], usize),
     /// UTF-16 text for a byte string: seven bits of each unit.
     Narrowed(&'a [u16]),
@@ -37,7 +37,7 @@ impl Aux<'_> {
         }
     }
 
-    /// Bytes of one element: a piece has a multiple of them.
+    /// Bytes of one element. The size of a piece is a multiple of it.
     pub fn element(self) -> usize {
         match self {
             Self::None | Self::Narrowed(_) | Self::NarrowedText(_) => 1,
@@ -83,7 +83,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Fills `out`, whose length is a multiple of an element's, with the next bytes.
+    /// Fills `out`, whose length is a multiple of the element size, with the next bytes.
     pub fn fill(&mut self, out: &mut [u8]) {
         match self {
             Self::Elements(bytes) => {

@@ -9,13 +9,14 @@ pub(crate) const SYNCED_HEADER: usize = UID_SIZE + SERIAL_SIZE;
 
 pub(crate) const AUX_TERMINAL: u8 = 3;
 
-/// An event type of the tracker. Its owner declares it in its `events.rs`, and passes its list to
-/// the worker, which announces every type before the first event.
+/// An event type of the tracker. The module that writes the events declares their types in its
+/// `events.rs` and passes the list to the worker, which announces every type before the first
+/// event.
 pub(crate) struct Declaration {
     pub(crate) uid: u16,
     pub(crate) logger: &'static str,
     pub(crate) event: &'static str,
-    /// `IMPORTANT`, `NO_SYNC`; `MAYBE_HAS_AUX` follows from the fields.
+    /// `IMPORTANT` and `NO_SYNC` only; `MAYBE_HAS_AUX` is derived from the fields.
     pub(crate) flags: u8,
     pub(crate) fields: &'static [(&'static str, FieldType)],
 }
@@ -67,7 +68,8 @@ impl Declaration {
             }
         }
         if self.has_aux() {
-            // NOTE: important events have these bytes unshifted, others shifted by one.
+            // NOTE: in important events these bytes are unshifted; in others they are shifted left
+            // by one bit.
             let shift = u8::from(!important);
             for (index, value) in values.iter().enumerate() {
                 if let Value::Text(text) = value

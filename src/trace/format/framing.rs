@@ -22,7 +22,7 @@ const LEAST: u16 = 4;
 /// Bytes of magic number, metadata size, the largest metadata, and the versions.
 const LONGEST_START: usize = 4 + 2 + u16::MAX as usize + 2;
 
-/// How a stream starts, whatever its version.
+/// The start of a stream of any version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Start {
@@ -72,7 +72,7 @@ enum State {
     Size(Option<u8>),
     /// This many bytes of a packet are missing.
     Packet(u16),
-    /// Packets cannot be found in this stream, or no longer.
+    /// Packets cannot be found, from the start of the stream or from a wrong size on.
     Unknown,
 }
 
@@ -88,7 +88,7 @@ impl Framing {
         Self { state: State::Start(Vec::new()), start: None, length: 0, whole: 0 }
     }
 
-    /// How the stream starts; `None` until that is complete.
+    /// The start of the stream; `None` until it is complete.
     pub fn start(&self) -> Option<&Start> {
         self.start.as_ref()
     }
@@ -103,7 +103,7 @@ impl Framing {
         self.length == 0
     }
 
-    /// Bytes up to the end of the last whole packet; 0 while the start is incomplete. All bytes, if
+    /// Bytes up to the end of the last whole packet; 0 while the start is incomplete; all bytes if
     /// packets cannot be found.
     pub fn whole(&self) -> u64 {
         self.whole
@@ -112,7 +112,7 @@ impl Framing {
     /// Takes the next bytes of the stream.
     ///
     /// # Errors
-    /// [`Error::NotATrace`] at the first byte that differs from the magic number. Never after
+    /// [`Error::NotATrace`] at the first byte that differs from the magic number; never after the
     /// [`start`](Self::start) is complete.
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         self.length += bytes.len() as u64;
@@ -288,7 +288,7 @@ mod tests {
             cut in 0_usize..600,
             pieces in prop::collection::vec(1_usize..300, 1..200),
         ) {
-            // The naive model: the sum of the sizes that fit.
+            // The simple model: the sum of the packet sizes that fit.
             let mut bytes = start(Transport::Unreal);
             let mut ends = vec![bytes.len()];
             for size in sizes {

@@ -16,9 +16,9 @@ use std::io::Read;
 pub const MAGIC: [u8; 4] = *b"2CRT";
 /// Unreal's transport: packets per thread with sync packets.
 pub const TRANSPORT: u8 = 4;
-/// Our own transport: the same, and packets can be compact. Its number is far from Unreal's, so
-/// that Unreal's readers refuse it. Another coding needs another number; 77 was that of a coding
-/// that no release has written.
+/// Our own transport: as [`TRANSPORT`], but packets can also be compact. Its number is far from
+/// Unreal's, so that Unreal's readers refuse it. Each change of the compact coding needs a new
+/// number; 77 was the number of a coding that no release has written.
 pub const COMPACT_TRANSPORT: u8 = 78;
 /// The protocol we write.
 pub const PROTOCOL: u8 = 7;
@@ -31,10 +31,11 @@ const TRACE_GUID: u8 = 2;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Transport {
-    /// Plain or LZ4, which Unreal's readers read. Files are named `.utrace`.
+    /// Plain or LZ4, which Unreal's tools can read. Files are named `.utrace`.
     #[default]
     Unreal,
-    /// Compact too: a fraction of the size, for our own readers. Files are named `.memledger`.
+    /// Plain, LZ4 or compact: a fraction of the size, for our own reader only. Files are named
+    /// `.memledger`.
     Compact,
 }
 
@@ -170,7 +171,8 @@ impl Metadata {
     pub(super) fn decode(mut records: &[u8]) -> Self {
         let mut metadata = Self::default();
         while let [size, id, tail @ ..] = records {
-            // NOTE: a record that exceeds the metadata is ignored: analysis needs none.
+            // NOTE: a record that exceeds the metadata is ignored, because analysis needs none of
+            // the records.
             let Some((value, next)) = tail.split_at_checked(usize::from(*size)) else { break };
             match (*id, value) {
                 (CONTROL_PORT, &[low, high]) => {

@@ -10,12 +10,13 @@
 //!                   u8 16, u8 24, u56 cycles                     protocols 5 and 6
 //! event             u16 uid << 1 | 1, u24 serial if it is synchronised, fixed fields
 //! ```
-//! Only an event needs a table: the type records say how many bytes its fields have.
+//! The size of an event needs a table of types, because only type records give the size of its
+//! fields. All other items show their own size.
 
 use super::arrays::PIECE_HEAD;
 use super::schema::{MAYBE_HAS_AUX, NO_SYNC};
 
-/// Bytes of a uid before an event.
+/// Bytes of the uid that an event begins with.
 pub(crate) const UID_SIZE: usize = 2;
 /// Bytes of a serial after the uid.
 pub(crate) const SERIAL_SIZE: usize = 3;
@@ -23,15 +24,15 @@ pub(crate) const SERIAL_SIZE: usize = 3;
 const PIECE: u8 = 1 << 1;
 /// Ends the arrays of an event.
 pub(crate) const ARRAYS_END: u8 = 3 << 1;
-/// Begins a scope, whose event is the next item.
+/// Opens a scope, whose event is the next item.
 pub(crate) const ENTER_SCOPE: u8 = 4 << 1;
-/// Ends a scope.
+/// Closes a scope.
 pub(crate) const LEAVE_SCOPE: u8 = 5 << 1;
-/// [`ENTER_SCOPE`], and the time in 8 bytes (protocol 7).
+/// [`ENTER_SCOPE`], followed by the time in 8 bytes (protocol 7).
 pub(crate) const ENTER_SCOPE_AT: u8 = 6 << 1;
-/// [`LEAVE_SCOPE`], and the time in 8 bytes (protocol 7).
+/// [`LEAVE_SCOPE`], followed by the time in 8 bytes (protocol 7).
 pub(crate) const LEAVE_SCOPE_AT: u8 = 7 << 1;
-/// Bytes of [`ENTER_SCOPE_AT`] and [`LEAVE_SCOPE_AT`] with their time.
+/// Bytes of [`ENTER_SCOPE_AT`] or [`LEAVE_SCOPE_AT`], time included.
 pub(crate) const SCOPE_AT: usize = 9;
 
 /// The layout of the events of one type on a thread's stream.
@@ -103,9 +104,9 @@ pub(crate) enum Item {
     Piece,
     /// The end of the arrays of the last event.
     ArraysEnd,
-    /// The beginning of a scope; its event is the next item.
+    /// The opening of a scope; its event is the next item.
     Enter,
-    /// The end of a scope.
+    /// The closing of a scope.
     Leave,
     /// An event of the type with this uid and layout.
     Event(u16, EventLayout),
@@ -138,7 +139,7 @@ pub(crate) fn first_item(
     })
 }
 
-/// An item that begins or ends a scope and has a time.
+/// The item that opens or closes a scope and has a time, and its size in bytes.
 fn scope_with_time(first: u8, protocol: u8) -> Option<(Item, usize)> {
     Some(match (first, protocol) {
         (ENTER_SCOPE_AT, 7) => (Item::Enter, SCOPE_AT),

@@ -2,7 +2,7 @@
 
 use lz4_flex::block;
 
-/// Payloads up to this many bytes are sent plain: LZ4 would gain too little.
+/// Payloads of at most this number of bytes are not compressed, because LZ4 would gain too little.
 pub const MIN_COMPRESSED: usize = 384;
 
 /// Compresses blocks, with one table for all.
@@ -15,7 +15,7 @@ impl Compressor {
         Self { table: block::CompressTable::default() }
     }
 
-    /// Appends the compressed `payload` to `out` and returns `true`, if that is smaller.
+    /// Compresses `payload`. If the result is smaller, appends it to `out` and returns `true`.
     pub(crate) fn append(&mut self, payload: &[u8], out: &mut Vec<u8>) -> bool {
         if payload.len() <= MIN_COMPRESSED {
             return false;

@@ -24,8 +24,8 @@ pub const TYPES: u16 = 0;
 pub const IMPORTANTS: u16 = 1;
 /// The first stream that belongs to a thread.
 pub const FIRST_THREAD: u16 = 2;
-/// The last of the streams that our writer uses for its own events, from [`FIRST_THREAD`] on; the
-/// streams of the program's threads follow.
+/// The last stream of our writer's own events, which are on the streams from [`FIRST_THREAD`] to
+/// this one. The streams of the program's threads follow.
 pub const LAST_OWN: u16 = FIRST_THREAD + 2;
 /// The last stream that belongs to a thread.
 pub const LAST_THREAD: u16 = 0x3ff0;
@@ -44,7 +44,7 @@ const ENCODED: u16 = 0x8000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Coding {
-    /// Not coded.
+    /// The bytes of the payload, unchanged.
     Plain,
     /// A `u16` decoded size, then an LZ4 block.
     Lz4,
@@ -64,7 +64,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the first four bytes of a packet; `None` if no writer writes them.
+    /// Decodes the first four bytes of a packet; `None` if no writer writes such a header.
     pub fn decode(bytes: [u8; HEADER], transport: Transport) -> Option<Self> {
         let size = usize::from(u16::from_le_bytes([bytes[0], bytes[1]]));
         let tag = u16::from_le_bytes([bytes[2], bytes[3]]);
@@ -85,7 +85,8 @@ impl Header {
     }
 }
 
-/// Appends packets to a vector, each in the coding that is smallest for its cost.
+/// Appends packets to a vector. It chooses the smallest coding, but does not try LZ4 on a packet of
+/// a thread that compact coding has halved.
 pub struct PacketWriter {
     compressor: lz4::Compressor,
     compact: Option<compact::CompactEncoder>,
@@ -101,8 +102,8 @@ impl PacketWriter {
         }
     }
 
-    /// Appends `payload` as one packet, or as several: the decoded size of a packet has 16 bits, and a
-    /// packet that is not coded carries [`MAX_PAYLOAD`] bytes at most.
+    /// Appends `payload` as one packet, or as several if it is too large for one: the decoded size
+    /// of a packet has 16 bits, and a plain packet carries at most [`MAX_PAYLOAD`] bytes.
     pub fn packet(&mut self, stream: u16, payload: &[u8], out: &mut Vec<u8>) {
         debug_assert!(stream < SYNC);
         let pieces = payload.chunks(u16::MAX.into()).chain(payload.is_empty().then_some(payload));
@@ -142,7 +143,8 @@ impl PacketWriter {
         }
     }
 
-    /// Appends the packet as an LZ4 block, if that is smaller than plain.
+    /// Appends the packet as an LZ4 block, if that is smaller than a plain packet; returns whether
+    /// it is.
     fn lz4(&mut self, stream: u16, payload: &[u8], out: &mut Vec<u8>) -> bool {
         let start = out.len();
         out.extend_from_slice(&[0; ENCODED_HEADER]);

@@ -18,7 +18,7 @@ pub(crate) static NEW_TRACE: Declaration = Declaration {
     fields: &[("StartCycle", U64), ("CycleFrequency", U64), ("Endian", U16), ("PointerSize", U8)],
 };
 
-/// The name of a stream's thread, for Unreal's readers.
+/// The name of the thread of a stream, for Unreal's readers.
 pub(crate) static THREAD_INFO: Declaration = Declaration {
     uid: 17,
     logger: "$Trace",
@@ -63,8 +63,8 @@ pub(crate) static SESSION: Declaration = Declaration {
 pub(crate) static MARKER: Declaration =
     Declaration { uid: 20, logger: "Memory", event: "Marker", flags: 0, fields: &[("Cycle", U64)] };
 
-/// The facts that our reader needs at the start: the first serial, whether the stream has all
-/// events since the start of the process, and whether the tracker was built with optimisation.
+/// The facts that our reader needs first: the first serial, whether the stream has all events since
+/// the start of the process, and whether the tracker was built with optimisation.
 pub(crate) static TRACE: Declaration = Declaration {
     uid: 21,
     logger: "Memledger",
@@ -79,7 +79,7 @@ pub(crate) static TRACE: Declaration = Declaration {
     ],
 };
 
-/// From now on this stream belongs to the thread with this id.
+/// From this event on, this stream belongs to the thread with this id.
 pub(crate) static THREAD_START: Declaration = Declaration {
     uid: 22,
     logger: "Memledger",
@@ -97,7 +97,7 @@ pub(crate) static SETTLED: Declaration = Declaration {
     fields: &[("Serial", U64)],
 };
 
-/// Events that a thread could not record (0: a thread without an id).
+/// The number of events that a thread could not record. `ThreadId` is 0 for threads without an id.
 pub(crate) static LOST: Declaration = Declaration {
     uid: 24,
     logger: "Memledger",
@@ -106,7 +106,7 @@ pub(crate) static LOST: Declaration = Declaration {
     fields: &[("ThreadId", U32), ("Events", U64)],
 };
 
-/// The in-process report covers everything up to here.
+/// The in-process report covers all events up to this one.
 pub(crate) static REPORT: Declaration = Declaration {
     uid: 25,
     logger: "Memledger",
@@ -122,9 +122,9 @@ pub(crate) static REPORT: Declaration = Declaration {
     ],
 };
 
-/// The end of the initial snapshot of live blocks: the events before this one on its stream
-/// happened before this stream started, and are in the other streams of the process at their own
-/// times.
+/// The end of the initial live-set snapshot. The allocations before this event, on the same stream
+/// id, happened before this recording began. Recordings of the process that began earlier have them
+/// at their own times.
 pub(crate) static ALIVE: Declaration = Declaration {
     uid: 30,
     logger: "Memledger",
@@ -154,7 +154,7 @@ pub(crate) static TYPES: &[&Declaration] = &[
     &SCOPE_GOES_ON,
 ];
 
-/// The bound on the events between two markers that the stream announces.
+/// The upper bound of the number of events between two markers, as the stream announces it.
 pub(crate) const MARKER_PERIOD: u32 = 1 << 20;
 /// Bytes of a marker.
 pub(crate) const MARKER_BYTES: usize = SYNCED_HEADER + 8;

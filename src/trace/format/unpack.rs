@@ -1,4 +1,4 @@
-//! From a packet in any coding to its payload: the counterpart of
+//! Decodes a packet in any coding to its payload: the counterpart of
 //! [`PacketWriter`](super::packet::PacketWriter).
 
 use super::compact;
@@ -7,7 +7,7 @@ use super::packet::{Coding, ENCODED_HEADER, HEADER, Header};
 
 /// Decodes packets, into a buffer of its own.
 pub struct Unpacker {
-    /// PERF: of the largest size, so that it is never resized.
+    /// PERF: it has the largest size from the start, so it is never resized.
     payload: Vec<u8>,
     compact: Option<compact::CompactDecoder>,
 }
@@ -47,8 +47,9 @@ impl Unpacker {
         }
     }
 
-    /// Whether `packet` is what its header says. Subtracts the bytes that this has to process from
-    /// `budget`; `false` if `budget` has fewer.
+    /// Whether `packet` can be decoded as its header says. Subtracts the number of bytes that the
+    /// check processes from `budget`; returns `false` without a check if `budget` is less than
+    /// that.
     pub fn is_whole(&mut self, header: &Header, packet: &[u8], budget: &mut usize) -> bool {
         let cost = match header.coding {
             Coding::Plain => 0,
@@ -64,7 +65,7 @@ impl Unpacker {
     }
 }
 
-/// The LZ4 block of a packet, and how many bytes it decodes to.
+/// The LZ4 block of a packet, and the number of bytes that it decodes to.
 fn lz4_block(packet: &[u8]) -> Option<(&[u8], usize)> {
     let size = packet.get(HEADER..)?.first_chunk::<2>()?;
     Some((packet.get(ENCODED_HEADER..)?, usize::from(u16::from_le_bytes(*size))))

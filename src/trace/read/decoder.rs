@@ -1,4 +1,4 @@
-//! The decoder: from the payloads of packets to events in order.
+//! The decoder, which makes ordered events of the payloads of packets.
 
 use super::event::Visitor;
 use super::merge::Merge;
@@ -11,8 +11,9 @@ use crate::trace::format::schema::EventType;
 
 /// Decodes the payloads of packets and delivers their events, in order, to a [`Visitor`].
 ///
-/// The same decoder reads a file, whose packets [`Reader`](super::Reader) unpacks, and the packets
-/// inside the traced process. Its memory is in proportion to the bytes that wait to be delivered.
+/// The same decoder serves [`Reader`](super::Reader), which unpacks the packets of a file, and the
+/// traced process, which analyses its own packets. Its memory is in proportion to the bytes that
+/// wait to be delivered.
 ///
 /// # Examples
 /// ```
@@ -42,7 +43,7 @@ pub struct Decoder {
     tally: Tally,
 }
 
-/// What a decoder has counted so far.
+/// The counts of a decoder so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
@@ -50,10 +51,10 @@ pub struct Counts {
     pub events: u64,
     /// Ranges of serials that no event carries.
     pub holes: u64,
-    /// Serials in those ranges whose number is known.
+    /// The number of serials in those ranges, without the ranges of unknown size.
     pub missing: u64,
-    /// Whether the number of serials of some range is unknown, because events of different threads
-    /// were so far apart that several numbers fit the 24 bits in the stream.
+    /// Whether some range has an unknown size, because events of different threads were so far
+    /// apart that several serials fit the 24 bits in the stream.
     pub missing_unknown: bool,
     /// Events delivered out of order: they arrived too late, or their serial occurs twice, or it
     /// was damaged.
@@ -64,13 +65,12 @@ pub struct Counts {
     pub first_serial: Option<u64>,
     /// The highest serial delivered.
     pub last_serial: Option<u64>,
-    /// Whether the stream has its end. A stream of this crate's writer ends with
-    /// `Memledger.Report`. Unreal's writer marks no end; its stream counts as ended after the first
-    /// sync.
+    /// Whether the trace has its end. A trace of this crate's writer ends with `Memledger.Report`.
+    /// Unreal's writer marks no end; its trace counts as ended after the first sync.
     pub ended: bool,
 }
 
-/// What a decoder has counted of one stream.
+/// The counts of a decoder for one stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamCounts {
@@ -159,9 +159,9 @@ impl Decoder {
         }
     }
 
-    /// Sets how many bytes of memory events may take while they wait for an earlier event, or for
-    /// their own end. The default is 256 MiB. If more is needed, the reader stops waiting and
-    /// reports a [`Damage`](super::Damage).
+    /// Sets the limit, in bytes, for the memory of the events that wait for an earlier event, or
+    /// for their own end. The default is 256 MiB. If waiting events need more, the reader stops
+    /// waiting and reports a [`Damage`](super::Damage).
     pub fn memory_limit(&mut self, bytes: usize) {
         self.merge.set_memory_limit(bytes);
     }
@@ -194,7 +194,7 @@ impl Decoder {
         }
     }
 
-    /// Reports damage of a packet.
+    /// Reports damage in a packet.
     pub(super) fn damage(
         &mut self,
         offset: u64,

@@ -23,7 +23,7 @@ pub struct Event<'a> {
     pub aux: &'a [(u8, &'a [u8])],
 }
 
-/// The rest of a packet, which begins with the next event in order, for [`Visitor::row`].
+/// The rest of a packet, for [`Visitor::row`]. It begins with the next event in order.
 ///
 /// To take a synchronised event (uid, the lower 24 bits of its serial, fixed part), a visitor
 /// checks that its serial is `next`, [counts](Row::count) it, and removes its bytes from `bytes`.
@@ -68,8 +68,9 @@ pub enum Value<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// The integer at byte `offset` of the fixed part: 1, 2, 4 or 8 bytes, zero-extended.
-    /// 0 if it is outside of the fixed part; the reader checks the offsets of declared fields.
+    /// The integer at byte `offset` of the fixed part: 1, 2, 4 or 8 bytes, zero-extended. 0 if it
+    /// is outside the fixed part, which is impossible for declared fields, because the reader
+    /// checks their offsets.
     pub fn unsigned(&self, offset: usize, size: usize) -> u64 {
         let mut bytes = [0; 8];
         if let Some(value) = self.fixed.get(offset..offset + size) {
@@ -156,8 +157,8 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// The little-endian number in `bytes`, which are a field or an element of this type. Ignores
-    /// bytes after the eighth.
+    /// The little-endian number in `bytes`, the bytes of a field or an element of this type.
+    /// Ignores bytes after the eighth.
     #[inline]
     pub fn from_bytes(field_type: FieldType, bytes: &[u8]) -> Self {
         let size = bytes.len().min(8);
@@ -234,7 +235,7 @@ impl From<Scalar> for Value<'_> {
     }
 }
 
-/// Serials that no event carries: their events were lost on the way.
+/// A range of serials that no event carries, because their events were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hole {
     /// The first missing serial.
@@ -282,7 +283,8 @@ pub trait Visitor {
 
     /// The next events, as consecutive bytes. A visitor that knows the layout of some types can
     /// take their events from the start of the row, which costs less than a call of
-    /// [`event`](Self::event) for each. [`event`](Self::event) gets the other events.
+    /// [`event`](Self::event) for each. Events that it does not take are passed to
+    /// [`event`](Self::event).
     fn row(&mut self, row: &mut Row<'_>) {
         let _ = row;
     }
@@ -298,11 +300,11 @@ pub trait Visitor {
         let _ = stream;
     }
 
-    /// No event follows for now. A visitor that queues work does it here.
+    /// No event follows for now. A visitor that has queued work does that work here.
     fn settle(&mut self) {}
 
-    /// The stream has ended. `whole` means that the stream has its end, as in [`Counts::ended`],
-    /// and that its source could be read up to it.
+    /// The trace has ended. `whole` means that the trace has its end, as in [`Counts::ended`], and
+    /// that the source could be read to its end.
     ///
     /// [`Counts::ended`]: super::Counts::ended
     fn end(&mut self, whole: bool) {

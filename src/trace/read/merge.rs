@@ -12,8 +12,9 @@
 //! serial is the next one, its stream is delivered up to the next gap ([`deliver`]): consecutive
 //! serials, and the events without a serial between them, do not touch the heap.
 //!
-//! A gap is an event that is late or lost. It is lost if its serial is below the watermark: then
-//! nothing below can arrive any more ([`gaps`]). Late events wait for the watermark.
+//! A gap is a serial whose event is missing: late or lost. The event is lost if its serial is below
+//! the watermark, because no event below the watermark can still arrive ([`gaps`]). Otherwise it
+//! may be late, and the merge waits for it.
 
 mod deliver;
 mod fast_path;
@@ -34,8 +35,8 @@ pub(super) struct Merge {
     streams: Vec<ThreadStream>,
     /// The index in `streams` plus one, by stream id.
     index_by_id: Vec<u16>,
-    /// The key and the index of each stream that waits. An entry whose key is not the stream's
-    /// `queued` is out of date.
+    /// The key and the index of each stream that waits. An entry is out of date if its key differs
+    /// from the stream's `queued`.
     heap: BinaryHeap<Reverse<(u64, usize)>>,
     serials: Serials,
     /// The next serial to deliver; 0 before the first one is known.
@@ -47,12 +48,13 @@ pub(super) struct Merge {
     /// The highest serials at the last two syncs.
     at_syncs: [u64; 2],
     data_since_sync: bool,
-    /// The number of syncs in a row at which events waited.
+    /// The number of consecutive syncs, up to the last one, at which events waited.
     stalled_syncs: u8,
     /// The number of items in all streams that are marked as misplaced.
     misplaced: usize,
-    /// The number of losses that may concern any stream. PERF: a stream compares it when it gets
-    /// its next packet, so that damage costs the same for any number of streams.
+    /// The number of losses that may concern any stream. PERF: each stream compares this number
+    /// when it gets its next packet, so that the cost of damage does not depend on the number of
+    /// streams.
     losses: u64,
     /// The number of streams that wait for a type record.
     blocked: usize,
@@ -87,7 +89,7 @@ impl Merge {
         self.streams.iter()
     }
 
-    /// Takes in a packet of a stream, and delivers the events that need not wait any more.
+    /// Takes in a packet of a stream, and delivers all events that no longer have to wait.
     pub(super) fn packet(
         &mut self,
         id: u16,
@@ -217,7 +219,7 @@ impl Merge {
         }
     }
 
-    /// Skips packets with unknown types if their stream has waited for `syncs` syncs.
+    /// Skips packets with events of unknown types once their stream has waited for `syncs` syncs.
     fn wait_for_type(
         &mut self,
         index: usize,
@@ -230,8 +232,9 @@ impl Merge {
         while let Some(stream) = self.streams.get_mut(index)
             && stream.blocked.is_some()
         {
-            // NOTE: in each cycle the writer sends types before the bytes of threads. If the first
-            // event of a type is written between the two, the type is sent after the next sync.
+            // NOTE: in each cycle the writer sends types, then the bytes of threads, then a sync.
+            // If a thread writes the first event of a type between the first two, the event is sent
+            // in this cycle and its type in the next one, after the sync.
             if stream.blocked_syncs < syncs {
                 stream.blocked_syncs += 1;
                 return;

@@ -47,20 +47,21 @@ use std::io::Read;
 /// Reads a whole trace and delivers its events, in order, to `visitor`.
 ///
 /// The source can be a file, a pipe, a socket or bytes in memory; it need not be seekable. Damage
-/// and holes are reported to the visitor and counted in the summary; they are no errors. If the
-/// source fails, all events before that are delivered, and [`Summary::error`] has its error. The
-/// pass ends early when the visitor [is done](Visitor::is_done). [`Pass`] runs a pass on its own
-/// thread.
+/// and holes are not errors: they are reported to the visitor and counted in the summary. If the
+/// source fails, all events before the failure are delivered, and [`Summary::error`] has the error.
+/// The pass ends early when the visitor [is done](Visitor::is_done). [`Pass`] runs a pass on its
+/// own thread.
 ///
-/// An event costs 6 to 40 ns on one core, depending on how finely threads interleave and on LZ4.
-/// The memory is 2 MiB of input, at most 64 MiB of types, and the events that wait for an earlier
-/// event of another thread: at most 256 MiB plus 64 bytes for each byte of input, or the value of
-/// [`Reader::memory_limit`]. If more is needed, the reader stops waiting and reports a [`Damage`].
-/// The time is in proportion to the size of any input, also of damaged input.
+/// An event costs 6 to 40 ns on one core, depending on how finely the events of threads interleave
+/// and on whether packets are LZ4. The memory is 2 MiB of input, at most 64 MiB of types, and the
+/// events that wait for an earlier event of another thread: at most 256 MiB plus 64 bytes for each
+/// byte of input, or the value of [`Reader::memory_limit`]. If more is needed, the reader stops
+/// waiting and reports a [`Damage`]. The time is in proportion to the size of the input, even if
+/// the input is damaged.
 ///
 /// # Errors
-/// [`Error::NotATrace`] and [`Error::UnsupportedTrace`] if the input is something else;
-/// [`Error::Read`] if its start cannot be read.
+/// [`Error::NotATrace`] if the input is not a trace, [`Error::UnsupportedTrace`] if it is a trace
+/// of an unsupported version, [`Error::Read`] if its start cannot be read.
 ///
 /// # Examples
 /// ```

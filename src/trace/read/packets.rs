@@ -12,8 +12,8 @@ use crate::trace::format::unpack::Unpacker;
 use crate::trace::format::{Transport, compact};
 use std::io::Read;
 
-/// Limit for the memory of waiting events: a base, plus bytes for each byte of input (an event of
-/// 10 bytes takes 100), up to a maximum.
+/// The default limit for the memory of waiting events, in bytes: a base, plus an amount for each
+/// byte of input, up to a maximum. An event of 10 bytes takes 100 bytes of memory.
 const HELD: usize = 256 << 20;
 const HELD_PER_BYTE: u64 = 64;
 const MOST_HELD: u64 = 4 << 30;
@@ -59,7 +59,7 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// Sets how many bytes of memory events may take while they wait for an earlier one, as
+    /// Sets the limit, in bytes, for the memory of the events that wait for an earlier event, as
     /// [`Decoder::memory_limit`] does. The default is 256 MiB plus 64 bytes for each byte read, at
     /// most 4 GiB, so that a small input cannot use up the memory of the machine.
     pub fn memory_limit(mut self, bytes: usize) -> Self {
@@ -68,7 +68,8 @@ impl<R: Read> Reader<R> {
         self
     }
 
-    /// Skips `size` bytes of input, which raise the budgets for resynchronisation and for memory.
+    /// Skips `size` bytes of input. They raise the budget for resynchronisation and the limit for
+    /// memory.
     fn consume(&mut self, size: usize) {
         self.source.consume(size);
         self.resync_budget.grow(size);
@@ -84,8 +85,8 @@ impl<R: Read> Reader<R> {
         &self.handshake
     }
 
-    /// Reads all packets and delivers them, until the visitor [is done](Visitor::is_done) or
-    /// `stop` says so.
+    /// Reads all packets and delivers their events, until the visitor [is done](Visitor::is_done)
+    /// or `stop` returns `true`.
     pub(super) fn packets(&mut self, visitor: &mut impl Visitor, mut stop: impl FnMut() -> bool) {
         while self.packet(visitor) {
             if visitor.is_done() || stop() {
@@ -175,14 +176,15 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Whether bytes that are legal as a header are one. If the size of the packet before is wrong,
-    /// payload can look like the header of a new stream or of an empty packet.
+    /// Whether bytes that are legal as a header are probably one. If the size of the packet before
+    /// is wrong, bytes of a payload can look like the header of an empty packet, or of the first
+    /// packet of a stream.
     fn is_credible(&mut self, header: &Header) -> bool {
         // In a compact trace few packets of a thread are plain, so this may be a compact packet
         // whose flag is damaged.
         let likely = header.stream < FIRST_THREAD || self.handshake.transport == Transport::Unreal;
         let seen = likely && self.decoder.has_stream(header.stream);
-        // Decoding checks a coded packet.
+        // A coded packet needs no check here, because decoding checks it.
         let coded = header.coding != Coding::Plain;
         if header.stream == SYNC || coded || header.size > HEADER && seen {
             return true;
@@ -210,7 +212,8 @@ impl<R: Read> Reader<R> {
         !chain.broken || chain.points >= CONVINCING_AT_THE_END
     }
 
-    /// A packet that cannot be decoded. If packets follow it, only this packet is lost.
+    /// Handles a packet that cannot be decoded. If packets follow it, only this packet is lost;
+    /// otherwise searches for the next packet.
     fn damaged(&mut self, header: Header, what: &str, visitor: &mut impl Visitor) -> bool {
         let offset = self.source.offset();
         let what = format!("a packet of stream {} is damaged: {what}", header.stream);
@@ -237,7 +240,8 @@ impl<R: Read> Reader<R> {
         true
     }
 
-    /// The input ends inside the packet: it was cut off, unless other packets begin inside.
+    /// Handles a packet that is longer than the rest of the input. The input was cut off, unless
+    /// other packets begin inside this packet; then its size is wrong.
     fn ends_inside(&mut self, header: Header, visitor: &mut impl Visitor) -> bool {
         let (window, _) = self.source.window();
         let rest = window.len();
@@ -283,7 +287,7 @@ impl<R: Read> Reader<R> {
             );
             let (step, found) = match resync.find(window, all) {
                 Some(start) => (start, true),
-                // The budget is used up. These bytes raise it for the next attempt.
+                // The budget is used up. The skipped bytes raise it for the next attempt.
                 None if resync.is_over() => (window.len().min(SKIPPED_UNREAD), false),
                 None if all => (window.len(), false),
                 // A chain of packets may begin in the second half of the window.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 
 /// A pass over a trace that runs on its own thread, while the program does something else or waits
-/// for it. If this is dropped, the pass runs to its end, and its result is discarded.
+/// for it. If the `Pass` is dropped, the pass still runs to its end, and its result is discarded.
 ///
 /// ```
 /// use memledger::trace::read::{EventAnalyzer, Pass};
@@ -33,7 +33,7 @@ pub struct Pass<V> {
 }
 
 impl<V: Visitor + Send + 'static> Pass<V> {
-    /// Starts a thread that does what [`read`](super::read()) does.
+    /// Starts a thread that reads `source` as [`read`](super::read()) does.
     ///
     /// # Errors
     /// [`Error::ThreadNotStarted`] if the system refuses a thread.

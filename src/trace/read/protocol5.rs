@@ -6,8 +6,8 @@ use crate::trace::format::schema::FieldFamily;
 /// Bytes of one field in a type record: u16 offset, u16 size, u8 type code, u8 name size.
 pub(super) const FIELD: usize = 6;
 
-/// The one-byte events of a thread's stream by their uid. The scope events with a time have seven
-/// bytes of it.
+/// The one-byte events of a thread's stream, by their uid. In scope events with a time, the time
+/// has seven bytes.
 pub(super) const BUILTIN: [Builtin; 16] = {
     let mut table = [Builtin::Illegal; 16];
     table[1] = Builtin::Aux;

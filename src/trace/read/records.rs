@@ -5,7 +5,8 @@
 //!     of an important event: fixed part, then blocks of u32 (0x01 | field << 8 | size << 13)
 //!     and data, then 0x03, then unused bytes
 //! ```
-//! Records can continue in the next packet, so after a loss the next packet may start inside one.
+//! A record can continue in the next packet, so after a loss the next packet may start inside a
+//! record.
 
 use super::event::{Event, Visitor};
 use super::schemas::{Added, Protocol, Role, Types};
@@ -17,10 +18,10 @@ const NEW_EVENT: u16 = 0;
 const AUX: u8 = 1;
 const TERMINAL: u8 = 3;
 
-/// After a loss, this many consecutive records must be legal.
+/// After a loss, the number of consecutive legal records that mark the start of a record.
 const CONVINCING: usize = 3;
 
-/// The bytes of one such stream that are not decoded yet.
+/// The state of one of these streams, and its bytes that are not decoded yet.
 pub(super) struct Records {
     stream: u16,
     bytes: Vec<u8>,
@@ -31,7 +32,7 @@ pub(super) struct Records {
     pub events: u64,
 }
 
-/// What the records of a packet mean to the decoder itself.
+/// The records of a packet that the decoder itself uses.
 #[derive(Default)]
 pub(super) struct Found {
     pub types: bool,
@@ -59,8 +60,9 @@ impl Records {
         }
     }
 
-    /// Takes in the payload of one packet and delivers the complete records. One long function: each
-    /// branch decides whether the loop continues, skips bytes, or waits for more.
+    /// Takes in the payload of one packet and delivers the complete records. It is one long
+    /// function, because each branch decides whether the loop continues, skips bytes, or waits for
+    /// more.
     pub(super) fn packet(
         &mut self,
         payload: &[u8],
@@ -102,7 +104,7 @@ impl Records {
                 if uid == NEW_EVENT || types.layout(uid).is_some() {
                     break;
                 }
-                // These bytes are more likely no record than a record of an unknown type.
+                // These bytes could be a record of an unknown type, but are more likely no record.
                 self.lost = true;
                 continue;
             };
@@ -212,7 +214,7 @@ fn important<'a>(uid: u16, body: &'a [u8], types: &Types) -> Result<Aux<'a>, Str
     }
 }
 
-/// Delivers an important event; returns the first serial if the event has it.
+/// Delivers an important event; returns the first serial of the trace if the event declares it.
 fn deliver(
     uid: u16,
     body: &[u8],

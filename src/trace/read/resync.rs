@@ -4,9 +4,9 @@
 //! damage | ? ? ? ? | packet | packet | packet      each position is tried in turn
 //!                  ^ the first position whose chain of packets has enough points
 //! ```
-//! A header has few bits that identify it. So a position counts only if a chain of packets begins
-//! there: their stream ids are plausible, their LZ4 blocks decode, their checksums are right, and
-//! each begins where the one before ends.
+//! Few bits of a header identify it as one. So a position is accepted only if a chain of packets
+//! begins there: each packet begins where the one before ends, and the stream ids are plausible,
+//! the LZ4 blocks decode, and the checksums are right.
 
 pub(super) mod payload;
 
@@ -19,11 +19,11 @@ use std::ops::Range;
 /// The points of an encoded packet that decodes, and of a sync packet. A plain packet whose payload
 /// makes sense has one point.
 const STRONG_POINTS: u32 = 3;
-/// The points that a chain needs. A single compact packet has this number: its checksum is right by
-/// chance only once in 4 billion.
+/// The points that a chain needs. A single compact packet has as many, because its checksum is
+/// right by chance only once in 4 billion cases.
 const CONVINCING: u32 = 8;
 /// A plain packet below this size in bytes has no points, because the small numbers of a type
-/// record look like one.
+/// record can look like one.
 const SMALL_PLAIN: usize = 32;
 /// The points that a chain needs if it ends at the end of the input, or of the window.
 pub(super) const CONVINCING_AT_THE_END: u32 = 3;
@@ -41,11 +41,11 @@ const BUDGET_PER_BYTE: u64 = 64;
 /// The minimum cost of a position, in bytes.
 const MIN_COST: usize = 4;
 
-/// The bytes spent so far, and the bytes granted.
+/// The budget of a reader: the bytes that were spent so far, and the bytes that were granted.
 pub(super) struct ResyncBudget {
     pub spent: u64,
     granted: u64,
-    /// The initial budget, which is also the maximum that can be left.
+    /// The initial budget, which is also the maximum of granted bytes minus spent bytes.
     initial: u64,
 }
 
@@ -122,9 +122,9 @@ impl<'a> Resync<'a> {
     /// The first offset above 0 in `window` at which a chain of packets begins. `all` means that
     /// the input ends where the window does.
     pub(super) fn find(&mut self, window: &[u8], all: bool) -> Option<usize> {
-        // Payload can look like a plain packet that ends, by chance, where a packet ends. So such a
-        // packet has no points if its payload makes no sense, and it is not used if a packet with
-        // more points begins inside it.
+        // Bytes of a payload can look like a plain packet that ends, by chance, where a real packet
+        // ends. So a plain packet has no points if its payload makes no sense, and it is not
+        // accepted if a packet with more points begins inside it.
         let (mut found, mut size, mut first) = self.find_in(window, 1..window.len(), 1, all)?;
         while first < STRONG_POINTS {
             let inside = found + 1..(found + size).min(window.len());
@@ -134,8 +134,8 @@ impl<'a> Resync<'a> {
         Some(found)
     }
 
-    /// The first offset within `starts` at which a chain begins whose first packet has at least
-    /// `least` points; also that packet's size and points.
+    /// The first offset in `starts` at which a chain begins whose first packet has at least `least`
+    /// points; and the size and the points of that packet.
     fn find_in(
         &mut self,
         window: &[u8],
@@ -161,8 +161,9 @@ impl<'a> Resync<'a> {
     /// Whether packets begin inside the last packet of the input: either packets that end where the
     /// input ends, or one that has enough points alone.
     ///
-    /// An input that is cut off is more likely, and plain packets alone prove little, because type
-    /// records are full of small numbers that look like their headers.
+    /// The condition is strict, because it is more likely that the input was cut off. Plain packets
+    /// alone prove little, because type records are full of small numbers that look like headers of
+    /// plain packets.
     pub(super) fn is_filled(&mut self, last: &[u8]) -> bool {
         (1..last.len()).any(|start| {
             let chain = self.chain(last.get(start..).unwrap_or_default());

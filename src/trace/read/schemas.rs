@@ -1,4 +1,4 @@
-//! The types a stream has announced so far, by uid and by index.
+//! The types that a trace has announced so far, by uid and by index.
 
 use super::protocol::{Builtin, FieldRecord};
 use super::{protocol5, protocol6, protocol7};
@@ -15,7 +15,7 @@ pub(super) struct Protocol {
     field: fn(&[u8]) -> Option<FieldRecord>,
     /// Whether a type record may have one byte more than its contents.
     padded: bool,
-    /// Whether a time of seven bytes counts from the thread's last time, not from the start of the
+    /// Whether a time of seven bytes is relative to the thread's last time, not to the start of the
     /// trace.
     pub stamps_add_up: bool,
     pub builtin: &'static [Builtin; 16],
@@ -123,7 +123,7 @@ impl Protocol {
     }
 }
 
-/// The use that the reader itself makes of events of a type.
+/// The way in which the reader itself uses the events of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     None,
@@ -153,15 +153,15 @@ impl Role {
     }
 }
 
-/// A type, and the values that delivering its events needs.
+/// A type, with the values that are needed to deliver its events.
 pub(super) struct KnownType {
     pub event_type: EventType,
     pub fixed_size: usize,
     pub role: Role,
 }
 
-/// The values of a type that parsing its events needs. PERF: 12 bytes, so that the types in use
-/// share a few cache lines.
+/// The values of a type that are needed to parse its events. PERF: it has 12 bytes, so that the
+/// types in use share a few cache lines.
 #[derive(Clone, Copy, Default)]
 pub(super) struct TypeLayout {
     pub type_index: u32,
@@ -191,7 +191,8 @@ pub(super) enum Added {
     New(u32),
     /// The same type is known already.
     Unchanged,
-    /// There is no memory left for types; `first` is true for the first type that is refused.
+    /// The type is refused, because the types take as much memory as they may. `first` is true for
+    /// the first type that is refused.
     Refused { first: bool },
 }
 

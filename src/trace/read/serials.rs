@@ -2,37 +2,37 @@
 
 use crate::trace::format::schema::{SERIAL_BITS, SERIAL_MASK};
 
-/// Serials inside the reader are higher by this than outside, so that an event before the first one
-/// seen has a serial above 0.
+/// The reader adds this to all serials internally, so that the serials of events before the first
+/// one seen are above 0, too.
 pub(super) const BIAS: u64 = 1 << SERIAL_BITS;
 
-/// A serial up to this far above the highest one is accepted. One farther above is accepted only if
-/// the next serial of its thread is above it, because one flipped bit would change all later
-/// serials.
+/// A serial at most this far above the highest one becomes the highest. A serial farther above does
+/// so only when the next serial of its thread is not below it. Otherwise one flipped bit would
+/// change all later serials.
 const NEAR: i32 = 1 << 16;
 
-/// A watermark up to this far above the highest serial is accepted: half of the distance within
-/// which the next serials are unambiguous.
+/// A watermark at most this far above the highest serial is accepted. This is half of the distance
+/// within which serials are unambiguous.
 const FAR: u64 = 1 << 22;
 
-/// Half of the 2^24 serials that 24 bits distinguish. At a larger distance from the highest serial,
-/// the nearest serial may be the wrong one.
+/// Half of the 2^24 serials that 24 bits distinguish. If waiting events span more serials than
+/// this, the serial nearest to the highest may be the wrong one.
 const HALF: u64 = 1 << (SERIAL_BITS - 1);
 /// The serial of a late event is at most this far below the next serial.
 const LATE: u64 = 1 << 20;
 
-/// The state of unwrapping. A serial is the number with the right lower 24 bits that is nearest to
-/// the highest serial before it in the input.
+/// The state of unwrapping. A serial is unwrapped to the number with these lower 24 bits that is
+/// nearest to the highest serial so far.
 ///
-/// If a writer sends many events of one thread before it continues with the next thread, more
-/// events wait than 24 bits can distinguish. Then a serial is the lowest such number above the
-/// thread's last serial and above the delivered events. That is right as long as no thread lags by
-/// more than 2^24 serials. If a thread may lag by more, the number of missing events is reported as
-/// unknown.
+/// If a writer sends many events of one thread before it continues with the next thread, the
+/// waiting events can span more serials than this distinguishes. Then a serial is unwrapped to the
+/// lowest number with these 24 bits that is above the thread's last serial and above the delivered
+/// events. That is right as long as no thread lags by more than 2^24 serials. If a thread may lag
+/// by more, the number of missing events is reported as unknown.
 #[derive(Default)]
 pub(super) struct Serials {
     highest: u64,
-    /// All later serials are above this, except late ones; 0 while it is unknown.
+    /// The lower bound of all later serials, except late ones; 0 while it is unknown.
     floor: u64,
     /// A thread may have lagged by more serials than 24 bits distinguish.
     unsure: bool,
@@ -49,7 +49,8 @@ impl Serials {
         self.highest
     }
 
-    /// Sets the serial of the next event to be delivered, or of the first waiting event.
+    /// Sets the lower bound of later serials: the serial of the next event to be delivered, or of
+    /// the first waiting event.
     pub(super) fn set_floor(&mut self, floor: u64) {
         self.floor = floor;
     }
@@ -71,7 +72,7 @@ impl Serials {
         }
     }
 
-    /// The serial nearest to the highest that is congruent to `low` modulo 2^24.
+    /// The number that is congruent to `low` modulo 2^24 and nearest to the highest serial.
     #[inline]
     pub(super) fn nearest(&self, low: u32) -> u64 {
         self.highest.wrapping_add_signed(i64::from(self.distance(low)))
@@ -83,7 +84,8 @@ impl Serials {
         (low.wrapping_sub(self.highest as u32) << UNUSED) as i32 >> UNUSED
     }
 
-    /// Whether the lower 24 bits of `serial` would be unwrapped to it, and it would be accepted.
+    /// Whether the lower 24 bits of `serial` would be unwrapped to `serial`, and it is not too
+    /// [far](NEAR) above the highest.
     #[inline]
     pub(super) fn expects(&self, serial: u64) -> bool {
         let ahead = serial.wrapping_sub(self.highest) as i64;
@@ -96,7 +98,7 @@ impl Serials {
         self.highest = self.highest.max(last);
     }
 
-    /// Unwraps the next serial of a thread whose last serial is `last`; 0 if it has none.
+    /// Unwraps the next serial of a thread. `last` is the thread's last serial; 0 if it has none.
     #[inline]
     pub(super) fn unwrap(&mut self, low: u32, last: u64) -> u64 {
         if self.highest == 0 {
@@ -173,7 +175,7 @@ mod tests {
         // Late, not 2^24 serials later.
         serials.set_floor(BIAS + 1501);
         assert_eq!(serials.unwrap(700, 0), BIAS + 700);
-        // Farther than the wire distinguishes.
+        // Farther than 24 bits distinguish.
         for serial in (14_000_000..17_000_000).step_by(1000) {
             last = serials.unwrap(serial & 0x00ff_ffff, last);
         }

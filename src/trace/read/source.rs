@@ -37,8 +37,8 @@ impl<R: Read> Source<R> {
         self.error.take()
     }
 
-    /// The next bytes: at least `size` of them, unless the input ends before. `size` is at most
-    /// [`WINDOW`]. Does not read, and so does not block, if the buffer has that many bytes.
+    /// The next bytes: at least `size` of them, unless the input ends earlier. `size` is at most
+    /// [`WINDOW`]. If the buffer has `size` bytes, does not read, and so does not block.
     pub(super) fn ahead(&mut self, size: usize) -> &[u8] {
         let size = size.min(WINDOW);
         while self.end - self.start < size && !self.at_end {
@@ -52,9 +52,11 @@ impl<R: Read> Source<R> {
         self.buffer.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// At least half of [`WINDOW`], and whether it ends where the input ends.
+    /// The next bytes, at least half of [`WINDOW`] unless the input ends earlier; and whether they
+    /// end where the input ends.
     pub(super) fn window(&mut self) -> (&[u8], bool) {
-        // PERF: small steps through the input do not move the buffer each time.
+        // PERF: the buffer is refilled only when it is half empty, so small steps through the input
+        // do not move its bytes each time.
         if self.end - self.start < WINDOW / 2 {
             self.ahead(WINDOW);
         }
@@ -79,14 +81,14 @@ impl<R: Read> Source<R> {
         if self.end == size && size < MOST {
             self.buffer.resize(2 * size, 0);
         } else if size - self.end < size / 5 {
-            // PERF: moves the rest to the front only when there is little room after it.
+            // PERF: moves the rest to the front only when little room is left after it.
             self.buffer.copy_within(self.start..self.end, 0);
             self.end -= self.start;
             self.start = 0;
         }
         match self.inner.read(self.buffer.get_mut(self.end..).unwrap_or_default()) {
             Ok(0) => self.at_end = true,
-            // A source may claim to have read more than fits.
+            // A faulty source may return a count that exceeds the buffer.
             Ok(count) => self.end = (self.end + count).min(self.buffer.len()),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => {

@@ -6,8 +6,8 @@
 //! ```
 //! Each byte is parsed once, when its packet arrives ([`parse`], [`builtin`]). An item has 24 bytes
 //! and points into `bytes`, so no event is copied or allocated on its own. An event with array
-//! fields is *unfinished* until the terminal after its pieces has arrived. Complete events may be
-//! in between; they wait for it.
+//! fields is *unfinished* until the terminal after its pieces has arrived. Other events that arrive
+//! before the terminal may be complete, but wait for the unfinished event.
 
 mod builtin;
 mod damage;
@@ -32,11 +32,12 @@ pub(super) const HAS_PIECES: u8 = 32;
 /// `Item::serial` is the serial of that next event, which this event precedes.
 pub(super) const MISPLACED: u8 = 64;
 
-/// The item is the time of the next item. `serial` is that time in cycles: since the start of the
-/// trace if `type_index` is 0, else since the clock's own start.
+/// The item is the time of the next item. `serial` is that time in cycles: counted from the start
+/// of the trace if `type_index` is 0, otherwise from the zero of the clock.
 pub(super) const STAMPS: u8 = 128;
 
-/// Unreal's own reader drops an unfinished event after this many items.
+/// The maximum number of items after an unfinished event. Unreal's own reader drops the event then,
+/// too.
 const MAX_INSIDE_UNFINISHED: usize = 0x7fff;
 /// The capacity in bytes that an empty buffer keeps.
 const RESERVED: usize = 1 << 20;
@@ -86,7 +87,7 @@ struct PacketStart {
     offset: Option<u64>,
 }
 
-/// The reason for which parsing stopped.
+/// The reason why parsing stopped.
 enum Stop {
     End,
     /// Only a part of the next event has arrived.
@@ -122,31 +123,32 @@ pub(super) struct ThreadStream {
     pieces: Vec<Piece>,
     unfinished: Vec<UnfinishedEvent>,
     unfinished_pieces: Vec<Piece>,
-    /// The serials of the last two events whose serials were higher than those before.
+    /// The last two serials that were higher than all serials before them on this stream.
     pub last_serial: u64,
     pub serial_before_last: u64,
-    /// The number of entered scopes whose event has not arrived yet.
+    /// The number of opened scopes whose event has not arrived yet.
     pub entering: u32,
     /// The time of the innermost of them.
     entered_at: Option<Stamp>,
-    /// The last time, from which the next one counts in protocols 5 and 6.
+    /// The last time, to which the next one is relative in protocols 5 and 6.
     stamped: u64,
     pub depth: u32,
     unopened_leave: Notice,
-    /// The end of the array data that belongs to a lost event; more of that data may follow there.
+    /// The position after the last array data of a lost event. More data of that event may follow
+    /// there.
     stray_end: Option<u32>,
     stray: usize,
-    /// Bytes were lost, so the next packet does not continue them.
+    /// Bytes were lost, so the next packet does not continue the bytes so far.
     lost: bool,
     /// Parsing waits for the type record of this uid.
     pub blocked: Option<u16>,
-    /// The number of syncs for which it has waited.
+    /// The number of syncs since parsing began to wait.
     pub blocked_syncs: u8,
     /// The result of [`held`](Self::held) when the merge last counted it.
     pub counted: usize,
     /// The key of the stream in the merge's heap.
     pub queued: Option<u64>,
-    /// The value of the merge's `losses` up to which this stream has taken losses into account.
+    /// The value of the merge's `losses` when this stream last took it into account.
     pub losses_seen: u64,
     pub packets: u64,
     pub total_bytes: u64,
@@ -200,8 +202,8 @@ impl ThreadStream {
             && !self.unordered
     }
 
-    /// Takes in the payload of one packet, whose first `done` bytes are delivered already. `done`
-    /// is 0 unless the stream is [idle](Self::is_idle).
+    /// Takes in the payload of one packet. The events in its first `done` bytes were delivered
+    /// already; `done` is 0 unless the stream is [idle](Self::is_idle).
     pub(super) fn push(&mut self, payload: &[u8], done: usize, offset: Option<u64>) {
         let at = self.position(self.bytes.len());
         self.packet_starts.push_back(PacketStart { at, offset });
@@ -249,7 +251,7 @@ impl ThreadStream {
         self.items.get(self.head..).unwrap_or_default()
     }
 
-    /// The first of them, to be changed.
+    /// The first item that was not delivered yet, for a change.
     pub(super) fn front_mut(&mut self) -> Option<&mut Item> {
         self.items.get_mut(self.head)
     }
@@ -308,7 +310,8 @@ impl ThreadStream {
         self.parsed -= needed;
     }
 
-    /// PERF: drops at least half of the items, so each item is moved once on average.
+    /// Drops the delivered items. PERF: at least half of all items are dropped, so an item is moved
+    /// about once on average.
     fn drop_items(&mut self) {
         self.items.drain(..self.head);
         for event in &mut self.unfinished {
@@ -336,7 +339,7 @@ impl ThreadStream {
         }
     }
 
-    /// Drops the packets that are parsed, except the last one.
+    /// Drops the entries of packets before the one that is being parsed.
     fn drop_parsed_starts(&mut self) {
         while self
             .packet_starts

@@ -51,7 +51,7 @@ const KINDS: [(bool, bool); 8] = [
     (false, true),
 ];
 
-/// The parts of an event, between which a packet can end.
+/// The parts of an event. A packet can end between two of them.
 fn event(kind: usize, serial: u64) -> Vec<Vec<u8>> {
     let serial = &serial.to_le_bytes()[..3];
     let of_ours = |at: usize| OURS[at].wire().to_le_bytes();
@@ -87,7 +87,7 @@ fn no_problem(error: Error) {
     panic!("{error}");
 }
 
-/// A filter without `UNWANTED`, and what leaves it.
+/// A filter that excludes `UNWANTED`, and the output of its sink.
 fn filter() -> (FilteredSink, Collect) {
     for channel in [&WANTED, &UNWANTED] {
         channel.is_enabled();
@@ -124,7 +124,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Batches of steps of four threads, each step with whether a packet of its thread ends there.
+/// Batches of steps of four threads. Each step has a flag: whether a packet of its thread ends
+/// there.
 fn batches() -> impl Strategy<Value = Vec<Vec<(u16, Step, u8)>>> {
     let steps = prop::collection::vec((5..9_u16, step(), any::<u8>()), 0..40);
     prop::collection::vec(steps, 0..6)

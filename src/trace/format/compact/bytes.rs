@@ -2,7 +2,7 @@
 
 use super::{LARGEST, SLACK};
 
-/// Room for the bytes of a packet or a payload, and for accesses after its end.
+/// The bytes of a packet or a payload, and [`SLACK`] for accesses after its end.
 pub(super) type Buffer = [u8; LARGEST + SLACK];
 
 /// The `N` bytes from `at` on.
@@ -22,7 +22,7 @@ pub(super) fn store<const N: usize>(buffer: &mut Buffer, at: usize, word: [u8; N
     buffer[start..start + N].copy_from_slice(&word);
 }
 
-/// The `N` bytes from `at` on, to be written. Never `None`.
+/// The `N` bytes from `at` on, for writing. Never `None`.
 #[inline(always)]
 pub(super) fn part<const N: usize>(buffer: &mut Buffer, at: usize) -> Option<&mut [u8; N]> {
     buffer.get_mut(usize::from(at as u16)..)?.first_chunk_mut()

@@ -1,4 +1,4 @@
-//! From a compact packet to its payload.
+//! Decodes a compact packet to its payload.
 
 use super::bytes::{Buffer, load, part, store, zeroed};
 use super::escape::Escape;
@@ -14,7 +14,7 @@ use crate::trace::format::packet::COMPACT;
 const FLAG: u8 = (COMPACT >> 8) as u8;
 
 /// The size of an encoded event without an escape, by its control byte. PERF: one load finds the
-/// next event, which all other loads wait for.
+/// next event. All other loads wait for its position.
 const FAST_SIZES: [u8; 256] = {
     let mut sizes = [0; 256];
     let mut control = 0;
@@ -28,8 +28,8 @@ const FAST_SIZES: [u8; 256] = {
 
 /// Decodes compact packets, each by itself.
 ///
-/// Costs some 65 instructions a memory event, 4 to 5 ns, and 130 KiB; some 40 ns for an event with
-/// an escape. Any bytes give a payload below 64 KiB or an error.
+/// Takes 130 KiB. A memory event costs some 65 instructions, 4 to 5 ns; an event with an escape
+/// costs some 40 ns. Any input gives a payload below 64 KiB or an error.
 pub struct CompactDecoder {
     slots: ShapeSlots,
     data: Box<Buffer>,
@@ -48,13 +48,13 @@ impl CompactDecoder {
         Self { slots: ShapeSlots::new(), data: zeroed(), payload: zeroed() }
     }
 
-    /// Whether `packet`, with its header, carries the checksum of its bytes. Other bytes do by
-    /// chance once in 4 billion.
+    /// Whether the checksum in `packet`, which includes its header, is that of its bytes. For
+    /// arbitrary bytes it is right by chance once in 4 billion cases.
     pub fn is_whole(packet: &[u8]) -> bool {
         packet.get(CHECKSUM).is_some_and(|sum| sum == checksum(packet).to_le_bytes())
     }
 
-    /// Whether `packet` would be whole if the bit were set that says it is compact.
+    /// Whether `packet` is not marked as compact, but would be whole if that bit were set.
     pub fn is_in_disguise(packet: &[u8]) -> bool {
         let mut packet = packet.to_vec();
         packet.get_mut(3).is_some_and(|tag| std::mem::replace(tag, *tag | FLAG) & FLAG == 0)
@@ -75,7 +75,8 @@ impl CompactDecoder {
         let size = usize::from(u16::from_le_bytes([header[4], header[5]]));
         let (shift, data) = self.shapes(body).ok_or("the shapes of its events make no sense")?;
         let data = data.get(..LARGEST).unwrap_or(data);
-        // PERF: a copy, so that a load needs no check for the end.
+        // PERF: the data are copied to a buffer with slack, so that a load needs no check for the
+        // end.
         self.data[..data.len()].copy_from_slice(data);
         let work = Work {
             slots: &mut self.slots,
@@ -103,7 +104,7 @@ impl CompactDecoder {
     }
 }
 
-/// The progress, and what is expected next.
+/// The progress, and the expected serial and address.
 #[derive(Clone, Copy, Default)]
 struct State {
     /// Bytes of data that are decoded.
@@ -139,7 +140,7 @@ struct Work<'a> {
     data_size: usize,
     payload: &'a mut Buffer,
     size: usize,
-    /// Distances of addresses are coded in steps of 2 to this.
+    /// Distances of addresses are coded in steps of 2 to the power of this.
     shift: u32,
 }
 
@@ -194,7 +195,8 @@ impl Work<'_> {
             let steps = u64::from_le_bytes(number) & MASKS[code];
             last = last.wrapping_add(unzigzag(steps) << shift);
             used += usize::from(FAST_SIZES[usize::from(control)]);
-            // The last two bytes of the encoding, which are the layout if there is a new one.
+            // The last two bytes of the encoded event, which are the layout if the event has a new
+            // one.
             let new = u64::from(u16::from_le_bytes(load(data, used.wrapping_sub(2))));
             // PERF: a mask; the compiler would make a branch that no processor can predict.
             let is_new = u64::from(control & LAYOUT);
@@ -265,7 +267,7 @@ impl Work<'_> {
         Ok(state)
     }
 
-    /// Copies bytes without a shape. Whether all of them exist is checked at the end, too.
+    /// Copies bytes without a shape. The caller checks at the end that the packet has all of them.
     fn literal(&mut self, mut state: State, control: u8) -> Result<State, &'static str> {
         let mut size = usize::from(control & !(u8::MAX << SHAPE_SHIFT));
         state.used += 1;

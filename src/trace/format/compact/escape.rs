@@ -29,7 +29,7 @@ pub(super) struct Escape {
 }
 
 impl Escape {
-    /// Writes it at `at`; returns its end.
+    /// Writes the escape at `at`; returns its end.
     pub(super) fn write(&self, out: &mut Buffer, at: usize) -> usize {
         let mut end = at + 1;
         let mut put = |number: Option<u64>, sizes: [u8; 4]| {
@@ -52,7 +52,7 @@ impl Escape {
         end
     }
 
-    /// Reads it at `at`; returns it and its end.
+    /// Reads the escape at `at`; returns it and its end.
     pub(super) fn read(data: &Buffer, at: usize) -> (Self, usize) {
         let [flags] = load(data, at);
         let mut end = at + 1;

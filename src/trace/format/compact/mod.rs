@@ -1,10 +1,11 @@
 //! The compact coding of a thread's packet, for memory events: one to six bytes for each instead
 //! of 13 or 22. [`docs/format.md`] draws every byte.
 //!
-//! An alternative to LZ4: a packet decodes to exactly its payload, without the packets or the type
-//! records before it. It lists the shapes of its events (`shape.rs`), and codes how each event
-//! differs from what both sides expect after the events before it in the packet (`model.rs`). Bytes
-//! that have no shape are copied.
+//! The coding is an alternative to LZ4: a packet decodes to exactly its payload, without the
+//! packets or the type records before it. A packet lists the shapes of its events (`shape.rs`).
+//! Encoder and decoder compute the same expectation of each event from the events before it in the
+//! packet (`model.rs`), and the packet has only the differences from it. Bytes without a shape are
+//! copied.
 //!
 //! ```text
 //! u16 size   u16 stream id | 0x4000   u16 decoded size   u32 checksum   body
@@ -12,12 +13,13 @@
 //! event      u8 shape << 5 | code << 2 | escape << 1 | layout
 //!            0 to 6 or 8 bytes, by the code: distance of the address from the last one >> shift
 //!            u16, if there is a new layout: size and alignment
-//!            after an escape bit, all other fields that differ from the expectation (`escape.rs`)
+//!            if the escape bit is set: all other fields that differ from the expectation (`escape.rs`)
 //! ```
 //!
-//! PERF: the program pays for encoding, on the tracker's thread. So the coding has whole bytes, no
-//! tables of earlier events, and no branch that depends on what the program did. This makes packets
-//! larger by one to two bytes an event, which costs less than finding those bytes.
+//! PERF: the tracker's thread encodes while the program runs. So the coding has whole bytes, no
+//! tables of earlier events, and no branch that depends on the order of allocations and frees. This
+//! adds one to two bytes to each event, but saving those bytes would cost more time than it is
+//! worth.
 //!
 //! [`docs/format.md`]: https://github.com/memledger/memledger/blob/main/docs/format.md
 #![forbid(unsafe_code)]
@@ -37,15 +39,15 @@ pub use encode::CompactEncoder;
 pub const COMPACT_HEADER: usize = 10;
 /// The position of the checksum, which covers all other bytes of the packet.
 const CHECKSUM: std::ops::Range<usize> = 6..COMPACT_HEADER;
-/// Most bytes a packet or a payload can have.
+/// The maximum number of bytes of a packet or a payload.
 const LARGEST: usize = 1 << 16;
-/// Bytes after the end of a packet or a payload that may be read or written.
+/// The number of bytes after the end of a packet or a payload that may be read or written.
 const SLACK: usize = 64;
 
 /// A 32-bit checksum of all of `packet` but the checksum itself.
 ///
-/// PERF: over words in two lanes, so that an event costs a fraction of a nanosecond. A change in
-/// one word always changes its lane: xor and multiplication by an odd number lose nothing.
+/// PERF: words alternate between two lanes, so an event costs a fraction of a nanosecond. A change
+/// in one word always changes its lane: xor and multiplication by an odd number lose nothing.
 fn checksum(packet: &[u8]) -> u32 {
     const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
     let (head, body) = packet.split_at(COMPACT_HEADER.min(packet.len()));

@@ -1,4 +1,5 @@
-//! What both sides expect of the next event, from the events before it in the packet.
+//! The expectation of the next event, which encoder and decoder compute from the events before it
+//! in the packet.
 //!
 //! - **Serial**: the next.
 //! - **Address**: near the last one, whether that was allocated or freed.
@@ -8,7 +9,7 @@
 use super::shape::{Body, LARGEST_EVENT, MAX_SHAPES, Shape};
 use crate::trace::format::schema;
 
-/// The number that represents bytes without a shape.
+/// The number that the control byte has, in place of a shape's number, for bytes without a shape.
 pub(super) const LITERAL: usize = MAX_SHAPES;
 /// Bits of a control byte below the code of an address or a value.
 pub(super) const CODE_SHIFT: u32 = 2;
@@ -16,14 +17,15 @@ pub(super) const CODE_SHIFT: u32 = 2;
 pub(super) const SHAPE_SHIFT: u32 = 5;
 /// [`schema::SERIAL_MASK`] in the width that this codec computes with.
 pub(super) const SERIAL_MASK: u32 = schema::SERIAL_MASK as u32;
-/// The largest shift of addresses: those of the system's allocator are multiples of 2 to this.
+/// The largest shift of addresses. The system's allocator returns multiples of 2 to the power of
+/// this.
 pub(super) const MAX_SHIFT: u32 = 4;
 
-/// The code of an address that replaces its distance: 8 bytes, by [`SIZES`].
+/// The code for the address itself instead of its distance. By [`SIZES`] it has 8 bytes.
 pub(super) const ADDRESS: u8 = 7;
 /// Bytes of the distance of an address or a value, by its code.
 pub(super) const SIZES: [u8; 8] = [0, 1, 2, 3, 4, 5, 6, 8];
-/// The bits of a number, by its code.
+/// The mask of the bytes of a number, by its code.
 pub(super) const MASKS: [u64; 8] = {
     let mut masks = [u64::MAX; 8];
     let mut code = 0;
@@ -33,8 +35,9 @@ pub(super) const MASKS: [u64; 8] = {
     }
     masks
 };
-/// By the number of bits of a number. The low byte is its code, at its position in the control
-/// byte; the high byte is the size in bytes of control byte and number together.
+/// The code and the size of a number, by its number of bits. The low byte is the code, at its
+/// position in the control byte; the high byte is the size in bytes of control byte and number
+/// together.
 const CODES: [u16; 64] = {
     let mut codes = [0; 64];
     let mut bits = 0;
@@ -49,10 +52,9 @@ const CODES: [u16; 64] = {
     codes
 };
 
-/// The bit of a control byte that says that the layout follows, in two bytes.
+/// The bit of a control byte that is set if the layout follows, in two bytes.
 pub(super) const LAYOUT: u8 = 1;
-/// The bit of a control byte that says that other fields differ from the expectation, too:
-/// `escape.rs`.
+/// The bit of a control byte that is set if other fields differ from the expectation (`escape.rs`).
 pub(super) const ESCAPE: u8 = 2;
 
 /// The distance of a 4-byte value from the last one, as a [`zigzag`] code.
@@ -61,8 +63,8 @@ pub(super) fn steps_of_value(value: u64, last: u64) -> u64 {
     zigzag(i64::from(value.wrapping_sub(last) as i32) as u64)
 }
 
-/// The entry of [`CODES`] for a number below 2^63. All distances are: addresses are counted in
-/// steps of two or more, and values have 4 bytes.
+/// The entry of [`CODES`] for a number below 2^63. All zigzag codes in the fast path are below: the
+/// distance of addresses is divided by two or more, and values have 4 bytes.
 #[inline(always)]
 pub(super) fn code_of_steps(steps: u64) -> u16 {
     CODES[(steps << 1 | 1).ilog2() as usize & 63]
@@ -74,7 +76,7 @@ pub(super) fn code_of(number: u64) -> u8 {
     bits.div_ceil(8).min(7) as u8
 }
 
-/// The zigzag code of a distance: small if the distance is small, of either sign.
+/// The zigzag code of a distance, which is small if the distance is small, whatever its sign.
 #[inline(always)]
 pub(super) fn zigzag(distance: u64) -> u64 {
     distance << 1 ^ ((distance as i64) >> 63) as u64
@@ -86,8 +88,9 @@ pub(super) fn unzigzag(code: u64) -> u64 {
     code >> 1 ^ (code & 1).wrapping_neg()
 }
 
-/// Size and alignment as they are compared and sent: the low byte of the size's four, the byte of
-/// the alignment, and the other three. So the layout of a block below 2 KiB has two bytes.
+/// Size and alignment as one number, which is compared and written. From the lowest byte: the low
+/// byte of the size in units of 8 bytes, the byte of the alignment, and the other three bytes of
+/// the size. So the layout of a block below 2 KiB has two bytes.
 #[inline(always)]
 pub(super) fn layout(upper: u32, lower: u8) -> u64 {
     u64::from(upper & 0xff | u32::from(lower) << 8) | u64::from(upper >> 8) << 16
@@ -120,8 +123,8 @@ pub(super) struct ShapeSlot {
     pub heap: u8,
     /// Where the value begins.
     pub start: u8,
-    /// `mask` has the bits of call stack and size that its events have; of a scope, those of the
-    /// value. `layout_mask` has those of the alignment.
+    /// The mask of the call stack and the size, as far as its events have them; for a scope, the
+    /// mask of the value. `layout_mask` is the mask of the alignment.
     pub mask: u64,
     pub layout_mask: u16,
     pub stack: u64,
@@ -166,10 +169,10 @@ impl ShapeSlot {
 /// The slots of a packet; the last one is for [`LITERAL`].
 pub(super) struct ShapeSlots {
     pub all: [ShapeSlot; MAX_SHAPES + 1],
-    /// A guess at the slot of an event, by its first byte.
+    /// The slot that an event probably has, by its first byte.
     pub guess: [u8; 256],
-    /// The size of that event in bytes. PERF: here, so that the next event is found without a load
-    /// from the slot.
+    /// The size in bytes of an event of that slot, by the same byte. PERF: this is a copy, so that
+    /// the next event is found without a load from the slot.
     pub sizes: [u8; 256],
     count: usize,
 }
@@ -202,7 +205,7 @@ impl ShapeSlots {
         self.used().iter().position(fits)
     }
 
-    /// Expects an event of this slot at the next occurrence of its first byte.
+    /// Makes this slot the guess for events that begin with its first byte.
     pub(super) fn expect(&mut self, index: usize) {
         let slot = &self.all[index & LITERAL];
         let first = usize::from(slot.shape.head[0]);

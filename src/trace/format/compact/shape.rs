@@ -1,17 +1,17 @@
-//! The shape of an event in a payload: which fields follow its head, in this order.
+//! The shape of an event in a payload: its head, and the fields that follow it, in this order.
 //!
 //! ```text
-//! head      1 to 3 bytes: the uid as in the payload, with the byte before it that
-//!           opens a scope, if the event does; or the byte that leaves one
-//! serial    3 bytes, if it is synchronised
-//! value     4 or 8 bytes; of a memory event the address, 8 bytes
+//! head      1 to 3 bytes: the uid as in the payload, after the byte that opens a scope
+//!           if the event opens one; or only the byte that closes a scope
+//! serial    3 bytes, if the event is synchronised
+//! value     4 or 8 bytes; in a memory event the address, 8 bytes
 //! then a memory event may have
 //! stack     u32  call stack
 //! layout    u32  size in units of 8   u8 logarithm of the alignment << 3 | low bits of the size
 //! heap      u8
 //! ```
-//! In a packet it is one byte and its head:
-//! `bytes of the head | synchronised << 2 | body << 3 | stack << 5 | layout << 6 | heap << 7`.
+//! A packet has a shape as one byte, followed by the head: `bytes of the head | synchronised << 2 |
+//! body << 3 | stack << 5 | layout << 6 | heap << 7`.
 
 /// The most bytes that an event with a shape has: a memory event with all fields.
 pub(super) const LARGEST_EVENT: usize = 23;
@@ -59,8 +59,8 @@ impl Shape {
         self.start() + value + rest
     }
 
-    /// Whether the shape is valid. PERF: a memory event has each field at one fixed offset, so that
-    /// the codec reads and writes it without a lookup.
+    /// Whether the shape is valid. PERF: all memory events have the same field at the same offset,
+    /// so the codec reads and writes it without a lookup.
     fn is_sound(&self) -> bool {
         match self.body {
             Body::HeapBlock => {
@@ -142,7 +142,8 @@ mod tests {
             }
         }
         assert_eq!(usize::from(largest), LARGEST_EVENT);
-        // No head; no serial; a layout without a call stack; a bare one with a heap.
+        // In order: no head; no serial; a layout without a call stack; a heap without a memory
+        // event.
         for first in [0x7c, 0x7a, 0x5e, 0x86] {
             assert_eq!(Shape::read(&[first, 1, 2, 3]), None, "{first:x}");
         }

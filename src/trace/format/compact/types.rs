@@ -1,6 +1,6 @@
-//! What the encoder learns from type records.
+//! The types that the encoder learns from type records.
 //!
-//! Only the size of packets depends on it, so an invalid record is ignored here; the reader reports
+//! They affect only the size of packets, so an invalid record is ignored here; the reader reports
 //! it.
 
 use super::shape::{Body, Shape};
@@ -11,7 +11,7 @@ use crate::trace::format::schema::{FieldType, IMPORTANT, LAST_UID};
 #[derive(Clone, Copy)]
 struct TypeInfo {
     layout: EventLayout,
-    /// `None` if its events have fields that no shape has.
+    /// `None` if no shape has the fields of its events.
     shape: Option<Shape>,
 }
 
@@ -19,7 +19,7 @@ struct TypeInfo {
 pub(super) struct Types {
     protocol: u8,
     known: ByUid<TypeInfo>,
-    /// The start of a record that ends in the next packet.
+    /// The beginning of a record that continues in the next packet.
     partial: Vec<u8>,
 }
 
@@ -62,7 +62,8 @@ impl Types {
         for field in fields.chunks_exact(family + 6) {
             let (kind, field) = field.split_at_checked(family)?;
             let &[o0, o1, _, _, c0, c1] = field.first_chunk()?;
-            // A definition has no name, and its type code where others have the name's size.
+            // A definition id has no name; its type code is in the byte in which other fields have
+            // the size of the name.
             let definition = kind.first() == Some(&2);
             let (code, name_size) = if definition { (c1, 0) } else { (c0, c1) };
             let field_type = FieldType::from_code(code)?;
@@ -104,14 +105,14 @@ impl Types {
         }
     }
 
-    /// Bytes of the item that `bytes` begin with; `None` if that is not known.
+    /// The size in bytes of the item that `bytes` begin with; `None` if it is unknown.
     pub(super) fn size(&self, bytes: &[u8]) -> Option<usize> {
         let layout = |uid| self.known.get(uid).map(|known| known.layout);
         first_item(bytes, self.protocol, layout).map(|(_, size)| size)
     }
 }
 
-/// A field of a type: its offset in the event, its name, its bytes.
+/// A field of a type: its offset in the event, its name, its size in bytes.
 type Field<'a> = (u16, &'a [u8], usize);
 
 /// The shape of events with these fields; `None` if no shape has exactly these fields in this

@@ -8,9 +8,10 @@ use std::fmt;
 
 /// One field of one event, found by its name.
 ///
-/// An integer of any width converts to any other if the value fits. A field that cannot be
-/// converted or does not exist is a [`FieldError`], which is one sentence. `unwrap_or_default()`
-/// replaces both by 0, which is usually the meaning of a field that an older writer did not have.
+/// An integer of any width converts to any other if the value fits. If a field cannot be converted
+/// or does not exist, the conversion returns a [`FieldError`], which displays as one sentence.
+/// `unwrap_or_default()` gives 0 in both cases, which is usually right for a field that an older
+/// writer did not have.
 ///
 /// A conversion costs a load and a comparison. Strings and arrays are borrowed from the reader's
 /// buffers if their bytes are in one piece, and copied otherwise.
@@ -22,7 +23,8 @@ pub struct FieldValue<'e> {
 }
 
 /// The identity of an event that other events refer to: the type, which has an id field
-/// (`DefinitionId`), and the value of that field. A reference and its definition have equal ones.
+/// (`DefinitionId`), and the value of that field. The `DefinitionRef` of a reference equals that of
+/// its definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DefinitionRef {
     /// The uid of the type of the definition.
@@ -42,7 +44,8 @@ impl<'e> FieldValue<'e> {
         self.occurrence.event.event_type.fields.get(self.index?)
     }
 
-    /// Whether the type has the field. The type of a newer or older writer may lack it.
+    /// Whether the type has the field. A newer or older writer may have declared the type without
+    /// it.
     pub fn exists(&self) -> bool {
         self.declaration().is_some()
     }
@@ -122,7 +125,7 @@ impl<'e> FieldValue<'e> {
         }
     }
 
-    /// The elements of an array field, in order; of a string its code units.
+    /// The elements of an array field, or the code units of a string, in order.
     ///
     /// ```
     /// # use memledger::trace::read::{FieldError, FieldValue, Scalar};
@@ -154,8 +157,8 @@ impl<'e> FieldValue<'e> {
         Ok(self.occurrence.event.bytes(index))
     }
 
-    /// The definition that a reference field refers to, which equals its
-    /// [`Occurrence::definition`].
+    /// The identity of the event that a reference field refers to. It equals
+    /// [`Occurrence::definition`] of that event.
     ///
     /// # Errors
     /// There is no such field, or it is no reference.
@@ -225,7 +228,7 @@ impl Iterator for Elements<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<Scalar> {
-        // Ignores a last element that is cut off.
+        // An incomplete last element is ignored.
         let size = self.field_type.element_size();
         let element = self.bytes.get(self.at..self.at + size)?;
         self.at += size;
@@ -240,8 +243,8 @@ impl Iterator for Elements<'_> {
 
 impl ExactSizeIterator for Elements<'_> {}
 
-/// The reason for which a field has no value of the wanted type. [`Display`](fmt::Display) gives
-/// one sentence.
+/// The reason why a field has no value of the wanted type. [`Display`](fmt::Display) gives one
+/// sentence.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldError<'e> {
     event_type: &'e EventType,

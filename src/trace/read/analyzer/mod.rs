@@ -1,4 +1,5 @@
-//! Analyzers that a program defines: subscribe to events by name, and get their fields by name.
+//! Analyzers that a program defines. They subscribe to events by name, and get the fields of the
+//! events by name.
 //!
 //! ```text
 //! type announced ──► the subscriptions that want it, and the indexes of their fields   once per type
@@ -36,7 +37,8 @@ struct Route {
     fields: Vec<Option<usize>>,
 }
 
-/// The uses of the events of a type.
+/// The handlers that get the events of a type, and the effect of the events on the state of the
+/// trace.
 #[derive(Default)]
 struct Routes {
     state_event: Option<StateEvent>,
@@ -67,8 +69,9 @@ struct Routes {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// An event without a subscription costs a table lookup, an event with one a call of its handler.
-/// The memory is that of the types, and about 40 bytes for each thread and each open scope.
+/// An event without a subscription costs a table lookup. An event with a subscription costs a call
+/// of its handler. The memory is that of the types, and about 40 bytes for each thread and each
+/// open scope.
 ///
 /// [`analysis::Analyzer`]: crate::analysis::Analyzer
 pub struct EventAnalyzer<'a, S> {
@@ -107,12 +110,12 @@ impl<'a, S> EventAnalyzer<'a, S> {
     /// The fields are looked up when the trace declares the type, not for each event. If the type
     /// lacks one of them, because an older or newer program made the trace, its events are
     /// delivered with a field that does not [exist](FieldValue::exists), and
-    /// [`problems`](Self::problems) names the field. If several subscriptions name one event, all
-    /// are called in the order in which they were made. A handler that needs no more events calls
-    /// [`Occurrence::unsubscribe`] or [`Occurrence::end_pass`].
+    /// [`problems`](Self::problems) names the field. If an event has several subscriptions, their
+    /// handlers are called in the order in which the subscriptions were made. A handler that needs
+    /// no more events calls [`Occurrence::unsubscribe`] or [`Occurrence::end_pass`].
     ///
-    /// A type that the stream declares before the subscription is made is not looked at again, so
-    /// subscribe first, then read.
+    /// Subscribe first, then read: a subscription does not apply to types that the trace declared
+    /// before it was made.
     pub fn on<const N: usize>(
         self,
         logger: &'a str,
@@ -131,8 +134,8 @@ impl<'a, S> EventAnalyzer<'a, S> {
         self.subscribe(logger, event, fields.to_vec(), Handler::Event(Box::new(call)))
     }
 
-    /// Calls `handler` when a scope closes that an event `logger.event` opened. A `*` in a
-    /// name matches any text.
+    /// Calls `handler` each time a scope closes that was opened by an event `logger.event`. A `*`
+    /// in a name matches any text.
     ///
     /// If the end of a scope is in a lost packet, the scope stays open.
     pub fn on_leave(
@@ -144,7 +147,8 @@ impl<'a, S> EventAnalyzer<'a, S> {
         self.subscribe(logger, event, Vec::new(), Handler::Leave(Box::new(handler)))
     }
 
-    /// Calls `handler` where events are missing, between the event before and the event after.
+    /// Calls `handler` where events are missing, after the last event before the hole and before
+    /// the first event after it.
     pub fn on_hole(mut self, handler: impl FnMut(&mut S, Hole) + Send + 'a) -> Self {
         self.on_hole = Some(Box::new(handler));
         self
@@ -256,7 +260,8 @@ impl<S> Visitor for EventAnalyzer<'_, S> {
                     let fields: Vec<_> =
                         subscription.fields.iter().map(|name| event_type.field(name)).collect();
                     for (name, index) in subscription.fields.iter().zip(&fields) {
-                        // Of a subscription with `*`, many events may lack the field.
+                        // A subscription with `*` fits many types, some of which may lack the
+                        // field.
                         let named = !subscription.event.contains('*');
                         if named && index.is_none() && self.missing.len() < MAX_PROBLEMS {
                             let names: Vec<_> =

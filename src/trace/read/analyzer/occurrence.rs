@@ -10,9 +10,8 @@ use std::cell::Cell;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Thread {
-    /// The id of the thread in the trace, which no other thread has: that of
-    /// `Memledger.ThreadStart`. In traces of other writers it is the stream id, which they do not
-    /// reuse.
+    /// The id of the thread, unique in the trace. It is the `Id` of `Memledger.ThreadStart`; in
+    /// traces of other writers it is the stream id, which they do not reuse.
     pub id: u32,
     /// The id that the system gave the thread; the system may reuse it for a later thread. `None`
     /// if the trace does not have it.
@@ -21,7 +20,7 @@ pub struct Thread {
     pub name: String,
 }
 
-/// What a handler asks of its analyzer during one call.
+/// The requests of a handler to its analyzer during one call.
 #[derive(Debug, Default)]
 pub(super) struct Request {
     pub(super) unsubscribes: Cell<bool>,
@@ -46,9 +45,9 @@ impl<'e> Occurrence<'e> {
         self.trace.thread(self.event.stream)
     }
 
-    /// The time of the event, in nanoseconds since the start of the trace. That is the time of its
-    /// scope if it opens one with a time, else the time of the last `Memory.Marker` before it,
-    /// which this crate's writer sends every 10 ms. `None` before the first marker.
+    /// The time of the event, in nanoseconds since the start of the trace. If the event opens a
+    /// scope with a time, this is that time. Otherwise it is the time of the last `Memory.Marker`
+    /// before the event; this crate's writer sends one every 10 ms. `None` before the first marker.
     ///
     /// If the event has a time of its own, it is in a field, often named `Cycle`: see
     /// [`FieldValue::nanoseconds`].
@@ -67,9 +66,9 @@ impl<'e> Occurrence<'e> {
         self.request.unsubscribes.set(true);
     }
 
-    /// Ends the pass for this analyzer: no handler of it is called again.
-    /// When all visitors of the pass are done, [`read`](crate::trace::read::read()) returns after
-    /// the current packet (at most 64 KiB, and the events that waited for it).
+    /// Ends the pass for this analyzer: none of its handlers is called again. When all visitors of
+    /// the pass are done, [`read`](crate::trace::read::read()) returns after the current packet (at
+    /// most 64 KiB, and the events that waited for it).
     pub fn end_pass(&self) {
         self.request.ends_pass.set(true);
     }

@@ -30,12 +30,12 @@ impl<S> Subscription<'_, S> {
     }
 }
 
-/// Whether `name` matches `pattern`, in which each `*` matches any text, also none.
+/// Whether `name` matches `pattern`, in which each `*` matches any text, including the empty one.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut name) = name.strip_prefix(start) else { return false };
     let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
-    // The first match of each part leaves the most text for the next parts.
+    // The first match of a part is taken, because it leaves the most text for the next parts.
     for part in middle.split('*') {
         let Some((_, rest)) = name.split_once(part) else { return false };
         name = rest;

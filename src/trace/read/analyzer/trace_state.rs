@@ -80,7 +80,7 @@ pub(super) struct TraceState {
     pub(super) types: Vec<EventType>,
     pub(super) timebase: Timebase,
     pub(super) now: Option<u64>,
-    /// Whether this crate's writer made the trace, which then has streams that belong to no thread.
+    /// Whether this crate's writer made the trace. Then some of its streams belong to no thread.
     ours: bool,
     streams: Vec<Stream>,
 }
@@ -96,12 +96,13 @@ impl TraceState {
             StateEvent::NewTrace { start, frequency } => {
                 self.timebase = Timebase { start: number(start), frequency: number(frequency) };
             }
-            // The time does not go back.
+            // The time never goes back.
             StateEvent::Marker { cycle } => {
                 self.now = self.now.max(self.timebase.nanoseconds(number(cycle)));
             }
-            // NOTE: an important event is delivered before events that wait in their stream, so it
-            // must not rename a thread that `ThreadStart` has named, which is in order.
+            // NOTE: this important event may be delivered before earlier events, which still wait
+            // in their streams. `ThreadStart` is delivered in order, so a thread that it has named
+            // keeps that name.
             StateEvent::ThreadInfo { stream, system, name } => {
                 let stream = u16::try_from(number(stream)).ok();
                 if let Some(stream) = stream.and_then(|id| self.stream(id)).filter(|s| !s.named) {
@@ -168,7 +169,8 @@ impl TraceState {
 
     pub(super) fn thread(&self, stream: u16) -> Option<&Thread> {
         let known = self.streams.get(usize::from(stream.checked_sub(FIRST_THREAD)?))?;
-        // NOTE: the ids of these streams are also the ids of the program's first threads.
+        // NOTE: without this check, these streams would get threads with their stream ids, which
+        // are also the thread ids of the program's first threads.
         let no_thread = self.ours && stream <= LAST_OWN && !known.named;
         (!no_thread).then_some(&known.thread)
     }

@@ -1,9 +1,9 @@
 //! The fast path: events with the next serial go from their packet to the visitor, without a copy.
 //!
-//! It ends at the first byte that needs more: another serial than the next one, an event that is
-//! cut off, has arrays or is of an unknown type, or an illegal byte. The rest of the packet takes
-//! the slow path through [`ThreadStream`](super::ThreadStream). Up to that byte, both deliver the
-//! same events in the same order.
+//! It ends at the first item that needs more work: an event that has not the next serial, is cut
+//! off, has arrays or is of an unknown type, or an illegal byte. The rest of the packet takes the
+//! slow path through [`ThreadStream`](super::ThreadStream). Both paths deliver the same events in
+//! the same order.
 //!
 //! NOTE: two differences are visible. The slow path reports damage in a packet before it delivers
 //! the events that precede the damage; the fast path has delivered those events already. And an
@@ -53,7 +53,7 @@ impl Merge {
                 rest = &rest[rest.len() - row.bytes.len()..];
             }
             let Some(&first) = rest.first() else { break };
-            // PERF: nearly all events have a serial: one load for the uid and that.
+            // PERF: nearly all events have a serial, so one load gets both the uid and the serial.
             let head = rest.first_chunk().map_or(0, |&head| u64::from_le_bytes(head));
             let synced = types.layout(head as u16 >> 1).filter(|l| l.synced && l.is_plain());
             let (layout, header) = if let Some(layout) = synced.filter(|_| head & 1 != 0) {

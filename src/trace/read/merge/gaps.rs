@@ -5,8 +5,8 @@
 //!                     ^ next        ^ watermark
 //!                       lost: a hole         late: still waits
 //! ```
-//! The watermark is the serial of `Memledger.Settled`. In a trace without that event, it is the
-//! highest serial at the last sync but one.
+//! The watermark is the serial of `Memledger.Settled`. In a trace without that event, at each sync
+//! it is the highest serial as of two syncs earlier.
 
 use super::super::event::{Hole, Visitor};
 use super::super::schemas::Types;
@@ -16,8 +16,8 @@ use super::super::tally::Tally;
 use super::Merge;
 use std::cmp::Reverse;
 
-/// The number of syncs for which a gap is not declared lost while a stream has an unfinished event,
-/// which may hide the missing one.
+/// While a stream has an unfinished event, which may hide the missing one, a gap is declared lost
+/// only after this number of syncs.
 const MAX_STALLED_SYNCS: u8 = 8;
 /// The maximum first serial that is accepted.
 pub(super) const MAX_FIRST_SERIAL: u64 = 1 << 56;
@@ -66,7 +66,7 @@ impl Merge {
         if self.next == 0 || self.next >= bound || self.top().is_none() {
             return;
         }
-        // The missing event may be after one that has arrived only in part.
+        // The missing event may follow one of which only a part has arrived.
         if self.stalled_syncs < MAX_STALLED_SYNCS
             && self.streams.iter().any(ThreadStream::is_stalled)
         {
@@ -75,7 +75,7 @@ impl Merge {
         self.deliver_below(bound, types, tally, visitor);
     }
 
-    /// Delivers all events below `bound`, and those after it up to the next gap.
+    /// Delivers all events below `bound`, and the events from `bound` up to the next gap.
     pub(super) fn deliver_below(
         &mut self,
         bound: u64,
@@ -95,7 +95,8 @@ impl Merge {
         }
     }
 
-    /// Gives the next serial to an event whose own serial is wrong.
+    /// Fills the gap with an event whose own serial is wrong, if there is one: gives it the next
+    /// serial.
     fn fill_gap(&mut self) -> bool {
         if self.misplaced == 0 {
             return false;
@@ -118,8 +119,7 @@ impl Merge {
 
     /// Reports all serials below `end` as missing, and continues with `end`.
     pub(super) fn hole(&mut self, end: u64, tally: &mut Tally, visitor: &mut impl Visitor) {
-        // NOTE: if serials could not be unwrapped for certain, the number between them is not
-        // known.
+        // NOTE: if the unwrapped serials may be wrong, the number of missing events is unknown.
         let count = if self.serials.is_unsure() { 0 } else { end - self.next };
         tally.holes += 1;
         tally.missing_unknown |= count == 0;

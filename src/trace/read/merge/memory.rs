@@ -14,7 +14,7 @@ impl Merge {
         self.memory_limit = bytes;
     }
 
-    /// Counts the bytes that a stream holds.
+    /// Updates `held` with the bytes that this stream holds now.
     pub(super) fn count_memory(&mut self, index: usize) {
         if let Some(stream) = self.streams.get_mut(index) {
             let held = stream.held();
@@ -36,8 +36,8 @@ impl Merge {
 
     /// Stops waiting for missing events if the waiting ones take too much memory.
     ///
-    /// PERF: at least half of the limit is free afterwards, so the work is in proportion to the
-    /// input since the last call.
+    /// PERF: at least half of the limit is free afterwards. So each call is paid for by the input
+    /// since the last call, and the total work is in proportion to the input.
     #[cold]
     pub(super) fn limit_memory(
         &mut self,

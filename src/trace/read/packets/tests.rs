@@ -51,7 +51,7 @@ fn a_few_wrong_sizes_cost_their_packets_only() {
     assert_eq!((summary.packets.encoded, summary.counts.damages), (3960, 41));
 }
 
-/// If nothing is valid, the work is in proportion to the input, whatever the input is.
+/// The work is in proportion to the input even if nothing in it is valid.
 #[test]
 fn no_input_takes_long() {
     #[derive(Default)]

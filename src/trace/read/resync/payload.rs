@@ -8,8 +8,8 @@ use crate::trace::format::schema::FIRST_UID;
 const EVENT_COST: usize = 16;
 
 /// Whether `payload` consists of complete events of known types, as each writer sends them on a
-/// thread's stream. Array data may belong to an event of the packet before. Subtracts the cost in
-/// bytes from `budget`.
+/// thread's stream. Array data may also belong to an event of the packet before. Subtracts the cost
+/// in bytes from `budget`.
 pub(in crate::trace::read) fn is_events(
     payload: &[u8],
     protocol: &Protocol,

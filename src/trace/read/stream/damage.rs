@@ -19,7 +19,7 @@ impl ThreadStream {
         }
     }
 
-    /// Stops waiting for the type of the next event, and drops its packet.
+    /// Stops waiting for the type of the next event, and drops the rest of its packet.
     pub(in crate::trace::read) fn skip_unknown(
         &mut self,
         tally: &mut Tally,
@@ -38,7 +38,8 @@ impl ThreadStream {
         self.cross_loss(end, tally, visitor);
     }
 
-    /// Bytes are missing at `limit`: drops the event that is cut off there.
+    /// Continues after a loss: bytes are missing at `limit`, so drops the event that is cut off
+    /// there, and all unfinished events.
     pub(super) fn cross_loss(
         &mut self,
         limit: usize,

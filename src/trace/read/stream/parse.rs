@@ -38,7 +38,7 @@ impl ThreadStream {
             match stop {
                 Stop::End | Stop::Partial if limit == self.bytes.len() && !self.lost => break,
                 Stop::End | Stop::Partial => {
-                    // The next bytes do not continue these.
+                    // The next bytes do not continue the bytes before `limit`.
                     self.cross_loss(limit, tally, visitor);
                     if limit == self.bytes.len() {
                         break;
@@ -63,7 +63,7 @@ impl ThreadStream {
         misplaced
     }
 
-    /// Parses items up to the byte `limit`, or up to what stops it.
+    /// Parses items up to the byte `limit`, or up to an item that it cannot parse.
     ///
     /// PERF: one long function, because it is the slow path's loop over bytes.
     fn parse_to(
@@ -136,7 +136,7 @@ impl ThreadStream {
         }
     }
 
-    /// Adds the time of the next item.
+    /// Adds an item with the time of the next item.
     pub(super) fn push_stamp(&mut self, stamp: Stamp) {
         let (serial, type_index) = match stamp {
             Stamp::SinceStart(cycles) => (cycles, 0),
@@ -146,15 +146,15 @@ impl ThreadStream {
         self.items.push(Item { serial, at, type_index, aux: 0, flags: STAMPS });
     }
 
-    /// Handles a serial that is not higher than the last one: one of the two is wrong. Returns the
-    /// number of items that are misplaced.
+    /// Handles a serial that is not higher than the last one, which means that one of the two is
+    /// wrong. Returns the number of items that it marks as misplaced.
     #[cold]
     fn out_of_line(&mut self, serial: u64) -> usize {
-        // The new one is wrong, or late; it is delivered out of order.
+        // The new serial is wrong, or its event is late; the event is delivered out of order.
         if serial <= self.serial_before_last {
             return 0;
         }
-        // The new one is higher than the one before the last, so the last one is wrong.
+        // The new serial is higher than the one before the last, so the last one is wrong.
         self.last_serial = serial;
         let head = self.head;
         let items = self.items.get_mut(head..).unwrap_or_default();
