@@ -10,7 +10,7 @@ use super::attribution::{Context, Stream};
 use super::columns::Tally;
 use std::collections::BTreeMap;
 
-/// What was measured.
+/// The figures of one measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Figures {
     pub(crate) tally: Tally,
@@ -131,7 +131,7 @@ impl Model {
         (0..).zip(self.accounts().buckets()).filter(move |(_, bucket)| is_of(bucket))
     }
 
-    /// Whether a bucket is of a measurement or of one within it.
+    /// Returns a test for whether a bucket is of `measurement` or of a measurement within it.
     fn is_of(&self, measurement: u32) -> impl Fn(&Bucket) -> bool {
         let is_within = self.contexts().measurements().is_within(measurement);
         move |bucket| is_within(self.contexts().get(bucket.context).measurement)

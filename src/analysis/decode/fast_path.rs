@@ -64,7 +64,7 @@ impl Layout {
 pub(super) struct FastPath {
     /// By uid.
     layouts: Vec<Layout>,
-    /// Whether it is an allocation.
+    /// A bit for each value of the lower 6 bits of a uid: whether the event is an allocation.
     is_alloc: u64,
     /// Bytes of a free and of an allocation.
     sizes: [usize; 2],
@@ -87,7 +87,8 @@ impl FastPath {
         }
     }
 
-    /// Takes the next event of `row` out of `bytes`, the rest of it; `None` if it has another layout.
+    /// Takes the next event of `row` out of `bytes`, the rest of the row; `None` if the event has
+    /// another layout.
     #[inline(always)]
     pub(super) fn next(
         &self,
