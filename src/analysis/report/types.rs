@@ -20,7 +20,7 @@ pub struct Report {
     pub totals: Totals,
     /// When all blocks together were at their peak.
     pub peak: PeakMoment,
-    /// What is missing or did not fit together.
+    /// Losses and contradictions in the trace.
     pub losses: Losses,
     /// What the writer traced after it had made its own report.
     pub after_report: AfterReport,
@@ -73,10 +73,10 @@ pub struct TraceInfo {
     /// not say.
     pub memory_recorded: Option<bool>,
     /// Whether nothing is missing: no event lost, no damage, and the trace has its end. The end of
-    /// our writer's trace is its own report (`Memledger.Report`). Unreal's writer marks no end, so a
-    /// trace of it counts as ended when its source could be read to the end and has a sync, which
-    /// follows its start. A trace that was cut later, between two packets, shows the cut only where
-    /// a serial is missing.
+    /// our writer's trace is its own report (`Memledger.Report`). Unreal's writer marks no end, so
+    /// a trace of that writer counts as ended when its source could be read to the end and has a
+    /// sync, which the writer sends after the start of the trace. A trace that was cut later,
+    /// between two packets, shows the cut only where a serial is missing.
     pub complete: bool,
 }
 
@@ -118,7 +118,7 @@ pub struct PeakMoment {
     pub before_bookmark: Option<String>,
 }
 
-/// What is missing or did not fit together.
+/// Losses and contradictions in the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Losses {
@@ -136,7 +136,7 @@ pub struct Losses {
     pub duplicate_allocations: u64,
     /// Bytes of the trace that could not be read.
     pub truncated_bytes: u64,
-    /// Scopes that were left in another order than they were entered, as the writer counts.
+    /// Scopes that were left in another order than they were entered, as counted by the writer.
     pub scope_misuses: u64,
 }
 
