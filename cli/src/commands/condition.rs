@@ -16,7 +16,7 @@ use std::fmt;
 /// selector   = ( "scope" | "group" | "name" | "thread" ) "=" text
 /// comparison = ">" | ">=" | "<" | "<=" | "=" | "==" | "!="
 /// value      = number [ unit ] | "true" | "false"
-/// text = the characters between two " or two ', with a \ before a quote or another \
+/// text       = the characters between two " or two ', with a \ before a quote or another \
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {

@@ -350,8 +350,8 @@ impl Scenario {
     }
 }
 
-/// Checks that no event that is up to the watermark is committed after the worker has read the
-/// cursors.
+/// Checks that no event with an epoch up to the watermark is committed after the worker has read
+/// the cursors.
 fn nothing_comes_late(_: &Shared, cycles: &[Cycle], events: &[Vec<u64>]) {
     for cycle in cycles {
         for (events, &seen) in events.iter().zip(&cycle.cursors) {

@@ -256,7 +256,7 @@ const PASS_ON: &[&[Op]] =
 const OVERLAP: &[&[Op]] =
     &[&[Take(X), Free(X), Take(BIG), Free(BIG)], &[Take(BIG), Free(BIG), Take(Y), Free(Y)]];
 const THREE_PASS_ON: &[&[Op]] = &[&[Take(X), Free(X)], &[Take(X), Free(X)], &[Take(X), Free(X)]];
-/// The first thread joins the region while the second thread joins it, and again later.
+/// The first thread joins the region while the second thread joins it, and again after that.
 const TWO_IN_ONE: &[&[Op]] = &[&[Take(X), Take(Y)], &[Take(Y), Free(Y)]];
 /// The first thread joins between the other two.
 const THREE_IN_ONE: &[&[Op]] = &[&[Take(X)], &[Take(Y), Free(Y), Take(Y)], &[Take(Y), Free(Y)]];

@@ -70,7 +70,7 @@ impl Destination {
     }
 
     /// Sets which of the recorded channels this destination gets: the names, separated by commas,
-    /// or all channels except names that begin with a `-`, such as `-memory`. Default: all.
+    /// or, with a `-` before each name, all channels except these, such as `-memory`. Default: all.
     ///
     /// The stream is complete in itself, like any other. It has an event if all channels of the
     /// event's log site are selected, and it has all definitions (see [`event!`](crate::event)).

@@ -5,8 +5,8 @@
 //!
 //! A core that has a line in the right state continues after [`HIT`]. Otherwise the line is
 //! transferred from another core. Each line has one transfer at a time: other requests for it
-//! queue. The simulation leaves out execution out of order, which hides part of a transfer, and the
-//! allocator's own lines, which have the same contention.
+//! queue. The simulation has no out-of-order execution, which hides part of a transfer, and no
+//! lines of the allocator's own, which have the same contention.
 
 use order::{owner, word};
 use std::cmp::Reverse;
