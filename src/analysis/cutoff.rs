@@ -9,7 +9,7 @@ pub enum Until {
     /// At the writer's own report, or at the end of a trace without one.
     #[default]
     End,
-    /// Before the first event later than this many nanoseconds after the start.
+    /// Before the first event whose time is more than this many nanoseconds after the start.
     Time(u64),
     /// After this many events.
     Event(u64),

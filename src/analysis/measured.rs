@@ -20,8 +20,8 @@ pub(crate) struct Figures {
     pub(crate) peak_bytes: u64,
 }
 
-/// The counts of a measurement's buckets before it began: an earlier measurement may have had its
-/// number.
+/// The counts of a measurement's buckets before it began: an earlier measurement may have used the
+/// same number.
 #[derive(Debug, Default)]
 pub(crate) struct Baseline {
     buckets: Vec<(u32, Counts)>,

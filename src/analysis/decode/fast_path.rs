@@ -5,8 +5,8 @@
 //! u16 uid   u24 serial   u64 address                                       a free
 //! u16 uid   u24 serial   u64 address   u32   u32 size   u8 lower bits      an allocation
 //! ```
-//! PERF: nearly all events of a trace take this path, in half the time of fields at arbitrary
-//! offsets.
+//! PERF: nearly all events of a trace take this path, which takes half the time of reading fields
+//! at arbitrary offsets.
 
 use super::roles::{Role, SYSTEM};
 use crate::analysis::apply::{Operation, OperationKind};

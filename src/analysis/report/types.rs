@@ -7,10 +7,10 @@ use crate::analysis::columns::Totals;
 ///
 /// Times are nanoseconds since the trace began, sizes are bytes as the program asked for them.
 /// Each of the five `by_` lists divides the same blocks another way: every column but the peaks
-/// sums to [`totals`](Self::totals). All columns of a row belong to the *first* allocation of a
-/// block, whichever thread frees or reallocates it; but in `by_size`, a block that is reallocated to
-/// a size of another class moves there. Lists are sorted by live bytes, then allocated bytes
-/// (both descending), then by path.
+/// sums to [`totals`](Self::totals). In all columns, a block counts in the row of its *first*
+/// allocation, whichever thread frees or reallocates it; but in `by_size`, a block that is
+/// reallocated to a size of another class moves to that class. Lists are sorted by live bytes, then
+/// allocated bytes (both descending), then by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
@@ -55,7 +55,8 @@ pub struct TraceInfo {
     /// How many events the report is made from.
     pub events: u64,
     /// Whether tracking began with the process; `None` if the writer does not say. It is also true
-    /// for a trace that joined such a recording later, beginning with all blocks live then.
+    /// for a trace that joined such a recording later and begins with all blocks that were live
+    /// then.
     pub from_process_start: Option<bool>,
     /// When the channel `scope` was off, to the nearest marker: allocations made then count in the
     /// outermost scope, whatever scopes they were in. Empty in traces of other writers.
