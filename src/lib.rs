@@ -46,8 +46,8 @@
 //! - **The stream**: [`trace`] reads it. The format is Unreal Trace: Unreal Insights opens traces
 //!   of this tracker, and this module reads traces of Unreal Engine. [`trace::read::EventAnalyzer`]
 //!   finds events of any program by name and gives their fields. With feature `store`,
-//!   `remote::store` gets the traces of many programs that a recorder (`memledger serve`) has
-//!   stored.
+//!   `remote::store` fetches the traces that a recorder (`memledger serve`) has stored, of many
+//!   programs.
 //! - **The figures**: [`analysis`] rebuilds live blocks, peaks and totals from a stream, in the
 //!   traced process and from a file alike; [`dump`] prints them.
 //!
@@ -80,7 +80,7 @@ pub mod events;
 #[cfg(feature = "__fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing {
-    //! For `fuzz/` only: no interface.
+    //! For `fuzz/` only; not part of the public interface.
     pub use crate::ledger::fuzzing::*;
     pub use crate::remote::control::fuzzing::*;
 }

@@ -10,8 +10,9 @@ const SHOW_AFTER: Duration = Duration::from_secs(1);
 const BAR: &str = "{bytes} of {total_bytes} {bar:30} {bytes_per_sec}, {eta} left";
 const SPINNER: &str = "{spinner} {bytes} read, {bytes_per_sec}";
 
-/// `source` unchanged, with its progress on stderr if that is a terminal: a bar if the length is
-/// known, otherwise a spinner. Dropping the source removes it from the terminal.
+/// Returns `source` unchanged, and shows the progress of reading it on stderr if that is a
+/// terminal: a bar if the length is known, otherwise a spinner. Dropping the source removes the bar
+/// or the spinner.
 pub fn watch(source: Box<dyn Read>, length: Option<u64>) -> Box<dyn Read> {
     if !io::stderr().is_terminal() {
         return source;

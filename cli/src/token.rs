@@ -7,8 +7,8 @@ use std::path::Path;
 /// The largest file that is read for a token, in bytes.
 const MAX_FILE_BYTES: u64 = 1024;
 
-/// Reads the token in the first line of a file, which only its user may be able to read. `check` says
-/// what is wrong with a token.
+/// Reads the token in the first line of a file that no other user may be able to read. `check`
+/// returns what is wrong with a token.
 pub fn read_token<E: std::fmt::Display>(
     path: &Path,
     check: impl Fn(&str) -> Result<(), E>,

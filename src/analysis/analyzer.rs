@@ -1,4 +1,4 @@
-//! Hands each event to the part it is for.
+//! Passes each event to the part that handles it.
 
 mod rare_events;
 
@@ -23,12 +23,12 @@ use crate::trace::read::{Damage, Event, Hole, Row, Visitor};
 /// Beyond Unreal's memory events it understands those of our writer: `Memledger.Trace`,
 /// `ThreadStart`, `Lost`, `LargeSize`, `ReallocFailed`, `ScopeEntries` and `Report`, and the fields `Kind` and
 /// `Owner` of `Memory.TagSpec`. All figures stop at `Memledger.Report`, so that a report made
-/// from the file equals the one the program made of itself; what follows it is in
+/// from the file equals the one the program made of itself; later events count in
 /// [`Report::after_report`] only.
 ///
-/// Events are queued, up to 32 of them. [`flush`](Self::flush) applies them. [`read`] flushes at the end
-/// of its input, and a [`Decoder`] at each sync and at its end, so only a program that looks at a report
-/// in between, or hands in events by hand, has to call it.
+/// Up to 32 events are queued; [`flush`](Self::flush) applies them. [`read`] flushes at the end of
+/// its input, and a [`Decoder`] at each sync and at its end. So only a program that looks at a
+/// report in between, or that passes events to the analyzer itself, has to call `flush`.
 ///
 /// How special cases are counted:
 /// - The two halves of a reallocation are separate operations for peaks. Between them the block
@@ -147,7 +147,7 @@ impl Analyzer {
         }
     }
 
-    /// The model, and what surrounds an event.
+    /// The model, and the surroundings of an event.
     #[inline]
     fn parts(&mut self) -> (&mut Model, Surroundings<'_>) {
         let around = Surroundings {
@@ -195,7 +195,8 @@ impl Analyzer {
         self.enqueue(Operation::new(kind, stream, heap as u8, address, size));
     }
 
-    /// An event after the point at which counting was asked to stop: only what is missing matters.
+    /// An event after the point that the caller has set as the end of counting. Only events about
+    /// the trace itself still matter, because they report losses.
     #[inline(never)]
     fn event_after_cutoff(&mut self, event: &Event<'_>) {
         if let role @ Role::Trace(_) = self.decoding.role(event.type_index) {
@@ -228,7 +229,8 @@ impl Analyzer {
     }
 
     /// An upper estimate of the bytes needed to make the report and to write it, with
-    /// `largest_live` of the largest live blocks or, without that, with the number that is set.
+    /// `largest_live` of the largest live blocks; if that is `None`, with the number that is set in
+    /// the analyzer.
     pub(crate) fn report_bytes(&self, largest_live: Option<usize>) -> usize {
         /// Bytes of a row with its names and its text.
         const ROW: usize = 2 << 10;

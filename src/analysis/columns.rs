@@ -35,12 +35,13 @@ pub struct Moves {
     pub bytes: u64,
 }
 
-/// Declares the columns, in the order of the JSON. Its sections:
+/// Declares the columns, in the order of the JSON. The sections of the declaration:
 /// - `counted`: the sum of what each event adds, in [`Tally`];
 /// - `live`: what is live, in each row and in the totals;
 /// - `peak`: the row's own peak, which does not add up;
 /// - `at_peak`: what was live when the total was at its peak;
-/// - `counted_last`: as `counted`. New columns come here, so that the order of the others stays.
+/// - `counted_last`: like `counted`. New columns are added here, so that the order of the others
+///   does not change.
 macro_rules! columns {
     (
         counted { $($(#[doc = $doc_a:expr])+ $(#[cfg($cfg_a:meta)])? $a:ident: $shown_a:expr,)+ }

@@ -9,7 +9,7 @@ pub enum Until {
     /// At the writer's own report, or at the end of a trace without one.
     #[default]
     End,
-    /// Before the first event later than this many nanoseconds after the start.
+    /// Before the first event whose time is more than this many nanoseconds after the start.
     Time(u64),
     /// After this many events.
     Event(u64),
@@ -40,7 +40,7 @@ impl Cutoff {
         self.report.is_none()
     }
 
-    /// Whether counting was asked to stop, and has.
+    /// Whether the caller has set where counting stops, and counting has stopped there.
     #[inline]
     pub(super) fn is_over(&self) -> bool {
         !self.is_counting() && self.until != Until::End
@@ -61,13 +61,13 @@ impl Cutoff {
         }
     }
 
-    /// Counts an event where [`is_open`](Self::is_open) holds.
+    /// Counts an event; [`is_open`](Self::is_open) must hold.
     #[inline]
     pub(super) fn count_open_event(&mut self) {
         self.events += 1;
     }
 
-    /// The number of events counted so far: also that of the last one.
+    /// The number of events counted so far, which is also the number of the last one.
     #[inline]
     pub(super) fn events(&self) -> u64 {
         self.events
@@ -79,8 +79,8 @@ impl Cutoff {
         matches!(self.until, Until::Event(last) if self.events >= last)
     }
 
-    /// The time at which counting was asked to stop, if `time` is later. The report then has that
-    /// time.
+    /// The time that the caller has set as the end of counting, if `time` is later. It is then the
+    /// time of the report.
     pub(super) fn is_before(&mut self, time: u64) -> Option<u64> {
         let Until::Time(until) = self.until else { return None };
         (time > until).then(|| {
@@ -89,8 +89,8 @@ impl Cutoff {
         })
     }
 
-    /// Notes that the event counted last has this time. If counting stops after that event, it is
-    /// the time of the report; otherwise the time changes at markers only.
+    /// Notes that the event counted last has this time. If counting stops after that event, `time`
+    /// is the time of the report; otherwise the time changes at markers only.
     pub(super) fn note_time(&mut self, time: u64) {
         if self.until == Until::Event(self.events) {
             self.time.get_or_insert(time);
@@ -125,8 +125,8 @@ impl Cutoff {
         &mut self.after
     }
 
-    /// The counts of events after the writer's own report; zero if counting was asked to stop
-    /// earlier.
+    /// The counts of events after the writer's own report; zero if the caller has set where
+    /// counting stops.
     pub(super) fn after(&self) -> AfterReport {
         if self.until == Until::End { self.after } else { AfterReport::default() }
     }

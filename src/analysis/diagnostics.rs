@@ -1,4 +1,4 @@
-//! What is missing from a trace or does not fit together.
+//! Losses and contradictions in a trace.
 
 use super::report::{Losses, Report};
 use crate::trace::read::{Damage, Hole};
@@ -31,7 +31,7 @@ struct LostEvents {
 }
 
 impl Diagnostics {
-    /// Keeps a sentence about what does not fit together.
+    /// Keeps a sentence about a contradiction.
     #[cold]
     pub(super) fn problem(&mut self, what: String) {
         if self.problems.len() < MOST_PROBLEMS && !self.problems.contains(&what) {

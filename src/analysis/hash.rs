@@ -71,5 +71,5 @@ impl Hasher for FoldHasher {
     }
 }
 
-/// A map with integer keys. Never iterate it where the order could show.
+/// A map with integer keys. Never iterate it where the order could show in a result.
 pub(super) type IntMap<K, V> = std::collections::HashMap<K, V, FoldHash>;

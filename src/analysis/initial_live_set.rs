@@ -66,7 +66,7 @@ impl<'a> Ids<'a> {
             by_scope: vec![None; all.scopes().nodes().len()],
             by_name: vec![None; all.names().len()],
         };
-        // The outermost is the one outside all scopes and tags, whatever its id.
+        // The outermost context is the one outside all scopes and tags, whatever its id.
         for (id, context) in all.ids().filter(|(_, context)| *context != OUTERMOST) {
             let Context { scope, name, .. } = all.get(context);
             ids.by_context[context as usize] = Some(id);
@@ -102,8 +102,8 @@ impl Model {
 
     /// Copies everything that is live, into `blocks`: 32 bytes a block.
     ///
-    /// PERF: a block costs 20 to 30 ns (of 10 million) if `blocks` has the capacity and its pages
-    /// were touched before, otherwise at least twice as much.
+    /// PERF: with 10 million blocks, each costs 20 to 30 ns if `blocks` has the capacity and its
+    /// pages were touched before, otherwise at least twice as much.
     pub(super) fn initial_live_set(&self, mut blocks: Vec<InitialBlock>) -> InitialLiveSet {
         blocks.clear();
         let copy = |address: u64, block: Block| InitialBlock {

@@ -10,7 +10,7 @@ use super::attribution::{Context, Stream};
 use super::columns::Tally;
 use std::collections::BTreeMap;
 
-/// What was measured.
+/// The figures of one measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Figures {
     pub(crate) tally: Tally,
@@ -20,8 +20,8 @@ pub(crate) struct Figures {
     pub(crate) peak_bytes: u64,
 }
 
-/// The counts of a measurement's buckets before it began: an earlier measurement may have had its
-/// number.
+/// The counts of a measurement's buckets before it began: an earlier measurement may have used the
+/// same number.
 #[derive(Debug, Default)]
 pub(crate) struct Baseline {
     buckets: Vec<(u32, Counts)>,
@@ -131,7 +131,7 @@ impl Model {
         (0..).zip(self.accounts().buckets()).filter(move |(_, bucket)| is_of(bucket))
     }
 
-    /// Whether a bucket is of a measurement or of one within it.
+    /// Returns a test for whether a bucket is of `measurement` or of a measurement within it.
     fn is_of(&self, measurement: u32) -> impl Fn(&Bucket) -> bool {
         let is_within = self.contexts().measurements().is_within(measurement);
         move |bucket| is_within(self.contexts().get(bucket.context).measurement)

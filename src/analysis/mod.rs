@@ -14,10 +14,10 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `analyzer.rs` | hands each event to the part it is for |
+//! | `analyzer.rs` | passes each event to the part that handles it |
 //! | `columns.rs` | the columns of a report, in one place |
 //! | `cutoff.rs` | where counting stops (`--at`), and the report as it was there |
-//! | `diagnostics.rs` | losses, and what does not fit together |
+//! | `diagnostics.rs` | losses and contradictions |
 //! | `facts.rs` | what a trace says about the program and about itself |
 //! | `timeline/` | the time, bookmarks, when scopes were off |
 //! | `initial_live_set.rs` | a copy of the live blocks, for a stream that joins a recording |

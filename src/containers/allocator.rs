@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 pub(super) struct TagAllocator {
     #[cfg(feature = "enable")]
     node: AtomicU32,
-    /// The younger block and the older, 0 for none.
+    /// The addresses of the younger and the older block; 0 if there is none.
     #[cfg(feature = "enable")]
     held: [AtomicUsize; 2],
 }
@@ -47,7 +47,7 @@ impl TagAllocator {
 
     /// The block of a table of this size, if it has one.
     pub(super) fn block(&self, size: usize) -> Option<Block> {
-        // A table's block is aligned to more, but only its address and size matter.
+        // A table's block has a larger alignment, but only its address and size matter.
         let layout = Layout::from_size_align(size, 1).ok().filter(|layout| layout.size() > 0)?;
         let start = self.held[0].load(Relaxed);
         (start != 0).then(|| (std::ptr::without_provenance(start), layout))

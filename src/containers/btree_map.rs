@@ -54,7 +54,7 @@ impl<K, V> TaggedBTreeMap<K, V> {
         Self::named::<Self>(tag)
     }
 
-    /// An empty map, named after `C` if the tag has no name.
+    /// An empty map, whose tag is named after `C` if it has no name.
     #[inline]
     pub(super) fn named<C>(tag: Tag) -> Self {
         Self { plain: BTreeMap::new(), tag: OwnTag::of::<C>(tag) }
@@ -86,8 +86,8 @@ impl<K, V> TaggedBTreeMap<K, V> {
 }
 
 impl<K: Ord, V> TaggedBTreeMap<K, V> {
-    /// Moves the pairs of a plain map to nodes that belong to `tag`. Costs as much as to insert
-    /// them, while something is recorded.
+    /// Moves the pairs of a plain map to nodes that belong to `tag`. While something is recorded,
+    /// this costs as much as inserting the pairs.
     pub fn from_map(tag: Tag, plain: BTreeMap<K, V>) -> Self {
         Self::claimed(OwnTag::of::<Self>(tag), plain)
     }

@@ -54,7 +54,7 @@ impl<T> TaggedBTreeSet<T> {
 }
 
 impl<T: Ord> TaggedBTreeSet<T> {
-    /// Moves the values of a plain set to nodes that belong to `tag`. Costs as much as to insert
+    /// Moves the values of a plain set to nodes that belong to `tag`. Costs as much as inserting
     /// them.
     pub fn from_set(tag: Tag, plain: BTreeSet<T>) -> Self {
         let mut tagged = Self::new(tag);

@@ -1,4 +1,4 @@
-//! Containers with a tag, which all memory that they allocate carries.
+//! Containers that have a tag: all memory that they allocate carries it.
 //!
 //! Each is a plain container and the number of a tag. Only the container's own allocations run
 //! under the tag. The program's code (an iterator, a closure, `clone`, `hash`) runs outside it: a
@@ -50,7 +50,8 @@ pub use hash_set::TaggedHashSet;
 pub use string::TaggedString;
 pub use vec::TaggedVec;
 
-/// Checks the bytes that each container has more than the plain one, and that threads can share it.
+/// Checks by how many bytes each container is larger than the plain one, and that threads can share
+/// it.
 #[cfg(target_pointer_width = "64")]
 const _: () = {
     use std::collections as plain;

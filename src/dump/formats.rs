@@ -1,13 +1,13 @@
 //! The table of the formats of a report.
 //!
-//! The table decides everywhere: `ReportTo::file` and `MEMLEDGER_REPORT` by the ending of the file's
-//! name, `memledger report` by `--format`, or else by the ending of `-o`.
+//! Every choice of a format uses this table: `ReportTo::file` and `MEMLEDGER_REPORT` look up the
+//! ending of the file's name; `memledger report` looks up `--format`, or else the ending of `-o`.
 
 use super::format::ReportFormat;
 use super::{json, text};
 use std::path::Path;
 
-/// All formats; the first is that of a report for which none is given.
+/// All formats; the first is the default.
 ///
 /// ```
 /// use memledger::{analysis::Analyzer, dump::{FORMATS, text::Options}};
@@ -35,7 +35,7 @@ impl Formats {
         self.0.iter().copied()
     }
 
-    /// The format of a report for which none is given.
+    /// The default: the format of a report if none is given.
     pub fn default(&self) -> &'static dyn ReportFormat {
         self.0[0]
     }

@@ -152,7 +152,7 @@ impl Json for AfterReport {
     }
 }
 
-/// The keys of moved blocks, where any moved.
+/// Adds the keys of moved blocks, if any block moved.
 fn moves(object: &mut Object<'_, '_>, moved_in: Moves, moved_out: Moves) -> io::Result<()> {
     if moved_in != Moves::default() || moved_out != Moves::default() {
         object.entry("moved_in_blocks", &moved_in.blocks)?;
@@ -171,7 +171,7 @@ fn entries(
     figures.try_for_each(|(key, figure)| object.entry(key, &figure))
 }
 
-/// The columns of a row.
+/// Adds the columns of a row.
 fn columns(object: &mut Object<'_, '_>, figures: &Figures) -> io::Result<()> {
     entries(object, COLUMNS.iter().map(|column| (column.key, (column.of)(figures))))?;
     moves(object, figures.moved_in, figures.moved_out)

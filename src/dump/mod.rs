@@ -1,4 +1,4 @@
-//! A report as something to read or to store, one file per format.
+//! Writes a report for people or for programs. Each format has a file of its own here.
 //!
 //! | file | what |
 //! |---|---|

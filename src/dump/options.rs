@@ -1,4 +1,4 @@
-//! How a report is shaped, where its format lets it be.
+//! The options of a report, for formats that have options.
 
 /// What the tables divide the memory by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub enum Sort {
     Count,
 }
 
-/// How the text is shaped. None of it changes a figure.
+/// How the text is shaped. No option changes a figure.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {

@@ -85,7 +85,7 @@ impl Writer<'_> {
             if byte >= b' ' && byte != b'"' && byte != b'\\' {
                 continue;
             }
-            // What is escaped is ASCII, so these are boundaries of characters.
+            // Escaped bytes are ASCII, so these positions are boundaries of characters.
             self.out.write_all(text.get(plain..at).unwrap_or_default().as_bytes())?;
             plain = at + 1;
             match byte {

@@ -26,8 +26,8 @@ use std::time::Duration;
 /// How long a start waits for threads inside the allocator.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often a start checks for the tracker as the program's allocator before it concludes that it
-/// is not.
+/// How many times a start checks whether the tracker is the program's global allocator, before it
+/// concludes that it is not.
 const LOOKS_FOR_ALLOCATOR: usize = 100;
 
 /// The channels that are recorded if no others are set.
@@ -44,8 +44,8 @@ pub(super) struct Outputs {
 #[derive(Default)]
 pub(super) struct Origin {
     pub(super) from_environment: bool,
-    /// Whether the channels are final, and whether the destination of the report is: code may no
-    /// longer set them.
+    /// Whether the channels are final: code may no longer set them. `report_is_set` says the same
+    /// of the destination of the report.
     pub(super) channels_are_set: bool,
     pub(super) report_is_set: bool,
     /// In the child of a fork: the state of the recording that it continues.
@@ -55,7 +55,7 @@ pub(super) struct Origin {
 
 /// Starts recording. The children of forks continue it as `follow` says.
 ///
-/// Returns the generation for the handle that ends the recording; `None` if none does.
+/// Returns the generation for the handle that ends the recording; `None` if no handle ends it.
 pub(super) fn begin(
     config: &Config,
     follow: Option<Follow>,
@@ -114,8 +114,8 @@ impl Plan {
         let host_channels = filter::of(config.host.as_ref())?;
         let address =
             config.host.as_ref().map(|host| Address::parse(&host.location)).transpose()?;
-        // NOTE: for the host, too. After its connection is lost, the next stream begins with the
-        // live blocks.
+        // NOTE: a host needs the account, too: if its connection is lost, the next stream begins
+        // with the live blocks.
         let keeps_account = outputs.report.is_some()
             || address.is_some()
             || outputs.control.is_some()
@@ -174,7 +174,7 @@ struct Sinks {
 }
 
 /// Empties the buffers of all threads and resets the counters, unless the recording continues the
-/// early one from before `main`. Returns whether it continues that.
+/// early one from before `main`. Returns whether it does.
 fn quiesce(plan: &Plan) -> Result<bool, Error> {
     exit::prepare();
     quiesce::prepare();
@@ -187,8 +187,9 @@ fn quiesce(plan: &Plan) -> Result<bool, Error> {
     }
     // NOTE: twice. A thread that enters the hook during the first pause may still use its old
     // buffer. It must have left the hook before the hooks are turned on again.
-    // The thread may be preempted inside the hook, and if many threads share a processor, for
-    // longer than an end waits. Nothing is recorded meanwhile, so only the starting thread waits.
+    // The thread may be preempted inside the hook; if many threads share a processor, this can last
+    // longer than the end of a recording waits. Nothing is recorded meanwhile, so only the starting
+    // thread waits.
     let paused = quiesce::pause(START_TIMEOUT) && {
         registry::discard_buffers();
         quiesce::pause(START_TIMEOUT)
@@ -246,9 +247,9 @@ fn build(
 
 /// Whether the tracker is the program's global allocator.
 ///
-/// NOTE: checks more than once. Another thread whose start has failed may just have turned
-/// recording off, and the allocation that the check makes then does not reach the slow path, which
-/// notes it.
+/// NOTE: checks more than once: another thread whose start has failed may just have turned
+/// recording off. The allocation that the check makes then does not take the slow path, which notes
+/// that the tracker was called.
 fn is_allocator_linked() -> bool {
     (0..LOOKS_FOR_ALLOCATOR).any(|_| {
         state::wake();
@@ -256,8 +257,8 @@ fn is_allocator_linked() -> bool {
     })
 }
 
-/// The session that writes to these sinks. In the child of a fork their streams join late, with the
-/// live blocks that the child has inherited.
+/// The session that writes to these sinks. In the child of a fork, their streams are late joins and
+/// begin with the live blocks that the child has inherited.
 fn new_session(
     sinks: Vec<JoiningSink>,
     from_process_start: bool,

@@ -76,8 +76,8 @@ impl LedgerBuilder {
 
     /// Analyzes the events in the process even if no report is asked for, so that a destination that
     /// is added later begins with the live blocks, and [`snapshot`](Ledger::snapshot) works. The
-    /// analysis takes 22 to 40 bytes a live block as a rule, and several times as much of the
-    /// worker's time as writing a compact file. Default: off.
+    /// analysis takes 22 to 40 bytes for each live block as a rule, and takes the worker several
+    /// times as long as writing a compact file. Default: off.
     pub fn keep_account(mut self, keep: bool) -> Self {
         self.config.keep_account = keep;
         self
@@ -117,14 +117,14 @@ impl LedgerBuilder {
         self
     }
 
-    /// Records the child of a `fork`, too: to files of its own, beside those of the parent as
-    /// `NAME.PID.EXT`, unless their names have a `%p`, and to the same host. Its recording begins with
-    /// the live blocks. Default: off, and the child records nothing.
+    /// Also records the child of a `fork`: to the same host, and to files of its own beside those
+    /// of the parent. A file of the child is named `NAME.PID.EXT`, unless the name has a `%p`. The
+    /// child's recording begins with the live blocks. Default: off, and the child records nothing.
     ///
     /// Each fork then costs a collection like [`Ledger::flush`]. The child does not have the events of
     /// other threads of the parent in the microseconds between the collection and the fork. This
-    /// setting does not affect a program that is executed, by a child or without a fork: that
-    /// program inherits the environment.
+    /// setting has no effect on a program that is started with `exec`, in a child or without a
+    /// fork: such a program is recorded as the environment that it inherits says.
     pub fn follow_forks(mut self, follow: bool) -> Self {
         self.config.follow_forks = follow;
         self

@@ -22,9 +22,9 @@ pub enum Worker {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnFull {
-    /// It waits for the worker; if that makes no progress for one second (two, where the process was
-    /// stopped meanwhile, as by a debugger), all threads stop waiting, and events are lost and counted
-    /// until it has caught up.
+    /// It waits for the worker. If the worker makes no progress for one second (two seconds if the
+    /// process was stopped meanwhile, as by a debugger), all threads stop waiting; events are then
+    /// lost and counted until the worker has caught up.
     #[default]
     Wait,
     /// It drops the event and counts it.

@@ -16,8 +16,8 @@ pub(super) fn request<T: Send>(body: impl FnOnce() -> Result<T, Error> + Send) -
 /// parse that frees millions of blocks took 1.3 times as long with two of the tracker's blocks at
 /// its start.
 pub(super) fn on_helper_thread<R: Send>(body: impl FnOnce() -> R + Send) -> R {
-    // PERF: registered here, while the process may still have one thread only. With more threads
-    // the system takes 10 ms for it. Once registered, it returns at once.
+    // PERF: the barrier is registered here, while the process may still have only one thread. With
+    // more threads the system takes 10 ms for it. Later calls return at once.
     os::register_barrier();
     reserve::prepare();
     os::run_apart(|| untracked(|| catch_unwind(AssertUnwindSafe(body))))

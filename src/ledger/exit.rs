@@ -9,7 +9,7 @@ use std::sync::Once;
 
 /// Registers the handlers of forks, once.
 ///
-/// Before `main`: a program may fork before it starts recording, to become a daemon.
+/// Called before `main`, because a program may fork before it starts recording, to become a daemon.
 pub(super) fn watch_forks() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| os::at_fork(fork::prepare, fork::in_parent, forked));

@@ -27,8 +27,9 @@ pub(super) fn report_in_use(asked: &Path, used: &Path) {
     ));
 }
 
-/// `%p` process id, `%t` unix seconds, `%e` executable, `%%` a percent sign. Passes `report` one
-/// sentence for each other letter.
+/// Replaces `%p` by the process id, `%t` by the unix time in seconds, `%e` by the name of the
+/// executable, and `%%` by a percent sign. Passes `report` one sentence for each other letter after
+/// a `%`.
 pub(super) fn expand(path: &Path, report: &mut dyn FnMut(String)) -> PathBuf {
     let Some(text) = path.to_str().filter(|text| text.contains('%')) else {
         return path.to_owned();

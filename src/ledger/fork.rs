@@ -63,7 +63,7 @@ pub(super) extern "C" fn prepare() {
     }
 }
 
-/// Takes the locks. `None` if nothing is recorded, or the child is not to follow.
+/// Takes the locks. `None` if nothing is recorded, or if the recording does not follow forks.
 fn hold() -> Option<Result<Held, NotFree>> {
     let _signals = BlockedSignals::new();
     let Some(recording) = recording::current_within(LOCK_TIMEOUT) else {

@@ -31,7 +31,7 @@ pub fn file_name(pattern: &Path) -> (PathBuf, Vec<String>) {
     (name, problems)
 }
 
-/// The host, and the whole of an address.
+/// The host of an address, and the whole address.
 pub fn address(text: &str) -> Result<(String, String), String> {
     let address = Address::parse(text).map_err(|error| error.to_string())?;
     Ok((address.host().to_owned(), address.to_string()))
@@ -43,7 +43,7 @@ pub fn place(text: &str) -> Result<(u16, bool), String> {
     Ok((address.port(), address.is_public()))
 }
 
-/// Whether this names channels.
+/// Whether `text` is a list of channel names.
 pub fn channels(text: &str) -> Result<(), String> {
     channel::names(text).map(drop).map_err(|error| error.to_string())
 }

@@ -18,7 +18,7 @@ pub(crate) struct InProcessAnalyzer(Arc<Mutex<State>>);
 struct State {
     decoder: Decoder,
     analyzer: Analyzer,
-    /// Whether [`figures`] are its figures.
+    /// Whether [`figures`] returns the figures of this analyzer.
     published: bool,
 }
 
@@ -107,7 +107,8 @@ impl InProcessAnalyzer {
                 "the system has no memory left for a list of {count} live blocks"
             ))
         })?;
-        // NOTE: not all zero: for zeroed memory the system would only reserve addresses.
+        // NOTE: the blocks are not all zero: for zeroed memory the system would only reserve
+        // addresses.
         room.resize(count, InitialBlock { owner: 1, ..InitialBlock::default() });
         Ok(room)
     }

@@ -221,7 +221,7 @@ impl PacketBuilder<'_> {
     }
 
     fn marker(&mut self, serial: &mut u64, cycle: u64) {
-        // On the same stream, so that no reader has to merge the two.
+        // Markers are on the stream of the blocks, so that no reader has to merge two streams.
         self.packet.extend_from_slice(&stream_events::marker(*serial, cycle));
         *serial += 1;
     }

@@ -75,7 +75,7 @@ use std::path::Path;
 /// its report is written, when the process exits.
 ///
 /// In the child of a `fork` nothing is recorded and nothing is reported: the buffers, the file and
-/// the report are the parent's. With [`LedgerBuilder::follow_forks`] it has its own.
+/// the report are the parent's. With [`LedgerBuilder::follow_forks`] the child has its own.
 #[derive(Debug)]
 #[must_use = "recording ends when the ledger is dropped"]
 pub struct Ledger {
@@ -87,8 +87,8 @@ pub struct Ledger {
 impl Ledger {
     /// Starts as the environment says; by default a report on stderr at the end.
     ///
-    /// Never fails: what cannot start is one line on stderr and an entry in
-    /// [`problems`](Self::problems), and so is an unknown `MEMLEDGER_` variable.
+    /// Never fails: each setting that cannot be applied is reported, as one line on stderr and one
+    /// entry in [`problems`](Self::problems), and so is each unknown `MEMLEDGER_` variable.
     ///
     /// | variable | meaning |
     /// |---|---|
@@ -138,12 +138,13 @@ impl Ledger {
     /// Its stream begins with the live blocks if the process analyzes its events: with a report, a
     /// host, a control server, [`LedgerBuilder::follow_forks`] or [`LedgerBuilder::keep_account`].
     /// Otherwise the stream begins without blocks, and says that it is not from the start of the
-    /// process. Copying the live blocks takes 20 to 30 ms for each million of them, in which the
-    /// worker collects nothing, and 34 bytes for each block until it is written.
+    /// process. Copying the live blocks takes 20 to 30 ms for each million of them, during which
+    /// the worker collects nothing, and 34 bytes for each block until it is written.
     ///
-    /// Returns at once. A thread of its own connects to the host, and gives up after 2 s; [`DestinationHandle::status`] and [`problems`](Self::problems) say whether it worked. A
-    /// connection that is lost stays lost: call this again, and a new stream begins with the blocks
-    /// that are live then.
+    /// Returns at once. A thread that exists for this destination connects to the host, and gives
+    /// up after 2 s; [`DestinationHandle::status`] and [`problems`](Self::problems) say whether it
+    /// worked. A connection that is lost stays lost: call this again, and a new stream begins with
+    /// the blocks that are live then.
     ///
     /// # Errors
     /// [`Error::File`] if the file cannot be created; [`Error::InvalidAddress`];

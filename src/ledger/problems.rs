@@ -23,7 +23,7 @@ pub(super) fn report(error: Error) {
 /// The sentence may quote the environment or another machine.
 ///
 /// NOTE: writes to the descriptor directly. The program may hold the lock of its stderr for any
-/// time.
+/// length of time.
 pub(super) fn add(sentence: String) {
     let sentence = escape(&sentence);
     let _signals = BlockedSignals::new();
@@ -53,7 +53,7 @@ pub(super) fn all() -> Vec<String> {
     copy
 }
 
-/// The lock itself, within `timeout`, for a fork.
+/// Locks the problems for a fork; `None` if the lock is not free within `timeout`.
 pub(super) fn lock_within(timeout: Duration) -> Option<MutexGuard<'static, Vec<String>>> {
     worker::lock_within(&PROBLEMS, timeout)
 }

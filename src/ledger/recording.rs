@@ -96,7 +96,8 @@ impl Recording {
 /// How the child of a fork continues the recording.
 pub(super) struct Follow {
     pub(super) config: Config,
-    /// Starts with the settings of the child, and those for its own children.
+    /// Starts the recording of the child with the child's settings; `Self` is for the child's own
+    /// children.
     pub(super) start: fn(&Config, Self, Inherited) -> Result<(), Error>,
 }
 
@@ -106,7 +107,7 @@ pub(super) struct Inherited {
     /// The start of the clock, in cycles.
     pub(super) start: u64,
     pub(super) from_process_start: bool,
-    /// The parent's handle is the child's, too, and ends this recording there.
+    /// The parent's handle also exists in the child, where it ends this recording.
     pub(super) generation: u64,
     pub(super) from_environment: bool,
 }
@@ -119,7 +120,7 @@ pub(crate) fn current() -> MutexGuard<'static, Option<Recording>> {
     RECORDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The same, or `None` if it is not free within `timeout`.
+/// Locks the recording as [`current`] does; `None` if the lock is not free within `timeout`.
 pub(super) fn current_within(timeout: Duration) -> Option<MutexGuard<'static, Option<Recording>>> {
     worker::lock_within(&RECORDING, timeout)
 }

@@ -61,8 +61,8 @@ pub(super) fn write_report(
         return problems::add(format!("no allocation was recorded, because {NOT_LINKED}"));
     }
     let Some(analyzer) = analyzer else { return };
-    // NOTE: checks for memory first: if it ran out while the report is made, the process would
-    // abort.
+    // NOTE: checks first that there is enough memory: if memory ran out while the report is made,
+    // the process would abort.
     let room = analyzer.look(|analyzer| analyzer.report_bytes(output.options.largest_live));
     if Vec::<u8>::new().try_reserve_exact(room).is_err() {
         return problems::add(format!(

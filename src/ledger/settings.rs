@@ -69,7 +69,7 @@ const SETTINGS: [Setting; 12] = [
 pub(super) const TRACE: &CStr = c"MEMLEDGER_TRACE";
 pub(super) const FILE_MODE: &CStr = c"MEMLEDGER_FILE_MODE";
 pub(super) const REPORT: &CStr = c"MEMLEDGER_REPORT";
-/// The setting that has a file read.
+/// The setting whose value names a file to be read.
 pub(super) const CONTROL_TOKEN_FILE: &CStr = c"MEMLEDGER_CONTROL_TOKEN_FILE";
 
 /// The settings that start a recording by themselves, because each of them gives it an output.
@@ -149,7 +149,8 @@ impl Settings {
         STARTING.iter().any(|variable| self.has(variable))
     }
 
-    /// Replaces what is set in code by these. A value that is not allowed is reported and left out.
+    /// Replaces the settings made in code by these. A value that is not allowed is reported and
+    /// left out.
     pub(super) fn apply(self, config: &mut Config) {
         self.apply_reporting(config, &mut problems::add);
     }

@@ -35,7 +35,7 @@ impl Snapshot {
 #[cfg(feature = "enable")]
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        // The tracker has made it, so its memory is the tracker's.
+        // The tracker has made the report, so the report's memory is the tracker's.
         let _untracked = crate::trace::write::ReentrancyGuard::enter();
         let _awake = crate::trace::write::state::awake();
         // SAFETY: dropped here and nowhere else.

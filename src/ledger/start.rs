@@ -80,9 +80,10 @@ fn leniently(settings: Settings, from_environment: bool) -> Option<u64> {
     })
 }
 
-/// Starts with the settings of the environment, and those set in code that it does not set.
+/// Starts with the settings of the environment, and with those of the code that the environment
+/// does not set.
 ///
-/// `config` is memory of the program and stays that: the tracker works on its own copy.
+/// The memory of `config` belongs to the program: the tracker works on its own copy.
 pub(super) fn in_code(config: &Config) -> Result<Option<u64>, Error> {
     request(|| strictly(config.clone()))
 }
@@ -164,8 +165,8 @@ fn set_file_mode(config: &Config) {
     file::set_mode(config.file_mode.unwrap_or(file::DEFAULT_MODE));
 }
 
-/// Adds settings to a recording that the environment has started, except those that it has set
-/// itself.
+/// Adds settings to a recording that the environment has started, except those that the environment
+/// has set.
 fn add_settings(running: &mut Recording, config: Config) -> Result<(), Error> {
     let _signals = BlockedSignals::new();
     match &running.control {

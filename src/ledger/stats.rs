@@ -19,7 +19,7 @@ use crate::trace::write::{buffer_pool, loss, state};
 pub struct Stats {
     /// Whether events are being recorded.
     pub recording: bool,
-    /// Events recorded since the start of the process that have a serial.
+    /// Recorded events that have a serial, since the start of the process.
     pub events: u64,
     /// Events lost since recording started, as far as the worker has seen.
     pub lost_events: u64,

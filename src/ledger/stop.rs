@@ -92,7 +92,7 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
     state::turn_off();
 }
 
-/// Reports the names in the setting of channels that are the name of no channel.
+/// Reports the names in the setting of channels that no channel has.
 fn report_missing_channels(missing: &[&str]) {
     if !missing.is_empty() {
         problems::add(format!(

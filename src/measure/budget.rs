@@ -47,8 +47,9 @@ pub struct Budget {
 /// # fn main() { parsing_stays_small() }
 /// ```
 ///
-/// The name is that of a scope, in the message and in the report of a ledger that runs meanwhile.
-/// [`measure`](crate::measure) documents what counts, what it costs and what it requires.
+/// The measured code runs in a scope of this name; the message shows it, and so does the report of
+/// a ledger that runs meanwhile. [`measure`](crate::measure) documents what counts, what it costs
+/// and what it requires.
 pub fn budget(name: impl Into<Name>) -> Budget {
     Budget {
         name: name.into(),
@@ -71,7 +72,7 @@ impl Budget {
         Self { live: Some(bytes), ..self }
     }
 
-    /// At most this many bytes may be allocated over all, those that are freed again included.
+    /// At most this many bytes may be allocated in total, those that are freed again included.
     pub fn allocated(self, bytes: u64) -> Self {
         Self { allocated: Some(bytes), ..self }
     }
@@ -90,7 +91,7 @@ impl Budget {
     /// Runs `body` and returns its result.
     ///
     /// # Panics
-    /// With the text of [`try_run`](Self::try_run)'s error, if it is one; and if `body` panics.
+    /// If [`try_run`](Self::try_run) would return an error, with its text; and if `body` panics.
     #[track_caller]
     pub fn run<R>(self, body: impl FnOnce() -> R) -> R {
         match self.try_run(body) {

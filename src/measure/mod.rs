@@ -1,4 +1,4 @@
-//! What a piece of the program allocates: measured, and held against a budget.
+//! Measures what a piece of the program allocates, and compares it with a budget.
 
 mod budget;
 #[cfg(feature = "enable")]
@@ -84,13 +84,14 @@ impl<R> Measured<R> {
 ///
 /// No [`Ledger`](crate::Ledger) has to be started, and none can start meanwhile. If one is running, the
 /// measurement uses its analyzer (or starts one), and its report shows the measurement as a
-/// scope named `measured`. Other threads, with measurements of their own or without, change nothing; a
-/// plain [`std::thread::spawn`] is not followed.
+/// scope named `measured`. Other threads do not change the figures, whether they run measurements
+/// of their own or not; a thread from a plain [`std::thread::spawn`] is such a thread.
 ///
 /// - A block counts where it was allocated. A block from before `body` that is freed within it does not
 ///   count; a block from within that is freed after `body` has returned is live.
 /// - A measurement within another counts for both.
-/// - A thread that continues after `body` has returned counts up to then. Join it.
+/// - A thread that still runs when `body` returns counts up to that moment. Join it to count all of
+///   it.
 /// - If `body` panics, `measure` passes the panic on, and the measurement ends.
 ///
 /// Costs about 20 µs if a ledger or another measurement is running, otherwise 0.3 ms; and the cost

@@ -47,7 +47,7 @@ impl Node {
         tree::wire_id(self.number) as i32
     }
 
-    /// A node for a measurement of this thread alone. `None` if there is none.
+    /// A node for a measurement of this thread alone. `None` if the tree has no node left.
     pub(super) fn take(
         name: &'static str,
         generation: u64,

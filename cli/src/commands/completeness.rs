@@ -7,8 +7,8 @@ use memledger::dump::text;
 use memledger::trace::read::Summary;
 use std::path::Path;
 
-/// The outcome of a command whose figures are complete, or `incomplete` for the reason given. If
-/// `allow`, incomplete figures are a success too.
+/// The outcome of a command. `incomplete` is the reason why its figures are incomplete, if they
+/// are. If `allow`, incomplete figures are a success too.
 pub fn outcome(incomplete: Option<String>, allow: bool) -> Outcome {
     match incomplete {
         None => Outcome::Done,

@@ -1,4 +1,4 @@
-//! What `--fail-if` takes: a comparison with a figure of the report.
+//! The value of `--fail-if`: a comparison with a figure of the report.
 
 pub mod figures;
 mod grammar;
@@ -16,7 +16,7 @@ use std::fmt;
 /// selector   = ( "scope" | "group" | "name" | "thread" ) "=" text
 /// comparison = ">" | ">=" | "<" | "<=" | "=" | "==" | "!="
 /// value      = number [ unit ] | "true" | "false"
-/// text       = what is between two " or two ', where a \ goes before a quote or another \
+/// text       = the characters between two " or two ', with a \ before a quote or another \
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {

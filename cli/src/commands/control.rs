@@ -100,7 +100,7 @@ pub fn run(args: &ControlArgs, out: &mut dyn Write) -> Result<Outcome, CliError>
         Action::Stop { all: true } => Command::StopAll,
         Action::Start => Command::Start,
     };
-    // A command that does not parse back would be several lines, or none, for the server.
+    // A command that does not parse back would reach the server as several lines, or as no command.
     if Command::parse(command.to_string().as_bytes()).as_ref() != Ok(&command) {
         return Err(CliError::Usage(format!(
             "{:?} cannot be sent: names and hosts have no spaces and no control characters",

@@ -1,4 +1,4 @@
-//! What `--at` takes: a moment of the trace.
+//! The value of `--at`: a moment of the trace.
 
 use super::quantity::{NS_UNITS, scaled};
 use std::str::FromStr;

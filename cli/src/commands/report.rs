@@ -145,7 +145,8 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
     note_unmatched(args, until, &report);
 
     let incomplete = incomplete(args, &report, &summary);
-    // PERF: figures are looked up in the report's JSON, which is large and only conditions need.
+    // PERF: figures are looked up in the report's JSON, which is large, and which only conditions
+    // need.
     let figures = LazyCell::new(|| Figures::of(&report));
     let (mut unknown, mut unproven) = (None, None);
     for condition in &args.fail_if {

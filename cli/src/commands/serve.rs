@@ -76,7 +76,7 @@ pub struct ServeArgs {
     format: Format,
 }
 
-/// The ports that programs send to, or that there are none.
+/// A value of `--recorder-port`: a port that programs send to, or no port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RecorderPort {
     Off,

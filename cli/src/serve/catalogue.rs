@@ -1,4 +1,4 @@
-//! The traces of the folder: their sizes, the limits of these, and which traces are growing.
+//! The traces of the folder: their sizes, the limits of the sizes, and which traces are growing.
 
 use super::directory::{Directory, stem};
 use super::recording::Recording;

@@ -18,7 +18,7 @@ pub struct InProcess {
 }
 
 impl Settings {
-    /// For programs of this machine, on any free ports, with the limits of `memledger serve`.
+    /// Settings for programs of this machine: any free ports, and the limits of `memledger serve`.
     ///
     /// # Errors
     /// If the folder cannot be created, or does not belong to the user.

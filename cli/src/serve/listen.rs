@@ -50,7 +50,8 @@ pub async fn accept<F: Future<Output = ()> + Send + 'static>(
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // In most cases all descriptors are in use, until another connection ends.
+                // In most cases the cause is that all descriptors are in use, until another
+                // connection ends.
                 if !failing {
                     note(&format!("a connection cannot be accepted: {error}"));
                 }

@@ -121,7 +121,8 @@ async fn run<F: Future<Output = ()>>(
     settings: Settings,
     ready: impl FnOnce(&Ready) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
-    // Before the output, so that a Ctrl-C after its first line stops the server in order.
+    // Signals are received before there is any output, so that a Ctrl-C after its first line stops
+    // the server in order.
     let stopped = stop()?;
     let (recorders, store) = bind(&settings).await?;
     let address = |listener: &TcpListener| {

@@ -31,7 +31,7 @@ use tokio::time::timeout;
 const BUFFER: usize = 64 << 10;
 /// Bytes of the first read: most starts of a trace are shorter.
 const FIRST: usize = 4 << 10;
-/// The longest line with a token, and its end.
+/// Bytes of the longest line with a token, the line feed included.
 const TOKEN_LINE: usize = TOKEN_PREFIX.len() + 256 + 1;
 
 /// Receives the trace of one program until it ends, and reports on stderr how it ended.
@@ -103,7 +103,8 @@ pub async fn start(
     }
 }
 
-/// Removes the line with the token from the start of `bytes`, and checks it where it is needed.
+/// Removes the line with the token from the start of `bytes`, and checks the token if one is
+/// needed.
 async fn take_token(
     stream: &mut (impl AsyncRead + Unpin),
     peer: SocketAddr,

@@ -17,7 +17,7 @@ const PART: u64 = 256 << 10;
 pub fn has_end(mut file: &File) -> io::Result<Option<bool>> {
     let size = file.metadata()?.len();
     let (mut begin, mut end) = (Vec::new(), Vec::new());
-    // The position may be the end of the file, if the caller has written it.
+    // If the caller has written the file, the position may be the end of the file.
     file.rewind()?;
     file.take(PART).read_to_end(&mut begin)?;
     file.seek(SeekFrom::Start(size.saturating_sub(PART).max(PART)))?;

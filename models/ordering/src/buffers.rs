@@ -73,7 +73,7 @@ fn committed(slot: &Slot, buffer: usize) -> (usize, usize) {
     (slot.buffers[buffer].committed.load(Acquire), next)
 }
 
-/// How far the worker has drained: buffer, index and epoch; as `ResumePoint`.
+/// How far the worker has drained: buffer, index and epoch, like `ResumePoint`.
 type Drained = Option<(usize, usize, u64)>;
 
 /// One cycle of the worker: reads the committed events into `found`.
@@ -151,11 +151,12 @@ fn over_three_buffers() {
     scenario("three buffers", 5, RIGHT);
 }
 
-/// A thread loses its slot at its end, and takes others for later events. Those must follow its
-/// earlier events, whatever the numbers of the slots: its epoch advances by `step`.
+/// A thread loses its slot when it ends, and takes other slots for later events. These events must
+/// follow its earlier ones, whatever the numbers of the slots, so the epoch of the thread advances
+/// by `step`.
 fn continues_in_another_slot(step: u64) {
     loom::model(move || {
-        // It had a lease in slot 5, while the global clock stayed at an earlier epoch.
+        // The thread had a lease in slot 5, while the global clock stayed at an earlier epoch.
         let before = word(7, 6);
         let global = AtomicU64::new(word(2, 9));
         let region = AtomicU64::new(0);

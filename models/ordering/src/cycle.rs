@@ -4,11 +4,12 @@
 //! # The barrier
 //! The worker makes the system run a barrier on every thread (`membarrier`); the hook has none of
 //! its own. The model has both forms of it:
-//! - *Points*, as `membarrier` works: it interrupts each thread at some point of its program, after
-//!   the worker's call and before its return. The worker then sees what the thread did before the
-//!   point; after the point, the thread sees what the worker did before the call; nothing else is
-//!   ordered. So at one point of its program the thread waits for the worker's call (acquire), and
-//!   confirms it (release), which the worker waits for. Every point between two accesses is tried.
+//! - *Points*, as `membarrier` works: it interrupts each thread at some point of the thread's
+//!   program, after the worker has called it and before the call returns. The worker then sees what
+//!   the thread did before the point; after the point, the thread sees what the worker did before
+//!   the call; nothing else is ordered. So at one point of its program the thread waits for the
+//!   worker's call (acquire) and confirms it (release); the worker waits for the confirmation.
+//!   Every point between two accesses is tried.
 //! - *Fences* on both sides, sequentially consistent, which run where the system has no
 //!   `membarrier`. If the thread's fence is first in the order of fences, the worker sees its
 //!   guard, as with a point after the store of the guard. If the worker's fence is first, the
@@ -38,7 +39,7 @@ enum Fault {
     LeasesContinue,
     /// Leases are revoked, but a thread that has taken one since is not noticed.
     LeaseSinceNotSeen,
-    /// In stopping, such a lease is revoked, but without another barrier.
+    /// When recording stops, such a lease is revoked, but without another barrier.
     NoSecondBarrier,
 }
 
@@ -49,7 +50,7 @@ enum Op {
     /// An event in this region. If the thread joins the global clock for it, it gets a lease.
     Lease(usize),
     /// A reallocation: an event for each half. The thread stays inside the hook, and waits between
-    /// the two.
+    /// the two halves.
     Realloc(usize),
 }
 use Op::{Event, Lease, Realloc};
@@ -201,7 +202,7 @@ fn revoke_lease(slot: &Slot) {
     }
 }
 
-/// `quiesce::barrier`, the worker's `number`th.
+/// `quiesce::barrier`: the worker's barrier with this number, counted from 1.
 fn barrier(shared: &Shared, number: usize) {
     match shared.barrier {
         Barrier::Fences => fence(SeqCst),
@@ -219,7 +220,8 @@ fn barrier(shared: &Shared, number: usize) {
 struct Cycle {
     epoch: u64,
     watermark: u64,
-    /// The events that were committed when the worker had advanced the watermark.
+    /// The number of committed events of each thread, read after the worker has advanced the
+    /// watermark.
     cursors: [usize; 2],
 }
 
@@ -283,7 +285,7 @@ fn pause(shared: &Shared, fault: Fault) -> bool {
 #[derive(Clone, Copy)]
 struct Scenario {
     scripts: [&'static [Op]; 2],
-    /// If the threads begin with leases: their first epochs. Both have joined region 0 then.
+    /// The first epochs of the threads, if they begin with leases. Both have then joined region 0.
     leased_at: Option<[u64; 2]>,
     fault: Fault,
     barrier: Barrier,
@@ -348,7 +350,8 @@ impl Scenario {
     }
 }
 
-/// Checks that the worker has seen every event up to its watermark that is ever committed.
+/// Checks that no event with an epoch up to the watermark is committed after the worker has read
+/// the cursors.
 fn nothing_comes_late(_: &Shared, cycles: &[Cycle], events: &[Vec<u64>]) {
     for cycle in cycles {
         for (events, &seen) in events.iter().zip(&cycle.cursors) {

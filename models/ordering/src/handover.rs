@@ -1,8 +1,9 @@
 //! Threads that hand memory and messages to each other.
 //!
 //! Memory is two *spaces*, each the size of half a block, in one region or in two. A block lies in
-//! one space or in both. The allocator is a word for each space: how often it has changed hands,
-//! odd while a thread owns it. The order of events is checked against that number.
+//! one space or in both. The allocator is one word for each space: the number of times that the
+//! space has changed hands, which is odd while a thread owns it. The order of events is checked
+//! against that number.
 
 use crate::explore;
 use crate::rules::{AtomicU64, NoStep, PlainStore, Real, Rules, WORKER, epoch, word};
@@ -73,7 +74,7 @@ struct Thread<R> {
     setting: Setting,
     number: usize,
     stamp: u64,
-    /// The number of each space that this thread has.
+    /// For each space, the number of its word if this thread owns it, otherwise 0.
     has: [u64; 2],
     steps: Vec<Step>,
     rules: PhantomData<R>,
@@ -189,7 +190,7 @@ fn check(threads: &[Vec<Step>], setting: Setting) {
         }
     }
     order.sort();
-    // The order has each space's changes of owner as they happened: allocations and frees
+    // In the order, the changes of owner of each space are as they happened: allocations and frees
     // alternate, and no two blocks overlap.
     let mut last = [0; 2];
     for (_, spaces) in &order {
@@ -255,13 +256,13 @@ const PASS_ON: &[&[Op]] =
 const OVERLAP: &[&[Op]] =
     &[&[Take(X), Free(X), Take(BIG), Free(BIG)], &[Take(BIG), Free(BIG), Take(Y), Free(Y)]];
 const THREE_PASS_ON: &[&[Op]] = &[&[Take(X), Free(X)], &[Take(X), Free(X)], &[Take(X), Free(X)]];
-/// The first thread joins the region while the second does, then after it.
+/// The first thread joins the region while the second thread joins it, and again after that.
 const TWO_IN_ONE: &[&[Op]] = &[&[Take(X), Take(Y)], &[Take(Y), Free(Y)]];
 /// The first thread joins between the other two.
 const THREE_IN_ONE: &[&[Op]] = &[&[Take(X)], &[Take(Y), Free(Y), Take(Y)], &[Take(Y), Free(Y)]];
 const THREE_OVERLAP: &[&[Op]] =
     &[&[Take(X), Free(X)], &[Take(BIG), Free(BIG)], &[Take(Y), Free(Y)]];
-/// The second passes a message on without an event of its own in between.
+/// The second thread passes on a message without an event of its own in between.
 const MESSAGES: &[&[Op]] =
     &[&[Own, Own, Send(0)], &[Own, Receive(0), Send(1)], &[Own, Receive(1), Own]];
 const ANSWER: &[&[Op]] =

@@ -33,12 +33,12 @@ pub(in crate::analysis) struct Accounts {
 }
 
 impl Accounts {
-    /// A new peak tracker; its number.
+    /// Adds a peak tracker; returns its number.
     pub(in crate::analysis) fn add_peak(&mut self) -> u32 {
         self.peaks.add()
     }
 
-    /// A new peak tracker that starts as a copy of another; its number.
+    /// Adds a peak tracker that starts as a copy of tracker `of`; returns its number.
     pub(in crate::analysis) fn copy_peak(&mut self, of: u32) -> u32 {
         self.peaks.copy(of)
     }
@@ -48,7 +48,7 @@ impl Accounts {
         self.peaks.set_list(context, list);
     }
 
-    /// A new measurement; its number.
+    /// Adds a measurement; returns its number.
     pub(in crate::analysis) fn add_measured(&mut self) -> u32 {
         self.measured.add()
     }
@@ -65,8 +65,9 @@ impl Accounts {
         self.measured.reset(measured);
     }
 
-    /// The number of the bucket of a context and a thread, new if need be. A new one belongs to the
-    /// thread with this peak tracker, and is within these measurements.
+    /// The number of the bucket of a context and a thread. Adds the bucket if there is none:
+    /// `thread_peak` is the peak tracker of its thread, and `within` are the measurements around
+    /// it.
     pub(in crate::analysis) fn bucket_of(
         &mut self,
         context: u32,
@@ -82,7 +83,7 @@ impl Accounts {
         })
     }
 
-    /// Changes the counts of the block's bucket and size class, not the live figures.
+    /// Changes the counts of the block's bucket and size class, but not the live figures.
     pub(in crate::analysis) fn count(&mut self, key: AccountKey, change: impl Fn(&mut Tally)) {
         self.combine(key.bucket);
         change(&mut self.combined.tally);

@@ -10,7 +10,7 @@ pub(in crate::analysis) struct Counts {
     pub(in crate::analysis) live_bytes: u64,
     blocks_at_peak: u64,
     bytes_at_peak: u64,
-    /// The peak generation of the state at the peak.
+    /// The peak generation that the state at the peak belongs to.
     generation: u64,
 }
 
@@ -37,8 +37,8 @@ impl Counts {
         self.live_bytes = self.live_bytes.wrapping_add_signed(bytes);
     }
 
-    /// Begins the peak `generation`, at whose peak these counts had `blocks` and `bytes` more than
-    /// now.
+    /// Begins the peak generation `generation`: at its peak these counts had `blocks` and `bytes`
+    /// more than now.
     #[inline]
     pub(super) fn begin_generation(&mut self, blocks: i64, bytes: i64, generation: u64) {
         self.blocks_at_peak = self.live_blocks.wrapping_add_signed(blocks);
@@ -57,7 +57,7 @@ impl Counts {
         }
     }
 
-    /// Blocks and bytes at the peak with number `generation`, the last one.
+    /// Blocks and bytes at the last peak; `generation` is the current peak generation.
     pub(in crate::analysis) fn at_peak(&self, generation: u64) -> (u64, u64) {
         if self.generation == generation {
             (self.blocks_at_peak, self.bytes_at_peak)

@@ -22,7 +22,7 @@ pub(super) struct Combined {
 }
 
 impl Combined {
-    /// No changes yet of `bucket`, while the total is `headroom` bytes below its peak.
+    /// Begins to combine events of `bucket`, while the total is `headroom` bytes below its peak.
     pub(super) fn new(bucket: u32, headroom: i64) -> Self {
         Self { bucket, any: true, headroom, ..Self::default() }
     }

@@ -25,8 +25,8 @@ pub(super) type HeldRange = (u32, u32);
 #[derive(Clone, Debug, Default)]
 pub(super) struct MeasuredPeaks {
     /// Whether buckets keep figures for measurements. Only an in-process analyzer reports
-    /// measurements; in the trace of another process, each bucket could have hundreds around it for
-    /// no use.
+    /// measurements; in the trace of another process, each bucket could be inside hundreds of
+    /// measurements whose figures are never read.
     enabled: bool,
     measured: Vec<Measured>,
     /// The figures that buckets keep for their measurements, one bucket after another.
@@ -40,7 +40,7 @@ impl MeasuredPeaks {
         self.enabled = true;
     }
 
-    /// A new measurement; its number.
+    /// Adds a measurement; returns its number.
     pub(super) fn add(&mut self) -> u32 {
         self.measured.push(Measured::default());
         self.measured.len() as u32 - 1

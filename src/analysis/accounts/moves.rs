@@ -2,7 +2,7 @@
 
 use crate::analysis::hash::IntMap;
 
-/// In place of a bucket in [`Moves`]: outside the accounts.
+/// The number that [`Moves`] uses in place of a bucket for a block outside the accounts.
 const OUTSIDE: u32 = u32::MAX;
 
 /// Blocks that moved, and their bytes.

@@ -55,13 +55,13 @@ pub(super) struct Peaks {
 }
 
 impl Peaks {
-    /// A new tracker; its number.
+    /// Adds a tracker; returns its number.
     pub(super) fn add(&mut self) -> u32 {
         self.trackers.push(PeakTracker::default());
         self.trackers.len() as u32 - 1
     }
 
-    /// A new tracker that starts as a copy of another; its number.
+    /// Adds a tracker that starts as a copy of tracker `of`; returns its number.
     pub(super) fn copy(&mut self, of: u32) -> u32 {
         self.trackers.push(self.trackers[of as usize]);
         self.trackers.len() as u32 - 1

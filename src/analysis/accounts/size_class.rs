@@ -5,7 +5,7 @@ use super::moves::Moved;
 
 /// The number of size classes: 0-16, 17-32, 33-64 ... bytes up to 1 GiB, and above.
 pub(super) const CLASSES: usize = 28;
-/// The last of them.
+/// The number of the last size class.
 pub(in crate::analysis) const LAST_CLASS: usize = CLASSES - 1;
 
 /// The figures of one size class.
@@ -17,7 +17,8 @@ pub(in crate::analysis) struct SizeClass {
     /// Blocks that left the accounts without a free, and blocks that returned.
     pub(in crate::analysis) left: Moved,
     pub(in crate::analysis) returned: Moved,
-    /// Blocks that a reallocation moved to another class, and blocks that one moved here.
+    /// Blocks that a reallocation moved from this class to another, and blocks that one moved to
+    /// this class.
     pub(in crate::analysis) resized_out: Moved,
     pub(in crate::analysis) resized_in: Moved,
 }

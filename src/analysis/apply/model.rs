@@ -25,7 +25,7 @@ pub(in crate::analysis) struct Model {
     heap_blocks: IntMap<HeapAddress, DetachedBlock>,
 }
 
-/// What surrounds an event: its time, and where it is counted beside the model.
+/// The surroundings of an event: its time, and the objects beside the model that count it.
 pub(in crate::analysis) struct Surroundings<'a> {
     /// Nanoseconds since the start of the trace.
     pub(in crate::analysis) now: u64,
@@ -58,7 +58,7 @@ impl Default for Model {
 
 /// Streams, threads and contexts.
 impl Model {
-    /// The stream with this id, new if need be.
+    /// The stream with this id, which is added if there is none.
     #[inline]
     fn stream(&mut self, id: u16) -> &mut Stream {
         self.streams.get(id, &mut self.threads, &mut self.accounts)
@@ -129,7 +129,7 @@ impl Model {
         self.contexts.entered(id, entries, before);
     }
 
-    /// Applies what the accounts have combined.
+    /// Applies the events that the accounts have combined.
     #[inline]
     pub(in crate::analysis) fn flush(&mut self) {
         if !self.accounts.is_flushed() {
@@ -172,7 +172,7 @@ impl Model {
     }
 }
 
-/// The number of a root heap, if there is one with it.
+/// `heap` as the number of a root heap, if there is such a heap.
 fn usable_heap(heap: usize) -> Option<u8> {
     (heap < HEAPS).then_some(heap as u8)
 }

@@ -33,7 +33,7 @@ pub(in crate::analysis) enum IdKind {
 }
 
 impl IdKind {
-    /// The kind our writer gives; anything unknown is taken for a scope.
+    /// The kind that our writer calls `kind`; an unknown number is taken for a scope.
     pub(in crate::analysis) fn from_wire(kind: u8) -> Self {
         match kind {
             1 => Self::Group,
@@ -155,7 +155,8 @@ impl Contexts {
         let mut node = loop {
             match self.announced.get(&at).filter(|announced| announced.spec.kind == IdKind::Scope) {
                 Some(Announced { node: Some(node), .. }) => break *node,
-                // NOTE: no node is deeper, so the path names none; that ends a cycle of parents, too.
+                // NOTE: no node is this deep, so no node has this path. The check also ends a cycle
+                // of parents.
                 Some(_) if names.len() > usize::from(DEEPEST) => return None,
                 Some(announced) => {
                     names.push(&*announced.spec.name);
@@ -204,8 +205,8 @@ impl Contexts {
         is_inside.then(|| self.intern(scope, name, NO_MEASUREMENT, accounts))
     }
 
-    /// The context of a block of the context `old` that gets the tag of the context `current`. The scope
-    /// stack stays where the writer distinguishes it from tags.
+    /// The context of a block of the context `old` that gets the tag of the context `current`. If
+    /// the writer distinguishes scopes from tags, the block keeps its scope stack.
     pub(in crate::analysis) fn retagged(
         &mut self,
         old: u32,
@@ -391,7 +392,8 @@ impl Contexts {
         node
     }
 
-    /// Replaces the lists of peak trackers of `contexts`, at most twice for each context.
+    /// Replaces the lists of peak trackers of `contexts`. This happens at most twice to each
+    /// context.
     fn list_again(&self, contexts: &[u32], accounts: &mut Accounts) {
         for &context in contexts {
             self.list(context, accounts);

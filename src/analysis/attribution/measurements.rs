@@ -5,15 +5,16 @@
 
 use crate::analysis::accounts::Accounts;
 
-/// In no measurement.
+/// The number that a context in no measurement has in place of a measurement's.
 pub(super) const NO_MEASUREMENT: u32 = 0;
 
-/// The deepest level at which measurements are distinguished; deeper ones count for the one at it.
+/// The deepest level at which measurements are distinguished; a deeper measurement counts for the
+/// one around it at this level.
 const DEEPEST: u16 = 255;
 
 #[derive(Clone, Debug)]
 struct Measurement {
-    /// The one around it.
+    /// The number of the measurement around it.
     parent: u32,
     depth: u16,
     /// Its number in the accounts.
@@ -78,7 +79,8 @@ impl Measurements {
 /// What figures of measurements are made from.
 #[cfg(feature = "enable")]
 impl Measurements {
-    /// The latest measurement with this id: an id that is announced again refers to another.
+    /// The latest measurement with this id: after an id is announced again, it refers to another
+    /// measurement.
     pub(in crate::analysis) fn by_id(&self, id: i32) -> Option<u32> {
         let mut all = self.0.iter();
         all.rposition(|measurement| measurement.id == id).map(|index| index as u32 + 1)
@@ -94,7 +96,7 @@ impl Measurements {
         self.get(measurement).map_or(0, |found| found.foreign)
     }
 
-    /// Whether a measurement is `measurement` or within it.
+    /// Returns a test for whether a measurement is `measurement` or within it.
     pub(in crate::analysis) fn is_within(&self, measurement: u32) -> impl Fn(u32) -> bool {
         // NOTE: a measurement has a smaller number than those within it.
         let first = measurement as usize;

@@ -100,7 +100,7 @@ impl Stream {
         self.pending.push(pending);
     }
 
-    /// The first half of the reallocation that ends now.
+    /// Takes out the first half of the reallocation that ends now.
     pub(in crate::analysis) fn end_realloc(&mut self) -> Option<PendingRealloc> {
         self.pending.pop()
     }
@@ -120,7 +120,7 @@ impl Stream {
 pub(in crate::analysis) struct Streams(Vec<Stream>);
 
 impl Streams {
-    /// The stream with this id, new if need be.
+    /// The stream with this id, which is added if there is none.
     #[inline]
     pub(in crate::analysis) fn get(
         &mut self,
@@ -144,7 +144,7 @@ impl Streams {
         }
     }
 
-    /// The stream that exists with this id.
+    /// The stream with this id, which exists.
     #[inline]
     pub(in crate::analysis) fn existing(&mut self, id: u16) -> &mut Stream {
         &mut self.0[usize::from(id)]

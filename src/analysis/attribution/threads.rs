@@ -1,8 +1,8 @@
 //! The threads of the program.
 //!
-//! Stream ids are used again after a thread has ended, thread ids never. Our writer says with
-//! `Memledger.ThreadStart` which thread a stream belongs to from there on; in other traces each
-//! stream is a thread of its own.
+//! A stream id is used again after its thread has ended; a thread id is never used again. Our
+//! writer says with `Memledger.ThreadStart` which thread a stream belongs to from there on; in
+//! other traces each stream is a thread of its own.
 
 use crate::analysis::accounts::Accounts;
 use crate::analysis::live_set::Block;
@@ -24,12 +24,14 @@ pub(in crate::analysis) struct Thread {
     pub(in crate::analysis) peak: u32,
     /// The number of its allocations, modulo 2^32.
     allocations: u32,
-    /// Where the block of its last allocation is, or was when it left the live set.
+    /// The address of the block of its last allocation: where the block is, or where it was when it
+    /// left the live set.
     newest: HeapAddress,
 }
 
 impl Thread {
-    /// Where the block of its last allocation is, or was when it left the live set.
+    /// The address of the block of its last allocation: where the block is, or where it was when it
+    /// left the live set.
     #[inline]
     pub(in crate::analysis) fn newest(&self) -> HeapAddress {
         self.newest
@@ -99,12 +101,13 @@ impl Threads {
         &mut self.all[number as usize]
     }
 
-    /// The number of the thread with this id, new if need be.
+    /// The number of the thread with this id, which is added if there is none.
     pub(in crate::analysis) fn by_id(&mut self, id: u32, accounts: &mut Accounts) -> u32 {
         self.by_key(Key::Id(id), id, accounts)
     }
 
-    /// The number of the thread that this stream is, new if need be.
+    /// The number of the thread of a stream without a `ThreadStart`. The thread is added if there
+    /// is none.
     pub(in crate::analysis) fn by_stream(&mut self, stream: u32, accounts: &mut Accounts) -> u32 {
         self.by_key(Key::Stream(stream), stream, accounts)
     }

@@ -1,4 +1,5 @@
-//! A tree of names, each node with the peak tracker of its own row and of everything below it.
+//! A tree of names. Each node has a peak tracker for itself alone, and one that includes everything
+//! below it.
 
 use crate::analysis::accounts::Accounts;
 use std::collections::HashMap;
@@ -9,7 +10,7 @@ pub(in crate::analysis) const ROOT: u32 = 0;
 /// No peak tracker: the row's peak is that of the total.
 pub(super) const NO_PEAK: u32 = u32::MAX;
 
-/// Levels below which nodes are folded into one.
+/// The level at which all children of a node are folded into one; no node is deeper.
 pub(super) const DEEPEST: u16 = 255;
 
 /// The name of the folded node.
@@ -53,8 +54,8 @@ impl Tree {
     }
 
     /// The child of `parent` called `name`, made if there is none. The second value says whether
-    /// the parent got its inclusive peak tracker in this call: then the lists of its contexts lack
-    /// it.
+    /// the parent got its inclusive peak tracker in this call: then the lists of the parent's
+    /// contexts do not have that tracker yet.
     pub(super) fn child(
         &mut self,
         parent: u32,

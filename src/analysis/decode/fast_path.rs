@@ -5,8 +5,8 @@
 //! u16 uid   u24 serial   u64 address                                       a free
 //! u16 uid   u24 serial   u64 address   u32   u32 size   u8 lower bits      an allocation
 //! ```
-//! PERF: nearly all events of a trace take this path, in half the time of fields at arbitrary
-//! offsets.
+//! PERF: nearly all events of a trace take this path, which takes half the time of reading fields
+//! at arbitrary offsets.
 
 use super::roles::{Role, SYSTEM};
 use crate::analysis::apply::{Operation, OperationKind};
@@ -64,7 +64,7 @@ impl Layout {
 pub(super) struct FastPath {
     /// By uid.
     layouts: Vec<Layout>,
-    /// Whether it is an allocation.
+    /// A bit for each value of the lower 6 bits of a uid: whether the event is an allocation.
     is_alloc: u64,
     /// Bytes of a free and of an allocation.
     sizes: [usize; 2],
@@ -87,7 +87,8 @@ impl FastPath {
         }
     }
 
-    /// Takes the next event of `row` out of `bytes`, the rest of it; `None` if it has another layout.
+    /// Takes the next event of `row` out of `bytes`, the rest of the row; `None` if the event has
+    /// another layout.
     #[inline(always)]
     pub(super) fn next(
         &self,

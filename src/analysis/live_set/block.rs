@@ -1,4 +1,4 @@
-//! What is kept of a live block.
+//! The data that is kept for a live block.
 
 use crate::analysis::accounts::{AccountKey, class_of};
 

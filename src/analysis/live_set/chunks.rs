@@ -28,7 +28,8 @@ const SLAB_WORDS: usize = 2048;
 const LOW_BITS: u64 = 0x0101_0101_0101_0101;
 const HIGH_BITS: u64 = LOW_BITS << 7;
 
-/// For a chunk of each size class: the words of its positions, and all its words.
+/// For each size class: the number of words that the positions of a chunk take, and the number of
+/// all its words.
 const POSITIONS: [usize; SIZE_CLASSES] = positions();
 const WORDS: [usize; SIZE_CLASSES] = words();
 
@@ -125,7 +126,7 @@ impl Chunks {
         SlabRef { slab: self.classes[index].slabs[number / chunks_per_slab(index)], start, class }
     }
 
-    /// A new chunk for a page.
+    /// Adds a chunk for a page.
     pub(super) fn add(&mut self, class: u8, page: u64) -> SlabRef {
         let index = usize::from(class) % SIZE_CLASSES;
         let SizeClass { slabs, len } = &mut self.classes[index];

@@ -43,9 +43,9 @@ pub(in crate::analysis) struct LiveSet {
     refused: u64,
     /// The last page whose blocks were all freed. It stays in the table until the next page is
     /// empty: otherwise a program that allocates and frees the same block again and again would add
-    /// it each time.
+    /// the page each time.
     last_emptied: u64,
-    /// Blocks with an address, a size or a time that no chunk has the bits for.
+    /// Blocks with an address, a size or a time that needs more bits than a chunk has for it.
     escaped: IntMap<u64, Block>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `block.rs` | what is kept of a block |
+//! | `block.rs` | the data that is kept for a block |
 //! | `heaps.rs` | one live set for each root heap |
 //! | `live.rs` | a live set: address to block |
 //! | `pages.rs` | the table of pages with live blocks |

@@ -8,11 +8,13 @@
 use super::chunks::SlabRef;
 use crate::analysis::hash::IntMap;
 
-/// The pages of a thread's heap, as a power of two: these heaps begin at multiples of 64 MiB.
+/// The number of pages in a thread's heap, as a power of two. These heaps begin at multiples of 64
+/// MiB.
 const HEAP: u32 = 15;
-/// Each heap's entries are shifted by this many more than those of the heap before it; odd.
+/// The entries of each heap are shifted by this many more places than those of the heap before it.
+/// The number is odd.
 const GAP: u64 = 2533;
-/// The smallest table.
+/// The number of entries of the smallest table.
 const LEAST: usize = 16;
 
 /// The number of a free entry.
@@ -108,7 +110,7 @@ impl Pages {
         self.overflow.get(&number).map(|&index| index as usize)
     }
 
-    /// The other entry in the table that the pages of this one may have.
+    /// The other entry in the table that a page may have if `home` is its first one.
     #[inline]
     fn alternative(&self, home: usize) -> usize {
         home ^ (self.size / 2)

@@ -214,7 +214,7 @@ impl Sources<'_> {
     }
 }
 
-/// The order of rows, up to their names.
+/// The order of rows before their names are compared.
 fn order(a: &Figures, b: &Figures) -> Ordering {
     (b.live_bytes, b.allocated_bytes).cmp(&(a.live_bytes, a.allocated_bytes))
 }

@@ -19,7 +19,7 @@ impl Largest {
             let largest: &mut u64 = &mut by_bucket[block.bucket as usize];
             *largest = block.size().max(*largest);
             best.push((Reverse(block.size()), block.allocated_at, address, heap, block.bucket));
-            // Room for twice as many, so that cutting back is rare.
+            // The list is cut back at twice the length, so that this is rare.
             if best.len() >= count.saturating_mul(2).max(64) {
                 best.sort_unstable();
                 best.truncate(count);

@@ -7,7 +7,8 @@ use crate::analysis::columns::{Figures, Moves};
 /// The figures of each node alone, and with all nodes below it; `None` where nothing happened.
 pub(super) type TreeFigures = Vec<Option<(Figures, Figures)>>;
 
-/// Adds the columns that add up of a bucket or size class, at the peak `generation`.
+/// Adds those columns of a bucket or size class that add up. `generation` is the current peak
+/// generation.
 pub(super) fn add_counts(figures: &mut Figures, counts: &Counts, generation: u64) {
     let (live_blocks_at_peak, live_bytes_at_peak) = counts.at_peak(generation);
     let Counts { live_blocks, live_bytes, .. } = *counts;
@@ -86,7 +87,8 @@ pub(super) fn by_node(
     sums
 }
 
-/// Sets the moves of each node with all nodes below it: those that cross its border.
+/// Sets the moves in the inclusive figures of each node: those into and out of the subtree of the
+/// node.
 fn set_inclusive_moves(
     accounts: &Accounts,
     tree: &Tree,

@@ -7,10 +7,10 @@ use crate::analysis::columns::Totals;
 ///
 /// Times are nanoseconds since the trace began, sizes are bytes as the program asked for them.
 /// Each of the five `by_` lists divides the same blocks another way: every column but the peaks
-/// sums to [`totals`](Self::totals). All columns of a row belong to the *first* allocation of a
-/// block, whichever thread frees or reallocates it; but in `by_size`, a block that is reallocated to
-/// a size of another class moves there. Lists are sorted by live bytes, then allocated bytes
-/// (both descending), then by path.
+/// sums to [`totals`](Self::totals). In all columns, a block counts in the row of its *first*
+/// allocation, whichever thread frees or reallocates it; but in `by_size`, a block that is
+/// reallocated to a size of another class moves to that class. Lists are sorted by live bytes, then
+/// allocated bytes (both descending), then by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
@@ -20,7 +20,7 @@ pub struct Report {
     pub totals: Totals,
     /// When all blocks together were at their peak.
     pub peak: PeakMoment,
-    /// What is missing or did not fit together.
+    /// Losses and contradictions in the trace.
     pub losses: Losses,
     /// What the writer traced after it had made its own report.
     pub after_report: AfterReport,
@@ -55,7 +55,8 @@ pub struct TraceInfo {
     /// How many events the report is made from.
     pub events: u64,
     /// Whether tracking began with the process; `None` if the writer does not say. It is also true
-    /// for a trace that joined such a recording later, beginning with all blocks live then.
+    /// for a trace that joined such a recording later and begins with all blocks that were live
+    /// then.
     pub from_process_start: Option<bool>,
     /// When the channel `scope` was off, to the nearest marker: allocations made then count in the
     /// outermost scope, whatever scopes they were in. Empty in traces of other writers.
@@ -73,10 +74,10 @@ pub struct TraceInfo {
     /// not say.
     pub memory_recorded: Option<bool>,
     /// Whether nothing is missing: no event lost, no damage, and the trace has its end. The end of
-    /// our writer's trace is its own report (`Memledger.Report`). Unreal's writer marks no end, so a
-    /// trace of it counts as ended when its source could be read to the end and has a sync, which
-    /// follows its start. A trace that was cut later, between two packets, shows the cut only where
-    /// a serial is missing.
+    /// our writer's trace is its own report (`Memledger.Report`). Unreal's writer marks no end, so
+    /// a trace of that writer counts as ended when its source could be read to the end and has a
+    /// sync, which the writer sends after the start of the trace. A trace that was cut later,
+    /// between two packets, shows the cut only where a serial is missing.
     pub complete: bool,
 }
 
@@ -118,7 +119,7 @@ pub struct PeakMoment {
     pub before_bookmark: Option<String>,
 }
 
-/// What is missing or did not fit together.
+/// Losses and contradictions in the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Losses {
@@ -136,7 +137,7 @@ pub struct Losses {
     pub duplicate_allocations: u64,
     /// Bytes of the trace that could not be read.
     pub truncated_bytes: u64,
-    /// Scopes that were left in another order than they were entered, as the writer counts.
+    /// Scopes that were left in another order than they were entered, as counted by the writer.
     pub scope_misuses: u64,
 }
 

@@ -12,7 +12,7 @@ use crate::analysis::report::Bookmark;
 /// The maximum number of bookmarks that are kept; a program with more of them sets them in a loop.
 const MOST: usize = 10_000;
 
-/// What was seen of bookmarks.
+/// The bookmarks seen so far.
 #[derive(Clone, Debug, Default)]
 pub(in crate::analysis) struct Bookmarks {
     /// The format string of each point of the program.
@@ -22,12 +22,12 @@ pub(in crate::analysis) struct Bookmarks {
 }
 
 impl Bookmarks {
-    /// What `point` prints.
+    /// Notes the format string of `point`.
     pub(in crate::analysis) fn describe(&mut self, point: u64, format: &str) {
         self.formats.insert(point, format.into());
     }
 
-    /// `point` printed `arguments` at event `event`; `false` if it is one too many.
+    /// `point` printed `arguments` at event `event`; `false` if no more bookmarks are kept.
     pub(in crate::analysis) fn set(
         &mut self,
         point: u64,

@@ -1,4 +1,4 @@
-//! Cycles of the trace to nanoseconds since its start.
+//! Converts cycles of the trace to nanoseconds since its start.
 
 use crate::trace::read::Timebase;
 
@@ -9,7 +9,7 @@ pub(in crate::analysis) struct Clock {
     /// The time of the last marker; 0 before the first.
     now: u64,
     marked: bool,
-    /// Whether a memory event came since the last marker.
+    /// Whether there was a memory event since the last marker.
     busy: bool,
     resolution: u64,
 }

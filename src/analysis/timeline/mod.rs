@@ -31,7 +31,7 @@ pub(super) struct Timeline {
 struct PeakBracket {
     /// Its peak generation.
     generation: u64,
-    /// The first time in the trace after it.
+    /// The first time in the trace after that maximum.
     before: u64,
 }
 
@@ -68,8 +68,8 @@ impl Timeline {
         self.clock.resolution()
     }
 
-    /// The last new maximum, of this peak generation, was reached before `time`, the first time that
-    /// the trace gives after it.
+    /// Notes that the last new maximum, which began this peak generation, was reached before
+    /// `time`, the first time in the trace after that maximum.
     pub(super) fn note_peak_before(&mut self, generation: u64, time: u64) {
         if self.peak.generation != generation {
             self.peak = PeakBracket { generation, before: time };
@@ -83,7 +83,7 @@ impl Timeline {
 
     /// Notes that the stream joined a recording here.
     pub(super) fn joined(&mut self) {
-        // The distances between the times before this are not those of the recording.
+        // The distances between earlier times are not those of the recording.
         self.clock.forget_resolution();
         self.scopes_off.begin(self.clock.now());
     }

@@ -2,7 +2,7 @@
 
 use crate::analysis::report::TimeSpan;
 
-/// The name of the channel.
+/// The channel of scopes, as the stream announces it.
 pub(in crate::analysis) const SCOPE_CHANNEL: &str = "Scope";
 /// The channel of allocations and frees, as the stream announces it.
 pub(in crate::analysis) const MEMORY_CHANNEL: &str = "Memory";

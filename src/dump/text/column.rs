@@ -34,7 +34,7 @@ pub(super) struct Cells<'a> {
 const NONE: &str = "-";
 
 impl Column {
-    /// The header, in a report of the end or of an earlier `moment`.
+    /// The header. `moment` says whether the report is of a moment before the end.
     pub(super) fn header(self, moment: bool) -> &'static str {
         match self {
             Self::Of(of) if moment && of.key == column::live_bytes.key => "then",

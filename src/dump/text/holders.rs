@@ -14,7 +14,7 @@ const WIDTH: usize = 80;
 /// A column: its header, and what it shows.
 pub(crate) type Column = (&'static str, fn(&Holder) -> u64);
 
-/// A table of the largest of `holders` by `key`. Prints nothing if no row has any.
+/// A table of the largest of `holders` by `key`; an empty text if the first key of every row is 0.
 pub(crate) fn holders(
     title: &str,
     name: impl Fn(&[String]) -> String,

@@ -1,4 +1,5 @@
-//! The report as text, to be read in a terminal: what matters first, within its width.
+//! The report as text for a terminal: the most important figures first, within the terminal's
+//! width.
 //!
 //! ```text
 //! screen.rs    the headline and the lines below it: peak, end, allocated, what is missing
@@ -49,7 +50,7 @@ pub fn write(report: &Report, options: &Options, out: &mut dyn Write) -> io::Res
     let style = Style { color: options.color };
     let tables = sections::tables(report, options);
     screen::write(report, options, style, out)?;
-    // NOTE: the command itself says that on stderr, with the rows that there are.
+    // NOTE: the command itself reports that on stderr, and lists the existing rows.
     if let Some(filter) = options.filter.as_ref().filter(|_| tables.is_empty() && !options.flags) {
         writeln!(out, "\nno row has {} in its name", escape(filter))?;
     }

@@ -285,13 +285,13 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    /// `name` and `value`, on further lines where it is long.
+    /// Writes `name` and `value`; a long value takes further lines.
     fn write(&mut self, name: &str, value: &str) -> io::Result<()> {
         self.write_with(name, "", value)
     }
 
-    /// The same with `figures` before the value. If a line has no room for both, the value has
-    /// lines of its own.
+    /// Writes the same, with `figures` before the value. If a line has no room for both, the value
+    /// has lines of its own.
     fn write_with(&mut self, name: &str, figures: &str, value: &str) -> io::Result<()> {
         let room = self.width.saturating_sub(INDENT);
         let mut name = name;

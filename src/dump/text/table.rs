@@ -8,7 +8,7 @@ use crate::words::escape;
 use std::io::{self, Write};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Columns left for names at least, however wide the figures are.
+/// The least number of columns for names, however wide the figures are.
 const NARROWEST_NAME: usize = 12;
 /// The least width of a line of words or a name, however narrow the terminal is.
 const NARROWEST: usize = 20;
@@ -19,10 +19,10 @@ pub(super) struct Table {
     pub(super) headers: Vec<&'static str>,
     /// How many columns are never left out.
     pub(super) kept: usize,
-    /// Columns that names take at least, where there is room.
+    /// The least number of columns that names take if there is room.
     pub(super) names: usize,
     pub(super) rows: Vec<Row>,
-    /// A last line, for what is not shown.
+    /// A last line, about the rows that are not shown.
     pub(super) footer: Option<String>,
 }
 
@@ -114,8 +114,8 @@ impl Layout {
     }
 }
 
-/// The lines of `text`, the first of at most `first` columns and the others of `rest`: broken at
-/// spaces where there are some, and within a word that is longer than a line.
+/// Breaks `text` into lines: the first has at most `first` columns, the others have at most `rest`.
+/// A line ends at a space, or within a word that is longer than a line.
 pub(super) fn wrapped(text: &str, first: usize, rest: usize) -> Vec<String> {
     let (first, rest) = (first.max(NARROWEST_NAME), rest.max(NARROWEST_NAME));
     let mut lines: Vec<String> = Vec::new();

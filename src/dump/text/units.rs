@@ -6,7 +6,7 @@ pub fn bytes(bytes: u64) -> String {
     if bytes < 1024 {
         return format!("{bytes} B");
     }
-    // Tenths of the unit, rounded; u128 because of that.
+    // Tenths of the unit, rounded. `u128`, because ten times `bytes` can exceed 64 bits.
     let mut unit = 0;
     let mut size = 1024_u128;
     let tenths = |size: u128| (u128::from(bytes) * 10 + size / 2) / size;

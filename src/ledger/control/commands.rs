@@ -83,7 +83,7 @@ impl Actions for Commands {
         let added =
             room_for_one().and_then(|()| add::add_created(file, path, channels).map_err(sentence));
         if let Err(reason) = added {
-            // The control server has created it, and it is empty.
+            // The control server has created the file, and it is empty.
             let _ = std::fs::remove_file(path);
             return Err(reason);
         }

@@ -96,8 +96,8 @@ fn add(
     Ok(DestinationHandle::new(join(session, sink, analyzer, room)))
 }
 
-/// Has the stream of `sink` begin here, with the blocks that are live in `analyzer`, copied into
-/// `room`; returns its number.
+/// Starts the stream of `sink` here, with the blocks that are live in `analyzer`, which are copied
+/// into `room`. Returns the number of the sink.
 pub(in crate::ledger) fn join(
     session: &mut Session,
     sink: Queued,

@@ -62,22 +62,21 @@ impl Destination {
     }
 
     /// A recorder, which gets the plain Unreal stream: `HOST`, `HOST:PORT`, an IP address, or
-    /// `[IPv6]:PORT`. Without a port it is 1980, and 1981 if that refuses: `memledger serve` listens
-    /// on both, the recorder of Unreal Engine 4 on the first, and that of Unreal Engine 5 on the
-    /// second.
+    /// `[IPv6]:PORT`. Without a port, 1980 is tried first, and 1981 if 1980 refuses the connection.
+    /// `memledger serve` listens on both; the recorder of Unreal Engine 4 listens on 1980, that of
+    /// Unreal Engine 5 on 1981.
     pub fn host(address: impl Into<String>) -> Self {
         Self { target: Target::Host(To::all(address.into())) }
     }
 
-    /// Of the recorded channels, those that this destination gets: names separated by commas, or
-    /// all except the names after a `-`, such as `-memory`. Default: all.
+    /// Sets which of the recorded channels this destination gets: the names, separated by commas,
+    /// or, with a `-` before each name, all channels except these, such as `-memory`. Default: all.
     ///
     /// The stream is complete in itself, like any other. It has an event if all channels of the
     /// event's log site are selected, and it has all definitions (see [`event!`](crate::event)).
     /// Channels that are on by default, such as `bookmark`, are selected unless they are excluded.
-    /// Without `memory` the stream does not begin with the live blocks. If no channel has had one
-    /// of the names by the end of the stream, that is one of
-    /// [`Ledger::problems`](crate::Ledger::problems).
+    /// Without `memory` the stream does not begin with the live blocks. A name that no channel has
+    /// had by the end of the stream is reported in [`Ledger::problems`](crate::Ledger::problems).
     ///
     /// Filtering takes 10 to 15 ns an event: of the worker's time for the first file, otherwise of
     /// the time of the destination's own thread.

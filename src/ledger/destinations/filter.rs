@@ -8,8 +8,8 @@ use crate::ledger::problems;
 use crate::scopes::{self, events::TAG_SPEC};
 use crate::trace::sink::Sink;
 
-/// The channels that a stream must have to have the events of the tracker's own channels. The last
-/// entry of a type counts.
+/// For each event type of the tracker's own channels, the channels that a stream must get before it
+/// gets events of that type. If a type is in several entries, the last one counts.
 static NEEDS: [Needs; 3] = [
     (&[&alloc::CHANNEL], alloc::events::TYPES),
     (&[&alloc::CHANNEL, &scopes::CHANNEL], scopes::events::TYPES),

@@ -23,8 +23,8 @@ pub(in crate::ledger) const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 ///
 /// Its stream is complete in itself: it begins with everything a reader needs to know and with the
 /// live blocks, and ends as the trace of a program ends. It has a queue of at most 64 MiB and a thread
-/// of its own, so that it delays neither the program nor the other destinations; if the queue is full,
-/// the stream ends with a message and is never continued with a hole.
+/// of its own, so that it delays neither the program nor the other destinations; if the queue is
+/// full, the stream ends with a message; it never continues after a gap.
 ///
 /// A handle is the number of a destination: copies are equal, and dropping one ends nothing.
 ///

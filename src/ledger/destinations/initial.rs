@@ -3,14 +3,15 @@
 use super::To;
 use std::path::PathBuf;
 
-/// The destinations that a recording starts with. `None` if not asked for, or not possible.
+/// The destinations that a recording starts with. `None` if the settings name no such destination,
+/// or if it could not be started.
 #[derive(Default)]
 pub(in crate::ledger) struct Initial {
     pub(in crate::ledger) file: Option<Started<PathBuf>>,
     pub(in crate::ledger) host: Option<Started<String>>,
 }
 
-/// A destination as it was asked for, and the one that was started for that.
+/// A destination as the settings name it, and the sink that was started for it.
 #[derive(Clone)]
 pub(in crate::ledger) struct Started<P> {
     pub(super) asked: To<P>,

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 /// How many files of one name are tried.
 const MAX_NAMES: u32 = 10_000;
 
-/// Whether the destination receives the trace. If the worker is stuck, that is assumed of the
-/// worker's own file.
+/// Whether the destination receives the trace. If the worker is stuck, the file that the worker
+/// itself writes is assumed to receive the trace.
 fn is_running<P>(started: &Started<P>) -> bool {
     if started.number != FIRST_FILE {
         let queue = queue::by_number(started.number);
@@ -36,7 +36,7 @@ pub(in crate::ledger) fn first_file() -> Option<(String, bool)> {
     Some((file.name.clone(), is_running(file)))
 }
 
-/// Ends the first file with everything recorded so far; its name, if it was being written.
+/// Ends the first file with everything recorded so far; returns its name if it was being written.
 pub(in crate::ledger) fn end_first_file() -> Option<String> {
     let (name, is_running) = first_file()?;
     if is_running {
@@ -67,7 +67,7 @@ pub(in crate::ledger) fn start_again(
                 .into(),
         );
     }
-    // NOTE: the lock is not held while a destination is added, which takes it.
+    // NOTE: the lock is not held while a destination is added, because adding takes the lock.
     let keep = |change: &dyn Fn(&mut Initial)| {
         let mut recording = recording::current();
         let same = recording.as_mut().filter(|recording| recording.generation == generation);
@@ -80,7 +80,7 @@ pub(in crate::ledger) fn start_again(
         let (created, path) = create_beside(&expand(&asked.location, &mut |_| {}))?;
         let handle =
             add::add_created(created, &path, asked.channels.as_deref()).map_err(|error| {
-                // It is ours, and empty.
+                // This function has created the file, and it is empty.
                 let _ = std::fs::remove_file(&path);
                 error.to_string()
             })?;
@@ -102,7 +102,7 @@ pub(in crate::ledger) fn start_again(
     Ok(started)
 }
 
-/// Creates `path`, or where that exists `NAME-2.EXT` and so on: no file is overwritten.
+/// Creates `path` or, if that exists, `NAME-2.EXT` and so on: no file is overwritten.
 fn create_beside(path: &Path) -> Result<(File, PathBuf), String> {
     let failed = |error: io::Error| format!("{} cannot be created: {error}", path.display());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());

@@ -1,4 +1,4 @@
-//! The figures of a report by the names that they have in its JSON, of the whole and of its rows.
+//! The figures of a whole report and of its rows, by the names that they have in its JSON.
 
 use memledger::analysis::{Moves, Report};
 use memledger::dump::json;

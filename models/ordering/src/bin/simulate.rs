@@ -3,10 +3,10 @@
 //!
 //!     cargo run --release --bin simulate
 //!
-//! A core that has a line in the right state continues after [`HIT`]. Otherwise the line comes from
-//! another core, one transfer of a line at a time: other requests queue. The simulation leaves out
-//! what the processor does meanwhile (out of order), which hides part of a transfer, and the
-//! allocator's own lines, which have the same contention.
+//! A core that has a line in the right state continues after [`HIT`]. Otherwise the line is
+//! transferred from another core. Each line has one transfer at a time: other requests for it
+//! queue. The simulation has no out-of-order execution, which hides part of a transfer, and no
+//! lines of the allocator's own, which have the same contention.
 
 use order::{owner, word};
 use std::cmp::Reverse;
@@ -119,7 +119,7 @@ struct Line {
 }
 
 impl Line {
-    /// When the access of a core that begins `now` is done.
+    /// The time at which an access of `core` that begins at `now` is done.
     fn access(&mut self, core: usize, now: u64, writes: bool, costs: Costs) -> u64 {
         let has = self.holders.contains(&core);
         if has && (!writes || self.exclusive) {
@@ -148,7 +148,7 @@ struct Core {
     heat: u32,
     met_at: u64,
     random: u64,
-    /// The rest of the event, one access at a time: accesses of other cores come in between.
+    /// The rest of the event, one access at a time: accesses of other cores happen in between.
     phase: Phase,
 }
 
@@ -309,8 +309,8 @@ impl Simulation {
         }
     }
 
-    /// `order::join` of these clocks. If `joins` is false, this is only the access to the line of
-    /// the first, as the first of two steps.
+    /// `order::join` of these clocks. If `joins` is false, this is only the first of two steps: the
+    /// access to the line of the first clock.
     fn stamp(&mut self, core: usize, clocks: &[usize], joins: bool, now: u64) -> u64 {
         let mut done = now;
         if !joins {

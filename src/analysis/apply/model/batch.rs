@@ -68,7 +68,8 @@ impl Model {
             }
             match kind {
                 OperationKind::Alloc => {
-                    // NOTE: not looked up before there is an allocation: each bucket is a row.
+                    // NOTE: the bucket is looked up, and added, only if there is an allocation:
+                    // each bucket is a row.
                     if bucket == NO_BUCKET {
                         bucket = self.find_bucket(stream_id);
                     }

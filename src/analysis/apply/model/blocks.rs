@@ -9,7 +9,7 @@ use crate::analysis::attribution::{
 use crate::analysis::live_set::{Block, HEAPS};
 
 impl Model {
-    /// The bucket of this context and thread, new if need be.
+    /// The bucket of this context and thread, which is added if there is none.
     #[inline(never)]
     pub(super) fn bucket(&mut self, context: u32, thread: u32) -> u32 {
         let thread_peak = self.threads.get(thread).peak;

@@ -19,7 +19,8 @@ fn remove(set: &mut LiveSet, address: u64) -> Option<Block> {
     set.remove(address, set.prefetch(address).0)
 }
 
-/// Few of them, so that they collide; some that no chunk has the bits for.
+/// Addresses: few different ones, so that they collide, and some that need more bits than a chunk
+/// has.
 fn address() -> impl Strategy<Value = u64> {
     prop_oneof![
         8 => (1u64..1200).prop_map(|i| 0x7f00_0000_0000 + i * 8),
@@ -99,7 +100,7 @@ fn a_block_takes_at_most_40_bytes_at_any_size() {
         }
     }
     assert_eq!(set.iter().count(), 0);
-    // Blocks come and go, and nothing gathers.
+    // Blocks are allocated and freed, and the memory for them does not grow.
     for index in 0..2 * MOST {
         assert_eq!(insert(&mut set, spread(index), block(index, 7, 1)), None);
         if let Some(oldest) = index.checked_sub(MOST) {
@@ -107,7 +108,7 @@ fn a_block_takes_at_most_40_bytes_at_any_size() {
         }
     }
     check(&set, MOST, 0);
-    // The fewer are left, the farther they are from one another.
+    // The fewer blocks are left, the farther they are from one another.
     for index in MOST..2 * MOST {
         assert_eq!(remove(&mut set, spread(index)), Some(block(index, 7, 1)));
         let left = 2 * MOST - index - 1;
