@@ -115,9 +115,9 @@ pub(crate) fn is_terminal(_fd: RawFd) -> bool {
     io::stderr().is_terminal()
 }
 
-pub(crate) struct Place(PathBuf);
+pub(crate) struct TargetFile(PathBuf);
 
-impl Place {
+impl TargetFile {
     pub(crate) fn find(path: &Path) -> io::Result<Self> {
         Ok(Self(path.to_owned()))
     }
