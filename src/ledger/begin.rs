@@ -220,7 +220,7 @@ fn build(
     let has_file = outputs.file.is_some();
     let Sinks { sinks, initial } = plan.sinks(outputs.file, analyzer.as_ref());
     alloc::CHANNEL.force(plan.memory);
-    channel::want(plan.channels);
+    channel::apply_setting(plan.channels);
     let recording = Recording {
         generation: origin.inherited.as_ref().map_or(new_generation, |from| from.generation),
         from_environment: origin.from_environment,

@@ -211,7 +211,7 @@ fn add_settings(running: &mut Recording, config: Config) -> Result<(), Error> {
     }
     if let Some(channels) = config.channels.filter(|_| !running.channels_are_set) {
         // Not `memory`: the blocks allocated before would be unknown.
-        channel::want(channel::names(&channels)?.without(&alloc::CHANNEL));
+        channel::apply_setting(channel::names(&channels)?.without(&alloc::CHANNEL));
         running.channels_are_set = true;
     }
     if let Some(report) = config.report.filter(|_| !running.report_is_set) {

@@ -51,7 +51,7 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
         if let Some(output) = recording.report {
             write_report(output, recording.unlinked, recording.analyzer.as_ref());
         }
-        channel::forget();
+        channel::clear_setting();
         return state::turn_off();
     };
     // NOTE: at the end of the process the tracker's memory is not freed. Large blocks that are freed can
@@ -79,7 +79,7 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
         drop(analyzers);
     }
     // NOTE: after the end of the streams, which otherwise would report that the channels are off.
-    report_missing_channels(&channel::forget());
+    report_missing_channels(&channel::clear_setting());
     if channel::refused() > 0 {
         problems::add(format!(
             "{} channels of the program stayed off: it can have 1024, and had used these before",
