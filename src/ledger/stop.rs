@@ -16,7 +16,7 @@ use crate::words::nearest;
 use std::time::Instant;
 
 /// At most this many channels are listed in a sentence.
-const MOST_NAMED: usize = 32;
+const MAX_LISTED: usize = 32;
 
 /// Ends the recording `generation`, or any that is under way, and reports.
 pub(super) fn finish(generation: Option<u64>) {
@@ -104,7 +104,7 @@ fn report_missing_channels(missing: &[&str]) {
 
 /// Suggestions for unknown channel names: the nearest channels, or all channels if none is near.
 fn instead(missing: &[&str]) -> String {
-    let known: Vec<_> = channel::known().map(|(name, _)| name).take(MOST_NAMED).collect();
+    let known: Vec<_> = channel::known().map(|(name, _)| name).take(MAX_LISTED).collect();
     let near: Option<Vec<_>> =
         missing.iter().map(|name| nearest(name, known.iter().copied())).collect();
     match near {

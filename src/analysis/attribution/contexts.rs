@@ -9,7 +9,7 @@
 
 use super::entries::Entries;
 use super::measurements::{Measurements, NO_MEASUREMENT};
-use super::tree::{DEEPEST, NO_PEAK, ROOT, Tree};
+use super::tree::{MAX_DEPTH, NO_PEAK, ROOT, Tree};
 use crate::analysis::accounts::Accounts;
 use crate::analysis::hash::IntMap;
 use std::collections::HashMap;
@@ -156,7 +156,7 @@ impl Contexts {
             match self.announced.get(&at).filter(|announced| announced.spec.kind == IdKind::Scope) {
                 Some(Announced { node: Some(node), .. }) => break *node,
                 // NOTE: no node is deeper, so the path names none; that ends a cycle of parents, too.
-                Some(_) if names.len() > usize::from(DEEPEST) => return None,
+                Some(_) if names.len() > usize::from(MAX_DEPTH) => return None,
                 Some(announced) => {
                     names.push(&*announced.spec.name);
                     at = announced.spec.parent;

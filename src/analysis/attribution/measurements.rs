@@ -9,7 +9,7 @@ use crate::analysis::accounts::Accounts;
 pub(super) const NO_MEASUREMENT: u32 = 0;
 
 /// The deepest level at which measurements are distinguished; deeper ones count for the one at it.
-const DEEPEST: u16 = 255;
+const MAX_DEPTH: u16 = 255;
 
 #[derive(Clone, Debug)]
 struct Measurement {
@@ -44,7 +44,7 @@ impl Measurements {
     /// Adds a measurement; returns its number.
     pub(super) fn add(&mut self, id: i32, parent: u32, accounts: &mut Accounts) -> u32 {
         let depth = self.get(parent).map_or(0, |parent| parent.depth) + 1;
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return parent;
         }
         let measured = accounts.add_measured();

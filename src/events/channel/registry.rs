@@ -182,7 +182,8 @@ pub(crate) fn refused() -> u32 {
     REFUSED.load(Ordering::Relaxed)
 }
 
-/// Turns off the channels that [`apply_setting`] has turned on; returns the names that no channel has had.
+/// Turns off the channels that [`apply_setting`] has turned on; returns the names that no channel
+/// has had.
 pub(crate) fn clear_setting() -> Vec<&'static str> {
     for channel in all().filter(|channel| channel.is_in_setting()) {
         channel.force(channel.on_by_default);

@@ -14,9 +14,9 @@ use std::io::Read;
 
 /// Limit for the memory of waiting events: a base, plus bytes for each byte of input (an event of
 /// 10 bytes takes 100), up to a maximum.
-const HELD: usize = 256 << 20;
-const HELD_PER_BYTE: u64 = 64;
-const MOST_HELD: u64 = 4 << 30;
+const BASE_HELD_BYTES: usize = 256 << 20;
+const HELD_BYTES_PER_INPUT_BYTE: u64 = 64;
+const MAX_HELD_BYTES: u64 = 4 << 30;
 
 /// Reads a trace packet by packet; [`read`](super::read()) is the short form.
 pub struct Reader<R> {
@@ -73,9 +73,9 @@ impl<R: Read> Reader<R> {
         self.source.consume(size);
         self.resync_budget.grow(size);
         if self.memory_limit.is_none() {
-            let more = self.source.offset().saturating_mul(HELD_PER_BYTE);
-            let most = more.min(MOST_HELD - HELD as u64) as usize;
-            self.decoder.memory_limit(HELD.saturating_add(most));
+            let more = self.source.offset().saturating_mul(HELD_BYTES_PER_INPUT_BYTE);
+            let most = more.min(MAX_HELD_BYTES - BASE_HELD_BYTES as u64) as usize;
+            self.decoder.memory_limit(BASE_HELD_BYTES.saturating_add(most));
         }
     }
 

@@ -28,7 +28,7 @@ const SMALL_PLAIN: usize = 32;
 /// The points that a chain needs if it ends at the end of the input, or of the window.
 pub(super) const CONVINCING_AT_THE_END: u32 = 3;
 /// The maximum number of packets of a chain.
-const LONGEST_CHAIN: usize = 32;
+const MAX_CHAIN_PACKETS: usize = 32;
 /// Writers count stream ids up by one. An id this far above the highest one is not plausible.
 const NEW_STREAMS: u16 = 64;
 /// The number of bytes that are skipped unread when the budget is used up.
@@ -183,7 +183,7 @@ impl<'a> Resync<'a> {
 
     fn chain_within(&mut self, mut bytes: &[u8], left: &mut usize) -> Chain {
         let mut chain = Chain::default();
-        for _ in 0..LONGEST_CHAIN {
+        for _ in 0..MAX_CHAIN_PACKETS {
             if bytes.is_empty() {
                 chain.fills = true;
                 break;

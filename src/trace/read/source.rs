@@ -6,8 +6,8 @@ use std::io::{self, ErrorKind, Read};
 pub(super) const WINDOW: usize = 1 << 20;
 /// The minimum and the maximum size of the buffer, in bytes. It doubles when a read has filled it,
 /// so a small input has a small buffer.
-const FIRST: usize = MOST >> 4;
-const MOST: usize = WINDOW + WINDOW / 4;
+const MIN_BUFFER_BYTES: usize = MAX_BUFFER_BYTES >> 4;
+const MAX_BUFFER_BYTES: usize = WINDOW + WINDOW / 4;
 
 /// A buffered source of bytes, whose next bytes can be read before they are consumed.
 pub(super) struct Source<R> {
@@ -24,7 +24,15 @@ pub(super) struct Source<R> {
 impl<R: Read> Source<R> {
     /// `offset` is the number of bytes that were already read from `inner`.
     pub(super) fn new(inner: R, offset: u64) -> Self {
-        Self { inner, buffer: vec![0; FIRST], start: 0, end: 0, offset, at_end: false, error: None }
+        Self {
+            inner,
+            buffer: vec![0; MIN_BUFFER_BYTES],
+            start: 0,
+            end: 0,
+            offset,
+            at_end: false,
+            error: None,
+        }
     }
 
     /// Offset in the input of the next byte.
@@ -76,7 +84,7 @@ impl<R: Read> Source<R> {
 
     fn fill(&mut self) {
         let size = self.buffer.len();
-        if self.end == size && size < MOST {
+        if self.end == size && size < MAX_BUFFER_BYTES {
             self.buffer.resize(2 * size, 0);
         } else if size - self.end < size / 5 {
             // PERF: moves the rest to the front only when there is little room after it.
@@ -131,14 +139,14 @@ mod tests {
 
     #[test]
     fn a_small_input_has_a_small_buffer() {
-        let bytes = vec![7; FIRST - 1];
+        let bytes = vec![7; MIN_BUFFER_BYTES - 1];
         let mut source = Source::new(&bytes[..], 0);
         assert!(source.window() == (&bytes[..], true));
-        assert_eq!(source.buffer.len(), FIRST);
+        assert_eq!(source.buffer.len(), MIN_BUFFER_BYTES);
         let bytes = vec![7; WINDOW];
         let mut source = Source::new(&bytes[..], 0);
         assert!(source.ahead(WINDOW) == bytes);
-        assert_eq!(source.buffer.len(), MOST);
+        assert_eq!(source.buffer.len(), MAX_BUFFER_BYTES);
     }
 
     #[test]

@@ -8,13 +8,14 @@ use super::model::{
 };
 use super::shape::Body;
 use super::types::Types;
-use super::{CHECKSUM, COMPACT_HEADER, LARGEST, checksum};
+use super::{CHECKSUM, COMPACT_HEADER, MAX_PACKET_BYTES, checksum};
 use crate::trace::format::packet::COMPACT;
 
 /// Bytes of the payload that one event can use.
 const WINDOW: usize = 24;
-/// Smaller payloads gain nothing, because of the shapes before the events.
-const SMALLEST: usize = 48;
+/// The minimum size of a payload, in bytes: smaller ones gain nothing, because of the shapes before
+/// the events.
+const MIN_PAYLOAD_BYTES: usize = 48;
 /// The longest run of bytes without a shape whose length fits in the control byte.
 const SHORT: usize = !(u8::MAX << SHAPE_SHIFT) as usize;
 
@@ -51,7 +52,7 @@ impl CompactEncoder {
     /// Appends `payload` as a packet of `stream` to `out` and returns `true`; or leaves `out` as
     /// it was, if that is not smaller than a plain packet.
     pub fn append(&mut self, stream: u16, payload: &[u8], out: &mut Vec<u8>) -> bool {
-        if payload.len() < SMALLEST || payload.len() >= LARGEST {
+        if payload.len() < MIN_PAYLOAD_BYTES || payload.len() >= MAX_PACKET_BYTES {
             return false;
         }
         self.slots.clear();

@@ -37,8 +37,8 @@ pub use encode::CompactEncoder;
 pub const COMPACT_HEADER: usize = 10;
 /// The position of the checksum, which covers all other bytes of the packet.
 const CHECKSUM: std::ops::Range<usize> = 6..COMPACT_HEADER;
-/// Most bytes a packet or a payload can have.
-const LARGEST: usize = 1 << 16;
+/// The maximum size of a packet or a payload, in bytes.
+const MAX_PACKET_BYTES: usize = 1 << 16;
 /// Bytes after the end of a packet or a payload that may be read or written.
 const SLACK: usize = 64;
 
