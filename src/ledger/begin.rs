@@ -275,8 +275,8 @@ fn new_session(
     let mut session = new(Vec::new());
     session.continue_from(inherited.start, inherited.from_process_start);
     for (sink, has_memory) in sinks {
-        let alive = inherited.alive.clone().filter(|_| has_memory);
-        session.join_here(sink, |point, sink| late_join::begin(alive, point, sink));
+        let live_set = inherited.live_set.clone().filter(|_| has_memory);
+        session.join_here(sink, |point, sink| late_join::begin(live_set, point, sink));
     }
     session
 }

@@ -106,7 +106,7 @@ pub(in crate::ledger) fn join(
 ) -> u64 {
     let number = sink.number();
     worker::cycle(session, HOOK_TIMEOUT);
-    let alive = analyzer.map(|analyzer| analyzer.initial_live_set(room));
-    session.join_late(sink, move |point, sink| late_join::begin(alive, point, sink));
+    let live_set = analyzer.map(|analyzer| analyzer.initial_live_set(room));
+    session.join_late(sink, move |point, sink| late_join::begin(live_set, point, sink));
     number
 }

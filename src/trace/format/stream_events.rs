@@ -125,7 +125,7 @@ pub(crate) static REPORT: Declaration = Declaration {
 /// The end of the initial snapshot of live blocks: the events before this one on its stream
 /// happened before this stream started, and are in the other streams of the process at their own
 /// times.
-pub(crate) static ALIVE: Declaration = Declaration {
+pub(crate) static LIVE_SET_END: Declaration = Declaration {
     uid: 30,
     logger: "Memledger",
     event: "Alive",
@@ -150,7 +150,7 @@ pub(crate) static TYPES: &[&Declaration] = &[
     &SETTLED,
     &LOST,
     &REPORT,
-    &ALIVE,
+    &LIVE_SET_END,
     &SCOPE_GOES_ON,
 ];
 

@@ -1,7 +1,7 @@
 //! The start of a stream that joins during a recording.
 //!
 //! A late stream starts between two events of the order. Its destination begins with the blocks
-//! that are alive there, from the in-process analyzer; all later events are sent to it as to every
+//! that are live there, from the in-process analyzer; all later events are sent to it as to every
 //! sink. Each thread's stream continues within a buffer, so the scopes that are open there are
 //! opened again.
 

@@ -137,8 +137,8 @@ impl Threads {
             *b"main\0\0\0\0\0\0\0\0\0\0\0\0"
         } else {
             // A thread records its first events before it is given its name, so ask again.
-            let alive = if range.finished { None } else { os::thread_name_of(system_id) };
-            alive.unwrap_or_else(|| slot.name())
+            let current = if range.finished { None } else { os::thread_name_of(system_id) };
+            current.unwrap_or_else(|| slot.name())
         };
         let size = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
         let name = String::from_utf8_lossy(&name[..size]);
