@@ -28,7 +28,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often a start checks for the tracker as the program's allocator before it concludes that it
 /// is not.
-const LOOKS_FOR_ALLOCATOR: usize = 100;
+const LINK_CHECKS: usize = 100;
 
 /// The channels that are recorded if no others are set.
 const DEFAULT_CHANNELS: &str = "memory,scope";
@@ -103,7 +103,7 @@ struct Plan {
     file_channels: Option<ChannelFilter>,
     host: Option<To<String>>,
     address: Option<(Address, Option<ChannelFilter>)>,
-    keeps_account: bool,
+    analyzes_in_process: bool,
     buffer_limit: usize,
 }
 
@@ -116,10 +116,10 @@ impl Plan {
             config.host.as_ref().map(|host| Address::parse(&host.location)).transpose()?;
         // NOTE: for the host, too. After its connection is lost, the next stream begins with the
         // live blocks.
-        let keeps_account = outputs.report.is_some()
+        let analyzes_in_process = outputs.report.is_some()
             || address.is_some()
             || outputs.control.is_some()
-            || config.keep_account
+            || config.analyze_in_process
             || config.follow_forks;
         Ok(Self {
             memory: channels.contains(&alloc::CHANNEL),
@@ -129,7 +129,7 @@ impl Plan {
             file_channels,
             host: config.host.clone(),
             address: address.map(|address| (address, host_channels)),
-            keeps_account,
+            analyzes_in_process,
             buffer_limit: config.buffer_limit.unwrap_or(buffer_pool::DEFAULT_LIMIT),
         })
     }
@@ -216,7 +216,7 @@ fn build(
     if follow.is_some() {
         fork::ask();
     }
-    let analyzer = plan.keeps_account.then(InProcessAnalyzer::new);
+    let analyzer = plan.analyzes_in_process.then(InProcessAnalyzer::new);
     let has_file = outputs.file.is_some();
     let Sinks { sinks, initial } = plan.sinks(outputs.file, analyzer.as_ref());
     alloc::CHANNEL.force(plan.memory);
@@ -250,7 +250,7 @@ fn build(
 /// recording off, and the allocation that the check makes then does not reach the slow path, which
 /// notes it.
 fn is_allocator_linked() -> bool {
-    (0..LOOKS_FOR_ALLOCATOR).any(|_| {
+    (0..LINK_CHECKS).any(|_| {
         state::wake();
         linked::is_global_allocator()
     })

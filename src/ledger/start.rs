@@ -118,7 +118,7 @@ fn strictly(mut config: Config) -> Result<Option<u64>, Error> {
 pub(crate) fn for_measurements() -> Result<(), Error> {
     let _awake = state::awake();
     reserve::prepare();
-    let config = Config { keep_account: true, ..Config::default() };
+    let config = Config { analyze_in_process: true, ..Config::default() };
     let origin = Origin {
         channels_are_set: true,
         report_is_set: true,

@@ -488,7 +488,7 @@ fn scopes() {
 }
 
 fn late_scopes() {
-    let ledger = builder().channels("memory,scope,game").keep_account(true).start().unwrap();
+    let ledger = builder().channels("memory,scope,game").analyze_in_process(true).start().unwrap();
     let number = |number| log!(GAME, Number { Number: number });
     log_scope!(GAME, Frame { Number: 1 }, {
         log_scope!(timed: GAME, Frame { Number: 2 }, {

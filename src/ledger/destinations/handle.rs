@@ -31,7 +31,7 @@ pub(in crate::ledger) const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 /// ```
 /// # use memledger::{DestinationState, Ledger};
 /// # let path = std::env::temp_dir().join(format!("memledger-destination-{}.utrace", std::process::id()));
-/// let ledger = Ledger::builder().keep_account(true).start()?;
+/// let ledger = Ledger::builder().analyze_in_process(true).start()?;
 /// let warm = vec![0_u8; 100_000];
 /// // Later: the blocks that are live now, and all that follows.
 /// let destination = ledger.trace_to_file(&path)?;
