@@ -13,7 +13,7 @@ use super::events::{ALLOC, FREE, REALLOC_ALLOC, REALLOC_FREE};
 use super::record::Writer;
 use super::{linked, stats};
 use crate::scopes;
-use crate::trace::write::{self, Cold, ThreadSlot, reserve, sync};
+use crate::trace::write::{self, SlowEntry, ThreadSlot, reserve, sync};
 use std::alloc::{GlobalAlloc, Layout};
 
 /// Whether anything is recorded, or the tracker is active. Costs one load.
@@ -38,9 +38,9 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
     #[inline(never)]
     fn cold(pointer: *mut u8, layout: Layout, ignore_environment: &bool) -> *mut u8 {
         linked::note(*ignore_environment);
-        if let Some(cold) = enter_cold(layout.size() as i64) {
-            synchronize_and_write_alloc(cold.slot, pointer, layout);
-            cold.leave();
+        if let Some(entry) = enter_cold(layout.size() as i64) {
+            synchronize_and_write_alloc(entry.slot, pointer, layout);
+            entry.leave();
         }
         pointer
     }
@@ -104,11 +104,11 @@ pub(crate) unsafe fn free<A: GlobalAlloc>(inner: &A, pointer: *mut u8, layout: L
     #[cold]
     #[inline(never)]
     unsafe fn cold<A: GlobalAlloc>(pointer: *mut u8, layout: Layout, inner: &A) {
-        if let Some(cold) = enter_cold(-(layout.size() as i64)) {
-            if synchronize(cold.slot, pointer, layout) {
-                write_free(cold.slot, cold.slot.stamp(), pointer);
+        if let Some(entry) = enter_cold(-(layout.size() as i64)) {
+            if synchronize(entry.slot, pointer, layout) {
+                write_free(entry.slot, entry.slot.stamp(), pointer);
             }
-            cold.leave();
+            entry.leave();
         } else if reserve::holds(pointer) {
             return reserve::give_back(pointer, layout);
         }
@@ -167,10 +167,10 @@ pub(crate) unsafe fn realloc<A: GlobalAlloc>(
         new_size: usize,
     ) -> *mut u8 {
         match enter_cold(0) {
-            Some(cold) => {
+            Some(entry) => {
                 // SAFETY: the caller makes the same promise.
-                let new = unsafe { write_realloc(cold.slot, inner, pointer, layout, new_size) };
-                cold.leave();
+                let new = unsafe { write_realloc(entry.slot, inner, pointer, layout, new_size) };
+                entry.leave();
                 new
             }
             // SAFETY: the caller makes the same promise.
@@ -257,15 +257,15 @@ pub(crate) fn retag(pointer: *mut u8, layout: Layout) {
     if let Some(slot) = write::enter() {
         record(slot, pointer, layout);
         write::leave(slot);
-    } else if let Some(cold) = enter_cold(0) {
-        record(cold.slot, pointer, layout);
-        cold.leave();
+    } else if let Some(entry) = enter_cold(0) {
+        record(entry.slot, pointer, layout);
+        entry.leave();
     }
 }
 
 /// The slow path of `write::enter`. `own_bytes` is the change of the tracker's own memory, if the
 /// tracker's own code makes the call.
-fn enter_cold(own_bytes: i64) -> Option<Cold> {
+fn enter_cold(own_bytes: i64) -> Option<SlowEntry> {
     if write::is_untracked() {
         stats::add_own_bytes(own_bytes);
         return None;

@@ -19,7 +19,7 @@
 
 use super::buffer::{Buffer, LARGE};
 use super::buffer_pool::{self, MAX_HOOK_BYTES, RESERVED};
-use super::enter::{Cold, enter, enter_cold_with, leave, set_guard};
+use super::enter::{SlowEntry, enter, enter_cold_with, leave, set_guard};
 use super::reentrancy::is_untracked;
 use super::slot::{Guard, ThreadSlot};
 use super::{loss, registry, state, sync};
@@ -90,9 +90,9 @@ pub(crate) fn record(record: &Record<'_>) {
     if let Some(slot) = enter() {
         record_in(slot, record, Scope::None);
         leave(slot);
-    } else if let Some(cold) = enter_to_log() {
-        record_in(cold.slot, record, Scope::None);
-        cold.leave();
+    } else if let Some(entry) = enter_to_log() {
+        record_in(entry.slot, record, Scope::None);
+        entry.leave();
     }
 }
 
@@ -100,8 +100,8 @@ pub(crate) fn record(record: &Record<'_>) {
 /// nothing was recorded.
 #[inline(never)]
 pub(crate) fn enter_scope(record: &Record<'_>, scope: Scope) -> Option<Open> {
-    let cold = enter_to_log()?;
-    let slot = cold.slot;
+    let entry = enter_to_log()?;
+    let slot = entry.slot;
     let opened = close_owed_scopes(slot).and_then(|level| {
         record_in(slot, record, scope).then(|| {
             slot.depth.store(level + 1, Ordering::Release);
@@ -109,7 +109,7 @@ pub(crate) fn enter_scope(record: &Record<'_>, scope: Scope) -> Option<Open> {
             Open { slot, level }
         })
     });
-    cold.leave();
+    entry.leave();
     opened
 }
 
@@ -137,8 +137,8 @@ pub(crate) fn leave_scope(open: Open, timed: bool) {
         return;
     }
     let Some(current) = registry::current() else { return };
-    let cold = Cold::new(current);
-    let slot = cold.slot;
+    let entry = SlowEntry::new(current);
+    let slot = entry.slot;
     if slot.guard.load(Ordering::Relaxed) != Guard::OUT {
         // A signal handler has interrupted the hook. The end of the scope around this one closes
         // this one, too.
@@ -167,7 +167,7 @@ pub(crate) fn leave_scope(open: Open, timed: bool) {
             }
         }
     }
-    cold.leave();
+    entry.leave();
 }
 
 /// Closes the scopes that should be closed, as far as there is room; returns the number of open
@@ -189,7 +189,7 @@ fn close_owed_scopes(slot: &ThreadSlot) -> Option<u32> {
 
 /// Enters the hook on the slow path. The tracker's own code logs nothing, so an event that is
 /// logged while it runs is from a signal handler that has interrupted it; that event is lost.
-fn enter_to_log() -> Option<Cold> {
+fn enter_to_log() -> Option<SlowEntry> {
     if is_untracked() {
         if is_on() {
             loss::event_without_slot();
