@@ -251,7 +251,7 @@ fn build(
 /// notes it.
 fn is_allocator_linked() -> bool {
     (0..LINK_CHECKS).any(|_| {
-        state::wake();
+        state::activate_hook();
         linked::is_global_allocator()
     })
 }

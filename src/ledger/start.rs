@@ -25,7 +25,7 @@ use crate::trace::write::{buffer_pool, reserve, state, untracked};
 /// generation for the handle.
 pub(super) fn from_flags(flags: Settings) -> Option<u64> {
     untracked(move || {
-        let _awake = state::awake();
+        let _active = state::hook_active();
         if let Err(error) = refuse_forked() {
             problems::report(error);
             return None;
@@ -88,7 +88,7 @@ pub(super) fn in_code(config: &Config) -> Result<Option<u64>, Error> {
 }
 
 fn strictly(mut config: Config) -> Result<Option<u64>, Error> {
-    let _awake = state::awake();
+    let _active = state::hook_active();
     refuse_forked()?;
     if let Some(channels) = &config.channels {
         channel::names(channels)?;
@@ -116,7 +116,7 @@ fn strictly(mut config: Config) -> Result<Option<u64>, Error> {
 /// NOTE: on the calling thread: a measurement would take twice as long with a helper thread for each
 /// start and end.
 pub(crate) fn for_measurements() -> Result<(), Error> {
-    let _awake = state::awake();
+    let _active = state::hook_active();
     reserve::prepare();
     let config = Config { analyze_in_process: true, ..Config::default() };
     let origin = Origin {
@@ -130,7 +130,7 @@ pub(crate) fn for_measurements() -> Result<(), Error> {
 
 /// Starts in the child of a fork, where nothing is recorded yet. `follow` is for its own children.
 fn in_child(config: &Config, follow: Follow, inherited: Inherited) -> Result<(), Error> {
-    let _awake = state::awake();
+    let _active = state::hook_active();
     let origin = Origin {
         from_environment: inherited.from_environment,
         channels_are_set: true,

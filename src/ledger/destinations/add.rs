@@ -79,7 +79,7 @@ fn add(
     channels: Option<&str>,
     sink: impl FnOnce(Option<ChannelFilter>) -> Result<Queued, Error>,
 ) -> Result<DestinationHandle, Error> {
-    let _awake = state::awake();
+    let _active = state::hook_active();
     refuse_forked()?;
     let channels = filter::parse(channels)?;
     let recording = recording::current();

@@ -223,7 +223,7 @@ impl Session {
 
     /// Collects once. Waits for threads inside the hook for `timeout`.
     pub(crate) fn cycle(&mut self, timeout: Duration) {
-        backpressure::note_awake();
+        backpressure::clear_wake_request();
         if self.failed {
             return;
         }

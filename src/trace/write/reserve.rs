@@ -62,7 +62,7 @@ pub(crate) fn take(layout: Layout) -> *mut u8 {
     TOUCHED.store(true, Ordering::Relaxed);
     // NOTE: set before a block is given out, because frees do not reach the hook while the state is
     // off.
-    state::stay_awake();
+    state::keep_hook_active();
     let block = RESERVE.take(layout);
     if block.addr().wrapping_sub(RESERVE.start.load(Ordering::Relaxed).addr()) >= BYTES / 2 {
         SHORT.store(true, Ordering::Relaxed);
