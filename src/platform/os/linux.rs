@@ -7,7 +7,7 @@
 mod library;
 mod threads;
 
-pub(crate) use threads::{name_thread, run_apart, spawn};
+pub(crate) use threads::{name_thread, run_on_new_thread, spawn};
 
 use super::ThreadName;
 use std::ffi::{CStr, c_char, c_int, c_void};

@@ -131,7 +131,7 @@ impl std::fmt::Debug for Open {
 /// Closes a scope, and scopes inside it that are open still. Has no effect on a closed scope.
 #[inline(never)]
 pub(crate) fn leave_scope(open: Open, timed: bool) {
-    // NOTE: first. With the guard held the thread's slot is put aside, and `current` would register
+    // NOTE: first. With the guard held the thread's slot is suspended, and `current` would register
     // another one.
     if is_untracked() {
         return;

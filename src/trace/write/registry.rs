@@ -40,8 +40,8 @@ pub(crate) struct Thread {
     registering: Cell<bool>,
     /// The slot was given back at the end of the thread; each later event takes a slot of its own.
     retired: Cell<bool>,
-    /// The slot set aside while the tracker's own code runs.
-    pub(super) aside: Cell<&'static ThreadSlot>,
+    /// The slot of the thread while the tracker's own code runs.
+    pub(super) suspended: Cell<&'static ThreadSlot>,
     id: Cell<u32>,
     system_id: Cell<u32>,
     /// The least epoch of its next slot.
@@ -56,7 +56,7 @@ thread_local! {
         untracked: Cell::new(0),
         registering: Cell::new(false),
         retired: Cell::new(false),
-        aside: Cell::new(&NO_SLOT),
+        suspended: Cell::new(&NO_SLOT),
         id: Cell::new(0),
         system_id: Cell::new(0),
         epoch: Cell::new(0),
@@ -228,7 +228,7 @@ pub(crate) fn reset_after_fork() {
 fn reset_own_thread() {
     let _ = THREAD.try_with(|thread| {
         thread.slot.set(&NO_SLOT);
-        thread.aside.set(&NO_SLOT);
+        thread.suspended.set(&NO_SLOT);
         thread.id.set(0);
     });
 }
