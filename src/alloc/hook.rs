@@ -46,7 +46,7 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
     }
     /// The thread's epoch is not current for this block, or the stream is in another context.
     #[inline(never)]
-    fn elsewhere(slot: &ThreadSlot, pointer: *mut u8, layout: Layout) -> *mut u8 {
+    fn not_current(slot: &ThreadSlot, pointer: *mut u8, layout: Layout) -> *mut u8 {
         synchronize_and_write_alloc(slot, pointer, layout);
         write::leave(slot);
         pointer
@@ -57,7 +57,7 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
     // two, and at most their sum.
     let size = layout.size() | layout.align();
     if !sync::is_current(slot, stamp, pointer.addr(), size) || !scopes::is_current(slot) {
-        return elsewhere(slot, pointer, layout);
+        return not_current(slot, pointer, layout);
     }
     // SAFETY: `enter` has checked the room.
     let mut writer = unsafe { Writer::new(slot.cursor()) };
@@ -117,7 +117,7 @@ pub(crate) unsafe fn free<A: GlobalAlloc>(inner: &A, pointer: *mut u8, layout: L
     }
     /// The thread's epoch is not current for this block.
     #[inline(never)]
-    unsafe fn elsewhere<A: GlobalAlloc>(
+    unsafe fn not_current<A: GlobalAlloc>(
         pointer: *mut u8,
         layout: Layout,
         inner: &A,
@@ -137,7 +137,7 @@ pub(crate) unsafe fn free<A: GlobalAlloc>(inner: &A, pointer: *mut u8, layout: L
     let stamp = slot.stamp();
     if !sync::is_current(slot, stamp, pointer.addr(), layout.size()) {
         // SAFETY: as above.
-        return unsafe { elsewhere(pointer, layout, inner, slot) };
+        return unsafe { not_current(pointer, layout, inner, slot) };
     }
     write_free(slot, stamp, pointer);
     write::leave(slot);

@@ -189,7 +189,7 @@ impl Contexts {
 
     /// The numbers in the accounts of all measurements around the context.
     pub(in crate::analysis) fn measured_around(&self, context: u32) -> impl Iterator<Item = u32> {
-        self.measurements.around(self.measurement_of(context))
+        self.measurements.with_enclosing(self.measurement_of(context))
     }
 
     /// The context outside all measurements with the scope and the name of this one; `None` if it is in

@@ -53,7 +53,7 @@ impl Measurements {
     }
 
     /// The numbers in the accounts of `measurement` and of all around it.
-    pub(super) fn around(&self, measurement: u32) -> impl Iterator<Item = u32> {
+    pub(super) fn with_enclosing(&self, measurement: u32) -> impl Iterator<Item = u32> {
         let all = std::iter::successors(self.get(measurement), |inner| self.get(inner.parent));
         all.map(|measurement| measurement.measured)
     }

@@ -179,7 +179,7 @@ static AT_THREAD_EXIT: AtomicPtr<extern "C" fn()> = AtomicPtr::new(ptr::null_mut
 pub(crate) fn on_thread_exit(run: &'static extern "C" fn()) {
     AT_THREAD_EXIT.store(ptr::from_ref(run).cast_mut(), Ordering::Release);
     if let Some(key) = exit_key() {
-        arm(key, 1);
+        arm_thread_exit(key, 1);
     }
 }
 
@@ -204,7 +204,7 @@ fn exit_key() -> Option<usize> {
     }
 }
 
-fn arm(key: usize, round: usize) {
+fn arm_thread_exit(key: usize, round: usize) {
     // SAFETY: the key exists; the value is a number, never dereferenced.
     unsafe {
         libc::pthread_setspecific(key as libc::pthread_key_t, ptr::without_provenance(round))
@@ -214,7 +214,7 @@ fn arm(key: usize, round: usize) {
 extern "C" fn thread_exits(round: *mut c_void) {
     let round = round.addr();
     if round < DESTRUCTOR_ROUNDS {
-        arm(KEY.load(Ordering::Acquire), round + 1);
+        arm_thread_exit(KEY.load(Ordering::Acquire), round + 1);
     } else {
         // SAFETY: only references to statics are stored there.
         let run = unsafe { AT_THREAD_EXIT.load(Ordering::Acquire).as_ref() };

@@ -110,7 +110,7 @@ impl<R: Read> Reader<R> {
     ) -> bool {
         let offset = self.source.offset();
         self.decoder.set_offset(Some(offset));
-        let bytes = self.source.ahead(HEADER);
+        let bytes = self.source.peek(HEADER);
         let Some(&start) = bytes.first_chunk::<HEADER>() else {
             let rest = bytes.len();
             if rest > 0 {
@@ -122,7 +122,7 @@ impl<R: Read> Reader<R> {
             let what = format!("the {HEADER} bytes at offset {offset} are no packet header");
             return self.resynchronise(&what, visitor);
         };
-        if self.source.ahead(header.size).len() < header.size {
+        if self.source.peek(header.size).len() < header.size {
             return self.ends_inside(header, visitor);
         }
         if !self.is_credible(&header) {
@@ -190,7 +190,7 @@ impl<R: Read> Reader<R> {
         // NOTE: does not read ahead, because a live source could block.
         let bytes = self.source.buffered();
         let payload = bytes.get(HEADER..header.size).unwrap_or_default();
-        if self.decoder.makes_sense(header.stream, payload, &mut usize::from(u16::MAX)) {
+        if self.decoder.is_plausible(header.stream, payload, &mut usize::from(u16::MAX)) {
             return true;
         }
         if !likely

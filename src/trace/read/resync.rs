@@ -202,7 +202,7 @@ impl<'a> Resync<'a> {
             let points = match header.coding {
                 Coding::Compact => CONVINCING,
                 Coding::Plain if header.stream != SYNC => {
-                    u32::from(self.makes_sense(header.stream, packet, left))
+                    u32::from(self.is_plausible(header.stream, packet, left))
                 }
                 _ => STRONG_POINTS,
             };
@@ -223,8 +223,8 @@ impl<'a> Resync<'a> {
         stream > LAST_THREAD || stream <= self.highest_stream.saturating_add(NEW_STREAMS)
     }
 
-    fn makes_sense(&self, stream: u16, packet: &[u8], left: &mut usize) -> bool {
+    fn is_plausible(&self, stream: u16, packet: &[u8], left: &mut usize) -> bool {
         let payload = packet.get(HEADER..).unwrap_or_default();
-        packet.len() >= SMALL_PLAIN && self.decoder.makes_sense(stream, payload, left)
+        packet.len() >= SMALL_PLAIN && self.decoder.is_plausible(stream, payload, left)
     }
 }

@@ -47,7 +47,7 @@ impl<R: Read> Source<R> {
 
     /// The next bytes: at least `size` of them, unless the input ends before. `size` is at most
     /// [`WINDOW`]. Does not read, and so does not block, if the buffer has that many bytes.
-    pub(super) fn ahead(&mut self, size: usize) -> &[u8] {
+    pub(super) fn peek(&mut self, size: usize) -> &[u8] {
         let size = size.min(WINDOW);
         while self.end - self.start < size && !self.at_end {
             self.fill();
@@ -64,7 +64,7 @@ impl<R: Read> Source<R> {
     pub(super) fn window(&mut self) -> (&[u8], bool) {
         // PERF: small steps through the input do not move the buffer each time.
         if self.end - self.start < WINDOW / 2 {
-            self.ahead(WINDOW);
+            self.peek(WINDOW);
         }
         let bytes = self.buffer.get(self.start..self.end).unwrap_or_default();
         (bytes, self.at_end)
@@ -129,10 +129,10 @@ mod tests {
     #[test]
     fn interruptions_are_retried_and_an_error_ends_the_input() {
         let mut source = Source::new(Slow(vec![1, 2, 3], false), 8);
-        assert_eq!(source.ahead(2), [1, 2]);
+        assert_eq!(source.peek(2), [1, 2]);
         source.consume(1);
         assert_eq!(source.offset(), 9);
-        assert_eq!(source.ahead(9), [2, 3]);
+        assert_eq!(source.peek(9), [2, 3]);
         assert_eq!(source.window(), (&[2, 3][..], true));
         assert_eq!(source.take_error().map(|error| error.to_string()).as_deref(), Some("torn"));
     }
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(source.buffer.len(), MIN_BUFFER_BYTES);
         let bytes = vec![7; WINDOW];
         let mut source = Source::new(&bytes[..], 0);
-        assert!(source.ahead(WINDOW) == bytes);
+        assert!(source.peek(WINDOW) == bytes);
         assert_eq!(source.buffer.len(), MAX_BUFFER_BYTES);
     }
 
@@ -155,7 +155,7 @@ mod tests {
         let mut source = Source::new(&bytes[..], 0);
         let mut seen = Vec::new();
         loop {
-            let ahead = source.ahead(WINDOW);
+            let ahead = source.peek(WINDOW);
             let step = ahead.len().min(100_003);
             if step == 0 {
                 break;
