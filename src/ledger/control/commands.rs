@@ -92,7 +92,7 @@ impl Actions for Commands {
 
     fn stop(&mut self) -> Reply {
         let running: Vec<_> =
-            queue::all().into_iter().filter(|queue| queue.seen().stage != Stage::Ended).collect();
+            queue::all().into_iter().filter(|queue| queue.status().stage != Stage::Ended).collect();
         running.iter().for_each(|queue| DestinationHandle::new(queue.number).stop());
         Ok(running.iter().map(|queue| destination(queue)).collect())
     }
@@ -121,7 +121,7 @@ fn sentence(error: Error) -> String {
 
 /// Whether commands may add a destination: each takes a thread, and up to 64 MiB while it is slow.
 fn room_for_one() -> Result<(), String> {
-    let running = queue::all().iter().filter(|queue| queue.seen().stage != Stage::Ended).count();
+    let running = queue::all().iter().filter(|queue| queue.status().stage != Stage::Ended).count();
     if running >= MAX_DESTINATIONS {
         return Err(format!("there are {running} destinations already, and no more can be"));
     }
@@ -138,15 +138,15 @@ fn expected(named: (&str, bool)) -> String {
 }
 
 fn destination(queue: &Queue) -> String {
-    let seen = queue.seen();
-    let state = match (seen.stage, &seen.why) {
+    let status = queue.status();
+    let state = match (status.stage, &status.why) {
         (Stage::Opening, _) => "opening",
         (Stage::Sending, _) => "sending",
         (Stage::Ended, None) => "ended",
         (Stage::Ended, Some(_)) => "failed",
     };
-    let mut line = format!("destination {state} {} bytes {}", seen.written, short(&queue.name));
-    if let Some(why) = &seen.why {
+    let mut line = format!("destination {state} {} bytes {}", status.written, short(&queue.name));
+    if let Some(why) = &status.why {
         line += &format!(": {}", short(why));
     }
     line

@@ -68,8 +68,8 @@ impl Connection {
         }
     }
 
-    /// As [`request`](Self::request), or `None` if the object does not exist. Unreal's store answers
-    /// 400 then.
+    /// As [`request`](Self::request), or `None` if the object does not exist. Unreal's store
+    /// answers 400 then.
     pub(super) fn request_optional(&mut self, request: &Message) -> Result<Option<Message>, Error> {
         let answer = self.exchange(request)?;
         match answer.integer("$status") {

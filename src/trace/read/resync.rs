@@ -74,7 +74,7 @@ impl ResyncBudget {
 
 /// The evidence that packets begin at a position.
 #[derive(Default)]
-pub(super) struct Chain {
+pub(super) struct PacketChain {
     pub points: u32,
     first_size: usize,
     first_points: u32,
@@ -86,7 +86,7 @@ pub(super) struct Chain {
     pub broken: bool,
 }
 
-impl Chain {
+impl PacketChain {
     fn broken(self) -> Self {
         Self { broken: true, ..self }
     }
@@ -171,18 +171,18 @@ impl<'a> Resync<'a> {
     }
 
     /// The chain of packets that `bytes` begin with.
-    pub(super) fn chain(&mut self, bytes: &[u8]) -> Chain {
+    pub(super) fn chain(&mut self, bytes: &[u8]) -> PacketChain {
         let granted = self.budget.left();
         let Some(mut left) = granted.checked_sub(MIN_COST) else {
-            return Chain::default().broken();
+            return PacketChain::default().broken();
         };
         let chain = self.chain_within(bytes, &mut left);
         self.budget.spent += (granted - left) as u64;
         chain
     }
 
-    fn chain_within(&mut self, mut bytes: &[u8], left: &mut usize) -> Chain {
-        let mut chain = Chain::default();
+    fn chain_within(&mut self, mut bytes: &[u8], left: &mut usize) -> PacketChain {
+        let mut chain = PacketChain::default();
         for _ in 0..MAX_CHAIN_PACKETS {
             if bytes.is_empty() {
                 chain.fills = true;

@@ -139,7 +139,7 @@ impl Session {
         begin: impl FnOnce(JoinPoint, &mut dyn Sink) -> Result<(), Error> + Send + 'static,
     ) {
         let point = self.describe_to(&mut sink);
-        sink.later(Box::new(move |sink| begin(point, sink)));
+        sink.defer(Box::new(move |sink| begin(point, sink)));
         self.output.add(Box::new(sink));
     }
 

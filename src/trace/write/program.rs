@@ -34,14 +34,14 @@ use std::sync::atomic::Ordering;
 
 /// Bytes that fit after the cursor of every thread that has room: the largest event, with its
 /// header, that takes the fast path.
-pub(crate) const SHORT: usize = MAX_HOOK_BYTES - RESERVED;
+pub(crate) const MAX_SHORT_BYTES: usize = MAX_HOOK_BYTES - RESERVED;
 
 // The five bits of an index and the size of the largest piece fill the head's 32 bits.
 const _: () = assert!(LARGE < 1 << 19);
 
 /// Whether an event begins a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub(crate) enum ScopeStart {
     None,
     Plain,
     /// With the time.
@@ -49,7 +49,7 @@ pub(crate) enum Scope {
 }
 
 /// One event.
-pub(crate) struct Record<'a> {
+pub(crate) struct EventRecord<'a> {
     pub(crate) wire: u16,
     pub(crate) synced: bool,
     pub(crate) has_aux: bool,
@@ -63,8 +63,8 @@ pub(crate) fn is_on() -> bool {
     state::load() & state::LOG != 0
 }
 
-/// Begins a short event: a slot with [`SHORT`] bytes of room, in a current epoch. After `None`, the
-/// caller calls [`record`].
+/// Begins a short event: a slot with [`MAX_SHORT_BYTES`] of room, in a current epoch. After `None`,
+/// the caller calls [`record`].
 #[inline(always)]
 pub(crate) fn begin(synced: bool) -> Option<&'static ThreadSlot> {
     let slot = enter()?;
@@ -86,12 +86,12 @@ pub(crate) fn end(slot: &ThreadSlot, end: *mut u8) {
 
 /// Records an event, or counts it as lost.
 #[inline(never)]
-pub(crate) fn record(record: &Record<'_>) {
+pub(crate) fn record(record: &EventRecord<'_>) {
     if let Some(slot) = enter() {
-        record_in(slot, record, Scope::None);
+        record_in(slot, record, ScopeStart::None);
         leave(slot);
     } else if let Some(entry) = enter_to_log() {
-        record_in(entry.slot, record, Scope::None);
+        record_in(entry.slot, record, ScopeStart::None);
         entry.leave();
     }
 }
@@ -99,14 +99,14 @@ pub(crate) fn record(record: &Record<'_>) {
 /// Opens a scope that begins with an event; returns the argument of [`leave_scope`]. `None` if
 /// nothing was recorded.
 #[inline(never)]
-pub(crate) fn enter_scope(record: &Record<'_>, scope: Scope) -> Option<Open> {
+pub(crate) fn enter_scope(record: &EventRecord<'_>, scope: ScopeStart) -> Option<OpenedScope> {
     let entry = enter_to_log()?;
     let slot = entry.slot;
     let opened = close_owed_scopes(slot).and_then(|level| {
         record_in(slot, record, scope).then(|| {
             slot.depth.store(level + 1, Ordering::Release);
             slot.wanted_depth.set(level + 1);
-            Open { slot, level }
+            OpenedScope { slot, level }
         })
     });
     entry.leave();
@@ -115,14 +115,14 @@ pub(crate) fn enter_scope(record: &Record<'_>, scope: Scope) -> Option<Open> {
 
 /// A scope of the program that was opened.
 #[derive(Clone, Copy)]
-pub(crate) struct Open {
+pub(crate) struct OpenedScope {
     /// The thread in whose stream it was opened.
     slot: &'static ThreadSlot,
     /// The number of scopes that enclose it.
     level: u32,
 }
 
-impl std::fmt::Debug for Open {
+impl std::fmt::Debug for OpenedScope {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Open").field("level", &self.level).finish_non_exhaustive()
     }
@@ -130,7 +130,7 @@ impl std::fmt::Debug for Open {
 
 /// Closes a scope, and scopes inside it that are open still. Has no effect on a closed scope.
 #[inline(never)]
-pub(crate) fn leave_scope(open: Open, timed: bool) {
+pub(crate) fn leave_scope(open: OpenedScope, timed: bool) {
     // NOTE: first. With the guard held the thread's slot is suspended, and `current` would register
     // another one.
     if is_untracked() {
@@ -207,7 +207,7 @@ fn synchronize(slot: &ThreadSlot, synced: bool) -> bool {
     sync::is_logging() || state::is_recorded(state::LOG)
 }
 
-fn record_in(slot: &ThreadSlot, record: &Record<'_>, scope: Scope) -> bool {
+fn record_in(slot: &ThreadSlot, record: &EventRecord<'_>, scope: ScopeStart) -> bool {
     if !synchronize(slot, record.synced) {
         return false;
     }
@@ -215,7 +215,7 @@ fn record_in(slot: &ThreadSlot, record: &Record<'_>, scope: Scope) -> bool {
     // One byte more, to close the context.
     let mut writer = Writer::at_cursor(slot);
     if size < writer.left() {
-        if scope != Scope::None {
+        if scope != ScopeStart::None {
             writer.close_context(slot);
         }
         writer.write(record, slot.epoch(), scope);
@@ -241,13 +241,13 @@ fn record_in(slot: &ThreadSlot, record: &Record<'_>, scope: Scope) -> bool {
     true
 }
 
-impl Record<'_> {
+impl EventRecord<'_> {
     /// Bytes of the event if it is in one buffer.
-    fn size(&self, scope: Scope) -> usize {
+    fn size(&self, scope: ScopeStart) -> usize {
         let before = match scope {
-            Scope::None => 0,
-            Scope::Plain => 1,
-            Scope::Timed => SCOPE_AT,
+            ScopeStart::None => 0,
+            ScopeStart::Plain => 1,
+            ScopeStart::Timed => SCOPE_AT,
         };
         let pieces = self.aux.iter().map(|aux| match aux.size() {
             0 => 0,
@@ -333,11 +333,11 @@ impl Writer {
     }
 
     /// Writes the event. The buffers have room for it.
-    fn write(&mut self, record: &Record<'_>, epoch: u64, scope: Scope) {
+    fn write(&mut self, record: &EventRecord<'_>, epoch: u64, scope: ScopeStart) {
         match scope {
-            Scope::None => {}
-            Scope::Plain => self.put([ENTER_SCOPE]),
-            Scope::Timed => {
+            ScopeStart::None => {}
+            ScopeStart::Plain => self.put([ENTER_SCOPE]),
+            ScopeStart::Timed => {
                 self.put([ENTER_SCOPE_AT]);
                 self.put(clock::now().to_le_bytes());
             }

@@ -31,7 +31,7 @@ static LAST_THREAD_ID: AtomicU32 = AtomicU32::new(1);
 
 /// The state that a thread keeps about itself. It has no `Drop`, so the thread can use it at any
 /// time in its life.
-pub(crate) struct Thread {
+pub(crate) struct ThreadState {
     /// Its slot, or [`NO_SLOT`].
     pub(super) slot: Cell<&'static ThreadSlot>,
     /// How many reentrancy guards are held on this thread.
@@ -51,7 +51,7 @@ pub(crate) struct Thread {
 }
 
 thread_local! {
-    pub(super) static THREAD: Thread = const { Thread {
+    pub(super) static THREAD: ThreadState = const { ThreadState {
         slot: Cell::new(&NO_SLOT),
         untracked: Cell::new(0),
         registering: Cell::new(false),
@@ -64,7 +64,7 @@ thread_local! {
     } };
 }
 
-impl Thread {
+impl ThreadState {
     fn slot(&self) -> Option<&'static ThreadSlot> {
         Some(self.slot.get()).filter(|slot| !ptr::eq(*slot, &raw const NO_SLOT))
     }
@@ -116,7 +116,7 @@ pub(super) fn current() -> Option<(&'static ThreadSlot, bool)> {
         .flatten()
 }
 
-fn register(thread: &Thread) -> Option<&'static ThreadSlot> {
+fn register(thread: &ThreadState) -> Option<&'static ThreadSlot> {
     let slot = pop_free().or_else(add_slot)?;
     if thread.id.get() == 0 {
         thread.id.set(LAST_THREAD_ID.fetch_add(1, Ordering::Relaxed) + 1);
