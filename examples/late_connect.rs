@@ -37,12 +37,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         let folder = std::env::temp_dir();
         folder.join("late_connect-%p.utrace").to_string_lossy().into_owned()
     });
-    // Nothing is written yet; but somebody keeps account.
-    let ledger = Ledger::builder().keep_account(true).start()?;
+    // Nothing is written yet, but the process analyzes its events.
+    let ledger = Ledger::builder().analyze_in_process(true).start()?;
     let mut cache = HashMap::new();
     fill(&mut cache);
 
-    // Later: somebody asks for a trace.
+    // Later, a trace is asked for.
     let destination = start(&ledger, &place)?;
     alloc_scope!("evict", {
         cache.retain(|page, _| page % 10 == 0);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// The limit for allocated bytes: those of one input, together with those that are kept between
 /// inputs. libFuzzer's own limits check the whole process once a second, and single blocks only
 /// with a sanitizer.
-const MOST: usize = 64 << 20;
+const MAX_ALLOCATED_BYTES: usize = 64 << 20;
 
 /// The system's allocator, with a limit: beyond it the program aborts, which is a finding.
 pub struct Limited;
@@ -15,8 +15,8 @@ pub struct Limited;
 static USED: AtomicUsize = AtomicUsize::new(0);
 
 fn count(size: usize) {
-    if USED.fetch_add(size, Relaxed) + size > MOST {
-        eprintln!("more than {MOST} bytes are allocated at once");
+    if USED.fetch_add(size, Relaxed) + size > MAX_ALLOCATED_BYTES {
+        eprintln!("more than {MAX_ALLOCATED_BYTES} bytes are allocated at once");
         std::process::abort();
     }
 }

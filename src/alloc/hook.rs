@@ -13,7 +13,7 @@ use super::events::{ALLOC, FREE, REALLOC_ALLOC, REALLOC_FREE};
 use super::record::Writer;
 use super::{linked, stats};
 use crate::scopes;
-use crate::trace::write::{self, Cold, ThreadSlot, reserve, sync};
+use crate::trace::write::{self, SlowEntry, ThreadSlot, reserve, sync};
 use std::alloc::{GlobalAlloc, Layout};
 
 /// Whether anything is recorded, or the tracker is active. Costs one load.
@@ -38,16 +38,16 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
     #[inline(never)]
     fn cold(pointer: *mut u8, layout: Layout, ignore_environment: &bool) -> *mut u8 {
         linked::note(*ignore_environment);
-        if let Some(cold) = enter_cold(layout.size() as i64) {
-            synchronize_and_write_alloc(cold.slot, pointer, layout);
-            cold.leave();
+        if let Some(entry) = enter_cold(layout.size() as i64) {
+            synchronize_and_write_alloc(entry.slot, pointer, layout);
+            entry.leave();
         }
         pointer
     }
     /// The slow path if the thread's epoch is not current for this block, or its stream is in
     /// another context.
     #[inline(never)]
-    fn elsewhere(slot: &ThreadSlot, pointer: *mut u8, layout: Layout) -> *mut u8 {
+    fn not_current(slot: &ThreadSlot, pointer: *mut u8, layout: Layout) -> *mut u8 {
         synchronize_and_write_alloc(slot, pointer, layout);
         write::leave(slot);
         pointer
@@ -58,7 +58,7 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
     // two, and at most their sum.
     let size = layout.size() | layout.align();
     if !sync::is_current(slot, stamp, pointer.addr(), size) || !scopes::is_current(slot) {
-        return elsewhere(slot, pointer, layout);
+        return not_current(slot, pointer, layout);
     }
     // SAFETY: `enter` has checked the room.
     let mut writer = unsafe { Writer::new(slot.cursor()) };
@@ -105,11 +105,11 @@ pub(crate) unsafe fn free<A: GlobalAlloc>(inner: &A, pointer: *mut u8, layout: L
     #[cold]
     #[inline(never)]
     unsafe fn cold<A: GlobalAlloc>(pointer: *mut u8, layout: Layout, inner: &A) {
-        if let Some(cold) = enter_cold(-(layout.size() as i64)) {
-            if synchronize(cold.slot, pointer, layout) {
-                write_free(cold.slot, cold.slot.stamp(), pointer);
+        if let Some(entry) = enter_cold(-(layout.size() as i64)) {
+            if synchronize(entry.slot, pointer, layout) {
+                write_free(entry.slot, entry.slot.stamp(), pointer);
             }
-            cold.leave();
+            entry.leave();
         } else if reserve::holds(pointer) {
             return reserve::give_back(pointer, layout);
         }
@@ -118,7 +118,7 @@ pub(crate) unsafe fn free<A: GlobalAlloc>(inner: &A, pointer: *mut u8, layout: L
     }
     /// The slow path if the thread's epoch is not current for this block.
     #[inline(never)]
-    unsafe fn elsewhere<A: GlobalAlloc>(
+    unsafe fn not_current<A: GlobalAlloc>(
         pointer: *mut u8,
         layout: Layout,
         inner: &A,
@@ -138,7 +138,7 @@ pub(crate) unsafe fn free<A: GlobalAlloc>(inner: &A, pointer: *mut u8, layout: L
     let stamp = slot.stamp();
     if !sync::is_current(slot, stamp, pointer.addr(), layout.size()) {
         // SAFETY: as above.
-        return unsafe { elsewhere(pointer, layout, inner, slot) };
+        return unsafe { not_current(pointer, layout, inner, slot) };
     }
     write_free(slot, stamp, pointer);
     write::leave(slot);
@@ -168,10 +168,10 @@ pub(crate) unsafe fn realloc<A: GlobalAlloc>(
         new_size: usize,
     ) -> *mut u8 {
         match enter_cold(0) {
-            Some(cold) => {
+            Some(entry) => {
                 // SAFETY: the caller makes the same promise.
-                let new = unsafe { write_realloc(cold.slot, inner, pointer, layout, new_size) };
-                cold.leave();
+                let new = unsafe { write_realloc(entry.slot, inner, pointer, layout, new_size) };
+                entry.leave();
                 new
             }
             // SAFETY: the caller makes the same promise.
@@ -259,15 +259,15 @@ pub(crate) fn retag(pointer: *mut u8, layout: Layout) {
     if let Some(slot) = write::enter() {
         record(slot, pointer, layout);
         write::leave(slot);
-    } else if let Some(cold) = enter_cold(0) {
-        record(cold.slot, pointer, layout);
-        cold.leave();
+    } else if let Some(entry) = enter_cold(0) {
+        record(entry.slot, pointer, layout);
+        entry.leave();
     }
 }
 
 /// The slow path of `write::enter`. If the tracker's own code makes the call, `own_bytes` is the
 /// change of the tracker's own memory.
-fn enter_cold(own_bytes: i64) -> Option<Cold> {
+fn enter_cold(own_bytes: i64) -> Option<SlowEntry> {
     if write::is_untracked() {
         stats::add_own_bytes(own_bytes);
         return None;

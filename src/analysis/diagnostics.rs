@@ -4,7 +4,7 @@ use super::report::{Losses, Report};
 use crate::trace::read::{Damage, Hole};
 
 /// The maximum number of problems that are kept; further ones are dropped.
-const MOST_PROBLEMS: usize = 32;
+const MAX_PROBLEMS: usize = 32;
 
 /// Losses and problems so far.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,7 @@ impl Diagnostics {
     /// Keeps a sentence about a contradiction.
     #[cold]
     pub(super) fn problem(&mut self, what: String) {
-        if self.problems.len() < MOST_PROBLEMS && !self.problems.contains(&what) {
+        if self.problems.len() < MAX_PROBLEMS && !self.problems.contains(&what) {
             self.problems.push(what);
         }
     }

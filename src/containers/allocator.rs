@@ -53,13 +53,13 @@ impl TagAllocator {
         (start != 0).then(|| (std::ptr::without_provenance(start), layout))
     }
 
-    fn took(&self, block: NonNull<[u8]>) {
+    fn add_block(&self, block: NonNull<[u8]>) {
         let [younger, older] = &self.held;
         older.store(younger.load(Relaxed), Relaxed);
         younger.store(block.addr().get(), Relaxed);
     }
 
-    fn gave_back(&self, block: NonNull<u8>) {
+    fn remove_block(&self, block: NonNull<u8>) {
         let [younger, older] = &self.held;
         if younger.load(Relaxed) == block.addr().get() {
             younger.store(older.load(Relaxed), Relaxed);
@@ -93,12 +93,12 @@ impl TagAllocator {
     }
 
     #[inline]
-    fn took(&self, block: NonNull<[u8]>) {
+    fn add_block(&self, block: NonNull<[u8]>) {
         let _ = block;
     }
 
     #[inline]
-    fn gave_back(&self, block: NonNull<u8>) {
+    fn remove_block(&self, block: NonNull<u8>) {
         let _ = block;
     }
 }
@@ -117,13 +117,13 @@ unsafe impl Allocator for TagAllocator {
     #[inline]
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         let block = self.tag().run(|| Global.allocate(layout))?;
-        self.took(block);
+        self.add_block(block);
         Ok(block)
     }
 
     #[inline]
     unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
-        self.gave_back(block);
+        self.remove_block(block);
         // SAFETY: the caller makes the same promise.
         unsafe { Global.deallocate(block, layout) };
     }

@@ -118,7 +118,7 @@ impl<K: Ord, V> TaggedBTreeMap<K, V> {
     }
 
     fn claim(&mut self) {
-        if self.tag.is_heard() {
+        if self.tag.is_recorded() {
             let pairs = mem::take(&mut self.plain);
             self.extend(pairs);
         }

@@ -93,7 +93,7 @@ impl<T> TaggedVecDeque<T> {
     /// Calls `record` with the block, if that would be recorded. The plain queue does not expose
     /// its block, so it is converted to a vector and back, without a new block.
     fn with_block(&mut self, record: fn(OwnTag, Option<super::own_tag::Block>)) {
-        if self.tag.is_heard() && self.plain.capacity() > 0 {
+        if self.tag.is_recorded() && self.plain.capacity() > 0 {
             let plain = Vec::from(mem::take(&mut self.plain));
             record(self.tag, block_of(plain.as_ptr(), plain.capacity()));
             self.plain = plain.into();

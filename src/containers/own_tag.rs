@@ -78,7 +78,7 @@ impl OwnTag {
 
     /// Whether a [claim](Self::claim) would be recorded. Containers check this before a claim that
     /// is expensive to prepare.
-    pub(super) fn is_heard(self) -> bool {
+    pub(super) fn is_recorded(self) -> bool {
         self.node != tree::NONE && hook::is_on()
     }
 }
@@ -119,7 +119,7 @@ impl OwnTag {
     }
 
     #[inline]
-    pub(super) fn is_heard(self) -> bool {
+    pub(super) fn is_recorded(self) -> bool {
         false
     }
 }

@@ -235,12 +235,12 @@ mod filtered_sink;
 #[cfg(feature = "enable")]
 mod registry;
 #[cfg(feature = "enable")]
-mod wishes;
+mod requested;
 #[cfg(feature = "enable")]
 pub(crate) use filter::ChannelFilter;
 #[cfg(feature = "enable")]
 pub(crate) use filtered_sink::{FilteredSink, Needs};
 #[cfg(feature = "enable")]
 pub(crate) use registry::{
-    Announcer, Names, expected, forget, known, names, refused, switch, want,
+    Announcer, Names, apply_setting, clear_setting, expected, known, names, refused, switch,
 };

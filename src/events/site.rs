@@ -65,7 +65,7 @@ struct LeaveTheScopeOnTheThreadThatEnteredIt {
 #[derive(Debug)]
 pub struct LogScope {
     #[cfg(feature = "enable")]
-    open: Option<crate::trace::write::program::Open>,
+    open: Option<crate::trace::write::program::OpenedScope>,
     #[cfg(feature = "enable")]
     timed: bool,
     _not_send: PhantomData<LeaveTheScopeOnTheThreadThatEnteredIt>,

@@ -13,7 +13,7 @@ use crate::trace::format::encode::SYNCED_HEADER;
 use crate::trace::format::schema::{IMPORTANT, NO_SYNC};
 use crate::trace::write::declared::{Logged, NO_WIRE};
 use crate::trace::write::loss;
-use crate::trace::write::program::{self, Open, Record, SHORT, Scope};
+use crate::trace::write::program::{self, EventRecord, MAX_SHORT_BYTES, OpenedScope, ScopeStart};
 
 /// The constants of an event type.
 trait Known: Loggable {
@@ -21,7 +21,7 @@ trait Known: Loggable {
     const IMPORTANT: bool = Self::FLAGS & IMPORTANT != 0;
     const SIZE: usize = if Self::SYNCED { SYNCED_HEADER } else { 2 } + size_of::<Self::Fixed>();
     /// Whether the event fits into the space that `begin` ensures.
-    const IS_SHORT: bool = !Self::HAS_AUX && Self::SIZE <= SHORT;
+    const IS_SHORT: bool = !Self::HAS_AUX && Self::SIZE <= MAX_SHORT_BYTES;
 }
 impl<E: Loggable> Known for E {}
 
@@ -72,7 +72,7 @@ fn long<E: Loggable>(logged: &'static Logged, event: E) {
 fn with_record<E: Loggable, R: Default>(
     logged: &'static Logged,
     event: E,
-    body: impl FnOnce(&Record<'_>) -> R,
+    body: impl FnOnce(&EventRecord<'_>) -> R,
 ) -> R {
     let mut wire = logged.wire();
     if wire == NO_WIRE {
@@ -86,7 +86,7 @@ fn with_record<E: Loggable, R: Default>(
     let fixed = [event.fixed()];
     event.with_aux(|aux| {
         let fixed = bytes_of(&fixed);
-        body(&Record { wire, synced: E::SYNCED, has_aux: E::HAS_AUX, fixed, aux })
+        body(&EventRecord { wire, synced: E::SYNCED, has_aux: E::HAS_AUX, fixed, aux })
     })
 }
 
@@ -98,8 +98,12 @@ fn important<E: Loggable>(logged: &'static Logged, event: E) {
 }
 
 #[inline(never)]
-pub(super) fn enter<E: Loggable>(logged: &'static Logged, event: E, timed: bool) -> Option<Open> {
+pub(super) fn enter<E: Loggable>(
+    logged: &'static Logged,
+    event: E,
+    timed: bool,
+) -> Option<OpenedScope> {
     const { assert!(!E::IMPORTANT, "an important event cannot begin a scope") };
-    let scope = if timed { Scope::Timed } else { Scope::Plain };
+    let scope = if timed { ScopeStart::Timed } else { ScopeStart::Plain };
     with_record(logged, event, |record| program::enter_scope(record, scope))
 }

@@ -28,7 +28,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How many times a start checks whether the tracker is the program's global allocator, before it
 /// concludes that it is not.
-const LOOKS_FOR_ALLOCATOR: usize = 100;
+const LINK_CHECKS: usize = 100;
 
 /// The channels that are recorded if no others are set.
 const DEFAULT_CHANNELS: &str = "memory,scope";
@@ -103,7 +103,7 @@ struct Plan {
     file_channels: Option<ChannelFilter>,
     host: Option<To<String>>,
     address: Option<(Address, Option<ChannelFilter>)>,
-    keeps_account: bool,
+    analyzes_in_process: bool,
     buffer_limit: usize,
 }
 
@@ -116,10 +116,10 @@ impl Plan {
             config.host.as_ref().map(|host| Address::parse(&host.location)).transpose()?;
         // NOTE: a host needs the account, too: if its connection is lost, the next stream begins
         // with the live blocks.
-        let keeps_account = outputs.report.is_some()
+        let analyzes_in_process = outputs.report.is_some()
             || address.is_some()
             || outputs.control.is_some()
-            || config.keep_account
+            || config.analyze_in_process
             || config.follow_forks;
         Ok(Self {
             memory: channels.contains(&alloc::CHANNEL),
@@ -129,7 +129,7 @@ impl Plan {
             file_channels,
             host: config.host.clone(),
             address: address.map(|address| (address, host_channels)),
-            keeps_account,
+            analyzes_in_process,
             buffer_limit: config.buffer_limit.unwrap_or(buffer_pool::DEFAULT_LIMIT),
         })
     }
@@ -217,11 +217,11 @@ fn build(
     if follow.is_some() {
         fork::ask();
     }
-    let analyzer = plan.keeps_account.then(InProcessAnalyzer::new);
+    let analyzer = plan.analyzes_in_process.then(InProcessAnalyzer::new);
     let has_file = outputs.file.is_some();
     let Sinks { sinks, initial } = plan.sinks(outputs.file, analyzer.as_ref());
     alloc::CHANNEL.force(plan.memory);
-    channel::want(plan.channels);
+    channel::apply_setting(plan.channels);
     let recording = Recording {
         generation: origin.inherited.as_ref().map_or(new_generation, |from| from.generation),
         from_environment: origin.from_environment,
@@ -251,8 +251,8 @@ fn build(
 /// recording off. The allocation that the check makes then does not take the slow path, which notes
 /// that the tracker was called.
 fn is_allocator_linked() -> bool {
-    (0..LOOKS_FOR_ALLOCATOR).any(|_| {
-        state::wake();
+    (0..LINK_CHECKS).any(|_| {
+        state::activate_hook();
         linked::is_global_allocator()
     })
 }
@@ -276,8 +276,8 @@ fn new_session(
     let mut session = new(Vec::new());
     session.continue_from(inherited.start, inherited.from_process_start);
     for (sink, has_memory) in sinks {
-        let alive = inherited.alive.clone().filter(|_| has_memory);
-        session.join_here(sink, |point, sink| late_join::begin(alive, point, sink));
+        let live_set = inherited.live_set.clone().filter(|_| has_memory);
+        session.join_here(sink, |point, sink| late_join::begin(live_set, point, sink));
     }
     session
 }

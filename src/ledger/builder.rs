@@ -78,8 +78,8 @@ impl LedgerBuilder {
     /// is added later begins with the live blocks, and [`snapshot`](Ledger::snapshot) works. The
     /// analysis takes 22 to 40 bytes for each live block as a rule, and takes the worker several
     /// times as long as writing a compact file. Default: off.
-    pub fn keep_account(mut self, keep: bool) -> Self {
-        self.config.keep_account = keep;
+    pub fn analyze_in_process(mut self, enabled: bool) -> Self {
+        self.config.analyze_in_process = enabled;
         self
     }
 
@@ -90,8 +90,8 @@ impl LedgerBuilder {
     /// If the port is taken, one from 32768 to 40959 is used, and a problem says which. The port
     /// that is used is at the start of the streams. [`remote::control`](crate::remote::control)
     /// describes the commands and their protection. The process then analyzes its events, as with
-    /// [`keep_account`](Self::keep_account), so that a stream that a command starts begins with the
-    /// live blocks.
+    /// [`analyze_in_process`](Self::analyze_in_process), so that a stream that a command starts
+    /// begins with the live blocks.
     pub fn control(mut self, address: impl Into<String>) -> Self {
         self.config.control = Some(address.into());
         self

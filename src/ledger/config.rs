@@ -37,7 +37,7 @@ pub(crate) struct Config {
     pub(crate) report: Option<ReportTo>,
     pub(crate) file: Option<To<PathBuf>>,
     pub(crate) host: Option<To<String>>,
-    pub(crate) keep_account: bool,
+    pub(crate) analyze_in_process: bool,
     pub(crate) control: Option<String>,
     pub(crate) control_token: Option<Secret>,
     pub(crate) control_folder: Option<PathBuf>,

@@ -9,7 +9,7 @@ use crate::trace::write::{state, untracked};
 /// Called before `main`, if the allocator is linked: starts what the environment asks for.
 pub(crate) fn start_before_main() {
     untracked(|| {
-        let _awake = state::awake();
+        let _active = state::hook_active();
         exit::watch_forks();
         let settings = Settings::from_environment();
         // NOTE: most programs are not tracked, so this allocates nothing for them.

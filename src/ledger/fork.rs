@@ -111,7 +111,7 @@ pub(super) fn in_child() -> bool {
     };
     let (start, from_process_start) = old_session.began();
     let inherited = Inherited {
-        alive: old.analyzer.as_ref().and_then(InProcessAnalyzer::try_initial_live_set),
+        live_set: old.analyzer.as_ref().and_then(InProcessAnalyzer::try_initial_live_set),
         start,
         from_process_start,
         generation: old.generation,

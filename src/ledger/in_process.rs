@@ -57,9 +57,9 @@ impl Drop for State {
 impl InProcessAnalyzer {
     /// The analyzer of a recording, whose [`figures`] are published.
     pub(super) fn new() -> Self {
-        let account = Self::late();
-        account.state().published = true;
-        account
+        let analyzer = Self::late();
+        analyzer.state().published = true;
+        analyzer
     }
 
     /// An analyzer that does not know the blocks that are live already; its figures are not

@@ -36,17 +36,17 @@ const PACKET: usize = 32 << 10;
 /// Packets between two syncs, at which the reader can pass on the events it has.
 const SYNC_EVERY: usize = 64;
 
-/// Sends the preamble of a late stream and the snapshot of the live set to `sink`. Without `alive` the
-/// live set is unknown, and the preamble says so.
+/// Sends the preamble of a late stream and the snapshot of the live set to `sink`. Without `live_set`
+/// the live set is unknown, and the preamble says so.
 pub(super) fn begin(
-    alive: Option<InitialLiveSet>,
+    live_set: Option<InitialLiveSet>,
     point: JoinPoint,
     sink: &mut dyn Sink,
 ) -> Result<(), Error> {
-    let whole = alive.is_some() && point.from_process_start;
+    let whole = live_set.is_some() && point.from_process_start;
     // A snapshot without blocks still has markers, from the start of the clock up to the join
     // point.
-    let snapshot = LiveSetSnapshot::new(alive.unwrap_or_default(), &point);
+    let snapshot = LiveSetSnapshot::new(live_set.unwrap_or_default(), &point);
     let first = point.serial.saturating_sub(snapshot.serials);
     let mut importants = preamble(first, whole);
     let (stream, hint) = (u32::from(BLOCKS).into(), u64::from(BLOCKS).into());
@@ -67,7 +67,7 @@ pub(super) fn begin(
 
 /// The snapshot of the live set, in the order in which it is sent.
 struct LiveSetSnapshot {
-    alive: InitialLiveSet,
+    live_set: InitialLiveSet,
     start: u64,
     marked_at: u64,
     /// How many serials it takes.
@@ -75,25 +75,27 @@ struct LiveSetSnapshot {
 }
 
 impl LiveSetSnapshot {
-    fn new(mut alive: InitialLiveSet, point: &JoinPoint) -> Self {
+    fn new(mut live_set: InitialLiveSet, point: &JoinPoint) -> Self {
         // NOTE: the old block of a reallocation under way no longer exists, and another block may
         // have its address by now. The snapshot sends the old block with an address that no
         // allocator returns, and frees it at the end.
-        let being_reallocated = alive.being_reallocated.iter_mut().zip(1_u64..);
-        alive.blocks.extend(being_reallocated.map(|((_, block), number)| {
+        let being_reallocated = live_set.being_reallocated.iter_mut().zip(1_u64..);
+        live_set.blocks.extend(being_reallocated.map(|((_, block), number)| {
             block.address = number << 3;
             *block
         }));
-        alive.blocks.sort_unstable_by_key(|block| (block.allocated_at, block.owner, block.address));
+        live_set
+            .blocks
+            .sort_unstable_by_key(|block| (block.allocated_at, block.owner, block.address));
         let mut snapshot =
-            Self { alive, start: point.start, marked_at: point.marked_at, serials: 0 };
+            Self { live_set, start: point.start, marked_at: point.marked_at, serials: 0 };
         let mut markers = 0;
         let mut clock = MarkerClock::new(&snapshot);
-        for block in &snapshot.alive.blocks {
+        for block in &snapshot.live_set.blocks {
             clock.advance_to(snapshot.time_of(block), |_| markers += 1);
         }
         clock.advance_to(snapshot.marked_at, |_| markers += 1);
-        let InitialLiveSet { blocks, being_reallocated, owners, .. } = &snapshot.alive;
+        let InitialLiveSet { blocks, being_reallocated, owners, .. } = &snapshot.live_set;
         let is_renamed = |block: &&InitialBlock| {
             owners.get(block.owner as usize).is_some_and(|owner| owner.renamed.is_some())
         };
@@ -114,22 +116,22 @@ impl LiveSetSnapshot {
         let mut heads = HashMap::new();
         let mut serial = first;
         let mut clock = MarkerClock::new(&self);
-        for block in &self.alive.blocks {
+        for block in &self.live_set.blocks {
             clock.advance_to(self.time_of(block), |cycle| out.marker(&mut serial, cycle));
             let head =
-                heads.entry(block.owner).or_insert_with(|| OwnerHeader::new(&self.alive, block));
+                heads.entry(block.owner).or_insert_with(|| OwnerHeader::new(&self.live_set, block));
             out.block(&mut serial, block, head);
         }
         clock.advance_to(self.marked_at, |cycle| out.marker(&mut serial, cycle));
         out.flush();
-        for (stream, block) in std::mem::take(&mut self.alive.being_reallocated) {
+        for (stream, block) in std::mem::take(&mut self.live_set.being_reallocated) {
             let mut event = Vec::new();
             append_realloc_free(serial, block.address, &mut event);
             out.sink.packet(stream, &event);
             serial += 1;
         }
         let mut end = Vec::new();
-        stream_events::ALIVE.append(&[(self.alive.blocks.len() as u64).into()], &mut end);
+        stream_events::LIVE_SET_END.append(&[(self.live_set.blocks.len() as u64).into()], &mut end);
         out.sink.packet(BLOCKS, &end);
         out.result
     }
@@ -162,10 +164,10 @@ struct OwnerHeader {
 }
 
 impl OwnerHeader {
-    fn new(alive: &InitialLiveSet, block: &InitialBlock) -> Self {
+    fn new(live_set: &InitialLiveSet, block: &InitialBlock) -> Self {
         let mut bytes = Vec::new();
-        let owner = alive.owners.get(block.owner as usize);
-        if let Some(thread) = owner.and_then(|owner| alive.threads.get(owner.thread as usize)) {
+        let owner = live_set.owners.get(block.owner as usize);
+        if let Some(thread) = owner.and_then(|owner| live_set.threads.get(owner.thread as usize)) {
             let system_id = thread.system_id.into();
             stream_events::THREAD_START
                 .append(&[thread.id.into(), system_id, (&*thread.name).into()], &mut bytes);

@@ -136,7 +136,8 @@ impl Ledger {
     /// Writes or sends the trace to one more destination from here on.
     ///
     /// Its stream begins with the live blocks if the process analyzes its events: with a report, a
-    /// host, a control server, [`LedgerBuilder::follow_forks`] or [`LedgerBuilder::keep_account`].
+    /// host, a control server, [`LedgerBuilder::follow_forks`] or
+    /// [`LedgerBuilder::analyze_in_process`].
     /// Otherwise the stream begins without blocks, and says that it is not from the start of the
     /// process. Copying the live blocks takes 20 to 30 ms for each million of them, during which
     /// the worker collects nothing, and 34 bytes for each block until it is written.
@@ -218,7 +219,8 @@ impl Ledger {
     }
 
     /// The figures now; `None` if the events are not analyzed in the process: without a report, a
-    /// host, a control server, [`LedgerBuilder::follow_forks`] and [`LedgerBuilder::keep_account`].
+    /// host, a control server, [`LedgerBuilder::follow_forks`] and
+    /// [`LedgerBuilder::analyze_in_process`].
     ///
     /// Costs a [`flush`](Self::flush) and time in proportion to the live blocks.
     pub fn snapshot(&self) -> Option<Snapshot> {

@@ -103,7 +103,7 @@ pub(super) struct Follow {
 
 /// The state that the child of a fork continues from.
 pub(super) struct Inherited {
-    pub(super) alive: Option<InitialLiveSet>,
+    pub(super) live_set: Option<InitialLiveSet>,
     /// The start of the clock, in cycles.
     pub(super) start: u64,
     pub(super) from_process_start: bool,

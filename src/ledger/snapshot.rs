@@ -37,7 +37,7 @@ impl Drop for Snapshot {
     fn drop(&mut self) {
         // The tracker has made the report, so the report's memory is the tracker's.
         let _untracked = crate::trace::write::ReentrancyGuard::enter();
-        let _awake = crate::trace::write::state::awake();
+        let _active = crate::trace::write::state::hook_active();
         // SAFETY: dropped here and nowhere else.
         unsafe {
             std::mem::ManuallyDrop::drop(&mut self.report);

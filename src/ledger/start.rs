@@ -25,7 +25,7 @@ use crate::trace::write::{buffer_pool, reserve, state, untracked};
 /// generation for the handle.
 pub(super) fn from_flags(flags: Settings) -> Option<u64> {
     untracked(move || {
-        let _awake = state::awake();
+        let _active = state::hook_active();
         if let Err(error) = refuse_forked() {
             problems::report(error);
             return None;
@@ -89,7 +89,7 @@ pub(super) fn in_code(config: &Config) -> Result<Option<u64>, Error> {
 }
 
 fn strictly(mut config: Config) -> Result<Option<u64>, Error> {
-    let _awake = state::awake();
+    let _active = state::hook_active();
     refuse_forked()?;
     if let Some(channels) = &config.channels {
         channel::names(channels)?;
@@ -117,9 +117,9 @@ fn strictly(mut config: Config) -> Result<Option<u64>, Error> {
 /// NOTE: on the calling thread: a measurement would take twice as long with a helper thread for each
 /// start and end.
 pub(crate) fn for_measurements() -> Result<(), Error> {
-    let _awake = state::awake();
+    let _active = state::hook_active();
     reserve::prepare();
-    let config = Config { keep_account: true, ..Config::default() };
+    let config = Config { analyze_in_process: true, ..Config::default() };
     let origin = Origin {
         channels_are_set: true,
         report_is_set: true,
@@ -131,7 +131,7 @@ pub(crate) fn for_measurements() -> Result<(), Error> {
 
 /// Starts in the child of a fork, where nothing is recorded yet. `follow` is for its own children.
 fn in_child(config: &Config, follow: Follow, inherited: Inherited) -> Result<(), Error> {
-    let _awake = state::awake();
+    let _active = state::hook_active();
     let origin = Origin {
         from_environment: inherited.from_environment,
         channels_are_set: true,
@@ -212,7 +212,7 @@ fn add_settings(running: &mut Recording, config: Config) -> Result<(), Error> {
     }
     if let Some(channels) = config.channels.filter(|_| !running.channels_are_set) {
         // Not `memory`: the blocks allocated before would be unknown.
-        channel::want(channel::names(&channels)?.without(&alloc::CHANNEL));
+        channel::apply_setting(channel::names(&channels)?.without(&alloc::CHANNEL));
         running.channels_are_set = true;
     }
     if let Some(report) = config.report.filter(|_| !running.report_is_set) {

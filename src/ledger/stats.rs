@@ -39,7 +39,7 @@ pub struct Stats {
     /// `None` if the events are not analyzed in the process: without a report, a host, a control
     /// server,
     /// [`LedgerBuilder::follow_forks`](crate::LedgerBuilder::follow_forks) and
-    /// [`LedgerBuilder::keep_account`](crate::LedgerBuilder::keep_account).
+    /// [`LedgerBuilder::analyze_in_process`](crate::LedgerBuilder::analyze_in_process).
     pub live_bytes: Option<u64>,
     /// The most bytes that were live at once, in the same way.
     pub peak_bytes: Option<u64>,
@@ -51,10 +51,10 @@ pub struct Stats {
 impl Stats {
     /// The figures now; a few loads.
     pub(super) fn now() -> Self {
-        let account = in_process::figures();
+        let figures = in_process::figures();
         Self {
-            live_bytes: account.map(|(live_bytes, _)| live_bytes),
-            peak_bytes: account.map(|(_, peak_bytes)| peak_bytes),
+            live_bytes: figures.map(|(live_bytes, _)| live_bytes),
+            peak_bytes: figures.map(|(_, peak_bytes)| peak_bytes),
             recording: state::load() & state::RECORD != 0 && state::is_running(),
             events: worker::collected(),
             lost_events: loss::total(),

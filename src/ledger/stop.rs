@@ -16,7 +16,7 @@ use crate::words::nearest;
 use std::time::Instant;
 
 /// At most this many channels are listed in a sentence.
-const MOST_NAMED: usize = 32;
+const MAX_LISTED: usize = 32;
 
 /// Ends the recording `generation`, or any that is under way, and reports.
 pub(super) fn finish(generation: Option<u64>) {
@@ -51,7 +51,7 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
         if let Some(output) = recording.report {
             write_report(output, recording.unlinked, recording.analyzer.as_ref());
         }
-        channel::forget();
+        channel::clear_setting();
         return state::turn_off();
     };
     // NOTE: at the end of the process the tracker's memory is not freed. Large blocks that are freed can
@@ -79,7 +79,7 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
         drop(analyzers);
     }
     // NOTE: after the end of the streams, which otherwise would report that the channels are off.
-    report_missing_channels(&channel::forget());
+    report_missing_channels(&channel::clear_setting());
     if channel::refused() > 0 {
         problems::add(format!(
             "{} channels of the program stayed off: it can have 1024, and had used these before",
@@ -104,7 +104,7 @@ fn report_missing_channels(missing: &[&str]) {
 
 /// Suggestions for unknown channel names: the nearest channels, or all channels if none is near.
 fn instead(missing: &[&str]) -> String {
-    let known: Vec<_> = channel::known().map(|(name, _)| name).take(MOST_NAMED).collect();
+    let known: Vec<_> = channel::known().map(|(name, _)| name).take(MAX_LISTED).collect();
     let near: Option<Vec<_>> =
         missing.iter().map(|name| nearest(name, known.iter().copied())).collect();
     match near {

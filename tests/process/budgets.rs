@@ -35,7 +35,7 @@ pub(crate) const CASES: &[Case] = &[
         let report = outcome.quiet().whole();
         assert!(scope(&report, &["GlobalScope", "small"]).is_some());
     }),
-    case("a ledger that keeps no account gets one", trace_only, |run| {
+    case("a ledger without an analyzer gets one", trace_only, |run| {
         let outcome = run.run();
         outcome.quiet();
         let (report, _) = outcome.trace(TRACE);
@@ -108,7 +108,7 @@ fn nothing_left() {
         let stats = Ledger::builder().start().unwrap().stats();
         assert!(stats.recording, "a ledger can start, and ends at once");
     }
-    let mut ledger = Ledger::builder().keep_account(true).start().unwrap();
+    let mut ledger = Ledger::builder().analyze_in_process(true).start().unwrap();
     let stats = ledger.stats();
     assert_eq!((stats.scope_misuses, stats.refused_contexts), (0, 0));
     ledger.finish();
@@ -172,11 +172,11 @@ fn trace_only() {
     }
     drop(known);
     leave(SIZE);
-    assert!(ledger.snapshot().is_none(), "it is the account of measurements only");
+    assert!(ledger.snapshot().is_none(), "it is the analyzer of measurements only");
 }
 
 fn lost() {
-    let builder = Ledger::builder().keep_account(true).worker(Worker::Manual).buffer_limit(1);
+    let builder = Ledger::builder().analyze_in_process(true).worker(Worker::Manual).buffer_limit(1);
     let _ledger = builder.on_full(OnFull::Drop).start().unwrap();
     contains(&refused(measure(|| churn(100_000))), "events were lost meanwhile");
     // What was lost before does not matter.
@@ -189,11 +189,11 @@ fn ended() {
     let mut ledger = start();
     leave(SIZE);
     contains(&refused(measure(|| ledger.finish())), "the recording ended meanwhile");
-    let mut ledger = Ledger::builder().keep_account(true).start().unwrap();
+    let mut ledger = Ledger::builder().analyze_in_process(true).start().unwrap();
     let mut second = None;
     let error = refused(measure(|| {
         ledger.finish();
-        second = Some(Ledger::builder().keep_account(true).start().unwrap());
+        second = Some(Ledger::builder().analyze_in_process(true).start().unwrap());
     }));
     contains(&error, "the recording ended meanwhile");
     measure(|| churn(100)).unwrap();
@@ -201,14 +201,15 @@ fn ended() {
 
 fn channels() {
     for (channels, missing) in [("scope", "\"memory\""), ("memory", "\"scope\"")] {
-        let _ledger = Ledger::builder().keep_account(true).channels(channels).start().unwrap();
+        let _ledger =
+            Ledger::builder().analyze_in_process(true).channels(channels).start().unwrap();
         contains(&refused(measure(|| churn(100))), missing);
     }
     measure(|| churn(100)).unwrap();
 }
 
 fn turned_off() {
-    let ledger = Ledger::builder().keep_account(true).control("0").start().unwrap();
+    let ledger = Ledger::builder().analyze_in_process(true).control("0").start().unwrap();
     let address = format!("127.0.0.1:{}", ledger.control_address().unwrap().port());
     let mut client = Client::connect(&address).unwrap();
     let mut scopes = |enable| drop(client.send(&Command::channels(["scope"], enable)).unwrap());
@@ -272,7 +273,7 @@ fn forked() {
         assert_eq!(wait(child), 0);
     })
     .unwrap();
-    let _ledger = Ledger::builder().keep_account(true).start().unwrap();
+    let _ledger = Ledger::builder().analyze_in_process(true).start().unwrap();
     let mut child = 0;
     let measured = measure(|| child = fork_through());
     if child == 0 {
@@ -297,7 +298,7 @@ fn following() {
 }
 
 fn repeated() {
-    let ledger = Ledger::builder().keep_account(true).start().unwrap();
+    let ledger = Ledger::builder().analyze_in_process(true).start().unwrap();
     let mut kept = Vec::with_capacity(8);
     for round in 0..300_000_u32 {
         let measured = measure(|| alloc_scope!("inner", { black_box(Box::new(round)) })).unwrap();
@@ -327,7 +328,7 @@ fn thread_local() {
 }
 
 fn reallocating() {
-    let _ledger = Ledger::builder().keep_account(true).start().unwrap();
+    let _ledger = Ledger::builder().analyze_in_process(true).start().unwrap();
     let slot = Mutex::new(None);
     let [allocated, end, begun, end_of_next] = std::array::from_fn(|_| Barrier::new(2));
     std::thread::scope(|threads| {

@@ -108,7 +108,7 @@ pub(crate) const CASES: &[Case] = &[
             assert_eq!(stream.logged.last(), Some(&expected), "{name}");
             assert_eq!((stream.memory_events, stream.report().totals.allocations), (0, 0));
         }
-        // The account knows all.
+        // The analyzer has every event.
         let report = outcome.report(REPORT);
         assert!(report.contains("1000003"), "{report}");
     }),

@@ -447,7 +447,7 @@ fn told_nothing() {
 }
 
 fn late() {
-    let ledger = builder().keep_account(true).start().unwrap();
+    let ledger = builder().analyze_in_process(true).start().unwrap();
     let (mut first, mut second, third) = {
         alloc_scope!("here");
         let first = tagged(A, || TaggedVec::from(black_box(vec![1_u8; 1_000_001])));

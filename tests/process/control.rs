@@ -77,7 +77,7 @@ pub(crate) const CASES: &[Case] = &[
         let report = outcome.quiet().report(REPORT);
         let sizes = [1_000_003, 1_000_005, 1_000_007, 1_000_009];
         let kept = |size: &u64| report.contains(&format!("\"bytes\": {size},"));
-        assert!(sizes.iter().all(kept), "the account is kept meanwhile: {report}");
+        assert!(sizes.iter().all(kept), "the process analyzes its events meanwhile: {report}");
         let traces = [TRACE, "trace-2.utrace", "trace-3.utrace", "sent-1.utrace", "sent-2.utrace"];
         for (name, blocks) in traces.into_iter().zip([1, 3, 4, 1, 4]) {
             let trace = outcome.trace(name).0;

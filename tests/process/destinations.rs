@@ -62,7 +62,7 @@ pub(crate) const CASES: &[Case] = &[
         assert_eq!(block.path, ["GlobalScope", "growing"]);
         assert!(late.totals.reallocations >= 1);
     }),
-    case("without an account a late stream says what it lacks", no_account, |run| {
+    case("without an analyzer a late stream says what it lacks", no_analyzer, |run| {
         let outcome = run.run();
         outcome.quiet();
         let late = outcome.trace(LATE).0;
@@ -278,7 +278,7 @@ fn halfway() {
     drop(ledger);
 }
 
-fn no_account() {
+fn no_analyzer() {
     let ledger = Ledger::builder().trace_to_file(TRACE).start().unwrap();
     let earlier = black_box(vec![0_u8; 77]);
     leave(1_000_003);

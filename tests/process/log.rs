@@ -227,7 +227,7 @@ pub(crate) const CASES: &[Case] = &[
             assert!(ids.eq((0..assets).map(Value::Unsigned)), "{name}");
             // A reader of a reference has seen its definition.
             assert_eq!(log.values("Test.Used").len(), 1);
-            assert_eq!(log.values("Test.Huge"), [[Value::Text("x".repeat(LARGEST).into())]]);
+            assert_eq!(log.values("Test.Huge"), [[Value::Text("x".repeat(MAX_TEXT_UNITS).into())]]);
         }
         assert!(Log::read(&outcome, "second.utrace").is_complete);
     }),
@@ -488,7 +488,7 @@ fn scopes() {
 }
 
 fn late_scopes() {
-    let ledger = builder().channels("memory,scope,game").keep_account(true).start().unwrap();
+    let ledger = builder().channels("memory,scope,game").analyze_in_process(true).start().unwrap();
     let number = |number| log!(GAME, Number { Number: number });
     log_scope!(GAME, Frame { Number: 1 }, {
         log_scope!(timed: GAME, Frame { Number: 2 }, {
@@ -509,7 +509,7 @@ fn late_scopes() {
 }
 
 /// The units of the largest text of an important event: with its head, a packet cannot carry it.
-const LARGEST: usize = 32_765;
+const MAX_TEXT_UNITS: usize = 32_765;
 
 fn important() {
     GAME.set_enabled(true).unwrap();
@@ -525,7 +525,7 @@ fn important() {
     log!(GAME, Asset { Id: 1001 });
     log!(GAME, Used { Asset: 1001 });
     log!(GAME, Huge { Name: &"x".repeat(40_000) });
-    log!(GAME, Huge { Name: &"x".repeat(LARGEST) });
+    log!(GAME, Huge { Name: &"x".repeat(MAX_TEXT_UNITS) });
     drop(first);
     let second = recording("second.utrace");
     log!(GAME, Asset { Id: 1002 });

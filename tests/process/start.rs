@@ -130,10 +130,14 @@ pub(crate) const CASES: &[Case] = &[
             &["MEMLEDGER_REPORT_LARGEST_LIVE", "\"-1\"", "a number of blocks"],
         );
     }),
-    case("stats have live and peak bytes where account is kept", account_in_stats, |run| {
-        let outcome = run.run();
-        assert_eq!(outcome.quiet().report(REPORT).matches("\"address\": \"0x").count(), 3);
-    }),
+    case(
+        "stats have live and peak bytes where the process analyzes its events",
+        analyzer_in_stats,
+        |run| {
+            let outcome = run.run();
+            assert_eq!(outcome.quiet().report(REPORT).matches("\"address\": \"0x").count(), 3);
+        },
+    ),
     case("a report on a terminal is as wide as that", on_a_terminal, |run| {
         let outcome = run.run();
         outcome.quiet();
@@ -287,7 +291,7 @@ fn nothing() {
 const LONG_NAME: &str =
     "the name of a scope that is too long for eighty columns together with all the figures";
 
-fn account_in_stats() {
+fn analyzer_in_stats() {
     let report = memledger::ReportTo::file(REPORT).largest_live(3);
     let ledger = Ledger::builder().report_on_exit(report).start().unwrap();
     ledger.flush();
@@ -307,7 +311,7 @@ fn account_in_stats() {
     drop(ledger);
     let ledger = Ledger::builder().trace_to_file(TRACE).start().unwrap();
     assert_eq!((ledger.stats().live_bytes, ledger.stats().peak_bytes), (None, None));
-    // A measurement keeps an account of its own part only.
+    // A measurement analyzes its own part only.
     memledger::measure(|| assert_eq!(ledger.stats().live_bytes, None)).unwrap();
 }
 

@@ -99,7 +99,7 @@ fn table_grows() {
     let wait_a_moment = |mutex: &Mutex<()>| {
         assert!(mutex.try_lock_for(Duration::from_millis(1)).is_none());
     };
-    let ledger = builder().keep_account(true).start().unwrap();
+    let ledger = builder().analyze_in_process(true).start().unwrap();
     let mutex = &Mutex::new(());
     let held = mutex.lock();
     let has_waited = &Barrier::new(FIRST + 1);

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 const RESCAN: Duration = Duration::from_millis(250);
 /// A new trace is refused when the store has room for fewer bytes than this: the longest start of a
 /// trace, and a packet.
-const LEAST_ROOM: u64 = 128 << 10;
+const MIN_ROOM_BYTES: u64 = 128 << 10;
 
 /// The limits for the size of traces, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -186,10 +186,10 @@ impl Catalogue {
     /// Begins the trace of a program that has connected. The error is the reason for a refusal.
     pub fn begin(self: &Arc<Self>, start: &Start, peer: IpAddr) -> Result<Recording, String> {
         let mut state = self.lock();
-        if self.room(&state) < LEAST_ROOM {
+        if self.room(&state) < MIN_ROOM_BYTES {
             self.rescan(&mut state);
         }
-        if self.room(&state) < LEAST_ROOM {
+        if self.room(&state) < MIN_ROOM_BYTES {
             return Err(format!("the store is full: {}", self.fullness(&state)));
         }
         let compact = start.transport == Transport::Compact.version();

@@ -9,7 +9,7 @@
 
 use super::entries::Entries;
 use super::measurements::{Measurements, NO_MEASUREMENT};
-use super::tree::{DEEPEST, NO_PEAK, ROOT, Tree};
+use super::tree::{MAX_DEPTH, NO_PEAK, ROOT, Tree};
 use crate::analysis::accounts::Accounts;
 use crate::analysis::hash::IntMap;
 use std::collections::HashMap;
@@ -157,7 +157,7 @@ impl Contexts {
                 Some(Announced { node: Some(node), .. }) => break *node,
                 // NOTE: no node is this deep, so no node has this path. The check also ends a cycle
                 // of parents.
-                Some(_) if names.len() > usize::from(DEEPEST) => return None,
+                Some(_) if names.len() > usize::from(MAX_DEPTH) => return None,
                 Some(announced) => {
                     names.push(&*announced.spec.name);
                     at = announced.spec.parent;
@@ -190,7 +190,7 @@ impl Contexts {
 
     /// The numbers in the accounts of all measurements around the context.
     pub(in crate::analysis) fn measured_around(&self, context: u32) -> impl Iterator<Item = u32> {
-        self.measurements.around(self.measurement_of(context))
+        self.measurements.with_enclosing(self.measurement_of(context))
     }
 
     /// The context outside all measurements with the scope and the name of this one; `None` if it is in

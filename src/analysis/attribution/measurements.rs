@@ -10,7 +10,7 @@ pub(super) const NO_MEASUREMENT: u32 = 0;
 
 /// The deepest level at which measurements are distinguished; a deeper measurement counts for the
 /// one around it at this level.
-const DEEPEST: u16 = 255;
+const MAX_DEPTH: u16 = 255;
 
 #[derive(Clone, Debug)]
 struct Measurement {
@@ -45,7 +45,7 @@ impl Measurements {
     /// Adds a measurement; returns its number.
     pub(super) fn add(&mut self, id: i32, parent: u32, accounts: &mut Accounts) -> u32 {
         let depth = self.get(parent).map_or(0, |parent| parent.depth) + 1;
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return parent;
         }
         let measured = accounts.add_measured();
@@ -54,7 +54,7 @@ impl Measurements {
     }
 
     /// The numbers in the accounts of `measurement` and of all around it.
-    pub(super) fn around(&self, measurement: u32) -> impl Iterator<Item = u32> {
+    pub(super) fn with_enclosing(&self, measurement: u32) -> impl Iterator<Item = u32> {
         let all = std::iter::successors(self.get(measurement), |inner| self.get(inner.parent));
         all.map(|measurement| measurement.measured)
     }

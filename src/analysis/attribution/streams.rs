@@ -9,10 +9,10 @@ use crate::analysis::live_set::Block;
 pub(in crate::analysis) const NO_BUCKET: u32 = u32::MAX;
 
 /// The maximum number of open scopes that are distinguished; deeper ones are only counted.
-const DEEPEST: usize = 1 << 16;
+const MAX_OPEN_SCOPES: usize = 1 << 16;
 
 /// The maximum number of open reallocations on one stream; beyond that the oldest is dropped.
-const MOST_PENDING: usize = 16;
+const MAX_PENDING: usize = 16;
 
 /// The first half of a reallocation.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +69,7 @@ impl Stream {
 
     /// Opens a scope of any kind, with the context `context` inside.
     pub(in crate::analysis) fn enter(&mut self, context: u32) {
-        if self.scopes.len() < DEEPEST {
+        if self.scopes.len() < MAX_OPEN_SCOPES {
             self.scopes.push(self.context);
             self.set_context(context);
         } else {
@@ -94,7 +94,7 @@ impl Stream {
 
     /// Notes the first half of a reallocation.
     pub(in crate::analysis) fn begin_realloc(&mut self, pending: PendingRealloc) {
-        if self.pending.len() == MOST_PENDING {
+        if self.pending.len() == MAX_PENDING {
             self.pending.remove(0);
         }
         self.pending.push(pending);

@@ -11,7 +11,7 @@ pub(in crate::analysis) const ROOT: u32 = 0;
 pub(super) const NO_PEAK: u32 = u32::MAX;
 
 /// The level at which all children of a node are folded into one; no node is deeper.
-pub(super) const DEEPEST: u16 = 255;
+pub(super) const MAX_DEPTH: u16 = 255;
 
 /// The name of the folded node.
 const FOLDED: &str = "(other)";
@@ -63,9 +63,9 @@ impl Tree {
         accounts: &mut Accounts,
     ) -> (u32, bool) {
         let depth = self.nodes[parent as usize].depth + 1;
-        let name = if depth < DEEPEST {
+        let name = if depth < MAX_DEPTH {
             name
-        } else if depth == DEEPEST {
+        } else if depth == MAX_DEPTH {
             FOLDED
         } else {
             return (parent, false);

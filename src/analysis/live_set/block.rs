@@ -3,7 +3,7 @@
 use crate::analysis::accounts::{AccountKey, class_of};
 
 /// The largest size that is kept: more than any address space of today.
-const LARGEST: u64 = (1 << 56) - 1;
+const MAX_SIZE: u64 = (1 << 56) - 1;
 
 /// A live block: 24 bytes, 16 in a chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(in crate::analysis) struct Block {
 impl Block {
     #[inline]
     pub(in crate::analysis) fn new(size: u64) -> Self {
-        Self { size: size.min(LARGEST), ..Self::default() }
+        Self { size: size.min(MAX_SIZE), ..Self::default() }
     }
 
     /// A block that was allocated at `at` nanoseconds and counts in `bucket`.
@@ -36,7 +36,7 @@ impl Block {
     /// Larger sizes than 2^56 - 1 are kept as that.
     #[inline]
     pub(in crate::analysis) fn set_size(&mut self, size: u64) {
-        self.size = size.min(LARGEST);
+        self.size = size.min(MAX_SIZE);
     }
 
     /// The rows that it counts in.

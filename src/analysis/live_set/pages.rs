@@ -15,7 +15,7 @@ const HEAP: u32 = 15;
 /// The number is odd.
 const GAP: u64 = 2533;
 /// The number of entries of the smallest table.
-const LEAST: usize = 16;
+const MIN_SIZE: usize = 16;
 
 /// The number of a free entry.
 const FREE: u64 = u64::MAX;
@@ -173,7 +173,7 @@ impl Pages {
     /// NOTE: if there is no memory for a table of this size, the present one stays in use.
     #[cold]
     fn resize(&mut self, size: usize) {
-        let size = size.max(LEAST);
+        let size = size.max(MIN_SIZE);
         let mut entries = Vec::new();
         // All pages of the overflow area may overflow in the new table, too.
         if entries.try_reserve_exact(size + self.overflow.len()).is_err() {
@@ -200,7 +200,7 @@ impl Pages {
                 self.overflow.insert(moved.number, index as u32);
             }
         }
-        if self.used * 4 < self.size && self.size > 4 * LEAST {
+        if self.used * 4 < self.size && self.size > 4 * MIN_SIZE {
             self.resize(self.size / 2);
         }
     }

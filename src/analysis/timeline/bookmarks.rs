@@ -10,7 +10,7 @@ use crate::analysis::hash::IntMap;
 use crate::analysis::report::Bookmark;
 
 /// The maximum number of bookmarks that are kept; a program with more of them sets them in a loop.
-const MOST: usize = 10_000;
+const MAX_BOOKMARKS: usize = 10_000;
 
 /// The bookmarks seen so far.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +35,7 @@ impl Bookmarks {
         at_ns: u64,
         event: u64,
     ) -> bool {
-        if self.set.len() < MOST {
+        if self.set.len() < MAX_BOOKMARKS {
             let format = self.formats.get(&point).map_or("%s", |format| format);
             let name = bookmark_text(format, arguments);
             self.set.push((Bookmark { name, at_ns }, event));
@@ -54,7 +54,7 @@ impl Bookmarks {
         let next = self.set.partition_point(|&(_, set)| set < event);
         let name = |index: usize| Some(self.set.get(index)?.0.name.clone());
         // If the maximum is reached, others may follow the last bookmark that is kept.
-        let last = next.checked_sub(1).filter(|_| next < MOST);
+        let last = next.checked_sub(1).filter(|_| next < MAX_BOOKMARKS);
         (last.and_then(name), name(next))
     }
 

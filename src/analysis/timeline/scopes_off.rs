@@ -8,7 +8,7 @@ pub(in crate::analysis) const SCOPE_CHANNEL: &str = "Scope";
 pub(in crate::analysis) const MEMORY_CHANNEL: &str = "Memory";
 
 /// Spans that are kept; after this many, the last one is extended.
-const MOST: usize = 1000;
+const MAX_SPANS: usize = 1000;
 
 /// The state of the channel `scope` over time.
 #[derive(Clone, Debug, Default)]
@@ -48,7 +48,7 @@ impl ScopesOff {
     pub(in crate::analysis) fn spans_until(&self, now: u64) -> Vec<TimeSpan> {
         let mut spans = self.spans.clone();
         if let Some(from_ns) = self.since.filter(|since| *since < now) {
-            let full = spans.len() >= MOST;
+            let full = spans.len() >= MAX_SPANS;
             match spans.last_mut().filter(|last| full || last.to_ns == from_ns) {
                 Some(last) => last.to_ns = now,
                 None => spans.push(TimeSpan { from_ns, to_ns: now }),

@@ -1,7 +1,7 @@
 //! The table of all channels of the program, and the states that settings request.
 #![expect(unsafe_code, reason = "a table of pointers to statics")]
 
-use super::wishes::Wishes;
+use super::requested::RequestedStates;
 use super::{Channel, is_name};
 use crate::error::Error;
 use crate::trace::format::stream_events::{CHANNEL_ANNOUNCE, CHANNEL_TOGGLE};
@@ -18,12 +18,12 @@ static TABLE: [AtomicPtr<Channel>; 1024] = [const { AtomicPtr::new(ptr::null_mut
 /// The number of channels that found the table full, and stay off.
 static REFUSED: AtomicU32 = AtomicU32::new(0);
 /// The maximum number of names for which [`switch`] keeps a state.
-const MOST_SWITCHED: usize = 1024;
+const MAX_SWITCHED: usize = 1024;
 
 /// The channels that the setting of the current recording names.
-static SETTING: Wishes = Wishes::new();
+static SETTING: RequestedStates = RequestedStates::new();
 /// The states that [`switch`] has requested for names without a channel.
-static SWITCHED: Wishes = Wishes::new();
+static SWITCHED: RequestedStates = RequestedStates::new();
 
 impl Channel {
     /// A channel of the tracker, which only settings turn on.
@@ -166,7 +166,7 @@ impl Names {
 
 /// Enables the channels of these names: those in the table now, and others when they are added.
 /// Must not run on several threads at once.
-pub(crate) fn want(names: Names) {
+pub(crate) fn apply_setting(names: Names) {
     for name in &names.0 {
         // The setting replaces an earlier request.
         SWITCHED.change(id(name), NEW);
@@ -182,13 +182,15 @@ pub(crate) fn refused() -> u32 {
     REFUSED.load(Ordering::Relaxed)
 }
 
-/// Turns off the channels that [`want`] has turned on; returns the names that no channel has had.
-pub(crate) fn forget() -> Vec<&'static str> {
+/// Turns off the channels that [`apply_setting`] has turned on; returns the names that no channel
+/// has had.
+pub(crate) fn clear_setting() -> Vec<&'static str> {
     for channel in all().filter(|channel| channel.is_in_setting()) {
         channel.force(channel.on_by_default);
     }
-    let missing = SETTING.iter().filter(|wish| SETTING.state(wish.id) == ON && !is_known(wish.id));
-    let mut missing: Vec<_> = missing.map(|wish| wish.name.as_str()).collect();
+    let missing =
+        SETTING.iter().filter(|request| SETTING.state(request.id) == ON && !is_known(request.id));
+    let mut missing: Vec<_> = missing.map(|request| request.name.as_str()).collect();
     missing.reverse();
     SETTING.clear();
     missing
@@ -205,9 +207,9 @@ pub(crate) fn known() -> impl Iterator<Item = (&'static str, bool)> {
 
 /// The names with a requested state that no channel has so far, and whether the channel will be on.
 pub(crate) fn expected() -> impl Iterator<Item = (&'static str, bool)> {
-    let asked = SWITCHED.iter().map(|wish| (wish, SWITCHED.state(wish.id)));
-    let asked = asked.filter(|(wish, state)| *state != NEW && !is_known(wish.id));
-    asked.map(|(wish, state)| (wish.name.as_str(), state == ON))
+    let requested = SWITCHED.iter().map(|request| (request, SWITCHED.state(request.id)));
+    let requested = requested.filter(|(request, state)| *state != NEW && !is_known(request.id));
+    requested.map(|(request, state)| (request.name.as_str(), state == ON))
 }
 
 /// Turns the channels of these names on or off: those in the table now, and others when they are
@@ -218,9 +220,9 @@ pub(crate) fn switch(names: &Names, enabled: bool) -> Result<Vec<&'static Channe
     let state = if enabled { ON } else { OFF };
     let has_entry = |name: &&String| is_known(id(name)) || SWITCHED.has(id(name));
     let (old, new): (Vec<_>, Vec<_>) = names.0.iter().partition(has_entry);
-    if !new.is_empty() && SWITCHED.iter().count() + new.len() > MOST_SWITCHED {
+    if !new.is_empty() && SWITCHED.iter().count() + new.len() > MAX_SWITCHED {
         return Err(Error::UnknownChannel(format!(
-            "the program has no channel {:?}, and waits for {MOST_SWITCHED} others at most",
+            "the program has no channel {:?}, and waits for {MAX_SWITCHED} others at most",
             new[0]
         )));
     }
@@ -242,26 +244,26 @@ pub(crate) fn switch(names: &Names, enabled: bool) -> Result<Vec<&'static Channe
 /// Announces channels in a stream, and reports those that were turned on or off.
 pub(crate) struct Announcer {
     /// The state of each channel, by its index in the table, that was last announced in the stream.
-    told: Vec<bool>,
+    announced: Vec<bool>,
 }
 
 impl Announcer {
     pub(crate) fn new() -> Self {
-        Self { told: Vec::new() }
+        Self { announced: Vec::new() }
     }
 
     pub(crate) fn announce(&mut self, importants: &mut Importants) {
         for (index, channel) in all().enumerate() {
             let enabled = channel.state.load(Ordering::Relaxed) == ON;
             let (id, is_on) = (channel.id.into(), u32::from(enabled).into());
-            match self.told.get_mut(index) {
-                Some(told) if *told == enabled => {}
-                Some(told) => {
-                    *told = enabled;
+            match self.announced.get_mut(index) {
+                Some(announced) if *announced == enabled => {}
+                Some(announced) => {
+                    *announced = enabled;
                     importants.add(&CHANNEL_TOGGLE, &[id, is_on]);
                 }
                 None => {
-                    self.told.push(enabled);
+                    self.announced.push(enabled);
                     let read_only = u32::from(channel.read_only).into();
                     let name = channel.name.into();
                     importants.add(&CHANNEL_ANNOUNCE, &[id, is_on, read_only, name]);

@@ -15,11 +15,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 /// Commands add a destination only if fewer than this many are running.
-const MOST_DESTINATIONS: usize = 8;
+const MAX_DESTINATIONS: usize = 8;
 /// A status names at most this many channels, and this many destinations.
-const MOST_NAMED: usize = 16;
+const MAX_LISTED: usize = 16;
 /// Characters of a name or a reason in a status, at most.
-const LONGEST_TEXT: usize = 200;
+const MAX_TEXT_CHARS: usize = 200;
 
 /// Starts serving: the clients of `bound` control the recording.
 pub(in crate::ledger) fn serve(bound: BoundControl) -> Result<RunningControl, Error> {
@@ -47,13 +47,13 @@ impl Actions for Commands {
             format!("overhead_bytes {}", stats.overhead_bytes),
             format!("lost_destinations {}", stats.lost_destinations),
         ];
-        lines.extend(channel::known().take(MOST_NAMED).map(channel));
-        lines.extend(channel::expected().take(MOST_NAMED).map(expected));
+        lines.extend(channel::known().take(MAX_LISTED).map(channel));
+        lines.extend(channel::expected().take(MAX_LISTED).map(expected));
         lines.extend(restart::first_file().map(|(name, is_running)| {
             format!("first_file {} {}", if is_running { "sending" } else { "ended" }, short(&name))
         }));
         let all = queue::all();
-        let last = all.len().saturating_sub(MOST_NAMED);
+        let last = all.len().saturating_sub(MAX_LISTED);
         lines.extend(all.iter().skip(last).map(|queue| destination(queue)));
         lines
     }
@@ -92,7 +92,7 @@ impl Actions for Commands {
 
     fn stop(&mut self) -> Reply {
         let running: Vec<_> =
-            queue::all().into_iter().filter(|queue| queue.seen().stage != Stage::Ended).collect();
+            queue::all().into_iter().filter(|queue| queue.status().stage != Stage::Ended).collect();
         running.iter().for_each(|queue| DestinationHandle::new(queue.number).stop());
         Ok(running.iter().map(|queue| destination(queue)).collect())
     }
@@ -121,8 +121,8 @@ fn sentence(error: Error) -> String {
 
 /// Whether commands may add a destination: each takes a thread, and up to 64 MiB while it is slow.
 fn room_for_one() -> Result<(), String> {
-    let running = queue::all().iter().filter(|queue| queue.seen().stage != Stage::Ended).count();
-    if running >= MOST_DESTINATIONS {
+    let running = queue::all().iter().filter(|queue| queue.status().stage != Stage::Ended).count();
+    if running >= MAX_DESTINATIONS {
         return Err(format!("there are {running} destinations already, and no more can be"));
     }
     Ok(())
@@ -138,20 +138,20 @@ fn expected(named: (&str, bool)) -> String {
 }
 
 fn destination(queue: &Queue) -> String {
-    let seen = queue.seen();
-    let state = match (seen.stage, &seen.why) {
+    let status = queue.status();
+    let state = match (status.stage, &status.why) {
         (Stage::Opening, _) => "opening",
         (Stage::Sending, _) => "sending",
         (Stage::Ended, None) => "ended",
         (Stage::Ended, Some(_)) => "failed",
     };
-    let mut line = format!("destination {state} {} bytes {}", seen.written, short(&queue.name));
-    if let Some(why) = &seen.why {
+    let mut line = format!("destination {state} {} bytes {}", status.written, short(&queue.name));
+    if let Some(why) = &status.why {
         line += &format!(": {}", short(why));
     }
     line
 }
 
 fn short(text: &str) -> String {
-    text.chars().take(LONGEST_TEXT).collect()
+    text.chars().take(MAX_TEXT_CHARS).collect()
 }

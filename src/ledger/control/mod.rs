@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 /// Bytes of the longest token.
-const LONGEST_TOKEN: usize = 1024;
+const MAX_TOKEN_BYTES: usize = 1024;
 
 /// A server that listens but does not serve yet. Streams that start from now on announce its port.
 pub(super) struct BoundControl {
@@ -80,7 +80,7 @@ pub(super) fn read_token(path: &Path) -> Result<Secret, String> {
         }
     }
     let mut text = String::new();
-    let most = LONGEST_TOKEN as u64 + 2;
+    let most = MAX_TOKEN_BYTES as u64 + 2;
     File::open(path).and_then(|file| file.take(most).read_to_string(&mut text)).map_err(failed)?;
     let token = text.lines().next().unwrap_or_default();
     check_token(token)?;
@@ -89,11 +89,11 @@ pub(super) fn read_token(path: &Path) -> Result<Secret, String> {
 
 fn check_token(token: &str) -> Result<(), String> {
     let is_word = !token.contains(|c: char| c.is_whitespace() || c.is_control());
-    if is_word && (1..=LONGEST_TOKEN).contains(&token.len()) {
+    if is_word && (1..=MAX_TOKEN_BYTES).contains(&token.len()) {
         return Ok(());
     }
     Err(format!(
-        "the control server's token has {} bytes, but it must be one word of 1 to {LONGEST_TOKEN}",
+        "the control server's token has {} bytes, but it must be one word of 1 to {MAX_TOKEN_BYTES}",
         token.len()
     ))
 }

@@ -79,7 +79,7 @@ fn add(
     channels: Option<&str>,
     sink: impl FnOnce(Option<ChannelFilter>) -> Result<Queued, Error>,
 ) -> Result<DestinationHandle, Error> {
-    let _awake = state::awake();
+    let _active = state::hook_active();
     refuse_forked()?;
     let channels = filter::parse(channels)?;
     let recording = recording::current();
@@ -106,7 +106,7 @@ pub(in crate::ledger) fn join(
 ) -> u64 {
     let number = sink.number();
     worker::cycle(session, HOOK_TIMEOUT);
-    let alive = analyzer.map(|analyzer| analyzer.initial_live_set(room));
-    session.join_late(sink, move |point, sink| late_join::begin(alive, point, sink));
+    let live_set = analyzer.map(|analyzer| analyzer.initial_live_set(room));
+    session.join_late(sink, move |point, sink| late_join::begin(live_set, point, sink));
     number
 }

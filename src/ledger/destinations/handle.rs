@@ -31,7 +31,7 @@ pub(in crate::ledger) const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 /// ```
 /// # use memledger::{DestinationState, Ledger};
 /// # let path = std::env::temp_dir().join(format!("memledger-destination-{}.utrace", std::process::id()));
-/// let ledger = Ledger::builder().keep_account(true).start()?;
+/// let ledger = Ledger::builder().analyze_in_process(true).start()?;
 /// let warm = vec![0_u8; 100_000];
 /// // Later: the blocks that are live now, and all that follows.
 /// let destination = ledger.trace_to_file(&path)?;
@@ -114,21 +114,21 @@ fn status_of(number: u64) -> DestinationStatus {
     // inherited it locked. The texts are copied without the guard, because the program drops them.
     let ours = untracked(|| {
         let queue = if state::is_forked() { None } else { queue::by_number(number) }?;
-        let seen = queue.seen();
-        Some((queue, seen))
+        let status = queue.status();
+        Some((queue, status))
     });
-    let Some((queue, seen)) = &ours else { return DestinationStatus::default() };
+    let Some((queue, status)) = &ours else { return DestinationStatus::default() };
     let copy = DestinationStatus {
         name: queue.name.clone(),
-        state: match (seen.stage, &seen.why) {
+        state: match (status.stage, &status.why) {
             (Stage::Opening, _) => DestinationState::Opening,
             (Stage::Sending, _) => DestinationState::Sending,
             (Stage::Ended, None) => DestinationState::Ended,
             (Stage::Ended, Some(_)) => DestinationState::Failed,
         },
-        written_bytes: seen.written,
-        waiting_bytes: seen.waiting as u64,
-        problem: seen.why.clone(),
+        written_bytes: status.written,
+        waiting_bytes: status.waiting as u64,
+        problem: status.why.clone(),
     };
     untracked(move || drop(ours));
     copy

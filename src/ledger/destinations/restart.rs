@@ -21,7 +21,7 @@ const MAX_NAMES: u32 = 10_000;
 fn is_running<P>(started: &Started<P>) -> bool {
     if started.number != FIRST_FILE {
         let queue = queue::by_number(started.number);
-        return queue.is_some_and(|queue| queue.seen().stage != Stage::Ended);
+        return queue.is_some_and(|queue| queue.status().stage != Stage::Ended);
     }
     worker::session_within(HOOK_TIMEOUT)
         .is_none_or(|session| session.as_ref().is_some_and(|s| s.has_sink(FIRST_FILE)))

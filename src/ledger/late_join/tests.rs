@@ -257,12 +257,12 @@ fn many_blocks_come_in_whole_packets_with_consecutive_serials() {
 }
 
 #[test]
-fn nothing_alive_and_nobody_who_knows_are_not_the_same() {
-    for (alive, from_process_start) in
+fn an_empty_live_set_and_an_unknown_one_are_not_the_same() {
+    for (live_set, from_process_start) in
         [(Some(Read::new().analyzer.initial_live_set(Vec::new())), true), (None, false)]
     {
         let mut late = Read::new();
-        begin(alive, here(1000, START), &mut late).unwrap();
+        begin(live_set, here(1000, START), &mut late).unwrap();
         let marker = stream_events::marker(1000, START + SECOND);
         late.packet(3, &marker);
         let report = late.report();

@@ -9,7 +9,7 @@ mod library;
 mod modules;
 mod threads;
 
-pub(crate) use threads::{name_thread, run_apart, spawn};
+pub(crate) use threads::{name_thread, run_on_new_thread, spawn};
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use modules::{LoadedFile, Memory, is_readable, loaded_files, main_stack_end};
@@ -185,7 +185,7 @@ static AT_THREAD_EXIT: AtomicPtr<extern "C" fn()> = AtomicPtr::new(ptr::null_mut
 pub(crate) fn on_thread_exit(run: &'static extern "C" fn()) {
     AT_THREAD_EXIT.store(ptr::from_ref(run).cast_mut(), Ordering::Release);
     if let Some(key) = exit_key() {
-        arm(key, 1);
+        arm_thread_exit(key, 1);
     }
 }
 
@@ -210,7 +210,7 @@ fn exit_key() -> Option<usize> {
     }
 }
 
-fn arm(key: usize, round: usize) {
+fn arm_thread_exit(key: usize, round: usize) {
     // SAFETY: the key exists; the value is a number, never dereferenced.
     unsafe {
         libc::pthread_setspecific(key as libc::pthread_key_t, ptr::without_provenance(round))
@@ -220,7 +220,7 @@ fn arm(key: usize, round: usize) {
 extern "C" fn thread_exits(round: *mut c_void) {
     let round = round.addr();
     if round < DESTRUCTOR_ROUNDS {
-        arm(KEY.load(Ordering::Acquire), round + 1);
+        arm_thread_exit(KEY.load(Ordering::Acquire), round + 1);
     } else {
         // SAFETY: only references to statics are stored there.
         let run = unsafe { AT_THREAD_EXIT.load(Ordering::Acquire).as_ref() };

@@ -11,9 +11,9 @@ mod linux;
 pub(crate) use linux::*;
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(memledger_portable)))]
-mod place;
+mod target_file;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(memledger_portable)))]
-pub(crate) use place::Place;
+pub(crate) use target_file::TargetFile;
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64", not(memledger_portable))))]
 mod portable;

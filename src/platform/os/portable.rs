@@ -56,7 +56,7 @@ pub(crate) fn is_thread_alive(_id: u32) -> bool {
 
 pub(crate) fn on_thread_exit(_run: &'static extern "C" fn()) {}
 
-pub(crate) fn run_apart<R: Send>(body: impl FnOnce() -> R + Send) -> R {
+pub(crate) fn run_on_new_thread<R: Send>(body: impl FnOnce() -> R + Send) -> R {
     body()
 }
 
@@ -115,9 +115,9 @@ pub(crate) fn is_terminal(_fd: RawFd) -> bool {
     io::stderr().is_terminal()
 }
 
-pub(crate) struct Place(PathBuf);
+pub(crate) struct TargetFile(PathBuf);
 
-impl Place {
+impl TargetFile {
     pub(crate) fn find(path: &Path) -> io::Result<Self> {
         Ok(Self(path.to_owned()))
     }

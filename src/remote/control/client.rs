@@ -11,7 +11,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum time for an answer. Ending a destination takes until it has received everything.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of the longest answer.
-const LONGEST_ANSWER: u64 = 1 << 20;
+const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
 /// A connection to a program that can be controlled.
 ///
@@ -79,7 +79,7 @@ impl Client {
         // reason may be readable, so the answer is read before that failure is reported.
         let sent = self.stream.get_mut().write_all(format!("{command}\n").as_bytes());
         let mut lines = Vec::new();
-        let mut left = LONGEST_ANSWER;
+        let mut left = MAX_ANSWER_BYTES;
         loop {
             let mut line = Vec::new();
             let read = (&mut self.stream).take(left).read_until(b'\n', &mut line);

@@ -6,10 +6,10 @@ use std::fmt;
 pub const DEFAULT_PORT: u16 = 1985;
 
 /// Bytes of the longest line.
-pub(super) const LONGEST_LINE: usize = 4096;
+pub(super) const MAX_LINE_BYTES: usize = 4096;
 
 /// At most this many words in a line, as in Unreal.
-const MOST_WORDS: usize = 16;
+const MAX_WORDS: usize = 16;
 
 /// A command of a client. [`Display`](fmt::Display) formats it as a line.
 ///
@@ -82,7 +82,7 @@ impl Command {
     /// # Errors
     /// One sentence that says what is wrong with it.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
-        if line.len() > LONGEST_LINE {
+        if line.len() > MAX_LINE_BYTES {
             return Err(too_long());
         }
         let text = std::str::from_utf8(line)
@@ -91,8 +91,8 @@ impl Command {
             return Err(format!("byte {at} of the line is a control character"));
         }
         let words: Vec<_> = text.split([' ', '\0']).filter(|word| !word.is_empty()).collect();
-        if words.len() > MOST_WORDS {
-            return Err(format!("{} words are more than the {MOST_WORDS} of a line", words.len()));
+        if words.len() > MAX_WORDS {
+            return Err(format!("{} words are more than the {MAX_WORDS} of a line", words.len()));
         }
         let has_name = matches!(words.first(), Some(&("SendTo" | "WriteTo" | "Token")));
         if has_name && let Some(at) = text.trim_end_matches('\0').find('\0') {
@@ -155,7 +155,7 @@ fn with_channels(
 
 /// The reason for refusing a line that is too long.
 pub(super) fn too_long() -> String {
-    format!("the line has more than {LONGEST_LINE} bytes")
+    format!("the line has more than {MAX_LINE_BYTES} bytes")
 }
 
 impl fmt::Display for Command {
@@ -234,6 +234,6 @@ mod tests {
             let reason = Command::parse(line).unwrap_err();
             assert!(reason.contains(says), "{line:?}: {reason}");
         }
-        assert!(Command::parse(&[b'a'; LONGEST_LINE + 1]).unwrap_err().contains("4096"));
+        assert!(Command::parse(&[b'a'; MAX_LINE_BYTES + 1]).unwrap_err().contains("4096"));
     }
 }

@@ -1,6 +1,6 @@
 //! Parsers of the input from clients of the control server, for the fuzzer.
 
-use super::command::LONGEST_LINE;
+use super::command::MAX_LINE_BYTES;
 use super::lines::{Lines, TooLong};
 use super::rules::Rules;
 
@@ -22,7 +22,7 @@ pub fn lines<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Vec<u8>>, bool)
             }
         }
     }
-    debug_assert!(found.iter().all(|line| line.len() <= LONGEST_LINE));
+    debug_assert!(found.iter().all(|line| line.len() <= MAX_LINE_BYTES));
     (found, false)
 }
 

@@ -1,6 +1,6 @@
 //! Splits the bytes of a client into lines.
 
-use super::command::LONGEST_LINE;
+use super::command::MAX_LINE_BYTES;
 
 /// The bytes of a client that were not parsed yet: at most the longest line and its end.
 #[derive(Clone, Default)]
@@ -15,7 +15,7 @@ pub(super) struct TooLong;
 impl Lines {
     /// How many more bytes fit.
     pub(super) fn room(&self) -> usize {
-        LONGEST_LINE + 1 - self.bytes.len()
+        MAX_LINE_BYTES + 1 - self.bytes.len()
     }
 
     /// Whether a whole line is waiting.
@@ -37,7 +37,7 @@ impl Lines {
                 let line = self.bytes.drain(..=end).take(end).collect();
                 Ok(Some(line))
             }
-            None if self.bytes.len() > LONGEST_LINE => Err(TooLong),
+            None if self.bytes.len() > MAX_LINE_BYTES => Err(TooLong),
             None => Ok(None),
         }
     }
@@ -73,19 +73,19 @@ mod tests {
     #[test]
     fn a_line_has_4096_bytes_and_no_more() {
         let mut lines = Lines::default();
-        lines.push(&[b'a'; LONGEST_LINE]);
+        lines.push(&[b'a'; MAX_LINE_BYTES]);
         assert_eq!(lines.next(), Ok(None));
         assert_eq!(lines.room(), 1);
         lines.push(b"\n");
-        assert_eq!(lines.next().unwrap().unwrap().len(), LONGEST_LINE);
-        assert_eq!(lines.room(), LONGEST_LINE + 1);
+        assert_eq!(lines.next().unwrap().unwrap().len(), MAX_LINE_BYTES);
+        assert_eq!(lines.room(), MAX_LINE_BYTES + 1);
 
-        lines.push(&[b'a'; LONGEST_LINE + 1]);
+        lines.push(&[b'a'; MAX_LINE_BYTES + 1]);
         assert_eq!(lines.next(), Err(TooLong));
         // Ends alone take no room.
         let mut lines = Lines::default();
-        lines.push(&[b'\n'; LONGEST_LINE + 1]);
+        lines.push(&[b'\n'; MAX_LINE_BYTES + 1]);
         assert_eq!(lines.next(), Ok(None));
-        assert_eq!(lines.room(), LONGEST_LINE + 1);
+        assert_eq!(lines.room(), MAX_LINE_BYTES + 1);
     }
 }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 /// Bytes of the longest name of a file.
-const LONGEST_NAME: usize = 255;
+const MAX_NAME_BYTES: usize = 255;
 
 /// The rules of one server. Only the program and its environment set them.
 #[derive(Clone, Debug, Default)]
@@ -72,7 +72,7 @@ impl Rules {
                 folder.display()
             ));
         }
-        if name.len() > LONGEST_NAME {
+        if name.len() > MAX_NAME_BYTES {
             return Err(format!("a name of {} bytes is too long", name.len()));
         }
         let path = folder.join(name);

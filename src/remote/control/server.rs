@@ -183,7 +183,7 @@ impl Work {
             if ready {
                 client.receive();
             }
-            busy |= client.step(&rules, &mut *self.actions);
+            busy |= client.execute_next(&rules, &mut *self.actions);
             if client.deadline <= Instant::now() && !client.is_over {
                 client.refuse(&format!("no command came for {:?}", self.timeout));
             }
@@ -267,7 +267,7 @@ impl Client {
     }
 
     /// Executes its next line. Returns whether there was one.
-    fn step(&mut self, rules: &Rules, actions: &mut dyn Actions) -> bool {
+    fn execute_next(&mut self, rules: &Rules, actions: &mut dyn Actions) -> bool {
         let line = match self.lines.next() {
             Ok(Some(line)) => line,
             Ok(None) => {
@@ -297,7 +297,7 @@ impl Client {
                 self.refuse("the program wants a token first");
                 return true;
             }
-            Ok(command) => carry_out(&command, rules, actions),
+            Ok(command) => execute(&command, rules, actions),
         };
         // The command may have taken a while.
         self.deadline = Instant::now() + self.timeout;
@@ -337,7 +337,7 @@ impl Drop for Client {
     }
 }
 
-fn carry_out(command: &Command, rules: &Rules, actions: &mut dyn Actions) -> Reply {
+fn execute(command: &Command, rules: &Rules, actions: &mut dyn Actions) -> Reply {
     match command {
         Command::Status => Ok(actions.status()),
         Command::Stop => actions.stop(),

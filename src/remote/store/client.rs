@@ -80,7 +80,7 @@ impl Store {
     /// As every request: [`Error::NoAnswer`], [`Error::Refused`], or [`Error::InvalidMessage`] for an
     /// answer that makes no sense.
     pub fn status(&mut self) -> Result<Status, Error> {
-        let answer = self.connection.ask(&Message::request("v1/status"))?;
+        let answer = self.connection.request(&Message::request("v1/status"))?;
         Ok(Status {
             recorder_port: self.connection.number(&answer, "recorder_port")?,
             store_port: match answer.integer("store_port") {
@@ -124,7 +124,7 @@ impl Store {
     /// As [`status`](Self::status).
     pub fn trace(&mut self, id: u32) -> Result<Option<StoredTrace>, Error> {
         let request = Message::request("v1/trace/info").with("id", id);
-        match self.connection.ask_for(&request)? {
+        match self.connection.request_optional(&request)? {
             Some(answer) => self.stored_trace(&answer).map(Some),
             None => Ok(None),
         }
@@ -153,7 +153,7 @@ impl Store {
     /// # Errors
     /// As [`status`](Self::status), and if there is no such trace.
     pub fn read(&mut self, id: u32) -> Result<TraceStream, Error> {
-        let answer = self.connection.ask(&Message::request("v1/trace/read").with("id", id))?;
+        let answer = self.connection.request(&Message::request("v1/trace/read").with("id", id))?;
         let port = self.connection.number(&answer, "port")?;
         let address = SocketAddr::new(self.connection.address().ip(), port);
         match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
@@ -167,14 +167,14 @@ impl Store {
 
     /// The answers to a request for each index. The list ends at the first index without an object.
     fn list(&mut self, count: &str, info: &str) -> Result<Vec<Message>, Error> {
-        let answer = self.connection.ask(&Message::request(count))?;
+        let answer = self.connection.request(&Message::request(count))?;
         let count = answer.integer("count").filter(|count| (0..=MAX_TRACES).contains(count));
         let count = count.ok_or_else(|| {
             Error::InvalidMessage(self.connection.sentence("does not say how many there are"))
         })?;
         let mut answers = Vec::new();
         for index in 0..count {
-            match self.connection.ask_for(&Message::request(info).with("index", index))? {
+            match self.connection.request_optional(&Message::request(info).with("index", index))? {
                 Some(answer) => answers.push(answer),
                 None => break,
             }
@@ -189,7 +189,7 @@ impl Store {
             // Unreal's store has no 'live': a live trace has a session.
             None => self
                 .connection
-                .ask_for(&Message::request("v1/session/info").with("trace_id", id))?
+                .request_optional(&Message::request("v1/session/info").with("trace_id", id))?
                 .is_some_and(|session| session.integer("trace_id") == Some(id.into())),
         };
         Ok(StoredTrace {

@@ -60,7 +60,7 @@ impl Connection {
     }
 
     /// The answer to a request that must succeed.
-    pub(super) fn ask(&mut self, request: &Message) -> Result<Message, Error> {
+    pub(super) fn request(&mut self, request: &Message) -> Result<Message, Error> {
         let answer = self.exchange(request)?;
         match answer.integer("$status") {
             Some(200) => Ok(answer),
@@ -68,8 +68,9 @@ impl Connection {
         }
     }
 
-    /// As [`ask`](Self::ask), or `None` if the object does not exist. Unreal's store answers 400 then.
-    pub(super) fn ask_for(&mut self, request: &Message) -> Result<Option<Message>, Error> {
+    /// As [`request`](Self::request), or `None` if the object does not exist. Unreal's store
+    /// answers 400 then.
+    pub(super) fn request_optional(&mut self, request: &Message) -> Result<Option<Message>, Error> {
         let answer = self.exchange(request)?;
         match answer.integer("$status") {
             Some(200) => Ok(Some(answer)),

@@ -18,9 +18,9 @@ const OLD_MAGIC: [u8; 4] = *b"ECRT";
 /// Packets as in [`TRANSPORT`], without sync packets.
 const OLD_TRANSPORT: u8 = 3;
 /// The smallest size of a packet: two bytes for the size itself, and two for the stream id.
-const LEAST: u16 = 4;
+const MIN_PACKET_BYTES: u16 = 4;
 /// Bytes of magic number, metadata size, the largest metadata, and the versions.
-const LONGEST_START: usize = 4 + 2 + u16::MAX as usize + 2;
+const MAX_START_BYTES: usize = 4 + 2 + u16::MAX as usize + 2;
 
 /// The start of a stream of any version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ impl Framing {
         self.length += bytes.len() as u64;
         if let State::Start(head) = &mut self.state {
             let old = head.len();
-            let missing = LONGEST_START.saturating_sub(old);
+            let missing = MAX_START_BYTES.saturating_sub(old);
             head.extend_from_slice(bytes.get(..missing).unwrap_or(bytes));
             let Some(start) = parse(head)? else { return Ok(()) };
             let used = (start.size as usize).saturating_sub(old);
@@ -147,7 +147,7 @@ impl Framing {
                 State::Size(Some(low)) => {
                     let high = bytes.first().copied().unwrap_or_default();
                     self.state = match u16::from_le_bytes([*low, high]) {
-                        size @ LEAST.. => State::Packet(size - 2),
+                        size @ MIN_PACKET_BYTES.. => State::Packet(size - 2),
                         _ => State::Unknown,
                     };
                     1

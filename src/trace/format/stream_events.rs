@@ -125,7 +125,7 @@ pub(crate) static REPORT: Declaration = Declaration {
 /// The end of the initial live-set snapshot. The allocations before this event, on the same stream
 /// id, happened before this recording began. Recordings of the process that began earlier have them
 /// at their own times.
-pub(crate) static ALIVE: Declaration = Declaration {
+pub(crate) static LIVE_SET_END: Declaration = Declaration {
     uid: 30,
     logger: "Memledger",
     event: "Alive",
@@ -150,7 +150,7 @@ pub(crate) static TYPES: &[&Declaration] = &[
     &SETTLED,
     &LOST,
     &REPORT,
-    &ALIVE,
+    &LIVE_SET_END,
     &SCOPE_GOES_ON,
 ];
 

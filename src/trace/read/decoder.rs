@@ -183,12 +183,12 @@ impl Decoder {
         stream < FIRST_THREAD || self.merge.has_stream(stream)
     }
 
-    /// Whether the payload makes sense as a part of this stream. Subtracts the cost in bytes from
+    /// Whether the payload is plausible as a part of this stream. Subtracts the cost in bytes from
     /// `budget`.
-    pub(super) fn makes_sense(&self, stream: u16, payload: &[u8], budget: &mut usize) -> bool {
+    pub(super) fn is_plausible(&self, stream: u16, payload: &[u8], budget: &mut usize) -> bool {
         match stream {
             TYPES | IMPORTANTS => {
-                records::makes_sense(payload, &self.protocol, &self.types, budget)
+                records::is_plausible(payload, &self.protocol, &self.types, budget)
             }
             _ => payload::is_events(payload, &self.protocol, &self.types, budget),
         }

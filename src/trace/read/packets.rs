@@ -14,9 +14,9 @@ use std::io::Read;
 
 /// The default limit for the memory of waiting events, in bytes: a base, plus an amount for each
 /// byte of input, up to a maximum. An event of 10 bytes takes 100 bytes of memory.
-const HELD: usize = 256 << 20;
-const HELD_PER_BYTE: u64 = 64;
-const MOST_HELD: u64 = 4 << 30;
+const BASE_HELD_BYTES: usize = 256 << 20;
+const HELD_BYTES_PER_INPUT_BYTE: u64 = 64;
+const MAX_HELD_BYTES: u64 = 4 << 30;
 
 /// Reads a trace packet by packet; [`read`](super::read()) is the short form.
 pub struct Reader<R> {
@@ -74,9 +74,9 @@ impl<R: Read> Reader<R> {
         self.source.consume(size);
         self.resync_budget.grow(size);
         if self.memory_limit.is_none() {
-            let more = self.source.offset().saturating_mul(HELD_PER_BYTE);
-            let most = more.min(MOST_HELD - HELD as u64) as usize;
-            self.decoder.memory_limit(HELD.saturating_add(most));
+            let more = self.source.offset().saturating_mul(HELD_BYTES_PER_INPUT_BYTE);
+            let most = more.min(MAX_HELD_BYTES - BASE_HELD_BYTES as u64) as usize;
+            self.decoder.memory_limit(BASE_HELD_BYTES.saturating_add(most));
         }
     }
 
@@ -111,7 +111,7 @@ impl<R: Read> Reader<R> {
     ) -> bool {
         let offset = self.source.offset();
         self.decoder.set_offset(Some(offset));
-        let bytes = self.source.ahead(HEADER);
+        let bytes = self.source.peek(HEADER);
         let Some(&start) = bytes.first_chunk::<HEADER>() else {
             let rest = bytes.len();
             if rest > 0 {
@@ -123,7 +123,7 @@ impl<R: Read> Reader<R> {
             let what = format!("the {HEADER} bytes at offset {offset} are no packet header");
             return self.resynchronise(&what, visitor);
         };
-        if self.source.ahead(header.size).len() < header.size {
+        if self.source.peek(header.size).len() < header.size {
             return self.ends_inside(header, visitor);
         }
         if !self.is_credible(&header) {
@@ -192,7 +192,7 @@ impl<R: Read> Reader<R> {
         // NOTE: does not read ahead, because a live source could block.
         let bytes = self.source.buffered();
         let payload = bytes.get(HEADER..header.size).unwrap_or_default();
-        if self.decoder.makes_sense(header.stream, payload, &mut usize::from(u16::MAX)) {
+        if self.decoder.is_plausible(header.stream, payload, &mut usize::from(u16::MAX)) {
             return true;
         }
         if !likely

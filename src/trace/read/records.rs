@@ -281,7 +281,7 @@ fn resynchronise(bytes: &[u8], protocol: &Protocol, types: &Types) -> Option<usi
 }
 
 /// Whether records begin somewhere in a payload. Subtracts the cost in bytes from `budget`.
-pub(super) fn makes_sense(
+pub(super) fn is_plausible(
     payload: &[u8],
     protocol: &Protocol,
     types: &Types,

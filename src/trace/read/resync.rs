@@ -28,7 +28,7 @@ const SMALL_PLAIN: usize = 32;
 /// The points that a chain needs if it ends at the end of the input, or of the window.
 pub(super) const CONVINCING_AT_THE_END: u32 = 3;
 /// The maximum number of packets of a chain.
-const LONGEST_CHAIN: usize = 32;
+const MAX_CHAIN_PACKETS: usize = 32;
 /// Writers count stream ids up by one. An id this far above the highest one is not plausible.
 const NEW_STREAMS: u16 = 64;
 /// The number of bytes that are skipped unread when the budget is used up.
@@ -74,7 +74,7 @@ impl ResyncBudget {
 
 /// The evidence that packets begin at a position.
 #[derive(Default)]
-pub(super) struct Chain {
+pub(super) struct PacketChain {
     pub points: u32,
     first_size: usize,
     first_points: u32,
@@ -86,7 +86,7 @@ pub(super) struct Chain {
     pub broken: bool,
 }
 
-impl Chain {
+impl PacketChain {
     fn broken(self) -> Self {
         Self { broken: true, ..self }
     }
@@ -172,19 +172,19 @@ impl<'a> Resync<'a> {
     }
 
     /// The chain of packets that `bytes` begin with.
-    pub(super) fn chain(&mut self, bytes: &[u8]) -> Chain {
+    pub(super) fn chain(&mut self, bytes: &[u8]) -> PacketChain {
         let granted = self.budget.left();
         let Some(mut left) = granted.checked_sub(MIN_COST) else {
-            return Chain::default().broken();
+            return PacketChain::default().broken();
         };
         let chain = self.chain_within(bytes, &mut left);
         self.budget.spent += (granted - left) as u64;
         chain
     }
 
-    fn chain_within(&mut self, mut bytes: &[u8], left: &mut usize) -> Chain {
-        let mut chain = Chain::default();
-        for _ in 0..LONGEST_CHAIN {
+    fn chain_within(&mut self, mut bytes: &[u8], left: &mut usize) -> PacketChain {
+        let mut chain = PacketChain::default();
+        for _ in 0..MAX_CHAIN_PACKETS {
             if bytes.is_empty() {
                 chain.fills = true;
                 break;
@@ -203,7 +203,7 @@ impl<'a> Resync<'a> {
             let points = match header.coding {
                 Coding::Compact => CONVINCING,
                 Coding::Plain if header.stream != SYNC => {
-                    u32::from(self.makes_sense(header.stream, packet, left))
+                    u32::from(self.is_plausible(header.stream, packet, left))
                 }
                 _ => STRONG_POINTS,
             };
@@ -224,8 +224,8 @@ impl<'a> Resync<'a> {
         stream > LAST_THREAD || stream <= self.highest_stream.saturating_add(NEW_STREAMS)
     }
 
-    fn makes_sense(&self, stream: u16, packet: &[u8], left: &mut usize) -> bool {
+    fn is_plausible(&self, stream: u16, packet: &[u8], left: &mut usize) -> bool {
         let payload = packet.get(HEADER..).unwrap_or_default();
-        packet.len() >= SMALL_PLAIN && self.decoder.makes_sense(stream, payload, left)
+        packet.len() >= SMALL_PLAIN && self.decoder.is_plausible(stream, payload, left)
     }
 }

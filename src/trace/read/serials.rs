@@ -40,7 +40,7 @@ pub(super) struct Serials {
 
 impl Serials {
     /// Whether any serial is known.
-    pub(super) fn seen(&self) -> bool {
+    pub(super) fn is_known(&self) -> bool {
         self.highest != 0
     }
 
@@ -89,7 +89,7 @@ impl Serials {
     #[inline]
     pub(super) fn expects(&self, serial: u64) -> bool {
         let ahead = serial.wrapping_sub(self.highest) as i64;
-        self.seen() && (-(HALF as i64)..=i64::from(NEAR)).contains(&ahead)
+        self.is_known() && (-(HALF as i64)..=i64::from(NEAR)).contains(&ahead)
     }
 
     /// Takes in consecutive serials up to `last`, the first of which was [expected](Self::expects).

@@ -6,8 +6,8 @@ use std::io::{self, ErrorKind, Read};
 pub(super) const WINDOW: usize = 1 << 20;
 /// The minimum and the maximum size of the buffer, in bytes. It doubles when a read has filled it,
 /// so a small input has a small buffer.
-const FIRST: usize = MOST >> 4;
-const MOST: usize = WINDOW + WINDOW / 4;
+const MIN_BUFFER_BYTES: usize = MAX_BUFFER_BYTES >> 4;
+const MAX_BUFFER_BYTES: usize = WINDOW + WINDOW / 4;
 
 /// A buffered source of bytes, whose next bytes can be read before they are consumed.
 pub(super) struct Source<R> {
@@ -24,7 +24,15 @@ pub(super) struct Source<R> {
 impl<R: Read> Source<R> {
     /// `offset` is the number of bytes that were already read from `inner`.
     pub(super) fn new(inner: R, offset: u64) -> Self {
-        Self { inner, buffer: vec![0; FIRST], start: 0, end: 0, offset, at_end: false, error: None }
+        Self {
+            inner,
+            buffer: vec![0; MIN_BUFFER_BYTES],
+            start: 0,
+            end: 0,
+            offset,
+            at_end: false,
+            error: None,
+        }
     }
 
     /// Offset in the input of the next byte.
@@ -39,7 +47,7 @@ impl<R: Read> Source<R> {
 
     /// The next bytes: at least `size` of them, unless the input ends earlier. `size` is at most
     /// [`WINDOW`]. If the buffer has `size` bytes, does not read, and so does not block.
-    pub(super) fn ahead(&mut self, size: usize) -> &[u8] {
+    pub(super) fn peek(&mut self, size: usize) -> &[u8] {
         let size = size.min(WINDOW);
         while self.end - self.start < size && !self.at_end {
             self.fill();
@@ -58,7 +66,7 @@ impl<R: Read> Source<R> {
         // PERF: the buffer is refilled only when it is half empty, so small steps through the input
         // do not move its bytes each time.
         if self.end - self.start < WINDOW / 2 {
-            self.ahead(WINDOW);
+            self.peek(WINDOW);
         }
         let bytes = self.buffer.get(self.start..self.end).unwrap_or_default();
         (bytes, self.at_end)
@@ -78,7 +86,7 @@ impl<R: Read> Source<R> {
 
     fn fill(&mut self) {
         let size = self.buffer.len();
-        if self.end == size && size < MOST {
+        if self.end == size && size < MAX_BUFFER_BYTES {
             self.buffer.resize(2 * size, 0);
         } else if size - self.end < size / 5 {
             // PERF: moves the rest to the front only when little room is left after it.
@@ -123,24 +131,24 @@ mod tests {
     #[test]
     fn interruptions_are_retried_and_an_error_ends_the_input() {
         let mut source = Source::new(Slow(vec![1, 2, 3], false), 8);
-        assert_eq!(source.ahead(2), [1, 2]);
+        assert_eq!(source.peek(2), [1, 2]);
         source.consume(1);
         assert_eq!(source.offset(), 9);
-        assert_eq!(source.ahead(9), [2, 3]);
+        assert_eq!(source.peek(9), [2, 3]);
         assert_eq!(source.window(), (&[2, 3][..], true));
         assert_eq!(source.take_error().map(|error| error.to_string()).as_deref(), Some("torn"));
     }
 
     #[test]
     fn a_small_input_has_a_small_buffer() {
-        let bytes = vec![7; FIRST - 1];
+        let bytes = vec![7; MIN_BUFFER_BYTES - 1];
         let mut source = Source::new(&bytes[..], 0);
         assert!(source.window() == (&bytes[..], true));
-        assert_eq!(source.buffer.len(), FIRST);
+        assert_eq!(source.buffer.len(), MIN_BUFFER_BYTES);
         let bytes = vec![7; WINDOW];
         let mut source = Source::new(&bytes[..], 0);
-        assert!(source.ahead(WINDOW) == bytes);
-        assert_eq!(source.buffer.len(), MOST);
+        assert!(source.peek(WINDOW) == bytes);
+        assert_eq!(source.buffer.len(), MAX_BUFFER_BYTES);
     }
 
     #[test]
@@ -149,7 +157,7 @@ mod tests {
         let mut source = Source::new(&bytes[..], 0);
         let mut seen = Vec::new();
         loop {
-            let ahead = source.ahead(WINDOW);
+            let ahead = source.peek(WINDOW);
             let step = ahead.len().min(100_003);
             if step == 0 {
                 break;

@@ -6,7 +6,7 @@
 
 use super::{Sink, start};
 use crate::error::Error;
-use crate::platform::os::{self, Place};
+use crate::platform::os::{self, TargetFile};
 use crate::trace::format::Transport;
 use crate::trace::format::handshake::PROTOCOL;
 use crate::trace::format::packet::{HEADER, Header, PacketWriter};
@@ -286,7 +286,7 @@ pub(crate) fn beside(path: &Path) -> PathBuf {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    Place::find(path)?.open(MODE.load(Ordering::Relaxed))
+    TargetFile::find(path)?.open(MODE.load(Ordering::Relaxed))
 }
 
 /// A file that is created or replaced when it is written, not before: a killed program leaves the
@@ -296,7 +296,7 @@ pub(crate) enum LaterFile {
     /// cannot be locked.
     Open(OwnFile),
     /// The name is reserved for this process.
-    Named(Place),
+    Named(TargetFile),
 }
 
 impl LaterFile {
@@ -307,26 +307,26 @@ impl LaterFile {
     /// [`Error::File`] if the file could not be created or written now.
     pub(crate) fn prepare(path: &Path) -> Result<(Self, PathBuf), Error> {
         let failed = |source| Error::File { path: path.to_owned(), action: "create", source };
-        let place = Place::find(path).map_err(failed)?;
-        let (place, path) = match place.reserve() {
-            Ok(true) => (place, path.to_owned()),
+        let target = TargetFile::find(path).map_err(failed)?;
+        let (target, path) = match target.reserve() {
+            Ok(true) => (target, path.to_owned()),
             Ok(false) => {
                 let path = beside(path);
-                let place = Place::find(&path).map_err(failed)?;
+                let target = TargetFile::find(&path).map_err(failed)?;
                 // The name holds this process's id, so no other process reserves it.
-                let _ = place.reserve();
-                (place, path)
+                let _ = target.reserve();
+                (target, path)
             }
             // The name cannot be reserved. Locks the file instead, which must exist for that.
             Err(_) => {
                 return open_alone(path).map(|(file, path)| (Self::Open(file), path));
             }
         };
-        if let Some(file) = place.check().map_err(failed)? {
+        if let Some(file) = target.check().map_err(failed)? {
             let (file, path) = take(file, &path)?;
             return Ok((Self::Open(file), path));
         }
-        Ok((Self::Named(place), path))
+        Ok((Self::Named(target), path))
     }
 
     /// Whether the descriptor that the tracker needs to write the file is still open: the program
@@ -334,7 +334,7 @@ impl LaterFile {
     pub(crate) fn is_ours(&self) -> bool {
         match self {
             Self::Open(file) => file.is_ours(),
-            Self::Named(place) => place.is_ours(),
+            Self::Named(target) => target.is_ours(),
         }
     }
 
@@ -342,8 +342,8 @@ impl LaterFile {
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Open(file) => file.replace(bytes),
-            Self::Named(place) if place.is_ours() => {
-                OwnFile::new(place.open(MODE.load(Ordering::Relaxed))?).replace(bytes)
+            Self::Named(target) if target.is_ours() => {
+                OwnFile::new(target.open(MODE.load(Ordering::Relaxed))?).replace(bytes)
             }
             Self::Named(_) => Err(closed()),
         }

@@ -29,9 +29,9 @@ pub(crate) const LIMIT: usize = 64 << 20;
 const REMEMBERED: usize = 64;
 
 /// Work on the sink's own thread, between packets.
-pub(crate) type Later = Box<dyn FnOnce(&mut dyn Sink) -> Result<(), Error> + Send>;
+pub(crate) type Deferred = Box<dyn FnOnce(&mut dyn Sink) -> Result<(), Error> + Send>;
 /// Opens the sink, on the sink's own thread. The flag is set if the sink is ended meanwhile.
-pub(crate) type Open = Box<dyn FnOnce(Arc<AtomicBool>) -> Result<Box<dyn Sink>, Error> + Send>;
+pub(crate) type OpenSink = Box<dyn FnOnce(Arc<AtomicBool>) -> Result<Box<dyn Sink>, Error> + Send>;
 
 static ALL: Mutex<Vec<Arc<Queue>>> = Mutex::new(Vec::new());
 static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -81,8 +81,8 @@ pub(crate) struct Queue {
 }
 
 struct State {
-    open: Option<Open>,
-    items: VecDeque<Item>,
+    open: Option<OpenSink>,
+    items: VecDeque<QueueItem>,
     /// Bytes of packets in `items`.
     bytes: usize,
     /// An empty buffer to be reused.
@@ -94,15 +94,15 @@ struct State {
     written: u64,
 }
 
-enum Item {
+enum QueueItem {
     /// Packets of one cycle: `u16` stream, `u32` size, payload.
     Packets(Vec<u8>),
-    Later(Later),
+    Deferred(Deferred),
     End,
 }
 
 /// The state of a sink at one moment.
-pub(crate) struct Seen {
+pub(crate) struct QueueStatus {
     pub(crate) stage: Stage,
     pub(crate) why: Option<String>,
     pub(crate) written: u64,
@@ -114,10 +114,10 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn seen(&self) -> Seen {
+    pub(crate) fn status(&self) -> QueueStatus {
         let state = self.state();
         let (stage, why) = (state.stage, state.why.clone());
-        Seen { stage, why, written: state.written, waiting: state.bytes }
+        QueueStatus { stage, why, written: state.written, waiting: state.bytes }
     }
 
     /// Waits until everything has been sent. What is left at `deadline` is discarded, and the sink
@@ -173,7 +173,7 @@ impl Queue {
         }
         while let Some(item) = self.next() {
             let done = match item {
-                Item::Packets(batch) => {
+                QueueItem::Packets(batch) => {
                     let result = pass_on(&batch, &mut *sink);
                     let mut state = self.state();
                     state.bytes = state.bytes.saturating_sub(batch.len());
@@ -181,8 +181,8 @@ impl Queue {
                     state.spare.clear();
                     result
                 }
-                Item::Later(work) => work(&mut *sink),
-                Item::End => {
+                QueueItem::Deferred(work) => work(&mut *sink),
+                QueueItem::End => {
                     let result = sink.finish();
                     self.state().written = sink.written();
                     return result;
@@ -195,7 +195,7 @@ impl Queue {
     }
 
     /// Waits for the next item; `None` if another thread has ended the sink.
-    fn next(&self) -> Option<Item> {
+    fn next(&self) -> Option<QueueItem> {
         let mut state = self.state();
         loop {
             if state.over {
@@ -247,7 +247,11 @@ impl Queued {
     ///
     /// # Errors
     /// [`Error::ThreadNotStarted`] if there can be no thread.
-    pub(crate) fn start(name: String, open: Open, on_problem: fn(Error)) -> Result<Self, Error> {
+    pub(crate) fn start(
+        name: String,
+        open: OpenSink,
+        on_problem: fn(Error),
+    ) -> Result<Self, Error> {
         let queue = Arc::new(Queue {
             number: LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1,
             name,
@@ -284,14 +288,14 @@ impl Queued {
     }
 
     /// Runs `work` on the sink's thread, after the packets so far.
-    pub(crate) fn later(&mut self, work: Later) {
+    pub(crate) fn defer(&mut self, work: Deferred) {
         let _ = self.sync();
         if !self.ended {
-            self.push(Item::Later(work));
+            self.push(QueueItem::Deferred(work));
         }
     }
 
-    fn push(&self, item: Item) {
+    fn push(&self, item: QueueItem) {
         let mut state = self.queue.state();
         if !state.over {
             state.items.push_back(item);
@@ -334,7 +338,7 @@ impl Sink for Queued {
         }
         state.bytes = waiting;
         let empty = std::mem::take(&mut state.spare);
-        state.items.push_back(Item::Packets(std::mem::replace(&mut self.batch, empty)));
+        state.items.push_back(QueueItem::Packets(std::mem::replace(&mut self.batch, empty)));
         drop(state);
         self.queue.changed.notify_all();
         Ok(())
@@ -343,7 +347,7 @@ impl Sink for Queued {
     fn finish(&mut self) -> Result<(), Error> {
         let result = self.sync();
         if !std::mem::replace(&mut self.ended, true) {
-            self.push(Item::End);
+            self.push(QueueItem::End);
         }
         result
     }
@@ -362,7 +366,7 @@ impl Drop for Queued {
     /// sent.
     fn drop(&mut self) {
         if !self.ended {
-            self.push(Item::End);
+            self.push(QueueItem::End);
         }
     }
 }

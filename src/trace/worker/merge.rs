@@ -72,7 +72,7 @@ impl Merge<'_> {
             }
         }
         self.send(&mut streams, &mut unsent);
-        streams.iter().for_each(|stream| self.leave(stream));
+        streams.iter().for_each(|stream| self.store_progress(stream));
     }
 
     /// Writes markers for the times between the events so far and those of `epoch`.
@@ -147,7 +147,7 @@ impl Merge<'_> {
     }
 
     /// Stores how far a thread is drained; retires the thread if it has ended there.
-    fn leave(&mut self, stream: &ThreadStream) {
+    fn store_progress(&mut self, stream: &ThreadStream) {
         let Some(cursor) = stream.cursors.last() else { return };
         let is_at_end = cursor.is_done() && stream.range.is_last(cursor.buffer());
         if is_at_end && stream.range.is_finished() {

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 const HOOK_TIMEOUT: Duration = Duration::from_millis(100);
 /// How often the worker looks for threads that ended without notice, and writes figures to the
 /// stream.
-const LOOK_AROUND: Duration = Duration::from_secs(1);
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The figures in the last event of a stream.
 pub(crate) struct Trailer {
@@ -64,7 +64,7 @@ pub(crate) struct Session {
     threads: Threads,
     watermark: Watermark,
     timeline: Timeline,
-    last_look: Instant,
+    last_housekeeping: Instant,
     failed: bool,
 }
 
@@ -84,7 +84,7 @@ impl Session {
             threads: Threads::new(),
             watermark: Watermark::new(timeline.began().0),
             timeline,
-            last_look: Instant::now(),
+            last_housekeeping: Instant::now(),
             failed: false,
         };
         session.describe();
@@ -142,7 +142,7 @@ impl Session {
         begin: impl FnOnce(JoinPoint, &mut dyn Sink) -> Result<(), Error> + Send + 'static,
     ) {
         let point = self.describe_to(&mut sink);
-        sink.later(Box::new(move |sink| begin(point, sink)));
+        sink.defer(Box::new(move |sink| begin(point, sink)));
         self.output.add(Box::new(sink));
     }
 
@@ -208,7 +208,10 @@ impl Session {
     /// Makes the next cycle send all figures that have changed, for a caller that is about to read
     /// them.
     pub(crate) fn want_figures(&mut self) {
-        self.last_look = self.last_look.checked_sub(LOOK_AROUND).unwrap_or(self.last_look);
+        self.last_housekeeping = self
+            .last_housekeeping
+            .checked_sub(HOUSEKEEPING_INTERVAL)
+            .unwrap_or(self.last_housekeeping);
     }
 
     /// The callback that problems are reported to.
@@ -228,18 +231,18 @@ impl Session {
 
     /// Collects once. Waits for threads inside the hook, at most for `timeout`.
     pub(crate) fn cycle(&mut self, timeout: Duration) {
-        backpressure::note_awake();
+        backpressure::clear_wake_request();
         if self.failed {
             return;
         }
-        let is_time = self.last_look.elapsed() >= LOOK_AROUND;
-        if is_time {
+        let is_housekeeping_due = self.last_housekeeping.elapsed() >= HOUSEKEEPING_INTERVAL;
+        if is_housekeeping_due {
             registry::finish_dead();
-            self.last_look = Instant::now();
+            self.last_housekeeping = Instant::now();
         }
         let watermark = self.watermark.advance(timeout);
         self.collect(watermark);
-        if is_time {
+        if is_housekeeping_due {
             self.announcer.report_figures(&mut self.output);
         }
         if self.timeline.is_unsettled() {

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 pub(crate) const CONTROL: u16 = FIRST_THREAD;
 /// The worker's stream for markers and the end.
 pub(super) const WORKER: u16 = FIRST_THREAD + 1;
-/// The stream for the blocks that were alive when a late stream began.
+/// The stream for the blocks that were live when a late stream began.
 pub(crate) const BLOCKS: u16 = LAST_OWN;
 const FIRST: u16 = LAST_OWN + 1;
 

@@ -138,8 +138,8 @@ impl Threads {
         } else {
             // A thread can record its first events before it has its name, so the name is read
             // again.
-            let alive = if range.finished { None } else { os::thread_name_of(system_id) };
-            alive.unwrap_or_else(|| slot.name())
+            let current = if range.finished { None } else { os::thread_name_of(system_id) };
+            current.unwrap_or_else(|| slot.name())
         };
         let size = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
         let name = String::from_utf8_lossy(&name[..size]);

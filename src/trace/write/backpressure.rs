@@ -33,7 +33,7 @@ static DROPPING: AtomicBool = AtomicBool::new(false);
 static RELEASED: AtomicBool = AtomicBool::new(false);
 /// Changes when the worker is to run before its time; the worker sleeps on it.
 static WAKES: AtomicU32 = AtomicU32::new(0);
-static IS_WOKEN: AtomicBool = AtomicBool::new(false);
+static WAKE_REQUESTED: AtomicBool = AtomicBool::new(false);
 
 /// Resets everything before recording starts.
 pub(super) fn reset() {
@@ -46,7 +46,7 @@ pub(super) fn reset() {
 /// Resets what other threads have set, in the child of a fork, where this is the only thread.
 pub(super) fn reset_after_fork() {
     WAITING.store(0, Ordering::Relaxed);
-    IS_WOKEN.store(false, Ordering::Relaxed);
+    WAKE_REQUESTED.store(false, Ordering::Relaxed);
 }
 
 /// Sets whether threads wait for the worker. False until the worker runs.
@@ -137,7 +137,7 @@ pub(super) fn wait(slot: &ThreadSlot, freed: u32) -> bool {
 
 /// Wakes the worker before its time; makes a system call only if it has not been woken yet.
 pub(crate) fn wake_worker() {
-    if !IS_WOKEN.swap(true, Ordering::AcqRel) {
+    if !WAKE_REQUESTED.swap(true, Ordering::AcqRel) {
         WAKES.fetch_add(1, Ordering::AcqRel);
         os::wake_all(&WAKES);
     }
@@ -146,12 +146,12 @@ pub(crate) fn wake_worker() {
 /// Makes the worker, which calls this, sleep until it is woken, at most `nanos` nanoseconds.
 pub(crate) fn sleep_until_woken(nanos: u64) {
     let wakes = WAKES.load(Ordering::Acquire);
-    if !IS_WOKEN.load(Ordering::Acquire) {
+    if !WAKE_REQUESTED.load(Ordering::Acquire) {
         os::wait(&WAKES, wakes, nanos);
     }
 }
 
 /// Notes that the worker is awake: from now on, [`wake_worker`] has an effect again.
-pub(crate) fn note_awake() {
-    IS_WOKEN.store(false, Ordering::Release);
+pub(crate) fn clear_wake_request() {
+    WAKE_REQUESTED.store(false, Ordering::Release);
 }

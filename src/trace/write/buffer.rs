@@ -32,7 +32,7 @@ const SMALL_PER_LARGE: u32 = (LARGE / SMALL) as u32;
 /// A buffer, by the address of its header. The header can be read at any time, even after the
 /// buffer's owner has ended, because buffers are never unmapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Buffer(NonNull<Header>);
+pub(crate) struct Buffer(NonNull<BufferHeader>);
 
 // SAFETY: the header consists of atomics. Only unsafe code accesses the bytes after it.
 unsafe impl Send for Buffer {}
@@ -52,7 +52,7 @@ unsafe impl Sync for Buffer {}
 /// an event. A thread has one cursor, in its slot: the end of the events in its last buffer. In
 /// each earlier buffer, `committed` is the end of the events; it is stored before `next`.
 #[repr(C, align(64))]
-pub(crate) struct Header {
+pub(crate) struct BufferHeader {
     /// The end of the events, once the thread has continued in another buffer.
     pub(crate) committed: AtomicPtr<u8>,
     /// The buffer in which the thread has continued.
@@ -65,18 +65,18 @@ pub(crate) struct Header {
     pub(crate) epoch: AtomicU64,
 }
 
-const _: () = assert!(size_of::<Header>() == 64);
+const _: () = assert!(size_of::<BufferHeader>() == 64);
 
 impl Deref for Buffer {
-    type Target = Header;
+    type Target = BufferHeader;
 
-    fn deref(&self) -> &Header {
+    fn deref(&self) -> &BufferHeader {
         self.header()
     }
 }
 
 impl Buffer {
-    fn header(self) -> &'static Header {
+    fn header(self) -> &'static BufferHeader {
         // SAFETY: only this file makes a `Buffer`, from the address of a mapped chunk. Chunks are
         // never unmapped, and any bytes are a valid header.
         unsafe { self.0.as_ref() }
@@ -84,7 +84,7 @@ impl Buffer {
 
     /// Where the first event begins.
     pub(crate) fn start(self) -> *mut u8 {
-        self.0.as_ptr().cast::<u8>().wrapping_add(size_of::<Header>())
+        self.0.as_ptr().cast::<u8>().wrapping_add(size_of::<BufferHeader>())
     }
 
     /// The end of the buffer.
@@ -105,7 +105,7 @@ impl Buffer {
 
 /// A buffer or none, which several threads read and write.
 #[repr(transparent)]
-pub(crate) struct AtomicBuffer(AtomicPtr<Header>);
+pub(crate) struct AtomicBuffer(AtomicPtr<BufferHeader>);
 
 impl AtomicBuffer {
     pub(crate) const fn none() -> Self {
@@ -124,7 +124,7 @@ impl AtomicBuffer {
         NonNull::new(self.0.swap(Self::pointer(buffer), order)).map(Buffer)
     }
 
-    fn pointer(buffer: Option<Buffer>) -> *mut Header {
+    fn pointer(buffer: Option<Buffer>) -> *mut BufferHeader {
         buffer.map_or(ptr::null_mut(), |buffer| buffer.0.as_ptr())
     }
 }

@@ -13,7 +13,7 @@
 #![expect(unsafe_code, reason = "buffers are raw memory")]
 
 use super::backpressure::{self, wake_worker};
-use super::buffer::{self, Buffer, Header, LARGE, SMALL};
+use super::buffer::{self, Buffer, BufferHeader, LARGE, SMALL};
 use super::slot::ThreadSlot;
 use super::state;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -96,14 +96,14 @@ fn link(slot: &ThreadSlot, new: Buffer) {
 
 /// Buffers for one event that is too long for the rest of the thread's buffer. The worker does not
 /// see them before [`publish`], so it gets such an event whole, in one cycle, or not at all.
-pub(crate) struct Chain {
+pub(crate) struct BufferChain {
     pub(crate) first: Buffer,
     last: Buffer,
 }
 
 /// Takes buffers into which `bytes` fit, with [`RESERVED`] bytes free at the end of each and up to
 /// [`SPLIT_WASTE`] wasted at each border; `None` if the event must be dropped.
-pub(crate) fn take_chain(slot: &ThreadSlot, bytes: usize) -> Option<Chain> {
+pub(crate) fn take_chain(slot: &ThreadSlot, bytes: usize) -> Option<BufferChain> {
     // One event must not starve all other threads, nor wait for buffers that cannot exist.
     if bytes > LIMIT.load(Ordering::Acquire) / 2 {
         return None;
@@ -123,8 +123,8 @@ pub(crate) fn take_chain(slot: &ThreadSlot, bytes: usize) -> Option<Chain> {
     }
 }
 
-fn try_take_chain(slot: &ThreadSlot, bytes: usize) -> Result<Chain, Acquired> {
-    let mut chain: Option<Chain> = None;
+fn try_take_chain(slot: &ThreadSlot, bytes: usize) -> Result<BufferChain, Acquired> {
+    let mut chain: Option<BufferChain> = None;
     let mut room = 0;
     while room < bytes {
         let new = match try_acquire(slot) {
@@ -136,12 +136,12 @@ fn try_take_chain(slot: &ThreadSlot, bytes: usize) -> Result<Chain, Acquired> {
                 return Err(none);
             }
         };
-        room += new.size() - size_of::<Header>() - RESERVED - SPLIT_WASTE;
+        room += new.size() - size_of::<BufferHeader>() - RESERVED - SPLIT_WASTE;
         if let Some(chain) = &mut chain {
             chain.last.next.store(Some(new), Ordering::Relaxed);
             chain.last = new;
         } else {
-            chain = Some(Chain { first: new, last: new });
+            chain = Some(BufferChain { first: new, last: new });
         }
     }
     chain.ok_or(Acquired::Full)
@@ -158,7 +158,7 @@ pub(crate) fn release_chain(slot: &ThreadSlot, first: Buffer) {
 
 /// Publishes what the thread has written into `chain`, up to `end` in `last`; the thread continues
 /// there.
-pub(crate) fn publish(slot: &ThreadSlot, chain: &Chain, last: Buffer, end: *mut u8) {
+pub(crate) fn publish(slot: &ThreadSlot, chain: &BufferChain, last: Buffer, end: *mut u8) {
     // The event rarely wastes all the bytes that were counted for each border between two buffers,
     // so a buffer can be left over.
     if let Some(rest) = last.next.swap(None, Ordering::Relaxed) {

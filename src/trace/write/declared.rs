@@ -196,7 +196,9 @@ impl Logged {
                     target().register_within(depth);
                 }
             }
-            let wire = self.place().map_or(REFUSED, |number| u32::from(uid_of(number) << 1 | 1));
+            let wire = self
+                .find_or_claim_entry()
+                .map_or(REFUSED, |number| u32::from(uid_of(number) << 1 | 1));
             // Two threads that register at once find the same table entry, and so do two equal log
             // sites.
             self.wire.store(wire, Ordering::Release);
@@ -206,7 +208,7 @@ impl Logged {
 
     /// Takes an entry of the table, or finds the entry that was taken before; `None` if the table
     /// is full.
-    fn place(&'static self) -> Option<usize> {
+    fn find_or_claim_entry(&'static self) -> Option<usize> {
         // SAFETY: only pointers to statics are stored there.
         let is_ours = |taken: *mut Self| unsafe { &*taken }.is_like(self);
         TABLE.iter().position(|entry| {
@@ -291,7 +293,7 @@ mod tests {
         static TYPE: Declared = Declared::new("Test", "Interrupted", NO_SYNC, &[]);
         static SITES: [Logged; 2] = [Logged::new(|| &TYPE, &[1]), Logged::new(|| &TYPE, &[1])];
         // A thread that was interrupted, or is not in the child of a fork, got as far as this.
-        let number = SITES[0].place().unwrap();
+        let number = SITES[0].find_or_claim_entry().unwrap();
         assert_eq!(SITES[0].wire(), NO_WIRE);
         let mut out = Vec::new();
         registered(number).unwrap().append_record(&mut out);

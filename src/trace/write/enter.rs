@@ -56,27 +56,27 @@ pub(crate) fn resume_inside(slot: &ThreadSlot) {
     set_guard(slot);
 }
 
-/// A slot entered on the slow path; [`Cold::leave`] ends it.
+/// The hook, entered on the slow path: the slot, until [`SlowEntry::leave`].
 ///
 /// NOTE: `leave` is a method, not a destructor. A destructor also runs when a panic unwinds, so the
 /// compiler would add unwinding code to the hook, although nothing here panics.
 #[must_use]
-pub(crate) struct Cold {
+pub(crate) struct SlowEntry {
     pub(crate) slot: &'static ThreadSlot,
     /// The thread has retired already: this slot is for one event only.
-    late: bool,
+    is_retired: bool,
 }
 
-impl Cold {
+impl SlowEntry {
     /// Takes a result of [`registry::current`]. The caller sets the slot's guard.
-    pub(super) fn new((slot, late): (&'static ThreadSlot, bool)) -> Self {
-        Self { slot, late }
+    pub(super) fn new((slot, is_retired): (&'static ThreadSlot, bool)) -> Self {
+        Self { slot, is_retired }
     }
 
     /// Ends what [`enter_cold`] began.
     pub(crate) fn leave(self) {
         leave(self.slot);
-        if self.late {
+        if self.is_retired {
             registry::retire(self.slot);
         }
     }
@@ -87,17 +87,17 @@ impl Cold {
 /// Must not be called while the reentrancy guard is held.
 #[cold]
 #[inline(never)]
-pub(crate) fn enter_cold() -> Option<Cold> {
+pub(crate) fn enter_cold() -> Option<SlowEntry> {
     enter_cold_with(state::RECORD)
 }
 
 /// Does what [`enter_cold`] does, for one kind of events: [`state::RECORD`] or [`state::LOG`].
-pub(super) fn enter_cold_with(kind: u32) -> Option<Cold> {
+pub(super) fn enter_cold_with(kind: u32) -> Option<SlowEntry> {
     if state::load() & kind == 0 {
         return None;
     }
-    let cold = Cold::new(registry::current()?);
-    let slot = cold.slot;
+    let entry = SlowEntry::new(registry::current()?);
+    let slot = entry.slot;
     if slot.guard.load(Ordering::Relaxed) != Guard::OUT {
         // A signal handler that allocates has interrupted the hook.
         loss::event(slot);
@@ -105,7 +105,7 @@ pub(super) fn enter_cold_with(kind: u32) -> Option<Cold> {
     }
     set_guard(slot);
     if !state::is_recorded(kind) {
-        cold.leave();
+        entry.leave();
         return None;
     }
     if slot.is_lease_over() {
@@ -114,8 +114,8 @@ pub(super) fn enter_cold_with(kind: u32) -> Option<Cold> {
         if state::load() & kind != 0 {
             loss::event(slot);
         }
-        cold.leave();
+        entry.leave();
         return None;
     }
-    Some(cold)
+    Some(entry)
 }

@@ -19,7 +19,7 @@
 
 use super::buffer::{Buffer, LARGE};
 use super::buffer_pool::{self, MAX_HOOK_BYTES, RESERVED};
-use super::enter::{Cold, enter, enter_cold_with, leave, set_guard};
+use super::enter::{SlowEntry, enter, enter_cold_with, leave, set_guard};
 use super::reentrancy::is_untracked;
 use super::slot::{Guard, ThreadSlot};
 use super::{loss, registry, state, sync};
@@ -34,14 +34,14 @@ use std::sync::atomic::Ordering;
 
 /// The size of the largest event, header included, that takes the fast path: it fits after the
 /// cursor of every thread that has room.
-pub(crate) const SHORT: usize = MAX_HOOK_BYTES - RESERVED;
+pub(crate) const MAX_SHORT_BYTES: usize = MAX_HOOK_BYTES - RESERVED;
 
 // The five bits of an index and the size of the largest piece fill the head's 32 bits.
 const _: () = assert!(LARGE < 1 << 19);
 
 /// Whether an event begins a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub(crate) enum ScopeStart {
     None,
     Plain,
     /// With the times at which it begins and ends.
@@ -49,7 +49,7 @@ pub(crate) enum Scope {
 }
 
 /// One event.
-pub(crate) struct Record<'a> {
+pub(crate) struct EventRecord<'a> {
     pub(crate) wire: u16,
     pub(crate) synced: bool,
     pub(crate) has_aux: bool,
@@ -86,43 +86,43 @@ pub(crate) fn end(slot: &ThreadSlot, end: *mut u8) {
 
 /// Records an event, or counts it as lost.
 #[inline(never)]
-pub(crate) fn record(record: &Record<'_>) {
+pub(crate) fn record(record: &EventRecord<'_>) {
     if let Some(slot) = enter() {
-        record_in(slot, record, Scope::None);
+        record_in(slot, record, ScopeStart::None);
         leave(slot);
-    } else if let Some(cold) = enter_to_log() {
-        record_in(cold.slot, record, Scope::None);
-        cold.leave();
+    } else if let Some(entry) = enter_to_log() {
+        record_in(entry.slot, record, ScopeStart::None);
+        entry.leave();
     }
 }
 
 /// Opens a scope that begins with an event; returns the argument of [`leave_scope`]. `None` if
 /// nothing was recorded.
 #[inline(never)]
-pub(crate) fn enter_scope(record: &Record<'_>, scope: Scope) -> Option<Open> {
-    let cold = enter_to_log()?;
-    let slot = cold.slot;
+pub(crate) fn enter_scope(record: &EventRecord<'_>, scope: ScopeStart) -> Option<OpenedScope> {
+    let entry = enter_to_log()?;
+    let slot = entry.slot;
     let opened = close_owed_scopes(slot).and_then(|level| {
         record_in(slot, record, scope).then(|| {
             slot.depth.store(level + 1, Ordering::Release);
             slot.wanted_depth.set(level + 1);
-            Open { slot, level }
+            OpenedScope { slot, level }
         })
     });
-    cold.leave();
+    entry.leave();
     opened
 }
 
 /// A scope of the program that was opened.
 #[derive(Clone, Copy)]
-pub(crate) struct Open {
+pub(crate) struct OpenedScope {
     /// The thread in whose stream it was opened.
     slot: &'static ThreadSlot,
     /// The number of scopes that enclose it.
     level: u32,
 }
 
-impl std::fmt::Debug for Open {
+impl std::fmt::Debug for OpenedScope {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Open").field("level", &self.level).finish_non_exhaustive()
     }
@@ -130,15 +130,15 @@ impl std::fmt::Debug for Open {
 
 /// Closes a scope, and the scopes inside it that are still open. Has no effect on a closed scope.
 #[inline(never)]
-pub(crate) fn leave_scope(open: Open, timed: bool) {
+pub(crate) fn leave_scope(open: OpenedScope, timed: bool) {
     // NOTE: checked first. While the reentrancy guard is held, the thread's slot is set aside, and
     // `current` would register another one.
     if is_untracked() {
         return;
     }
     let Some(current) = registry::current() else { return };
-    let cold = Cold::new(current);
-    let slot = cold.slot;
+    let entry = SlowEntry::new(current);
+    let slot = entry.slot;
     if slot.guard.load(Ordering::Relaxed) != Guard::OUT {
         // A signal handler has interrupted the hook. The end of the scope around this one closes
         // this one, too.
@@ -167,7 +167,7 @@ pub(crate) fn leave_scope(open: Open, timed: bool) {
             }
         }
     }
-    cold.leave();
+    entry.leave();
 }
 
 /// Closes the scopes whose ends are owed, as far as there is room; returns the number of open
@@ -189,7 +189,7 @@ fn close_owed_scopes(slot: &ThreadSlot) -> Option<u32> {
 
 /// Enters the hook on the slow path. The tracker's own code logs nothing, so an event that is
 /// logged while it runs is from a signal handler that has interrupted it; that event is lost.
-fn enter_to_log() -> Option<Cold> {
+fn enter_to_log() -> Option<SlowEntry> {
     if is_untracked() {
         if is_on() {
             loss::event_without_slot();
@@ -207,7 +207,7 @@ fn synchronize(slot: &ThreadSlot, synced: bool) -> bool {
     sync::is_logging() || state::is_recorded(state::LOG)
 }
 
-fn record_in(slot: &ThreadSlot, record: &Record<'_>, scope: Scope) -> bool {
+fn record_in(slot: &ThreadSlot, record: &EventRecord<'_>, scope: ScopeStart) -> bool {
     if !synchronize(slot, record.synced) {
         return false;
     }
@@ -215,7 +215,7 @@ fn record_in(slot: &ThreadSlot, record: &Record<'_>, scope: Scope) -> bool {
     // One byte must be left after the event, to close the context.
     let mut writer = Writer::at_cursor(slot);
     if size < writer.left() {
-        if scope != Scope::None {
+        if scope != ScopeStart::None {
             writer.close_context(slot);
         }
         writer.write(record, slot.epoch(), scope);
@@ -241,13 +241,13 @@ fn record_in(slot: &ThreadSlot, record: &Record<'_>, scope: Scope) -> bool {
     true
 }
 
-impl Record<'_> {
+impl EventRecord<'_> {
     /// Bytes of the event if it is in one buffer.
-    fn size(&self, scope: Scope) -> usize {
+    fn size(&self, scope: ScopeStart) -> usize {
         let before = match scope {
-            Scope::None => 0,
-            Scope::Plain => 1,
-            Scope::Timed => SCOPE_AT,
+            ScopeStart::None => 0,
+            ScopeStart::Plain => 1,
+            ScopeStart::Timed => SCOPE_AT,
         };
         let pieces = self.aux.iter().map(|aux| match aux.size() {
             0 => 0,
@@ -333,11 +333,11 @@ impl Writer {
     }
 
     /// Writes the event. The buffers have room for it.
-    fn write(&mut self, record: &Record<'_>, epoch: u64, scope: Scope) {
+    fn write(&mut self, record: &EventRecord<'_>, epoch: u64, scope: ScopeStart) {
         match scope {
-            Scope::None => {}
-            Scope::Plain => self.put([ENTER_SCOPE]),
-            Scope::Timed => {
+            ScopeStart::None => {}
+            ScopeStart::Plain => self.put([ENTER_SCOPE]),
+            ScopeStart::Timed => {
                 self.put([ENTER_SCOPE_AT]);
                 self.put(clock::now().to_le_bytes());
             }

@@ -31,7 +31,7 @@ impl ReentrancyGuard {
             compiler_fence(Ordering::SeqCst);
             if depth == 0 {
                 // Without its slot the thread cannot pass the fast path of the hook.
-                thread.aside.set(thread.slot.replace(&NO_SLOT));
+                thread.suspended.set(thread.slot.replace(&NO_SLOT));
             }
         });
         Self(PhantomData)
@@ -43,7 +43,7 @@ impl Drop for ReentrancyGuard {
         let _ = THREAD.try_with(|thread| {
             let depth = thread.untracked.get();
             if depth == 1 {
-                thread.slot.set(thread.aside.replace(&NO_SLOT));
+                thread.slot.set(thread.suspended.replace(&NO_SLOT));
             }
             compiler_fence(Ordering::SeqCst);
             thread.untracked.set(depth.saturating_sub(1));

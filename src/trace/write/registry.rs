@@ -31,7 +31,7 @@ static LAST_THREAD_ID: AtomicU32 = AtomicU32::new(1);
 
 /// The state that a thread keeps about itself. It has no `Drop`, so the thread can use it at any
 /// time in its life.
-pub(crate) struct Thread {
+pub(crate) struct ThreadState {
     /// Its slot, or [`NO_SLOT`].
     pub(super) slot: Cell<&'static ThreadSlot>,
     /// How many reentrancy guards are held on this thread.
@@ -40,8 +40,8 @@ pub(crate) struct Thread {
     registering: Cell<bool>,
     /// The slot was given back at the end of the thread; each later event takes a slot of its own.
     retired: Cell<bool>,
-    /// The slot set aside while the tracker's own code runs.
-    pub(super) aside: Cell<&'static ThreadSlot>,
+    /// The slot of the thread while the tracker's own code runs.
+    pub(super) suspended: Cell<&'static ThreadSlot>,
     id: Cell<u32>,
     system_id: Cell<u32>,
     /// The earliest epoch in which its next slot may begin.
@@ -51,12 +51,12 @@ pub(crate) struct Thread {
 }
 
 thread_local! {
-    pub(super) static THREAD: Thread = const { Thread {
+    pub(super) static THREAD: ThreadState = const { ThreadState {
         slot: Cell::new(&NO_SLOT),
         untracked: Cell::new(0),
         registering: Cell::new(false),
         retired: Cell::new(false),
-        aside: Cell::new(&NO_SLOT),
+        suspended: Cell::new(&NO_SLOT),
         id: Cell::new(0),
         system_id: Cell::new(0),
         epoch: Cell::new(0),
@@ -64,7 +64,7 @@ thread_local! {
     } };
 }
 
-impl Thread {
+impl ThreadState {
     fn slot(&self) -> Option<&'static ThreadSlot> {
         Some(self.slot.get()).filter(|slot| !ptr::eq(*slot, &raw const NO_SLOT))
     }
@@ -116,7 +116,7 @@ pub(super) fn current() -> Option<(&'static ThreadSlot, bool)> {
         .flatten()
 }
 
-fn register(thread: &Thread) -> Option<&'static ThreadSlot> {
+fn register(thread: &ThreadState) -> Option<&'static ThreadSlot> {
     let slot = pop_free().or_else(add_slot)?;
     if thread.id.get() == 0 {
         thread.id.set(LAST_THREAD_ID.fetch_add(1, Ordering::Relaxed) + 1);
@@ -230,7 +230,7 @@ pub(crate) fn reset_after_fork() {
 fn reset_own_thread() {
     let _ = THREAD.try_with(|thread| {
         thread.slot.set(&NO_SLOT);
-        thread.aside.set(&NO_SLOT);
+        thread.suspended.set(&NO_SLOT);
         thread.id.set(0);
     });
 }

@@ -22,9 +22,9 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 /// Bytes of addresses; pages take memory only when they are touched.
 const BYTES: usize = 16 << 20;
 /// The binary logarithms of the smallest and the largest block.
-const LEAST: u32 = 4;
-const LARGEST: u32 = 23;
-const SIZES: usize = (LARGEST + 1 - LEAST) as usize;
+const MIN_POWER: u32 = 4;
+const MAX_POWER: u32 = 23;
+const SIZES: usize = (MAX_POWER + 1 - MIN_POWER) as usize;
 /// How many times a thread tries the lock before its allocation fails.
 const LOCK_ATTEMPTS: u32 = 1 << 20;
 
@@ -63,7 +63,7 @@ pub(crate) fn take(layout: Layout) -> *mut u8 {
     TOUCHED.store(true, Ordering::Relaxed);
     // NOTE: set before a block is given out, because frees do not reach the hook while the state is
     // off.
-    state::stay_awake();
+    state::keep_hook_active();
     let block = RESERVE.take(layout);
     if block.addr().wrapping_sub(RESERVE.start.load(Ordering::Relaxed).addr()) >= BYTES / 2 {
         SHORT.store(true, Ordering::Relaxed);
@@ -126,7 +126,7 @@ impl Reserve {
             return ptr::null_mut();
         };
         let block = self.with(|free| {
-            let first = free.first.get_mut((power - LEAST) as usize)?;
+            let first = free.first.get_mut((power - MIN_POWER) as usize)?;
             if let Some(link) = *first {
                 // SAFETY: a free block begins with its link, and only the thread that holds the
                 // lock accesses it.
@@ -151,7 +151,7 @@ impl Reserve {
             return;
         };
         self.with(|free| {
-            if let Some(first) = free.first.get_mut((power - LEAST) as usize) {
+            if let Some(first) = free.first.get_mut((power - MIN_POWER) as usize) {
                 // SAFETY: the block has been freed, so nothing else uses it, and it is large enough
                 // and aligned for a link.
                 unsafe { link.write(Link(*first)) };
@@ -184,10 +184,10 @@ impl Reserve {
 /// The binary logarithm of the size of a block for `layout`; `None` if the reserve has no such
 /// blocks.
 fn power_of(layout: Layout) -> Option<u32> {
-    let size = layout.size().max(layout.align()).max(1 << LEAST);
+    let size = layout.size().max(layout.align()).max(1 << MIN_POWER);
     let power = size.checked_next_power_of_two()?.trailing_zeros();
     // The reserve itself is aligned only to a page.
-    (power <= LARGEST && layout.align() <= 4096).then_some(power)
+    (power <= MAX_POWER && layout.align() <= 4096).then_some(power)
 }
 
 #[cfg(test)]

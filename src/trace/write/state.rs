@@ -38,7 +38,7 @@ static HAS_BARRIER: AtomicBool = AtomicBool::new(false);
 /// Set in the child of a fork, which has no worker: nothing is ever recorded there again.
 static FORKED: AtomicBool = AtomicBool::new(false);
 /// Set when the tracker's own code holds blocks that only the hook can free.
-static STAYS_AWAKE: AtomicBool = AtomicBool::new(false);
+static HOOK_STAYS_ACTIVE: AtomicBool = AtomicBool::new(false);
 /// The id of the process that has started recording, 0 before that.
 static PID: AtomicU32 = AtomicU32::new(0);
 
@@ -87,40 +87,40 @@ pub(crate) fn discard_early() {
 /// Moves the state from `OFF` to `PAUSED` until the result is dropped, so that the tracker's own
 /// allocations are counted, and [`linked`](crate::alloc::linked) can find out whether the tracker
 /// is the allocator.
-pub(crate) fn awake() -> Awake {
-    Awake(wake())
+pub(crate) fn hook_active() -> HookActive {
+    HookActive(activate_hook())
 }
 
 /// Moves the state from `OFF` to `PAUSED` until recording is next turned off; `false` if the state
 /// was not `OFF`.
-pub(crate) fn wake() -> bool {
+pub(crate) fn activate_hook() -> bool {
     STATE.compare_exchange(OFF, PAUSED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
-/// See [`awake`].
-pub(crate) struct Awake(bool);
+/// See [`hook_active`].
+pub(crate) struct HookActive(bool);
 
-impl Drop for Awake {
+impl Drop for HookActive {
     fn drop(&mut self) {
-        if self.0 && !STAYS_AWAKE.load(Ordering::SeqCst) {
+        if self.0 && !HOOK_STAYS_ACTIVE.load(Ordering::SeqCst) {
             let _ = STATE.compare_exchange(PAUSED, OFF, Ordering::SeqCst, Ordering::Relaxed);
-            remain_awake();
+            reactivate_hook();
         }
     }
 }
 
 /// Keeps the state from being `OFF` from now on, so that the allocator calls the hook at every
 /// free.
-pub(crate) fn stay_awake() {
-    STAYS_AWAKE.store(true, Ordering::SeqCst);
-    wake();
+pub(crate) fn keep_hook_active() {
+    HOOK_STAYS_ACTIVE.store(true, Ordering::SeqCst);
+    activate_hook();
 }
 
-/// Moves the state from `OFF` to `PAUSED` again, after it was turned off, if [`stay_awake`] was
-/// called.
-fn remain_awake() {
-    if STAYS_AWAKE.load(Ordering::SeqCst) {
-        wake();
+/// Moves the state from `OFF` to `PAUSED` again, after it was turned off, if [`keep_hook_active`]
+/// was called.
+fn reactivate_hook() {
+    if HOOK_STAYS_ACTIVE.load(Ordering::SeqCst) {
+        activate_hook();
     }
 }
 
@@ -154,9 +154,9 @@ pub(super) fn set_running(hook: bool) {
 
 /// Turns recording off. The tracker has given back what it held.
 pub(crate) fn turn_off() {
-    let awake = STAYS_AWAKE.load(Ordering::SeqCst);
-    STATE.store(if awake { PAUSED } else { OFF }, Ordering::SeqCst);
-    remain_awake();
+    let stays_active = HOOK_STAYS_ACTIVE.load(Ordering::SeqCst);
+    STATE.store(if stays_active { PAUSED } else { OFF }, Ordering::SeqCst);
+    reactivate_hook();
 }
 
 /// Turns recording off in the child of a fork, which has no worker, and whose buffers are the

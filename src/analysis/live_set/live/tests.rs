@@ -78,42 +78,42 @@ fn spread(index: u64) -> u64 {
 fn a_block_takes_at_most_40_bytes_at_any_size() {
     let mut set = LiveSet::default();
     assert_eq!(set.bytes(), 0, "nothing for a heap without blocks");
-    const MOST: u64 = 500_000;
+    const BLOCKS: u64 = 500_000;
     let check = |set: &LiveSet, blocks: u64, more: usize| {
         let most = 40 * blocks as usize + more;
         assert!(set.bytes() <= most, "{} bytes for {blocks} blocks", set.bytes());
         assert_eq!(set.blocks as u64, blocks);
     };
     // A program that builds something, block by block.
-    for index in 0..MOST {
+    for index in 0..BLOCKS {
         assert_eq!(insert(&mut set, 0x7f00_0000_0000 + index * 48, block(index, 7, 1)), None);
         if index % 97 == 0 {
             check(&set, index + 1, 192 << 10);
         }
     }
-    assert!(set.bytes() as u64 <= 28 * MOST, "{}", set.bytes());
-    for index in 0..MOST {
+    assert!(set.bytes() as u64 <= 28 * BLOCKS, "{}", set.bytes());
+    for index in 0..BLOCKS {
         let removed = remove(&mut set, 0x7f00_0000_0000 + index * 48);
         assert_eq!(removed, Some(block(index, 7, 1)));
         if index % 97 == 0 {
-            check(&set, MOST - index - 1, RETAINED_BYTES + (320 << 10));
+            check(&set, BLOCKS - index - 1, RETAINED_BYTES + (320 << 10));
         }
     }
     assert_eq!(set.iter().count(), 0);
     // Blocks are allocated and freed, and the memory for them does not grow.
-    for index in 0..2 * MOST {
+    for index in 0..2 * BLOCKS {
         assert_eq!(insert(&mut set, spread(index), block(index, 7, 1)), None);
-        if let Some(oldest) = index.checked_sub(MOST) {
+        if let Some(oldest) = index.checked_sub(BLOCKS) {
             assert_eq!(remove(&mut set, spread(oldest)), Some(block(oldest, 7, 1)));
         }
     }
-    check(&set, MOST, 0);
+    check(&set, BLOCKS, 0);
     // The fewer blocks are left, the farther they are from one another.
-    for index in MOST..2 * MOST {
+    for index in BLOCKS..2 * BLOCKS {
         assert_eq!(remove(&mut set, spread(index)), Some(block(index, 7, 1)));
-        let left = 2 * MOST - index - 1;
+        let left = 2 * BLOCKS - index - 1;
         if index % 97 == 0 {
-            check(&set, left, left.min(MOST / 4) as usize * 64 + RETAINED_BYTES + (320 << 10));
+            check(&set, left, left.min(BLOCKS / 4) as usize * 64 + RETAINED_BYTES + (320 << 10));
         }
     }
     assert_eq!(set.iter().count(), 0);

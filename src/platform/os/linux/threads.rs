@@ -34,7 +34,7 @@ pub(crate) fn name_thread(name: &CStr) {
 ///
 /// The allocations of `body` then come from another arena than the program's blocks, and do not
 /// change where those are placed.
-pub(crate) fn run_apart<R: Send, F: FnOnce() -> R + Send>(body: F) -> R {
+pub(crate) fn run_on_new_thread<R: Send, F: FnOnce() -> R + Send>(body: F) -> R {
     struct Work<F, R> {
         body: Option<F>,
         result: Option<R>,

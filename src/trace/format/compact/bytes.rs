@@ -1,9 +1,9 @@
 //! Buffers in which every 16-bit index is valid.
 
-use super::{LARGEST, SLACK};
+use super::{MAX_PACKET_BYTES, SLACK};
 
 /// The bytes of a packet or a payload, and [`SLACK`] for accesses after its end.
-pub(super) type Buffer = [u8; LARGEST + SLACK];
+pub(super) type Buffer = [u8; MAX_PACKET_BYTES + SLACK];
 
 /// The `N` bytes from `at` on.
 #[inline(always)]
@@ -30,7 +30,7 @@ pub(super) fn part<const N: usize>(buffer: &mut Buffer, at: usize) -> Option<&mu
 
 /// A buffer of zeros that is never on the stack.
 pub(super) fn zeroed() -> Box<Buffer> {
-    const SIZE: usize = LARGEST + SLACK;
+    const SIZE: usize = MAX_PACKET_BYTES + SLACK;
     match vec![0; SIZE].into_boxed_slice().try_into() {
         Ok(buffer) => buffer,
         Err(_) => Box::new([0; SIZE]),

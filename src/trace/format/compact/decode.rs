@@ -6,8 +6,8 @@ use super::model::{
     CODE_SHIFT, ESCAPE, LAYOUT, LITERAL, MASKS, MAX_SHIFT, SERIAL_MASK, SHAPE_SHIFT, SIZES,
     ShapeSlot, ShapeSlots, unlayout, unzigzag,
 };
-use super::shape::{Body, LARGEST_EVENT, Shape};
-use super::{CHECKSUM, COMPACT_HEADER, LARGEST, checksum};
+use super::shape::{Body, MAX_EVENT_BYTES, Shape};
+use super::{CHECKSUM, COMPACT_HEADER, MAX_PACKET_BYTES, checksum};
 use crate::trace::format::packet::COMPACT;
 
 /// [`COMPACT`] in the second byte of the stream id.
@@ -74,7 +74,7 @@ impl CompactDecoder {
         }
         let size = usize::from(u16::from_le_bytes([header[4], header[5]]));
         let (shift, data) = self.shapes(body).ok_or("the shapes of its events make no sense")?;
-        let data = data.get(..LARGEST).unwrap_or(data);
+        let data = data.get(..MAX_PACKET_BYTES).unwrap_or(data);
         // PERF: the data are copied to a buffer with slack, so that a load needs no check for the
         // end.
         self.data[..data.len()].copy_from_slice(data);
@@ -190,7 +190,7 @@ impl Work<'_> {
                 at += usize::from(slot.size);
                 continue;
             }
-            let Some(event) = part::<LARGEST_EVENT>(payload, at) else { break };
+            let Some(event) = part::<MAX_EVENT_BYTES>(payload, at) else { break };
             let code = usize::from(control >> CODE_SHIFT & 7);
             let steps = u64::from_le_bytes(number) & MASKS[code];
             last = last.wrapping_add(unzigzag(steps) << shift);

@@ -8,14 +8,14 @@ use super::model::{
 };
 use super::shape::Body;
 use super::types::Types;
-use super::{CHECKSUM, COMPACT_HEADER, LARGEST, checksum};
+use super::{CHECKSUM, COMPACT_HEADER, MAX_PACKET_BYTES, checksum};
 use crate::trace::format::packet::COMPACT;
 
 /// Bytes of the payload that the fast path reads for an event. No event with a shape is larger.
 const WINDOW: usize = 24;
 /// Payloads below this size in bytes are not encoded: the list of shapes would take more than the
 /// coding saves.
-const SMALLEST: usize = 48;
+const MIN_PAYLOAD_BYTES: usize = 48;
 /// The longest run of bytes without a shape whose length fits in the control byte.
 const SHORT: usize = !(u8::MAX << SHAPE_SHIFT) as usize;
 
@@ -52,7 +52,7 @@ impl CompactEncoder {
     /// Appends `payload` as a packet of `stream` to `out` and returns `true`; or leaves `out` as
     /// it was, if that is not smaller than a plain packet.
     pub fn append(&mut self, stream: u16, payload: &[u8], out: &mut Vec<u8>) -> bool {
-        if payload.len() < SMALLEST || payload.len() >= LARGEST {
+        if payload.len() < MIN_PAYLOAD_BYTES || payload.len() >= MAX_PACKET_BYTES {
             return false;
         }
         self.slots.clear();

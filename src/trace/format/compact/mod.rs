@@ -40,7 +40,7 @@ pub const COMPACT_HEADER: usize = 10;
 /// The position of the checksum, which covers all other bytes of the packet.
 const CHECKSUM: std::ops::Range<usize> = 6..COMPACT_HEADER;
 /// The maximum number of bytes of a packet or a payload.
-const LARGEST: usize = 1 << 16;
+const MAX_PACKET_BYTES: usize = 1 << 16;
 /// The number of bytes after the end of a packet or a payload that may be read or written.
 const SLACK: usize = 64;
 

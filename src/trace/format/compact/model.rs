@@ -6,7 +6,7 @@
 //! - **Layout** (size and alignment), **call stack and heap, value**: those of the last event of
 //!   this shape.
 
-use super::shape::{Body, LARGEST_EVENT, MAX_SHAPES, Shape};
+use super::shape::{Body, MAX_EVENT_BYTES, MAX_SHAPES, Shape};
 use crate::trace::format::schema;
 
 /// The number that the control byte has, in place of a shape's number, for bytes without a shape.
@@ -151,7 +151,7 @@ impl ShapeSlot {
             name: (index as u8) << SHAPE_SHIFT,
             size,
             start: shape.start(),
-            heap_at: if shape.heap { size - 1 } else { LARGEST_EVENT as u8 },
+            heap_at: if shape.heap { size - 1 } else { MAX_EVENT_BYTES as u8 },
             mask: if shape.layout { u64::MAX } else { mask },
             layout_mask: if shape.layout { u16::MAX } else { 0 },
             shape,

@@ -14,7 +14,7 @@
 //! body << 3 | stack << 5 | layout << 6 | heap << 7`.
 
 /// The most bytes that an event with a shape has: a memory event with all fields.
-pub(super) const LARGEST_EVENT: usize = 23;
+pub(super) const MAX_EVENT_BYTES: usize = 23;
 /// The most shapes of one packet. The number after the last shape represents bytes without a shape.
 pub(super) const MAX_SHAPES: usize = 7;
 
@@ -141,7 +141,7 @@ mod tests {
                 assert!(shape.stack || shape.size() == 13);
             }
         }
-        assert_eq!(usize::from(largest), LARGEST_EVENT);
+        assert_eq!(usize::from(largest), MAX_EVENT_BYTES);
         // In order: no head; no serial; a layout without a call stack; a heap without a memory
         // event.
         for first in [0x7c, 0x7a, 0x5e, 0x86] {

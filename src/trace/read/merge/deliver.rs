@@ -136,7 +136,7 @@ impl Merge {
                 Role::None => {}
                 Role::Settled(offset) => {
                     let watermark = event.unsigned(usize::from(offset), 8);
-                    if !self.serials.seen() && watermark <= MAX_FIRST_SERIAL {
+                    if !self.serials.is_known() && watermark <= MAX_FIRST_SERIAL {
                         self.serials.seed(watermark + BIAS);
                     }
                     // NOTE: only the lower 32 bits are used, so that a damaged value does little

@@ -25,7 +25,7 @@ pub(super) const MAX_FIRST_SERIAL: u64 = 1 << 56;
 impl Merge {
     /// The trace declares its first serial. A writer that declares it also sends watermarks.
     pub(in crate::trace::read) fn declare_first_serial(&mut self, serial: u64) {
-        if !self.serials.seen() && self.next == 0 && serial <= MAX_FIRST_SERIAL {
+        if !self.serials.is_known() && self.next == 0 && serial <= MAX_FIRST_SERIAL {
             self.next = serial + BIAS;
             self.watermark = Some(self.next);
             self.serials.seed(self.next);

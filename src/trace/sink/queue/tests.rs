@@ -59,7 +59,7 @@ fn start(
         return None;
     }
     let (calls, seen) = channel();
-    let open: Open = Box::new(move |_| Ok(Box::new(Slow { calls, permits, fail })));
+    let open: OpenSink = Box::new(move |_| Ok(Box::new(Slow { calls, permits, fail })));
     let sink = Queued::start(name.into(), open, tell).unwrap();
     let queue = by_number(sink.number()).unwrap();
     Some((sink, queue, seen))
@@ -75,7 +75,7 @@ fn everything_arrives_in_order_and_work_in_its_place() {
     sink.packet(5, b"one");
     sink.packet(6, b"");
     sink.sync().unwrap();
-    sink.later(Box::new(|sink| {
+    sink.defer(Box::new(|sink| {
         sink.packet(7, b"worked");
         Ok(())
     }));
@@ -95,7 +95,7 @@ fn everything_arrives_in_order_and_work_in_its_place() {
         Call::Finish,
     ];
     assert_eq!(calls, expected);
-    let now = queue.seen();
+    let now = queue.status();
     assert_eq!((now.stage, now.why, now.written, now.waiting), (Stage::Ended, None, 77, 0));
     assert_eq!(told("ordered"), [""; 0]);
 }
@@ -114,7 +114,7 @@ fn one_that_is_too_slow_is_ended_once_and_never_gets_more() {
     let told = told("slow");
     assert_eq!(told.len(), 1);
     assert!(told[0].starts_with("slow gets no more of the trace: 64 MiB"), "{told:?}");
-    let now = queue.seen();
+    let now = queue.status();
     assert_eq!((now.stage, now.waiting), (Stage::Ended, 0));
     sink.packet(5, &piece);
     sink.finish().unwrap();
@@ -154,10 +154,10 @@ fn one_that_cannot_be_opened_says_so() {
     if !os::SUPPORTED {
         return;
     }
-    let open: Open = Box::new(|_| Err(Error::Internal("it is not there".into())));
+    let open: OpenSink = Box::new(|_| Err(Error::Internal("it is not there".into())));
     let sink = Queued::start("nowhere".into(), open, tell).unwrap();
     let queue = by_number(sink.number()).unwrap();
     queue.wait_for_end(soon());
-    assert_eq!(queue.seen().why.as_deref(), Some("it is not there"));
+    assert_eq!(queue.status().why.as_deref(), Some("it is not there"));
     assert_eq!(told("nowhere").len(), 1);
 }

@@ -19,10 +19,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
 /// The number of links that Linux follows in one path.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// The folder of a file, held open, and the file's name in it, which is not a link.
-pub(crate) struct Place {
+pub(crate) struct TargetFile {
     folder: ManuallyDrop<File>,
     identity: Option<(u64, u64)>,
     name: CString,
@@ -30,7 +30,7 @@ pub(crate) struct Place {
     is_descriptor: bool,
 }
 
-impl Place {
+impl TargetFile {
     /// Opens the folder of `path`.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl Place {
                     )));
                 }
                 links += 1;
-                if links > MOST_LINKS {
+                if links > MAX_LINKS {
                     return Err(io::Error::from_raw_os_error(libc::ELOOP));
                 }
             }
@@ -211,7 +211,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TargetFile {
     fn drop(&mut self) {
         if self.is_ours() {
             // NOTE: the child of a fork has the folder open as well, so closing it would not unlock

@@ -10,43 +10,43 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 /// A name, and the state that is requested for its channel.
-pub(super) struct Wish {
+pub(super) struct Requested {
     pub(super) id: u32,
     pub(super) name: String,
     /// The requested state: ON, OFF, or NEW if no state is requested.
     state: AtomicU8,
-    next: Option<&'static Wish>,
+    next: Option<&'static Requested>,
 }
 
 /// A list of requests without a lock, the latest first.
-pub(super) struct Wishes(AtomicPtr<Wish>);
+pub(super) struct RequestedStates(AtomicPtr<Requested>);
 
-impl Wishes {
+impl RequestedStates {
     pub(super) const fn new() -> Self {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &'static Wish> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &'static Requested> {
         // SAFETY: all entries are leaked, so they are never freed.
         let first = unsafe { self.0.load(Ordering::SeqCst).as_ref() };
-        std::iter::successors(first, |wish| wish.next)
+        std::iter::successors(first, |request| request.next)
     }
 
     /// The state that is requested for the channel with this id: ON, OFF, or NEW if none is.
     pub(super) fn state(&self, id: u32) -> u8 {
-        let wish = self.iter().find(|wish| wish.id == id);
-        wish.map_or(NEW, |wish| wish.state.load(Ordering::SeqCst))
+        let request = self.iter().find(|request| request.id == id);
+        request.map_or(NEW, |request| request.state.load(Ordering::SeqCst))
     }
 
     /// Whether there is an entry for the channel with this id.
     pub(super) fn has(&self, id: u32) -> bool {
-        self.iter().any(|wish| wish.id == id)
+        self.iter().any(|request| request.id == id)
     }
 
     /// Changes the requested state if there is an entry; returns whether there is.
     pub(super) fn change(&self, id: u32, state: u8) -> bool {
-        let wish = self.iter().find(|wish| wish.id == id);
-        wish.inspect(|wish| wish.state.store(state, Ordering::SeqCst)).is_some()
+        let request = self.iter().find(|request| request.id == id);
+        request.inspect(|request| request.state.store(state, Ordering::SeqCst)).is_some()
     }
 
     /// Requests `state` for the channel of this name.
@@ -55,13 +55,14 @@ impl Wishes {
             return;
         }
         untracked(|| {
-            let wish = Wish { id: id(name), name: name.into(), state: state.into(), next: None };
-            let wish = Box::leak(Box::new(wish));
+            let request =
+                Requested { id: id(name), name: name.into(), state: state.into(), next: None };
+            let request = Box::leak(Box::new(request));
             let mut first = self.0.load(Ordering::SeqCst);
             loop {
                 // SAFETY: all entries are leaked, so they are never freed.
-                wish.next = unsafe { first.as_ref() };
-                match self.0.compare_exchange(first, wish, Ordering::SeqCst, Ordering::SeqCst) {
+                request.next = unsafe { first.as_ref() };
+                match self.0.compare_exchange(first, request, Ordering::SeqCst, Ordering::SeqCst) {
                     Ok(_) => return,
                     // NOTE: another thread may have added the same name. Of two entries with the
                     // same name, the first in the list is read, and later changes are made to it.
@@ -73,7 +74,7 @@ impl Wishes {
 
     /// Removes all requests. Their entries stay, for the next requests of these names.
     pub(super) fn clear(&self) {
-        self.iter().for_each(|wish| wish.state.store(NEW, Ordering::SeqCst));
+        self.iter().for_each(|request| request.state.store(NEW, Ordering::SeqCst));
     }
 }
 
@@ -84,14 +85,14 @@ mod tests {
 
     #[test]
     fn a_name_has_one_entry_however_often_it_is_requested() {
-        static WISHES: Wishes = Wishes::new();
+        static REQUESTED: RequestedStates = RequestedStates::new();
         for round in 0..100 {
             for name in ["Memory", "scopes", "gameChannel"] {
-                WISHES.set(name, if round % 2 == 0 { ON } else { OFF });
+                REQUESTED.set(name, if round % 2 == 0 { ON } else { OFF });
             }
-            assert_eq!(WISHES.state(id("game")), if round % 2 == 0 { ON } else { OFF });
-            WISHES.clear();
-            assert_eq!((WISHES.state(id("game")), WISHES.iter().count()), (NEW, 3));
+            assert_eq!(REQUESTED.state(id("game")), if round % 2 == 0 { ON } else { OFF });
+            REQUESTED.clear();
+            assert_eq!((REQUESTED.state(id("game")), REQUESTED.iter().count()), (NEW, 3));
         }
     }
 }
