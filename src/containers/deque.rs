@@ -71,8 +71,8 @@ impl<T> TaggedVecDeque<T> {
     /// Changes its tag: the memory that it holds, and all that it allocates later, belongs to
     /// `tag`.
     ///
-    /// Costs one event if it holds a block. Elements that do not begin at the start of the block
-    /// are moved there. Memory that the elements hold themselves keeps its tag.
+    /// Costs one event if it holds a block. If the elements do not begin at the start of the block,
+    /// they are moved there. Memory that the elements hold themselves keeps its tag.
     pub fn set_tag(&mut self, tag: Tag) {
         if self.tag.change(OwnTag::of::<Self>(tag)) {
             self.with_block(OwnTag::claim);

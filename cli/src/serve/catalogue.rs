@@ -61,7 +61,7 @@ pub struct Trace {
     pub live: Option<Live>,
     /// Why the recording ended before its program did.
     pub ended: Option<String>,
-    /// The file size at which `has_end` last looked, and its answer.
+    /// The size of the file when `has_end` last read it, and the answer of `has_end`.
     known_end: Option<(u64, Option<bool>)>,
 }
 
@@ -72,8 +72,8 @@ pub struct Live {
     pub peer: IpAddr,
     pub control_port: Option<u16>,
     pub guid: Option<[u8; 16]>,
-    /// The readable bytes of the trace: up to the end of its last whole packet. Closed when the
-    /// trace ends.
+    /// The readable bytes of the trace: up to the end of its last whole packet. The channel closes
+    /// when the trace ends.
     readable: watch::Receiver<u64>,
 }
 
