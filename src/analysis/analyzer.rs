@@ -2,7 +2,7 @@
 
 mod rare_events;
 
-use super::apply::{Model, Operation, OperationKind, OperationQueue, Surroundings};
+use super::apply::{ApplyEnv, Model, Operation, OperationKind, OperationQueue};
 use super::cutoff::{Cutoff, Until};
 use super::decode::{Decoding, NameRole, Role, u64_at};
 use super::diagnostics::Diagnostics;
@@ -143,20 +143,20 @@ impl Analyzer {
         if self.cutoff.is_counting() {
             let report = self.sources().build();
             self.cutoff.stop(report);
-            self.model.forget_last_blocks();
+            self.model.reset_last_blocks();
         }
     }
 
     /// The model, and the surroundings of an event.
     #[inline]
-    fn parts(&mut self) -> (&mut Model, Surroundings<'_>) {
-        let around = Surroundings {
+    fn parts(&mut self) -> (&mut Model, ApplyEnv<'_>) {
+        let env = ApplyEnv {
             now: self.timeline.now(),
             began_late: self.facts.began_late(),
             cutoff: &mut self.cutoff,
             diagnostics: &mut self.diagnostics,
         };
-        (&mut self.model, around)
+        (&mut self.model, env)
     }
 
     /// Queues an allocation or a free.
@@ -170,13 +170,13 @@ impl Analyzer {
     #[inline(never)]
     fn apply_queue(&mut self) {
         self.timeline.tick();
-        let mut around = Surroundings {
+        let mut env = ApplyEnv {
             now: self.timeline.now(),
             began_late: self.facts.began_late(),
             cutoff: &mut self.cutoff,
             diagnostics: &mut self.diagnostics,
         };
-        self.model.apply(&mut self.queue, &mut around);
+        self.model.apply(&mut self.queue, &mut env);
     }
 
     /// Queues an allocation or a free whose fields are not validated yet.
@@ -208,8 +208,8 @@ impl Analyzer {
     #[inline(never)]
     fn unusable(&mut self, kind: OperationKind, stream: u16, heap: usize) {
         self.flush();
-        let (model, mut around) = self.parts();
-        model.unusable(stream, heap, kind, &mut around);
+        let (model, mut env) = self.parts();
+        model.unusable(stream, heap, kind, &mut env);
     }
 }
 

@@ -242,5 +242,5 @@ pub(crate) use filter::ChannelFilter;
 pub(crate) use filtered_sink::{FilteredSink, Needs};
 #[cfg(feature = "enable")]
 pub(crate) use registry::{
-    Announcer, Names, apply_setting, clear_setting, expected, known, names, refused, switch,
+    ChannelAnnouncer, Names, apply_setting, clear_setting, expected, known, names, refused, switch,
 };

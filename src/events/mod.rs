@@ -46,7 +46,7 @@ pub use site::LogSite;
 pub use site::are_enabled;
 
 #[cfg(feature = "enable")]
-use crate::events::channel::Announcer;
+use crate::events::channel::ChannelAnnouncer;
 #[cfg(feature = "enable")]
 use crate::trace::format::encode::Declaration;
 #[cfg(feature = "enable")]
@@ -55,7 +55,7 @@ use crate::trace::worker::{EventProvider, Importants};
 /// Announces channels, and forwards the important events of the program.
 #[cfg(feature = "enable")]
 pub(crate) struct ProgramEvents {
-    channels: Announcer,
+    channels: ChannelAnnouncer,
     /// The number of bytes of important events that were forwarded.
     sent: usize,
 }
@@ -65,7 +65,7 @@ impl ProgramEvents {
     pub(crate) fn new() -> Self {
         // Registers the channel, so that it is announced even if no bookmark is set.
         bookmark::BOOKMARK.is_enabled();
-        Self { channels: Announcer::new(), sent: 0 }
+        Self { channels: ChannelAnnouncer::new(), sent: 0 }
     }
 }
 

@@ -3,8 +3,8 @@
 
 use super::config::{Config, OnFull, Worker};
 use super::control::{BoundControl, commands};
-use super::destinations::initial::{Initial, Started};
-use super::destinations::{To, add, filter};
+use super::destinations::initial::{InitialDestinations, StartedDestination};
+use super::destinations::{DestinationSpec, add, filter};
 use super::in_process::InProcessAnalyzer;
 use super::recording::{self, Follow, Inherited, Recording, WORKER_TIMEOUT};
 use super::report::ReportOutput;
@@ -99,9 +99,9 @@ struct Plan {
     /// Whether the channels `memory` and `scope` are among them.
     memory: bool,
     scope: bool,
-    file: Option<To<PathBuf>>,
+    file: Option<DestinationSpec<PathBuf>>,
     file_channels: Option<ChannelFilter>,
-    host: Option<To<String>>,
+    host: Option<DestinationSpec<String>>,
     address: Option<(Address, Option<ChannelFilter>)>,
     analyzes_in_process: bool,
     buffer_limit: usize,
@@ -136,11 +136,12 @@ impl Plan {
 
     /// The sinks that the recording begins with, in the order in which the worker writes them.
     fn sinks(&mut self, file: Option<FileSink>, analyzer: Option<&InProcessAnalyzer>) -> Sinks {
-        let mut sinks = Sinks { sinks: Vec::new(), initial: Initial::default() };
+        let mut sinks = Sinks { sinks: Vec::new(), initial: InitialDestinations::default() };
         if let Some(file) = file {
             let name = file.path().display().to_string();
-            let asked = self.file.take();
-            sinks.initial.file = asked.map(|asked| Started::new(asked, file.number(), name));
+            let spec = self.file.take();
+            sinks.initial.file =
+                spec.map(|spec| StartedDestination::new(spec, file.number(), name));
             let channels = self.file_channels.take();
             let has_memory = filter::has_memory(channels.as_ref());
             sinks.sinks.push((filter::apply(channels, Box::new(file)), has_memory));
@@ -153,9 +154,9 @@ impl Plan {
             let has_memory = filter::has_memory(channels.as_ref());
             match add::to_host(address, channels) {
                 Ok(host) => {
-                    let asked = self.host.take();
-                    let started = |asked| Started::new(asked, host.number(), name);
-                    sinks.initial.host = asked.map(started);
+                    let spec = self.host.take();
+                    let started = |spec| StartedDestination::new(spec, host.number(), name);
+                    sinks.initial.host = spec.map(started);
                     sinks.sinks.push((Box::new(host), has_memory));
                 }
                 Err(error) => problems::report(error),
@@ -170,7 +171,7 @@ type JoiningSink = (Box<dyn Sink>, bool);
 
 struct Sinks {
     sinks: Vec<JoiningSink>,
-    initial: Initial,
+    initial: InitialDestinations,
 }
 
 /// Empties the buffers of all threads and resets the counters, unless the recording continues the
@@ -215,7 +216,7 @@ fn build(
     let new_generation = recording::next_generation();
     let unlinked = !is_allocator_linked();
     if follow.is_some() {
-        fork::ask();
+        fork::enable();
     }
     let analyzer = plan.analyzes_in_process.then(InProcessAnalyzer::new);
     let has_file = outputs.file.is_some();

@@ -1,6 +1,6 @@
 //! What a recording is started with: set in code, by the environment and by flags.
 
-use super::destinations::To;
+use super::destinations::DestinationSpec;
 use super::report_to::ReportTo;
 #[cfg(feature = "enable")]
 use crate::error::Error;
@@ -35,8 +35,8 @@ pub enum OnFull {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
     pub(crate) report: Option<ReportTo>,
-    pub(crate) file: Option<To<PathBuf>>,
-    pub(crate) host: Option<To<String>>,
+    pub(crate) file: Option<DestinationSpec<PathBuf>>,
+    pub(crate) host: Option<DestinationSpec<String>>,
     pub(crate) analyze_in_process: bool,
     pub(crate) control: Option<String>,
     pub(crate) control_token: Option<Secret>,

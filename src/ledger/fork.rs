@@ -30,10 +30,10 @@ use std::time::Duration;
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Whether any recording has ever asked to follow forks.
-static ASKED: AtomicBool = AtomicBool::new(false);
+static FOLLOWS_FORKS: AtomicBool = AtomicBool::new(false);
 
 /// The locks of the ledger.
-struct Held {
+struct Locks {
     recording: MutexGuard<'static, Option<Recording>>,
     session: MutexGuard<'static, Option<Session>>,
     problems: MutexGuard<'static, Vec<String>>,
@@ -42,29 +42,29 @@ struct Held {
 }
 
 /// Which lock was not free, so that the child of a fork cannot follow.
-type NotFree = &'static str;
+type BusyLock = &'static str;
 
 thread_local! {
     /// The locks that this thread holds during a fork.
-    static HELD: RefCell<Option<Result<Held, NotFree>>> = const { RefCell::new(None) };
+    static LOCKS: RefCell<Option<Result<Locks, BusyLock>>> = const { RefCell::new(None) };
 }
 
 /// From now on, each fork checks whether the recording follows it.
-pub(super) fn ask() {
-    ASKED.store(true, Ordering::Release);
+pub(super) fn enable() {
+    FOLLOWS_FORKS.store(true, Ordering::Release);
 }
 
 pub(super) extern "C" fn prepare() {
-    if ASKED.load(Ordering::Acquire) && !state::is_forked() {
+    if FOLLOWS_FORKS.load(Ordering::Acquire) && !state::is_forked() {
         untracked(|| {
-            let held = hold();
-            let _ = HELD.try_with(|place| place.replace(held));
+            let locked = lock_all();
+            let _ = LOCKS.try_with(|locks| locks.replace(locked));
         });
     }
 }
 
 /// Takes the locks. `None` if nothing is recorded, or if the recording does not follow forks.
-fn hold() -> Option<Result<Held, NotFree>> {
+fn lock_all() -> Option<Result<Locks, BusyLock>> {
     let _signals = BlockedSignals::new();
     let Some(recording) = recording::current_within(LOCK_TIMEOUT) else {
         return Some(Err("the ledger"));
@@ -80,18 +80,18 @@ fn hold() -> Option<Result<Held, NotFree>> {
     else {
         return Some(Err("what the ledger keeps"));
     };
-    Some(Ok(Held { recording, session, problems, queues: queue::lock_all(), importants }))
+    Some(Ok(Locks { recording, session, problems, queues: queue::lock_all(), importants }))
 }
 
-fn take_held() -> Option<Result<Held, NotFree>> {
-    HELD.try_with(RefCell::take).ok().flatten()
+fn take_locks() -> Option<Result<Locks, BusyLock>> {
+    LOCKS.try_with(RefCell::take).ok().flatten()
 }
 
 pub(super) extern "C" fn in_parent() {
-    if ASKED.load(Ordering::Acquire) {
+    if FOLLOWS_FORKS.load(Ordering::Acquire) {
         untracked(|| {
             // The locks are released first: reporting takes one of them.
-            if let Some(Err(what)) = take_held().map(|held| held.map(drop)) {
+            if let Some(Err(what)) = take_locks().map(|locks| locks.map(drop)) {
                 problems::add(format!(
                     "a forked process is not recorded: {what} was in use for {} s before it",
                     LOCK_TIMEOUT.as_secs()
@@ -104,8 +104,8 @@ pub(super) extern "C" fn in_parent() {
 /// In the child: continues the recording. Returns whether the child records, or has reported why
 /// not. With the guard set.
 pub(super) fn in_child() -> bool {
-    let Some(Ok(held)) = take_held() else { return false };
-    let Held { mut recording, mut session, mut problems, mut queues, importants } = held;
+    let Some(Ok(locks)) = take_locks() else { return false };
+    let Locks { mut recording, mut session, mut problems, mut queues, importants } = locks;
     let (Some(mut old), Some(old_session)) = (recording.take(), session.take()) else {
         return false;
     };

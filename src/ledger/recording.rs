@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::control::RunningControl;
-use super::destinations::initial::Initial;
+use super::destinations::initial::InitialDestinations;
 use super::entry::on_helper_thread;
 use super::in_process::InProcessAnalyzer;
 use super::late_join;
@@ -42,7 +42,7 @@ pub(crate) struct Recording {
     pub(super) report: Option<ReportOutput>,
     /// The environment has set where the report goes, or that there is none; otherwise code still may.
     pub(super) report_is_set: bool,
-    pub(super) initial: Initial,
+    pub(super) initial: InitialDestinations,
     pub(super) control: Option<RunningControl>,
     /// How the children of forks continue it, if they do.
     pub(super) follow: Option<Follow>,

@@ -2,7 +2,7 @@
 
 use super::config::{self, Config};
 use super::control::read_token;
-use super::destinations::To;
+use super::destinations::DestinationSpec;
 use super::problems;
 use super::report_to::ReportTo;
 use crate::dump::FORMATS;
@@ -181,7 +181,7 @@ fn channels(value: &OsStr, config: &mut Config) -> Result<(), String> {
 }
 
 fn file(value: &OsStr, config: &mut Config) -> Result<(), String> {
-    config.file = Some(To::all(PathBuf::from(value)));
+    config.file = Some(DestinationSpec::all(PathBuf::from(value)));
     Ok(())
 }
 
@@ -192,7 +192,7 @@ fn host(value: &OsStr, config: &mut Config) -> Result<(), String> {
             "only HOST or HOST:PORT are allowed, such as 127.0.0.1:1980; nothing is sent".into()
         );
     };
-    config.host = Some(To::all(host.to_owned()));
+    config.host = Some(DestinationSpec::all(host.to_owned()));
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use super::begin::{Origin, Outputs, begin};
 use super::config::{self, Config};
-use super::destinations::initial::Started;
+use super::destinations::initial::StartedDestination;
 use super::destinations::{add, filter};
 use super::entry::{on_helper_thread, refuse_forked, request};
 use super::files::open_trace;
@@ -190,7 +190,7 @@ fn add_settings(running: &mut Recording, config: Config) -> Result<(), Error> {
         match joined {
             Some(Ok(())) => {
                 let name = path.display().to_string();
-                running.initial.file = Some(Started::new(to, FIRST_FILE, name));
+                running.initial.file = Some(StartedDestination::new(to, FIRST_FILE, name));
             }
             _ => problems::add(format!(
                 "{} is not written: the environment started recording before main, and more than {} KiB of events had passed by then; set MEMLEDGER_FILE as well",
@@ -207,7 +207,7 @@ fn add_settings(running: &mut Recording, config: Config) -> Result<(), Error> {
         if let Some(session) = session.as_mut() {
             let name = to.location.clone();
             let number = add::join(session, host, analyzer, Vec::new());
-            running.initial.host = Some(Started::new(to, number, name));
+            running.initial.host = Some(StartedDestination::new(to, number, name));
         }
     }
     if let Some(channels) = config.channels.filter(|_| !running.channels_are_set) {

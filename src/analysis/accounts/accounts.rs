@@ -3,9 +3,9 @@
 use super::bucket::{Bucket, Counts};
 use super::combined::Combined;
 use super::measured::MeasuredPeaks;
-use super::moves::{Moved, Moves};
+use super::moves::{BucketMoves, Moved};
 use super::peaks::{Moment, Peaks, Total};
-use super::size_class::{CLASSES, SizeClass, class_of};
+use super::size_class::{CLASSES, SizeClassFigures, class_of};
 use crate::analysis::columns::Tally;
 use crate::analysis::hash::IntMap;
 
@@ -24,12 +24,12 @@ pub(in crate::analysis) struct Accounts {
     buckets: Vec<Bucket>,
     /// The buckets by context and thread.
     index: IntMap<(u32, u32), u32>,
-    size_classes: [SizeClass; CLASSES],
+    size_classes: [SizeClassFigures; CLASSES],
     peaks: Peaks,
     measured: MeasuredPeaks,
     combined: Combined,
     total: Total,
-    moves: Moves,
+    moves: BucketMoves,
 }
 
 impl Accounts {
@@ -240,7 +240,7 @@ impl Accounts {
         &self.buckets
     }
 
-    pub(in crate::analysis) fn size_classes(&self) -> &[SizeClass] {
+    pub(in crate::analysis) fn size_classes(&self) -> &[SizeClassFigures] {
         &self.size_classes
     }
 

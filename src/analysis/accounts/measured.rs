@@ -4,14 +4,14 @@ use super::peaks::PeakTracker;
 
 /// The live bytes of a measurement, and its peak generation.
 #[derive(Clone, Copy, Debug, Default)]
-struct Measured {
+struct MeasurementPeak {
     tracker: PeakTracker,
     generation: u64,
 }
 
 /// What a bucket held at the peak of one measurement around it.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct BucketHeld {
     /// The number of the measurement.
     measured: u32,
     generation: u64,
@@ -28,9 +28,9 @@ pub(super) struct MeasuredPeaks {
     /// measurements; in the trace of another process, each bucket could be inside hundreds of
     /// measurements whose figures are never read.
     enabled: bool,
-    measured: Vec<Measured>,
+    measured: Vec<MeasurementPeak>,
     /// The figures that buckets keep for their measurements, one bucket after another.
-    held: Vec<Held>,
+    held: Vec<BucketHeld>,
 }
 
 impl MeasuredPeaks {
@@ -42,7 +42,7 @@ impl MeasuredPeaks {
 
     /// Adds a measurement; returns its number.
     pub(super) fn add(&mut self) -> u32 {
-        self.measured.push(Measured::default());
+        self.measured.push(MeasurementPeak::default());
         self.measured.len() as u32 - 1
     }
 
@@ -51,7 +51,7 @@ impl MeasuredPeaks {
         let start = self.held.len() as u32;
         for measured in within.filter(|_| self.enabled) {
             let generation = self.measured[measured as usize].generation;
-            self.held.push(Held { measured, generation, bytes: 0 });
+            self.held.push(BucketHeld { measured, generation, bytes: 0 });
         }
         (start, self.held.len() as u32)
     }

@@ -22,9 +22,9 @@ impl Moved {
 /// The moves, by the bucket left and the bucket entered. A block leaves the accounts without a free
 /// if another block replaces it, or if the program declares it a heap.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Moves(IntMap<(u32, u32), Moved>);
+pub(super) struct BucketMoves(IntMap<(u32, u32), Moved>);
 
-impl Moves {
+impl BucketMoves {
     pub(super) fn between(&mut self, from: u32, to: u32, bytes: u64) {
         self.0.entry((from, to)).or_default().add(1, bytes);
     }

@@ -10,7 +10,7 @@ pub(in crate::analysis) const LAST_CLASS: usize = CLASSES - 1;
 
 /// The figures of one size class.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::analysis) struct SizeClass {
+pub(in crate::analysis) struct SizeClassFigures {
     pub(in crate::analysis) counts: Counts,
     /// The maximum of its live bytes.
     pub(in crate::analysis) peak: u64,

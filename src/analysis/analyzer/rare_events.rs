@@ -42,19 +42,19 @@ impl Analyzer {
 
     fn block_event(&mut self, role: BlockRole, event: &Event<'_>) {
         let (fixed, stream) = (event.fixed, event.stream);
-        let (model, mut around) = self.parts();
-        let around = &mut around;
+        let (model, mut env) = self.parts();
+        let env = &mut env;
         match role {
             BlockRole::Rename { address, heap } => {
-                model.rename(stream, heap.of(fixed), u64_at(fixed, address), around);
+                model.rename(stream, heap.of(fixed), u64_at(fixed, address), env);
             }
-            BlockRole::HeapMark { address } => model.mark_heap(u64_at(fixed, address), around),
-            BlockRole::HeapUnmark { address } => model.unmark_heap(u64_at(fixed, address), around),
+            BlockRole::HeapMark { address } => model.mark_heap(u64_at(fixed, address), env),
+            BlockRole::HeapUnmark { address } => model.unmark_heap(u64_at(fixed, address), env),
             BlockRole::LargeSize { address, size } => {
-                model.large_size(stream, u64_at(fixed, address), u64_at(fixed, size), around);
+                model.large_size(stream, u64_at(fixed, address), u64_at(fixed, size), env);
             }
             BlockRole::ReallocFailed { address } => {
-                model.realloc_failed(stream, u64_at(fixed, address), around);
+                model.realloc_failed(stream, u64_at(fixed, address), env);
             }
         }
     }

@@ -11,5 +11,5 @@
 mod model;
 mod operation;
 
-pub(super) use model::{Model, Surroundings};
+pub(super) use model::{ApplyEnv, Model};
 pub(super) use operation::{Operation, OperationKind, OperationQueue};

@@ -6,7 +6,7 @@ mod corrections;
 
 use crate::analysis::accounts::{Accounts, Moment};
 use crate::analysis::attribution::{
-    Contexts, DetachedBlock, HeapAddress, IdKind, OUTERMOST, Spec, Stream, Streams, Threads,
+    Contexts, DetachedBlock, HeapAddress, IdKind, OUTERMOST, Stream, Streams, TagSpec, Threads,
 };
 use crate::analysis::cutoff::Cutoff;
 use crate::analysis::diagnostics::Diagnostics;
@@ -26,7 +26,7 @@ pub(in crate::analysis) struct Model {
 }
 
 /// The surroundings of an event: its time, and the objects beside the model that count it.
-pub(in crate::analysis) struct Surroundings<'a> {
+pub(in crate::analysis) struct ApplyEnv<'a> {
     /// Nanoseconds since the start of the trace.
     pub(in crate::analysis) now: u64,
     /// Whether the trace began after its process: blocks from before are not known.
@@ -35,7 +35,7 @@ pub(in crate::analysis) struct Surroundings<'a> {
     pub(in crate::analysis) diagnostics: &'a mut Diagnostics,
 }
 
-impl Surroundings<'_> {
+impl ApplyEnv<'_> {
     /// The moment of the event that was counted last.
     fn moment(&self) -> Moment {
         Moment { time: self.now, event: self.cutoff.events() }
@@ -121,7 +121,7 @@ impl Model {
         }
         let (kind, owner) = kind_and_owner
             .map_or((IdKind::Scope, -1), |(kind, owner)| (IdKind::from_wire(kind), owner));
-        self.contexts.announce(id, Spec { kind, parent, owner, name: name.into() });
+        self.contexts.announce(id, TagSpec { kind, parent, owner, name: name.into() });
     }
 
     /// See [`Contexts::entered`].
@@ -137,9 +137,9 @@ impl Model {
         }
     }
 
-    /// See [`Streams::forget_last_blocks`].
-    pub(in crate::analysis) fn forget_last_blocks(&mut self) {
-        self.streams.forget_last_blocks();
+    /// See [`Streams::reset_last_blocks`].
+    pub(in crate::analysis) fn reset_last_blocks(&mut self) {
+        self.streams.reset_last_blocks();
     }
 }
 

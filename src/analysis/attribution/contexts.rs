@@ -46,7 +46,7 @@ impl IdKind {
 
 /// The fields of a `TagSpec`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::analysis) struct Spec {
+pub(in crate::analysis) struct TagSpec {
     pub(in crate::analysis) kind: IdKind,
     pub(in crate::analysis) parent: i32,
     pub(in crate::analysis) owner: i32,
@@ -56,7 +56,7 @@ pub(in crate::analysis) struct Spec {
 /// An id that was announced.
 #[derive(Clone, Debug)]
 struct Announced {
-    spec: Spec,
+    spec: TagSpec,
     /// Its node, if the id was used.
     node: Option<u32>,
     /// The innermost measurement around it, if the id was used as a scope.
@@ -128,7 +128,7 @@ impl Contexts {
     }
 
     /// Notes what `id` refers to. The last announcement of an id is valid.
-    pub(in crate::analysis) fn announce(&mut self, id: i32, spec: Spec) {
+    pub(in crate::analysis) fn announce(&mut self, id: i32, spec: TagSpec) {
         if self.announced.get(&id).is_some_and(|announced| announced.spec == spec) {
             return;
         }

@@ -165,7 +165,7 @@ impl Streams {
     }
 
     /// Forgets the last block of each stream.
-    pub(in crate::analysis) fn forget_last_blocks(&mut self) {
+    pub(in crate::analysis) fn reset_last_blocks(&mut self) {
         for stream in &mut self.0 {
             stream.last = None;
         }

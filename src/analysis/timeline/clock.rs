@@ -45,7 +45,7 @@ impl Clock {
     }
 
     /// Forgets the distances between earlier markers, which do not predict later ones.
-    pub(in crate::analysis) fn forget_resolution(&mut self) {
+    pub(in crate::analysis) fn reset_resolution(&mut self) {
         (self.resolution, self.busy) = (0, false);
     }
 

@@ -84,7 +84,7 @@ impl Timeline {
     /// Notes that the stream joined a recording here.
     pub(super) fn joined(&mut self) {
         // The distances between earlier times are not those of the recording.
-        self.clock.forget_resolution();
+        self.clock.reset_resolution();
         self.scopes_off.begin(self.clock.now());
     }
 

@@ -242,12 +242,12 @@ pub(crate) fn switch(names: &Names, enabled: bool) -> Result<Vec<&'static Channe
 }
 
 /// Announces channels in a stream, and reports those that were turned on or off.
-pub(crate) struct Announcer {
+pub(crate) struct ChannelAnnouncer {
     /// The state of each channel, by its index in the table, that was last announced in the stream.
     announced: Vec<bool>,
 }
 
-impl Announcer {
+impl ChannelAnnouncer {
     pub(crate) fn new() -> Self {
         Self { announced: Vec::new() }
     }

@@ -29,18 +29,18 @@ pub struct Destination {
 /// The kinds of destinations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    File(To<PathBuf>),
-    Host(To<String>),
+    File(DestinationSpec<PathBuf>),
+    Host(DestinationSpec<String>),
 }
 
 /// A file's path or a host's address, and the channels that go there; `None` is all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct To<L> {
+pub(crate) struct DestinationSpec<L> {
     pub(crate) location: L,
     pub(crate) channels: Option<String>,
 }
 
-impl<L> To<L> {
+impl<L> DestinationSpec<L> {
     /// All channels, to `location`.
     pub(crate) fn all(location: L) -> Self {
         Self { location, channels: None }
@@ -58,7 +58,7 @@ impl Destination {
     /// In the name, `%p` becomes the process id, `%t` the unix time in seconds, `%e` the name of
     /// the executable, and `%%` a percent sign.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        Self { target: Target::File(To::all(path.into())) }
+        Self { target: Target::File(DestinationSpec::all(path.into())) }
     }
 
     /// A recorder, which gets the plain Unreal stream: `HOST`, `HOST:PORT`, an IP address, or
@@ -66,7 +66,7 @@ impl Destination {
     /// `memledger serve` listens on both; the recorder of Unreal Engine 4 listens on 1980, that of
     /// Unreal Engine 5 on 1981.
     pub fn host(address: impl Into<String>) -> Self {
-        Self { target: Target::Host(To::all(address.into())) }
+        Self { target: Target::Host(DestinationSpec::all(address.into())) }
     }
 
     /// Sets which of the recorded channels this destination gets: the names, separated by commas,
@@ -81,8 +81,8 @@ impl Destination {
     /// Filtering takes 10 to 15 ns an event: of the worker's time for the first file, otherwise of
     /// the time of the destination's own thread.
     pub fn channels(mut self, channels: impl Into<String>) -> Self {
-        let (Target::File(To { channels: wanted, .. }) | Target::Host(To { channels: wanted, .. })) =
-            &mut self.target;
+        let (Target::File(DestinationSpec { channels: wanted, .. })
+        | Target::Host(DestinationSpec { channels: wanted, .. })) = &mut self.target;
         *wanted = Some(channels.into());
         self
     }

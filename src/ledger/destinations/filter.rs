@@ -1,6 +1,6 @@
 //! The channels that a destination gets, and the filter before it if those are not all.
 
-use super::destination::To;
+use super::destination::DestinationSpec;
 use crate::alloc;
 use crate::error::Error;
 use crate::events::channel::{ChannelFilter, FilteredSink, Needs};
@@ -18,7 +18,9 @@ static NEEDS: [Needs; 3] = [
 ];
 
 /// The channels that one destination of a configuration gets.
-pub(in crate::ledger) fn of<L>(to: Option<&To<L>>) -> Result<Option<ChannelFilter>, Error> {
+pub(in crate::ledger) fn of<L>(
+    to: Option<&DestinationSpec<L>>,
+) -> Result<Option<ChannelFilter>, Error> {
     parse(to.and_then(|to| to.channels.as_deref()))
 }
 

@@ -13,7 +13,7 @@ pub(super) mod initial;
 pub(super) mod restart;
 
 pub use destination::Destination;
-pub(crate) use destination::{Target, To};
+pub(crate) use destination::{DestinationSpec, Target};
 #[cfg(feature = "enable")]
 pub(super) use handle::{DRAIN_TIMEOUT, all};
 pub use handle::{DestinationHandle, DestinationState, DestinationStatus};

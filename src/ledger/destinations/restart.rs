@@ -1,6 +1,6 @@
 //! Commands end the destinations that a recording starts with, and start them again.
 
-use super::initial::{Initial, Started};
+use super::initial::{InitialDestinations, StartedDestination};
 use super::{DestinationHandle, add};
 use crate::error::Error;
 use crate::ledger::files::expand;
@@ -18,7 +18,7 @@ const MAX_NAMES: u32 = 10_000;
 
 /// Whether the destination receives the trace. If the worker is stuck, the file that the worker
 /// itself writes is assumed to receive the trace.
-fn is_running<P>(started: &Started<P>) -> bool {
+fn is_running<P>(started: &StartedDestination<P>) -> bool {
     if started.number != FIRST_FILE {
         let queue = queue::by_number(started.number);
         return queue.is_some_and(|queue| queue.status().stage != Stage::Ended);
@@ -68,31 +68,31 @@ pub(in crate::ledger) fn start_again(
         );
     }
     // NOTE: the lock is not held while a destination is added, because adding takes the lock.
-    let keep = |change: &dyn Fn(&mut Initial)| {
+    let keep = |change: &dyn Fn(&mut InitialDestinations)| {
         let mut recording = recording::current();
         let same = recording.as_mut().filter(|recording| recording.generation == generation);
         same.into_iter().for_each(|recording| change(&mut recording.initial));
     };
     let mut started = Vec::new();
-    if let Some(Started { asked, .. }) = file.filter(|file| !is_running(file)) {
+    if let Some(StartedDestination { spec, .. }) = file.filter(|file| !is_running(file)) {
         room_for_one()?;
         // The start has reported what is wrong with the name.
-        let (created, path) = create_beside(&expand(&asked.location, &mut |_| {}))?;
+        let (created, path) = create_beside(&expand(&spec.location, &mut |_| {}))?;
         let handle =
-            add::add_created(created, &path, asked.channels.as_deref()).map_err(|error| {
+            add::add_created(created, &path, spec.channels.as_deref()).map_err(|error| {
                 // This function has created the file, and it is empty.
                 let _ = std::fs::remove_file(&path);
                 error.to_string()
             })?;
-        let new = Started::new(asked, handle.number(), path.display().to_string());
+        let new = StartedDestination::new(spec, handle.number(), path.display().to_string());
         started.push(new.name.clone());
         keep(&|initial| initial.file = Some(new.clone()));
     }
-    if let Some(Started { asked, name, .. }) = host.filter(|host| !is_running(host)) {
+    if let Some(StartedDestination { spec, name, .. }) = host.filter(|host| !is_running(host)) {
         room_for_one()?;
-        let handle = add::add_host(&asked.location, asked.channels.as_deref());
+        let handle = add::add_host(&spec.location, spec.channels.as_deref());
         let handle = handle.map_err(|error| error.to_string())?;
-        let new = Started::new(asked, handle.number(), name);
+        let new = StartedDestination::new(spec, handle.number(), name);
         started.push(new.name.clone());
         keep(&|initial| initial.host = Some(new.clone()));
     }

@@ -3,7 +3,7 @@
 //! Most operations of a batch are consecutive allocations and frees of one thread: their common
 //! stream, thread and bucket are looked up once.
 
-use super::{Model, Surroundings};
+use super::{ApplyEnv, Model};
 use crate::analysis::accounts::Moment;
 use crate::analysis::apply::operation::{Operation, OperationKind, OperationQueue};
 use crate::analysis::attribution::{LastBlock, MadeBy, NO_BUCKET};
@@ -15,7 +15,7 @@ impl Model {
     pub(in crate::analysis) fn apply(
         &mut self,
         queue: &mut OperationQueue,
-        around: &mut Surroundings<'_>,
+        env: &mut ApplyEnv<'_>,
     ) {
         let (operations, first) = queue.take();
         let mut fetched = 0;
@@ -28,14 +28,14 @@ impl Model {
         let mut at = 0;
         while let Some(operation) = operations.get(at) {
             let number = first + at as u64;
-            let applied = self.apply_consecutive(&operations[at..], number, around);
+            let applied = self.apply_consecutive(&operations[at..], number, env);
             at += applied;
             if applied == 0 {
                 match operation.kind {
-                    OperationKind::Alloc => self.allocate(operation, number, around),
-                    OperationKind::ReallocAlloc => self.reallocate(operation, number, around),
+                    OperationKind::Alloc => self.allocate(operation, number, env),
+                    OperationKind::ReallocAlloc => self.reallocate(operation, number, env),
                     OperationKind::Free | OperationKind::ReallocFree => {
-                        self.free(operation, around);
+                        self.free(operation, env);
                     }
                 }
                 at += 1;
@@ -50,15 +50,15 @@ impl Model {
         &mut self,
         operations: &[Operation],
         first: u64,
-        around: &mut Surroundings<'_>,
+        env: &mut ApplyEnv<'_>,
     ) -> usize {
         let Some(&Operation { stream: stream_id, .. }) = operations.first() else { return 0 };
         let stream = self.stream(stream_id);
         let (thread, mut bucket) = (stream.thread, stream.bucket);
-        if !around.cutoff.is_counting() {
+        if !env.cutoff.is_counting() {
             return 0;
         }
-        let now = around.now;
+        let now = env.now;
         let mut newest = self.threads.get(thread).newest();
         let (mut allocations, mut last) = (0, None);
         let mut applied = 0;
@@ -75,7 +75,7 @@ impl Model {
                     }
                     let block = Block::allocated(size, now, bucket);
                     if let Some(old) = self.heaps.insert(heap, address, hint, block) {
-                        self.replaced(&old, around);
+                        self.replaced(&old, env);
                     }
                     let size = block.size();
                     let moment = Moment { time: now, event: first + applied as u64 };

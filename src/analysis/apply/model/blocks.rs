@@ -1,6 +1,6 @@
 //! What one allocation, reallocation or free does.
 
-use super::{Model, Surroundings};
+use super::{ApplyEnv, Model};
 use crate::analysis::accounts::Moment;
 use crate::analysis::apply::operation::{Operation, OperationKind};
 use crate::analysis::attribution::{
@@ -35,7 +35,7 @@ impl Model {
         stream: u16,
         heap: usize,
         kind: OperationKind,
-        around: &mut Surroundings<'_>,
+        env: &mut ApplyEnv<'_>,
     ) {
         let stream = self.stream(stream);
         stream.last = None;
@@ -44,7 +44,7 @@ impl Model {
             OperationKind::ReallocAlloc => drop(stream.end_realloc()),
             OperationKind::Alloc | OperationKind::Free => {}
         }
-        around.diagnostics.problem(if heap >= HEAPS {
+        env.diagnostics.problem(if heap >= HEAPS {
             format!("events in root heap {heap} are ignored; there are {HEAPS}")
         } else {
             "events about address 0 are ignored".to_owned()
@@ -53,13 +53,8 @@ impl Model {
 
     /// An allocation; it is event `number`.
     #[inline]
-    pub(super) fn allocate(
-        &mut self,
-        operation: &Operation,
-        number: u64,
-        around: &mut Surroundings<'_>,
-    ) {
-        self.first_seen(operation, number, MadeBy::Allocation, around);
+    pub(super) fn allocate(&mut self, operation: &Operation, number: u64, env: &mut ApplyEnv<'_>) {
+        self.first_seen(operation, number, MadeBy::Allocation, env);
     }
 
     /// The second half of a reallocation; it is event `number`.
@@ -68,16 +63,16 @@ impl Model {
         &mut self,
         operation: &Operation,
         number: u64,
-        around: &mut Surroundings<'_>,
+        env: &mut ApplyEnv<'_>,
     ) {
         let Operation { address, size, hint, heap, .. } = *operation;
         let stream = self.stream(operation.stream);
         let mut old = match stream.end_realloc() {
             Some(PendingRealloc::Known(old)) => old,
             Some(PendingRealloc::Unknown) => {
-                return self.first_reallocated(operation, number, around);
+                return self.first_reallocated(operation, number, env);
             }
-            None => return self.first_seen(operation, number, MadeBy::Allocation, around),
+            None => return self.first_seen(operation, number, MadeBy::Allocation, env),
         };
         let before = old.block;
         old.block.set_size(size);
@@ -89,15 +84,15 @@ impl Model {
         self.threads.get_mut(bucket.thread).reattach((heap, address), &old);
         self.count_foreign(operation.stream, context, 1);
         let replaced = self.heaps.insert(heap, address, hint, block);
-        if around.cutoff.is_counting() {
+        if env.cutoff.is_counting() {
             if let Some(old) = replaced {
-                self.replaced(&old, around);
+                self.replaced(&old, env);
             }
-            let moment = Moment { time: around.now, event: number };
+            let moment = Moment { time: env.now, event: number };
             self.accounts.resize(before.size(), size);
             self.accounts.add_block(block.key(), size, moment, |tally| tally.reallocated(size));
         } else {
-            around.cutoff.after_mut().add_bytes(size);
+            env.cutoff.after_mut().add_bytes(size);
         }
     }
 
@@ -105,20 +100,15 @@ impl Model {
     /// began, so before any measurement: it counts in the scope, but in no measurement.
     #[cold]
     #[inline(never)]
-    fn first_reallocated(
-        &mut self,
-        operation: &Operation,
-        number: u64,
-        around: &mut Surroundings<'_>,
-    ) {
+    fn first_reallocated(&mut self, operation: &Operation, number: u64, env: &mut ApplyEnv<'_>) {
         let stream_id = operation.stream;
         let Stream { context, thread, bucket, .. } = *self.stream(stream_id);
         let made_by = MadeBy::ReallocationOfUnknown;
         let Some(outside) = self.contexts.outside_measurements(context, &mut self.accounts) else {
-            return self.first_seen(operation, number, made_by, around);
+            return self.first_seen(operation, number, made_by, env);
         };
         self.streams.existing(stream_id).bucket = self.bucket(outside, thread);
-        self.first_seen(operation, number, made_by, around);
+        self.first_seen(operation, number, made_by, env);
         self.streams.existing(stream_id).bucket = bucket;
         self.count_foreign(stream_id, outside, 1);
     }
@@ -138,7 +128,7 @@ impl Model {
         operation: &Operation,
         number: u64,
         made_by: MadeBy,
-        around: &mut Surroundings<'_>,
+        env: &mut ApplyEnv<'_>,
     ) {
         let Operation { address, size, hint, heap, .. } = *operation;
         let stream = self.stream(operation.stream);
@@ -146,20 +136,20 @@ impl Model {
         if bucket == NO_BUCKET {
             bucket = self.find_bucket(operation.stream);
         }
-        let block = Block::allocated(size, around.now, bucket);
+        let block = Block::allocated(size, env.now, bucket);
         let size = block.size();
         self.streams.existing(operation.stream).last =
             Some(LastBlock { address, block, heap, made_by });
         self.threads.get_mut(thread).allocated(1, (heap, address));
         let replaced = self.heaps.insert(heap, address, hint, block);
-        if around.cutoff.is_counting() {
+        if env.cutoff.is_counting() {
             if let Some(old) = replaced {
-                self.replaced(&old, around);
+                self.replaced(&old, env);
             }
-            let moment = Moment { time: around.now, event: number };
+            let moment = Moment { time: env.now, event: number };
             self.accounts.add_block(block.key(), size, moment, |tally| tally.allocated(size));
         } else {
-            let after = around.cutoff.after_mut();
+            let after = env.cutoff.after_mut();
             after.allocations += 1;
             after.add_bytes(size);
         }
@@ -168,15 +158,15 @@ impl Model {
     /// A block was allocated over this one.
     #[cold]
     #[inline(never)]
-    pub(super) fn replaced(&mut self, old: &Block, around: &mut Surroundings<'_>) {
-        around.diagnostics.duplicate_allocation();
+    pub(super) fn replaced(&mut self, old: &Block, env: &mut ApplyEnv<'_>) {
+        env.diagnostics.duplicate_allocation();
         self.accounts.remove_block(old.key(), old.size(), |_| ());
         self.accounts.note_left(old.key(), old.size());
     }
 
     /// A free, or the first half of a reallocation.
     #[inline]
-    pub(super) fn free(&mut self, operation: &Operation, around: &mut Surroundings<'_>) {
+    pub(super) fn free(&mut self, operation: &Operation, env: &mut ApplyEnv<'_>) {
         let Operation { address, hint, heap, .. } = *operation;
         let stream = self.stream(operation.stream);
         stream.last = None;
@@ -186,7 +176,7 @@ impl Model {
             if realloc {
                 self.stream(operation.stream).begin_realloc(PendingRealloc::Unknown);
             }
-            return self.free_of_unknown(heap, address, around);
+            return self.free_of_unknown(heap, address, env);
         };
         let owner = self.accounts.bucket(block.bucket).thread;
         if realloc {
@@ -194,25 +184,25 @@ impl Model {
             let pending = PendingRealloc::Known(detached);
             self.streams.existing(operation.stream).begin_realloc(pending);
         }
-        if around.cutoff.is_counting() {
+        if env.cutoff.is_counting() {
             let newest = self.threads.get(thread).newest();
             let short = !realloc && owner == thread && newest == (heap, address);
             self.accounts.remove_block(block.key(), block.size(), |tally| tally.freed(short));
         } else {
-            around.cutoff.after_mut().frees += u64::from(!realloc);
+            env.cutoff.after_mut().frees += u64::from(!realloc);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn free_of_unknown(&mut self, heap: u8, address: u64, around: &mut Surroundings<'_>) {
+    fn free_of_unknown(&mut self, heap: u8, address: u64, env: &mut ApplyEnv<'_>) {
         if let Some(DetachedBlock { block, .. }) = self.heap_blocks.remove(&(heap, address)) {
-            if around.cutoff.is_counting() {
+            if env.cutoff.is_counting() {
                 self.accounts.note_returned(block.key(), block.size());
                 self.accounts.count(block.key(), |tally| tally.freed(false));
             }
-        } else if around.cutoff.is_counting() {
-            around.diagnostics.unknown_free(around.began_late);
+        } else if env.cutoff.is_counting() {
+            env.diagnostics.unknown_free(env.began_late);
         }
     }
 }

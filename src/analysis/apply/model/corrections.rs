@@ -1,6 +1,6 @@
 //! Events that correct, rename or reclassify a block.
 
-use super::{Model, Surroundings, usable_heap};
+use super::{ApplyEnv, Model, usable_heap};
 use crate::analysis::accounts::{Bucket, LAST_CLASS, class_of};
 use crate::analysis::attribution::{LastBlock, MadeBy};
 use crate::analysis::live_set::{Block, HEAPS};
@@ -13,12 +13,12 @@ impl Model {
         stream_id: u16,
         address: u64,
         size: u64,
-        around: &mut Surroundings<'_>,
+        env: &mut ApplyEnv<'_>,
     ) {
         let is_large = |block: &Block| [block.size(), size].map(class_of) == [LAST_CLASS; 2];
         let last = self.stream(stream_id).last;
         let Some(mut last) = last.filter(|l| l.address == address && is_large(&l.block)) else {
-            return around.diagnostics.problem(
+            return env.diagnostics.problem(
                 "a Memledger.LargeSize does not follow the allocation it speaks of".to_owned(),
             );
         };
@@ -31,14 +31,14 @@ impl Model {
         if is_live {
             self.heaps.replace(last.heap, address, last.block);
         }
-        if around.cutoff.is_counting() {
+        if env.cutoff.is_counting() {
             self.accounts.count(old.key(), |tally| tally.corrected(old.size(), new));
             if is_live {
                 self.accounts.remove_block(old.key(), old.size(), |_| ());
-                self.accounts.add_block(old.key(), new, around.moment(), |_| ());
+                self.accounts.add_block(old.key(), new, env.moment(), |_| ());
             }
         } else {
-            let after = around.cutoff.after_mut();
+            let after = env.cutoff.after_mut();
             after.subtract_bytes(old.size());
             after.add_bytes(new);
         }
@@ -50,27 +50,27 @@ impl Model {
         &mut self,
         stream_id: u16,
         address: u64,
-        around: &mut Surroundings<'_>,
+        env: &mut ApplyEnv<'_>,
     ) {
         let last = self.stream(stream_id).last.take();
         let made = |last: &LastBlock| last.address == address && last.made_by != MadeBy::Allocation;
         let Some(LastBlock { block, made_by, .. }) = last.filter(made) else {
-            return around.diagnostics.problem(
+            return env.diagnostics.problem(
                 "a Memledger.ReallocFailed does not follow the reallocation it speaks of"
                     .to_owned(),
             );
         };
         let context = self.accounts.bucket(block.bucket).context;
         self.count_foreign(stream_id, context, -1);
-        match (made_by, around.cutoff.is_counting()) {
+        match (made_by, env.cutoff.is_counting()) {
             (MadeBy::Reallocation, true) => {
                 self.accounts.count(block.key(), |tally| tally.not_reallocated(block.size()));
             }
             (MadeBy::Reallocation, false) => {
-                around.cutoff.after_mut().subtract_bytes(block.size());
+                env.cutoff.after_mut().subtract_bytes(block.size());
             }
             // The block is first seen here and counts as an allocation; but nothing was freed.
-            (_, true) => around.diagnostics.no_unknown_free(around.began_late),
+            (_, true) => env.diagnostics.no_unknown_free(env.began_late),
             (_, false) => {}
         }
     }
@@ -81,14 +81,14 @@ impl Model {
         stream_id: u16,
         heap: usize,
         address: u64,
-        around: &mut Surroundings<'_>,
+        env: &mut ApplyEnv<'_>,
     ) {
         let current = self.stream(stream_id).context;
         let found = usable_heap(heap).and_then(|heap| Some((heap, self.heaps.get(heap, address)?)));
         let Some((heap, block)) = found else {
             // A program may rename a block that it allocated before the trace began.
-            if !around.began_late {
-                around.diagnostics.problem(
+            if !env.began_late {
+                env.diagnostics.problem(
                     "a Memory.UpdateAlloc names an address where no block is live".to_owned(),
                 );
             }
@@ -103,29 +103,29 @@ impl Model {
         let mut renamed = block;
         renamed.bucket = bucket;
         self.heaps.replace(heap, address, renamed);
-        if around.cutoff.is_counting() {
+        if env.cutoff.is_counting() {
             self.accounts.transfer(block.bucket, bucket, block.size());
         }
     }
 
     /// The block at `address` is a heap for other blocks: it is not the program's data.
-    pub(in crate::analysis) fn mark_heap(&mut self, address: u64, around: &mut Surroundings<'_>) {
+    pub(in crate::analysis) fn mark_heap(&mut self, address: u64, env: &mut ApplyEnv<'_>) {
         let Some((heap, block)) = self.heaps.remove_anywhere(address) else {
-            return around.diagnostics.problem(
+            return env.diagnostics.problem(
                 "a Memory.HeapMarkAlloc names an address where no block is live".to_owned(),
             );
         };
         let owner = self.accounts.bucket(block.bucket).thread;
         let detached = self.threads.get(owner).detach((heap, address), block);
         self.heap_blocks.entry((heap, address)).or_insert(detached);
-        if around.cutoff.is_counting() {
+        if env.cutoff.is_counting() {
             self.accounts.remove_block(block.key(), block.size(), |_| ());
             self.accounts.note_left(block.key(), block.size());
         }
     }
 
     /// The block at `address` is a block like any other again.
-    pub(in crate::analysis) fn unmark_heap(&mut self, address: u64, around: &mut Surroundings<'_>) {
+    pub(in crate::analysis) fn unmark_heap(&mut self, address: u64, env: &mut ApplyEnv<'_>) {
         let can_return = |&heap: &u8| {
             self.heap_blocks.contains_key(&(heap, address))
                 && self.heaps.get(heap, address).is_none()
@@ -133,7 +133,7 @@ impl Model {
         let heap = (0..HEAPS as u8).find(can_return);
         let found = heap.and_then(|heap| Some((heap, self.heap_blocks.remove(&(heap, address))?)));
         let Some((heap, detached)) = found else {
-            return around.diagnostics.problem(
+            return env.diagnostics.problem(
                 "a Memory.HeapUnmarkAlloc names an address where no heap is marked".to_owned(),
             );
         };
@@ -141,9 +141,9 @@ impl Model {
         let owner = self.accounts.bucket(block.bucket).thread;
         self.threads.get_mut(owner).reattach((heap, address), &detached);
         self.heaps.insert(heap, address, u32::MAX, block);
-        if around.cutoff.is_counting() {
+        if env.cutoff.is_counting() {
             self.accounts.note_returned(block.key(), block.size());
-            self.accounts.add_block(block.key(), block.size(), around.moment(), |_| ());
+            self.accounts.add_block(block.key(), block.size(), env.moment(), |_| ());
         }
     }
 }
