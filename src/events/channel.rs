@@ -239,7 +239,7 @@ mod wishes;
 #[cfg(feature = "enable")]
 pub(crate) use filter::ChannelFilter;
 #[cfg(feature = "enable")]
-pub(crate) use filtered_sink::{FilteredSink, Needs};
+pub(crate) use filtered_sink::{Cleared, FilteredSink, Needs};
 #[cfg(feature = "enable")]
 pub(crate) use registry::{
     Announcer, Names, expected, forget, known, names, refused, switch, want,
