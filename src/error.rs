@@ -63,6 +63,8 @@ pub enum Error {
     /// These permissions are not in the range 0o600 to 0o777, in which the owner can read and write
     /// the file.
     InvalidFileMode(u32),
+    /// Call stacks cannot be taken in this way; the text says which ways are allowed.
+    InvalidStacks(String),
     /// No format of a report has the extension of this file name; the text lists the formats.
     UnknownReportFormat(String),
     /// A token has the wrong length, or characters that are not allowed; the text does not contain
@@ -76,6 +78,8 @@ pub enum Error {
 
     /// Memory can be tracked on 64-bit Linux only.
     UnsupportedPlatform,
+    /// Call stacks can be taken on x86-64 Linux only.
+    StacksUnsupported,
     /// A [`Ledger`](crate::Ledger) is already running in this process.
     AlreadyStarted,
     /// A ledger cannot start while [`measure`](crate::measure) or a [`Budget`](crate::Budget) runs
@@ -170,6 +174,8 @@ impl Error {
             Self::ReadOnlyChannel(name) => Self::ReadOnlyChannel(name),
             Self::TooManyChannels(name) => Self::TooManyChannels(name),
             Self::InvalidFileMode(mode) => Self::InvalidFileMode(*mode),
+            Self::InvalidStacks(what) => Self::InvalidStacks(what.clone()),
+            Self::StacksUnsupported => Self::StacksUnsupported,
             Self::UnknownReportFormat(text) => Self::UnknownReportFormat(text.clone()),
             Self::InvalidToken(what) => Self::InvalidToken(what.clone()),
             Self::TokenRequired(address) => Self::TokenRequired(address.clone()),
@@ -219,6 +225,8 @@ impl std::fmt::Debug for Error {
             Self::ReadOnlyChannel(_) => "ReadOnlyChannel",
             Self::TooManyChannels(_) => "TooManyChannels",
             Self::InvalidFileMode(_) => "InvalidFileMode",
+            Self::InvalidStacks(_) => "InvalidStacks",
+            Self::StacksUnsupported => "StacksUnsupported",
             Self::UnknownReportFormat(_) => "UnknownReportFormat",
             Self::InvalidToken(_) => "InvalidToken",
             Self::TokenRequired(_) => "TokenRequired",
@@ -276,6 +284,9 @@ impl std::fmt::Display for Error {
             ),
             Self::InvalidTimeout => f.write_str("a time limit of 0 s leaves no time to read"),
             Self::UnsupportedPlatform => f.write_str("memory can be tracked on 64-bit Linux only"),
+            Self::StacksUnsupported => f.write_str(
+                "call stacks can be taken on x86-64 Linux only; all else is recorded without them",
+            ),
             Self::AlreadyStarted => f.write_str(
                 "a ledger is already running in this process, and there can be only one at a time",
             ),
@@ -313,6 +324,7 @@ impl std::fmt::Display for Error {
             Self::InvalidAddress(what)
             | Self::UnknownReportFormat(what)
             | Self::InvalidChannels(what)
+            | Self::InvalidStacks(what)
             | Self::UnknownChannel(what)
             | Self::InvalidToken(what)
             | Self::OutOfMemory(what)

@@ -112,7 +112,7 @@ pub use events::LogScope;
 pub use events::channel::Channel;
 pub use ledger::{
     Destination, DestinationHandle, DestinationState, DestinationStatus, Ledger, LedgerBuilder,
-    OnFull, ReportTo, Snapshot, Stats, Worker,
+    OnFull, ReportTo, Snapshot, Stacks, Stats, Worker,
 };
 pub use measure::{Budget, Measured, budget, measure};
 #[doc(hidden)]

@@ -46,7 +46,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("remote::store", &["error"]),
     ("scopes", &["platform", "events::channel", "trace::format", "trace::write", "trace::worker"]),
-    ("stacks", &["platform", "events::channel", "trace::format", "trace::write", "trace::worker"]),
+    (
+        "stacks",
+        &["error", "platform", "events::channel", "trace::format", "trace::write", "trace::worker"],
+    ),
     (
         "alloc",
         &[
@@ -100,6 +103,7 @@ const REACHABLE_FROM_THE_HOOK: &[&str] = &[
     "src/scopes/current/cache.rs",
     "src/scopes/current/overflow.rs",
     "src/platform/chunk_table.rs",
+    "src/stacks/state.rs",
     "src/stacks/tree.rs",
     "src/platform/clock.rs",
     "src/platform/free_stack.rs",

@@ -4,14 +4,14 @@
 use super::events::{ALLOC, LARGE_SIZE, REALLOC_FREE, SIZE_SHIFT, UPDATE};
 use super::record::MAX_SIZE;
 
-/// Appends the allocation of a live block. Its alignment is not known any more, so the event has an
-/// alignment of 1.
-pub(crate) fn append_alloc(serial: u64, address: u64, size: u64, out: &mut Vec<u8>) {
+/// Appends the allocation of a live block, which was made with this call stack. Its alignment is not
+/// known any more, so the event has an alignment of 1.
+pub(crate) fn append_alloc(serial: u64, address: u64, stack: u32, size: u64, out: &mut Vec<u8>) {
     let coded = size.min(MAX_SIZE);
     out.extend(ALLOC.wire().to_le_bytes());
     out.extend(&serial.to_le_bytes()[..3]);
     out.extend(address.to_le_bytes());
-    out.extend(0_u32.to_le_bytes());
+    out.extend(stack.to_le_bytes());
     out.extend(((coded >> SIZE_SHIFT) as u32).to_le_bytes());
     out.push(coded as u8 & 7);
     if size > MAX_SIZE {

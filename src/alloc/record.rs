@@ -228,7 +228,7 @@ mod tests {
         let serial = 0x1234_0567_89ab_cdef;
         for size in [0, 1, 1027, MAX_SIZE, MAX_SIZE + 1, 1 << 40] {
             let mut bytes = Vec::new();
-            append_alloc(serial, 0x7f01_0203_0405, size, &mut bytes);
+            append_alloc(serial, 0x7f01_0203_0405, 0, size, &mut bytes);
             let hook = |w: &mut Writer| {
                 w.alloc(ALLOC.wire(), serial & SERIAL_MASK, 0x7f01_0203_0405, size as usize, 1);
             };

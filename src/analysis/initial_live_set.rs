@@ -13,6 +13,8 @@ pub(crate) struct InitialBlock {
     pub(crate) allocated_at: u64,
     /// The index of its owner in [`InitialLiveSet::owners`].
     pub(crate) owner: u32,
+    /// The number of the call stack that it was allocated with; 0 if none was taken.
+    pub(crate) stack: u32,
 }
 
 /// Who allocated a block.
@@ -111,6 +113,7 @@ impl Model {
             size: block.size(),
             allocated_at: block.allocated_at,
             owner: block.bucket,
+            stack: 0,
         };
         blocks.extend(self.heaps().iter().map(|(_, address, block)| copy(address, block)));
         let being_reallocated =

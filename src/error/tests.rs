@@ -41,6 +41,8 @@ fn one_of_each() -> Vec<Error> {
         Error::ReadOnlyChannel("Assets"),
         Error::TooManyChannels("Assets"),
         Error::InvalidFileMode(0o1600),
+        Error::InvalidStacks(text()),
+        Error::StacksUnsupported,
         Error::UnknownReportFormat(text()),
         Error::InvalidToken(text()),
         Error::TokenRequired(text()),

@@ -239,7 +239,7 @@ mod requested;
 #[cfg(feature = "enable")]
 pub(crate) use filter::ChannelFilter;
 #[cfg(feature = "enable")]
-pub(crate) use filtered_sink::{FilteredSink, Needs};
+pub(crate) use filtered_sink::{Cleared, FilteredSink, Needs};
 #[cfg(feature = "enable")]
 pub(crate) use registry::{
     ChannelAnnouncer, Names, apply_setting, clear_setting, expected, known, names, refused, switch,

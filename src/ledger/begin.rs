@@ -15,6 +15,7 @@ use crate::events::ProgramEvents;
 use crate::events::channel::{self, ChannelFilter, Names};
 use crate::platform::os::{self, BlockedSignals};
 use crate::scopes::{self, events::ScopeEvents};
+use crate::stacks::events::StackEvents;
 use crate::trace::sink::Sink;
 use crate::trace::sink::file::FileSink;
 use crate::trace::sink::tcp::Address;
@@ -44,9 +45,10 @@ pub(super) struct Outputs {
 #[derive(Default)]
 pub(super) struct Origin {
     pub(super) from_environment: bool,
-    /// Whether the channels are final: code may no longer set them. `report_is_set` says the same
-    /// of the destination of the report.
+    /// Whether the channels are final: code may no longer set them. The next two say the same of the
+    /// settings for stacks and of the destination of the report.
     pub(super) channels_are_set: bool,
+    pub(super) stacks_are_set: bool,
     pub(super) report_is_set: bool,
     /// In the child of a fork: the state of the recording that it continues.
     pub(super) inherited: Option<Inherited>,
@@ -77,6 +79,7 @@ pub(super) fn begin(
         return Err(Error::WorkerStuck { action, waited: WORKER_TIMEOUT });
     };
     let plan = Plan::new(config, &outputs)?;
+    config.configure_stacks();
     let from_process_start = quiesce(&plan)?;
     let (memory, control) = (plan.memory, outputs.control.take());
     let (new_session, mut recording) = build(plan, follow, outputs, origin, from_process_start);
@@ -109,7 +112,7 @@ struct Plan {
 
 impl Plan {
     fn new(config: &Config, outputs: &Outputs) -> Result<Self, Error> {
-        let channels = channel::names(config.channels.as_deref().unwrap_or(DEFAULT_CHANNELS))?;
+        let channels = config.channels_or(DEFAULT_CHANNELS)?;
         let file_channels = filter::of(config.file.as_ref())?;
         let host_channels = filter::of(config.host.as_ref())?;
         let address =
@@ -228,6 +231,7 @@ fn build(
         from_environment: origin.from_environment,
         unlinked,
         channels_are_set: origin.channels_are_set,
+        stacks_are_set: origin.stacks_are_set,
         analyzer,
         late_analyzer: None,
         report: outputs.report,
@@ -268,6 +272,7 @@ fn new_session(
     let providers: Vec<Box<dyn EventProvider>> = vec![
         Box::new(MemoryEvents::new()),
         Box::new(ScopeEvents::new(from_process_start)),
+        Box::new(StackEvents::new(problems::report)),
         Box::new(ProgramEvents::new()),
     ];
     let new = |sinks| Session::new(sinks, providers, from_process_start, problems::report);

@@ -1,6 +1,6 @@
 //! What is recorded and where it goes, set in code.
 
-use super::config::{Config, OnFull, Secret, Worker};
+use super::config::{Config, OnFull, Secret, Stacks, Worker};
 use super::destinations::Target;
 use super::{Destination, Ledger, ReportTo};
 use crate::error::Error;
@@ -149,6 +149,25 @@ impl LedgerBuilder {
         self
     }
 
+    /// Which allocations have their call stack recorded. Default: [`Stacks::Off`].
+    ///
+    /// ```
+    /// use memledger::{Ledger, Stacks};
+    ///
+    /// let builder = Ledger::builder().stacks(Stacks::Sampled { mean_bytes: 512 << 10 });
+    /// ```
+    pub fn stacks(mut self, stacks: Stacks) -> Self {
+        self.config.stacks = Some(stacks);
+        self
+    }
+
+    /// The maximum number of frames of a call stack, 1 to 255; the outer frames of a deeper stack are
+    /// left out, and the trace says so. Default: 255.
+    pub fn stack_frames(mut self, frames: u8) -> Self {
+        self.config.stack_frames = Some(frames);
+        self
+    }
+
     /// Who collects the events. Default: a worker thread.
     pub fn worker(mut self, worker: Worker) -> Self {
         self.config.worker = worker;
@@ -180,7 +199,8 @@ impl LedgerBuilder {
     /// [`Error::AlreadyStarted`], [`Error::MeasurementRunning`]; [`Error::File`] if a file cannot be
     /// created; [`Error::InvalidChannels`], [`Error::InvalidAddress`], [`Error::InvalidFileMode`],
     /// [`Error::InvalidToken`], [`Error::TokenRequired`] and [`Error::UnknownReportFormat`] for
-    /// settings that are not allowed; [`Error::Listen`] and [`Error::ThreadNotStarted`] if the system
+    /// settings that are not allowed; [`Error::InvalidStacks`] and [`Error::StacksUnsupported`];
+    /// [`Error::Listen`] and [`Error::ThreadNotStarted`] if the system
     /// refuses; [`Error::UnsupportedPlatform`] elsewhere than on 64-bit Linux; [`Error::ForkedChild`]
     /// in the child of a `fork`; [`Error::ThreadInAllocator`] and [`Error::WorkerStuck`] after 5 s.
     pub fn start(self) -> Result<Ledger, Error> {

@@ -4,6 +4,10 @@ use super::destinations::DestinationSpec;
 use super::report_to::ReportTo;
 #[cfg(feature = "enable")]
 use crate::error::Error;
+#[cfg(feature = "enable")]
+use crate::events::channel::{self, Names};
+#[cfg(feature = "enable")]
+use crate::stacks;
 use std::path::PathBuf;
 
 /// Which thread collects the events of all threads.
@@ -31,6 +35,28 @@ pub enum OnFull {
     Drop,
 }
 
+/// Which allocations and reallocations have their call stack recorded.
+///
+/// Stacks are taken on x86-64 Linux, while the channel `callstack` is on. This setting turns it on;
+/// [`Channel::switch`](crate::Channel::switch) and the control server turn it on and off while the
+/// program runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stacks {
+    /// None, until the channel is turned on by its name; then all.
+    #[default]
+    Off,
+    /// All.
+    On,
+    /// A Poisson sample of the allocated bytes: an allocation of `s` bytes has its stack recorded
+    /// with the probability `1 - exp(-s / mean_bytes)`. Scopes, groups and names remain exact for all
+    /// allocations; figures by stack are estimates.
+    Sampled {
+        /// The mean number of allocated bytes from one stack to the next: at least 1.
+        mean_bytes: u64,
+    },
+}
+
 /// All settings. `None` means: not set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
@@ -45,6 +71,8 @@ pub(crate) struct Config {
     pub(crate) follow_forks: bool,
     pub(crate) file_mode: Option<u32>,
     pub(crate) channels: Option<String>,
+    pub(crate) stacks: Option<Stacks>,
+    pub(crate) stack_frames: Option<u8>,
     pub(crate) worker: Worker,
     pub(crate) buffer_limit: Option<usize>,
     pub(crate) on_full: OnFull,
@@ -57,6 +85,52 @@ pub(crate) struct Secret(pub(crate) String);
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} bytes", self.0.len())
+    }
+}
+
+#[cfg(feature = "enable")]
+impl Config {
+    /// The channels to record: `names`, and `callstack` if stacks are to be taken.
+    ///
+    /// # Errors
+    /// [`Error::InvalidChannels`].
+    pub(super) fn channels_or(&self, names: &str) -> Result<Names, Error> {
+        let names = channel::names(self.channels.as_deref().unwrap_or(names))?;
+        Ok(if self.takes_stacks() { names.with(&stacks::CHANNEL) } else { names })
+    }
+
+    /// Whether the setting turns on the channel of stacks.
+    pub(super) fn takes_stacks(&self) -> bool {
+        !matches!(self.stacks, None | Some(Stacks::Off))
+    }
+
+    /// Refuses settings for stacks that are not allowed, or that this platform cannot fulfil.
+    ///
+    /// # Errors
+    /// [`Error::InvalidStacks`], [`Error::StacksUnsupported`].
+    pub(super) fn check_stacks(&self) -> Result<(), Error> {
+        if self.stacks == Some(Stacks::Sampled { mean_bytes: 0 }) {
+            let why = "a sample of stacks needs a mean of at least 1 byte, not 0";
+            return Err(Error::InvalidStacks(why.to_owned()));
+        }
+        if self.stack_frames == Some(0) {
+            let why = "a call stack has 1 to 255 frames, not 0";
+            return Err(Error::InvalidStacks(why.to_owned()));
+        }
+        if !self.takes_stacks() || stacks::capture::SUPPORTED {
+            return Ok(());
+        }
+        Err(Error::StacksUnsupported)
+    }
+
+    /// Passes the settings for stacks to the hook.
+    pub(super) fn configure_stacks(&self) {
+        let mean_bytes = match self.stacks {
+            Some(Stacks::Sampled { mean_bytes }) => mean_bytes,
+            _ => 0,
+        };
+        let frames = self.stack_frames.unwrap_or(stacks::state::MAX_FRAMES);
+        stacks::state::configure(mean_bytes, frames);
     }
 }
 

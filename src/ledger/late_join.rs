@@ -59,6 +59,18 @@ pub(super) fn begin(
     for _ in 0..3 {
         sink.sync()?;
     }
+    let mut result = Ok(());
+    for definitions in point.definitions {
+        let mut sent = 0_usize;
+        definitions(&mut |packet| {
+            sink.packet(CONTROL, packet);
+            sent += 1;
+            if sent.is_multiple_of(SYNC_EVERY) && result.is_ok() {
+                result = sink.sync();
+            }
+        });
+    }
+    result?;
     point.streams.iter().for_each(|(stream, start)| sink.packet(*stream, start));
     snapshot.send(first, sink)?;
     sink.packet(CONTROL, &settled_below(point.serial));
@@ -206,7 +218,7 @@ impl PacketBuilder<'_> {
             self.packet.extend_from_slice(&head.bytes);
             self.owner = Some((block.owner, head.closing));
         }
-        append_alloc(*serial, block.address, block.size, &mut self.packet);
+        append_alloc(*serial, block.address, block.stack, block.size, &mut self.packet);
         *serial += 1;
         if let Some(enter) = &head.renamed {
             self.close();

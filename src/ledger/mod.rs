@@ -44,7 +44,7 @@ mod stats;
 pub(crate) mod stop;
 
 pub use builder::LedgerBuilder;
-pub use config::{OnFull, Worker};
+pub use config::{OnFull, Stacks, Worker};
 pub use destinations::{Destination, DestinationHandle, DestinationState, DestinationStatus};
 pub use report_to::ReportTo;
 pub use snapshot::Snapshot;
@@ -93,6 +93,8 @@ impl Ledger {
     /// | variable | meaning |
     /// |---|---|
     /// | `MEMLEDGER_TRACE=memory,scope` | channels to record (these two are the default), the program's own among them |
+    /// | `MEMLEDGER_STACKS=on`, `sample:512KiB` or `off` | record the call stack of each allocation, or of a sample of the bytes ([`Stacks`]) |
+    /// | `MEMLEDGER_STACK_FRAMES=64` | the maximum number of frames of a call stack, 1 to 255; default 255 |
     /// | `MEMLEDGER_FILE=run-%p.utrace` | write the trace to this file, compact if it is named `.memledger` (`%p` process id, `%t` unix seconds, `%e` executable) |
     /// | `MEMLEDGER_HOST=127.0.0.1` | send the trace to a recorder, on port 1980 or 1981 unless one is named |
     /// | `MEMLEDGER_CONTROL=1985` or `ADDRESS:PORT` | start the control server |
@@ -114,7 +116,7 @@ impl Ledger {
     /// Starts with the settings of command-line flags, and those of the environment that no flag
     /// sets; returns the arguments that are not flags of memledger.
     ///
-    /// The flags are `-trace=`, `-tracefile=`, `-tracehost=`, `-tracecontrol=`, `-tracecontroltokenfile=`,
+    /// The flags are `-trace=`, `-tracestacks` (or `-tracestacks=`), `-tracestackframes=`, `-tracefile=`, `-tracehost=`, `-tracecontrol=`, `-tracecontroltokenfile=`,
     /// `-tracecontrolfolder=`, `-tracecontrolhosts=`, `-tracefollowforks=`, `-tracefilemode=`, `-tracereport=`,
     /// `-tracereportverbose=` and `-tracereportlargestlive=`, with the values of the variables
     /// `MEMLEDGER_TRACE`, `MEMLEDGER_FILE`, `MEMLEDGER_HOST` and so on.

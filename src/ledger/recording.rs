@@ -35,6 +35,8 @@ pub(crate) struct Recording {
     pub(super) unlinked: bool,
     /// The environment has set the channels that are enabled; otherwise code still may.
     pub(super) channels_are_set: bool,
+    /// The same of the settings for stacks.
+    pub(super) stacks_are_set: bool,
     pub(super) analyzer: Option<InProcessAnalyzer>,
     /// If there is no `analyzer`: one that begins with the first measurement and has no earlier
     /// event.

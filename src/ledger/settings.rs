@@ -1,6 +1,6 @@
 //! The settings that a user makes from outside: `MEMLEDGER_*` variables and command-line flags.
 
-use super::config::{self, Config};
+use super::config::{self, Config, Stacks};
 use super::control::read_token;
 use super::destinations::DestinationSpec;
 use super::problems;
@@ -25,8 +25,14 @@ struct Setting {
 }
 
 /// All settings, in the order in which they are applied.
-const SETTINGS: [Setting; 12] = [
+const SETTINGS: [Setting; 14] = [
     Setting { variable: TRACE, flag: "-trace=", apply: channels },
+    Setting { variable: STACKS, flag: STACKS_FLAG, apply: stacks },
+    Setting {
+        variable: c"MEMLEDGER_STACK_FRAMES",
+        flag: "-tracestackframes=",
+        apply: stack_frames,
+    },
     Setting { variable: c"MEMLEDGER_FILE", flag: "-tracefile=", apply: file },
     Setting { variable: c"MEMLEDGER_HOST", flag: "-tracehost=", apply: host },
     Setting { variable: c"MEMLEDGER_CONTROL", flag: "-tracecontrol=", apply: control },
@@ -67,6 +73,10 @@ const SETTINGS: [Setting; 12] = [
 ];
 
 pub(super) const TRACE: &CStr = c"MEMLEDGER_TRACE";
+pub(super) const STACKS: &CStr = c"MEMLEDGER_STACKS";
+/// Without the `=` and a value, it means `on`.
+const STACKS_FLAG: &str = "-tracestacks=";
+const STACKS_ON: &str = "-tracestacks=on";
 pub(super) const FILE_MODE: &CStr = c"MEMLEDGER_FILE_MODE";
 pub(super) const REPORT: &CStr = c"MEMLEDGER_REPORT";
 /// The setting whose value names a file to be read.
@@ -76,13 +86,8 @@ pub(super) const CONTROL_TOKEN_FILE: &CStr = c"MEMLEDGER_CONTROL_TOKEN_FILE";
 const STARTING: [&CStr; 4] = [c"MEMLEDGER_FILE", c"MEMLEDGER_HOST", REPORT, c"MEMLEDGER_CONTROL"];
 
 /// Variables of the design that this version does not act on yet.
-const NOT_YET: [&str; 5] = [
-    "MEMLEDGER_STACKS",
-    "MEMLEDGER_PERFETTO",
-    "MEMLEDGER_PERFETTO_CONFIG",
-    "MEMLEDGER_WATCH",
-    "MEMLEDGER_LIMIT",
-];
+const NOT_YET: [&str; 4] =
+    ["MEMLEDGER_PERFETTO", "MEMLEDGER_PERFETTO_CONFIG", "MEMLEDGER_WATCH", "MEMLEDGER_LIMIT"];
 
 /// The prefix of all variables of the tracker.
 pub(super) const PREFIX: &str = "MEMLEDGER_";
@@ -109,6 +114,7 @@ impl Settings {
         let mut rest = Vec::new();
         for arg in args {
             let flag = arg.to_str().and_then(|text| {
+                let text = if text == STACKS_FLAG.trim_end_matches('=') { STACKS_ON } else { text };
                 let mut settings = SETTINGS.iter().enumerate();
                 settings
                     .find_map(|(index, setting)| Some((index, text.strip_prefix(setting.flag)?)))
@@ -178,6 +184,44 @@ fn channels(value: &OsStr, config: &mut Config) -> Result<(), String> {
     };
     config.channels = Some(names.to_owned());
     Ok(())
+}
+
+fn stacks(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    config.stacks = Some(match value.to_str() {
+        Some("1" | "on") => Stacks::On,
+        Some("0" | "off") => Stacks::Off,
+        value => {
+            let mean = value.and_then(|value| value.strip_prefix("sample:")).and_then(bytes);
+            let Some(mean_bytes) = mean.filter(|mean| *mean > 0) else {
+                return Err("only on, off and sample:BYTES are allowed, such as sample:512KiB; no call stack is taken".into());
+            };
+            Stacks::Sampled { mean_bytes }
+        }
+    });
+    config.check_stacks().map_err(|why| {
+        config.stacks = None;
+        why.to_string()
+    })
+}
+
+fn stack_frames(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    let frames = value.to_str().and_then(|text| text.parse().ok()).filter(|frames| *frames > 0);
+    let Some(frames) = frames else {
+        return Err(
+            "only numbers of frames from 1 to 255 are allowed; the default 255 is used".into()
+        );
+    };
+    config.stack_frames = Some(frames);
+    Ok(())
+}
+
+/// A number of bytes, with or without a unit: `512`, `512B`, `64KiB`, `1MiB`, `2GiB`.
+fn bytes(text: &str) -> Option<u64> {
+    const UNITS: [(&str, u64); 4] =
+        [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("B", 1)];
+    let unit = UNITS.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)));
+    let (number, unit) = unit.unwrap_or((text, &1));
+    number.trim_end().parse::<u64>().ok()?.checked_mul(*unit)
 }
 
 fn file(value: &OsStr, config: &mut Config) -> Result<(), String> {

@@ -9,12 +9,13 @@ use super::files::open_trace;
 use super::recording::{self, Follow, Inherited, Recording};
 use super::report::open_report;
 use super::report_to::ReportTo;
-use super::settings::{self, FILE_MODE, REPORT, Settings, TRACE};
+use super::settings::{self, FILE_MODE, REPORT, STACKS, Settings, TRACE};
 use super::{control, problems};
 use crate::alloc;
 use crate::error::Error;
-use crate::events::channel;
+use crate::events::channel::{self, Names};
 use crate::platform::os::BlockedSignals;
+use crate::stacks;
 use crate::trace::sink::tcp::Address;
 use crate::trace::sink::{FIRST_FILE, file};
 use crate::trace::worker;
@@ -48,6 +49,7 @@ fn add_flags(running: &mut Recording, flags: &Settings) -> Result<(), Error> {
     let mut config = Config::default();
     flags.clone().apply(&mut config);
     running.channels_are_set &= config.channels.is_none();
+    running.stacks_are_set &= config.stacks.is_none();
     add_settings(running, config)
 }
 
@@ -61,6 +63,7 @@ fn leniently(settings: Settings, from_environment: bool) -> Option<u64> {
     let origin = Origin {
         from_environment,
         channels_are_set: settings.has(TRACE),
+        stacks_are_set: settings.has(STACKS),
         report_is_set: settings.has(REPORT),
         ..Origin::default()
     };
@@ -98,6 +101,7 @@ fn strictly(mut config: Config) -> Result<Option<u64>, Error> {
     filter::of(config.host.as_ref())?;
     config.host.as_ref().map(|host| Address::parse(&host.location)).transpose()?;
     config.file_mode.map_or(Ok(0), config::file_mode)?;
+    config.check_stacks()?;
     settings::report_unknown();
     match recording::current().as_mut() {
         Some(running) if running.from_environment => {
@@ -108,7 +112,12 @@ fn strictly(mut config: Config) -> Result<Option<u64>, Error> {
     }
     Settings::from_environment().apply(&mut config);
     let follow = to_follow(&config);
-    let origin = Origin { channels_are_set: true, report_is_set: true, ..Origin::default() };
+    let origin = Origin {
+        channels_are_set: true,
+        stacks_are_set: true,
+        report_is_set: true,
+        ..Origin::default()
+    };
     open_and_begin(&config, follow, origin)
 }
 
@@ -122,6 +131,7 @@ pub(crate) fn for_measurements() -> Result<(), Error> {
     let config = Config { analyze_in_process: true, ..Config::default() };
     let origin = Origin {
         channels_are_set: true,
+        stacks_are_set: true,
         report_is_set: true,
         for_measurements: true,
         ..Origin::default()
@@ -135,6 +145,7 @@ fn in_child(config: &Config, follow: Follow, inherited: Inherited) -> Result<(),
     let origin = Origin {
         from_environment: inherited.from_environment,
         channels_are_set: true,
+        stacks_are_set: true,
         report_is_set: true,
         inherited: Some(inherited),
         for_measurements: false,
@@ -179,6 +190,13 @@ fn add_settings(running: &mut Recording, config: Config) -> Result<(), Error> {
     }
     if config.file_mode.is_some() && !Settings::from_environment().has(FILE_MODE) {
         set_file_mode(&config);
+    }
+    if config.stacks.is_some() && !running.stacks_are_set {
+        config.configure_stacks();
+        if config.takes_stacks() {
+            channel::apply_setting(Names::default().with(&stacks::CHANNEL));
+        }
+        running.stacks_are_set = true;
     }
     let file_channels = filter::of(config.file.as_ref())?;
     let host_channels = filter::of(config.host.as_ref())?;

@@ -9,6 +9,7 @@ use super::stats::trailer;
 use crate::events::channel;
 use crate::events::important;
 use crate::platform::os::BlockedSignals;
+use crate::stacks;
 use crate::trace::sink::queue;
 use crate::trace::worker;
 use crate::trace::write::{ReentrancyGuard, quiesce, registry, state};
@@ -87,6 +88,9 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
         ));
     }
     if let Some(refused) = important::take_refused() {
+        problems::add(refused);
+    }
+    if let Some(refused) = stacks::events::take_refused() {
         problems::add(refused);
     }
     state::turn_off();

@@ -1,35 +1,20 @@
 //! Call stacks: which code makes an allocation.
 //!
-//! ```text
-//! outside the hook   modules ──► eh_frame ──► rule         tables of all modules, made in advance
-//! in the hook        lookup ──► unwind ──► remembered ──► tree ──► number of the stack
-//! ```
 //! | file | what |
 //! |---|---|
-//! | `modules.rs` | the program and its libraries, and what changes in this list |
-//! | `eh_frame.rs` | the unwind information of one of them |
-//! | `rule.rs` | how a frame leads to its caller |
-//! | `lookup.rs` | which rule holds at an address |
-//! | `memory.rs` | which memory a stack may be read from |
-//! | `remembered.rs` | a thread's last stack, and the walk up to where the next one equals it |
+//! | `capture/` | takes a stack; for x86-64 Linux |
+//! | `no_capture.rs` | the same functions for all other platforms |
 //! | `tree.rs` | the number of a stack: a tree of frames that all threads share |
+//! | `state.rs` | whether stacks are taken, and of which allocations |
+//! | `events.rs` | modules and stacks in the stream |
 
-#![allow(dead_code, reason = "the hook does not take stacks yet")]
-
-mod eh_frame;
-mod lookup;
-mod memory;
-pub(crate) mod modules;
-mod remembered;
-mod rule;
+#[cfg_attr(
+    not(all(target_os = "linux", target_arch = "x86_64", not(memledger_portable))),
+    path = "no_capture.rs"
+)]
+pub(crate) mod capture;
+pub(crate) mod events;
+pub(crate) mod state;
 pub(crate) mod tree;
 
-/// Makes the tables of all modules that are loaded now, and learns where stacks are. Must be called
-/// before the first stack is taken, and not from the hook.
-///
-/// # Errors
-/// `/proc` cannot be read.
-pub(crate) fn prepare() -> std::io::Result<()> {
-    memory::prepare();
-    modules::refresh()
-}
+pub(crate) use events::CHANNEL;

@@ -15,7 +15,7 @@
 mod walk;
 
 #[allow(unused_imports, reason = "the worker announces no stacks yet")]
-pub(crate) use walk::{NewStack, Walk};
+pub(crate) use walk::{NewStack, Walk, end};
 
 use crate::platform::os;
 use std::ptr::{self, NonNull};
@@ -43,7 +43,7 @@ const FIRST_STACK: u32 = 2;
 
 /// The maximum number of nodes. A stack of a large program adds one or two nodes, and a program has
 /// some ten thousand stacks.
-const CAPACITY: usize = 1 << 21;
+pub(super) const CAPACITY: usize = 1 << 21;
 const BUCKETS: usize = 1 << 19;
 
 /// The number of bits of an address; the bits above it have the number of its module.
@@ -233,9 +233,9 @@ fn number_of_stack(node: u32) -> Option<u32> {
     }
 }
 
-/// How often a frame had no node because the table is full.
-pub(crate) fn refused() -> u64 {
-    REFUSED.load(Ordering::Relaxed)
+/// How many stacks had no node since the last call, because the table is full.
+pub(crate) fn take_refused() -> u64 {
+    REFUSED.swap(0, Ordering::Relaxed)
 }
 
 /// The number of bytes in use by the table, without its buckets if it is empty.

@@ -35,6 +35,10 @@ use std::ops::Range;
 /// if its filter includes all of these channels.
 pub(crate) type Needs = (&'static [&'static Channel], &'static [&'static Declaration]);
 
+/// A channel, and the name of a field of the tracker's types with a serial: the field is 0 in the
+/// events of a stream without that channel.
+pub(crate) type Cleared = (&'static Channel, &'static str);
+
 /// Stored instead of a position if the event was removed.
 const LEFT_OUT: usize = usize::MAX;
 
@@ -68,6 +72,9 @@ pub(crate) struct FilteredSink {
 struct TypeInfo {
     layout: EventLayout,
     wanted: bool,
+    /// The position and the size in bytes of the field that is cleared; the size is 0 if there is
+    /// none.
+    cleared: (usize, usize),
 }
 
 /// The state of one stream.
@@ -83,11 +90,13 @@ struct StreamState {
 
 impl FilteredSink {
     /// Passes on to `inner` the events on the channels of `filter`. `needs` lists the types of the
-    /// tracker that need a channel; the types about the stream itself are always passed on. If no
-    /// channel has a name that the filter includes, this is reported to `on_problem` at the end.
+    /// tracker that need a channel; the types about the stream itself are always passed on.
+    /// `cleared` is a field that needs a channel. If no channel has a name that the filter includes,
+    /// this is reported to `on_problem` at the end.
     pub(crate) fn new(
         filter: ChannelFilter,
         needs: &[Needs],
+        cleared: &Cleared,
         inner: Box<dyn Sink>,
         on_problem: fn(Error),
     ) -> Self {
@@ -96,7 +105,11 @@ impl FilteredSink {
         for (channels, declarations) in [&own].into_iter().chain(needs) {
             let wanted = channels.iter().all(|channel| filter.has(channel.id()));
             for declaration in *declarations {
-                types.insert(declaration.uid, TypeInfo { layout: declaration.layout(), wanted });
+                let is_cleared = !filter.has(cleared.0.id());
+                let cleared = is_cleared.then(|| declaration.position_of(cleared.1)).flatten();
+                let layout = declaration.layout();
+                let info = TypeInfo { layout, wanted, cleared: cleared.unwrap_or_default() };
+                types.insert(declaration.uid, info);
             }
         }
         Self {
@@ -122,7 +135,8 @@ impl FilteredSink {
         while let Some(logged) = declared::registered(self.programs) {
             let wanted = logged.channels().iter().all(|channel| self.filter.has(*channel));
             let layout = logged.declared().layout();
-            self.types.insert(declared::uid_of(self.programs), TypeInfo { layout, wanted });
+            let info = TypeInfo { layout, wanted, cleared: (0, 0) };
+            self.types.insert(declared::uid_of(self.programs), info);
             self.programs += 1;
         }
     }
@@ -162,14 +176,14 @@ impl FilteredSink {
         let start = self.held.len();
         let mut rest = payload;
         while !rest.is_empty() {
-            let mut wanted = false;
+            let mut found = None;
             let layout = |uid| {
-                let info = self.types.get(uid)?;
-                wanted = info.wanted;
-                Some(info.layout)
+                found = self.types.get(uid);
+                Some(found?.layout)
             };
             let (item, bytes, after) = split_item(rest, PROTOCOL, layout)?;
             rest = after;
+            let mut cleared = (0, 0);
             let is_wanted = match item {
                 Item::Enter => {
                     thread.enter.extend_from_slice(bytes);
@@ -182,13 +196,20 @@ impl FilteredSink {
                 }
                 Item::Leave => thread.open.pop().unwrap_or(false),
                 Item::Piece | Item::ArraysEnd => thread.keeps,
-                Item::Event(uid, layout) => {
-                    self.event(&mut thread, uid, TypeInfo { layout, wanted }, bytes);
-                    wanted
+                Item::Event(uid, _) => {
+                    let info = found?;
+                    cleared = info.cleared;
+                    self.event(&mut thread, uid, info, bytes);
+                    info.wanted
                 }
             };
             if is_wanted {
+                let start = self.held.len();
                 self.held.extend_from_slice(bytes);
+                let (position, size) = cleared;
+                if let Some(field) = self.held.get_mut(start + position..start + position + size) {
+                    field.fill(0);
+                }
             }
         }
         self.threads.insert(stream, thread);
@@ -200,7 +221,7 @@ impl FilteredSink {
 
     /// Decides whether an event is passed on. If so, the caller appends it to `held` next.
     fn event(&mut self, thread: &mut StreamState, uid: u16, info: TypeInfo, event: &[u8]) {
-        let TypeInfo { layout, wanted } = info;
+        let TypeInfo { layout, wanted, .. } = info;
         thread.keeps = wanted;
         if !thread.enter.is_empty() {
             if wanted {

@@ -157,6 +157,14 @@ impl Names {
         self.0.iter().filter(|name| !is_known(id(name))).map(String::as_str)
     }
 
+    /// The names, and that of `channel`.
+    pub(crate) fn with(mut self, channel: &Channel) -> Self {
+        if !self.contains(channel) {
+            self.0.push(channel.name.to_owned());
+        }
+        self
+    }
+
     /// The names without that of `channel`.
     pub(crate) fn without(mut self, channel: &Channel) -> Self {
         self.0.retain(|name| id(name) != channel.id);

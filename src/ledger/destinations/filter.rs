@@ -3,19 +3,24 @@
 use super::destination::DestinationSpec;
 use crate::alloc;
 use crate::error::Error;
-use crate::events::channel::{ChannelFilter, FilteredSink, Needs};
+use crate::events::channel::{ChannelFilter, Cleared, FilteredSink, Needs};
 use crate::ledger::problems;
 use crate::scopes::{self, events::TAG_SPEC};
+use crate::stacks;
 use crate::trace::sink::Sink;
 
 /// For each event type of the tracker's own channels, the channels that a stream must get before it
 /// gets events of that type. If a type is in several entries, the last one counts.
-static NEEDS: [Needs; 3] = [
+static NEEDS: [Needs; 4] = [
     (&[&alloc::CHANNEL], alloc::events::TYPES),
     (&[&alloc::CHANNEL, &scopes::CHANNEL], scopes::events::TYPES),
+    (&[&alloc::CHANNEL, &stacks::CHANNEL], stacks::events::TYPES),
     // Without `scope` all blocks are in the outermost context, whose name is in such an event.
     (&[&alloc::CHANNEL], &[&TAG_SPEC]),
 ];
+
+/// Allocations are in streams without call stacks, too, without this field's value.
+static CLEARED: Cleared = (&stacks::CHANNEL, stacks::events::STACK_FIELD);
 
 /// The channels that one destination of a configuration gets.
 pub(in crate::ledger) fn of<L>(
@@ -35,7 +40,9 @@ pub(in crate::ledger) fn apply(
     sink: Box<dyn Sink>,
 ) -> Box<dyn Sink> {
     match filter {
-        Some(filter) => Box::new(FilteredSink::new(filter, &NEEDS, sink, problems::report)),
+        Some(filter) => {
+            Box::new(FilteredSink::new(filter, &NEEDS, &CLEARED, sink, problems::report))
+        }
         None => sink,
     }
 }

@@ -83,7 +83,14 @@ impl Sink for Read {
 }
 
 fn here(serial: u64, marked_at: u64) -> JoinPoint {
-    JoinPoint { serial, start: START, marked_at, from_process_start: true, streams: Vec::new() }
+    JoinPoint {
+        serial,
+        start: START,
+        marked_at,
+        from_process_start: true,
+        definitions: Vec::new(),
+        streams: Vec::new(),
+    }
 }
 
 /// A thread's start, as the worker writes it.
@@ -101,7 +108,7 @@ fn scope(tag: u32) -> Vec<u8> {
 
 fn alloc(serial: u64, address: u64, size: u64) -> Vec<u8> {
     let mut event = Vec::new();
-    append_alloc(serial, address, size, &mut event);
+    append_alloc(serial, address, 0, size, &mut event);
     event
 }
 

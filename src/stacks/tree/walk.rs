@@ -12,8 +12,13 @@ pub(crate) struct NewStack<'a> {
     pub(crate) end: u32,
 }
 
+/// The number after that of the last stack so far.
+pub(crate) fn end() -> u32 {
+    stacks().unwrap_or(FIRST_STACK)
+}
+
 /// Visits each stack once. For the worker.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Walk {
     visited: u32,
     /// The stacks below `visited` that were not written yet.
@@ -22,16 +27,30 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Visits the stacks that were added since the last call: all that an event which is committed
-    /// before this call can have.
-    pub(crate) fn visit_new(&mut self, mut visit: impl FnMut(NewStack<'_>)) {
-        let Some(end) = stacks() else { return };
+    /// Whether it has visited nothing yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.visited == 0
+    }
+
+    /// Visits the stacks below [`end`] that no call has visited: all that an event can have that was
+    /// committed before `end` was read.
+    pub(crate) fn visit_new(&mut self, end: u32, mut visit: impl FnMut(NewStack<'_>)) {
         let begin = self.visited.max(FIRST_STACK);
-        self.visited = end;
+        self.visited = end.max(begin);
         let mut unwritten = std::mem::take(&mut self.unwritten);
         unwritten.extend(begin..end);
         unwritten.retain(|number| !self.visit(*number, &mut visit));
         self.unwritten = unwritten;
+    }
+
+    /// Visits the stacks again that this walk has visited.
+    pub(crate) fn visit_again(mut self, mut visit: impl FnMut(NewStack<'_>)) {
+        let unwritten = std::mem::take(&mut self.unwritten);
+        for number in FIRST_STACK..self.visited {
+            if !unwritten.contains(&number) {
+                self.visit(number, &mut visit);
+            }
+        }
     }
 
     /// Visits this stack; `false` if it is not written yet.
@@ -71,7 +90,7 @@ mod tests {
         });
         assert!(numbers.iter().all(|of_thread| *of_thread == numbers[0]));
         let mut found = HashMap::new();
-        Walk::default().visit_new(|stack| {
+        Walk::default().visit_new(end(), |stack| {
             found.insert(stack.number, (stack.frames.to_vec(), stack.end));
         });
         for (i, number) in (0..).zip(&numbers[0]) {
@@ -95,9 +114,12 @@ mod tests {
         let mut seen = HashMap::<u32, u32>::new();
         for i in 0..100 {
             let number = stack_id(child(NO_TABLE, Frame::new(0x50_0000 + i, 0)));
-            walk.visit_new(|stack| *seen.entry(stack.number).or_default() += 1);
+            walk.visit_new(end(), |stack| *seen.entry(stack.number).or_default() += 1);
             assert!(seen.contains_key(&number));
         }
         assert!(seen.values().all(|times| *times == 1));
+        let mut again = HashMap::<u32, u32>::new();
+        walk.visit_again(|stack| *again.entry(stack.number).or_default() += 1);
+        assert_eq!(again, seen);
     }
 }

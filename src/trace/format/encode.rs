@@ -1,6 +1,6 @@
 //! Event types as the writer declares them, and their bytes.
 
-use super::arrays::piece_head;
+use super::arrays::{Aux, Source, piece_head};
 use super::layout::{EventLayout, SERIAL_SIZE, UID_SIZE};
 use super::schema::{FieldFamily, FieldType, IMPORTANT, MAYBE_HAS_AUX, NO_SYNC};
 
@@ -33,6 +33,16 @@ impl Declaration {
         EventLayout::new(fields.sum(), self.all_flags())
     }
 
+    /// The position and the size in bytes of a field in its events on a thread's stream, if they have
+    /// a serial and such a field.
+    pub(crate) fn position_of(&self, field: &str) -> Option<(usize, usize)> {
+        let index = self.fields.iter().position(|(name, _)| *name == field)?;
+        let before = self.fields[..index].iter().map(|(_, field_type)| field_type.fixed_size());
+        let position = SYNCED_HEADER + before.sum::<usize>();
+        let is_synced = self.flags & NO_SYNC == 0;
+        is_synced.then(|| (position, self.fields[index].1.fixed_size()))
+    }
+
     fn has_aux(&self) -> bool {
         self.fields.iter().any(|(_, field_type)| field_type.is_array())
     }
@@ -62,7 +72,7 @@ impl Declaration {
             out.extend(self.wire().to_le_bytes());
         }
         for (value, (name, field_type)) in values.iter().zip(self.fields) {
-            debug_assert_eq!(matches!(value, Value::Text(_)), field_type.is_array(), "{name}");
+            debug_assert_eq!(!matches!(value, Value::Number(_)), field_type.is_array(), "{name}");
             if let Value::Number(number) = value {
                 out.extend(&number.to_le_bytes()[..field_type.fixed_size()]);
             }
@@ -72,12 +82,17 @@ impl Declaration {
             // by one bit.
             let shift = u8::from(!important);
             for (index, value) in values.iter().enumerate() {
-                if let Value::Text(text) = value
-                    && !text.is_empty()
-                {
-                    let text = &text.as_bytes()[..text.floor_char_boundary(MAX_TEXT)];
-                    out.extend(piece_head(index, text.len(), shift.into()));
-                    out.extend(text);
+                let aux = match *value {
+                    Value::Number(_) => Aux::None,
+                    Value::Text(text) => Aux::Elements(cut(text).as_bytes(), 1),
+                    Value::Wide(text) => Aux::Widened(cut(text)),
+                    Value::Elements(bytes, size) => Aux::Elements(bytes, size),
+                };
+                if aux.size() > 0 {
+                    out.extend(piece_head(index, aux.size(), shift.into()));
+                    let start = out.len();
+                    out.resize(start + aux.size(), 0);
+                    Source::new(aux).fill(&mut out[start..]);
                 }
             }
             out.push(AUX_TERMINAL << shift);
@@ -145,6 +160,15 @@ pub(crate) enum Value<'a> {
     Number(u64),
     /// A string.
     Text(&'a str),
+    /// A string of UTF-16 code units.
+    Wide(&'a str),
+    /// The elements of an array, little-endian, and the bytes of one.
+    Elements(&'a [u8], usize),
+}
+
+/// The first [`MAX_TEXT`] bytes.
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_TEXT)]
 }
 
 impl From<u64> for Value<'_> {

@@ -15,6 +15,9 @@ use crate::trace::write::declared;
 /// them.
 const PACKET: usize = 16 << 10;
 
+/// Passes packets to a function. On any thread, because there can be many.
+pub(crate) type Definitions = Box<dyn FnOnce(&mut dyn FnMut(&[u8])) + Send>;
+
 /// A part of the program that declares events. The worker announces its types, and asks it in every
 /// cycle for new important events.
 pub(crate) trait EventProvider: Send {
@@ -23,6 +26,15 @@ pub(crate) trait EventProvider: Send {
 
     /// Adds the important events that are new since the last call.
     fn announce(&mut self, importants: &mut Importants);
+
+    /// Passes packets of events that the threads' events refer to, and that belong to no thread, to
+    /// `send`: those that are new at the last call of `announce`.
+    fn define(&mut self, _send: &mut dyn FnMut(&[u8])) {}
+
+    /// What passes on again all that `define` has passed on so far, for a stream that starts here.
+    fn definitions(&self) -> Option<Definitions> {
+        None
+    }
 
     /// Adds events, which belong to no thread, for the figures that have changed since the last
     /// call. Each event has the whole figure, so a lost event does no harm.
@@ -68,7 +80,7 @@ impl Announcer {
         }
     }
 
-    /// Sends the types and important events that are new.
+    /// Sends the types, important events and definitions that are new.
     pub(super) fn announce(&mut self, output: &mut Output) {
         for provider in &mut self.providers {
             provider.announce(&mut self.importants);
@@ -77,6 +89,14 @@ impl Announcer {
         // so that no event precedes its type.
         self.announce_types(output);
         self.importants.send(|piece| output.announcement(IMPORTANTS, piece));
+        for provider in &mut self.providers {
+            provider.define(&mut |packet| output.announcement(CONTROL, packet));
+        }
+    }
+
+    /// What passes on again the definitions that were sent so far.
+    pub(super) fn definitions(&self) -> Vec<Definitions> {
+        self.providers.iter().filter_map(|provider| provider.definitions()).collect()
     }
 
     /// Sends the types that the program has used since the last call.

@@ -5,7 +5,7 @@
 //! sink. Each thread's stream starts within a buffer, so the late stream first reopens the scopes
 //! that are open at that position.
 
-use super::announcer::Announcer;
+use super::announcer::{Announcer, Definitions};
 use super::layouts::Layouts;
 use super::streams::CONTROL;
 use super::threads::{OpenThread, Threads};
@@ -22,6 +22,8 @@ pub(crate) struct JoinPoint {
     pub(crate) marked_at: u64,
     /// Whether the recording has all events since the start of the process.
     pub(crate) from_process_start: bool,
+    /// What the threads' events refer to, apart from important events.
+    pub(crate) definitions: Vec<Definitions>,
     /// The bytes that each stream starts with: thread information, and the scopes that are open on
     /// it.
     pub(crate) streams: Vec<(u16, Vec<u8>)>,

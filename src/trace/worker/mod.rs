@@ -17,7 +17,7 @@ mod threads;
 mod timeline;
 mod watermark;
 
-pub(crate) use announcer::EventProvider;
+pub(crate) use announcer::{Definitions, EventProvider};
 pub(crate) use importants::Importants;
 pub(crate) use late_join::JoinPoint;
 pub(crate) use session::{Session, Trailer, mapped_bytes};

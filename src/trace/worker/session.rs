@@ -5,7 +5,7 @@
 //! 1. advance the watermark, the epoch up to which all events are committed,
 //! 2. read every thread's commit cursor,
 //! 3. read the tables of names and threads,
-//! 4. send the important events that result from step 3,
+//! 4. send the important events that result from step 3, and the call stacks,
 //! 5. number and send the threads' events up to the limits of steps 1 and 2.
 
 use super::announcer::{Announcer, EventProvider};
@@ -128,6 +128,9 @@ impl Session {
                 return Ok(());
             }
         }
+        for definitions in self.announcer.definitions() {
+            definitions(&mut |packet| sink.packet(CONTROL, packet));
+        }
         self.output.replay(&mut *sink);
         self.output.add(sink);
         self.output.sync();
@@ -173,6 +176,7 @@ impl Session {
             start,
             marked_at: self.timeline.marked_at(),
             from_process_start,
+            definitions: self.announcer.definitions(),
             streams: late_join::open_streams(&self.threads, &self.announcer),
         }
     }

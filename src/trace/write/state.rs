@@ -22,6 +22,8 @@ pub(crate) const RECORD: u32 = 1;
 pub(crate) const LOG: u32 = 2;
 /// Both kinds of events are recorded.
 pub(crate) const ON: u32 = RECORD | LOG;
+/// Beside the other bits: the hook takes call stacks. Paused and off are without it.
+pub(crate) const STACKS: u32 = 4;
 /// Nothing is recorded, but the tracker is at work: its own allocations are counted.
 const PAUSED: u32 = 8;
 
@@ -149,7 +151,18 @@ pub(super) fn set_paused() {
 /// Stores that events are recorded: those the program logs, and the hook's if `hook`.
 pub(super) fn set_running(hook: bool) {
     PHASE.store(RUNNING, Ordering::Release);
-    STATE.store(if hook { ON } else { LOG }, Ordering::Release);
+    let mode = if hook { ON } else { LOG };
+    let _ = STATE
+        .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |state| Some(state & STACKS | mode));
+}
+
+/// Stores whether the hook takes call stacks, until recording is next paused.
+pub(crate) fn set_stacks(taken: bool) {
+    let _ = STATE.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |state| match state {
+        // NOTE: the hook returns early only while no bit is set.
+        OFF => None,
+        _ => Some(if taken { state | STACKS } else { state & !STACKS }),
+    });
 }
 
 /// Turns recording off. The tracker has given back what it held.

@@ -22,6 +22,9 @@ static OURS: [Declaration; 4] = [ours(40, 0), ours(41, NO_SYNC), ours(42, 0), ou
 static NEEDS: [Needs; 2] =
     [(&[&WANTED], &[&OURS[0], &OURS[1]]), (&[&WANTED, &UNWANTED], &[&OURS[2], &OURS[3]])];
 
+/// No type has this field but those of its own test.
+static CLEARED: Cleared = (&UNWANTED, "Stack");
+
 static SHORT: Declared = Declared::new("FilteredSink", "Short", 0, &[]);
 static LONG: Declared = Declared::new(
     "FilteredSink",
@@ -94,7 +97,7 @@ fn filter() -> (FilteredSink, Collect) {
     }
     let out = Collect::default();
     let filter = ChannelFilter::parse("-filterunwanted").unwrap();
-    (FilteredSink::new(filter, &NEEDS, Box::new(out.clone()), no_problem), out)
+    (FilteredSink::new(filter, &NEEDS, &CLEARED, Box::new(out.clone()), no_problem), out)
 }
 
 impl Collect {
@@ -342,7 +345,40 @@ fn a_name_that_no_channel_has_is_told_at_the_end() {
     static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let filter = ChannelFilter::parse("gmae,-filterunwanted").unwrap();
     let tell = |error: Error| TOLD.lock().unwrap().push(error.to_string());
-    FilteredSink::new(filter, &NEEDS, Box::new(Collect::default()), tell).finish().unwrap();
+    FilteredSink::new(filter, &NEEDS, &CLEARED, Box::new(Collect::default()), tell)
+        .finish()
+        .unwrap();
     let told = TOLD.lock().unwrap();
     assert!(told.len() == 1 && told[0].contains("[\"gmae\"]"), "{told:?}");
+}
+
+#[test]
+fn a_field_of_a_channel_that_is_not_wanted_is_0() {
+    use crate::trace::format::schema::FieldType::U32;
+    static TYPE: Declaration = Declaration {
+        uid: 44,
+        logger: "Test",
+        event: "Stack",
+        flags: 0,
+        fields: &[("Address", U64), ("Stack", U32), ("Size", U32)],
+    };
+    static NEEDS: [Needs; 1] = [(&[&WANTED], &[&TYPE])];
+    let passed = |text: &str| {
+        for channel in [&WANTED, &UNWANTED] {
+            channel.is_enabled();
+        }
+        let out = Collect::default();
+        let filter = ChannelFilter::parse(text).unwrap();
+        let mut sink =
+            FilteredSink::new(filter, &NEEDS, &CLEARED, Box::new(out.clone()), no_problem);
+        let event = [&TYPE.wire().to_le_bytes()[..], &[0; 3], &[1; 8], &[2; 4], &[3; 4]].concat();
+        sink.packet(5, &event);
+        sink.packet(CONTROL, &settled_below(1));
+        sink.sync().unwrap();
+        (event, out.stream(5))
+    };
+    let (event, all) = passed("filterwanted,filterunwanted");
+    assert_eq!(all, event);
+    let (event, cleared) = passed("-filterunwanted");
+    assert_eq!(cleared, [&event[..13], &[0; 4], &[3; 4]].concat());
 }

@@ -10,7 +10,6 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 
 /// A part of a loaded file, in bytes from the file's base.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +21,8 @@ pub(crate) struct Part {
 /// A loaded ELF file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LoadedFile {
-    pub(crate) path: PathBuf,
+    /// Its path. Bytes that are not UTF-8 are replaced.
+    pub(crate) path: String,
     /// The address of its first byte.
     pub(crate) base: u64,
     /// Up to the end of its last segment, in bytes.
@@ -74,7 +74,8 @@ pub(crate) fn loaded_files(
     memory: &Memory,
     mut is_known: impl FnMut(u64, &(String, u64)) -> bool,
 ) -> io::Result<(Vec<LoadedFile>, HashMap<u64, (String, u64)>)> {
-    let text = std::fs::read_to_string("/proc/self/maps")?;
+    let text = std::fs::read("/proc/self/maps")?;
+    let text = String::from_utf8_lossy(&text);
     let mappings = text.lines().filter_map(parse).collect::<Vec<_>>();
     let (mut new, mut all) = (Vec::new(), HashMap::new());
     for mapping in mappings.iter().filter(|mapping| mapping.offset == 0) {
@@ -169,7 +170,7 @@ fn read_headers(memory: &Memory, first: &Mapping, all: &[Mapping]) -> Option<Loa
         build_id(&memory.read(first.start.checked_add(note.offset)?, note.size).ok()?)
     });
     Some(LoadedFile {
-        path: PathBuf::from(&first.path),
+        path: first.path.clone(),
         base: first.start,
         size: end - linked_base,
         linked_base,
@@ -245,11 +246,11 @@ mod tests {
         assert_eq!(files.len(), all.len());
         let code = the_program_and_its_libraries_are_loaded_files as fn() as usize as u64;
         let own = files.iter().find(|f| (f.base..f.base + f.size).contains(&code)).unwrap();
-        assert_eq!(own.path, std::env::current_exe().unwrap());
+        assert_eq!(own.path, std::env::current_exe().unwrap().to_string_lossy());
         assert!(own.eh_frame_hdr.is_some());
-        let libc = files.iter().find(|f| f.path.to_string_lossy().contains("libc.so")).unwrap();
+        let libc = files.iter().find(|f| f.path.contains("libc.so")).unwrap();
         assert_eq!(libc.build_id.len(), 20);
-        assert!(files.iter().any(|f| f.path.to_string_lossy() == "[vdso]"));
+        assert!(files.iter().any(|f| f.path == "[vdso]"));
         let (again, _) = loaded_files(&memory, |base, _| all.contains_key(&base)).unwrap();
         assert_eq!(again, []);
     }

@@ -1,6 +1,6 @@
 use super::*;
-use crate::stacks::{self, tree::Walk};
-use std::collections::HashMap;
+use crate::stacks::capture::refresh_modules;
+use crate::stacks::tree::Walk;
 
 /// The stacks of one thread, compared with those of the `backtrace` crate.
 struct Compare {
@@ -11,7 +11,7 @@ struct Compare {
 
 impl Compare {
     fn new() -> Self {
-        stacks::prepare().unwrap();
+        refresh_modules().unwrap();
         Self { memory: Memory::map().unwrap(), taken: 0, rng: 1 }
     }
 
@@ -48,7 +48,7 @@ impl Compare {
 fn frames(node: u32) -> (Vec<u64>, u32) {
     let number = tree::stack_id(node);
     let mut found = None;
-    Walk::default().visit_new(|stack| {
+    Walk::default().visit_new(tree::end(), |stack| {
         if stack.number == number {
             found = Some((stack.frames.to_vec(), stack.end));
         }

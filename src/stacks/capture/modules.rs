@@ -6,17 +6,14 @@ use super::rule::{self, Packed, Rule};
 use crate::platform::os::{LoadedFile, Memory, loaded_files};
 use std::collections::HashMap;
 use std::io;
-use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A module at the addresses where it is, or was, loaded.
-#[derive(Clone, Debug)]
-pub(crate) struct Module {
-    pub(crate) path: PathBuf,
-    pub(crate) base: u64,
-    pub(crate) size: u64,
-    pub(crate) build_id: Vec<u8>,
-    pub(crate) is_loaded: bool,
+struct Module {
+    path: String,
+    base: u64,
+    size: u64,
+    build_id: Vec<u8>,
 }
 
 /// Device and inode.
@@ -27,7 +24,7 @@ struct Modules {
     /// Which instance is loaded at a base, and from which file.
     loaded: HashMap<u64, (FileId, usize)>,
     /// By path, build id and size: the rows, which a file that is loaded again shares.
-    rows: HashMap<(PathBuf, Vec<u8>, u64), &'static Rows>,
+    rows: HashMap<(String, Vec<u8>, u64), &'static Rows>,
     rules: HashMap<Packed, u16>,
     /// The changes so far: the index of an instance, and whether it was loaded or unloaded then.
     changes: Vec<(usize, bool)>,
@@ -40,28 +37,29 @@ fn lock() -> MutexGuard<'static, Option<Modules>> {
 }
 
 /// A change of the list of modules.
-pub(crate) enum Change {
-    Loaded(Module),
+pub(crate) enum Change<'a> {
+    /// A module was loaded.
+    Loaded { base: u64, size: u64, path: &'a str, build_id: &'a [u8] },
+    /// The module at this address was unloaded.
     Unloaded { base: u64 },
 }
 
 /// Visits the changes that are new since `visited`, which counts those before.
-pub(crate) fn for_each_new(visited: &mut usize, mut visit: impl FnMut(Change)) {
+pub(crate) fn for_each_new_change(visited: &mut usize, mut visit: impl FnMut(Change<'_>)) {
     let modules = lock();
     let Some(modules) = modules.as_ref() else { return };
     for (index, is_loaded) in modules.changes.iter().skip(*visited) {
         let Some((module, _)) = modules.instances.get(*index) else { continue };
-        visit(if *is_loaded {
-            Change::Loaded(module.clone())
-        } else {
-            Change::Unloaded { base: module.base }
+        let Module { path, base, size, build_id } = module;
+        visit(match is_loaded {
+            true => Change::Loaded { base: *base, size: *size, path, build_id },
+            false => Change::Unloaded { base: *base },
         });
     }
     *visited = modules.changes.len();
 }
 
-/// Reads the list of modules again; makes tables for those that are new. Takes some milliseconds
-/// for each MiB of unwind information that is new.
+/// Reads the list of modules again; makes tables for those that are new.
 ///
 /// # Errors
 /// `/proc` cannot be read. Then the modules that are known already stay.
@@ -91,8 +89,7 @@ impl Modules {
         let gone = self.loaded.extract_if(|base, (file, _)| is_gone(*base, file));
         let gone = gone.map(|(_, (_, index))| index).collect::<Vec<_>>();
         for index in &gone {
-            let Some((module, number)) = self.instances.get_mut(*index) else { continue };
-            module.is_loaded = false;
+            let Some((_, number)) = self.instances.get(*index) else { continue };
             lookup::set_loaded(*number, None);
             self.changes.push((*index, false));
         }
@@ -108,8 +105,7 @@ impl Modules {
         });
         let index = match known {
             Some(index) => {
-                let (module, number) = &mut self.instances[index];
-                module.is_loaded = true;
+                let (module, number) = &self.instances[index];
                 lookup::set_loaded(*number, Some(module.size));
                 index
             }
@@ -117,8 +113,7 @@ impl Modules {
                 let rows = self.rows_of(memory, &file);
                 let Some(number) = lookup::add(file.base, file.size, rows) else { return };
                 let LoadedFile { path, base, size, build_id, .. } = file;
-                self.instances
-                    .push((Module { path, base, size, build_id, is_loaded: true }, number));
+                self.instances.push((Module { path, base, size, build_id }, number));
                 self.instances.len() - 1
             }
         };

@@ -18,8 +18,8 @@
 use super::lookup;
 use super::memory::{OwnStack, StackReader, thread_pointer};
 use super::rule::{Cfa, Rbp, Rule};
-use super::tree::{self, COMPLETE, Frame, NO_TABLE, TOO_DEEP, UNREADABLE};
 use crate::platform::os;
+use crate::stacks::tree::{self, COMPLETE, Frame, NO_TABLE, TOO_DEEP, UNREADABLE};
 use std::cell::Cell;
 use std::ptr::NonNull;
 

@@ -105,7 +105,7 @@ fn find_cold(return_address: u64) -> Found {
 }
 
 /// Whether an address was looked up that no module has, since the last call.
-pub(super) fn take_incomplete() -> bool {
+pub(crate) fn take_incomplete() -> bool {
     IS_INCOMPLETE.load(Ordering::Relaxed) && IS_INCOMPLETE.swap(false, Ordering::Relaxed)
 }
 
