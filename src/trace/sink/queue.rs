@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// The most bytes that wait for one sink: the events of some seconds, of a program that allocates
-/// without pause.
+/// The most bytes that wait for one sink. A program that allocates without pause takes some seconds
+/// to fill them.
 pub(crate) const LIMIT: usize = 64 << 20;
 /// How many ended sinks the list of all sinks keeps.
 const REMEMBERED: usize = 64;

@@ -130,8 +130,8 @@ impl BufferCursor {
         serial
     }
 
-    /// Numbers events as [`number`](Self::number) does, up to the first event of another epoch, or
-    /// whose guessed size is wrong.
+    /// Numbers events as [`number`](Self::number) does, up to the first event that is of another
+    /// epoch, or whose guessed size is wrong.
     ///
     /// PERF: where the next event begins depends on the size of this one. Looking up the size takes
     /// as long as everything else; guessing it is a shift, and the guess is checked while the next

@@ -61,8 +61,8 @@ fn open_unknown(out: &mut Vec<u8>) {
 }
 
 /// The scopes that `events` have opened and not closed: the bytes of each scope of the tracker,
-/// `None` for one of the program. The event of a program's scope is not repeated, because it can
-/// have a serial below the stream's first, and arrays of any length.
+/// `None` for a scope of the program. The event of a program's scope is not repeated, because it
+/// can have a serial below the stream's first, and arrays of any length.
 fn still_open<'a>(events: &'a [u8], layouts: &Layouts) -> Vec<Option<&'a [u8]>> {
     let mut open = Vec::new();
     let mut rest = events;

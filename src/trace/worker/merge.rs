@@ -87,7 +87,7 @@ impl Merge<'_> {
     }
 
     /// Numbers the events of one thread in `epoch`, which is the epoch of its next event; returns
-    /// the epoch of the first event that is then not numbered.
+    /// the epoch of the first event that remains.
     fn number(&mut self, stream: &mut ThreadStream, epoch: u64, unsent: &mut usize) -> Option<u64> {
         loop {
             let cursor = stream.cursors.last_mut()?;

@@ -26,7 +26,7 @@ struct CollectorState {
     start: Vec<u8>,
 }
 
-/// The committed events of one thread at the moment when its commit cursor was read.
+/// The events that one thread had committed when its commit cursor was read.
 pub(super) struct CommittedRange {
     slot: &'static ThreadSlot,
     number: usize,

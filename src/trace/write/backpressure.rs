@@ -125,7 +125,7 @@ pub(super) fn wait(slot: &ThreadSlot, freed: u32) -> bool {
         }
         return !is_dropping();
     }
-    // A waiting thread has nothing uncommitted, so the worker does not wait for it in turn.
+    // A waiting thread has nothing uncommitted, so the worker does not wait for this thread.
     slot.guard.store(Guard::WAITING, Ordering::Release);
     WAITING.fetch_add(1, Ordering::AcqRel);
     os::wait(&FREED, freed, deadline - now);

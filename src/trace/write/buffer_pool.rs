@@ -87,7 +87,7 @@ fn link(slot: &ThreadSlot, new: Buffer) {
                 unsafe { end.write(closing) };
                 slot.commit(end.wrapping_add(1));
             }
-            // A worker that sees the link, but not yet the new cursor, reads up to here.
+            // If the worker sees the link, but not yet the new cursor, it reads up to here.
             old.committed.store(slot.cursor(), Ordering::Release);
             old.next.store(Some(new), Ordering::Release);
         }

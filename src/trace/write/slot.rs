@@ -175,7 +175,7 @@ impl ThreadSlot {
         if next.is_none() && buffer.contains(cursor) {
             return (cursor, None);
         }
-        // The thread has left the buffer; or it has just taken it, and the buffer is empty.
+        // The thread has left the buffer. Or it has just taken the buffer, which is then empty.
         (buffer.committed.load(Ordering::Acquire), next)
     }
 
