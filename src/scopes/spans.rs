@@ -42,8 +42,9 @@ use tracing_subscriber::registry::LookupSpan;
 /// keeps that tag, as a [`Context`](crate::Context) does; in any other span, the tag is that of the
 /// thread that enters the span.
 ///
-/// A span that a filter disables has no scope. Guards of `alloc_scope!` that are open while an
-/// instrumented future waits stay on the thread; [`AllocScope`](crate::AllocScope) saves them.
+/// A span that a filter disables has no scope. If guards of `alloc_scope!` are open in an
+/// instrumented future while it waits, their scopes stay on the thread;
+/// [`AllocScope`](crate::AllocScope) saves them with the future instead.
 ///
 /// # Costs
 /// Entering and leaving a span costs 45 ns on top of `tracing` itself, most of it for a search in

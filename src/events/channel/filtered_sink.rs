@@ -83,8 +83,8 @@ struct StreamState {
 
 impl FilteredSink {
     /// Passes on to `inner` the events on the channels of `filter`. `needs` lists the types of the
-    /// tracker that need a channel; the types about the stream itself are always passed on. If no
-    /// channel has a name that the filter includes, this is reported to `on_problem` at the end.
+    /// tracker that need a channel; the types about the stream itself are always passed on. At the
+    /// end, names that the filter includes and no channel has are reported to `on_problem`.
     pub(crate) fn new(
         filter: ChannelFilter,
         needs: &[Needs],

@@ -19,8 +19,8 @@
 //! [`Destination::channels`](crate::Destination::channels) does; without it, the destination gets
 //! all channels.
 //!
-//! The answer to a command is any number of lines `name value`, and then a line `ok` or `refused:
-//! reason`. Unreal's own tools ignore the answers.
+//! The answer to a command is any number of lines `name value`. The last line of an answer is `ok`
+//! or `refused: reason`. Unreal's own tools ignore the answers.
 //!
 //! # What no client can do
 //! - Connect from another machine, unless the program listens for that *and* has set a token.
