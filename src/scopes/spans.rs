@@ -34,7 +34,7 @@ use tracing_subscriber::registry::LookupSpan;
 /// });
 /// ```
 ///
-/// The scope of a span with an explicit parent (`parent: ..`) is inside that of the parent. The
+/// The scope of a span with an explicit parent (`parent: ..`) is inside the parent's scope. The
 /// scope of any other span is inside the current scopes of the thread that makes the span, whether
 /// they are spans or [`alloc_scope!`](crate::alloc_scope). A thread enters this scope each time
 /// that it enters the span. So an instrumented future is in the scope at each poll. Spans can be

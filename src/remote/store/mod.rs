@@ -27,7 +27,7 @@
 //!
 //! # Other machines
 //! Without a token, `memledger serve` accepts only connections from its own machine. With a token,
-//! it also accepts other machines: their requests must have the token as `$token`
+//! it can also accept other machines. Their requests must have the token as `$token`
 //! ([`Store::with_token`]), and their programs must send [`token_line`] before the first byte of a
 //! trace.
 #![forbid(unsafe_code)]
