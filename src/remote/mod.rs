@@ -1,5 +1,5 @@
-//! Other processes: [`control`] steers a running program; `store` (feature `store`) reads the
-//! traces of many programs from a recorder.
+//! Communication with other processes: [`control`] steers a running program; `store` (feature
+//! `store`) reads the traces of many programs from a recorder.
 
 pub mod control;
 #[cfg(feature = "store")]

@@ -107,8 +107,8 @@ impl Context {
     /// As [`scope`](Self::scope), with a tag of `group`.
     pub(super) fn scope_in_group(self, group: &'static Group, name: Name) -> Self {
         let (tag, group) = group.unnamed();
-        // The scope is added to a context without a tag. Otherwise the tree would get a node for
-        // the pair of the new scope and the old tag, which is never used.
+        // The scope is added to a context without a tag. Otherwise the tree would get a node that
+        // is never used, for the pair of the new scope and the old tag.
         let untagged = Self { ids: ContextIds { tag: NONE, ..self.ids } }.scope(name);
         Self { ids: current::with_tag(untagged.ids, group, tag) }
     }

@@ -3,7 +3,7 @@
 #[cfg(feature = "enable")]
 use crate::trace::write::untracked;
 
-/// A name: a literal, or an interned text, which is never freed.
+/// A name: a literal, or an interned text. It is never freed.
 ///
 /// Entering a scope reads the name's address only. Two names are equal if their texts are equal.
 /// Scopes and tags also take a `String`, a `&String` or UTF-16 (`&[u16]`), which they intern each
@@ -28,8 +28,8 @@ impl Name {
         Self(name)
     }
 
-    /// Interns `text`: copies it once for the life of the program, and returns the same copy for
-    /// the same text.
+    /// Interns `text`: copies it once, for the life of the program. Each call with the same text
+    /// returns the same copy.
     ///
     /// Searches a table that all threads share, so keep the result. The table has room for 262 142
     /// names and contexts together. When it is full, each new text becomes `(other)`.

@@ -34,7 +34,7 @@ use tracing_subscriber::registry::LookupSpan;
 /// });
 /// ```
 ///
-/// The scope of a span with an explicit parent (`parent: ..`) is inside that of the parent. The
+/// The scope of a span with an explicit parent (`parent: ..`) is inside the parent's scope. The
 /// scope of any other span is inside the current scopes of the thread that makes the span, whether
 /// they are spans or [`alloc_scope!`](crate::alloc_scope). A thread enters this scope each time
 /// that it enters the span. So an instrumented future is in the scope at each poll. Spans can be
@@ -42,8 +42,9 @@ use tracing_subscriber::registry::LookupSpan;
 /// keeps that tag, as a [`Context`](crate::Context) does; in any other span, the tag is that of the
 /// thread that enters the span.
 ///
-/// A span that a filter disables has no scope. Guards of `alloc_scope!` that are open while an
-/// instrumented future waits stay on the thread; [`AllocScope`](crate::AllocScope) saves them.
+/// A span that a filter disables has no scope. If guards of `alloc_scope!` are open in an
+/// instrumented future while it waits, their scopes stay on the thread;
+/// [`AllocScope`](crate::AllocScope) saves them with the future instead.
 ///
 /// # Costs
 /// Entering and leaving a span costs 45 ns on top of `tracing` itself, most of it for a search in

@@ -14,8 +14,8 @@ pub(crate) fn is_current(slot: &ThreadSlot) -> bool {
     current::context() == slot.context.get()
 }
 
-/// If necessary, writes the events that set the context of this thread's stream to that of the
-/// thread, without committing them. Returns the address for the next event.
+/// If the context of this thread has changed, writes the events that change it on the thread's
+/// stream, without committing them. Returns the address for the next event.
 #[inline(always)]
 pub(crate) fn switch(slot: &ThreadSlot) -> *mut u8 {
     if is_current(slot) { slot.cursor() } else { write(slot, current::context()) }

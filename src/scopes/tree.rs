@@ -255,7 +255,7 @@ fn find_or_add_with(
         match bucket.compare_exchange(head, number, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return Some(number),
             Err(newer) => {
-                // The nodes from `head` on were compared before, so only the newer ones are.
+                // The nodes from `head` on were compared already, so only newer nodes are compared.
                 if let Some(found) = find(newer, head) {
                     return Some(found);
                 }

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 /// The maximum time to connect to one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// The maximum time for an answer. Ending a destination takes until it has received everything.
+/// The maximum time for an answer. It is long, because a command that ends a destination waits
+/// until the destination has received everything.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Bytes of the longest answer.
+/// The maximum number of bytes of an answer.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
 /// A connection to a program that can be controlled.
@@ -32,11 +33,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to `HOST:PORT`, `[IPv6]:PORT`, a host, or a port of this machine; without a port
-    /// it is 1985. Waits at most 2 s for each address that a name has.
+    /// Connects to `HOST:PORT`, `[IPv6]:PORT`, a host, or a port of this machine. The default port
+    /// is 1985. Waits at most 2 s for each address of the host.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] if it is no address, or no control server listens there.
+    /// [`Error::Unreachable`] if `address` is not an address, or no control server listens there.
     pub fn connect(address: &str) -> Result<Self, Error> {
         let addresses = resolve(address)
             .map_err(|error| unreachable(format!("{address} is no address"), error))?;
@@ -59,12 +60,13 @@ impl Client {
         }
     }
 
-    /// Sends a command and waits for its answer, at most 30 s: lines `name value`.
+    /// Sends a command and waits for its answer, at most 30 s. Returns the lines `name value` of
+    /// the answer.
     ///
     /// # Errors
-    /// [`Error::Refused`] has the program's reason; [`Error::NoAnswer`] if there is no valid answer
-    /// in time. After an invalid answer, and after a line that is no command, the connection cannot
-    /// be used any more.
+    /// [`Error::Refused`] with the program's reason; [`Error::NoAnswer`] if there is no valid
+    /// answer in time. After an invalid answer, or after a line that is not a command, the
+    /// connection can no longer be used.
     pub fn send(&mut self, command: &Command) -> Result<Vec<String>, Error> {
         let failed = |address: &str, error: io::Error| {
             let what = match error.kind() {
@@ -75,8 +77,9 @@ impl Client {
             };
             Error::NoAnswer(format!("{address} does not answer: {what}"))
         };
-        // NOTE: sending fails if the program has refused the client and closed the connection. Its
-        // reason may be readable, so the answer is read before that failure is reported.
+        // NOTE: sending fails if the program has refused the client and closed the connection. The
+        // program's reason may still be readable, so the answer is read before the failure of
+        // sending is reported.
         let sent = self.stream.get_mut().write_all(format!("{command}\n").as_bytes());
         let mut lines = Vec::new();
         let mut left = MAX_ANSWER_BYTES;

@@ -5,10 +5,10 @@ use std::fmt;
 /// The port of a control server if no other is given.
 pub const DEFAULT_PORT: u16 = 1985;
 
-/// Bytes of the longest line.
+/// The maximum number of bytes of a line.
 pub(super) const MAX_LINE_BYTES: usize = 4096;
 
-/// At most this many words in a line, as in Unreal.
+/// The maximum number of words in a line, as in Unreal.
 const MAX_WORDS: usize = 16;
 
 /// A command of a client. [`Display`](fmt::Display) formats it as a line.
@@ -31,32 +31,32 @@ pub enum Command {
     ToggleChannels {
         /// Their names.
         names: Vec<String>,
-        /// On.
+        /// Whether they are turned on.
         enable: bool,
     },
-    /// Sends the trace to a recorder as well.
+    /// Sends the trace to a recorder, as one more destination.
     SendTo {
         /// The recorder: `HOST` or `HOST:PORT`.
         host: String,
-        /// The channels it gets, as in
+        /// The channels that the recorder gets, as in
         /// [`Destination::channels`](crate::Destination::channels); all if `None`.
         channels: Option<String>,
     },
-    /// Writes the trace to a file of the program's folder as well.
+    /// Writes the trace to a file in the program's folder, as one more destination.
     WriteTo {
         /// The plain name of the file.
         name: String,
-        /// The channels it gets; all if `None`.
+        /// The channels that the file gets; all if `None`.
         channels: Option<String>,
     },
     /// Ends all destinations but the first file.
     Stop,
     /// Ends all destinations, the first file included. The accounts of the live blocks continue.
     StopAll,
-    /// Starts again the destinations that the recording began with and that have ended: the first
-    /// file under a new name, and the host. Each begins with the live blocks.
+    /// Starts the recording's initial destinations again if they have ended: the first file under a
+    /// new name, and the host. Each new stream begins with the live blocks.
     Start,
-    /// The secret of the program, which admits the client.
+    /// The secret that the program requires, which admits the client.
     Token(String),
 }
 
@@ -76,8 +76,9 @@ impl Command {
         Self::WriteTo { name: name.into(), channels: None }
     }
 
-    /// Parses a line without its end. Words are separated by spaces, or by NULs as in Unreal; but a
-    /// line with a file or a host has no NUL, because a NUL would cut the name.
+    /// Parses a line without its end. Words are separated by spaces, or by NULs as in Unreal. But a
+    /// NUL is an error inside a line that names a file, a host or a token, because it would cut the
+    /// name off.
     ///
     /// # Errors
     /// One sentence that says what is wrong with it.

@@ -4,8 +4,8 @@ use super::command::MAX_LINE_BYTES;
 use super::lines::{Lines, TooLong};
 use super::rules::Rules;
 
-/// The lines in `pieces`, read one after the other as from a connection, and whether one was too
-/// long.
+/// The lines in `pieces`, which are read one after the other as from a connection, and whether a
+/// line was too long.
 pub fn lines<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Vec<u8>>, bool) {
     let (mut lines, mut found) = (Lines::default(), Vec::new());
     for mut piece in pieces {

@@ -2,18 +2,19 @@
 
 use super::command::MAX_LINE_BYTES;
 
-/// The bytes of a client that were not parsed yet: at most the longest line and its end.
+/// The bytes of a client that were not parsed yet: at most [`LONGEST_LINE`], and one for the end of
+/// the line.
 #[derive(Clone, Default)]
 pub(super) struct Lines {
     bytes: Vec<u8>,
 }
 
-/// The line has no end within the bytes that a line may have.
+/// The error of a line that has no end within [`LONGEST_LINE`] bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLong;
 
 impl Lines {
-    /// How many more bytes fit.
+    /// The number of bytes that still fit.
     pub(super) fn room(&self) -> usize {
         MAX_LINE_BYTES + 1 - self.bytes.len()
     }
@@ -23,12 +24,12 @@ impl Lines {
         self.bytes.iter().skip_while(|byte| is_end(byte)).any(is_end)
     }
 
-    /// Appends bytes: at most [`room`](Self::room).
+    /// Appends bytes, at most as many as there is [`room`](Self::room) for.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes.get(..self.room()).unwrap_or(bytes));
     }
 
-    /// Takes out the next line that is not empty, without its end.
+    /// Removes and returns the next line that is not empty, without its end.
     pub(super) fn next(&mut self) -> Result<Option<Vec<u8>>, TooLong> {
         let start = self.bytes.iter().position(|byte| !is_end(byte)).unwrap_or(self.bytes.len());
         self.bytes.drain(..start);
@@ -43,7 +44,7 @@ impl Lines {
     }
 }
 
-/// Unreal's clients end lines with either.
+/// Whether the byte ends a line. Unreal's clients use both CR and LF.
 fn is_end(byte: &u8) -> bool {
     matches!(byte, b'\r' | b'\n')
 }
@@ -82,7 +83,7 @@ mod tests {
 
         lines.push(&[b'a'; MAX_LINE_BYTES + 1]);
         assert_eq!(lines.next(), Err(TooLong));
-        // Ends alone take no room.
+        // Empty lines take no room.
         let mut lines = Lines::default();
         lines.push(&[b'\n'; MAX_LINE_BYTES + 1]);
         assert_eq!(lines.next(), Ok(None));

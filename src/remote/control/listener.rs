@@ -1,4 +1,4 @@
-//! Where the server listens.
+//! The socket on which the server listens.
 
 use crate::error::Error;
 use crate::platform::os;
@@ -41,13 +41,14 @@ impl ListenAddress {
         self.0.port()
     }
 
-    /// Whether other machines could reach it.
+    /// Whether other machines could reach this address.
     pub(crate) fn is_public(self) -> bool {
         !self.0.ip().is_loopback()
     }
 }
 
-/// A socket that is bound and listens. The program may close its descriptor without notice.
+/// A socket that is bound and listens. The program may close the socket's descriptor without
+/// notice.
 pub(crate) struct Listener {
     socket: Option<TcpListener>,
     identity: Option<(u64, u64)>,
@@ -58,7 +59,7 @@ impl Listener {
     /// Binds the requested port, or another one if that is taken.
     ///
     /// # Errors
-    /// [`Error::Listen`] if there is none.
+    /// [`Error::Listen`] if none of the ports can be bound.
     pub(crate) fn bind(ListenAddress(asked): ListenAddress) -> Result<Self, Error> {
         let random = RandomState::new();
         let hop = |hop| HOP_PORTS.0 + (random.hash_one(hop) % HOP_PORTS.1) as u16;
@@ -80,34 +81,35 @@ impl Listener {
         Ok(Self { identity: os::identity(&socket), socket: Some(socket), address })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The socket, unless the program has closed it: a program that becomes a daemon closes every
-    /// descriptor, and a file that it opens later can get the same number.
+    /// The socket; `None` if the program has closed it. A program that becomes a daemon closes
+    /// every descriptor, and a file that it opens later can get the same number.
     pub(super) fn socket(&self) -> Option<&TcpListener> {
         let socket = self.socket.as_ref()?;
         (self.identity.is_some() && os::identity(socket) == self.identity).then_some(socket)
     }
 
-    /// Ends the listening, also for other processes that have the socket, such as the child of a
-    /// fork, and wakes the thread that waits for clients.
+    /// Stops listening, and wakes the thread that waits for clients. This also affects other
+    /// processes that have the socket, such as the child of a fork.
     pub(super) fn shut(&self) {
         if let Some(socket) = self.socket() {
             os::shut(socket);
         }
     }
 
-    /// A client, if one is waiting.
+    /// The connection of a client, if one is waiting.
     pub(super) fn accept(&self) -> io::Result<Option<TcpStream>> {
         let Some(socket) = self.socket() else {
             return Err(io::Error::other("the program has closed the tracker's descriptor of it"));
         };
         match socket.accept() {
             Ok((stream, _)) => Ok(Some(stream)),
-            // A client that is gone already, or a signal, is no fault of the listener.
+            // A client that has disconnected already, or a signal, is not a failure of the
+            // listener.
             Err(error) if is_passing(error.kind()) => Ok(None),
             Err(error) => Err(error),
         }

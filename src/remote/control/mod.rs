@@ -1,7 +1,8 @@
-//! Steering a running program: what is recorded, and where it goes.
+//! Control of a running program: the channels that are recorded, and the destinations of the trace.
 //!
-//! A program that asks for it listens on port 1985 of the loopback address, as Unreal Engine does,
-//! and takes Unreal's commands, one a line, words separated by spaces:
+//! A program that starts the control server listens on port 1985 of the loopback address, as Unreal
+//! Engine does. It takes Unreal's commands. Each command is one line, and spaces separate its
+//! words:
 //!
 //! | command | does |
 //! |---|---|
@@ -11,26 +12,27 @@
 //! | `WriteTo name [channels]` | writes the trace to one more file, in the folder that the program has chosen |
 //! | `Stop` | ends all destinations but the first file |
 //! | `StopAll` | ends all destinations, the first file included |
-//! | `Start` | starts the first file, under a new name, and the host again, if they have ended |
+//! | `Start` | starts the first file again, under a new name, and the connection to the host, if they have ended |
 //! | `Token secret` | must be the first command if the program has set a token |
 //!
 //! `channels` selects the channels of that destination, as
 //! [`Destination::channels`](crate::Destination::channels) does; without it, the destination gets
 //! all channels.
 //!
-//! The answer to each command is lines `name value`, followed by a line `ok` or `refused: reason`.
-//! Unreal's own tools ignore the answers.
+//! The answer to a command is any number of lines `name value`. The last line of an answer is `ok`
+//! or `refused: reason`. Unreal's own tools ignore the answers.
 //!
 //! # What no client can do
 //! - Connect from another machine, unless the program listens for that *and* has set a token.
-//! - Write a file outside the program's folder, an existing file, or one that is no regular file.
-//! - Add a destination other than this machine or a host that the program allows.
+//! - Write to a file outside the program's folder, to an existing file, or to one that is not a
+//!   regular file.
+//! - Send the trace to another machine, unless the program allows that host.
 //! - Change these rules: only the program and its environment set them.
 //!
-//! A line that is no command ends the connection, so that a browser that is made to send a request
-//! here gets no further than its first word. Lines have at most 4 KiB, there are at most 4 clients,
-//! and one that has not sent a whole command for 10 s is disconnected. The server has its own
-//! thread, and delays neither the program nor the worker.
+//! A line that is not a command ends the connection. So if a web page makes a browser send a
+//! request here, the server stops at the first line of the request. A line has at most 4 KiB, there
+//! are at most 4 clients, and a client that has not sent a whole command for 10 s is disconnected.
+//! The server has its own thread, and delays neither the program nor the worker.
 #![cfg_attr(doctest, doc = include_str!("../../../docs/control.md"))]
 
 mod client;

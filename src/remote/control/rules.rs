@@ -1,4 +1,4 @@
-//! What the program allows the clients of its control server.
+//! The rules for the clients of a control server.
 
 use crate::platform::os;
 use crate::trace::sink::tcp::Address;
@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// Bytes of the longest name of a file.
+/// The maximum number of bytes in the name of a file.
 const MAX_NAME_BYTES: usize = 255;
 
 /// The rules of one server. Only the program and its environment set them.
@@ -15,9 +15,10 @@ const MAX_NAME_BYTES: usize = 255;
 pub(crate) struct Rules {
     /// The word that a client must send first.
     pub(crate) token: Option<String>,
-    /// Where files may be written.
+    /// The folder in which clients may create files.
     pub(crate) folder: Option<PathBuf>,
-    /// Hosts the trace may be sent to besides this machine, with or without a port.
+    /// The hosts, besides this machine, to which clients may send the trace; with or without a
+    /// port.
     pub(crate) hosts: Vec<String>,
 }
 
@@ -31,11 +32,13 @@ impl Rules {
         }
     }
 
-    /// Whether `token` is the right one. The time depends on its length only.
+    /// Whether `token` is the right one. The time of the comparison depends only on the length of
+    /// `token`.
     pub(super) fn admits(&self, token: &str) -> bool {
         let Some(expected) = &self.token else { return true };
         let (expected, token) = (expected.as_bytes(), token.as_bytes());
-        // NOTE: over all bytes, so that the time does not depend on how many of them are right.
+        // NOTE: this compares all bytes, so that the time does not depend on how many of them are
+        // right.
         let wrong =
             token.iter().enumerate().fold(expected.len() ^ token.len(), |wrong, (i, byte)| {
                 black_box(wrong | usize::from(byte ^ expected.get(i).unwrap_or(&0)))
@@ -43,12 +46,13 @@ impl Rules {
         wrong == 0 && !expected.is_empty()
     }
 
-    /// The address that a trace may be sent to.
+    /// The address to which the trace may be sent if a client names `text`; otherwise the reason
+    /// for the refusal.
     pub(super) fn destination(&self, text: &str) -> Result<String, String> {
         let address = Address::parse(text).map_err(|error| error.to_string())?;
         let host = address.host();
         if host.eq_ignore_ascii_case("localhost") {
-            // Not resolved: a name server could answer with any machine.
+            // The name is not resolved, because a name server could answer with any machine.
             return Ok(address.at("127.0.0.1").to_string());
         }
         let local = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
@@ -56,7 +60,7 @@ impl Rules {
         if local || allows(host) {
             return Ok(address.to_string());
         }
-        // If only one port is allowed, no other is tried.
+        // If the program allows the host with one port only, that port is used.
         let allowed = address.with_ports().map(|one| one.to_string()).find(|one| allows(one));
         allowed.ok_or_else(|| format!("the program does not allow traces to be sent to {host}"))
     }

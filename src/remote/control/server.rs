@@ -3,8 +3,8 @@
 //! ```text
 //! accepted ──line──► answered ──line──► ... ──closed, silent for 10 s, no command──► gone
 //! ```
-//! Every deadline counts from the last whole command, so a client that sends a byte now and then
-//! gains nothing by it. In each round the server executes one command of each client. Rounds are
+//! The deadline of a client counts from its last whole command, so a client cannot extend it by
+//! sending single bytes. In each round the server executes one command of each client. Rounds are
 //! [`PACE`] apart, which limits the work that clients can cause.
 
 use super::command::{Command, too_long};
@@ -25,26 +25,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Clients at once.
+/// The maximum number of connected clients.
 const MAX_CLIENTS: usize = 4;
-/// How long a client may take for a command.
+/// The time within which a client must send a whole command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time between two rounds with commands.
+/// The pause after a round with a command or a new client.
 const PACE: Duration = Duration::from_millis(10);
-/// How often the server checks whether it should end, if nothing wakes it: the program may have
-/// closed its descriptor.
+/// The interval at which the server checks whether it should end, if nothing wakes it. Nothing does
+/// if the program has closed the server's descriptor.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The actions of commands. The server's thread calls them one at a time, with the reentrancy guard
 /// set, after it has checked the [`Rules`].
 pub(crate) trait Actions: Send {
-    /// Lines `name value`.
+    /// Returns the state as lines `name value`.
     fn status(&mut self) -> Vec<String>;
     /// Turns channels on or off.
     fn toggle_channels(&mut self, names: &[String], enable: bool) -> Reply;
     /// Sends the trace, or some channels of it, to `address` as well.
     fn send_to(&mut self, address: &str, channels: Option<&str>) -> Reply;
-    /// Writes the trace, or some channels of it, to `file` as well, which is new and empty.
+    /// Writes the trace, or some channels of it, to `file` as well. The file is new and empty.
     fn write_to(&mut self, file: File, path: &Path, channels: Option<&str>) -> Reply;
     /// Ends all destinations but the first file.
     fn stop(&mut self) -> Reply;
@@ -52,29 +52,29 @@ pub(crate) trait Actions: Send {
     fn stop_all(&mut self) -> Reply;
     /// Starts again the destinations that the recording began with and that have ended.
     fn start(&mut self) -> Reply;
-    /// Reports the error for which the server ends.
+    /// Reports the error that ends the server.
     fn problem(&mut self, error: Error);
 }
 
 /// Lines `name value`, or the reason for a refusal.
 pub(crate) type Reply = Result<Vec<String>, String>;
 
-/// A server that runs until this is dropped.
+/// A server that runs until this value is dropped.
 pub(crate) struct Server {
     wanted: Arc<AtomicBool>,
     listener: Arc<Listener>,
     rules: SharedRules,
 }
 
-/// NOTE: the lock is held only to copy the rules, because a command may wait for a thread that
-/// changes them.
+/// NOTE: the lock is held only while the rules are copied. It is not held during a command, because
+/// the command may wait for a thread that changes the rules.
 type SharedRules = Arc<Mutex<Rules>>;
 
 fn copy(rules: &SharedRules) -> Rules {
     rules.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// The work for a thread, between `start` and the thread's first step.
+/// Passes the work of a server from `start` to its new thread.
 static STARTING: Mutex<Vec<Work>> = Mutex::new(Vec::new());
 
 struct Work {
@@ -90,7 +90,7 @@ impl Server {
     /// Serves on a thread of its own.
     ///
     /// # Errors
-    /// [`Error::ThreadNotStarted`] if there can be no thread.
+    /// [`Error::ThreadNotStarted`] if the system refuses a thread.
     pub(crate) fn start(
         listener: Listener,
         rules: Rules,
@@ -122,7 +122,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Sets the rules that are not set yet. They apply to commands from now on.
+    /// Sets the rules that are not set yet. These apply to all later commands.
     pub(crate) fn allow(&self, rules: Rules) {
         self.rules.lock().unwrap_or_else(PoisonError::into_inner).fill(rules);
     }
@@ -192,7 +192,7 @@ impl Work {
         if waiting && let Some(stream) = self.listener.accept()? {
             self.admit(stream);
         }
-        // This limits the work of the thread, however fast clients send or connect.
+        // The pause limits the work of this thread, however fast clients send or connect.
         if busy {
             std::thread::sleep(PACE);
         }
@@ -216,9 +216,9 @@ struct Client {
     socket: Option<TcpStream>,
     identity: Option<(u64, u64)>,
     lines: Lines,
-    /// It has closed its sending side.
+    /// Whether the client has closed its sending side.
     has_ended: bool,
-    /// It has sent the token.
+    /// Whether the client has sent the token.
     admitted: bool,
     timeout: Duration,
     deadline: Instant,
@@ -228,7 +228,7 @@ struct Client {
 impl Client {
     fn new(socket: TcpStream, timeout: Duration) -> Option<Self> {
         socket.set_nonblocking(true).ok()?;
-        // Without it an answer takes some milliseconds longer.
+        // Without this, an answer takes some milliseconds longer.
         let _ = socket.set_nodelay(true);
         Some(Self {
             identity: os::identity(&socket),
@@ -247,7 +247,7 @@ impl Client {
             && self.socket.as_ref().is_some_and(|socket| os::identity(socket) == self.identity)
     }
 
-    /// Receives bytes, as far as there is room for them.
+    /// Receives as many bytes as `lines` has room for.
     fn receive(&mut self) {
         let mut bytes = [0; 4096];
         let room = self.lines.room().min(bytes.len());
@@ -266,7 +266,7 @@ impl Client {
         }
     }
 
-    /// Executes its next line. Returns whether there was one.
+    /// Executes the next line of the client; returns whether there was one.
     fn execute_next(&mut self, rules: &Rules, actions: &mut dyn Actions) -> bool {
         let line = match self.lines.next() {
             Ok(Some(line)) => line,
@@ -280,7 +280,8 @@ impl Client {
             }
         };
         let reply = match Command::parse(&line) {
-            // NOTE: the lines after one that is no command are not meant for this server either.
+            // NOTE: the connection ends, because if one line is not a command, the next lines are
+            // not meant for this server either.
             Err(reason) => {
                 self.refuse(&reason);
                 return true;
@@ -299,7 +300,7 @@ impl Client {
             }
             Ok(command) => execute(&command, rules, actions),
         };
-        // The command may have taken a while.
+        // The deadline is counted from here, because the command may have taken a while.
         self.deadline = Instant::now() + self.timeout;
         match reply {
             Ok(lines) => {
@@ -315,7 +316,7 @@ impl Client {
         true
     }
 
-    /// Sends the reason, and closes.
+    /// Sends the reason, and marks the connection to be closed.
     fn refuse(&mut self, reason: &str) {
         self.answer(&format!("refused: {}\n", escape(reason)));
         self.is_over = true;
@@ -323,7 +324,8 @@ impl Client {
 
     /// Sends an answer. A client that does not read its answers is disconnected.
     fn answer(&mut self, text: &str) {
-        // NOTE: the socket is non-blocking, so this is an error if it has no room for the rest.
+        // NOTE: the socket is non-blocking, so this fails if the socket has no room for the whole
+        // answer.
         let sent = self.socket.as_mut().is_some_and(|to| to.write_all(text.as_bytes()).is_ok());
         self.is_over |= !sent;
     }

@@ -1,4 +1,4 @@
-//! What a store answers, as a program reads it.
+//! The answers of a store, as Rust types.
 
 use std::net::Ipv4Addr;
 use std::time::SystemTime;
@@ -21,20 +21,21 @@ pub struct Status {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredTrace {
-    /// Names the trace in requests. Never 0.
+    /// Identifies the trace in requests. Never 0.
     pub id: u32,
     /// The name of its file without the ending.
     pub name: String,
-    /// Bytes so far.
+    /// The number of bytes so far.
     pub size: u64,
-    /// When it was last written to.
+    /// The time at which it was last written to.
     pub modified: SystemTime,
     /// Whether its program is still sending.
     pub live: bool,
-    /// Why the store ended it before its program did, if it did.
+    /// The reason why the store ended the trace before the program did; `None` if the store did
+    /// not.
     pub ended: Option<String>,
-    /// Whether the program has written the end of its trace; `None` while it sends, and for programs
-    /// and stores that do not say. A killed program has not written it.
+    /// Whether the program has written the end of its trace, which a killed program has not. `None`
+    /// while it sends, and if the program or the store does not provide this.
     pub complete: Option<bool>,
 }
 
@@ -42,12 +43,12 @@ pub struct StoredTrace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Session {
-    /// Names the session in requests.
+    /// Identifies the session in requests.
     pub id: u32,
-    /// The trace it is sending.
+    /// The id of the trace that it is sending.
     pub trace_id: u32,
-    /// Where it runs. `0.0.0.0` if it sends over IPv6.
+    /// The address of its machine; `0.0.0.0` if it sends over IPv6.
     pub address: Ipv4Addr,
-    /// Port of its control server there, or `None` if there is none.
+    /// The port of its control server on that machine; `None` if it has none.
     pub control_port: Option<u16>,
 }

@@ -9,19 +9,19 @@ use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, SystemTime};
 
-/// The largest number of traces that a store is believed to have.
+/// The maximum number of traces or sessions of a store. A larger count in an answer is an error.
 const MAX_TRACES: i64 = 1 << 20;
 /// The number of attempts to read a list that changes while it is read.
 const MAX_TRIES: u32 = 3;
 
-/// 1970 in units of 100 ns since the year 1.
+/// The beginning of 1970, in units of 100 ns since the beginning of the year 1.
 const UNIX_EPOCH_TICKS: i64 = 621_355_968_000_000_000;
 
 /// A connection to a store of traces: `memledger serve`, or Unreal's trace server.
 ///
-/// Each call sends a request and waits for its answer, 10 s at most; [`traces`](Self::traces) and
-/// [`sessions`](Self::sessions) send one for each. After an error of the connection every
-/// further call fails as well: connect again.
+/// Each call sends a request and waits for its answer, at most 10 s; [`traces`](Self::traces) and
+/// [`sessions`](Self::sessions) send a request for each trace or session. After an error of the
+/// connection, all further calls fail as well; connect again.
 ///
 /// # Examples
 /// ```no_run
@@ -50,8 +50,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Connects to a store: `HOST` or `HOST:PORT`, where the port is 1989 if it is not given.
-    /// Takes 2 s for each of the host's addresses at most.
+    /// Connects to a store at `HOST` or `HOST:PORT`. The default port is 1989. Waits at most 2 s
+    /// for each address of the host.
     ///
     /// # Errors
     /// [`Error::Unreachable`] if there is no such host, or no store listens there.
@@ -59,8 +59,8 @@ impl Store {
         Ok(Self { connection: Connection::open(address)? })
     }
 
-    /// The same connection, which shows this token with each request: a store on another machine
-    /// asks for it.
+    /// The same connection, which sends this token with each request. A store on another machine
+    /// requires it.
     ///
     /// # Errors
     /// [`Error::InvalidToken`] if it cannot be a token.
@@ -77,8 +77,8 @@ impl Store {
     /// The state of the store.
     ///
     /// # Errors
-    /// As every request: [`Error::NoAnswer`], [`Error::Refused`], or [`Error::InvalidMessage`] for an
-    /// answer that makes no sense.
+    /// The errors of every request: [`Error::NoAnswer`], [`Error::Refused`], or
+    /// [`Error::InvalidMessage`] for an answer that makes no sense.
     pub fn status(&mut self) -> Result<Status, Error> {
         let answer = self.connection.request(&Message::request("v1/status"))?;
         Ok(Status {
@@ -92,8 +92,8 @@ impl Store {
         })
     }
 
-    /// All traces, in the store's order; of `memledger serve` the oldest first. One that is
-    /// added or removed meanwhile may be missing.
+    /// All traces, in the store's order; `memledger serve` lists the oldest first. A trace that is
+    /// added or removed during the call may be missing.
     ///
     /// # Errors
     /// As [`status`](Self::status).
@@ -101,7 +101,8 @@ impl Store {
         for attempt in 1.. {
             let before = self.status()?.change_serial;
             let answers = self.list("v1/trace/count", "v1/trace/info")?;
-            // After a trace is removed, the indexes of those after it refer to other traces.
+            // If the list has changed, it is read again: when a trace is removed, the indexes after
+            // it refer to other traces.
             if attempt < MAX_TRIES && self.status()?.change_serial != before {
                 continue;
             }
@@ -130,7 +131,8 @@ impl Store {
         }
     }
 
-    /// The programs that are sending now. One that starts or ends meanwhile may be missing.
+    /// The programs that are sending now. A program that starts or ends during the call may be
+    /// missing.
     ///
     /// # Errors
     /// As [`status`](Self::status).
@@ -148,7 +150,7 @@ impl Store {
         answers.iter().map(session).collect()
     }
 
-    /// Reads a trace from its first byte. A live trace is followed until its program has ended.
+    /// Streams a trace from its first byte. A live trace is followed until its program has ended.
     ///
     /// # Errors
     /// As [`status`](Self::status), and if there is no such trace.
@@ -165,7 +167,8 @@ impl Store {
         }
     }
 
-    /// The answers to a request for each index. The list ends at the first index without an object.
+    /// Sends a request for each index; returns the answers. The list ends at the first index
+    /// without an object.
     fn list(&mut self, count: &str, info: &str) -> Result<Vec<Message>, Error> {
         let answer = self.connection.request(&Message::request(count))?;
         let count = answer.integer("count").filter(|count| (0..=MAX_TRACES).contains(count));
@@ -186,7 +189,7 @@ impl Store {
         let id: u32 = self.connection.number(answer, "id")?;
         let live = match answer.integer("live") {
             Some(live) => live != 0,
-            // Unreal's store has no 'live': a live trace has a session.
+            // Unreal's store does not send 'live', but a live trace has a session.
             None => self
                 .connection
                 .request_optional(&Message::request("v1/session/info").with("trace_id", id))?
@@ -204,7 +207,8 @@ impl Store {
     }
 }
 
-/// The time of `ticks` units of 100 ns since the year 1. Times before 1970 are 1970.
+/// The time that is `ticks` units of 100 ns after the beginning of the year 1. A time before 1970
+/// becomes 1970.
 fn time(ticks: i64) -> SystemTime {
     let since = ticks.saturating_sub(UNIX_EPOCH_TICKS).max(0).unsigned_abs();
     let since = Duration::new(since / 10_000_000, (since % 10_000_000) as u32 * 100);

@@ -7,9 +7,9 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-/// The longest time for a connection to one address.
+/// The maximum time to connect to one address.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// The longest time for an answer.
+/// The maximum time for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One connection to a store.
@@ -47,7 +47,7 @@ impl Connection {
         Err(Error::Unreachable { what, source: failure })
     }
 
-    /// Shows `token` with each request from now on.
+    /// Adds `token` to each later request.
     pub(super) fn set_token(&mut self, token: &str) -> Result<(), Error> {
         check_token(token)?;
         self.token = Some(token.to_owned());
@@ -86,7 +86,8 @@ impl Connection {
         };
         let answer = self.transfer(&request).and_then(|body| Message::decode(&body));
         answer.map_err(|error| {
-            // The next bytes would be read as the answer to another request.
+            // The connection is closed, because the remaining bytes of this answer would be read as
+            // the answer to the next request.
             let _ = self.stream.shutdown(Shutdown::Both);
             let sentence = self.sentence(&format!("does not answer as a store does: {error}"));
             match error {

@@ -4,18 +4,19 @@
 //! u32 size (little-endian, what follows)   0xbf   key value   key value ...   0xff
 //! ```
 //!
-//! The map is written with an indefinite length, as Unreal does. A map of definite length can be
+//! The map is written with an indefinite length, as by Unreal. A map of definite length can be
 //! read, too.
 
 use crate::error::Error;
 use ciborium::Value;
 
-/// The largest request in bytes, without its size: what Unreal's store takes.
+/// The maximum number of bytes of a request, without the size before it. Unreal's store has the
+/// same limit.
 pub const MAX_REQUEST: usize = 1024;
-/// The largest response in bytes, without its size, that the client takes.
+/// The maximum number of bytes of a response that the client accepts, without the size before it.
 pub const MAX_RESPONSE: usize = 64 << 10;
 
-/// The maximum nesting depth. Known writers have at most a map in a list in a field.
+/// The maximum nesting depth. Known writers nest no deeper than a map in a list in a field.
 const MAX_DEPTH: usize = 8;
 const MAP: u8 = 0xbf;
 const END: u8 = 0xff;
@@ -111,7 +112,7 @@ impl Message {
         }
     }
 
-    /// The bytes on the wire, with the size before them.
+    /// The bytes on the wire, including the size before them.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0, 0, 0, 0, MAP];
         // NOTE: writing to memory cannot fail.
@@ -134,14 +135,14 @@ impl Message {
         bytes
     }
 
-    /// Reads what follows the size. Fields that are neither numbers nor texts are left out: a newer
-    /// peer may send what we do not know.
+    /// Decodes the bytes after the size. Ignores fields that are neither numbers nor texts, because
+    /// a newer peer may send fields of unknown types.
     ///
-    /// Memory stays below 64 times the size of `body`, whatever it says of lengths; nesting deeper
-    /// than 8 is refused.
+    /// Takes less memory than 64 times the size of `body`, whatever lengths `body` declares.
+    /// Nesting deeper than 8 is an error.
     ///
     /// # Errors
-    /// [`Error::InvalidMessage`] says what is wrong with it.
+    /// [`Error::InvalidMessage`] with the reason.
     pub fn decode(body: &[u8]) -> Result<Self, Error> {
         let mut rest = body;
         let value = ciborium::de::from_reader_with_recursion_limit(&mut rest, MAX_DEPTH)

@@ -1,13 +1,14 @@
-//! Traces of many programs in one place, over TCP: the client of a store, and what both ends of
-//! its protocol share.
+//! Access over TCP to a store, which has the traces of many programs: its client, and the parts of
+//! the protocol that client and store share.
 //!
-//! A store keeps what a recorder receives: `memledger serve`, or Unreal's trace server, which
-//! speaks the same protocol. [`Store`] lists its traces and streams their bytes, also of
-//! traces that still grow, to [`read`](crate::trace::read) or to a file.
+//! A store keeps the traces that a recorder receives. `memledger serve` is one, and Unreal's trace
+//! server another, with the same protocol. [`Store`] lists the traces of a store and streams their
+//! bytes to [`read`](crate::trace::read) or to a file, also while a trace still grows.
 //!
 //! # The protocol
-//! On port [`PORT`], requests and responses take turns. Each is a `u32`, little-endian, for the
-//! size of what follows, and one CBOR map with text keys: a [`Message`].
+//! On port [`PORT`], requests and responses alternate. Each begins with its size in bytes, a
+//! little-endian `u32` that does not count itself. A CBOR map with text keys follows: a
+//! [`Message`].
 //!
 //! | request | with | answer |
 //! |---|---|---|
@@ -19,15 +20,16 @@
 //! | `v1/session/count` | | `count` of the programs that are sending now |
 //! | `v1/session/info` | `index`, `id`, `trace_id` or `trace_guid` | `id`, `trace_id`, `ip_address`, `control_port` |
 //!
-//! A request has `$request` (`GET`) and `$path`, an answer `$status`: 200, 400 for an invalid
-//! request, 403 for one that is not allowed, 404 if the object does not exist, 500 for a failure,
-//! 503 if the client was disconnected to make room for another.
-//! Refusals of memledger have a `reason`, one sentence.
+//! A request has the keys `$request` (`GET`) and `$path`. An answer has the key `$status`: 200 for
+//! success, 400 for an invalid request, 403 for a request that is not allowed, 404 if the object
+//! does not exist, 500 for a failure, 503 if the client was disconnected to make room for another.
+//! If memledger refuses a request, the answer also has a `reason`, which is one sentence.
 //!
 //! # Other machines
-//! Without a token, `memledger serve` talks to its own machine only. With one, a request from
-//! another machine carries it as `$token` ([`Store::with_token`]), and a program that sends a
-//! trace from there sends [`token_line`] first, before the trace's first byte.
+//! Without a token, `memledger serve` accepts only connections from its own machine. With a token,
+//! it can also accept other machines. Their requests must have the token as `$token`
+//! ([`Store::with_token`]), and their programs must send [`token_line`] before the first byte of a
+//! trace.
 #![forbid(unsafe_code)]
 
 mod answers;
@@ -43,5 +45,5 @@ pub use message::{MAX_REQUEST, MAX_RESPONSE, Message, MessageValue};
 pub use stream::TraceStream;
 pub use token::{TOKEN_PREFIX, check_token, token_line};
 
-/// The port of a store, as Unreal's.
+/// The default port of a store, which is that of Unreal's store.
 pub const PORT: u16 = 1989;

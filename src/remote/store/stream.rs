@@ -5,8 +5,8 @@ use std::io::{self, Read};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// The bytes of a trace, as they arrive. Read with [`read`](crate::trace::read::read()) or copied to
-/// a file.
+/// The bytes of a trace, as they arrive. A program can pass this to
+/// [`read`](crate::trace::read::read()) or copy it to a file.
 ///
 /// A read waits while the program sends nothing. The stream ends when the program ends, and also
 /// when the store does: [`Store::trace`](super::Store::trace) reports whether there was more.
@@ -20,9 +20,9 @@ impl TraceStream {
         Self { stream }
     }
 
-    /// Lets a read fail with [`WouldBlock`](io::ErrorKind::WouldBlock) or
+    /// Makes a read fail with [`WouldBlock`](io::ErrorKind::WouldBlock) or
     /// [`TimedOut`](io::ErrorKind::TimedOut) when nothing arrives for this time, which must not be
-    /// zero; `None`, as at first, lets it wait.
+    /// zero. With `None`, the default, a read waits without limit.
     ///
     /// # Errors
     /// [`Error::InvalidTimeout`] for zero, [`Error::Read`] if the system refuses.

@@ -2,10 +2,10 @@
 
 use crate::error::Error;
 
-/// What a token line begins with. Its first bytes differ from those of every trace.
+/// The start of a token line. Its first bytes differ from those of every trace.
 pub const TOKEN_PREFIX: &str = "MEMLEDGER-TOKEN ";
 
-/// Characters of a token.
+/// The number of characters that a token can have.
 const LENGTHS: std::ops::RangeInclusive<usize> = 16..=256;
 
 /// The line that a program on another machine sends to a recorder before its trace.
@@ -27,7 +27,7 @@ pub fn token_line(token: &str) -> Result<String, Error> {
 /// Whether this can be a token: 16 to 256 printable ASCII characters without spaces.
 ///
 /// # Errors
-/// [`Error::InvalidToken`] says what is wrong with it, without showing it.
+/// [`Error::InvalidToken`] with the reason, which does not contain the token.
 pub fn check_token(token: &str) -> Result<(), Error> {
     let length = token.chars().count();
     if !LENGTHS.contains(&length) {

@@ -137,7 +137,7 @@ impl NodeCache {
         match self.own_counters().filter(|_| found.is_ok()) {
             Some(counters) => {
                 // NOTE: the slot is empty while its word changes, because a signal handler may
-                // enter a scope meanwhile.
+                // enter a scope during the change.
                 self.slots[index].set(EMPTY);
                 counters.assign(index, if is_entry { node } else { NONE });
                 self.slots[index].set(Slot { packed, address, node });

@@ -54,8 +54,9 @@ impl Overflow {
     /// count of open scopes is set to 0.
     ///
     /// NOTE: skipped scopes are not detected here if a scope around them is left, because leaving
-    /// that scope corrects the context. The call stacks of coroutines are not known. If one
-    /// function keeps more than 511 guards on purpose, they are taken for skipped ones.
+    /// that scope corrects the context. Coroutines have call stacks of their own, so equally deep
+    /// scopes of several coroutines on one thread may be taken for skipped ones. If one function
+    /// keeps more than 511 guards on purpose, they are taken for skipped ones.
     pub(super) fn enter(&self, stack: u32, address: usize) -> Result<(), Skipped> {
         let mut open = self.0.get();
         if stack != OTHER || open.count == 0 {

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 /// during the call, but counts none twice.
 pub(in crate::scopes) fn read(entries: &mut Vec<u64>) {
     /// The maximum number of reads. While a thread moves entries from a word to the node's counter,
-    /// the entries are in neither, so a read is repeated if a counter has changed meanwhile.
+    /// the entries are in neither. So a read is repeated if a counter has changed during it.
     const ATTEMPTS: usize = 8;
     let count = tree::len();
     let moved = || {

@@ -112,9 +112,9 @@ pub(crate) enum Item {
     Event(u16, EventLayout),
 }
 
-/// The item that `bytes` begin with, and its size in bytes, which may exceed that of `bytes`.
-/// `layout` finds the layout of a type. `None` if `bytes` are empty or too short for a size, if no
-/// item begins like this, or if the type is unknown.
+/// The item that `bytes` begin with, and its size in bytes, which may be more than the length of
+/// `bytes`. `layout` finds the layout of a type. `None` if `bytes` are empty or too short for a
+/// size, if no item begins like this, or if the type is unknown.
 #[inline]
 pub(crate) fn first_item(
     bytes: &[u8],

@@ -22,8 +22,8 @@ pub const LAST_UID: u16 = 32_766;
 
 /// Bits of a serial that an event carries. A reader completes them from the serials around it.
 pub const SERIAL_BITS: u32 = 24;
-/// The bits of a serial that an event carries. The hook writes these bits of its epoch in their
-/// place; the worker replaces them by those of the serial.
+/// The bits of a serial that an event carries. The hook writes these bits of its epoch instead; the
+/// worker replaces them by those of the serial.
 pub const SERIAL_MASK: u64 = (1 << SERIAL_BITS) - 1;
 
 /// The type of one field's values.

@@ -123,8 +123,8 @@ pub(crate) static REPORT: Declaration = Declaration {
 };
 
 /// The end of the initial live-set snapshot. The allocations before this event, on the same stream
-/// id, happened before this recording began. Recordings of the process that began earlier have them
-/// at their own times.
+/// id, happened before this trace began. Other traces of the process, which began earlier, have
+/// them at their own times.
 pub(crate) static LIVE_SET_END: Declaration = Declaration {
     uid: 30,
     logger: "Memledger",

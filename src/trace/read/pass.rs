@@ -58,7 +58,7 @@ impl<V: Visitor + Send + 'static> Pass<V> {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether [`wait`](Self::wait) returns at once.
+    /// Whether the pass has ended, so that [`wait`](Self::wait) returns at once.
     pub fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }

@@ -1,6 +1,6 @@
-//! Protocol 7 (Unreal Engine 5.2 and later, and this crate's writer). Its field records are those of
-//! protocol 6. The times of scopes are absolute (eight bytes) or relative to the start of the trace
-//! (seven bytes), not relative to the last time.
+//! Protocol 7 (Unreal Engine 5.2 and later, and this crate's writer). Its field records are those
+//! of protocol 6. The times of scopes are absolute (eight bytes) or relative to the start of the
+//! trace (seven bytes), not relative to the last time.
 
 use super::protocol::Builtin;
 pub(super) use super::protocol6::{FIELD, field};

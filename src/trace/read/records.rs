@@ -1,4 +1,5 @@
-//! The two streams that belong to no thread: those of type records and of important events.
+//! The two streams that belong to no thread: the stream of type records and the stream of important
+//! events.
 //!
 //! ```text
 //! u16 uid (plain, 0 for a type record)   u16 size   `size` bytes

@@ -107,7 +107,7 @@ enum Notice {
 /// The stream of one thread.
 pub(super) struct ThreadStream {
     pub id: u16,
-    /// Serials have no meaning; each event is delivered at once.
+    /// The serials of this stream have no meaning, so each of its events is delivered at once.
     unordered: bool,
     bytes: Vec<u8>,
     /// The position of `bytes[0]`.

@@ -42,7 +42,8 @@ static PROGRAMS: [Logged; 4] = [
     Logged::new(|| &LONG, &[UNWANTED.id()]),
 ];
 
-/// Whether events of these kinds are wanted and have a serial: those of `OURS`, then `PROGRAMS`.
+/// For each kind of event, whether it is wanted, and whether it has a serial: first the kinds in
+/// `OURS`, then the kinds in `PROGRAMS`.
 const KINDS: [(bool, bool); 8] = [
     (true, true),
     (true, false),
@@ -134,10 +135,11 @@ fn batches() -> impl Strategy<Value = Vec<Vec<(u16, Step, u8)>>> {
     prop::collection::vec(steps, 0..6)
 }
 
-/// The streams of four threads, as bytes: of whole events, and how many serials they have.
+/// The simple model: the streams of four threads, as the bytes of whole events, and the number of
+/// serials in them.
 #[derive(Default)]
 struct Naive {
-    /// What is open on each, and whether it is wanted.
+    /// For each open scope of each stream, whether it is wanted.
     open: HashMap<u16, Vec<bool>>,
     out: HashMap<u16, Vec<u8>>,
     serial: u64,
@@ -217,13 +219,13 @@ proptest! {
                     }
                 }
             }
-            // The order of the threads is that of the map, which is arbitrary.
+            // The map has an arbitrary order of the threads.
             for (thread, packets) in packets {
                 packets.iter().for_each(|packet| filter.packet(thread, packet));
             }
             filter.packet(CONTROL, &settled_below(serial));
             told.extend(settled_below(naive.serial));
-            // No event is held back any more.
+            // Now no event is held back.
             prop_assert_eq!(&out.stream(CONTROL), &told);
             for (thread, bytes) in &naive.out {
                 prop_assert_eq!(&out.stream(*thread), bytes);

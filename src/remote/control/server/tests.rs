@@ -99,14 +99,15 @@ impl Fixture {
         rest(stream)
     }
 
-    /// All calls of the actions, after the server has ended.
+    /// Waits until the server has ended; returns all calls of the actions.
     fn all_told(mut self) -> Vec<String> {
         self.server.take();
         self.told.iter().collect()
     }
 }
 
-/// Everything that can be read. The end may be a reset, if the server has not read all our bytes.
+/// Reads all bytes up to the end, which is a reset if the server has not read all bytes of the
+/// client.
 fn rest(mut stream: TcpStream) -> String {
     let (mut text, mut bytes) = (Vec::new(), [0; 4096]);
     while let Ok(count @ 1..) = stream.read(&mut bytes) {
@@ -138,7 +139,7 @@ fn commands_do_what_they_say() {
 #[test]
 fn unreals_client_sends_and_goes() {
     let fixture = fixture(|_| ());
-    // Without waiting for answers, as Unreal's tools do.
+    // Sends without waiting for answers, as Unreal's tools do.
     fixture.raw().write_all(b"SendTo 127.0.0.1\rToggleChannels cpu,frame 1\r\n").unwrap();
     assert_eq!(fixture.told.recv().unwrap(), "send 127.0.0.1");
     assert_eq!(fixture.told.recv().unwrap(), "channels cpu+frame true");
@@ -201,7 +202,7 @@ fn hostile_requests_are_refused_with_a_reason_and_do_nothing() {
         assert!(answers.contains(reason), "{shown:?}: {answers:?}");
         assert_eq!(answers.lines().count(), 1, "{shown:?}: {answers:?}");
     }
-    // Bytes that are no text, and a line that is cut off by the end.
+    // Sends bytes that are not text, and a line that is cut off by the end of the connection.
     assert!(fixture.answers(b"Status\xff\n").contains("no text"));
     assert_eq!(fixture.answers(b"Stop"), "");
     assert_eq!(fixture.answers(b""), "");
@@ -280,7 +281,7 @@ fn a_client_that_does_not_read_holds_up_nobody() {
     let deaf = fixture.raw();
     deaf.set_nonblocking(true).unwrap();
     let mut other = fixture.caller();
-    // Until the socket has no room for another answer and the server disconnects the client.
+    // Sends until the socket has no room for another answer, and the server disconnects the client.
     let mut served = 0;
     loop {
         match (&deaf).write(&b"Status\n".repeat(500)) {

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::thread::{self, JoinHandle};
 
-/// A store that gives these answers to any requests; returns the requests.
+/// Runs a store that gives these answers, whatever the requests are; returns the requests.
 fn store(answers: Vec<Vec<u8>>) -> (String, JoinHandle<Vec<Message>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

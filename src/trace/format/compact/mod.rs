@@ -13,7 +13,7 @@
 //! event      u8 shape << 5 | code << 2 | escape << 1 | layout
 //!            0 to 6 or 8 bytes, by the code: distance of the address from the last one >> shift
 //!            u16, if there is a new layout: size and alignment
-//!            if the escape bit is set: all other fields that differ from the expectation (`escape.rs`)
+//!            if the escape bit is set: all other fields that are not as expected (`escape.rs`)
 //! ```
 //!
 //! PERF: the tracker's thread encodes while the program runs. So the coding has whole bytes, no

@@ -63,8 +63,8 @@ pub(super) fn steps_of_value(value: u64, last: u64) -> u64 {
     zigzag(i64::from(value.wrapping_sub(last) as i32) as u64)
 }
 
-/// The entry of [`CODES`] for a number below 2^63. All zigzag codes in the fast path are below: the
-/// distance of addresses is divided by two or more, and values have 4 bytes.
+/// The entry of [`CODES`] for a number below 2^63. All zigzag codes in the fast path are below
+/// 2^63, because distances of addresses are divided by two or more, and values have 4 bytes.
 #[inline(always)]
 pub(super) fn code_of_steps(steps: u64) -> u16 {
     CODES[(steps << 1 | 1).ilog2() as usize & 63]

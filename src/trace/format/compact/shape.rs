@@ -10,8 +10,8 @@
 //! layout    u32  size in units of 8   u8 logarithm of the alignment << 3 | low bits of the size
 //! heap      u8
 //! ```
-//! A packet has a shape as one byte, followed by the head: `bytes of the head | synchronised << 2 |
-//! body << 3 | stack << 5 | layout << 6 | heap << 7`.
+//! A packet has a shape as one byte, followed by the head:
+//! `bytes of the head | synchronised << 2 | body << 3 | stack << 5 | layout << 6 | heap << 7`.
 
 /// The most bytes that an event with a shape has: a memory event with all fields.
 pub(super) const MAX_EVENT_BYTES: usize = 23;

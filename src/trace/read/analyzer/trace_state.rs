@@ -141,7 +141,8 @@ impl TraceState {
         }
     }
 
-    /// The time of the current item: its own, or that of the last marker.
+    /// Takes the time of the current item. If it has none of its own, returns the time of the last
+    /// marker.
     pub(super) fn take_time(&mut self, stream: u16) -> Option<u64> {
         let own = self.stream(stream).and_then(|stream| stream.stamp.take());
         own.or(self.now)

@@ -160,7 +160,8 @@ impl Merge {
     }
 }
 
-/// The serial under which a stream waits: that of its first event, if that is complete.
+/// The serial under which a stream waits: the serial of its first item, if that item is a complete
+/// event with a serial.
 fn key(stream: &ThreadStream) -> Option<u64> {
     stream
         .waiting()

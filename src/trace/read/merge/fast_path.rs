@@ -1,9 +1,9 @@
 //! The fast path: events with the next serial go from their packet to the visitor, without a copy.
 //!
-//! It ends at the first item that needs more work: an event that has not the next serial, is cut
-//! off, has arrays or is of an unknown type, or an illegal byte. The rest of the packet takes the
-//! slow path through [`ThreadStream`](super::ThreadStream). Both paths deliver the same events in
-//! the same order.
+//! It ends at the first item that needs more work: an event that does not have the next serial, is
+//! cut off, has arrays or is of an unknown type; or an illegal byte. The rest of the packet takes
+//! the slow path through [`ThreadStream`](super::ThreadStream). Both paths deliver the same events
+//! in the same order.
 //!
 //! NOTE: two differences are visible. The slow path reports damage in a packet before it delivers
 //! the events that precede the damage; the fast path has delivered those events already. And an
