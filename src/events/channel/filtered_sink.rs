@@ -36,7 +36,7 @@ use std::ops::Range;
 pub(crate) type Needs = (&'static [&'static Channel], &'static [&'static Declaration]);
 
 /// Stored instead of a position if the event was removed.
-const LEFT_OUT: usize = usize::MAX;
+const REMOVED: usize = usize::MAX;
 
 /// See the [module](self).
 pub(crate) struct FilteredSink {
@@ -52,7 +52,7 @@ pub(crate) struct FilteredSink {
     /// The packets in `held`: the stream of each, and its range.
     packets: Vec<(u16, Range<usize>)>,
     /// For each event with a serial since the last release: its serial minus `settled`, and its
-    /// position in `held`, or [`LEFT_OUT`].
+    /// position in `held`, or [`REMOVED`].
     turns: Vec<(u64, usize)>,
     /// The positions in `held` of the field `Serial` of `Settled` and `Report` events.
     counts: Vec<usize>,
@@ -213,7 +213,7 @@ impl FilteredSink {
             && let Some(&[_, _, low, middle, high]) = event.first_chunk()
         {
             let serial = u64::from(u32::from_le_bytes([low, middle, high, 0]));
-            let at = if wanted { self.held.len() } else { LEFT_OUT };
+            let at = if wanted { self.held.len() } else { REMOVED };
             self.turns.push((serial.wrapping_sub(self.settled) & SERIAL_MASK, at));
         }
         if uid == SETTLED.uid || uid == REPORT.uid {
@@ -224,11 +224,11 @@ impl FilteredSink {
 
     /// Passes on the events that are held back. Requires that all events before them have arrived.
     fn release(&mut self) {
-        if self.left_out > 0 || self.turns.iter().any(|(_, at)| *at == LEFT_OUT) {
+        if self.left_out > 0 || self.turns.iter().any(|(_, at)| *at == REMOVED) {
             // PERF: the events of each thread are in order already, so the sort merges a few runs.
             self.turns.sort_by_key(|(serial, _)| *serial);
             for &(serial, at) in &self.turns {
-                if at == LEFT_OUT {
+                if at == REMOVED {
                     self.left_out += 1;
                 } else if let Some(bytes) = self.held.get_mut(at + UID_SIZE..at + SYNCED_HEADER) {
                     let serial = self.settled.wrapping_add(serial).wrapping_sub(self.left_out);

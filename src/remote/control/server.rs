@@ -5,7 +5,7 @@
 //! ```
 //! Every deadline counts from the last whole command, so a client that sends a byte now and then
 //! gains nothing by it. In each round the server executes one command of each client. Rounds are
-//! [`PACE`] apart, which limits the work that clients can cause.
+//! [`CYCLE_INTERVAL`] apart, which limits the work that clients can cause.
 
 use super::command::{Command, too_long};
 use super::lines::{Lines, TooLong};
@@ -30,7 +30,7 @@ const MAX_CLIENTS: usize = 4;
 /// How long a client may take for a command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time between two rounds with commands.
-const PACE: Duration = Duration::from_millis(10);
+const CYCLE_INTERVAL: Duration = Duration::from_millis(10);
 /// How often the server checks whether it should end, if nothing wakes it: the program may have
 /// closed its descriptor.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -194,7 +194,7 @@ impl Work {
         }
         // This limits the work of the thread, however fast clients send or connect.
         if busy {
-            std::thread::sleep(PACE);
+            std::thread::sleep(CYCLE_INTERVAL);
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ const AUX: u8 = 1;
 const TERMINAL: u8 = 3;
 
 /// After a loss, the number of consecutive legal records that mark the start of a record.
-const CONVINCING: usize = 3;
+const MIN_LEGAL_RECORDS: usize = 3;
 
 /// The state of one of these streams, and its bytes that are not decoded yet.
 pub(super) struct Records {
@@ -243,11 +243,11 @@ fn deliver(
     }
 }
 
-/// The first offset at which [`CONVINCING`] legal records begin, or fewer that end with the bytes.
+/// The first offset at which [`MIN_LEGAL_RECORDS`] legal records begin, or fewer that end with the bytes.
 fn resynchronise(bytes: &[u8], protocol: &Protocol, types: &Types) -> Option<usize> {
     (0..bytes.len()).find(|&start| {
         let mut at = start;
-        for _ in 0..CONVINCING {
+        for _ in 0..MIN_LEGAL_RECORDS {
             let rest = bytes.get(at..).unwrap_or_default();
             if rest.is_empty() {
                 break;
