@@ -243,7 +243,8 @@ fn deliver(
     }
 }
 
-/// The first offset at which [`MIN_LEGAL_RECORDS`] legal records begin, or fewer that end with the bytes.
+/// The first offset at which [`MIN_LEGAL_RECORDS`] legal records begin, or fewer that end with the
+/// bytes.
 fn resynchronise(bytes: &[u8], protocol: &Protocol, types: &Types) -> Option<usize> {
     (0..bytes.len()).find(|&start| {
         let mut at = start;

@@ -4,8 +4,8 @@
 //! process. So when the inner allocator returns null to it, the hook returns a block of the
 //! reserve, whose addresses were mapped when recording started. [`is_used`] then makes the
 //! worker end the recording after its cycle, or within the cycle when half of the reserve is used
-//! ([`is_half_used`]). Until then the reserve serves small work: a cycle, an item of a queue, a report.
-//! Allocations that can be large use `try_reserve`, and their work is skipped when it fails.
+//! ([`is_half_used`]). Until then the reserve serves small work: a cycle, an item of a queue, a
+//! report. Allocations that can be large use `try_reserve`, and their work is skipped when it fails.
 //!
 //! Block sizes are powers of two. New blocks are cut from the front of the reserve; a list for each
 //! size holds the freed blocks. A thread of the program takes blocks only inside the tracker's own
