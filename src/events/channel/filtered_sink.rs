@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::events::channel::{Channel, ChannelFilter};
 use crate::trace::format::encode::{Declaration, SYNCED_HEADER};
 use crate::trace::format::handshake::PROTOCOL;
-use crate::trace::format::layout::{ByUid, EventLayout, Item, UID_SIZE, split_item};
+use crate::trace::format::layout::{ByUid, EventLayout, StreamItem, UID_SIZE, split_item};
 use crate::trace::format::packet::{IMPORTANTS, TYPES};
 use crate::trace::format::schema::SERIAL_MASK;
 use crate::trace::format::stream_events::{
@@ -171,18 +171,18 @@ impl FilteredSink {
             let (item, bytes, after) = split_item(rest, PROTOCOL, layout)?;
             rest = after;
             let is_wanted = match item {
-                Item::Enter => {
+                StreamItem::Enter => {
                     thread.enter.extend_from_slice(bytes);
                     false
                 }
                 // A scope that closes before its event arrives is not passed on.
-                Item::Leave if !thread.enter.is_empty() => {
+                StreamItem::Leave if !thread.enter.is_empty() => {
                     thread.enter.clear();
                     false
                 }
-                Item::Leave => thread.open.pop().unwrap_or(false),
-                Item::Piece | Item::ArraysEnd => thread.keeps,
-                Item::Event(uid, layout) => {
+                StreamItem::Leave => thread.open.pop().unwrap_or(false),
+                StreamItem::Piece | StreamItem::ArraysEnd => thread.keeps,
+                StreamItem::Event(uid, layout) => {
                     self.event(&mut thread, uid, TypeInfo { layout, wanted }, bytes);
                     wanted
                 }

@@ -9,7 +9,7 @@
 //! record.
 
 use super::event::{Event, Visitor};
-use super::schemas::{Added, Protocol, Role, Types};
+use super::schemas::{Added, Protocol, ReaderRole, Types};
 use super::tally::Tally;
 use crate::trace::format::schema::{EventType, FIRST_UID, LAST_UID};
 
@@ -34,7 +34,7 @@ pub(super) struct Records {
 
 /// The records of a packet that the decoder itself uses.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct RecordEffects {
     pub types: bool,
     pub first_serial: Option<u64>,
 }
@@ -70,8 +70,8 @@ impl Records {
         types: &mut Types,
         tally: &mut Tally,
         visitor: &mut impl Visitor,
-    ) -> Found {
-        let mut found = Found::default();
+    ) -> RecordEffects {
+        let mut found = RecordEffects::default();
         self.packets += 1;
         self.total_bytes += payload.len() as u64;
         self.bytes.extend_from_slice(payload);
@@ -238,7 +238,7 @@ fn deliver(
     tally.event(index);
     visitor.event(&event);
     match known.role {
-        Role::FirstSerial(offset) => Some(event.unsigned(usize::from(offset), 8)),
+        ReaderRole::FirstSerial(offset) => Some(event.unsigned(usize::from(offset), 8)),
         _ => None,
     }
 }

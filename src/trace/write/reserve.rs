@@ -5,7 +5,8 @@
 //! reserve, whose addresses were mapped when recording started. [`is_used`] then makes the
 //! worker end the recording after its cycle, or within the cycle when half of the reserve is used
 //! ([`is_half_used`]). Until then the reserve serves small work: a cycle, an item of a queue, a
-//! report. Allocations that can be large use `try_reserve`, and their work is skipped when it fails.
+//! report. Allocations that can be large use `try_reserve`, and their work is skipped when that
+//! fails.
 //!
 //! Block sizes are powers of two. New blocks are cut from the front of the reserve; a list for each
 //! size holds the freed blocks. A thread of the program takes blocks only inside the tracker's own
