@@ -17,10 +17,10 @@ pub fn watch(source: Box<dyn Read>, length: Option<u64>) -> Box<dyn Read> {
     if !io::stderr().is_terminal() {
         return source;
     }
-    Box::new(Watched { source, bar: bar(length), start: Instant::now() })
+    Box::new(ProgressReader { source, bar: bar(length), start: Instant::now() })
 }
 
-struct Watched {
+struct ProgressReader {
     source: Box<dyn Read>,
     /// Hidden for the first second.
     bar: ProgressBar,
@@ -41,7 +41,7 @@ fn bar(length: Option<u64>) -> ProgressBar {
     }
 }
 
-impl Read for Watched {
+impl Read for ProgressReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.source.read(buffer)?;
         let Self { bar, start, .. } = self;
@@ -53,7 +53,7 @@ impl Read for Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for ProgressReader {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
@@ -83,7 +83,7 @@ mod tests {
     fn what_is_read_is_counted_and_stays_what_it_is() {
         for length in [Some(20), None] {
             let source = Box::new(&b"all of it"[..]);
-            let mut watched = Watched { source, bar: bar(length), start: Instant::now() };
+            let mut watched = ProgressReader { source, bar: bar(length), start: Instant::now() };
             let mut text = String::new();
             watched.read_to_string(&mut text).expect("it reads");
             assert_eq!((text.as_str(), watched.bar.position()), ("all of it", 9));

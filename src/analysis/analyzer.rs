@@ -11,7 +11,7 @@ use super::facts::Facts;
 use super::initial_live_set::{InitialBlock, InitialLiveSet};
 use super::live_set::HEAPS;
 #[cfg(feature = "enable")]
-use super::measured::{Baseline, Figures, Holder};
+use super::measured::{Baseline, Holder, MeasuredFigures};
 use super::report::Report;
 use super::report::build::Sources;
 use super::timeline::Timeline;
@@ -270,7 +270,7 @@ impl Analyzer {
     }
 
     /// See [`Model::measured`].
-    pub(crate) fn measured(&mut self, id: i32, before: &Baseline) -> Figures {
+    pub(crate) fn measured(&mut self, id: i32, before: &Baseline) -> MeasuredFigures {
         self.flush();
         self.model.measured(id, before)
     }

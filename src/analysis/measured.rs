@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// The figures of one measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Figures {
+pub(crate) struct MeasuredFigures {
     pub(crate) tally: Tally,
     pub(crate) foreign_reallocations: u64,
     pub(crate) live_blocks: u64,
@@ -74,8 +74,8 @@ impl Model {
     }
 
     /// What the measurement `id` has done since it began.
-    pub(super) fn measured(&self, id: i32, before: &Baseline) -> Figures {
-        let mut figures = Figures::default();
+    pub(super) fn measured(&self, id: i32, before: &Baseline) -> MeasuredFigures {
+        let mut figures = MeasuredFigures::default();
         let measurements = self.contexts().measurements();
         let Some(measurement) = measurements.by_id(id) else { return figures };
         for (_, counts) in self.counts_since(measurement, before) {

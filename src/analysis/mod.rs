@@ -60,7 +60,7 @@ pub use cutoff::Until;
 #[cfg(feature = "enable")]
 pub(crate) use initial_live_set::{InitialBlock, InitialLiveSet};
 #[cfg(feature = "enable")]
-pub(crate) use measured::{Baseline, Figures as MeasuredFigures, Holder};
+pub(crate) use measured::{Baseline, Holder, MeasuredFigures};
 pub use report::{
     AfterReport, Bookmark, GroupRow, LiveBlock, Losses, NameRow, PeakMoment, Report, ScopeRow,
     SizeRow, ThreadRow, TimeSpan, TraceInfo,

@@ -3,7 +3,7 @@
 use super::Format;
 use super::quantity;
 use crate::error::{CliError, Outcome};
-use crate::serve::{Access, Clients, Directory, Limits, Ready, Settings, default_path, serve};
+use crate::serve::{Access, Clients, Directory, Limits, Listening, Settings, default_path, serve};
 use crate::token::read_token;
 use memledger::dump::text;
 use memledger::remote::store::check_token;
@@ -147,7 +147,7 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     Ok(Outcome::Done)
 }
 
-fn print(ready: &Ready, out: &mut dyn Write) -> io::Result<()> {
+fn print(ready: &Listening, out: &mut dyn Write) -> io::Result<()> {
     let recorder: Vec<_> = ready.recorder.iter().map(SocketAddr::to_string).collect();
     let traces = text::counted(ready.totals.traces as u64, "trace", "traces");
     let bytes = text::bytes(ready.totals.bytes);
@@ -159,7 +159,7 @@ fn print(ready: &Ready, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "traces in     {} ({traces}, {bytes})", ready.directory.display())
 }
 
-fn print_json(ready: &Ready, out: &mut dyn Write) -> io::Result<()> {
+fn print_json(ready: &Listening, out: &mut dyn Write) -> io::Result<()> {
     let document = json!({
         "schema": "memledger.serve/1",
         "recorder": ready.recorder.iter().map(SocketAddr::to_string).collect::<Vec<_>>(),

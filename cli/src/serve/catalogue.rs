@@ -58,7 +58,7 @@ pub struct Trace {
     size: u64,
     pub modified: SystemTime,
     /// The program that sends the trace, while the trace grows.
-    pub live: Option<Live>,
+    pub live: Option<SendingProgram>,
     /// Why the recording ended before its program did.
     pub ended: Option<String>,
     /// The size of the file when `has_end` last read it, and the answer of `has_end`.
@@ -67,7 +67,7 @@ pub struct Trace {
 
 /// A program that is sending.
 #[derive(Clone, Debug)]
-pub struct Live {
+pub struct SendingProgram {
     pub session: u32,
     pub peer: IpAddr,
     pub control_port: Option<u16>,
@@ -88,7 +88,7 @@ pub struct Totals {
 
 /// A trace that is open for reading.
 #[derive(Debug)]
-pub struct Reading {
+pub struct OpenTrace {
     pub file: File,
     /// The readable bytes, if the trace no longer grows.
     pub size: u64,
@@ -174,12 +174,12 @@ impl Catalogue {
     }
 
     /// Opens a trace; `None` if there is none with this id.
-    pub fn read(&self, id: u32) -> Option<io::Result<Reading>> {
+    pub fn read(&self, id: u32) -> Option<io::Result<OpenTrace>> {
         let trace = self.find(|trace| trace.id == id)?;
         let file = self.directory.read(&trace.file);
         Some(file.and_then(|file| {
             let size = file.metadata()?.len();
-            Ok(Reading { file, size, live: trace.live.map(|live| live.readable) })
+            Ok(OpenTrace { file, size, live: trace.live.map(|live| live.readable) })
         }))
     }
 
@@ -199,7 +199,7 @@ impl Catalogue {
             .map_err(|error| format!("no file can be created: {error}"))?;
         let (readable, receiver) = watch::channel(0);
         state.sessions = state.sessions.wrapping_add(1).max(1);
-        let live = Live {
+        let live = SendingProgram {
             session: state.sessions,
             peer,
             control_port: start.control_port,

@@ -31,7 +31,7 @@ pub struct Directory {
 
 /// A trace in the folder.
 #[derive(Debug)]
-pub struct Found {
+pub struct TraceFile {
     pub file: String,
     pub size: u64,
     pub modified: SystemTime,
@@ -88,7 +88,7 @@ impl Directory {
     }
 
     /// The traces in it, in the order of their names.
-    pub fn list(&self) -> io::Result<Vec<Found>> {
+    pub fn list(&self) -> io::Result<Vec<TraceFile>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
@@ -100,7 +100,7 @@ impl Directory {
             let Ok(metadata) = entry.metadata() else { continue };
             if metadata.is_file() {
                 let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                found.push(Found { file, size: metadata.len(), modified });
+                found.push(TraceFile { file, size: metadata.len(), modified });
             }
         }
         found.sort_by(|one, other| one.file.cmp(&other.file));

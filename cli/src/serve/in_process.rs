@@ -1,6 +1,6 @@
 //! A recorder and a store in the process of another program, such as its tests.
 
-use super::{Access, Clients, Directory, Limits, Ready, Settings, serve_until};
+use super::{Access, Clients, Directory, Limits, Listening, Settings, serve_until};
 use crate::error::CliError;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 /// end when this is dropped.
 #[derive(Debug)]
 pub struct InProcess {
-    ready: Ready,
+    ready: Listening,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Result<(), CliError>>>,
 }

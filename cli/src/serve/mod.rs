@@ -66,7 +66,7 @@ pub struct Settings {
 
 /// The addresses that the server listens at, and the traces that it found.
 #[derive(Clone, Debug)]
-pub struct Ready {
+pub struct Listening {
     pub recorder: Vec<SocketAddr>,
     pub store: SocketAddr,
     pub directory: PathBuf,
@@ -76,7 +76,7 @@ pub struct Ready {
 /// Serves until Ctrl-C or SIGTERM. Calls `ready` once it listens.
 pub fn serve(
     settings: Settings,
-    ready: impl FnOnce(&Ready) -> Result<(), CliError>,
+    ready: impl FnOnce(&Listening) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     serve_until(listen::stop_signal, settings, ready)
 }
@@ -85,7 +85,7 @@ pub fn serve(
 fn serve_until<F: Future<Output = ()>>(
     stop: impl FnOnce() -> Result<F, CliError>,
     settings: Settings,
-    ready: impl FnOnce(&Ready) -> Result<(), CliError>,
+    ready: impl FnOnce(&Listening) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     let failed = |what: &str, error: std::io::Error| CliError::Failed(format!("{what}: {error}"));
     listen::raise_file_limit(settings.clients);
@@ -119,7 +119,7 @@ async fn bind(settings: &Settings) -> Result<(Vec<TcpListener>, TcpListener), Cl
 async fn run<F: Future<Output = ()>>(
     stop: impl FnOnce() -> Result<F, CliError>,
     settings: Settings,
-    ready: impl FnOnce(&Ready) -> Result<(), CliError>,
+    ready: impl FnOnce(&Listening) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     // Signals are received before there is any output, so that a Ctrl-C after its first line stops
     // the server in order.
@@ -165,7 +165,7 @@ async fn run<F: Future<Output = ()>>(
         query::answer(stream, peer, permit, Arc::clone(&shared), stop)
     }));
 
-    ready(&Ready { recorder, store: store_address, directory: path, totals })?;
+    ready(&Listening { recorder, store: store_address, directory: path, totals })?;
     stopped.await;
     let _ = stop.send(true);
     // Every open connection holds a receiver, so the channel closes after the last of them.

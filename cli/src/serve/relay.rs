@@ -1,7 +1,7 @@
 //! Sends the bytes of a trace to one reader: first those in the file, then new ones, until the
 //! program ends.
 
-use super::catalogue::Reading;
+use super::catalogue::OpenTrace;
 use super::server::Server;
 use std::fs::File;
 use std::io::{self, Read};
@@ -24,7 +24,7 @@ const BUFFER: usize = 64 << 10;
 /// Opens a port at `address` for one connection from `reader`, which receives the trace. The error
 /// is the reason for a refusal.
 pub async fn offer(
-    reading: Reading,
+    trace: OpenTrace,
     address: IpAddr,
     reader: IpAddr,
     server: &Server,
@@ -44,7 +44,7 @@ pub async fn offer(
         };
         if let Ok(Some(stream)) = connected {
             // A reader may disconnect before the end; this is not an error.
-            let _ = send(reading, stream, stop, permit).await;
+            let _ = send(trace, stream, stop, permit).await;
         }
     });
     Ok(port)
@@ -63,12 +63,12 @@ async fn accept(listener: TcpListener, reader: IpAddr) -> Option<TcpStream> {
 /// Sends the whole trace. Holds `stop` and `permit` until then: the server waits for its readers
 /// before it ends, and limits their number.
 async fn send(
-    reading: Reading,
+    trace: OpenTrace,
     stream: TcpStream,
     _stop: watch::Receiver<bool>,
     _permit: OwnedSemaphorePermit,
 ) -> io::Result<()> {
-    let Reading { mut file, size, mut live } = reading;
+    let OpenTrace { mut file, size, mut live } = trace;
     let (mut back, mut stream) = stream.into_split();
     let (mut sent, mut buffer) = (0, vec![0; BUFFER]);
     let mut grows = live.is_some();

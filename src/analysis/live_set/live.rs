@@ -19,13 +19,13 @@ use crate::analysis::hash::IntMap;
 
 /// The bytes of a page and the bytes between two positions in it, both as powers of two. A block at
 /// an address between two positions, which no allocator of today returns, is escaped.
-const PAGE: u32 = 11;
-const STEP: u32 = 3;
+const PAGE_SHIFT: u32 = 11;
+const POSITION_SHIFT: u32 = 3;
 /// The address bits that a chunk can represent: the addresses of today's processors have 48 bits.
-const CHUNK_ADDRESSES: u64 = (1 << 48) - (1 << STEP);
+const CHUNK_ADDRESSES: u64 = (1 << 48) - (1 << POSITION_SHIFT);
 
 /// Chunks grow by two size classes as long as a block takes less than this many bytes on average.
-const GENEROUS: usize = 32;
+const FAST_GROWTH_BYTES: usize = 32;
 /// Chunks shrink only while all chunks and the table together take more than 39 bytes per block
 /// plus this many bytes. So they do not shrink each time that a program drops a structure which it
 /// builds again.
@@ -52,7 +52,7 @@ pub(in crate::analysis) struct LiveSet {
 /// The page of an address, and the position in it.
 #[inline]
 fn split(address: u64) -> (u64, u8) {
-    (address >> PAGE, (address >> STEP) as u8)
+    (address >> PAGE_SHIFT, (address >> POSITION_SHIFT) as u8)
 }
 
 impl LiveSet {
@@ -65,7 +65,7 @@ impl LiveSet {
     /// other.
     #[inline]
     pub(in crate::analysis) fn prefetch(&self, address: u64) -> (u32, u64) {
-        let Some(index) = self.pages.find(address >> PAGE) else { return (u32::MAX, 0) };
+        let Some(index) = self.pages.find(address >> PAGE_SHIFT) else { return (u32::MAX, 0) };
         (index as u32, self.chunks.get(self.pages.get(index).chunk()).prefetch())
     }
 
@@ -200,7 +200,7 @@ impl LiveSet {
     #[inline(never)]
     fn grow(&mut self, index: usize, len: usize) -> SlabRef {
         let larger = chunks::class_for(len + 1);
-        let generous = self.chunks.bytes() < GENEROUS * self.blocks && len < 192;
+        let generous = self.chunks.bytes() < FAST_GROWTH_BYTES * self.blocks && len < 192;
         self.migrate(index, len, larger + u8::from(generous))
     }
 
@@ -238,7 +238,7 @@ impl LiveSet {
             let chunk = self.chunks.get(page.chunk());
             (0..page.len()).map(move |place| {
                 let position = u64::from(chunk.position(place));
-                (page.number() << PAGE | position << STEP, chunk.block(place))
+                (page.number() << PAGE_SHIFT | position << POSITION_SHIFT, chunk.block(place))
             })
         });
         in_chunks.chain(self.escaped.iter().map(|(&address, &block)| (address, block)))

@@ -13,7 +13,7 @@ use crate::analysis::hash::IntMap;
 const HEAP: u32 = 15;
 /// The entries of each heap are shifted by this many more places than those of the heap before it.
 /// The number is odd.
-const GAP: u64 = 2533;
+const HEAP_STRIDE: u64 = 2533;
 /// The number of entries of the smallest table.
 const MIN_SIZE: usize = 16;
 
@@ -84,7 +84,7 @@ impl Pages {
     /// The first entry that a page may have.
     #[inline]
     fn home(&self, number: u64) -> usize {
-        let shifted = number.wrapping_add(GAP * (number >> HEAP));
+        let shifted = number.wrapping_add(HEAP_STRIDE * (number >> HEAP));
         shifted as usize & self.size.wrapping_sub(1)
     }
 

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::events::channel::{Channel, ChannelFilter};
 use crate::trace::format::encode::{Declaration, SYNCED_HEADER};
 use crate::trace::format::handshake::PROTOCOL;
-use crate::trace::format::layout::{ByUid, EventLayout, Item, UID_SIZE, split_item};
+use crate::trace::format::layout::{ByUid, EventLayout, StreamItem, UID_SIZE, split_item};
 use crate::trace::format::packet::{IMPORTANTS, TYPES};
 use crate::trace::format::schema::SERIAL_MASK;
 use crate::trace::format::stream_events::{
@@ -40,7 +40,7 @@ pub(crate) type Needs = (&'static [&'static Channel], &'static [&'static Declara
 pub(crate) type Cleared = (&'static Channel, &'static str);
 
 /// Stored instead of a position if the event was removed.
-const LEFT_OUT: usize = usize::MAX;
+const REMOVED: usize = usize::MAX;
 
 /// See the [module](self).
 pub(crate) struct FilteredSink {
@@ -56,7 +56,7 @@ pub(crate) struct FilteredSink {
     /// The packets in `held`: the stream of each, and its range.
     packets: Vec<(u16, Range<usize>)>,
     /// For each event with a serial since the last release: its serial minus `settled`, and its
-    /// position in `held`, or [`LEFT_OUT`].
+    /// position in `held`, or [`REMOVED`].
     turns: Vec<(u64, usize)>,
     /// The positions in `held` of the field `Serial` of `Settled` and `Report` events.
     counts: Vec<usize>,
@@ -185,15 +185,16 @@ impl FilteredSink {
             rest = after;
             let mut cleared = (0, 0);
             let is_wanted = match item {
-                Item::Enter => {
+                StreamItem::Enter => {
                     thread.enter.extend_from_slice(bytes);
                     false
                 }
                 // A scope that closes before its event arrives is not passed on.
-                Item::Leave if !thread.enter.is_empty() => {
+                StreamItem::Leave if !thread.enter.is_empty() => {
                     thread.enter.clear();
                     false
                 }
+<<<<<<< HEAD
                 Item::Leave => thread.open.pop().unwrap_or(false),
                 Item::Piece | Item::ArraysEnd => thread.keeps,
                 Item::Event(uid, _) => {
@@ -201,6 +202,19 @@ impl FilteredSink {
                     cleared = info.cleared;
                     self.event(&mut thread, uid, info, bytes);
                     info.wanted
+||||||| x
+                Item::Leave => thread.open.pop().unwrap_or(false),
+                Item::Piece | Item::ArraysEnd => thread.keeps,
+                Item::Event(uid, layout) => {
+                    self.event(&mut thread, uid, TypeInfo { layout, wanted }, bytes);
+                    wanted
+=======
+                StreamItem::Leave => thread.open.pop().unwrap_or(false),
+                StreamItem::Piece | StreamItem::ArraysEnd => thread.keeps,
+                StreamItem::Event(uid, layout) => {
+                    self.event(&mut thread, uid, TypeInfo { layout, wanted }, bytes);
+                    wanted
+>>>>>>> theirs
                 }
             };
             if is_wanted {
@@ -234,7 +248,7 @@ impl FilteredSink {
             && let Some(&[_, _, low, middle, high]) = event.first_chunk()
         {
             let serial = u64::from(u32::from_le_bytes([low, middle, high, 0]));
-            let at = if wanted { self.held.len() } else { LEFT_OUT };
+            let at = if wanted { self.held.len() } else { REMOVED };
             self.turns.push((serial.wrapping_sub(self.settled) & SERIAL_MASK, at));
         }
         if uid == SETTLED.uid || uid == REPORT.uid {
@@ -245,11 +259,11 @@ impl FilteredSink {
 
     /// Passes on the events that are held back. Requires that all events before them have arrived.
     fn release(&mut self) {
-        if self.left_out > 0 || self.turns.iter().any(|(_, at)| *at == LEFT_OUT) {
+        if self.left_out > 0 || self.turns.iter().any(|(_, at)| *at == REMOVED) {
             // PERF: the events of each thread are in order already, so the sort merges a few runs.
             self.turns.sort_by_key(|(serial, _)| *serial);
             for &(serial, at) in &self.turns {
-                if at == LEFT_OUT {
+                if at == REMOVED {
                     self.left_out += 1;
                 } else if let Some(bytes) = self.held.get_mut(at + UID_SIZE..at + SYNCED_HEADER) {
                     let serial = self.settled.wrapping_add(serial).wrapping_sub(self.left_out);

@@ -9,9 +9,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use super::command::DEFAULT_PORT;
 
 /// The number of other ports that are tried if the requested one is taken, as in Unreal.
-const HOPS: u64 = 10;
+const MAX_PORT_TRIES: u64 = 10;
 /// The first of the other ports that can be tried, and the number of these ports.
-const HOP_PORTS: (u16, u64) = (0x8000, 0x2000);
+const FALLBACK_PORTS: (u16, u64) = (0x8000, 0x2000);
 
 /// The address and port that a program asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +62,8 @@ impl Listener {
     /// [`Error::Listen`] if none of the ports can be bound.
     pub(crate) fn bind(ListenAddress(asked): ListenAddress) -> Result<Self, Error> {
         let random = RandomState::new();
-        let hop = |hop| HOP_PORTS.0 + (random.hash_one(hop) % HOP_PORTS.1) as u16;
-        let ports = std::iter::once(asked.port()).chain((0..HOPS).map(hop));
+        let hop = |hop| FALLBACK_PORTS.0 + (random.hash_one(hop) % FALLBACK_PORTS.1) as u16;
+        let ports = std::iter::once(asked.port()).chain((0..MAX_PORT_TRIES).map(hop));
         let mut result = Err(ErrorKind::AddrInUse.into());
         for port in ports {
             result = Self::listen((asked.ip(), port));

@@ -5,7 +5,7 @@
 //! ```
 //! The deadline of a client counts from its last whole command, so a client cannot extend it by
 //! sending single bytes. In each round the server executes one command of each client. Rounds are
-//! [`PACE`] apart, which limits the work that clients can cause.
+//! [`CYCLE_INTERVAL`] apart, which limits the work that clients can cause.
 
 use super::command::{Command, too_long};
 use super::lines::{Lines, TooLong};
@@ -30,7 +30,7 @@ const MAX_CLIENTS: usize = 4;
 /// The time within which a client must send a whole command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause after a round with a command or a new client.
-const PACE: Duration = Duration::from_millis(10);
+const CYCLE_INTERVAL: Duration = Duration::from_millis(10);
 /// The interval at which the server checks whether it should end, if nothing wakes it. Nothing does
 /// if the program has closed the server's descriptor.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -194,7 +194,7 @@ impl Work {
         }
         // The pause limits the work of this thread, however fast clients send or connect.
         if busy {
-            std::thread::sleep(PACE);
+            std::thread::sleep(CYCLE_INTERVAL);
         }
         Ok(())
     }

@@ -99,7 +99,7 @@ impl<T: Copy> ByUid<T> {
 
 /// The items that a thread's stream consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Item {
+pub(crate) enum StreamItem {
     /// A piece of an array of the last event.
     Piece,
     /// The end of the arrays of the last event.
@@ -120,32 +120,32 @@ pub(crate) fn first_item(
     bytes: &[u8],
     protocol: u8,
     layout: impl FnOnce(u16) -> Option<EventLayout>,
-) -> Option<(Item, usize)> {
+) -> Option<(StreamItem, usize)> {
     let first = *bytes.first()?;
     if first & 1 != 0 {
         let uid = u16::from_le_bytes(*bytes.first_chunk()?) >> 1;
         let layout = layout(uid)?;
-        return Some((Item::Event(uid, layout), layout.size()));
+        return Some((StreamItem::Event(uid, layout), layout.size()));
     }
     Some(match first {
         PIECE => {
             let size = u32::from_le_bytes(*bytes.first_chunk()?) >> 13;
-            (Item::Piece, PIECE_HEAD + size as usize)
+            (StreamItem::Piece, PIECE_HEAD + size as usize)
         }
-        ARRAYS_END => (Item::ArraysEnd, 1),
-        ENTER_SCOPE => (Item::Enter, 1),
-        LEAVE_SCOPE => (Item::Leave, 1),
+        ARRAYS_END => (StreamItem::ArraysEnd, 1),
+        ENTER_SCOPE => (StreamItem::Enter, 1),
+        LEAVE_SCOPE => (StreamItem::Leave, 1),
         _ => scope_with_time(first, protocol)?,
     })
 }
 
 /// The item that opens or closes a scope and has a time, and its size in bytes.
-fn scope_with_time(first: u8, protocol: u8) -> Option<(Item, usize)> {
+fn scope_with_time(first: u8, protocol: u8) -> Option<(StreamItem, usize)> {
     Some(match (first, protocol) {
-        (ENTER_SCOPE_AT, 7) => (Item::Enter, SCOPE_AT),
-        (LEAVE_SCOPE_AT, 7) => (Item::Leave, SCOPE_AT),
-        (16, _) => (Item::Enter, 8),
-        (18, 7) | (24, ..7) => (Item::Leave, 8),
+        (ENTER_SCOPE_AT, 7) => (StreamItem::Enter, SCOPE_AT),
+        (LEAVE_SCOPE_AT, 7) => (StreamItem::Leave, SCOPE_AT),
+        (16, _) => (StreamItem::Enter, 8),
+        (18, 7) | (24, ..7) => (StreamItem::Leave, 8),
         _ => return None,
     })
 }
@@ -157,7 +157,7 @@ pub(crate) fn split_item(
     bytes: &[u8],
     protocol: u8,
     layout: impl FnOnce(u16) -> Option<EventLayout>,
-) -> Option<(Item, &[u8], &[u8])> {
+) -> Option<(StreamItem, &[u8], &[u8])> {
     let (item, size) = first_item(bytes, protocol, layout)?;
     let (bytes, rest) = bytes.split_at_checked(size)?;
     Some((item, bytes, rest))
@@ -183,18 +183,18 @@ mod tests {
         let event = (70_u16 << 1 | 1).to_le_bytes();
         let synced = EventLayout::new(8, 0);
         for (bytes, found) in [
-            (&event[..], Some((Item::Event(70, synced), 13))),
+            (&event[..], Some((StreamItem::Event(70, synced), 13))),
             (&[event[0]], None),
             (&[0x8f, 0], None),
-            (&[2, 0, 0xa0, 0], Some((Item::Piece, 4 + 0x500))),
+            (&[2, 0, 0xa0, 0], Some((StreamItem::Piece, 4 + 0x500))),
             (&[2, 0, 0xa0], None),
-            (&[6], Some((Item::ArraysEnd, 1))),
-            (&[8], Some((Item::Enter, 1))),
-            (&[10], Some((Item::Leave, 1))),
-            (&[12], Some((Item::Enter, 9))),
-            (&[14], Some((Item::Leave, 9))),
-            (&[16], Some((Item::Enter, 8))),
-            (&[18], Some((Item::Leave, 8))),
+            (&[6], Some((StreamItem::ArraysEnd, 1))),
+            (&[8], Some((StreamItem::Enter, 1))),
+            (&[10], Some((StreamItem::Leave, 1))),
+            (&[12], Some((StreamItem::Enter, 9))),
+            (&[14], Some((StreamItem::Leave, 9))),
+            (&[16], Some((StreamItem::Enter, 8))),
+            (&[18], Some((StreamItem::Leave, 8))),
             (&[24], None),
             (&[0], None),
             (&[], None),
@@ -202,8 +202,8 @@ mod tests {
             assert_eq!(first(bytes, 7), found, "{bytes:?}");
         }
         for protocol in [5, 6] {
-            assert_eq!(first(&[16], protocol), Some((Item::Enter, 8)));
-            assert_eq!(first(&[24], protocol), Some((Item::Leave, 8)));
+            assert_eq!(first(&[16], protocol), Some((StreamItem::Enter, 8)));
+            assert_eq!(first(&[24], protocol), Some((StreamItem::Leave, 8)));
             assert_eq!(first(&[12], protocol), None);
             assert_eq!(first(&[18], protocol), None);
         }

@@ -2,7 +2,7 @@
 
 use super::decoder::Decoder;
 use super::event::Visitor;
-use super::resync::{CONVINCING_AT_THE_END, Resync, ResyncBudget, SKIPPED_UNREAD};
+use super::resync::{MIN_POINTS_AT_END, Resync, ResyncBudget, SKIPPED_UNREAD};
 use super::source::Source;
 use super::summary::{Packets, Summary, TypeCount};
 use crate::error::Error;
@@ -209,7 +209,7 @@ impl<R: Read> Reader<R> {
         );
         resync.any_stream = true;
         let chain = resync.chain(bytes);
-        !chain.broken || chain.points >= CONVINCING_AT_THE_END
+        !chain.broken || chain.points >= MIN_POINTS_AT_END
     }
 
     /// Handles a packet that cannot be decoded. If packets follow it, only this packet is lost;
@@ -228,7 +228,7 @@ impl<R: Read> Reader<R> {
                 &mut self.resync_budget,
             )
             .chain(rest);
-            chain.points >= CONVINCING_AT_THE_END || chain.fills && all
+            chain.points >= MIN_POINTS_AT_END || chain.fills && all
         });
         if !others_follow {
             return self.resynchronise(&what, visitor);

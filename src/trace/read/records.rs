@@ -10,7 +10,7 @@
 //! record.
 
 use super::event::{Event, Visitor};
-use super::schemas::{Added, Protocol, Role, Types};
+use super::schemas::{Added, Protocol, ReaderRole, Types};
 use super::tally::Tally;
 use crate::trace::format::schema::{EventType, FIRST_UID, LAST_UID};
 
@@ -20,7 +20,7 @@ const AUX: u8 = 1;
 const TERMINAL: u8 = 3;
 
 /// After a loss, the number of consecutive legal records that mark the start of a record.
-const CONVINCING: usize = 3;
+const MIN_LEGAL_RECORDS: usize = 3;
 
 /// The state of one of these streams, and its bytes that are not decoded yet.
 pub(super) struct Records {
@@ -35,7 +35,7 @@ pub(super) struct Records {
 
 /// The records of a packet that the decoder itself uses.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct RecordEffects {
     pub types: bool,
     pub first_serial: Option<u64>,
 }
@@ -71,8 +71,8 @@ impl Records {
         types: &mut Types,
         tally: &mut Tally,
         visitor: &mut impl Visitor,
-    ) -> Found {
-        let mut found = Found::default();
+    ) -> RecordEffects {
+        let mut found = RecordEffects::default();
         self.packets += 1;
         self.total_bytes += payload.len() as u64;
         self.bytes.extend_from_slice(payload);
@@ -239,16 +239,17 @@ fn deliver(
     tally.event(index);
     visitor.event(&event);
     match known.role {
-        Role::FirstSerial(offset) => Some(event.unsigned(usize::from(offset), 8)),
+        ReaderRole::FirstSerial(offset) => Some(event.unsigned(usize::from(offset), 8)),
         _ => None,
     }
 }
 
-/// The first offset at which [`CONVINCING`] legal records begin, or fewer that end with the bytes.
+/// The first offset at which [`MIN_LEGAL_RECORDS`] legal records begin, or fewer that end with the
+/// bytes.
 fn resynchronise(bytes: &[u8], protocol: &Protocol, types: &Types) -> Option<usize> {
     (0..bytes.len()).find(|&start| {
         let mut at = start;
-        for _ in 0..CONVINCING {
+        for _ in 0..MIN_LEGAL_RECORDS {
             let rest = bytes.get(at..).unwrap_or_default();
             if rest.is_empty() {
                 break;

@@ -21,12 +21,12 @@ use std::ops::Range;
 const STRONG_POINTS: u32 = 3;
 /// The points that a chain needs. A single compact packet has as many, because its checksum is
 /// right by chance only once in 4 billion cases.
-const CONVINCING: u32 = 8;
+const MIN_POINTS: u32 = 8;
 /// A plain packet below this size in bytes has no points, because the small numbers of a type
 /// record can look like one.
-const SMALL_PLAIN: usize = 32;
+const MIN_PLAIN_BYTES: usize = 32;
 /// The points that a chain needs if it ends at the end of the input, or of the window.
-pub(super) const CONVINCING_AT_THE_END: u32 = 3;
+pub(super) const MIN_POINTS_AT_END: u32 = 3;
 /// The maximum number of packets of a chain.
 const MAX_CHAIN_PACKETS: usize = 32;
 /// Writers count stream ids up by one. An id this far above the highest one is not plausible.
@@ -148,8 +148,8 @@ impl<'a> Resync<'a> {
                 return None;
             }
             let chain = self.chain(window.get(start..).unwrap_or_default());
-            let convincing = chain.points >= CONVINCING
-                || chain.points >= CONVINCING_AT_THE_END && (chain.fills || !all);
+            let convincing = chain.points >= MIN_POINTS
+                || chain.points >= MIN_POINTS_AT_END && (chain.fills || !all);
             (!chain.broken && convincing && chain.first_points >= least).then_some((
                 start,
                 chain.first_size,
@@ -167,7 +167,7 @@ impl<'a> Resync<'a> {
     pub(super) fn is_filled(&mut self, last: &[u8]) -> bool {
         (1..last.len()).any(|start| {
             let chain = self.chain(last.get(start..).unwrap_or_default());
-            chain.first_points >= CONVINCING || chain.fills && chain.strong && !chain.broken
+            chain.first_points >= MIN_POINTS || chain.fills && chain.strong && !chain.broken
         })
     }
 
@@ -201,7 +201,7 @@ impl<'a> Resync<'a> {
                 return chain.broken();
             }
             let points = match header.coding {
-                Coding::Compact => CONVINCING,
+                Coding::Compact => MIN_POINTS,
                 Coding::Plain if header.stream != SYNC => {
                     u32::from(self.is_plausible(header.stream, packet, left))
                 }
@@ -213,7 +213,7 @@ impl<'a> Resync<'a> {
             }
             chain.points += points;
             bytes = rest;
-            if chain.points >= CONVINCING {
+            if chain.points >= MIN_POINTS {
                 break;
             }
         }
@@ -226,6 +226,6 @@ impl<'a> Resync<'a> {
 
     fn is_plausible(&self, stream: u16, packet: &[u8], left: &mut usize) -> bool {
         let payload = packet.get(HEADER..).unwrap_or_default();
-        packet.len() >= SMALL_PLAIN && self.decoder.is_plausible(stream, payload, left)
+        packet.len() >= MIN_PLAIN_BYTES && self.decoder.is_plausible(stream, payload, left)
     }
 }

@@ -125,7 +125,7 @@ impl Protocol {
 
 /// The way in which the reader itself uses the events of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum ReaderRole {
     None,
     /// `Memledger.Settled`; the offset of its `Serial`.
     Settled(u16),
@@ -135,7 +135,7 @@ pub(super) enum Role {
     ThreadTiming(u16),
 }
 
-impl Role {
+impl ReaderRole {
     fn of(event_type: &EventType) -> Self {
         let offset = |name: &str| {
             let field = event_type.fields.get(event_type.field(name)?)?;
@@ -157,7 +157,7 @@ impl Role {
 pub(super) struct KnownType {
     pub event_type: EventType,
     pub fixed_size: usize,
-    pub role: Role,
+    pub role: ReaderRole,
 }
 
 /// The values of a type that are needed to parse its events. PERF: it has 12 bytes, so that the
@@ -240,7 +240,7 @@ impl Types {
             return Added::Refused { first: !std::mem::replace(&mut self.refused, true) };
         }
         let fixed_size = event_type.fixed_size();
-        let role = Role::of(&event_type);
+        let role = ReaderRole::of(&event_type);
         if self.layouts.len() <= uid {
             self.layouts.resize(uid + 1, None);
         }
@@ -251,7 +251,7 @@ impl Types {
                 fixed_size: fixed_size as u16,
                 synced: event_type.is_synced(),
                 has_aux: event_type.has_aux(),
-                has_role: role != Role::None,
+                has_role: role != ReaderRole::None,
             });
         }
         self.types.push(KnownType { event_type, fixed_size, role });

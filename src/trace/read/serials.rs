@@ -9,17 +9,17 @@ pub(super) const BIAS: u64 = 1 << SERIAL_BITS;
 /// A serial at most this far above the highest one becomes the highest. A serial farther above does
 /// so only when the next serial of its thread is not below it. Otherwise one flipped bit would
 /// change all later serials.
-const NEAR: i32 = 1 << 16;
+const MAX_TRUSTED_JUMP: i32 = 1 << 16;
 
 /// A watermark at most this far above the highest serial is accepted. This is half of the distance
 /// within which serials are unambiguous.
-const FAR: u64 = 1 << 22;
+const MAX_WATERMARK_LEAD: u64 = 1 << 22;
 
 /// Half of the 2^24 serials that 24 bits distinguish. If waiting events span more serials than
 /// this, the serial nearest to the highest may be the wrong one.
 const HALF: u64 = 1 << (SERIAL_BITS - 1);
 /// The serial of a late event is at most this far below the next serial.
-const LATE: u64 = 1 << 20;
+const MAX_LATENESS: u64 = 1 << 20;
 
 /// The state of unwrapping. A serial is unwrapped to the number with these lower 24 bits that is
 /// nearest to the highest serial so far.
@@ -67,7 +67,7 @@ impl Serials {
 
     /// Takes in a watermark.
     pub(super) fn reached(&mut self, serial: u64) {
-        if serial > self.highest && serial - self.highest <= FAR {
+        if serial > self.highest && serial - self.highest <= MAX_WATERMARK_LEAD {
             self.highest = serial;
         }
     }
@@ -85,11 +85,11 @@ impl Serials {
     }
 
     /// Whether the lower 24 bits of `serial` would be unwrapped to `serial`, and it is not too
-    /// [far](NEAR) above the highest.
+    /// [far](MAX_TRUSTED_JUMP) above the highest.
     #[inline]
     pub(super) fn expects(&self, serial: u64) -> bool {
         let ahead = serial.wrapping_sub(self.highest) as i64;
-        self.is_known() && (-(HALF as i64)..=i64::from(NEAR)).contains(&ahead)
+        self.is_known() && (-(HALF as i64)..=i64::from(MAX_TRUSTED_JUMP)).contains(&ahead)
     }
 
     /// Takes in consecutive serials up to `last`, the first of which was [expected](Self::expects).
@@ -110,7 +110,7 @@ impl Serials {
         }
         let distance = self.distance(low);
         let serial = self.highest.wrapping_add_signed(i64::from(distance));
-        if distance > NEAR {
+        if distance > MAX_TRUSTED_JUMP {
             self.far(serial, last);
         } else if distance > 0 {
             self.highest = serial;
@@ -122,11 +122,11 @@ impl Serials {
     /// serial nearest to the highest may be the wrong one.
     #[cold]
     fn unwrap_behind(&mut self, low: u32, last: u64) -> u64 {
-        let delivered = self.floor.saturating_sub(LATE);
+        let delivered = self.floor.saturating_sub(MAX_LATENESS);
         self.unsure |= last < delivered && self.highest - delivered > SERIAL_MASK;
         let base = delivered.max(last + 1);
         let serial = base + (u64::from(low).wrapping_sub(base) & SERIAL_MASK);
-        if serial > self.highest + NEAR as u64 {
+        if serial > self.highest + MAX_TRUSTED_JUMP as u64 {
             self.far(serial, last);
         } else {
             self.highest = self.highest.max(serial);
@@ -138,7 +138,7 @@ impl Serials {
     fn far(&mut self, serial: u64, last: u64) {
         if serial >= last && last > self.highest {
             self.highest = last;
-            if serial - last <= NEAR as u64 {
+            if serial - last <= MAX_TRUSTED_JUMP as u64 {
                 self.highest = serial;
             }
         }

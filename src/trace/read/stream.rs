@@ -29,7 +29,7 @@ pub(super) const DROPPED: u8 = 16;
 /// The event has pieces, which begin at index `aux`.
 pub(super) const HAS_PIECES: u8 = 32;
 /// The serial in the stream is wrong, because it is higher than that of the thread's next event.
-/// `Item::serial` is the serial of that next event, which this event precedes.
+/// `PendingItem::serial` is the serial of that next event, which this event precedes.
 pub(super) const MISPLACED: u8 = 64;
 
 /// The item is the time of the next item. `serial` is that time in cycles: counted from the start
@@ -43,7 +43,7 @@ const MAX_INSIDE_UNFINISHED: usize = 0x7fff;
 const RESERVED: usize = 1 << 20;
 
 /// An item of a stream that waits to be delivered: an event, the end of a scope, or a time.
-pub(super) struct Item {
+pub(super) struct PendingItem {
     pub serial: u64,
     /// The position of the fixed part. A position is a number of bytes since the stream's
     /// beginning, modulo 2^32; fewer bytes than that wait at any time.
@@ -53,7 +53,7 @@ pub(super) struct Item {
     pub flags: u8,
 }
 
-impl Item {
+impl PendingItem {
     /// The time, if the item is one.
     pub(super) fn stamp(&self) -> Option<Stamp> {
         let stamp = if self.type_index == 0 { Stamp::SinceStart } else { Stamp::Cycle };
@@ -117,7 +117,7 @@ pub(super) struct ThreadStream {
     packet_starts: VecDeque<PacketStart>,
     /// The positions at which bytes are missing: each is the start of the packet after a loss.
     breaks: VecDeque<u32>,
-    items: Vec<Item>,
+    items: Vec<PendingItem>,
     /// The first item that was not delivered.
     head: usize,
     pieces: Vec<Piece>,
@@ -227,7 +227,7 @@ impl ThreadStream {
     /// Bytes of memory that the waiting events take, including unused buffer capacity.
     pub(super) fn held(&self) -> usize {
         self.bytes.capacity()
-            + self.items.capacity() * size_of::<Item>()
+            + self.items.capacity() * size_of::<PendingItem>()
             + (self.pieces.capacity() + self.unfinished_pieces.capacity()) * size_of::<Piece>()
             + self.unfinished.capacity() * size_of::<UnfinishedEvent>()
             + self.packet_starts.capacity() * size_of::<PacketStart>()
@@ -247,12 +247,12 @@ impl ThreadStream {
 
     /// The items that were not delivered yet.
     #[inline]
-    pub(super) fn waiting(&self) -> &[Item] {
+    pub(super) fn waiting(&self) -> &[PendingItem] {
         self.items.get(self.head..).unwrap_or_default()
     }
 
     /// The first item that was not delivered yet, for a change.
-    pub(super) fn front_mut(&mut self) -> Option<&mut Item> {
+    pub(super) fn front_mut(&mut self) -> Option<&mut PendingItem> {
         self.items.get_mut(self.head)
     }
 
@@ -269,7 +269,7 @@ impl ThreadStream {
     }
 
     /// The pieces of an item's arrays.
-    pub(super) fn pieces_of(&self, item: &Item) -> impl Iterator<Item = (u8, &[u8])> {
+    pub(super) fn pieces_of(&self, item: &PendingItem) -> impl Iterator<Item = (u8, &[u8])> {
         let pieces = match item.flags & HAS_PIECES {
             0 => &[],
             _ => self.pieces.get(item.aux as usize..).unwrap_or_default(),
@@ -288,7 +288,7 @@ impl ThreadStream {
             self.items.clear();
             self.head = 0;
             self.pieces.clear();
-            if self.items.capacity() > RESERVED / size_of::<Item>() {
+            if self.items.capacity() > RESERVED / size_of::<PendingItem>() {
                 self.items.shrink_to(0);
             }
         } else if self.head >= 1024 && self.head >= self.items.len() / 2 {
@@ -318,7 +318,7 @@ impl ThreadStream {
             event.item -= self.head;
         }
         self.head = 0;
-        let pieces = |item: &&mut Item| item.flags & HAS_PIECES != 0;
+        let pieces = |item: &&mut PendingItem| item.flags & HAS_PIECES != 0;
         let first = self.items.iter_mut().filter(pieces).map(|item| item.aux).min();
         let first = first.map_or(self.pieces.len(), |first| first as usize);
         self.pieces.drain(..first);

@@ -9,7 +9,7 @@ use super::announcer::{Announcer, Definitions};
 use super::layouts::Layouts;
 use super::streams::CONTROL;
 use super::threads::{OpenThread, Threads};
-use crate::trace::format::layout::{ENTER_SCOPE, Item};
+use crate::trace::format::layout::{ENTER_SCOPE, StreamItem};
 use crate::trace::format::stream_events;
 use crate::trace::write::declared;
 
@@ -68,14 +68,14 @@ fn still_open<'a>(events: &'a [u8], layouts: &Layouts) -> Vec<Option<&'a [u8]>> 
     let mut rest = events;
     while let Some((item, bytes, after)) = layouts.split(rest) {
         match item {
-            Item::Enter => open.push((rest, bytes.len())),
-            Item::Leave => drop(open.pop()),
+            StreamItem::Enter => open.push((rest, bytes.len())),
+            StreamItem::Leave => drop(open.pop()),
             _ => {}
         }
         rest = after;
     }
     let scope = |(events, enter): (&'a [u8], usize)| match layouts.split(events.get(enter..)?)? {
-        (Item::Event(uid, _), event, _) if declared::number_of(uid).is_none() => {
+        (StreamItem::Event(uid, _), event, _) if declared::number_of(uid).is_none() => {
             events.get(..enter + event.len())
         }
         _ => None,

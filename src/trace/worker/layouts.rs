@@ -3,8 +3,8 @@
 use crate::trace::format::encode::Declaration;
 use crate::trace::format::handshake::PROTOCOL;
 use crate::trace::format::layout::{
-    ARRAYS_END, ByUid, ENTER_SCOPE, ENTER_SCOPE_AT, EventLayout, Item, LEAVE_SCOPE, LEAVE_SCOPE_AT,
-    first_item, split_item,
+    ARRAYS_END, ByUid, ENTER_SCOPE, ENTER_SCOPE_AT, EventLayout, LEAVE_SCOPE, LEAVE_SCOPE_AT,
+    StreamItem, first_item, split_item,
 };
 use std::hint::select_unpredictable;
 
@@ -73,7 +73,7 @@ impl Layouts {
     }
 
     /// Splits `events` after their first item.
-    pub(super) fn split<'a>(&self, events: &'a [u8]) -> Option<(Item, &'a [u8], &'a [u8])> {
+    pub(super) fn split<'a>(&self, events: &'a [u8]) -> Option<(StreamItem, &'a [u8], &'a [u8])> {
         split_item(events, PROTOCOL, |uid| self.by_uid.get(uid))
     }
 
@@ -91,7 +91,7 @@ impl Layouts {
     #[inline(never)]
     fn of_other(&self, head: u64) -> Span {
         match first_item(&head.to_le_bytes(), PROTOCOL, |uid| self.by_uid.get(uid)) {
-            Some((Item::Event(_, layout), size)) => Span { size, synced: layout.synced },
+            Some((StreamItem::Event(_, layout), size)) => Span { size, synced: layout.synced },
             Some((_, size)) => Span { size, synced: false },
             None => {
                 debug_assert!(false, "threads write events of known types only");

@@ -53,7 +53,7 @@ impl Merge<'_> {
         while let Some(mut first) = queue.peek_mut() {
             let Reverse((epoch, index)) = *first;
             let Some(stream) = streams.get_mut(index).filter(|_| epoch <= watermark) else { break };
-            if reserve::is_short() {
+            if reserve::is_half_used() {
                 break;
             }
             self.mark_before(epoch);

@@ -39,19 +39,19 @@ const INTERVAL: Duration = Duration::from_millis(10);
 /// runs for 0.1 s would have only ten times.
 const FIRST_INTERVAL: Duration = Duration::from_millis(1);
 /// Until the interval reaches 10 ms, it is the time since the start, divided by this.
-const PARTS: u32 = 64;
+const INTERVAL_DIVISOR: u32 = 64;
 
 /// The time for which the worker sleeps once it has run for `since_start`. PERF: until the interval
 /// reaches 10 ms, at 0.64 s, this makes 210 cycles instead of 64.
 fn interval(since_start: Duration) -> Duration {
-    (since_start / PARTS).clamp(FIRST_INTERVAL, INTERVAL)
+    (since_start / INTERVAL_DIVISOR).clamp(FIRST_INTERVAL, INTERVAL)
 }
 
 /// The present recording. The worker locks it in every cycle, and so do the ledger's entry points.
 /// The hook and the child of a fork never lock it.
 static SESSION: Mutex<Option<Session>> = Mutex::new(None);
 /// How many threads wait for the session, other than the worker.
-static WANTED: AtomicU32 = AtomicU32::new(0);
+static WAITERS: AtomicU32 = AtomicU32::new(0);
 /// Counts sessions. A worker whose session is over finds another number here, and ends.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
@@ -63,9 +63,9 @@ pub(crate) fn session() -> MutexGuard<'static, Option<Session>> {
 /// Locks the session; `None` if the worker has not released it within `timeout`, because a write to
 /// a destination that does not answer blocks it.
 pub(crate) fn session_within(timeout: Duration) -> Option<MutexGuard<'static, Option<Session>>> {
-    WANTED.fetch_add(1, Ordering::AcqRel);
+    WAITERS.fetch_add(1, Ordering::AcqRel);
     let session = lock_within(&SESSION, timeout);
-    WANTED.fetch_sub(1, Ordering::AcqRel);
+    WAITERS.fetch_sub(1, Ordering::AcqRel);
     session
 }
 
@@ -108,7 +108,7 @@ extern "C" fn run(generation: *mut c_void) -> *mut c_void {
     loop {
         backpressure::sleep_until_woken(interval(start.elapsed()).as_nanos() as u64);
         // NOTE: a worker that is woken without pause would hardly ever leave the lock to others.
-        if WANTED.load(Ordering::Acquire) > 0 {
+        if WAITERS.load(Ordering::Acquire) > 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
         let mut session = session();

@@ -253,7 +253,7 @@ impl Session {
             self.settle();
         }
         self.output.sync_if_sent();
-        if reserve::is_touched() {
+        if reserve::is_used() {
             self.give_up();
         }
     }
@@ -337,7 +337,7 @@ impl Session {
             return;
         }
         self.collect(u64::MAX - 1);
-        if reserve::is_touched() {
+        if reserve::is_used() {
             self.settle();
             return self.give_up();
         }

@@ -2,10 +2,11 @@
 //!
 //! The tracker's code must not get null, because the library code that it calls would end the
 //! process. So when the inner allocator returns null to it, the hook returns a block of the
-//! reserve, whose addresses were mapped when recording started. [`is_touched`] then makes the
+//! reserve, whose addresses were mapped when recording started. [`is_used`] then makes the
 //! worker end the recording after its cycle, or within the cycle when half of the reserve is used
-//! ([`is_short`]). Until then the reserve serves small work: a cycle, an item of a queue, a report.
-//! Allocations that can be large use `try_reserve`, and their work is skipped when it fails.
+//! ([`is_half_used`]). Until then the reserve serves small work: a cycle, an item of a queue, a
+//! report. Allocations that can be large use `try_reserve`, and their work is skipped when that
+//! fails.
 //!
 //! Block sizes are powers of two. New blocks are cut from the front of the reserve; a list for each
 //! size holds the freed blocks. A thread of the program takes blocks only inside the tracker's own
@@ -30,9 +31,9 @@ const LOCK_ATTEMPTS: u32 = 1 << 20;
 
 /// Whether the inner allocator has returned null to the tracker's own code since the recording
 /// began.
-static TOUCHED: AtomicBool = AtomicBool::new(false);
+static USED: AtomicBool = AtomicBool::new(false);
 /// Whether half of the reserve is used up.
-static SHORT: AtomicBool = AtomicBool::new(false);
+static HALF_USED: AtomicBool = AtomicBool::new(false);
 static RESERVE: Reserve = Reserve::new();
 
 /// Maps the reserve, once in a process. If the system has no addresses for it, the tracker runs
@@ -42,31 +43,31 @@ pub(crate) fn prepare() {
 }
 
 /// Whether the inner allocator has returned null to the tracker's own code since [`reset`].
-pub(crate) fn is_touched() -> bool {
-    TOUCHED.load(Ordering::Relaxed)
+pub(crate) fn is_used() -> bool {
+    USED.load(Ordering::Relaxed)
 }
 
 /// Whether the rest of the reserve is needed for ending the recording.
-pub(crate) fn is_short() -> bool {
-    SHORT.load(Ordering::Relaxed)
+pub(crate) fn is_half_used() -> bool {
+    HALF_USED.load(Ordering::Relaxed)
 }
 
 /// Resets the flags for a new recording.
 pub(crate) fn reset() {
-    TOUCHED.store(false, Ordering::Relaxed);
-    SHORT.store(false, Ordering::Relaxed);
+    USED.store(false, Ordering::Relaxed);
+    HALF_USED.store(false, Ordering::Relaxed);
 }
 
 /// A block for the tracker's own code after the allocator returned null; null if the reserve is
 /// used up.
 pub(crate) fn take(layout: Layout) -> *mut u8 {
-    TOUCHED.store(true, Ordering::Relaxed);
+    USED.store(true, Ordering::Relaxed);
     // NOTE: set before a block is given out, because frees do not reach the hook while the state is
     // off.
     state::keep_hook_active();
     let block = RESERVE.take(layout);
     if block.addr().wrapping_sub(RESERVE.start.load(Ordering::Relaxed).addr()) >= BYTES / 2 {
-        SHORT.store(true, Ordering::Relaxed);
+        HALF_USED.store(true, Ordering::Relaxed);
     }
     block
 }

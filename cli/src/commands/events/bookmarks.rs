@@ -10,14 +10,14 @@ const MAX_FORMATS: usize = 1 << 16;
 
 /// The role of an event type for bookmarks.
 #[derive(Clone, Copy)]
-pub enum Role {
+pub enum BookmarkRole {
     /// It declares the text of a bookmark site: the fields of the site and of the text.
     Spec { point: usize, format: usize },
     /// It is a bookmark: the fields of the site and of the values.
     Set { point: usize, arguments: usize },
 }
 
-impl Role {
+impl BookmarkRole {
     pub fn of(event_type: &EventType) -> Option<Self> {
         let point = event_type.field("BookmarkPoint");
         if event_type.is("Misc", "BookmarkSpec") {
@@ -36,9 +36,9 @@ pub struct Bookmarks(HashMap<u64, String>);
 
 impl Bookmarks {
     /// The text of a bookmark. Remembers the format string if the event declares one.
-    pub fn text(&mut self, role: Role, event: &Event<'_>) -> Option<String> {
+    pub fn text(&mut self, role: BookmarkRole, event: &Event<'_>) -> Option<String> {
         match role {
-            Role::Spec { point, format } => {
+            BookmarkRole::Spec { point, format } => {
                 if let (Some(Value::Unsigned(point)), Some(Value::Text(format))) =
                     (event.value(point), event.value(format))
                     && self.0.len() < MAX_FORMATS
@@ -47,7 +47,7 @@ impl Bookmarks {
                 }
                 None
             }
-            Role::Set { point, arguments } => {
+            BookmarkRole::Set { point, arguments } => {
                 let Some(Value::Unsigned(point)) = event.value(point) else { return None };
                 let format = self.0.get(&point)?;
                 Some(bookmark_text(format, &event.bytes(arguments)))

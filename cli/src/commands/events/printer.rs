@@ -1,6 +1,6 @@
 //! Chooses the events to print while a trace is read.
 
-use super::bookmarks::{Bookmarks, Role};
+use super::bookmarks::{BookmarkRole, Bookmarks};
 use super::field::FieldFormat;
 use super::{EventsArgs, json, text};
 use crate::commands::Format;
@@ -25,7 +25,7 @@ struct TypeFormat {
     fields: Vec<FieldFormat>,
     /// The field of `Memledger.ThreadStart` that says which thread this is.
     thread_id: Option<usize>,
-    bookmark: Option<Role>,
+    bookmark: Option<BookmarkRole>,
 }
 
 /// Prints events while a trace is read.
@@ -116,7 +116,7 @@ impl Visitor for Printer<'_> {
         let shown = self.filters.is_empty() || self.filters.iter().any(|f| f.matches(&name));
         self.names.insert(name.clone());
         self.types.push(TypeFormat {
-            bookmark: Role::of(event_type),
+            bookmark: BookmarkRole::of(event_type),
             name: shown.then(|| escape(&name)),
             fields: event_type.fields.iter().map(FieldFormat::of).collect(),
             thread_id: (event_type.field("Id"))

@@ -1,6 +1,6 @@
 //! The answer to one request.
 
-use super::super::catalogue::{Live, Trace};
+use super::super::catalogue::{SendingProgram, Trace};
 use super::super::connection_limit::Permit;
 use super::super::relay;
 use super::super::server::Server;
@@ -135,9 +135,9 @@ fn trace_info(trace: &Trace, server: &Server) -> Message {
     }
 }
 
-fn session(request: &Message, server: &Server) -> Result<Option<(Trace, Live)>, Message> {
+fn session(request: &Message, server: &Server) -> Result<Option<(Trace, SendingProgram)>, Message> {
     let catalogue = &server.catalogue;
-    let live = |wanted: &dyn Fn(&Trace, &Live) -> bool| {
+    let live = |wanted: &dyn Fn(&Trace, &SendingProgram) -> bool| {
         catalogue.find(|trace| trace.live.as_ref().is_some_and(|live| wanted(trace, live)))
     };
     let trace = if let Some(index) = request.integer("index").filter(|index| *index >= 0) {

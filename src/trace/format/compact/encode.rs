@@ -17,7 +17,7 @@ const WINDOW: usize = 24;
 /// coding saves.
 const MIN_PAYLOAD_BYTES: usize = 48;
 /// The longest run of bytes without a shape whose length fits in the control byte.
-const SHORT: usize = !(u8::MAX << SHAPE_SHIFT) as usize;
+const MAX_SHORT_RUN: usize = !(u8::MAX << SHAPE_SHIFT) as usize;
 
 /// Encodes the payloads of one trace, whose types it learns, as compact packets.
 ///
@@ -270,7 +270,7 @@ impl Work<'_> {
         }
         let name = (LITERAL as u8) << SHAPE_SHIFT;
         let [low, high] = (size as u16).to_le_bytes();
-        let is_short = size <= SHORT;
+        let is_short = size <= MAX_SHORT_RUN;
         store(self.out, state.size, [name | if is_short { low } else { 0 }, low, high]);
         state.size += if is_short { 1 } else { 3 };
         if let Some(room) = self.out.get_mut(state.size..state.size + size) {

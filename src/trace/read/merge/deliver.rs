@@ -1,7 +1,7 @@
 //! Delivers waiting events in the order of their serials.
 
 use super::super::event::{Event, Visitor};
-use super::super::schemas::{Role, Types};
+use super::super::schemas::{ReaderRole, Types};
 use super::super::stream::{
     DROPPED, ENTERS, HAS_PIECES, LEAVES, MISPLACED, STAMPS, SYNCED, ThreadStream, UNFINISHED,
 };
@@ -133,8 +133,8 @@ impl Merge {
             };
             visitor.event(&event);
             match known.role {
-                Role::None => {}
-                Role::Settled(offset) => {
+                ReaderRole::None => {}
+                ReaderRole::Settled(offset) => {
                     let watermark = event.unsigned(usize::from(offset), 8);
                     if !self.serials.is_known() && watermark <= MAX_FIRST_SERIAL {
                         self.serials.seed(watermark + BIAS);
@@ -146,9 +146,9 @@ impl Merge {
                     self.watermark = self.watermark.max(Some(watermark));
                 }
                 // `Records` takes in this important event.
-                Role::FirstSerial(_) => {}
+                ReaderRole::FirstSerial(_) => {}
                 // Taken in by `ThreadStream::parse`.
-                Role::ThreadTiming(_) => {}
+                ReaderRole::ThreadTiming(_) => {}
             }
         }
         self.next = next;

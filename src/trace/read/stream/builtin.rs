@@ -1,6 +1,8 @@
 //! The one-byte events of a thread's stream: scopes, array data, and the ends of events.
 
-use super::{HAS_PIECES, Item, LAST_PIECE, LEAVES, Notice, Piece, Stop, ThreadStream, UNFINISHED};
+use super::{
+    HAS_PIECES, LAST_PIECE, LEAVES, Notice, PendingItem, Piece, Stop, ThreadStream, UNFINISHED,
+};
 use crate::trace::read::event::Stamp;
 use crate::trace::read::protocol::Builtin;
 use crate::trace::read::schemas::{Protocol, Types};
@@ -52,7 +54,7 @@ impl ThreadStream {
                 self.push_stamp(stamp);
             }
             let at = self.position(self.parsed);
-            self.items.push(Item { serial: 0, at, type_index: 0, aux: 0, flags: LEAVES });
+            self.items.push(PendingItem { serial: 0, at, type_index: 0, aux: 0, flags: LEAVES });
         } else if self.unopened_leave == Notice::None {
             self.unopened_leave = Notice::Due;
         }

@@ -2,12 +2,12 @@
 
 use super::super::event::{Stamp, Visitor};
 use super::super::protocol::Builtin;
-use super::super::schemas::{Protocol, Role, Types};
+use super::super::schemas::{Protocol, ReaderRole, Types};
 use super::super::serials::Serials;
 use super::super::tally::Tally;
 use super::{
-    ENTERS, Item, MAX_INSIDE_UNFINISHED, MISPLACED, Notice, STAMPS, SYNCED, Stop, ThreadStream,
-    UNFINISHED, UnfinishedEvent,
+    ENTERS, MAX_INSIDE_UNFINISHED, MISPLACED, Notice, PendingItem, STAMPS, SYNCED, Stop,
+    ThreadStream, UNFINISHED, UnfinishedEvent,
 };
 use crate::trace::format::schema::FIRST_UID;
 
@@ -99,7 +99,7 @@ impl ThreadStream {
             }
             if layout.has_role
                 && let Some(known) = types.get(layout.type_index)
-                && let Role::ThreadTiming(offset) = known.role
+                && let ReaderRole::ThreadTiming(offset) = known.role
                 && let Some(&base) =
                     rest.get(head + usize::from(offset)..).and_then(|r| r.first_chunk())
             {
@@ -128,7 +128,13 @@ impl ThreadStream {
                 }
             }
             let at = self.base.wrapping_add((self.parsed + head) as u32);
-            self.items.push(Item { serial, at, type_index: layout.type_index, aux: 0, flags });
+            self.items.push(PendingItem {
+                serial,
+                at,
+                type_index: layout.type_index,
+                aux: 0,
+                flags,
+            });
             self.parsed += size;
             if layout.has_aux {
                 self.begin_aux();
@@ -143,7 +149,7 @@ impl ThreadStream {
             Stamp::Cycle(cycle) => (cycle, 1),
         };
         let at = self.position(self.parsed);
-        self.items.push(Item { serial, at, type_index, aux: 0, flags: STAMPS });
+        self.items.push(PendingItem { serial, at, type_index, aux: 0, flags: STAMPS });
     }
 
     /// Handles a serial that is not higher than the last one, which means that one of the two is
