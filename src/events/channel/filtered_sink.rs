@@ -194,27 +194,13 @@ impl FilteredSink {
                     thread.enter.clear();
                     false
                 }
-<<<<<<< HEAD
-                Item::Leave => thread.open.pop().unwrap_or(false),
-                Item::Piece | Item::ArraysEnd => thread.keeps,
-                Item::Event(uid, _) => {
+                StreamItem::Leave => thread.open.pop().unwrap_or(false),
+                StreamItem::Piece | StreamItem::ArraysEnd => thread.keeps,
+                StreamItem::Event(uid, _) => {
                     let info = found?;
                     cleared = info.cleared;
                     self.event(&mut thread, uid, info, bytes);
                     info.wanted
-||||||| x
-                Item::Leave => thread.open.pop().unwrap_or(false),
-                Item::Piece | Item::ArraysEnd => thread.keeps,
-                Item::Event(uid, layout) => {
-                    self.event(&mut thread, uid, TypeInfo { layout, wanted }, bytes);
-                    wanted
-=======
-                StreamItem::Leave => thread.open.pop().unwrap_or(false),
-                StreamItem::Piece | StreamItem::ArraysEnd => thread.keeps,
-                StreamItem::Event(uid, layout) => {
-                    self.event(&mut thread, uid, TypeInfo { layout, wanted }, bytes);
-                    wanted
->>>>>>> theirs
                 }
             };
             if is_wanted {
