@@ -1,6 +1,6 @@
 //! The hook: records one call of the allocator.
 //!
-//! The allocator first checks whether anything [is recorded](is_on). Each function here then enters
+//! The allocator first checks whether anything [is recorded](mode). Each function here then enters
 //! the thread's slot and writes its event. A cold function beside it handles the other cases: the
 //! first event of a thread, a full buffer, the tracker's own code.
 //!
@@ -13,22 +13,35 @@ use super::events::{ALLOC, FREE, REALLOC_ALLOC, REALLOC_FREE};
 use super::record::Writer;
 use super::{linked, stats};
 use crate::scopes;
+use crate::stacks::capture::{self, Registers};
+use crate::stacks::tree::NO_STACK;
 use crate::trace::write::{self, SlowEntry, ThreadSlot, reserve, sync};
 use std::alloc::{GlobalAlloc, Layout};
 
-/// Whether anything is recorded, or the tracker is active. Costs one load.
+/// What the hook does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Nothing is recorded, and the tracker is not active.
+    Off,
+    Recorded,
+    /// Allocations are recorded with their call stacks.
+    WithStacks,
+}
+
+/// What the hook does now. Costs one load.
 #[inline(always)]
-pub(crate) fn is_on() -> bool {
-    // PERF: the branch is not taken while recording is off. A taken branch costs a cycle, which is
-    // 3 % of an allocation and its free.
+pub(crate) fn mode() -> Mode {
+    // PERF: no branch is taken while recording is off. A taken branch costs a cycle, which is 3 % of
+    // an allocation and its free.
     #[cold]
     #[inline(always)]
     fn unlikely() {}
-    let on = !write::is_off();
-    if on {
-        unlikely();
+    let state = write::state::load_relaxed();
+    if state == write::state::OFF {
+        return Mode::Off;
     }
-    on
+    unlikely();
+    if state & write::state::STACKS == 0 { Mode::Recorded } else { Mode::WithStacks }
 }
 
 /// Records an allocation; returns the block. `ignore_environment` is the setting of the allocator.
@@ -39,7 +52,7 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
     fn cold(pointer: *mut u8, layout: Layout, ignore_environment: &bool) -> *mut u8 {
         linked::note(*ignore_environment);
         if let Some(entry) = enter_cold(layout.size() as i64) {
-            synchronize_and_write_alloc(entry.slot, pointer, layout);
+            synchronize_and_write_alloc(entry.slot, pointer, layout, NO_STACK);
             entry.leave();
         }
         pointer
@@ -48,7 +61,7 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
     /// another context.
     #[inline(never)]
     fn not_current(slot: &ThreadSlot, pointer: *mut u8, layout: Layout) -> *mut u8 {
-        synchronize_and_write_alloc(slot, pointer, layout);
+        synchronize_and_write_alloc(slot, pointer, layout, NO_STACK);
         write::leave(slot);
         pointer
     }
@@ -66,6 +79,23 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
     slot.commit(writer.end());
     write::leave(slot);
     pointer
+}
+
+/// Records an allocation and the call stack of the function that this is inlined into.
+#[inline(always)]
+pub(crate) fn allocated_with_stack(pointer: *mut u8, layout: Layout, ignore_environment: bool) {
+    let at = Registers::here();
+    if let Some(slot) = write::enter() {
+        let stack = capture::take(slot, layout.size(), at);
+        synchronize_and_write_alloc(slot, pointer, layout, stack);
+        return write::leave(slot);
+    }
+    linked::note(ignore_environment);
+    if let Some(entry) = enter_cold(layout.size() as i64) {
+        let stack = capture::take(entry.slot, layout.size(), at);
+        synchronize_and_write_alloc(entry.slot, pointer, layout, stack);
+        entry.leave();
+    }
 }
 
 /// Called when the inner allocator has returned null. The program gets the null; the tracker's own
@@ -167,30 +197,69 @@ pub(crate) unsafe fn realloc<A: GlobalAlloc>(
         layout: Layout,
         new_size: usize,
     ) -> *mut u8 {
-        match enter_cold(0) {
-            Some(entry) => {
-                // SAFETY: the caller makes the same promise.
-                let new = unsafe { write_realloc(entry.slot, inner, pointer, layout, new_size) };
-                entry.leave();
-                new
-            }
-            // SAFETY: the caller makes the same promise.
-            None if write::is_untracked() => unsafe {
-                realloc_own(inner, pointer, layout, new_size)
-            },
-            // SAFETY: as above.
-            None => unsafe { inner.realloc(pointer, layout, new_size) },
-        }
+        // SAFETY: the caller makes the same promise.
+        unsafe { realloc_cold(inner, pointer, layout, new_size, |_| NO_STACK) }
     }
     match write::enter() {
         Some(slot) => {
             // SAFETY: the caller makes the same promise.
-            let new = unsafe { write_realloc(slot, inner, pointer, layout, new_size) };
+            let new =
+                unsafe { write_realloc(slot, inner, pointer, layout, new_size, |_| NO_STACK) };
             write::leave(slot);
             new
         }
         // SAFETY: the caller makes the same promise.
         None => unsafe { cold(inner, pointer, layout, new_size) },
+    }
+}
+
+/// Does what [`realloc`] does, and records the call stack of the function that this is inlined
+/// into.
+///
+/// # Safety
+/// That of [`GlobalAlloc::realloc`].
+#[inline(always)]
+pub(crate) unsafe fn realloc_with_stack<A: GlobalAlloc>(
+    inner: &A,
+    pointer: *mut u8,
+    layout: Layout,
+    new_size: usize,
+) -> *mut u8 {
+    let at = Registers::here();
+    let take = |slot: &ThreadSlot| capture::take(slot, new_size, at);
+    let Some(slot) = write::enter() else {
+        // SAFETY: the caller makes the same promise.
+        return unsafe { realloc_cold(inner, pointer, layout, new_size, take) };
+    };
+    // SAFETY: as above.
+    let new = unsafe { write_realloc(slot, inner, pointer, layout, new_size, take) };
+    write::leave(slot);
+    new
+}
+
+/// The slow path of a reallocation. If the tracker records it, `take` gives its call stack.
+///
+/// # Safety
+/// That of [`GlobalAlloc::realloc`].
+#[inline(always)]
+unsafe fn realloc_cold<A: GlobalAlloc>(
+    inner: &A,
+    pointer: *mut u8,
+    layout: Layout,
+    new_size: usize,
+    take: impl FnOnce(&ThreadSlot) -> u32,
+) -> *mut u8 {
+    match enter_cold(0) {
+        Some(entry) => {
+            // SAFETY: the caller makes the same promise.
+            let new = unsafe { write_realloc(entry.slot, inner, pointer, layout, new_size, take) };
+            entry.leave();
+            new
+        }
+        // SAFETY: the caller makes the same promise.
+        None if write::is_untracked() => unsafe { realloc_own(inner, pointer, layout, new_size) },
+        // SAFETY: as above.
+        None => unsafe { inner.realloc(pointer, layout, new_size) },
     }
 }
 
@@ -253,7 +322,7 @@ pub(crate) fn retag(pointer: *mut u8, layout: Layout) {
             slot.commit(writer.end());
         }
     }
-    if !is_on() {
+    if mode() == Mode::Off {
         return;
     }
     if let Some(slot) = write::enter() {
@@ -284,17 +353,17 @@ fn synchronize(slot: &ThreadSlot, pointer: *mut u8, layout: Layout) -> bool {
 }
 
 #[inline(always)]
-fn synchronize_and_write_alloc(slot: &ThreadSlot, pointer: *mut u8, layout: Layout) {
+fn synchronize_and_write_alloc(slot: &ThreadSlot, pointer: *mut u8, layout: Layout, stack: u32) {
     if synchronize(slot, pointer, layout) {
-        write_alloc(slot, scopes::switch(slot), pointer, layout);
+        write_alloc(slot, scopes::switch(slot), pointer, layout, stack);
     }
 }
 
 #[inline(always)]
-fn write_alloc(slot: &ThreadSlot, at: *mut u8, pointer: *mut u8, layout: Layout) {
+fn write_alloc(slot: &ThreadSlot, at: *mut u8, pointer: *mut u8, layout: Layout, stack: u32) {
     // SAFETY: `enter` has checked the room, which includes a change of context.
     let mut writer = unsafe { Writer::new(at) };
-    writer.alloc(ALLOC.wire(), slot.stamp(), pointer.addr(), layout.size(), layout.align());
+    writer.alloc(ALLOC.wire(), slot.stamp(), pointer.addr(), layout.size(), layout.align(), stack);
     slot.commit(writer.end());
 }
 
@@ -313,6 +382,7 @@ unsafe fn write_realloc<A: GlobalAlloc>(
     pointer: *mut u8,
     layout: Layout,
     new_size: usize,
+    take: impl FnOnce(&ThreadSlot) -> u32,
 ) -> *mut u8 {
     if !synchronize(slot, pointer, layout) {
         // SAFETY: the caller makes the same promise.
@@ -328,6 +398,7 @@ unsafe fn write_realloc<A: GlobalAlloc>(
     // SAFETY: the caller makes the same promise.
     let new = unsafe { inner.realloc(pointer, layout, new_size) };
     write::resume_inside(slot);
+    let stack = take(slot);
     let (address, size) = if new.is_null() { (pointer, layout.size()) } else { (new, new_size) };
     if !sync::synchronize(slot, address.addr(), size) {
         // Recording has ended in between: in the recording, the block is freed.
@@ -336,7 +407,7 @@ unsafe fn write_realloc<A: GlobalAlloc>(
     // SAFETY: `enter` has checked the room for both halves; a new buffer that `synchronize` may
     // have taken has the room, too.
     let mut writer = unsafe { Writer::new(slot.cursor()) };
-    writer.alloc(REALLOC_ALLOC.wire(), slot.stamp(), address.addr(), size, layout.align());
+    writer.alloc(REALLOC_ALLOC.wire(), slot.stamp(), address.addr(), size, layout.align(), stack);
     if new.is_null() {
         writer.realloc_failed(pointer.addr());
     }

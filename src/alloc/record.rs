@@ -5,7 +5,7 @@
 //! 0  u16 uid<<1|1                                 0  u16 uid<<1|1
 //! 2  u24 epoch, then serial                       2  u24 epoch, then serial
 //! 5  u64 address                                  5  u64 address
-//! 13 u32 call stack, 0
+//! 13 u32 call stack, 0 for none
 //! 17 u32 size >> 3
 //! 21 u8  log2(alignment) << 3 | size & 7
 //!
@@ -76,6 +76,7 @@ impl Writer {
         address: usize,
         size: usize,
         align: usize,
+        stack: u32,
     ) {
         let coded = (size as u64).min(MAX_SIZE);
         let align = align.trailing_zeros().min(31) as u8;
@@ -86,7 +87,10 @@ impl Writer {
         unsafe {
             self.at.cast::<u64>().write_unaligned(head);
             self.at.add(SYNCED_HEADER).cast::<u64>().write_unaligned(address as u64);
-            self.at.add(13).cast::<u64>().write_unaligned((coded >> SIZE_SHIFT) << 32);
+            self.at
+                .add(13)
+                .cast::<u64>()
+                .write_unaligned(u64::from(stack) | (coded >> SIZE_SHIFT) << 32);
             self.at.add(21).write(align << SIZE_SHIFT | coded as u8 & 7);
             self.at = self.at.add(22);
         }
@@ -167,7 +171,8 @@ mod tests {
 
     #[test]
     fn exact_bytes_of_an_allocation() {
-        let bytes = written(|w| w.alloc(ALLOC.wire(), 0x01_c0_b0_a0, 0x7f01_0203_0405, 1027, 16));
+        let bytes =
+            written(|w| w.alloc(ALLOC.wire(), 0x01_c0_b0_a0, 0x7f01_0203_0405, 1027, 16, 0));
         let expected = [
             &[67, 0, 0xa0, 0xb0, 0xc0][..],
             &[0x05, 0x04, 0x03, 0x02, 0x01, 0x7f, 0, 0],
@@ -184,7 +189,7 @@ mod tests {
             [(0x7f01_0203_0405, 1027, 16), (usize::MAX, 0xffff, 1), (1 << 63, 0, 1 << 15)]
         {
             let epoch = 0x1234_0567_89ab_cdef;
-            let long = written(|w| w.alloc(ALLOC.wire(), epoch, address, size, align));
+            let long = written(|w| w.alloc(ALLOC.wire(), epoch, address, size, align, 0));
             assert_eq!(written(|w| w.alloc_small(epoch, address, size, align)), long);
         }
     }
@@ -214,7 +219,7 @@ mod tests {
     fn a_size_beyond_35_bits_is_followed_by_the_true_one() {
         let max = MAX_SIZE as usize;
         for (size, extra) in [(max, 0), (max + 1, 18), (isize::MAX as usize, 18)] {
-            let bytes = written(|w| w.alloc(ALLOC.wire(), 0, 0x1000, size, 1 << 40));
+            let bytes = written(|w| w.alloc(ALLOC.wire(), 0, 0x1000, size, 1 << 40, 0));
             assert_eq!(bytes.len(), 22 + extra);
             assert_eq!(bytes[17..22], [0xff, 0xff, 0xff, 0xff, 31 << 3 | 7]);
             if extra > 0 {
@@ -230,7 +235,7 @@ mod tests {
             let mut bytes = Vec::new();
             append_alloc(serial, 0x7f01_0203_0405, 0, size, &mut bytes);
             let hook = |w: &mut Writer| {
-                w.alloc(ALLOC.wire(), serial & SERIAL_MASK, 0x7f01_0203_0405, size as usize, 1);
+                w.alloc(ALLOC.wire(), serial & SERIAL_MASK, 0x7f01_0203_0405, size as usize, 1, 0);
             };
             assert_eq!(bytes, written(hook), "{size}");
         }

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "a global allocator is an unsafe trait")]
 
 #[cfg(feature = "enable")]
-use super::hook;
+use super::hook::{self, Mode};
 use std::alloc::{GlobalAlloc, Layout, System};
 
 /// An allocator that forwards each call to another allocator and records it.
@@ -100,9 +100,12 @@ impl<A> TrackingAllocator<A> {
 unsafe impl<A: GlobalAlloc> GlobalAlloc for TrackingAllocator<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if hook::is_on() {
-            // SAFETY: the caller makes the same promise.
-            return unsafe { Self::alloc_recorded(layout, self) };
+        match hook::mode() {
+            Mode::Off => {}
+            // SAFETY: the caller makes the same promise, here and below.
+            Mode::Recorded => return unsafe { Self::alloc_recorded(layout, self) },
+            // SAFETY: as above.
+            Mode::WithStacks => return unsafe { Self::alloc_with_stack(layout, self) },
         }
         // SAFETY: the caller makes the same promise.
         unsafe { self.inner.alloc(layout) }
@@ -110,9 +113,12 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for TrackingAllocator<A> {
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if hook::is_on() {
-            // SAFETY: the caller makes the same promise.
-            return unsafe { Self::alloc_zeroed_recorded(layout, self) };
+        match hook::mode() {
+            Mode::Off => {}
+            // SAFETY: the caller makes the same promise, here and below.
+            Mode::Recorded => return unsafe { Self::alloc_zeroed_recorded(layout, self) },
+            // SAFETY: as above.
+            Mode::WithStacks => return unsafe { Self::alloc_zeroed_with_stack(layout, self) },
         }
         // SAFETY: the caller makes the same promise.
         unsafe { self.inner.alloc_zeroed(layout) }
@@ -120,7 +126,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for TrackingAllocator<A> {
 
     #[inline]
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        if hook::is_on() {
+        if hook::mode() != Mode::Off {
             // SAFETY: the caller makes the same promise.
             return unsafe { Self::dealloc_recorded(pointer, layout, self) };
         }
@@ -130,9 +136,16 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for TrackingAllocator<A> {
 
     #[inline]
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        if hook::is_on() {
-            // SAFETY: the caller makes the same promise.
-            return unsafe { Self::realloc_recorded(pointer, layout, new_size, self) };
+        match hook::mode() {
+            Mode::Off => {}
+            // SAFETY: the caller makes the same promise, here and below.
+            Mode::Recorded => {
+                return unsafe { Self::realloc_recorded(pointer, layout, new_size, self) };
+            }
+            // SAFETY: as above.
+            Mode::WithStacks => {
+                return unsafe { Self::realloc_with_stack(pointer, layout, new_size, self) };
+            }
         }
         // SAFETY: the caller makes the same promise.
         unsafe { self.inner.realloc(pointer, layout, new_size) }
@@ -153,6 +166,41 @@ impl<A: GlobalAlloc> TrackingAllocator<A> {
     unsafe fn alloc_zeroed_recorded(layout: Layout, this: &Self) -> *mut u8 {
         // SAFETY: the caller makes the same promise.
         this.record(unsafe { this.inner.alloc_zeroed(layout) }, layout)
+    }
+
+    // NOTE: the stack is taken in a function that has not returned yet, so these are no tail calls.
+
+    #[inline(never)]
+    unsafe fn alloc_with_stack(layout: Layout, this: &Self) -> *mut u8 {
+        // SAFETY: the caller makes the same promise.
+        this.record_with_stack(unsafe { this.inner.alloc(layout) }, layout)
+    }
+
+    #[inline(never)]
+    unsafe fn alloc_zeroed_with_stack(layout: Layout, this: &Self) -> *mut u8 {
+        // SAFETY: the caller makes the same promise.
+        this.record_with_stack(unsafe { this.inner.alloc_zeroed(layout) }, layout)
+    }
+
+    #[inline(never)]
+    unsafe fn realloc_with_stack(
+        pointer: *mut u8,
+        layout: Layout,
+        new_size: usize,
+        this: &Self,
+    ) -> *mut u8 {
+        // SAFETY: the caller makes the same promise.
+        let new = unsafe { hook::realloc_with_stack(&this.inner, pointer, layout, new_size) };
+        if new.is_null() { hook::failed() } else { new }
+    }
+
+    #[inline(always)]
+    fn record_with_stack(&self, pointer: *mut u8, layout: Layout) -> *mut u8 {
+        if pointer.is_null() {
+            return hook::not_allocated(layout, self.ignore_environment);
+        }
+        hook::allocated_with_stack(pointer, layout, self.ignore_environment);
+        pointer
     }
 
     #[inline(never)]

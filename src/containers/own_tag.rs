@@ -79,7 +79,7 @@ impl OwnTag {
     /// Whether a [claim](Self::claim) would be recorded. Containers check this before a claim that
     /// is expensive to prepare.
     pub(super) fn is_recorded(self) -> bool {
-        self.node != tree::NONE && hook::is_on()
+        self.node != tree::NONE && hook::mode() != hook::Mode::Off
     }
 }
 

@@ -6,6 +6,7 @@ use super::in_process;
 use crate::alloc::stats as allocator;
 #[cfg(feature = "enable")]
 use crate::scopes::{self, tree};
+use crate::stacks;
 #[cfg(feature = "enable")]
 use crate::trace::sink::queue;
 #[cfg(feature = "enable")]
@@ -71,7 +72,7 @@ impl Stats {
 /// All memory of the tracker: the blocks that its own code allocated, and its mapped pages.
 #[cfg(feature = "enable")]
 fn overhead_bytes() -> u64 {
-    allocator::own_bytes() + worker::mapped_bytes() + scopes::bytes()
+    allocator::own_bytes() + worker::mapped_bytes() + scopes::bytes() + stacks::bytes()
 }
 
 /// The figures in the last event of a stream.

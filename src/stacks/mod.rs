@@ -18,3 +18,8 @@ pub(crate) mod state;
 pub(crate) mod tree;
 
 pub(crate) use events::CHANNEL;
+
+/// The number of bytes that the tree of stacks takes, and what threads remember of theirs.
+pub(crate) fn bytes() -> u64 {
+    tree::bytes() + capture::bytes()
+}

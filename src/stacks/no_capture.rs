@@ -1,7 +1,30 @@
 //! Platforms on which no stacks are taken.
 
+use super::tree::NO_STACK;
+use crate::trace::write::ThreadSlot;
+
 /// Whether stacks can be taken.
 pub(crate) const SUPPORTED: bool = false;
+
+/// The registers in a function.
+#[derive(Clone, Copy)]
+pub(crate) struct Registers;
+
+impl Registers {
+    #[inline(always)]
+    pub(crate) fn here() -> Self {
+        Self
+    }
+}
+
+#[inline(always)]
+pub(crate) fn take(_slot: &ThreadSlot, _size: usize, _at: Registers) -> u32 {
+    NO_STACK
+}
+
+pub(crate) fn bytes() -> u64 {
+    0
+}
 
 /// A change of the list of modules.
 pub(crate) enum Change<'a> {

@@ -1,7 +1,7 @@
 //! Whether stacks are taken, and of which allocations. The worker and the settings write it; the
 //! hook reads it.
 
-use crate::trace::write::state::{self, STACKS};
+use crate::trace::write::state;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The maximum number of frames of a stack, which is Unreal's.
@@ -37,9 +37,4 @@ pub(crate) fn turn_on() {
 /// Has the hook take no stacks. A hook that is under way may still take one.
 pub(crate) fn turn_off() {
     state::set_stacks(false);
-}
-
-/// Whether the hook takes stacks.
-pub(crate) fn are_taken() -> bool {
-    state::load() & STACKS != 0
 }

@@ -32,11 +32,6 @@ impl Rows {
         let after = self.starts.partition_point(|start| *start <= offset);
         after.checked_sub(1).and_then(|row| self.rules.get(row)).map_or(0, |rule| *rule)
     }
-
-    /// The number of bytes that the tables take.
-    pub(super) fn bytes(&self) -> u64 {
-        (size_of_val(self.starts) + size_of_val(self.rules)) as u64
-    }
 }
 
 /// A module at the addresses where it is, or was, loaded. Its number is its index + 1.

@@ -11,9 +11,10 @@
 //! | `rule.rs` | how a frame leads to its caller |
 //! | `lookup.rs` | which rule holds at an address |
 //! | `memory.rs` | which memory a stack may be read from |
+//! | `sampler.rs` | which allocations have a stack, if not all have |
 //! | `remembered.rs` | a thread's last stack, and the walk up to where the next one equals it |
 
-#![allow(dead_code, reason = "the hook does not take stacks yet")]
+#![expect(unsafe_code, reason = "the memory of a thread is raw pages")]
 
 mod eh_frame;
 mod lookup;
@@ -21,9 +22,17 @@ mod memory;
 mod modules;
 mod remembered;
 mod rule;
+mod sampler;
 
 pub(crate) use lookup::take_incomplete as has_unknown_module;
 pub(crate) use modules::{Change, for_each_new_change};
+pub(crate) use remembered::Registers;
+
+use super::{state, tree};
+use crate::trace::write::ThreadSlot;
+use remembered::Memory;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Whether stacks can be taken.
 pub(crate) const SUPPORTED: bool = true;
@@ -37,4 +46,43 @@ pub(crate) const SUPPORTED: bool = true;
 pub(crate) fn refresh_modules() -> std::io::Result<()> {
     memory::prepare();
     modules::refresh()
+}
+
+/// The number of bytes that [`memory_of`] has mapped.
+static MAPPED: AtomicU64 = AtomicU64::new(0);
+
+/// The number of bytes of what threads remember. The tables of modules are on the heap, whose bytes
+/// the allocator counts.
+pub(crate) fn bytes() -> u64 {
+    MAPPED.load(Ordering::Relaxed)
+}
+
+/// *Hook.* The `CallstackId` of an allocation of `size` bytes. `at` are the registers of a function
+/// that has not returned yet: its caller's frame is the first. Called inside the hook of the
+/// thread whose slot this is.
+#[inline(never)]
+pub(crate) fn take(slot: &ThreadSlot, size: usize, at: Registers) -> u32 {
+    let Some(memory) = memory_of(slot) else { return tree::OTHER_STACK };
+    let mean_bytes = state::mean_bytes();
+    if mean_bytes != 0 && !memory.sampler.is_in_sample(size, mean_bytes) {
+        return tree::NO_STACK;
+    }
+    tree::stack_id(memory.stack(at, state::frame_limit() as usize))
+}
+
+/// What the thread that has this slot remembers; `None` if the system has no memory for it.
+#[inline(always)]
+fn memory_of(slot: &ThreadSlot) -> Option<&Memory> {
+    let memory = match NonNull::new(slot.stack_memory.get()) {
+        Some(memory) => memory.cast::<Memory>(),
+        None => {
+            let memory = Memory::map()?;
+            MAPPED.fetch_add(size_of::<Memory>() as u64, Ordering::Relaxed);
+            slot.stack_memory.set(memory.as_ptr().cast());
+            memory
+        }
+    };
+    // SAFETY: the memory stays with the slot, is never unmapped, and only the thread that has the
+    // slot uses it. Zeroed pages are valid.
+    Some(unsafe { memory.as_ref() })
 }

@@ -168,8 +168,3 @@ fn unwind_rows(memory: &Memory, file: &LoadedFile) -> Option<Vec<(u64, Packed)>>
     let section = memory.read(in_memory(offset)?, size).ok()?;
     Some(eh_frame::rows(&section, address))
 }
-
-/// The number of bytes that the tables of all modules take.
-pub(crate) fn bytes() -> u64 {
-    lock().as_ref().map_or(0, |modules| modules.rows.values().map(|rows| rows.bytes()).sum())
-}

@@ -18,6 +18,7 @@
 use super::lookup;
 use super::memory::{OwnStack, StackReader, thread_pointer};
 use super::rule::{Cfa, Rbp, Rule};
+use super::sampler::Sampler;
 use crate::platform::os;
 use crate::stacks::tree::{self, COMPLETE, Frame, NO_TABLE, TOO_DEEP, UNREADABLE};
 use std::cell::Cell;
@@ -96,6 +97,7 @@ struct Remembered {
 pub(super) struct Memory {
     /// The thread pointer of the thread that this memory is for.
     thread: Cell<usize>,
+    pub(super) sampler: Sampler,
     own: OwnStack,
     /// The number of frames, 0 if none is remembered.
     len: Cell<usize>,

@@ -5,13 +5,6 @@ use super::slot::{Guard, ThreadSlot};
 use super::{buffer_pool, loss, state};
 use std::sync::atomic::{Ordering, compiler_fence};
 
-/// Whether nothing is recorded at all. One relaxed load; the authoritative check follows once the
-/// guard is set.
-#[inline(always)]
-pub(crate) fn is_off() -> bool {
-    state::load_relaxed() == state::OFF
-}
-
 /// Enters the hook on this thread; `None` if [`enter_cold`] must decide. Only
 /// [`is_current`](super::sync::is_current) or [`synchronize`](super::sync::synchronize) then finds
 /// out whether anything is recorded at all.

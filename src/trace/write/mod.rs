@@ -34,6 +34,6 @@ mod atomic {
     pub(super) use std::sync::atomic::{AtomicU64, Ordering};
 }
 
-pub(crate) use enter::{SlowEntry, enter, enter_cold, is_off, leave, pause_inside, resume_inside};
+pub(crate) use enter::{SlowEntry, enter, enter_cold, leave, pause_inside, resume_inside};
 pub(crate) use reentrancy::{ReentrancyGuard, is_untracked, untracked};
 pub(crate) use slot::ThreadSlot;

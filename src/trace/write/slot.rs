@@ -60,6 +60,8 @@ pub(crate) struct ThreadSlot {
     /// The number of scopes that should be open: less than `depth` while the stream lacks the end
     /// of a scope, for which there was no room.
     pub(crate) wanted_depth: Cell<u32>,
+    /// What `stacks` remembers of the thread; null until the thread's first call stack.
+    pub(crate) stack_memory: Cell<*mut u8>,
     pub(crate) state: AtomicU32,
     /// The first buffer with events that are not drained; the worker advances it.
     pub(crate) first: AtomicBuffer,
@@ -106,6 +108,7 @@ pub(super) static NO_SLOT: ThreadSlot = ThreadSlot {
     closing: AtomicU8::new(0),
     depth: AtomicU32::new(0),
     wanted_depth: Cell::new(0),
+    stack_memory: Cell::new(ptr::null_mut()),
     state: AtomicU32::new(FREE),
     first: AtomicBuffer::none(),
     held: AtomicU32::new(0),
