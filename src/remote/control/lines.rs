@@ -2,14 +2,14 @@
 
 use super::command::MAX_LINE_BYTES;
 
-/// The bytes of a client that were not parsed yet: at most [`LONGEST_LINE`], and one for the end of
+/// The bytes of a client that were not parsed yet: at most [`MAX_LINE_BYTES`], and one for the end of
 /// the line.
 #[derive(Clone, Default)]
 pub(super) struct Lines {
     bytes: Vec<u8>,
 }
 
-/// The error of a line that has no end within [`LONGEST_LINE`] bytes.
+/// The error of a line that has no end within [`MAX_LINE_BYTES`] bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLong;
 

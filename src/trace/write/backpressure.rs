@@ -151,7 +151,7 @@ pub(crate) fn sleep_until_woken(nanos: u64) {
     }
 }
 
-/// Notes that the worker is awake: from now on, [`wake_worker`] has an effect again.
+/// Notes that the worker runs: from now on, [`wake_worker`] has an effect again.
 pub(crate) fn clear_wake_request() {
     WAKE_REQUESTED.store(false, Ordering::Release);
 }

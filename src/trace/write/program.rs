@@ -131,7 +131,7 @@ impl std::fmt::Debug for OpenedScope {
 /// Closes a scope, and the scopes inside it that are still open. Has no effect on a closed scope.
 #[inline(never)]
 pub(crate) fn leave_scope(open: OpenedScope, timed: bool) {
-    // NOTE: checked first. While the reentrancy guard is held, the thread's slot is set aside, and
+    // NOTE: checked first. While the reentrancy guard is held, the thread's slot is suspended, and
     // `current` would register another one.
     if is_untracked() {
         return;

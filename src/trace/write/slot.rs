@@ -91,7 +91,7 @@ unsafe impl Zeroed for ThreadSlot {}
 /// The cursor of a thread without a buffer: above every limit.
 const NOWHERE: *mut u8 = ptr::without_provenance_mut(usize::MAX);
 
-/// The slot of a thread that has none, or whose slot is set aside. Its guard is always `IN`, so the
+/// The slot of a thread that has none, or whose slot is suspended. Its guard is always `IN`, so the
 /// fast path never enters it. PERF: spares the fast path a test for null.
 pub(super) static NO_SLOT: ThreadSlot = ThreadSlot {
     guard: AtomicU32::new(Guard::IN),
