@@ -138,12 +138,12 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for TrackingAllocator<A> {
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         match hook::mode() {
             Mode::Off => {}
-            // SAFETY: the caller makes the same promise, here and below.
             Mode::Recorded => {
+                // SAFETY: the caller makes the same promise.
                 return unsafe { Self::realloc_recorded(pointer, layout, new_size, self) };
             }
-            // SAFETY: as above.
             Mode::WithStacks => {
+                // SAFETY: the caller makes the same promise.
                 return unsafe { Self::realloc_with_stack(pointer, layout, new_size, self) };
             }
         }

@@ -97,12 +97,12 @@ impl Builder<'_> {
         };
         let small = |distance: i64| i16::try_from(distance).ok();
         let rbp = match row.register(X86_64::RBP) {
-            None | Some(RegisterRule::SameValue | RegisterRule::Undefined) => Some(Rbp::Same),
-            Some(RegisterRule::Offset(distance)) => small(distance).map(Rbp::AtCfa),
+            None | Some(RegisterRule::SameValue | RegisterRule::Undefined) => Some(Rbp::Kept),
+            Some(RegisterRule::Offset(distance)) => small(distance).map(Rbp::FromCfa),
             Some(RegisterRule::Expression(expression)) => self
                 .distance_from_rbp(&expression, false)
                 .and_then(|distance| small(distance.into()))
-                .map(Rbp::AtRbp),
+                .map(Rbp::FromOwn),
             Some(_) => None,
         };
         match (cfa, rbp) {

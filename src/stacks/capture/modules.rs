@@ -3,7 +3,7 @@
 use super::eh_frame;
 use super::lookup::{self, Rows};
 use super::rule::{self, Packed, Rule};
-use crate::platform::os::{LoadedFile, Memory, loaded_files};
+use crate::platform::os::{FileId, LoadedFile, Memory, loaded_files};
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,9 +15,6 @@ struct Module {
     size: u64,
     build_id: Vec<u8>,
 }
-
-/// Device and inode.
-type FileId = (String, u64);
 
 struct Modules {
     instances: Vec<(Module, u16)>,

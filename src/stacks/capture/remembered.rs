@@ -326,9 +326,9 @@ fn step(at: Registers, reader: &mut StackReader<'_>) -> Result<(Step, Registers)
     let Some(return_address) = reader.word(address) else { return end(UNREADABLE) };
     step.words[0] = Word { address, value: return_address };
     let rbp_address = match rbp {
-        Rbp::Same => None,
-        Rbp::AtCfa(distance) => Some(cfa.wrapping_add_signed(distance.into())),
-        Rbp::AtRbp(distance) => {
+        Rbp::Kept => None,
+        Rbp::FromCfa(distance) => Some(cfa.wrapping_add_signed(distance.into())),
+        Rbp::FromOwn(distance) => {
             step.rule_uses_rbp = true;
             Some(at.rbp.wrapping_add_signed(distance.into()))
         }

@@ -36,11 +36,11 @@ pub(super) enum Cfa {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rbp {
     /// The function has not changed it.
-    Same,
+    Kept,
     /// In the word at this distance from the CFA.
-    AtCfa(i16),
+    FromCfa(i16),
     /// In the word at this distance from `rbp`.
-    AtRbp(i16),
+    FromOwn(i16),
 }
 
 // A rule as one word:
@@ -73,9 +73,9 @@ impl Packed {
                     Cfa::AtRbp(distance) => (CFA_AT_RBP, distance),
                 };
                 let (place, rbp) = match rbp {
-                    Rbp::Same => (0, 0),
-                    Rbp::AtCfa(distance) => (RBP_AT_CFA, distance),
-                    Rbp::AtRbp(distance) => (RBP_AT_RBP, distance),
+                    Rbp::Kept => (0, 0),
+                    Rbp::FromCfa(distance) => (RBP_AT_CFA, distance),
+                    Rbp::FromOwn(distance) => (RBP_AT_RBP, distance),
                 };
                 kind | place << 3 | u64::from(rbp as u16) << 16 | u64::from(cfa as u32) << 32
             }
@@ -95,9 +95,9 @@ impl Packed {
         };
         let rbp = (self.0 >> 16) as i16;
         let rbp = match self.0 >> 3 & 3 {
-            RBP_AT_CFA => Rbp::AtCfa(rbp),
-            RBP_AT_RBP => Rbp::AtRbp(rbp),
-            _ => Rbp::Same,
+            RBP_AT_CFA => Rbp::FromCfa(rbp),
+            RBP_AT_RBP => Rbp::FromOwn(rbp),
+            _ => Rbp::Kept,
         };
         Rule::Call { cfa, rbp }
     }
@@ -130,7 +130,7 @@ mod tests {
         for distance in distances {
             for cfa in [Cfa::Rsp(distance), Cfa::Rbp(distance), Cfa::AtRbp(distance)] {
                 let small = distance as i16;
-                for rbp in [Rbp::Same, Rbp::AtCfa(small), Rbp::AtRbp(small)] {
+                for rbp in [Rbp::Kept, Rbp::FromCfa(small), Rbp::FromOwn(small)] {
                     let rule = Rule::Call { cfa, rbp };
                     assert_eq!(Packed::new(rule).rule(), rule);
                 }

@@ -18,6 +18,9 @@ pub(crate) struct Part {
     pub(crate) size: u64,
 }
 
+/// The identity of a file: device and inode.
+pub(crate) type FileId = (String, u64);
+
 /// A loaded ELF file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LoadedFile {
@@ -43,8 +46,7 @@ struct Mapping {
     end: u64,
     is_executable: bool,
     offset: u64,
-    /// Device and inode.
-    file: (String, u64),
+    file: FileId,
     path: String,
 }
 
@@ -72,8 +74,8 @@ impl Memory {
 /// its base, device and inode is not read, and not in the result; the bases of all files are.
 pub(crate) fn loaded_files(
     memory: &Memory,
-    mut is_known: impl FnMut(u64, &(String, u64)) -> bool,
-) -> io::Result<(Vec<LoadedFile>, HashMap<u64, (String, u64)>)> {
+    mut is_known: impl FnMut(u64, &FileId) -> bool,
+) -> io::Result<(Vec<LoadedFile>, HashMap<u64, FileId>)> {
     let text = std::fs::read("/proc/self/maps")?;
     let text = String::from_utf8_lossy(&text);
     let mappings = text.lines().filter_map(parse).collect::<Vec<_>>();
