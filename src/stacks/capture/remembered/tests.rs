@@ -25,6 +25,7 @@ impl Compare {
     #[inline(never)]
     fn check(&mut self) {
         self.taken += 1;
+        // SAFETY: the memory is never unmapped, and only this thread uses it.
         let memory = unsafe { self.memory.as_ref() };
         let node = memory.stack(Registers::here(), MAX_FRAMES);
         let (ours, root) = frames(node);
@@ -83,11 +84,13 @@ fn by_qsort(compare: &mut Compare, depth: usize) {
     thread_local!(static CALL: Cell<(*mut Compare, usize)> = const { Cell::new((std::ptr::null_mut(), 0)) });
     extern "C" fn order(_: *const libc::c_void, _: *const libc::c_void) -> libc::c_int {
         let (compare, depth) = CALL.get();
+        // SAFETY: `by_qsort` has it, and does not use it now.
         wander(unsafe { &mut *compare }, depth);
         0
     }
     let before = CALL.replace((compare, depth));
     let mut items = [2_u8, 1];
+    // SAFETY: two items of one byte.
     unsafe { libc::qsort(items.as_mut_ptr().cast(), 2, 1, Some(order)) };
     CALL.set(before);
 }
