@@ -67,8 +67,8 @@ pub(super) fn begin(
     if !os::SUPPORTED {
         return Err(Error::UnsupportedPlatform);
     }
-    // The start of each stream is written here, on the program's own thread: a failed write must
-    // not raise a signal there.
+    // The start of each stream is written here, perhaps on a thread of the program: a failed write
+    // must not raise a signal there.
     let _signals = BlockedSignals::new();
     let mut current = recording::current();
     if let Some(running) = &*current {

@@ -14,7 +14,8 @@ use std::path::PathBuf;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Worker {
-    /// A thread of the tracker, every 10 ms (every millisecond at first) or when half the buffers are full.
+    /// A thread of the tracker, every 10 ms (every millisecond at first) or when half of the buffer
+    /// limit is in use.
     #[default]
     Thread,
     /// The program itself, by [`Ledger::update`](crate::Ledger::update). No thread waits for that

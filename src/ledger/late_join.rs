@@ -13,8 +13,8 @@
 //! the times of the recording's markers, and between two of those the recording has had at least as
 //! many events as the snapshot.
 //!
-//! Every packet begins with the thread of its blocks and the context in which they were allocated.
-//! If a block was renamed and its new context has no id in the stream, the snapshot renames it,
+//! In each packet a header with their thread and the context in which they were allocated precedes
+//! the blocks. It is repeated when either changes. If a block was renamed and its new context has no id in the stream, the snapshot renames it,
 //! too.
 
 use crate::alloc::append::{append_alloc, append_realloc_free, append_update};

@@ -56,7 +56,8 @@ impl Node {
         let key = (current::stack(), name);
         let reused = idle().get_mut(&key).and_then(|nodes| {
             let is_free = |idle: &Idle| {
-                // NOTE: the events of an idle node that are not collected yet can only be frees.
+                // NOTE: the events of an idle node that are not collected yet can only be frees and
+                // reallocations of blocks that are still live here.
                 idle.live_in != Some(generation)
                     || !analyzer.look(|analyzer| {
                         analyzer.is_measurement_live(tree::wire_id(idle.number) as i32)

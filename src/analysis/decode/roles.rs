@@ -153,7 +153,7 @@ pub(super) fn role_of(event_type: &EventType) -> Result<Role, String> {
         ("Diagnostics", "Session2") => {
             Ok(Role::Trace(TraceRole::Session { program: fields.index("AppName", TEXT)? }))
         }
-        // Fields of other writers may differ; nothing depends on them.
+        // Fields of other writers may differ; then the type is ignored, without an error.
         ("Trace", "ChannelAnnounce") => {
             let name = fields.index("Name", TEXT);
             Ok(name.and_then(|name| fields.channel(Some(name))).unwrap_or(Role::Ignored))

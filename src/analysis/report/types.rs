@@ -6,8 +6,8 @@ use crate::analysis::columns::Totals;
 /// Everything known about the memory of one run.
 ///
 /// Times are nanoseconds since the trace began, sizes are bytes as the program asked for them.
-/// Each of the five `by_` lists divides the same blocks another way: every column but the peaks
-/// sums to [`totals`](Self::totals). In all columns, a block counts in the row of its *first*
+/// Each of the five `by_` lists divides the same blocks another way: every column but the peaks,
+/// `moved_in` and `moved_out` sums to [`totals`](Self::totals). In all columns, a block counts in the row of its *first*
 /// allocation, whichever thread frees or reallocates it; but in `by_size`, a block that is
 /// reallocated to a size of another class moves to that class. Lists are sorted by live bytes, then
 /// allocated bytes (both descending), then by path.

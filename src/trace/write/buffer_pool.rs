@@ -21,7 +21,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The bytes that must be free in the buffer before a hook writes. The most that it writes until
 /// the next check is 72 bytes: a switch of context (8), both halves of a reallocation (13 + 22), a
 /// correction of its size (18), the undoing of the reallocation (10), and one byte to close the
-/// context.
+/// context. A short event of the program may use more
+/// ([`MAX_SHORT_BYTES`](super::program::MAX_SHORT_BYTES)).
 pub(crate) const MAX_HOOK_BYTES: usize = 96;
 
 /// The bytes of [`MAX_HOOK_BYTES`] that the program's events leave free: one to close the context,

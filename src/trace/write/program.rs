@@ -36,7 +36,7 @@ use std::sync::atomic::Ordering;
 /// cursor of every thread that has room.
 pub(crate) const MAX_SHORT_BYTES: usize = MAX_HOOK_BYTES - RESERVED;
 
-// The five bits of an index and the size of the largest piece fill the head's 32 bits.
+// The head of a piece has 32 bits: 8 for its type, 5 for the index of the array, 19 for the size.
 const _: () = assert!(LARGE < 1 << 19);
 
 /// Whether an event begins a scope.

@@ -21,9 +21,9 @@ const NEAR_NANOS: u64 = 100_000;
 /// A thread gets a lease after this many near joins in a row. Threads that take turns fewer times,
 /// as in a test of a program's peak, keep their exact order.
 const JOINS_BEFORE_LEASE: u32 = 64;
-/// The length of a lease, in bytes of events: its minimum, which is some 30 events; the bytes that
-/// it gets for each epoch by which other threads have advanced the global clock since this thread's
-/// last join; and its maximum.
+/// The length of a lease, in bytes of events, unless the buffer ends before: its minimum, which is
+/// some 30 events; the bytes that it gets for each epoch by which other threads have advanced the
+/// global clock since this thread's last join; and its maximum.
 const LEASE_BYTES: [usize; 3] = [512, 256, 16 << 10];
 
 /// Whether the thread's epoch is current for an event about `size` bytes at `address`: no other
@@ -81,7 +81,8 @@ pub(crate) fn synchronize(slot: &ThreadSlot, address: usize, size: usize) -> boo
 }
 
 /// Whether the thread's epoch is current for an event that the program logs: no other thread has
-/// logged one since this thread did. `stamp` is the thread's own.
+/// joined the log's clock or, except under a lease, the global clock since this thread has. `stamp`
+/// is the thread's own.
 #[inline(always)]
 pub(crate) fn is_current_to_log(slot: &ThreadSlot, stamp: u64) -> bool {
     clocks::log().load(Ordering::Relaxed) == stamp
