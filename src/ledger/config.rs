@@ -50,8 +50,8 @@ pub enum Stacks {
     /// All.
     On,
     /// A Poisson sample of the allocated bytes: an allocation of `s` bytes has its stack recorded
-    /// with the probability `1 - exp(-s / mean_bytes)`. Scopes, groups and names remain exact for all
-    /// allocations; figures by stack are estimates.
+    /// with the probability `1 - exp(-s / mean_bytes)`. Scopes, groups and names remain exact for
+    /// all allocations; figures by stack are estimates.
     Sampled {
         /// The mean number of allocated bytes from one stack to the next: at least 1.
         mean_bytes: u64,

@@ -123,8 +123,8 @@ fn strictly(mut config: Config) -> Result<Option<u64>, Error> {
 
 /// Starts with an analyzer and without any output, for measurements.
 ///
-/// NOTE: on the calling thread: a measurement would take twice as long with a helper thread for each
-/// start and end.
+/// NOTE: on the calling thread: a measurement would take twice as long with a helper thread for
+/// each start and end.
 pub(crate) fn for_measurements() -> Result<(), Error> {
     let _active = state::hook_active();
     reserve::prepare();

@@ -77,8 +77,8 @@ impl Node {
         Some(Self { key, number: reused.or_else(new)? })
     }
 
-    /// Makes it available to the next measurement of its name: at once, or when the blocks that are live
-    /// in recording `live_in` are freed.
+    /// Makes it available to the next measurement of its name: at once, or when the blocks that are
+    /// live in recording `live_in` are freed.
     pub(super) fn give_back(self, live_in: Option<u64>) {
         let idle_node = Idle { number: self.number, live_in };
         idle().entry(self.key).or_default().push(idle_node);

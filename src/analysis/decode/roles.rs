@@ -26,8 +26,8 @@ impl HeapField {
     }
 }
 
-/// What the events of one type mean. The numbers are offsets in the fixed part, or, for texts, indices
-/// of fields.
+/// What the events of one type mean. The numbers are offsets in the fixed part, or, for texts,
+/// indices of fields.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::analysis) enum Role {
     Ignored,

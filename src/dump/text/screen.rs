@@ -172,8 +172,8 @@ fn totals(report: &Report, options: &Options, lines: &mut Lines<'_>) -> io::Resu
     }
 }
 
-/// When the peak was, to the accuracy of the trace's times, and between which bookmarks, whose order
-/// is exact.
+/// When the peak was, to the accuracy of the trace's times, and between which bookmarks, whose
+/// order is exact.
 fn when_at_peak(peak: &PeakMoment) -> String {
     let from = peak.from_ns;
     let mut text = match peak.to_ns {

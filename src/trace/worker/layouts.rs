@@ -102,8 +102,8 @@ impl Layouts {
         }
     }
 
-    /// The end of the event at `at`, which begins with these 8 bytes, if it is an allocation, a free
-    /// or half of a reallocation; for any other item, a guess that may be wrong.
+    /// The end of the event at `at`, which begins with these 8 bytes, if it is an allocation, a
+    /// free or half of a reallocation; for any other item, a guess that may be wrong.
     #[inline(always)]
     pub(super) fn guess_next(&self, head: u64, at: *mut u8) -> *mut u8 {
         let [first, second] = self.sizes;

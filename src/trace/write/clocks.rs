@@ -17,8 +17,8 @@ struct Clocks {
     /// The clock that threads join when the program logs a synchronised event. It has a STOP bit of
     /// its own, since the hook's events can be off while the program's are recorded.
     log: CachePadded<AtomicU64>,
-    /// Regions less than 16 GiB apart have different words. Regions farther apart can share one, which
-    /// only makes their threads synchronise more often than needed. The array has 128 KiB of
+    /// Regions less than 16 GiB apart have different words. Regions farther apart can share one,
+    /// which only makes their threads synchronise more often than needed. The array has 128 KiB of
     /// addresses; only its used pages take memory.
     regions: [AtomicU64; 1 << 14],
 }

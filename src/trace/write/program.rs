@@ -63,8 +63,9 @@ pub(crate) fn is_on() -> bool {
     state::load() & state::LOG != 0
 }
 
-/// Begins a short event. Returns the slot of this thread, which has [`MAX_SHORT_BYTES`] bytes of room, and is
-/// in a current epoch if the event is synchronised. After `None`, the caller calls [`record`].
+/// Begins a short event. Returns the slot of this thread, which has [`MAX_SHORT_BYTES`] bytes of
+/// room, and is in a current epoch if the event is synchronised. After `None`, the caller calls
+/// [`record`].
 #[inline(always)]
 pub(crate) fn begin(synced: bool) -> Option<&'static ThreadSlot> {
     let slot = enter()?;

@@ -245,8 +245,8 @@ impl ThreadSlot {
         }
     }
 
-    /// Ends the lease: at its limit, or when the thread leaves its buffer. For the thread itself, or
-    /// while no thread is inside the hook.
+    /// Ends the lease: at its limit, or when the thread leaves its buffer. For the thread itself,
+    /// or while no thread is inside the hook.
     pub(crate) fn end_lease(&self) {
         if self.is_leased() {
             // The time under the lease does not count as time between two joins: if other threads
