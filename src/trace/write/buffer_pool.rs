@@ -43,8 +43,13 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 /// Sets the limit in bytes before recording starts; threads do not wait for buffers until
 /// `backpressure::allow_waiting` allows it.
 pub(crate) fn configure(limit: usize) {
-    LIMIT.store(limit.max(4 * LARGE), Ordering::Release);
+    set_limit(limit);
     backpressure::reset();
+}
+
+/// Sets the limit in bytes. Buffers beyond a lower limit stay in use until they are drained.
+pub(crate) fn set_limit(limit: usize) {
+    LIMIT.store(limit.max(4 * LARGE), Ordering::Release);
 }
 
 /// Resets the pool in the child of a fork, where no buffer is in use, and no thread waits.
