@@ -1,6 +1,6 @@
 //! Records whether the library was built with optimisation. No `cfg` says so: a profile may have
-//! debug assertions and optimise, or neither. And whether it is built with the thread sanitizer, for
-//! which only an unstable `cfg` exists.
+//! debug assertions and optimise, or neither. And whether it is built with the thread sanitizer,
+//! for which only an unstable `cfg` exists.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

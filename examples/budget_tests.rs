@@ -4,8 +4,8 @@
 //! cargo test --example budget_tests
 //! cargo run --example budget_tests
 //! ```
-//! The first runs the tests below, in parallel as all tests. The second shows what one says that goes
-//! over its budget.
+//! The first runs the tests below, in parallel as all tests. The second shows what one says that
+//! goes over its budget.
 
 use memledger::{TrackingAllocator, alloc_scope, budget, group, measure, tag, tagged};
 use std::collections::HashMap;

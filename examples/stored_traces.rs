@@ -1,8 +1,8 @@
 //! The memory of many programs at once, from a recorder's store.
 //!
-//! Asks a store (`memledger serve`, or Unreal's trace server) for its traces and makes the report of
-//! each: one line, the largest peak first. A program that is still running is followed on a thread
-//! of its own, so its line comes when it ends.
+//! Asks a store (`memledger serve`, or Unreal's trace server) for its traces and makes the report
+//! of each: one line, the largest peak first. A program that is still running is followed on a
+//! thread of its own, so its line comes when it ends.
 //!
 //! ```text
 //! memledger serve --folder traces &

@@ -154,7 +154,8 @@ pub enum Error {
 #[cfg(feature = "enable")]
 impl Error {
     /// A copy that shares no memory with this error. A copied I/O error has the code, or
-    /// the kind and the sentence if there is no code. Long, because it has one arm for each variant.
+    /// the kind and the sentence if there is no code. Long, because it has one arm for each
+    /// variant.
     pub(crate) fn duplicate(&self) -> Self {
         let io = |error: &io::Error| match error.raw_os_error() {
             Some(code) => io::Error::from_raw_os_error(code),

@@ -1,5 +1,5 @@
-//! Which module may use which: the table of `ARCHITECTURE.md`, checked against the sources. The list of
-//! tests in `docs/faults.md` is checked as well.
+//! Which module may use which: the table of `ARCHITECTURE.md`, checked against the sources. The
+//! list of tests in `docs/faults.md` is checked as well.
 //!
 //! Every path of this crate that a module names (`crate::..`, `super::..`) must begin with one its
 //! layer allows.
@@ -336,7 +336,8 @@ fn the_readers_side_has_no_unsafe_code() {
     assert!(looked > 20);
 }
 
-/// Cargo does not look for tests here (`autotests = false`), so a file without its entry never runs.
+/// Cargo does not look for tests here (`autotests = false`), so a file without its entry never
+/// runs.
 #[test]
 fn each_file_of_tests_is_a_test_of_a_manifest() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,5 +1,5 @@
-//! What a tagged container costs the thread that uses it, over the plain one, with everything recorded
-//! and drained. CPU time over bursts that fit the buffers.
+//! What a tagged container costs the thread that uses it, over the plain one, with everything
+//! recorded and drained. CPU time over bursts that fit the buffers.
 
 use criterion::{Criterion, Throughput, criterion_group};
 use memledger::{Ledger, Tag, TaggedHashMap, TaggedVec, TrackingAllocator, group, tag};

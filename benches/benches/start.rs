@@ -1,5 +1,5 @@
-//! What a recording costs that has nothing to record: a program that does nothing, from its start to
-//! its end, with the tracker started before `main` and ended on the way out.
+//! What a recording costs that has nothing to record: a program that does nothing, from its start
+//! to its end, with the tracker started before `main` and ended on the way out.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::fs;

@@ -1,5 +1,6 @@
-//! Reading a trace in a process of its own: this program again, selected by a variable. So the reader's
-//! time and memory are its own, and the memory of a parent that measures others stays small.
+//! Reading a trace in a process of its own: this program again, selected by a variable. So the
+//! reader's time and memory are its own, and the memory of a parent that measures others stays
+//! small.
 
 use memledger::analysis::{Analyzer, Report};
 use memledger::trace::read;

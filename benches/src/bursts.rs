@@ -37,8 +37,8 @@ pub struct Team {
     threads: usize,
     /// None for one thread: that is the caller's.
     pool: Option<ThreadPool>,
-    /// A thread that does what is not measured: on a measuring thread it would throw the load out of
-    /// that core's caches, as the worker, which is a thread too, does not.
+    /// A thread that does what is not measured: on a measuring thread it would throw the load out
+    /// of that core's caches, as the worker, which is a thread too, does not.
     aside: ThreadPool,
 }
 

@@ -7,8 +7,8 @@
 //! - [`peers`]: other allocators that track; [`counter`]: what one of them calls.
 //! - [`targets`]: what the figures are to be.
 //!
-//! The real programs that the `overhead` command runs are a package of their own, `programs/`: their
-//! binaries do not use this library, which would link memledger.
+//! The real programs that the `overhead` command runs are a package of their own, `programs/`:
+//! their binaries do not use this library, which would link memledger.
 
 pub mod analyze;
 pub mod bursts;

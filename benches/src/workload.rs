@@ -176,8 +176,8 @@ impl Churn {
 }
 
 impl Workload for Churn {
-    /// Both loads have 26 MB of blocks, which throw each other's out of the caches: the first bursts
-    /// bring them back.
+    /// Both loads have 26 MB of blocks, which throw each other's out of the caches: the first
+    /// bursts bring them back.
     const IN_A_ROW: usize = 20;
 
     fn new(threads: usize, _burst: u64) -> Self {

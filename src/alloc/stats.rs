@@ -25,7 +25,7 @@ pub(crate) fn reset_failures() {
     FAILED.store(0, Ordering::Relaxed);
 }
 
-/// The number of failed allocations of the program while something was recorded.
+/// The number of failed allocations of the program since the recording began, pauses included.
 pub(crate) fn failures() -> u64 {
     FAILED.load(Ordering::Relaxed)
 }

@@ -21,10 +21,10 @@ use crate::trace::read::{Damage, Event, Hole, Row, Visitor};
 /// Replays a trace and accounts for every block.
 ///
 /// Beyond Unreal's memory events it understands those of our writer: `Memledger.Trace`,
-/// `ThreadStart`, `Lost`, `LargeSize`, `ReallocFailed`, `ScopeEntries` and `Report`, and the fields `Kind` and
-/// `Owner` of `Memory.TagSpec`. All figures stop at `Memledger.Report`, so that a report made
-/// from the file equals the one the program made of itself; later events count in
-/// [`Report::after_report`] only.
+/// `ThreadStart`, `Lost`, `LargeSize`, `ReallocFailed`, `Alive`, `ScopeEntries` and `Report`, and
+/// the fields `Kind` and `Owner` of `Memory.TagSpec`. All figures stop at `Memledger.Report`, so
+/// that a report made from the file equals the one the program made of itself; later events count
+/// in [`Report::after_report`] only.
 ///
 /// Up to 32 events are queued; [`flush`](Self::flush) applies them. [`read`] flushes at the end of
 /// its input, and a [`Decoder`] at each sync and at its end. So only a program that looks at a
@@ -103,8 +103,8 @@ impl Analyzer {
         self.model.flush();
     }
 
-    /// The report of everything up to the last [`flush`](Self::flush). Costs time in proportion to rows
-    /// and live blocks.
+    /// The report of everything up to the last [`flush`](Self::flush). Costs time in proportion to
+    /// rows and live blocks.
     pub fn report(&self) -> Report {
         self.sources().report()
     }
@@ -114,8 +114,8 @@ impl Analyzer {
         self.diagnostics.problems()
     }
 
-    /// The number of the event that first reached the largest total, for [`Until::Event`], up to the
-    /// last [`flush`](Self::flush).
+    /// The number of the event that first reached the largest total, for [`Until::Event`], up to
+    /// the last [`flush`](Self::flush).
     pub fn peak_event(&self) -> u64 {
         self.model.accounts().total().peak_at_event
     }

@@ -120,7 +120,8 @@ macro_rules! columns {
             $($(#[doc = $doc_b])+ pub $b: u64,)+
             /// The largest live bytes at any time.
             pub peak_bytes: u64,
-            /// When the peak was first reached, or just before: see [`Report::peak`](super::Report::peak).
+            /// When the peak was first reached, or just before: see
+            /// [`Report::peak`](super::Report::peak).
             pub peak_bytes_at_ns: u64,
             /// Live blocks then.
             pub blocks_at_peak: u64,

@@ -90,7 +90,7 @@ impl Cutoff {
     }
 
     /// Notes that the event counted last has this time. If counting stops after that event, `time`
-    /// is the time of the report; otherwise the time changes at markers only.
+    /// is the time of the report.
     pub(super) fn note_time(&mut self, time: u64) {
         if self.until == Until::Event(self.events) {
             self.time.get_or_insert(time);

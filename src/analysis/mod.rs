@@ -1,7 +1,8 @@
 //! From events to a report: who holds which memory, now and at the peak.
 //!
-//! An [`Analyzer`] is a [`Visitor`](crate::trace::read::Visitor): it receives events in the one order
-//! all readers share, from a file or from the process itself, and can give a [`Report`] at any time.
+//! An [`Analyzer`] is a [`Visitor`](crate::trace::read::Visitor): it receives events in the one
+//! order all readers share, from a file or from the process itself, and can give a [`Report`] at
+//! any time.
 //!
 //! ```text
 //! event ──► decode        what its type means, found once by name; its fields

@@ -25,7 +25,7 @@ use std::vec;
 /// vertices.push(4.0);
 /// assert_eq!(vertices, [1.0, 2.0, 3.0, 4.0]);
 ///
-/// // What it holds is the other's from here on, in the report too.
+/// // From now on its memory has the other tag, in the report too.
 /// vertices.set_tag(SHADOWS);
 /// ```
 ///

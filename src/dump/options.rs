@@ -12,7 +12,7 @@ pub enum By {
     Name,
     /// Threads.
     Thread,
-    /// Sizes of the first allocation.
+    /// Sizes, in classes that double.
     Size,
 }
 
@@ -42,7 +42,8 @@ pub struct Options {
     pub color: bool,
     /// Columns of a line. Tables leave figures out rather than cut names.
     pub width: usize,
-    /// The maximum number of rows in the first table; the tables below it have half as many.
+    /// The maximum number of rows in a table. Of the short tables, the one of allocated bytes and
+    /// the one of live bytes have half as many.
     pub top: usize,
     /// One table only, instead of the short ones.
     pub by: Option<By>,

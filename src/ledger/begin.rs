@@ -45,8 +45,8 @@ pub(super) struct Outputs {
 #[derive(Default)]
 pub(super) struct Origin {
     pub(super) from_environment: bool,
-    /// Whether the channels are final: code may no longer set them. The next two say the same of the
-    /// settings for stacks and of the destination of the report.
+    /// Whether the channels are final: code may no longer set them. The next two say the same of
+    /// the settings for stacks and of the destination of the report.
     pub(super) channels_are_set: bool,
     pub(super) stacks_are_set: bool,
     pub(super) report_is_set: bool,
@@ -67,8 +67,8 @@ pub(super) fn begin(
     if !os::SUPPORTED {
         return Err(Error::UnsupportedPlatform);
     }
-    // The start of each stream is written here, on the program's own thread: a failed write must
-    // not raise a signal there.
+    // The start of each stream is written here, perhaps on a thread of the program: a failed write
+    // must not raise a signal there.
     let _signals = BlockedSignals::new();
     let mut current = recording::current();
     if let Some(running) = &*current {
@@ -185,7 +185,8 @@ fn quiesce(plan: &Plan) -> Result<bool, Error> {
     reserve::reset();
     buffer_pool::configure(plan.buffer_limit);
     scopes::CHANNEL.force(plan.scope);
-    // NOTE: an early recording that is not continued is discarded: its blocks would be reported as live.
+    // NOTE: an early recording that is not continued is discarded: its blocks would be reported as
+    // live.
     if plan.memory && state::adopt_early() {
         return Ok(true);
     }

@@ -40,7 +40,8 @@ impl LedgerBuilder {
     ///
     /// One file and one host can be set; a later call replaces the earlier one of its kind.
     /// [`Ledger::trace_to`] adds any number while the program runs. `MEMLEDGER_FILE` and
-    /// `MEMLEDGER_HOST` take precedence, each over the destination of its kind and over its channels.
+    /// `MEMLEDGER_HOST` take precedence, each over the destination of its kind and over its
+    /// channels.
     ///
     /// ```
     /// use memledger::{Destination, Ledger};
@@ -74,10 +75,10 @@ impl LedgerBuilder {
         self.trace_to(Destination::host(address))
     }
 
-    /// Analyzes the events in the process even if no report is asked for, so that a destination that
-    /// is added later begins with the live blocks, and [`snapshot`](Ledger::snapshot) works. The
-    /// analysis takes 22 to 40 bytes for each live block as a rule, and takes the worker several
-    /// times as long as writing a compact file. Default: off.
+    /// Analyzes the events in the process even if no report is asked for, so that a destination
+    /// that is added later begins with the live blocks, and [`snapshot`](Ledger::snapshot) works.
+    /// The analysis takes 22 to 40 bytes for each live block as a rule, and takes the worker
+    /// several times as long as writing a compact file. Default: off.
     pub fn analyze_in_process(mut self, enabled: bool) -> Self {
         self.config.analyze_in_process = enabled;
         self
@@ -97,8 +98,9 @@ impl LedgerBuilder {
         self
     }
 
-    /// The token that clients of the control server must send: one word of 1 to 1024 bytes. Required
-    /// if the server listens on an address that other machines can reach; it is sent in the clear.
+    /// The token that clients of the control server must send: one word of 1 to 1024 bytes.
+    /// Required if the server listens on an address that other machines can reach; it is sent in
+    /// the clear.
     pub fn control_token(mut self, token: impl Into<String>) -> Self {
         self.config.control_token = Some(Secret(token.into()));
         self
@@ -110,8 +112,8 @@ impl LedgerBuilder {
         self
     }
 
-    /// A host besides this machine that `SendTo` may send the trace to: a name or an IP address, with
-    /// a port or for all ports. May be called again for more. Default: none.
+    /// A host besides this machine that `SendTo` may send the trace to: a name or an IP address,
+    /// with a port or for all ports. May be called again for more. Default: none.
     pub fn control_host(mut self, host: impl Into<String>) -> Self {
         self.config.control_hosts.push(host.into());
         self
@@ -121,8 +123,8 @@ impl LedgerBuilder {
     /// of the parent. A file of the child is named `NAME.PID.EXT`, unless the name has a `%p`. The
     /// child's recording begins with the live blocks. Default: off, and the child records nothing.
     ///
-    /// Each fork then costs a collection like [`Ledger::flush`]. The child does not have the events of
-    /// other threads of the parent in the microseconds between the collection and the fork. This
+    /// Each fork then costs a collection like [`Ledger::flush`]. The child does not have the events
+    /// of other threads of the parent in the microseconds between the collection and the fork. This
     /// setting has no effect on a program that is started with `exec`, in a child or without a
     /// fork: such a program is recorded as the environment that it inherits says.
     pub fn follow_forks(mut self, follow: bool) -> Self {
@@ -161,8 +163,8 @@ impl LedgerBuilder {
         self
     }
 
-    /// The maximum number of frames of a call stack, 1 to 255; the outer frames of a deeper stack are
-    /// left out, and the trace says so. Default: 255.
+    /// The maximum number of frames of a call stack, 1 to 255; the outer frames of a deeper stack
+    /// are left out, and the trace says so. Default: 255.
     pub fn stack_frames(mut self, frames: u8) -> Self {
         self.config.stack_frames = Some(frames);
         self
@@ -174,7 +176,8 @@ impl LedgerBuilder {
         self
     }
 
-    /// Bound on the memory of all event buffers together, in bytes; at least 128 KiB. Default: 8 MiB.
+    /// Bound on the memory of all event buffers together, in bytes; at least 128 KiB. Default: 8
+    /// MiB.
     ///
     /// Each thread may have two buffers of 4 KiB beyond the limit, so that idle threads cannot use
     /// up the limit.
@@ -194,15 +197,19 @@ impl LedgerBuilder {
     ///
     /// If the environment has already started recording before `main`, this adds the settings that
     /// the environment does not set, and returns a handle that does not end the recording.
+    /// [`worker`](Self::worker), [`analyze_in_process`](Self::analyze_in_process),
+    /// [`follow_forks`](Self::follow_forks) and the channel `memory` have no effect then, because
+    /// they concern the recording from its start.
     ///
     /// # Errors
-    /// [`Error::AlreadyStarted`], [`Error::MeasurementRunning`]; [`Error::File`] if a file cannot be
-    /// created; [`Error::InvalidChannels`], [`Error::InvalidAddress`], [`Error::InvalidFileMode`],
-    /// [`Error::InvalidToken`], [`Error::TokenRequired`] and [`Error::UnknownReportFormat`] for
-    /// settings that are not allowed; [`Error::InvalidStacks`] and [`Error::StacksUnsupported`];
-    /// [`Error::Listen`] and [`Error::ThreadNotStarted`] if the system
-    /// refuses; [`Error::UnsupportedPlatform`] elsewhere than on 64-bit Linux; [`Error::ForkedChild`]
-    /// in the child of a `fork`; [`Error::ThreadInAllocator`] and [`Error::WorkerStuck`] after 5 s.
+    /// [`Error::AlreadyStarted`], [`Error::MeasurementRunning`]; [`Error::File`] if a file cannot
+    /// be created; [`Error::InvalidChannels`], [`Error::InvalidAddress`],
+    /// [`Error::InvalidFileMode`], [`Error::InvalidToken`], [`Error::TokenRequired`] and
+    /// [`Error::UnknownReportFormat`] for settings that are not allowed; [`Error::InvalidStacks`]
+    /// and [`Error::StacksUnsupported`]; [`Error::Listen`] and [`Error::ThreadNotStarted`] if the
+    /// system refuses; [`Error::UnsupportedPlatform`] elsewhere than on 64-bit Linux;
+    /// [`Error::ForkedChild`] in the child of a `fork`; [`Error::ThreadInAllocator`] and
+    /// [`Error::WorkerStuck`] after 5 s.
     pub fn start(self) -> Result<Ledger, Error> {
         #[cfg(feature = "enable")]
         return super::start::in_code(&self.config).map(|generation| Ledger { generation });

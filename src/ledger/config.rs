@@ -14,7 +14,8 @@ use std::path::PathBuf;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Worker {
-    /// A thread of the tracker, every 10 ms (every millisecond at first) or when half the buffers are full.
+    /// A thread of the tracker, every 10 ms (every millisecond at first) or when half of the buffer
+    /// limit is in use.
     #[default]
     Thread,
     /// The program itself, by [`Ledger::update`](crate::Ledger::update). No thread waits for that
@@ -49,8 +50,8 @@ pub enum Stacks {
     /// All.
     On,
     /// A Poisson sample of the allocated bytes: an allocation of `s` bytes has its stack recorded
-    /// with the probability `1 - exp(-s / mean_bytes)`. Scopes, groups and names remain exact for all
-    /// allocations; figures by stack are estimates.
+    /// with the probability `1 - exp(-s / mean_bytes)`. Scopes, groups and names remain exact for
+    /// all allocations; figures by stack are estimates.
     Sampled {
         /// The mean number of allocated bytes from one stack to the next: at least 1.
         mean_bytes: u64,

@@ -41,10 +41,10 @@ extern "C" fn exiting() {
     stop::finish(None);
 }
 
-/// In the child of a fork. If the parent was recording, and the child does not follow, recording is off
-/// in the child: it has no worker, and the file and the buffers are the parent's. If the parent was not
-/// recording, the child may start a recording itself, which includes the early events before the
-/// fork.
+/// In the child of a fork. If the parent was recording, and the child does not follow, recording is
+/// off in the child: it has no worker, and the file and the buffers are the parent's. If the parent
+/// was not recording, the child may start a recording itself, which includes the early events
+/// before the fork.
 extern "C" fn forked() {
     let untracked = ReentrancyGuard::enter();
     if fork::in_child() {

@@ -118,8 +118,8 @@ pub(super) fn in_child() -> bool {
         from_environment: old.from_environment,
     };
     let follow = old.follow.take();
-    // NOTE: not dropped. The files and connections are the parent's, and threads that do not exist in
-    // the child may hold locks of it.
+    // NOTE: not dropped. The files and connections are the parent's, and threads that do not exist
+    // in the child may hold locks of it.
     forget((old, old_session, take(&mut *queues), take(&mut *problems)));
     drop((recording, session, problems, queues, importants));
     buffer_pool::reset_after_fork();

@@ -1,7 +1,7 @@
 //! The analyzer of the process itself, which makes the report.
 //!
-//! It is a sink like any other, and gets the same bytes as the trace file, so its figures cannot differ
-//! from those of the file.
+//! It is a sink like any other, and gets the same bytes as a trace file that gets all channels, so
+//! its figures cannot differ from those of that file.
 
 use crate::analysis::{Analyzer, InitialBlock, InitialLiveSet};
 use crate::error::Error;

@@ -9,13 +9,13 @@
 //!          └── in the order in which they were allocated ─┘
 //! ```
 //! There are always enough serials: each live block, each half of a reallocation, each renaming and
-//! each marker of the snapshot represents an event of the recording, which had a serial. Blocks have
-//! the times of the recording's markers, and between two of those the recording has had at least as
-//! many events as the snapshot.
+//! each marker of the snapshot represents an event of the recording, which had a serial. Blocks
+//! have the times of the recording's markers, and between two of those the recording has had at
+//! least as many events as the snapshot.
 //!
-//! Every packet begins with the thread of its blocks and the context in which they were allocated.
-//! If a block was renamed and its new context has no id in the stream, the snapshot renames it,
-//! too.
+//! In each packet a header with their thread and the context in which they were allocated precedes
+//! the blocks. It is repeated when either changes. If a block was renamed and its new context has
+//! no id in the stream, the snapshot renames it, too.
 
 use crate::alloc::append::{append_alloc, append_realloc_free, append_update};
 use crate::analysis::{InitialBlock, InitialLiveSet};
@@ -36,8 +36,8 @@ const PACKET: usize = 32 << 10;
 /// Packets between two syncs, at which the reader can pass on the events it has.
 const SYNC_EVERY: usize = 64;
 
-/// Sends the preamble of a late stream and the snapshot of the live set to `sink`. Without `live_set`
-/// the live set is unknown, and the preamble says so.
+/// Sends the preamble of a late stream and the snapshot of the live set to `sink`. Without
+/// `live_set` the live set is unknown, and the preamble says so.
 pub(super) fn begin(
     live_set: Option<InitialLiveSet>,
     point: JoinPoint,

@@ -116,10 +116,11 @@ impl Ledger {
     /// Starts with the settings of command-line flags, and those of the environment that no flag
     /// sets; returns the arguments that are not flags of memledger.
     ///
-    /// The flags are `-trace=`, `-tracestacks` (or `-tracestacks=`), `-tracestackframes=`, `-tracefile=`, `-tracehost=`, `-tracecontrol=`, `-tracecontroltokenfile=`,
-    /// `-tracecontrolfolder=`, `-tracecontrolhosts=`, `-tracefollowforks=`, `-tracefilemode=`, `-tracereport=`,
-    /// `-tracereportverbose=` and `-tracereportlargestlive=`, with the values of the variables
-    /// `MEMLEDGER_TRACE`, `MEMLEDGER_FILE`, `MEMLEDGER_HOST` and so on.
+    /// The flags are `-trace=`, `-tracestacks` (or `-tracestacks=`), `-tracestackframes=`,
+    /// `-tracefile=`, `-tracehost=`, `-tracecontrol=`, `-tracecontroltokenfile=`,
+    /// `-tracecontrolfolder=`, `-tracecontrolhosts=`, `-tracefollowforks=`, `-tracefilemode=`,
+    /// `-tracereport=`, `-tracereportverbose=` and `-tracereportlargestlive=`, with the values of
+    /// the variables `MEMLEDGER_TRACE`, `MEMLEDGER_FILE`, `MEMLEDGER_HOST` and so on.
     pub fn from_args(args: impl IntoIterator<Item = OsString>) -> (Self, Vec<OsString>) {
         #[cfg(feature = "enable")]
         {
@@ -211,8 +212,8 @@ impl Ledger {
         None
     }
 
-    /// Figures of the recording itself, and its live and peak bytes as of the last collection; a few
-    /// loads.
+    /// Figures of the recording itself, and its live and peak bytes as of the last collection; a
+    /// few loads.
     pub fn stats(&self) -> Stats {
         #[cfg(feature = "enable")]
         return Stats::now();
@@ -232,9 +233,9 @@ impl Ledger {
         None
     }
 
-    /// Collects the events of all threads and writes them, on this thread, as the worker thread does
-    /// by itself. With [`Worker::Manual`] the program calls this, often enough that the buffers do not
-    /// fill.
+    /// Collects the events of all threads and writes them, on this thread, as the worker thread
+    /// does by itself. With [`Worker::Manual`] the program calls this, often enough that the
+    /// buffers do not fill.
     pub fn update(&self) {
         #[cfg(feature = "enable")]
         recording::collect(false);
@@ -259,8 +260,8 @@ impl Ledger {
         }
     }
 
-    /// The problems so far, one sentence each, oldest first: at most 1 000, and one more that says that
-    /// there were others. Each was also a line on stderr.
+    /// The problems so far, one sentence each, oldest first: at most 1 000, and one more that says
+    /// that there were others. Each was also a line on stderr.
     pub fn problems(&self) -> Vec<String> {
         #[cfg(feature = "enable")]
         return problems::all();

@@ -1,4 +1,5 @@
-//! Problems: each is one line on stderr, and is kept for [`Ledger::problems`](super::Ledger::problems).
+//! Problems: each is one line on stderr, and is kept for
+//! [`Ledger::problems`](super::Ledger::problems).
 
 use crate::error::Error;
 use crate::platform::os::{self, BlockedSignals};

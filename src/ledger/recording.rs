@@ -42,7 +42,8 @@ pub(crate) struct Recording {
     /// event.
     pub(super) late_analyzer: Option<InProcessAnalyzer>,
     pub(super) report: Option<ReportOutput>,
-    /// The environment has set where the report goes, or that there is none; otherwise code still may.
+    /// The environment has set where the report goes, or that there is none; otherwise code still
+    /// may.
     pub(super) report_is_set: bool,
     pub(super) initial: InitialDestinations,
     pub(super) control: Option<RunningControl>,

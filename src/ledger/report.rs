@@ -1,5 +1,5 @@
-//! Where the report goes. At the start only its name is reserved; the file is created when the report is
-//! written.
+//! Where the report goes. At the start only its name is reserved; the file is created when the
+//! report is written.
 
 use super::files::{expand, report_in_use};
 use super::in_process::InProcessAnalyzer;
@@ -95,9 +95,9 @@ pub(super) fn write_report(
 
 /// Writes the report to its file, or to stderr if the system does not let the file be written.
 ///
-/// NOTE: a program may have given up its rights since the start (`setresuid`, a sandbox), or have no
-/// descriptor or no disk space left. Then only a file created at the start could be written, but a
-/// killed program would leave such a file. An unnamed file (`O_TMPFILE`) needs the same rights to
+/// NOTE: a program may have given up its rights since the start (`setresuid`, a sandbox), or have
+/// no descriptor or no disk space left. Then only a file created at the start could be written, but
+/// a killed program would leave such a file. An unnamed file (`O_TMPFILE`) needs the same rights to
 /// get a name. Descriptor 2 is open already and needs no rights. It is not used if the program has
 /// closed the tracker's descriptors: descriptor 2 may then be a file of the program.
 fn write_file(file: &LaterFile, path: PathBuf, bytes: &[u8]) {

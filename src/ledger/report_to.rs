@@ -28,16 +28,17 @@ impl ReportTo {
         Self { path: Some(path.into()), verbose: false, largest_live: None }
     }
 
-    /// Makes the text also show threads, sizes, the largest blocks, the tracker's own bytes, bookmarks
-    /// and the accuracy of times, as `MEMLEDGER_REPORT_VERBOSE=1` does. JSON always has everything.
+    /// Makes the text also show threads, sizes, the largest blocks, the tracker's own bytes,
+    /// bookmarks and the accuracy of times, as `MEMLEDGER_REPORT_VERBOSE=1` does. JSON always has
+    /// everything.
     pub const fn verbose(mut self) -> Self {
         self.verbose = true;
         self
     }
 
-    /// How many of the largest live blocks the report lists, as `MEMLEDGER_REPORT_LARGEST_LIVE` does.
-    /// Default: 100 in JSON, and in the text 10 if it is [`verbose`](Self::verbose), else none. Each
-    /// takes about 2 KiB while the report is written.
+    /// How many of the largest live blocks the report lists, as `MEMLEDGER_REPORT_LARGEST_LIVE`
+    /// does. Default: 100 in JSON, and in the text 10 if it is [`verbose`](Self::verbose), else
+    /// none. Each takes about 2 KiB while the report is written.
     pub const fn largest_live(mut self, blocks: usize) -> Self {
         self.largest_live = Some(blocks);
         self

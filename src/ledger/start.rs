@@ -1,7 +1,7 @@
 //! Who starts a recording: the environment, flags, code, a measurement, or the child of a fork.
 
 use super::begin::{Origin, Outputs, begin};
-use super::config::{self, Config};
+use super::config::{self, Config, OnFull};
 use super::destinations::initial::StartedDestination;
 use super::destinations::{add, filter};
 use super::entry::{on_helper_thread, refuse_forked, request};
@@ -19,7 +19,7 @@ use crate::stacks;
 use crate::trace::sink::tcp::Address;
 use crate::trace::sink::{FIRST_FILE, file};
 use crate::trace::worker;
-use crate::trace::write::{buffer_pool, reserve, state, untracked};
+use crate::trace::write::{backpressure, buffer_pool, reserve, state, untracked};
 
 /// Starts with the settings of the flags, and those of the environment that no flag sets; by
 /// default with a report on stderr. A setting that fails is reported and left out. Returns the
@@ -123,8 +123,8 @@ fn strictly(mut config: Config) -> Result<Option<u64>, Error> {
 
 /// Starts with an analyzer and without any output, for measurements.
 ///
-/// NOTE: on the calling thread: a measurement would take twice as long with a helper thread for each
-/// start and end.
+/// NOTE: on the calling thread: a measurement would take twice as long with a helper thread for
+/// each start and end.
 pub(crate) fn for_measurements() -> Result<(), Error> {
     let _active = state::hook_active();
     reserve::prepare();
@@ -190,6 +190,15 @@ fn add_settings(running: &mut Recording, config: Config) -> Result<(), Error> {
     }
     if config.file_mode.is_some() && !Settings::from_environment().has(FILE_MODE) {
         set_file_mode(&config);
+    }
+    // The environment does not set these. The children of forks get them, too.
+    if let Some(limit) = config.buffer_limit {
+        buffer_pool::set_limit(limit);
+        running.follow.iter_mut().for_each(|follow| follow.config.buffer_limit = Some(limit));
+    }
+    if config.on_full == OnFull::Drop {
+        backpressure::allow_waiting(false);
+        running.follow.iter_mut().for_each(|follow| follow.config.on_full = OnFull::Drop);
     }
     if config.stacks.is_some() && !running.stacks_are_set {
         config.configure_stacks();

@@ -28,7 +28,7 @@ pub struct Stats {
     pub buffer_bytes: u64,
     /// Bytes the tracker itself takes, buffers included.
     pub overhead_bytes: u64,
-    /// How often the allocator returned null during a recording.
+    /// How often the allocator returned null to the program since recording started.
     pub failed_allocations: u64,
     /// Scopes that were left out of order.
     pub scope_misuses: u64,

@@ -55,9 +55,9 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
         channel::clear_setting();
         return state::turn_off();
     };
-    // NOTE: at the end of the process the tracker's memory is not freed. Large blocks that are freed can
-    // make the allocator consolidate all its memory: 0.3 s with millions of blocks of the program in
-    // its free lists.
+    // NOTE: at the end of the process the tracker's memory is not freed. Large blocks that are
+    // freed can make the allocator consolidate all its memory: 0.3 s with millions of blocks of the
+    // program in its free lists.
     if let Some(mut session) = session.take() {
         worker::finish(&mut session, &trailer());
         if process_ends {

@@ -82,8 +82,8 @@ impl Budget {
         Self { allocations: Some(blocks), ..self }
     }
 
-    /// Blocks may be reallocated at most this many times, wherever they were allocated: with 0, a `Vec`
-    /// from outside may not grow either.
+    /// Blocks may be reallocated at most this many times, wherever they were allocated: with 0, a
+    /// `Vec` from outside may not grow either.
     pub fn reallocations(self, times: u64) -> Self {
         Self { reallocations: Some(times), ..self }
     }
@@ -105,8 +105,8 @@ impl Budget {
     /// # Errors
     /// [`Error::OverBudget`] if it exceeds a limit: by how much, and which scopes and tags hold the
     /// most.
-    /// [`Error::Unmeasured`] if that cannot be measured, as [`measure`](crate::measure) says, and for a
-    /// budget without any limit. `body` is run once in any case.
+    /// [`Error::Unmeasured`] if that cannot be measured, as [`measure`](crate::measure) says, and
+    /// for a budget without any limit. `body` is run once in any case.
     ///
     /// # Panics
     /// If `body` does.

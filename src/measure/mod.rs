@@ -16,8 +16,8 @@ use std::panic::Location;
 
 /// What a piece of the program did with memory, exact to the byte. [`measure`] returns it.
 ///
-/// The columns are those of a report. All count blocks that were allocated within the measured code,
-/// on whichever thread they are reallocated or freed.
+/// The columns are those of a report. All count blocks that were allocated within the measured
+/// code, on whichever thread they are reallocated or freed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Measured<R = ()> {
@@ -29,8 +29,8 @@ pub struct Measured<R = ()> {
     pub frees: u64,
     /// Reallocations of these blocks.
     pub reallocations: u64,
-    /// Reallocations by the measured code of blocks from outside it: a `Vec` from before that grows.
-    /// Their bytes count where they were allocated.
+    /// Reallocations by the measured code of blocks from outside it: a `Vec` from before that
+    /// grows. Their bytes count where they were allocated.
     pub foreign_reallocations: u64,
     /// Bytes of all allocations, and the new sizes of all reallocations.
     pub allocated_bytes: u64,
@@ -60,8 +60,8 @@ impl<R> Measured<R> {
     }
 }
 
-/// Runs `body` and measures what it does with memory: on this thread, and wherever a context that was
-/// captured in it is entered ([`Context`](crate::Context), [`spawn`](crate::spawn)).
+/// Runs `body` and measures what it does with memory: on this thread, and wherever a context that
+/// was captured in it is entered ([`Context`](crate::Context), [`spawn`](crate::spawn)).
 ///
 #[cfg_attr(feature = "enable", doc = "```")]
 #[cfg_attr(not(feature = "enable"), doc = "```should_panic")]

@@ -56,7 +56,8 @@ impl Node {
         let key = (current::stack(), name);
         let reused = idle().get_mut(&key).and_then(|nodes| {
             let is_free = |idle: &Idle| {
-                // NOTE: the events of an idle node that are not collected yet can only be frees.
+                // NOTE: the events of an idle node that are not collected yet can only be frees and
+                // reallocations of blocks that are still live here.
                 idle.live_in != Some(generation)
                     || !analyzer.look(|analyzer| {
                         analyzer.is_measurement_live(tree::wire_id(idle.number) as i32)
@@ -76,8 +77,8 @@ impl Node {
         Some(Self { key, number: reused.or_else(new)? })
     }
 
-    /// Makes it available to the next measurement of its name: at once, or when the blocks that are live
-    /// in recording `live_in` are freed.
+    /// Makes it available to the next measurement of its name: at once, or when the blocks that are
+    /// live in recording `live_in` are freed.
     pub(super) fn give_back(self, live_in: Option<u64>) {
         let idle_node = Idle { number: self.number, live_in };
         idle().entry(self.key).or_default().push(idle_node);

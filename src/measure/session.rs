@@ -156,7 +156,8 @@ impl Active {
         judge: impl FnOnce(&mut Outcome<'_>) -> Result<(), Error>,
     ) -> Result<MeasuredFigures, Error> {
         if state::is_forked() || os::process_id() != self.pid {
-            // NOTE: not dropped. A thread that does not exist in the child may hold the analyzer's lock.
+            // NOTE: not dropped. A thread that does not exist in the child may hold the analyzer's
+            // lock.
             std::mem::forget(self);
             return Err(Error::Unmeasured(Unmeasured::Forked));
         }

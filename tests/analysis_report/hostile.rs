@@ -180,8 +180,8 @@ fn random_values_in_every_field_do_no_harm() {
     reports(&mut analyzer);
 }
 
-/// The time for a scope is bounded by the depth of the tree, not by the number of scopes: otherwise this
-/// takes minutes.
+/// The time for a scope is bounded by the depth of the tree, not by the number of scopes: otherwise
+/// this takes minutes.
 #[test]
 fn a_long_chain_of_scopes_without_blocks_costs_little() {
     const SCOPES: i32 = 30_000;

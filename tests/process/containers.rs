@@ -1,5 +1,5 @@
-//! Tagged containers, as the report of a whole process shows them: against what an allocator outside
-//! the tracker has counted, to the byte.
+//! Tagged containers, as the report of a whole process shows them: against what an allocator
+//! outside the tracker has counted, to the byte.
 
 mod panics;
 mod random;

@@ -371,7 +371,8 @@ fn spawns() {
         for round in 0..20 {
             let mut command = Command::new("true");
             if round % 2 == 0 {
-                // SAFETY: it allocates after a fork, which is what the test is about; the allocator permits it.
+                // SAFETY: it allocates after a fork, which is what the test is about; the allocator
+                // permits it.
                 #[expect(unsafe_code)]
                 unsafe {
                     command.pre_exec(|| {

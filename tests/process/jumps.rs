@@ -67,8 +67,8 @@ mod c {
 /// Enters a scope with a group, and fails in it.
 #[expect(unsafe_code, reason = "longjmp")]
 extern "C" fn job() {
-    // NOTE: a jump over a value that has yet to be dropped is undefined behaviour of Rust. With this
-    // the frame has none; to the tracker, the guard is skipped all the same.
+    // NOTE: a jump over a value that has yet to be dropped is undefined behaviour of Rust. With
+    // this the frame has none; to the tracker, the guard is skipped all the same.
     let _guard = ManuallyDrop::new(ScopeGuard::enter_group(&PARSER, "job"));
     leave(SIZE);
     // SAFETY: called by `protected`, and nothing is dropped at the end of this function.

@@ -18,6 +18,12 @@ pub(crate) const CASES: &[Case] = &[
         let emitted = outcome.stdout.trim().parse::<u64>().unwrap();
         assert_eq!(memory_events(&outcome) + report.losses.lost_events, emitted);
     }),
+    case("code limits the buffers of a recording of the environment", flood_joining, |run| {
+        let outcome = run.tracked().run();
+        let report = outcome.quiet().same(TRACE, REPORT);
+        assert!(report.losses.lost_events > 0, "events were not dropped");
+        assert_eq!(report.losses.serial_holes, 0);
+    }),
     case("a flood into a small buffer waits and loses nothing", flood_waiting, |run| {
         let outcome = run.run();
         outcome.quiet().whole();
@@ -82,6 +88,11 @@ pub(crate) fn memory_events(outcome: &crate::harness::Outcome) -> u64 {
 /// Prints how many events were emitted, as an allocator outside the tracker has counted them.
 fn flood_with(on_full: OnFull) {
     let exact = crate::exactness::Exact::start(Ledger::builder().buffer_limit(1).on_full(on_full));
+    allocate_much();
+    println!("{}", crate::exactness::events(exact.finish()));
+}
+
+fn allocate_much() {
     let threads: Vec<_> = (0..4)
         .map(|_| {
             std::thread::spawn(|| {
@@ -92,7 +103,12 @@ fn flood_with(on_full: OnFull) {
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    println!("{}", crate::exactness::events(exact.finish()));
+}
+
+/// The environment has started the recording.
+fn flood_joining() {
+    let _ledger = Ledger::builder().buffer_limit(1).on_full(OnFull::Drop).start().unwrap();
+    allocate_much();
 }
 
 fn flood() {

@@ -1,5 +1,5 @@
-//! System calls that misbehave: these definitions precede libc's in this program, for everything that
-//! is linked into it, including the tracker and the standard library.
+//! System calls that misbehave: these definitions precede libc's in this program, for everything
+//! that is linked into it, including the tracker and the standard library.
 //!
 //! The calls behave normally until a scenario [sets](Faults::set) a fault, in its own process.
 //! Standard streams are not affected.

@@ -85,12 +85,13 @@ pub(crate) const CASES: &[Case] = &[
     }),
 ];
 
-/// `parking_lot` keeps waiting threads in a table. When a thread waits for the first time and the table
-/// is too small, the thread locks every bucket and allocates a larger table. Meanwhile `parking_lot` can
-/// neither park nor wake a thread, so code that an allocation runs, or waits for, must not need it.
+/// `parking_lot` keeps waiting threads in a table. When a thread waits for the first time and the
+/// table is too small, the thread locks every bucket and allocates a larger table. Meanwhile
+/// `parking_lot` can neither park nor wake a thread, so code that an allocation runs, or waits for,
+/// must not need it.
 ///
-/// Here the thread stays in that allocation while others allocate and the recording gets another file.
-/// Then the hook records the allocation, with the buckets still locked.
+/// Here the thread stays in that allocation while others allocate and the recording gets another
+/// file. Then the hook records the allocation, with the buckets still locked.
 fn table_grows() {
     /// `Bucket` of `parking_lot_core`: no other type that the thread allocates has this alignment.
     const BUCKETS: Request = Request::Aligned(64);

@@ -54,8 +54,9 @@ pub(crate) const CASES: &[Case] = &[
         |run| {
             let outcome = run.run();
             outcome.quiet().whole();
-            // In std 1.95: the place of the thread's result (48 bytes), the thread's handle (48), and the state
-            // of the scope (40) if the thread is the last that has it. So there are three at most.
+            // In std 1.95: the place of the thread's result (48 bytes), the thread's handle (48),
+            // and the state of the scope (40) if the thread is the last that has it. So there are
+            // three at most.
             let blocks = outcome.stdout.split_whitespace().count();
             assert!(blocks > 0, "{}", outcome.stdout);
         },
@@ -293,8 +294,8 @@ fn on_other_threads() {
     leave_blocks(128);
 }
 
-/// What a thread returns. If the thread is not joined, this is dropped on it, right before the scope
-/// of threads may end.
+/// What a thread returns. If the thread is not joined, this is dropped on it, right before the
+/// scope of threads may end.
 struct NextFreeIsHeld;
 
 impl Drop for NextFreeIsHeld {
@@ -303,9 +304,9 @@ impl Drop for NextFreeIsHeld {
     }
 }
 
-/// Holds a thread between the end of its scope and its first free after that; prints the sizes of the
-/// blocks that std keeps for the thread, allocated in "threads". They are alive then, so the report
-/// counts them, correctly. They are gone when the thread has ended.
+/// Holds a thread between the end of its scope and its first free after that; prints the sizes of
+/// the blocks that std keeps for the thread, allocated in "threads". They are alive then, so the
+/// report counts them, correctly. They are gone when the thread has ended.
 fn not_joined() {
     let ledger = start();
     let alive = || {

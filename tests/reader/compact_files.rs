@@ -182,7 +182,8 @@ fn each_flipped_byte_of_a_compact_packet_is_told_and_costs_that_packet() {
                 if is_compact {
                     assert!(summary.counts.damages > 0, "{what}");
                 }
-                // All others are delivered; if a header is damaged, the next packet may be lost as well.
+                // All others are delivered; if a header is damaged, the next packet may be lost as
+                // well.
                 let most = if is_compact { 1 } else { 3 };
                 let mut left = packets.clone();
                 left.remove(index);

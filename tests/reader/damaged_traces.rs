@@ -362,8 +362,8 @@ fn a_trace_of_unreals_is_complete_only_behind_its_start() {
     let packets = packets(bytes);
     let first_sync = packets.iter().position(|(_, stream)| *stream == 0x3fff).unwrap();
     for (number, (packet, _)) in packets.iter().enumerate() {
-        // Unreal's writer marks no end, so a cut between two packets after the start shows only where
-        // a serial is missing.
+        // Unreal's writer marks no end, so a cut between two packets after the start shows only
+        // where a serial is missing.
         if number <= first_sync {
             assert_eq!(complete(&bytes[..packet.start]), (false, false), "{number} packets");
         }

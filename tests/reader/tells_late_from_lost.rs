@@ -1,4 +1,5 @@
-//! The order of serials over threads: the reader waits for late events, and continues after lost ones.
+//! The order of serials over threads: the reader waits for late events, and continues after lost
+//! ones.
 
 use crate::support::*;
 

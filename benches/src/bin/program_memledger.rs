@@ -31,8 +31,8 @@ fn main() -> ExitCode {
 
 /// How long the thread that the tracker names after itself has run. It is one of the first.
 ///
-/// NOTE: the folder of all threads is not listed. That takes 32 KiB of memory, for which glibc first
-/// joins all small blocks that the program has freed: a quarter of a second.
+/// NOTE: the folder of all threads is not listed. That takes 32 KiB of memory, for which glibc
+/// first joins all small blocks that the program has freed: a quarter of a second.
 fn worker_ns() -> Option<u64> {
     let file = |thread: u32, name: &str| {
         fs::read_to_string(format!("/proc/self/task/{thread}/{name}")).ok()

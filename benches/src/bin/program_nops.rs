@@ -1,5 +1,5 @@
-//! The programs with an allocator that only has the processor pass as many instructions as the hook:
-//! what any tracker of that length costs them.
+//! The programs with an allocator that only has the processor pass as many instructions as the
+//! hook: what any tracker of that length costs them.
 
 #[path = "../nops.rs"]
 mod nops;

@@ -20,7 +20,7 @@ Examples:
   memledger control 1985 start
 
 The program listens where MEMLEDGER_CONTROL=1985 is set, or LedgerBuilder::control called.
-A trace that starts late begins with what is alive. Files go into the folder that the program
+A trace that starts late begins with the live blocks. Files go into the folder that the program
 has chosen, and traces to this machine of its own or to hosts that it allows.";
 
 /// Arguments of `memledger control`.
@@ -48,7 +48,7 @@ enum Action {
     Channels {
         /// Names with commas between them
         names: String,
-        /// What becomes of them
+        /// Whether to turn them on or off
         state: State,
     },
     /// Send the trace to a recorder as well

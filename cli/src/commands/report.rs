@@ -80,7 +80,7 @@ pub struct ReportArgs {
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// How to print it (by the ending of FILE; else text)
+    /// The format of the report [default: by the ending of FILE, else text]
     #[arg(long, value_parser = format_by_name())]
     format: Option<Format>,
 }
@@ -122,7 +122,7 @@ enum By {
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Sort {
-    /// Bytes live when all together were most
+    /// Bytes live at the peak of the whole program
     AtPeak,
     /// Bytes still live
     Live,

@@ -43,8 +43,8 @@ pub struct ServeArgs {
     // too.
     #[arg(long, alias = "store", value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// Ports for programs that send; 0 for any free one, off for no recorder [default: 1980, and 1981
-    /// if it is free]
+    /// Ports for programs that send; 0 for any free one, off for no recorder [default: 1980, and
+    /// 1981 if it is free]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = recorder_port)]
     recorder_port: Vec<RecorderPort>,
     /// Port for readers; 0 for any free one

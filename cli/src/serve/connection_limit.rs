@@ -191,7 +191,8 @@ mod tests {
                 let another = limit.acquire();
                 end.wait();
                 drop(held.lock().unwrap().take());
-                // Counted and not asserted: a panic here would leave the other thread at its barrier.
+                // Counted and not asserted: a panic here would leave the other thread at its
+                // barrier.
                 let is_served = busy.load(Ordering::Relaxed);
                 wrong += usize::from(is_served == another.is_some());
                 served[usize::from(is_served)] += 1;

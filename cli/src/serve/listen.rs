@@ -97,8 +97,8 @@ pub fn stop_signal() -> Result<impl Future<Output = ()>, CliError> {
     })
 }
 
-/// Raises the limit of descriptors, if the system allows it: two for each program and each reader,
-/// and some more.
+/// Raises the limit of descriptors, if the system allows it: two for each program, each client and
+/// each reader, of which there can be as many as clients, and some more.
 pub fn raise_file_limit(clients: Clients) {
     #[cfg(unix)]
     {

@@ -196,7 +196,8 @@ fn a_trace_is_complete_if_its_program_has_said_so() {
     let whole = std::fs::read(sample).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path(), &[]);
-    // One that has ended, one that was killed, and one that does not say: the last is in Unreal's way.
+    // One that has ended, one that was killed, and one that does not say: the last is in Unreal's
+    // way.
     for (count, bytes) in [&whole[..], &whole[..whole.len() / 2], &packets(1)].iter().enumerate() {
         send(server.connect(), bytes);
         server.notes(count + 1, &[".utrace: ended"]);

@@ -176,8 +176,8 @@ pub fn stream(number: u8, size: usize) -> Vec<u8> {
     stream
 }
 
-/// A long trace: a start and this number of packets of 60 000 bytes, each of another byte. No reader makes
-/// sense of the events.
+/// A long trace: a start and this number of packets of 60 000 bytes, each of another byte. No
+/// reader makes sense of the events.
 pub fn packets(count: usize) -> Vec<u8> {
     let mut stream = b"2CRT\x00\x00\x04\x07".to_vec();
     for number in 0..count {

@@ -1,9 +1,8 @@
 //! Threads that hand memory and messages to each other.
 //!
-//! Memory is two *spaces*, each the size of half a block, in one region or in two. A block lies in
-//! one space or in both. The allocator is one word for each space: the number of times that the
-//! space has changed hands, which is odd while a thread owns it. The order of events is checked
-//! against that number.
+//! Memory is two *spaces*, in one region or in two. A block takes one space or both. The allocator
+//! is one word for each space: the number of times that the space has changed hands, which is odd
+//! while a thread owns it. The order of events is checked against that number.
 
 use crate::explore;
 use crate::rules::{AtomicU64, NoStep, PlainStore, Real, Rules, WORKER, epoch, word};

@@ -102,7 +102,8 @@ impl Accounts {
         self.apply(key, 1, bytes as i64, moment, change);
     }
 
-    /// A block of `bytes` stops being live; `change` changes the counts of its bucket and size class.
+    /// A block of `bytes` stops being live; `change` changes the counts of its bucket and size
+    /// class.
     #[inline]
     pub(in crate::analysis) fn remove_block(
         &mut self,

@@ -7,7 +7,7 @@ use crate::analysis::columns::Tally;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Combined {
     pub(super) bucket: u32,
-    /// Whether there was an event.
+    /// Whether events of `bucket` are being combined: false only in the default value.
     pub(super) any: bool,
     pub(super) tally: Tally,
     pub(super) blocks: i64,

@@ -1,11 +1,11 @@
 //! The figures: counts, live figures, peaks, and each row's state at the total's peak.
 //!
 //! The rows of a report overlap: one block counts in a scope and in all scopes around it, in a
-//! group, a name, a thread and a size class. Most columns add up, so they are kept once, per *bucket*
-//! (one context on one thread) and per size class, and summed into rows when a report is made. Only
-//! a row's own maximum does not add up. So each row has a *peak tracker*: 16 bytes that hold the
-//! row's live bytes and their maximum. An event changes one bucket, one size class, and the peak
-//! trackers of the rows that its block is in.
+//! group, a name, a thread and a size class. Most columns add up, so they are kept once, per
+//! *bucket* (one context on one thread) and per size class, and summed into rows when a report is
+//! made. Only a row's own maximum does not add up. So each row has a *peak tracker*: 16 bytes that
+//! hold the row's live bytes and their maximum. An event changes one bucket, one size class, and
+//! the peak trackers of the rows that its block is in.
 //!
 //! The state of each bucket at the total's peak is known without visiting all buckets at that
 //! moment: each new maximum of the total starts a *peak generation*. Before a bucket changes for

@@ -37,7 +37,8 @@ impl BucketMoves {
         self.between(OUTSIDE, to, bytes);
     }
 
-    /// The buckets left and entered, `None` for outside. NOTE: in an order that differs from run to run.
+    /// The buckets left and entered, `None` for outside. NOTE: in an order that differs from run to
+    /// run.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Option<u32>, Option<u32>, Moved)> {
         let inside = |bucket: u32| Some(bucket).filter(|&bucket| bucket != OUTSIDE);
         self.0.iter().map(move |(&(from, to), &moved)| (inside(from), inside(to), moved))

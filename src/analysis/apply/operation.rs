@@ -6,8 +6,8 @@
 //! event, so no figure depends on the queue.
 
 /// Operations in a batch. PERF: the cache misses of this many look-ups overlap; the operations take
-/// 1 KiB. With 100 000 live blocks and busy caches a report takes half the time that it takes event
-/// by event.
+/// 768 bytes. With 100 000 live blocks and busy caches a report takes half the time that it takes
+/// event by event.
 pub(super) const BATCH: usize = 32;
 
 /// What an operation does.

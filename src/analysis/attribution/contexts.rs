@@ -193,8 +193,8 @@ impl Contexts {
         self.measurements.with_enclosing(self.measurement_of(context))
     }
 
-    /// The context outside all measurements with the scope and the name of this one; `None` if it is in
-    /// no measurement.
+    /// The context outside all measurements with the scope and the name of this one; `None` if it
+    /// is in no measurement.
     pub(in crate::analysis) fn outside_measurements(
         &mut self,
         context: u32,

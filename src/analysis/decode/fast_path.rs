@@ -1,5 +1,5 @@
-//! Allocations and frees as our writer and Unreal's lay them out, taken straight from the bytes of a
-//! packet.
+//! Allocations and frees as our writer and Unreal's lay them out, taken straight from the bytes of
+//! a packet.
 //!
 //! ```text
 //! u16 uid   u24 serial   u64 address                                       a free
@@ -59,7 +59,8 @@ impl Layout {
     }
 }
 
-/// The layouts of a trace, and a guess at the layout of the next event by the lower 6 bits of its uid.
+/// The layouts of a trace, and a guess at the layout of the next event by the lower 6 bits of its
+/// uid.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FastPath {
     /// By uid.

@@ -26,8 +26,8 @@ impl HeapField {
     }
 }
 
-/// What the events of one type mean. The numbers are offsets in the fixed part, or, for texts, indices
-/// of fields.
+/// What the events of one type mean. The numbers are offsets in the fixed part, or, for texts,
+/// indices of fields.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::analysis) enum Role {
     Ignored,
@@ -153,7 +153,7 @@ pub(super) fn role_of(event_type: &EventType) -> Result<Role, String> {
         ("Diagnostics", "Session2") => {
             Ok(Role::Trace(TraceRole::Session { program: fields.index("AppName", TEXT)? }))
         }
-        // Fields of other writers may differ; nothing depends on them.
+        // Fields of other writers may differ; then the type is ignored, without an error.
         ("Trace", "ChannelAnnounce") => {
             let name = fields.index("Name", TEXT);
             Ok(name.and_then(|name| fields.channel(Some(name))).unwrap_or(Role::Ignored))

@@ -152,7 +152,8 @@ impl LiveSet {
         old
     }
 
-    /// Removes the block at `address`. `hint` is what [`LiveSet::prefetch`] returned, or any number.
+    /// Removes the block at `address`. `hint` is what [`LiveSet::prefetch`] returned, or any
+    /// number.
     #[inline]
     pub(in crate::analysis) fn remove(&mut self, address: u64, hint: u32) -> Option<Block> {
         let (number, position) = split(address);

@@ -28,8 +28,8 @@ pub(super) fn add_moves(sum: &mut Moves, moved: Moved) {
     sum.bytes = sum.bytes.wrapping_add(moved.bytes);
 }
 
-/// Sums the buckets into `rows` rows; `row_of` is the row of a bucket. A row is `None` where nothing
-/// happened.
+/// Sums the buckets into `rows` rows; `row_of` is the row of a bucket. A row is `None` where
+/// nothing happened.
 pub(super) fn by_row(
     accounts: &Accounts,
     rows: usize,

@@ -6,11 +6,11 @@ use crate::analysis::columns::Totals;
 /// Everything known about the memory of one run.
 ///
 /// Times are nanoseconds since the trace began, sizes are bytes as the program asked for them.
-/// Each of the five `by_` lists divides the same blocks another way: every column but the peaks
-/// sums to [`totals`](Self::totals). In all columns, a block counts in the row of its *first*
-/// allocation, whichever thread frees or reallocates it; but in `by_size`, a block that is
-/// reallocated to a size of another class moves to that class. Lists are sorted by live bytes, then
-/// allocated bytes (both descending), then by path.
+/// Each of the five `by_` lists divides the same blocks another way: every column but the peaks,
+/// `moved_in` and `moved_out` sums to [`totals`](Self::totals). In all columns, a block counts in
+/// the row of its *first* allocation, whichever thread frees or reallocates it; but in `by_size`, a
+/// block that is reallocated to a size of another class moves to that class. Lists are sorted by
+/// live bytes, then allocated bytes (both descending), then by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
@@ -97,8 +97,8 @@ pub struct TimeSpan {
 pub struct Bookmark {
     /// Its name, as the program printed it.
     pub name: String,
-    /// When it was set: no earlier than any event before it in the order, and no later than any after
-    /// it.
+    /// When it was set: no earlier than any event before it in the order, and no later than any
+    /// after it.
     pub at_ns: u64,
 }
 

@@ -64,8 +64,8 @@ impl Bookmarks {
     }
 }
 
-/// The text of a bookmark: what `printf` would make of the `FormatString` of its `Misc.BookmarkSpec`
-/// and its own `FormatArgs`, without widths and precisions.
+/// The text of a bookmark: what `printf` would make of the `FormatString` of its
+/// `Misc.BookmarkSpec` and its own `FormatArgs`, without widths and precisions.
 pub fn bookmark_text(format: &str, arguments: &[u8]) -> String {
     let mut arguments = Arguments::new(arguments);
     let mut text = String::new();

@@ -2,11 +2,11 @@
 
 use crate::trace::read::Timebase;
 
-/// The time of the trace: it moves at markers only.
+/// The time of the trace: it moves at markers, and at bookmarks that have a place in the order.
 #[derive(Clone, Debug, Default)]
 pub(in crate::analysis) struct Clock {
     timebase: Timebase,
-    /// The time of the last marker; 0 before the first.
+    /// The time of the last marker or bookmark; 0 before the first.
     now: u64,
     marked: bool,
     /// Whether there was a memory event since the last marker.
@@ -24,7 +24,7 @@ impl Clock {
         self.timebase.nanoseconds(cycle).unwrap_or(0)
     }
 
-    /// A marker at `cycle`. A marker before the current time does not change it.
+    /// A marker or a bookmark at `cycle`. One before the current time does not change it.
     pub(in crate::analysis) fn mark(&mut self, cycle: u64) {
         let time = self.nanoseconds(cycle).max(self.now);
         if self.marked && self.busy {

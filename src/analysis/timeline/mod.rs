@@ -36,7 +36,7 @@ struct PeakBracket {
 }
 
 impl Timeline {
-    /// Nanoseconds since the start of the trace, at the last marker.
+    /// Nanoseconds since the start of the trace, at the last marker or bookmark.
     #[inline]
     pub(super) fn now(&self) -> u64 {
         self.clock.now()

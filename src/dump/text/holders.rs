@@ -1,4 +1,5 @@
-//! Who holds the most of what was measured, to the byte: the lines below a budget that was exceeded.
+//! Who holds the most of what was measured, to the byte: the lines below a budget that was
+//! exceeded.
 
 use super::style::Style;
 use super::table::{Row, Table};

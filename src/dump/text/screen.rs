@@ -172,12 +172,12 @@ fn totals(report: &Report, options: &Options, lines: &mut Lines<'_>) -> io::Resu
     }
 }
 
-/// When the peak was, to the accuracy of the trace's times, and between which bookmarks, whose order
-/// is exact.
+/// When the peak was, to the accuracy of the trace's times, and between which bookmarks, whose
+/// order is exact.
 fn when_at_peak(peak: &PeakMoment) -> String {
     let from = peak.from_ns;
     let mut text = match peak.to_ns {
-        // Both times have the same three digits.
+        // The times differ by less than 1 %.
         Some(to) if to.saturating_sub(from) < to / 100 => format!("at {}", duration(from)),
         Some(to) if from == 0 => format!("in the first {}", duration(to)),
         Some(to) => format!("between {} and {}", duration(from), duration(to)),

@@ -47,9 +47,10 @@ impl ChannelFilter {
         !named(&self.unwanted) && (self.wanted.is_empty() || named(&self.wanted) || by_default())
     }
 
-    /// The included names that no channel has so far.
+    /// The names in the text that no channel has so far.
     pub(crate) fn missing(&self) -> Vec<&str> {
-        let missing = self.wanted.iter().filter(|(id, _)| all().all(|channel| channel.id != *id));
+        let names = self.wanted.iter().chain(&self.unwanted);
+        let missing = names.filter(|(id, _)| all().all(|channel| channel.id != *id));
         missing.map(|(_, name)| &**name).collect()
     }
 }
@@ -78,7 +79,8 @@ mod tests {
         assert_eq!(has("-chosenbyname,-NotChosen"), [false, false, true]);
         assert_eq!(has("chosenbyname,-chosenbydefault"), [true, false, false]);
         assert_eq!(has("chosenbyname,notchosen,-notchosen"), [true, false, true]);
-        assert_eq!(ChannelFilter::parse("NotChosen,nobody,-x").unwrap().missing(), ["nobody"]);
+        assert_eq!(ChannelFilter::parse("NotChosen,nobody,-x").unwrap().missing(), ["nobody", "x"]);
+        assert_eq!(ChannelFilter::parse("-NotChosen,-memroy").unwrap().missing(), ["memroy"]);
     }
 
     #[test]

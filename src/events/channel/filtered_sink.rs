@@ -91,8 +91,8 @@ struct StreamState {
 impl FilteredSink {
     /// Passes on to `inner` the events on the channels of `filter`. `needs` lists the types of the
     /// tracker that need a channel; the types about the stream itself are always passed on.
-    /// `cleared` is a field that needs a channel. If no channel has a name that the filter includes,
-    /// this is reported to `on_problem` at the end.
+    /// `cleared` is a field that needs a channel. If no channel has a name that the filter
+    /// includes, this is reported to `on_problem` at the end.
     pub(crate) fn new(
         filter: ChannelFilter,
         needs: &[Needs],

@@ -62,7 +62,8 @@ pub(super) fn bind(config: &Config) -> Result<Option<BoundControl>, Error> {
     Ok(Some(BoundControl { listener, rules, port: AnnouncedPort }))
 }
 
-/// The token in the first line of a file that only its owner can read and write, or why there is none.
+/// The token in the first line of a file that only its owner can read and write, or why there is
+/// none.
 pub(super) fn read_token(path: &Path) -> Result<Secret, String> {
     let failed = |error: std::io::Error| format!("it cannot be read: {error}");
     let metadata = fs::metadata(path).map_err(failed)?;

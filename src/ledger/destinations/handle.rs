@@ -22,9 +22,9 @@ pub(in crate::ledger) const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 /// One more destination of the trace, started with [`Ledger::trace_to`](crate::Ledger::trace_to).
 ///
 /// Its stream is complete in itself: it begins with everything a reader needs to know and with the
-/// live blocks, and ends as the trace of a program ends. It has a queue of at most 64 MiB and a thread
-/// of its own, so that it delays neither the program nor the other destinations; if the queue is
-/// full, the stream ends with a message; it never continues after a gap.
+/// live blocks, and ends as the trace of a program ends. It has a queue of at most 64 MiB and a
+/// thread of its own, so that it delays neither the program nor the other destinations; if the
+/// queue is full, the stream ends with a message; it never continues after a gap.
 ///
 /// A handle is the number of a destination: copies are equal, and dropping one ends nothing.
 ///
@@ -92,7 +92,8 @@ impl DestinationHandle {
         self.number
     }
 
-    /// Its state and figures; cheap. Of the destinations that have ended, the last 64 are remembered.
+    /// Its state and figures; cheap. Of the destinations that have ended, the last 64 are
+    /// remembered.
     pub fn status(&self) -> DestinationStatus {
         #[cfg(feature = "enable")]
         return status_of(self.number);
@@ -110,8 +111,9 @@ impl DestinationHandle {
 
 #[cfg(feature = "enable")]
 fn status_of(number: u64) -> DestinationStatus {
-    // NOTE: the lock is taken only with the guard set, and not in the child of a fork, which may have
-    // inherited it locked. The texts are copied without the guard, because the program drops them.
+    // NOTE: the lock is taken only with the guard set, and not in the child of a fork, which may
+    // have inherited it locked. The texts are copied without the guard, because the program drops
+    // them.
     let ours = untracked(|| {
         let queue = if state::is_forked() { None } else { queue::by_number(number) }?;
         let status = queue.status();

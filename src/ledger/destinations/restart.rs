@@ -27,8 +27,8 @@ fn is_running<P>(started: &StartedDestination<P>) -> bool {
         .is_none_or(|session| session.as_ref().is_some_and(|s| s.has_sink(FIRST_FILE)))
 }
 
-/// The name of the first file, and whether it is being written; `None` if none was, or if the ledger is
-/// busy.
+/// The name of the first file, and whether it is being written; `None` if none was, or if the
+/// ledger is busy.
 pub(in crate::ledger) fn first_file() -> Option<(String, bool)> {
     let recording = recording::current_within(HOOK_TIMEOUT)?;
     let file =

@@ -46,7 +46,7 @@ impl Drop for KeepErrno {
     }
 }
 
-/// *Hook.* Maps `bytes` of zeroed pages that are never unmapped, or `None` if the system has none.
+/// *Hook.* Maps `bytes` of zeroed pages; `None` if the system has none.
 pub(crate) fn map(bytes: usize) -> Option<NonNull<u8>> {
     let _errno = KeepErrno::new();
     // SAFETY: a new private anonymous mapping does not affect existing memory.

@@ -83,8 +83,9 @@ impl TargetFile {
     }
 
     /// Opens the file for writing without emptying it, and creates it if it does not exist. A
-    /// regular file gets the permissions `mode`, whatever the process's umask; a file that is named
-    /// only by an open descriptor (`/dev/stderr`) keeps its permissions.
+    /// regular file of this user gets the permissions `mode`, whatever the process's umask. A file
+    /// of another user, or one that is named only by an open descriptor (`/dev/stderr`), keeps its
+    /// permissions.
     ///
     /// A pipe must have a reader; without one, opening it fails, because waiting for a reader could
     /// take forever.

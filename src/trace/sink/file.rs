@@ -1,6 +1,7 @@
-//! The trace file. It consists of packets, each plain, compact or LZ4, and is written once a cycle.
+//! The trace file. It consists of packets, each plain, compact or LZ4, and is written at each
+//! [`sync`](Sink::sync).
 //!
-//! The file is complete up to the last cycle, even if the process is killed. If the disk is full,
+//! The file is complete up to the last sync, even if the process is killed. If the disk is full,
 //! the file is cut back to its last whole packet and closed; the program continues.
 #![expect(unsafe_code, reason = "a file that may not be closed")]
 

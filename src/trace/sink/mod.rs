@@ -25,8 +25,8 @@ pub(crate) trait Sink: Send {
         false
     }
 
-    /// All pieces of one cycle have been sent. An error ends the sink: it is dropped, and the error
-    /// becomes one of the ledger's problems.
+    /// Called after the pieces of a cycle, and after every 256 KiB of events within it. An error
+    /// ends the sink: it is dropped, and the error becomes one of the ledger's problems.
     fn sync(&mut self) -> Result<(), Error>;
 
     /// The stream ends here.

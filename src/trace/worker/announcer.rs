@@ -18,7 +18,7 @@ const PACKET: usize = 16 << 10;
 /// Passes packets to a function. On any thread, because there can be many.
 pub(crate) type Definitions = Box<dyn FnOnce(&mut dyn FnMut(&[u8])) + Send>;
 
-/// A part of the program that declares events. The worker announces its types, and asks it in every
+/// A part of the tracker that declares events. The worker announces its types, and asks it in every
 /// cycle for new important events.
 pub(crate) trait EventProvider: Send {
     /// All its event types.

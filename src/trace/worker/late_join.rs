@@ -24,8 +24,8 @@ pub(crate) struct JoinPoint {
     pub(crate) from_process_start: bool,
     /// What the threads' events refer to, apart from important events.
     pub(crate) definitions: Vec<Definitions>,
-    /// The bytes that each stream starts with: thread information, and the scopes that are open on
-    /// it.
+    /// The bytes that each stream starts with: for a thread, its information and the scopes that
+    /// are open on it; for the control stream, the figures so far.
     pub(crate) streams: Vec<(u16, Vec<u8>)>,
 }
 

@@ -17,10 +17,11 @@ pub(super) struct Layouts {
     /// Sizes of the items that their first byte identifies: scopes, ends of arrays, and the
     /// tracker's events without arrays; 0 for all others. PERF: one load instead of [`first_item`].
     by_first_byte: [u8; 256],
-    /// Guesses the size of a synchronised event of the tracker, which is one of the two `sizes`, in
-    /// bytes. Bit N is set if the events whose first byte has N in its lower 6 bits have the first
-    /// of these sizes.
+    /// Guesses the size of a synchronised event of the tracker: bit N is set if the events whose
+    /// first byte has N in its lower 6 bits have the first of the two `sizes`.
     is_first: u64,
+    /// The bytes of an allocation, and those of a free. The guess is wrong for `UpdateAlloc`, which
+    /// is rare.
     sizes: [usize; 2],
 }
 
@@ -58,7 +59,8 @@ impl Layouts {
             return;
         }
         self.by_first_byte[usize::from(first)] = size | if layout.synced { SYNCED } else { 0 };
-        // The hook's types come first, and have two sizes.
+        // The types of the hook come first. The first two sizes among them are those of an
+        // allocation and of a free.
         let size = usize::from(size);
         let index = self.sizes.iter().position(|&known| known == 0 || known == size);
         if let Some(index) = index.filter(|_| layout.synced && size >= 8) {
@@ -100,8 +102,8 @@ impl Layouts {
         }
     }
 
-    /// The end of the event at `at`, which begins with these 8 bytes, if it is a synchronised event
-    /// of the tracker; for any other item, a wrong guess.
+    /// The end of the event at `at`, which begins with these 8 bytes, if it is an allocation, a
+    /// free or half of a reallocation; for any other item, a guess that may be wrong.
     #[inline(always)]
     pub(super) fn guess_next(&self, head: u64, at: *mut u8) -> *mut u8 {
         let [first, second] = self.sizes;

@@ -2,7 +2,8 @@
 //! sinks.
 //!
 //! It always holds the reentrancy guard, and blocks every signal. It runs a cycle every
-//! [`INTERVAL`], more often at the start of a recording, or when half the buffers are full.
+//! [`INTERVAL`], more often at the start of a recording, or when half of
+//! the buffer limit is in use.
 
 mod announcer;
 mod buffer_cursor;

@@ -2,11 +2,12 @@
 //! are dropped and counted.
 //!
 //! A thread waits only while there is a worker to wait for. All waiting threads share one deadline:
-//! [`STALL_TIMEOUT`] after the last progress of the worker. Progress is an event that was sent, not
-//! a buffer that was freed: if 2,000 threads have begun one buffer each, the worker frees the first
-//! of these buffers only after it has sent nearly all of their events. After the deadline the
-//! process drops events until the worker has collected everything. If the whole process was stopped
-//! meanwhile, as by a debugger, the deadline is extended once.
+//! [`STALL_TIMEOUT`] after the first wait since the worker last made progress. The worker makes
+//! progress with each run of events that it merges, not only with the buffers that it frees: if
+//! 2,000 threads have begun one buffer each, the worker frees the first of these buffers only after
+//! it has sent nearly all of their events. After the deadline the process drops events until the
+//! worker has collected everything. If the whole process was stopped meanwhile, as by a debugger,
+//! the deadline is extended once.
 
 use super::slot::{Guard, ThreadSlot};
 use super::state;
@@ -35,7 +36,7 @@ static RELEASED: AtomicBool = AtomicBool::new(false);
 static WAKES: AtomicU32 = AtomicU32::new(0);
 static WAKE_REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// Resets everything before recording starts.
+/// Ends waiting and dropping before recording starts.
 pub(super) fn reset() {
     MAY_WAIT.store(false, Ordering::Release);
     DEADLINE.store(0, Ordering::Release);

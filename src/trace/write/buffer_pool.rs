@@ -21,7 +21,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The bytes that must be free in the buffer before a hook writes. The most that it writes until
 /// the next check is 72 bytes: a switch of context (8), both halves of a reallocation (13 + 22), a
 /// correction of its size (18), the undoing of the reallocation (10), and one byte to close the
-/// context.
+/// context. A short event of the program may use more
+/// ([`MAX_SHORT_BYTES`](super::program::MAX_SHORT_BYTES)).
 pub(crate) const MAX_HOOK_BYTES: usize = 96;
 
 /// The bytes of [`MAX_HOOK_BYTES`] that the program's events leave free: one to close the context,
@@ -42,8 +43,13 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 /// Sets the limit in bytes before recording starts; threads do not wait for buffers until
 /// `backpressure::allow_waiting` allows it.
 pub(crate) fn configure(limit: usize) {
-    LIMIT.store(limit.max(4 * LARGE), Ordering::Release);
+    set_limit(limit);
     backpressure::reset();
+}
+
+/// Sets the limit in bytes. Buffers beyond a lower limit stay in use until they are drained.
+pub(crate) fn set_limit(limit: usize) {
+    LIMIT.store(limit.max(4 * LARGE), Ordering::Release);
 }
 
 /// Resets the pool in the child of a fork, where no buffer is in use, and no thread waits.

@@ -17,8 +17,8 @@ struct Clocks {
     /// The clock that threads join when the program logs a synchronised event. It has a STOP bit of
     /// its own, since the hook's events can be off while the program's are recorded.
     log: CachePadded<AtomicU64>,
-    /// Regions up to 16 GiB apart have different words. Regions farther apart can share one, which
-    /// only makes their threads synchronise more often than needed. The array has 128 KiB of
+    /// Regions less than 16 GiB apart have different words. Regions farther apart can share one,
+    /// which only makes their threads synchronise more often than needed. The array has 128 KiB of
     /// addresses; only its used pages take memory.
     regions: [AtomicU64; 1 << 14],
 }
@@ -73,7 +73,7 @@ pub(super) fn resume(hook: bool) {
     CLOCKS.log.fetch_and(!STOP, Ordering::SeqCst);
 }
 
-/// Whether no thread has joined the global clock since the worker's last cycle began.
+/// Whether no thread has joined the global clock since the worker last joined it.
 pub(crate) fn is_quiet() -> bool {
     order::owner(CLOCKS.global.load(Ordering::Acquire)) == order::WORKER
 }

@@ -14,7 +14,8 @@ pub(crate) fn event(slot: &ThreadSlot) {
     slot.lost.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts one lost event of a thread that could not be registered: too many threads, or no memory.
+/// Counts one lost event without a slot: its thread could not be registered (too many threads, or
+/// no memory), or a signal handler logged it within the tracker's own code.
 #[cold]
 pub(crate) fn event_without_slot() {
     WITHOUT_SLOT.fetch_add(1, Ordering::Relaxed);

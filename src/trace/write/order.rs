@@ -36,11 +36,11 @@
 //! and its word would limit them as a shared counter does. So a thread that repeatedly finds
 //! another thread's stamp in the global clock skips that clock for some events, and joins only
 //! region clocks. This *lease* covers 512 bytes to 16 KiB of events, more if more threads are
-//! active. Relative to the events of threads that share no memory with this one, the order of
-//! events within a lease can differ from the order in which they happened; for a large block, a
-//! thread always joins the global clock. In each of its cycles the worker revokes all leases and
-//! joins the global clock itself. So events of different cycles are in the true order, and the time
-//! of each cycle has a position in that order.
+//! active, or the rest of the buffer if that is less. Relative to the events of threads that share
+//! no memory with this one, the order of events within a lease can differ from the order in which
+//! they happened; for a large block, a thread always joins the global clock. In each of its cycles
+//! the worker revokes all leases and joins the global clock itself. So events of different cycles
+//! are in the true order, and the time of each cycle has a position in that order.
 //!
 //! The model in `scripts/model_check.sh` runs the functions of this file in every interleaving.
 //! Epochs are Lamport's idea (*Time, Clocks, and the Ordering of Events in a Distributed System*,
@@ -48,7 +48,7 @@
 
 use super::atomic::{AtomicU64, Ordering};
 
-/// Bits of a sync word for the epoch: enough for years at ten million joins a second.
+/// Bits of a sync word for the epoch: enough for 1.8 years at ten million joins a second.
 const EPOCH_BITS: u32 = 49;
 const EPOCHS: u64 = (1 << EPOCH_BITS) - 1;
 /// A bit in the words of the global clock and of the log's clock. While it is set, a thread must

@@ -36,7 +36,7 @@ use std::sync::atomic::Ordering;
 /// cursor of every thread that has room.
 pub(crate) const MAX_SHORT_BYTES: usize = MAX_HOOK_BYTES - RESERVED;
 
-// The five bits of an index and the size of the largest piece fill the head's 32 bits.
+// The head of a piece has 32 bits: 8 for its type, 5 for the index of the array, 19 for the size.
 const _: () = assert!(LARGE < 1 << 19);
 
 /// Whether an event begins a scope.
@@ -63,8 +63,9 @@ pub(crate) fn is_on() -> bool {
     state::load() & state::LOG != 0
 }
 
-/// Begins a short event. Returns the slot of this thread, which has [`MAX_SHORT_BYTES`] bytes of room, and is
-/// in a current epoch if the event is synchronised. After `None`, the caller calls [`record`].
+/// Begins a short event. Returns the slot of this thread, which has [`MAX_SHORT_BYTES`] bytes of
+/// room, and is in a current epoch if the event is synchronised. After `None`, the caller calls
+/// [`record`].
 #[inline(always)]
 pub(crate) fn begin(synced: bool) -> Option<&'static ThreadSlot> {
     let slot = enter()?;

@@ -31,7 +31,7 @@ pub(crate) fn run(hook: bool) {
         return clocks::resume(hook);
     }
     // Without the barrier, every hook loads the state after a fence of its own. A hook that began
-    // before these stores has ended after the sleep.
+    // before these stores has ended after the sleep, unless its thread was preempted in it.
     clocks::stop();
     registry::slots().for_each(|slot| slot.revoke_lease());
     std::thread::sleep(Duration::from_millis(1));

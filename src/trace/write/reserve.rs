@@ -32,7 +32,7 @@ const LOCK_ATTEMPTS: u32 = 1 << 20;
 /// Whether the inner allocator has returned null to the tracker's own code since the recording
 /// began.
 static USED: AtomicBool = AtomicBool::new(false);
-/// Whether half of the reserve is used up.
+/// Whether half of the reserve is used up, or it had no block for a request.
 static HALF_USED: AtomicBool = AtomicBool::new(false);
 static RESERVE: Reserve = Reserve::new();
 

@@ -26,7 +26,7 @@ impl Guard {
 /// The state that one recording thread and the worker share.
 #[repr(C, align(128))]
 pub(crate) struct ThreadSlot {
-    // Written by the thread at every event.
+    // Read by the thread at every event. It writes the guard and the cursor.
     pub(crate) guard: AtomicU32,
     /// The context that the thread's stream was last switched to, 0 for none.
     pub(crate) context: Cell<u32>,
@@ -245,7 +245,8 @@ impl ThreadSlot {
         }
     }
 
-    /// Ends the lease at its limit, or at the end of the buffer. For the thread itself.
+    /// Ends the lease: at its limit, or when the thread leaves its buffer. For the thread itself,
+    /// or while no thread is inside the hook.
     pub(crate) fn end_lease(&self) {
         if self.is_leased() {
             // The time under the lease does not count as time between two joins: if other threads

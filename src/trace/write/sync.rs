@@ -9,9 +9,10 @@ use crate::platform::clock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Memory is divided into windows of this many bytes, aligned to their size. An event about a block
-/// that is not within one window takes the slow path: such a block can lie in two regions, and for
-/// a large one the thread joins the global clock. Of the small blocks, one in some hundreds is not
-/// within one window.
+/// takes the slow path if the block's end, which is the address after its last byte, is not in the
+/// window of its start: such a block can lie in two regions, and for a block of this size or more
+/// the thread joins the global clock. Of the small blocks, one in some hundreds ends in another
+/// window.
 const WINDOW: usize = 64 << 10;
 
 /// Two joins of the global clock are near each other if fewer than this many nanoseconds lie
@@ -20,20 +21,20 @@ const NEAR_NANOS: u64 = 100_000;
 /// A thread gets a lease after this many near joins in a row. Threads that take turns fewer times,
 /// as in a test of a program's peak, keep their exact order.
 const JOINS_BEFORE_LEASE: u32 = 64;
-/// The length of a lease, in bytes of events: its minimum, which is some 30 events; the bytes that
-/// it gets for each epoch by which other threads have advanced the global clock since this thread's
-/// last join; and its maximum.
+/// The length of a lease, in bytes of events, unless the buffer ends before: its minimum, which is
+/// some 30 events; the bytes that it gets for each epoch by which other threads have advanced the
+/// global clock since this thread's last join; and its maximum.
 const LEASE_BYTES: [usize; 3] = [512, 256, 16 << 10];
 
 /// Whether the thread's epoch is current for an event about `size` bytes at `address`: no other
 /// thread has joined the region clock or the global clock since this thread has.
 ///
-/// `stamp` is the thread's own. True only for blocks of less than 64 KiB.
+/// `stamp` is the thread's own. Always `false` for a block of 64 KiB or more.
 #[inline(always)]
 pub(crate) fn is_current(slot: &ThreadSlot, stamp: u64, address: usize, size: usize) -> bool {
     global_of(slot).load(Ordering::Relaxed) == stamp
         && clocks::region(address).load(Ordering::Relaxed) == stamp
-        && (address & (WINDOW - 1)) + size <= WINDOW
+        && (address & (WINDOW - 1)) + size < WINDOW
 }
 
 /// The word that the thread loads as the global clock: under a lease, its own stamp.
@@ -80,7 +81,8 @@ pub(crate) fn synchronize(slot: &ThreadSlot, address: usize, size: usize) -> boo
 }
 
 /// Whether the thread's epoch is current for an event that the program logs: no other thread has
-/// logged one since this thread did. `stamp` is the thread's own.
+/// joined the log's clock or, except under a lease, the global clock since this thread has. `stamp`
+/// is the thread's own.
 #[inline(always)]
 pub(crate) fn is_current_to_log(slot: &ThreadSlot, stamp: u64) -> bool {
     clocks::log().load(Ordering::Relaxed) == stamp
@@ -135,5 +137,33 @@ fn consider_lease(slot: &ThreadSlot, epochs: u64) {
         let [least, each, most] = LEASE_BYTES;
         slot.near_joins.set(JOINS_BEFORE_LEASE);
         slot.begin_lease((each * epochs.min(64) as usize).clamp(least, most));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::enter::{leave, set_guard};
+    use super::super::registry;
+    use super::*;
+
+    #[test]
+    fn a_block_of_64_kib_joins_the_global_clock_even_under_a_lease() {
+        let thread = std::thread::spawn(|| {
+            let (slot, _) = registry::current().unwrap();
+            set_guard(slot);
+            assert!(buffer_pool::make_room(slot));
+            let address = 3 * WINDOW;
+            for size in [WINDOW - 1, WINDOW, WINDOW + 1] {
+                assert!(synchronize(slot, address, size));
+                slot.begin_lease(LEASE_BYTES[0]);
+                let epoch = clocks::begin_cycle(slot.epoch());
+                let current = is_current(slot, slot.stamp(), address, size);
+                assert!(current || synchronize(slot, address, size));
+                assert_eq!(slot.epoch() > epoch, size >= WINDOW, "{size} bytes");
+                slot.end_lease();
+            }
+            leave(slot);
+        });
+        thread.join().unwrap();
     }
 }

@@ -1,5 +1,5 @@
-//! Random programs: three threads use containers of every kind under every tag, and pass them to each other;
-//! against a model that knows nothing but the allocator.
+//! Random programs: three threads use containers of every kind under every tag, and pass them to
+//! each other; against a model that knows nothing but the allocator.
 
 use super::{TAGS, now};
 use crate::allocator::gained;

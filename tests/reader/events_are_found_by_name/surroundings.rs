@@ -233,7 +233,8 @@ fn scopes_with_a_time_of_their_own_tell_it() {
             frame(2),
             leave(times[2]),
             leave(times[3]),
-            // A scope without an event is not reported, and its times are not kept for the next one.
+            // A scope without an event is not reported, and its times are not kept for the next
+            // one.
             enter(0),
             leave(0),
             ENTER.to_vec(),

@@ -54,7 +54,7 @@ const OURS: [Mode; 7] = [
     },
     Mode {
         name: "report",
-        meaning: "the account in the process, as JSON at the end",
+        meaning: "the report of the in-process analyzer, as JSON at the end",
         report: true,
         ..LINKED
     },

@@ -47,8 +47,8 @@ pub(crate) fn markdown(summaries: &[Summary], rounds: u32) {
     println!(
         "# What tracking costs whole programs
 
-Every event of three real programs, recorded in each way memledger offers{}. This page is the output of one
-command, to be run on an idle machine:
+Three real programs, each of whose events is recorded, in each way that memledger offers{}. This page is the output of one
+command, which is to be run on an idle machine:
 
 ```sh
 cargo run --release -p memledger-benches --bin overhead -- --format markdown{flags}{rounds_flag} > docs/overhead.md
@@ -68,14 +68,14 @@ Made on {}: {}.",
         "
 ## How to read it
 
-*wall* is from the start of the process to its end, its report and last flush included; *CPU* is that of all
-its threads, the tracker's worker included; *MiB* is the most memory it had. Each is the median of {rounds} rounds. A
-round runs all modes one after the other, and a *ratio* is the median over the rounds of the mode's figure by
-that of `plain` in the same round, so it holds on a machine whose speed wanders; differences of a few percent
-are noise. *B/event* is the size of the trace file by its events: an allocation or a free is one, a reallocation two.
-*worker ns* is the CPU time of the tracker's thread by events, and *hook ns* what the program's own threads took more than in `plain`:
-the hook, all that it and the worker do to their caches, and what it takes to start and to end. Where there are as many busy threads as cores, the worker's
-CPU time becomes wall time.
+*wall* is the time from the start of the process to its end, its report and last flush included; *CPU* is the CPU time of all
+its threads, the tracker's worker included; *MiB* is the peak of its resident memory. Each is the median of {rounds} rounds. A
+round runs all modes one after the other, and a *ratio* is the median, over the rounds, of the mode's figure divided by
+that of `plain` in the same round, so it is valid on a machine whose speed changes; differences of a few percent
+are noise. *B/event* is the size of the trace file divided by its number of events: an allocation or a free is one event, a reallocation two.
+*worker ns* is the CPU time of the worker, per event. *hook ns* is the CPU time, per event, that the program's own threads took more than in `plain`:
+the hook itself, the effect of hook and worker on the caches, and the start and the end of the recording. If there are as many busy threads as cores, the worker's
+CPU time adds to the wall time.
 
 | program | what it does |
 |---|---|
@@ -93,12 +93,12 @@ CPU time becomes wall time.
         "
 ## What was checked
 
-Figures stand here only for runs in which nothing was lost. Of each run: the program's result is the same as without a
+The tables have only figures of runs in which nothing was lost. Of each run: the program's result is the same as without a
 tracker. Of each run that records: no event was lost; of each trace file, read back as a whole, and of each
 report: no hole in the serials, no free without its allocation, no address allocated twice, nothing cut off; and the
 numbers of allocations, frees and reallocations are those that an independent allocator (`stats_alloc`) counted in
-the same program, to 100 and one in ten thousand, since threads that wait for each other do not always allocate
-alike. `plain` is a binary of its own, into which memledger is not linked."
+the same program, within 100 events plus one in ten thousand, since threads that wait for each other do not always allocate
+the same number of times. `plain` is a binary of its own, into which memledger is not linked."
     );
 }
 

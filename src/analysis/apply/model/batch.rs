@@ -43,8 +43,8 @@ impl Model {
         }
     }
 
-    /// Applies the allocations and frees of one stream at the start of `operations`, up to the first
-    /// operation that needs more; returns their number. The first is event `first`.
+    /// Applies the allocations and frees of one stream at the start of `operations`, up to the
+    /// first operation that needs more; returns their number. The first is event `first`.
     #[inline]
     fn apply_consecutive(
         &mut self,

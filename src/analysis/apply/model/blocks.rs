@@ -113,8 +113,8 @@ impl Model {
         self.count_foreign(stream_id, outside, 1);
     }
 
-    /// A block of the context `owner` was reallocated on this stream (`by` 1), or a reallocation that
-    /// was counted has failed (-1).
+    /// A block of the context `owner` was reallocated on this stream (`by` 1), or a reallocation
+    /// that was counted has failed (-1).
     #[inline]
     pub(super) fn count_foreign(&mut self, stream: u16, owner: u32, by: i64) {
         let context = self.stream(stream).context;
