@@ -4,3 +4,4 @@
 pub mod control;
 #[cfg(feature = "store")]
 pub mod store;
+mod timed_stream;

@@ -22,7 +22,7 @@ trait ForFuturesUseTheirMethodAllocScopeForThreadsUseContext {}
 /// [`AllocScope`](crate::AllocScope) for futures. Both are errors of the compiler:
 /// ```compile_fail,E0277
 /// let scope = memledger::ScopeGuard::enter("load");
-/// std::current::spawn(move || drop(scope));
+/// std::thread::spawn(move || drop(scope));
 /// ```
 /// ```compile_fail
 /// # fn spawn(task: impl Future + Send) {}

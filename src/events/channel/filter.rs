@@ -6,8 +6,9 @@ use crate::error::Error;
 
 /// A filter, parsed from a text such as `memory,scope` or `-memory`.
 ///
-/// A name includes its channel; channels that are on by default are always included. A name after a
-/// `-` excludes its channel. If each name in the text has a `-`, all other channels are included.
+/// A name includes its channel. Channels that are on by default are included without a name. A name
+/// after a `-` excludes its channel, even one that is on by default or included by name. If each
+/// name in the text has a `-`, all other channels are included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChannelFilter {
     wanted: Vec<(u32, String)>,

@@ -219,7 +219,7 @@ impl FilteredSink {
         Some(())
     }
 
-    /// Decides whether an event is passed on. If so, the caller appends it to `held` next.
+    /// Takes in an event. If `info.wanted`, the caller appends it to `held` next.
     fn event(&mut self, thread: &mut StreamState, uid: u16, info: TypeInfo, event: &[u8]) {
         let TypeInfo { layout, wanted, .. } = info;
         thread.keeps = wanted;

@@ -78,7 +78,7 @@ impl Channel {
         known
     }
 
-    /// Whether the channel is off; `false` before a recording starts. Costs one relaxed load.
+    /// Whether the channel is off; `false` if it was not used yet. Costs one relaxed load.
     #[inline(always)]
     pub(crate) fn is_off(&self) -> bool {
         self.state.load(Ordering::Relaxed) == OFF
@@ -190,8 +190,8 @@ pub(crate) fn refused() -> u32 {
     REFUSED.load(Ordering::Relaxed)
 }
 
-/// Turns off the channels that [`apply_setting`] has turned on; returns the names that no channel
-/// has had.
+/// Ends the setting of [`apply_setting`]: turns off the channels that it names, except those that
+/// are on by default. Returns the names that no channel has had.
 pub(crate) fn clear_setting() -> Vec<&'static str> {
     for channel in all().filter(|channel| channel.is_in_setting()) {
         channel.force(channel.on_by_default);

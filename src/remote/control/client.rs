@@ -2,6 +2,7 @@
 
 use super::command::{Command, DEFAULT_PORT};
 use crate::error::Error;
+use crate::remote::timed_stream::TimedStream;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
@@ -28,7 +29,7 @@ const MAX_ANSWER_BYTES: u64 = 1 << 20;
 /// ```
 #[derive(Debug)]
 pub struct Client {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<TimedStream>,
     address: String,
 }
 
@@ -50,9 +51,7 @@ impl Client {
         }
         let prepared = result.and_then(|stream| {
             stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-            stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-            Ok(stream)
+            Ok(TimedStream::new(stream, ANSWER_TIMEOUT))
         });
         match prepared {
             Ok(stream) => Ok(Self { stream: BufReader::new(stream), address: address.into() }),
@@ -71,7 +70,7 @@ impl Client {
         let failed = |address: &str, error: io::Error| {
             let what = match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                    format!("no answer came for {} s", ANSWER_TIMEOUT.as_secs())
+                    format!("no whole answer came within {} s", ANSWER_TIMEOUT.as_secs())
                 }
                 _ => error.to_string(),
             };
@@ -80,6 +79,7 @@ impl Client {
         // NOTE: sending fails if the program has refused the client and closed the connection. The
         // program's reason may still be readable, so the answer is read before the failure of
         // sending is reported.
+        self.stream.get_mut().restart(ANSWER_TIMEOUT);
         let sent = self.stream.get_mut().write_all(format!("{command}\n").as_bytes());
         let mut lines = Vec::new();
         let mut left = MAX_ANSWER_BYTES;

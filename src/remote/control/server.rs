@@ -4,8 +4,9 @@
 //! accepted ──line──► answered ──line──► ... ──closed, silent for 10 s, no command──► gone
 //! ```
 //! The deadline of a client counts from its last whole command, so a client cannot extend it by
-//! sending single bytes. In each round the server executes one command of each client. Rounds are
-//! [`CYCLE_INTERVAL`] apart, which limits the work that clients can cause.
+//! sending single bytes. In each round the server executes one command of each client. After a
+//! round with a command or a new client it pauses for [`CYCLE_INTERVAL`], which limits the work
+//! that clients can cause.
 
 use super::command::{Command, too_long};
 use super::lines::{Lines, TooLong};
@@ -200,7 +201,9 @@ impl Work {
     }
 
     fn admit(&mut self, stream: TcpStream) {
-        // A client whose descriptor cannot be inspected, or set, is disconnected.
+        // NOTE: a client whose descriptor cannot be set is disconnected. One whose descriptor
+        // cannot be inspected is forgotten in the next round without a close: the program has
+        // closed the descriptor, and may use its number again.
         let Some(mut client) = Client::new(stream, self.timeout) else { return };
         if self.clients.len() < MAX_CLIENTS {
             self.clients.push(client);

@@ -3,8 +3,9 @@
 use super::message::{MAX_RESPONSE, Message};
 use super::{PORT, check_token};
 use crate::error::Error;
+use crate::remote::timed_stream::TimedStream;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 /// The maximum time to connect to one address.
@@ -15,7 +16,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// One connection to a store.
 #[derive(Debug)]
 pub(super) struct Connection {
-    stream: TcpStream,
+    stream: TimedStream,
     address: SocketAddr,
     token: Option<String>,
 }
@@ -29,8 +30,7 @@ impl Connection {
             let connected =
                 TcpStream::connect_timeout(&tried, CONNECT_TIMEOUT).and_then(|stream| {
                     stream.set_nodelay(true)?;
-                    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-                    stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+                    let stream = TimedStream::new(stream, ANSWER_TIMEOUT);
                     Ok(Self { stream, address: tried, token: None })
                 });
             match connected {
@@ -88,7 +88,7 @@ impl Connection {
         answer.map_err(|error| {
             // The connection is closed, because the remaining bytes of this answer would be read as
             // the answer to the next request.
-            let _ = self.stream.shutdown(Shutdown::Both);
+            self.stream.shut_down();
             let sentence = self.sentence(&format!("does not answer as a store does: {error}"));
             match error {
                 Error::NoAnswer(_) => Error::NoAnswer(sentence),
@@ -102,11 +102,12 @@ impl Connection {
             Error::NoAnswer(match error.kind() {
                 io::ErrorKind::UnexpectedEof => "it has closed the connection".to_owned(),
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                    format!("nothing came within {} s", ANSWER_TIMEOUT.as_secs())
+                    format!("no whole answer came within {} s", ANSWER_TIMEOUT.as_secs())
                 }
                 _ => error.to_string(),
             })
         };
+        self.stream.restart(ANSWER_TIMEOUT);
         self.stream.write_all(request).map_err(failed)?;
         let mut size = [0; 4];
         self.stream.read_exact(&mut size).map_err(failed)?;

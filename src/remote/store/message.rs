@@ -135,8 +135,8 @@ impl Message {
         bytes
     }
 
-    /// Decodes the bytes after the size. Ignores fields that are neither numbers nor texts, because
-    /// a newer peer may send fields of unknown types.
+    /// Decodes the bytes after the size. Ignores fields other than numbers, texts and lists of
+    /// texts, because a newer peer may send fields of unknown types.
     ///
     /// Takes less memory than 64 times the size of `body`, whatever lengths `body` declares.
     /// Nesting deeper than 8 is an error.

@@ -40,8 +40,8 @@ pub struct Start {
     pub size: u64,
 }
 
-/// Finds the packets of a stream that arrives in pieces. A push takes a few nanoseconds per packet
-/// and no allocation. The start is kept until it is complete, at most 64 KiB.
+/// Finds the packets of a stream that arrives in pieces. A push takes a few nanoseconds per packet.
+/// Only the bytes of the start are kept, until it is complete: at most 65 543 bytes.
 ///
 /// # Examples
 /// ```

@@ -20,7 +20,8 @@ pub const FIRST_UID: u16 = 16;
 /// The largest uid a declared type may have.
 pub const LAST_UID: u16 = 32_766;
 
-/// Bits of a serial that an event carries. A reader completes them from the serials around it.
+/// Bits of a serial that an event carries. A reader completes them from the serials that it read
+/// before.
 pub const SERIAL_BITS: u32 = 24;
 /// The bits of a serial that an event carries. The hook writes these bits of its epoch instead; the
 /// worker replaces them by those of the serial.

@@ -152,7 +152,8 @@ impl Decoder {
     }
 
     fn has_ended(&self) -> bool {
-        // NOTE: this crate's writer announces this type before all others.
+        // NOTE: this crate's writer announces this type in the first packet of types, so before the
+        // first sync.
         match self.types().find(|(event_type, _)| event_type.is("Memledger", "Report")) {
             Some((_, reports)) => reports > 0,
             None => self.tally.syncs > 0,

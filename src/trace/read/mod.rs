@@ -53,11 +53,11 @@ use std::io::Read;
 /// own thread.
 ///
 /// An event costs 6 to 40 ns on one core, depending on how finely the events of threads interleave
-/// and on whether packets are LZ4. The memory is 2 MiB of input, at most 64 MiB of types, and the
-/// events that wait for an earlier event of another thread: at most 256 MiB plus 64 bytes for each
-/// byte of input, or the value of [`Reader::memory_limit`]. If more is needed, the reader stops
-/// waiting and reports a [`Damage`]. The time is in proportion to the size of the input, even if
-/// the input is damaged.
+/// and on whether packets are LZ4. The memory is 1.25 MiB of input, at most 64 MiB of types, and
+/// the events that wait for an earlier event of another thread: at most 256 MiB plus 64 bytes for
+/// each byte of input, 4 GiB in all, or the value of [`Reader::memory_limit`]. If more is needed,
+/// the reader stops waiting and reports a [`Damage`]. The time is in proportion to the size of the
+/// input, even if the input is damaged.
 ///
 /// # Errors
 /// [`Error::NotATrace`] if the input is not a trace, [`Error::UnsupportedTrace`] if it is a trace

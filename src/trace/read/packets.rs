@@ -13,7 +13,8 @@ use crate::trace::format::{Transport, compact};
 use std::io::Read;
 
 /// The default limit for the memory of waiting events, in bytes: a base, plus an amount for each
-/// byte of input, up to a maximum. An event of 10 bytes takes 100 bytes of memory.
+/// byte of input, up to a maximum. A waiting event takes its bytes and an item of 24 bytes. The
+/// unused capacity of the buffers also counts.
 const BASE_HELD_BYTES: usize = 256 << 20;
 const HELD_BYTES_PER_INPUT_BYTE: u64 = 64;
 const MAX_HELD_BYTES: u64 = 4 << 30;

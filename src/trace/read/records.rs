@@ -130,8 +130,8 @@ impl Records {
             };
             if let Some(what) = problem {
                 // If no record follows, these bytes are no record either.
-                // PERF: neither is the second of two consecutive illegal records. Otherwise damage
-                // would be reported for every four bytes.
+                // NOTE: neither is the second illegal record of this packet. Otherwise damage could
+                // be reported for every four bytes.
                 let next = rest.get(HEADER + size..).and_then(header);
                 let is_none = |(uid, _)| uid != NEW_EVENT && types.layout(uid).is_none();
                 if std::mem::replace(&mut illegal, true) || next.is_some_and(is_none) {

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Read};
 
-/// The maximum read-ahead in bytes: a dozen packets of the largest size.
+/// The maximum read-ahead in bytes: 16 packets of the largest size.
 pub(super) const WINDOW: usize = 1 << 20;
 /// The minimum and the maximum size of the buffer, in bytes. It doubles when a read has filled it,
 /// so a small input has a small buffer.

@@ -4,8 +4,9 @@
 //! bytes   | delivered | item | item | item (unfinished) | piece | item | piece | part of an event
 //!         0           ^ items[head]                                             ^ parsed
 //! ```
-//! Each byte is parsed once, when its packet arrives ([`parse`], [`builtin`]). An item has 24 bytes
-//! and points into `bytes`, so no event is copied or allocated on its own. An event with array
+//! An item is parsed when all its bytes and its type have arrived, usually with its packet
+//! ([`parse`], [`builtin`]). An item has 24 bytes and points into `bytes`, so no event is copied or
+//! allocated on its own. An event with array
 //! fields is *unfinished* until the terminal after its pieces has arrived. Other events that arrive
 //! before the terminal may be complete, but wait for the unfinished event.
 

@@ -47,7 +47,8 @@ impl<'e> Occurrence<'e> {
 
     /// The time of the event, in nanoseconds since the start of the trace. If the event opens a
     /// scope with a time, this is that time. Otherwise it is the time of the last `Memory.Marker`
-    /// before the event; this crate's writer sends one every 10 ms. `None` before the first marker.
+    /// before the event. `None` before the first marker. While there are events, this crate's
+    /// writer sends a marker about every 10 ms, and every millisecond at the start of a recording.
     ///
     /// If the event has a time of its own, it is in a field, often named `Cycle`: see
     /// [`FieldValue::nanoseconds`].

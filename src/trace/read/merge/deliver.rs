@@ -139,7 +139,7 @@ impl Merge {
                     if !self.serials.is_known() && watermark <= MAX_FIRST_SERIAL {
                         self.serials.seed(watermark + BIAS);
                     }
-                    // NOTE: only the lower 32 bits are used, so that a damaged value does little
+                    // NOTE: only the lower 24 bits are used, so that a damaged value does little
                     // harm.
                     let watermark = self.serials.nearest(watermark as u32);
                     self.serials.reached(watermark);
