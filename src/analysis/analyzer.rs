@@ -4,7 +4,7 @@ mod rare_events;
 
 use super::apply::{ApplyEnv, Model, Operation, OperationKind, OperationQueue};
 use super::cutoff::{Cutoff, Until};
-use super::decode::{Decoding, NameRole, Role, u64_at};
+use super::decode::{Decoding, NameRole, Role, u32_at, u64_at};
 use super::diagnostics::Diagnostics;
 use super::facts::Facts;
 #[cfg(feature = "enable")]
@@ -58,6 +58,8 @@ pub struct Analyzer {
     cutoff: Cutoff,
     /// The maximum number of blocks in [`Report::largest_live`].
     largest_live: usize,
+    /// Stacks count only blocks of scopes with this in their path, in lower case.
+    scope: Option<String>,
 }
 
 impl Default for Analyzer {
@@ -78,6 +80,7 @@ impl Analyzer {
             diagnostics: Diagnostics::default(),
             cutoff: Cutoff::default(),
             largest_live: 100,
+            scope: None,
         }
     }
 
@@ -90,6 +93,13 @@ impl Analyzer {
     /// Sets the maximum number of blocks in [`Report::largest_live`] (100 by default).
     pub fn largest_live(mut self, blocks: usize) -> Self {
         self.largest_live = blocks;
+        self
+    }
+
+    /// Has the rows of stacks count only blocks that were allocated in scopes with `text` in their
+    /// path, in upper or lower case. These rows then have no peaks of their own.
+    pub fn stacks_in_scope(mut self, text: &str) -> Self {
+        self.scope = Some(text.to_lowercase());
         self
     }
 
@@ -134,6 +144,7 @@ impl Analyzer {
             diagnostics: &self.diagnostics,
             cutoff: &self.cutoff,
             largest_live: self.largest_live,
+            scope: self.scope.as_deref(),
         }
     }
 
@@ -188,11 +199,12 @@ impl Analyzer {
         heap: usize,
         address: u64,
         size: u64,
+        stack: u32,
     ) {
         if heap >= HEAPS || address == 0 {
             return self.unusable(kind, stream, heap);
         }
-        self.enqueue(Operation::new(kind, stream, heap as u8, address, size));
+        self.enqueue(Operation::new(kind, stream, heap as u8, address, size, stack));
     }
 
     /// An event after the point that the caller has set as the end of counting. Only events about
@@ -234,10 +246,16 @@ impl Analyzer {
     pub(crate) fn report_bytes(&self, largest_live: Option<usize>) -> usize {
         /// Bytes of a row with its names and its text.
         const ROW: usize = 2 << 10;
-        let buckets = self.model.accounts().buckets().len();
-        let rows = buckets + self.model.contexts().all().len() + self.model.threads().all().len();
+        /// Bytes of a frame of the tree of stacks: it is a function, a line, or a part of some rows.
+        const FRAME: usize = 512;
+        let stacks = self.model.callstacks();
+        // Each stack has a bucket for each context and thread; these are summed into its row.
+        let rows = self.model.accounts().buckets_without_stack()
+            + self.model.contexts().all().len()
+            + self.model.threads().all().len()
+            + stacks.len();
         let blocks = largest_live.unwrap_or(self.largest_live).min(self.live_block_count());
-        (64 << 10) + ROW * (rows + blocks)
+        (64 << 10) + ROW * (rows + blocks) + FRAME * stacks.nodes()
     }
 
     /// Live and peak bytes of the whole program up to the last [`flush`](Self::flush).
@@ -301,16 +319,17 @@ impl Visitor for Analyzer {
         self.cutoff.count_event();
         let fixed = event.fixed;
         match self.decoding.role(event.type_index) {
-            Role::Alloc { address, size, low, heap, realloc } => {
+            Role::Alloc { address, stack, size, low, heap, realloc } => {
                 let kind = if realloc { OperationKind::ReallocAlloc } else { OperationKind::Alloc };
                 let (address, heap) = (u64_at(fixed, address), heap.of(fixed));
                 let size = self.decoding.size(fixed, size, low);
-                self.enqueue_checked(kind, event.stream, heap, address, size);
+                let stack = u32_at(fixed, stack);
+                self.enqueue_checked(kind, event.stream, heap, address, size, stack);
             }
             Role::Free { address, heap, realloc } => {
                 let kind = if realloc { OperationKind::ReallocFree } else { OperationKind::Free };
                 let (address, heap) = (u64_at(fixed, address), heap.of(fixed));
-                self.enqueue_checked(kind, event.stream, heap, address, 0);
+                self.enqueue_checked(kind, event.stream, heap, address, 0, 0);
             }
             role => self.rare_event(role, event),
         }

@@ -4,6 +4,9 @@
 //! JSON and the tables of the text. A column that is counted also needs its computation, in
 //! `accounts/tally.rs`. A test in `dump/formats.rs` checks that it needs nothing else.
 
+use super::estimate::{Estimate, Sample, Weighted};
+use Shown::{Bytes, Hidden, Number};
+
 /// How the text shows a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
@@ -13,6 +16,13 @@ pub(crate) enum Shown {
     Number(&'static str),
     /// A size, below this header.
     Bytes(&'static str),
+}
+
+impl Shown {
+    /// Whether the column has bytes.
+    const fn is_bytes(self) -> bool {
+        matches!(self, Self::Bytes(_))
+    }
 }
 
 /// One column of the rows.
@@ -33,6 +43,13 @@ pub struct Moves {
     /// Their sizes when they moved. For a block that a reallocation moved to another size class:
     /// the old size where it left, the new size where it arrived.
     pub bytes: u64,
+}
+
+impl Moves {
+    fn add(&mut self, other: Self) {
+        self.blocks = self.blocks.wrapping_add(other.blocks);
+        self.bytes = self.bytes.wrapping_add(other.bytes);
+    }
 }
 
 /// Declares the columns, in the order of the JSON. The sections of the declaration:
@@ -58,6 +75,88 @@ macro_rules! columns {
         pub(crate) struct Tally {
             $($(#[doc = $doc_a])+ $(#[cfg($cfg_a)])? pub(crate) $a: u64,)+
             $($(#[doc = $doc_e])+ $(#[cfg($cfg_e)])? pub(crate) $e: u64,)+
+        }
+
+        /// What a sample says about the columns of a row.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub(crate) struct Weights {
+            $($(#[cfg($cfg_a)])? $a: Weighted,)+
+            $(pub(in crate::analysis) $b: Weighted,)+
+            $(pub(in crate::analysis) $d: Weighted,)+
+            $($(#[cfg($cfg_e)])? $e: Weighted,)+
+        }
+
+        impl Weights {
+            /// Adds what was counted of one block.
+            pub(in crate::analysis) fn add_tally(&mut self, tally: &Tally, sample: Sample) {
+                $($(#[cfg($cfg_a)])? {
+                    self.$a.add(tally.$a as i64, $shown_a.is_bytes(), sample);
+                })+
+                $($(#[cfg($cfg_e)])? {
+                    self.$e.add(tally.$e as i64, $shown_e.is_bytes(), sample);
+                })+
+            }
+
+            /// Adds the sums of other blocks.
+            pub(crate) fn add(&mut self, other: &Self) {
+                $($(#[cfg($cfg_a)])? { self.$a.sum(&other.$a); })+
+                $(self.$b.sum(&other.$b);)+
+                $(self.$d.sum(&other.$d);)+
+                $($(#[cfg($cfg_e)])? { self.$e.sum(&other.$e); })+
+            }
+
+            /// Adds the figures of blocks that were all taken.
+            pub(in crate::analysis) fn add_exact(&mut self, figures: &Figures) {
+                $($(#[cfg($cfg_a)])? { self.$a.add_exact(figures.$a); })+
+                $(self.$b.add_exact(figures.$b);)+
+                $(self.$d.add_exact(figures.$d);)+
+                $($(#[cfg($cfg_e)])? { self.$e.add_exact(figures.$e); })+
+            }
+
+            /// The figures of the whole.
+            pub(crate) fn estimates(&self) -> Estimates {
+                Estimates {
+                    $($(#[cfg($cfg_a)])? $a: self.$a.estimate(),)+
+                    $($b: self.$b.estimate(),)+
+                    $($d: self.$d.estimate(),)+
+                    $($(#[cfg($cfg_e)])? $e: self.$e.estimate(),)+
+                }
+            }
+        }
+
+        /// Estimates of the columns of a row, from a sample: all columns but the row's own peak,
+        /// which a sample does not show.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Estimates {
+            $($(#[doc = $doc_a])+ $(#[cfg($cfg_a)])? pub $a: Estimate,)+
+            $($(#[doc = $doc_b])+ pub $b: Estimate,)+
+            $($(#[doc = $doc_d])+ pub $d: Estimate,)+
+            $($(#[doc = $doc_e])+ $(#[cfg($cfg_e)])? pub $e: Estimate,)+
+        }
+
+        impl Estimates {
+            /// The estimates themselves, as figures of a row.
+            pub fn values(&self) -> Figures {
+                Figures {
+                    $($(#[cfg($cfg_a)])? $a: self.$a.value,)+
+                    $($b: self.$b.value,)+
+                    $($d: self.$d.value,)+
+                    $($(#[cfg($cfg_e)])? $e: self.$e.value,)+
+                    ..Figures::default()
+                }
+            }
+
+            /// The keys and estimates, in the order of the JSON.
+            pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, Estimate)> {
+                [
+                    $($(#[cfg($cfg_a)])? (stringify!($a), self.$a),)+
+                    $((stringify!($b), self.$b),)+
+                    $((stringify!($d), self.$d),)+
+                    $($(#[cfg($cfg_e)])? (stringify!($e), self.$e),)+
+                ]
+                .into_iter()
+            }
         }
 
         impl Tally {
@@ -101,8 +200,14 @@ macro_rules! columns {
                 $($(#[cfg($cfg_e)])? { self.$e = self.$e.wrapping_add(tally.$e); })+
             }
 
+            /// Adds what moved. NOTE: moves between the two rows stay in it.
+            pub(in crate::analysis) fn add_moves(&mut self, other: &Self) {
+                self.moved_in.add(other.moved_in);
+                self.moved_out.add(other.moved_out);
+            }
+
             /// Adds the columns that add up, except for the moves.
-            pub(in crate::analysis) fn add(&mut self, other: &Self) {
+            pub(crate) fn add(&mut self, other: &Self) {
                 $($(#[cfg($cfg_a)])? { self.$a = self.$a.wrapping_add(other.$a); })+
                 $(self.$b = self.$b.wrapping_add(other.$b);)+
                 $(self.$d = self.$d.wrapping_add(other.$d);)+

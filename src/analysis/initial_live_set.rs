@@ -28,6 +28,9 @@ pub(crate) struct InitialOwner {
     pub(crate) renamed: Option<Option<i32>>,
     /// The index of its thread in [`InitialLiveSet::threads`].
     pub(crate) thread: u32,
+    /// An id that the stream has for the stack of its blocks; 0 if they have none.
+    #[allow(dead_code, reason = "late streams do not have stacks yet")]
+    pub(crate) callstack: u32,
 }
 
 /// A thread that may have live blocks.
@@ -122,9 +125,11 @@ impl Model {
             });
         let being_reallocated = being_reallocated.collect();
         let ids = Ids::new(self.contexts());
+        let stacks = self.callstacks().ids();
         let owners = self.accounts().buckets().iter().map(|bucket| {
             let (tag, renamed) = ids.of(bucket.context);
-            InitialOwner { tag, renamed, thread: bucket.thread }
+            let callstack = stacks[bucket.stack as usize];
+            InitialOwner { tag, renamed, thread: bucket.thread, callstack }
         });
         let threads = self.threads().all().iter().map(|thread| InitialThread {
             id: thread.id,

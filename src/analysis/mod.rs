@@ -16,9 +16,11 @@
 //! | file | what |
 //! |---|---|
 //! | `analyzer.rs` | passes each event to the part that handles it |
+//! | `callstacks/` | call stacks: their frames, and the files these are in |
 //! | `columns.rs` | the columns of a report, in one place |
 //! | `cutoff.rs` | where counting stops (`--at`), and the report as it was there |
 //! | `diagnostics.rs` | losses and contradictions |
+//! | `estimate.rs` | figures of a whole, from a sample of it |
 //! | `facts.rs` | what a trace says about the program and about itself |
 //! | `timeline/` | the time, bookmarks, when scopes were off |
 //! | `initial_live_set.rs` | a copy of the live blocks, for a stream that joins a recording |
@@ -39,10 +41,12 @@ mod accounts;
 mod analyzer;
 mod apply;
 mod attribution;
+mod callstacks;
 mod columns;
 mod cutoff;
 mod decode;
 mod diagnostics;
+mod estimate;
 mod facts;
 mod hash;
 #[cfg(feature = "enable")]
@@ -55,16 +59,19 @@ mod symbols;
 mod timeline;
 
 pub use analyzer::Analyzer;
-pub(crate) use columns::{COLUMNS, Column, Shown, column};
-pub use columns::{Figures, Moves, Totals};
+pub use callstacks::StackEnd;
+pub(crate) use columns::{COLUMNS, Column, Shown, Weights, column};
+pub use columns::{Estimates, Figures, Moves, Totals};
 pub use cutoff::Until;
+pub use estimate::Estimate;
 #[cfg(feature = "enable")]
 pub(crate) use initial_live_set::{InitialBlock, InitialLiveSet};
 #[cfg(feature = "enable")]
 pub(crate) use measured::{Baseline, Holder, MeasuredFigures};
 pub use report::{
-    AfterReport, Bookmark, GroupRow, LiveBlock, Losses, NameRow, PeakMoment, Report, ScopeRow,
-    SizeRow, ThreadRow, TimeSpan, TraceInfo,
+    AfterReport, Bookmark, CallRow, Frame, GroupRow, LiveBlock, Losses, NameRow, PeakMoment,
+    Report, ScopeRow, SizeRow, StackKind, StackRow, ThreadRow, TimeSpan, TraceInfo,
 };
+pub(crate) use report::{CallKind, Calls};
 pub use symbols::{Module, SourceFrame, Symbolizer};
 pub use timeline::bookmark_text;

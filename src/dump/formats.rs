@@ -4,7 +4,7 @@
 //! ending of the file's name; `memledger report` looks up `--format`, or else the ending of `-o`.
 
 use super::format::ReportFormat;
-use super::{json, text};
+use super::{folded, json, text};
 use std::path::Path;
 
 /// All formats; the first is the default.
@@ -22,6 +22,7 @@ use std::path::Path;
 pub static FORMATS: Formats = Formats(&[
     &text::Format,
     &json::Format,
+    &folded::Format,
     #[cfg(test)]
     &tests::Toy,
 ]);
@@ -106,7 +107,7 @@ mod tests {
             assert!(FORMATS.by_path(Path::new(path)).is_none(), "{path}");
         }
         assert!(FORMATS.by_name("toys").is_none());
-        assert_eq!(FORMATS.endings(), ".txt, .json, .toy or .toys");
+        assert_eq!(FORMATS.endings(), ".txt, .json, .folded, .toy or .toys");
         assert_eq!(Formats(&[&text::Format]).endings(), ".txt");
         let mut written = Vec::new();
         toy.write(&sized_report(), &Options::default(), &mut written).unwrap();

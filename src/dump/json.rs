@@ -4,6 +4,7 @@
 //! may be added; none is renamed or dropped within `/1`.
 
 use super::format::ReportFormat;
+use super::json_stacks;
 use super::options::Options;
 use super::pretty::{self, Json, Object, Value};
 use crate::analysis::{
@@ -51,21 +52,25 @@ macro_rules! object {
 
 impl Json for Report {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        object!(value,
-            "schema" => "memledger.report/1",
-            "trace" => self.trace,
-            "totals" => self.totals,
-            "peak" => self.peak,
-            "losses" => self.losses,
-            "after_report" => self.after_report,
-            "bookmarks" => self.bookmarks,
-            "by_scope" => self.by_scope,
-            "by_group" => self.by_group,
-            "by_name" => self.by_name,
-            "by_thread" => self.by_thread,
-            "by_size" => self.by_size,
-            "largest_live" => self.largest_live,
-        )
+        value.object(|object| {
+            object.entry("schema", "memledger.report/1")?;
+            object.entry("trace", &self.trace)?;
+            object.entry("totals", &self.totals)?;
+            object.entry("peak", &self.peak)?;
+            object.entry("losses", &self.losses)?;
+            object.entry("after_report", &self.after_report)?;
+            object.entry("bookmarks", &self.bookmarks)?;
+            object.entry("by_scope", &self.by_scope)?;
+            object.entry("by_group", &self.by_group)?;
+            object.entry("by_name", &self.by_name)?;
+            object.entry("by_thread", &self.by_thread)?;
+            object.entry("by_size", &self.by_size)?;
+            if !self.by_stack.is_empty() {
+                json_stacks::entries(self, object)?;
+            }
+            let largest = self.largest_live.iter().map(|block| Largest { report: self, block });
+            object.entry("largest_live", &largest.collect::<Vec<_>>())
+        })
     }
 }
 
@@ -153,7 +158,11 @@ impl Json for AfterReport {
 }
 
 /// Adds the keys of moved blocks, if any block moved.
-fn moves(object: &mut Object<'_, '_>, moved_in: Moves, moved_out: Moves) -> io::Result<()> {
+pub(super) fn moves(
+    object: &mut Object<'_, '_>,
+    moved_in: Moves,
+    moved_out: Moves,
+) -> io::Result<()> {
     if moved_in != Moves::default() || moved_out != Moves::default() {
         object.entry("moved_in_blocks", &moved_in.blocks)?;
         object.entry("moved_in_bytes", &moved_in.bytes)?;
@@ -164,7 +173,7 @@ fn moves(object: &mut Object<'_, '_>, moved_in: Moves, moved_out: Moves) -> io::
 }
 
 /// Adds an entry for each key and figure.
-fn entries(
+pub(super) fn entries(
     object: &mut Object<'_, '_>,
     mut figures: impl Iterator<Item = (&'static str, u64)>,
 ) -> io::Result<()> {
@@ -172,7 +181,7 @@ fn entries(
 }
 
 /// Adds the columns of a row.
-fn columns(object: &mut Object<'_, '_>, figures: &Figures) -> io::Result<()> {
+pub(super) fn columns(object: &mut Object<'_, '_>, figures: &Figures) -> io::Result<()> {
     entries(object, COLUMNS.iter().map(|column| (column.key, (column.of)(figures))))?;
     moves(object, figures.moved_in, figures.moved_out)
 }
@@ -244,16 +253,27 @@ impl Json for SizeRow {
     }
 }
 
-impl Json for LiveBlock {
+/// A live block, with its stack if the trace has stacks.
+struct Largest<'a> {
+    report: &'a Report,
+    block: &'a LiveBlock,
+}
+
+impl Json for Largest<'_> {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        object!(value,
-            "address" => format!("{:#x}", self.address),
-            "bytes" => self.bytes,
-            "thread" => self.thread,
-            "group" => self.group,
-            "name" => self.name,
-            "path" => self.path,
-            "allocated_at_ns" => self.allocated_at_ns,
-        )
+        let block = self.block;
+        value.object(|object| {
+            object.entry("address", &format!("{:#x}", block.address))?;
+            object.entry("bytes", &block.bytes)?;
+            object.entry("thread", &block.thread)?;
+            object.entry("group", &block.group)?;
+            object.entry("name", &block.name)?;
+            object.entry("path", &block.path)?;
+            object.entry("allocated_at_ns", &block.allocated_at_ns)?;
+            if !self.report.by_stack.is_empty() {
+                object.entry("stack", &block.stack.map(|stack| stack as u64))?;
+            }
+            Ok(())
+        })
     }
 }

@@ -5,13 +5,16 @@
 //! | `format.rs` | what a format is |
 //! | `formats.rs` | the table of all formats |
 //! | `options.rs` | how a report is shaped |
-//! | `json.rs`, `pretty.rs` | JSON |
+//! | `json.rs`, `json_stacks.rs`, `pretty.rs` | JSON |
+//! | `folded.rs` | stacks for flame graphs, one line each |
 //! | `text/` | text for a terminal |
 #![forbid(unsafe_code)]
 
+mod folded;
 mod format;
 mod formats;
 pub mod json;
+mod json_stacks;
 mod options;
 mod pretty;
 pub mod text;

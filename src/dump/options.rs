@@ -1,5 +1,7 @@
 //! The options of a report, for formats that have options.
 
+use crate::analysis::Figures;
+
 /// What the tables divide the memory by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -14,6 +16,14 @@ pub enum By {
     Thread,
     /// Sizes, in classes that double.
     Size,
+    /// Call stacks, as a tree.
+    Stack,
+    /// Functions.
+    Function,
+    /// Source lines.
+    Line,
+    /// Crates.
+    Crate,
 }
 
 /// The key by which rows are sorted, the largest first. Equal rows are sorted by their own peak,
@@ -34,6 +44,19 @@ pub enum Sort {
     Count,
 }
 
+impl Sort {
+    /// The figure of a row that it is sorted by.
+    pub(super) fn of(self, figures: &Figures) -> u64 {
+        match self {
+            Self::AtPeak => figures.live_bytes_at_peak,
+            Self::Live => figures.live_bytes,
+            Self::Peak => figures.peak_bytes,
+            Self::Allocated => figures.allocated_bytes,
+            Self::Count => figures.allocations,
+        }
+    }
+}
+
 /// How the text is shaped. No option changes a figure.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -51,6 +74,11 @@ pub struct Options {
     pub sort: Sort,
     /// Whether the figures of scopes and groups include those of the rows inside them.
     pub inclusive: bool,
+    /// Whether the tree of stacks begins with the functions that allocate and has their callers below
+    /// them, instead of the reverse.
+    pub bottom_up: bool,
+    /// Whether frames of the standard library and of allocation machinery are shown, too.
+    pub all_frames: bool,
     /// Only rows with this text in their name, in upper or lower case.
     pub filter: Option<String>,
     /// Which moment the report is of, if not of the end: `50%`, `1.5s`.
@@ -75,6 +103,8 @@ impl Default for Options {
             by: None,
             sort: Sort::AtPeak,
             inclusive: true,
+            bottom_up: false,
+            all_frames: false,
             filter: None,
             moment: None,
             verbose: false,

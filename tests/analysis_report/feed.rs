@@ -93,6 +93,25 @@ const TYPES: &[Declaration] = &[
     ("Memledger.Alive", false, &[("Blocks", T::U64)]),
     ("Memledger.ScopeEntries", false, &[("Tag", T::I32), ("Entries", T::U64), ("Before", T::U8)]),
     ("Other.Scope", false, &[("Value", T::U32)]),
+    ("Memory.CallstackSpec", false, &[("CallstackId", T::U32), ("Frames", T::U64Array)]),
+    (
+        "Memory.CallstackSpecDelta7bit",
+        false,
+        &[("CallstackId", T::U32), ("CompressedFrames", T::U8Array)],
+    ),
+    ("Memledger.CallstackEnd", false, &[("CallstackId", T::U32), ("Reason", T::U8)]),
+    ("Memledger.StackSampling", false, &[("MeanBytes", T::U64)]),
+    (
+        "Diagnostics.ModuleInit",
+        false,
+        &[("SymbolFormat", T::AnsiString), ("ModuleBaseShift", T::U8)],
+    ),
+    (
+        "Diagnostics.ModuleLoad",
+        false,
+        &[("Name", T::WideString), ("Base", T::U64), ("Size", T::U32), ("ImageId", T::U8Array)],
+    ),
+    ("Diagnostics.ModuleUnload", false, &[("Base", T::U64)]),
 ];
 
 /// The type `name` with these fields.
@@ -118,8 +137,10 @@ pub fn event_type(uid: u16, name: &str, synced: bool, fields: &[(&'static str, T
 pub enum V<'a> {
     N(u64),
     S(&'a str),
+    /// The bytes of an array.
+    B(&'a [u8]),
 }
-use V::{N, S};
+use V::{B, N, S};
 
 /// An analyzer and what it takes to feed it.
 pub struct Feed {
@@ -165,6 +186,7 @@ impl Feed {
             match value {
                 N(n) => fixed.extend_from_slice(&n.to_le_bytes()[..field.field_type.fixed_size()]),
                 S(s) => aux.push((index as u8, s.as_bytes())),
+                B(b) => aux.push((index as u8, b)),
             }
         }
         assert_eq!(fixed.len(), event_type.fixed_size(), "{name}");
@@ -184,13 +206,19 @@ impl Feed {
         });
     }
 
-    fn sized(&mut self, name: &str, stream: u16, address: u64, size: u64) {
+    fn sized(&mut self, name: &str, stream: u16, address: u64, size: u64, stack: u32) {
         let size = size.min((1 << 35) - 1);
-        self.emit(name, stream, &[N(address), N(0), N(size >> 3), N(size & 7 | 4 << 3), N(0)]);
+        let values = [N(address), N(stack.into()), N(size >> 3), N(size & 7 | 4 << 3), N(0)];
+        self.emit(name, stream, &values);
     }
 
     pub fn alloc(&mut self, stream: u16, address: u64, size: u64) {
-        self.sized("Memory.Alloc", stream, address, size);
+        self.alloc_at(stream, address, size, 0);
+    }
+
+    /// An allocation with the stack of this id.
+    pub fn alloc_at(&mut self, stream: u16, address: u64, size: u64, stack: u32) {
+        self.sized("Memory.Alloc", stream, address, size, stack);
     }
 
     pub fn free(&mut self, stream: u16, address: u64) {
@@ -202,7 +230,23 @@ impl Feed {
     }
 
     pub fn realloc_alloc(&mut self, stream: u16, address: u64, size: u64) {
-        self.sized("Memory.ReallocAlloc", stream, address, size);
+        self.realloc_alloc_at(stream, address, size, 0);
+    }
+
+    pub fn realloc_alloc_at(&mut self, stream: u16, address: u64, size: u64, stack: u32) {
+        self.sized("Memory.ReallocAlloc", stream, address, size, stack);
+    }
+
+    /// The frames of a stack, innermost first.
+    pub fn stack(&mut self, id: u32, frames: &[u64]) {
+        let bytes: Vec<u8> = frames.iter().flat_map(|frame| frame.to_le_bytes()).collect();
+        self.emit("Memory.CallstackSpec", 1, &[N(id.into()), B(&bytes)]);
+    }
+
+    pub fn module(&mut self, path: &str, base: u64, size: u64) {
+        let wide: Vec<u8> = path.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let values = [B(&wide), N(base), N(size), B(path.as_bytes())];
+        self.emit("Diagnostics.ModuleLoad", 1, &values);
     }
 
     pub fn realloc(&mut self, stream: u16, from: u64, to: u64, size: u64) {

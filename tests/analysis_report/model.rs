@@ -19,6 +19,8 @@ enum Key {
     Name(Path, &'static str),
     Thread(u32),
     Size(u64),
+    /// The frames of a stack; none without one.
+    Stack(Vec<u64>),
 }
 
 /// What a block counts under.
@@ -29,7 +31,12 @@ struct Owner {
     name: &'static str,
     thread: u32,
     class: u64,
+    stack: u32,
 }
+
+/// Stacks by id: their frames, innermost first. Two ids have the same.
+pub const STACKS: &[&[u64]] =
+    &[&[], &[0x1010, 0x1020], &[0x1011, 0x1020], &[0x1010, 0x1020], &[0x1020]];
 
 impl Owner {
     fn keys(&self) -> BTreeSet<Key> {
@@ -39,6 +46,7 @@ impl Owner {
             Key::Name(self.group.clone(), self.name),
             Key::Thread(self.thread),
             Key::Size(self.class),
+            Key::Stack(STACKS[self.stack as usize].to_vec()),
         ]);
         keys.extend((1..=self.scope.len()).map(|n| Key::ScopeAndBelow(self.scope[..n].to_vec())));
         keys.extend((1..=self.group.len()).map(|n| Key::GroupAndBelow(self.group[..n].to_vec())));
@@ -181,12 +189,12 @@ impl Model {
         }
     }
 
-    fn alloc(&mut self, stream: u16, address: u64, size: u64) {
+    fn alloc(&mut self, stream: u16, address: u64, size: u64, stack: u32) {
         self.replace(address);
         let (scope, group, name) = self.context(stream);
         let thread = self.streams[&stream].thread;
         let class = class_of(size);
-        let owner = Owner { scope, group, name, thread, class };
+        let owner = Owner { scope, group, name, thread, class, stack };
         let stamp = self.allocations.entry(thread).or_default();
         *stamp += 1;
         let stamp = *stamp;
@@ -227,15 +235,16 @@ impl Model {
     }
 
     /// The second half; whether it went on with a known block.
-    fn realloc_alloc(&mut self, stream: u16, address: u64, size: u64) -> Option<usize> {
+    fn realloc_alloc(&mut self, stream: u16, address: u64, size: u64, stack: u32) -> Option<usize> {
         let pending = self.streams.get_mut(&stream).expect("a stream").pending.pop().flatten();
         let Some(block) = pending else {
-            self.alloc(stream, address, size);
+            self.alloc(stream, address, size, stack);
             return None;
         };
         self.replace(address);
         let old = self.blocks[block].clone();
-        let owner = Owner { class: class_of(size), ..old.owner.clone() };
+        let stack = if stack == 0 { old.owner.stack } else { stack };
+        let owner = Owner { class: class_of(size), stack, ..old.owner.clone() };
         if old.owner != owner && !self.reported {
             self.moves.push(((old.owner.clone(), old.size), Some((owner.clone(), size))));
         }
@@ -359,6 +368,10 @@ type Rows = (BTreeMap<Key, Figures>, Figures);
 fn run(ops: &[Op]) -> (Report, Model, Option<Rows>) {
     let mut feed = Feed::new();
     announce(&mut feed);
+    feed.module("program", 0x1000, 0x100);
+    for (id, frames) in (0..).zip(STACKS).skip(1) {
+        feed.stack(id, frames);
+    }
     let mut model = Model::default();
     for stream in 2..5 {
         feed.thread(stream, 1, "one");
@@ -370,15 +383,15 @@ fn run(ops: &[Op]) -> (Report, Model, Option<Rows>) {
             model.blocks.iter().filter(|block| block.live).map(|block| block.address).collect();
         let pick = |which: usize| live.get(which % live.len().max(1)).copied().unwrap_or(16 * 99);
         match *op {
-            Op::Alloc { stream, address, size } => {
-                feed.alloc(stream, address, size);
-                model.alloc(stream, address, size);
+            Op::Alloc { stream, address, size, stack } => {
+                feed.alloc_at(stream, address, size, stack);
+                model.alloc(stream, address, size, stack);
             }
             Op::Huge { stream, address } => {
                 let saturated = (1 << 35) - 1;
                 feed.alloc(stream, address, saturated);
                 feed.emit("Memledger.LargeSize", stream, &[N(address), N(1 << 36)]);
-                model.alloc(stream, address, saturated);
+                model.alloc(stream, address, saturated, 0);
                 model.grow(address, 1 << 36);
             }
             Op::Free { stream, address } => {
@@ -393,10 +406,10 @@ fn run(ops: &[Op]) -> (Report, Model, Option<Rows>) {
                 feed.realloc_free(stream, pick(which));
                 model.realloc_free(stream, pick(which));
             }
-            Op::ReallocAlloc { stream, address, size, fails } => {
+            Op::ReallocAlloc { stream, address, size, stack, fails } => {
                 let had_first_half = !model.streams[&stream].pending.is_empty();
-                feed.realloc_alloc(stream, address, size);
-                let known = model.realloc_alloc(stream, address, size);
+                feed.realloc_alloc_at(stream, address, size, stack);
+                let known = model.realloc_alloc(stream, address, size, stack);
                 if fails && had_first_half {
                     feed.emit("Memledger.ReallocFailed", stream, &[N(address)]);
                     if let Some(block) = known {
@@ -479,20 +492,31 @@ fn rows(report: &Report) -> BTreeMap<Key, Figures> {
         assert!(live_bytes >= live_blocks * row.min_bytes, "{row:?}");
         assert!(row.max_bytes.is_none_or(|max| live_bytes <= live_blocks * max), "{row:?}");
     }
+    for row in &report.by_stack {
+        let frame = |&frame: &u32| report.frames[frame as usize].offset + 0x1001;
+        add(Key::Stack(row.frames.iter().map(frame).collect()), row.figures);
+    }
     rows
 }
 
 /// In each list, every column but the peaks sums to the totals.
 fn columns_add_up(report: &Report) {
-    let lists: [Vec<Figures>; 5] = [
+    let mut lists = vec![
         report.by_scope.iter().map(|row| row.figures).collect(),
         report.by_group.iter().map(|row| row.figures).collect(),
         report.by_name.iter().map(|row| row.figures).collect(),
         report.by_thread.iter().map(|row| row.figures).collect(),
         report.by_size.iter().map(|row| row.figures).collect(),
     ];
+    if !report.by_stack.is_empty() {
+        lists.push(report.by_stack.iter().map(|row| row.figures).collect());
+        for rows in [report.by_function(false), report.by_line(true), report.by_crate(false)] {
+            lists.push(rows.iter().map(|row| row.figures).collect());
+        }
+    }
     let totals = report.totals;
     for list in lists {
+        let list: Vec<Figures> = list;
         let sum = |column: fn(&Figures) -> u64| list.iter().map(column).sum::<u64>();
         assert_eq!(sum(|f| f.allocations), totals.allocations);
         assert_eq!(sum(|f| f.frees), totals.frees);
@@ -514,11 +538,17 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
     #[test]
-    fn every_row_is_as_a_naive_model_has_it(ops in ops()) {
+    fn every_row_is_as_a_naive_model_has_it(
+        ops in prop_oneof![ops(0), ops(STACKS.len() as u32 - 1)],
+    ) {
         let (report, model, at_report) = run(&ops);
         let (expected, totals) = at_report.unwrap_or_else(|| model.rows());
+        let has_stacks = !report.by_stack.is_empty();
+        let counts = |key: &Key, figures: &Figures| {
+            *figures != Figures::default() && (has_stacks || !matches!(key, Key::Stack(_)))
+        };
         let expected: BTreeMap<_, _> =
-            expected.into_iter().filter(|(_, figures)| *figures != Figures::default()).collect();
+            expected.into_iter().filter(|(key, figures)| counts(key, figures)).collect();
         prop_assert_eq!(rows(&report), expected);
         columns_add_up(&report);
         let got = report.totals;

@@ -9,6 +9,7 @@ pub enum Op {
         stream: u16,
         address: u64,
         size: u64,
+        stack: u32,
     },
     Huge {
         stream: u16,
@@ -31,6 +32,7 @@ pub enum Op {
         stream: u16,
         address: u64,
         size: u64,
+        stack: u32,
         fails: bool,
     },
     Enter {
@@ -54,14 +56,16 @@ pub enum Op {
     Report,
 }
 
-pub fn ops() -> impl Strategy<Value = Vec<Op>> {
+/// With the ids of stacks up to `stacks`.
+pub fn ops(stacks: u32) -> impl Strategy<Value = Vec<Op>> {
+    let stack = 0..=stacks;
     let stream = 2_u16..5;
     let address = (1_u64..24).prop_map(|n| n * 16);
     let size = prop_oneof![0_u64..40, 0_u64..5000];
     let which = 0_usize..64;
     let op = prop_oneof![
-        8 => (stream.clone(), address.clone(), size.clone())
-            .prop_map(|(stream, address, size)| Op::Alloc { stream, address, size }),
+        8 => (stream.clone(), address.clone(), size.clone(), stack.clone())
+            .prop_map(|(stream, address, size, stack)| Op::Alloc { stream, address, size, stack }),
         1 => (stream.clone(), address.clone())
             .prop_map(|(stream, address)| Op::Huge { stream, address }),
         1 => (stream.clone(), address.clone())
@@ -70,8 +74,10 @@ pub fn ops() -> impl Strategy<Value = Vec<Op>> {
             .prop_map(|(stream, which)| Op::FreeLive { stream, which }),
         3 => (stream.clone(), which.clone())
             .prop_map(|(stream, which)| Op::ReallocFree { stream, which }),
-        3 => (stream.clone(), address, size, prop::bool::weighted(0.3))
-            .prop_map(|(stream, address, size, fails)| Op::ReallocAlloc { stream, address, size, fails }),
+        3 => (stream.clone(), address, size, stack, prop::bool::weighted(0.3))
+            .prop_map(|(stream, address, size, stack, fails)| {
+                Op::ReallocAlloc { stream, address, size, stack, fails }
+            }),
         6 => (stream.clone(), 1..CONTEXTS.len())
             .prop_map(|(stream, context)| Op::Enter { stream, context }),
         5 => stream.clone().prop_map(|stream| Op::Leave { stream }),

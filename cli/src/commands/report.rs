@@ -25,6 +25,8 @@ Examples:
   memledger report run.utrace --verbose               everything, also threads and sizes
   memledger report run.utrace --by scope --inclusive=false   each scope for itself
   memledger report run.utrace --filter texture        only rows with that in their name
+  memledger report run.utrace --by stack              the call stacks, from main inwards
+  memledger report run.utrace --by line --scope load  which lines fill the scope load
   memledger report run.utrace --at 1.5s               the report as it stood then
   memledger report run.utrace --fail-if 'peak_bytes > 64MiB'   exit 3 if it was more
   memledger report run.utrace --fail-if 'peak_bytes{scope=\"request\"} > 1MiB'   of a scope
@@ -52,6 +54,15 @@ pub struct ReportArgs {
     /// What the rows are sorted by
     #[arg(long, value_enum, default_value = "at-peak")]
     sort: Sort,
+    /// The tree of stacks from the functions that allocate to their callers
+    #[arg(long)]
+    bottom_up: bool,
+    /// Show frames of the standard library and of allocation machinery, too
+    #[arg(long)]
+    all_frames: bool,
+    /// Stacks, functions, lines and crates only of scopes with this text in their path
+    #[arg(long, value_name = "TEXT")]
+    scope: Option<String>,
     /// Whether scopes and groups hold what is inside them (they do; =false: each for itself)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
@@ -118,6 +129,11 @@ enum By {
     Name,
     Thread,
     Size,
+    /// Call stacks, as a tree from the outermost function inwards
+    Stack,
+    Function,
+    Line,
+    Crate,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -189,7 +205,7 @@ fn note_unmatched(args: &ReportArgs, until: Until, report: &Report) {
     else {
         return;
     };
-    let names = names_in(report, args.by);
+    let names = names_in(report, args);
     let lower = filter.to_lowercase();
     if names.iter().any(|name| name.to_lowercase().contains(&lower)) {
         return;
@@ -209,9 +225,9 @@ fn note_unmatched(args: &ReportArgs, until: Until, report: &Report) {
 }
 
 /// The names of the rows that a filter can select.
-fn names_in(report: &Report, by: Option<By>) -> BTreeSet<String> {
+fn names_in(report: &Report, args: &ReportArgs) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    let is_shown = |table| by.is_none_or(|by| by == table);
+    let is_shown = |table| args.by.is_none_or(|by| by == table);
     if is_shown(By::Scope) {
         names.extend(report.by_scope.iter().map(|row| row.path.join(" > ")));
     }
@@ -221,6 +237,16 @@ fn names_in(report: &Report, by: Option<By>) -> BTreeSet<String> {
     if is_shown(By::Name) {
         let name = |group: &[String], name: &str| format!("{} / {name}", group.join(" > "));
         names.extend(report.by_name.iter().map(|row| name(&row.group, &row.name)));
+    }
+    for (by, rows) in [
+        (By::Function, Report::by_function as fn(&Report, bool) -> _),
+        (By::Line, Report::by_line),
+        (By::Crate, Report::by_crate),
+        (By::Stack, Report::by_function),
+    ] {
+        if args.by == Some(by) {
+            names.extend(rows(report, args.all_frames).into_iter().map(|row| row.name));
+        }
     }
     if is_shown(By::Thread) {
         names.extend(report.by_thread.iter().map(|row| format!("{} ({})", row.name, row.id)));
@@ -295,6 +321,9 @@ fn analyze(args: &ReportArgs, until: Until) -> Result<(Report, Summary, Vec<Stri
     // A filter selects from the largest blocks, so more of them are kept.
     let top = args.top.unwrap_or(100).max(if args.format().has_options() { 100 } else { 0 });
     let mut analyzer = Analyzer::new().until(until).largest_live(top);
+    if let Some(scope) = &args.scope {
+        analyzer = analyzer.stacks_in_scope(scope);
+    }
     let source = open_watched(&args.trace)?;
     let summary = read(source, &mut analyzer).map_err(|error| unreadable(&args.trace, error))?;
     Ok((analyzer.report(), summary, analyzer.problems().to_vec()))
@@ -333,6 +362,10 @@ fn print(
         By::Name => text::By::Name,
         By::Thread => text::By::Thread,
         By::Size => text::By::Size,
+        By::Stack => text::By::Stack,
+        By::Function => text::By::Function,
+        By::Line => text::By::Line,
+        By::Crate => text::By::Crate,
     });
     options.sort = match args.sort {
         Sort::AtPeak => text::Sort::AtPeak,
@@ -342,6 +375,7 @@ fn print(
         Sort::Count => text::Sort::Count,
     };
     options.inclusive = args.inclusive;
+    (options.bottom_up, options.all_frames) = (args.bottom_up, args.all_frames);
     options.filter.clone_from(&args.filter);
     options.moment =
         args.at.as_ref().filter(|(_, at)| *at != Moment::End).map(|(text, _)| text.clone());

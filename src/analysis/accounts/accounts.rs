@@ -4,9 +4,10 @@ use super::bucket::{Bucket, Counts};
 use super::combined::Combined;
 use super::measured::MeasuredPeaks;
 use super::moves::{BucketMoves, Moved};
-use super::peaks::{Moment, Peaks, Total};
+use super::peaks::{Moment, NO_TRACKER, Peaks, Total};
 use super::size_class::{CLASSES, SizeClassFigures, class_of};
-use crate::analysis::columns::Tally;
+use super::stacks::StackBuckets;
+use crate::analysis::columns::{Tally, Weights};
 use crate::analysis::hash::IntMap;
 
 /// The bucket and the size class of a block: they determine every row that it counts in.
@@ -22,8 +23,9 @@ pub(in crate::analysis) struct AccountKey {
 #[derive(Clone, Debug, Default)]
 pub(in crate::analysis) struct Accounts {
     buckets: Vec<Bucket>,
-    /// The buckets by context and thread.
+    /// The buckets without a stack, by context and thread.
     index: IntMap<(u32, u32), u32>,
+    stacks: StackBuckets,
     size_classes: [SizeClassFigures; CLASSES],
     peaks: Peaks,
     measured: MeasuredPeaks,
@@ -78,16 +80,87 @@ impl Accounts {
         *self.index.entry((context, thread)).or_insert_with(|| {
             let counts = Counts::since_peak(self.total.generation);
             let held = self.measured.add_bucket(within);
-            self.buckets.push(Bucket { counts, context, thread, thread_peak, held });
+            let (stack, stack_peak) = (0, self.stacks.tracker(0));
+            self.buckets.push(Bucket {
+                counts,
+                context,
+                thread,
+                stack,
+                thread_peak,
+                stack_peak,
+                rate: 0,
+                held,
+            });
             self.buckets.len() as u32 - 1
         })
     }
 
-    /// Changes the counts of the block's bucket and size class, but not the live figures.
-    pub(in crate::analysis) fn count(&mut self, key: AccountKey, change: impl Fn(&mut Tally)) {
+    /// The number of the bucket of a stack that belongs to the bucket `without` one, for blocks that
+    /// were sampled at this rate; new if need be. A new one is within these measurements.
+    pub(in crate::analysis) fn stack_bucket(
+        &mut self,
+        without: u32,
+        stack: u32,
+        rate: u32,
+        within: impl Iterator<Item = u32>,
+    ) -> u32 {
+        let key = (without, stack, rate);
+        if let Some(&bucket) = self.stacks.index.get(&key) {
+            return bucket;
+        }
+        self.flush();
+        if self.stacks.is_empty() {
+            // So far, all blocks are without a stack.
+            let tracker = self.peaks.add_total(&self.total);
+            self.stacks.set_tracker(0, tracker);
+            self.buckets.iter_mut().for_each(|bucket| bucket.stack_peak = tracker);
+        }
+        if self.stacks.tracker(stack) == NO_TRACKER {
+            let tracker = self.peaks.add();
+            self.stacks.set_tracker(stack, tracker);
+        }
+        let number = self.buckets.len() as u32;
+        let generation = self.total.generation;
+        self.stacks.add_sampled(number, rate, generation);
+        let with = Bucket {
+            counts: Counts::since_peak(generation),
+            stack,
+            stack_peak: self.stacks.tracker(stack),
+            rate,
+            held: self.measured.add_bucket(within),
+            ..self.buckets[without as usize]
+        };
+        self.buckets.push(with);
+        self.stacks.index.insert(key, number);
+        number
+    }
+
+    /// See [`StackBuckets::set_mean`].
+    pub(in crate::analysis) fn set_sampling(&mut self, mean: u64) {
+        self.stacks.set_mean(mean);
+    }
+
+    /// Changes the counts of the bucket and size class of a block of `bytes`, not the live figures.
+    pub(in crate::analysis) fn count(
+        &mut self,
+        key: AccountKey,
+        bytes: u64,
+        change: impl Fn(&mut Tally),
+    ) {
         self.combine(key.bucket);
         change(&mut self.combined.tally);
         change(&mut self.size_classes[key.class].counts.tally);
+        self.count_sampled(key.bucket, bytes, 0, change);
+    }
+
+    /// Counts a change in a bucket of a sample, if this is one.
+    #[inline(always)]
+    fn count_sampled(&mut self, bucket: u32, size: u64, blocks: i64, change: impl Fn(&mut Tally)) {
+        if self.stacks.rate() != 0 && self.buckets[bucket as usize].rate != 0 {
+            let mut tally = Tally::default();
+            change(&mut tally);
+            self.stacks.change(bucket, size, blocks, &tally, self.total.generation);
+        }
     }
 
     /// A block of `bytes` becomes live; `change` changes the counts of its bucket and size class.
@@ -132,6 +205,7 @@ impl Accounts {
         class.counts.change(blocks, bytes, self.total.generation);
         class.peak = class.peak.max(class.counts.live_bytes);
         change(&mut class.counts.tally);
+        self.count_sampled(key.bucket, bytes.unsigned_abs(), blocks, change);
         if is_peak {
             self.total.generation += 1;
             (self.total.peak_at_ns, self.total.peak_at_event) = (moment.time, moment.event);
@@ -173,7 +247,7 @@ impl Accounts {
         total.live_blocks = total.live_blocks.wrapping_add_signed(combined.blocks);
         total.live_bytes = total.live_bytes.wrapping_add_signed(combined.bytes);
         let (bytes, most) = (combined.bytes, combined.most_bytes);
-        self.peaks.apply(bucket.context, bucket.thread_peak, bytes, most);
+        self.peaks.apply(bucket, bytes, most);
         self.measured.apply(bucket.held, before, bytes, most);
     }
 
@@ -201,6 +275,8 @@ impl Accounts {
             contexts[index] = bucket.context;
         }
         self.peaks.transfer(contexts[0], contexts[1], bytes);
+        self.stacks.change(from, bytes, -1, &Tally::default(), generation);
+        self.stacks.change(to, bytes, 1, &Tally::default(), generation);
         self.moves.between(from, to, bytes);
     }
 
@@ -214,6 +290,18 @@ impl Accounts {
             to.resized_in.add(1, new);
             from.counts.tally.move_free(&mut to.counts.tally);
         }
+    }
+
+    /// A block between the halves of its reallocation gets another stack, and so another bucket of
+    /// the same context and thread. The free that the first half was counted as moves with it.
+    pub(in crate::analysis) fn change_stack(&mut self, from: u32, to: u32, old: u64, new: u64) {
+        self.flush();
+        if let Ok([left, entered]) = self.buckets.get_disjoint_mut([from as usize, to as usize]) {
+            left.counts.tally.move_free(&mut entered.counts.tally);
+        }
+        self.count_sampled(from, old, 0, Tally::take_free);
+        self.count_sampled(to, new, 0, |tally| tally.freed(false));
+        self.moves.resized_between(from, to, old, new);
     }
 
     /// Notes that a block leaves the accounts without a free.
@@ -249,13 +337,46 @@ impl Accounts {
         &self.total
     }
 
-    /// The moves, each with the bucket left and the bucket entered; `None` is outside the accounts.
+    /// The moves, each with the bucket left and the bucket entered, `None` outside the accounts; the
+    /// blocks have their bytes when they left and when they entered.
     /// NOTE: in an order that differs from run to run.
     pub(in crate::analysis) fn moves(
         &self,
-    ) -> impl Iterator<Item = (Option<&Bucket>, Option<&Bucket>, Moved)> {
+    ) -> impl Iterator<Item = (Option<&Bucket>, Option<&Bucket>, [Moved; 2])> {
         let bucket = |number: Option<u32>| self.buckets.get(number? as usize);
         self.moves.iter().map(move |(from, to, moved)| (bucket(from), bucket(to), moved))
+    }
+
+    /// The number of buckets without a stack.
+    #[cfg(feature = "enable")]
+    pub(in crate::analysis) fn buckets_without_stack(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Whether a block had a stack.
+    pub(in crate::analysis) fn has_stacks(&self) -> bool {
+        !self.stacks.is_empty()
+    }
+
+    /// What the sample of a bucket says, by its number; `None` if it counts every block.
+    pub(in crate::analysis) fn weights(&self, bucket: u32) -> Option<Weights> {
+        self.stacks.weights(bucket, self.total.generation)
+    }
+
+    /// The largest mean distance of samples, in bytes; 0 if each block has a stack.
+    pub(in crate::analysis) fn sampling(&self) -> u64 {
+        self.stacks.largest_mean()
+    }
+
+    /// The number of the present rate of sampling; 0 before the first sample.
+    #[inline(always)]
+    pub(in crate::analysis) fn rate(&self) -> u32 {
+        self.stacks.rate()
+    }
+
+    /// The peak of a stack; 0 if no block has it.
+    pub(in crate::analysis) fn stack_peak(&self, stack: u32) -> u64 {
+        self.peaks.peak(self.stacks.tracker(stack)).unwrap_or(0)
     }
 
     /// The peak of a row; that of the total if no tracker has this number.

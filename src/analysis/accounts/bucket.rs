@@ -67,14 +67,19 @@ impl Counts {
     }
 }
 
-/// One context on one thread.
+/// One context on one thread, and one stack if the trace has stacks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::analysis) struct Bucket {
     pub(in crate::analysis) counts: Counts,
     pub(in crate::analysis) context: u32,
     pub(in crate::analysis) thread: u32,
-    /// The peak tracker of the thread.
+    /// The number of its stack; 0 is that of blocks without one.
+    pub(in crate::analysis) stack: u32,
+    /// The peak trackers of the thread and of the stack.
     pub(super) thread_peak: u32,
+    pub(super) stack_peak: u32,
+    /// The number of the rate at which its blocks were sampled; 0 if each block was taken.
+    pub(in crate::analysis) rate: u32,
     /// The range of its figures for the measurements around it: start and end.
     pub(super) held: (u32, u32),
 }

@@ -14,6 +14,9 @@
 //! A measurement's peak has generations of its own: for each measurement around it, a bucket saves
 //! the bytes that it held at that measurement's last peak. Buckets outside measurements save none.
 //!
+//! In a trace with call stacks, a bucket is one context on one thread with one stack. So a block needs
+//! no other field to know its stack, and every row can be divided by stack.
+//!
 //! Consecutive events of one bucket are combined, and applied to the bucket, its peak trackers and
 //! the total at once: a maximum depends only on their sums and on the highest intermediate sums.
 //!
@@ -26,6 +29,7 @@
 //! | `moves.rs` | what moved from one bucket to another |
 //! | `peaks.rs` | the peaks of rows and of the total |
 //! | `size_class.rs` | which sizes a class has, and its figures |
+//! | `stacks.rs` | buckets with a stack, and what a sample of stacks says |
 //! | `tally.rs` | what each event adds to the columns that are counted |
 
 #[expect(clippy::module_inception, reason = "the room has the name of its main object")]
@@ -36,6 +40,7 @@ mod measured;
 mod moves;
 mod peaks;
 mod size_class;
+mod stacks;
 mod tally;
 
 pub(super) use accounts::{AccountKey, Accounts};

@@ -22,11 +22,18 @@ impl Moved {
 /// The moves, by the bucket left and the bucket entered. A block leaves the accounts without a free
 /// if another block replaces it, or if the program declares it a heap.
 #[derive(Clone, Debug, Default)]
-pub(super) struct BucketMoves(IntMap<(u32, u32), Moved>);
+pub(super) struct BucketMoves(IntMap<(u32, u32), [Moved; 2]>);
 
 impl BucketMoves {
     pub(super) fn between(&mut self, from: u32, to: u32, bytes: u64) {
-        self.0.entry((from, to)).or_default().add(1, bytes);
+        self.resized_between(from, to, bytes, bytes);
+    }
+
+    /// A block moved that had `old` bytes and has `new` bytes now.
+    pub(super) fn resized_between(&mut self, from: u32, to: u32, old: u64, new: u64) {
+        let [left, entered] = self.0.entry((from, to)).or_default();
+        left.add(1, old);
+        entered.add(1, new);
     }
 
     pub(super) fn left(&mut self, from: u32, bytes: u64) {
@@ -37,9 +44,9 @@ impl BucketMoves {
         self.between(OUTSIDE, to, bytes);
     }
 
-    /// The buckets left and entered, `None` for outside. NOTE: in an order that differs from run to
-    /// run.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Option<u32>, Option<u32>, Moved)> {
+    /// The buckets left and entered, `None` for outside, and the blocks, with their bytes when they
+    /// left and when they entered. NOTE: in an order that differs from run to run.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Option<u32>, Option<u32>, [Moved; 2])> {
         let inside = |bucket: u32| Some(bucket).filter(|&bucket| bucket != OUTSIDE);
         self.0.iter().map(move |(&(from, to), &moved)| (inside(from), inside(to), moved))
     }

@@ -1,5 +1,7 @@
 //! The peaks of rows and of the total.
 
+use super::bucket::Bucket;
+
 /// The moment of an event.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::analysis) struct Moment {
@@ -23,6 +25,9 @@ pub(in crate::analysis) struct Total {
     /// The peak generation: the number of new maxima so far.
     pub(in crate::analysis) generation: u64,
 }
+
+/// In place of a peak tracker: the row has none.
+pub(super) const NO_TRACKER: u32 = u32::MAX;
 
 /// The live bytes of one row, and their maximum.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,6 +72,12 @@ impl Peaks {
         self.trackers.len() as u32 - 1
     }
 
+    /// A new tracker for the live bytes of `total`; its number.
+    pub(super) fn add_total(&mut self, total: &Total) -> u32 {
+        self.trackers.push(PeakTracker { live: total.live_bytes, peak: total.peak_bytes });
+        self.trackers.len() as u32 - 1
+    }
+
     /// The peak of a tracker, if there is one with this number.
     pub(super) fn peak(&self, tracker: u32) -> Option<u64> {
         self.trackers.get(tracker as usize).map(|tracker| tracker.peak)
@@ -84,12 +95,15 @@ impl Peaks {
         self.ranges[context] = (start, self.lists.len() as u32);
     }
 
-    /// Adds `bytes`, which may be negative, to the trackers of a context and to that of a thread;
-    /// `most` is the highest intermediate sum.
+    /// Adds `bytes`, which may be negative, to the trackers of a context and to those of a thread and
+    /// a stack; `most` is the highest intermediate sum.
     #[inline]
-    pub(super) fn apply(&mut self, context: u32, thread: u32, bytes: i64, most: i64) {
-        self.trackers[thread as usize].apply(bytes, most);
-        let (start, end) = self.ranges[context as usize];
+    pub(super) fn apply(&mut self, bucket: &Bucket, bytes: i64, most: i64) {
+        self.trackers[bucket.thread_peak as usize].apply(bytes, most);
+        if bucket.stack_peak != NO_TRACKER {
+            self.trackers[bucket.stack_peak as usize].apply(bytes, most);
+        }
+        let (start, end) = self.ranges[bucket.context as usize];
         for &tracker in &self.lists[start as usize..end as usize] {
             self.trackers[tracker as usize].apply(bytes, most);
         }

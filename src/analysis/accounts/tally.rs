@@ -35,6 +35,11 @@ impl Tally {
         there.frees = there.frees.wrapping_add(1);
     }
 
+    /// Takes back a free.
+    pub(in crate::analysis) fn take_free(&mut self) {
+        self.frees = self.frees.wrapping_sub(1);
+    }
+
     /// A reallocation that was counted has failed.
     pub(in crate::analysis) fn not_reallocated(&mut self, bytes: u64) {
         self.reallocations = self.reallocations.wrapping_sub(1);

@@ -2,9 +2,10 @@
 
 use super::Analyzer;
 use crate::analysis::decode::{
-    BlockRole, NameRole, Role, ScopeRole, TimeRole, TraceRole, u8_at, u32_at, u64_at,
+    BlockRole, NameRole, Role, ScopeRole, StackRole, TimeRole, TraceRole, u8_at, u32_at, u64_at,
 };
 use crate::analysis::facts::OurTrace;
+use crate::analysis::symbols::Module;
 use crate::analysis::timeline::{MEMORY_CHANNEL, SCOPE_CHANNEL};
 use crate::trace::read::Event;
 
@@ -24,6 +25,7 @@ impl Analyzer {
             Role::Time(role) => self.time_event(role, event),
             Role::Name(role) => self.name_event(role, event),
             Role::Trace(role) => self.trace_event(role, event),
+            Role::Stack(role) => self.stack_event(role, event),
         }
     }
 
@@ -129,6 +131,40 @@ impl Analyzer {
             NameRole::ScopeEntries { tag, entries, before } => {
                 let (id, entries) = (u32_at(fixed, tag) as i32, u64_at(fixed, entries));
                 self.model.entered(id, entries, u8_at(fixed, before) != 0);
+            }
+        }
+    }
+
+    fn stack_event(&mut self, role: StackRole, event: &Event<'_>) {
+        let fixed = event.fixed;
+        let stacks = self.model.callstacks_mut();
+        match role {
+            StackRole::Spec { id, frames, form } => {
+                if !stacks.add_spec(u32_at(fixed, id), form, &event.bytes(frames)) {
+                    self.diagnostics.problem(format!(
+                        "a {} cannot be read whole; the rest of its frames is missing",
+                        event.event_type.name()
+                    ));
+                }
+            }
+            StackRole::End { id, reason } => {
+                stacks.end_spec(u32_at(fixed, id), u8_at(fixed, reason));
+            }
+            StackRole::Sampling { mean } => self.model.set_sampling(u64_at(fixed, mean)),
+            StackRole::ModuleInit { shift } => {
+                stacks.set_module_shift(shift.map(|shift| u8_at(fixed, shift)));
+            }
+            StackRole::ModuleLoad { name, base, field, size, build_id } => {
+                let module = Module {
+                    path: event.text(name).into_owned(),
+                    base: field.at(fixed, base),
+                    size: u32_at(fixed, size).into(),
+                    build_id: build_id.map_or(Vec::new(), |id| event.bytes(id).into_owned()),
+                };
+                stacks.load_module(module, field);
+            }
+            StackRole::ModuleUnload { base, field } => {
+                stacks.unload_module(field.at(fixed, base), field);
             }
         }
     }

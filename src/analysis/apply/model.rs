@@ -8,6 +8,7 @@ use crate::analysis::accounts::{Accounts, Moment};
 use crate::analysis::attribution::{
     Contexts, DetachedBlock, HeapAddress, IdKind, OUTERMOST, Stream, Streams, TagSpec, Threads,
 };
+use crate::analysis::callstacks::Callstacks;
 use crate::analysis::cutoff::Cutoff;
 use crate::analysis::diagnostics::Diagnostics;
 use crate::analysis::hash::IntMap;
@@ -19,6 +20,7 @@ pub(in crate::analysis) struct Model {
     streams: Streams,
     threads: Threads,
     contexts: Contexts,
+    callstacks: Callstacks,
     accounts: Accounts,
     heaps: Heaps,
     /// Blocks that `HeapMarkAlloc` took out of the accounts.
@@ -49,6 +51,7 @@ impl Default for Model {
             streams: Streams::default(),
             threads: Threads::default(),
             contexts: Contexts::new(&mut accounts),
+            callstacks: Callstacks::default(),
             accounts,
             heaps: Heaps::default(),
             heap_blocks: IntMap::default(),
@@ -129,6 +132,16 @@ impl Model {
         self.contexts.entered(id, entries, before);
     }
 
+    /// What the ids of stacks refer to.
+    pub(in crate::analysis) fn callstacks_mut(&mut self) -> &mut Callstacks {
+        &mut self.callstacks
+    }
+
+    /// From here on, only one in `mean` bytes has a stack; 0: each block has one.
+    pub(in crate::analysis) fn set_sampling(&mut self, mean: u64) {
+        self.accounts.set_sampling(mean);
+    }
+
     /// Applies the events that the accounts have combined.
     #[inline]
     pub(in crate::analysis) fn flush(&mut self) {
@@ -151,6 +164,10 @@ impl Model {
 
     pub(in crate::analysis) fn threads(&self) -> &Threads {
         &self.threads
+    }
+
+    pub(in crate::analysis) fn callstacks(&self) -> &Callstacks {
+        &self.callstacks
     }
 
     pub(in crate::analysis) fn accounts(&self) -> &Accounts {

@@ -29,6 +29,8 @@ pub(in crate::analysis) struct Operation {
     pub(in crate::analysis) size: u64,
     /// The hint from the prefetch: where the page of `address` is in its live set.
     pub(super) hint: u32,
+    /// The id of the stack of an allocation; 0 if it has none.
+    pub(in crate::analysis) stack: u32,
     pub(in crate::analysis) stream: u16,
     pub(in crate::analysis) heap: u8,
     pub(in crate::analysis) kind: OperationKind,
@@ -42,8 +44,9 @@ impl Operation {
         heap: u8,
         address: u64,
         size: u64,
+        stack: u32,
     ) -> Self {
-        Self { address, size, hint: 0, stream, heap, kind }
+        Self { address, size, hint: 0, stack, stream, heap, kind }
     }
 }
 

@@ -12,5 +12,5 @@ mod roles;
 
 pub(super) use decoding::Decoding;
 pub(super) use roles::{
-    BlockRole, NameRole, Role, ScopeRole, TimeRole, TraceRole, u8_at, u32_at, u64_at,
+    BlockRole, NameRole, Role, ScopeRole, StackRole, TimeRole, TraceRole, u8_at, u32_at, u64_at,
 };

@@ -2,6 +2,7 @@
 //!
 //! After that an event costs one look-up in a table and loads at known offsets.
 
+use crate::analysis::callstacks::{BaseField, SpecForm};
 use crate::trace::format::schema::{EventType, FieldType};
 
 /// Offset of a field that the type does not have.
@@ -31,13 +32,14 @@ impl HeapField {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::analysis) enum Role {
     Ignored,
-    Alloc { address: u16, size: u16, low: u16, heap: HeapField, realloc: bool },
+    Alloc { address: u16, stack: u16, size: u16, low: u16, heap: HeapField, realloc: bool },
     Free { address: u16, heap: HeapField, realloc: bool },
     Scope(ScopeRole),
     Block(BlockRole),
     Time(TimeRole),
     Name(NameRole),
     Trace(TraceRole),
+    Stack(StackRole),
 }
 
 /// Events that open a scope.
@@ -87,11 +89,23 @@ pub(in crate::analysis) enum TraceRole {
     Report { cycle: u16, overhead: u16, lost: u16, misuses: u16 },
 }
 
+/// Events about call stacks and the files that their frames are in.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::analysis) enum StackRole {
+    Spec { id: u16, frames: usize, form: SpecForm },
+    End { id: u16, reason: u16 },
+    Sampling { mean: u16 },
+    ModuleInit { shift: Option<u16> },
+    ModuleLoad { name: usize, base: u16, field: BaseField, size: u16, build_id: Option<usize> },
+    ModuleUnload { base: u16, field: BaseField },
+}
+
 const U8: &[FieldType] = &[FieldType::U8];
 const U32: &[FieldType] = &[FieldType::U32];
 const U64: &[FieldType] = &[FieldType::U64];
 /// Unreal 5.0 announces signed integers as unsigned ones.
 const I32: &[FieldType] = &[FieldType::I32, FieldType::U32];
+const BYTES: &[FieldType] = &[FieldType::U8Array];
 const TEXT: &[FieldType] = &[FieldType::AnsiString, FieldType::WideString];
 
 struct Fields<'a>(&'a EventType);
@@ -153,6 +167,7 @@ pub(super) fn role_of(event_type: &EventType) -> Result<Role, String> {
         ("Diagnostics", "Session2") => {
             Ok(Role::Trace(TraceRole::Session { program: fields.index("AppName", TEXT)? }))
         }
+        ("Diagnostics", event) => Ok(fields.module(event).unwrap_or(Role::Ignored)),
         // Fields of other writers may differ; then the type is ignored, without an error.
         ("Trace", "ChannelAnnounce") => {
             let name = fields.index("Name", TEXT);
@@ -166,7 +181,7 @@ pub(super) fn role_of(event_type: &EventType) -> Result<Role, String> {
         ("Misc", "Bookmark") => Ok(Role::Time(TimeRole::Bookmark {
             cycle: fields.at("Cycle", U64)?,
             point: fields.at("BookmarkPoint", U64)?,
-            arguments: fields.index("FormatArgs", &[FieldType::U8Array])?,
+            arguments: fields.index("FormatArgs", BYTES)?,
         })),
         _ => Ok(Role::Ignored),
     }
@@ -207,6 +222,47 @@ impl Fields<'_> {
                 name: self.index("Name", TEXT).or_else(|_| self.index("Display", TEXT))?,
                 kinds: self.at("Kind", U8).and_then(|k| Ok((k, self.at("Owner", I32)?))).ok(),
             }),
+            "CallstackSpec" => self.spec("Frames", &[FieldType::U64Array], SpecForm::Plain)?,
+            "CallstackSpecXORAndRLE" => self.compressed_spec(SpecForm::XorAndRle)?,
+            "CallstackSpecDelta7bit" => self.compressed_spec(SpecForm::Delta7bit)?,
+            "CallstackSpecDeltaVarInt" => self.compressed_spec(SpecForm::DeltaVarInt)?,
+            _ => Role::Ignored,
+        })
+    }
+
+    fn compressed_spec(&self, form: SpecForm) -> Result<Role, String> {
+        self.spec("CompressedFrames", BYTES, form)
+    }
+
+    fn spec(&self, frames: &str, types: &[FieldType], form: SpecForm) -> Result<Role, String> {
+        let (id, frames) = (self.at("CallstackId", U32)?, self.index(frames, types)?);
+        Ok(Role::Stack(StackRole::Spec { id, frames, form }))
+    }
+
+    /// The role of the type `Diagnostics.{event}`.
+    fn module(&self, event: &str) -> Result<Role, String> {
+        let base = || {
+            let whole = self.at("Base", U64).map(|base| (base, BaseField::Whole));
+            whole.or_else(|_| Ok::<_, String>((self.at("Base", U32)?, BaseField::Short)))
+        };
+        Ok(match event {
+            "ModuleInit" => {
+                Role::Stack(StackRole::ModuleInit { shift: self.at("ModuleBaseShift", U8).ok() })
+            }
+            "ModuleLoad" => {
+                let (base, field) = base()?;
+                Role::Stack(StackRole::ModuleLoad {
+                    name: self.index("Name", TEXT)?,
+                    base,
+                    field,
+                    size: self.at("Size", U32)?,
+                    build_id: self.index("ImageId", BYTES).ok(),
+                })
+            }
+            "ModuleUnload" => {
+                let (base, field) = base()?;
+                Role::Stack(StackRole::ModuleUnload { base, field })
+            }
             _ => Role::Ignored,
         })
     }
@@ -233,6 +289,13 @@ impl Fields<'_> {
             "ReallocFailed" => {
                 Role::Block(BlockRole::ReallocFailed { address: self.at("Address", U64)? })
             }
+            "CallstackEnd" => Role::Stack(StackRole::End {
+                id: self.at("CallstackId", U32)?,
+                reason: self.at("Reason", U8)?,
+            }),
+            "StackSampling" => {
+                Role::Stack(StackRole::Sampling { mean: self.at("MeanBytes", U64)? })
+            }
             "Alive" => Role::Trace(TraceRole::InitialLiveSet { blocks: self.at("Blocks", U64)? }),
             "ScopeEntries" => Role::Name(NameRole::ScopeEntries {
                 tag: self.at("Tag", I32)?,
@@ -252,6 +315,7 @@ impl Fields<'_> {
     fn alloc(&self, heap: HeapField, realloc: bool) -> Result<Role, String> {
         Ok(Role::Alloc {
             address: self.at("Address", U64)?,
+            stack: self.at("CallstackId", U32).unwrap_or(ABSENT),
             size: self.at("Size", U32)?,
             low: self.at("AlignmentPow2_SizeLower", U8)?,
             heap,
@@ -271,7 +335,7 @@ pub(in crate::analysis) fn u64_at(fixed: &[u8], offset: u16) -> u64 {
     fixed.get(start..start + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
-/// The `u32` at `offset`, like [`u64_at`].
+/// The `u32` at `offset`, like [`u64_at`]; 0 for a field that the type does not have.
 #[inline]
 pub(in crate::analysis) fn u32_at(fixed: &[u8], offset: u16) -> u32 {
     let start = usize::from(offset);

@@ -2,6 +2,7 @@
 
 use super::largest::Largest;
 use super::rows::{GroupRow, NameRow, ScopeRow, SizeRow, ThreadRow};
+use super::stacks::StackTable;
 use super::sums::{TreeFigures, add_counts, add_moves, by_node, by_row};
 use super::types::{PeakMoment, Report};
 use crate::analysis::accounts::class_bounds;
@@ -23,6 +24,8 @@ pub(in crate::analysis) struct Sources<'a> {
     pub(in crate::analysis) cutoff: &'a Cutoff,
     /// How many of the largest live blocks the report has.
     pub(in crate::analysis) largest_live: usize,
+    /// Stacks count only blocks of scopes with this in their path, in lower case.
+    pub(in crate::analysis) scope: Option<&'a str>,
 }
 
 impl Sources<'_> {
@@ -46,7 +49,8 @@ impl Sources<'_> {
         if trace.from_process_start.is_some() {
             trace.scopes_off = self.timeline.scopes_off(trace.duration_ns);
         }
-        let largest = Largest::of(self.model, self.largest_live);
+        let stacks = StackTable::of(self);
+        let largest = Largest::of(self.model, self.largest_live, &stacks.row_of);
         Report {
             trace,
             totals: self.totals(),
@@ -57,6 +61,10 @@ impl Sources<'_> {
             by_name: self.name_rows(),
             by_thread: self.thread_rows(),
             by_size: self.size_rows(),
+            by_stack: stacks.rows,
+            frames: stacks.frames,
+            modules: stacks.modules,
+            stack_sampling_bytes: Some(self.model.accounts().sampling()).filter(|&mean| mean > 0),
             largest_live: largest.blocks,
             ..Report::default()
         }
@@ -155,7 +163,7 @@ impl Sources<'_> {
     fn name_rows(&self) -> Vec<NameRow> {
         let (contexts, accounts) = (self.model.contexts(), self.model.accounts());
         let names = contexts.names();
-        let sums = by_row(accounts, names.len(), |bucket| contexts.get(bucket.context).name);
+        let sums = by_row(accounts, names.len(), |bucket| Some(contexts.get(bucket.context).name));
         let row = |(name, figures): (&Name, Option<_>)| {
             let figures: Figures = figures?;
             Some(NameRow {
@@ -175,7 +183,7 @@ impl Sources<'_> {
     fn thread_rows(&self) -> Vec<ThreadRow> {
         let accounts = self.model.accounts();
         let threads = self.model.threads().all();
-        let sums = by_row(accounts, threads.len(), |bucket| bucket.thread);
+        let sums = by_row(accounts, threads.len(), |bucket| Some(bucket.thread));
         let row = |(thread, figures): (&Thread, Option<_>)| {
             let figures: Figures = figures?;
             Some(ThreadRow {
@@ -215,6 +223,6 @@ impl Sources<'_> {
 }
 
 /// The order of rows before their names are compared.
-fn order(a: &Figures, b: &Figures) -> Ordering {
+pub(super) fn order(a: &Figures, b: &Figures) -> Ordering {
     (b.live_bytes, b.allocated_bytes).cmp(&(a.live_bytes, a.allocated_bytes))
 }

@@ -6,14 +6,24 @@
 //! | `build.rs` | makes a report: sums, and sorts |
 //! | `largest.rs` | the largest live blocks |
 //! | `rows.rs` | the rows |
+//! | `calls.rs` | functions, lines and crates, made from stacks |
+//! | `crates.rs` | the crate of a function, and which functions are folded |
+//! | `stacks.rs` | the rows of stacks, and their frames |
 //! | `sums.rs` | sums buckets into rows |
 //! | `types.rs` | all else in a report |
 
 pub(super) mod build;
+mod calls;
+mod crates;
 mod largest;
 mod rows;
+mod stacks;
 mod sums;
 mod types;
 
-pub use rows::{GroupRow, LiveBlock, NameRow, ScopeRow, SizeRow, ThreadRow};
+pub use calls::CallRow;
+pub(crate) use calls::{CallKind, Calls};
+pub use rows::{
+    Frame, GroupRow, LiveBlock, NameRow, ScopeRow, SizeRow, StackKind, StackRow, ThreadRow,
+};
 pub use types::{AfterReport, Bookmark, Losses, PeakMoment, Report, TimeSpan, TraceInfo};

@@ -1,6 +1,8 @@
 //! The rows of a report.
 
-use crate::analysis::columns::Figures;
+use crate::analysis::callstacks::StackEnd;
+use crate::analysis::columns::{Estimates, Figures, Weights};
+use crate::analysis::symbols::SourceFrame;
 
 /// One scope stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,6 +75,59 @@ pub struct SizeRow {
     pub figures: Figures,
 }
 
+/// What is known of a stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StackKind {
+    /// Its frames.
+    #[default]
+    Known,
+    /// It was not taken: stacks were off, or the block is not in the sample.
+    NotTaken,
+    /// Any stack that the program had no memory for.
+    Other,
+    /// The trace does not say what it is.
+    Unknown,
+}
+
+/// One call stack.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StackRow {
+    /// What is known of it.
+    pub kind: StackKind,
+    /// Its frames, innermost first: each an index of [`Report::frames`](super::Report::frames).
+    pub frames: Vec<u32>,
+    /// How it ends at its outermost frame.
+    pub end: StackEnd,
+    /// The blocks whose last allocation or reallocation had this stack. In a sampled trace these are
+    /// the blocks of the sample.
+    pub figures: Figures,
+    pub(in crate::analysis) weights: Option<Box<Weights>>,
+}
+
+impl StackRow {
+    /// Estimates for all blocks with this stack, if the trace has only a sample of them.
+    pub fn estimates(&self) -> Option<Estimates> {
+        self.weights.as_ref().map(|weights| weights.estimates())
+    }
+}
+
+/// One frame of some stacks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Frame {
+    /// The file that its code is in: an index of [`Report::modules`](super::Report::modules). `None`
+    /// if it is in none that the trace names.
+    pub module: Option<usize>,
+    /// Where the byte before its return address is: bytes from the base of the module, or the
+    /// address in no module.
+    pub offset: u64,
+    /// The functions there, innermost first; empty until
+    /// [`Report::symbolize`](super::Report::symbolize) finds some.
+    pub functions: Vec<SourceFrame>,
+}
+
 /// One live block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -93,4 +148,7 @@ pub struct LiveBlock {
     pub path: Vec<String>,
     /// When it was first allocated: the last time in the trace before that.
     pub allocated_at_ns: u64,
+    /// The stack of its last allocation or reallocation: an index of
+    /// [`Report::by_stack`](super::Report::by_stack), if that has it.
+    pub stack: Option<usize>,
 }

@@ -23,32 +23,42 @@ pub(super) fn add_counts(figures: &mut Figures, counts: &Counts, generation: u64
     figures.add_tally(&counts.tally);
 }
 
+impl Bucket {
+    /// The columns that add up, at the peak `generation`.
+    pub(super) fn figures(&self, generation: u64) -> Figures {
+        let mut figures = Figures::default();
+        add_counts(&mut figures, &self.counts, generation);
+        figures
+    }
+}
+
 pub(super) fn add_moves(sum: &mut Moves, moved: Moved) {
     sum.blocks = sum.blocks.wrapping_add(moved.blocks);
     sum.bytes = sum.bytes.wrapping_add(moved.bytes);
 }
 
-/// Sums the buckets into `rows` rows; `row_of` is the row of a bucket. A row is `None` where
-/// nothing happened.
+/// Sums the buckets into `rows` rows; `row_of` is the row of a bucket, if it has one. A row is
+/// `None` where nothing happened.
 pub(super) fn by_row(
     accounts: &Accounts,
     rows: usize,
-    row_of: impl Fn(&Bucket) -> u32,
+    row_of: impl Fn(&Bucket) -> Option<u32>,
 ) -> Vec<Option<Figures>> {
     let generation = accounts.total().generation;
     let mut sums = vec![None; rows];
     for bucket in accounts.buckets() {
-        let sum = sums[row_of(bucket) as usize].get_or_insert_default();
+        let Some(row) = row_of(bucket) else { continue };
+        let sum = sums[row as usize].get_or_insert_default();
         add_counts(sum, &bucket.counts, generation);
     }
-    for (from, to, moved) in accounts.moves() {
-        let (from, to) = (from.map(&row_of), to.map(&row_of));
+    for (from, to, [left, entered]) in accounts.moves() {
+        let (from, to) = (from.and_then(&row_of), to.and_then(&row_of));
         if from != to {
             if let Some(from) = from {
-                add_moves(&mut sums[from as usize].get_or_insert_default().moved_out, moved);
+                add_moves(&mut sums[from as usize].get_or_insert_default().moved_out, left);
             }
             if let Some(to) = to {
-                add_moves(&mut sums[to as usize].get_or_insert_default().moved_in, moved);
+                add_moves(&mut sums[to as usize].get_or_insert_default().moved_in, entered);
             }
         }
     }
@@ -61,7 +71,7 @@ pub(super) fn by_node(
     tree: &Tree,
     node_of: impl Fn(u32) -> u32,
 ) -> TreeFigures {
-    let own = by_row(accounts, tree.nodes().len(), |bucket| node_of(bucket.context));
+    let own = by_row(accounts, tree.nodes().len(), |bucket| Some(node_of(bucket.context)));
     let mut sums: TreeFigures = vec![None; own.len()];
     for (node, figures) in own.into_iter().enumerate().rev() {
         // NOTE: a parent is before its children in the list, so all children are added by now.
@@ -110,16 +120,16 @@ fn set_inclusive_moves(
         }
         path
     };
-    for (from, to, moved) in accounts.moves() {
+    for (from, to, [left, entered]) in accounts.moves() {
         let (from, to) = (path_to_root(from), path_to_root(to));
         for node in from.iter().filter(|node| !to.contains(node)) {
             if let Some((_, inclusive)) = &mut sums[*node as usize] {
-                add_moves(&mut inclusive.moved_out, moved);
+                add_moves(&mut inclusive.moved_out, left);
             }
         }
         for node in to.iter().filter(|node| !from.contains(node)) {
             if let Some((_, inclusive)) = &mut sums[*node as usize] {
-                add_moves(&mut inclusive.moved_in, moved);
+                add_moves(&mut inclusive.moved_in, entered);
             }
         }
     }

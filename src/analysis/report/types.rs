@@ -1,15 +1,17 @@
 //! The parts of a report about all blocks together.
 
-use super::rows::{GroupRow, LiveBlock, NameRow, ScopeRow, SizeRow, ThreadRow};
+use super::rows::{Frame, GroupRow, LiveBlock, NameRow, ScopeRow, SizeRow, StackRow, ThreadRow};
 use crate::analysis::columns::Totals;
+use crate::analysis::symbols::{Module, Symbolizer};
 
 /// Everything known about the memory of one run.
 ///
 /// Times are nanoseconds since the trace began, sizes are bytes as the program asked for them.
-/// Each of the five `by_` lists divides the same blocks another way: every column but the peaks,
+/// Each of the `by_` lists divides the same blocks another way: every column but the peaks,
 /// `moved_in` and `moved_out` sums to [`totals`](Self::totals). In all columns, a block counts in
 /// the row of its *first* allocation, whichever thread frees or reallocates it; but in `by_size`, a
-/// block that is reallocated to a size of another class moves to that class. Lists are sorted by
+/// block that is reallocated to a size of another class moves to that class, and in `by_stack`, to
+/// the stack of its reallocation. Lists are sorted by
 /// live bytes, then allocated bytes (both descending), then by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -36,8 +38,28 @@ pub struct Report {
     pub by_thread: Vec<ThreadRow>,
     /// By size, in classes that double.
     pub by_size: Vec<SizeRow>,
+    /// By call stack; empty in a trace without stacks.
+    pub by_stack: Vec<StackRow>,
+    /// The frames of these stacks.
+    pub frames: Vec<Frame>,
+    /// The files that these frames are in.
+    pub modules: Vec<Module>,
+    /// If only a sample of blocks has stacks: the mean number of bytes from one sample to the next.
+    pub stack_sampling_bytes: Option<u64>,
     /// The largest blocks still live, the largest first.
     pub largest_live: Vec<LiveBlock>,
+}
+
+impl Report {
+    /// Finds the functions of all frames: asks once for each frame that is in a module. Costs what
+    /// the symbolizer costs.
+    pub fn symbolize(&mut self, symbolizer: &mut dyn Symbolizer) {
+        for frame in &mut self.frames {
+            if let Some(module) = frame.module.and_then(|module| self.modules.get(module)) {
+                frame.functions = symbolizer.frames(module, frame.offset);
+            }
+        }
+    }
 }
 
 /// What was traced.

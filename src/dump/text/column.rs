@@ -1,7 +1,9 @@
 //! The columns of a table.
 
 use super::units::{bytes_briefly, count, percent};
-use crate::analysis::{COLUMNS, Column as ReportColumn, Figures, Shown, column};
+use crate::analysis::{
+    COLUMNS, Column as ReportColumn, Estimate, Estimates, Figures, Shown, column,
+};
 
 /// One column.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +20,8 @@ pub(super) enum Column {
     Entries,
     /// Bytes allocated per entry.
     Each,
+    /// A column of the report, of a function with all that it called.
+    Inclusive(&'static ReportColumn),
 }
 
 /// The figures that the cells of a row are made from.
@@ -28,6 +32,10 @@ pub(super) struct Cells<'a> {
     pub(super) peak: u64,
     pub(super) entries: Option<u64>,
     pub(super) largest: u64,
+    /// The figures with all that a function called.
+    pub(super) inclusive: Option<&'a Figures>,
+    /// If the figures are estimates: these, with their intervals.
+    pub(super) estimates: Option<&'a Estimates>,
 }
 
 /// Shown in a table instead of 0, so that other figures are easy to see.
@@ -47,12 +55,20 @@ impl Column {
             Self::AtOnce => "freed at once",
             Self::Entries => "entries",
             Self::Each => "each",
+            Self::Inclusive(_) => "with callees",
         }
     }
 
     pub(super) fn cell(self, of: &Cells<'_>) -> String {
-        let Cells { figures, peak, entries, largest } = *of;
+        let Cells { figures, peak, entries, largest, inclusive, estimates } = *of;
+        let estimate = |column: &ReportColumn| {
+            estimates?.all().find(|(key, _)| *key == column.key).map(|(_, estimate)| estimate)
+        };
         match self {
+            Self::Of(column) if let Some(estimate) = estimate(column) => {
+                estimated(estimate, matches!(column.shown, Shown::Bytes(_)))
+            }
+            Self::Inclusive(column) => size(inclusive.map_or(0, |figures| (column.of)(figures))),
             Self::Of(column) => match column.shown {
                 Shown::Bytes(_) => size((column.of)(figures)),
                 Shown::Number(_) | Shown::Hidden => number((column.of)(figures)),
@@ -81,6 +97,22 @@ pub(super) fn in_none_of(tables: &[&[Column]]) -> impl Iterator<Item = Column> {
         column.shown != Shown::Hidden && !is_chosen
     };
     COLUMNS.iter().filter(move |column| is_further(column)).map(|column| Column::Of(column))
+}
+
+/// `12.3 MiB ±0.4 MiB`; where the interval is not symmetric, its two ends.
+fn estimated(estimate: Estimate, is_bytes: bool) -> String {
+    let text = if is_bytes { size } else { number };
+    let Estimate { value, low, high } = estimate;
+    if value == 0 {
+        return NONE.to_owned();
+    }
+    let (below, above) = (value.saturating_sub(low), high.saturating_sub(value));
+    let is_symmetric = above.saturating_sub(below) <= above / 4;
+    match above {
+        0 => text(value),
+        _ if is_symmetric => format!("{} ±{}", text(value), text(above.max(below))),
+        _ => format!("{} ({}..{})", text(value), text(low), text(high)),
+    }
 }
 
 fn size(size: u64) -> String {

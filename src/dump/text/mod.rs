@@ -4,12 +4,14 @@
 //! ```text
 //! screen.rs    the headline and the lines below it: peak, end, allocated, what is missing
 //! sections.rs  which tables there are, and their rows
+//! calls.rs     tables of functions, lines and crates, and the tree of stacks
 //! tree.rs      the largest rows of a tree and the rows around them
 //! column.rs    what a column shows
 //! table.rs     one table within a width: names whole, figures to the right
 //! style.rs     colours
 //! ```
 
+mod calls;
 mod column;
 #[cfg(feature = "enable")]
 mod holders;

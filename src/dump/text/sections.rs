@@ -1,10 +1,11 @@
 //! The tables of the report, and their rows.
 
+use super::calls;
 use super::column::{Cells, Column, in_none_of};
 use super::table::{Row, Table, fit};
 use super::tree::{Node, joined, pick};
 use super::units::{bytes, duration, percent};
-use crate::analysis::{Figures, LiveBlock, Report, column};
+use crate::analysis::{CallKind, Figures, LiveBlock, Report, column};
 use crate::dump::options::{By, Options, Sort};
 use crate::words::escape;
 use std::borrow::Cow;
@@ -44,6 +45,10 @@ pub(super) fn tables(report: &Report, options: &Options) -> Vec<Table> {
         By::Name => whole(report, options, flat_names(report).collect(), "By name"),
         By::Thread => whole(report, options, threads(report).collect(), "By thread"),
         By::Size => whole(report, options, sizes(report).collect(), "By size"),
+        By::Stack => calls::tree(report, options),
+        By::Function => calls::rows(report, options, CallKind::Function),
+        By::Line => calls::rows(report, options, CallKind::Line),
+        By::Crate => calls::rows(report, options, CallKind::Crate),
     };
     let has_tags = report.by_name.iter().any(|row| !is_untagged(&row.group, &row.name));
     let has_scopes = report.by_scope.len() > 1;
@@ -60,6 +65,9 @@ pub(super) fn tables(report: &Report, options: &Options) -> Vec<Table> {
         if !has_scopes && !has_tags && report.by_thread.len() > 1 {
             let threads = threads(report).collect();
             all.push(held(report, options, threads, "Who held the peak, by thread"));
+        }
+        if !has_scopes && !report.by_stack.is_empty() {
+            all.push(calls::rows(report, options, CallKind::Function));
         }
         if has_scopes {
             all.extend([allocates_most(report, options), still_live(report, options)]);
@@ -141,13 +149,7 @@ fn still_live(report: &Report, options: &Options) -> Table {
 /// The rows of `nodes` that `shape` and `options` select.
 fn table(report: &Report, options: &Options, nodes: &[Node<'_>], shape: &Shape<'_>) -> Table {
     let figures = |node: &Node<'_>| if options.inclusive { node.inclusive } else { node.own };
-    let first = |figures: &Figures| match shape.sort {
-        Sort::AtPeak => figures.live_bytes_at_peak,
-        Sort::Live => figures.live_bytes,
-        Sort::Peak => figures.peak_bytes,
-        Sort::Allocated => figures.allocated_bytes,
-        Sort::Count => figures.allocations,
-    };
+    let first = |figures: &Figures| shape.sort.of(figures);
     let key = |node: &Node<'_>| {
         let figures = figures(node);
         [first(&figures), figures.peak_bytes, figures.allocated_bytes]
@@ -165,7 +167,9 @@ fn table(report: &Report, options: &Options, nodes: &[Node<'_>], shape: &Shape<'
     let peak = report.totals.peak_bytes;
     let rows = picked.iter().map(|row| {
         let (entries, largest) = (row.node.entries, row.node.largest);
-        let cells = Cells { figures: &figures(row.node), peak, entries, largest };
+        let figures = &figures(row.node);
+        let (inclusive, estimates) = (None, None);
+        let cells = Cells { figures, peak, entries, largest, inclusive, estimates };
         Row {
             level: row.level,
             name: row.name.clone(),
@@ -174,7 +178,25 @@ fn table(report: &Report, options: &Options, nodes: &[Node<'_>], shape: &Shape<'
     });
     let all: u64 = nodes.iter().map(|node| first(&node.own)).sum();
     let shown: u64 = picked.iter().map(|row| first(&row.node.own)).sum();
-    let whole = match shape.sort {
+    Table {
+        title: shape.title.to_owned(),
+        headers: shape.columns.iter().map(|c| c.header(options.moment.is_some())).collect(),
+        kept: shape.kept,
+        names: 0,
+        rows: rows.collect(),
+        footer: more(options, shape.sort, left, all.saturating_sub(shown), all),
+    }
+}
+
+/// A last line, for `left` rows that are not shown; they have `rest` of `all`.
+pub(super) fn more(
+    options: &Options,
+    sort: Sort,
+    left: usize,
+    rest: u64,
+    all: u64,
+) -> Option<String> {
+    let whole = match sort {
         Sort::AtPeak => "of the peak",
         Sort::Live => "of what is live",
         Sort::Allocated => "of what was allocated",
@@ -182,27 +204,21 @@ fn table(report: &Report, options: &Options, nodes: &[Node<'_>], shape: &Shape<'
         // The peaks of different rows are at different times.
         Sort::Peak => "",
     };
-    let share = match all.saturating_sub(shown) {
-        rest if rest == 0 || whole.is_empty() => String::new(),
-        rest => format!(", with {} {whole}", percent(rest, all)),
+    let share = if rest == 0 || whole.is_empty() {
+        String::new()
+    } else {
+        format!(", with {} {whole}", percent(rest, all))
     };
     let flag = if options.flags && options.by.is_some() {
         format!(" (--top {})", options.top.saturating_add(left))
     } else {
         String::new()
     };
-    Table {
-        title: shape.title.to_owned(),
-        headers: shape.columns.iter().map(|c| c.header(options.moment.is_some())).collect(),
-        kept: shape.kept,
-        names: 0,
-        rows: rows.collect(),
-        footer: (left > 0).then(|| format!("… and {left} more{share}{flag}")),
-    }
+    (left > 0).then(|| format!("… and {left} more{share}{flag}"))
 }
 
 impl Options {
-    fn shows(&self, name: &str) -> bool {
+    pub(super) fn shows(&self, name: &str) -> bool {
         let Some(filter) = &self.filter else { return true };
         name.to_lowercase().contains(&filter.to_lowercase())
     }
@@ -291,11 +307,17 @@ fn is_untagged(group: &[String], name: &str) -> bool {
 }
 
 fn largest(report: &Report, options: &Options, count: usize) -> Table {
+    let stacks = calls::Names::of(report, options);
     let name = |block: &LiveBlock| {
         let scope = block.path.join(" > ");
-        match is_untagged(&block.group, &block.name) {
+        let name = match is_untagged(&block.group, &block.name) {
             true => scope,
             false => format!("{} in {scope}", tag(&block.group, &block.name)),
+        };
+        match block.stack.map(|stack| stacks.briefly(stack)) {
+            Some(stack) if report.by_scope.len() > 1 => format!("{stack} in {name}"),
+            Some(stack) => stack,
+            None => name,
         }
     };
     let shown = |block: &&LiveBlock| options.shows(&name(block));

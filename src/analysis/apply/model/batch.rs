@@ -62,7 +62,7 @@ impl Model {
         let mut newest = self.threads.get(thread).newest();
         let (mut allocations, mut last) = (0, None);
         let mut applied = 0;
-        for &Operation { address, size, hint, stream, heap, kind } in operations {
+        for &Operation { address, size, hint, stack, stream, heap, kind } in operations {
             if stream != stream_id {
                 break;
             }
@@ -73,6 +73,7 @@ impl Model {
                     if bucket == NO_BUCKET {
                         bucket = self.find_bucket(stream_id);
                     }
+                    let bucket = self.stack_bucket(stack, bucket);
                     let block = Block::allocated(size, now, bucket);
                     if let Some(old) = self.heaps.insert(heap, address, hint, block) {
                         self.replaced(&old, env);

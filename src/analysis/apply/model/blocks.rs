@@ -1,11 +1,12 @@
 //! What one allocation, reallocation or free does.
 
 use super::{ApplyEnv, Model};
-use crate::analysis::accounts::Moment;
+use crate::analysis::accounts::{Bucket, Moment};
 use crate::analysis::apply::operation::{Operation, OperationKind};
 use crate::analysis::attribution::{
     DetachedBlock, LastBlock, MadeBy, NO_BUCKET, PendingRealloc, Stream,
 };
+use crate::analysis::callstacks::NO_STACK;
 use crate::analysis::live_set::{Block, HEAPS};
 
 impl Model {
@@ -15,6 +16,43 @@ impl Model {
         let thread_peak = self.threads.get(thread).peak;
         let within = self.contexts.measured_around(context);
         self.accounts.bucket_of(context, thread, thread_peak, within)
+    }
+
+    /// The bucket for blocks with the stack of this id, whose context and thread are those of the
+    /// bucket `without` a stack.
+    #[inline(always)]
+    pub(super) fn stack_bucket(&mut self, id: u32, without: u32) -> u32 {
+        if id == 0 {
+            return without;
+        }
+        match self.callstacks.cached(id, without, self.accounts.rate()) {
+            Some(bucket) => bucket,
+            None => self.find_stack_bucket(id, without),
+        }
+    }
+
+    #[inline(never)]
+    fn find_stack_bucket(&mut self, id: u32, without: u32) -> u32 {
+        let stack = self.callstacks.stack(id);
+        let context = self.accounts.bucket(without).context;
+        let within = self.contexts.measured_around(context);
+        let rate = self.accounts.rate();
+        let bucket = self.accounts.stack_bucket(without, stack, rate, within);
+        self.callstacks.cache(id, without, rate, bucket);
+        bucket
+    }
+
+    /// The bucket of a block of `bucket` that is reallocated with the stack of this id.
+    ///
+    /// NOTE: a block of a sample leaves the sample if its reallocation has no stack. Otherwise that
+    /// reallocation says nothing, and the block keeps its stack.
+    fn reallocated_bucket(&mut self, id: u32, bucket: u32) -> u32 {
+        let Bucket { context, thread, stack, rate, .. } = *self.accounts.bucket(bucket);
+        if id == 0 && (stack == NO_STACK || rate == 0) {
+            return bucket;
+        }
+        let without = self.bucket(context, thread);
+        self.stack_bucket(id, without)
     }
 
     /// The bucket for what this stream allocates now.
@@ -65,7 +103,7 @@ impl Model {
         number: u64,
         env: &mut ApplyEnv<'_>,
     ) {
-        let Operation { address, size, hint, heap, .. } = *operation;
+        let Operation { address, size, hint, heap, stack, .. } = *operation;
         let stream = self.stream(operation.stream);
         let mut old = match stream.end_realloc() {
             Some(PendingRealloc::Known(old)) => old,
@@ -75,10 +113,12 @@ impl Model {
             None => return self.first_seen(operation, number, MadeBy::Allocation, env),
         };
         let before = old.block;
+        old.block.bucket = self.reallocated_bucket(stack, before.bucket);
         old.block.set_size(size);
         let DetachedBlock { block, .. } = old;
         let size = block.size();
-        stream.last = Some(LastBlock { address, block, heap, made_by: MadeBy::Reallocation });
+        self.streams.existing(operation.stream).last =
+            Some(LastBlock { address, block, heap, made_by: MadeBy::Reallocation });
         let bucket = self.accounts.bucket(block.bucket);
         let context = bucket.context;
         self.threads.get_mut(bucket.thread).reattach((heap, address), &old);
@@ -90,6 +130,9 @@ impl Model {
             }
             let moment = Moment { time: env.now, event: number };
             self.accounts.resize(before.size(), size);
+            if block.bucket != before.bucket {
+                self.accounts.change_stack(before.bucket, block.bucket, before.size(), size);
+            }
             self.accounts.add_block(block.key(), size, moment, |tally| tally.reallocated(size));
         } else {
             env.cutoff.after_mut().add_bytes(size);
@@ -130,12 +173,13 @@ impl Model {
         made_by: MadeBy,
         env: &mut ApplyEnv<'_>,
     ) {
-        let Operation { address, size, hint, heap, .. } = *operation;
+        let Operation { address, size, hint, heap, stack, .. } = *operation;
         let stream = self.stream(operation.stream);
         let (thread, mut bucket) = (stream.thread, stream.bucket);
         if bucket == NO_BUCKET {
             bucket = self.find_bucket(operation.stream);
         }
+        bucket = self.stack_bucket(stack, bucket);
         let block = Block::allocated(size, env.now, bucket);
         let size = block.size();
         self.streams.existing(operation.stream).last =
@@ -199,7 +243,7 @@ impl Model {
         if let Some(DetachedBlock { block, .. }) = self.heap_blocks.remove(&(heap, address)) {
             if env.cutoff.is_counting() {
                 self.accounts.note_returned(block.key(), block.size());
-                self.accounts.count(block.key(), |tally| tally.freed(false));
+                self.accounts.count(block.key(), block.size(), |tally| tally.freed(false));
             }
         } else if env.cutoff.is_counting() {
             env.diagnostics.unknown_free(env.began_late);

@@ -3,6 +3,7 @@
 use super::{ApplyEnv, Model, usable_heap};
 use crate::analysis::accounts::{Bucket, LAST_CLASS, class_of};
 use crate::analysis::attribution::{LastBlock, MadeBy};
+use crate::analysis::callstacks::NO_STACK;
 use crate::analysis::live_set::{Block, HEAPS};
 
 impl Model {
@@ -32,7 +33,7 @@ impl Model {
             self.heaps.replace(last.heap, address, last.block);
         }
         if env.cutoff.is_counting() {
-            self.accounts.count(old.key(), |tally| tally.corrected(old.size(), new));
+            self.accounts.count(old.key(), new, |tally| tally.corrected(old.size(), new));
             if is_live {
                 self.accounts.remove_block(old.key(), old.size(), |_| ());
                 self.accounts.add_block(old.key(), new, env.moment(), |_| ());
@@ -64,7 +65,8 @@ impl Model {
         self.count_foreign(stream_id, context, -1);
         match (made_by, env.cutoff.is_counting()) {
             (MadeBy::Reallocation, true) => {
-                self.accounts.count(block.key(), |tally| tally.not_reallocated(block.size()));
+                let size = block.size();
+                self.accounts.count(block.key(), size, |tally| tally.not_reallocated(size));
             }
             (MadeBy::Reallocation, false) => {
                 env.cutoff.after_mut().subtract_bytes(block.size());
@@ -94,12 +96,16 @@ impl Model {
             }
             return;
         };
-        let Bucket { context: old, thread, .. } = *self.accounts.bucket(block.bucket);
+        let Bucket { context: old, thread, stack, rate, .. } = *self.accounts.bucket(block.bucket);
         let context = self.contexts.retagged(old, current, &mut self.accounts);
         if context == old {
             return;
         }
-        let bucket = self.bucket(context, thread);
+        let mut bucket = self.bucket(context, thread);
+        if stack != NO_STACK {
+            let within = self.contexts.measured_around(context);
+            bucket = self.accounts.stack_bucket(bucket, stack, rate, within);
+        }
         let mut renamed = block;
         renamed.bucket = bucket;
         self.heaps.replace(heap, address, renamed);

@@ -1,0 +1,272 @@
+//! Functions, lines and crates, made from stacks.
+//!
+//! A frame is one call, or several where functions were inlined. Calls of the standard library and of
+//! allocation machinery are *folded*: not shown, unless all are asked for. A row is named by the first
+//! call of a stack that is shown, from the innermost one.
+
+use super::build::order;
+use super::crates::{crate_of, is_folded};
+use super::rows::{Frame, StackKind, StackRow};
+use super::types::Report;
+use crate::analysis::callstacks::StackEnd;
+use crate::analysis::columns::{Estimates, Figures, Weights};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// What calls are summed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallKind {
+    Function,
+    Line,
+    Crate,
+}
+
+/// One function, line or crate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallRow {
+    /// The function, `file:line`, or the crate. Without symbols, and without a line, `module+0xoffset`;
+    /// for a crate, the name of the module's file. `(no stack)`, `(other)` and `(unknown stack)` for
+    /// blocks without a stack.
+    pub name: String,
+    /// The source file of a line.
+    pub file: Option<String>,
+    /// The line in it.
+    pub line: Option<u32>,
+    /// Blocks that this function, line or crate allocated itself, or by folded calls. NOTE: without
+    /// the row's own peak, which the accounts do not have.
+    pub figures: Figures,
+    /// The same with all that it called. A stack counts once, however often it recurs in it.
+    pub inclusive: Figures,
+    weights: Option<Box<[Weights; 2]>>,
+}
+
+impl CallRow {
+    /// Estimates for [`figures`](Self::figures) and for [`inclusive`](Self::inclusive), if the trace
+    /// has only a sample of stacks.
+    pub fn estimates(&self) -> Option<[Estimates; 2]> {
+        self.weights.as_ref().map(|weights| weights.each_ref().map(Weights::estimates))
+    }
+
+    fn add(&mut self, of: &StackRow, is_own: bool) {
+        if is_own {
+            self.figures.add(&of.figures);
+            self.figures.add_moves(&of.figures);
+        }
+        self.inclusive.add(&of.figures);
+        self.inclusive.add_moves(&of.figures);
+        if let Some(weights) = &of.weights {
+            let [own, inclusive] = &mut **self.weights.get_or_insert_default();
+            inclusive.add(weights);
+            if is_own {
+                own.add(weights);
+            }
+        }
+    }
+}
+
+/// One call.
+#[derive(Clone, Debug)]
+pub(crate) struct Call<'a> {
+    pub(crate) function: Cow<'a, str>,
+    source: Option<(&'a str, u32)>,
+    /// The crate, or the name of the module's file.
+    owner: Cow<'a, str>,
+    folded: bool,
+}
+
+impl Call<'_> {
+    /// What the call is summed by.
+    pub(crate) fn name(&self, kind: CallKind) -> Cow<'_, str> {
+        match (kind, self.source) {
+            (CallKind::Crate, _) => Cow::Borrowed(&self.owner),
+            (CallKind::Line, Some((file, line))) => Cow::Owned(format!("{file}:{line}")),
+            (CallKind::Function | CallKind::Line, _) => Cow::Borrowed(&self.function),
+        }
+    }
+}
+
+/// The calls of all stacks of a report.
+pub(crate) struct Calls<'a> {
+    all: Vec<Call<'a>>,
+    /// By frame: its calls, innermost first.
+    by_frame: Vec<Range<u32>>,
+    all_frames: bool,
+}
+
+impl<'a> Calls<'a> {
+    /// The calls of `report`; folded ones are shown only if `all_frames` are wanted.
+    pub(crate) fn of(report: &'a Report, all_frames: bool) -> Self {
+        let mut all = Vec::new();
+        let mut by_frame = Vec::with_capacity(report.frames.len());
+        for frame in &report.frames {
+            let start = all.len() as u32;
+            all.extend(calls_of(report, frame));
+            by_frame.push(start..all.len() as u32);
+        }
+        Self { all, by_frame, all_frames }
+    }
+
+    /// The number of calls.
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The call with this number.
+    pub(crate) fn get(&self, number: u32) -> &Call<'a> {
+        &self.all[number as usize]
+    }
+
+    /// Puts the numbers of the calls of a stack that are shown into `shown`, innermost first. All of
+    /// them if all would be folded.
+    pub(crate) fn shown(&self, row: &StackRow, shown: &mut Vec<u32>) {
+        let frames = row.frames.iter().filter_map(|&frame| self.by_frame.get(frame as usize));
+        shown.clear();
+        shown.extend(frames.cloned().flatten());
+        let is_shown = |inner: Option<&u32>, number: u32| {
+            // The function `main` that the compiler makes calls the runtime of std.
+            let call = self.get(number);
+            let in_std = || inner.is_some_and(|&inner| self.get(inner).owner == "std");
+            !call.folded && !(call.function == "main" && in_std())
+        };
+        if self.all_frames || !shown.iter().any(|&number| is_shown(None, number)) {
+            return;
+        }
+        let mut inner = None;
+        shown.retain(|&number| {
+            let keep = is_shown(inner.as_ref(), number);
+            inner = Some(number);
+            keep
+        });
+    }
+}
+
+fn calls_of<'a>(report: &'a Report, frame: &'a Frame) -> Vec<Call<'a>> {
+    let module = frame.module.and_then(|module| report.modules.get(module));
+    let file = module.map(|module| module.path.rsplit('/').next().unwrap_or(&module.path));
+    let file = file.unwrap_or("?");
+    let calls = frame.functions.iter().map(|found| {
+        let function = found.function.as_str();
+        Call {
+            function: Cow::Borrowed(function),
+            source: found.file.as_deref().zip(found.line),
+            owner: Cow::Borrowed(crate_of(function).unwrap_or(file)),
+            folded: is_folded(function),
+        }
+    });
+    let mut calls: Vec<_> = calls.collect();
+    if calls.is_empty() {
+        let offset = frame.offset;
+        let function = match module {
+            Some(_) => format!("{file}+{offset:#x}"),
+            None => format!("{offset:#x}"),
+        };
+        let owner = Cow::Borrowed(file);
+        calls.push(Call { function: Cow::Owned(function), source: None, owner, folded: false });
+    }
+    calls
+}
+
+impl StackRow {
+    pub(crate) fn weights(&self) -> Option<&Weights> {
+        self.weights.as_deref()
+    }
+
+    /// What stands for the calls of a stack that has none.
+    pub(crate) fn label(&self, report: &Report) -> Option<&'static str> {
+        match self.kind {
+            StackKind::Known => None,
+            StackKind::NotTaken if report.stack_sampling_bytes.is_some() => {
+                Some("(not in the sample)")
+            }
+            StackKind::NotTaken => Some("(no stack)"),
+            StackKind::Other => Some("(other)"),
+            StackKind::Unknown => Some("(unknown stack)"),
+        }
+    }
+
+    /// What stands for the frames that are missing above the outermost one.
+    pub(crate) fn missing(&self) -> Option<&'static str> {
+        match self.end {
+            StackEnd::Complete => None,
+            StackEnd::FrameLimit => Some("(above the frame limit)"),
+            StackEnd::NoUnwindInformation => Some("(no unwind information)"),
+            StackEnd::UnreadableMemory => Some("(unreadable memory)"),
+        }
+    }
+}
+
+impl Report {
+    /// By function; empty in a trace without stacks. Frames of the standard library and of
+    /// allocation machinery are folded, unless `all_frames` are wanted.
+    pub fn by_function(&self, all_frames: bool) -> Vec<CallRow> {
+        self.by_call(CallKind::Function, all_frames)
+    }
+
+    /// By source line, as [`by_function`](Self::by_function).
+    pub fn by_line(&self, all_frames: bool) -> Vec<CallRow> {
+        self.by_call(CallKind::Line, all_frames)
+    }
+
+    /// By crate, as [`by_function`](Self::by_function).
+    pub fn by_crate(&self, all_frames: bool) -> Vec<CallRow> {
+        self.by_call(CallKind::Crate, all_frames)
+    }
+
+    pub(crate) fn by_call(&self, kind: CallKind, all_frames: bool) -> Vec<CallRow> {
+        let calls = Calls::of(self, all_frames);
+        let mut table = CallTable::default();
+        // PERF: by call: its row. A name is made once for each call, not for each stack.
+        let mut row_of = vec![None; calls.len()];
+        let mut shown = Vec::new();
+        for (number, stack) in self.by_stack.iter().enumerate() {
+            if let Some(label) = stack.label(self) {
+                let row = table.row(label, None);
+                table.add(row, number, stack, true);
+            }
+            calls.shown(stack, &mut shown);
+            for (depth, &call) in shown.iter().enumerate() {
+                let row = *row_of[call as usize].get_or_insert_with(|| {
+                    let call = calls.get(call);
+                    table.row(&call.name(kind), call.source.filter(|_| kind == CallKind::Line))
+                });
+                table.add(row, number, stack, depth == 0);
+            }
+        }
+        let mut rows = table.rows;
+        rows.sort_by(|a, b| order(&a.figures, &b.figures).then_with(|| a.name.cmp(&b.name)));
+        rows
+    }
+}
+
+/// The rows of functions, lines or crates.
+#[derive(Default)]
+struct CallTable {
+    rows: Vec<CallRow>,
+    by_name: HashMap<String, usize>,
+    /// By row: the last stack that was counted in it.
+    counted: Vec<usize>,
+}
+
+impl CallTable {
+    /// The row with this name, new if need be.
+    fn row(&mut self, name: &str, source: Option<(&str, u32)>) -> usize {
+        if let Some(&row) = self.by_name.get(name) {
+            return row;
+        }
+        let row = self.rows.len();
+        let (file, line) = (source.map(|(file, _)| file.to_owned()), source.map(|(_, line)| line));
+        self.rows.push(CallRow { name: name.to_owned(), file, line, ..CallRow::default() });
+        self.counted.push(usize::MAX);
+        self.by_name.insert(name.to_owned(), row);
+        row
+    }
+
+    /// Adds the figures of a stack to a row, once.
+    fn add(&mut self, row: usize, number: usize, stack: &StackRow, is_own: bool) {
+        if std::mem::replace(&mut self.counted[row], number) != number {
+            self.rows[row].add(stack, is_own);
+        }
+    }
+}

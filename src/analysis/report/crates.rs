@@ -1,0 +1,203 @@
+//! The crate of a function, by its demangled name, and which functions a report folds.
+
+/// Crates whose functions allocate for others.
+const FOLDED_CRATES: &[&str] = &[
+    "std",
+    "core",
+    "alloc",
+    "hashbrown",
+    "memledger",
+    "__rustc",
+    "mimalloc",
+    "libmimalloc_sys",
+    "tikv_jemallocator",
+    "tikv_jemalloc_sys",
+    "__gnu_cxx",
+];
+
+/// Functions in no crate that allocate for others, or that a thread starts in.
+const FOLDED_FUNCTIONS: &[&str] = &[
+    "malloc",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "posix_memalign",
+    "aligned_alloc",
+    "memalign",
+    "valloc",
+    "strdup",
+    "strndup",
+    "_start",
+    "start_thread",
+    "clone",
+    "clone3",
+    "__clone",
+    "__clone3",
+    "__rust_try",
+    "rust_panic",
+];
+
+/// How the names of such functions begin.
+const FOLDED_PREFIXES: &[&str] = &[
+    "__rust_alloc",
+    "__rust_realloc",
+    "__rust_no_alloc",
+    "__rdl_",
+    "__rg_",
+    "__libc_start_",
+    "__libc_malloc",
+    "__libc_calloc",
+    "__libc_realloc",
+    "operator new",
+];
+
+/// The crate of a function, or the outermost namespace of C++; `None` of a function of C.
+pub(super) fn crate_of(function: &str) -> Option<&str> {
+    let Some(inner) = function.strip_prefix('<') else { return first_name(function) };
+    // `<Type as Trait>::method`, `<Type>::method`, `<impl Trait for Type>::method`.
+    let inner = &inner[..end_of_angles(inner)];
+    if let Some((of, to)) = split_outside(inner.strip_prefix("impl ").unwrap_or(inner), " for ") {
+        return crate_of_type(to).or_else(|| crate_of_type(of));
+    }
+    match split_outside(inner, " as ") {
+        Some((of, by)) => crate_of_type(of).or_else(|| crate_of_type(by)),
+        None => crate_of_type(inner),
+    }
+}
+
+/// The crate of a type; `None` of a primitive type, or of a parameter.
+fn crate_of_type(text: &str) -> Option<&str> {
+    let mut text = text.trim_start();
+    loop {
+        let rest = ["&", "*const ", "*mut ", "mut ", "dyn ", "[", "(", "impl "]
+            .iter()
+            .find_map(|prefix| text.strip_prefix(prefix));
+        match rest {
+            Some(rest) => text = rest.trim_start(),
+            None => break,
+        }
+    }
+    // A lifetime.
+    if let Some(rest) = text.strip_prefix('\'') {
+        return crate_of_type(rest.split_once(' ')?.1);
+    }
+    if text.starts_with('<') { crate_of(text) } else { first_name(text) }
+}
+
+/// The first of several names with `::` between them.
+fn first_name(text: &str) -> Option<&str> {
+    let head = text.split("::").next().filter(|head| head.len() < text.len())?;
+    // A function template of C++ begins with its return type.
+    let name = head.rsplit(' ').next().unwrap_or(head);
+    // v0 names can have the hash of a crate: `name[0123abcd]`.
+    let name = name.split('[').next().unwrap_or(name);
+    let is_name = |char: char| char.is_alphanumeric() || char == '_' || char == '$';
+    (!name.is_empty() && name.chars().all(is_name)).then_some(name)
+}
+
+/// The position of the `>` that ends what `text` begins within, or its length.
+fn end_of_angles(text: &str) -> usize {
+    let mut depth = 1;
+    let mut last = ' ';
+    for (at, char) in text.char_indices() {
+        match char {
+            '<' => depth += 1,
+            // `->` is no bracket.
+            '>' if last != '-' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return at;
+        }
+        last = char;
+    }
+    text.len()
+}
+
+/// Splits `text` at the first `by` that is in no brackets.
+fn split_outside<'a>(text: &'a str, by: &str) -> Option<(&'a str, &'a str)> {
+    let mut depth = 0_i32;
+    let mut last = ' ';
+    for (at, char) in text.char_indices() {
+        match char {
+            '<' | '(' | '[' => depth += 1,
+            ')' | ']' => depth -= 1,
+            '>' if last != '-' => depth -= 1,
+            ' ' if depth == 0 && text[at..].starts_with(by) => {
+                return Some((&text[..at], &text[at + by.len()..]));
+            }
+            _ => {}
+        }
+        last = char;
+    }
+    None
+}
+
+/// Whether a report folds the frames of this function.
+pub(super) fn is_folded(function: &str) -> bool {
+    match crate_of(function) {
+        Some(name) => FOLDED_CRATES.contains(&name),
+        None => {
+            FOLDED_FUNCTIONS.contains(&function)
+                || FOLDED_PREFIXES.iter().any(|prefix| function.starts_with(prefix))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_crate_is_that_of_the_type() {
+        let cases = [
+            ("parse_sources::parse::file", Some("parse_sources")),
+            ("parse[91f0]::file", Some("parse")),
+            ("<alloc::vec::Vec<parse::Token> as core::clone::Clone>::clone", Some("alloc")),
+            ("<parse::Token as core::clone::Clone>::clone", Some("parse")),
+            ("<&mut parse::Tokens as core::iter::Iterator>::next", Some("parse")),
+            ("<[T] as alloc::slice::hack::ConvertVec>::to_vec", Some("alloc")),
+            ("<T as alloc::vec::spec_from_elem::SpecFromElem>::from_elem", Some("alloc")),
+            ("<impl core::fmt::Display for parse::Token>::fmt", Some("parse")),
+            ("<dyn core::ops::Fn<(), Output = parse::A> as core::ops::Fn>::call", Some("core")),
+            ("<fn(u8) -> parse::A as core::ops::FnOnce>::call_once", Some("core")),
+            ("<<parse::A as parse::B>::C as core::fmt::Debug>::fmt", Some("parse")),
+            ("alloc::vec::{impl#13}::extend<parse::A>", Some("alloc")),
+            ("core::ptr::drop_in_place<parse::A>", Some("core")),
+            ("std::vector<int>::push_back(int&&)", Some("std")),
+            ("void scene::load<int>(int)", Some("scene")),
+            ("malloc", None),
+            ("operator new(unsigned long)", None),
+            ("", None),
+            ("<", None),
+            ("::", None),
+            ("<'", None),
+        ];
+        for (function, expected) in cases {
+            assert_eq!(crate_of(function), expected, "{function}");
+        }
+    }
+
+    #[test]
+    fn allocation_machinery_is_folded() {
+        for function in [
+            "<alloc::raw_vec::RawVec<T> as core::ops::Drop>::drop",
+            "alloc::raw_vec::finish_grow",
+            "hashbrown::raw::RawTable<T,A>::reserve_rehash",
+            "__rust_alloc",
+            "__rustc::__rust_alloc",
+            "__rustc[0123]::__rust_realloc",
+            "malloc",
+            "operator new(unsigned long)",
+            "__libc_start_main_impl",
+            "std::rt::lang_start::{{closure}}",
+        ] {
+            assert!(is_folded(function), "{function}");
+        }
+        for function in
+            ["parse::file", "main", "serde_json::de::from_str", "my_malloc", "XML_Parse"]
+        {
+            assert!(!is_folded(function), "{function}");
+        }
+    }
+}

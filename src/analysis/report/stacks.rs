@@ -1,0 +1,167 @@
+//! The rows of stacks, and the frames that they consist of.
+
+use super::build::{Sources, order};
+use super::rows::{Frame, StackKind, StackRow};
+use super::sums::by_row;
+use crate::analysis::accounts::Bucket;
+use crate::analysis::callstacks::{Location, NO_FILE, NO_STACK, StackEnd};
+use crate::analysis::columns::{Figures, Weights};
+use crate::analysis::hash::IntMap;
+use crate::analysis::symbols::Module;
+use std::collections::HashMap;
+
+/// The rows of stacks, with what they refer to. All are empty in a trace without stacks.
+#[derive(Default)]
+pub(super) struct StackTable {
+    pub(super) rows: Vec<StackRow>,
+    pub(super) frames: Vec<Frame>,
+    pub(super) modules: Vec<Module>,
+    /// By stack: its row.
+    pub(super) row_of: Vec<Option<usize>>,
+}
+
+/// What tells rows apart.
+type Key = (StackKind, Vec<u32>, StackEnd);
+
+impl StackTable {
+    pub(super) fn of(sources: &Sources<'_>) -> Self {
+        let (accounts, stacks) = (sources.model.accounts(), sources.model.callstacks());
+        if !accounts.has_stacks() {
+            return Self::default();
+        }
+        let contexts = sources.model.contexts();
+        let is_in_scope = sources.scope.as_ref().map(|scope| {
+            let all = contexts.scopes();
+            let shows = |node| all.path(node).join(" > ").to_lowercase().contains(scope);
+            (0..all.nodes().len() as u32).map(shows).collect::<Vec<_>>()
+        });
+        let stack_of = |bucket: &Bucket| {
+            let scope = contexts.get(bucket.context).scope as usize;
+            is_in_scope.as_ref().is_none_or(|shows| shows[scope]).then_some(bucket.stack)
+        };
+        let figures = by_row(accounts, stacks.len(), stack_of);
+        let mut weights = vec![None; stacks.len()];
+        if accounts.sampling() > 0 {
+            for (number, bucket) in accounts.buckets().iter().enumerate() {
+                let Some(stack) = stack_of(bucket).filter(|&stack| stack != NO_STACK) else {
+                    continue;
+                };
+                let sum: &mut Weights = weights[stack as usize].get_or_insert_default();
+                match accounts.weights(number as u32) {
+                    Some(sampled) => sum.add(&sampled),
+                    None => sum.add_exact(&bucket.figures(accounts.total().generation)),
+                }
+            }
+        }
+        let mut builder = Builder { table: Self::default(), sources, numbers: Numbers::default() };
+        for (stack, (figures, weights)) in figures.into_iter().zip(weights).enumerate() {
+            builder.add(stack as u32, figures, weights, is_in_scope.is_some());
+        }
+        builder.finish(stacks.len())
+    }
+}
+
+/// The frames and modules that have a number in the report.
+#[derive(Default)]
+struct Numbers {
+    by_location: IntMap<u32, u32>,
+    frames: IntMap<(u32, u64), u32>,
+    modules: IntMap<u32, usize>,
+    rows: HashMap<Key, usize>,
+}
+
+struct Builder<'a> {
+    table: StackTable,
+    sources: &'a Sources<'a>,
+    numbers: Numbers,
+}
+
+impl Builder<'_> {
+    /// Adds the figures of a stack to its row. Stacks that have the same frames share one: their ids
+    /// were used before their specs were read, or their modules were announced later.
+    fn add(
+        &mut self,
+        stack: u32,
+        figures: Option<Figures>,
+        weights: Option<Weights>,
+        is_part: bool,
+    ) {
+        let figures = figures.filter(|figures| *figures != Figures::default());
+        self.table.row_of.push(None);
+        let Some(mut figures) = figures else { return };
+        // NOTE: the peaks of a stack's part in some scopes are not kept.
+        figures.peak_bytes =
+            if is_part { 0 } else { self.sources.model.accounts().stack_peak(stack) };
+        let weights = weights.map(Box::new);
+        let key = self.key(stack);
+        let next = self.table.rows.len();
+        let index = *self.numbers.rows.entry(key.clone()).or_insert(next);
+        self.table.row_of[stack as usize] = Some(index);
+        match self.table.rows.get_mut(index) {
+            None => {
+                let (kind, frames, end) = key;
+                self.table.rows.push(StackRow { kind, frames, end, figures, weights });
+            }
+            Some(row) => {
+                row.figures.peak_bytes = row.figures.peak_bytes.max(figures.peak_bytes);
+                row.figures.add(&figures);
+                row.figures.add_moves(&figures);
+                if let (Some(sum), Some(weights)) = (&mut row.weights, weights) {
+                    sum.add(&weights);
+                }
+            }
+        }
+    }
+
+    fn key(&mut self, stack: u32) -> Key {
+        let stacks = self.sources.model.callstacks();
+        let Some(node) = stacks.node(stack) else {
+            let kind = if stack == NO_STACK { StackKind::NotTaken } else { StackKind::Unknown };
+            return (kind, Vec::new(), StackEnd::Complete);
+        };
+        let (locations, end) = stacks.locations(node);
+        let kind = if locations.is_empty() { StackKind::Other } else { StackKind::Known };
+        (kind, locations.into_iter().map(|location| self.frame(location)).collect(), end)
+    }
+
+    /// The number of the frame at a location.
+    fn frame(&mut self, location: u32) -> u32 {
+        if let Some(&frame) = self.numbers.by_location.get(&location) {
+            return frame;
+        }
+        let stacks = self.sources.model.callstacks();
+        let Location { file, offset } = stacks.location(location);
+        let (frames, modules) = (&mut self.table.frames, &mut self.table.modules);
+        let frame = *self.numbers.frames.entry((file, offset)).or_insert_with(|| {
+            let module = (file != NO_FILE).then(|| {
+                *self.numbers.modules.entry(file).or_insert_with(|| {
+                    modules.push(stacks.files()[file as usize].clone());
+                    modules.len() - 1
+                })
+            });
+            frames.push(Frame { module, offset, functions: Vec::new() });
+            frames.len() as u32 - 1
+        });
+        self.numbers.by_location.insert(location, frame);
+        frame
+    }
+
+    /// Sorts the rows.
+    fn finish(self, stacks: usize) -> StackTable {
+        let mut table = self.table;
+        let mut numbers: Vec<_> = (0..table.rows.len()).collect();
+        // NOTE: a stable sort: equal rows are in the order in which their stacks were first seen.
+        numbers.sort_by(|&a, &b| order(&table.rows[a].figures, &table.rows[b].figures));
+        let mut place = vec![0; numbers.len()];
+        for (at, &number) in numbers.iter().enumerate() {
+            place[number] = at;
+        }
+        let mut rows: Vec<_> = std::mem::take(&mut table.rows).into_iter().map(Some).collect();
+        table.rows = numbers.iter().filter_map(|&number| rows[number].take()).collect();
+        table.row_of.resize(stacks, None);
+        for row in table.row_of.iter_mut().flatten() {
+            *row = place[*row];
+        }
+        table
+    }
+}

@@ -1,0 +1,341 @@
+//! Tables of functions, lines and crates, and the tree of stacks.
+//!
+//! The tree has a node for each way from the outermost function inwards or, bottom up, from the
+//! function that allocates to its callers. As in the tree of scopes, a node without figures of its own
+//! and with one node below it shares a row with that: `main > … > parse`.
+
+use super::column::{Cells, Column};
+use super::sections::more;
+use super::table::{Row, Table};
+use crate::analysis::{CallKind, Calls, Estimates, Figures, Report, StackRow, Weights, column};
+use crate::dump::options::{Options, Sort};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+const AT_PEAK: Column = Column::Of(&column::live_bytes_at_peak);
+const LIVE: Column = Column::Of(&column::live_bytes);
+const ALLOCATED: Column = Column::Of(&column::allocated_bytes);
+const COUNT: Column = Column::Of(&column::allocations);
+
+/// The columns of a function, line or crate.
+const ROWS: &[Column] = &[
+    AT_PEAK,
+    Column::Share,
+    LIVE,
+    ALLOCATED,
+    COUNT,
+    Column::Inclusive(&column::live_bytes_at_peak),
+    Column::AtOnce,
+];
+/// The columns of a node of the tree.
+const TREE: &[Column] = &[AT_PEAK, Column::Share, LIVE, ALLOCATED, COUNT, Column::AtOnce];
+
+/// The order of rows. A sum over stacks has no peak of its own.
+fn sort(options: &Options) -> Sort {
+    if options.sort == Sort::Peak { Sort::AtPeak } else { options.sort }
+}
+
+fn headers(columns: &[Column], options: &Options) -> Vec<&'static str> {
+    columns.iter().map(|column| column.header(options.moment.is_some())).collect()
+}
+
+/// A table of functions, lines or crates, each with what it allocated itself.
+pub(super) fn rows(report: &Report, options: &Options, kind: CallKind) -> Table {
+    let title = match kind {
+        CallKind::Function => "By function",
+        CallKind::Line => "By line",
+        CallKind::Crate => "By crate",
+    };
+    let sort = sort(options);
+    let rows = report.by_call(kind, options.all_frames);
+    let rows = rows.iter().map(|row| {
+        let estimates = row.estimates();
+        let figures = match &estimates {
+            Some([own, inclusive]) => [own.values(), inclusive.values()],
+            None => [row.figures, row.inclusive],
+        };
+        (row, figures, estimates)
+    });
+    let mut rows: Vec<_> = rows.filter(|(row, ..)| options.shows(&row.name)).collect();
+    // What is not in the sample counts in the estimates.
+    if report.stack_sampling_bytes.is_some() {
+        rows.retain(|(row, _, estimates)| estimates.is_some() || row.name != NOT_IN_SAMPLE);
+    }
+    let key = |[own, inclusive]: &[Figures; 2]| {
+        let key = |figures: &Figures| (sort.of(figures), figures.allocated_bytes);
+        Reverse((key(own), key(inclusive)))
+    };
+    rows.sort_by(|(a, by_a, _), (b, by_b, _)| {
+        key(by_a).cmp(&key(by_b)).then_with(|| a.name.cmp(&b.name))
+    });
+    let all: u64 = rows.iter().map(|(_, [own, _], _)| sort.of(own)).sum();
+    // Callers that allocate nothing themselves are in the way of those that do.
+    let own = rows.iter().filter(|(_, [own, _], _)| *own != Figures::default()).count();
+    let further = rows.split_off(options.top.min(own));
+    let left = further.iter().filter(|(_, [own, _], _)| *own != Figures::default());
+    let rest: u64 = left.clone().map(|(_, [own, _], _)| sort.of(own)).sum();
+    let left = left.count();
+    let shown = rows.iter().map(|(row, [figures, inclusive], estimates)| {
+        let estimates = estimates.as_ref().map(|[own, _]| own);
+        Row {
+            level: 0,
+            name: row.name.clone(),
+            cells: cells(report, ROWS, figures, inclusive, estimates),
+        }
+    });
+    Table {
+        title: title.to_owned(),
+        headers: headers(ROWS, options),
+        kept: 3,
+        names: 0,
+        rows: shown.collect(),
+        footer: more(options, sort, left, rest, all),
+    }
+}
+
+/// The name of the row of blocks that are not in the sample.
+const NOT_IN_SAMPLE: &str = "(not in the sample)";
+
+fn cells(
+    report: &Report,
+    columns: &[Column],
+    figures: &Figures,
+    inclusive: &Figures,
+    estimates: Option<&Estimates>,
+) -> Vec<String> {
+    let peak = report.totals.peak_bytes;
+    let inclusive = Some(inclusive);
+    let cells = Cells { figures, peak, entries: None, largest: 0, inclusive, estimates };
+    columns.iter().map(|column| column.cell(&cells)).collect()
+}
+
+/// The names of stacks.
+pub(super) struct Names<'a> {
+    report: &'a Report,
+    calls: Calls<'a>,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn of(report: &'a Report, options: &Options) -> Self {
+        Self { report, calls: Calls::of(report, options.all_frames) }
+    }
+
+    /// The names of a stack, outermost first.
+    fn path(&self, row: &StackRow, shown: &mut Vec<u32>) -> Vec<Name> {
+        self.calls.shown(row, shown);
+        let label = row.label(self.report).or(row.missing()).map(Name::Label);
+        label.into_iter().chain(shown.iter().rev().map(|&call| Name::Call(call))).collect()
+    }
+
+    /// The innermost functions of a stack: `parse < read < main`.
+    pub(super) fn briefly(&self, stack: usize) -> String {
+        /// How many.
+        const FUNCTIONS: usize = 3;
+        let Some(row) = self.report.by_stack.get(stack) else { return String::new() };
+        let mut path = self.path(row, &mut Vec::new());
+        path.reverse();
+        let more = path.len() > FUNCTIONS;
+        path.truncate(FUNCTIONS);
+        let mut text = path.iter().map(|&name| self.text(name)).collect::<Vec<_>>().join(" < ");
+        if more {
+            text.push_str(" < …");
+        }
+        text
+    }
+
+    fn text(&self, name: Name) -> String {
+        match name {
+            Name::Label(label) => label.to_owned(),
+            Name::Call(call) => self.calls.get(call).name(CallKind::Function).into_owned(),
+        }
+    }
+}
+
+/// What a level of a stack is called.
+#[derive(Clone, Copy)]
+enum Name {
+    Label(&'static str),
+    /// The number of a call.
+    Call(u32),
+}
+
+/// One node of the tree of stacks.
+struct Node {
+    parent: usize,
+    /// The index of its name.
+    name: usize,
+    /// How many nodes are below it, and one of them.
+    children: usize,
+    own: Figures,
+    inclusive: Figures,
+    weights: Weights,
+}
+
+/// The tree of stacks; the first node is above all stacks.
+struct Tree {
+    nodes: Vec<Node>,
+    names: Vec<String>,
+}
+
+const ROOT: usize = 0;
+
+impl Tree {
+    fn of(report: &Report, options: &Options) -> Self {
+        let names = Names::of(report, options);
+        let mut tree = Self { nodes: Vec::new(), names: Vec::new() };
+        tree.add(ROOT, 0);
+        let mut by_text = HashMap::<String, usize>::new();
+        let mut by_call = vec![None; names.calls.len()];
+        let mut children = HashMap::<(usize, usize), usize>::new();
+        let mut shown = Vec::new();
+        for row in &report.by_stack {
+            let label = row.label(report);
+            if label == Some(NOT_IN_SAMPLE) {
+                continue;
+            }
+            let mut path = names.path(row, &mut shown);
+            if options.bottom_up {
+                path.reverse();
+            }
+            let mut at = ROOT;
+            for name in path {
+                // PERF: the name of a call is made once.
+                let known = if let Name::Call(call) = name { by_call[call as usize] } else { None };
+                let name = known.unwrap_or_else(|| {
+                    let text = names.text(name);
+                    let next = tree.names.len();
+                    let number = *by_text.entry(text).or_insert_with_key(|text| {
+                        tree.names.push(text.clone());
+                        next
+                    });
+                    if let Name::Call(call) = name {
+                        by_call[call as usize] = Some(number);
+                    }
+                    number
+                });
+                at = *children.entry((at, name)).or_insert_with(|| tree.add(at, name));
+            }
+            tree.nodes[at].own.add(&row.figures);
+            if let Some(weights) = row.weights() {
+                tree.nodes[at].weights.add(weights);
+            }
+        }
+        tree.sum(report.stack_sampling_bytes.is_some());
+        tree
+    }
+
+    fn add(&mut self, parent: usize, name: usize) -> usize {
+        if let Some(parent) = self.nodes.get_mut(parent) {
+            parent.children += 1;
+        }
+        let (own, inclusive) = Default::default();
+        let weights = Weights::default();
+        self.nodes.push(Node { parent, name, children: 0, own, inclusive, weights });
+        self.nodes.len() - 1
+    }
+
+    /// Sums the figures of each node with those below it, which are behind it in the list.
+    fn sum(&mut self, is_sampled: bool) {
+        for node in (0..self.nodes.len()).rev() {
+            let own = self.nodes[node].own;
+            self.nodes[node].inclusive.add(&own);
+            let (inclusive, weights) = (self.nodes[node].inclusive, self.nodes[node].weights);
+            if node != ROOT {
+                let parent = self.nodes[node].parent;
+                self.nodes[parent].inclusive.add(&inclusive);
+                if is_sampled {
+                    self.nodes[parent].weights.add(&weights);
+                }
+            }
+            if is_sampled {
+                self.nodes[node].inclusive = weights.estimates().values();
+            }
+        }
+    }
+
+    /// Whether a node shares a row with the one below it.
+    fn is_merged(&self, node: usize) -> bool {
+        self.nodes[node].children == 1 && self.nodes[node].own == Figures::default()
+    }
+
+    /// The nodes of a row, outermost first, and the first row around it.
+    fn row(&self, node: usize) -> (Vec<usize>, usize) {
+        let mut nodes = vec![node];
+        let mut at = self.nodes[node].parent;
+        while at != ROOT && self.is_merged(at) {
+            nodes.push(at);
+            at = self.nodes[at].parent;
+        }
+        nodes.reverse();
+        (nodes, at)
+    }
+
+    /// The names of a row; of many, the first and the last.
+    fn name(&self, nodes: &[usize]) -> String {
+        let text = |node: &usize| self.names[self.nodes[*node].name].as_str();
+        match nodes {
+            [] => String::new(),
+            [one] => text(one).to_owned(),
+            [one, two] => format!("{} > {}", text(one), text(two)),
+            [one, two, three] => format!("{} > {} > {}", text(one), text(two), text(three)),
+            [first, .., before, last] => {
+                let more = nodes.len() - 3;
+                format!("{} > … {more} more … > {} > {}", text(first), text(before), text(last))
+            }
+        }
+    }
+}
+
+/// The tree of stacks: its largest nodes and the nodes around them.
+pub(super) fn tree(report: &Report, options: &Options) -> Table {
+    let tree = Tree::of(report, options);
+    let sort = sort(options);
+    let key = |node: usize| {
+        let figures = &tree.nodes[node].inclusive;
+        (sort.of(figures), figures.allocated_bytes)
+    };
+    let shows = |node: &usize| {
+        !tree.is_merged(*node) && key(*node) != (0, 0) && {
+            let (nodes, _) = tree.row(*node);
+            nodes.iter().any(|node| options.shows(&tree.names[tree.nodes[*node].name]))
+        }
+    };
+    let mut chosen: Vec<usize> = (1..tree.nodes.len()).filter(shows).collect();
+    // NOTE: a stable sort: of equal nodes the outer one comes first.
+    chosen.sort_by_key(|&node| Reverse(key(node)));
+    let further = chosen.split_off(options.top.min(chosen.len()));
+    // By node: the rows below it that are shown.
+    let mut below = HashMap::<usize, Vec<usize>>::new();
+    let mut is_shown = vec![false; tree.nodes.len()];
+    for mut node in chosen {
+        while node != ROOT && !std::mem::replace(&mut is_shown[node], true) {
+            let (_, around) = tree.row(node);
+            below.entry(around).or_default().push(node);
+            node = around;
+        }
+    }
+    let mut rows = Vec::new();
+    let mut open = vec![(ROOT, 0)];
+    while let Some((node, level)) = open.pop() {
+        if node != ROOT {
+            let of = &tree.nodes[node];
+            let estimates = report.stack_sampling_bytes.map(|_| of.weights.estimates());
+            let name = tree.name(&tree.row(node).0);
+            let cells = cells(report, TREE, &of.inclusive, &of.inclusive, estimates.as_ref());
+            rows.push(Row { level: level - 1, name, cells });
+        }
+        let mut inner = below.remove(&node).unwrap_or_default();
+        inner.sort_by_key(|&node| (key(node), Reverse(node)));
+        open.extend(inner.into_iter().map(|inner| (inner, level + 1)));
+    }
+    let left = further.iter().filter(|&&node| !is_shown[node]).count();
+    let title = if options.bottom_up { "By stack, bottom up" } else { "By stack" };
+    Table {
+        title: title.to_owned(),
+        headers: headers(TREE, options),
+        kept: 3,
+        names: 0,
+        rows,
+        footer: more(options, sort, left, 0, 0),
+    }
+}
