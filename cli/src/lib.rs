@@ -10,5 +10,7 @@ mod progress;
 #[doc(hidden)]
 pub mod serve;
 #[doc(hidden)]
+pub mod symbols;
+#[doc(hidden)]
 pub mod terminal;
 mod token;

@@ -1,4 +1,4 @@
-//! The progress of reading, shown on a terminal.
+//! The progress of reading and of other long work, shown on a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal, Read};
@@ -18,6 +18,61 @@ pub fn watch(source: Box<dyn Read>, length: Option<u64>) -> Box<dyn Read> {
         return source;
     }
     Box::new(ProgressReader { source, bar: bar(length), start: Instant::now() })
+}
+
+const STEPS_BAR: &str = "{pos} of {len} {msg} {bar:30} {per_sec}, {eta} left";
+const STEPS_SPINNER: &str = "{spinner} {pos} {msg}, {per_sec}";
+
+/// Counts the steps of long work, and shows them on stderr if that is a terminal. Dropping it
+/// removes it from the terminal.
+pub struct Steps {
+    bar: ProgressBar,
+    start: Option<Instant>,
+    is_terminal: bool,
+}
+
+impl Steps {
+    /// Steps that are counted in `unit`, the plural of a noun.
+    pub fn new(unit: &'static str) -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        let bar = match ProgressStyle::with_template(STEPS_SPINNER) {
+            Ok(style) => bar.with_style(style),
+            Err(_) => bar,
+        };
+        bar.set_message(unit);
+        Self { bar, start: None, is_terminal: io::stderr().is_terminal() }
+    }
+
+    /// Sets the number of steps, so that a bar replaces the spinner.
+    pub fn expect(&mut self, steps: u64) {
+        self.bar.set_length(steps);
+        if let Ok(style) = ProgressStyle::with_template(STEPS_BAR) {
+            self.bar.set_style(style);
+        }
+    }
+
+    /// Counts one step.
+    pub fn step(&mut self) {
+        if !self.is_terminal {
+            return;
+        }
+        let start = *self.start.get_or_insert_with(Instant::now);
+        self.bar.inc(1);
+        if self.bar.is_hidden() && is_due(start.elapsed(), self.bar.position(), self.bar.length()) {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+    }
+
+    /// Calls `print` while the display is removed.
+    pub fn hidden<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.bar.suspend(print)
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
 }
 
 struct ProgressReader {
@@ -73,8 +128,8 @@ mod tests {
     }
 
     #[test]
-    fn both_templates_are_understood() {
-        for template in [BAR, SPINNER] {
+    fn the_templates_are_understood() {
+        for template in [BAR, SPINNER, STEPS_BAR, STEPS_SPINNER] {
             ProgressStyle::with_template(template).expect("a template");
         }
     }

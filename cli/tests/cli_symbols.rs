@@ -1,0 +1,308 @@
+//! Symbols of real binaries, which the compiler makes here: with and without debug information,
+//! split, stripped, of another build, and damaged.
+
+use memledger::analysis::{Module, SourceFrame, Symbolizer};
+use memledger_cli::symbols::{Binaries, SymbolArgs};
+use object::{Object, ObjectSymbol};
+use std::cell::RefCell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::rc::Rc;
+use tempfile::TempDir;
+
+const SOURCE: &str = "\
+pub struct Tree<T>(T);
+impl Tree<Vec<u8>> {
+    #[inline(always)]
+    fn grow(&mut self, by: u8) {
+        for at in 0..by { self.0.push(std::hint::black_box(at)); }
+    }
+}
+#[inline(never)]
+pub fn outer(by: u8) -> usize {
+    let mut tree = Tree(Vec::new());
+    tree.grow(by);
+    tree.0.len()
+}
+#[unsafe(no_mangle)]
+pub extern \"C\" fn exported(by: u8) -> usize { std::hint::black_box(outer(by)) + 1 }
+#[unsafe(export_name = \"_ZN4tiny6legacy17h05af221e174051e9E\")]
+#[inline(never)]
+pub extern \"C\" fn legacy() -> usize { std::hint::black_box(1) }
+#[unsafe(export_name = \"_ZN2ns3addEii\")]
+#[inline(never)]
+pub extern \"C\" fn add(a: usize) -> usize { std::hint::black_box(a) }
+fn main() { std::process::exit((exported(3) + legacy() + add(1)) as i32); }
+";
+
+/// A folder with a program in it.
+struct Program {
+    folder: TempDir,
+    path: PathBuf,
+    /// The functions' names, addresses and sizes, from before it was stripped.
+    functions: Vec<(String, u64, u64)>,
+    module: Module,
+}
+
+fn is_run(command: &mut Command) -> bool {
+    let output = command.stdin(Stdio::null()).output();
+    output.is_ok_and(|output| {
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        true
+    })
+}
+
+fn parsed<T>(path: &Path, read: impl FnOnce(&object::File<'_>) -> T) -> T {
+    let bytes = fs::read(path).expect("a file");
+    read(&object::File::parse(&*bytes).expect("an object file"))
+}
+
+/// Compiles `SOURCE`; the build id depends on the flags.
+fn compile(flags: &[&str]) -> Program {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("tiny");
+    fs::write(folder.path().join("tiny.rs"), SOURCE).expect("the source");
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let mut command = Command::new(rustc);
+    command.current_dir(folder.path()).args(["--edition=2024", "-Copt-level=2", "-o", "tiny"]);
+    command.args(["-Clink-arg=-Wl,--build-id=sha1", "tiny.rs"]).args(flags);
+    assert!(is_run(&mut command), "rustc is needed for this test");
+    Program::new(folder, path)
+}
+
+impl Program {
+    fn new(folder: TempDir, path: PathBuf) -> Self {
+        let (functions, build_id) = parsed(&path, |file| {
+            let symbols = file.symbols().chain(file.dynamic_symbols());
+            let functions = symbols.map(|symbol| {
+                (symbol.name().unwrap_or("").to_owned(), symbol.address(), symbol.size())
+            });
+            let build_id = file.build_id().expect("notes").expect("a build id").to_vec();
+            (functions.collect(), build_id)
+        });
+        let name = path.to_str().expect("UTF-8").to_owned();
+        let module = Module { path: name, base: 0x5555_0000, size: 0, build_id };
+        Self { folder, path, functions, module }
+    }
+
+    fn function(&self, part: &str) -> (u64, u64) {
+        let found = self.functions.iter().find(|(name, ..)| name.contains(part));
+        found.map(|(_, start, size)| (*start, *size)).expect("the function")
+    }
+
+    /// The frames of the first address in `outer` that is inlined into it, and the sentences.
+    fn inlined(&self, folders: &[&Path]) -> (Vec<SourceFrame>, Vec<String>) {
+        let (start, size) = self.function("outer");
+        let (mut binaries, notes) = symbolizer(folders);
+        let mut all = (start..start + size).map(|address| binaries.frames(&self.module, address));
+        let frames = all.find(|frames| frames.iter().any(|frame| frame.function.contains("grow")));
+        (frames.unwrap_or_default(), notes.take())
+    }
+}
+
+fn symbolizer(folders: &[&Path]) -> (Binaries, Rc<RefCell<Vec<String>>>) {
+    let notes = Rc::new(RefCell::new(Vec::new()));
+    let sink = Rc::clone(&notes);
+    let args = SymbolArgs {
+        folders: folders.iter().map(|folder| folder.to_path_buf()).collect(),
+        no_debuginfod: true,
+    };
+    let note = Box::new(move |sentence: &str| sink.borrow_mut().push(sentence.to_owned()));
+    (Binaries::new(&args, note), notes)
+}
+
+/// The inlined function and the one around it, with file and line.
+fn assert_inlined((frames, notes): (Vec<SourceFrame>, Vec<String>)) {
+    assert_eq!(notes, [""; 0]);
+    let at = frames.iter().position(|frame| frame.function.contains("grow")).expect("grow");
+    let [inner, outer] = &frames[at..] else { panic!("{frames:#?}") };
+    assert_eq!(inner.function, "<tiny::Tree<alloc::vec::Vec<u8>>>::grow");
+    assert_eq!((inner.line, outer.line), (Some(5), Some(11)));
+    assert_eq!(outer.function, "tiny::outer");
+    for frame in [inner, outer] {
+        assert!(frame.file.as_ref().is_some_and(|file| file.ends_with("tiny.rs")), "{frame:?}");
+    }
+}
+
+#[test]
+fn inlined_functions_have_their_names_files_and_lines() {
+    assert_inlined(compile(&["-g", "-Csymbol-mangling-version=v0"]).inlined(&[]));
+}
+
+#[test]
+fn names_of_rust_before_v0_and_of_cpp_are_demangled() {
+    let program = compile(&["-Cdebuginfo=0"]);
+    let (mut binaries, _) = symbolizer(&[]);
+    for (mangled, name) in
+        [("_ZN4tiny6legacy", "tiny::legacy"), ("_ZN2ns3add", "ns::add(int, int)")]
+    {
+        let (start, _) = program.function(mangled);
+        let frames = binaries.frames(&program.module, start);
+        assert_eq!(frames.iter().map(|frame| &*frame.function).collect::<Vec<_>>(), [name]);
+    }
+}
+
+#[test]
+fn split_debug_information_is_found_where_it_was_made_and_beside_the_program() {
+    let packed = compile(&["-g", "-Csymbol-mangling-version=v0", "-Csplit-debuginfo=packed"]);
+    assert!(packed.folder.path().join("tiny.dwp").exists());
+    assert_inlined(packed.inlined(&[]));
+    let parts = compile(&["-g", "-Csymbol-mangling-version=v0", "-Csplit-debuginfo=unpacked"]);
+    assert_inlined(parts.inlined(&[]));
+
+    // The program and its parts are taken elsewhere, where only their names lead to them.
+    let other = TempDir::new().expect("a folder");
+    for entry in fs::read_dir(parts.folder.path()).expect("entries") {
+        let path = entry.expect("an entry").path();
+        fs::rename(&path, other.path().join(path.file_name().expect("a name"))).expect("moved");
+    }
+    assert_inlined(parts.inlined(&[other.path()]));
+    let (frames, notes) = parts.inlined(&[]);
+    assert_eq!(frames, []);
+    assert!(notes[0].starts_with("there is no file with the symbols of /"), "{notes:?}");
+}
+
+#[test]
+fn without_debug_information_there_are_the_names_of_symbols() {
+    let program = compile(&["-Cdebuginfo=0", "-Csymbol-mangling-version=v0"]);
+    let (mut binaries, notes) = symbolizer(&[]);
+    let (start, _) = program.function("outer");
+    let frames = binaries.frames(&program.module, start + 1);
+    assert_eq!(frames.len(), 1, "{frames:?}");
+    assert_eq!((&*frames[0].function, &frames[0].file), ("tiny::outer", &None));
+    assert_eq!(notes.take(), [""; 0]);
+}
+
+#[test]
+fn an_address_beyond_a_dynamic_symbol_is_marked() {
+    let flags = ["--crate-type=cdylib", "-Cdebuginfo=0", "-Cstrip=symbols"];
+    let program = compile(&flags);
+    let (mut binaries, _) = symbolizer(&[]);
+    let (start, size) = program.function("exported");
+    let mut name = |address| binaries.frames(&program.module, address).pop().map(|f| f.function);
+    assert_eq!(name(start + size - 1).as_deref(), Some("exported"));
+    assert_eq!(name(start + size).as_deref(), Some("(after exported)"));
+}
+
+#[test]
+fn a_file_of_another_build_is_refused_once_with_both_build_ids() {
+    let mut program = compile(&["-g"]);
+    let actual =
+        program.module.build_id.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    program.module.build_id = vec![0xab; 20];
+    let (frames, notes) = program.inlined(&[program.folder.path()]);
+    assert_eq!(frames, []);
+    let path = program.path.display();
+    assert_eq!(
+        notes,
+        [format!(
+            "{path} is not the file that was loaded: its build id is {actual}, but that of {path} in \
+             the trace is {}; its frames are the module and an offset",
+            "ab".repeat(20)
+        )]
+    );
+}
+
+/// Runs objcopy, if it is installed.
+fn objcopy(args: &[&str], folder: &Path) -> bool {
+    let is_there = is_run(Command::new("objcopy").current_dir(folder).args(args));
+    if !is_there {
+        eprintln!("objcopy is not installed, so separate debug information is not tested");
+    }
+    is_there
+}
+
+#[test]
+fn separate_debug_information_is_found_by_link_and_by_build_id() {
+    let program = compile(&["-g", "-Csymbol-mangling-version=v0"]);
+    let folder = program.folder.path();
+    if !objcopy(&["--only-keep-debug", "tiny", "tiny.debug"], folder) {
+        return;
+    }
+    objcopy(&["--strip-all", "--add-gnu-debuglink=tiny.debug", "tiny"], folder);
+    assert_inlined(program.inlined(&[]));
+    fs::create_dir(folder.join(".debug")).expect("a folder");
+    fs::rename(folder.join("tiny.debug"), folder.join(".debug/tiny.debug")).expect("moved");
+    assert_inlined(program.inlined(&[]));
+
+    // By its name below a folder, by build id, and under any name: without the link, and without
+    // the program.
+    let id = program.module.build_id.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let by_id = format!(".build-id/{}/{}.debug", &id[..2], &id[2..]);
+    for name in ["deep/within/tiny.debug", &by_id, "any-name"] {
+        let other = TempDir::new().expect("a folder");
+        let to = other.path().join(name);
+        fs::create_dir_all(to.parent().expect("a folder")).expect("folders");
+        fs::copy(folder.join(".debug/tiny.debug"), to).expect("copied");
+        let mut elsewhere = program.module.clone();
+        elsewhere.path = "/nowhere/tiny".to_owned();
+        let (start, size) = program.function("outer");
+        let (mut binaries, notes) = symbolizer(&[other.path()]);
+        let frames = (start..start + size).map(|address| binaries.frames(&elsewhere, address));
+        assert!(frames.into_iter().any(|frames| frames.len() > 1), "{name}");
+        assert_eq!(notes.take(), [""; 0], "{name}");
+    }
+}
+
+#[test]
+fn separate_debug_information_with_another_crc_is_refused() {
+    let program = compile(&["-g"]);
+    let folder = program.folder.path();
+    let removed = ["--remove-section=.note.gnu.build-id", "tiny"];
+    if !objcopy(&removed, folder) {
+        return;
+    }
+    objcopy(&["--only-keep-debug", "tiny", "tiny.debug"], folder);
+    objcopy(&["--strip-all", "--add-gnu-debuglink=tiny.debug", "tiny"], folder);
+    let mut module = program.module.clone();
+    module.build_id.clear();
+    let (start, _) = program.function("outer");
+    let (mut binaries, notes) = symbolizer(&[]);
+    assert_ne!(binaries.frames(&module, start), []);
+    assert_eq!(notes.take(), [""; 0]);
+
+    let mut bytes = fs::read(folder.join("tiny.debug")).expect("it");
+    bytes.push(0);
+    fs::write(folder.join("tiny.debug"), bytes).expect("written");
+    let (mut binaries, notes) = symbolizer(&[]);
+    binaries.frames(&module, start);
+    let notes = notes.take();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].contains("tiny.debug is not the debug information of /"), "{notes:?}");
+    assert!(notes[0].contains("its CRC is "), "{notes:?}");
+}
+
+#[test]
+fn damaged_files_never_panic() {
+    let program = compile(&["-g", "-Clink-arg=-Wl,--compress-debug-sections=none"]);
+    let whole = fs::read(&program.path).expect("the program");
+    let (start, size) = program.function("outer");
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = move |below: usize| {
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as usize % below
+    };
+    // Half of the changes are in the headers, which are at both ends.
+    let headers = 64 * 40;
+    for round in 0..60 {
+        let mut bytes = whole.clone();
+        for _ in 0..=round % 8 {
+            let at = match next(4) {
+                0 => next(headers),
+                1 => whole.len() - 1 - next(headers),
+                _ => next(whole.len()),
+            };
+            bytes[at] ^= 1 << next(8);
+        }
+        if round % 5 == 0 {
+            bytes.truncate(next(whole.len()));
+        }
+        fs::write(&program.path, bytes).expect("written");
+        let (mut binaries, _) = symbolizer(&[]);
+        for offset in [0, start, start + size / 2, u64::MAX, next(1 << 20) as u64] {
+            binaries.frames(&program.module, offset);
+        }
+    }
+}
