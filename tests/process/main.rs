@@ -35,6 +35,7 @@ mod settings;
 mod shim;
 mod signals;
 mod spans;
+mod stacks;
 mod start;
 mod threads;
 mod travel;
@@ -69,6 +70,7 @@ fn main() {
         ("containers", containers::CASES),
         ("travel", travel::CASES),
         ("spans", spans::CASES),
+        ("stacks", stacks::CASES),
         ("log", log::CASES),
         ("log_moments", log_moments::CASES),
         ("losses", losses::CASES),

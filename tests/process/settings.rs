@@ -15,7 +15,7 @@ pub(crate) const CASES: &[Case] = &[
         let outcome = run.env("MEMLEDGER_FIEL", TRACE).run();
         check_told(&outcome, &["MEMLEDGER_FIEL is set", "MEMLEDGER_FILE is likely meant"]);
         let outcome = outcome.again().env("MEMLEDGER_OUTPUT", TRACE).run();
-        check_told(&outcome, &["MEMLEDGER_OUTPUT is set", "MEMLEDGER_TRACE, MEMLEDGER_FILE, "]);
+        check_told(&outcome, &["MEMLEDGER_OUTPUT is set", "MEMLEDGER_TRACE, MEMLEDGER_STACKS, "]);
         let outcome = outcome.again().env("MEMLEDGER_PERFETTO", "x.pftrace").run();
         check_told(&outcome, &["MEMLEDGER_PERFETTO is set", "does not support it yet"]);
     }),

@@ -1,0 +1,346 @@
+//! Call stacks in the stream: the settings that turn them on, and what each destination gets.
+
+use crate::files::check_told;
+use crate::harness::{
+    Case, Outcome, TRACE, builder, case, check_with_another_reader, churn, leave,
+};
+use memledger::trace::read::{self, Event, Value, Visitor};
+use memledger::{Channel, Destination, Error, Ledger, Stacks};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+
+/// Whether the hook takes stacks in this version.
+const TAKEN: bool = false;
+
+pub(crate) const CASES: &[Case] = &[
+    case("the variable turns stacks on", plain, |run| {
+        for (value, sampling) in [
+            ("on", Some(0)),
+            ("1", Some(0)),
+            ("sample:512KiB", Some(512 << 10)),
+            ("sample:1000", Some(1000)),
+            ("sample:2 GiB", Some(2 << 30)),
+            ("off", None),
+            ("0", None),
+        ] {
+            let outcome = crate::harness::Run::of(&run).tracked();
+            let outcome = outcome.env("MEMLEDGER_STACKS", value).run();
+            outcome.quiet().whole();
+            check(&outcome, TRACE, sampling);
+        }
+        // The channel of that name does the same.
+        let outcome = run.tracked().env("MEMLEDGER_TRACE", "memory,CallstackChannel").run();
+        outcome.quiet().whole();
+        check(&outcome, TRACE, Some(0));
+    }),
+    case("a value that is none is told and no stack is taken", plain, |run| {
+        for (value, says) in [
+            ("sample:0", "only on, off and sample:BYTES"),
+            ("sample:", "such as sample:512KiB; no call stack is taken"),
+            ("sample:-1", "no call stack is taken"),
+            ("sample:99999999999GiB", "no call stack is taken"),
+            ("2", "no call stack is taken"),
+        ] {
+            let outcome = crate::harness::Run::of(&run).tracked();
+            let outcome = outcome.env("MEMLEDGER_STACKS", value).run();
+            check_told(&outcome, &["MEMLEDGER_STACKS (or -tracestacks=)", says]);
+            check(&outcome, TRACE, None);
+        }
+        for frames in ["0", "256", "-1", "many"] {
+            let outcome = crate::harness::Run::of(&run).tracked();
+            let outcome = outcome.env("MEMLEDGER_STACK_FRAMES", frames).run();
+            check_told(&outcome, &["MEMLEDGER_STACK_FRAMES", "from 1 to 255"]);
+        }
+    }),
+    case("flags and code set the same", from_flags, |run| {
+        let outcome = run.run();
+        outcome.quiet();
+        check(&outcome, "flag.utrace", Some(0));
+        check(&outcome, "sample.utrace", Some(1 << 20));
+        check(&outcome, "code.utrace", Some(4096));
+        let deep = Seen::read(&outcome, "code.utrace");
+        assert!(deep.specs.values().all(|stack| stack.frames <= 3));
+        let cut = |stack: &&Stack| stack.frames == 3 && stack.end == 1;
+        assert!(!TAKEN || deep.specs.values().filter(cut).count() > 0);
+        // The environment takes precedence over code.
+        let outcome = outcome.again().env("MEMLEDGER_STACKS", "off").run();
+        outcome.quiet();
+        check(&outcome, "flag.utrace", Some(0));
+        check(&outcome, "code.utrace", None);
+    }),
+    case("code adds stacks to a recording of the environment", joins, |run| {
+        let run = run.env("MEMLEDGER_FILE", TRACE).env("MEMLEDGER_REPORT", "off");
+        let outcome = run.run();
+        outcome.quiet();
+        check(&outcome, TRACE, Some(1 << 16));
+        // Unless the environment has set them.
+        let run = outcome.again().env("MEMLEDGER_FILE", TRACE).env("MEMLEDGER_REPORT", "off");
+        let outcome = run.env("MEMLEDGER_STACKS", "off").run();
+        outcome.quiet();
+        check(&outcome, TRACE, None);
+    }),
+    case("stacks are turned on and off by their channel", toggled, |run| {
+        let outcome = run.run();
+        outcome.quiet().whole();
+        let seen = Seen::read(&outcome, TRACE);
+        assert_eq!(seen.channel, [0, 1, 0, 1]);
+        assert_eq!((seen.module_inits, &seen.sampling[..]), (1, &[0][..]));
+        for (bytes, taken) in [(OFF, false), (ON, true), (OFF + 1, false), (ON + 1, true)] {
+            let stack = seen.stack_of[&(bytes as u64)];
+            assert_eq!(stack != 0, taken && TAKEN, "{bytes}: {stack}");
+        }
+    }),
+    case("each destination has every stack that it refers to", destinations, |run| {
+        let outcome = run.run();
+        outcome.quiet().whole();
+        let all = Seen::read(&outcome, TRACE);
+        for name in ["late.utrace", "late.memledger", "only.utrace"] {
+            let late = Seen::read(&outcome, name);
+            assert_eq!((late.module_inits, &late.sampling[..]), (1, &[0][..]), "{name}");
+            assert_eq!(late.modules, all.modules, "{name}");
+            assert!(
+                all.specs.iter().all(|(id, stack)| late.specs.get(id) == Some(stack)),
+                "{name}"
+            );
+            assert!(!TAKEN || late.stack_of[&(AFTER as u64)] == all.stack_of[&(AFTER as u64)]);
+        }
+        for name in ["none.utrace", "none.memledger", "logs.utrace"] {
+            let none = Seen::read(&outcome, name);
+            // All but `memory` includes the channel, and has no event for it.
+            assert_eq!(none.channel, [u64::from(name == "logs.utrace")], "{name}");
+            assert_eq!((none.module_inits, none.modules.len(), none.specs.len()), (0, 0, 0));
+            assert_eq!((&none.sampling[..], none.with_stack), (&[][..], 0), "{name}");
+            assert_eq!(none.stack_of.contains_key(&(AFTER as u64)), name != "logs.utrace");
+        }
+    }),
+    case("a recording and the child of a fork have all stacks from before", again, |run| {
+        let outcome = run.run();
+        outcome.quiet();
+        let first = Seen::read(&outcome, "first.utrace");
+        let second = Seen::read(&outcome, TRACE);
+        let child = Seen::read(&outcome, &format!("trace.{}.utrace", outcome.stdout.trim()));
+        for seen in [&second, &child] {
+            assert_eq!((seen.module_inits, &seen.sampling[..]), (1, &[0][..]));
+            assert!(first.specs.iter().all(|(id, stack)| seen.specs.get(id) == Some(stack)));
+            assert!(!TAKEN || seen.stack_of[&(AFTER as u64)] != 0);
+        }
+    }),
+];
+
+/// Sizes of blocks that nothing else has.
+const OFF: usize = 1_000_003;
+const ON: usize = 1_100_003;
+const AFTER: usize = 1_200_007;
+
+/// What a stream has of one stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stack {
+    frames: usize,
+    bytes: Vec<u8>,
+    end: u64,
+}
+
+/// What a stream has of stacks.
+#[derive(Default)]
+struct Seen {
+    /// The reported states of the channel.
+    channel: Vec<u64>,
+    id: u64,
+    module_inits: usize,
+    modules: BTreeMap<u64, String>,
+    sampling: Vec<u64>,
+    specs: BTreeMap<u64, Stack>,
+    /// Allocations with a stack.
+    with_stack: usize,
+    without: usize,
+    /// The stack of the last block of each size.
+    stack_of: HashMap<u64, u64>,
+    is_from_start: bool,
+    /// What contradicts the rules.
+    wrong: Vec<String>,
+}
+
+impl Seen {
+    #[track_caller]
+    fn read(outcome: &Outcome, name: &str) -> Self {
+        let path = outcome.path(name);
+        let mut seen = Self::default();
+        let file = File::open(&path).unwrap_or_else(|e| panic!("{name}: {e}\n{}", outcome.stderr));
+        let summary = read::read(file, &mut seen).unwrap();
+        assert!(summary.is_complete(), "{name}");
+        assert_eq!(seen.wrong, [""; 0], "{name}");
+        if seen.is_from_start {
+            check_with_another_reader(&path);
+        }
+        seen
+    }
+}
+
+impl Visitor for Seen {
+    fn event(&mut self, event: &Event<'_>) {
+        let number = |index| match event.value(index) {
+            Some(Value::Unsigned(number)) => number,
+            other => panic!("{}: {other:?}", event.event_type.name()),
+        };
+        match &*event.event_type.name() {
+            "Trace.ChannelAnnounce" if event.text(3).eq_ignore_ascii_case("callstack") => {
+                self.id = number(0);
+                self.channel.push(number(1));
+            }
+            "Trace.ChannelToggle" if number(0) == self.id => self.channel.push(number(1)),
+            "Memledger.Trace" => self.is_from_start = number(3) == 1,
+            "Memledger.StackSampling" => self.sampling.push(number(0)),
+            "Diagnostics.ModuleInit" => self.module_inits += 1,
+            "Diagnostics.ModuleLoad" => {
+                if self.module_inits != 1 {
+                    self.wrong.push("a module before ModuleInit".into());
+                }
+                self.modules.insert(number(1), event.text(0).into_owned());
+            }
+            "Memory.CallstackSpec" => {
+                let bytes = event.bytes(1).into_owned();
+                let frames = event.bytes(1).len() / 8;
+                let stack = Stack { frames, bytes, end: 0 };
+                if self.specs.insert(number(0), stack).is_some() {
+                    self.wrong.push(format!("stack {} is there twice", number(0)));
+                }
+            }
+            "Memledger.CallstackEnd" => match self.specs.get_mut(&number(0)) {
+                Some(stack) => stack.end = number(1),
+                None => self.wrong.push(format!("stack {} ends before it is there", number(0))),
+            },
+            "Memory.AllocSystem" | "Memory.ReallocAllocSystem" => {
+                let stack = number(1);
+                self.stack_of.insert(number(2) << 3 | number(3) & 7, stack);
+                if stack == 0 {
+                    self.without += 1;
+                } else {
+                    self.with_stack += 1;
+                    if !self.specs.contains_key(&stack) {
+                        self.wrong.push(format!("stack {stack} is used before it is there"));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The trace has stacks of this sampling, or none.
+#[track_caller]
+fn check(outcome: &Outcome, name: &str, sampling: Option<u64>) {
+    let seen = Seen::read(outcome, name);
+    let expected = Vec::from_iter(sampling);
+    assert_eq!(seen.sampling, expected, "{name}");
+    assert_eq!(seen.module_inits, expected.len(), "{name}");
+    assert_eq!(seen.channel.last(), Some(&u64::from(sampling.is_some())), "{name}");
+    match sampling {
+        Some(0) => assert_eq!(seen.with_stack > 0, TAKEN, "{name}"),
+        Some(_) => assert!(!TAKEN || seen.without > 0, "{name}"),
+        None => assert_eq!((seen.with_stack, seen.specs.len()), (0, 0), "{name}"),
+    }
+}
+
+fn plain() {
+    churn(1000);
+}
+
+fn args(file: &str, flags: &[&str]) {
+    let file = format!("-tracefile={file}");
+    let args = [&[&*file, "-tracereport=off", "x"], flags].concat();
+    let (ledger, rest) = Ledger::from_args(args.into_iter().map(Into::into));
+    assert_eq!(rest, ["x"]);
+    churn(1000);
+    drop(ledger);
+}
+
+fn from_flags() {
+    args("flag.utrace", &["-tracestacks"]);
+    args("sample.utrace", &["-tracestacks=sample:1MiB", "-tracestackframes=9"]);
+    let sampled = |mean_bytes| Stacks::Sampled { mean_bytes };
+    let refused = builder().stacks(sampled(0)).start().unwrap_err();
+    assert!(matches!(&refused, Error::InvalidStacks(why) if why.contains("1 byte")), "{refused}");
+    let refused = builder().stack_frames(0).start().unwrap_err();
+    assert!(matches!(&refused, Error::InvalidStacks(why) if why.contains("255")), "{refused}");
+    let ledger = Ledger::builder().trace_to_file("code.utrace");
+    let ledger = ledger.stacks(sampled(4096)).stack_frames(3).start().unwrap();
+    churn(1000);
+    drop(ledger);
+}
+
+fn joins() {
+    churn(1000);
+    let ledger = Ledger::builder().stacks(Stacks::Sampled { mean_bytes: 1 << 16 }).start().unwrap();
+    churn(1000);
+    ledger.flush();
+}
+
+fn toggled() {
+    let ledger = builder().start().unwrap();
+    let switch = |on| {
+        Channel::switch("callstack", on).unwrap();
+        // The worker follows the channel in its next cycle.
+        ledger.flush();
+    };
+    leave(OFF);
+    switch(true);
+    leave(ON);
+    switch(false);
+    leave(OFF + 1);
+    switch(true);
+    leave(ON + 1);
+    drop(ledger);
+}
+
+fn destinations() {
+    let ledger = builder()
+        .stacks(Stacks::On)
+        .trace_to(Destination::file(TRACE))
+        .channels("memory,scope")
+        .start()
+        .unwrap();
+    churn(3000);
+    leave(ON);
+    for name in ["late.utrace", "late.memledger"] {
+        ledger.trace_to_file(name).unwrap();
+    }
+    for (name, channels) in [
+        ("only.utrace", "memory,callstack"),
+        ("none.utrace", "memory,scope"),
+        ("none.memledger", "-callstack"),
+        ("logs.utrace", "-memory"),
+    ] {
+        ledger.trace_to(Destination::file(name).channels(channels)).unwrap();
+    }
+    churn(3000);
+    leave(AFTER);
+    drop(ledger);
+}
+
+fn again() {
+    let builder = |name| Ledger::builder().trace_to_file(name).stacks(Stacks::On);
+    let first = builder("first.utrace").start().unwrap();
+    churn(1000);
+    drop(first);
+    let ledger = builder(TRACE).follow_forks(true).start().unwrap();
+    churn(1000);
+    // SAFETY: the child allocates and exits.
+    #[expect(unsafe_code)]
+    let child = unsafe { libc::fork() };
+    leave(AFTER);
+    if child == 0 {
+        drop(ledger);
+        // SAFETY: nothing is to happen at the exit of the child.
+        #[expect(unsafe_code)]
+        unsafe {
+            libc::_exit(0)
+        }
+    }
+    // SAFETY: waits for our own child.
+    #[expect(unsafe_code)]
+    unsafe {
+        libc::waitpid(child, std::ptr::null_mut(), 0)
+    };
+    println!("{child}");
+    drop(ledger);
+}
