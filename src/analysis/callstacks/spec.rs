@@ -163,7 +163,7 @@ mod tests {
         for (form, bytes) in cases {
             let mut frames = Vec::new();
             assert!(!read_frames(form, bytes, &mut frames), "{form:?} {bytes:x?}");
-            assert_eq!(frames, [], "{form:?}");
+            assert!(frames.is_empty(), "{form:?}");
         }
         let mut frames = Vec::new();
         assert!(!read_frames(SpecForm::XorAndRle, &[64; MOST_FRAMES + 1], &mut frames));

@@ -128,7 +128,7 @@ impl<'a> Calls<'a> {
             // The function `main` that the compiler makes calls the runtime of std.
             let call = self.get(number);
             let in_std = || inner.is_some_and(|&inner| self.get(inner).owner == "std");
-            !call.folded && !(call.function == "main" && in_std())
+            !(call.folded || call.function == "main" && in_std())
         };
         if self.all_frames || !shown.iter().any(|&number| is_shown(None, number)) {
             return;
