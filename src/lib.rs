@@ -91,12 +91,7 @@ mod platform;
 #[cfg(feature = "analysis")]
 pub mod remote;
 mod scopes;
-#[cfg(all(
-    feature = "enable",
-    target_arch = "x86_64",
-    target_os = "linux",
-    not(memledger_portable)
-))]
+#[cfg(feature = "enable")]
 mod stacks;
 pub mod trace;
 mod words;

@@ -8,6 +8,11 @@
 //! | `state.rs` | whether stacks are taken, and of which allocations |
 //! | `events.rs` | modules and stacks in the stream |
 
+#![cfg_attr(
+    not(all(target_os = "linux", target_arch = "x86_64", not(memledger_portable))),
+    allow(dead_code, reason = "no stacks are taken")
+)]
+
 #[cfg_attr(
     not(all(target_os = "linux", target_arch = "x86_64", not(memledger_portable))),
     path = "no_capture.rs"
