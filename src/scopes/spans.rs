@@ -103,8 +103,8 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ScopeLayer {}
 #[cfg(feature = "enable")]
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ScopeLayer {
     fn on_new_span(&self, span: &Attributes<'_>, id: &Id, registry: Registry<'_, S>) {
-        let Some(kept) = registry.span(id) else { return };
-        let outer = match kept.parent() {
+        let Some(span_ref) = registry.span(id) else { return };
+        let outer = match span_ref.parent() {
             Some(parent) if !span.is_contextual() => {
                 let contexts =
                     parent.extensions().get::<SpanContexts>().map(|contexts| contexts.context);
@@ -116,7 +116,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ScopeLayer {
         let named = outer.scope(Name::new(span.metadata().name()));
         let mut value = Value::of(&self.fields);
         span.record(&mut value);
-        kept.extensions_mut().replace(SpanContexts { named, context: value.inside(named) });
+        span_ref.extensions_mut().replace(SpanContexts { named, context: value.inside(named) });
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, registry: Registry<'_, S>) {

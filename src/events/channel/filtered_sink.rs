@@ -57,13 +57,13 @@ pub(crate) struct FilteredSink {
     packets: Vec<(u16, Range<usize>)>,
     /// For each event with a serial since the last release: its serial minus `settled`, and its
     /// position in `held`, or [`REMOVED`].
-    turns: Vec<(u64, usize)>,
+    serial_positions: Vec<(u64, usize)>,
     /// The positions in `held` of the field `Serial` of `Settled` and `Report` events.
-    counts: Vec<usize>,
+    serial_fields: Vec<usize>,
     /// The watermark of the input at the last release: all lower serials had arrived.
     settled: u64,
     /// The number of events below `settled` that were removed.
-    left_out: u64,
+    removed: u64,
     failed: Option<Error>,
 }
 
@@ -121,10 +121,10 @@ impl FilteredSink {
             threads: HashMap::new(),
             held: Vec::new(),
             packets: Vec::new(),
-            turns: Vec::new(),
-            counts: Vec::new(),
+            serial_positions: Vec::new(),
+            serial_fields: Vec::new(),
             settled: 0,
-            left_out: 0,
+            removed: 0,
             failed: None,
         }
     }
@@ -235,43 +235,43 @@ impl FilteredSink {
         {
             let serial = u64::from(u32::from_le_bytes([low, middle, high, 0]));
             let at = if wanted { self.held.len() } else { REMOVED };
-            self.turns.push((serial.wrapping_sub(self.settled) & SERIAL_MASK, at));
+            self.serial_positions.push((serial.wrapping_sub(self.settled) & SERIAL_MASK, at));
         }
         if uid == SETTLED.uid || uid == REPORT.uid {
             // In both types the serial is the first field.
-            self.counts.push(self.held.len() + UID_SIZE);
+            self.serial_fields.push(self.held.len() + UID_SIZE);
         }
     }
 
     /// Passes on the events that are held back. Requires that all events before them have arrived.
     fn release(&mut self) {
-        if self.left_out > 0 || self.turns.iter().any(|(_, at)| *at == REMOVED) {
+        if self.removed > 0 || self.serial_positions.iter().any(|(_, at)| *at == REMOVED) {
             // PERF: the events of each thread are in order already, so the sort merges a few runs.
-            self.turns.sort_by_key(|(serial, _)| *serial);
-            for &(serial, at) in &self.turns {
+            self.serial_positions.sort_by_key(|(serial, _)| *serial);
+            for &(serial, at) in &self.serial_positions {
                 if at == REMOVED {
-                    self.left_out += 1;
+                    self.removed += 1;
                 } else if let Some(bytes) = self.held.get_mut(at + UID_SIZE..at + SYNCED_HEADER) {
-                    let serial = self.settled.wrapping_add(serial).wrapping_sub(self.left_out);
+                    let serial = self.settled.wrapping_add(serial).wrapping_sub(self.removed);
                     bytes.copy_from_slice(&serial.to_le_bytes()[..3]);
                 }
             }
         }
         // The initial live-set snapshot has no watermark. It is in order, so the serial after its
         // last one serves as the watermark.
-        if let Some((last, _)) = self.turns.last() {
+        if let Some((last, _)) = self.serial_positions.last() {
             self.settled += last + 1;
         }
-        for at in self.counts.drain(..) {
+        for at in self.serial_fields.drain(..) {
             if let Some(bytes) = self.held.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
                 self.settled = u64::from_le_bytes(*bytes);
-                *bytes = self.settled.wrapping_sub(self.left_out).to_le_bytes();
+                *bytes = self.settled.wrapping_sub(self.removed).to_le_bytes();
             }
         }
         for (stream, range) in self.packets.drain(..) {
             self.inner.packet(stream, self.held.get(range).unwrap_or_default());
         }
-        self.turns.clear();
+        self.serial_positions.clear();
         self.held.clear();
     }
 
@@ -284,7 +284,7 @@ impl FilteredSink {
                 self.events(stream, payload)?;
                 // The initial live-set snapshot is in order, precedes all other events with a
                 // serial, and can be too large to hold back.
-                if stream == BLOCKS || !self.counts.is_empty() {
+                if stream == BLOCKS || !self.serial_fields.is_empty() {
                     self.release();
                 }
             }
@@ -305,7 +305,7 @@ impl Sink for FilteredSink {
 
     fn sync(&mut self) -> Result<(), Error> {
         // The worker writes no watermark after a cycle without a serial.
-        if self.turns.is_empty() {
+        if self.serial_positions.is_empty() {
             self.release();
         }
         self.inner.sync()?;

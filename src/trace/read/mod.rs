@@ -32,7 +32,7 @@ mod tally;
 mod timebase;
 
 pub use analyzer::{
-    DefinitionRef, Elements, EventAnalyzer, FieldError, FieldValue, Left, Occurrence, Thread,
+    ClosedScope, DefinitionRef, Elements, EventAnalyzer, FieldError, FieldValue, Occurrence, Thread,
 };
 pub use decoder::{Counts, Decoder, StreamCounts};
 pub use event::{Damage, Event, Hole, Row, Scalar, Stamp, Value, Visitor};

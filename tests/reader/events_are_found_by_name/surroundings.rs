@@ -3,7 +3,7 @@
 use super::Feed;
 use crate::support::*;
 use memledger::trace::format::schema::FieldType::*;
-use memledger::trace::read::{Decoder, EventAnalyzer, Left, Occurrence};
+use memledger::trace::read::{ClosedScope, Decoder, EventAnalyzer, Occurrence};
 
 /// `$Trace.NewTrace` 60, `Memory.Marker` 61, `$Trace.ThreadInfo` 62, `Memledger.ThreadStart` 63,
 /// `Demo.Frame` 64, `Demo.Point` 65: the last two without a serial.
@@ -133,7 +133,7 @@ fn time_comes_from_markers_and_from_an_events_own_cycle() {
 fn scopes_nest_on_each_thread_and_tell_when_they_close() {
     #[derive(Default)]
     struct Log(Vec<String>);
-    let leave = |log: &mut Log, left: &Left<'_>| {
+    let leave = |log: &mut Log, left: &ClosedScope<'_>| {
         let id = left.thread().map(|thread| thread.id);
         log.0.push(format!(
             "{id:?} {}..{} in {}",

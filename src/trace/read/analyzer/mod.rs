@@ -14,7 +14,7 @@ mod subscription;
 mod trace_state;
 
 pub use field::{DefinitionRef, Elements, FieldError, FieldValue};
-pub use occurrence::{Left, Occurrence, Thread};
+pub use occurrence::{ClosedScope, Occurrence, Thread};
 
 use super::event::{Damage, Event, Hole, Stamp, Visitor};
 use super::timebase::Timebase;
@@ -83,7 +83,7 @@ pub struct EventAnalyzer<'a, S> {
     /// By the index of the type.
     routes: Vec<Routes>,
     trace: TraceState,
-    missing: Vec<String>,
+    missing_fields: Vec<String>,
     /// Whether a handler has ended the pass.
     ended: bool,
 }
@@ -98,7 +98,7 @@ impl<'a, S> EventAnalyzer<'a, S> {
             on_damage: None,
             routes: Vec::new(),
             trace: TraceState::default(),
-            missing: Vec::new(),
+            missing_fields: Vec::new(),
             ended: false,
         }
     }
@@ -142,7 +142,7 @@ impl<'a, S> EventAnalyzer<'a, S> {
         self,
         logger: &'a str,
         event: &'a str,
-        handler: impl FnMut(&mut S, &Left<'_>) + Send + 'a,
+        handler: impl FnMut(&mut S, &ClosedScope<'_>) + Send + 'a,
     ) -> Self {
         self.subscribe(logger, event, Vec::new(), Handler::Leave(Box::new(handler)))
     }
@@ -168,7 +168,7 @@ impl<'a, S> EventAnalyzer<'a, S> {
             .iter()
             .filter(|s| !s.found)
             .map(|s| format!("the trace has not declared an event {}.{}", s.logger, s.event));
-        absent.chain(self.missing.iter().cloned()).collect()
+        absent.chain(self.missing_fields.iter().cloned()).collect()
     }
 
     /// The clock of the trace.
@@ -263,10 +263,10 @@ impl<S> Visitor for EventAnalyzer<'_, S> {
                         // A subscription with `*` fits many types, some of which may lack the
                         // field.
                         let named = !subscription.event.contains('*');
-                        if named && index.is_none() && self.missing.len() < MAX_PROBLEMS {
+                        if named && index.is_none() && self.missing_fields.len() < MAX_PROBLEMS {
                             let names: Vec<_> =
                                 event_type.fields.iter().map(|f| f.name.as_ref()).collect();
-                            self.missing.push(format!(
+                            self.missing_fields.push(format!(
                                 "{} has no field {name}; its fields are: {}",
                                 event_type.name(),
                                 names.join(", ")
@@ -308,7 +308,7 @@ impl<S> Visitor for EventAnalyzer<'_, S> {
         let Some(routes) = routes.get(scope.type_index) else { return };
         let Some(event_type) = trace.types.get(scope.type_index) else { return };
         let request = Request::default();
-        let left = Left { scope, stream, event_type, trace, time, request: &request };
+        let left = ClosedScope { scope, stream, event_type, trace, time, request: &request };
         let mut unsubscribed = false;
         for &number in routes.leave.iter().take_while(|_| !request.ends_pass.get()) {
             let Some(subscription) = subscriptions.get_mut(number) else { continue };

@@ -111,7 +111,7 @@ impl<'e> Occurrence<'e> {
 
 /// A scope that closes, for the duration of one call.
 #[derive(Clone, Copy, Debug)]
-pub struct Left<'e> {
+pub struct ClosedScope<'e> {
     pub(super) scope: OpenScope,
     pub(super) stream: u16,
     pub(super) event_type: &'e EventType,
@@ -120,7 +120,7 @@ pub struct Left<'e> {
     pub(super) request: &'e Request,
 }
 
-impl<'e> Left<'e> {
+impl<'e> ClosedScope<'e> {
     /// The type of the event that opened it.
     pub fn event_type(&self) -> &'e EventType {
         self.event_type

@@ -1,11 +1,11 @@
 //! Subscriptions: the names that a program gives, and the handler for their events.
 
-use super::{Left, Occurrence};
+use super::{ClosedScope, Occurrence};
 use crate::trace::format::schema::EventType;
 
 pub(super) type OnEvent<'a, S> =
     Box<dyn FnMut(&mut S, &Occurrence<'_>, &[Option<usize>]) + Send + 'a>;
-pub(super) type OnLeave<'a, S> = Box<dyn FnMut(&mut S, &Left<'_>) + Send + 'a>;
+pub(super) type OnLeave<'a, S> = Box<dyn FnMut(&mut S, &ClosedScope<'_>) + Send + 'a>;
 
 pub(super) enum Handler<'a, S> {
     Event(OnEvent<'a, S>),
