@@ -60,6 +60,11 @@ impl Frame {
         Self(address & ((1 << ADDRESS_BITS) - 1) | u64::from(module) << ADDRESS_BITS)
     }
 
+    /// The address and the number of the module.
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+
     pub(crate) fn address(self) -> u64 {
         self.0 & ((1 << ADDRESS_BITS) - 1)
     }
@@ -90,32 +95,44 @@ static STACKS: AtomicU32 = AtomicU32::new(FIRST_STACK);
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 
 impl Table {
+    const NODE_BYTES: usize = CAPACITY * size_of::<Node>();
+    const NUMBER_BYTES: usize = CAPACITY * size_of::<AtomicU32>();
+    const BYTES: usize =
+        Self::NODE_BYTES + 2 * Self::NUMBER_BYTES + BUCKETS * size_of::<AtomicU32>();
+
+    #[inline(always)]
     fn get() -> Option<Self> {
-        const NODE_BYTES: usize = CAPACITY * size_of::<Node>();
-        const NUMBER_BYTES: usize = CAPACITY * size_of::<AtomicU32>();
-        const BYTES: usize = NODE_BYTES + 2 * NUMBER_BYTES + BUCKETS * size_of::<AtomicU32>();
-        let mut start = TABLE.load(Ordering::Acquire);
-        if start.is_null() {
-            let pages = os::map(BYTES)?;
-            let stored = TABLE.compare_exchange(
-                ptr::null_mut(),
-                pages.as_ptr(),
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            );
-            start = match stored {
-                Ok(_) => pages.as_ptr(),
-                Err(existing) => {
-                    os::unmap(pages, BYTES);
-                    existing
-                }
-            };
+        let start = TABLE.load(Ordering::Acquire);
+        if start.is_null() { Self::map() } else { Self::at(start) }
+    }
+
+    #[cold]
+    fn map() -> Option<Self> {
+        let pages = os::map(Self::BYTES)?;
+        let stored = TABLE.compare_exchange(
+            ptr::null_mut(),
+            pages.as_ptr(),
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        match stored {
+            Ok(_) => Self::at(pages.as_ptr()),
+            Err(existing) => {
+                os::unmap(pages, Self::BYTES);
+                Self::at(existing)
+            }
         }
+    }
+
+    #[inline(always)]
+    fn at(start: *mut u8) -> Option<Self> {
         Some(Self {
             nodes: NonNull::new(start)?.cast(),
-            stack_of: NonNull::new(start.wrapping_add(NODE_BYTES))?.cast(),
-            node_of: NonNull::new(start.wrapping_add(NODE_BYTES + NUMBER_BYTES))?.cast(),
-            buckets: NonNull::new(start.wrapping_add(NODE_BYTES + 2 * NUMBER_BYTES))?.cast(),
+            stack_of: NonNull::new(start.wrapping_add(Self::NODE_BYTES))?.cast(),
+            node_of: NonNull::new(start.wrapping_add(Self::NODE_BYTES + Self::NUMBER_BYTES))?
+                .cast(),
+            buckets: NonNull::new(start.wrapping_add(Self::NODE_BYTES + 2 * Self::NUMBER_BYTES))?
+                .cast(),
         })
     }
 

@@ -60,13 +60,18 @@ pub(crate) fn bytes() -> u64 {
 /// *Hook.* The `CallstackId` of an allocation of `size` bytes. `at` are the registers of a function
 /// that has not returned yet: its caller's frame is the first. Called inside the hook of the
 /// thread whose slot this is.
-#[inline(never)]
+#[inline(always)]
 pub(crate) fn take(slot: &ThreadSlot, size: usize, at: Registers) -> u32 {
     let Some(memory) = memory_of(slot) else { return tree::OTHER_STACK };
     let mean_bytes = state::mean_bytes();
     if mean_bytes != 0 && !memory.sampler.is_in_sample(size, mean_bytes) {
         return tree::NO_STACK;
     }
+    take_now(memory, at)
+}
+
+#[inline(never)]
+fn take_now(memory: &Memory, at: Registers) -> u32 {
     tree::stack_id(memory.stack(at, state::frame_limit() as usize))
 }
 
@@ -75,14 +80,18 @@ pub(crate) fn take(slot: &ThreadSlot, size: usize, at: Registers) -> u32 {
 fn memory_of(slot: &ThreadSlot) -> Option<&Memory> {
     let memory = match NonNull::new(slot.stack_memory.get()) {
         Some(memory) => memory.cast::<Memory>(),
-        None => {
-            let memory = Memory::map()?;
-            MAPPED.fetch_add(size_of::<Memory>() as u64, Ordering::Relaxed);
-            slot.stack_memory.set(memory.as_ptr().cast());
-            memory
-        }
+        None => map_for(slot)?,
     };
     // SAFETY: the memory stays with the slot, is never unmapped, and only the thread that has the
     // slot uses it. Zeroed pages are valid.
     Some(unsafe { memory.as_ref() })
+}
+
+#[cold]
+#[inline(never)]
+fn map_for(slot: &ThreadSlot) -> Option<NonNull<Memory>> {
+    let memory = Memory::map()?;
+    MAPPED.fetch_add(size_of::<Memory>() as u64, Ordering::Relaxed);
+    slot.stack_memory.set(memory.as_ptr().cast());
+    Some(memory)
 }

@@ -60,38 +60,53 @@ impl Registers {
     }
 }
 
-/// A word of the stack that a walk has read.
+/// A word of the stack that a walk has read. An address of 0 is none.
 #[derive(Clone, Copy, Debug, Default)]
 struct Word {
     address: usize,
     value: usize,
 }
 
-/// One frame of a walk.
-#[derive(Clone, Copy, Debug, Default)]
+// PERF: the fields of the next structures are cells, each of which is stored and loaded by itself. A
+// load of two fields at once would wait until the stores of both have left the store buffer.
+
+/// One frame of a walk. All bytes are 0 at first.
 struct Step {
-    registers: Registers,
-    /// What the walk has read to find the caller: the return address, `rbp`, the CFA. An address of
-    /// 0 is none.
-    words: [Word; MAX_WORDS],
-    module: u16,
+    return_address: Cell<usize>,
+    rsp: Cell<usize>,
+    rbp: Cell<usize>,
+    /// Where the walk has read the caller's return address, `rbp` and CFA.
+    words: [Cell<usize>; MAX_WORDS],
+    values: [Cell<usize>; MAX_WORDS],
+    module: Cell<u16>,
     /// Whether the caller's registers depend on this frame's `rbp`.
-    rule_uses_rbp: bool,
+    rule_uses_rbp: Cell<bool>,
     /// Whether the caller's `rbp` is this frame's.
-    keeps_rbp: bool,
+    keeps_rbp: Cell<bool>,
 }
 
-/// One frame of the remembered stack.
-#[derive(Clone, Copy, Debug, Default)]
+/// One frame of the remembered stack. All bytes are 0 at first.
 struct Remembered {
-    registers: Registers,
+    return_address: Cell<usize>,
+    rsp: Cell<usize>,
+    rbp: Cell<usize>,
     /// The node of the stack that ends with this frame.
-    node: u32,
+    node: Cell<u32>,
     /// The number of words that the walk from this frame outwards depends on: the first in `words`.
-    words: u16,
+    words: Cell<u16>,
     /// Whether the walk from this frame on depends on its `rbp`.
-    uses_rbp: bool,
+    uses_rbp: Cell<bool>,
 }
+
+/// An entry of a thread's cache of the tree. All bytes are 0 at first.
+struct KnownChild {
+    frame: Cell<u64>,
+    parent: Cell<u32>,
+    child: Cell<u32>,
+}
+
+/// The number of entries of that cache.
+const KNOWN_CHILDREN: usize = 512;
 
 /// What a thread remembers. All bytes are 0 at first.
 pub(super) struct Memory {
@@ -104,10 +119,12 @@ pub(super) struct Memory {
     /// The root of the remembered stack.
     root: Cell<u32>,
     /// Outermost first.
-    frames: [Cell<Remembered>; MAX_FRAMES],
+    frames: [Remembered; MAX_FRAMES],
     words: [Cell<Word>; MAX_FRAMES * MAX_WORDS],
-    /// The frames of the present walk that are not remembered, innermost first.
-    walked: [Cell<Step>; MAX_FRAMES],
+    /// The frames of the present walk that are not remembered, innermost first. The first of them is
+    /// the tracker's own function.
+    walked: [Step; MAX_FRAMES + 1],
+    known: [KnownChild; KNOWN_CHILDREN],
 }
 
 impl Memory {
@@ -137,8 +154,8 @@ impl Memory {
             // are on the thread's own stack, and so is the walk that looks for them.
             self.len.set(0);
         }
-        let Ok((_, registers)) = step(own, &mut reader) else { return NO_TABLE };
-        self.walk(registers, limit.clamp(1, MAX_FRAMES), &mut reader)
+        let Ok(caller) = self.walked[MAX_FRAMES].step(own, &mut reader) else { return NO_TABLE };
+        self.walk(caller, limit.clamp(1, MAX_FRAMES), &mut reader)
     }
 
     #[inline(always)]
@@ -150,10 +167,10 @@ impl Memory {
         let mut walked = 0;
         let (kept, root) = loop {
             // A frame further out has a higher stack pointer.
-            while candidate > 0 && self.frames[candidate - 1].get().registers.rsp < at.rsp {
+            while candidate > 0 && self.frames[candidate - 1].rsp.get() < at.rsp {
                 candidate -= 1;
             }
-            if candidate > 0 && self.frames[candidate - 1].get().is_at(at) {
+            if candidate > 0 && self.frames[candidate - 1].is_at(at) {
                 let unchanged = *unchanged.get_or_insert_with(|| self.unchanged(candidate));
                 // NOTE: a remembered stack that was too deep lacks its outermost frames, so it can
                 // only be continued to one that is too deep, too.
@@ -165,19 +182,14 @@ impl Memory {
             if walked == limit {
                 break (0, TOO_DEEP);
             }
-            match step(at, reader) {
-                Ok((step, caller)) => {
-                    self.walked[walked].set(step);
+            match self.walked[walked].step(at, reader) {
+                Ok(caller) => {
                     walked += 1;
                     at = caller;
                 }
-                Err(End { root, module }) => {
-                    if at.return_address == 0 {
-                        break (0, COMPLETE);
-                    }
+                Err(_) if at.return_address == 0 => break (0, COMPLETE),
+                Err(root) => {
                     // The frame itself is part of the stack.
-                    let last = Step { registers: at, module, ..Step::default() };
-                    self.walked[walked].set(last);
                     walked += 1;
                     break (0, root);
                 }
@@ -190,7 +202,7 @@ impl Memory {
     /// looks at the first `frames` only.
     #[inline(always)]
     fn unchanged(&self, frames: usize) -> usize {
-        let count = usize::from(self.frames[frames - 1].get().words);
+        let count = usize::from(self.frames[frames - 1].words.get());
         let is_changed = |word: &Cell<Word>| {
             let Word { address, value } = word.get();
             // SAFETY: remembered words are aligned, and on this thread's own stack above the stack
@@ -205,7 +217,7 @@ impl Memory {
             return frames;
         }
         let first = words.iter().position(is_changed).unwrap_or(0);
-        self.frames.iter().take_while(|frame| usize::from(frame.get().words) <= first).count()
+        self.frames.iter().take_while(|frame| usize::from(frame.words.get()) <= first).count()
     }
 
     /// Replaces the remembered frames from `kept` on by those that were walked; returns the node of
@@ -223,31 +235,50 @@ impl Memory {
         let (mut node, mut words, mut uses_rbp) = match kept {
             0 => (root, 0, false),
             _ => {
-                let outer = self.frames[kept - 1].get();
-                (outer.node, outer.words, outer.uses_rbp)
+                let outer = &self.frames[kept - 1];
+                (outer.node.get(), outer.words.get(), outer.uses_rbp.get())
             }
         };
         for (i, step) in self.walked[..walked].iter().rev().enumerate() {
-            let step = step.get();
-            node = tree::child(node, Frame::new(step.registers.return_address as u64, step.module));
-            let [return_address, rbp, cfa] = step.words;
+            let return_address = step.return_address.get();
+            node = self.child(node, Frame::new(return_address as u64, step.module.get()));
             // The caller's `rbp` was read here, and matters only if the walk needed it.
-            for (word, is_needed) in [(return_address, true), (rbp, uses_rbp), (cfa, true)] {
-                if is_needed && word.address != 0 {
-                    self.words[usize::from(words)].set(word);
+            for (word, is_needed) in [(0, true), (1, uses_rbp), (2, true)] {
+                let address = step.words[word].get();
+                if is_needed && address != 0 {
+                    let value = step.values[word].get();
+                    self.words[usize::from(words)].set(Word { address, value });
                     words += 1;
                 }
             }
-            uses_rbp = step.rule_uses_rbp || step.keeps_rbp && uses_rbp;
-            self.frames[kept + i].set(Remembered {
-                registers: step.registers,
-                node,
-                words,
-                uses_rbp,
-            });
+            uses_rbp = step.rule_uses_rbp.get() || step.keeps_rbp.get() && uses_rbp;
+            let frame = &self.frames[kept + i];
+            frame.return_address.set(return_address);
+            frame.rsp.set(step.rsp.get());
+            frame.rbp.set(step.rbp.get());
+            frame.node.set(node);
+            frame.words.set(words);
+            frame.uses_rbp.set(uses_rbp);
         }
         self.len.set(if is_own { kept + walked } else { 0 });
         node
+    }
+
+    /// Does what [`tree::child`] does. PERF: a table of the thread, because that of the process is
+    /// spread over many pages.
+    #[inline(always)]
+    fn child(&self, parent: u32, frame: Frame) -> u32 {
+        let bits = frame.bits();
+        let index = (bits ^ u64::from(parent).wrapping_mul(0x9e37_79b9)) as usize;
+        let known = &self.known[(index ^ index >> 9) % KNOWN_CHILDREN];
+        if known.frame.get() == bits && known.parent.get() == parent {
+            return known.child.get();
+        }
+        let child = tree::child(parent, frame);
+        known.frame.set(bits);
+        known.parent.set(parent);
+        known.child.set(child);
+        child
     }
 
     /// Drops `surplus` of the first `kept` frames, at the outer end; returns how many are left.
@@ -256,20 +287,21 @@ impl Memory {
         let surplus = surplus.min(kept);
         let first_word = match surplus {
             0 => 0,
-            _ => self.frames[surplus - 1].get().words,
+            _ => self.frames[surplus - 1].words.get(),
         };
+        let last_word = self.frames[kept - 1].words.get();
         let mut node = TOO_DEEP;
         for i in surplus..kept {
-            let frame = self.frames[i].get();
-            node = tree::child(node, tree::frame(frame.node));
-            self.frames[i - surplus].set(Remembered {
-                node,
-                words: frame.words - first_word,
-                ..frame
-            });
+            let (from, to) = (&self.frames[i], &self.frames[i - surplus]);
+            node = tree::child(node, tree::frame(from.node.get()));
+            to.return_address.set(from.return_address.get());
+            to.rsp.set(from.rsp.get());
+            to.rbp.set(from.rbp.get());
+            to.node.set(node);
+            to.words.set(from.words.get() - first_word);
+            to.uses_rbp.set(from.uses_rbp.get());
         }
-        let words = self.frames[kept - 1].get().words;
-        for i in usize::from(first_word)..usize::from(words) {
+        for i in usize::from(first_word)..usize::from(last_word) {
             self.words[i - usize::from(first_word)].set(self.words[i].get());
         }
         kept - surplus
@@ -278,99 +310,98 @@ impl Memory {
 
 impl Remembered {
     #[inline(always)]
-    fn is_at(self, at: Registers) -> bool {
-        self.registers.rsp == at.rsp
-            && self.registers.return_address == at.return_address
-            && (!self.uses_rbp || self.registers.rbp == at.rbp)
+    fn is_at(&self, at: Registers) -> bool {
+        self.rsp.get() == at.rsp
+            && self.return_address.get() == at.return_address
+            && (!self.uses_rbp.get() || self.rbp.get() == at.rbp)
     }
 }
 
-/// Why a walk ends.
-struct End {
-    root: u32,
-    module: u16,
-}
+impl Step {
+    /// Notes that the walk reads a word; `None` if it cannot be read.
+    #[inline(always)]
+    fn read(&self, word: usize, address: usize, reader: &mut StackReader<'_>) -> Option<usize> {
+        let value = reader.word(address)?;
+        self.words[word].set(address);
+        self.values[word].set(value);
+        Some(value)
+    }
 
-/// One step outwards: what was read, and the caller's registers.
-#[inline(always)]
-fn step(at: Registers, reader: &mut StackReader<'_>) -> Result<(Step, Registers), End> {
-    let lookup::Found { rule, module } = lookup::find(at.return_address as u64);
-    let end = |root| Err(End { root, module });
-    let Rule::Call { cfa, rbp } = rule else {
-        return match rule {
-            Rule::Outermost => end(COMPLETE),
-            Rule::Signal => step_over_signal(at, module, reader),
-            _ => end(NO_TABLE),
+    /// One step outwards: notes what is read, and returns the caller's registers, or the root if the
+    /// walk ends.
+    #[inline(always)]
+    fn step(&self, at: Registers, reader: &mut StackReader<'_>) -> Result<Registers, u32> {
+        let lookup::Found { rule, module } = lookup::find(at.return_address as u64);
+        self.return_address.set(at.return_address);
+        self.rsp.set(at.rsp);
+        self.rbp.set(at.rbp);
+        self.module.set(module);
+        self.words.iter().for_each(|word| word.set(0));
+        self.rule_uses_rbp.set(false);
+        self.keeps_rbp.set(false);
+        let Rule::Call { cfa, rbp } = rule else {
+            return match rule {
+                Rule::Outermost => Err(COMPLETE),
+                Rule::Signal => self.step_over_signal(at, reader).ok_or(UNREADABLE),
+                _ => Err(NO_TABLE),
+            };
         };
-    };
-    let mut step = Step { registers: at, module, ..Step::default() };
-    let cfa = match cfa {
-        Cfa::Rsp(distance) => at.rsp.wrapping_add_signed(distance as isize),
-        Cfa::Rbp(distance) => {
-            step.rule_uses_rbp = true;
-            at.rbp.wrapping_add_signed(distance as isize)
-        }
-        Cfa::AtRbp(distance) => {
-            step.rule_uses_rbp = true;
-            let address = at.rbp.wrapping_add_signed(distance as isize);
-            let Some(value) = reader.word(address) else { return end(UNREADABLE) };
-            step.words[2] = Word { address, value };
-            value
-        }
-    };
-    if cfa <= at.rsp {
-        // No frame is below the one it has called.
-        return end(UNREADABLE);
+        self.call(at, cfa, rbp, reader).ok_or(UNREADABLE)
     }
-    let address = cfa - 8;
-    let Some(return_address) = reader.word(address) else { return end(UNREADABLE) };
-    step.words[0] = Word { address, value: return_address };
-    let rbp_address = match rbp {
-        Rbp::Kept => None,
-        Rbp::FromCfa(distance) => Some(cfa.wrapping_add_signed(distance.into())),
-        Rbp::FromOwn(distance) => {
-            step.rule_uses_rbp = true;
-            Some(at.rbp.wrapping_add_signed(distance.into()))
-        }
-    };
-    let rbp = match rbp_address {
-        None => {
-            step.keeps_rbp = true;
-            at.rbp
-        }
-        Some(address) => {
-            let Some(value) = reader.word(address) else { return end(UNREADABLE) };
-            step.words[1] = Word { address, value };
-            value
-        }
-    };
-    Ok((step, Registers { return_address, rsp: cfa, rbp }))
-}
 
-/// A signal handler returns to `at`: the registers of the interrupted code are in the kernel's
-/// `ucontext`, at the stack pointer (`struct rt_sigframe` in Linux's `arch/x86`).
-#[cold]
-fn step_over_signal(
-    at: Registers,
-    module: u16,
-    reader: &mut StackReader<'_>,
-) -> Result<(Step, Registers), End> {
-    const RBP: usize = 120;
-    const RSP: usize = 160;
-    const RIP: usize = 168;
-    let mut step = Step { registers: at, module, ..Step::default() };
-    let mut read = [0; MAX_WORDS];
-    for (i, offset) in [RIP, RBP, RSP].into_iter().enumerate() {
-        let address = at.rsp.wrapping_add(offset);
-        let Some(value) = reader.word(address) else {
-            return Err(End { root: UNREADABLE, module });
+    #[inline(always)]
+    fn call(
+        &self,
+        at: Registers,
+        cfa: Cfa,
+        rbp: Rbp,
+        reader: &mut StackReader<'_>,
+    ) -> Option<Registers> {
+        let cfa = match cfa {
+            Cfa::Rsp(distance) => at.rsp.wrapping_add_signed(distance as isize),
+            Cfa::Rbp(distance) => {
+                self.rule_uses_rbp.set(true);
+                at.rbp.wrapping_add_signed(distance as isize)
+            }
+            Cfa::AtRbp(distance) => {
+                self.rule_uses_rbp.set(true);
+                self.read(2, at.rbp.wrapping_add_signed(distance as isize), reader)?
+            }
         };
-        step.words[i] = Word { address, value };
-        read[i] = value;
+        if cfa <= at.rsp {
+            // No frame is below the one it has called.
+            return None;
+        }
+        let return_address = self.read(0, cfa - 8, reader)?;
+        let rbp = match rbp {
+            Rbp::Kept => {
+                self.keeps_rbp.set(true);
+                at.rbp
+            }
+            Rbp::FromCfa(distance) => {
+                self.read(1, cfa.wrapping_add_signed(distance.into()), reader)?
+            }
+            Rbp::FromOwn(distance) => {
+                self.rule_uses_rbp.set(true);
+                self.read(1, at.rbp.wrapping_add_signed(distance.into()), reader)?
+            }
+        };
+        Some(Registers { return_address, rsp: cfa, rbp })
     }
-    let [rip, rbp, rsp] = read;
-    // Not a return address: the rule of the instruction itself holds.
-    Ok((step, Registers { return_address: rip.wrapping_add(1), rsp, rbp }))
+
+    /// A signal handler returns to `at`: the registers of the interrupted code are in the kernel's
+    /// `ucontext`, at the stack pointer (`struct rt_sigframe` in Linux's `arch/x86`).
+    #[cold]
+    fn step_over_signal(&self, at: Registers, reader: &mut StackReader<'_>) -> Option<Registers> {
+        const RBP: usize = 120;
+        const RSP: usize = 160;
+        const RIP: usize = 168;
+        let rip = self.read(0, at.rsp.wrapping_add(RIP), reader)?;
+        let rbp = self.read(1, at.rsp.wrapping_add(RBP), reader)?;
+        let rsp = self.read(2, at.rsp.wrapping_add(RSP), reader)?;
+        // Not a return address: the rule of the instruction itself holds.
+        Some(Registers { return_address: rip.wrapping_add(1), rsp, rbp })
+    }
 }
 
 #[cfg(test)]
