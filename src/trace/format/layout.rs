@@ -9,19 +9,21 @@
 //!                   u8 16, u8 18, u56 cycles                     protocol 7
 //!                   u8 16, u8 24, u56 cycles                     protocols 5 and 6
 //! event             u16 uid << 1 | 1, u24 serial if it is synchronised, fixed fields
+//!                   u8 uid << 1, the same: readers accept it, no writer known to us uses it
 //! ```
 //! The size of an event needs a table of types, because only type records give the size of its
 //! fields. All other items show their own size.
 
 use super::arrays::PIECE_HEAD;
-use super::schema::{MAYBE_HAS_AUX, NO_SYNC};
+use super::schema::{FIRST_UID, MAYBE_HAS_AUX, NO_SYNC};
 
 /// Bytes of the uid that an event begins with.
 pub(crate) const UID_SIZE: usize = 2;
 /// Bytes of a serial after the uid.
 pub(crate) const SERIAL_SIZE: usize = 3;
 
-const PIECE: u8 = 1 << 1;
+/// A piece of an array.
+pub(crate) const PIECE: u8 = 1 << 1;
 /// Ends the arrays of an event.
 pub(crate) const ARRAYS_END: u8 = 3 << 1;
 /// Opens a scope, whose event is the next item.
@@ -112,6 +114,19 @@ pub(crate) enum StreamItem {
     Event(u16, EventLayout),
 }
 
+/// The uid of the event that `bytes` begin with, and the size of that uid in bytes. `None` if they
+/// begin with another item, or are too short.
+#[inline]
+pub(crate) fn first_uid(bytes: &[u8]) -> Option<(u16, usize)> {
+    let first = *bytes.first()?;
+    let (uid, size) = if first & 1 != 0 {
+        (u16::from_le_bytes(*bytes.first_chunk()?) >> 1, UID_SIZE)
+    } else {
+        (u16::from(first >> 1), 1)
+    };
+    (uid >= FIRST_UID).then_some((uid, size))
+}
+
 /// The item that `bytes` begin with, and its size in bytes, which may be more than the length of
 /// `bytes`. `layout` finds the layout of a type. `None` if `bytes` are empty or too short for a
 /// size, if no item begins like this, or if the type is unknown.
@@ -122,10 +137,9 @@ pub(crate) fn first_item(
     layout: impl FnOnce(u16) -> Option<EventLayout>,
 ) -> Option<(StreamItem, usize)> {
     let first = *bytes.first()?;
-    if first & 1 != 0 {
-        let uid = u16::from_le_bytes(*bytes.first_chunk()?) >> 1;
+    if let Some((uid, uid_size)) = first_uid(bytes) {
         let layout = layout(uid)?;
-        return Some((StreamItem::Event(uid, layout), layout.size()));
+        return Some((StreamItem::Event(uid, layout), layout.size() - UID_SIZE + uid_size));
     }
     Some(match first {
         PIECE => {
@@ -152,7 +166,6 @@ fn scope_with_time(first: u8, protocol: u8) -> Option<(StreamItem, usize)> {
 
 /// Splits `bytes` after their first item: the item, its bytes, and the rest. `None` if
 /// [`first_item`] returns `None`, or if the item is not whole.
-#[cfg(feature = "enable")]
 pub(crate) fn split_item(
     bytes: &[u8],
     protocol: u8,
@@ -186,6 +199,10 @@ mod tests {
             (&event[..], Some((StreamItem::Event(70, synced), 13))),
             (&[event[0]], None),
             (&[0x8f, 0], None),
+            (&[70 << 1], Some((StreamItem::Event(70, synced), 12))),
+            (&[71 << 1], None),
+            // A uid of two bytes that is that of another item.
+            (&[ENTER_SCOPE | 1, 0], None),
             (&[2, 0, 0xa0, 0], Some((StreamItem::Piece, 4 + 0x500))),
             (&[2, 0, 0xa0], None),
             (&[6], Some((StreamItem::ArraysEnd, 1))),

@@ -20,7 +20,6 @@ mod pass;
 mod protocol;
 mod protocol5;
 mod protocol6;
-mod protocol7;
 mod records;
 mod resync;
 mod schemas;

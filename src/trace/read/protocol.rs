@@ -1,16 +1,7 @@
-//! What each protocol version defines: its one-byte events, and the fields of its type records.
+//! What each protocol version defines here: the fields of its type records. The items of a stream
+//! are in `format/layout.rs`.
 
 use crate::trace::format::schema::FieldFamily;
-
-/// A one-byte event of a thread's stream; `size` includes that byte and its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Builtin {
-    Illegal,
-    Aux,
-    Terminal,
-    Enter { size: usize },
-    Leave { size: usize },
-}
 
 /// One field of a type record of any protocol.
 pub(super) struct FieldRecord {

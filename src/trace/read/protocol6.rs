@@ -1,8 +1,7 @@
-//! Protocol 6 (Unreal Engine 5.1 and later): field records of eight bytes with a family.
-//! The one-byte events are those of protocol 5.
+//! Protocol 6 (Unreal Engine 5.1) and protocol 7 (5.2 and later, and this crate's writer): field
+//! records of eight bytes with a family.
 
 use super::protocol::FieldRecord;
-pub(super) use super::protocol5::BUILTIN;
 use crate::trace::format::schema::FieldFamily;
 
 /// Bytes of one field in a type record: u8 family, u8 unused, then six bytes whose meaning

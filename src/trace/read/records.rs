@@ -183,7 +183,7 @@ type Aux<'a> = Vec<(u8, &'a [u8])>;
 
 /// Decodes an important event; returns the pieces of its arrays.
 fn important<'a>(uid: u16, body: &'a [u8], types: &Types) -> Result<Aux<'a>, String> {
-    let Some(known) = types.layout(uid).and_then(|layout| types.get(layout.type_index)) else {
+    let Some(known) = types.info(uid).and_then(|info| types.get(info.type_index)) else {
         return Err(format!("an important event has the unknown type {uid}"));
     };
     // The text is shown on terminals, so control characters are escaped.
@@ -225,7 +225,7 @@ fn deliver(
     tally: &mut Tally,
     visitor: &mut impl Visitor,
 ) -> Option<u64> {
-    let index = types.layout(uid)?.type_index;
+    let index = types.info(uid)?.type_index;
     let known = types.get(index)?;
     let event = Event {
         event_type: &known.event_type,

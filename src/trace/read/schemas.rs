@@ -1,7 +1,8 @@
 //! The types that a trace has announced so far, by uid and by index.
 
-use super::protocol::{Builtin, FieldRecord};
-use super::{protocol5, protocol6, protocol7};
+use super::protocol::FieldRecord;
+use super::{protocol5, protocol6};
+use crate::trace::format::layout::{ByUid, EventLayout};
 use crate::trace::format::schema::{
     EventType, FIRST_UID, Field, FieldFamily, FieldType, IMPORTANT, LAST_UID, MAYBE_HAS_AUX,
     NO_SYNC,
@@ -11,6 +12,8 @@ use std::borrow::Cow;
 /// The differences between the protocol versions.
 #[derive(Clone, Copy)]
 pub(super) struct Protocol {
+    /// 5, 6 or 7.
+    pub version: u8,
     field_size: usize,
     field: fn(&[u8]) -> Option<FieldRecord>,
     /// Whether a type record may have one byte more than its contents.
@@ -18,7 +21,6 @@ pub(super) struct Protocol {
     /// Whether a time of seven bytes is relative to the thread's last time, not to the start of the
     /// trace.
     pub stamps_add_up: bool,
-    pub builtin: &'static [Builtin; 16],
 }
 
 impl Protocol {
@@ -26,25 +28,25 @@ impl Protocol {
     pub(super) fn new(version: u8) -> Self {
         match version {
             5 => Self {
+                version,
                 field_size: protocol5::FIELD,
                 field: protocol5::field,
                 padded: false,
                 stamps_add_up: true,
-                builtin: &protocol5::BUILTIN,
             },
             6 => Self {
+                version,
                 field_size: protocol6::FIELD,
                 field: protocol6::field,
                 padded: false,
                 stamps_add_up: true,
-                builtin: &protocol6::BUILTIN,
             },
             _ => Self {
-                field_size: protocol7::FIELD,
-                field: protocol7::field,
+                version: 7,
+                field_size: protocol6::FIELD,
+                field: protocol6::field,
                 padded: true,
                 stamps_add_up: false,
-                builtin: &protocol7::BUILTIN,
             },
         }
     }
@@ -163,21 +165,18 @@ pub(super) struct KnownType {
 /// The values of a type that are needed to parse its events. PERF: it has 12 bytes, so that the
 /// types in use share a few cache lines.
 #[derive(Clone, Copy, Default)]
-pub(super) struct TypeLayout {
+pub(super) struct TypeInfo {
     pub type_index: u32,
-    /// At most 255 fields of 8 bytes.
-    pub fixed_size: u16,
-    pub synced: bool,
-    pub has_aux: bool,
+    pub layout: EventLayout,
     /// Whether the reader itself uses its events.
     pub has_role: bool,
 }
 
-impl TypeLayout {
+impl TypeInfo {
     /// Whether its events are only delivered.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
-        !self.has_aux && !self.has_role
+        !self.layout.has_arrays && !self.has_role
     }
 }
 
@@ -200,17 +199,23 @@ pub(super) enum Added {
 #[derive(Default)]
 pub(super) struct Types {
     types: Vec<KnownType>,
-    layouts: Vec<Option<TypeLayout>>,
+    by_uid: ByUid<TypeInfo>,
     /// An estimate of the bytes that all types take.
     bytes: usize,
     refused: bool,
 }
 
 impl Types {
+    /// What parsing needs of the type that currently has this uid.
+    #[inline]
+    pub(super) fn info(&self, uid: u16) -> Option<TypeInfo> {
+        self.by_uid.get(uid)
+    }
+
     /// The layout of the type that currently has this uid.
     #[inline]
-    pub(super) fn layout(&self, uid: u16) -> Option<TypeLayout> {
-        self.layouts.get(usize::from(uid)).copied().flatten()
+    pub(super) fn layout(&self, uid: u16) -> Option<EventLayout> {
+        self.info(uid).map(|info| info.layout)
     }
 
     /// The type with this index.
@@ -226,8 +231,8 @@ impl Types {
 
     /// Adds a type.
     pub(super) fn add(&mut self, event_type: EventType) -> Added {
-        let uid = usize::from(event_type.uid);
-        if let Some(same) = self.layout(event_type.uid).and_then(|l| self.get(l.type_index))
+        let uid = event_type.uid;
+        if let Some(same) = self.info(uid).and_then(|info| self.get(info.type_index))
             && same.event_type == event_type
         {
             return Added::Unchanged;
@@ -241,19 +246,11 @@ impl Types {
         }
         let fixed_size = event_type.fixed_size();
         let role = ReaderRole::of(&event_type);
-        if self.layouts.len() <= uid {
-            self.layouts.resize(uid + 1, None);
-        }
-        if let Some(slot) = self.layouts.get_mut(uid) {
-            *slot = Some(TypeLayout {
-                type_index: index,
-                // At most 255 fields of 8 bytes each.
-                fixed_size: fixed_size as u16,
-                synced: event_type.is_synced(),
-                has_aux: event_type.has_aux(),
-                has_role: role != ReaderRole::None,
-            });
-        }
+        let layout = EventLayout::new(fixed_size, event_type.flags);
+        self.by_uid.insert(
+            uid,
+            TypeInfo { type_index: index, layout, has_role: role != ReaderRole::None },
+        );
         self.types.push(KnownType { event_type, fixed_size, role });
         Added::New(index)
     }

@@ -10,14 +10,11 @@
 //! event that was delivered keeps its serial, even if the serial of the next event is not higher.
 
 use super::super::event::{Event, Row, Visitor};
-use super::super::protocol::Builtin;
-use super::super::schemas::{Protocol, Types};
+use super::super::schemas::{Protocol, TypeInfo, Types};
 use super::super::tally::Tally;
 use super::Merge;
-use crate::trace::format::schema::{FIRST_UID, SERIAL_MASK};
-
-/// Bytes of a uid and a serial.
-const HEADER: usize = 5;
+use crate::trace::format::layout::{StreamItem, first_item};
+use crate::trace::format::schema::SERIAL_MASK;
 
 impl Merge {
     /// Delivers the first events of a packet that need not wait; returns their size in bytes.
@@ -52,72 +49,69 @@ impl Merge {
                 next = row.next;
                 rest = &rest[rest.len() - row.bytes.len()..];
             }
-            let Some(&first) = rest.first() else { break };
+            if rest.is_empty() {
+                break;
+            }
             // PERF: nearly all events have a serial, so one load gets both the uid and the serial.
             let head = rest.first_chunk().map_or(0, |&head| u64::from_le_bytes(head));
-            let synced = types.layout(head as u16 >> 1).filter(|l| l.synced && l.is_plain());
-            let (layout, header) = if let Some(layout) = synced.filter(|_| head & 1 != 0) {
+            let info = types.info(head as u16 >> 1);
+            let synced = info.filter(|info| info.layout.synced && info.is_plain());
+            let (info, size) = if let Some(info) = synced.filter(|_| head & 1 != 0) {
                 if (head >> 16 ^ next) & SERIAL_MASK != 0 {
                     break;
                 }
-                (layout, HEADER)
+                (info, info.layout.size())
             } else {
-                let (uid, uid_size) = match rest.first_chunk() {
-                    Some(&uid) if first & 1 != 0 => (u16::from_le_bytes(uid) >> 1, 2),
-                    None if first & 1 != 0 => break,
-                    _ => (u16::from(first >> 1), 1),
+                let mut info = TypeInfo::default();
+                let find = |uid| {
+                    info = types.info(uid)?;
+                    Some(info.layout)
                 };
-                if uid < FIRST_UID {
-                    let builtin = protocol.builtin.get(usize::from(uid)).filter(|_| uid_size == 1);
-                    // A one-byte event with a time takes the slow path.
-                    let Some(Builtin::Enter { size: size @ 1 } | Builtin::Leave { size: size @ 1 }) =
-                        builtin
-                    else {
-                        break;
-                    };
-                    let Some(after) = rest.get(*size..) else { break };
-                    if matches!(builtin, Some(Builtin::Enter { .. })) {
-                        stream.entering = stream.entering.saturating_add(1);
-                    } else if stream.entering > 0 {
-                        stream.entering -= 1;
-                    } else if stream.depth > 0 {
-                        stream.depth -= 1;
-                        visitor.leave_scope(stream.id);
-                    } else {
-                        break;
+                match first_item(rest, protocol.version, find) {
+                    Some((StreamItem::Event(_, layout), size))
+                        if !layout.synced && info.is_plain() =>
+                    {
+                        (info, size)
                     }
-                    rest = after;
-                    continue;
+                    // An item with a time takes the slow path.
+                    Some((item @ (StreamItem::Enter | StreamItem::Leave), 1)) => {
+                        if item == StreamItem::Enter {
+                            stream.entering = stream.entering.saturating_add(1);
+                        } else if stream.entering > 0 {
+                            stream.entering -= 1;
+                        } else if stream.depth > 0 {
+                            stream.depth -= 1;
+                            visitor.leave_scope(stream.id);
+                        } else {
+                            break;
+                        }
+                        rest = &rest[1..];
+                        continue;
+                    }
+                    _ => break,
                 }
-                let Some(layout) = types.layout(uid).filter(|l| !l.synced && l.is_plain()) else {
-                    break;
-                };
-                (layout, uid_size)
             };
-            let Some((event, after)) =
-                rest.split_at_checked(header + usize::from(layout.fixed_size))
-            else {
-                break;
-            };
-            let Some(known) = types.get(layout.type_index) else { break };
-            let serial = layout.synced.then(|| next.saturating_sub(self.bias));
-            next += u64::from(layout.synced);
+            let Some((event, after)) = rest.split_at_checked(size) else { break };
+            let Some(known) = types.get(info.type_index) else { break };
+            let synced = info.layout.synced;
+            let serial = synced.then(|| next.saturating_sub(self.bias));
+            next += u64::from(synced);
             let enters_scope = stream.entering > 0;
             if enters_scope {
                 stream.entering = 0;
                 stream.depth = stream.depth.saturating_add(1);
             }
-            if let Some(count) = tally.by_type.get_mut(layout.type_index as usize) {
+            if let Some(count) = tally.by_type.get_mut(info.type_index as usize) {
                 *count += 1;
             }
             events += 1;
             visitor.event(&Event {
                 event_type: &known.event_type,
-                type_index: layout.type_index as usize,
+                type_index: info.type_index as usize,
                 stream: stream.id,
                 serial,
                 enters_scope,
-                fixed: &event[header..],
+                fixed: &event[size - usize::from(info.layout.fixed_size)..],
                 aux: &[],
             });
             rest = after;

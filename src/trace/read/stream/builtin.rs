@@ -3,32 +3,26 @@
 use super::{
     HAS_PIECES, LAST_PIECE, LEAVES, Notice, PendingItem, Piece, Stop, ThreadStream, UNFINISHED,
 };
+use crate::trace::format::layout::StreamItem;
 use crate::trace::read::event::Stamp;
-use crate::trace::read::protocol::Builtin;
 use crate::trace::read::schemas::{Protocol, Types};
 
 impl ThreadStream {
-    /// Parses a one-byte event. Returns the reason if parsing must stop.
+    /// Parses an item of `size` bytes that is no event and has arrived. Returns the reason if parsing must stop.
     pub(super) fn builtin(
         &mut self,
-        builtin: Builtin,
+        item: StreamItem,
+        size: usize,
         limit: usize,
         protocol: &Protocol,
         types: &Types,
     ) -> Option<Stop> {
-        let rest = self.bytes.get(self.parsed..limit).unwrap_or_default();
-        let size = match builtin {
-            Builtin::Illegal => {
-                let byte = rest.first().copied().unwrap_or_default();
-                return Some(Stop::Illegal(format!("no event starts with byte 0x{byte:02x}")));
-            }
-            Builtin::Aux => return self.aux_block(limit, types),
-            Builtin::Terminal => return self.terminal(),
-            Builtin::Enter { size } | Builtin::Leave { size } => size,
+        let enters = match item {
+            StreamItem::Piece => return self.piece(limit, types),
+            StreamItem::ArraysEnd => return self.terminal(),
+            _ => item == StreamItem::Enter,
         };
-        if rest.len() < size {
-            return Some(Stop::Partial);
-        }
+        let rest = self.bytes.get(self.parsed..limit).unwrap_or_default();
         let stamp = match *rest {
             [_, a, b, c, d, e, f, g, ..] if size == 8 => {
                 let stamp = u64::from_le_bytes([a, b, c, d, e, f, g, 0]);
@@ -42,7 +36,7 @@ impl ThreadStream {
             _ => None,
         };
         self.parsed += size;
-        if matches!(builtin, Builtin::Enter { .. }) {
+        if enters {
             self.entering = self.entering.saturating_add(1);
             self.entered_at = stamp;
         } else if self.entering > 0 {
@@ -61,14 +55,11 @@ impl ThreadStream {
         None
     }
 
-    fn aux_block(&mut self, limit: usize, types: &Types) -> Option<Stop> {
+    fn piece(&mut self, limit: usize, types: &Types) -> Option<Stop> {
         let rest = self.bytes.get(self.parsed..limit).unwrap_or_default();
         let Some(&header) = rest.first_chunk::<4>() else { return Some(Stop::Partial) };
         let header = u32::from_le_bytes(header);
         let (field, size) = ((header >> 8 & 0x1f) as u8, header >> 13);
-        if rest.len() < 4 + size as usize {
-            return Some(Stop::Partial);
-        }
         let at = self.position(self.parsed + 4);
         let owner = self.unfinished.last().and_then(|event| self.items.get(event.item));
         let fields =

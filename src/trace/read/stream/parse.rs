@@ -1,15 +1,16 @@
 //! Parses the items of a stream.
 
 use super::super::event::{Stamp, Visitor};
-use super::super::protocol::Builtin;
-use super::super::schemas::{Protocol, ReaderRole, Types};
+use super::super::schemas::{Protocol, ReaderRole, TypeInfo, Types};
 use super::super::serials::Serials;
 use super::super::tally::Tally;
 use super::{
     ENTERS, MAX_INSIDE_UNFINISHED, MISPLACED, Notice, PendingItem, STAMPS, SYNCED, Stop,
     ThreadStream, UNFINISHED, UnfinishedEvent,
 };
-use crate::trace::format::schema::FIRST_UID;
+use crate::trace::format::layout::{
+    PIECE, SERIAL_SIZE, StreamItem, UID_SIZE, first_item, first_uid,
+};
 
 impl ThreadStream {
     /// Parses the bytes that have arrived, as far as possible. Returns the number of items that
@@ -76,29 +77,26 @@ impl ThreadStream {
     ) -> Stop {
         loop {
             let Some(rest) = self.bytes.get(self.parsed..limit) else { return Stop::End };
-            let Some(&first) = rest.first() else { return Stop::End };
-            let (uid, uid_size) = if first & 1 != 0 {
-                let Some(&uid) = rest.first_chunk::<2>() else { return Stop::Partial };
-                (u16::from_le_bytes(uid) >> 1, 2)
-            } else {
-                (u16::from(first >> 1), 1)
+            let mut info = TypeInfo::default();
+            let find = |uid| {
+                info = types.info(uid)?;
+                Some(info.layout)
             };
-            if uid < FIRST_UID {
-                let builtin = protocol.builtin.get(usize::from(uid)).filter(|_| uid_size == 1);
-                let builtin = builtin.copied().unwrap_or(Builtin::Illegal);
-                if let Some(stop) = self.builtin(builtin, limit, protocol, types) {
-                    return stop;
-                }
-                continue;
-            }
-            let Some(layout) = types.layout(uid) else { return Stop::Unknown(uid) };
-            let head = uid_size + if layout.synced { 3 } else { 0 };
-            let size = head + usize::from(layout.fixed_size);
+            let Some((item, size)) = first_item(rest, protocol.version, find) else {
+                return no_item(rest, types);
+            };
             if rest.len() < size {
                 return Stop::Partial;
             }
-            if layout.has_role
-                && let Some(known) = types.get(layout.type_index)
+            let StreamItem::Event(_, layout) = item else {
+                if let Some(stop) = self.builtin(item, size, limit, protocol, types) {
+                    return stop;
+                }
+                continue;
+            };
+            let head = size - usize::from(layout.fixed_size);
+            if info.has_role
+                && let Some(known) = types.get(info.type_index)
                 && let ReaderRole::ThreadTiming(offset) = known.role
                 && let Some(&base) =
                     rest.get(head + usize::from(offset)..).and_then(|r| r.first_chunk())
@@ -108,7 +106,8 @@ impl ThreadStream {
             let mut flags = 0;
             let mut serial = 0;
             if layout.synced && !self.unordered {
-                let low = rest.get(uid_size..).and_then(|r| r.first_chunk::<3>());
+                let low =
+                    rest.get(head - SERIAL_SIZE..).and_then(|r| r.first_chunk::<SERIAL_SIZE>());
                 let Some(&[a, b, c]) = low else { return Stop::Partial };
                 serial = serials.unwrap(u32::from_le_bytes([a, b, c, 0]), self.last_serial);
                 flags = SYNCED;
@@ -128,15 +127,9 @@ impl ThreadStream {
                 }
             }
             let at = self.base.wrapping_add((self.parsed + head) as u32);
-            self.items.push(PendingItem {
-                serial,
-                at,
-                type_index: layout.type_index,
-                aux: 0,
-                flags,
-            });
+            self.items.push(PendingItem { serial, at, type_index: info.type_index, aux: 0, flags });
             self.parsed += size;
-            if layout.has_aux {
+            if layout.has_arrays {
                 self.begin_aux();
             }
         }
@@ -181,5 +174,18 @@ impl ThreadStream {
             item.flags |= UNFINISHED;
         }
         self.unfinished.push(UnfinishedEvent { item: index, pieces: self.unfinished_pieces.len() });
+    }
+}
+
+/// Why `rest` begins with no item: nothing or too little has arrived, an unknown type, or bytes
+/// that no item begins with.
+#[cold]
+fn no_item(rest: &[u8], types: &Types) -> Stop {
+    let Some(&first) = rest.first() else { return Stop::End };
+    match first_uid(rest) {
+        Some((uid, _)) if types.info(uid).is_none() => Stop::Unknown(uid),
+        None if first & 1 != 0 && rest.len() < UID_SIZE => Stop::Partial,
+        None if first == PIECE => Stop::Partial,
+        _ => Stop::Illegal(format!("no event starts with byte 0x{first:02x}")),
     }
 }
