@@ -6,6 +6,7 @@ use super::in_process;
 use crate::alloc::stats as allocator;
 #[cfg(feature = "enable")]
 use crate::scopes::{self, tree};
+#[cfg(feature = "enable")]
 use crate::stacks;
 #[cfg(feature = "enable")]
 use crate::trace::sink::queue;
