@@ -63,6 +63,19 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("containers", &["alloc::hook", "scopes"]),
+    // It writes what it has found out into a copy of the trace.
+    (
+        "analysis::symbols",
+        &[
+            "analysis",
+            "error",
+            "trace::convert",
+            "trace::format::encode",
+            "trace::format::packet",
+            "trace::format::schema",
+            "trace::read",
+        ],
+    ),
     ("analysis", &["error", "trace::read", "trace::format::schema"]),
     ("dump", &["analysis", "words"]),
     (

@@ -3,7 +3,9 @@
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
-use memledger_cli::commands::{self, control, events, export, fetch, info, report, traces};
+use memledger_cli::commands::{
+    self, control, events, export, fetch, info, report, symbolize, traces,
+};
 use memledger_cli::error::{CliError, Outcome};
 use memledger_cli::terminal::note;
 use std::io::{self, Write};
@@ -50,6 +52,8 @@ enum Command {
     Events(events::EventsArgs),
     /// The same trace in another format: the plain Unreal stream, or the compact one
     Export(export::ExportArgs),
+    /// The same trace with the functions of its call stacks, to be read on any machine
+    Symbolize(symbolize::SymbolizeArgs),
     /// Record the traces that programs send, and serve them to readers
     Serve(commands::serve::ServeArgs),
     /// List the traces of a store
@@ -71,6 +75,7 @@ fn main() -> ExitCode {
         Command::Info(args) => info::run(args, &mut out),
         Command::Events(args) => events::run(args, &mut out),
         Command::Export(args) => export::run(args, &mut out),
+        Command::Symbolize(args) => symbolize::run(args, &mut out),
         Command::Serve(args) => commands::serve::run(args, &mut out),
         Command::Traces(args) => traces::run(args, &mut out),
         Command::Fetch(args) => fetch::run(args, &mut out),

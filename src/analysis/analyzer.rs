@@ -14,6 +14,7 @@ use super::live_set::HEAPS;
 use super::measured::{Baseline, Holder, MeasuredFigures};
 use super::report::Report;
 use super::report::build::Sources;
+use super::symbols::StoredSymbols;
 use super::timeline::Timeline;
 use crate::trace::format::schema::EventType;
 use crate::trace::read::{Damage, Event, Hole, Row, Visitor};
@@ -60,6 +61,7 @@ pub struct Analyzer {
     largest_live: usize,
     /// Stacks count only blocks of scopes with this in their path, in lower case.
     scope: Option<String>,
+    symbols: StoredSymbols,
 }
 
 impl Default for Analyzer {
@@ -81,6 +83,7 @@ impl Analyzer {
             cutoff: Cutoff::default(),
             largest_live: 100,
             scope: None,
+            symbols: StoredSymbols::default(),
         }
     }
 
@@ -116,7 +119,16 @@ impl Analyzer {
     /// The report of everything up to the last [`flush`](Self::flush). Costs time in proportion to
     /// rows and live blocks.
     pub fn report(&self) -> Report {
-        self.sources().report()
+        let mut report = self.sources().report();
+        if !self.symbols.is_empty() {
+            report.symbolize(&mut &self.symbols);
+        }
+        report
+    }
+
+    /// The symbols that the trace has.
+    pub(super) fn symbols(&self) -> &StoredSymbols {
+        &self.symbols
     }
 
     /// Inconsistencies in the trace, one sentence each: the first 32, without duplicates.

@@ -47,12 +47,25 @@ impl Visitor for Ignore {
 /// assert!(compact.len() < plain.len() / 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn convert(source: impl Read, mut out: impl Write, to: Transport) -> Result<Summary, Error> {
+pub fn convert(source: impl Read, out: impl Write, to: Transport) -> Result<Summary, Error> {
+    copy(source, out, Some(to), &mut Ignore, |_, _| Vec::new())
+}
+
+/// As [`convert`], or in the same transport if there is no `to`. `visitor` gets all events. `append`
+/// gives the packets that follow at the end: stream ids and payloads.
+pub(crate) fn copy<V: Visitor>(
+    source: impl Read,
+    mut out: impl Write,
+    to: Option<Transport>,
+    visitor: &mut V,
+    append: impl FnOnce(&mut V, &Summary) -> Vec<(u16, Vec<u8>)>,
+) -> Result<Summary, Error> {
     let mut reader = Reader::open(source)?;
+    let to = to.unwrap_or(reader.handshake().transport);
     let handshake = Handshake { transport: to, ..reader.handshake().clone() };
     let mut packets = PacketWriter::new(to, handshake.protocol);
     let mut pending = handshake.encode();
-    while reader.packet_with(&mut Ignore, &mut |stream, payload| match stream {
+    while reader.packet_with(visitor, &mut |stream, payload| match stream {
         SYNC => packets.sync(&mut pending),
         stream => packets.packet(stream, payload, &mut pending),
     }) {
@@ -61,6 +74,14 @@ pub fn convert(source: impl Read, mut out: impl Write, to: Transport) -> Result<
             pending.clear();
         }
     }
+    let summary = reader.finish(visitor);
+    let appended = append(visitor, &summary);
+    for (stream, payload) in &appended {
+        packets.packet(*stream, payload, &mut pending);
+    }
+    if !appended.is_empty() {
+        packets.sync(&mut pending);
+    }
     out.write_all(&pending).and_then(|()| out.flush()).map_err(Error::Write)?;
-    Ok(reader.finish(&mut Ignore))
+    Ok(summary)
 }

@@ -63,7 +63,7 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
                 args.output.display()
             )));
         }
-        convert(source, Lazy { path: &args.output, file: None }, to)
+        convert(source, Lazy::new(&args.output), to)
     };
     let summary = summary.map_err(|error| match error {
         Error::Write(error) if is_stdin(&args.output) => CliError::Output(error),
@@ -77,9 +77,15 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
 
 /// A file that is created when the first byte is written to it: if the input is no trace, an
 /// existing file must not be overwritten.
-struct Lazy<'a> {
+pub(super) struct Lazy<'a> {
     path: &'a Path,
     file: Option<File>,
+}
+
+impl<'a> Lazy<'a> {
+    pub(super) fn new(path: &'a Path) -> Self {
+        Self { path, file: None }
+    }
 }
 
 impl Write for Lazy<'_> {
@@ -97,7 +103,7 @@ impl Write for Lazy<'_> {
 }
 
 /// Whether both paths refer to the same file.
-fn is_same(trace: &Path, output: &Path) -> bool {
+pub(super) fn is_same(trace: &Path, output: &Path) -> bool {
     let trace = if is_stdin(trace) { Path::new("/dev/stdin") } else { trace };
     #[cfg(unix)]
     let identity = |path: &Path| {

@@ -14,6 +14,7 @@ pub mod quantity;
 pub mod report;
 pub mod serve;
 mod store;
+pub mod symbolize;
 pub mod traces;
 
 /// How a command prints data.

@@ -6,6 +6,7 @@ use super::condition::figures::Figures;
 use super::input::{display_name, is_stdin, open_watched, unreadable};
 use super::moment::Moment;
 use crate::error::{CliError, Outcome};
+use crate::symbols::{SymbolArgs, symbolize};
 use crate::terminal::note;
 use clap::ArgAction;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -88,6 +89,8 @@ pub struct ReportArgs {
     /// Exit with status 0 though the trace is not whole: of a program that runs, or was killed
     #[arg(long)]
     allow_incomplete: bool,
+    #[command(flatten)]
+    symbols: SymbolArgs,
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -326,7 +329,9 @@ fn analyze(args: &ReportArgs, until: Until) -> Result<(Report, Summary, Vec<Stri
     }
     let source = open_watched(&args.trace)?;
     let summary = read(source, &mut analyzer).map_err(|error| unreadable(&args.trace, error))?;
-    Ok((analyzer.report(), summary, analyzer.problems().to_vec()))
+    let mut report = analyzer.report();
+    symbolize(&mut report, &args.symbols);
+    Ok((report, summary, analyzer.problems().to_vec()))
 }
 
 fn write(args: &ReportArgs, report: &Report, out: &mut dyn Write) -> Result<(), CliError> {

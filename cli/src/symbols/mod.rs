@@ -13,7 +13,7 @@ use crate::progress::Steps;
 use crate::terminal::note;
 use debuginfod::Debuginfod;
 use dwarf::Dwarf;
-use memledger::analysis::{Module, SourceFrame, Symbolizer};
+use memledger::analysis::{Module, Report, SourceFrame, Symbolizer};
 use object_file::ObjectFile;
 use search::{Found, Search};
 use std::collections::HashMap;
@@ -36,6 +36,17 @@ pub struct SymbolArgs {
 /// asked for, and notes on stderr why a module has no symbols.
 pub fn for_trace(args: &SymbolArgs) -> Binaries {
     Binaries::new(args, Box::new(note))
+}
+
+/// Finds the functions of all frames of a report that have none, and shows the progress.
+pub fn symbolize(report: &mut Report, args: &SymbolArgs) {
+    let in_modules = report.frames.iter().filter(|frame| frame.module.is_some());
+    let missing = in_modules.filter(|frame| frame.functions.is_empty()).count();
+    if missing > 0 {
+        let mut symbolizer = for_trace(args);
+        symbolizer.progress.expect(missing as u64);
+        report.symbolize(&mut symbolizer);
+    }
 }
 
 /// Finds functions in binaries and their debug information.
@@ -66,11 +77,6 @@ impl Binaries {
             notes,
             progress: Steps::new("addresses"),
         }
-    }
-
-    /// Says how many addresses will be asked for, for the display of progress.
-    pub fn expect(&mut self, addresses: u64) {
-        self.progress.expect(addresses);
     }
 }
 

@@ -166,6 +166,21 @@ impl Analyzer {
             StackRole::ModuleUnload { base, field } => {
                 stacks.unload_module(field.at(fixed, base), field);
             }
+            StackRole::SymbolModule { id, name, build_id } => {
+                let (name, build_id) = (event.text(name), event.bytes(build_id));
+                let (name, build_id) = (name.into_owned(), build_id.into_owned());
+                self.symbols.add_module(u32_at(fixed, id), name, build_id);
+            }
+            StackRole::SymbolFunction { id, function, file } => {
+                let (function, file) = (event.text(function), event.text(file));
+                let (function, file) = (function.into_owned(), file.into_owned());
+                self.symbols.add_function(u32_at(fixed, id), function, file);
+            }
+            StackRole::Symbol { module, offset, functions, lines } => {
+                let (functions, lines) = (event.bytes(functions), event.bytes(lines));
+                let (module, offset) = (u32_at(fixed, module), u64_at(fixed, offset));
+                self.symbols.add(module, offset, &functions, &lines);
+            }
         }
     }
 

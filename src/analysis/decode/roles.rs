@@ -98,6 +98,9 @@ pub(in crate::analysis) enum StackRole {
     ModuleInit { shift: Option<u16> },
     ModuleLoad { name: usize, base: u16, field: BaseField, size: u16, build_id: Option<usize> },
     ModuleUnload { base: u16, field: BaseField },
+    SymbolModule { id: u16, name: usize, build_id: usize },
+    SymbolFunction { id: u16, function: usize, file: usize },
+    Symbol { module: u16, offset: u16, functions: usize, lines: usize },
 }
 
 const U8: &[FieldType] = &[FieldType::U8];
@@ -296,6 +299,22 @@ impl Fields<'_> {
             "StackSampling" => {
                 Role::Stack(StackRole::Sampling { mean: self.at("MeanBytes", U64)? })
             }
+            "SymbolModule" => Role::Stack(StackRole::SymbolModule {
+                id: self.at("Id", U32)?,
+                name: self.index("Name", TEXT)?,
+                build_id: self.index("ImageId", BYTES)?,
+            }),
+            "SymbolFunction" => Role::Stack(StackRole::SymbolFunction {
+                id: self.at("Id", U32)?,
+                function: self.index("Function", TEXT)?,
+                file: self.index("File", TEXT)?,
+            }),
+            "Symbol" => Role::Stack(StackRole::Symbol {
+                module: self.at("Module", U32)?,
+                offset: self.at("Offset", U64)?,
+                functions: self.index("Functions", &[FieldType::U32Array])?,
+                lines: self.index("Lines", &[FieldType::U32Array])?,
+            }),
             "Alive" => Role::Trace(TraceRole::InitialLiveSet { blocks: self.at("Blocks", U64)? }),
             "ScopeEntries" => Role::Name(NameRole::ScopeEntries {
                 tag: self.at("Tag", I32)?,

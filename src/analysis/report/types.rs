@@ -51,10 +51,10 @@ pub struct Report {
 }
 
 impl Report {
-    /// Finds the functions of all frames: asks once for each frame that is in a module. Costs what
-    /// the symbolizer costs.
+    /// Finds the functions of all frames for which the trace has no symbols: asks once for each of them
+    /// that is in a module. Costs what the symbolizer costs.
     pub fn symbolize(&mut self, symbolizer: &mut dyn Symbolizer) {
-        for frame in &mut self.frames {
+        for frame in self.frames.iter_mut().filter(|frame| frame.functions.is_empty()) {
             if let Some(module) = frame.module.and_then(|module| self.modules.get(module)) {
                 frame.functions = symbolizer.frames(module, frame.offset);
             }

@@ -12,7 +12,8 @@
 pub mod arrays;
 #[cfg(feature = "analysis")]
 pub mod compact;
-#[cfg(feature = "enable")]
+#[cfg(feature = "analysis")]
+#[cfg_attr(not(feature = "enable"), expect(dead_code, reason = "only the writer uses all of it"))]
 pub(crate) mod encode;
 #[cfg(feature = "analysis")]
 pub mod framing;

@@ -1,4 +1,11 @@
-//! What a symbolizer is: it finds the source of an address.
+//! What a symbolizer is: it finds the source of an address. `stored.rs` has the symbols that a trace
+//! itself has; `add.rs` adds them to a trace.
+
+mod add;
+mod stored;
+
+pub use add::{Symbolized, add_symbols};
+pub(super) use stored::StoredSymbols;
 
 /// A binary file that was loaded into the program's memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -1,0 +1,78 @@
+//! `memledger symbolize`: the same trace with the functions of its call stacks.
+
+use super::completeness::damaged;
+use super::export::{Lazy, is_same};
+use super::input::{is_stdin, open_watched, unreadable};
+use crate::error::{CliError, Outcome};
+use crate::symbols::{SymbolArgs, symbolize};
+use crate::terminal::note;
+use memledger::Error;
+use memledger::analysis::{Report, Symbolized, add_symbols};
+use memledger::dump::text;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  memledger symbolize run.memledger -o run-with-symbols.memledger
+  memledger symbolize run.utrace -o named.utrace --symbols target/release
+
+The output has all that the trace has, and the function, file and line of each address in its call
+stacks, so that it can be read where the program's files are not. Symbols that the trace has already
+stay as they are.";
+
+/// Arguments of `memledger symbolize`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct SymbolizeArgs {
+    /// The trace; - for standard input
+    trace: PathBuf,
+    /// The file to write; - for standard output
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+    #[command(flatten)]
+    symbols: SymbolArgs,
+}
+
+/// Copies the trace to the file of `-o`, or to `out`, and adds symbols.
+pub fn run(args: &SymbolizeArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
+    let to_stdout = is_stdin(&args.output);
+    if to_stdout && io::stdout().is_terminal() {
+        return Err(CliError::Usage(
+            "a trace is no text for a terminal; give -o a file, or send standard output to one"
+                .to_owned(),
+        ));
+    }
+    if !to_stdout && is_same(&args.trace, &args.output) {
+        return Err(CliError::Usage(format!(
+            "{} is what is read: it cannot be written as well",
+            args.output.display()
+        )));
+    }
+    let source = open_watched(&args.trace)?;
+    let symbolize = |report: &mut Report| symbolize(report, &args.symbols);
+    let symbolized = if to_stdout {
+        add_symbols(source, out, symbolize)
+    } else {
+        add_symbols(source, Lazy::new(&args.output), symbolize)
+    };
+    let symbolized = symbolized.map_err(|error| match error {
+        Error::Write(error) if to_stdout => CliError::Output(error),
+        Error::Write(error) => {
+            CliError::Failed(format!("cannot write {}: {error}", args.output.display()))
+        }
+        error => unreadable(&args.trace, error),
+    })?;
+    let Symbolized { addresses, with_symbols, summary, .. } = &symbolized;
+    note(&match (addresses, with_symbols) {
+        (0, _) => {
+            "the trace has no call stacks in modules, so there are no symbols to add".to_owned()
+        }
+        (addresses, with_symbols) => format!(
+            "{} of {} have symbols now",
+            text::count(*with_symbols),
+            text::counted(*addresses, "address", "addresses")
+        ),
+    });
+    Ok(damaged(&args.trace, summary).map_or(Outcome::Done, Outcome::Incomplete))
+}
