@@ -284,7 +284,7 @@ fn new_session(
     session.continue_from(inherited.start, inherited.from_process_start);
     for (sink, has_memory) in sinks {
         let live_set = inherited.live_set.clone().filter(|_| has_memory);
-        session.join_here(sink, |point, sink| late_join::begin(live_set, point, sink));
+        session.join_inline(sink, |point, sink| late_join::begin(live_set, point, sink));
     }
     session
 }

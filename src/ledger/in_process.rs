@@ -76,16 +76,16 @@ impl InProcessAnalyzer {
     /// The report as of the last collection. `largest_live` sets the number of the largest live
     /// blocks in it.
     pub(super) fn report(&self, largest_live: Option<usize>) -> crate::analysis::Report {
-        self.look(|analyzer| {
+        self.with_analyzer(|analyzer| {
             analyzer.flush();
             largest_live.into_iter().for_each(|blocks| analyzer.set_largest_live(blocks));
             analyzer.report()
         })
     }
 
-    /// Calls `look` with the analyzer, in its state as of the last collection.
-    pub(crate) fn look<R>(&self, look: impl FnOnce(&mut Analyzer) -> R) -> R {
-        look(&mut self.state().analyzer)
+    /// Calls `body` with the analyzer, in its state as of the last collection.
+    pub(crate) fn with_analyzer<R>(&self, body: impl FnOnce(&mut Analyzer) -> R) -> R {
+        body(&mut self.state().analyzer)
     }
 
     /// The live set; `None` in the child of a fork whose parent was reading it at the fork.
@@ -98,19 +98,19 @@ impl InProcessAnalyzer {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the system has no memory for it.
-    pub(super) fn room(&self) -> Result<Vec<InitialBlock>, Error> {
+    pub(super) fn reserve_blocks(&self) -> Result<Vec<InitialBlock>, Error> {
         let count = self.state().analyzer.live_block_count();
         let count = count + count / 16;
-        let mut room = Vec::new();
-        room.try_reserve_exact(count).map_err(|_| {
+        let mut blocks = Vec::new();
+        blocks.try_reserve_exact(count).map_err(|_| {
             Error::OutOfMemory(format!(
                 "the system has no memory left for a list of {count} live blocks"
             ))
         })?;
         // NOTE: the blocks are not all zero: for zeroed memory the system would only reserve
         // addresses.
-        room.resize(count, InitialBlock { owner: 1, ..InitialBlock::default() });
-        Ok(room)
+        blocks.resize(count, InitialBlock { owner: 1, ..InitialBlock::default() });
+        Ok(blocks)
     }
 
     /// The live set as of the last collection, copied into `room`.

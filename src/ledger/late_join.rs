@@ -170,7 +170,7 @@ impl MarkerClock {
 /// What precedes the blocks of one owner: its thread and its context.
 struct OwnerHeader {
     bytes: Vec<u8>,
-    closing: bool,
+    opens_scope: bool,
     /// If its blocks were renamed: the bytes that open the context they were renamed to.
     renamed: Option<Vec<u8>>,
 }
@@ -197,7 +197,7 @@ impl OwnerHeader {
             enter(tag, &mut bytes);
             bytes
         });
-        Self { bytes, closing: tag.is_some(), renamed }
+        Self { bytes, opens_scope: tag.is_some(), renamed }
     }
 }
 
@@ -216,7 +216,7 @@ impl PacketBuilder<'_> {
         if self.owner.is_none_or(|(owner, _)| owner != block.owner) {
             self.close();
             self.packet.extend_from_slice(&head.bytes);
-            self.owner = Some((block.owner, head.closing));
+            self.owner = Some((block.owner, head.opens_scope));
         }
         append_alloc(*serial, block.address, block.stack, block.size, &mut self.packet);
         *serial += 1;

@@ -82,7 +82,7 @@ impl Recording {
         let begin = || {
             let analyzer = InProcessAnalyzer::late();
             worker::cycle(session, HOOK_TIMEOUT);
-            session.join_here(Box::new(analyzer.clone()), |point, sink| {
+            session.join_inline(Box::new(analyzer.clone()), |point, sink| {
                 late_join::begin(None, point, sink)
             });
             analyzer

@@ -63,7 +63,8 @@ pub(super) fn write_report(
     let Some(analyzer) = analyzer else { return };
     // NOTE: checks first that there is enough memory: if memory ran out while the report is made,
     // the process would abort.
-    let room = analyzer.look(|analyzer| analyzer.report_bytes(output.options.largest_live));
+    let room =
+        analyzer.with_analyzer(|analyzer| analyzer.report_bytes(output.options.largest_live));
     if Vec::<u8>::new().try_reserve_exact(room).is_err() {
         return problems::add(format!(
             "the report is not written: it takes about {} KiB, and the system has no memory left",

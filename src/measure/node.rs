@@ -34,7 +34,7 @@ static IDLE: Mutex<BTreeMap<Key, Vec<Idle>>> = Mutex::new(BTreeMap::new());
 static LATEST: AtomicU32 = AtomicU32::new(0);
 
 /// The maximum number of idle nodes with live blocks that are checked before a new node is taken.
-const LOOKS: usize = 16;
+const MAX_CHECKS: usize = 16;
 
 impl Node {
     /// Its number in the tree.
@@ -59,14 +59,14 @@ impl Node {
                 // NOTE: the events of an idle node that are not collected yet can only be frees and
                 // reallocations of blocks that are still live here.
                 idle.live_in != Some(generation)
-                    || !analyzer.look(|analyzer| {
+                    || !analyzer.with_analyzer(|analyzer| {
                         analyzer.is_measurement_live(tree::wire_id(idle.number) as i32)
                     })
             };
-            let looks = LOOKS.min(nodes.len());
-            let found = nodes.iter().take(looks).position(is_free);
+            let checks = MAX_CHECKS.min(nodes.len());
+            let found = nodes.iter().take(checks).position(is_free);
             if found.is_none() {
-                nodes.rotate_left(looks);
+                nodes.rotate_left(checks);
             }
             found.map(|index| nodes.swap_remove(index).number)
         });

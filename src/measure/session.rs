@@ -144,7 +144,7 @@ impl Active {
         let Some(node) = Node::take(name, recording.generation, &analyzer) else {
             return Err(Error::Unmeasured(Unmeasured::TableFull(tree::PROGRAM_NODES)));
         };
-        let before = analyzer.look(|analyzer| analyzer.begin_measurement(node.id()));
+        let before = analyzer.with_analyzer(|analyzer| analyzer.begin_measurement(node.id()));
         let (generation, pid, lost) = (recording.generation, os::process_id(), registry::losses());
         Ok(Self { generation, pid, lost, scopes_turned_off, node, analyzer, before })
     }
@@ -184,7 +184,7 @@ impl Active {
     ) -> Result<MeasuredFigures, Error> {
         let Self { node, ref before, .. } = *self;
         self.collect()?;
-        let (figures, judged) = self.analyzer.look(|analyzer| {
+        let (figures, judged) = self.analyzer.with_analyzer(|analyzer| {
             let figures = analyzer.measured(node.id(), before);
             (figures, judge(&mut Outcome { figures, analyzer, node, before }))
         });

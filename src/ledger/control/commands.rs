@@ -74,14 +74,14 @@ impl Actions for Commands {
     }
 
     fn send_to(&mut self, address: &str, channels: Option<&str>) -> Reply {
-        room_for_one()?;
+        check_destination_limit()?;
         add::add_host(address, channels).map_err(sentence)?;
         Ok(vec![format!("destination {address}")])
     }
 
     fn write_to(&mut self, file: File, path: &Path, channels: Option<&str>) -> Reply {
-        let added =
-            room_for_one().and_then(|()| add::add_created(file, path, channels).map_err(sentence));
+        let added = check_destination_limit()
+            .and_then(|()| add::add_created(file, path, channels).map_err(sentence));
         if let Err(reason) = added {
             // The control server has created the file, and it is empty.
             let _ = std::fs::remove_file(path);
@@ -106,7 +106,7 @@ impl Actions for Commands {
     }
 
     fn start(&mut self) -> Reply {
-        let started = restart::start_again(room_for_one)?;
+        let started = restart::start_again(check_destination_limit)?;
         Ok(started.iter().map(|name| format!("destination {name}")).collect())
     }
 
@@ -120,7 +120,7 @@ fn sentence(error: Error) -> String {
 }
 
 /// Whether commands may add a destination: each takes a thread, and up to 64 MiB while it is slow.
-fn room_for_one() -> Result<(), String> {
+fn check_destination_limit() -> Result<(), String> {
     let running = queue::all().iter().filter(|queue| queue.status().stage != Stage::Ended).count();
     if running >= MAX_DESTINATIONS {
         return Err(format!("there are {running} destinations already, and no more can be"));

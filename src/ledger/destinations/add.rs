@@ -86,7 +86,7 @@ fn add(
     let Some(recording) = recording.as_ref() else { return Err(Error::NotRecording) };
     // PERF: before the session is locked. While it is locked, nothing is collected.
     let analyzer = recording.analyzer.as_ref().filter(|_| filter::has_memory(channels.as_ref()));
-    let room = analyzer.map(InProcessAnalyzer::room).transpose()?.unwrap_or_default();
+    let room = analyzer.map(InProcessAnalyzer::reserve_blocks).transpose()?.unwrap_or_default();
     let Some(mut session) = worker::session_within(WORKER_TIMEOUT) else {
         let action = "a destination cannot be added";
         return Err(Error::WorkerStuck { action, waited: WORKER_TIMEOUT });

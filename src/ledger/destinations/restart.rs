@@ -50,9 +50,10 @@ pub(in crate::ledger) fn end_first_file() -> Option<String> {
 /// destinations that were started.
 ///
 /// # Errors
-/// Why nothing more was started, as a sentence. `room_for_one` is called before each start.
+/// Why nothing more was started, as a sentence. `check_destination_limit` is called before each
+/// start.
 pub(in crate::ledger) fn start_again(
-    room_for_one: impl Fn() -> Result<(), String>,
+    check_destination_limit: impl Fn() -> Result<(), String>,
 ) -> Result<Vec<String>, String> {
     let (generation, file, host) = {
         let recording = recording::current();
@@ -75,7 +76,7 @@ pub(in crate::ledger) fn start_again(
     };
     let mut started = Vec::new();
     if let Some(StartedDestination { spec, .. }) = file.filter(|file| !is_running(file)) {
-        room_for_one()?;
+        check_destination_limit()?;
         // The start has reported what is wrong with the name.
         let (created, path) = create_beside(&expand(&spec.location, &mut |_| {}))?;
         let handle =
@@ -89,7 +90,7 @@ pub(in crate::ledger) fn start_again(
         keep(&|initial| initial.file = Some(new.clone()));
     }
     if let Some(StartedDestination { spec, name, .. }) = host.filter(|host| !is_running(host)) {
-        room_for_one()?;
+        check_destination_limit()?;
         let handle = add::add_host(&spec.location, spec.channels.as_deref());
         let handle = handle.map_err(|error| error.to_string())?;
         let new = StartedDestination::new(spec, handle.number(), name);

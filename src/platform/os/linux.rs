@@ -449,7 +449,7 @@ pub(crate) fn set_mode(file: &File, mode: u32) {
 }
 
 /// Makes a socket stop listening, in every process that has it.
-pub(crate) fn shut(listener: &TcpListener) {
+pub(crate) fn stop_listening(listener: &TcpListener) {
     // SAFETY: plain system call on an open socket.
     unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
 }

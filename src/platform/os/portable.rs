@@ -149,7 +149,7 @@ pub(crate) fn readable(
 
 pub(crate) fn set_mode(_file: &File, _mode: u32) {}
 
-pub(crate) fn shut(_listener: &TcpListener) {}
+pub(crate) fn stop_listening(_listener: &TcpListener) {}
 
 pub(crate) fn create_in(_folder: &Path, _name: &str) -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())

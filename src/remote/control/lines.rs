@@ -2,8 +2,8 @@
 
 use super::command::MAX_LINE_BYTES;
 
-/// The bytes of a client that were not parsed yet: at most [`MAX_LINE_BYTES`], and one for the end of
-/// the line.
+/// The bytes of a client that were not parsed yet: at most [`MAX_LINE_BYTES`], and one for the end
+/// of the line.
 #[derive(Clone, Default)]
 pub(super) struct Lines {
     bytes: Vec<u8>,

@@ -95,9 +95,9 @@ impl Listener {
 
     /// Stops listening, and wakes the thread that waits for clients. This also affects other
     /// processes that have the socket, such as the child of a fork.
-    pub(super) fn shut(&self) {
+    pub(super) fn stop_listening(&self) {
         if let Some(socket) = self.socket() {
-            os::shut(socket);
+            os::stop_listening(socket);
         }
     }
 

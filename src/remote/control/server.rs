@@ -132,7 +132,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.wanted.store(false, Ordering::Release);
-        self.listener.shut();
+        self.listener.stop_listening();
     }
 }
 

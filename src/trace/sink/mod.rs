@@ -45,7 +45,7 @@ pub(crate) trait Sink: Send {
     }
 
     /// Whether the sink has ended by itself, and has reported that.
-    fn is_over(&self) -> bool {
+    fn has_ended(&self) -> bool {
         false
     }
 }

@@ -89,7 +89,7 @@ struct State {
     spare: Vec<u8>,
     stage: Stage,
     /// The sink gets no more packets. Its stage is `Ended` only once the reason is reported.
-    over: bool,
+    closed: bool,
     why: Option<String>,
     written: u64,
 }
@@ -138,10 +138,10 @@ impl Queue {
     /// Ends the sink, if it has not ended; with a reason `why` if that is a failure.
     fn end(&self, why: Option<String>) {
         let mut state = self.state();
-        if state.over {
+        if state.closed {
             return;
         }
-        state.over = true;
+        state.closed = true;
         state.why.clone_from(&why);
         let items = std::mem::take(&mut state.items);
         state.spare = Vec::new();
@@ -198,7 +198,7 @@ impl Queue {
     fn next(&self) -> Option<QueueItem> {
         let mut state = self.state();
         loop {
-            if state.over {
+            if state.closed {
                 return None;
             }
             if let Some(item) = state.items.pop_front() {
@@ -263,7 +263,7 @@ impl Queued {
                 bytes: 0,
                 spare: Vec::new(),
                 stage: Stage::Opening,
-                over: false,
+                closed: false,
                 why: None,
                 written: 0,
             }),
@@ -297,7 +297,7 @@ impl Queued {
 
     fn push(&self, item: QueueItem) {
         let mut state = self.queue.state();
-        if !state.over {
+        if !state.closed {
             state.items.push_back(item);
             drop(state);
             self.queue.changed.notify_all();
@@ -319,7 +319,7 @@ impl Sink for Queued {
             return Ok(());
         }
         let mut state = self.queue.state();
-        if state.over {
+        if state.closed {
             self.ended = true;
             self.batch = Vec::new();
             return Ok(());
@@ -356,8 +356,8 @@ impl Sink for Queued {
         self.queue.number
     }
 
-    fn is_over(&self) -> bool {
-        self.ended || self.queue.state().over
+    fn has_ended(&self) -> bool {
+        self.ended || self.queue.state().closed
     }
 }
 

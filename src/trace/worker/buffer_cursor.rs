@@ -177,7 +177,7 @@ impl BufferCursor {
             // SAFETY: at least 8 committed bytes begin here.
             _ => unsafe { self.at.cast::<u64>().read_unaligned() },
         };
-        Some((head, layouts.of(head)))
+        Some((head, layouts.span(head)))
     }
 
     /// The first 8 bytes of an item at the end that has fewer than 8, padded with zeros.

@@ -81,17 +81,17 @@ impl Layouts {
 
     /// The span of the item that begins with these 8 bytes.
     #[inline(always)]
-    pub(super) fn of(&self, head: u64) -> Span {
+    pub(super) fn span(&self, head: u64) -> Span {
         let size = self.by_first_byte[usize::from(head as u8)];
         if size == 0 {
-            return self.of_other(head);
+            return self.span_slow(head);
         }
         Span { size: usize::from(size & !SYNCED), synced: size & SYNCED != 0 }
     }
 
     /// The span of an event of the program, or of a piece of its arrays.
     #[inline(never)]
-    fn of_other(&self, head: u64) -> Span {
+    fn span_slow(&self, head: u64) -> Span {
         match first_item(&head.to_le_bytes(), PROTOCOL, |uid| self.by_uid.get(uid)) {
             Some((StreamItem::Event(_, layout), size)) => Span { size, synced: layout.synced },
             Some((_, size)) => Span { size, synced: false },

@@ -119,7 +119,7 @@ impl Output {
     pub(super) fn sync(&mut self) {
         self.unsynced = false;
         self.sinks.retain_mut(|sink| match sink.sync() {
-            Ok(()) => !sink.is_over(),
+            Ok(()) => !sink.has_ended(),
             Err(error) => {
                 (self.on_problem)(error);
                 false

@@ -151,7 +151,7 @@ impl Session {
 
     /// Does the same as [`join_late`](Self::join_late) for a sink without a queue: calls `begin` on
     /// this thread.
-    pub(crate) fn join_here(
+    pub(crate) fn join_inline(
         &mut self,
         mut sink: Box<dyn Sink>,
         begin: impl FnOnce(JoinPoint, &mut dyn Sink) -> Result<(), Error>,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// A hook takes some nanoseconds, so a thread that is inside it at this many checks in a row was
 /// interrupted there.
-const LOOKS: usize = 1000;
+const GUARD_CHECKS: usize = 1000;
 /// A thread inside the hook holds the watermark for at most this long. After that, the watermark
 /// passes the thread's epoch, and the thread's event is later in the order than it happened.
 const STUCK_TIMEOUT: Duration = Duration::from_millis(200);
@@ -27,7 +27,7 @@ pub(super) struct Watermark {
     watermark: u64,
     /// The time since which the watermark has been below `epoch`; `None` if the watermark has
     /// reached `epoch`.
-    behind_since: Option<Instant>,
+    stuck_since: Option<Instant>,
     /// The times that the stream does not have yet: each is an epoch of the worker, and its time in
     /// cycles.
     times: Vec<(u64, u64)>,
@@ -36,7 +36,7 @@ pub(super) struct Watermark {
 impl Watermark {
     /// Events from now on happen after `start`, a time in cycles.
     pub(super) fn new(start: u64) -> Self {
-        Self { epoch: 0, watermark: 0, behind_since: None, times: vec![(0, start)] }
+        Self { epoch: 0, watermark: 0, stuck_since: None, times: vec![(0, start)] }
     }
 
     /// Advances and returns the watermark. Waits for threads inside the hook, at most for
@@ -63,8 +63,8 @@ impl Watermark {
             std::thread::yield_now();
         }
         if self.is_current() {
-            self.behind_since = None;
-        } else if self.behind_since.get_or_insert_with(Instant::now).elapsed() >= STUCK_TIMEOUT {
+            self.stuck_since = None;
+        } else if self.stuck_since.get_or_insert_with(Instant::now).elapsed() >= STUCK_TIMEOUT {
             self.watermark = self.epoch;
         }
         self.watermark
@@ -116,7 +116,7 @@ impl Watermark {
 /// A thread that entered the hook before the barrier is then seen inside, and one that enters after
 /// it sees the worker's epoch at the global clock.
 fn committed_epoch(slot: &ThreadSlot, epoch: u64) -> u64 {
-    let outside = (0..LOOKS).any(|_| {
+    let outside = (0..GUARD_CHECKS).any(|_| {
         std::hint::spin_loop();
         slot.guard.load(Ordering::Acquire) != Guard::IN
     });

@@ -92,7 +92,7 @@ unsafe fn create(
         if detached {
             libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
         }
-        let stack = (STACK + not_ours(&raw const attributes)).next_multiple_of(4096);
+        let stack = (STACK + system_stack_bytes(&raw const attributes)).next_multiple_of(4096);
         libc::pthread_attr_setstacksize(&raw mut attributes, stack);
         let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
         libc::sigfillset(&raw mut all);
@@ -107,7 +107,7 @@ unsafe fn create(
 
 /// Bytes of a thread's stack that the system uses itself: glibc stores the thread-local variables
 /// of the whole program there, which can be larger than the rest of the stack.
-fn not_ours(attributes: *const libc::pthread_attr_t) -> usize {
+fn system_stack_bytes(attributes: *const libc::pthread_attr_t) -> usize {
     type MinimalStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
     let function = MINIMAL_STACK.load(Ordering::Acquire);
     if function.is_null() {
@@ -120,8 +120,8 @@ fn not_ours(attributes: *const libc::pthread_attr_t) -> usize {
 /// glibc's `__pthread_get_minstack`; null where there is none.
 static MINIMAL_STACK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Looks up the function that [`not_ours`] calls, as std does: it is not an interface to link
-/// against.
+/// Looks up the function that [`system_stack_bytes`] calls, as std does: it is not an interface to
+/// link against.
 ///
 /// NOTE: called before `main`, on the thread that loads this library. The lookup takes the loader's
 /// lock. The loading thread holds this lock while it waits for a tracker thread to start a

@@ -110,7 +110,7 @@ fn one_that_is_too_slow_is_ended_once_and_never_gets_more() {
         sink.packet(5, &piece);
         sink.sync().unwrap();
     }
-    assert!(sink.is_over());
+    assert!(sink.has_ended());
     let told = told("slow");
     assert_eq!(told.len(), 1);
     assert!(told[0].starts_with("slow gets no more of the trace: 64 MiB"), "{told:?}");
@@ -131,7 +131,7 @@ fn one_that_breaks_is_told_and_its_rest_dropped() {
     queue.wait_for_end(soon());
     assert_eq!(seen.iter().count(), 2);
     assert_eq!(told("broken"), ["broken gets no more of the trace: it broke"]);
-    assert!(sink.is_over());
+    assert!(sink.has_ended());
     sink.packet(5, b"two");
     sink.sync().unwrap();
     sink.finish().unwrap();
