@@ -30,6 +30,7 @@ mod encode;
 mod escape;
 mod model;
 mod shape;
+mod stacks;
 mod types;
 
 pub use decode::CompactDecoder;
