@@ -270,15 +270,17 @@ impl Work<'_> {
             // PERF: masks, as in `fast_path`.
             let is_new = u64::from(control & LAYOUT);
             let new = entry.fields & u64::from(u32::MAX) | u64::from(size) << 32;
-            entry.fields ^= (entry.fields ^ new) & is_new.wrapping_neg();
-            entry.lower ^= (entry.lower ^ lower) & (is_new as u8).wrapping_neg();
+            let is_new_mask = is_new.wrapping_neg();
+            entry.fields = (entry.fields ^ (entry.fields ^ new) & is_new_mask) & slot.mask;
+            let new = entry.lower ^ (entry.lower ^ u64::from(lower)) & is_new_mask;
+            entry.lower = new & u64::from(slot.layout_mask & 0xff);
             used += 2 * is_new as usize;
             let word = u64::from(slot.head) | u64::from(serial) << 16;
             serial += 1;
             event[..8].copy_from_slice(&word.to_le_bytes());
             event[5..13].copy_from_slice(&last.to_le_bytes());
             event[13..21].copy_from_slice(&entry.fields.to_le_bytes());
-            event[21] = entry.lower;
+            event[21] = entry.lower as u8;
             at += usize::from(slot.size);
         }
         State { used, at, serial, last }
@@ -309,6 +311,9 @@ impl Work<'_> {
         let mut escape = Escape::default();
         if control & ESCAPE != 0 {
             (escape, state.used) = Escape::read(self.data, state.used);
+            if has_stack && escape.stack.is_some() {
+                return Err("begins an event that has two call stacks");
+            }
         } else if control & LAYOUT != 0 {
             escape.layout = Some(u16::from_le_bytes(load(self.data, state.used)).into());
             state.used += 2;
@@ -331,11 +336,10 @@ impl Work<'_> {
             state.last = value;
             if has_stack {
                 let entry = self.stacks.entry(entry);
-                if let Some(layout) = escape.layout {
-                    entry.set_layout(layout);
-                }
+                let layout = escape.layout.unwrap_or(entry.layout());
+                entry.set_layout(if shape.layout { layout } else { 0 });
                 (slot.stack, slot.layout) = (entry.stack().into(), entry.layout());
-                (escape.stack, escape.layout) = (None, None);
+                escape.layout = None;
             }
             slot.stack = escape.stack.map_or(slot.stack, u64::from);
             slot.heap = escape.heap.unwrap_or(slot.heap);

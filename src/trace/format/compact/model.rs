@@ -4,7 +4,8 @@
 //! - **Serial**: the next.
 //! - **Address**: near the last one, whether that was allocated or freed.
 //! - **Layout** (size and alignment), **call stack and heap, value**: those of the last event of
-//!   this shape.
+//!   this shape. If the packet has a table of stacks (`stacks.rs`), the layout is that of the last
+//!   event with this stack.
 
 use super::shape::{Body, MAX_EVENT_BYTES, MAX_SHAPES, Shape};
 use super::stacks::NO_STACK;

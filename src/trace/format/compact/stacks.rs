@@ -7,11 +7,11 @@
 //! 254        a new stack: u16, the zigzag code of its distance from the last new stack
 //! 255        a new stack: u32
 //! ```
-//! A new stack takes the entry after that of the last new stack; 252 is followed by 0. At first, all
-//! entries have the stack 0 and the layout 0.
+//! A new stack takes the entry after that of the last new stack (252 is followed by 0), with the
+//! layout 0. At first, all entries have the stack 0 and the layout 0.
 
 use super::bytes::{Buffer, load, store};
-use super::model::{ShapeSlot, layout, unlayout, unzigzag, zigzag};
+use super::model::{layout, unlayout, unzigzag, zigzag};
 
 const ENTRIES: u8 = 253;
 /// Bytes from here on announce new stacks.
@@ -30,7 +30,7 @@ pub(super) struct Entry {
     /// The stack in the low half, and the size in units of 8 bytes in the high half, as in an event.
     pub fields: u64,
     /// The byte of the alignment.
-    pub lower: u8,
+    pub lower: u64,
 }
 
 impl Entry {
@@ -40,13 +40,13 @@ impl Entry {
 
     /// Size and alignment in the form that [`layout`] returns.
     pub(super) fn layout(self) -> u64 {
-        layout((self.fields >> 32) as u32, self.lower)
+        layout((self.fields >> 32) as u32, self.lower as u8)
     }
 
     pub(super) fn set_layout(&mut self, layout: u64) {
         let (upper, lower) = unlayout(layout);
         self.fields = self.fields & u64::from(u32::MAX) | u64::from(upper) << 32;
-        self.lower = lower;
+        self.lower = lower.into();
     }
 }
 
@@ -73,14 +73,12 @@ impl Stacks {
         &mut self.entries[usize::from(index)]
     }
 
-    /// Adds a new stack, and expects for it the layout of the last new stack; returns its entry.
+    /// Adds a new stack; returns its entry.
     #[inline(always)]
     fn add(&mut self, stack: u32) -> u8 {
-        let last = *self.entry(self.newest);
         self.newest = if self.newest + 1 == ENTRIES { 0 } else { self.newest + 1 };
         self.added += 1;
-        let fields = last.fields & !u64::from(u32::MAX) | u64::from(stack);
-        *self.entry(self.newest) = Entry { fields, lower: last.lower };
+        *self.entry(self.newest) = Entry { fields: stack.into(), lower: 0 };
         self.newest
     }
 
@@ -104,47 +102,44 @@ impl Stacks {
 
 /// The table, and an index of it by stack, for the encoder.
 pub(super) struct IndexedStacks {
-    pub stacks: Stacks,
+    pub table: Stacks,
     /// By the hash of a stack: the entry that has it, if any entry has.
     index: [u8; 1 << HASH_BITS],
 }
 
 impl IndexedStacks {
     pub(super) fn new() -> Self {
-        Self { stacks: Stacks::new(), index: [0; 1 << HASH_BITS] }
+        Self { table: Stacks::new(), index: [0; 1 << HASH_BITS] }
     }
 
     pub(super) fn clear(&mut self) {
         *self = Self::new();
     }
 
+    #[inline(always)]
     fn place(&mut self, stack: u32) -> &mut u8 {
         &mut self.index[(stack.wrapping_mul(0x9e37_79b1) >> (u32::BITS - HASH_BITS)) as usize]
     }
 
-    /// The entry that has `stack`, or of a new stack `None`; and the entry with the layout that is
-    /// expected. `without` is [`NO_STACK`] for an event without a stack, otherwise 0.
+    /// The only entry that can have this stack.
     #[inline(always)]
-    pub(super) fn find(&mut self, stack: u32, without: u8) -> (Option<u8>, Entry) {
-        let index = *self.place(stack) | without;
-        let is_known = self.stacks.entry(index).stack() == stack;
-        let expected = if is_known { index } else { self.stacks.newest };
-        (is_known.then_some(index), *self.stacks.entry(expected))
+    pub(super) fn guess(&mut self, stack: u32) -> u8 {
+        *self.place(stack)
     }
 
-    /// Stores the layout of the last block of a stack, as far as events of the shape have one.
-    #[inline(always)]
-    pub(super) fn set(&mut self, index: u8, fields: u64, lower: u8, slot: &ShapeSlot) {
-        let entry = self.stacks.entry(index);
-        entry.fields = entry.fields & !slot.mask | fields;
-        entry.lower = entry.lower & !(slot.layout_mask as u8) | lower;
+    /// The entry that has this stack.
+    pub(super) fn find(&mut self, stack: u32) -> Option<(u8, Entry)> {
+        let index = self.guess(stack);
+        let entry = *self.table.entry(index);
+        (entry.stack() == stack).then_some((index, entry))
     }
 
-    /// Writes a new stack at `at`, and adds it; returns its entry and the end.
-    #[inline(always)]
+    /// Writes a new stack at `at`, and adds it; returns its entry and the end. PERF: out of line, so
+    /// that the loop's registers are for known stacks.
+    #[inline(never)]
     pub(super) fn write_new(&mut self, stack: u32, out: &mut Buffer, at: usize) -> (u8, usize) {
-        let newest = self.stacks.newest;
-        let distance = stack.wrapping_sub(self.stacks.entry(newest).stack()) as i32;
+        let newest = self.table.newest;
+        let distance = stack.wrapping_sub(self.table.entry(newest).stack()) as i32;
         let code = zigzag(i64::from(distance) as u64);
         let (mark, number, size) = if distance == 1 {
             (NEXT, 0, 1)
@@ -155,7 +150,7 @@ impl IndexedStacks {
         };
         store(out, at, [mark]);
         store(out, at + 1, number.to_le_bytes());
-        let index = self.stacks.add(stack);
+        let index = self.table.add(stack);
         *self.place(stack) = index;
         (index, at + size)
     }
@@ -183,9 +178,8 @@ mod tests {
             (0, &[253]),
             (u32::MAX, &[5]),
         ] {
-            let (index, _) = encoder.find(stack, 0);
-            let (index, end) = match index {
-                Some(index) => {
+            let (index, end) = match encoder.find(stack) {
+                Some((index, _)) => {
                     data[at] = index;
                     (index, at + 1)
                 }
