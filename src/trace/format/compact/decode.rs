@@ -3,10 +3,11 @@
 use super::bytes::{Buffer, load, part, store, zeroed};
 use super::escape::Escape;
 use super::model::{
-    CODE_SHIFT, ESCAPE, LAYOUT, LITERAL, MASKS, MAX_SHIFT, SERIAL_MASK, SHAPE_SHIFT, SIZES,
-    ShapeSlot, ShapeSlots, unlayout, unzigzag,
+    CODE_SHIFT, ESCAPE, HAS_STACKS, LAYOUT, LITERAL, MASKS, MAX_SHIFT, SERIAL_MASK, SHAPE_SHIFT,
+    SIZES, ShapeSlot, ShapeSlots, unlayout, unzigzag,
 };
 use super::shape::{Body, MAX_EVENT_BYTES, Shape};
+use super::stacks::{FIRST_MARK, NO_STACK, Stacks};
 use super::{CHECKSUM, COMPACT_HEADER, MAX_PACKET_BYTES, checksum};
 use crate::trace::format::packet::COMPACT;
 
@@ -32,6 +33,7 @@ const FAST_SIZES: [u8; 256] = {
 /// costs some 40 ns. Any input gives a payload below 64 KiB or an error.
 pub struct CompactDecoder {
     slots: ShapeSlots,
+    stacks: Box<Stacks>,
     data: Box<Buffer>,
     payload: Box<Buffer>,
 }
@@ -45,7 +47,12 @@ impl Default for CompactDecoder {
 impl CompactDecoder {
     /// A decoder.
     pub fn new() -> Self {
-        Self { slots: ShapeSlots::new(), data: zeroed(), payload: zeroed() }
+        Self {
+            slots: ShapeSlots::new(),
+            stacks: Box::new(Stacks::new()),
+            data: zeroed(),
+            payload: zeroed(),
+        }
     }
 
     /// Whether the checksum in `packet`, which includes its header, is that of its bytes. For
@@ -73,13 +80,19 @@ impl CompactDecoder {
             return Err("its checksum does not fit".to_owned());
         }
         let size = usize::from(u16::from_le_bytes([header[4], header[5]]));
-        let (shift, data) = self.shapes(body).ok_or("the shapes of its events make no sense")?;
+        let (has_stacks, shift, data) =
+            self.shapes(body).ok_or("the shapes of its events make no sense")?;
         let data = data.get(..MAX_PACKET_BYTES).unwrap_or(data);
         // PERF: the data are copied to a buffer with slack, so that a load needs no check for the
         // end.
         self.data[..data.len()].copy_from_slice(data);
+        if has_stacks {
+            self.stacks.clear();
+        }
         let work = Work {
             slots: &mut self.slots,
+            stacks: &mut self.stacks,
+            has_stacks,
             data: &self.data,
             data_size: data.len(),
             payload: &mut self.payload,
@@ -90,17 +103,19 @@ impl CompactDecoder {
         Ok(self.payload.get(..size).unwrap_or_default())
     }
 
-    /// Reads the shapes before the events in `body`; returns the shift, and the rest.
-    fn shapes<'a>(&mut self, body: &'a [u8]) -> Option<(u32, &'a [u8])> {
+    /// Reads the shapes before the events in `body`; returns whether there is a table of stacks, the
+    /// shift, and the rest.
+    fn shapes<'a>(&mut self, body: &'a [u8]) -> Option<(bool, u32, &'a [u8])> {
         self.slots.clear();
         let (&first, mut rest) = body.split_first()?;
-        for _ in 0..first & 15 {
+        for _ in 0..first & 7 {
             let (shape, after) = Shape::read(rest)?;
             self.slots.add(shape)?;
             rest = after;
         }
         let shift = u32::from(first >> 4);
-        (1..=MAX_SHIFT).contains(&shift).then_some((shift, rest))
+        let has_stacks = first & HAS_STACKS != 0;
+        (1..=MAX_SHIFT).contains(&shift).then_some((has_stacks, shift, rest))
     }
 }
 
@@ -136,6 +151,9 @@ fn scope(
 /// The decoding of one packet.
 struct Work<'a> {
     slots: &'a mut ShapeSlots,
+    stacks: &'a mut Stacks,
+    /// Whether the packet has a table of stacks.
+    has_stacks: bool,
     data: &'a Buffer,
     data_size: usize,
     payload: &'a mut Buffer,
@@ -149,7 +167,7 @@ impl Work<'_> {
     fn all(mut self) -> Result<(), String> {
         let mut state = State::default();
         let what = loop {
-            state = self.fast_path(state);
+            state = if self.has_stacks { self.stacks_path(state) } else { self.fast_path(state) };
             if state.used >= self.data_size {
                 if state.used == self.data_size && state.at == self.size {
                     return Ok(());
@@ -215,6 +233,59 @@ impl Work<'_> {
         State { used, at, serial, last }
     }
 
+    /// Does the same in a packet with a table of stacks.
+    #[inline(never)]
+    fn stacks_path(&mut self, state: State) -> State {
+        let Self { slots, stacks, data, payload, .. } = self;
+        let shift = self.shift & 63;
+        let State { mut used, mut at, mut serial, mut last } = state;
+        while used < self.data_size {
+            let [control, number @ ..] = load::<9>(data, used);
+            let slot = &mut slots.all[usize::from(control >> SHAPE_SHIFT)];
+            if control & ESCAPE != 0 {
+                break;
+            }
+            if slot.head >> 16 != 0 {
+                if !slot.is_scope || control & LAYOUT != 0 {
+                    break;
+                }
+                used = scope(slot, data, used, payload, at);
+                at += usize::from(slot.size);
+                continue;
+            }
+            let Some(event) = part::<MAX_EVENT_BYTES>(payload, at) else { break };
+            let code = usize::from(control >> CODE_SHIFT & 7);
+            let steps = u64::from_le_bytes(number) & MASKS[code];
+            last = last.wrapping_add(unzigzag(steps) << shift);
+            used += 1 + usize::from(SIZES[code]);
+            let [mark] = load(data, used);
+            let mut index = mark | slot.without_stack;
+            if mark & slot.stack_bytes.wrapping_neg() >= FIRST_MARK {
+                (index, used) = stacks.read(data, used);
+            } else {
+                used += usize::from(slot.stack_bytes);
+            }
+            let [size, lower] = load(data, used);
+            let entry = stacks.entry(index);
+            // PERF: masks, as in `fast_path`.
+            let is_new = u64::from(control & LAYOUT);
+            let new = entry.fields & u64::from(u32::MAX) | u64::from(size) << 32;
+            let is_new_mask = is_new.wrapping_neg();
+            entry.fields = (entry.fields ^ (entry.fields ^ new) & is_new_mask) & slot.mask;
+            let new = entry.lower ^ (entry.lower ^ u64::from(lower)) & is_new_mask;
+            entry.lower = new & u64::from(slot.layout_mask & 0xff);
+            used += 2 * is_new as usize;
+            let word = u64::from(slot.head) | u64::from(serial) << 16;
+            serial += 1;
+            event[..8].copy_from_slice(&word.to_le_bytes());
+            event[5..13].copy_from_slice(&last.to_le_bytes());
+            event[13..21].copy_from_slice(&entry.fields.to_le_bytes());
+            event[21] = entry.lower as u8;
+            at += usize::from(slot.size);
+        }
+        State { used, at, serial, last }
+    }
+
     /// Decodes one event of any kind, or a run of bytes without a shape.
     #[inline(never)]
     fn slow_path(&mut self, mut state: State) -> Result<State, &'static str> {
@@ -232,9 +303,17 @@ impl Work<'_> {
         let code = usize::from(control >> CODE_SHIFT & 7);
         let steps = u64::from_le_bytes(number) & MASKS[code];
         state.used += 1 + usize::from(SIZES[code]);
+        let has_stack = self.has_stacks && shape.stack;
+        let mut entry = NO_STACK;
+        if has_stack {
+            (entry, state.used) = self.stacks.read(self.data, state.used);
+        }
         let mut escape = Escape::default();
         if control & ESCAPE != 0 {
             (escape, state.used) = Escape::read(self.data, state.used);
+            if has_stack && escape.stack.is_some() {
+                return Err("begins an event that has two call stacks");
+            }
         } else if control & LAYOUT != 0 {
             escape.layout = Some(u16::from_le_bytes(load(self.data, state.used)).into());
             state.used += 2;
@@ -255,6 +334,13 @@ impl Work<'_> {
         slot.value = value;
         if shape.body == Body::HeapBlock {
             state.last = value;
+            if has_stack {
+                let entry = self.stacks.entry(entry);
+                let layout = escape.layout.unwrap_or(entry.layout());
+                entry.set_layout(if shape.layout { layout } else { 0 });
+                (slot.stack, slot.layout) = (entry.stack().into(), entry.layout());
+                escape.layout = None;
+            }
             slot.stack = escape.stack.map_or(slot.stack, u64::from);
             slot.heap = escape.heap.unwrap_or(slot.heap);
             slot.layout = escape.layout.unwrap_or(slot.layout);

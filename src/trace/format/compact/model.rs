@@ -4,9 +4,11 @@
 //! - **Serial**: the next.
 //! - **Address**: near the last one, whether that was allocated or freed.
 //! - **Layout** (size and alignment), **call stack and heap, value**: those of the last event of
-//!   this shape.
+//!   this shape. If the packet has a table of stacks (`stacks.rs`), the layout is that of the last
+//!   event with this stack.
 
 use super::shape::{Body, MAX_EVENT_BYTES, MAX_SHAPES, Shape};
+use super::stacks::NO_STACK;
 use crate::trace::format::schema;
 
 /// The number that the control byte has, in place of a shape's number, for bytes without a shape.
@@ -52,6 +54,9 @@ const CODES: [u16; 64] = {
     codes
 };
 
+/// The bit of the byte before the shapes that is set if the packet has a table of stacks
+/// (`stacks.rs`).
+pub(super) const HAS_STACKS: u8 = 1 << 3;
 /// The bit of a control byte that is set if the layout follows, in two bytes.
 pub(super) const LAYOUT: u8 = 1;
 /// The bit of a control byte that is set if other fields differ from the expectation (`escape.rs`).
@@ -127,6 +132,10 @@ pub(super) struct ShapeSlot {
     /// mask of the value. `layout_mask` is the mask of the alignment.
     pub mask: u64,
     pub layout_mask: u16,
+    /// Bytes of a known stack in a packet with a table: 1 or none. `without_stack` is 0 or
+    /// [`NO_STACK`].
+    pub stack_bytes: u8,
+    pub without_stack: u8,
     pub stack: u64,
     /// Size and alignment, in the form that [`layout`] returns.
     pub layout: u64,
@@ -153,6 +162,8 @@ impl ShapeSlot {
             start: shape.start(),
             heap_at: if shape.heap { size - 1 } else { MAX_EVENT_BYTES as u8 },
             mask: if shape.layout { u64::MAX } else { mask },
+            stack_bytes: u8::from(shape.stack),
+            without_stack: if shape.stack { 0 } else { NO_STACK },
             layout_mask: if shape.layout { u16::MAX } else { 0 },
             shape,
             ..Self::default()
