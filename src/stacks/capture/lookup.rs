@@ -11,7 +11,7 @@
 #![expect(unsafe_code, reason = "tables are shared by pointers")]
 
 use super::rule;
-use super::rule::Rule;
+use super::rule::{Packed, Rule};
 use crate::platform::chunk_table::{ChunkTable, Zeroed};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
@@ -60,7 +60,7 @@ static KNOWN: [AtomicU64; 1 << 16] = [const { AtomicU64::new(0) }; 1 << 16];
 /// What is known of an address.
 #[derive(Clone, Copy)]
 pub(super) struct Found {
-    pub(super) rule: Rule,
+    pub(super) rule: Packed,
     /// The number of the module instance, 0 if no module has the address.
     pub(super) module: u16,
 }
@@ -96,7 +96,7 @@ fn find_cold(return_address: u64) -> Found {
         return Found { rule: rule::get(rule), module };
     }
     IS_INCOMPLETE.store(true, Ordering::Relaxed);
-    Found { rule: Rule::None, module: 0 }
+    Found { rule: Packed::new(Rule::None), module: 0 }
 }
 
 /// Whether an address was looked up that no module has, since the last call.

@@ -17,7 +17,7 @@
 
 use super::lookup;
 use super::memory::{OwnStack, StackReader, thread_pointer};
-use super::rule::{Cfa, Rbp, Rule};
+use super::rule::{Cfa, Packed, Rbp, Rule};
 use super::sampler::Sampler;
 use crate::platform::os;
 use crate::stacks::tree::{self, COMPLETE, Frame, NO_TABLE, TOO_DEEP, UNREADABLE};
@@ -243,7 +243,8 @@ impl Memory {
             let return_address = step.return_address.get();
             node = self.child(node, Frame::new(return_address as u64, step.module.get()));
             // The caller's `rbp` was read here, and matters only if the walk needed it.
-            for (word, is_needed) in [(0, true), (1, uses_rbp), (2, true)] {
+            let reads_rbp = uses_rbp && !step.keeps_rbp.get();
+            for (word, is_needed) in [(0, true), (1, reads_rbp), (2, true)] {
                 let address = step.words[word].get();
                 if is_needed && address != 0 {
                     let value = step.values[word].get();
@@ -339,17 +340,43 @@ impl Step {
         self.words.iter().for_each(|word| word.set(0));
         self.rule_uses_rbp.set(false);
         self.keeps_rbp.set(false);
-        let Rule::Call { cfa, rbp } = rule else {
-            return match rule {
-                Rule::Outermost => Err(COMPLETE),
-                Rule::Signal => self.step_over_signal(at, reader).ok_or(UNREADABLE),
-                _ => Err(NO_TABLE),
-            };
-        };
-        self.call(at, cfa, rbp, reader).ok_or(UNREADABLE)
+        if rule.is_simple() {
+            return self.simple_call(at, rule, reader).ok_or(UNREADABLE);
+        }
+        match rule.rule() {
+            Rule::Call { cfa, rbp } => self.call(at, cfa, rbp, reader).ok_or(UNREADABLE),
+            Rule::Outermost => Err(COMPLETE),
+            Rule::Signal => self.step_over_signal(at, reader).ok_or(UNREADABLE),
+            Rule::None => Err(NO_TABLE),
+        }
     }
 
+    /// PERF: no branch depends on the rule.
     #[inline(always)]
+    fn simple_call(
+        &self,
+        at: Registers,
+        rule: Packed,
+        reader: &mut StackReader<'_>,
+    ) -> Option<Registers> {
+        let base = if rule.is_from_rbp() { at.rbp } else { at.rsp };
+        let cfa = base.wrapping_add_signed(rule.cfa());
+        self.rule_uses_rbp.set(rule.is_from_rbp());
+        self.keeps_rbp.set(!rule.saves_rbp());
+        if cfa <= at.rsp {
+            // No frame is below the one it has called.
+            return None;
+        }
+        let return_address = self.read(0, cfa - 8, reader)?;
+        // If `rbp` is not saved, this reads the return address again.
+        let distance = if rule.saves_rbp() { rule.rbp() } else { -8 };
+        let saved = self.read(1, cfa.wrapping_add_signed(distance), reader)?;
+        let rbp = if rule.saves_rbp() { saved } else { at.rbp };
+        Some(Registers { return_address, rsp: cfa, rbp })
+    }
+
+    #[cold]
+    #[inline(never)]
     fn call(
         &self,
         at: Registers,

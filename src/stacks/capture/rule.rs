@@ -43,18 +43,27 @@ pub(super) enum Rbp {
     FromOwn(i16),
 }
 
-// A rule as one word:
-// bits 0..3   kind
-// bits 3..5   where `rbp` is
+// A rule as one word. PERF: nearly all rules are simple: their caller's frame is found without a
+// branch that depends on the rule, because consecutive frames have different ones.
+// bit 0       simple: the CFA is at a distance from a register, `rbp` is kept, or at one from the CFA
+// bit 1       of a simple rule: the register is `rbp`, not `rsp`
+// bit 2       of a simple rule: `rbp` is saved
+// bits 3..6   of another rule: its kind
+// bits 6..8   of another rule: where `rbp` is
 // bits 16..32 distance of `rbp`
 // bits 32..64 distance of the CFA
+const SIMPLE: u64 = 1;
+const FROM_RBP: u64 = 1 << 1;
+const SAVES_RBP: u64 = 1 << 2;
+const KIND_SHIFT: u32 = 3;
 const OUTERMOST: u64 = 1;
 const SIGNAL: u64 = 2;
 const CFA_RSP: u64 = 3;
 const CFA_RBP: u64 = 4;
 const CFA_AT_RBP: u64 = 5;
-const RBP_AT_CFA: u64 = 1;
-const RBP_AT_RBP: u64 = 2;
+const RBP_SHIFT: u32 = 6;
+const RBP_FROM_CFA: u64 = 1;
+const RBP_FROM_OWN: u64 = 2;
 
 /// A [`Rule`] as one word; 0 is [`Rule::None`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,10 +71,22 @@ pub(super) struct Packed(u64);
 
 impl Packed {
     pub(super) fn new(rule: Rule) -> Self {
+        let distances =
+            |cfa: i32, rbp: i16| u64::from(rbp as u16) << 16 | u64::from(cfa as u32) << 32;
         Self(match rule {
             Rule::None => 0,
-            Rule::Outermost => OUTERMOST,
-            Rule::Signal => SIGNAL,
+            Rule::Outermost => OUTERMOST << KIND_SHIFT,
+            Rule::Signal => SIGNAL << KIND_SHIFT,
+            Rule::Call { cfa: Cfa::Rsp(cfa), rbp: Rbp::Kept } => SIMPLE | distances(cfa, 0),
+            Rule::Call { cfa: Cfa::Rbp(cfa), rbp: Rbp::Kept } => {
+                SIMPLE | FROM_RBP | distances(cfa, 0)
+            }
+            Rule::Call { cfa: Cfa::Rsp(cfa), rbp: Rbp::FromCfa(rbp) } => {
+                SIMPLE | SAVES_RBP | distances(cfa, rbp)
+            }
+            Rule::Call { cfa: Cfa::Rbp(cfa), rbp: Rbp::FromCfa(rbp) } => {
+                SIMPLE | FROM_RBP | SAVES_RBP | distances(cfa, rbp)
+            }
             Rule::Call { cfa, rbp } => {
                 let (kind, cfa) = match cfa {
                     Cfa::Rsp(distance) => (CFA_RSP, distance),
@@ -74,18 +95,53 @@ impl Packed {
                 };
                 let (place, rbp) = match rbp {
                     Rbp::Kept => (0, 0),
-                    Rbp::FromCfa(distance) => (RBP_AT_CFA, distance),
-                    Rbp::FromOwn(distance) => (RBP_AT_RBP, distance),
+                    Rbp::FromCfa(distance) => (RBP_FROM_CFA, distance),
+                    Rbp::FromOwn(distance) => (RBP_FROM_OWN, distance),
                 };
-                kind | place << 3 | u64::from(rbp as u16) << 16 | u64::from(cfa as u32) << 32
+                kind << KIND_SHIFT | place << RBP_SHIFT | distances(cfa, rbp)
             }
         })
     }
 
     #[inline(always)]
+    pub(super) fn is_simple(self) -> bool {
+        self.0 & SIMPLE != 0
+    }
+
+    /// Whether the CFA of a simple rule is at a distance from `rbp`, not from `rsp`.
+    #[inline(always)]
+    pub(super) fn is_from_rbp(self) -> bool {
+        self.0 & FROM_RBP != 0
+    }
+
+    /// Whether the function of a simple rule has saved `rbp`.
+    #[inline(always)]
+    pub(super) fn saves_rbp(self) -> bool {
+        self.0 & SAVES_RBP != 0
+    }
+
+    /// The distance of the CFA, in bytes.
+    #[inline(always)]
+    pub(super) fn cfa(self) -> isize {
+        (self.0 >> 32) as i32 as isize
+    }
+
+    /// The distance of the saved `rbp`, in bytes.
+    #[inline(always)]
+    pub(super) fn rbp(self) -> isize {
+        ((self.0 >> 16) as i16).into()
+    }
+
+    #[cold]
     pub(super) fn rule(self) -> Rule {
-        let cfa = (self.0 >> 32) as i32;
-        let cfa = match self.0 & 7 {
+        let (cfa, rbp) = (self.cfa() as i32, self.rbp() as i16);
+        if self.is_simple() {
+            return Rule::Call {
+                cfa: if self.is_from_rbp() { Cfa::Rbp(cfa) } else { Cfa::Rsp(cfa) },
+                rbp: if self.saves_rbp() { Rbp::FromCfa(rbp) } else { Rbp::Kept },
+            };
+        }
+        let cfa = match self.0 >> KIND_SHIFT & 7 {
             CFA_RSP => Cfa::Rsp(cfa),
             CFA_RBP => Cfa::Rbp(cfa),
             CFA_AT_RBP => Cfa::AtRbp(cfa),
@@ -93,10 +149,9 @@ impl Packed {
             SIGNAL => return Rule::Signal,
             _ => return Rule::None,
         };
-        let rbp = (self.0 >> 16) as i16;
-        let rbp = match self.0 >> 3 & 3 {
-            RBP_AT_CFA => Rbp::FromCfa(rbp),
-            RBP_AT_RBP => Rbp::FromOwn(rbp),
+        let rbp = match self.0 >> RBP_SHIFT & 3 {
+            RBP_FROM_CFA => Rbp::FromCfa(rbp),
+            RBP_FROM_OWN => Rbp::FromOwn(rbp),
             _ => Rbp::Kept,
         };
         Rule::Call { cfa, rbp }
@@ -111,8 +166,8 @@ static RULES: [AtomicU64; CAPACITY] = [const { AtomicU64::new(0) }; CAPACITY];
 
 /// The rule with this number.
 #[inline(always)]
-pub(super) fn get(number: u16) -> Rule {
-    Packed(RULES[usize::from(number)].load(Ordering::Relaxed)).rule()
+pub(super) fn get(number: u16) -> Packed {
+    Packed(RULES[usize::from(number)].load(Ordering::Relaxed))
 }
 
 /// Stores a rule that has no number yet, as number `number`.
