@@ -34,6 +34,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "log",
         ],
     ),
+    ("remote::timed_stream", &[]),
     (
         "remote::control",
         &[
@@ -42,9 +43,10 @@ const LAYERS: &[(&str, &[&str])] = &[
             "platform",
             "trace::sink::tcp::Address",
             "trace::write::ReentrancyGuard",
+            "remote::timed_stream",
         ],
     ),
-    ("remote::store", &["error"]),
+    ("remote::store", &["error", "remote::timed_stream"]),
     ("scopes", &["platform", "events::channel", "trace::format", "trace::write", "trace::worker"]),
     (
         "stacks",
