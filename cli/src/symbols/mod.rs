@@ -13,7 +13,7 @@ use crate::progress::Steps;
 use crate::terminal::note;
 use debuginfod::Debuginfod;
 use dwarf::Dwarf;
-use memledger::analysis::{Module, SourceFrame, Symbolizer};
+use memledger::analysis::{Module, Report, SourceFrame, Symbolizer};
 use object_file::ObjectFile;
 use search::{Found, Search};
 use std::collections::HashMap;
@@ -36,6 +36,16 @@ pub struct SymbolArgs {
 /// asked for, and notes on stderr why a module has no symbols.
 pub fn for_trace(args: &SymbolArgs) -> Binaries {
     Binaries::new(args, Box::new(note))
+}
+
+/// Finds the functions of all frames of a report, if it has stacks.
+pub fn symbolize(report: &mut Report, args: &SymbolArgs) {
+    let addresses = report.frames.iter().filter(|frame| frame.module.is_some()).count();
+    if addresses > 0 {
+        let mut binaries = for_trace(args);
+        binaries.expect(addresses as u64);
+        report.symbolize(&mut binaries);
+    }
 }
 
 /// Finds functions in binaries and their debug information.
