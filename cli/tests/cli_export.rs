@@ -72,6 +72,30 @@ fn there_and_back_is_the_same_trace() {
 }
 
 #[test]
+fn call_stacks_are_lines_for_a_flame_graph() {
+    let (status, out, err) =
+        run(&["export", SAMPLE, "--to", "folded", "--column", "allocated", "-o", "-"]);
+    assert_eq!((status, err.as_str()), (0, ""));
+    let out = String::from_utf8(out).expect("UTF-8");
+    let numbers = out.lines().map(|line| {
+        let (stack, number) = line.rsplit_once(' ').expect("a stack and a number");
+        assert!(!stack.is_empty(), "{line}");
+        number.parse::<u64>().expect("a number")
+    });
+    assert_eq!(numbers.sum::<u64>(), 41_376_002, "as the checker counted");
+    assert!(out.lines().any(|line| line.matches(';').count() > 3), "{out}");
+
+    let ours = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/samples/memledger-small.utrace");
+    let (status, _, err) = run(&["export", ours, "--to", "folded", "-o", "-"]);
+    assert_eq!(status, 1);
+    assert!(err.contains("has no call stacks; MEMLEDGER_STACKS=on records them"), "{err}");
+
+    let (status, out, _) = run(&["report", SAMPLE, "--by", "function", "--sort", "allocated"]);
+    let out = String::from_utf8(out).expect("UTF-8");
+    assert!(status == 0 && out.contains("By function") && out.contains("with callees"), "{out}");
+}
+
+#[test]
 fn pipes_on_both_ends_will_do() {
     let compact = path("piped.memledger");
     export(Path::new(SAMPLE), "memledger", &compact);

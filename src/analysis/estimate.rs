@@ -4,11 +4,12 @@
 //! `1 / p` times (Horvitz and Thompson): the sums are unbiased, and their variance is that of the
 //! sum of `x^2 (1 - p) / p^2`, where `x` is 1 or the size.
 //!
-//! An interval is made from the three sums below as if the uncertain part of the sum were a number
-//! of equal samples, `variance / weight^2`, each with the largest `weight` there is. Such a number has
-//! a Poisson distribution; Jeffreys' interval for its mean covers the true mean 95 times in 100 on
-//! average, also for one sample, where an interval of two standard deviations would not. With many
-//! samples, it is that interval.
+//! An interval is made from the sums below as if the uncertain part of a sum were a number of equal
+//! samples, `variance / weight^2`. Such a number has a Poisson distribution; Jeffreys' interval for
+//! its mean covers the true mean 95 times in 100 on average, also for one sample, where an interval of
+//! two standard deviations would not. With many samples, it is that interval. The lower end takes the
+//! mean weight of the samples, if that is smaller. The upper end takes the largest weight that a block may have, for the
+//! blocks that are not in the sample.
 
 /// The probability with which a block was in the sample.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +34,9 @@ impl Sample {
 pub(in crate::analysis) struct Weighted {
     value: f64,
     variance: f64,
-    /// The largest weight of a block, each by the root of the part of its variance.
+    /// The sum of the weights, each times the chance to be left out.
+    uncertain: f64,
+    /// The largest weight that a block may have, times the root of its chance to be left out.
     weight: f64,
 }
 
@@ -43,8 +46,9 @@ impl Eq for Weighted {}
 impl Weighted {
     /// Adds `x` blocks or bytes of a block, which is negative if they were added before.
     ///
-    /// The weight of a column of bytes is at least `mean`: that of a small block that is not in the
-    /// sample.
+    /// NOTE: the largest weight is that of the smallest block, which need not be in the sample. In a
+    /// column of bytes that is the mean distance of samples. In any other column it has no bound;
+    /// twice that of the smallest block in the sample is assumed.
     #[inline]
     pub(in crate::analysis) fn add(&mut self, x: i64, is_bytes: bool, sample: Sample) {
         if x == 0 {
@@ -53,8 +57,9 @@ impl Weighted {
         let scaled = x as f64 / sample.probability;
         self.value += scaled;
         self.variance += scaled * scaled.abs() * sample.rest;
-        let least = if is_bytes { sample.mean } else { 0.0 };
-        self.weight = self.weight.max(scaled.abs() * sample.rest.sqrt()).max(least);
+        self.uncertain += scaled * sample.rest;
+        let of_smallest = 2.0 * scaled.abs() * sample.rest.sqrt();
+        self.weight = self.weight.max(if is_bytes { sample.mean } else { of_smallest });
     }
 
     /// Adds the figure of blocks that were all taken.
@@ -66,20 +71,25 @@ impl Weighted {
     pub(in crate::analysis) fn sum(&mut self, other: &Self) {
         self.value += other.value;
         self.variance += other.variance;
+        self.uncertain += other.uncertain;
         self.weight = self.weight.max(other.weight);
     }
 
     /// The figure of the whole.
     pub(in crate::analysis) fn estimate(&self) -> Estimate {
-        let Self { value, variance, weight } = *self;
+        let Self { value, variance, uncertain, weight } = *self;
         let (value, variance) = (value.max(0.0), variance.max(0.0));
-        let (mut low, mut high) = (value, value);
-        if weight > 0.0 {
+        // The end of the interval on the side of `z`, if each sample has this weight.
+        let end = |weight: f64, z: f64| {
             let samples = variance / (weight * weight);
-            let certain = value - variance / weight;
-            low = certain + weight * gamma_quantile(samples + 0.5, -1.96);
-            high = certain + weight * gamma_quantile(samples + 0.5, 1.96);
-        }
+            value - variance / weight + weight * gamma_quantile(samples + 0.5, z)
+        };
+        let low = if variance > 0.0 && uncertain > 0.0 {
+            end(weight.min(variance / uncertain), -1.96)
+        } else {
+            value
+        };
+        let high = if weight > 0.0 { end(weight, 1.96) } else { value };
         Estimate {
             value: value.round() as u64,
             low: low.clamp(0.0, value).round() as u64,

@@ -79,7 +79,16 @@ fn random_values_in_every_field_do_no_harm() {
         ("CommandLine", T::WideString),
         ("Display", T::AnsiString),
         ("Name", T::AnsiString),
+        ("Frames", T::U64Array),
+        ("CompressedFrames", T::U8Array),
+        ("ImageId", T::U8Array),
+        ("Reason", T::U8),
+        ("MeanBytes", T::U64),
+        ("ModuleBaseShift", T::U8),
+        ("Base", T::U64),
     ];
+    let arrays = (0..).zip(FIELDS).filter(|(_, (_, field))| field.fixed_size() == 0);
+    let arrays: Vec<u8> = arrays.map(|(index, _)| index).collect();
     // Few values for most, so that they meet.
     const NAMES: &[&str] = &[
         "Memory.Alloc",
@@ -114,6 +123,15 @@ fn random_values_in_every_field_do_no_harm() {
         "Memory.ReallocFreeSystem",
         "Memory.AllocVideo",
         "Memory.FreeVideo",
+        "Memory.CallstackSpec",
+        "Memory.CallstackSpecXORAndRLE",
+        "Memory.CallstackSpecDelta7bit",
+        "Memory.CallstackSpecDeltaVarInt",
+        "Memledger.CallstackEnd",
+        "Memledger.StackSampling",
+        "Diagnostics.ModuleInit",
+        "Diagnostics.ModuleLoad",
+        "Diagnostics.ModuleUnload",
     ];
     let mut analyzer = Analyzer::new();
     let mut types = Vec::new();
@@ -144,9 +162,12 @@ fn random_values_in_every_field_do_no_harm() {
             fixed.extend_from_slice(&value.to_le_bytes()[..field.field_type.fixed_size()]);
         }
         let stream = if next() % 50 == 0 { next() as u16 } else { (next() % 4) as u16 };
-        let name = [b'a' + (next() % 3) as u8];
+        // As a name, or as frames: few different ones, of every length.
+        let name =
+            [b'a' + (next() % 3) as u8, 0, 0, 0, 0, 0, 0, 0].repeat(1 + (next() % 3) as usize);
+        let name = &name[..(next() as usize % (name.len() + 1)).max(1)];
         let enters_scope = next() % 8 != 0;
-        let aux = [(21, &name[..]), (22, &name[..])];
+        let aux: Vec<_> = arrays.iter().map(|&index| (index, name)).collect();
         let event = Event {
             event_type,
             type_index,

@@ -8,5 +8,7 @@ mod hostile;
 mod model;
 mod moments;
 mod ops;
+mod sampled;
 mod samples;
+mod stacks;
 mod text;

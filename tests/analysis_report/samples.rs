@@ -114,8 +114,9 @@ fn the_keys_are_those_of_the_contract() {
     // NOTE: serde_json sorts the keys of a parsed object.
     assert_eq!(
         keys(&report),
-        "after_report bookmarks by_group by_name by_scope by_size by_thread largest_live losses \
-         peak schema totals trace"
+        "after_report bookmarks by_crate by_function by_group by_line by_name by_scope by_size \
+         by_stack by_thread frames largest_live losses modules peak schema stack_sampling_bytes \
+         totals trace"
     );
     assert_eq!(report["schema"], "memledger.report/1");
     let row = "allocated_bytes allocations frees live_blocks live_blocks_at_peak live_bytes \
@@ -128,7 +129,7 @@ fn the_keys_are_those_of_the_contract() {
     );
     assert_eq!(
         keys(&report["largest_live"][0]),
-        "address allocated_at_ns bytes group name path thread"
+        "address allocated_at_ns bytes group name path stack thread"
     );
     assert_eq!(report["largest_live"].as_array().map(Vec::len), Some(100));
 }

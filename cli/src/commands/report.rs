@@ -89,14 +89,14 @@ pub struct ReportArgs {
     /// Exit with status 0 though the trace is not whole: of a program that runs, or was killed
     #[arg(long)]
     allow_incomplete: bool,
-    #[command(flatten)]
-    symbols: SymbolArgs,
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The format of the report [default: by the ending of FILE, else text]
     #[arg(long, value_parser = format_by_name())]
     format: Option<Format>,
+    #[command(flatten)]
+    symbols: SymbolArgs,
 }
 
 /// A format of the library's table.
@@ -140,7 +140,7 @@ enum By {
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Sort {
+pub(super) enum Sort {
     /// Bytes live at the peak of the whole program
     AtPeak,
     /// Bytes still live
@@ -151,6 +151,18 @@ enum Sort {
     Allocated,
     /// Allocations
     Count,
+}
+
+impl From<Sort> for text::Sort {
+    fn from(sort: Sort) -> Self {
+        match sort {
+            Sort::AtPeak => Self::AtPeak,
+            Sort::Live => Self::Live,
+            Sort::Peak => Self::Peak,
+            Sort::Allocated => Self::Allocated,
+            Sort::Count => Self::Count,
+        }
+    }
 }
 
 /// Reads the trace and prints its report to `out`, or into the file of `-o`.
@@ -330,7 +342,11 @@ fn analyze(args: &ReportArgs, until: Until) -> Result<(Report, Summary, Vec<Stri
     let source = open_watched(&args.trace)?;
     let summary = read(source, &mut analyzer).map_err(|error| unreadable(&args.trace, error))?;
     let mut report = analyzer.report();
-    symbolize(&mut report, &args.symbols);
+    // PERF: the tables of these need no symbols.
+    let by = [By::Scope, By::Group, By::Name, By::Thread, By::Size];
+    if !(args.format().has_options() && args.by.is_some_and(|asked| by.contains(&asked))) {
+        symbolize(&mut report, &args.symbols);
+    }
     Ok((report, summary, analyzer.problems().to_vec()))
 }
 
@@ -372,13 +388,7 @@ fn print(
         By::Line => text::By::Line,
         By::Crate => text::By::Crate,
     });
-    options.sort = match args.sort {
-        Sort::AtPeak => text::Sort::AtPeak,
-        Sort::Live => text::Sort::Live,
-        Sort::Peak => text::Sort::Peak,
-        Sort::Allocated => text::Sort::Allocated,
-        Sort::Count => text::Sort::Count,
-    };
+    options.sort = args.sort.into();
     options.inclusive = args.inclusive;
     (options.bottom_up, options.all_frames) = (args.bottom_up, args.all_frames);
     options.filter.clone_from(&args.filter);

@@ -68,7 +68,26 @@ const TYPES: &[Type] = &[
     ("Memory.TagSpec", false, &[("Tag", T::I32), ("Parent", T::I32), ("Display", T::AnsiString), ("Kind", T::U8), ("Owner", T::I32)]),
     ("Memledger.ThreadStart", false, &[("Id", T::U32), ("SystemId", T::U32), ("Name", T::AnsiString)]),
 ];
+/// Types of stacks, behind the others: chosen by a byte of their own, after the last number of a type.
+const STACK_TYPES: &[Type] = &[
+    ("Memory.CallstackSpec", false, &[("CallstackId", T::U32), ("Frames", T::U64Array)]),
+    ("Memory.CallstackSpecXORAndRLE", false, COMPRESSED),
+    ("Memory.CallstackSpecDelta7bit", false, COMPRESSED),
+    ("Memory.CallstackSpecDeltaVarInt", false, COMPRESSED),
+    ("Memledger.CallstackEnd", false, &[("CallstackId", T::U32), ("Reason", T::U8)]),
+    ("Memledger.StackSampling", false, &[("MeanBytes", T::U64)]),
+    ("Diagnostics.ModuleInit", false, &[("ModuleBaseShift", T::U8)]),
+    (
+        "Diagnostics.ModuleLoad",
+        false,
+        &[("Name", T::WideString), ("Base", T::U64), ("Size", T::U32), ("ImageId", T::U8Array)],
+    ),
+    ("Diagnostics.ModuleUnload", false, &[("Base", T::U64)]),
+];
+const COMPRESSED: &[(&str, T)] = &[("CallstackId", T::U32), ("CompressedFrames", T::U8Array)];
 const FIRST: u16 = 16;
+/// The number of a type that stands for one of a stack.
+const STACK: usize = 31;
 
 /// The type records of these types.
 static RECORDS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
@@ -77,7 +96,7 @@ static RECORDS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
         let array = if fields.iter().any(|(_, field)| field.fixed_size() == 0) { AUX } else { 0 };
         type_record(7, FIRST + index as u16, name, sync | array, fields)
     };
-    TYPES.iter().enumerate().map(record).collect()
+    TYPES.iter().chain(STACK_TYPES).enumerate().map(record).collect()
 });
 
 /// A number from the input, usually one that other events also have.
@@ -98,8 +117,11 @@ fn number(u: &mut Unstructured<'_>, name: &str, size: usize) -> Result<Vec<u8>> 
 fn event(u: &mut Unstructured<'_>, serial: &mut u64) -> Result<(u16, Vec<u8>)> {
     let first: u8 = u.arbitrary()?;
     let stream = 2 + u16::from(first >> 5 & 3);
-    let of = usize::from(first & 31);
-    let Some(&(_, is_synced, fields)) = TYPES.get(of) else {
+    let mut of = usize::from(first & 31);
+    if of == STACK {
+        of = TYPES.len() + usize::from(u.arbitrary::<u8>()?) % STACK_TYPES.len();
+    }
+    let Some(&(_, is_synced, fields)) = TYPES.iter().chain(STACK_TYPES).nth(of) else {
         // The end of a scope.
         return Ok((stream, vec![10]));
     };
@@ -159,9 +181,14 @@ pub fn run(data: &[u8]) {
 pub fn seeds() -> Vec<Vec<u8>> {
     let all = |skip: u8, second: u8| {
         let mut seed = vec![skip];
-        for of in 0..32_u8 {
+        for of in 0..31_u8 {
             let of = of | if of % 3 == 0 { second } else { 0 };
             seed.extend([of, 1, 2, 3, 4, 5, 6]);
+        }
+        // Two stacks, each in a form of its own, before and after an allocation with each.
+        for kind in 0..18_u8 {
+            seed.extend([31 | 0x60, kind, 1 + kind % 2, 3, 1, 2, 3, 4, 5, 6, 7, 8]);
+            seed.extend([second, kind, 1 + kind % 2, 9, 0]);
         }
         seed
     };

@@ -77,6 +77,10 @@ fn crate_of_type(text: &str) -> Option<&str> {
             None => break,
         }
     }
+    // A function has no crate of its own; the words after it are its parameters and its result.
+    if ["fn(", "extern ", "unsafe "].iter().any(|prefix| text.starts_with(prefix)) {
+        return None;
+    }
     // A lifetime.
     if let Some(rest) = text.strip_prefix('\'') {
         return crate_of_type(rest.split_once(' ')?.1);

@@ -103,9 +103,12 @@ impl Builder<'_> {
                 self.table.rows.push(StackRow { kind, frames, end, figures, weights });
             }
             Some(row) => {
-                row.figures.peak_bytes = row.figures.peak_bytes.max(figures.peak_bytes);
                 row.figures.add(&figures);
                 row.figures.add_moves(&figures);
+                // NOTE: not more than it was; the accounts have the two peaks apart.
+                let Figures { live_bytes, live_bytes_at_peak, peak_bytes, .. } = row.figures;
+                let least = live_bytes.max(live_bytes_at_peak);
+                row.figures.peak_bytes = peak_bytes.max(figures.peak_bytes).max(least);
                 if let (Some(sum), Some(weights)) = (&mut row.weights, weights) {
                     sum.add(&weights);
                 }

@@ -3,7 +3,7 @@
 use super::style::Style;
 use super::table::{fit, wrapped};
 use super::units::{bytes, count, counted, duration, percent};
-use crate::analysis::{Losses, PeakMoment, Report};
+use crate::analysis::{Losses, PeakMoment, Report, StackEnd, StackKind, StackRow};
 use crate::dump::options::Options;
 use crate::words::escape;
 use std::io::{self, Write};
@@ -36,6 +36,7 @@ pub(super) fn write(
         totals(report, options, &mut lines)?;
     }
     mismatches(report, &mut lines)?;
+    stacks(report, &mut lines)?;
     if report.trace.tracker_optimized == Some(false) {
         lines.write(
             "slow",
@@ -243,6 +244,34 @@ fn mismatches(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
                      since the channel \"scope\" was off"
                 ),
             )
+        }
+    }
+}
+
+/// Which blocks have stacks, and how many of these are not whole.
+fn stacks(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
+    if let Some(mean) = report.stack_sampling_bytes {
+        lines.write(
+            "stacks",
+            &format!(
+                "of a sample of blocks, one in {} on average: figures by stack, function and line \
+                 are estimates. The ranges cover 95 of 100; all other figures are exact",
+                bytes(mean)
+            ),
+        )?;
+    }
+    let is_cut = |row: &&StackRow| row.end != StackEnd::Complete;
+    let sum = |rows: &mut dyn Iterator<Item = &StackRow>| {
+        rows.map(|row| row.figures.allocations + row.figures.reallocations).sum()
+    };
+    let has_frames = |row: &&StackRow| row.kind == StackKind::Known;
+    let cut = sum(&mut report.by_stack.iter().filter(is_cut));
+    match cut {
+        0 => Ok(()),
+        _ => {
+            let all = sum(&mut report.by_stack.iter().filter(has_frames));
+            let share = percent(cut, all);
+            lines.write("stacks", &format!("{share} of those taken lack their outer frames"))
         }
     }
 }

@@ -1,0 +1,388 @@
+//! Call stacks: which stack a block counts in, and the tables made of it.
+
+use crate::feed::{Feed, V::N};
+use memledger::analysis::{
+    Analyzer, CallRow, Figures, Module, Moves, Report, SourceFrame, StackEnd, StackKind, StackRow,
+    Symbolizer,
+};
+use memledger::dump::{FORMATS, json, text};
+use memledger::trace::read::read;
+use serde_json::Value;
+
+/// The text of a report with these options.
+fn printed(report: &Report, set: impl Fn(&mut text::Options)) -> String {
+    let mut options = text::Options::default();
+    options.width = 120;
+    set(&mut options);
+    let mut out = Vec::new();
+    text::write(report, &options, &mut out).expect("memory takes everything");
+    String::from_utf8(out).expect("UTF-8")
+}
+
+/// The addresses of a row's frames, innermost first, as offsets in their modules.
+fn offsets(report: &Report, row: &StackRow) -> Vec<u64> {
+    row.frames.iter().map(|&frame| report.frames[frame as usize].offset).collect()
+}
+
+fn row<'a>(report: &'a Report, expected: &[u64]) -> &'a StackRow {
+    let is_it = |row: &&StackRow| row.kind == StackKind::Known && offsets(report, row) == expected;
+    report.by_stack.iter().find(is_it).expect("a row")
+}
+
+fn called<'a>(rows: &'a [CallRow], name: &str) -> &'a CallRow {
+    rows.iter().find(|row| row.name == name).unwrap_or_else(|| panic!("no {name} in {rows:#?}"))
+}
+
+/// The functions of `Names`, by offset.
+struct Names(&'static [(u64, &'static [(&'static str, u32)])], Vec<u64>);
+
+impl Symbolizer for Names {
+    fn frames(&mut self, module: &Module, offset: u64) -> Vec<SourceFrame> {
+        assert_eq!(module.path, "/bin/program");
+        self.1.push(offset);
+        let found = self.0.iter().find(|(at, _)| *at == offset).map_or(&[][..], |(_, all)| all);
+        let frame = |&(function, line): &(&str, u32)| SourceFrame {
+            function: function.to_owned(),
+            file: (line > 0)
+                .then(|| format!("src/{}.rs", function.split(':').next().unwrap_or(""))),
+            line: (line > 0).then_some(line),
+        };
+        found.iter().map(frame).collect()
+    }
+}
+
+/// `main` calls `parse`, which calls itself and pushes; all is in one file.
+const PROGRAM: &[(u64, &[(&str, u32)])] = &[
+    (0x0f, &[("alloc::raw_vec::finish_grow", 10), ("alloc::vec::Vec<T,A>::push", 20)]),
+    (0x1f, &[("demo::inlined", 7), ("demo::parse", 30)]),
+    (0x2f, &[("demo::parse", 31)]),
+    (0x3f, &[("demo::main", 40)]),
+    (0x4f, &[("std::rt::lang_start", 50)]),
+    (0x5f, &[("main", 0)]),
+];
+
+/// Two stacks of that program: `push` below a recursive `parse`, and a direct allocation in `main`.
+fn program() -> Feed {
+    let mut feed = Feed::new();
+    feed.thread(2, 1, "main");
+    feed.module("/bin/program", 0x1000, 0x100);
+    feed.stack(1, &[0x1010, 0x1020, 0x1030, 0x1040, 0x1050, 0x1060]);
+    feed.stack(2, &[0x1040, 0x1050, 0x1060]);
+    feed.alloc_at(2, 0x100, 1000, 1);
+    feed.alloc_at(2, 0x200, 200, 1);
+    feed.alloc_at(2, 0x300, 30, 2);
+    feed.alloc(2, 0x400, 4);
+    feed
+}
+
+#[test]
+fn a_block_counts_in_its_stack_and_ids_with_the_same_frames_are_one() {
+    let mut feed = program();
+    feed.stack(9, &[0x1040, 0x1050, 0x1060]);
+    feed.alloc_at(2, 0x500, 5, 9);
+    feed.free(2, 0x200);
+    let report = feed.report();
+    assert_eq!(report.by_stack.len(), 3);
+    let deep = row(&report, &[0x0f, 0x1f, 0x2f, 0x3f, 0x4f, 0x5f]);
+    assert_eq!((deep.figures.live_bytes, deep.figures.peak_bytes), (1000, 1200));
+    assert_eq!((deep.figures.allocations, deep.figures.frees), (2, 1));
+    let main = row(&report, &[0x3f, 0x4f, 0x5f]);
+    assert_eq!((main.figures.live_bytes, main.figures.allocations), (35, 2));
+    assert_eq!(main.end, StackEnd::Complete);
+    let none = report.by_stack.iter().find(|row| row.kind == StackKind::NotTaken).expect("it");
+    assert_eq!((none.figures.live_bytes, none.figures.peak_bytes), (4, 4));
+    assert_eq!(report.modules.len(), 1);
+    assert_eq!(report.largest_live[0].stack, Some(0));
+}
+
+#[test]
+fn a_trace_without_stacks_has_no_rows_of_them() {
+    let mut feed = Feed::new();
+    feed.module("/bin/program", 0x1000, 0x100);
+    feed.stack(1, &[0x1010]);
+    feed.alloc(2, 0x10, 8);
+    let report = feed.report();
+    assert!(report.by_stack.is_empty() && report.frames.is_empty() && report.modules.is_empty());
+    assert!(report.by_function(true).is_empty());
+    let mut document = Vec::new();
+    json::write(&report, &mut document).expect("memory takes everything");
+    let document: Value = serde_json::from_slice(&document).expect("JSON");
+    assert!(
+        document.get("by_stack").is_none() && document["largest_live"][0].get("stack").is_none()
+    );
+}
+
+#[test]
+fn before_the_first_stack_all_blocks_are_without_one() {
+    let mut feed = Feed::new();
+    feed.module("/bin/program", 0x1000, 0x100);
+    feed.stack(1, &[0x1010]);
+    feed.alloc(2, 0x10, 100);
+    feed.free(2, 0x10);
+    feed.alloc(2, 0x20, 60);
+    feed.alloc_at(2, 0x30, 7, 1);
+    let report = feed.report();
+    let none = report.by_stack.iter().find(|row| row.kind == StackKind::NotTaken).expect("it");
+    assert_eq!((none.figures.peak_bytes, none.figures.live_bytes), (100, 60));
+}
+
+#[test]
+fn a_reallocated_block_moves_to_the_stack_of_its_reallocation() {
+    let mut feed = program();
+    feed.realloc_free(2, 0x100);
+    feed.realloc_alloc_at(2, 0x600, 1500, 2);
+    // A reallocation without a stack says nothing.
+    feed.realloc(2, 0x600, 0x600, 1600);
+    let report = feed.report();
+    let deep = row(&report, &[0x0f, 0x1f, 0x2f, 0x3f, 0x4f, 0x5f]).figures;
+    assert_eq!((deep.live_bytes, deep.frees, deep.reallocations), (200, 0, 0));
+    assert_eq!(deep.moved_out, moves(1, 1000));
+    let main = row(&report, &[0x3f, 0x4f, 0x5f]).figures;
+    assert_eq!((main.live_bytes, main.reallocations, main.allocated_bytes), (1630, 2, 3130));
+    assert_eq!(main.moved_in, moves(1, 1500));
+    assert_eq!(report.by_scope[0].figures.moved_out, Moves::default());
+}
+
+fn moves(blocks: u64, bytes: u64) -> Moves {
+    let mut moves = Moves::default();
+    (moves.blocks, moves.bytes) = (blocks, bytes);
+    moves
+}
+
+#[test]
+fn an_address_belongs_to_the_module_that_was_loaded_at_the_time_of_its_spec() {
+    let mut feed = Feed::new();
+    feed.emit("Diagnostics.ModuleInit", 1, &[crate::feed::V::S("dwarf"), N(0)]);
+    feed.module("/lib/first.so", 0x1000, 0x100);
+    feed.stack(1, &[0x1010]);
+    feed.emit("Diagnostics.ModuleUnload", 1, &[N(0x1000)]);
+    feed.module("/lib/second.so", 0x1000, 0x100);
+    feed.stack(2, &[0x1010]);
+    feed.emit("Diagnostics.ModuleUnload", 1, &[N(0x1000)]);
+    feed.module("/lib/first.so", 0x9000, 0x100);
+    feed.stack(3, &[0x9010]);
+    for (id, size) in [(1, 1), (2, 10), (3, 100)] {
+        feed.alloc_at(2, 0x10 * u64::from(id), size, id);
+    }
+    let report = feed.report();
+    let rows = report.by_function(false);
+    assert_eq!(rows.len(), 2);
+    assert_eq!(called(&rows, "first.so+0xf").figures.live_bytes, 101);
+    assert_eq!(called(&rows, "second.so+0xf").figures.live_bytes, 10);
+    let rows = report.by_crate(false);
+    assert_eq!(called(&rows, "first.so").inclusive.live_bytes, 101);
+}
+
+#[test]
+fn an_id_may_be_used_before_its_spec() {
+    let mut feed = Feed::unreal();
+    feed.alloc_at(2, 0x10, 5, 7);
+    feed.stack(3, &[0x1010]);
+    feed.alloc_at(2, 0x20, 6, 3);
+    feed.stack(7, &[0x1010]);
+    feed.alloc_at(2, 0x30, 7, 7);
+    feed.alloc_at(2, 0x40, 8, u32::MAX);
+    // A file that is announced after the stacks in it.
+    feed.module("/bin/late", 0x1000, 0x100);
+    let report = feed.report();
+    assert_eq!(report.by_stack.len(), 2, "{:?}", report.by_stack);
+    assert_eq!(row(&report, &[0xf]).figures.live_bytes, 18);
+    let rows = report.by_function(false);
+    assert_eq!(called(&rows, "(unknown stack)").figures.live_bytes, 8);
+    assert_eq!(called(&rows, "late+0xf").figures.live_bytes, 18);
+}
+
+#[test]
+fn a_stack_says_why_it_ends() {
+    let mut feed = Feed::new();
+    feed.module("/bin/program", 0x1000, 0x100);
+    for (id, reason) in [(1, 0), (2, 1), (3, 2), (4, 3), (5, 99)] {
+        feed.stack(id, &[0x1010, 0x1020]);
+        feed.emit("Memledger.CallstackEnd", 1, &[N(id.into()), N(reason)]);
+        feed.alloc_at(2, 0x10 * u64::from(id), 1 << id, id);
+    }
+    feed.stack(6, &[]);
+    feed.alloc_at(2, 0x100, 64, 6);
+    let report = feed.report();
+    let ends: Vec<_> =
+        report.by_stack.iter().map(|row| (row.kind, row.end, row.figures.live_bytes)).collect();
+    assert_eq!(
+        ends,
+        [
+            (StackKind::Other, StackEnd::Complete, 64),
+            // Reason 99 is not known: there are more frames.
+            (StackKind::Known, StackEnd::FrameLimit, 36),
+            (StackKind::Known, StackEnd::UnreadableMemory, 16),
+            (StackKind::Known, StackEnd::NoUnwindInformation, 8),
+            (StackKind::Known, StackEnd::Complete, 2),
+        ]
+    );
+    let tree = printed(&report, |options| options.by = Some(text::By::Stack));
+    for label in
+        ["(above the frame limit)", "(unreadable memory)", "(no unwind information)", "(other)"]
+    {
+        assert!(tree.contains(label), "{label} in {tree}");
+    }
+}
+
+#[test]
+fn functions_are_named_by_the_first_frame_that_is_not_folded() {
+    let mut report = program().report();
+    let mut names = Names(PROGRAM, Vec::new());
+    report.symbolize(&mut names);
+    names.1.sort_unstable();
+    assert_eq!(names.1, [0x0f, 0x1f, 0x2f, 0x3f, 0x4f, 0x5f], "each is asked for once");
+    let rows = report.by_function(false);
+    let names: Vec<_> = rows.iter().map(|row| row.name.as_str()).collect();
+    assert_eq!(names, ["demo::inlined", "demo::main", "(no stack)", "demo::parse"]);
+    let of = |name: &str| {
+        let row = called(&rows, name);
+        (row.figures.live_bytes, row.inclusive.live_bytes, row.inclusive.allocations)
+    };
+    assert_eq!(of("demo::inlined"), (1200, 1200, 2));
+    assert_eq!(of("demo::parse"), (0, 1200, 2), "recursion counts once");
+    assert_eq!(of("demo::main"), (30, 1230, 3));
+
+    let all = report.by_function(true);
+    assert_eq!(called(&all, "alloc::raw_vec::finish_grow").figures.live_bytes, 1200);
+    assert_eq!(called(&all, "main").inclusive.live_bytes, 1230);
+
+    let lines = report.by_line(false);
+    let line = called(&lines, "src/demo.rs:7");
+    assert_eq!((line.file.as_deref(), line.line), (Some("src/demo.rs"), Some(7)));
+    assert_eq!((line.figures.live_bytes, line.inclusive.live_bytes), (1200, 1200));
+    assert_eq!(called(&lines, "src/demo.rs:31").inclusive.live_bytes, 1200);
+    let crates = report.by_crate(false);
+    assert_eq!(called(&crates, "demo").figures.live_bytes, 1230);
+    assert_eq!(crates.len(), 2);
+    for rows in [rows, all, lines, crates] {
+        let sum = |of: fn(&Figures) -> u64| rows.iter().map(|row| of(&row.figures)).sum::<u64>();
+        assert_eq!(sum(|figures| figures.live_bytes), report.totals.live_bytes);
+        assert_eq!(sum(|figures| figures.allocations), report.totals.allocations);
+    }
+}
+
+#[test]
+fn the_tree_reads_from_callers_or_from_allocators() {
+    let mut report = program().report();
+    report.symbolize(&mut Names(PROGRAM, Vec::new()));
+    let tree = printed(&report, |options| options.by = Some(text::By::Stack));
+    let rows = |text: &str| {
+        let lines = text.lines().skip_while(|line| !line.starts_with("By stack")).skip(1);
+        lines
+            .map(|line| {
+                line.split("  ")
+                    .filter(|cell| !cell.is_empty())
+                    .take(2)
+                    .map(str::trim)
+                    .collect::<Vec<_>>()
+                    .join("|")
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        rows(&tree),
+        [
+            "demo::main|1.2 KiB",
+            "demo::parse > demo::parse > demo::inlined|1.2 KiB",
+            "(no stack)|4 B"
+        ]
+    );
+    let tree = printed(&report, |options| {
+        (options.by, options.bottom_up) = (Some(text::By::Stack), true);
+    });
+    assert_eq!(
+        rows(&tree),
+        [
+            "demo::inlined > … 1 more … > demo::parse > demo::main|1.2 KiB",
+            "demo::main|30 B",
+            "(no stack)|4 B"
+        ]
+    );
+    let found = printed(&report, |options| {
+        (options.by, options.filter) = (Some(text::By::Stack), Some("INLINED".to_owned()));
+    });
+    assert_eq!(rows(&found).len(), 2, "{found}");
+    let first_screen = printed(&report, |_| ());
+    assert!(first_screen.contains("By function"), "{first_screen}");
+    let verbose = printed(&report, |options| options.verbose = true);
+    assert!(verbose.contains("demo::inlined < demo::parse < demo::parse < …"), "{verbose}");
+}
+
+#[test]
+fn folded_stacks_are_lines_for_a_flame_graph() {
+    let mut report = program().report();
+    report.symbolize(&mut Names(PROGRAM, Vec::new()));
+    let folded = |sort| {
+        let mut options = text::Options::default();
+        options.sort = sort;
+        let mut out = Vec::new();
+        let format = FORMATS.by_name("folded").expect("it");
+        format.write(&report, &options, &mut out).expect("memory takes everything");
+        String::from_utf8(out).expect("UTF-8")
+    };
+    assert_eq!(
+        folded(text::Sort::Live),
+        "(no stack) 4\ndemo::main 30\ndemo::main;demo::parse;demo::parse;demo::inlined 1200\n"
+    );
+    assert!(folded(text::Sort::Count).contains("demo::inlined 2\n"));
+}
+
+#[test]
+fn stacks_can_be_those_of_a_scope() {
+    let mut feed = program();
+    let mut analyzer = Feed::with(Analyzer::new().stacks_in_scope("LOAD"), false);
+    std::mem::swap(&mut feed, &mut analyzer);
+    feed.spec(0, 100, -1, -1, "load level");
+    feed.module("/bin/program", 0x1000, 0x100);
+    feed.stack(1, &[0x1010]);
+    feed.alloc_at(2, 0x10, 5, 1);
+    feed.enter(2, 100);
+    feed.alloc_at(2, 0x20, 70, 1);
+    feed.leave(2);
+    let report = feed.report();
+    assert_eq!(report.by_stack.len(), 1);
+    assert_eq!(report.by_stack[0].figures.live_bytes, 70);
+    assert_eq!(report.totals.live_bytes, 75);
+}
+
+#[test]
+fn the_json_has_stacks_frames_and_functions() {
+    let mut report = program().report();
+    report.symbolize(&mut Names(PROGRAM, Vec::new()));
+    let mut document = Vec::new();
+    json::write(&report, &mut document).expect("memory takes everything");
+    let document: Value = serde_json::from_slice(&document).expect("JSON");
+    assert_eq!(document["stack_sampling_bytes"], Value::Null);
+    assert_eq!(document["modules"][0]["path"], "/bin/program");
+    assert_eq!(document["modules"][0]["build_id"], "2f62696e2f70726f6772616d");
+    let stack = &document["by_stack"][0];
+    assert_eq!((&stack["kind"], &stack["end"]), (&"known".into(), &"complete".into()));
+    assert_eq!(stack["live_bytes"], 1200);
+    assert!(stack.get("estimates").is_none());
+    let inner = &document["frames"][stack["frames"][1].as_u64().expect("an index") as usize];
+    assert_eq!(inner["offset"], "0x1f");
+    assert_eq!(inner["functions"][1]["function"], "demo::parse");
+    assert_eq!(inner["functions"][1]["line"], 30);
+    let function = &document["by_function"][0];
+    assert_eq!(function["function"], "demo::inlined");
+    assert_eq!(function["inclusive"]["live_bytes"], 1200);
+    assert!(function.get("peak_bytes").is_none(), "it is not known");
+    assert_eq!(document["by_line"][0]["line_number"], 7);
+    assert_eq!(document["by_crate"][0]["crate"], "demo");
+    assert_eq!(document["largest_live"][0]["stack"], 0);
+}
+
+#[test]
+fn stacks_of_unreals_own_runtime_are_read() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/samples/ue511-smoke.utrace");
+    let mut analyzer = Analyzer::new();
+    read(&std::fs::read(path).expect("the sample")[..], &mut analyzer).expect("a trace");
+    let report = analyzer.report();
+    let known = report.by_stack.iter().filter(|row| row.kind == StackKind::Known);
+    assert!(known.clone().count() > 40, "{}", report.by_stack.len());
+    assert!(known.clone().all(|row| !row.frames.is_empty()));
+    let live: u64 = report.by_stack.iter().map(|row| row.figures.live_bytes).sum();
+    let allocated: u64 = report.by_stack.iter().map(|row| row.figures.allocated_bytes).sum();
+    assert_eq!((live, allocated), (261_720, 1_155_246));
+}
