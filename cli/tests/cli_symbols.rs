@@ -306,3 +306,185 @@ fn damaged_files_never_panic() {
         }
     }
 }
+
+/// A trace of Unreal's form with one allocation, in the making.
+struct Trace {
+    bytes: Vec<u8>,
+    uid: u16,
+}
+
+/// Flags of types.
+const IMPORTANT: u8 = 1 | NO_SYNC;
+const NO_SYNC: u8 = 4;
+/// Codes of the types of fields.
+const U8: u8 = 0;
+const U32: u8 = 2;
+const U64: u8 = 3;
+const TEXT: u8 = 0x88;
+const BYTES: u8 = 0x80;
+const WORDS: u8 = 0x83;
+
+impl Trace {
+    fn new() -> Self {
+        let bytes = [b"2CRT", &[4, 0, 2, 0, 255, 255, 4, 7][..]].concat();
+        Self { bytes, uid: 16 }
+    }
+
+    fn packet(&mut self, stream: u16, payload: &[u8]) {
+        self.bytes.extend((payload.len() as u16 + 4).to_le_bytes());
+        self.bytes.extend(stream.to_le_bytes());
+        self.bytes.extend(payload);
+    }
+
+    /// Declares a type, and writes one event of it: on stream 1 if it is important, else on 2.
+    fn event(&mut self, name: (&str, &str), flags: u8, fields: &[(&str, u8, &[u8])], serial: u32) {
+        let size = |code: u8| if code & 0x80 != 0 { 0 } else { 1_u16 << (code & 3) };
+        let has_aux = fields.iter().any(|(_, code, _)| code & 0x80 != 0);
+        let lengths = [name.0.len() as u8, name.1.len() as u8];
+        let mut record = [&self.uid.to_le_bytes()[..], &[fields.len() as u8]].concat();
+        record.extend([flags | if has_aux { 2 } else { 0 }]);
+        record.extend(lengths);
+        let mut offset = 0_u16;
+        for (name, code, _) in fields {
+            record.extend([0, 0]);
+            record.extend(offset.to_le_bytes());
+            record.extend(size(*code).to_le_bytes());
+            record.extend([*code, name.len() as u8]);
+            offset += size(*code);
+        }
+        record.extend([name.0, name.1].concat().bytes());
+        fields.iter().for_each(|(name, ..)| record.extend(name.bytes()));
+        let head = [[0, 0], (record.len() as u16).to_le_bytes()].concat();
+        self.packet(0, &[head, record].concat());
+
+        let important = flags == IMPORTANT;
+        let mut body = Vec::new();
+        if flags & NO_SYNC == 0 {
+            body.extend(&serial.to_le_bytes()[..3]);
+        }
+        let fixed = fields.iter().filter(|(_, code, _)| code & 0x80 == 0);
+        fixed.for_each(|(_, _, value)| body.extend(*value));
+        let shift = u32::from(!important);
+        for (index, (_, code, value)) in fields.iter().enumerate() {
+            if code & 0x80 != 0 {
+                let head = 1_u32 << shift | (index as u32) << 8 | (value.len() as u32) << 13;
+                body.extend(head.to_le_bytes());
+                body.extend(*value);
+            }
+        }
+        body.extend(has_aux.then_some(3_u8 << shift));
+        if important {
+            let head = [self.uid.to_le_bytes(), (body.len() as u16).to_le_bytes()].concat();
+            self.packet(1, &[head, body].concat());
+        } else {
+            self.packet(2, &[(self.uid << 1 | 1).to_le_bytes().to_vec(), body].concat());
+        }
+        self.uid += 1;
+    }
+
+    /// One allocation of 64 bytes, whose stack has these return addresses.
+    fn with_stack(module: &Module, frames: &[u64]) -> Vec<u8> {
+        let mut trace = Self::new();
+        let frequency = 1_000_000_000_u64.to_le_bytes();
+        let clock = [("StartCycle", U64, &[0; 8][..]), ("CycleFrequency", U64, &frequency)];
+        trace.event(("$Trace", "NewTrace"), IMPORTANT, &clock, 0);
+        let format = [("SymbolFormat", TEXT, &b"dwarf"[..]), ("ModuleBaseShift", U8, &[0])];
+        trace.event(("Diagnostics", "ModuleInit"), IMPORTANT, &format, 0);
+        let (base, size) = (module.base.to_le_bytes(), 0x100_0000_u32.to_le_bytes());
+        let fields = [
+            ("Name", TEXT, module.path.as_bytes()),
+            ("Base", U64, &base),
+            ("Size", U32, &size),
+            ("ImageId", BYTES, &module.build_id),
+        ];
+        trace.event(("Diagnostics", "ModuleLoad"), IMPORTANT, &fields, 0);
+        let init = [("MarkerPeriod", U32, &[0, 16, 0, 0][..]), ("Version", U8, &[1])];
+        let init = [&init[..], &[("MinAlignment", U8, &[8]), ("SizeShift", U8, &[3])]].concat();
+        trace.event(("Memory", "Init"), IMPORTANT, &init, 0);
+        let frames = frames.iter().flat_map(|frame| frame.to_le_bytes()).collect::<Vec<_>>();
+        let spec = [("CallstackId", U32, &[7, 0, 0, 0][..]), ("Frames", WORDS, &frames)];
+        trace.event(("Memory", "CallstackSpec"), NO_SYNC, &spec, 0);
+        let fields = [
+            ("Address", U64, &[0, 16, 0, 0, 0, 0, 0, 0][..]),
+            ("CallstackId", U32, &[7, 0, 0, 0]),
+            ("Size", U32, &[8, 0, 0, 0]),
+            ("AlignmentPow2_SizeLower", U8, &[3 << 3]),
+        ];
+        trace.event(("Memory", "AllocSystem"), 0, &fields, 1);
+        trace.packet(0x3fff, &[]);
+        trace.bytes
+    }
+}
+
+/// Status, standard output, standard error of `memledger`.
+fn memledger(args: &[&Path]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_memledger"));
+    command.args(args).env_remove("DEBUGINFOD_URLS").stdin(Stdio::null());
+    let output = command.output().expect("the command runs");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
+}
+
+fn report(trace: &Path) -> serde_json::Value {
+    let (status, out, err) = memledger(
+        &["report", "--format", "json"]
+            .map(Path::new)
+            .into_iter()
+            .chain([trace])
+            .collect::<Vec<_>>(),
+    );
+    assert_eq!(status, 0, "{err}");
+    serde_json::from_str(&out).expect("JSON")
+}
+
+#[test]
+fn a_symbolized_trace_is_read_without_the_program() {
+    let program = compile(&["-g", "-Csymbol-mangling-version=v0"]);
+    let (start, size) = program.function("outer");
+    let (mut binaries, _) = symbolizer(&[]);
+    let inlined = |at: &u64| binaries.frames(&program.module, *at).len() > 1;
+    let offset = (start..start + size).find(inlined).expect("an inlined function");
+    // The second frame is in no module.
+    let frames = [program.module.base + offset + 1, 0x77];
+    let folder = TempDir::new().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let [plain, compact] = [path("run.utrace"), path("run.memledger")];
+    fs::write(&plain, Trace::with_stack(&program.module, &frames)).expect("written");
+    let export = ["export", "--to", "memledger", "-o"].map(Path::new);
+    let (status, _, err) = memledger(&[&export[..], &[&compact, &plain]].concat());
+    assert_eq!((status, &*err), (0, ""));
+
+    let symbolize = |from: &Path, to: &Path| {
+        let (status, out, err) = memledger(&["symbolize".as_ref(), from, "-o".as_ref(), to]);
+        assert_eq!((status, &*out), (0, ""), "{err}");
+        err
+    };
+    let with_program = report(&plain);
+    let outputs = [&plain, &compact].map(|trace| {
+        (
+            trace,
+            trace.with_file_name(format!(
+                "named-{}",
+                trace.display().to_string().rsplit('/').next().expect("a name")
+            )),
+        )
+    });
+    for (trace, named) in &outputs {
+        let err = symbolize(trace, named);
+        assert_eq!(err, "memledger: of the 1 address in the trace, 1 is with symbols\n");
+    }
+    fs::remove_file(&program.path).expect("removed");
+    assert_ne!(report(&plain)["frames"], with_program["frames"]);
+    for (_, named) in &outputs {
+        let report = report(named);
+        for key in ["totals", "by_stack", "by_function", "by_line", "frames"] {
+            assert_ne!(report[key], serde_json::Value::Null, "{key}");
+            assert_eq!(report[key], with_program[key], "{key} of {}", named.display());
+        }
+        assert!(report["frames"].to_string().contains("<tiny::Tree<alloc::vec::Vec<u8>>>::grow"));
+        // What is there is not added again.
+        let again = named.with_extension("again");
+        symbolize(named, &again);
+        assert!(fs::read(named).expect("it") == fs::read(again).expect("it"));
+    }
+}

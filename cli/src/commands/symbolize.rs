@@ -69,9 +69,9 @@ pub fn run(args: &SymbolizeArgs, out: &mut dyn Write) -> Result<Outcome, CliErro
             "the trace has no call stacks in modules, so there are no symbols to add".to_owned()
         }
         (addresses, with_symbols) => format!(
-            "{} of {} have symbols now",
-            text::count(*with_symbols),
-            text::counted(*addresses, "address", "addresses")
+            "of the {} in the trace, {} with symbols",
+            text::counted(*addresses, "address", "addresses"),
+            text::counted(*with_symbols, "is", "are")
         ),
     });
     Ok(damaged(&args.trace, summary).map_or(Outcome::Done, Outcome::Incomplete))

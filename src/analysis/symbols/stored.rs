@@ -41,8 +41,8 @@ pub(super) const SYMBOL: Declaration = Declaration {
     ..SYMBOL_MODULE
 };
 
-/// Ids of functions, with a line in each, innermost first.
-type FunctionLines = Box<[(u32, u32)]>;
+/// Ids of functions, innermost first, and lines.
+type Frames = Box<[(u32, u32)]>;
 
 /// The symbols in a trace. Costs about 60 bytes for each function, and 32 bytes for each address
 /// and 8 for each of its functions, beyond the texts.
@@ -54,8 +54,8 @@ pub(in crate::analysis) struct StoredSymbols {
     modules: HashMap<u32, u32>,
     /// By `SymbolFunction.Id`: the function and its source file.
     functions: HashMap<u32, (String, String)>,
-    /// By file and offset: the ids of functions, and lines.
-    addresses: HashMap<(u32, u64), FunctionLines>,
+    /// By file and offset.
+    addresses: HashMap<(u32, u64), Frames>,
 }
 
 impl StoredSymbols {

@@ -147,3 +147,32 @@ fn sort(mut rows: Vec<(u64, Packed)>) -> Vec<(u64, Packed)> {
     });
     rows
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stacks::capture::modules::unwind_section;
+    use crate::platform::os::{Memory, loaded_files};
+
+    /// Whatever a section holds, its rows are in the order of addresses.
+    #[test]
+    fn damaged_unwind_information_gives_rows_in_order() {
+        let memory = Memory::open().unwrap();
+        let (files, _) = loaded_files(&memory, |_, _| false).unwrap();
+        let libc = files.iter().find(|file| file.path.contains("libc.so")).unwrap();
+        let (section, address) = unwind_section(&memory, libc).unwrap();
+        let whole = rows(&section, address);
+        assert!(whole.len() > 1_000 && whole.is_sorted_by_key(|(address, _)| *address));
+        let mut random = 1_u64;
+        for _ in 0..200 {
+            let mut damaged = section.get(..20_000).unwrap().to_vec();
+            for _ in 0..20 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let at = (random >> 33) as usize % damaged.len();
+                damaged[at] = (random >> 20) as u8;
+            }
+            damaged.truncate((random >> 40) as usize % damaged.len() + 1);
+            assert!(rows(&damaged, address).is_sorted_by_key(|(address, _)| *address));
+        }
+    }
+}

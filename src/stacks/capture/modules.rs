@@ -152,16 +152,21 @@ impl Modules {
 
 /// The rules of a file, by addresses in the file's own terms.
 fn unwind_rows(memory: &Memory, file: &LoadedFile) -> Option<Vec<(u64, Packed)>> {
+    let (section, address) = unwind_section(memory, file)?;
+    Some(eh_frame::rows(&section, address))
+}
+
+/// The bytes of `.eh_frame`, and its address in the file's own terms.
+pub(super) fn unwind_section(memory: &Memory, file: &LoadedFile) -> Option<(Vec<u8>, u64)> {
     let header = file.eh_frame_hdr.as_ref()?;
     let in_memory = |offset: u64| file.base.checked_add(offset);
     let bytes = memory.read(in_memory(header.offset)?, header.size).ok()?;
-    let address = eh_frame::section_address(&bytes, file.linked_base + header.offset)?;
+    let address = eh_frame::section_address(&bytes, file.linked_base.checked_add(header.offset)?)?;
     // The section ends with a zero, at the latest with its segment.
     let offset = address.checked_sub(file.linked_base)?;
     let segment = file.segments.iter().find(|segment| {
         (segment.offset..segment.offset.saturating_add(segment.size)).contains(&offset)
     })?;
     let size = segment.offset + segment.size - offset;
-    let section = memory.read(in_memory(offset)?, size).ok()?;
-    Some(eh_frame::rows(&section, address))
+    Some((memory.read(in_memory(offset)?, size).ok()?, address))
 }

@@ -154,7 +154,7 @@ impl Memory {
             // are on the thread's own stack, and so is the walk that looks for them.
             self.len.set(0);
         }
-        let Ok(caller) = self.walked[MAX_FRAMES].step(own, &mut reader) else { return NO_TABLE };
+        let Ok(caller) = self.walked_frame(MAX_FRAMES).step(own, &mut reader) else { return NO_TABLE };
         self.walk(caller, limit.clamp(1, MAX_FRAMES), &mut reader)
     }
 
@@ -167,10 +167,10 @@ impl Memory {
         let mut walked = 0;
         let (kept, root) = loop {
             // A frame further out has a higher stack pointer.
-            while candidate > 0 && self.frames[candidate - 1].rsp.get() < at.rsp {
+            while candidate > 0 && self.frame(candidate - 1).rsp.get() < at.rsp {
                 candidate -= 1;
             }
-            if candidate > 0 && self.frames[candidate - 1].is_at(at) {
+            if candidate > 0 && self.frame(candidate - 1).is_at(at) {
                 let unchanged = *unchanged.get_or_insert_with(|| self.unchanged(candidate));
                 // NOTE: a remembered stack that was too deep lacks its outermost frames, so it can
                 // only be continued to one that is too deep, too.
@@ -182,7 +182,7 @@ impl Memory {
             if walked == limit {
                 break (0, TOO_DEEP);
             }
-            match self.walked[walked].step(at, reader) {
+            match self.walked_frame(walked).step(at, reader) {
                 Ok(caller) => {
                     walked += 1;
                     at = caller;
@@ -198,11 +198,29 @@ impl Memory {
         self.remember(kept, walked, root, limit, reader.is_own())
     }
 
+    // NOTE: the hook must not panic. Numbers are always within the arrays; the compiler does not know
+    // that, and a minimum costs less than a check.
+
+    #[inline(always)]
+    fn frame(&self, number: usize) -> &Remembered {
+        &self.frames[number.min(MAX_FRAMES - 1)]
+    }
+
+    #[inline(always)]
+    fn word(&self, number: usize) -> &Cell<Word> {
+        &self.words[number.min(MAX_FRAMES * MAX_WORDS - 1)]
+    }
+
+    #[inline(always)]
+    fn walked_frame(&self, number: usize) -> &Step {
+        &self.walked[number.min(MAX_FRAMES)]
+    }
+
     /// The number of remembered frames, from the outermost on, none of whose words has changed;
     /// looks at the first `frames` only.
     #[inline(always)]
     fn unchanged(&self, frames: usize) -> usize {
-        let count = usize::from(self.frames[frames - 1].words.get());
+        let count = usize::from(self.frame(frames - 1).words.get());
         let is_changed = |word: &Cell<Word>| {
             let Word { address, value } = word.get();
             // SAFETY: remembered words are aligned, and on this thread's own stack above the stack
@@ -235,11 +253,11 @@ impl Memory {
         let (mut node, mut words, mut uses_rbp) = match kept {
             0 => (root, 0, false),
             _ => {
-                let outer = &self.frames[kept - 1];
+                let outer = self.frame(kept - 1);
                 (outer.node.get(), outer.words.get(), outer.uses_rbp.get())
             }
         };
-        for (i, step) in self.walked[..walked].iter().rev().enumerate() {
+        for (i, step) in self.walked.iter().take(walked).rev().enumerate() {
             let return_address = step.return_address.get();
             node = self.child(node, Frame::new(return_address as u64, step.module.get()));
             // The caller's `rbp` was read here, and matters only if the walk needed it.
@@ -248,12 +266,12 @@ impl Memory {
                 let address = step.words[word].get();
                 if is_needed && address != 0 {
                     let value = step.values[word].get();
-                    self.words[usize::from(words)].set(Word { address, value });
+                    self.word(words.into()).set(Word { address, value });
                     words += 1;
                 }
             }
             uses_rbp = step.rule_uses_rbp.get() || step.keeps_rbp.get() && uses_rbp;
-            let frame = &self.frames[kept + i];
+            let frame = self.frame(kept + i);
             frame.return_address.set(return_address);
             frame.rsp.set(step.rsp.get());
             frame.rbp.set(step.rbp.get());
@@ -288,12 +306,12 @@ impl Memory {
         let surplus = surplus.min(kept);
         let first_word = match surplus {
             0 => 0,
-            _ => self.frames[surplus - 1].words.get(),
+            _ => self.frame(surplus - 1).words.get(),
         };
-        let last_word = self.frames[kept - 1].words.get();
+        let last_word = self.frame(kept - 1).words.get();
         let mut node = TOO_DEEP;
         for i in surplus..kept {
-            let (from, to) = (&self.frames[i], &self.frames[i - surplus]);
+            let (from, to) = (self.frame(i), self.frame(i - surplus));
             node = tree::child(node, tree::frame(from.node.get()));
             to.return_address.set(from.return_address.get());
             to.rsp.set(from.rsp.get());
@@ -303,7 +321,7 @@ impl Memory {
             to.uses_rbp.set(from.uses_rbp.get());
         }
         for i in usize::from(first_word)..usize::from(last_word) {
-            self.words[i - usize::from(first_word)].set(self.words[i].get());
+            self.word(i - usize::from(first_word)).set(self.word(i).get());
         }
         kept - surplus
     }

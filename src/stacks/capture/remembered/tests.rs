@@ -115,3 +115,64 @@ fn stacks_are_those_of_the_backtrace_crate() {
         wander(&mut compare, depth);
     }
 }
+
+/// Whatever registers and stack the hook meets, a walk ends, and reads only memory that it may read.
+#[test]
+fn any_registers_end_a_walk() {
+    let mut compare = Compare::new();
+    let mut addresses = Vec::new();
+    backtrace::trace(|frame| {
+        addresses.push(frame.ip().addr());
+        true
+    });
+    let here = (&raw const addresses).addr();
+    // SAFETY: as in `Compare::check`.
+    let memory = unsafe { compare.memory.as_ref() };
+    for _ in 0..20_000 {
+        let code = addresses[compare.random(addresses.len())];
+        let return_address = match compare.random(4) {
+            0 => code,
+            1 => code.wrapping_add(compare.random(1 << 16)),
+            2 => compare.random(1 << 31) << 16,
+            _ => here,
+        };
+        let mut near = || match compare.random(8) {
+            0 => compare.random(1 << 31) << compare.random(33),
+            1 => here + compare.random(1 << 20),
+            _ => here + 8 * compare.random(1 << 9),
+        };
+        let registers = Registers { return_address, rsp: near(), rbp: near() };
+        assert_ne!(memory.stack(registers, MAX_FRAMES), 0, "{registers:x?}");
+    }
+}
+
+/// A recursion that is deeper than the limit keeps the innermost frames.
+#[test]
+fn the_innermost_frames_of_a_deep_recursion_are_kept() {
+    #[inline(never)]
+    fn descend(memory: &Memory, depth: usize, limit: usize) -> Vec<u32> {
+        let mut nodes = match depth {
+            0 => Vec::new(),
+            _ => descend(memory, depth - 1, limit),
+        };
+        nodes.push(memory.stack(Registers::here(), limit));
+        nodes
+    }
+    let compare = Compare::new();
+    // SAFETY: as in `Compare::check`.
+    let memory = unsafe { compare.memory.as_ref() };
+    for limit in [1, 2, 20, MAX_FRAMES] {
+        let nodes = descend(memory, 600, limit);
+        for (i, node) in nodes.iter().enumerate().step_by(7) {
+            let (taken, end) = frames(*node);
+            assert!(taken.len() <= limit);
+            // The first stack is taken in the innermost call.
+            if 600 - i > limit {
+                assert_eq!((taken.len(), end), (limit, TOO_DEEP), "{i}");
+            }
+        }
+        if limit == MAX_FRAMES {
+            assert_eq!(frames(nodes[600]).1, COMPLETE);
+        }
+    }
+}
