@@ -151,8 +151,8 @@ fn sort(mut rows: Vec<(u64, Packed)>) -> Vec<(u64, Packed)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stacks::capture::modules::unwind_section;
     use crate::platform::os::{Memory, loaded_files};
+    use crate::stacks::capture::modules::unwind_section;
 
     /// Whatever a section holds, its rows are in the order of addresses.
     #[test]

@@ -10,6 +10,8 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const PAGE: usize = 4096;
+/// The address of no page.
+const NO_PAGE: usize = 1;
 /// The maximum size in bytes of a stack that is recognised as the thread's own.
 const MAX_STACK: usize = 1 << 30;
 /// The number of pages of the thread's own stack that one event checks at most: 64 MiB.
@@ -89,7 +91,7 @@ fn are_readable(page: usize, end: usize) -> bool {
 /// Reads words of the stack that one event is on.
 pub(super) struct StackReader<'a> {
     own: &'a OwnStack,
-    /// A page that has been checked for this event.
+    /// The page that was checked last for this event, or [`NO_PAGE`].
     page: usize,
     /// Whether all words so far are on the thread's own stack.
     is_own: bool,
@@ -100,8 +102,7 @@ impl<'a> StackReader<'a> {
     #[inline(always)]
     pub(super) fn new(own: &'a OwnStack, sp: usize) -> Self {
         let is_own = own.contains(sp) || own.extend_to(sp);
-        // The page with the stack pointer is in use.
-        Self { own, page: sp & !(PAGE - 1), is_own }
+        Self { own, page: NO_PAGE, is_own }
     }
 
     /// Whether all words that were read are on the thread's own stack.

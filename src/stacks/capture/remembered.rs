@@ -154,7 +154,9 @@ impl Memory {
             // are on the thread's own stack, and so is the walk that looks for them.
             self.len.set(0);
         }
-        let Ok(caller) = self.walked_frame(MAX_FRAMES).step(own, &mut reader) else { return NO_TABLE };
+        let Ok(caller) = self.walked_frame(MAX_FRAMES).step(own, &mut reader) else {
+            return NO_TABLE;
+        };
         self.walk(caller, limit.clamp(1, MAX_FRAMES), &mut reader)
     }
 
