@@ -344,7 +344,8 @@ fn the_readers_side_has_no_unsafe_code() {
     for (file, code) in &files {
         if readers.iter().any(|reader| file.starts_with(reader)) {
             looked += 1;
-            let forms = ["unsafe {", "unsafe fn ", "unsafe impl ", "unsafe trait ", "unsafe extern "];
+            let forms =
+                ["unsafe {", "unsafe fn ", "unsafe impl ", "unsafe trait ", "unsafe extern "];
             let used = forms.iter().find(|form| code.contains(**form));
             assert_eq!(used, None, "{file} contains unsafe code");
         }

@@ -3,13 +3,15 @@
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group};
-use memledger::{AllocScope, Context, Ledger, ScopeLayer, TrackingAllocator, alloc_scope};
+use memledger::{AllocScope, Context, Ledger, ScopeLayer, Stacks, TrackingAllocator, alloc_scope};
 use memledger_benches::analyze;
-use memledger_benches::bursts::{BURST, Lane, THREADS, Team, compare, compare_loads, named};
+use memledger_benches::bursts::{
+    BURST, Compared, Lane, THREADS, Team, compare, compare_loads, named,
+};
 use memledger_benches::peers::compare_peers;
 use memledger_benches::recording::{Mode, Recording, use_up_early_buffer};
 use memledger_benches::targets::{COMPARED, Figures, is_test};
-use memledger_benches::workload::{Calls, Churn, Handover, Pair, Workload};
+use memledger_benches::workload::{Calls, Churn, Handover, Nested, Pair, Workload};
 use std::alloc::System;
 use std::hint::black_box;
 use std::pin::pin;
@@ -52,6 +54,34 @@ fn hook(c: &mut Criterion) {
             calls +=
                 load::<Handover>(&mut group, "handover", team, mode, &recording.ledger, figures);
         }
+        recording.finish(calls);
+    }
+    group.finish();
+    figures.finish(&COMPARED, is_test());
+}
+
+/// What a call stack of 20 frames adds to a pair.
+fn stacks(c: &mut Criterion) {
+    let mut figures = Figures::default();
+    let mut group = c.benchmark_group("stacks");
+    group.throughput(Throughput::Elements(2));
+    let team = Team::new(1);
+    let sampled = Stacks::Sampled { mean_bytes: 512 << 10 };
+    for (name, taken) in [("off", Stacks::Off), ("on", Stacks::On), ("sampled", sampled)] {
+        let recording = Recording::start(Mode::NULL, Ledger::builder().stacks(taken));
+        let flush = || recording.ledger.flush();
+        let mut calls = Calls::default();
+        let mut compare = |changed, compared: (Option<Compared>, Calls)| {
+            figures.compared(&format!("stacks {name}"), 1, changed, compared.0);
+            calls += compared.1;
+        };
+        let allocators = (&System, &ALLOC);
+        let few = format!("{name}/2 of 20 frames change");
+        let few = compare_loads::<Nested<2>>(&mut group, &few, &team, BURST, &flush, allocators);
+        compare("2 of 20 frames change", few);
+        let all = format!("{name}/19 of 20 frames change");
+        let all = compare_loads::<Nested<19>>(&mut group, &all, &team, BURST, &flush, allocators);
+        compare("19 of 20 frames change", all);
         recording.finish(calls);
     }
     group.finish();
@@ -145,7 +175,7 @@ criterion_group! {
         .nresamples(2_000)
         .warm_up_time(Duration::from_millis(50))
         .measurement_time(Duration::from_millis(250));
-    targets = peers, hook, scopes
+    targets = peers, hook, stacks, scopes
 }
 
 fn main() {

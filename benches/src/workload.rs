@@ -94,6 +94,57 @@ impl Workload for Pair {
     }
 }
 
+/// Calls `leaf` with `frames` frames between the caller and it: one of two chains of functions, whose
+/// frames are all different.
+fn through_frames(odd: bool, frames: u32, leaf: &mut dyn FnMut()) {
+    #[inline(never)]
+    fn even(frames: u32, leaf: &mut dyn FnMut()) {
+        if frames <= 1 {
+            leaf()
+        } else {
+            even(frames - 1, leaf)
+        }
+        black_box(());
+    }
+    #[inline(never)]
+    fn uneven(frames: u32, leaf: &mut dyn FnMut()) {
+        if frames <= 1 {
+            leaf()
+        } else {
+            uneven(frames - 1, leaf)
+        }
+        black_box(frames);
+    }
+    if odd { uneven(frames, leaf) } else { even(frames, leaf) }
+}
+
+/// [`Pair`] at the end of a call stack of 20 frames, of which the innermost `CHANGED` are others
+/// than at the pair before.
+pub struct Nested<const CHANGED: u32> {
+    pair: Pair,
+}
+
+impl<const CHANGED: u32> Workload for Nested<CHANGED> {
+    fn new(threads: usize, burst: u64) -> Self {
+        Self { pair: Pair::new(threads, burst) }
+    }
+
+    fn fill<A: GlobalAlloc>(&mut self, _allocator: &A, _between: &dyn Fn()) {}
+
+    fn run<A: GlobalAlloc>(&mut self, allocator: &A, pairs: u64) {
+        let pair = &mut self.pair;
+        through_frames(false, 20 - CHANGED, &mut || {
+            for round in 0..pairs {
+                through_frames(round & 1 != 0, CHANGED, &mut || pair.run(allocator, 1));
+            }
+        });
+    }
+
+    fn clear<A: GlobalAlloc>(&mut self, allocator: &A, between: &dyn Fn()) -> Calls {
+        self.pair.clear(allocator, between)
+    }
+}
+
 /// Blocks of 16 to 512 bytes.
 struct Blocks {
     live: Vec<(usize, Layout)>,
