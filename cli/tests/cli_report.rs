@@ -340,7 +340,7 @@ fn each_format_of_the_library_is_chosen_by_its_name_and_by_its_endings() {
     run(&["report", SAMPLE, "-o", as_arg(&path)]);
     assert_eq!(fs::read_to_string(path).expect("the file"), run(&["report", SAMPLE]).1);
     let (status, _, err) = run(&["report", SAMPLE, "--format", "html"]);
-    assert!(status == 2 && err.contains("[possible values: text, json]"), "{err}");
+    assert!(status == 2 && err.contains("[possible values: text, json, folded]"), "{err}");
 }
 
 #[test]
