@@ -6,7 +6,7 @@ use crate::analysis::{Analyzer, Report};
 use crate::error::Error;
 use crate::trace::convert::copy;
 use crate::trace::format::encode::{Declaration, Value};
-use crate::trace::format::packet::{FIRST_THREAD, LAST_THREAD, TYPES};
+use crate::trace::format::packet::{PSEUDO_IMPORTANTS, TYPES};
 use crate::trace::format::schema::{FIRST_UID, LAST_UID};
 use crate::trace::read::Summary;
 use std::collections::{HashMap, HashSet};
@@ -34,7 +34,7 @@ pub struct Symbolized {
 /// `symbolize` gets the report and fills in the functions of its frames, usually by
 /// [`Report::symbolize`]. Symbols that the trace has already are in the report, and are not added again.
 /// All packets are copied as [`convert`](crate::trace::convert::convert) copies them; the new events
-/// follow at the end, on a stream that no thread has.
+/// follow at the end, on a stream that belongs to no thread.
 ///
 /// # Errors
 /// As `convert`.
@@ -58,12 +58,8 @@ pub fn add_symbols(
 
 /// The packets of all symbols of the report that are not stored yet: stream and payload.
 fn packets(report: &Report, mut stored: &StoredSymbols, summary: &Summary) -> Vec<(u16, Vec<u8>)> {
-    let used: HashSet<_> = summary.streams.iter().map(|stream| stream.stream).collect();
-    let stream = (FIRST_THREAD..=LAST_THREAD).rev().find(|stream| !used.contains(stream));
-    let (Some(stream), Some((types, records))) = (stream, declare(summary)) else {
-        return Vec::new();
-    };
-    let mut writer = EventWriter { stream, packets: Vec::new(), payload: Vec::new() };
+    let Some((types, records)) = declare(summary) else { return Vec::new() };
+    let mut writer = EventWriter { packets: Vec::new(), payload: Vec::new() };
     let (mut module_id, mut function_id) = stored.last_ids();
     let mut modules = HashMap::new();
     let mut functions = HashMap::new();
@@ -127,7 +123,6 @@ fn declare(summary: &Summary) -> Option<(Types, Vec<u8>)> {
 }
 
 struct EventWriter {
-    stream: u16,
     packets: Vec<(u16, Vec<u8>)>,
     payload: Vec<u8>,
 }
@@ -142,7 +137,7 @@ impl EventWriter {
 
     fn end_packet(&mut self) {
         if !self.payload.is_empty() {
-            self.packets.push((self.stream, std::mem::take(&mut self.payload)));
+            self.packets.push((PSEUDO_IMPORTANTS, std::mem::take(&mut self.payload)));
         }
     }
 }
