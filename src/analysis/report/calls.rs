@@ -5,7 +5,7 @@
 //! call of a stack that is shown, from the innermost one.
 
 use super::build::order;
-use super::crates::{crate_of, is_folded};
+use super::crates::{crate_of, crate_of_file, is_allocation_entry, is_folded};
 use super::rows::{Frame, StackKind, StackRow};
 use super::types::Report;
 use crate::analysis::callstacks::StackEnd;
@@ -146,13 +146,16 @@ fn calls_of<'a>(report: &'a Report, frame: &'a Frame) -> Vec<Call<'a>> {
     let module = frame.module.and_then(|module| report.modules.get(module));
     let file = module.map(|module| module.path.rsplit('/').next().unwrap_or(&module.path));
     let file = file.unwrap_or("?");
+    let is_allocator =
+        frame.functions.last().is_some_and(|found| is_allocation_entry(&found.function));
     let calls = frame.functions.iter().map(|found| {
         let function = found.function.as_str();
+        let owner = crate_of(function).or_else(|| crate_of_file(found.file.as_deref()?));
         Call {
             function: Cow::Borrowed(function),
             source: found.file.as_deref().zip(found.line),
-            owner: Cow::Borrowed(crate_of(function).unwrap_or(file)),
-            folded: is_folded(function),
+            owner: Cow::Borrowed(owner.unwrap_or(file)),
+            folded: is_allocator || is_folded(owner, function),
         }
     });
     let mut calls: Vec<_> = calls.collect();

@@ -137,20 +137,62 @@ fn split_outside<'a>(text: &'a str, by: &str) -> Option<(&'a str, &'a str)> {
     None
 }
 
-/// Whether a report folds the frames of this function.
-pub(super) fn is_folded(function: &str) -> bool {
-    match crate_of(function) {
-        Some(name) => FOLDED_CRATES.contains(&name),
-        None => {
-            FOLDED_FUNCTIONS.contains(&function)
-                || FOLDED_PREFIXES.iter().any(|prefix| function.starts_with(prefix))
-        }
+/// The crate of a source file: the part of its path that Cargo or the Rust project has named after
+/// the crate. Debug information of lines only has the names of functions without their crates.
+pub(super) fn crate_of_file(path: &str) -> Option<&str> {
+    // The sources of std, as the Rust project builds them and as `rust-src` installs them.
+    if let Some((before, rest)) = path.split_once("/library/")
+        && (before.starts_with("/rustc/") || before.ends_with("/rustlib/src/rust"))
+    {
+        return rest.split('/').next();
     }
+    // A registry has NAME-VERSION; so do the dependencies of std.
+    let (_, rest) = path
+        .split_once("/registry/src/")
+        .map_or_else(|| path.split_once("/rust/deps/"), |(_, rest)| rest.split_once('/'))?;
+    let folder = rest.split('/').next()?;
+    let version = folder
+        .match_indices('-')
+        .find(|(at, _)| folder.as_bytes().get(at + 1).is_some_and(u8::is_ascii_digit));
+    version.map(|(at, _)| &folder[..at])
+}
+
+/// Whether a report folds the frames of a function of this crate.
+pub(super) fn is_folded(owner: Option<&str>, function: &str) -> bool {
+    match owner {
+        Some(name) => FOLDED_CRATES.contains(&name),
+        None => FOLDED_FUNCTIONS.contains(&function) || is_allocation_entry(function),
+    }
+}
+
+/// Whether this is a function through which all allocations of a program go. What is inlined into
+/// it is the allocator.
+pub(super) fn is_allocation_entry(function: &str) -> bool {
+    let name = function.strip_prefix("__rustc::").unwrap_or(function);
+    FOLDED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_crate_of_a_file_is_in_its_path() {
+        let registry = "/home/a/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f";
+        let cases = [
+            ("/rustc/5980/library/alloc/src/raw_vec/mod.rs", Some("alloc")),
+            ("/home/a/.rustup/lib/rustlib/src/rust/library/std/src/fs.rs", Some("std")),
+            ("/rust/deps/hashbrown-0.15.5/src/raw/mod.rs", Some("hashbrown")),
+            (&format!("{registry}/proc-macro2-1.0.101/src/lib.rs"), Some("proc-macro2")),
+            (&format!("{registry}/serde_json-1.0.1/src/de.rs"), Some("serde_json")),
+            ("/home/a/library/src/main.rs", None),
+            ("src/main.rs", None),
+            ("", None),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(crate_of_file(path), expected, "{path}");
+        }
+    }
 
     #[test]
     fn the_crate_is_that_of_the_type() {
@@ -196,12 +238,12 @@ mod tests {
             "__libc_start_main_impl",
             "std::rt::lang_start::{{closure}}",
         ] {
-            assert!(is_folded(function), "{function}");
+            assert!(is_folded(crate_of(function), function), "{function}");
         }
         for function in
             ["parse::file", "main", "serde_json::de::from_str", "my_malloc", "XML_Parse"]
         {
-            assert!(!is_folded(function), "{function}");
+            assert!(!is_folded(crate_of(function), function), "{function}");
         }
     }
 }
