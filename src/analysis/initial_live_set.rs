@@ -13,8 +13,6 @@ pub(crate) struct InitialBlock {
     pub(crate) allocated_at: u64,
     /// The index of its owner in [`InitialLiveSet::owners`].
     pub(crate) owner: u32,
-    /// The number of the call stack that it was allocated with; 0 if none was taken.
-    pub(crate) stack: u32,
 }
 
 /// Who allocated a block.
@@ -29,7 +27,6 @@ pub(crate) struct InitialOwner {
     /// The index of its thread in [`InitialLiveSet::threads`].
     pub(crate) thread: u32,
     /// An id that the stream has for the stack of its blocks; 0 if they have none.
-    #[allow(dead_code, reason = "late streams do not have stacks yet")]
     pub(crate) callstack: u32,
 }
 
@@ -116,7 +113,6 @@ impl Model {
             size: block.size(),
             allocated_at: block.allocated_at,
             owner: block.bucket,
-            stack: 0,
         };
         blocks.extend(self.heaps().iter().map(|(_, address, block)| copy(address, block)));
         let being_reallocated =

@@ -171,6 +171,8 @@ impl MarkerClock {
 struct OwnerHeader {
     bytes: Vec<u8>,
     opens_scope: bool,
+    /// The call stack of its blocks, 0 if they have none.
+    callstack: u32,
     /// If its blocks were renamed: the bytes that open the context they were renamed to.
     renamed: Option<Vec<u8>>,
 }
@@ -197,7 +199,8 @@ impl OwnerHeader {
             enter(tag, &mut bytes);
             bytes
         });
-        Self { bytes, opens_scope: tag.is_some(), renamed }
+        let callstack = owner.map_or(0, |owner| owner.callstack);
+        Self { bytes, opens_scope: tag.is_some(), callstack, renamed }
     }
 }
 
@@ -218,7 +221,7 @@ impl PacketBuilder<'_> {
             self.packet.extend_from_slice(&head.bytes);
             self.owner = Some((block.owner, head.opens_scope));
         }
-        append_alloc(*serial, block.address, block.stack, block.size, &mut self.packet);
+        append_alloc(*serial, block.address, head.callstack, block.size, &mut self.packet);
         *serial += 1;
         if let Some(enter) = &head.renamed {
             self.close();

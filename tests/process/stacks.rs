@@ -100,7 +100,11 @@ pub(crate) const CASES: &[Case] = &[
                 all.specs.iter().all(|(id, stack)| late.specs.get(id) == Some(stack)),
                 "{name}"
             );
-            assert_eq!(late.stack_of[&(AFTER as u64)], all.stack_of[&(AFTER as u64)], "{name}");
+            // A block from before the stream began, and one from after.
+            for bytes in [ON as u64, AFTER as u64] {
+                assert_eq!(late.stack_of[&bytes], all.stack_of[&bytes], "{name}");
+                assert!(all.stack_of[&bytes] > 1, "{name}");
+            }
         }
         for name in ["none.utrace", "none.memledger", "logs.utrace"] {
             let none = Seen::read(&outcome, name);

@@ -61,6 +61,19 @@ pub(crate) fn encoder(protocol: u8) -> CompactEncoder {
     encoder
 }
 
+/// The same, and its next packet has a table of call stacks.
+fn encoder_with_table(protocol: u8) -> CompactEncoder {
+    let mut encoder = encoder(protocol);
+    let event = |i: u64| {
+        let stack = (i as u32).to_le_bytes();
+        let fields = [&(0x7f00_0000_1000 + i).to_le_bytes()[..], &stack, &[6, 0, 0, 0, 4 << 3]];
+        synced(ALLOC, i, &fields.concat())
+    };
+    let payload: Vec<u8> = (0..100).flat_map(event).collect();
+    assert!(encoder.append(2, &payload, &mut Vec::new()));
+    encoder
+}
+
 /// Some allocations and frees.
 pub(crate) fn example() -> Vec<u8> {
     let event = |i: u64| {
@@ -118,7 +131,9 @@ thread_local! {
 /// Makes events from `data`, encodes them, and checks that they decode to the same events.
 pub fn run(data: &[u8]) {
     let mut u = Unstructured::new(data);
-    let protocol = 5 + u.arbitrary::<u8>().unwrap_or(0) % 3;
+    let first = u.arbitrary::<u8>().unwrap_or(0);
+    let protocol = 5 + first % 3;
+    let new_encoder = if first < 128 { encoder } else { encoder_with_table };
     let (mut last, mut payloads) = (Last::default(), vec![Vec::new()]);
     while !u.is_empty()
         && let Ok(event) = event(&mut u, &mut last)
@@ -131,8 +146,8 @@ pub fn run(data: &[u8]) {
             payloads.push(Vec::new());
         }
     }
-    let mut encoder = encoder(protocol);
-    let mut again = self::encoder(protocol);
+    let mut encoder = new_encoder(protocol);
+    let mut again = new_encoder(protocol);
     DECODER.with_borrow_mut(|decoder| {
         for payload in &payloads {
             let mut packet = vec![0xee];
@@ -159,5 +174,6 @@ pub fn seeds() -> Vec<Vec<u8>> {
         (0..16).flat_map(event).collect(),
         (0..48).flat_map(|i| [&[i & 15 | 16, 3][..], &[0; 9]].concat()).collect(),
         vec![0x10; 300],
+        (128..144).chain(0..48).flat_map(event).collect(),
     ]
 }
