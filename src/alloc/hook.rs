@@ -398,7 +398,8 @@ unsafe fn write_realloc<A: GlobalAlloc>(
     // SAFETY: the caller makes the same promise.
     let new = unsafe { inner.realloc(pointer, layout, new_size) };
     write::resume_inside(slot);
-    let stack = take(slot);
+    // A reallocation that failed leaves the block where it was allocated.
+    let stack = if new.is_null() { NO_STACK } else { take(slot) };
     let (address, size) = if new.is_null() { (pointer, layout.size()) } else { (new, new_size) };
     if !sync::synchronize(slot, address.addr(), size) {
         // Recording has ended in between: in the recording, the block is freed.

@@ -85,6 +85,8 @@ const PACKET: usize = 24 << 10;
 
 /// How often the list of modules is read while stacks are taken, to find those that were unloaded.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+/// The minimum time between two reads, when the hook has met code in no known module.
+const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Turns the taking of stacks on and off with the channel, and announces modules and stacks.
 pub(crate) struct StackEvents {
@@ -167,9 +169,10 @@ impl EventProvider for StackEvents {
         // NOTE: stacks are announced after the channel was turned off, too. A hook that was under
         // way may have taken one.
         if self.sampling.is_some() {
-            if capture::has_unknown_module()
-                || self.refreshed_at.is_none_or(|at| at.elapsed() >= REFRESH_INTERVAL)
-            {
+            // NOTE: code that is in no file (of a JIT compiler) is unknown in each cycle.
+            let interval =
+                if capture::has_unknown_module() { MIN_INTERVAL } else { REFRESH_INTERVAL };
+            if self.refreshed_at.is_none_or(|at| at.elapsed() >= interval) {
                 self.refresh_modules();
             }
             // NOTE: before the modules are read, so that each stack comes after its modules.

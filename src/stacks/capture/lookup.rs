@@ -99,9 +99,14 @@ fn find_cold(return_address: u64) -> Found {
     Found { rule: Packed::new(Rule::None), module: 0 }
 }
 
-/// Whether an address was looked up that no module has, since the last call.
-pub(crate) fn take_incomplete() -> bool {
-    IS_INCOMPLETE.load(Ordering::Relaxed) && IS_INCOMPLETE.swap(false, Ordering::Relaxed)
+/// Whether an address was looked up that no module has, since [`reset_unknown`].
+pub(crate) fn has_unknown_module() -> bool {
+    IS_INCOMPLETE.load(Ordering::Relaxed)
+}
+
+/// Before the list of modules is read.
+pub(super) fn reset_unknown() {
+    IS_INCOMPLETE.store(false, Ordering::Relaxed);
 }
 
 /// Adds an instance that is loaded at `start`; returns its number. `None` if there are 65,535.

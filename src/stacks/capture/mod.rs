@@ -24,7 +24,7 @@ mod remembered;
 mod rule;
 mod sampler;
 
-pub(crate) use lookup::take_incomplete as has_unknown_module;
+pub(crate) use lookup::has_unknown_module;
 pub(crate) use modules::{Change, for_each_new_change};
 pub(crate) use remembered::Registers;
 

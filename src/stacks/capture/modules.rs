@@ -61,6 +61,7 @@ pub(crate) fn for_each_new_change(visited: &mut usize, mut visit: impl FnMut(Cha
 /// # Errors
 /// `/proc` cannot be read. Then the modules that are known already stay.
 pub(crate) fn refresh() -> io::Result<()> {
+    lookup::reset_unknown();
     let memory = Memory::open()?;
     let mut modules = lock();
     let modules = modules.get_or_insert_with(|| Modules {

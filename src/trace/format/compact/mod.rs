@@ -20,7 +20,7 @@
 //! PERF: the tracker's thread encodes while the program runs. So the coding has whole bytes, no
 //! tables of earlier events apart from that of stacks, and no branch that depends on the order of
 //! allocations and frees. This adds one to two bytes to each event, but saving those bytes would
-//! cost more time than it is worth. With the table, which costs some 6 ns an event, the stacks of
+//! cost more time than it is worth. With the table, which adds half of that time and more, the stacks of
 //! a program take no more bytes than the layouts that they predict.
 //!
 //! [`docs/format.md`]: https://github.com/memledger/memledger/blob/main/docs/format.md
