@@ -93,7 +93,7 @@ pub(super) struct StackReader<'a> {
     own: &'a OwnStack,
     /// The page that was checked last for this event, or [`NO_PAGE`].
     page: usize,
-    /// Whether all words so far are on the thread's own stack.
+    /// Whether the stack can be remembered: all words so far are on the thread's own stack.
     is_own: bool,
 }
 
@@ -109,6 +109,11 @@ impl<'a> StackReader<'a> {
     #[inline(always)]
     pub(super) fn is_own(&self) -> bool {
         self.is_own
+    }
+
+    /// Makes [`is_own`](Self::is_own) false.
+    pub(super) fn set_not_own(&mut self) {
+        self.is_own = false;
     }
 
     /// The word at `address`; `None` if it is not a multiple of 8, or cannot be read.

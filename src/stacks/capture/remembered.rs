@@ -26,9 +26,9 @@ use std::ptr::NonNull;
 
 /// The maximum number of frames of a stack: Unreal's.
 pub(crate) const MAX_FRAMES: usize = 255;
-/// The maximum number of words that a walk reads in one frame: the return address, the saved `rbp`,
-/// and the CFA.
-const MAX_WORDS: usize = 3;
+/// The maximum number of words, besides return addresses, that decide how a frame leads to its
+/// caller: the saved `rbp`, and the CFA.
+const MAX_WORDS: usize = 2;
 
 /// The registers in a function, at a call or at an instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Registers {
     }
 }
 
-/// A word of the stack that a walk has read. An address of 0 is none.
+/// A word of the stack that a walk has read.
 #[derive(Clone, Copy, Debug, Default)]
 struct Word {
     address: usize,
@@ -75,14 +75,14 @@ struct Step {
     return_address: Cell<usize>,
     rsp: Cell<usize>,
     rbp: Cell<usize>,
-    /// Where the walk has read the caller's return address, `rbp` and CFA.
-    words: [Cell<usize>; MAX_WORDS],
-    values: [Cell<usize>; MAX_WORDS],
+    /// Where the walk has read the caller's `rbp`; 0 if the caller's is this frame's.
+    rbp_address: Cell<usize>,
+    /// The word that is the CFA, if the rule says so: then `has_cfa_word`.
+    cfa_word: Cell<Word>,
     module: Cell<u16>,
+    has_cfa_word: Cell<bool>,
     /// Whether the caller's registers depend on this frame's `rbp`.
     rule_uses_rbp: Cell<bool>,
-    /// Whether the caller's `rbp` is this frame's.
-    keeps_rbp: Cell<bool>,
 }
 
 /// One frame of the remembered stack. All bytes are 0 at first.
@@ -92,7 +92,8 @@ struct Remembered {
     rbp: Cell<usize>,
     /// The node of the stack that ends with this frame.
     node: Cell<u32>,
-    /// The number of words that the walk from this frame outwards depends on: the first in `words`.
+    /// The number of words, besides return addresses, that the walk from this frame outwards depends
+    /// on: the first in `words`.
     words: Cell<u16>,
     /// Whether the walk from this frame on depends on its `rbp`.
     uses_rbp: Cell<bool>,
@@ -104,6 +105,9 @@ struct KnownChild {
     parent: Cell<u32>,
     child: Cell<u32>,
 }
+
+/// How far a return address is below the stack pointer of the frame that it leads to, in bytes.
+const RETURN_ADDRESS: usize = 8;
 
 /// The number of entries of that cache.
 const KNOWN_CHILDREN: usize = 512;
@@ -218,26 +222,27 @@ impl Memory {
         &self.walked[number.min(MAX_FRAMES)]
     }
 
-    /// The number of remembered frames, from the outermost on, none of whose words has changed;
+    /// The number of remembered frames, from the outermost on, that lead to one another as they did;
     /// looks at the first `frames` only.
     #[inline(always)]
     fn unchanged(&self, frames: usize) -> usize {
-        let count = usize::from(self.frame(frames - 1).words.get());
-        let is_changed = |word: &Cell<Word>| {
-            let Word { address, value } = word.get();
-            // SAFETY: remembered words are aligned, and on this thread's own stack above the stack
-            // pointer: the part that was checked, which stays mapped.
-            (unsafe { std::ptr::with_exposed_provenance::<usize>(address).read_volatile() })
-                != value
-        };
-        let Some(words) = self.words.get(..count) else { return 0 };
+        // A frame's return address is the word below its stack pointer: its call has put it there.
+        // That of the last frame was compared with the registers of this walk.
+        let outer = &self.frames.get(..frames - 1).unwrap_or_default();
+        let words = usize::from(self.frame(frames - 1).words.get());
+        let words = self.words.get(..words).unwrap_or_default();
         // PERF: without a branch for each word.
-        let changed = words.iter().fold(false, |changed, word| changed | is_changed(word));
-        if !changed {
-            return frames;
-        }
-        let first = words.iter().position(is_changed).unwrap_or(0);
-        self.frames.iter().take_while(|frame| usize::from(frame.words.get()) <= first).count()
+        let returns = outer.iter().fold(0, |changed, frame| changed | frame.changed_bits());
+        let others = words.iter().fold(0, |changed, word| changed | word.get().changed_bits());
+        if returns | others == 0 { frames } else { self.unchanged_slow(outer, words) }
+    }
+
+    #[cold]
+    fn unchanged_slow(&self, outer: &[Remembered], words: &[Cell<Word>]) -> usize {
+        let returns = outer.iter().take_while(|frame| frame.changed_bits() == 0).count() + 1;
+        let same = words.iter().take_while(|word| word.get().changed_bits() == 0).count();
+        let others = self.frames.iter().take_while(|frame| usize::from(frame.words.get()) <= same);
+        returns.min(others.count())
     }
 
     /// Replaces the remembered frames from `kept` on by those that were walked; returns the node of
@@ -259,24 +264,29 @@ impl Memory {
                 (outer.node.get(), outer.words.get(), outer.uses_rbp.get())
             }
         };
+        let mut caller_rbp = 0;
+        if let Some(outer) = kept.checked_sub(1) {
+            caller_rbp = self.frame(outer).rbp.get();
+        }
         for (i, step) in self.walked.iter().take(walked).rev().enumerate() {
             let return_address = step.return_address.get();
             node = self.child(node, Frame::new(return_address as u64, step.module.get()));
             // The caller's `rbp` was read here, and matters only if the walk needed it.
-            let reads_rbp = uses_rbp && !step.keeps_rbp.get();
-            for (word, is_needed) in [(0, true), (1, reads_rbp), (2, true)] {
-                let address = step.words[word].get();
-                if is_needed && address != 0 {
-                    let value = step.values[word].get();
-                    self.word(words.into()).set(Word { address, value });
-                    words += 1;
-                }
+            let rbp_address = step.rbp_address.get();
+            if uses_rbp && rbp_address != 0 {
+                self.word(words.into()).set(Word { address: rbp_address, value: caller_rbp });
+                words += 1;
             }
-            uses_rbp = step.rule_uses_rbp.get() || step.keeps_rbp.get() && uses_rbp;
+            if step.has_cfa_word.get() {
+                self.word(words.into()).set(step.cfa_word.get());
+                words += 1;
+            }
+            uses_rbp = step.rule_uses_rbp.get() || rbp_address == 0 && uses_rbp;
+            caller_rbp = step.rbp.get();
             let frame = self.frame(kept + i);
             frame.return_address.set(return_address);
             frame.rsp.set(step.rsp.get());
-            frame.rbp.set(step.rbp.get());
+            frame.rbp.set(caller_rbp);
             frame.node.set(node);
             frame.words.set(words);
             frame.uses_rbp.set(uses_rbp);
@@ -290,8 +300,9 @@ impl Memory {
     #[inline(always)]
     fn child(&self, parent: u32, frame: Frame) -> u32 {
         let bits = frame.bits();
-        let index = (bits ^ u64::from(parent).wrapping_mul(0x9e37_79b9)) as usize;
-        let known = &self.known[(index ^ index >> 9) % KNOWN_CHILDREN];
+        // PERF: the parent is known last, because it is the child of the frame before.
+        let index = bits ^ bits >> 9 ^ bits >> 18;
+        let known = &self.known[(index as usize ^ parent as usize) % KNOWN_CHILDREN];
         if known.frame.get() == bits && known.parent.get() == parent {
             return known.child.get();
         }
@@ -329,7 +340,30 @@ impl Memory {
     }
 }
 
+/// The bits in which the word at `address` differs from `value`. The address is that of a remembered
+/// word.
+#[inline(always)]
+fn changed_bits(address: usize, value: usize) -> usize {
+    // SAFETY: remembered words are aligned, and on this thread's own stack: they were read there,
+    // in the part that was checked, which stays mapped.
+    let now = unsafe { std::ptr::with_exposed_provenance::<usize>(address).read_volatile() };
+    now ^ value
+}
+
+impl Word {
+    #[inline(always)]
+    fn changed_bits(self) -> usize {
+        changed_bits(self.address, self.value)
+    }
+}
+
 impl Remembered {
+    /// The bits in which the frame's return address has changed in memory.
+    #[inline(always)]
+    fn changed_bits(&self) -> usize {
+        changed_bits(self.rsp.get() - RETURN_ADDRESS, self.return_address.get())
+    }
+
     #[inline(always)]
     fn is_at(&self, at: Registers) -> bool {
         self.rsp.get() == at.rsp
@@ -339,15 +373,6 @@ impl Remembered {
 }
 
 impl Step {
-    /// Notes that the walk reads a word; `None` if it cannot be read.
-    #[inline(always)]
-    fn read(&self, word: usize, address: usize, reader: &mut StackReader<'_>) -> Option<usize> {
-        let value = reader.word(address)?;
-        self.words[word].set(address);
-        self.values[word].set(value);
-        Some(value)
-    }
-
     /// One step outwards: notes what is read, and returns the caller's registers, or the root if the
     /// walk ends.
     #[inline(always)]
@@ -357,16 +382,16 @@ impl Step {
         self.rsp.set(at.rsp);
         self.rbp.set(at.rbp);
         self.module.set(module);
-        self.words.iter().for_each(|word| word.set(0));
-        self.rule_uses_rbp.set(false);
-        self.keeps_rbp.set(false);
+        self.has_cfa_word.set(false);
         if rule.is_simple() {
             return self.simple_call(at, rule, reader).ok_or(UNREADABLE);
         }
+        self.rbp_address.set(0);
+        self.rule_uses_rbp.set(false);
         match rule.rule() {
             Rule::Call { cfa, rbp } => self.call(at, cfa, rbp, reader).ok_or(UNREADABLE),
             Rule::Outermost => Err(COMPLETE),
-            Rule::Signal => self.step_over_signal(at, reader).ok_or(UNREADABLE),
+            Rule::Signal => step_over_signal(at, reader).ok_or(UNREADABLE),
             Rule::None => Err(NO_TABLE),
         }
     }
@@ -382,15 +407,16 @@ impl Step {
         let base = if rule.is_from_rbp() { at.rbp } else { at.rsp };
         let cfa = base.wrapping_add_signed(rule.cfa());
         self.rule_uses_rbp.set(rule.is_from_rbp());
-        self.keeps_rbp.set(!rule.saves_rbp());
+        let rbp_address = cfa.wrapping_add_signed(rule.rbp());
+        self.rbp_address.set(if rule.saves_rbp() { rbp_address } else { 0 });
         if cfa <= at.rsp {
             // No frame is below the one it has called.
             return None;
         }
-        let return_address = self.read(0, cfa - 8, reader)?;
+        let address = cfa - RETURN_ADDRESS;
+        let return_address = reader.word(address)?;
         // If `rbp` is not saved, this reads the return address again.
-        let distance = if rule.saves_rbp() { rule.rbp() } else { -8 };
-        let saved = self.read(1, cfa.wrapping_add_signed(distance), reader)?;
+        let saved = reader.word(if rule.saves_rbp() { rbp_address } else { address })?;
         let rbp = if rule.saves_rbp() { saved } else { at.rbp };
         Some(Registers { return_address, rsp: cfa, rbp })
     }
@@ -412,43 +438,46 @@ impl Step {
             }
             Cfa::AtRbp(distance) => {
                 self.rule_uses_rbp.set(true);
-                self.read(2, at.rbp.wrapping_add_signed(distance as isize), reader)?
+                let address = at.rbp.wrapping_add_signed(distance as isize);
+                let value = reader.word(address)?;
+                self.cfa_word.set(Word { address, value });
+                self.has_cfa_word.set(true);
+                value
             }
         };
         if cfa <= at.rsp {
-            // No frame is below the one it has called.
             return None;
         }
-        let return_address = self.read(0, cfa - 8, reader)?;
-        let rbp = match rbp {
-            Rbp::Kept => {
-                self.keeps_rbp.set(true);
-                at.rbp
-            }
-            Rbp::FromCfa(distance) => {
-                self.read(1, cfa.wrapping_add_signed(distance.into()), reader)?
-            }
+        let return_address = reader.word(cfa - RETURN_ADDRESS)?;
+        let rbp_address = match rbp {
+            Rbp::Kept => return Some(Registers { return_address, rsp: cfa, rbp: at.rbp }),
+            Rbp::FromCfa(distance) => cfa.wrapping_add_signed(distance.into()),
             Rbp::FromOwn(distance) => {
                 self.rule_uses_rbp.set(true);
-                self.read(1, at.rbp.wrapping_add_signed(distance.into()), reader)?
+                at.rbp.wrapping_add_signed(distance.into())
             }
         };
-        Some(Registers { return_address, rsp: cfa, rbp })
+        self.rbp_address.set(rbp_address);
+        Some(Registers { return_address, rsp: cfa, rbp: reader.word(rbp_address)? })
     }
+}
 
-    /// A signal handler returns to `at`: the registers of the interrupted code are in the kernel's
-    /// `ucontext`, at the stack pointer (`struct rt_sigframe` in Linux's `arch/x86`).
-    #[cold]
-    fn step_over_signal(&self, at: Registers, reader: &mut StackReader<'_>) -> Option<Registers> {
-        const RBP: usize = 120;
-        const RSP: usize = 160;
-        const RIP: usize = 168;
-        let rip = self.read(0, at.rsp.wrapping_add(RIP), reader)?;
-        let rbp = self.read(1, at.rsp.wrapping_add(RBP), reader)?;
-        let rsp = self.read(2, at.rsp.wrapping_add(RSP), reader)?;
-        // Not a return address: the rule of the instruction itself holds.
-        Some(Registers { return_address: rip.wrapping_add(1), rsp, rbp })
-    }
+/// A signal handler returns to `at`: the registers of the interrupted code are in the kernel's
+/// `ucontext`, at the stack pointer (`struct rt_sigframe` in Linux's `arch/x86`).
+#[cold]
+#[inline(never)]
+fn step_over_signal(at: Registers, reader: &mut StackReader<'_>) -> Option<Registers> {
+    const RBP: usize = 120;
+    const RSP: usize = 160;
+    const RIP: usize = 168;
+    // NOTE: such a stack is not remembered: the interrupted code has no return address below its
+    // stack pointer.
+    reader.set_not_own();
+    let rip = reader.word(at.rsp.wrapping_add(RIP))?;
+    let rbp = reader.word(at.rsp.wrapping_add(RBP))?;
+    let rsp = reader.word(at.rsp.wrapping_add(RSP))?;
+    // Not a return address: the rule of the instruction itself holds.
+    Some(Registers { return_address: rip.wrapping_add(1), rsp, rbp })
 }
 
 #[cfg(test)]
