@@ -225,6 +225,23 @@ fn a_stack_says_why_it_ends() {
     }
 }
 
+/// With optimisation, the allocator and its entry can be inlined into the code that allocates.
+#[test]
+fn what_is_inlined_into_the_allocators_entry_is_folded() {
+    let mut feed = Feed::new();
+    feed.thread(2, 1, "main");
+    feed.module("/bin/program", 0x1000, 0x100);
+    feed.stack(1, &[0x1010]);
+    feed.alloc_at(2, 0x10, 100, 1);
+    let mut report = feed.report();
+    let calls: &[(&str, u32)] = &[("alloc<System>", 1), ("__rust_alloc", 2), ("demo::define", 3)];
+    let program: &[(u64, &[(&str, u32)])] = Box::leak(Box::new([(0x0f, calls)]));
+    report.symbolize(&mut Names(program, Vec::new()));
+    let names: Vec<_> = report.by_function(false).into_iter().map(|row| row.name).collect();
+    assert_eq!(names[0], "demo::define", "{names:?}");
+    assert!(!names.contains(&"alloc<System>".to_owned()), "{names:?}");
+}
+
 #[test]
 fn functions_are_named_by_the_first_frame_that_is_not_folded() {
     let mut report = program().report();

@@ -1,6 +1,6 @@
 //! What whole processes do: how recording starts and ends, and what it survives in between.
 //!
-//! Each test runs this very program again, as a child that an environment variable tells
+//! Each test runs this very program again, as a child, to which an environment variable says
 //! which scenario to play, in a folder of its own and against a deadline. Then it looks at what
 //! the child left behind: exit status, output, report and trace.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]

@@ -146,16 +146,16 @@ fn calls_of<'a>(report: &'a Report, frame: &'a Frame) -> Vec<Call<'a>> {
     let module = frame.module.and_then(|module| report.modules.get(module));
     let file = module.map(|module| module.path.rsplit('/').next().unwrap_or(&module.path));
     let file = file.unwrap_or("?");
-    let is_allocator =
-        frame.functions.last().is_some_and(|found| is_allocation_entry(&found.function));
-    let calls = frame.functions.iter().map(|found| {
+    // The functions from the innermost one up to this one are the allocator.
+    let entry = frame.functions.iter().rposition(|found| is_allocation_entry(&found.function));
+    let calls = frame.functions.iter().enumerate().map(|(index, found)| {
         let function = found.function.as_str();
         let owner = crate_of(function).or_else(|| crate_of_file(found.file.as_deref()?));
         Call {
             function: Cow::Borrowed(function),
             source: found.file.as_deref().zip(found.line),
             owner: Cow::Borrowed(owner.unwrap_or(file)),
-            folded: is_allocator || is_folded(owner, function),
+            folded: Some(index) <= entry || is_folded(owner, function),
         }
     });
     let mut calls: Vec<_> = calls.collect();
@@ -176,7 +176,7 @@ impl StackRow {
         self.weights.as_deref()
     }
 
-    /// What stands for the calls of a stack that has none.
+    /// The text in place of the calls of a stack that has none.
     pub(crate) fn label(&self, report: &Report) -> Option<&'static str> {
         match self.kind {
             StackKind::Known => None,
@@ -189,7 +189,7 @@ impl StackRow {
         }
     }
 
-    /// What stands for the frames that are missing above the outermost one.
+    /// The text in place of the frames that are missing above the outermost one.
     pub(crate) fn missing(&self) -> Option<&'static str> {
         match self.end {
             StackEnd::Complete => None,

@@ -20,7 +20,7 @@ pub(super) struct StackTable {
     pub(super) row_of: Vec<Option<usize>>,
 }
 
-/// What tells rows apart.
+/// The key of a row: no two rows have the same.
 type Key = (StackKind, Vec<u32>, StackEnd);
 
 impl StackTable {

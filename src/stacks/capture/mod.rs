@@ -38,8 +38,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) const SUPPORTED: bool = true;
 
 /// Makes the tables of the modules that are new; removes those that were unloaded. Must be called
-/// before the first stack is taken, and not from the hook. Reading the unwind information takes
-/// some 20 ms for each MiB.
+/// before the first stack is taken, and not from the hook.
 ///
 /// # Errors
 /// `/proc` cannot be read.

@@ -106,11 +106,11 @@ struct KnownChild {
     child: Cell<u32>,
 }
 
-/// How far a return address is below the stack pointer of the frame that it leads to, in bytes.
-const RETURN_ADDRESS: usize = 8;
-
 /// The number of entries of that cache.
 const KNOWN_CHILDREN: usize = 512;
+
+/// How far a return address is below the stack pointer of the frame that it leads to, in bytes.
+const RETURN_ADDRESS: usize = 8;
 
 /// What a thread remembers. All bytes are 0 at first.
 pub(super) struct Memory {
@@ -125,8 +125,8 @@ pub(super) struct Memory {
     /// Outermost first.
     frames: [Remembered; MAX_FRAMES],
     words: [Cell<Word>; MAX_FRAMES * MAX_WORDS],
-    /// The frames of the present walk that are not remembered, innermost first. The first of them is
-    /// the tracker's own function.
+    /// The frames of the present walk that are not remembered, innermost first. The last entry is for
+    /// the tracker's own function, from which the walk starts.
     walked: [Step; MAX_FRAMES + 1],
     known: [KnownChild; KNOWN_CHILDREN],
 }
@@ -257,17 +257,13 @@ impl Memory {
             root = TOO_DEEP;
         }
         self.root.set(root);
-        let (mut node, mut words, mut uses_rbp) = match kept {
-            0 => (root, 0, false),
+        let (mut node, mut words, mut uses_rbp, mut caller_rbp) = match kept {
+            0 => (root, 0, false, 0),
             _ => {
                 let outer = self.frame(kept - 1);
-                (outer.node.get(), outer.words.get(), outer.uses_rbp.get())
+                (outer.node.get(), outer.words.get(), outer.uses_rbp.get(), outer.rbp.get())
             }
         };
-        let mut caller_rbp = 0;
-        if let Some(outer) = kept.checked_sub(1) {
-            caller_rbp = self.frame(outer).rbp.get();
-        }
         for (i, step) in self.walked.iter().take(walked).rev().enumerate() {
             let return_address = step.return_address.get();
             node = self.child(node, Frame::new(return_address as u64, step.module.get()));

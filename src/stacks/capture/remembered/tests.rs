@@ -176,3 +176,32 @@ fn the_innermost_frames_of_a_deep_recursion_are_kept() {
         }
     }
 }
+
+/// The stack in a signal handler continues with the code that the signal has interrupted.
+#[test]
+fn a_stack_goes_through_a_signal_handler() {
+    thread_local!(static TAKEN: Cell<u32> = const { Cell::new(0) });
+    extern "C" fn handler(_: libc::c_int) {
+        let memory = Memory::map().unwrap();
+        // SAFETY: the memory is never unmapped, and only this thread uses it.
+        let node = unsafe { memory.as_ref() }.stack(Registers::here(), MAX_FRAMES);
+        TAKEN.set(node);
+    }
+    #[inline(never)]
+    fn interrupted() -> usize {
+        // SAFETY: the handler only takes a stack and stores a number.
+        unsafe { libc::raise(libc::SIGUSR1) };
+        std::hint::black_box(1)
+    }
+    let compare = Compare::new();
+    // SAFETY: a valid handler; no other test uses this signal.
+    unsafe { libc::signal(libc::SIGUSR1, handler as *const () as libc::sighandler_t) };
+    // SAFETY: as in `Compare::check`.
+    let here = unsafe { compare.memory.as_ref() }.stack(Registers::here(), MAX_FRAMES);
+    interrupted();
+    let (outer, root) = frames(here);
+    let (whole, end) = frames(TAKEN.get());
+    assert_eq!((root, end), (COMPLETE, COMPLETE));
+    // The handler's return, `raise`, `interrupted`, and this function.
+    assert!(whole.len() > outer.len() + 3 && whole.ends_with(&outer), "{whole:x?} {outer:x?}");
+}
