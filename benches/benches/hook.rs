@@ -5,13 +5,11 @@ use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group};
 use memledger::{AllocScope, Context, Ledger, ScopeLayer, Stacks, TrackingAllocator, alloc_scope};
 use memledger_benches::analyze;
-use memledger_benches::bursts::{
-    BURST, Compared, Lane, THREADS, Team, compare, compare_loads, named,
-};
+use memledger_benches::bursts::{BURST, Lane, THREADS, Team, compare, compare_loads, named};
 use memledger_benches::peers::compare_peers;
 use memledger_benches::recording::{Mode, Recording, use_up_early_buffer};
 use memledger_benches::targets::{COMPARED, Figures, is_test};
-use memledger_benches::workload::{Calls, Churn, Handover, Nested, Pair, Workload};
+use memledger_benches::workload::{Calls, Churn, Handover, Nested, Pair, Random, Workload};
 use std::alloc::System;
 use std::hint::black_box;
 use std::pin::pin;
@@ -65,27 +63,37 @@ fn stacks(c: &mut Criterion) {
     let mut figures = Figures::default();
     let mut group = c.benchmark_group("stacks");
     group.throughput(Throughput::Elements(2));
-    let team = Team::new(1);
     let sampled = Stacks::Sampled { mean_bytes: 512 << 10 };
     for (name, taken) in [("off", Stacks::Off), ("on", Stacks::On), ("sampled", sampled)] {
-        let recording = Recording::start(Mode::NULL, Ledger::builder().stacks(taken));
-        let flush = || recording.ledger.flush();
+        // The frames of this program further out are no part of the stacks.
+        let builder = Ledger::builder().stacks(taken).stack_frames(20);
+        let recording = Recording::start(Mode::NULL, builder);
+        let ledger = &recording.ledger;
         let mut calls = Calls::default();
-        let mut compare = |changed, compared: (Option<Compared>, Calls)| {
-            figures.compared(&format!("stacks {name}"), 1, changed, compared.0);
-            calls += compared.1;
-        };
-        let allocators = (&System, &ALLOC);
-        let few = format!("{name}/2 of 20 frames change");
-        let few = compare_loads::<Nested<2>>(&mut group, &few, &team, BURST, &flush, allocators);
-        compare("2 of 20 frames change", few);
-        let all = format!("{name}/19 of 20 frames change");
-        let all = compare_loads::<Nested<19>>(&mut group, &all, &team, BURST, &flush, allocators);
-        compare("19 of 20 frames change", all);
+        let group = &mut group;
+        calls += nested::<Nested<2>>(group, name, "2 of 20 frames change", ledger, &mut figures);
+        calls += nested::<Nested<19>>(group, name, "19 of 20 frames change", ledger, &mut figures);
+        calls += nested::<Random>(group, name, "20 random frames", ledger, &mut figures);
         recording.finish(calls);
     }
     group.finish();
     figures.finish(&COMPARED, is_test());
+}
+
+fn nested<W: Workload>(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    stacks: &str,
+    load: &str,
+    ledger: &Ledger,
+    figures: &mut Figures,
+) -> Calls {
+    let name = format!("{stacks}/{load}");
+    let flush = || ledger.flush();
+    let team = Team::new(1);
+    let (compared, calls) =
+        compare_loads::<W>(group, &name, &team, BURST, &flush, (&System, &ALLOC));
+    figures.compared(&format!("stacks {stacks}"), 1, load, compared);
+    calls
 }
 
 fn load<W: Workload>(

@@ -145,6 +145,55 @@ impl<const CHANGED: u32> Workload for Nested<CHANGED> {
     }
 }
 
+/// [`Pair`] at the end of one of 1,024 call stacks of 20 frames, at random. The outer ten frames are
+/// each one of two functions; those further in have the same functions in all stacks.
+pub struct Random {
+    pair: Pair,
+    random: u64,
+}
+
+/// Calls `leaf` with `frames` frames between the caller and it; the lowest bit of `path` decides
+/// which of two functions is the next frame.
+fn along(path: u64, frames: u32, leaf: &mut dyn FnMut()) {
+    #[inline(never)]
+    fn left(path: u64, frames: u32, leaf: &mut dyn FnMut()) {
+        along(path, frames, leaf);
+        black_box(());
+    }
+    #[inline(never)]
+    fn right(path: u64, frames: u32, leaf: &mut dyn FnMut()) {
+        along(path, frames, leaf);
+        black_box(frames);
+    }
+    let next = if path & 1 == 0 { left } else { right };
+    if frames == 0 { leaf() } else { next(path >> 1, frames - 1, leaf) }
+}
+
+impl Workload for Random {
+    fn new(threads: usize, burst: u64) -> Self {
+        Self { pair: Pair::new(threads, burst), random: 1 }
+    }
+
+    fn fill<A: GlobalAlloc>(&mut self, _allocator: &A, _between: &dyn Fn()) {}
+
+    fn run<A: GlobalAlloc>(&mut self, allocator: &A, pairs: u64) {
+        for _ in 0..pairs {
+            self.random = next_random(self.random);
+            let pair = &mut self.pair;
+            along(self.random >> 54, 20, &mut || pair.run(allocator, 1));
+        }
+    }
+
+    fn clear<A: GlobalAlloc>(&mut self, allocator: &A, between: &dyn Fn()) -> Calls {
+        self.pair.clear(allocator, between)
+    }
+}
+
+/// The next state of Knuth's linear congruential generator; its upper bits are random.
+fn next_random(state: u64) -> u64 {
+    state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407)
+}
+
 /// Blocks of 16 to 512 bytes.
 struct Blocks {
     live: Vec<(usize, Layout)>,
@@ -161,10 +210,7 @@ impl Blocks {
     }
 
     fn random(&mut self) -> usize {
-        self.random = self
-            .random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.random = next_random(self.random);
         (self.random >> 33) as usize
     }
 

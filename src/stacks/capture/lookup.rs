@@ -10,27 +10,26 @@
 //! are never freed, so it can read them at any time.
 #![expect(unsafe_code, reason = "tables are shared by pointers")]
 
-use super::rule;
-use super::rule::{Packed, Rule};
+use super::rule::Code;
 use crate::platform::chunk_table::{ChunkTable, Zeroed};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// The rules of a module: rule `rules[i]` holds from `starts[i]` on, in bytes from its base.
+/// The rules of a module: that of `codes[i]` holds from `starts[i]` on, in bytes from its base.
 pub(super) struct Rows {
     starts: &'static [u32],
-    rules: &'static [u16],
+    codes: &'static [Code],
 }
 
 impl Rows {
     /// Both have the same length, and the starts increase.
-    pub(super) fn new(starts: &'static [u32], rules: &'static [u16]) -> Self {
-        Self { starts, rules }
+    pub(super) fn new(starts: &'static [u32], codes: &'static [Code]) -> Self {
+        Self { starts, codes }
     }
 
-    fn rule_at(&self, offset: u32) -> u16 {
+    fn code_at(&self, offset: u32) -> Code {
         let after = self.starts.partition_point(|start| *start <= offset);
-        after.checked_sub(1).and_then(|row| self.rules.get(row)).map_or(0, |rule| *rule)
+        after.checked_sub(1).and_then(|row| self.codes.get(row)).map_or(Code::NONE, |code| *code)
     }
 }
 
@@ -53,14 +52,17 @@ const MAX_INSTANCES: u32 = u16::MAX as u32;
 /// Whether an address was looked up that no module has.
 static IS_INCOMPLETE: AtomicBool = AtomicBool::new(false);
 
+/// How often the list of modules has changed. A stack that was taken before may be another one now.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
 /// The direct-mapped table. A word has the upper 32 bits of an address, the number of its module
-/// instance, and the number of its rule.
+/// instance, and the code of its rule.
 static KNOWN: [AtomicU64; 1 << 16] = [const { AtomicU64::new(0) }; 1 << 16];
 
 /// What is known of an address.
 #[derive(Clone, Copy)]
 pub(super) struct Found {
-    pub(super) rule: Packed,
+    pub(super) code: Code,
     /// The number of the module instance, 0 if no module has the address.
     pub(super) module: u16,
 }
@@ -72,7 +74,7 @@ pub(super) fn find(return_address: u64) -> Found {
     if known >> 32 != return_address >> 16 {
         return find_cold(return_address);
     }
-    Found { rule: rule::get(known as u16), module: (known >> 16) as u16 }
+    Found { code: Code::from_bits(known as u16), module: (known >> 16) as u16 }
 }
 
 #[cold]
@@ -88,20 +90,31 @@ fn find_cold(return_address: u64) -> Found {
         }
         let rows = NonNull::new(instance.rows.load(Ordering::Acquire));
         // SAFETY: rows are never freed.
-        let rule =
-            rows.map_or(0, |rows| unsafe { rows.as_ref() }.rule_at((address - start) as u32));
+        let code = rows
+            .map_or(Code::NONE, |rows| unsafe { rows.as_ref() }.code_at((address - start) as u32));
         let module = number as u16 + 1;
-        let known = return_address >> 16 << 32 | u64::from(module) << 16 | u64::from(rule);
+        let known = return_address >> 16 << 32 | u64::from(module) << 16 | u64::from(code.bits());
         KNOWN[(return_address & 0xffff) as usize].store(known, Ordering::Relaxed);
-        return Found { rule: rule::get(rule), module };
+        return Found { code, module };
     }
     IS_INCOMPLETE.store(true, Ordering::Relaxed);
-    Found { rule: Packed::new(Rule::None), module: 0 }
+    Found { code: Code::NONE, module: 0 }
 }
 
 /// Whether an address was looked up that no module has, since [`reset_unknown`].
 pub(crate) fn has_unknown_module() -> bool {
     IS_INCOMPLETE.load(Ordering::Relaxed)
+}
+
+/// The present generation of the list of modules.
+#[inline(always)]
+pub(super) fn generation() -> u32 {
+    GENERATION.load(Ordering::Acquire)
+}
+
+/// After a change of the list.
+pub(super) fn change_generation() {
+    GENERATION.fetch_add(1, Ordering::Release);
 }
 
 /// Before the list of modules is read.

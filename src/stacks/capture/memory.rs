@@ -50,16 +50,10 @@ impl OwnStack {
         self.end.set(0);
     }
 
-    /// Whether the stack pointer `sp` is on the thread's own stack, all of which can be read from
-    /// `sp` on.
-    #[inline(always)]
-    pub(super) fn contains(&self, sp: usize) -> bool {
-        sp.wrapping_sub(self.low.get()) < self.end.get() - self.low.get()
-    }
-
-    /// The same, where `contains` is false: the stack may have grown since it was checked.
+    /// Extends the checked part to the stack pointer `sp`: the stack may have grown since. `false` if
+    /// `sp` is not on the thread's own stack, or not all of it can be read from `sp` on.
     #[cold]
-    pub(super) fn extend_to(&self, sp: usize) -> bool {
+    fn extend_to(&self, sp: usize) -> bool {
         let page = sp & !(PAGE - 1);
         if self.low.get() != 0 {
             return page < self.low.get() && self.check(page, self.low.get());
@@ -89,23 +83,32 @@ fn are_readable(page: usize, end: usize) -> bool {
 }
 
 /// Reads words of the stack that one event is on.
-pub(super) struct StackReader<'a> {
-    own: &'a OwnStack,
+pub(super) struct StackReader {
+    /// The checked part of the thread's own stack.
+    low: usize,
+    bytes: usize,
     /// The page that was checked last for this event, or [`NO_PAGE`].
     page: usize,
-    /// Whether the stack can be remembered: all words so far are on the thread's own stack.
+    /// Whether all words so far are on the thread's own stack.
     is_own: bool,
 }
 
-impl<'a> StackReader<'a> {
+impl StackReader {
     /// For an event whose stack pointer is `sp`.
     #[inline(always)]
-    pub(super) fn new(own: &'a OwnStack, sp: usize) -> Self {
-        let is_own = own.contains(sp) || own.extend_to(sp);
-        Self { own, page: NO_PAGE, is_own }
+    pub(super) fn new(own: &OwnStack, sp: usize) -> Self {
+        let checked = || (own.low.get(), own.end.get() - own.low.get());
+        let (mut low, mut bytes) = checked();
+        let mut is_own = sp.wrapping_sub(low) < bytes;
+        if !is_own {
+            is_own = own.extend_to(sp);
+            (low, bytes) = checked();
+        }
+        Self { low, bytes, page: NO_PAGE, is_own }
     }
 
-    /// Whether all words that were read are on the thread's own stack.
+    /// Whether all words that were read are on the thread's own stack, and can be read again as
+    /// long as the thread runs.
     #[inline(always)]
     pub(super) fn is_own(&self) -> bool {
         self.is_own
@@ -119,7 +122,10 @@ impl<'a> StackReader<'a> {
     /// The word at `address`; `None` if it is not a multiple of 8, or cannot be read.
     #[inline(always)]
     pub(super) fn word(&mut self, address: usize) -> Option<usize> {
-        if address & 7 != 0 || !(self.own.contains(address) || self.is_checked(address)) {
+        // PERF: one comparison. If the address is not a multiple of 8, the rotation makes a large
+        // number of it, because the part begins with a page.
+        let index = address.wrapping_sub(self.low).rotate_right(3);
+        if index >= self.bytes >> 3 && !self.is_checked(address) {
             return None;
         }
         // SAFETY: the word is aligned, and its page can be read: the thread's own stack stays
@@ -130,6 +136,9 @@ impl<'a> StackReader<'a> {
 
     #[cold]
     fn is_checked(&mut self, address: usize) -> bool {
+        if address & 7 != 0 {
+            return false;
+        }
         self.is_own = false;
         let page = address & !(PAGE - 1);
         if page != self.page && !os::is_readable(page) {

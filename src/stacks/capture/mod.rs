@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! outside the hook   modules ──► eh_frame ──► rule                 tables, made in advance
-//! in the hook        lookup ──► remembered (memory) ──► tree       the number of a stack
+//! in the hook        lookup ──► step (memory) ──► remembered (recent) ──► tree   the number of a stack
 //! ```
 //! | file | what |
 //! |---|---|
@@ -11,6 +11,8 @@
 //! | `rule.rs` | how a frame leads to its caller |
 //! | `lookup.rs` | which rule holds at an address |
 //! | `memory.rs` | which memory a stack may be read from |
+//! | `step.rs` | from a frame to its caller's |
+//! | `recent.rs` | the inner parts of a thread's recent stacks |
 //! | `sampler.rs` | which allocations have a stack, if not all have |
 //! | `remembered.rs` | a thread's last stack, and the walk up to where the next one equals it |
 
@@ -20,13 +22,15 @@ mod eh_frame;
 mod lookup;
 mod memory;
 mod modules;
+mod recent;
 mod remembered;
 mod rule;
 mod sampler;
+mod step;
 
 pub(crate) use lookup::has_unknown_module;
 pub(crate) use modules::{Change, for_each_new_change};
-pub(crate) use remembered::Registers;
+pub(crate) use step::Registers;
 
 use super::{state, tree};
 use crate::trace::write::ThreadSlot;
@@ -66,12 +70,7 @@ pub(crate) fn take(slot: &ThreadSlot, size: usize, at: Registers) -> u32 {
     if mean_bytes != 0 && !memory.sampler.is_in_sample(size, mean_bytes) {
         return tree::NO_STACK;
     }
-    take_now(memory, at)
-}
-
-#[inline(never)]
-fn take_now(memory: &Memory, at: Registers) -> u32 {
-    tree::stack_id(memory.stack(at, state::frame_limit() as usize))
+    memory.stack_id(at, slot.thread_id.load(Ordering::Relaxed), state::frame_limit())
 }
 
 /// What the thread that has this slot remembers; `None` if the system has no memory for it.

@@ -2,7 +2,7 @@
 
 use super::eh_frame;
 use super::lookup::{self, Rows};
-use super::rule::{self, Packed, Rule};
+use super::rule::{Code, Packed, Rule};
 use crate::platform::os::{FileId, LoadedFile, Memory, loaded_files};
 use std::collections::HashMap;
 use std::io;
@@ -22,7 +22,8 @@ struct Modules {
     loaded: HashMap<u64, (FileId, usize)>,
     /// By path, build id and size: the rows, which a file that is loaded again shares.
     rows: HashMap<(String, Vec<u8>, u64), &'static Rows>,
-    rules: HashMap<Packed, u16>,
+    /// The codes of the rules that are not common.
+    uncommon: HashMap<Packed, Code>,
     /// The changes so far: the index of an instance, and whether it was loaded or unloaded then.
     changes: Vec<(usize, bool)>,
 }
@@ -68,9 +69,10 @@ pub(crate) fn refresh() -> io::Result<()> {
         instances: Vec::new(),
         loaded: HashMap::new(),
         rows: HashMap::new(),
-        rules: HashMap::from([(Packed::new(Rule::None), 0)]),
+        uncommon: HashMap::from([(Packed::new(Rule::None), Code::NONE)]),
         changes: Vec::new(),
     });
+    let before = modules.changes.len();
     let is_known =
         |base, file: &FileId| modules.loaded.get(&base).is_some_and(|(loaded, _)| loaded == file);
     let (new, all) = loaded_files(&memory, is_known)?;
@@ -78,6 +80,9 @@ pub(crate) fn refresh() -> io::Result<()> {
     for file in new {
         let Some(id) = all.get(&file.base) else { continue };
         modules.load(&memory, file, id.clone());
+    }
+    if modules.changes.len() != before {
+        lookup::change_generation();
     }
     Ok(())
 }
@@ -125,28 +130,28 @@ impl Modules {
         if let Some(rows) = self.rows.get(&key) {
             return rows;
         }
-        let (mut starts, mut rules) = (Vec::new(), Vec::new());
+        let (mut starts, mut codes) = (Vec::new(), Vec::new());
         for (address, rule) in unwind_rows(memory, file).unwrap_or_default() {
             let Ok(offset) = u32::try_from(address.wrapping_sub(file.linked_base)) else {
                 continue;
             };
             starts.push(offset);
-            rules.push(self.number_of(rule));
+            codes.push(self.code_of(rule));
         }
-        let rows = Rows::new(starts.leak(), rules.leak());
+        let rows = Rows::new(starts.leak(), codes.leak());
         let rows: &'static Rows = Box::leak(Box::new(rows));
         self.rows.insert(key, rows);
         rows
     }
 
-    /// The number of a rule; that of [`Rule::None`] if there are 65,536 others.
-    fn number_of(&mut self, packed: Packed) -> u16 {
-        let next = u16::try_from(self.rules.len()).unwrap_or(0);
-        *self.rules.entry(packed).or_insert_with(|| {
-            if next != 0 {
-                rule::set(next, packed);
-            }
-            next
+    /// The code of a rule; that of [`Rule::None`] if the table of uncommon rules is full.
+    fn code_of(&mut self, rule: Packed) -> Code {
+        Code::of_common(rule.rule()).unwrap_or_else(|| {
+            let index = self.uncommon.len();
+            *self
+                .uncommon
+                .entry(rule)
+                .or_insert_with(|| Code::of_uncommon(rule, index).unwrap_or(Code::NONE))
         })
     }
 }

@@ -43,25 +43,17 @@ pub(super) enum Rbp {
     FromOwn(i16),
 }
 
-// A rule as one word. PERF: nearly all rules are simple: their caller's frame is found without a
-// branch that depends on the rule, because consecutive frames have different ones.
-// bit 0       simple: the CFA is at a distance from a register, `rbp` is kept, or at one from the CFA
-// bit 1       of a simple rule: the register is `rbp`, not `rsp`
-// bit 2       of a simple rule: `rbp` is saved
-// bits 3..6   of another rule: its kind
-// bits 6..8   of another rule: where `rbp` is
+// A rule as one word.
+// bits 0..3   its kind, 0 for none
+// bits 3..5   where `rbp` is
 // bits 16..32 distance of `rbp`
 // bits 32..64 distance of the CFA
-const SIMPLE: u64 = 1;
-const FROM_RBP: u64 = 1 << 1;
-const SAVES_RBP: u64 = 1 << 2;
-const KIND_SHIFT: u32 = 3;
 const OUTERMOST: u64 = 1;
 const SIGNAL: u64 = 2;
 const CFA_RSP: u64 = 3;
 const CFA_RBP: u64 = 4;
 const CFA_AT_RBP: u64 = 5;
-const RBP_SHIFT: u32 = 6;
+const RBP_SHIFT: u32 = 3;
 const RBP_FROM_CFA: u64 = 1;
 const RBP_FROM_OWN: u64 = 2;
 
@@ -71,77 +63,29 @@ pub(super) struct Packed(u64);
 
 impl Packed {
     pub(super) fn new(rule: Rule) -> Self {
-        let distances =
-            |cfa: i32, rbp: i16| u64::from(rbp as u16) << 16 | u64::from(cfa as u32) << 32;
-        Self(match rule {
-            Rule::None => 0,
-            Rule::Outermost => OUTERMOST << KIND_SHIFT,
-            Rule::Signal => SIGNAL << KIND_SHIFT,
-            Rule::Call { cfa: Cfa::Rsp(cfa), rbp: Rbp::Kept } => SIMPLE | distances(cfa, 0),
-            Rule::Call { cfa: Cfa::Rbp(cfa), rbp: Rbp::Kept } => {
-                SIMPLE | FROM_RBP | distances(cfa, 0)
-            }
-            Rule::Call { cfa: Cfa::Rsp(cfa), rbp: Rbp::FromCfa(rbp) } => {
-                SIMPLE | SAVES_RBP | distances(cfa, rbp)
-            }
-            Rule::Call { cfa: Cfa::Rbp(cfa), rbp: Rbp::FromCfa(rbp) } => {
-                SIMPLE | FROM_RBP | SAVES_RBP | distances(cfa, rbp)
-            }
-            Rule::Call { cfa, rbp } => {
-                let (kind, cfa) = match cfa {
-                    Cfa::Rsp(distance) => (CFA_RSP, distance),
-                    Cfa::Rbp(distance) => (CFA_RBP, distance),
-                    Cfa::AtRbp(distance) => (CFA_AT_RBP, distance),
-                };
-                let (place, rbp) = match rbp {
-                    Rbp::Kept => (0, 0),
-                    Rbp::FromCfa(distance) => (RBP_FROM_CFA, distance),
-                    Rbp::FromOwn(distance) => (RBP_FROM_OWN, distance),
-                };
-                kind << KIND_SHIFT | place << RBP_SHIFT | distances(cfa, rbp)
-            }
-        })
+        let (cfa, rbp) = match rule {
+            Rule::None => return Self(0),
+            Rule::Outermost => return Self(OUTERMOST),
+            Rule::Signal => return Self(SIGNAL),
+            Rule::Call { cfa, rbp } => (cfa, rbp),
+        };
+        let (kind, cfa) = match cfa {
+            Cfa::Rsp(distance) => (CFA_RSP, distance),
+            Cfa::Rbp(distance) => (CFA_RBP, distance),
+            Cfa::AtRbp(distance) => (CFA_AT_RBP, distance),
+        };
+        let (place, rbp) = match rbp {
+            Rbp::Kept => (0, 0),
+            Rbp::FromCfa(distance) => (RBP_FROM_CFA, distance),
+            Rbp::FromOwn(distance) => (RBP_FROM_OWN, distance),
+        };
+        let distances = u64::from(rbp as u16) << 16 | u64::from(cfa as u32) << 32;
+        Self(kind | place << RBP_SHIFT | distances)
     }
 
-    #[inline(always)]
-    pub(super) fn is_simple(self) -> bool {
-        self.0 & SIMPLE != 0
-    }
-
-    /// Whether the CFA of a simple rule is at a distance from `rbp`, not from `rsp`.
-    #[inline(always)]
-    pub(super) fn is_from_rbp(self) -> bool {
-        self.0 & FROM_RBP != 0
-    }
-
-    /// Whether the function of a simple rule has saved `rbp`.
-    #[inline(always)]
-    pub(super) fn saves_rbp(self) -> bool {
-        self.0 & SAVES_RBP != 0
-    }
-
-    /// The distance of the CFA, in bytes.
-    #[inline(always)]
-    pub(super) fn cfa(self) -> isize {
-        (self.0 >> 32) as i32 as isize
-    }
-
-    /// The distance of the saved `rbp`, in bytes.
-    #[inline(always)]
-    pub(super) fn rbp(self) -> isize {
-        ((self.0 >> 16) as i16).into()
-    }
-
-    #[cold]
     pub(super) fn rule(self) -> Rule {
-        let (cfa, rbp) = (self.cfa() as i32, self.rbp() as i16);
-        if self.is_simple() {
-            return Rule::Call {
-                cfa: if self.is_from_rbp() { Cfa::Rbp(cfa) } else { Cfa::Rsp(cfa) },
-                rbp: if self.saves_rbp() { Rbp::FromCfa(rbp) } else { Rbp::Kept },
-            };
-        }
-        let cfa = match self.0 >> KIND_SHIFT & 7 {
+        let (cfa, rbp) = ((self.0 >> 32) as i32, (self.0 >> 16) as i16);
+        let cfa = match self.0 & 7 {
             CFA_RSP => Cfa::Rsp(cfa),
             CFA_RBP => Cfa::Rbp(cfa),
             CFA_AT_RBP => Cfa::AtRbp(cfa),
@@ -158,21 +102,93 @@ impl Packed {
     }
 }
 
-/// The maximum number of different rules. A program of 200 MiB has some thousands.
-const CAPACITY: usize = 1 << 16;
+/// The code of a rule, in 16 bits. The code of a common rule is the rule itself; the code of any
+/// other rule is its index in a table of the process.
+///
+/// ```text
+/// bit 0       the CFA is at a distance from `rbp`, not from `rsp`
+/// bits 1..4   0: `rbp` is kept; n: it is saved 8 + 8n bytes below the CFA
+/// bits 4..16  the distance of the CFA in 8 bytes, from 1 to 0xdff
+/// 0xe000..    0xe000 + the index in the table
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Code(u16);
 
-/// All rules of the process, by number. Number 0 is [`Rule::None`].
-static RULES: [AtomicU64; CAPACITY] = [const { AtomicU64::new(0) }; CAPACITY];
+/// The lowest code of a rule in the table.
+const FIRST_UNCOMMON: u16 = 0xe000;
 
-/// The rule with this number.
-#[inline(always)]
-pub(super) fn get(number: u16) -> Packed {
-    Packed(RULES[usize::from(number)].load(Ordering::Relaxed))
-}
+/// The maximum number of rules in the table. A program of 200 MiB has some hundreds.
+const CAPACITY: usize = (u16::MAX - FIRST_UNCOMMON) as usize + 1;
 
-/// Stores a rule that has no number yet, as number `number`.
-pub(super) fn set(number: u16, rule: Packed) {
-    RULES[usize::from(number)].store(rule.0, Ordering::Relaxed);
+/// The rules that are not common. Index 0 is [`Rule::None`].
+static UNCOMMON: [AtomicU64; CAPACITY] = [const { AtomicU64::new(0) }; CAPACITY];
+
+impl Code {
+    /// The code of [`Rule::None`].
+    pub(super) const NONE: Self = Self(FIRST_UNCOMMON);
+
+    /// The code of a common rule; `None` for any other.
+    pub(super) fn of_common(rule: Rule) -> Option<Self> {
+        let Rule::Call { cfa, rbp } = rule else { return None };
+        let (from_rbp, cfa) = match cfa {
+            Cfa::Rsp(distance) => (0, distance),
+            Cfa::Rbp(distance) => (1, distance),
+            Cfa::AtRbp(_) => return None,
+        };
+        let place = match rbp {
+            Rbp::Kept => 0,
+            Rbp::FromCfa(distance @ -64..=-16) if distance % 8 == 0 => (-8 - distance) / 8,
+            Rbp::FromCfa(_) | Rbp::FromOwn(_) => return None,
+        };
+        let is_common = cfa > 0 && cfa % 8 == 0 && cfa / 8 < i32::from(FIRST_UNCOMMON >> 4);
+        is_common.then(|| Self((cfa / 8) as u16 * 16 | place as u16 * 2 | from_rbp))
+    }
+
+    /// Stores a rule that is not common in the table, at an index that is not used yet. `None` if
+    /// the table has no such index.
+    pub(super) fn of_uncommon(rule: Packed, index: usize) -> Option<Self> {
+        UNCOMMON.get(index)?.store(rule.0, Ordering::Relaxed);
+        Some(Self(FIRST_UNCOMMON + index as u16))
+    }
+
+    pub(super) fn from_bits(bits: u16) -> Self {
+        Self(bits)
+    }
+
+    pub(super) fn bits(self) -> u16 {
+        self.0
+    }
+
+    #[inline(always)]
+    pub(super) fn is_common(self) -> bool {
+        // An entry of a table that is still empty has code 0, which no rule has.
+        self.0.wrapping_sub(1) < FIRST_UNCOMMON - 1
+    }
+
+    /// Whether the CFA of a common rule is at a distance from `rbp`.
+    #[inline(always)]
+    pub(super) fn is_from_rbp(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// The distance of the CFA of a common rule, in bytes.
+    #[inline(always)]
+    pub(super) fn cfa(self) -> usize {
+        usize::from(self.0 >> 4) * 8
+    }
+
+    /// How far below the return address `rbp` is saved, by a common rule, in bytes; 0 if it is kept.
+    #[inline(always)]
+    pub(super) fn saved_rbp(self) -> usize {
+        usize::from(self.0 >> 1 & 7) * 8
+    }
+
+    /// The rule, if it is not common.
+    pub(super) fn uncommon(self) -> Rule {
+        let index = usize::from(self.0.wrapping_sub(FIRST_UNCOMMON));
+        let packed = UNCOMMON.get(index).map_or(0, |rule| rule.load(Ordering::Relaxed));
+        Packed(packed).rule()
+    }
 }
 
 #[cfg(test)]
@@ -193,7 +209,34 @@ mod tests {
         }
         for rule in [Rule::None, Rule::Outermost, Rule::Signal] {
             assert_eq!(Packed::new(rule).rule(), rule);
+            assert_eq!(Code::of_common(rule), None);
         }
         assert_eq!(Packed::new(Rule::None), Packed(0));
+    }
+
+    #[test]
+    fn the_code_of_a_common_rule_is_the_rule() {
+        let largest = i32::from(FIRST_UNCOMMON >> 4) * 8;
+        for distance in (-64..=largest + 64).step_by(4) {
+            for (from_rbp, cfa) in [(false, Cfa::Rsp(distance)), (true, Cfa::Rbp(distance))] {
+                let is_common = distance > 0 && distance % 8 == 0 && distance < largest;
+                for place in -80_i16..=8 {
+                    let rule = Rule::Call { cfa, rbp: Rbp::FromCfa(place) };
+                    let code = Code::of_common(rule);
+                    let is_place = (-64..=-16).contains(&place) && place % 8 == 0;
+                    assert_eq!(code.is_some(), is_common && is_place, "{rule:?}");
+                    let Some(code) = code else { continue };
+                    assert!(code.is_common());
+                    assert_eq!((code.is_from_rbp(), code.cfa() as i32), (from_rbp, distance));
+                    assert_eq!(code.saved_rbp() as i16 + 8, -place);
+                }
+                let kept = Code::of_common(Rule::Call { cfa, rbp: Rbp::Kept });
+                assert_eq!(kept.map(Code::saved_rbp), is_common.then_some(0));
+            }
+            let rule = Rule::Call { cfa: Cfa::AtRbp(distance), rbp: Rbp::Kept };
+            assert_eq!(Code::of_common(rule), None);
+        }
+        assert_eq!(Code::NONE.uncommon(), Rule::None);
+        assert_eq!(Code::of_uncommon(Packed::new(Rule::Signal), CAPACITY), None);
     }
 }

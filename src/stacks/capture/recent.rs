@@ -1,0 +1,132 @@
+//! The inner parts of a thread's recent stacks.
+//!
+//! An entry is the walk from the registers of the allocator's caller up to a frame of the remembered
+//! stack: the words that this walk has read. If they are unchanged, it would arrive there again, so
+//! nothing is walked. A program that allocates at the same places again and again, at the same
+//! depth of its stack, finds most of its stacks here.
+//!
+//! ```text
+//! remembered stack   main ── run ── parse ── array ── object ── string
+//! recent walks                        └────── number ── grow
+//!                               └──── write ── flush
+//! ```
+//! Entries and words are overwritten by later ones; an entry whose words may be overwritten does
+//! not count.
+
+use super::step::{Registers, Word, changed_bits};
+use std::cell::Cell;
+
+const ENTRIES: usize = 256;
+const WORDS: usize = 4096;
+/// The maximum number of words of an entry.
+const MAX_LEN: usize = 256;
+
+/// All bytes are 0 at first: no walk starts at a stack pointer of 0. PERF: one line of the cache.
+#[repr(align(64))]
+struct Entry {
+    return_address: Cell<usize>,
+    rsp: Cell<usize>,
+    rbp: Cell<usize>,
+    /// All bits if the walk depends on `rbp`, no bit otherwise.
+    rbp_mask: Cell<usize>,
+    /// The position of its first word. Positions count all words ever; that of index `i` of the
+    /// words is `i` modulo [`WORDS`].
+    begin: Cell<u64>,
+    /// The stamp of the frame at which the walk arrives.
+    stamp: Cell<u64>,
+    len: Cell<u16>,
+    /// The number of frames of the remembered stack up to this frame; 0 if the walk has reached the
+    /// end of the stack.
+    kept: Cell<u16>,
+    stack_id: Cell<u32>,
+}
+
+/// A walk that was taken before: valid if the remembered stack has at least `kept` frames, the last
+/// of these has this stamp, they are unchanged, and `changed` is 0.
+#[derive(Clone, Copy)]
+pub(super) struct Walk {
+    pub(super) kept: usize,
+    pub(super) stamp: u64,
+    pub(super) stack_id: u32,
+    /// The bits in which words of the walk have changed.
+    pub(super) changed: usize,
+}
+
+/// The recent walks of a thread. All bytes are 0 at first.
+#[repr(C)]
+pub(super) struct Recent {
+    /// The position of the next word.
+    next: Cell<u64>,
+    entries: [Entry; ENTRIES],
+    words: [Cell<Word>; WORDS],
+}
+
+impl Recent {
+    pub(super) fn forget(&self) {
+        self.next.set(self.next.get() + 2 * WORDS as u64);
+    }
+
+    #[inline(always)]
+    fn entry(&self, start: Registers) -> &Entry {
+        let mixed = (start.return_address ^ start.rsp << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.entries[(mixed >> (usize::BITS - 8)) % ENTRIES]
+    }
+
+    /// The last walk from these registers. The words of its entries must be readable.
+    #[inline(always)]
+    pub(super) fn find(&self, start: Registers) -> Option<Walk> {
+        let entry = self.entry(start);
+        let begin = entry.begin.get();
+        if entry.rsp.get() != start.rsp
+            || entry.return_address.get() != start.return_address
+            || self.next.get() - begin > WORDS as u64
+        {
+            return None;
+        }
+        let begin = begin as usize % WORDS;
+        let words = self.words.get(begin..begin + usize::from(entry.len.get()));
+        let rbp = (start.rbp ^ entry.rbp.get()) & entry.rbp_mask.get();
+        Some(Walk {
+            kept: entry.kept.get().into(),
+            stamp: entry.stamp.get(),
+            stack_id: entry.stack_id.get(),
+            changed: rbp | changed_bits(words.unwrap_or_default()),
+        })
+    }
+
+    /// Adds a walk that has read these words and, if `uses_rbp`, depends on `start.rbp`.
+    pub(super) fn add(
+        &self,
+        start: Registers,
+        uses_rbp: bool,
+        words: &[Cell<Word>],
+        (kept, stamp): (usize, u64),
+        stack_id: u32,
+    ) {
+        let len = words.len();
+        if len > MAX_LEN {
+            return;
+        }
+        let mut begin = self.next.get();
+        let index = begin as usize % WORDS;
+        if index + len > WORDS {
+            // Words of one entry are next to each other.
+            begin += (WORDS - index) as u64;
+        }
+        let from = begin as usize % WORDS;
+        for (to, word) in self.words.iter().skip(from).zip(words) {
+            to.set(word.get());
+        }
+        self.next.set(begin + len as u64);
+        let entry = self.entry(start);
+        entry.return_address.set(start.return_address);
+        entry.rsp.set(start.rsp);
+        entry.rbp.set(start.rbp);
+        entry.rbp_mask.set(if uses_rbp { usize::MAX } else { 0 });
+        entry.begin.set(begin);
+        entry.stamp.set(stamp);
+        entry.len.set(len as u16);
+        entry.kept.set(kept as u16);
+        entry.stack_id.set(stack_id);
+    }
+}
