@@ -30,6 +30,10 @@ struct Arguments {
     #[arg(long, value_name = "PROGRAM")]
     only: Vec<Program>,
 
+    /// Only these modes, and `plain` (may be given several times)
+    #[arg(long, value_name = "MODE")]
+    mode: Vec<String>,
+
     /// Small inputs and one round: does it work?
     #[arg(long)]
     quick: bool,
@@ -69,12 +73,12 @@ fn main() -> ExitCode {
 
 /// Whether nothing that was measured had to be refused.
 fn measure(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
+    let modes = modes::named(&modes::all(arguments.peers), &arguments.mode)?;
     let binaries = build()?;
     let folder = recording::folder().canonicalize()?.join("overhead");
     std::fs::create_dir_all(&folder)?;
     let megabytes = |full: u64| (if arguments.quick { full / 10 } else { full }) * 1_000_000;
     let rounds = if arguments.quick { 1 } else { arguments.rounds };
-    let modes = modes::all(arguments.peers);
     let mut summaries = Vec::new();
     for program in Program::ALL {
         if !arguments.only.is_empty() && !arguments.only.contains(&program) {
@@ -99,7 +103,7 @@ fn measure(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     }
     match arguments.format {
         Format::Text => output::text(&summaries),
-        Format::Markdown => output::markdown(&summaries, rounds),
+        Format::Markdown => output::markdown(&summaries, &modes, rounds),
         Format::Json => println!("{}", output::json(&summaries)?),
     }
     Ok(!refused)

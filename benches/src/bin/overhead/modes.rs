@@ -15,6 +15,8 @@ pub(crate) struct Mode {
     pub(crate) file: Option<&'static str>,
     /// Whether `MEMLEDGER_REPORT` names a file.
     pub(crate) report: bool,
+    /// `MEMLEDGER_STACKS`.
+    pub(crate) stacks: Option<&'static str>,
 }
 
 /// The first, which all ratios refer to.
@@ -24,6 +26,7 @@ pub(crate) const PLAIN: Mode = Mode {
     binary: "program_plain",
     file: None,
     report: false,
+    stacks: None,
 };
 
 /// Counts calls, for the check; its times are not shown.
@@ -32,7 +35,7 @@ pub(crate) const COUNTED: Mode = Mode { name: "counted", binary: "program_counte
 const LINKED: Mode =
     Mode { name: "off", meaning: "linked, nothing started", binary: "program_memledger", ..PLAIN };
 
-const OURS: [Mode; 7] = [
+const OURS: [Mode; 9] = [
     LINKED,
     Mode {
         name: "/dev/null",
@@ -44,6 +47,20 @@ const OURS: [Mode; 7] = [
         name: "compact file",
         meaning: "every event, to a `.memledger` file",
         file: Some("trace.memledger"),
+        ..LINKED
+    },
+    Mode {
+        name: "compact, stacks",
+        meaning: "the same, each allocation with its call stack",
+        file: Some("trace.memledger"),
+        stacks: Some("on"),
+        ..LINKED
+    },
+    Mode {
+        name: "compact, sampled",
+        meaning: "the same, with the call stacks of a sample: one byte in 512 KiB",
+        file: Some("trace.memledger"),
+        stacks: Some("sample:512KiB"),
         ..LINKED
     },
     Mode {
@@ -101,10 +118,30 @@ pub(crate) fn all(peers: bool) -> Vec<Mode> {
     std::iter::once(&PLAIN).chain(&OURS).chain(peers).copied().collect()
 }
 
+/// Those of `modes` that have these names, and the plain one; all, if there are no names.
+pub(crate) fn named(modes: &[Mode], names: &[String]) -> Result<Vec<Mode>, String> {
+    let known = |name: &str| modes.iter().any(|mode| mode.name == name);
+    if let Some(unknown) = names.iter().find(|name| !known(name)) {
+        let all = modes.iter().map(|mode| format!("`{}`", mode.name)).collect::<Vec<_>>();
+        return Err(format!("no mode is called `{unknown}`; there are {}", all.join(", ")));
+    }
+    let is_asked = |mode: &&Mode| {
+        names.is_empty() || **mode == PLAIN || names.iter().any(|name| name == mode.name)
+    };
+    Ok(modes.iter().filter(is_asked).copied().collect())
+}
+
 impl Mode {
     /// Whether memledger records something.
     pub(crate) fn records(&self) -> bool {
         self.file.is_some() || self.report
+    }
+
+    /// Whether `other` is the same without call stacks.
+    pub(crate) fn is_without_stacks(&self, other: &Self) -> bool {
+        self.stacks.is_some()
+            && other.stacks.is_none()
+            && (other.file, other.report) == (self.file, self.report)
     }
 
     /// Whether it is another tracker.
@@ -119,8 +156,11 @@ impl Mode {
 
     /// The program's environment, in which nothing of the user's own is left.
     pub(crate) fn set(&self, command: &mut Command, folder: &Path) {
-        for name in ["MEMLEDGER_TRACE", "MEMLEDGER_FILE", "MEMLEDGER_REPORT"] {
+        for name in ["MEMLEDGER_TRACE", "MEMLEDGER_FILE", "MEMLEDGER_REPORT", "MEMLEDGER_STACKS"] {
             command.env_remove(name);
+        }
+        if let Some(stacks) = self.stacks {
+            command.env("MEMLEDGER_STACKS", stacks);
         }
         if let Some(file) = self.file {
             command.env("MEMLEDGER_FILE", folder.join(file));

@@ -1,6 +1,6 @@
 //! The tables, and the document around them.
 
-use crate::modes;
+use crate::modes::Mode;
 use crate::summary::{Row, Summary};
 use comfy_table::{CellAlignment, Table, TableStyle, presets};
 use serde_json::json;
@@ -40,7 +40,7 @@ pub(crate) fn json(summaries: &[Summary]) -> serde_json::Result<String> {
 }
 
 /// `docs/overhead.md`.
-pub(crate) fn markdown(summaries: &[Summary], rounds: u32) {
+pub(crate) fn markdown(summaries: &[Summary], modes: &[Mode], rounds: u32) {
     let peers = summaries.iter().flat_map(|summary| &summary.modes).any(|row| row.mode == "dhat");
     let flags = if peers { " --peers" } else { "" };
     let rounds_flag = if rounds == 5 { String::new() } else { format!(" --rounds {rounds}") };
@@ -86,7 +86,7 @@ CPU time adds to the wall time.
 | mode | what it does |
 |---|---|"
     );
-    for mode in modes::all(peers) {
+    for mode in modes {
         println!("| {} | {} |", mode.name, mode.meaning);
     }
     println!(
@@ -140,6 +140,9 @@ fn notes(summary: &Summary, before: &str) {
             println!("{before}{}: no figures, {problem}.", row.mode);
         } else if row.runs < most {
             println!("{before}{}: so slow that it was run only {} time.", row.mode, row.runs);
+        }
+        if let (Some(ratio), Some(without)) = (row.without_stacks_ratio, row.without_stacks) {
+            println!("{before}{}: {ratio:.3} times the wall time of `{without}`.", row.mode);
         }
     }
 }

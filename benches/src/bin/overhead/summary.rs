@@ -36,6 +36,9 @@ pub(crate) struct Row {
     pub(crate) hook_ns_per_event: Option<f64>,
     /// ... and what the tracker's thread took.
     pub(crate) worker_ns_per_event: Option<f64>,
+    /// What call stacks cost: the name of the mode without them, and the ratio of the wall times.
+    pub(crate) without_stacks: Option<&'static str>,
+    pub(crate) without_stacks_ratio: Option<f64>,
 }
 
 /// `runs` has a list for each round, in the order of the modes.
@@ -45,7 +48,7 @@ pub(crate) fn of(
     modes: &[Mode],
     runs: &[Vec<Option<Run>>],
 ) -> Summary {
-    let modes = modes.iter().enumerate().map(|(number, mode)| {
+    let rows = modes.iter().enumerate().map(|(number, mode)| {
         let rounds = runs
             .iter()
             .filter_map(|round| Some((round.first()?.as_ref()?, round[number].as_ref()?)))
@@ -71,6 +74,13 @@ pub(crate) fn of(
             });
             Some(median(rounds)).filter(|ns| !ns.is_nan())
         };
+        let without = modes.iter().position(|other| mode.is_without_stacks(other));
+        let without_stacks_ratio = without.map(|without| {
+            median(runs.iter().filter_map(|round| {
+                let own = round[number].as_ref()?.wall.as_secs_f64();
+                Some(own / round[without].as_ref()?.wall.as_secs_f64())
+            }))
+        });
         Row {
             mode: mode.name,
             runs: rounds.len(),
@@ -86,10 +96,12 @@ pub(crate) fn of(
                 run.cpu.as_secs_f64() - worker - plain.cpu.as_secs_f64()
             }),
             worker_ns_per_event: ns(&|_, _, worker| worker),
+            without_stacks: without.map(|without| modes[without].name),
+            without_stacks_ratio: without_stacks_ratio.filter(|ratio| !ratio.is_nan()),
             bytes_per_event: bytes.zip(events).map(|(bytes, events)| bytes as f64 / events as f64),
         }
     });
-    Summary { program, input: input.what.clone(), modes: modes.collect() }
+    Summary { program, input: input.what.clone(), modes: rows.collect() }
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
