@@ -74,10 +74,14 @@ pub(crate) fn refresh() -> io::Result<()> {
     let is_known =
         |base, file: &FileId| modules.loaded.get(&base).is_some_and(|(loaded, _)| loaded == file);
     let (new, all) = loaded_files(&memory, is_known)?;
+    let changes = modules.changes.len();
     modules.unload(|base, file| all.get(&base) != Some(file));
     for file in new {
         let Some(id) = all.get(&file.base) else { continue };
         modules.load(&memory, file, id.clone());
+    }
+    if modules.changes.len() != changes {
+        lookup::forget_known();
     }
     Ok(())
 }
@@ -90,9 +94,6 @@ impl Modules {
             let Some((_, number)) = self.instances.get(*index) else { continue };
             lookup::set_loaded(*number, None);
             self.changes.push((*index, false));
-        }
-        if !gone.is_empty() {
-            lookup::forget_known();
         }
     }
 
