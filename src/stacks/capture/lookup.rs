@@ -12,8 +12,9 @@
 
 use super::rule::Code;
 use crate::platform::chunk_table::{ChunkTable, Zeroed};
+use crate::stacks::tree::ADDRESS_BITS;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
 /// The rules of a module: that of `codes[i]` holds from `starts[i]` on, in bytes from its base.
 pub(super) struct Rows {
@@ -52,11 +53,12 @@ const MAX_INSTANCES: u32 = u16::MAX as u32;
 /// Whether an address was looked up that no module has.
 static IS_INCOMPLETE: AtomicBool = AtomicBool::new(false);
 
-/// How often the list of modules has changed. A stack that was taken before may be another one now.
+/// Another number before and after each change of the list of modules. A stack that was taken before
+/// may be another one now.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// The direct-mapped table. A word has the upper 32 bits of an address, the number of its module
-/// instance, and the code of its rule.
+/// instance, and the code of its rule. The number is 0 for code in no module (of a JIT compiler).
 static KNOWN: [AtomicU64; 1 << 16] = [const { AtomicU64::new(0) }; 1 << 16];
 
 /// What is known of an address.
@@ -80,25 +82,41 @@ pub(super) fn find(return_address: u64) -> Found {
 #[cold]
 #[inline(never)]
 fn find_cold(return_address: u64) -> Found {
-    let address = return_address.wrapping_sub(1);
+    let generation = GENERATION.load(Ordering::Acquire);
+    let (module, code) = find_in_modules(return_address.wrapping_sub(1)).unwrap_or_else(|| {
+        IS_INCOMPLETE.store(true, Ordering::Relaxed);
+        (0, Code::NONE)
+    });
+    // A word has no room for the upper bits of an address that is none of code.
+    if return_address >> ADDRESS_BITS == 0 {
+        let known = &KNOWN[(return_address & 0xffff) as usize];
+        let word = return_address >> 16 << 32 | u64::from(module) << 16 | u64::from(code.bits());
+        known.store(word, Ordering::Relaxed);
+        // NOTE: the modules may have changed since they were looked through. Then this sees the new
+        // generation, or `forget_known` comes after the store above and overwrites it.
+        fence(Ordering::SeqCst);
+        if GENERATION.load(Ordering::Relaxed) != generation {
+            known.store(0, Ordering::Relaxed);
+        }
+    }
+    Found { code, module }
+}
+
+/// The number of the instance that has this address, and the code of the rule there.
+fn find_in_modules(address: u64) -> Option<(u16, Code)> {
     for number in 0..INSTANCES.len() {
-        let Some(instance) = INSTANCES.get(number) else { break };
+        let instance = INSTANCES.get(number)?;
         let end = instance.end.load(Ordering::Acquire);
         let start = instance.start.load(Ordering::Relaxed);
-        if !(start..end).contains(&address) {
-            continue;
+        if (start..end).contains(&address) {
+            let rows = NonNull::new(instance.rows.load(Ordering::Acquire));
+            // SAFETY: rows are never freed.
+            let rows = rows.map(|rows| unsafe { rows.as_ref() });
+            let code = rows.map_or(Code::NONE, |rows| rows.code_at((address - start) as u32));
+            return Some((number as u16 + 1, code));
         }
-        let rows = NonNull::new(instance.rows.load(Ordering::Acquire));
-        // SAFETY: rows are never freed.
-        let code = rows
-            .map_or(Code::NONE, |rows| unsafe { rows.as_ref() }.code_at((address - start) as u32));
-        let module = number as u16 + 1;
-        let known = return_address >> 16 << 32 | u64::from(module) << 16 | u64::from(code.bits());
-        KNOWN[(return_address & 0xffff) as usize].store(known, Ordering::Relaxed);
-        return Found { code, module };
     }
-    IS_INCOMPLETE.store(true, Ordering::Relaxed);
-    Found { code: Code::NONE, module: 0 }
+    None
 }
 
 /// Whether an address was looked up that no module has, since [`reset_unknown`].
@@ -110,11 +128,6 @@ pub(crate) fn has_unknown_module() -> bool {
 #[inline(always)]
 pub(super) fn generation() -> u32 {
     GENERATION.load(Ordering::Acquire)
-}
-
-/// After a change of the list.
-pub(super) fn change_generation() {
-    GENERATION.fetch_add(1, Ordering::Release);
 }
 
 /// Before the list of modules is read.
@@ -143,8 +156,74 @@ pub(super) fn set_loaded(number: u16, size: Option<u64>) {
     instance.end.store(end, Ordering::Release);
 }
 
-/// Forgets all addresses: after a module was unloaded. No thread is in its code, so no thread adds
-/// its addresses again.
+/// Forgets all addresses. Must be called after instances were loaded or unloaded.
 pub(super) fn forget_known() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    fence(Ordering::SeqCst);
     KNOWN.iter().for_each(|known| known.store(0, Ordering::Relaxed));
+    // NOTE: a thread may have remembered what `KNOWN` had until now.
+    GENERATION.fetch_add(1, Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn module_at(return_address: u64) -> u16 {
+        find(return_address).module
+    }
+
+    fn is_known(return_address: u64) -> bool {
+        let known = KNOWN[(return_address & 0xffff) as usize].load(Ordering::Relaxed);
+        known >> 32 == return_address >> 16
+    }
+
+    fn load(start: u64) -> u16 {
+        let number = add(start, 0x1000, Box::leak(Box::new(Rows::new(&[], &[])))).unwrap();
+        forget_known();
+        number
+    }
+
+    /// Code of a JIT compiler is looked for among the modules once, not at each event.
+    #[test]
+    fn an_address_in_no_module_is_known_until_the_modules_change() {
+        const CODE: u64 = 0x1111_2222_3344;
+        // Other tests read the modules at the same time.
+        assert!((0..1000).any(|_| module_at(CODE) == 0 && is_known(CODE)));
+        let number = load(CODE & !0xfff);
+        assert_eq!(module_at(CODE), number);
+        set_loaded(number, None);
+        forget_known();
+        assert_eq!(module_at(CODE), 0);
+        // An address with the same lower bits that is none of code.
+        assert_eq!(module_at(CODE | 0xffff << 48), 0);
+        set_loaded(number, Some(0x1000));
+        forget_known();
+        assert_eq!(module_at(CODE | 0xffff << 48), 0);
+        assert_eq!(module_at(CODE), number);
+    }
+
+    #[test]
+    fn a_thread_that_looks_while_a_module_is_loaded_keeps_no_old_answer() {
+        const CODE: u64 = 0x1122_0000_0008;
+        let (next, done) = (AtomicU64::new(CODE), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    module_at(next.load(Ordering::Relaxed));
+                }
+            });
+            for round in 0..300 {
+                let code = CODE + (round << 16);
+                next.store(code, Ordering::Relaxed);
+                module_at(code);
+                let number = load(code & !0xfff);
+                assert_eq!(module_at(code), number);
+                set_loaded(number, None);
+                forget_known();
+                assert_eq!(module_at(code), 0);
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+    }
 }

@@ -72,17 +72,17 @@ pub(crate) fn refresh() -> io::Result<()> {
         uncommon: HashMap::from([(Packed::new(Rule::None), Code::NONE)]),
         changes: Vec::new(),
     });
-    let before = modules.changes.len();
     let is_known =
         |base, file: &FileId| modules.loaded.get(&base).is_some_and(|(loaded, _)| loaded == file);
     let (new, all) = loaded_files(&memory, is_known)?;
+    let changes = modules.changes.len();
     modules.unload(|base, file| all.get(&base) != Some(file));
     for file in new {
         let Some(id) = all.get(&file.base) else { continue };
         modules.load(&memory, file, id.clone());
     }
-    if modules.changes.len() != before {
-        lookup::change_generation();
+    if modules.changes.len() != changes {
+        lookup::forget_known();
     }
     Ok(())
 }
@@ -95,9 +95,6 @@ impl Modules {
             let Some((_, number)) = self.instances.get(*index) else { continue };
             lookup::set_loaded(*number, None);
             self.changes.push((*index, false));
-        }
-        if !gone.is_empty() {
-            lookup::forget_known();
         }
     }
 
