@@ -16,7 +16,7 @@
 use super::step::{Registers, Word, changed_bits};
 use std::cell::Cell;
 
-const ENTRIES: usize = 256;
+const ENTRIES: usize = 512;
 const WORDS: usize = 4096;
 /// The maximum number of words of an entry.
 const MAX_LEN: usize = 256;
@@ -32,21 +32,31 @@ struct Entry {
     /// The position of its first word. Positions count all words ever; that of index `i` of the
     /// words is `i` modulo [`WORDS`].
     begin: Cell<u64>,
-    /// The stamp of the frame at which the walk arrives.
-    stamp: Cell<u64>,
-    len: Cell<u16>,
-    /// The number of frames of the remembered stack up to this frame; 0 if the walk has reached the
-    /// end of the stack.
-    kept: Cell<u16>,
+    /// Where the walk arrives.
+    joint_rsp: Cell<usize>,
+    joint_rbp: Cell<usize>,
+    joint_node: Cell<u32>,
     stack_id: Cell<u32>,
+    len: Cell<u16>,
+    kept: Cell<u16>,
 }
 
-/// A walk that was taken before: valid if the remembered stack has at least `kept` frames, the last
-/// of these has this stamp, they are unchanged, and `changed` is 0.
+/// The frame of the remembered stack at which a walk arrives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Joint {
+    /// The number of remembered frames from the outermost up to this one; 0 if the walk has reached
+    /// the end of the stack.
+    pub(super) kept: usize,
+    pub(super) node: u32,
+    pub(super) rsp: usize,
+    /// 0 if the rest of the stack does not depend on it.
+    pub(super) rbp: usize,
+}
+
+/// A walk that was taken before.
 #[derive(Clone, Copy)]
 pub(super) struct Walk {
-    pub(super) kept: usize,
-    pub(super) stamp: u64,
+    pub(super) joint: Joint,
     pub(super) stack_id: u32,
     /// The bits in which words of the walk have changed.
     pub(super) changed: usize,
@@ -69,7 +79,7 @@ impl Recent {
     #[inline(always)]
     fn entry(&self, start: Registers) -> &Entry {
         let mixed = (start.return_address ^ start.rsp << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        &self.entries[(mixed >> (usize::BITS - 8)) % ENTRIES]
+        &self.entries[(mixed >> (usize::BITS - 9)) % ENTRIES]
     }
 
     /// The last walk from these registers. The words of its entries must be readable.
@@ -87,8 +97,12 @@ impl Recent {
         let words = self.words.get(begin..begin + usize::from(entry.len.get()));
         let rbp = (start.rbp ^ entry.rbp.get()) & entry.rbp_mask.get();
         Some(Walk {
-            kept: entry.kept.get().into(),
-            stamp: entry.stamp.get(),
+            joint: Joint {
+                kept: entry.kept.get().into(),
+                node: entry.joint_node.get(),
+                rsp: entry.joint_rsp.get(),
+                rbp: entry.joint_rbp.get(),
+            },
             stack_id: entry.stack_id.get(),
             changed: rbp | changed_bits(words.unwrap_or_default()),
         })
@@ -100,7 +114,7 @@ impl Recent {
         start: Registers,
         uses_rbp: bool,
         words: &[Cell<Word>],
-        (kept, stamp): (usize, u64),
+        joint: Joint,
         stack_id: u32,
     ) {
         let len = words.len();
@@ -124,9 +138,11 @@ impl Recent {
         entry.rbp.set(start.rbp);
         entry.rbp_mask.set(if uses_rbp { usize::MAX } else { 0 });
         entry.begin.set(begin);
-        entry.stamp.set(stamp);
-        entry.len.set(len as u16);
-        entry.kept.set(kept as u16);
+        entry.joint_rsp.set(joint.rsp);
+        entry.joint_rbp.set(joint.rbp);
+        entry.joint_node.set(joint.node);
         entry.stack_id.set(stack_id);
+        entry.len.set(len as u16);
+        entry.kept.set(joint.kept as u16);
     }
 }

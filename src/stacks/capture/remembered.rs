@@ -16,9 +16,9 @@
 //! Walks up to the remembered stack are kept, too ([`Recent`]), so most need not be walked again.
 
 use super::memory::{OwnStack, StackReader};
-use super::recent::Recent;
+use super::recent::{Joint, Recent};
 use super::sampler::Sampler;
-use super::step::{Registers, Step, Word, caller_of};
+use super::step::{CONTINUES, Registers, Step, Word, caller_of};
 use super::{lookup, step};
 use crate::platform::os;
 use crate::stacks::tree::{self, COMPLETE, Frame, NO_TABLE, OTHER_STACK, TOO_DEEP, UNREADABLE};
@@ -38,9 +38,6 @@ struct Remembered {
     return_address: Cell<usize>,
     rsp: Cell<usize>,
     rbp: Cell<usize>,
-    /// Which call of `remember` has written the frame. While a frame keeps its stamp, all frames
-    /// further out are the same.
-    stamp: Cell<u64>,
     /// The node of the stack that ends with this frame.
     node: Cell<u32>,
     /// The number of words that the walk from this frame outwards depends on: the first in `words`.
@@ -57,7 +54,7 @@ struct KnownChild {
 }
 
 /// The number of entries of that cache.
-const KNOWN_CHILDREN: usize = 512;
+const KNOWN_CHILDREN: usize = 2048;
 
 /// What remembered stacks depend on, besides registers and words of memory.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -82,8 +79,6 @@ pub(super) struct Memory {
     len: Cell<usize>,
     /// The root of the remembered stack.
     root: Cell<u32>,
-    /// The last stamp of a frame.
-    stamp: Cell<u64>,
     recent: Recent,
     /// Outermost first.
     frames: [Remembered; MAX_FRAMES],
@@ -135,12 +130,11 @@ impl Memory {
     fn recent_stack(&self, start: Registers) -> Option<u32> {
         let walk = self.recent.find(start)?;
         let mut changed = walk.changed;
-        if walk.kept != 0 {
-            let outer = self.frame(walk.kept - 1);
-            if walk.kept > self.len.get() || outer.stamp.get() != walk.stamp {
+        if walk.joint.kept != 0 {
+            if walk.joint.kept > self.len.get() || self.joint(walk.joint.kept) != walk.joint {
                 return None;
             }
-            changed |= step::changed_bits(self.words_of(outer));
+            changed |= step::changed_bits(self.words_of(self.frame(walk.joint.kept - 1)));
         }
         (changed == 0).then_some(walk.stack_id)
     }
@@ -177,12 +171,12 @@ impl Memory {
             if walked == limit {
                 break (0, TOO_DEEP, Some(at));
             }
-            let caller = self.step(walked).take(at, reader);
+            let (caller, root) = self.step(walked).take(at, reader);
             walked += 1;
-            match caller {
-                Ok(caller) => at = caller,
-                Err(root) => break (0, root, None),
+            if root != CONTINUES {
+                break (0, root, None);
             }
+            at = caller;
         };
         if root == UNREADABLE {
             // Which memory can be read is no word of the stack.
@@ -196,12 +190,12 @@ impl Memory {
         if !reader.is_own() {
             self.len.set(0);
         } else if stack_id != OTHER_STACK {
-            let (stamp, outer) = match kept {
-                0 => (0, 0),
-                _ => (self.frame(kept - 1).stamp.get(), self.words_of(self.frame(kept - 1)).len()),
+            let outer = match kept {
+                0 => 0,
+                _ => self.words_of(self.frame(kept - 1)).len(),
             };
             let words = self.words_of(last).get(outer..).unwrap_or_default();
-            self.recent.add(start, last.uses_rbp.get(), words, (kept, stamp), stack_id);
+            self.recent.add(start, last.uses_rbp.get(), words, self.joint(kept), stack_id);
         }
         stack_id
     }
@@ -222,6 +216,17 @@ impl Memory {
     #[inline(always)]
     fn step(&self, number: usize) -> &Step {
         &self.walked[number.min(MAX_FRAMES - 1)]
+    }
+
+    /// The last of the first `kept` frames, as the joint of a walk.
+    #[inline(always)]
+    fn joint(&self, kept: usize) -> Joint {
+        if kept == 0 {
+            return Joint::default();
+        }
+        let frame = self.frame(kept - 1);
+        let rbp = if frame.uses_rbp.get() { frame.rbp.get() } else { 0 };
+        Joint { kept, node: frame.node.get(), rsp: frame.rsp.get(), rbp }
     }
 
     /// The words that the walk from this frame outwards depends on.
@@ -257,7 +262,6 @@ impl Memory {
         limit: usize,
         mut outer: Option<Registers>,
     ) -> usize {
-        self.stamp.set(self.stamp.get() + 1);
         let (mut kept, mut root) = (kept, root);
         if kept + walked > limit {
             kept = self.drop_outermost(kept, kept + walked - limit);
@@ -295,7 +299,6 @@ impl Memory {
             frame.return_address.set(registers.return_address);
             frame.rsp.set(registers.rsp);
             frame.rbp.set(registers.rbp);
-            frame.stamp.set(self.stamp.get());
             frame.node.set(node);
             frame.words.set(words);
             frame.uses_rbp.set(uses_rbp);
@@ -338,7 +341,6 @@ impl Memory {
             to.return_address.set(from.return_address.get());
             to.rsp.set(from.rsp.get());
             to.rbp.set(from.rbp.get());
-            to.stamp.set(self.stamp.get());
             to.node.set(node);
             to.words.set(from.words.get() - first_word);
             to.uses_rbp.set(from.uses_rbp.get());

@@ -73,6 +73,9 @@ const USES_RBP: usize = 1;
 /// The CFA is a word of memory.
 const READS_CFA: usize = 2;
 
+/// Beside the registers of a caller: the walk continues. No root has this number.
+pub(super) const CONTINUES: u32 = 0;
+
 /// One frame of a walk. All bytes are 0 at first.
 ///
 /// PERF: the fields are cells, each of which is stored and loaded by itself. A load of two fields
@@ -91,21 +94,26 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// Steps outwards; returns the caller's registers, or the root if the walk ends.
+    /// Steps outwards. Returns the caller's registers and [`CONTINUES`], or the root if the walk ends.
+    ///
+    /// PERF: no `Result`, whose registers the compiler would copy in memory at each step.
     #[inline(always)]
-    pub(super) fn take(&self, at: Registers, reader: &mut StackReader) -> Result<Registers, u32> {
+    pub(super) fn take(&self, at: Registers, reader: &mut StackReader) -> (Registers, u32) {
         let Found { code, module } = lookup::find(at.return_address as u64);
         self.return_address.set(at.return_address);
         self.rsp.set(at.rsp);
         self.rbp.set(at.rbp);
         self.module.set(module);
         if code.is_common() {
-            let (caller, read) = common(at, code, reader).ok_or(UNREADABLE)?;
+            let Some((caller, read)) = common(at, code, reader) else { return (at, UNREADABLE) };
             self.read.set(read);
-            return Ok(caller);
+            return (caller, CONTINUES);
         }
-        self.read.set(0);
-        self.uncommon(at, code, reader)
+        let Registers { return_address, rsp, rbp } = match self.uncommon(at, code, reader) {
+            Ok(caller) => caller,
+            Err(root) => return (at, root),
+        };
+        (Registers { return_address, rsp, rbp }, CONTINUES)
     }
 
     #[cold]
@@ -116,6 +124,7 @@ impl Step {
         code: Code,
         reader: &mut StackReader,
     ) -> Result<Registers, u32> {
+        self.read.set(0);
         let (cfa, rbp) = match code.uncommon() {
             Rule::Call { cfa, rbp } => (cfa, rbp),
             Rule::Outermost => return Err(COMPLETE),
