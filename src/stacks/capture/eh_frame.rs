@@ -24,23 +24,30 @@ pub(super) fn section_address(header: &[u8], address: u64) -> Option<u64> {
     }
 }
 
+/// The maximum number of functions in the procedure linkage tables of a module.
+const MAX_LINKAGE_ENTRIES: u64 = 1 << 20;
+
 struct Builder<'a> {
     rows: Vec<(u64, Packed)>,
     section: EhFrame<Bytes<'a>>,
+    linkage_entries_left: u64,
 }
 
 /// The rules of all functions of `section`, which begins at `address`, in the order of addresses:
 /// each row has the first address at which its rule holds. Damaged parts have [`Rule::None`].
 pub(super) fn rows(section: &[u8], address: u64) -> Vec<(u64, Packed)> {
     let section = EhFrame::new(section, LittleEndian);
-    Builder { rows: Vec::new(), section }.build(&BaseAddresses::default().set_eh_frame(address))
+    let linkage_entries_left = MAX_LINKAGE_ENTRIES;
+    Builder { rows: Vec::new(), section, linkage_entries_left }
+        .build(&BaseAddresses::default().set_eh_frame(address))
 }
 
 impl Builder<'_> {
     fn build(mut self, bases: &BaseAddresses) -> Vec<(u64, Packed)> {
         let mut context = UnwindContext::new();
         let mut last_cie = None;
-        let mut entries = self.section.entries(bases);
+        let section = self.section;
+        let mut entries = section.entries(bases);
         // An entry that cannot be parsed ends the table: the next one cannot be found.
         while let Ok(Some(entry)) = entries.next() {
             let CieOrFde::Fde(partial) = entry else { continue };
@@ -60,11 +67,16 @@ impl Builder<'_> {
             }
             let is_signal = fde.is_signal_trampoline();
             let mut reached = fde.initial_address();
-            if let Ok(mut table) = fde.rows(&self.section, bases, &mut context) {
+            if let Ok(mut table) = fde.rows(&section, bases, &mut context) {
                 while let Ok(Some(row)) = table.next_row() {
-                    let rule = if is_signal { Rule::Signal } else { self.rule(row) };
-                    self.rows.push((row.start_address(), Packed::new(rule)));
                     reached = row.end_address();
+                    if let Some(push_end) = self.linkage_table(row) {
+                        self.add_linkage_table(row.start_address(), reached, push_end);
+                        continue;
+                    }
+                    let is_kernels = is_signal && self.is_return_to_kernel(row);
+                    let rule = if is_kernels { Rule::Signal } else { self.rule(row) };
+                    self.rows.push((row.start_address(), Packed::new(rule)));
                 }
             }
             let end = fde.end_address();
@@ -74,6 +86,52 @@ impl Builder<'_> {
             self.rows.push((end, Packed::new(Rule::None)));
         }
         sort(self.rows)
+    }
+
+    /// Whether the frame is what the kernel leaves for a signal handler to return to: then the
+    /// instruction pointer is 168 bytes above the stack pointer. Coroutine libraries mark other
+    /// functions as frames of signals, too.
+    fn is_return_to_kernel(&self, row: &UnwindTableRow<usize>) -> bool {
+        let Some(RegisterRule::Expression(expression)) = row.register(X86_64::RA) else {
+            return false;
+        };
+        let Ok(expression) = expression.get(&self.section) else { return false };
+        matches!(
+            expression.operations(ENCODING).next(),
+            Ok(Some(Operation::RegisterOffset { register: X86_64::RSP, offset: 168, .. }))
+        )
+    }
+
+    /// If the row is that of a procedure linkage table, the offset in an entry after its push.
+    /// Linkers say for the whole table: the CFA is `rsp + 8`, and 8 more in the part of each 16
+    /// bytes that is after the push. A signal can interrupt it.
+    fn linkage_table(&self, row: &UnwindTableRow<usize>) -> Option<u64> {
+        // breg7 (rsp) 8, breg16 (rip) 0, lit15, and, litN, ge, lit3, shl, plus
+        let CfaRule::Expression(expression) = row.cfa() else { return None };
+        match *expression.get(&self.section).ok()?.0.slice() {
+            [0x77, 8, 0x80, 0, 0x3f, 0x1a, push_end @ 0x30..=0x3f, 0x2a, 0x33, 0x24, 0x22] => {
+                Some(u64::from(push_end - 0x30))
+            }
+            _ => None,
+        }
+    }
+
+    /// Adds two rows for each entry of a procedure linkage table.
+    fn add_linkage_table(&mut self, start: u64, end: u64, push_end: u64) {
+        const ENTRY: u64 = 16;
+        let rule = |distance| Packed::new(Rule::Call { cfa: Cfa::Rsp(distance), rbp: Rbp::Kept });
+        let entries = end.saturating_sub(start).div_ceil(ENTRY);
+        // NOTE: a damaged section may claim tables of any size.
+        if !start.is_multiple_of(ENTRY) || entries > self.linkage_entries_left {
+            return self.rows.push((start, Packed::new(Rule::None)));
+        }
+        self.linkage_entries_left -= entries;
+        for entry in (start..end).step_by(ENTRY as usize) {
+            self.rows.push((entry, rule(8)));
+            if end - entry > push_end {
+                self.rows.push((entry + push_end, rule(16)));
+            }
+        }
     }
 
     fn rule(&self, row: &UnwindTableRow<usize>) -> Rule {
@@ -153,6 +211,68 @@ mod tests {
     use super::*;
     use crate::platform::os::{Memory, loaded_files};
     use crate::stacks::capture::modules::unwind_section;
+
+    // A function that the assembler marks as one that signal handlers return to, although it is
+    // none: the first frame of a coroutine's stack in `corosensei` looks like this.
+    std::arch::global_asm!(
+        "memledger_test_marked_as_signal:",
+        ".cfi_startproc",
+        ".cfi_signal_frame",
+        ".cfi_def_cfa_offset 64",
+        ".cfi_offset rbp, -24",
+        ".skip 16, 0x90",
+        ".cfi_endproc",
+        // Entries of a procedure linkage table, with what linkers say of them.
+        ".balign 16",
+        "memledger_test_plt:",
+        ".cfi_startproc",
+        ".cfi_escape 0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22",
+        ".skip 48, 0x90",
+        ".cfi_endproc",
+    );
+
+    unsafe extern "C" {
+        static memledger_test_marked_as_signal: u8;
+        static memledger_test_plt: u8;
+    }
+
+    /// The rules of the module with this path, each at the address where it begins in memory.
+    fn rows_of(is_wanted: impl Fn(&str) -> bool) -> Vec<(u64, Rule)> {
+        let memory = Memory::open().unwrap();
+        let (files, _) = loaded_files(&memory, |_, _| false).unwrap();
+        let file = files.iter().find(|file| is_wanted(&file.path)).unwrap();
+        let (section, address) = unwind_section(&memory, file).unwrap();
+        let rows = rows(&section, address).into_iter();
+        let in_memory = |address: u64| address.wrapping_sub(file.linked_base) + file.base;
+        rows.map(|(address, rule)| (in_memory(address), rule.rule())).collect()
+    }
+
+    fn at(rows: &[(u64, Rule)], address: u64) -> Rule {
+        rows[rows.partition_point(|(start, _)| *start <= address) - 1].1
+    }
+
+    #[test]
+    fn only_the_form_of_the_kernels_frame_makes_a_signal_frame() {
+        let program = std::env::current_exe().unwrap();
+        let own = rows_of(|path| *path == *program.to_string_lossy());
+        let marked = (&raw const memledger_test_marked_as_signal).addr() as u64;
+        let rule = Rule::Call { cfa: Cfa::Rsp(64), rbp: Rbp::FromCfa(-24) };
+        assert_eq!(at(&own, marked + 1), rule);
+        let libc = rows_of(|path| path.contains("libc.so"));
+        assert_eq!(libc.iter().filter(|(_, rule)| *rule == Rule::Signal).count(), 1);
+    }
+
+    #[test]
+    fn an_entry_of_a_procedure_linkage_table_has_two_rules() {
+        let program = std::env::current_exe().unwrap();
+        let own = rows_of(|path| *path == *program.to_string_lossy());
+        let plt = (&raw const memledger_test_plt).addr() as u64;
+        for (offset, distance) in [(0, 8), (10, 8), (11, 16), (15, 16), (16, 8), (42, 8), (43, 16)]
+        {
+            let rule = Rule::Call { cfa: Cfa::Rsp(distance), rbp: Rbp::Kept };
+            assert_eq!(at(&own, plt + offset), rule, "{offset}");
+        }
+    }
 
     /// Whatever a section holds, its rows are in the order of addresses.
     #[test]
