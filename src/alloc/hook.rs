@@ -75,27 +75,47 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
     }
     // SAFETY: `enter` has checked the room.
     let mut writer = unsafe { Writer::new(slot.cursor()) };
-    writer.alloc_small(stamp, pointer.addr(), layout.size(), layout.align());
+    writer.alloc_small(stamp, pointer.addr(), layout.size(), layout.align(), NO_STACK);
     slot.commit(writer.end());
     write::leave(slot);
     pointer
 }
 
-/// Records an allocation and the call stack of the function that this is inlined into.
+/// Records an allocation and, if it is to have one, the call stack of the function that this is
+/// inlined into.
 #[inline(always)]
 pub(crate) fn allocated_with_stack(pointer: *mut u8, layout: Layout, ignore_environment: bool) {
-    let at = Registers::here();
-    if let Some(slot) = write::enter() {
-        let stack = capture::take(slot, layout.size(), at);
+    #[cold]
+    #[inline(never)]
+    fn cold(pointer: *mut u8, layout: Layout, ignore_environment: bool, at: &Registers) {
+        linked::note(ignore_environment);
+        if let Some(entry) = enter_cold(layout.size() as i64) {
+            let stack = capture::take(entry.slot, layout.size(), at);
+            synchronize_and_write_alloc(entry.slot, pointer, layout, stack);
+            entry.leave();
+        }
+    }
+    /// As in [`allocated`].
+    #[inline(never)]
+    fn not_current(slot: &ThreadSlot, pointer: *mut u8, layout: Layout, stack: u32) {
         synchronize_and_write_alloc(slot, pointer, layout, stack);
-        return write::leave(slot);
+        write::leave(slot);
     }
-    linked::note(ignore_environment);
-    if let Some(entry) = enter_cold(layout.size() as i64) {
-        let stack = capture::take(entry.slot, layout.size(), at);
-        synchronize_and_write_alloc(entry.slot, pointer, layout, stack);
-        entry.leave();
+    // NOTE: this function must not have returned when the stack is taken, so it passes a reference
+    // to its registers, and no call of it is the last thing that its caller does.
+    let at = Registers::here();
+    let Some(slot) = write::enter() else { return cold(pointer, layout, ignore_environment, &at) };
+    let stack = capture::take(slot, layout.size(), &at);
+    let stamp = slot.stamp();
+    let size = layout.size() | layout.align();
+    if !sync::is_current(slot, stamp, pointer.addr(), size) || !scopes::is_current(slot) {
+        return not_current(slot, pointer, layout, stack);
     }
+    // SAFETY: `enter` has checked the room.
+    let mut writer = unsafe { Writer::new(slot.cursor()) };
+    writer.alloc_small(stamp, pointer.addr(), layout.size(), layout.align(), stack);
+    slot.commit(writer.end());
+    write::leave(slot);
 }
 
 /// Called when the inner allocator has returned null. The program gets the null; the tracker's own
@@ -226,7 +246,7 @@ pub(crate) unsafe fn realloc_with_stack<A: GlobalAlloc>(
     new_size: usize,
 ) -> *mut u8 {
     let at = Registers::here();
-    let take = |slot: &ThreadSlot| capture::take(slot, new_size, at);
+    let take = |slot: &ThreadSlot| capture::take(slot, new_size, &at);
     let Some(slot) = write::enter() else {
         // SAFETY: the caller makes the same promise.
         return unsafe { realloc_cold(inner, pointer, layout, new_size, take) };

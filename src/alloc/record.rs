@@ -51,17 +51,23 @@ impl Writer {
     /// An allocation (`ALLOC`) whose size and alignment are below 4 GiB. Uses the lower 24 bits of
     /// `epoch`.
     #[inline(always)]
-    pub(crate) fn alloc_small(&mut self, epoch: u64, address: usize, size: usize, align: usize) {
-        let address = address as u64;
+    pub(crate) fn alloc_small(
+        &mut self,
+        epoch: u64,
+        address: usize,
+        size: usize,
+        align: usize,
+        stack: u32,
+    ) {
+        let (address, stack) = (address as u64, u64::from(stack));
         let head = u64::from(ALLOC.wire()) | (epoch & SERIAL_MASK) << 16 | address << 40;
         let low = u64::from(align.trailing_zeros()) << SIZE_SHIFT | size as u64 & 7;
-        let tail = low << 56 | (size as u64 >> SIZE_SHIFT) << 24;
+        let tail = low << 56 | (size as u64 >> SIZE_SHIFT) << 24 | stack >> 8;
         // SAFETY: as in `alloc`. PERF: three stores, at bytes 0, 6 and 14. The first contains 3
-        // bytes of the address. The last byte of the second is 0, which is the first byte of the
-        // call stack.
+        // bytes of the address. The last byte of the second is the first byte of the call stack.
         unsafe {
             self.at.cast::<u64>().write_unaligned(head);
-            self.at.add(6).cast::<u64>().write_unaligned(address >> 8);
+            self.at.add(6).cast::<u64>().write_unaligned(address >> 8 | stack << 56);
             self.at.add(14).cast::<u64>().write_unaligned(tail);
             self.at = self.at.add(22);
         }
@@ -185,12 +191,14 @@ mod tests {
 
     #[test]
     fn the_fast_path_writes_the_same_bytes() {
-        for (address, size, align) in
-            [(0x7f01_0203_0405, 1027, 16), (usize::MAX, 0xffff, 1), (1 << 63, 0, 1 << 15)]
-        {
+        for (address, size, align, stack) in [
+            (0x7f01_0203_0405, 1027, 16, 0),
+            (usize::MAX, 0xffff, 1, u32::MAX),
+            (1 << 63, 0, 1 << 15, 0x0123_4567),
+        ] {
             let epoch = 0x1234_0567_89ab_cdef;
-            let long = written(|w| w.alloc(ALLOC.wire(), epoch, address, size, align, 0));
-            assert_eq!(written(|w| w.alloc_small(epoch, address, size, align)), long);
+            let long = written(|w| w.alloc(ALLOC.wire(), epoch, address, size, align, stack));
+            assert_eq!(written(|w| w.alloc_small(epoch, address, size, align, stack)), long);
         }
     }
 

@@ -18,7 +18,7 @@ impl Registers {
 }
 
 #[inline(always)]
-pub(crate) fn take(_slot: &ThreadSlot, _size: usize, _at: Registers) -> u32 {
+pub(crate) fn take(_slot: &ThreadSlot, _size: usize, _at: &Registers) -> u32 {
     NO_STACK
 }
 

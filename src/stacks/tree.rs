@@ -14,7 +14,6 @@
 
 mod walk;
 
-#[allow(unused_imports, reason = "the worker announces no stacks yet")]
 pub(crate) use walk::{NewStack, Walk, end};
 
 use crate::platform::os;

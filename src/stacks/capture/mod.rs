@@ -60,17 +60,22 @@ pub(crate) fn bytes() -> u64 {
     MAPPED.load(Ordering::Relaxed)
 }
 
-/// *Hook.* The `CallstackId` of an allocation of `size` bytes. `at` are the registers of a function
-/// that has not returned yet: its caller's frame is the first. Called inside the hook of the
-/// thread whose slot this is.
+/// *Hook.* The `CallstackId` of an allocation of `size` bytes; 0 if it is not in the sample. `at` are
+/// the registers of a function that has not returned yet: its caller's frame is the first. Called
+/// inside the hook of the thread whose slot this is.
 #[inline(always)]
-pub(crate) fn take(slot: &ThreadSlot, size: usize, at: Registers) -> u32 {
+pub(crate) fn take(slot: &ThreadSlot, size: usize, at: &Registers) -> u32 {
     let Some(memory) = memory_of(slot) else { return tree::OTHER_STACK };
     let mean_bytes = state::mean_bytes();
     if mean_bytes != 0 && !memory.sampler.is_in_sample(size, mean_bytes) {
         return tree::NO_STACK;
     }
-    memory.stack_id(at, slot.thread_id.load(Ordering::Relaxed), state::frame_limit())
+    take_now(memory, slot, at)
+}
+
+#[inline(never)]
+fn take_now(memory: &Memory, slot: &ThreadSlot, at: &Registers) -> u32 {
+    memory.stack_id(*at, slot.thread_id.load(Ordering::Relaxed), state::frame_limit())
 }
 
 /// What the thread that has this slot remembers; `None` if the system has no memory for it.
