@@ -7,7 +7,7 @@ use super::model::{
     SIZES, ShapeSlot, ShapeSlots, unlayout, unzigzag,
 };
 use super::shape::{Body, MAX_EVENT_BYTES, Shape};
-use super::stacks::{FIRST_MARK, NO_STACK, Stacks};
+use super::stacks::{Entry, FIRST_MARK, NO_STACK, Stacks};
 use super::{CHECKSUM, COMPACT_HEADER, MAX_PACKET_BYTES, checksum};
 use crate::trace::format::packet::COMPACT;
 
@@ -167,7 +167,11 @@ impl Work<'_> {
     fn all(mut self) -> Result<(), String> {
         let mut state = State::default();
         let what = loop {
-            state = if self.has_stacks { self.stacks_path(state) } else { self.fast_path(state) };
+            state = if self.has_stacks {
+                self.fast_path::<true>(state)
+            } else {
+                self.fast_path::<false>(state)
+            };
             if state.used >= self.data_size {
                 if state.used == self.data_size && state.at == self.size {
                     return Ok(());
@@ -182,60 +186,15 @@ impl Work<'_> {
         Err(format!("byte {} of its payload of {} bytes {what}", state.at, self.size))
     }
 
-    /// Decodes memory events and scopes without an escape, up to the first other event. NOTE:
-    /// whether they fit is checked at the end: an event that does not fit overwrites other bytes of
-    /// the buffer.
+    /// Decodes memory events and scopes without an escape, up to the first other event. `STACKS`: the
+    /// packet has a table of stacks. NOTE: whether the events fit is checked at the end: an event
+    /// that does not fit overwrites other bytes of the buffer.
     ///
     /// PERF: no branch here depends on whether an event is an allocation or a free, which no
     /// processor can predict: the next event overwrites fields that an event lacks. All state stays
     /// in registers.
     #[inline(never)]
-    fn fast_path(&mut self, state: State) -> State {
-        let Self { slots, data, payload, .. } = self;
-        let shift = self.shift & 63;
-        let State { mut used, mut at, mut serial, mut last } = state;
-        while used < self.data_size {
-            let [control, number @ ..] = load::<9>(data, used);
-            let slot = &mut slots.all[usize::from(control >> SHAPE_SHIFT)];
-            if control & ESCAPE != 0 {
-                break;
-            }
-            if slot.head >> 16 != 0 {
-                if !slot.is_scope || control & LAYOUT != 0 {
-                    break;
-                }
-                used = scope(slot, data, used, payload, at);
-                at += usize::from(slot.size);
-                continue;
-            }
-            let Some(event) = part::<MAX_EVENT_BYTES>(payload, at) else { break };
-            let code = usize::from(control >> CODE_SHIFT & 7);
-            let steps = u64::from_le_bytes(number) & MASKS[code];
-            last = last.wrapping_add(unzigzag(steps) << shift);
-            used += usize::from(FAST_SIZES[usize::from(control)]);
-            // The last two bytes of the encoded event, which are the layout if the event has a new
-            // one.
-            let new = u64::from(u16::from_le_bytes(load(data, used.wrapping_sub(2))));
-            // PERF: a mask; the compiler would make a branch that no processor can predict.
-            let is_new = u64::from(control & LAYOUT);
-            let layout = slot.layout ^ (slot.layout ^ new) & is_new.wrapping_neg();
-            slot.layout = layout;
-            // Only three bytes of the serial remain: the address overwrites the others.
-            let word = u64::from(slot.head) | u64::from(serial) << 16;
-            serial += 1;
-            let fields = slot.stack | (layout & 0xff) << 32;
-            event[..8].copy_from_slice(&word.to_le_bytes());
-            event[5..13].copy_from_slice(&last.to_le_bytes());
-            event[13..21].copy_from_slice(&fields.to_le_bytes());
-            event[21] = (layout >> 8) as u8;
-            at += usize::from(slot.size);
-        }
-        State { used, at, serial, last }
-    }
-
-    /// Does the same in a packet with a table of stacks.
-    #[inline(never)]
-    fn stacks_path(&mut self, state: State) -> State {
+    fn fast_path<const STACKS: bool>(&mut self, state: State) -> State {
         let Self { slots, stacks, data, payload, .. } = self;
         let shift = self.shift & 63;
         let State { mut used, mut at, mut serial, mut last } = state;
@@ -257,30 +216,45 @@ impl Work<'_> {
             let code = usize::from(control >> CODE_SHIFT & 7);
             let steps = u64::from_le_bytes(number) & MASKS[code];
             last = last.wrapping_add(unzigzag(steps) << shift);
-            used += 1 + usize::from(SIZES[code]);
-            let [mark] = load(data, used);
-            let mut index = mark | slot.without_stack;
-            if mark & slot.stack_bytes.wrapping_neg() >= FIRST_MARK {
-                (index, used) = stacks.read(data, used);
-            } else {
+            let stack_at = used + 1 + usize::from(SIZES[code]);
+            used += usize::from(FAST_SIZES[usize::from(control)]);
+            let mut index = NO_STACK;
+            if STACKS {
                 used += usize::from(slot.stack_bytes);
+                let [mark] = load(data, stack_at);
+                index = mark | slot.without_stack;
+                if mark & slot.stack_bytes.wrapping_neg() >= FIRST_MARK {
+                    let (new, end) = stacks.read(data, stack_at);
+                    used += end - (stack_at + 1);
+                    index = new;
+                }
             }
-            let [size, lower] = load(data, used);
-            let entry = stacks.entry(index);
-            // PERF: masks, as in `fast_path`.
-            let is_new = u64::from(control & LAYOUT);
-            let new = entry.fields & u64::from(u32::MAX) | u64::from(size) << 32;
-            let is_new_mask = is_new.wrapping_neg();
-            entry.fields = (entry.fields ^ (entry.fields ^ new) & is_new_mask) & slot.mask;
-            let new = entry.lower ^ (entry.lower ^ u64::from(lower)) & is_new_mask;
-            entry.lower = new & u64::from(slot.layout_mask & 0xff);
-            used += 2 * is_new as usize;
+            // The last two bytes of the encoded event, which are the layout if the event has a new
+            // one.
+            let [size, low] = load(data, used.wrapping_sub(2));
+            // PERF: a mask; the compiler would make a branch that no processor can predict.
+            let is_new = u64::from(control & LAYOUT).wrapping_neg();
+            let (fields, lower);
+            if STACKS {
+                let entry = stacks.entry(index);
+                let new = u64::from(entry.stack()) | u64::from(size) << 32;
+                fields = (entry.fields ^ (entry.fields ^ new) & is_new) & slot.mask;
+                let new = entry.lower ^ (entry.lower ^ u64::from(low)) & is_new;
+                lower = new & u64::from(slot.layout_mask & 0xff);
+                *entry = Entry { fields, lower };
+            } else {
+                let new = u64::from(u16::from_le_bytes([size, low]));
+                slot.layout ^= (slot.layout ^ new) & is_new;
+                fields = slot.stack | (slot.layout & 0xff) << 32;
+                lower = slot.layout >> 8;
+            }
+            // Only three bytes of the serial remain: the address overwrites the others.
             let word = u64::from(slot.head) | u64::from(serial) << 16;
             serial += 1;
             event[..8].copy_from_slice(&word.to_le_bytes());
             event[5..13].copy_from_slice(&last.to_le_bytes());
-            event[13..21].copy_from_slice(&entry.fields.to_le_bytes());
-            event[21] = entry.lower as u8;
+            event[13..21].copy_from_slice(&fields.to_le_bytes());
+            event[21] = lower as u8;
             at += usize::from(slot.size);
         }
         State { used, at, serial, last }

@@ -7,7 +7,7 @@ use super::model::{
     ShapeSlot, ShapeSlots, code_of, code_of_steps, layout, steps_of_value, zigzag,
 };
 use super::shape::Body;
-use super::stacks::{Entry, IndexedStacks};
+use super::stacks::{Entry, IndexedStacks, NO_STACK};
 use super::types::Types;
 use super::{CHECKSUM, COMPACT_HEADER, MAX_PACKET_BYTES, checksum};
 use crate::trace::format::packet::COMPACT;
@@ -31,7 +31,7 @@ const FEW_OTHER: u32 = 16;
 ///
 /// Takes 66 KiB. A memory event costs some 75 instructions, 5 to 8 ns, about a fifth of LZ4's time.
 /// An event that needs an escape costs 40 to 50 ns: a block of 2 KiB or more, skipped serials. If the
-/// allocations have call stacks that differ from one to the next, an event costs 1.5 to 2.3 times as much.
+/// allocations have call stacks that differ from one to the next, an event costs 1.3 to 1.8 times as much.
 pub struct CompactEncoder {
     types: Types,
     slots: ShapeSlots,
@@ -149,7 +149,11 @@ impl Work<'_> {
     fn all(&mut self) -> State {
         let mut state = State::default();
         loop {
-            state = if self.has_stacks { self.stacks_path(state) } else { self.fast_path(state) };
+            state = if self.has_stacks {
+                self.fast_path::<true>(state)
+            } else {
+                self.fast_path::<false>(state)
+            };
             if state.at >= self.payload.len() {
                 return state;
             }
@@ -158,66 +162,12 @@ impl Work<'_> {
     }
 
     /// Encodes memory events and scopes without an escape, up to the first other event, or to the
-    /// last bytes.
+    /// last bytes. `STACKS`: the packet has a table of stacks.
     ///
     /// PERF: no branch here depends on whether an event is an allocation or a free, which no
     /// processor can predict: fields that an event lacks are masked. All state stays in registers.
     #[inline(never)]
-    fn fast_path(&mut self, state: State) -> State {
-        let Self { slots, out, payload, .. } = self;
-        let shift = self.shift & 63;
-        let odd = (1_u64 << shift) - 1;
-        let State { at, mut size, serial: mut next, mut last } = state;
-        let mut rest = payload.get(at..).unwrap_or_default();
-        while let Some(window) = rest.first_chunk() {
-            let word = u64::from_le_bytes(take(window, 0));
-            let first = usize::from(word as u8);
-            let slot = &mut slots.all[usize::from(slots.guess[first]) & LITERAL];
-            if word as u32 & 0xffff != slot.head {
-                if !slot.is_scope || !slot.fits(word) {
-                    break;
-                }
-                size = scope(slot, window, out, size);
-                let Some(after) = rest.get(usize::from(slot.size)..) else { break };
-                rest = after;
-                continue;
-            }
-            let serial = (word >> 16) as u32;
-            let gap = serial.wrapping_sub(next) & SERIAL_MASK;
-            let address = u64::from_le_bytes(take(window, 5));
-            let distance = address.wrapping_sub(last);
-            // The low half is 0 if the call stack is that of the last event; the high half is the
-            // size.
-            let fields = u64::from_le_bytes(take(window, 13)) & slot.mask ^ slot.stack;
-            let upper = (fields >> 32) as u32;
-            if fields as u32 | upper >> 8 | gap | (distance & odd) as u32 != 0 {
-                break;
-            }
-            // The first of these two bytes is the highest of the size, 0; the second is the
-            // alignment.
-            let layout = u16::from_le_bytes(take(window, 20)) & slot.layout_mask | upper as u16;
-            let is_new = slot.layout != u64::from(layout);
-            slot.layout = u64::from(layout);
-            let steps = zigzag((distance as i64 >> shift) as u64);
-            let code = code_of_steps(steps);
-            let Some(place) = part::<9>(out, size) else { break };
-            place[0] = slot.name | code as u8 | u8::from(is_new);
-            place[1..].copy_from_slice(&steps.to_le_bytes());
-            size += usize::from(code >> 8);
-            store(out, size, layout.to_le_bytes());
-            size += 2 * usize::from(is_new);
-            next = serial.wrapping_add(1);
-            last = address;
-            // An event is never larger than the window.
-            let Some(after) = rest.get(usize::from(slots.sizes[first])..) else { break };
-            rest = after;
-        }
-        State { at: payload.len() - rest.len(), size, serial: next, last }
-    }
-
-    /// Does the same in a packet with a table of stacks.
-    #[inline(never)]
-    fn stacks_path(&mut self, state: State) -> State {
+    fn fast_path<const STACKS: bool>(&mut self, state: State) -> State {
         let Self { slots, stacks, out, payload, .. } = self;
         let shift = self.shift & 63;
         let odd = (1_u64 << shift) - 1;
@@ -240,37 +190,56 @@ impl Work<'_> {
             let gap = serial.wrapping_sub(next) & SERIAL_MASK;
             let address = u64::from_le_bytes(take(window, 5));
             let distance = address.wrapping_sub(last);
+            let unexpected = gap | (distance & odd) as u32;
+            // The low half is the call stack, the high half the size.
             let fields = u64::from_le_bytes(take(window, 13)) & slot.mask;
-            let [lower] = take(window, 21);
-            let lower = u64::from(lower & slot.layout_mask as u8);
-            let mut index = stacks.guess(fields as u32) | slot.without_stack;
-            let entry = *stacks.table.entry(index);
-            let is_known = entry.stack() == fields as u32;
-            // PERF: masks, as for `is_new` below.
-            let keep = u64::from(is_known).wrapping_neg();
-            let other = ((entry.fields & keep) ^ fields) >> 32 | (entry.lower & keep) ^ lower;
-            let is_new = other != 0;
-            let is_large = is_new & (fields >> 40 != 0);
-            if gap | (distance & odd) as u32 | u32::from(is_large) != 0 {
-                break;
+            let (stack, upper) = (fields as u32, (fields >> 32) as u32);
+            let (layout, mut is_new, mut index, entry);
+            if STACKS {
+                let [lower] = take(window, 21);
+                let lower = lower & slot.layout_mask as u8;
+                entry = Entry { fields, lower: lower.into() };
+                index = stacks.guess(stack) | slot.without_stack;
+                let is_large = upper >> 8 != 0;
+                if unexpected != 0 || is_large && *stacks.table.entry(index) != entry {
+                    break;
+                }
+                (layout, is_new) = (u16::from_le_bytes([upper as u8, lower]), false);
+            } else {
+                if (fields ^ slot.stack) as u32 | upper >> 8 | unexpected != 0 {
+                    break;
+                }
+                // The first of these two bytes is the highest of the size, 0; the second is the
+                // alignment.
+                layout = u16::from_le_bytes(take(window, 20)) & slot.layout_mask | upper as u16;
+                is_new = slot.layout != u64::from(layout);
+                slot.layout = u64::from(layout);
+                (index, entry) = (NO_STACK, Entry::default());
             }
             let steps = zigzag((distance as i64 >> shift) as u64);
             let code = code_of_steps(steps);
-            let Some(place) = part::<9>(out, size) else { break };
-            place[0] = slot.name | code as u8 | u8::from(is_new);
+            let start = size;
+            let Some(place) = part::<9>(out, start) else { break };
             place[1..].copy_from_slice(&steps.to_le_bytes());
             size += usize::from(code >> 8);
-            if is_known {
-                store(out, size, [index]);
-                size += usize::from(slot.stack_bytes);
-            } else {
-                (index, size) = stacks.write_new(fields as u32, out, size);
+            if STACKS {
+                if stacks.table.entry(index).stack() == stack {
+                    store(out, size, [index]);
+                    size += usize::from(slot.stack_bytes);
+                } else {
+                    (index, size) = stacks.write_new(stack, out, size);
+                }
+                let known = stacks.table.entry(index);
+                // PERF: not `!=`, for which the compiler would make a branch.
+                is_new = known.fields ^ entry.fields | known.lower ^ entry.lower != 0;
+                *known = entry;
             }
-            *stacks.table.entry(index) = Entry { fields, lower };
-            store(out, size, [(fields >> 32) as u8, lower as u8]);
+            store(out, start, [slot.name | code as u8 | u8::from(is_new)]);
+            store(out, size, layout.to_le_bytes());
             size += 2 * usize::from(is_new);
             next = serial.wrapping_add(1);
             last = address;
+            // An event is never larger than the window.
             let Some(after) = rest.get(usize::from(slots.sizes[first])..) else { break };
             rest = after;
         }

@@ -22,10 +22,10 @@ const FAR: u8 = 255;
 /// The entry of events without a stack. No event refers to it.
 pub(super) const NO_STACK: u8 = 255;
 /// Bits of the hash by which the encoder finds entries.
-const HASH_BITS: u32 = 11;
+const HASH_BITS: u32 = 12;
 
 /// A stack, and the layout of its last block.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Entry {
     /// The stack in the low half, and the size in units of 8 bytes in the high half, as in an event.
     pub fields: u64,
@@ -65,7 +65,8 @@ impl Stacks {
     }
 
     pub(super) fn clear(&mut self) {
-        *self = Self::new();
+        self.entries.fill(Entry::default());
+        (self.newest, self.added) = (ENTRIES - 1, 0);
     }
 
     #[inline(always)]
@@ -113,7 +114,8 @@ impl IndexedStacks {
     }
 
     pub(super) fn clear(&mut self) {
-        *self = Self::new();
+        self.table.clear();
+        self.index.fill(0);
     }
 
     #[inline(always)]
