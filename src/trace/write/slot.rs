@@ -1,5 +1,5 @@
 //! The slot of a recording thread: what the thread and the worker share.
-#![expect(unsafe_code, reason = "reads its own atomics without atomic loads")]
+#![expect(unsafe_code, reason = "reads its own atomics without atomic loads; prefetches")]
 
 use super::buffer::{AtomicBuffer, Buffer};
 use super::{clocks, order};
@@ -88,6 +88,32 @@ pub(crate) const FINISHED: u32 = 2;
 // SAFETY: zeroed, a slot is free, and has neither buffer nor stamp.
 unsafe impl Zeroed for ThreadSlot {}
 
+/// How far ahead of the cursor the lines of the buffer are prefetched, in bytes.
+///
+/// PERF: the worker has read a buffer that is used again, so its lines are in the other core's cache,
+/// and on some processors (Intel's Sapphire Rapids) stores to them fill the store buffer before they
+/// arrive: a pair of an allocation and a free took 1.74 to 1.78 times as long as without the tracker,
+/// and takes 1.60 to 1.66 times as long. On AMD's EPYC (Zen 3) the hint changes nothing: 1.58 to 1.61.
+const PREFETCH: usize = 768;
+
+/// Requests the line of the cache at `address` for writing. Any address may be given.
+#[inline(always)]
+fn prefetch_for_write(address: *mut u8) {
+    // NOTE: `core::arch` has only an intrinsic that becomes this instruction in programs that are
+    // not built for all processors.
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which reads and writes nothing, and is ignored for an invalid address.
+    unsafe {
+        std::arch::asm!(
+            "prefetchw [{}]",
+            in(reg) address,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
 /// The cursor of a thread without a buffer: above every limit.
 const NOWHERE: *mut u8 = ptr::without_provenance_mut(usize::MAX);
 
@@ -167,6 +193,7 @@ impl ThreadSlot {
     #[inline(always)]
     pub(crate) fn commit(&self, end: *mut u8) {
         self.cursor.store(end, Ordering::Release);
+        prefetch_for_write(end.wrapping_add(PREFETCH));
     }
 
     /// The end of what this thread has committed in `buffer`, and the buffer it has continued in.
