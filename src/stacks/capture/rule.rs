@@ -141,7 +141,7 @@ impl Code {
             Rbp::FromCfa(_) | Rbp::FromOwn(_) => return None,
         };
         let is_common = cfa > 0 && cfa % 8 == 0 && cfa / 8 < i32::from(FIRST_UNCOMMON >> 4);
-        is_common.then(|| Self((cfa / 8) as u16 * 16 | place as u16 * 2 | from_rbp))
+        is_common.then_some(Self(((cfa / 8) as u16) << 4 | (place as u16) << 1 | from_rbp))
     }
 
     /// Stores a rule that is not common in the table, at an index that is not used yet. `None` if
