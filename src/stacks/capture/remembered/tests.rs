@@ -95,14 +95,47 @@ fn by_qsort(compare: &mut Compare, depth: usize) {
     CALL.set(before);
 }
 
+/// Two functions with frames of different sizes call one that aligns its stack. In both cases, that
+/// one has the same stack pointer, the words of the other case are still in memory, and only `rbp`
+/// says where the caller's frame is.
+#[inline(never)]
+fn by_alignment(compare: &mut Compare, depth: usize) {
+    #[repr(align(4096))]
+    struct Page([u8; 8]);
+    #[inline(never)]
+    fn aligned(compare: &mut Compare, depth: usize) {
+        let page = std::hint::black_box(Page([0; 8]));
+        wander(compare, depth);
+        std::hint::black_box(&page.0);
+    }
+    #[inline(never)]
+    fn small(compare: &mut Compare, depth: usize) {
+        aligned(compare, depth);
+        std::hint::black_box(());
+    }
+    #[inline(never)]
+    fn large(compare: &mut Compare, depth: usize) {
+        let array = std::hint::black_box([depth; 64]);
+        aligned(compare, depth);
+        // NOTE: no copy, whose call would overwrite the return address of `aligned`.
+        std::hint::black_box(&array);
+    }
+    // NOTE: one call for both, so not unrolled.
+    for round in 0..std::hint::black_box(4) {
+        let call = if round % 2 == 0 { large } else { small };
+        std::hint::black_box(call)(compare, depth);
+    }
+}
+
 fn wander(compare: &mut Compare, depth: usize) {
     if depth == 0 || compare.random(8) == 0 {
         return compare.check();
     }
-    match compare.random(4) {
+    match compare.random(5) {
         0 => straight(compare, depth - 1),
         1 => with_array(compare, depth - 1),
         2 => by_pointer(compare, depth - 1),
+        3 => by_alignment(compare, depth / 2),
         _ => by_qsort(compare, depth - 1),
     }
 }
