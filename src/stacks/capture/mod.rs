@@ -12,11 +12,14 @@
 //! | `lookup.rs` | which rule holds at an address |
 //! | `memory.rs` | which memory a stack may be read from |
 //! | `sampler.rs` | which allocations have a stack, if not all have |
+//! | `fuzzing.rs` | tables and walks over any memory, for the fuzzers |
 //! | `remembered.rs` | a thread's last stack, and the walk up to where the next one equals it |
 
 #![expect(unsafe_code, reason = "the memory of a thread is raw pages")]
 
 mod eh_frame;
+#[cfg(feature = "__fuzzing")]
+pub(crate) mod fuzzing;
 mod lookup;
 mod memory;
 mod modules;
