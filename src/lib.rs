@@ -83,6 +83,8 @@ pub mod fuzzing {
     //! For `fuzz/` only; not part of the public interface.
     pub use crate::ledger::fuzzing::*;
     pub use crate::remote::control::fuzzing::*;
+    #[cfg(all(target_os = "linux", target_arch = "x86_64", not(memledger_portable)))]
+    pub use crate::stacks::capture::fuzzing::*;
 }
 mod ledger;
 mod measure;

@@ -65,4 +65,8 @@ targets! {
     recorder,
     /// Flags, as `MEMLEDGER_*` variables; names of files, addresses.
     settings,
+    /// Walks over any memory as a stack.
+    stack_memory,
+    /// Any bytes as the unwind information of a file.
+    unwind_tables,
 }

@@ -25,7 +25,7 @@ pub(super) fn section_address(header: &[u8], address: u64) -> Option<u64> {
 }
 
 /// The maximum number of functions in the procedure linkage tables of a module.
-const MAX_LINKAGE_ENTRIES: u64 = 1 << 20;
+const MAX_LINKAGE_ENTRIES: u64 = 1 << 16;
 
 struct Builder<'a> {
     rows: Vec<(u64, Packed)>,

@@ -14,11 +14,14 @@
 //! | `step.rs` | from a frame to its caller's |
 //! | `recent.rs` | the inner parts of a thread's recent stacks |
 //! | `sampler.rs` | which allocations have a stack, if not all have |
+//! | `fuzzing.rs` | tables and walks over any memory, for the fuzzers |
 //! | `remembered.rs` | a thread's last stack, and the walk up to where the next one equals it |
 
 #![expect(unsafe_code, reason = "the memory of a thread is raw pages")]
 
 mod eh_frame;
+#[cfg(feature = "__fuzzing")]
+pub(crate) mod fuzzing;
 mod lookup;
 mod memory;
 mod modules;

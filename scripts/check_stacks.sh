@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# Compares memledger's stacks with those of the `backtrace` crate, frame by frame: a random sample of
+# allocations is made twice at the same place, in programs (tests/stacks) that are built in many
+# ways, and in the test suites of hashbrown and regex. Fails if a frame differs that docs/stacks.md does
+# not explain.
+#
+#     scripts/check_stacks.sh [--short | BUILD...]     such as: scripts/check_stacks.sh stripped hashbrown
+#
+# Without arguments: a million samples, in all builds. With --short, as in CI: 20,000 in the builds that
+# differ most. Needs Rust, a C compiler and crates.io; for musl, the target x86_64-unknown-linux-musl.
+# Works in target/stacks. Prints a table:
+#
+#   compared    samples of which both have a stack
+#   equal       with the same frames
+#   limit       with the same first 255 frames, of more
+#   no tables   with the same frames up to code without unwind information, where the program has such code
+#   different   with another frame
+#   no event    samples that are the tracker's own, and no events
+#   no stack    samples from before the stacks were turned on
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+short=false
+wanted=" $* "
+case "${1-}" in
+    --short) short=true wanted=" release opt-level=0 " ;;
+    -*) echo "usage: $0 [--short | BUILD...]" >&2; exit 2 ;;
+esac
+is_wanted() { [ "$wanted" = "  " ] || [[ $wanted == *" $1 "* ]]; }
+
+root=$PWD
+work=$root/target/stacks
+export CARGO_TARGET_DIR=$work CARGO_TERM_COLOR=never CARGO_PROFILE_RELEASE_DEBUG=0
+unset RUSTFLAGS MEMLEDGER_FILE MEMLEDGER_REPORT MEMLEDGER_TRACE
+run=$work/run
+rm -rf "$run"
+mkdir -p "$run/libraries"
+failures=0
+
+# The libraries that `stack-places` loads.
+sources=$root/tests/stacks/libraries
+rustc --edition 2024 --crate-type cdylib -O -o "$run/libraries/rust.so" "$sources/rust.rs"
+cc -O2 -shared -fPIC -o "$run/libraries/one.so" "$sources/c.c"
+cc -O2 -shared -fPIC -DVARIANT -o "$run/libraries/two.so" "$sources/c.c"
+
+everywhere="calls qsort thread recursion async coroutine assembly"
+
+# compare NAME LIMIT PLACES PROGRAM [ARGUMENT...]: runs a program, and compares its stacks.
+compare() {
+    local name=$1 limit=$2 places=$3 status=0
+    shift 3
+    rm -f "$run"/*.utrace "$run/samples"
+    MEMLEDGER_STACKS=1 MEMLEDGER_FILE=$run/trace.utrace MEMLEDGER_REPORT=off STACK_SAMPLES=$run/samples \
+        STACK_SAMPLES_LIMIT=$limit STACK_SAMPLES_EVERY=${every-5} timeout 600 "$@" >"$run/stdout" 2>"$run/stderr" || status=$?
+    if [ "$status" != 0 ]; then
+        echo "FAILED: $name ended with status $status:" >&2
+        tail -n 20 "$run/stdout" "$run/stderr" >&2
+        failures=$((failures + 1))
+        return
+    fi
+    # shellcheck disable=SC2086
+    if ! "$comparer" "$name" "$run/trace.utrace" "$run/samples" $places >>"$run/table"; then
+        echo "FAILED: stacks of $name differ" >&2
+        failures=$((failures + 1))
+    fi
+}
+
+cargo build --quiet --release --manifest-path tests/stacks/Cargo.toml -p stack-compare
+# Other builds may replace it.
+comparer=$run/stack-compare
+cp "$work/release/stack-compare" "$comparer"
+
+# build NAME SAMPLES [ARGUMENT OF CARGO...]: builds both programs and compares their stacks. SAMPLES are
+# those of `stack-places`; a third as many are of `stack-documents`.
+build() {
+    is_wanted "$1" || return 0
+    if $short; then set -- "$1" 8000; fi
+    local name=$1 samples=$2 folder=$work/release places="$everywhere signal library"
+    shift 2
+    if ! $short; then places="$places reloaded"; fi
+    case "$*" in *musl*) folder=$work/x86_64-unknown-linux-musl/release places=$everywhere ;; esac
+    echo "== $name" >&2
+    cargo build --quiet --release --manifest-path tests/stacks/Cargo.toml -p stack-places -p stack-documents "$@"
+    case "$places" in
+        *library*) compare "places, $name" "$samples" "$places" "$folder/stack-places" "$run/libraries" ;;
+        *) compare "places, $name" "$samples" "$places" "$folder/stack-places" ;;
+    esac
+    compare "documents, $name" "$((samples / 3))" anywhere "$folder/stack-documents"
+}
+
+build release 120000
+CARGO_PROFILE_RELEASE_OPT_LEVEL=0 build opt-level=0 90000
+CARGO_PROFILE_RELEASE_OPT_LEVEL=s build opt-level=s 60000
+CARGO_PROFILE_RELEASE_STRIP=true build stripped 60000
+CARGO_PROFILE_RELEASE_PANIC=abort build abort 90000
+CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 build lto 90000
+CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 CARGO_PROFILE_RELEASE_STRIP=true \
+    CARGO_PROFILE_RELEASE_PANIC=abort build lto-abort-stripped 90000
+RUSTFLAGS="-C force-frame-pointers=yes" build frame-pointers 90000
+if [ -d "$(rustc --print sysroot)/lib/rustlib/x86_64-unknown-linux-musl" ]; then
+    build musl 60000 --target x86_64-unknown-linux-musl
+elif is_wanted musl; then
+    echo "SKIPPED: the target x86_64-unknown-linux-musl is not installed" >&2
+fi
+
+echo "| program and build | place | compared | equal | limit | no tables | different | no event | no stack |"
+echo "|---|---|---|---|---|---|---|---|---|"
+cat "$run/table"
+awk -F'|' '{ compared += $4; different += $8 } END { printf "%d samples compared, %d different\n", compared, different }' "$run/table"
+[ "$failures" = 0 ]
