@@ -242,6 +242,27 @@ fn what_is_inlined_into_the_allocators_entry_is_folded() {
     assert!(!names.contains(&"alloc<System>".to_owned()), "{names:?}");
 }
 
+/// An allocator can be of any crate, and can itself allocate.
+#[test]
+fn what_an_allocator_calls_is_folded() {
+    let mut feed = Feed::new();
+    feed.thread(2, 1, "main");
+    feed.module("/bin/program", 0x1000, 0x100);
+    feed.stack(1, &[0x1010, 0x1020, 0x1030, 0x1040]);
+    feed.alloc_at(2, 0x10, 100, 1);
+    let mut report = feed.report();
+    let program: &[(u64, &[(&str, u32)])] = &[
+        (0x0f, &[("alloc<demo::Counting>", 1)]),
+        (0x1f, &[("alloc::alloc::realloc", 1), ("<demo::Counting as GlobalAlloc>::alloc", 1)]),
+        (0x2f, &[("alloc::alloc::alloc", 1), ("alloc::raw_vec::finish_grow", 1)]),
+        (0x3f, &[("demo::define", 1)]),
+    ];
+    report.symbolize(&mut Names(program, Vec::new()));
+    let names: Vec<_> = report.by_function(false).into_iter().map(|row| row.name).collect();
+    assert_eq!(names, ["demo::define"]);
+    assert_eq!(report.by_function(true).len(), 6);
+}
+
 #[test]
 fn functions_are_named_by_the_first_frame_that_is_not_folded() {
     let mut report = program().report();

@@ -82,6 +82,10 @@ impl ReportFormat for Format {
         true
     }
 
+    fn shows_functions(&self, report: &Report, options: &Options) -> bool {
+        sections::shows_functions(report, options)
+    }
+
     fn write(&self, report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()> {
         write(report, options, out)
     }
