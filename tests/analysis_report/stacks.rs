@@ -223,6 +223,29 @@ fn a_stack_says_why_it_ends() {
     {
         assert!(tree.contains(label), "{label} in {tree}");
     }
+
+    let losses = &report.losses;
+    assert_eq!((losses.stacks_over_frame_limit, losses.stacks_without_unwind_information), (2, 1));
+    assert_eq!((losses.stacks_unreadable, losses.stacks_other), (1, 1));
+    let screen = printed(&report, |options| options.width = 200);
+    for line in [
+        "80 % of those taken lack their outer frames: 2 over the frame limit, 1 in code without unwind \
+         information, 1 in unreadable memory",
+        "1 allocation has the stack (other): the program's table of stacks was full",
+    ] {
+        assert!(screen.contains(line), "{line} in {screen}");
+    }
+    let mut out = Vec::new();
+    json::write(&report, &mut out).expect("memory takes everything");
+    let written: Value = serde_json::from_slice(&out).expect("JSON");
+    for (key, count) in [
+        ("stacks_over_frame_limit", 2),
+        ("stacks_without_unwind_information", 1),
+        ("stacks_unreadable", 1),
+        ("stacks_other", 1),
+    ] {
+        assert_eq!(written["losses"][key], count, "{key}");
+    }
 }
 
 /// With optimisation, the allocator and its entry can be inlined into the code that allocates.
