@@ -67,7 +67,7 @@ pub use estimate::Estimate;
 #[cfg(feature = "enable")]
 pub(crate) use initial_live_set::{InitialBlock, InitialLiveSet};
 #[cfg(feature = "enable")]
-pub(crate) use measured::{Baseline, Holder, MeasuredFigures};
+pub(crate) use measured::{Baseline, Holder, Holders, MeasuredFigures};
 pub use report::{
     AfterReport, Bookmark, CallRow, Frame, GroupRow, LiveBlock, Losses, NameRow, PeakMoment,
     Report, ScopeRow, SizeRow, StackKind, StackRow, ThreadRow, TimeSpan, TraceInfo,

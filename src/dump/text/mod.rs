@@ -25,7 +25,7 @@ mod units;
 pub use super::options::{By, Options, Sort};
 pub use crate::words::{escape, nearest};
 #[cfg(feature = "enable")]
-pub(crate) use holders::{Column, holders};
+pub(crate) use holders::{Column, functions, holders};
 #[cfg(feature = "enable")]
 pub(crate) use sections::tag;
 pub use units::{bytes, count, counted, duration};
