@@ -56,6 +56,8 @@
 //! |---|---|
 //! | `enable` (default) | tracking; implies `analysis` |
 //! | `analysis` | reading traces and printing reports, without tracking |
+//! | `symbols` (default) | functions, files and lines of call stacks, from the program's files; implies `analysis` |
+//! | `all-symbols` | the same from compressed sections, and names of C++; implies `symbols` |
 //! | `store` | getting traces from a recorder's store; implies `analysis` |
 //! | `serde` | tagged containers are written and read as the plain ones |
 //! | `tracing` | `ScopeLayer`, which makes scopes of `tracing` spans |

@@ -1,14 +1,11 @@
 //! Symbols of real binaries, which the compiler makes here: with and without debug information,
 //! split, stripped, of another build, and damaged.
 
-use memledger::analysis::{Module, SourceFrame, Symbolizer};
-use memledger_cli::symbols::{Binaries, SymbolArgs};
+use memledger::analysis::{Binaries, Module, SourceFrame, Symbolizer};
 use object::{Object, ObjectSymbol};
-use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::rc::Rc;
 use tempfile::TempDir;
 
 const SOURCE: &str = "\
@@ -94,22 +91,16 @@ impl Program {
     /// The frames of the first address in `outer` that is inlined into it, and the sentences.
     fn inlined(&self, folders: &[&Path]) -> (Vec<SourceFrame>, Vec<String>) {
         let (start, size) = self.function("outer");
-        let (mut binaries, notes) = symbolizer(folders);
+        let mut binaries = symbolizer(folders);
         let mut all = (start..start + size).map(|address| binaries.frames(&self.module, address));
         let frames = all.find(|frames| frames.iter().any(|frame| frame.function.contains("grow")));
-        (frames.unwrap_or_default(), notes.take())
+        (frames.unwrap_or_default(), binaries.take_notes())
     }
 }
 
-fn symbolizer(folders: &[&Path]) -> (Binaries, Rc<RefCell<Vec<String>>>) {
-    let notes = Rc::new(RefCell::new(Vec::new()));
-    let sink = Rc::clone(&notes);
-    let args = SymbolArgs {
-        folders: folders.iter().map(|folder| folder.to_path_buf()).collect(),
-        no_debuginfod: true,
-    };
-    let note = Box::new(move |sentence: &str| sink.borrow_mut().push(sentence.to_owned()));
-    (Binaries::new(&args, note), notes)
+fn symbolizer(folders: &[&Path]) -> Binaries {
+    let folders: Vec<_> = folders.iter().map(|folder| folder.to_path_buf()).collect();
+    Binaries::new(&folders)
 }
 
 /// The inlined function and the one around it, with file and line.
@@ -133,7 +124,7 @@ fn inlined_functions_have_their_names_files_and_lines() {
 #[test]
 fn names_of_rust_before_v0_and_of_cpp_are_demangled() {
     let program = compile(&["-Cdebuginfo=0"]);
-    let (mut binaries, _) = symbolizer(&[]);
+    let mut binaries = symbolizer(&[]);
     for (mangled, name) in
         [("_ZN4tiny6legacy", "tiny::legacy"), ("_ZN2ns3add", "ns::add(int, int)")]
     {
@@ -166,23 +157,42 @@ fn split_debug_information_is_found_where_it_was_made_and_beside_the_program() {
 #[test]
 fn without_debug_information_there_are_the_names_of_symbols() {
     let program = compile(&["-Cdebuginfo=0", "-Csymbol-mangling-version=v0"]);
-    let (mut binaries, notes) = symbolizer(&[]);
+    let mut binaries = symbolizer(&[]);
     let (start, _) = program.function("outer");
     let frames = binaries.frames(&program.module, start + 1);
     assert_eq!(frames.len(), 1, "{frames:?}");
     assert_eq!((&*frames[0].function, &frames[0].file), ("tiny::outer", &None));
-    assert_eq!(notes.take(), [""; 0]);
+    assert_eq!(binaries.take_notes(), [""; 0]);
 }
 
 #[test]
-fn an_address_beyond_a_dynamic_symbol_is_marked() {
+fn an_address_beyond_a_dynamic_symbol_has_no_name() {
     let flags = ["--crate-type=cdylib", "-Cdebuginfo=0", "-Cstrip=symbols"];
     let program = compile(&flags);
-    let (mut binaries, _) = symbolizer(&[]);
+    let mut binaries = symbolizer(&[]);
     let (start, size) = program.function("exported");
     let mut name = |address| binaries.frames(&program.module, address).pop().map(|f| f.function);
     assert_eq!(name(start + size - 1).as_deref(), Some("exported"));
-    assert_eq!(name(start + size).as_deref(), Some("(after exported)"));
+    assert_eq!(name(start + size), None);
+    assert_eq!(binaries.take_notes(), [""; 0]);
+}
+
+#[test]
+fn a_stripped_program_is_noted_once() {
+    let program = compile(&["-Cdebuginfo=0"]);
+    let (start, _) = program.function("outer");
+    if !objcopy(&["--strip-all", "tiny"], program.folder.path()) {
+        return;
+    }
+    let mut binaries = symbolizer(&[]);
+    for address in [start, start + 1] {
+        assert_eq!(binaries.frames(&program.module, address), []);
+    }
+    let path = program.path.display();
+    let expected = format!(
+        "{path} has no symbols, because it was stripped; its frames are the module and an offset"
+    );
+    assert_eq!(binaries.take_notes(), [expected]);
 }
 
 #[test]
@@ -238,10 +248,10 @@ fn separate_debug_information_is_found_by_link_and_by_build_id() {
         let mut elsewhere = program.module.clone();
         elsewhere.path = "/nowhere/tiny".to_owned();
         let (start, size) = program.function("outer");
-        let (mut binaries, notes) = symbolizer(&[other.path()]);
+        let mut binaries = symbolizer(&[other.path()]);
         let frames = (start..start + size).map(|address| binaries.frames(&elsewhere, address));
         assert!(frames.into_iter().any(|frames| frames.len() > 1), "{name}");
-        assert_eq!(notes.take(), [""; 0], "{name}");
+        assert_eq!(binaries.take_notes(), [""; 0], "{name}");
     }
 }
 
@@ -258,16 +268,16 @@ fn separate_debug_information_with_another_crc_is_refused() {
     let mut module = program.module.clone();
     module.build_id.clear();
     let (start, _) = program.function("outer");
-    let (mut binaries, notes) = symbolizer(&[]);
+    let mut binaries = symbolizer(&[]);
     assert_ne!(binaries.frames(&module, start), []);
-    assert_eq!(notes.take(), [""; 0]);
+    assert_eq!(binaries.take_notes(), [""; 0]);
 
     let mut bytes = fs::read(folder.join("tiny.debug")).expect("it");
     bytes.push(0);
     fs::write(folder.join("tiny.debug"), bytes).expect("written");
-    let (mut binaries, notes) = symbolizer(&[]);
+    let mut binaries = symbolizer(&[]);
     binaries.frames(&module, start);
-    let notes = notes.take();
+    let notes = binaries.take_notes();
     assert_eq!(notes.len(), 1, "{notes:?}");
     assert!(notes[0].contains("tiny.debug is not the debug information of /"), "{notes:?}");
     assert!(notes[0].contains("its CRC is "), "{notes:?}");
@@ -300,7 +310,7 @@ fn damaged_files_never_panic() {
             bytes.truncate(next(whole.len()));
         }
         fs::write(&program.path, bytes).expect("written");
-        let (mut binaries, _) = symbolizer(&[]);
+        let mut binaries = symbolizer(&[]);
         for offset in [0, start, start + size / 2, u64::MAX, next(1 << 20) as u64] {
             binaries.frames(&program.module, offset);
         }
@@ -441,7 +451,7 @@ fn report(trace: &Path) -> serde_json::Value {
 fn a_symbolized_trace_is_read_without_the_program() {
     let program = compile(&["-g", "-Csymbol-mangling-version=v0"]);
     let (start, size) = program.function("outer");
-    let (mut binaries, _) = symbolizer(&[]);
+    let mut binaries = symbolizer(&[]);
     let inlined = |at: &u64| binaries.frames(&program.module, *at).len() > 1;
     let offset = (start..start + size).find(inlined).expect("an inlined function");
     // The second frame is in no module.

@@ -11,7 +11,7 @@ use super::facts::Facts;
 use super::initial_live_set::{InitialBlock, InitialLiveSet};
 use super::live_set::HEAPS;
 #[cfg(feature = "enable")]
-use super::measured::{Baseline, Holder, MeasuredFigures};
+use super::measured::{Baseline, Holders, MeasuredFigures};
 use super::report::Report;
 use super::report::build::Sources;
 use super::symbols::StoredSymbols;
@@ -306,9 +306,11 @@ impl Analyzer {
     }
 
     /// See [`Model::holders`].
-    pub(crate) fn holders(&mut self, id: i32, before: &Baseline) -> (Vec<Holder>, Vec<Holder>) {
+    pub(crate) fn holders(&mut self, id: i32, before: &Baseline) -> Holders {
         self.flush();
-        self.model.holders(id, before)
+        let (scopes, tags, stacks) = self.model.holders(id, before);
+        let (numbers, by_stack): (Vec<_>, Vec<_>) = stacks.into_iter().unzip();
+        Holders { scopes, tags, by_stack, stacks: self.sources().stacks(&numbers) }
     }
 }
 

@@ -7,7 +7,9 @@
 use super::accounts::{Bucket, Counts};
 use super::apply::Model;
 use super::attribution::{Context, Stream};
+use super::callstacks::NO_STACK;
 use super::columns::Tally;
+use super::report::Report;
 use std::collections::BTreeMap;
 
 /// The figures of one measurement.
@@ -41,12 +43,30 @@ pub(crate) struct Holder {
     pub(crate) bytes_at_peak: u64,
 }
 
+/// The scopes, tags and stacks of a measurement, in no order.
+pub(crate) struct Holders {
+    pub(crate) scopes: Vec<Holder>,
+    pub(crate) tags: Vec<Holder>,
+    /// Without paths. Of sampled stacks, only the blocks of the sample.
+    pub(crate) by_stack: Vec<Holder>,
+    /// The same stacks, in the same order.
+    pub(crate) stacks: Report,
+}
+
 impl Holder {
     fn add(&mut self, counts: &Counts, bytes_at_peak: u64) {
         self.bytes_at_peak += bytes_at_peak;
         self.tally.add(&counts.tally);
         self.live_blocks += counts.live_blocks;
         self.live_bytes += counts.live_bytes;
+    }
+
+    /// Adds the figures of another.
+    pub(crate) fn add_holder(&mut self, other: &Self) {
+        self.bytes_at_peak += other.bytes_at_peak;
+        self.tally.add(&other.tally);
+        self.live_blocks += other.live_blocks;
+        self.live_bytes += other.live_bytes;
     }
 }
 
@@ -96,8 +116,13 @@ impl Model {
         figures
     }
 
-    /// The scopes and the tags of the measurement `id`, in no order.
-    pub(super) fn holders(&self, id: i32, before: &Baseline) -> (Vec<Holder>, Vec<Holder>) {
+    /// The scopes and the tags of the measurement `id`, and its stacks by their numbers, in no order.
+    #[expect(clippy::type_complexity)]
+    pub(super) fn holders(
+        &self,
+        id: i32,
+        before: &Baseline,
+    ) -> (Vec<Holder>, Vec<Holder>, Vec<(u32, Holder)>) {
         let contexts = self.contexts();
         let measurement = contexts.measurements().by_id(id);
         let measured = measurement.and_then(|number| contexts.measurements().measured(number));
@@ -105,11 +130,15 @@ impl Model {
             return Default::default();
         };
         let (mut scopes, mut names) = (BTreeMap::new(), BTreeMap::new());
+        let mut stacks = BTreeMap::new();
         for (bucket, counts) in self.counts_since(measurement, before) {
             let Context { scope, name, .. } = contexts.get(bucket.context);
             let at_peak = self.accounts().held_at_peak(bucket, measured);
             scopes.entry(scope).or_insert_with(Holder::default).add(&counts, at_peak);
             names.entry(name).or_insert_with(Holder::default).add(&counts, at_peak);
+            if bucket.stack != NO_STACK {
+                stacks.entry(bucket.stack).or_insert_with(Holder::default).add(&counts, at_peak);
+            }
         }
         let outside = contexts.path_of(id).len().saturating_sub(1);
         let scope = |(scope, holder): (u32, Holder)| {
@@ -122,7 +151,8 @@ impl Model {
             path.push(name.text.to_string());
             Holder { path, ..holder }
         };
-        (scopes.into_iter().map(scope).collect(), names.into_iter().map(tag).collect())
+        let scopes = scopes.into_iter().map(scope).collect();
+        (scopes, names.into_iter().map(tag).collect(), stacks.into_iter().collect())
     }
 
     /// The buckets of a measurement and of those within it, with their numbers.

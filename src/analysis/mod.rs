@@ -25,7 +25,7 @@
 //! | `timeline/` | the time, bookmarks, when scopes were off |
 //! | `initial_live_set.rs` | a copy of the live blocks, for a stream that joins a recording |
 //! | `measured.rs` | the figures of a measurement |
-//! | `symbols/` | what a symbolizer is, and the symbols that a trace has |
+//! | `symbols/` | what a symbolizer is, the symbols that a trace has, and those of the program's files |
 //! | `hash.rs` | a hash for small keys |
 //!
 //! One event costs one look-up in the live set and a handful of additions; memory grows with live
@@ -67,11 +67,13 @@ pub use estimate::Estimate;
 #[cfg(feature = "enable")]
 pub(crate) use initial_live_set::{InitialBlock, InitialLiveSet};
 #[cfg(feature = "enable")]
-pub(crate) use measured::{Baseline, Holder, MeasuredFigures};
+pub(crate) use measured::{Baseline, Holder, Holders, MeasuredFigures};
 pub use report::{
     AfterReport, Bookmark, CallRow, Frame, GroupRow, LiveBlock, Losses, NameRow, PeakMoment,
     Report, ScopeRow, SizeRow, StackKind, StackRow, ThreadRow, TimeSpan, TraceInfo,
 };
 pub(crate) use report::{CallKind, Calls};
+#[cfg(feature = "symbols")]
+pub use symbols::Binaries;
 pub use symbols::{Module, SourceFrame, Symbolized, Symbolizer, add_symbols};
 pub use timeline::bookmark_text;

@@ -21,6 +21,12 @@ pub trait ReportFormat: Sync {
         false
     }
 
+    /// Whether what it writes has functions of call stacks: if not, a report need not be
+    /// [symbolized](Report::symbolize) first.
+    fn shows_functions(&self, report: &Report, _options: &Options) -> bool {
+        !report.by_stack.is_empty()
+    }
+
     /// Writes `report`.
     ///
     /// # Errors

@@ -143,6 +143,10 @@ impl Json for Losses {
             "duplicate_allocations" => self.duplicate_allocations,
             "truncated_bytes" => self.truncated_bytes,
             "scope_misuses" => self.scope_misuses,
+            "stacks_over_frame_limit" => self.stacks_over_frame_limit,
+            "stacks_without_unwind_information" => self.stacks_without_unwind_information,
+            "stacks_unreadable" => self.stacks_unreadable,
+            "stacks_other" => self.stacks_other,
         )
     }
 }

@@ -32,7 +32,7 @@ mod problems;
 #[cfg(feature = "enable")]
 pub(crate) mod recording;
 #[cfg(feature = "enable")]
-mod report;
+pub(crate) mod report;
 mod report_to;
 #[cfg(feature = "enable")]
 mod settings;

@@ -5,6 +5,9 @@ use super::files::{expand, report_in_use};
 use super::in_process::InProcessAnalyzer;
 use super::problems;
 use super::report_to::ReportTo;
+#[cfg(feature = "symbols")]
+use crate::analysis::Binaries;
+use crate::analysis::Report;
 use crate::dump::text::Options;
 use crate::dump::{FORMATS, ReportFormat};
 use crate::error::{Error, NOT_LINKED};
@@ -71,8 +74,11 @@ pub(super) fn write_report(
             room >> 10
         ));
     }
-    let report = analyzer.report(output.options.largest_live);
+    let mut report = analyzer.report(output.options.largest_live);
     let ReportOutput { format, mut options, file } = output;
+    if format.shows_functions(&report, &options) {
+        find_functions(&mut report);
+    }
     if file.is_none() {
         options.color = os::is_terminal(2);
         options.width = os::terminal_width(2).unwrap_or(options.width);
@@ -91,6 +97,39 @@ pub(super) fn write_report(
             "{} scopes were left out of order, or never; the first was entered at {site}",
             scopes::misuse::count()
         ));
+    }
+}
+
+/// Finds the functions of all frames of a report in the program's files. Where there are none, the
+/// frames stay the module and an offset. Only with the guard set.
+#[cfg(feature = "symbols")]
+pub(crate) fn find_functions(report: &mut Report) {
+    let sizes = report.modules.iter().map(|module| std::fs::metadata(&module.path));
+    let bytes: u64 = sizes.flatten().map(|file| file.len()).sum();
+    // NOTE: as above: the process would abort if memory ran out. What is read of the files, and as
+    // much again for the indices of it.
+    let room = usize::try_from(2 * bytes).unwrap_or(usize::MAX);
+    if Vec::<u8>::new().try_reserve_exact(room).is_err() {
+        return problems::add(format!(
+            "the functions of call stacks have no names: to read them takes about {} MiB, and the \
+             system has no memory left",
+            room >> 20
+        ));
+    }
+    let mut binaries = Binaries::new(&[]);
+    report.symbolize(&mut binaries);
+    binaries.take_notes().into_iter().for_each(problems::add);
+}
+
+/// The same, without what reads the files.
+#[cfg(not(feature = "symbols"))]
+pub(crate) fn find_functions(report: &mut Report) {
+    if report.frames.iter().any(|frame| frame.module.is_some()) {
+        problems::add(
+            "the functions of call stacks have no names: memledger was built without its feature \
+             symbols. In a trace (MEMLEDGER_FILE=run.memledger), `memledger report` finds them"
+                .to_owned(),
+        );
     }
 }
 

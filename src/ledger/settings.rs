@@ -28,11 +28,7 @@ struct Setting {
 const SETTINGS: [Setting; 14] = [
     Setting { variable: TRACE, flag: "-trace=", apply: channels },
     Setting { variable: STACKS, flag: STACKS_FLAG, apply: stacks },
-    Setting {
-        variable: c"MEMLEDGER_STACK_FRAMES",
-        flag: "-tracestackframes=",
-        apply: stack_frames,
-    },
+    Setting { variable: STACK_FRAMES, flag: "-tracestackframes=", apply: stack_frames },
     Setting { variable: c"MEMLEDGER_FILE", flag: "-tracefile=", apply: file },
     Setting { variable: c"MEMLEDGER_HOST", flag: "-tracehost=", apply: host },
     Setting { variable: c"MEMLEDGER_CONTROL", flag: "-tracecontrol=", apply: control },
@@ -75,6 +71,7 @@ const SETTINGS: [Setting; 14] = [
 pub(super) const TRACE: &CStr = c"MEMLEDGER_TRACE";
 pub(super) const STACKS: &CStr = c"MEMLEDGER_STACKS";
 /// Without the `=` and a value, it means `on`.
+pub(super) const STACK_FRAMES: &CStr = c"MEMLEDGER_STACK_FRAMES";
 const STACKS_FLAG: &str = "-tracestacks=";
 const STACKS_ON: &str = "-tracestacks=on";
 pub(super) const FILE_MODE: &CStr = c"MEMLEDGER_FILE_MODE";
@@ -139,6 +136,14 @@ impl Settings {
     pub(super) fn has(&self, variable: &CStr) -> bool {
         let mut values = SETTINGS.iter().zip(&self.0);
         values.any(|(setting, value)| setting.variable == variable && value.is_some())
+    }
+
+    /// Those of these settings that have these variables.
+    pub(super) fn only(mut self, variables: &[&CStr]) -> Self {
+        for (setting, value) in SETTINGS.iter().zip(&mut self.0) {
+            *value = value.take().filter(|_| variables.contains(&setting.variable));
+        }
+        self
     }
 
     /// These settings but the one with this variable.

@@ -9,9 +9,9 @@ use super::files::open_trace;
 use super::recording::{self, Follow, Inherited, Recording};
 use super::report::open_report;
 use super::report_to::ReportTo;
-use super::settings::{self, FILE_MODE, REPORT, STACKS, Settings, TRACE};
+use super::settings::{self, FILE_MODE, REPORT, STACK_FRAMES, STACKS, Settings, TRACE};
 use super::{control, problems};
-use crate::alloc;
+use crate::alloc::{self, linked};
 use crate::error::Error;
 use crate::events::channel::{self, Names};
 use crate::platform::os::BlockedSignals;
@@ -128,7 +128,10 @@ fn strictly(mut config: Config) -> Result<Option<u64>, Error> {
 pub(crate) fn for_measurements() -> Result<(), Error> {
     let _active = state::hook_active();
     reserve::prepare();
-    let config = Config { analyze_in_process: true, ..Config::default() };
+    let mut config = Config { analyze_in_process: true, ..Config::default() };
+    if !linked::ignores_environment() {
+        Settings::from_environment().only(&[STACKS, STACK_FRAMES]).apply(&mut config);
+    }
     let origin = Origin {
         channels_are_set: true,
         stacks_are_set: true,

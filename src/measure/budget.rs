@@ -1,15 +1,19 @@
 //! How much memory a piece of the program may use.
 
 #[cfg(feature = "enable")]
-use super::session::{MeasureSession, Outcome};
+use super::session::{Failure, MeasureSession, Outcome};
 use crate::Name;
 #[cfg(feature = "enable")]
-use crate::analysis::{Holder, MeasuredFigures};
+use crate::analysis::{Holder, Holders, MeasuredFigures};
 #[cfg(feature = "enable")]
-use crate::dump::text::{Column, count, holders, tag};
+use crate::dump::text::{Column, count, functions, holders, tag};
 use crate::error::Error;
 #[cfg(feature = "enable")]
 use crate::error::Unmeasured;
+#[cfg(feature = "enable")]
+use crate::ledger::report::find_functions;
+#[cfg(feature = "enable")]
+use std::collections::BTreeMap;
 #[cfg(feature = "enable")]
 use std::panic::Location;
 
@@ -127,8 +131,8 @@ impl Budget {
     }
 
     #[cfg(feature = "enable")]
-    fn check(&self, found: &mut Outcome<'_>) -> Result<(), Error> {
-        let Self { name, peak, live, allocated, allocations, reallocations } = *self;
+    fn check(self, found: &mut Outcome<'_>) -> Result<(), Failure> {
+        let Self { name, peak, live, allocated, allocations, reallocations } = self;
         let figures = found.figures;
         let limits = [
             ("peak", figures.peak_bytes, " bytes", peak),
@@ -138,7 +142,8 @@ impl Budget {
             ("reallocations", reallocated(&figures), "", reallocations),
         ];
         if limits.iter().all(|(.., limit)| limit.is_none()) {
-            return Err(Error::Unmeasured(Unmeasured::NoLimit(name.as_str())));
+            let error = Error::Unmeasured(Unmeasured::NoLimit(name.as_str()));
+            return Err(Box::new(|| error));
         }
         let over = |(what, found, unit, limit): (&str, u64, &str, Option<u64>)| {
             let over = found.checked_sub(limit?).filter(|&over| over > 0)?;
@@ -154,23 +159,23 @@ impl Budget {
             // This extends the last line, which is the one about reallocations.
             lines += &format!("; {} of them of blocks from outside", count(foreign));
         }
-        Err(Error::OverBudget(format!(
-            "the budget {:?} is exceeded{lines}\n{}",
-            name.as_str(),
-            self.who(found)
-        )))
+        let found = found.holders();
+        Err(Box::new(move || {
+            let who = self.who(&figures, found);
+            Error::OverBudget(format!("the budget {:?} is exceeded{lines}\n{who}", name.as_str()))
+        }))
     }
 
-    /// The scopes and tags with the largest share of the first figure that is over its budget.
+    /// The scopes, tags and stacks with the largest share of the first figure that is over its
+    /// budget.
     #[cfg(feature = "enable")]
-    fn who(&self, found: &mut Outcome<'_>) -> String {
-        let figures = found.figures;
+    fn who(&self, figures: &MeasuredFigures, found: Holders) -> String {
         let is_over = |found: u64, limit: Option<u64>| limit.is_some_and(|limit| found > limit);
         let peak = is_over(figures.peak_bytes, self.peak);
         let live = is_over(figures.live_bytes, self.live);
         let allocated = is_over(figures.tally.allocated_bytes, self.allocated);
         let allocations = is_over(figures.tally.allocations, self.allocations);
-        let reallocations = is_over(reallocated(&figures), self.reallocations);
+        let reallocations = is_over(reallocated(figures), self.reallocations);
         let key = |holder: &Holder| {
             if peak {
                 (holder.bytes_at_peak, holder.live_bytes)
@@ -194,7 +199,7 @@ impl Budget {
         ];
         let shown = columns.into_iter().filter(|(is_shown, _)| *is_shown);
         let columns: Vec<_> = shown.map(|(_, column)| column).collect();
-        let (scopes, tags) = found.holders();
+        let Holders { scopes, tags, by_stack, mut stacks } = found;
         let scope = |path: &[String]| path.join(" > ");
         let mut text = holders("Within it, by scope", scope, scopes, &columns, key);
         // Without tags the table would have one row, "Unnamed".
@@ -203,6 +208,21 @@ impl Budget {
                 path.split_last().map_or_else(String::new, |(name, group)| tag(group, name))
             };
             text += &holders("By name", name, tags, &columns, key);
+        }
+        if !by_stack.is_empty() {
+            find_functions(&mut stacks);
+            // Stacks that differ only further out are one row.
+            let mut rows = BTreeMap::<_, Holder>::new();
+            for (path, holder) in functions(&stacks).into_iter().zip(&by_stack) {
+                rows.entry(path).or_default().add_holder(holder);
+            }
+            let row = |(path, holder)| Holder { path: vec![path], ..holder };
+            let title = match stacks.stack_sampling_bytes {
+                None => "By stack",
+                Some(_) => "By stack, of a sample",
+            };
+            let name = |path: &[String]| path.concat();
+            text += &holders(title, name, rows.into_iter().map(row).collect(), &columns, key);
         }
         text
     }

@@ -9,7 +9,7 @@
 //! ```
 
 use super::node::Node;
-use crate::analysis::{Analyzer, Baseline, Holder, MeasuredFigures};
+use crate::analysis::{Analyzer, Baseline, Holders, MeasuredFigures};
 use crate::error::{Error, Unmeasured};
 use crate::ledger::entry::{clone_for_caller, refuse_forked};
 use crate::ledger::in_process::InProcessAnalyzer;
@@ -55,11 +55,14 @@ pub(crate) struct Outcome<'a> {
 }
 
 impl Outcome<'_> {
-    /// The scopes and the tags of the measured blocks, unsorted.
-    pub(crate) fn holders(&mut self) -> (Vec<Holder>, Vec<Holder>) {
+    /// The scopes, the tags and the stacks of the measured blocks, unsorted.
+    pub(crate) fn holders(&mut self) -> Holders {
         self.analyzer.holders(self.node.id(), self.before)
     }
 }
+
+/// Makes the error of a measurement, later: when the program's events are collected again.
+pub(crate) type Failure = Box<dyn FnOnce() -> Error>;
 
 impl MeasureSession {
     /// Begins to measure what this thread does, and all that enters its context from here on.
@@ -83,14 +86,14 @@ impl MeasureSession {
     /// Ends the measurement, and calls `judge` with the figures.
     pub(crate) fn end(
         mut self,
-        judge: impl FnOnce(&mut Outcome<'_>) -> Result<(), Error>,
+        judge: impl FnOnce(&mut Outcome<'_>) -> Result<(), Failure>,
     ) -> Result<MeasuredFigures, Error> {
         self.stop(judge)
     }
 
     fn stop(
         &mut self,
-        judge: impl FnOnce(&mut Outcome<'_>) -> Result<(), Error>,
+        judge: impl FnOnce(&mut Outcome<'_>) -> Result<(), Failure>,
     ) -> Result<MeasuredFigures, Error> {
         let Some(active) = self.active.take() else {
             return Err(Error::Unmeasured(Unmeasured::RecordingEnded));
@@ -153,7 +156,7 @@ impl Active {
         self,
         stayed: bool,
         captured: bool,
-        judge: impl FnOnce(&mut Outcome<'_>) -> Result<(), Error>,
+        judge: impl FnOnce(&mut Outcome<'_>) -> Result<(), Failure>,
     ) -> Result<MeasuredFigures, Error> {
         if state::is_forked() || os::process_id() != self.pid {
             // NOTE: not dropped. A thread that does not exist in the child may hold the analyzer's
@@ -180,7 +183,7 @@ impl Active {
     fn find(
         &self,
         captured: bool,
-        judge: impl FnOnce(&mut Outcome<'_>) -> Result<(), Error>,
+        judge: impl FnOnce(&mut Outcome<'_>) -> Result<(), Failure>,
     ) -> Result<MeasuredFigures, Error> {
         let Self { node, ref before, .. } = *self;
         self.collect()?;
@@ -191,7 +194,7 @@ impl Active {
         if !captured {
             node.give_back((figures.live_blocks != 0).then_some(self.generation));
         }
-        judged.map(|()| figures)
+        judged.map_err(|failure| failure()).map(|()| figures)
     }
 
     /// Collects all events up to now into the analyzer, and checks that none is missing.

@@ -223,6 +223,29 @@ fn a_stack_says_why_it_ends() {
     {
         assert!(tree.contains(label), "{label} in {tree}");
     }
+
+    let losses = &report.losses;
+    assert_eq!((losses.stacks_over_frame_limit, losses.stacks_without_unwind_information), (2, 1));
+    assert_eq!((losses.stacks_unreadable, losses.stacks_other), (1, 1));
+    let screen = printed(&report, |options| options.width = 200);
+    for line in [
+        "80 % of those taken lack their outer frames: 2 over the frame limit, 1 in code without unwind \
+         information, 1 in unreadable memory",
+        "1 allocation has the stack (other): the program's table of stacks was full",
+    ] {
+        assert!(screen.contains(line), "{line} in {screen}");
+    }
+    let mut out = Vec::new();
+    json::write(&report, &mut out).expect("memory takes everything");
+    let written: Value = serde_json::from_slice(&out).expect("JSON");
+    for (key, count) in [
+        ("stacks_over_frame_limit", 2),
+        ("stacks_without_unwind_information", 1),
+        ("stacks_unreadable", 1),
+        ("stacks_other", 1),
+    ] {
+        assert_eq!(written["losses"][key], count, "{key}");
+    }
 }
 
 /// With optimisation, the allocator and its entry can be inlined into the code that allocates.
@@ -240,6 +263,27 @@ fn what_is_inlined_into_the_allocators_entry_is_folded() {
     let names: Vec<_> = report.by_function(false).into_iter().map(|row| row.name).collect();
     assert_eq!(names[0], "demo::define", "{names:?}");
     assert!(!names.contains(&"alloc<System>".to_owned()), "{names:?}");
+}
+
+/// An allocator can be of any crate, and can itself allocate.
+#[test]
+fn what_an_allocator_calls_is_folded() {
+    let mut feed = Feed::new();
+    feed.thread(2, 1, "main");
+    feed.module("/bin/program", 0x1000, 0x100);
+    feed.stack(1, &[0x1010, 0x1020, 0x1030, 0x1040]);
+    feed.alloc_at(2, 0x10, 100, 1);
+    let mut report = feed.report();
+    let program: &[(u64, &[(&str, u32)])] = &[
+        (0x0f, &[("alloc<demo::Counting>", 1)]),
+        (0x1f, &[("alloc::alloc::realloc", 1), ("<demo::Counting as GlobalAlloc>::alloc", 1)]),
+        (0x2f, &[("alloc::alloc::alloc", 1), ("alloc::raw_vec::finish_grow", 1)]),
+        (0x3f, &[("demo::define", 1)]),
+    ];
+    report.symbolize(&mut Names(program, Vec::new()));
+    let names: Vec<_> = report.by_function(false).into_iter().map(|row| row.name).collect();
+    assert_eq!(names, ["demo::define"]);
+    assert_eq!(report.by_function(true).len(), 6);
 }
 
 #[test]

@@ -80,12 +80,42 @@ pub(crate) const CASES: &[Case] = &[
     case("a block that another thread is reallocating is live", reallocating, |run| {
         run.run().quiet();
     }),
+    case("a budget that is exceeded shows the stacks", over_budget, |run| {
+        let outcome = run.env("MEMLEDGER_STACKS", "on").run();
+        outcome.quiet();
+        let (_, table) = outcome.stdout.split_once("\nBy stack ").expect(&outcome.stdout);
+        let lines: Vec<_> = table.lines().collect();
+        assert!(lines[1].contains("keeps_a_block < "), "{}", outcome.stdout);
+        assert!(outcome.stdout.contains(" 5,000 "), "{}", outcome.stdout);
+        // Without stacks there is no such table.
+        let outcome = outcome.again().run();
+        assert!(!outcome.quiet().stdout.contains("By stack"), "{}", outcome.stdout);
+        // What the names take is not the program's.
+        let run = outcome.again().tracked().env("MEMLEDGER_STACKS", "on");
+        let with = run.run();
+        let with = with.quiet().whole().totals;
+        let without = outcome.again().tracked().run();
+        let without = without.quiet().whole().totals;
+        // The text itself is the program's, and is longer by some hundred bytes.
+        assert_eq!(with.allocations, without.allocations);
+        assert!(with.allocated_bytes < without.allocated_bytes + 2000, "{with:?} {without:?}");
+    }),
     case("exit within a measurement is an exit", exits, |run| {
         run.run().quiet();
     }),
 ];
 
 const SIZE: usize = 1_000_003;
+
+#[inline(never)]
+fn keeps_a_block() -> Vec<u8> {
+    black_box(Vec::with_capacity(black_box(5000)))
+}
+
+fn over_budget() {
+    let error = budget("small").live(100).try_run(keeps_a_block).unwrap_err();
+    println!("{error}");
+}
 
 /// The sentence of a measurement that must not succeed.
 #[track_caller]

@@ -1,7 +1,7 @@
 //! Runs one scenario in a child, and reads what it left behind.
 
 use libtest_mimic::{Arguments, Trial};
-use memledger::analysis::{Analyzer, Report, ScopeRow};
+use memledger::analysis::{Analyzer, Binaries, Report, ScopeRow};
 use memledger::trace::convert::convert;
 use memledger::trace::format::Transport;
 use memledger::trace::format::schema::EventType;
@@ -100,6 +100,28 @@ impl Run {
     /// Has the environment ask for the report and the trace.
     pub(crate) fn tracked(self) -> Self {
         self.env("MEMLEDGER_FILE", TRACE).env("MEMLEDGER_REPORT", REPORT)
+    }
+
+    /// Runs a copy of the program, which `tool` makes with these arguments, the program's path and
+    /// the copy's path.
+    ///
+    /// NOTE: in a process of its own. This one forks on other threads, whose children would have the
+    /// copy open for writing for a moment, so that it could not be run.
+    pub(crate) fn copied_by(mut self, tool: &str, arguments: &[&str]) -> Self {
+        let program = PathBuf::from(self.command.get_program());
+        let copy = self.path("program");
+        let made = Command::new(tool).args(arguments).args([&program, &copy]).status();
+        assert!(made.is_ok_and(|status| status.success()), "{tool} is needed for this test");
+        let mut command = Command::new(copy);
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.current_dir(self.folder.path()).stdin(Stdio::null());
+        self.command = command;
+        self
     }
 
     pub(crate) fn deadline(mut self, seconds: u64) -> Self {
@@ -321,7 +343,9 @@ impl Outcome {
     /// The part of the oracle that holds when events were lost, too.
     #[track_caller]
     pub(crate) fn same(&self, trace: &str, report: &str) -> Report {
-        let (read, summary) = self.trace(trace);
+        let (mut read, summary) = self.trace(trace);
+        // The process has found them in the same files.
+        read.symbolize(&mut Binaries::default());
         let mut from_file = Vec::new();
         dump::json::write(&read, &mut from_file).unwrap();
         let from_file = String::from_utf8(from_file).unwrap();

@@ -20,6 +20,7 @@ mod exit;
 mod faults;
 mod files;
 mod fork;
+mod functions;
 mod jumps;
 mod limits;
 mod log;
@@ -71,6 +72,7 @@ fn main() {
         ("travel", travel::CASES),
         ("spans", spans::CASES),
         ("stacks", stacks::CASES),
+        ("functions", functions::CASES),
         ("log", log::CASES),
         ("log_moments", log_moments::CASES),
         ("losses", losses::CASES),

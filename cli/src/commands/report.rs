@@ -342,9 +342,7 @@ fn analyze(args: &ReportArgs, until: Until) -> Result<(Report, Summary, Vec<Stri
     let source = open_watched(&args.trace)?;
     let summary = read(source, &mut analyzer).map_err(|error| unreadable(&args.trace, error))?;
     let mut report = analyzer.report();
-    // PERF: the tables of these need no symbols.
-    let by = [By::Scope, By::Group, By::Name, By::Thread, By::Size];
-    if !(args.format().has_options() && args.by.is_some_and(|asked| by.contains(&asked))) {
+    if args.format().shows_functions(&report, &options(args)) {
         symbolize(&mut report, &args.symbols);
     }
     Ok((report, summary, analyzer.problems().to_vec()))
@@ -372,9 +370,15 @@ fn print(
     width: Option<usize>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let mut options = text::Options::default();
+    let mut options = options(args);
     options.color = color;
     options.width = args.width.or(width).unwrap_or(options.width);
+    args.format().write(report, &options, out)
+}
+
+/// What the arguments say of the report as text, for any terminal.
+fn options(args: &ReportArgs) -> text::Options {
+    let mut options = text::Options::default();
     (options.verbose, options.flags) = (args.verbose, true);
     options.top = args.top.unwrap_or(options.top);
     options.by = args.by.map(|by| match by {
@@ -394,5 +398,5 @@ fn print(
     options.filter.clone_from(&args.filter);
     options.moment =
         args.at.as_ref().filter(|(_, at)| *at != Moment::End).map(|(text, _)| text.clone());
-    args.format().write(report, &options, out)
+    options
 }

@@ -2,7 +2,6 @@
 //!
 //! Settings and cache are those of elfutils' client, so both share what they have fetched.
 
-use super::object_file::hex;
 use std::env;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -47,13 +46,12 @@ impl Debuginfod {
         Some(Self { servers, cache, timeout, is_down })
     }
 
-    /// Gets a file: `kind` is `debuginfo` or `executable`. `None` if no server has it.
+    /// Gets the file with the build id `id`, in hexadecimal: `kind` is `debuginfo` or `executable`. `None` if no server has it.
     ///
     /// # Errors
     /// One sentence, if a server did not answer, or the file could not be stored.
-    pub fn fetch(&mut self, build_id: &[u8], kind: &str) -> Result<Option<PathBuf>, String> {
-        let id = hex(build_id);
-        let folder = self.cache.join(&id);
+    pub fn fetch(&mut self, id: &str, kind: &str) -> Result<Option<PathBuf>, String> {
+        let folder = self.cache.join(id);
         let path = folder.join(kind);
         if let Ok(known) = fs::metadata(&path) {
             if known.len() > 0 {
@@ -192,7 +190,7 @@ mod tests {
         let (with, second) = serve(vec![("200 OK", b"symbols")]);
         let mut client = client(&format!("{without} ima:enforcing {with}/"), cache.path()).unwrap();
         for _ in 0..2 {
-            let path = client.fetch(&[0xab, 0xcd], "debuginfo").unwrap().unwrap();
+            let path = client.fetch("abcd", "debuginfo").unwrap().unwrap();
             assert_eq!(path, cache.path().join("abcd/debuginfo"));
             assert_eq!(fs::read(path).unwrap(), b"symbols");
         }
@@ -205,8 +203,8 @@ mod tests {
         let cache = tempfile::tempdir().unwrap();
         let (address, server) = serve(vec![("404 Not Found", b"")]);
         let mut client = client(&address, cache.path()).unwrap();
-        assert_eq!(client.fetch(&[1], "executable"), Ok(None));
-        assert_eq!(client.fetch(&[1], "executable"), Ok(None));
+        assert_eq!(client.fetch("01", "executable"), Ok(None));
+        assert_eq!(client.fetch("01", "executable"), Ok(None));
         assert_eq!(server.join().unwrap().len(), 1);
     }
 
@@ -216,10 +214,10 @@ mod tests {
         // A port that was free a moment ago.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut client = client(&format!("http://127.0.0.1:{port}"), cache.path()).unwrap();
-        let error = client.fetch(&[1], "debuginfo").unwrap_err();
+        let error = client.fetch("01", "debuginfo").unwrap_err();
         let start = format!("http://127.0.0.1:{port} did not send debug information: ");
         assert!(error.starts_with(&start), "{error}");
-        assert_eq!(client.fetch(&[2], "debuginfo"), Ok(None));
+        assert_eq!(client.fetch("02", "debuginfo"), Ok(None));
     }
 
     #[test]

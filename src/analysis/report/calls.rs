@@ -74,6 +74,8 @@ pub(crate) struct Call<'a> {
     /// The crate, or the name of the module's file.
     owner: Cow<'a, str>,
     folded: bool,
+    /// Whether all calls that it makes are the allocator's.
+    is_entry: bool,
 }
 
 impl Call<'_> {
@@ -124,6 +126,10 @@ impl<'a> Calls<'a> {
         let frames = row.frames.iter().filter_map(|&frame| self.by_frame.get(frame as usize));
         shown.clear();
         shown.extend(frames.cloned().flatten());
+        let entry = shown.iter().rposition(|&number| self.get(number).is_entry);
+        if !self.all_frames {
+            shown.drain(..entry.unwrap_or(0));
+        }
         let is_shown = |inner: Option<&u32>, number: u32| {
             // The function `main` that the compiler makes calls the runtime of std.
             let call = self.get(number);
@@ -146,16 +152,15 @@ fn calls_of<'a>(report: &'a Report, frame: &'a Frame) -> Vec<Call<'a>> {
     let module = frame.module.and_then(|module| report.modules.get(module));
     let file = module.map(|module| module.path.rsplit('/').next().unwrap_or(&module.path));
     let file = file.unwrap_or("?");
-    // The functions from the innermost one up to this one are the allocator.
-    let entry = frame.functions.iter().rposition(|found| is_allocation_entry(&found.function));
-    let calls = frame.functions.iter().enumerate().map(|(index, found)| {
+    let calls = frame.functions.iter().map(|found| {
         let function = found.function.as_str();
         let owner = crate_of(function).or_else(|| crate_of_file(found.file.as_deref()?));
         Call {
             function: Cow::Borrowed(function),
             source: found.file.as_deref().zip(found.line),
             owner: Cow::Borrowed(owner.unwrap_or(file)),
-            folded: Some(index) <= entry || is_folded(owner, function),
+            folded: is_folded(owner, function),
+            is_entry: is_allocation_entry(function, found.file.as_deref()),
         }
     });
     let mut calls: Vec<_> = calls.collect();
@@ -166,7 +171,13 @@ fn calls_of<'a>(report: &'a Report, frame: &'a Frame) -> Vec<Call<'a>> {
             None => format!("{offset:#x}"),
         };
         let owner = Cow::Borrowed(file);
-        calls.push(Call { function: Cow::Owned(function), source: None, owner, folded: false });
+        calls.push(Call {
+            function: Cow::Owned(function),
+            source: None,
+            owner,
+            folded: false,
+            is_entry: false,
+        });
     }
     calls
 }

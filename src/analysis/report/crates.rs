@@ -37,14 +37,13 @@ const FOLDED_FUNCTIONS: &[&str] = &[
     "rust_panic",
 ];
 
-/// How the names of such functions begin.
-const FOLDED_PREFIXES: &[&str] = &[
+/// How the names of functions begin through which a program allocates.
+const ENTRY_PREFIXES: &[&str] = &[
     "__rust_alloc",
     "__rust_realloc",
     "__rust_no_alloc",
     "__rdl_",
     "__rg_",
-    "__libc_start_",
     "__libc_malloc",
     "__libc_calloc",
     "__libc_realloc",
@@ -161,15 +160,26 @@ pub(super) fn crate_of_file(path: &str) -> Option<&str> {
 pub(super) fn is_folded(owner: Option<&str>, function: &str) -> bool {
     match owner {
         Some(name) => FOLDED_CRATES.contains(&name),
-        None => FOLDED_FUNCTIONS.contains(&function) || is_allocation_entry(function),
+        None => {
+            FOLDED_FUNCTIONS.contains(&function)
+                || function.starts_with("__libc_start_")
+                || is_allocation_entry(function, None)
+        }
     }
 }
 
-/// Whether this is a function through which all allocations of a program go. What is inlined into
-/// it is the allocator.
-pub(super) fn is_allocation_entry(function: &str) -> bool {
+/// Whether this is a function through which a program allocates. What it calls is the allocator, and
+/// what that is made of: a wrapper around another one can have any name.
+pub(super) fn is_allocation_entry(function: &str, file: Option<&str>) -> bool {
     let name = function.strip_prefix("__rustc::").unwrap_or(function);
-    FOLDED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    // Rust's entries end with a jump to the allocator, so they are on no stack unless they are
+    // inlined. The functions of std that call them are, and may have their names without their crate.
+    let of_std = match name.strip_prefix("alloc::alloc::") {
+        Some(name) => Some(name),
+        None => file.filter(|file| file.ends_with("/library/alloc/src/alloc.rs")).and(Some(name)),
+    };
+    of_std.is_some_and(|name| matches!(name, "alloc" | "alloc_zeroed" | "realloc"))
+        || ENTRY_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 use super::build::{Sources, order};
 use super::rows::{Frame, StackKind, StackRow};
 use super::sums::by_row;
+#[cfg(feature = "enable")]
+use super::types::Report;
 use crate::analysis::accounts::Bucket;
 use crate::analysis::callstacks::{Location, NO_FILE, NO_STACK, StackEnd};
 use crate::analysis::columns::{Figures, Weights};
@@ -58,6 +60,24 @@ impl StackTable {
             builder.add(stack as u32, figures, weights, is_in_scope.is_some());
         }
         builder.finish(stacks.len())
+    }
+}
+
+#[cfg(feature = "enable")]
+impl Sources<'_> {
+    /// A report of these stacks only, in their order and without figures.
+    pub(in crate::analysis) fn stacks(&self, stacks: &[u32]) -> Report {
+        let numbers = Numbers::default();
+        let mut builder = Builder { table: StackTable::default(), sources: self, numbers };
+        let row = |&stack| {
+            let (kind, frames, end) = builder.key(stack);
+            StackRow { kind, frames, end, ..StackRow::default() }
+        };
+        let by_stack = stacks.iter().map(row).collect();
+        let StackTable { frames, modules, .. } = builder.table;
+        let accounts = self.model.accounts();
+        let stack_sampling_bytes = Some(accounts.sampling()).filter(|&mean| mean > 0);
+        Report { by_stack, frames, modules, stack_sampling_bytes, ..Report::default() }
     }
 }
 

@@ -1,6 +1,9 @@
 //! The parts of a report about all blocks together.
 
-use super::rows::{Frame, GroupRow, LiveBlock, NameRow, ScopeRow, SizeRow, StackRow, ThreadRow};
+use super::rows::{
+    Frame, GroupRow, LiveBlock, NameRow, ScopeRow, SizeRow, StackKind, StackRow, ThreadRow,
+};
+use crate::analysis::callstacks::StackEnd;
 use crate::analysis::columns::Totals;
 use crate::analysis::symbols::{Module, Symbolizer};
 
@@ -161,6 +164,33 @@ pub struct Losses {
     pub truncated_bytes: u64,
     /// Scopes that were left in another order than they were entered, as counted by the writer.
     pub scope_misuses: u64,
+    /// Allocations and reallocations whose stack has more frames than the program's limit. This and
+    /// the next three count those in [`Report::by_stack`].
+    pub stacks_over_frame_limit: u64,
+    /// Those whose stack lacks its outer frames, because code has no unwind information.
+    pub stacks_without_unwind_information: u64,
+    /// Those whose stack lacks its outer frames, because its memory could not be read.
+    pub stacks_unreadable: u64,
+    /// Those whose stack is `(other)`, because the program's table of stacks was full.
+    pub stacks_other: u64,
+}
+
+impl Losses {
+    /// Counts the stacks that are not whole.
+    pub(in crate::analysis) fn count_stacks(&mut self, rows: &[StackRow]) {
+        for row in rows {
+            let taken = row.figures.allocations + row.figures.reallocations;
+            match (row.kind, row.end) {
+                (StackKind::Other, _) => self.stacks_other += taken,
+                (_, StackEnd::Complete) => {}
+                (_, StackEnd::FrameLimit) => self.stacks_over_frame_limit += taken,
+                (_, StackEnd::NoUnwindInformation) => {
+                    self.stacks_without_unwind_information += taken;
+                }
+                (_, StackEnd::UnreadableMemory) => self.stacks_unreadable += taken,
+            }
+        }
+    }
 }
 
 /// The counts of events after the writer's own report. No other figure includes them.

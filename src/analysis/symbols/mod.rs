@@ -1,10 +1,14 @@
 //! What a symbolizer is: it finds the source of an address. `stored.rs` has the symbols that a trace
-//! itself has; `add.rs` adds them to a trace.
+//! itself has; `add.rs` adds them to a trace; `binaries/` finds them in the program's files.
 
 mod add;
+#[cfg(feature = "symbols")]
+mod binaries;
 mod stored;
 
 pub use add::{Symbolized, add_symbols};
+#[cfg(feature = "symbols")]
+pub use binaries::Binaries;
 pub(super) use stored::StoredSymbols;
 
 /// A binary file that was loaded into the program's memory.

@@ -1,10 +1,12 @@
 //! Who holds the most of what was measured, to the byte: the lines below a budget that was
 //! exceeded.
 
+use super::calls::Names;
 use super::style::Style;
 use super::table::{Row, Table};
 use super::units::count;
-use crate::analysis::Holder;
+use crate::analysis::{Holder, Report};
+use crate::dump::options::Options;
 use std::cmp::Reverse;
 
 /// How many of each kind are shown.
@@ -14,6 +16,12 @@ const WIDTH: usize = 80;
 
 /// A column: its header, and what it shows.
 pub(crate) type Column = (&'static str, fn(&Holder) -> u64);
+
+/// The innermost functions of each stack of a report.
+pub(crate) fn functions(stacks: &Report) -> Vec<String> {
+    let names = Names::of(stacks, &Options::default());
+    (0..stacks.by_stack.len()).map(|stack| names.briefly(stack)).collect()
+}
 
 /// A table of the largest of `holders` by `key`; an empty text if the first key of every row is 0.
 pub(crate) fn holders(

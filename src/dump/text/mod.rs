@@ -25,7 +25,7 @@ mod units;
 pub use super::options::{By, Options, Sort};
 pub use crate::words::{escape, nearest};
 #[cfg(feature = "enable")]
-pub(crate) use holders::{Column, holders};
+pub(crate) use holders::{Column, functions, holders};
 #[cfg(feature = "enable")]
 pub(crate) use sections::tag;
 pub use units::{bytes, count, counted, duration};
@@ -80,6 +80,10 @@ impl ReportFormat for Format {
 
     fn has_options(&self) -> bool {
         true
+    }
+
+    fn shows_functions(&self, report: &Report, options: &Options) -> bool {
+        sections::shows_functions(report, options)
     }
 
     fn write(&self, report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()> {

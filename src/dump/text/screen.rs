@@ -3,7 +3,7 @@
 use super::style::Style;
 use super::table::{fit, wrapped};
 use super::units::{bytes, count, counted, duration, percent};
-use crate::analysis::{Losses, PeakMoment, Report, StackEnd, StackKind, StackRow};
+use crate::analysis::{Losses, PeakMoment, Report, StackKind};
 use crate::dump::options::Options;
 use crate::words::escape;
 use std::io::{self, Write};
@@ -260,18 +260,29 @@ fn stacks(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
             ),
         )?;
     }
-    let is_cut = |row: &&StackRow| row.end != StackEnd::Complete;
-    let sum = |rows: &mut dyn Iterator<Item = &StackRow>| {
-        rows.map(|row| row.figures.allocations + row.figures.reallocations).sum()
-    };
-    let has_frames = |row: &&StackRow| row.kind == StackKind::Known;
-    let cut = sum(&mut report.by_stack.iter().filter(is_cut));
-    match cut {
+    let losses = &report.losses;
+    let reasons = [
+        (losses.stacks_over_frame_limit, "over the frame limit"),
+        (losses.stacks_without_unwind_information, "in code without unwind information"),
+        (losses.stacks_unreadable, "in unreadable memory"),
+    ];
+    let cut: u64 = reasons.iter().map(|(stacks, _)| stacks).sum();
+    let known = report.by_stack.iter().filter(|row| row.kind == StackKind::Known);
+    let taken = known.map(|row| row.figures.allocations + row.figures.reallocations).sum();
+    if cut > 0 {
+        let reasons = reasons.iter().filter(|(stacks, _)| *stacks > 0);
+        let reasons = reasons.map(|(stacks, why)| format!("{} {why}", count(*stacks)));
+        let (share, why) = (percent(cut, taken), reasons.collect::<Vec<_>>().join(", "));
+        let text = format!("{share} of those taken lack their outer frames: {why}");
+        lines.write("stacks", &text)?;
+    }
+    match losses.stacks_other {
         0 => Ok(()),
-        _ => {
-            let all = sum(&mut report.by_stack.iter().filter(has_frames));
-            let share = percent(cut, all);
-            lines.write("stacks", &format!("{share} of those taken lack their outer frames"))
+        other => {
+            let blocks = counted(other, "allocation has", "allocations have");
+            let text =
+                format!("{blocks} the stack (other): the program's table of stacks was full");
+            lines.write("stacks", &text)
         }
     }
 }

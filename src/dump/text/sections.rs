@@ -75,8 +75,7 @@ pub(super) fn tables(report: &Report, options: &Options) -> Vec<Table> {
         if options.verbose {
             all.extend([one(By::Thread), one(By::Size)]);
         }
-        let blocks = options.largest_live.unwrap_or(if options.verbose { options.top } else { 0 });
-        all.push(largest(report, options, blocks));
+        all.push(largest(report, options, options.largest()));
     }
     all.retain(|table| !table.rows.is_empty());
     all
@@ -217,7 +216,21 @@ pub(super) fn more(
     (left > 0).then(|| format!("… and {left} more{share}{flag}"))
 }
 
+/// Whether one of the tables has functions in it.
+pub(super) fn shows_functions(report: &Report, options: &Options) -> bool {
+    let shows = match options.by {
+        Some(by) => matches!(by, By::Stack | By::Function | By::Line | By::Crate),
+        None => report.by_scope.len() <= 1 || options.largest() > 0,
+    };
+    shows && !report.by_stack.is_empty()
+}
+
 impl Options {
+    /// How many of the largest live blocks are shown.
+    fn largest(&self) -> usize {
+        self.largest_live.unwrap_or(if self.verbose { self.top } else { 0 })
+    }
+
     pub(super) fn shows(&self, name: &str) -> bool {
         let Some(filter) = &self.filter else { return true };
         name.to_lowercase().contains(&filter.to_lowercase())

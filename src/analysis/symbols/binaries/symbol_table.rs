@@ -15,23 +15,25 @@ struct Symbol {
 }
 
 /// Sorted by address, with one name for each.
-#[derive(Default)]
-pub struct SymbolTable(Vec<Symbol>);
+pub(super) struct SymbolTable {
+    symbols: Vec<Symbol>,
+    /// Not whole: of the functions that other files can call only.
+    is_whole: bool,
+}
 
 impl SymbolTable {
     /// The symbols of the file, or, if it is stripped, those of its dynamic symbol table.
-    pub fn read(file: &ObjectFile) -> Self {
-        let symbols = file.with_parsed(|file| {
-            let functions = Self::of(file.symbols());
-            if functions.is_empty() { Self::of(file.dynamic_symbols()) } else { functions }
-        });
-        let mut symbols = symbols.unwrap_or_default();
+    pub(super) fn read(file: &ObjectFile) -> Self {
+        let all = file.with_parsed(|file| Self::of(file.symbols())).unwrap_or_default();
+        let is_whole = !all.is_empty();
+        let exported = || file.with_parsed(|file| Self::of(file.dynamic_symbols()));
+        let mut symbols = if is_whole { all } else { exported().unwrap_or_default() };
         // Of several names of an address, the longest function that other files can see is used.
         symbols.sort_by(|(a, a_global), (b, b_global)| {
             (a.start, b.size, b_global, &a.name).cmp(&(b.start, a.size, a_global, &b.name))
         });
         symbols.dedup_by_key(|(symbol, _)| symbol.start);
-        Self(symbols.into_iter().map(|(symbol, _)| symbol).collect())
+        Self { symbols: symbols.into_iter().map(|(symbol, _)| symbol).collect(), is_whole }
     }
 
     fn of<'a>(symbols: impl Iterator<Item = impl ObjectSymbol<'a>>) -> Vec<(Symbol, bool)> {
@@ -46,16 +48,22 @@ impl SymbolTable {
         symbols.collect()
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.symbols.is_empty()
+    }
+
     /// The demangled name of the function at this address. An address after the end of the symbol
-    /// before it is in a function without a name, and marked.
-    pub fn name(&self, address: u64) -> Option<String> {
-        let after = self.0.partition_point(|symbol| symbol.start <= address);
-        let before = self.0.get(..after)?;
+    /// before it is in a function without a name, and marked; in a file that was stripped, it can be in
+    /// any function.
+    pub(super) fn name(&self, address: u64) -> Option<String> {
+        let after = self.symbols.partition_point(|symbol| symbol.start <= address);
+        let before = self.symbols.get(..after)?;
         let holds = |symbol: &&Symbol| address - symbol.start < symbol.size;
         let nearest = before.last()?;
         let found = before.iter().rev().take(NESTED).find(holds);
         let found = found.or((nearest.size == 0).then_some(nearest));
         let name = |symbol: &Symbol| demangle_auto((&*symbol.name).into(), None).into_owned();
-        Some(found.map_or_else(|| format!("(after {})", name(nearest)), name))
+        let after = || self.is_whole.then(|| format!("(after {})", name(nearest)));
+        found.map(name).or_else(after)
     }
 }

@@ -1,6 +1,6 @@
 //! An ELF file that may have debug information or symbols.
 
-use memledger::analysis::Module;
+use crate::analysis::Module;
 use object::elf::PT_LOAD;
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
 use object::{
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// The bytes of a section.
-pub type Bytes = Rc<[u8]>;
+pub(super) type Bytes = Rc<[u8]>;
 
 /// A module starts and ends at a multiple of this.
 const PAGE: u64 = 4096;
@@ -23,14 +23,14 @@ const PAGE: u64 = 4096;
 const MOST_EXPANSION: u64 = 1032;
 
 /// A file that is open, and what its headers say.
-pub struct ObjectFile {
-    pub path: PathBuf,
-    pub build_id: Vec<u8>,
+pub(super) struct ObjectFile {
+    pub(super) path: PathBuf,
+    pub(super) build_id: Vec<u8>,
     /// The name of the file with its debug information, and the CRC of that file.
-    pub debug_link: Option<(PathBuf, u32)>,
+    pub(super) debug_link: Option<(PathBuf, u32)>,
     /// The path of the file with what its debug information shares with others, and the build id.
-    pub alt_link: Option<(PathBuf, Vec<u8>)>,
-    pub endian: gimli::RunTimeEndian,
+    pub(super) alt_link: Option<(PathBuf, Vec<u8>)>,
+    pub(super) endian: gimli::RunTimeEndian,
     /// The address that the linker gave to its first byte.
     linked_base: u64,
     /// Its size in memory: from the first to the last byte, and without gaps.
@@ -44,7 +44,7 @@ impl ObjectFile {
     ///
     /// # Errors
     /// One sentence with the path, if the file cannot be read, or is not an ELF file.
-    pub fn open(path: &Path) -> Result<Self, String> {
+    pub(super) fn open(path: &Path) -> Result<Self, String> {
         let failed =
             |what: &dyn Display| format!("{} has no usable symbols: {what}", path.display());
         let file = File::open(path).map_err(|error| failed(&error))?;
@@ -75,9 +75,13 @@ impl ObjectFile {
         })
     }
 
-    /// Whether it has debug information.
-    pub fn has_dwarf(&self) -> bool {
-        self.range(".debug_info").is_some()
+    /// Whether it has debug information that this build can read: with feature `all-symbols`, also
+    /// that of compressed sections.
+    pub(super) fn has_dwarf(&self) -> bool {
+        let is_readable = |range: CompressedFileRange| {
+            cfg!(feature = "all-symbols") || range.format == CompressionFormat::None
+        };
+        self.range(".debug_info").is_some_and(is_readable)
     }
 
     /// Whether it is the file that the module was loaded from, or the debug information of that
@@ -85,7 +89,7 @@ impl ObjectFile {
     ///
     /// # Errors
     /// One sentence that says why not.
-    pub fn check(&self, module: &Module) -> Result<(), String> {
+    pub(super) fn check(&self, module: &Module) -> Result<(), String> {
         let Self { path, build_id, sizes, .. } = self;
         let path = path.display();
         if *build_id != module.build_id {
@@ -109,7 +113,7 @@ impl ObjectFile {
 
     /// The address in the debug information of the byte at `offset` from the first one in memory.
     /// `None` if the file has no such byte.
-    pub fn linked_address(&self, offset: u64) -> Option<u64> {
+    pub(super) fn linked_address(&self, offset: u64) -> Option<u64> {
         let span = self.sizes[0].checked_next_multiple_of(PAGE)?;
         // NOTE: addr2line adds 1 to the address.
         self.linked_base.checked_add(offset).filter(|at| offset < span && *at < u64::MAX)
@@ -124,7 +128,7 @@ impl ObjectFile {
     ///
     /// # Errors
     /// One sentence, if the file cannot be read or is damaged.
-    pub fn section(&self, name: &str) -> Result<Bytes, String> {
+    pub(super) fn section(&self, name: &str) -> Result<Bytes, String> {
         let Some(range) = self.range(name) else { return Ok(Rc::new([])) };
         self.read(range).map_err(|what| {
             format!("the section {name} of {} cannot be read: {what}", self.path.display())
@@ -159,7 +163,7 @@ impl ObjectFile {
     }
 
     /// The symbols of the file, parsed by `read`.
-    pub fn with_parsed<T>(
+    pub(super) fn with_parsed<T>(
         &self,
         read: impl FnOnce(&object::File<'_, &ReadCache<&File>>) -> T,
     ) -> Option<T> {
@@ -168,7 +172,7 @@ impl ObjectFile {
     }
 
     /// The CRC-32 of the whole file.
-    pub fn crc(&self) -> io::Result<u32> {
+    pub(super) fn crc(&self) -> io::Result<u32> {
         let mut file = &self.file;
         file.seek(SeekFrom::Start(0))?;
         let (mut hasher, mut buffer) = (crc32fast::Hasher::new(), vec![0; 1 << 20]);
@@ -237,12 +241,12 @@ impl Headers {
 }
 
 /// The path that these bytes of a file stand for.
-pub fn path_of(bytes: &[u8]) -> PathBuf {
+pub(super) fn path_of(bytes: &[u8]) -> PathBuf {
     String::from_utf8_lossy(bytes).into_owned().into()
 }
 
 /// A build id in hexadecimal.
-pub fn hex(build_id: &[u8]) -> String {
+pub(super) fn hex(build_id: &[u8]) -> String {
     build_id.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

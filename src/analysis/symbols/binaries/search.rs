@@ -1,8 +1,7 @@
 //! Where the files with the symbols of a module are.
 
-use super::debuginfod::Debuginfod;
 use super::object_file::{ObjectFile, hex};
-use memledger::analysis::Module;
+use crate::analysis::Module;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -69,34 +68,41 @@ impl Folder {
 
 /// The files of one module.
 #[derive(Default)]
-pub struct Found {
+pub(super) struct Found {
     /// The file with the debug information, or else the one with symbols only.
-    pub file: Option<ObjectFile>,
+    pub(super) file: Option<ObjectFile>,
     /// What its debug information shares with that of other files.
-    pub alt: Option<ObjectFile>,
+    pub(super) alt: Option<ObjectFile>,
     /// The package of its split debug information.
-    pub package: Option<ObjectFile>,
+    pub(super) package: Option<ObjectFile>,
     /// Why files were not used.
-    pub refused: Vec<String>,
+    pub(super) refused: Vec<String>,
 }
 
 /// Finds the files of modules.
-pub struct Search {
+#[derive(Default)]
+pub(super) struct Search {
     folders: Vec<Folder>,
-    system: PathBuf,
-    debuginfod: Option<Debuginfod>,
+    fetch: Option<Fetch>,
 }
 
+/// Gets the file with this build id in hexadecimal; see [`Binaries::fetch_with`](super::Binaries).
+type Fetch = Box<dyn FnMut(&str, &str) -> Result<Option<PathBuf>, String>>;
+
 impl Search {
-    /// Searches `folders` first, then where the trace says, then the system's folders, then the
-    /// servers.
-    pub fn new(folders: &[PathBuf], debuginfod: Option<Debuginfod>) -> Self {
+    /// Searches `folders` first, then where the trace says, then the system's folders.
+    pub(super) fn new(folders: &[PathBuf]) -> Self {
         let folders = folders.iter().map(|folder| Folder::read(folder)).collect();
-        Self { folders, system: SYSTEM.into(), debuginfod }
+        Self { folders, fetch: None }
+    }
+
+    /// Asks `fetch` last.
+    pub(super) fn fetch_with(&mut self, fetch: Fetch) {
+        self.fetch = Some(fetch);
     }
 
     /// Finds the file with the most to say about a module: debug information, or else symbols.
-    pub fn find(&mut self, module: &Module) -> Found {
+    pub(super) fn find(&mut self, module: &Module) -> Found {
         let mut found = Found::default();
         for path in self.local(module) {
             consider(&path, module, &mut found);
@@ -107,7 +113,7 @@ impl Search {
         if let Some(file) = found.file.take_if(|file| !file.has_dwarf()) {
             found.file = Some(self.linked(&file, module, &mut found.refused).unwrap_or(file));
         }
-        self.ask_servers(module, &mut found);
+        self.fetch(module, &mut found);
         if let Some(file) = &found.file {
             found.alt = self.alt(file, &mut found.refused);
             found.package = self.package(file, module);
@@ -138,7 +144,7 @@ impl Search {
         }
         // A path that is not absolute names no file: `linux-vdso.so.1`.
         paths.extend(path.is_absolute().then(|| path.to_owned()));
-        paths.extend(by_id.map(|by_id| self.system.join(by_id)));
+        paths.extend(by_id.map(|by_id| Path::new(SYSTEM).join(by_id)));
         paths
     }
 
@@ -155,7 +161,7 @@ impl Search {
         if let Some(folder) = file.path.parent() {
             paths.extend([folder.join(name), folder.join(".debug").join(name)]);
             let below_root = folder.strip_prefix("/").unwrap_or(folder);
-            paths.push(self.system.join(below_root).join(name));
+            paths.push(Path::new(SYSTEM).join(below_root).join(name));
         }
         paths.into_iter().filter(|path| path.is_file() && *path != file.path).find_map(|path| {
             let other = ObjectFile::open(&path).ok().filter(ObjectFile::has_dwarf)?;
@@ -176,8 +182,8 @@ impl Search {
         })
     }
 
-    fn ask_servers(&mut self, module: &Module, found: &mut Found) {
-        let Some(servers) = &mut self.debuginfod else { return };
+    fn fetch(&mut self, module: &Module, found: &mut Found) {
+        let Some(fetch) = &mut self.fetch else { return };
         if module.build_id.is_empty() || found.file.as_ref().is_some_and(ObjectFile::has_dwarf) {
             return;
         }
@@ -186,7 +192,7 @@ impl Search {
             if kind == "executable" && found.file.is_some() {
                 break;
             }
-            match servers.fetch(&module.build_id, kind) {
+            match fetch(&hex(&module.build_id), kind) {
                 Ok(Some(path)) => consider(&path, module, found),
                 Ok(None) => {}
                 Err(sentence) => found.refused.push(sentence),
@@ -201,14 +207,14 @@ impl Search {
         let mut paths: Vec<_> = (self.folders.iter())
             .flat_map(|folder| folder.named(path.file_name().unwrap_or_default()))
             .chain(beside)
-            .chain(by_build_id(build_id).map(|path| self.system.join(path)))
+            .chain(by_build_id(build_id).map(|path| Path::new(SYSTEM).join(path)))
             .collect();
         let is_it =
             |path: &PathBuf| ObjectFile::open(path).ok().filter(|file| file.build_id == *build_id);
         if let Some(found) = paths.iter().find_map(is_it) {
             return Some(found);
         }
-        let fetched = self.debuginfod.as_mut().map(|servers| servers.fetch(build_id, "debuginfo"));
+        let fetched = self.fetch.as_mut().map(|fetch| fetch(&hex(build_id), "debuginfo"));
         paths = fetched.into_iter().flatten().flatten().collect();
         let found = paths.iter().find_map(is_it);
         if found.is_none() {
@@ -232,7 +238,7 @@ impl Search {
     }
 
     /// One part of split debug information: where the compiler put it, beside the file, or in a folder.
-    pub fn part(&self, written: &Path, beside: &Path) -> Option<ObjectFile> {
+    pub(super) fn part(&self, written: &Path, beside: &Path) -> Option<ObjectFile> {
         let name = written.file_name()?;
         let mut paths = vec![written.to_owned()];
         paths.extend(beside.parent().map(|folder| folder.join(name)));

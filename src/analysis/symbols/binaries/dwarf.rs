@@ -10,15 +10,15 @@ use std::sync::Arc;
 type Reader = EndianReader<RunTimeEndian, Bytes>;
 
 /// A frame as the debug information has it.
-pub struct DwarfFrame {
+pub(super) struct DwarfFrame {
     /// The demangled name.
-    pub function: Option<String>,
-    pub file: Option<String>,
-    pub line: Option<u32>,
+    pub(super) function: Option<String>,
+    pub(super) file: Option<String>,
+    pub(super) line: Option<u32>,
 }
 
 /// The debug information of one file.
-pub struct Dwarf {
+pub(super) struct Dwarf {
     context: Context<Reader>,
     /// All parts of split debug information, in one file.
     package: Option<DwarfPackage<Reader>>,
@@ -29,7 +29,7 @@ impl Dwarf {
     ///
     /// # Errors
     /// One sentence, if a section cannot be read or its content is invalid.
-    pub fn open(
+    pub(super) fn open(
         file: &ObjectFile,
         alt: Option<&ObjectFile>,
         package: Option<&ObjectFile>,
@@ -59,7 +59,7 @@ impl Dwarf {
     ///
     /// # Errors
     /// The debug information is invalid.
-    pub fn frames(
+    pub(super) fn frames(
         &self,
         address: u64,
         mut part: impl FnMut(PathBuf) -> Option<ObjectFile>,

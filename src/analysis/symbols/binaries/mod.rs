@@ -1,0 +1,172 @@
+//! The functions of addresses, from binaries and their debug information.
+//!
+//! `addr2line` reads the debug information. It was chosen by measurement: docs/stacks.md has the
+//! table. Nothing here takes a lock, but the allocator's.
+//!
+//! ```text
+//! search.rs        where the files of a module can be
+//! object_file.rs   one ELF file, and whether it is the right one
+//! dwarf.rs         its debug information
+//! symbol_table.rs  its symbols
+//! ```
+
+mod dwarf;
+mod object_file;
+mod search;
+mod symbol_table;
+
+use crate::analysis::{Module, SourceFrame, Symbolizer};
+use dwarf::Dwarf;
+use object_file::ObjectFile;
+use search::{Found, Search};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use symbol_table::SymbolTable;
+
+/// Finds functions in the binaries of modules and in their debug information, as
+/// [docs/stacks.md](https://github.com/memledger/memledger/blob/main/docs/stacks.md#symbols) says. A
+/// file of another build is refused.
+///
+/// A module's files are searched for when the first of its addresses is asked for. The sections that
+/// are needed are read into memory, and stay there: up to the size of the file, and again as much.
+///
+/// # Examples
+/// ```
+/// use memledger::analysis::{Analyzer, Binaries};
+///
+/// let mut report = Analyzer::new().report();
+/// let mut binaries = Binaries::new(&["target/debug-files".into()]);
+/// report.symbolize(&mut binaries);
+/// for note in binaries.take_notes() {
+///     eprintln!("{note}");
+/// }
+/// ```
+#[derive(Default)]
+pub struct Binaries {
+    search: Search,
+    modules: HashMap<(String, Vec<u8>), Option<Binary>>,
+    notes: Vec<String>,
+}
+
+/// The symbols of one module.
+struct Binary {
+    file: ObjectFile,
+    dwarf: Option<Dwarf>,
+    symbols: SymbolTable,
+    /// A sentence has said that some of the debug information is damaged.
+    is_damaged: bool,
+}
+
+impl Binaries {
+    /// Searches `folders`, then the paths from which modules were loaded, then the system's folders.
+    pub fn new(folders: &[PathBuf]) -> Self {
+        Self { search: Search::new(folders), ..Self::default() }
+    }
+
+    /// Asks `fetch` for files that are not on this machine, by build id in hexadecimal, and by what
+    /// is needed: `"debuginfo"` or `"executable"`, as a debuginfod server calls them. It returns
+    /// the path of a file, `None` if there is none, or one sentence that says why it cannot.
+    pub fn fetch_with(
+        mut self,
+        fetch: impl FnMut(&str, &str) -> Result<Option<PathBuf>, String> + 'static,
+    ) -> Self {
+        self.search.fetch_with(Box::new(fetch));
+        self
+    }
+
+    /// The sentences since the last call: why modules have no symbols, or not all.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+}
+
+impl std::fmt::Debug for Binaries {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let modules = self.modules.keys().map(|(path, _)| path).collect::<Vec<_>>();
+        f.debug_struct("Binaries").field("modules", &modules).finish_non_exhaustive()
+    }
+}
+
+impl Symbolizer for Binaries {
+    fn frames(&mut self, module: &Module, offset: u64) -> Vec<SourceFrame> {
+        let Self { search, modules, notes } = self;
+        let key = (module.path.clone(), module.build_id.clone());
+        let binary = modules.entry(key).or_insert_with(|| Binary::open(search, module, notes));
+        binary.as_mut().map_or_else(Vec::new, |binary| binary.frames(search, offset, notes))
+    }
+}
+
+impl Binary {
+    /// Finds and reads the files of a module. If there is none, says why in one sentence.
+    fn open(search: &mut Search, module: &Module, notes: &mut Vec<String>) -> Option<Self> {
+        let Found { file, alt, package, refused } = search.find(module);
+        let Some(file) = file else {
+            // The kernel's code in every process has no file.
+            if let Some(sentence) = refused.first() {
+                notes.push(format!("{sentence}; its frames are the module and an offset"));
+            } else if module.path.starts_with('/') {
+                notes.push(format!(
+                    "there is no file with the symbols of {}; its frames are the module and an offset",
+                    module.path
+                ));
+            }
+            return None;
+        };
+        let dwarf = file.has_dwarf().then(|| Dwarf::open(&file, alt.as_ref(), package.as_ref()));
+        let dwarf = dwarf.and_then(|dwarf| {
+            dwarf.inspect_err(|sentence| notes.push(format!("{sentence}; it is not used"))).ok()
+        });
+        let symbols = SymbolTable::read(&file);
+        if dwarf.is_none() {
+            match refused.first() {
+                Some(sentence) => notes.push(format!("{sentence}; there is no file and line")),
+                None if symbols.is_empty() => notes.push(format!(
+                    "{} has no symbols, because it was stripped; its frames are the module and an \
+                     offset",
+                    file.path.display()
+                )),
+                None => {}
+            }
+        }
+        Some(Self { file, dwarf, symbols, is_damaged: false })
+    }
+
+    fn frames(
+        &mut self,
+        search: &Search,
+        offset: u64,
+        notes: &mut Vec<String>,
+    ) -> Vec<SourceFrame> {
+        let Some(address) = self.file.linked_address(offset) else { return Vec::new() };
+        let part = |written: PathBuf| search.part(&written, &self.file.path);
+        let found = self.dwarf.as_ref().map(|dwarf| dwarf.frames(address, part));
+        let frames = found.unwrap_or(Ok(Vec::new())).unwrap_or_else(|error| {
+            if !std::mem::replace(&mut self.is_damaged, true) {
+                notes.push(format!(
+                    "the debug information of {} is damaged: {error}; some functions have no file and \
+                     line",
+                    self.file.path.display()
+                ));
+            }
+            Vec::new()
+        });
+        let last = frames.len().saturating_sub(1);
+        let mut frames: Vec<_> = (frames.into_iter().enumerate())
+            .filter_map(|(at, frame)| {
+                // Only the outermost function has a symbol of its own.
+                let by_symbol = || (at == last).then(|| self.symbols.name(address)).flatten();
+                let function = frame.function.or_else(by_symbol)?;
+                Some(SourceFrame { function, file: frame.file, line: frame.line })
+            })
+            .collect();
+        if frames.is_empty() {
+            let function = self.symbols.name(address);
+            frames.extend(function.map(|function| SourceFrame {
+                function,
+                file: None,
+                line: None,
+            }));
+        }
+        frames
+    }
+}

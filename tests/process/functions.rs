@@ -1,0 +1,96 @@
+//! Functions in the report on exit: the process reads its own symbols after the recording has ended.
+
+use crate::harness::{Case, REPORT, case, churn};
+use crate::limits::limit_addresses;
+use std::hint::black_box;
+
+pub(crate) const CASES: &[Case] = &[
+    case("the report on exit has functions, files and lines", allocates, |run| {
+        let run = run.tracked().env("MEMLEDGER_STACKS", "on");
+        let outcome = run.run();
+        // The report of the trace has the same functions, because it is made from the same files.
+        let report = outcome.quiet().whole();
+        let row = report.by_function(false).into_iter().find(|row| row.name.contains(FUNCTION));
+        assert_eq!(row.unwrap().figures.live_bytes, SIZE as u64);
+        let lines = report.by_line(false);
+        let line = lines.iter().find(|row| row.figures.live_bytes == SIZE as u64).unwrap();
+        assert!(line.name.ends_with(&format!("{}:{LINE}", file!())), "{}", line.name);
+
+        // What the symbols take is not the program's.
+        let without = outcome.again().tracked().run();
+        let without = without.quiet().whole();
+        assert_eq!(without.frames.len(), 0);
+        let [with, without] = [report, without].map(|report| {
+            let totals = report.totals;
+            (totals.allocations, totals.allocated_bytes, totals.live_bytes, totals.peak_bytes)
+        });
+        assert_eq!(with, without);
+    }),
+    case("the report on stderr begins with functions", allocates, |run| {
+        let run = run.env("MEMLEDGER_REPORT", "stderr").env("MEMLEDGER_STACKS", "on");
+        let outcome = run.run();
+        outcome.exited(0);
+        let (_, table) = outcome.stderr.split_once("\nBy function").expect(&outcome.stderr);
+        let first = table.lines().nth(1).unwrap();
+        assert!(first.contains(FUNCTION), "{}", outcome.stderr);
+        assert!(outcome.stderr.lines().count() < 25, "{}", outcome.stderr);
+    }),
+    case("a stripped program has modules and offsets in its report", allocates, |run| {
+        let run =
+            run.copied_by("objcopy", &["--strip-all"]).tracked().env("MEMLEDGER_STACKS", "on");
+        let outcome = run.run();
+        let report = outcome.quiet().whole();
+        let largest = &report.largest_live[0];
+        let stack = &report.by_stack[largest.stack.unwrap()];
+        let innermost = &report.frames[stack.frames[0] as usize];
+        assert!(report.modules[innermost.module.unwrap()].path.ends_with("/program"));
+        assert_eq!((largest.bytes, innermost.functions.len()), (SIZE as u64, 0));
+        assert!(report.by_function(false)[0].name.starts_with("program+0x"));
+    }),
+    case("a program whose file is gone has modules and offsets in its report", removes, |run| {
+        let run = run.copied_by("cp", &[]).tracked().env("MEMLEDGER_STACKS", "on");
+        let program = run.command.get_program().display().to_string();
+        let outcome = run.run();
+        let says = format!("memledger: there is no file with the symbols of {program}; ");
+        assert!(outcome.stderr.starts_with(&says), "{}", outcome.stderr);
+        outcome.exited(0).whole();
+    }),
+    case("without memory for symbols there are modules and offsets", no_memory, |run| {
+        let run = run.tracked().env("MEMLEDGER_STACKS", "on");
+        // The report itself fits into the memory that is there.
+        let outcome = run.env("MALLOC_ARENA_MAX", "1").run();
+        outcome.exited(0);
+        let says =
+            "memledger: the functions of call stacks have no names: to read them takes about";
+        assert!(outcome.stderr.starts_with(says), "{}", outcome.stderr);
+        assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
+        assert!(outcome.report(REPORT).contains("\"functions\": []"));
+    }),
+];
+
+/// A size that nothing else has.
+const SIZE: usize = 1_000_003;
+
+const FUNCTION: &str = "leaves_one_block";
+const LINE: u32 = line!() + 4;
+
+#[inline(never)]
+fn leaves_one_block() {
+    let block = Vec::<u8>::with_capacity(black_box(SIZE));
+    std::mem::forget(black_box(block));
+}
+
+fn allocates() {
+    leaves_one_block();
+    churn(1000);
+}
+
+fn removes() {
+    allocates();
+    std::fs::remove_file(std::env::current_exe().unwrap()).unwrap();
+}
+
+fn no_memory() {
+    allocates();
+    limit_addresses(16 << 20);
+}
