@@ -10,6 +10,7 @@ mod harness;
 
 mod budgets;
 mod choices;
+mod code;
 mod containers;
 mod control;
 mod descriptors;
@@ -71,6 +72,7 @@ fn main() {
         ("travel", travel::CASES),
         ("spans", spans::CASES),
         ("stacks", stacks::CASES),
+        ("code", code::CASES),
         ("log", log::CASES),
         ("log_moments", log_moments::CASES),
         ("losses", losses::CASES),
