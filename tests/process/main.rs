@@ -36,6 +36,7 @@ mod settings;
 mod shim;
 mod signals;
 mod spans;
+mod stack_sums;
 mod stacks;
 mod start;
 mod threads;
@@ -72,6 +73,7 @@ fn main() {
         ("travel", travel::CASES),
         ("spans", spans::CASES),
         ("stacks", stacks::CASES),
+        ("stack_sums", stack_sums::CASES),
         ("code", code::CASES),
         ("log", log::CASES),
         ("log_moments", log_moments::CASES),
