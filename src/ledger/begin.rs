@@ -15,7 +15,7 @@ use crate::events::ProgramEvents;
 use crate::events::channel::{self, ChannelFilter, Names};
 use crate::platform::os::{self, BlockedSignals};
 use crate::scopes::{self, events::ScopeEvents};
-use crate::stacks::events::StackEvents;
+use crate::stacks::{self, events::StackEvents};
 use crate::trace::sink::Sink;
 use crate::trace::sink::file::FileSink;
 use crate::trace::sink::tcp::Address;
@@ -80,7 +80,7 @@ pub(super) fn begin(
     };
     let plan = Plan::new(config, &outputs)?;
     config.configure_stacks();
-    let from_process_start = quiesce(&plan)?;
+    let from_process_start = quiesce(&plan, origin.inherited.is_some())?;
     let (memory, control) = (plan.memory, outputs.control.take());
     let (new_session, mut recording) = build(plan, follow, outputs, origin, from_process_start);
 
@@ -178,8 +178,9 @@ struct Sinks {
 }
 
 /// Empties the buffers of all threads and resets the counters, unless the recording continues the
-/// early one from before `main`. Returns whether it does.
-fn quiesce(plan: &Plan) -> Result<bool, Error> {
+/// early one from before `main`. Returns whether it does. Keeps the call stacks if `inherits` live
+/// blocks that have some.
+fn quiesce(plan: &Plan, inherits: bool) -> Result<bool, Error> {
     exit::prepare();
     quiesce::prepare();
     reserve::reset();
@@ -206,6 +207,9 @@ fn quiesce(plan: &Plan) -> Result<bool, Error> {
     loss::reset();
     stats::reset_failures();
     scopes::misuse::reset();
+    if !inherits {
+        stacks::forget();
+    }
     Ok(false)
 }
 

@@ -62,8 +62,8 @@ pub(super) fn begin(
     let mut result = Ok(());
     for definitions in point.definitions {
         let mut sent = 0_usize;
-        definitions(&mut |packet| {
-            sink.packet(CONTROL, packet);
+        definitions(&mut |stream, packet| {
+            sink.packet(stream, packet);
             sent += 1;
             if sent.is_multiple_of(SYNC_EVERY) && result.is_ok() {
                 result = sink.sync();

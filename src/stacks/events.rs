@@ -10,11 +10,12 @@ use super::tree::{self, NewStack, Walk};
 use crate::error::Error;
 use crate::events::channel::Channel;
 use crate::trace::format::encode::{Declaration, Value};
+use crate::trace::format::packet::IMPORTANTS;
 use crate::trace::format::schema::{
     FieldType::{AnsiString, U8, U8Array, U32, U64, U64Array, WideString},
     IMPORTANT, NO_SYNC,
 };
-use crate::trace::worker::{Definitions, EventProvider, Importants};
+use crate::trace::worker::{CONTROL, Definitions, EventProvider, Importants};
 use std::time::{Duration, Instant};
 
 /// There is one, before the first module.
@@ -83,18 +84,18 @@ pub(crate) const STACK_FIELD: &str = "CallstackId";
 /// A packet of stacks is complete at this many bytes; its last stack may exceed them.
 const PACKET: usize = 24 << 10;
 
-/// How often the list of modules is read while stacks are taken, to find those that were unloaded.
+/// How often the list of modules is read even if the loader seems to have changed nothing.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
-/// The minimum time between two reads, when the hook has met code in no known module.
-const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Turns the taking of stacks on and off with the channel, and announces modules and stacks.
 pub(crate) struct StackEvents {
     walk: Walk,
-    /// The end of the stacks when the modules were last read.
+    /// The end of the stacks that are announced next.
     end: u32,
     /// The number of changes of the list of modules that were announced.
-    modules: usize,
+    changes: usize,
+    /// The state of the loader before the modules were last read.
+    loader: Option<u64>,
     refreshed_at: Option<Instant>,
     /// The mean number of bytes that was last announced; `None` if stacks were never on.
     sampling: Option<u64>,
@@ -111,7 +112,8 @@ impl StackEvents {
         Self {
             walk: Walk::default(),
             end: 0,
-            modules: 0,
+            changes: 0,
+            loader: None,
             refreshed_at: None,
             sampling: None,
             is_on: false,
@@ -136,7 +138,16 @@ impl StackEvents {
         }
     }
 
-    /// Reads which modules are loaded now.
+    /// Reads which modules are loaded now, if that may have changed.
+    fn refresh_if_due(&mut self) {
+        let loader = capture::loader_state();
+        let has_changed = loader.is_some() && loader != self.loader;
+        if has_changed || self.refreshed_at.is_none_or(|at| at.elapsed() >= REFRESH_INTERVAL) {
+            self.refresh_modules();
+            self.loader = loader;
+        }
+    }
+
     fn refresh_modules(&mut self) {
         self.refreshed_at = Some(Instant::now());
         if let Err(error) = capture::refresh_modules() {
@@ -162,6 +173,8 @@ impl EventProvider for StackEvents {
     }
 
     fn announce(&mut self, importants: &mut Importants) {
+        // NOTE: before the modules are read. All stacks below are in modules that are announced.
+        self.end = tree::end();
         self.follow_channel();
         if self.is_on && SUPPORTED {
             self.announce_sampling(importants);
@@ -169,38 +182,41 @@ impl EventProvider for StackEvents {
         // NOTE: stacks are announced after the channel was turned off, too. A hook that was under
         // way may have taken one.
         if self.sampling.is_some() {
-            // NOTE: code that is in no file (of a JIT compiler) is unknown in each cycle.
-            let interval =
-                if capture::has_unknown_module() { MIN_INTERVAL } else { REFRESH_INTERVAL };
-            if self.refreshed_at.is_none_or(|at| at.elapsed() >= interval) {
-                self.refresh_modules();
-            }
-            // NOTE: before the modules are read, so that each stack comes after its modules.
-            self.end = tree::end();
-            capture::for_each_new_change(&mut self.modules, |change| {
-                announce_module(importants, &change);
-            });
+            self.refresh_if_due();
         }
     }
 
-    fn define(&mut self, send: &mut dyn FnMut(&[u8])) {
-        if self.sampling.is_some() {
-            let mut packets = Packets { packet: Vec::new(), send };
-            if self.walk.is_new() {
-                packets.add_other();
-            }
-            self.walk.visit_new(self.end, |stack| packets.add(&stack));
-            packets.flush();
+    fn define(&mut self, send: &mut dyn FnMut(u16, &[u8])) {
+        if self.sampling.is_none() {
+            return;
         }
+        let mut packets = Packets::new(send);
+        if self.walk.is_new() {
+            packets.add_other();
+        }
+        for (stacks, change) in capture::changes_after(self.changes) {
+            self.walk.visit_new(stacks, |stack| packets.add(&stack));
+            packets.add_change(&change);
+            self.changes += 1;
+        }
+        self.walk.visit_new(self.end, |stack| packets.add(&stack));
+        packets.flush();
     }
 
     fn definitions(&self) -> Option<Definitions> {
         self.sampling?;
         let walk = self.walk.clone();
+        let mut changes = capture::changes_after(0);
+        changes.truncate(self.changes);
         Some(Box::new(move |send| {
-            let mut packets = Packets { packet: Vec::new(), send };
+            let mut packets = Packets::new(send);
             packets.add_other();
-            walk.visit_again(|stack| packets.add(&stack));
+            let mut again = Walk::default();
+            for (stacks, change) in changes {
+                again.visit_those_of(&walk, stacks, |stack| packets.add(&stack));
+                packets.add_change(&change);
+            }
+            again.visit_those_of(&walk, u32::MAX, |stack| packets.add(&stack));
             packets.flush();
         }))
     }
@@ -216,30 +232,49 @@ pub(crate) fn take_refused() -> Option<String> {
     })
 }
 
-fn announce_module(importants: &mut Importants, change: &Change<'_>) {
-    match *change {
-        Change::Loaded { base, size, path, build_id } => {
-            let size = u32::try_from(size).unwrap_or(u32::MAX).into();
-            let values = [Value::Wide(path), base.into(), size, Value::Elements(build_id, 1)];
-            importants.add(&MODULE_LOAD, &values);
-        }
-        Change::Unloaded { base } => importants.add(&MODULE_UNLOAD, &[base.into()]),
-    }
-}
-
-/// Packets of stacks.
+/// Packets of modules and stacks, in an order in which each stack comes while its modules are loaded:
+/// another module can be loaded at the same address later.
 struct Packets<'a> {
+    stream: u16,
     packet: Vec<u8>,
-    send: &'a mut dyn FnMut(&[u8]),
+    send: &'a mut dyn FnMut(u16, &[u8]),
 }
 
-impl Packets<'_> {
+impl<'a> Packets<'a> {
+    fn new(send: &'a mut dyn FnMut(u16, &[u8])) -> Self {
+        Self { stream: CONTROL, packet: Vec::new(), send }
+    }
+
+    /// The next events are on this stream.
+    fn on(&mut self, stream: u16) {
+        if self.stream != stream || self.packet.len() >= PACKET {
+            self.flush();
+            self.stream = stream;
+        }
+    }
+
+    fn add_change(&mut self, change: &Change) {
+        self.on(IMPORTANTS);
+        match change {
+            Change::Loaded { base, size, path, build_id } => {
+                let size = u32::try_from(*size).unwrap_or(u32::MAX).into();
+                let build_id = Value::Elements(build_id, 1);
+                let values = [Value::Wide(path), (*base).into(), size, build_id];
+                MODULE_LOAD.append(&values, &mut self.packet);
+            }
+            Change::Unloaded { base } => {
+                MODULE_UNLOAD.append(&[(*base).into()], &mut self.packet);
+            }
+        }
+    }
+
     /// The stack of all events whose stack has no number of its own: one without frames.
     fn add_other(&mut self) {
         self.add(&NewStack { number: tree::OTHER_STACK, frames: &[], end: tree::COMPLETE });
     }
 
     fn add(&mut self, stack: &NewStack<'_>) {
+        self.on(CONTROL);
         let frames: Vec<_> = stack.frames.iter().flat_map(|frame| frame.to_le_bytes()).collect();
         let number = stack.number.into();
         CALLSTACK_SPEC.append(&[number, Value::Elements(&frames, 8)], &mut self.packet);
@@ -252,14 +287,11 @@ impl Packets<'_> {
         if reason > 0 {
             CALLSTACK_END.append(&[number, reason.into()], &mut self.packet);
         }
-        if self.packet.len() >= PACKET {
-            self.flush();
-        }
     }
 
     fn flush(&mut self) {
         if !self.packet.is_empty() {
-            (self.send)(&self.packet);
+            (self.send)(self.stream, &self.packet);
             self.packet.clear();
         }
     }
@@ -286,7 +318,10 @@ mod tests {
     fn defined(provider: &mut StackEvents) -> Vec<u8> {
         let mut bytes = Vec::new();
         provider.announce(&mut Importants::new());
-        provider.define(&mut |packet| bytes.extend_from_slice(packet));
+        provider.define(&mut |stream, packet| match stream {
+            CONTROL => bytes.extend_from_slice(packet),
+            _ => assert_eq!(stream, IMPORTANTS),
+        });
         bytes
     }
 
@@ -334,7 +369,7 @@ mod tests {
         // Stacks from here on are for the next call of `define`.
         let later = stack(COMPLETE, &[0x6300_0001]);
         let later = spec(later, &[0x6300_0001], None);
-        definitions(&mut |packet| again.extend_from_slice(packet));
+        definitions(&mut |_, packet| again.extend_from_slice(packet));
         assert_eq!(has(&again, &later), 0);
         for expected in cut.iter().chain([&expected]) {
             assert_eq!(has(&again, expected), 1);
@@ -359,19 +394,23 @@ mod tests {
         });
         let mut largest = 0;
         provider.announce(&mut Importants::new());
-        provider.define(&mut |packet| largest = largest.max(packet.len()));
+        provider.define(&mut |_, packet| largest = largest.max(packet.len()));
         assert!((PACKET..PACKET + 3000).contains(&largest), "{largest}");
     }
 
     #[test]
     fn exact_bytes_of_a_module() {
-        let mut importants = Importants::new();
-        let loaded =
-            Change::Loaded { base: 0x5500, size: 1 << 33, path: "/a", build_id: &[1, 2, 3] };
-        announce_module(&mut importants, &loaded);
-        announce_module(&mut importants, &Change::Unloaded { base: 0x5500 });
+        let (path, build_id) = ("/a".into(), vec![1, 2, 3]);
+        let loaded = Change::Loaded { base: 0x5500, size: 1 << 33, path, build_id };
         let mut bytes = Vec::new();
-        importants.send(|piece| bytes.extend_from_slice(piece));
+        let mut send = |stream, packet: &[u8]| {
+            assert_eq!(stream, IMPORTANTS);
+            bytes.extend_from_slice(packet);
+        };
+        let mut packets = Packets::new(&mut send);
+        packets.add_change(&loaded);
+        packets.add_change(&Change::Unloaded { base: 0x5500 });
+        packets.flush();
         let expected = [
             &[52, 0, 28, 0][..],
             &[0, 0x55, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff],

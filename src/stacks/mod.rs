@@ -24,6 +24,13 @@ pub(crate) mod tree;
 
 pub(crate) use events::CHANNEL;
 
+/// Forgets all stacks and their numbers, for a recording that begins. Requires that recording is
+/// paused and no thread is inside a hook.
+pub(crate) fn forget() {
+    capture::forget();
+    tree::forget();
+}
+
 /// The number of bytes that the tree of stacks takes, and what threads remember of theirs.
 pub(crate) fn bytes() -> u64 {
     tree::bytes() + capture::bytes()

@@ -1,5 +1,5 @@
-//! The tree of call stacks: one table for the process. Nodes are added without locks and never
-//! removed.
+//! The tree of call stacks: one table for the process. Nodes are added without locks, and removed
+//! all at once, before the next recording.
 //!
 //! A node is a frame and its caller's node. So two stacks share the nodes of the outer frames that
 //! they have in common, and a stack is the number of its innermost frame's node.
@@ -160,9 +160,13 @@ impl Table {
         // PERF: children are near their parents, so few pages are in use, and those that are needed
         // together are near each other.
         let place = frame.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - SPREAD_BITS);
-        let index = (parent as usize + place as usize) % BUCKETS;
+        self.bucket_at(parent as usize + place as usize)
+    }
+
+    #[inline(always)]
+    fn bucket_at(&self, number: usize) -> &'static AtomicU32 {
         // SAFETY: the index is below `BUCKETS`; zeroed pages are valid and are never unmapped.
-        unsafe { self.buckets.add(index).as_ref() }
+        unsafe { self.buckets.add(number % BUCKETS).as_ref() }
     }
 }
 
@@ -256,6 +260,27 @@ fn number_of_stack(node: u32) -> Option<u32> {
 /// How many stacks had no node since the last call, because the table is full.
 pub(crate) fn take_refused() -> u64 {
     REFUSED.swap(0, Ordering::Relaxed)
+}
+
+/// Removes all nodes. Requires that recording is paused and no thread is inside a hook.
+///
+/// NOTE: a destination of an ended recording that is still being written may then lack stacks. Its
+/// walk ends, because a parent has a lower number than its child or is 0.
+pub(super) fn forget() {
+    let nodes = NODES.load(Ordering::Relaxed).min(CAPACITY as u32);
+    let stacks = STACKS.load(Ordering::Relaxed).min(CAPACITY as u32);
+    let Some(table) = Table::get().filter(|_| nodes > FIRST) else { return };
+    for number in FIRST..nodes {
+        let Some(node) = table.node(number) else { break };
+        for field in [&node.parent, &node.next].into_iter().chain(table.stack_of(number)) {
+            field.store(0, Ordering::Relaxed);
+        }
+    }
+    let of_stacks = (FIRST_STACK..stacks).filter_map(|stack| table.node_of(stack));
+    let all = of_stacks.chain((0..BUCKETS).map(|number| table.bucket_at(number)));
+    all.for_each(|number| number.store(0, Ordering::Relaxed));
+    NODES.store(FIRST, Ordering::Relaxed);
+    STACKS.store(FIRST_STACK, Ordering::Release);
 }
 
 /// The number of bytes in use by the table, without its buckets if it is empty.

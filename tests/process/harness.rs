@@ -409,15 +409,18 @@ impl Visitor for Scoped {
 
 /// Every column but the peaks sums to the totals, in every list.
 #[track_caller]
-fn check_sums(report: &Report) {
+pub(crate) fn check_sums(report: &Report) {
     let totals = &report.totals;
-    let lists: [Vec<_>; 5] = [
+    let mut lists: Vec<Vec<_>> = vec![
         report.by_scope.iter().map(|row| row.figures).collect(),
         report.by_group.iter().map(|row| row.figures).collect(),
         report.by_name.iter().map(|row| row.figures).collect(),
         report.by_thread.iter().map(|row| row.figures).collect(),
         report.by_size.iter().map(|row| row.figures).collect(),
     ];
+    if !report.by_stack.is_empty() && report.stack_sampling_bytes.is_none() {
+        lists.push(report.by_stack.iter().map(|row| row.figures).collect());
+    }
     for list in lists {
         assert_eq!(list.iter().map(|f| f.allocations).sum::<u64>(), totals.allocations);
         assert_eq!(list.iter().map(|f| f.frees).sum::<u64>(), totals.frees);

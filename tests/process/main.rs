@@ -10,6 +10,7 @@ mod harness;
 
 mod budgets;
 mod choices;
+mod code;
 mod containers;
 mod control;
 mod descriptors;
@@ -36,6 +37,7 @@ mod settings;
 mod shim;
 mod signals;
 mod spans;
+mod stack_sums;
 mod stacks;
 mod start;
 mod threads;
@@ -73,6 +75,8 @@ fn main() {
         ("spans", spans::CASES),
         ("stacks", stacks::CASES),
         ("functions", functions::CASES),
+        ("stack_sums", stack_sums::CASES),
+        ("code", code::CASES),
         ("log", log::CASES),
         ("log_moments", log_moments::CASES),
         ("losses", losses::CASES),

@@ -56,10 +56,9 @@ pub(crate) const CASES: &[Case] = &[
         check(&outcome, "sample.utrace", Some(1 << 20));
         check(&outcome, "code.utrace", Some(4096));
         let deep = Seen::read(&outcome, "code.utrace");
-        // Those of the recordings before are there, too.
-        let own: Vec<_> = deep.stack_of.values().filter_map(|id| deep.specs.get(id)).collect();
-        assert!(own.iter().all(|stack| stack.frames <= 3));
-        assert!(own.iter().any(|stack| stack.frames == 3 && stack.end == 1));
+        // The recordings before had deeper ones.
+        assert!(deep.specs.values().all(|stack| stack.frames <= 3));
+        assert!(deep.specs.values().any(|stack| stack.frames == 3 && stack.end == 1));
         // The environment takes precedence over code.
         let outcome = outcome.again().env("MEMLEDGER_STACKS", "off").run();
         outcome.quiet();
@@ -115,7 +114,7 @@ pub(crate) const CASES: &[Case] = &[
             assert_eq!(none.stack_of.contains_key(&(AFTER as u64)), name != "logs.utrace");
         }
     }),
-    case("a recording and the child of a fork have all stacks from before", again, |run| {
+    case("the child of a fork has all stacks from before and a new recording none", again, |run| {
         let outcome = run.run();
         outcome.quiet();
         let first = Seen::read(&outcome, "first.utrace");
@@ -123,9 +122,14 @@ pub(crate) const CASES: &[Case] = &[
         let child = Seen::read(&outcome, &format!("trace.{}.utrace", outcome.stdout.trim()));
         for seen in [&second, &child] {
             assert_eq!((seen.module_inits, &seen.sampling[..]), (1, &[0][..]));
-            assert!(first.specs.iter().all(|(id, stack)| seen.specs.get(id) == Some(stack)));
             assert!(seen.stack_of[&(AFTER as u64)] > 1);
         }
+        // The child's live blocks refer to them.
+        let before = second.stack_of[&(BEFORE as u64)];
+        assert_eq!(child.stack_of.get(&(BEFORE as u64)), Some(&before));
+        assert_eq!(child.specs.get(&before), Some(&second.specs[&before]));
+        let of_first = &first.specs[&first.stack_of[&(OFF as u64)]];
+        assert!([&second, &child].iter().all(|seen| seen.specs.values().all(|s| s != of_first)));
     }),
 ];
 
@@ -133,6 +137,7 @@ pub(crate) const CASES: &[Case] = &[
 const OFF: usize = 1_000_003;
 const ON: usize = 1_100_003;
 const AFTER: usize = 1_200_007;
+const BEFORE: usize = 1_300_003;
 
 /// What a stream has of one stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -323,9 +328,11 @@ fn again() {
     let builder = |name| Ledger::builder().trace_to_file(name).stacks(Stacks::On);
     let first = builder("first.utrace").start().unwrap();
     churn(1000);
+    leave(OFF);
     drop(first);
     let ledger = builder(TRACE).follow_forks(true).start().unwrap();
     churn(1000);
+    leave(BEFORE);
     // SAFETY: the child allocates and exits.
     #[expect(unsafe_code)]
     let child = unsafe { libc::fork() };

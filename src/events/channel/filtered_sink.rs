@@ -164,8 +164,13 @@ impl FilteredSink {
                 *out.get_mut(start + 8)? = 0;
             }
         }
-        if !out.is_empty() {
+        if self.held.is_empty() && !out.is_empty() {
             self.inner.packet(IMPORTANTS, &out);
+        } else if !out.is_empty() {
+            // A module must not precede the call stacks from before it.
+            let start = self.held.len();
+            self.held.extend_from_slice(&out);
+            self.packets.push((IMPORTANTS, start..self.held.len()));
         }
         rest.is_empty().then_some(())
     }

@@ -12,7 +12,9 @@ mod threads;
 pub(crate) use threads::{name_thread, run_on_new_thread, spawn};
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use modules::{FileId, LoadedFile, Memory, is_readable, loaded_files, main_stack_end};
+pub(crate) use modules::{
+    FileId, LoadedFile, Memory, is_readable, loaded_files, loader_state, main_stack_end,
+};
 
 use super::ThreadName;
 use std::ffi::{CStr, c_char, c_int, c_void};

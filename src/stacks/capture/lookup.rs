@@ -14,7 +14,7 @@ use super::rule::Code;
 use crate::platform::chunk_table::{ChunkTable, Zeroed};
 use crate::stacks::tree::ADDRESS_BITS;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
 /// The rules of a module: that of `codes[i]` holds from `starts[i]` on, in bytes from its base.
 pub(super) struct Rows {
@@ -50,9 +50,6 @@ static INSTANCES: ChunkTable<Instance, 170, 385> = ChunkTable::new();
 /// The maximum number of instances: numbers have 16 bits, and 0 is none.
 const MAX_INSTANCES: u32 = u16::MAX as u32;
 
-/// Whether an address was looked up that no module has.
-static IS_INCOMPLETE: AtomicBool = AtomicBool::new(false);
-
 /// Another number before and after each change of the list of modules. A stack that was taken before
 /// may be another one now.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -83,10 +80,8 @@ pub(super) fn find(return_address: u64) -> Found {
 #[inline(never)]
 fn find_cold(return_address: u64) -> Found {
     let generation = GENERATION.load(Ordering::Acquire);
-    let (module, code) = find_in_modules(return_address.wrapping_sub(1)).unwrap_or_else(|| {
-        IS_INCOMPLETE.store(true, Ordering::Relaxed);
-        (0, Code::NONE)
-    });
+    let found = find_in_modules(return_address.wrapping_sub(1));
+    let (module, code) = found.unwrap_or((0, Code::NONE));
     // A word has no room for the upper bits of an address that is none of code.
     if return_address >> ADDRESS_BITS == 0 {
         let known = &KNOWN[(return_address & 0xffff) as usize];
@@ -119,20 +114,10 @@ fn find_in_modules(address: u64) -> Option<(u16, Code)> {
     None
 }
 
-/// Whether an address was looked up that no module has, since [`reset_unknown`].
-pub(crate) fn has_unknown_module() -> bool {
-    IS_INCOMPLETE.load(Ordering::Relaxed)
-}
-
 /// The present generation of the list of modules.
 #[inline(always)]
 pub(super) fn generation() -> u32 {
     GENERATION.load(Ordering::Acquire)
-}
-
-/// Before the list of modules is read.
-pub(super) fn reset_unknown() {
-    IS_INCOMPLETE.store(false, Ordering::Relaxed);
 }
 
 /// Adds an instance that is loaded at `start`; returns its number. `None` if there are 65,535.
@@ -168,6 +153,7 @@ pub(super) fn forget_known() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicBool;
 
     fn module_at(return_address: u64) -> u16 {
         find(return_address).module

@@ -31,12 +31,11 @@ mod rule;
 mod sampler;
 mod step;
 
-pub(crate) use lookup::has_unknown_module;
-pub(crate) use modules::{Change, for_each_new_change};
+pub(crate) use modules::{Change, changes_after, loader_state};
 pub(crate) use step::Registers;
 
 use super::{state, tree};
-use crate::trace::write::ThreadSlot;
+use crate::trace::write::{ThreadSlot, registry};
 use remembered::Memory;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,6 +51,19 @@ pub(crate) const SUPPORTED: bool = true;
 pub(crate) fn refresh_modules() -> std::io::Result<()> {
     memory::prepare();
     modules::refresh()
+}
+
+/// Forgets what threads remember of the tree, and the modules that were unloaded. Requires that
+/// recording is paused and no thread is inside a hook.
+pub(super) fn forget() {
+    for slot in registry::slots() {
+        if let Some(memory) = NonNull::new(slot.stack_memory.get()) {
+            // SAFETY: as in `memory_of`; the thread is outside the hook, and takes no stack until
+            // recording is resumed.
+            unsafe { memory.cast::<Memory>().as_ref() }.forget();
+        }
+    }
+    modules::forget_unloaded();
 }
 
 /// The number of bytes that [`memory_of`] has mapped.

@@ -3,7 +3,8 @@
 use super::eh_frame;
 use super::lookup::{self, Rows};
 use super::rule::{Code, Packed, Rule};
-use crate::platform::os::{FileId, LoadedFile, Memory, loaded_files};
+use crate::platform::os::{self, FileId, LoadedFile, Memory, loaded_files};
+use crate::stacks::tree;
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,8 +25,20 @@ struct Modules {
     rows: HashMap<(String, Vec<u8>, u64), &'static Rows>,
     /// The codes of the rules that are not common.
     uncommon: HashMap<Packed, Code>,
-    /// The changes so far: the index of an instance, and whether it was loaded or unloaded then.
-    changes: Vec<(usize, bool)>,
+    changes: Vec<InstanceChange>,
+    /// The end of the stacks when the list was last read.
+    stacks: u32,
+}
+
+/// A change of the list of modules.
+#[derive(Clone, Copy)]
+struct InstanceChange {
+    /// The index of the instance.
+    index: usize,
+    /// Whether it was loaded or unloaded.
+    is_loaded: bool,
+    /// Stacks with lower numbers were taken before.
+    stacks: u32,
 }
 
 static MODULES: Mutex<Option<Modules>> = Mutex::new(None);
@@ -35,26 +48,44 @@ fn lock() -> MutexGuard<'static, Option<Modules>> {
 }
 
 /// A change of the list of modules.
-pub(crate) enum Change<'a> {
+#[derive(Debug)]
+pub(crate) enum Change {
     /// A module was loaded.
-    Loaded { base: u64, size: u64, path: &'a str, build_id: &'a [u8] },
+    Loaded { base: u64, size: u64, path: String, build_id: Vec<u8> },
     /// The module at this address was unloaded.
     Unloaded { base: u64 },
 }
 
-/// Visits the changes that are new since `visited`, which counts those before.
-pub(crate) fn for_each_new_change(visited: &mut usize, mut visit: impl FnMut(Change<'_>)) {
+/// The changes after the first `visited`, each with the number up to which stacks were taken before
+/// it: these are in the modules that were loaded until then.
+pub(crate) fn changes_after(visited: usize) -> Vec<(u32, Change)> {
     let modules = lock();
-    let Some(modules) = modules.as_ref() else { return };
-    for (index, is_loaded) in modules.changes.iter().skip(*visited) {
-        let Some((module, _)) = modules.instances.get(*index) else { continue };
-        let Module { path, base, size, build_id } = module;
-        visit(match is_loaded {
-            true => Change::Loaded { base: *base, size: *size, path, build_id },
-            false => Change::Unloaded { base: *base },
-        });
+    let changes = modules.iter().flat_map(|modules| {
+        modules.changes.iter().skip(visited).filter_map(|change| {
+            let (Module { path, base, size, build_id }, _) = modules.instances.get(change.index)?;
+            let (path, build_id) = (path.clone(), build_id.clone());
+            let loaded = Change::Loaded { base: *base, size: *size, path, build_id };
+            let unloaded = Change::Unloaded { base: *base };
+            Some((change.stacks, if change.is_loaded { loaded } else { unloaded }))
+        })
+    });
+    changes.collect()
+}
+
+/// Forgets the modules that were unloaded. Requires that no stack refers to them.
+pub(crate) fn forget_unloaded() {
+    if let Some(modules) = &mut *lock() {
+        let mut loaded: Vec<_> = modules.loaded.values().map(|(_, index)| *index).collect();
+        loaded.sort_unstable();
+        let change = |index| InstanceChange { index, is_loaded: true, stacks: 0 };
+        modules.changes = loaded.into_iter().map(change).collect();
+        modules.stacks = 0;
     }
-    *visited = modules.changes.len();
+}
+
+/// See [`os::loader_state`].
+pub(crate) fn loader_state() -> Option<u64> {
+    os::loader_state(&Memory::open().ok()?)
 }
 
 /// Reads the list of modules again; makes tables for those that are new.
@@ -62,7 +93,6 @@ pub(crate) fn for_each_new_change(visited: &mut usize, mut visit: impl FnMut(Cha
 /// # Errors
 /// `/proc` cannot be read. Then the modules that are known already stay.
 pub(crate) fn refresh() -> io::Result<()> {
-    lookup::reset_unknown();
     let memory = Memory::open()?;
     let mut modules = lock();
     let modules = modules.get_or_insert_with(|| Modules {
@@ -71,16 +101,31 @@ pub(crate) fn refresh() -> io::Result<()> {
         rows: HashMap::new(),
         uncommon: HashMap::from([(Packed::new(Rule::None), Code::NONE)]),
         changes: Vec::new(),
+        stacks: 0,
     });
     let is_known =
         |base, file: &FileId| modules.loaded.get(&base).is_some_and(|(loaded, _)| loaded == file);
     let (new, all) = loaded_files(&memory, is_known)?;
-    let changes = modules.changes.len();
-    modules.unload(|base, file| all.get(&base) != Some(file));
-    for file in new {
-        let Some(id) = all.get(&file.base) else { continue };
-        modules.load(&memory, file, id.clone());
-    }
+    let (changes, now) = (modules.changes.len(), tree::end());
+    let before = std::mem::replace(&mut modules.stacks, now);
+    let gone = modules.take_gone(|base, file| all.get(&base) != Some(file));
+    // The stacks since the last call are in a module that was unloaded, or, if no module was there,
+    // in one that was loaded.
+    let (instead, new): (Vec<_>, Vec<_>) = new.into_iter().partition(|file| {
+        gone.iter().filter_map(|index| modules.instances.get(*index)).any(|(module, _)| {
+            module.base < file.base + file.size && file.base < module.base + module.size
+        })
+    });
+    let load = |modules: &mut Modules, stacks, files: Vec<_>| {
+        for file in files {
+            let file: LoadedFile = file;
+            let Some(id) = all.get(&file.base) else { continue };
+            modules.load(stacks, &memory, file, id.clone());
+        }
+    };
+    load(modules, before, new);
+    modules.unload(now, &gone);
+    load(modules, now, instead);
     if modules.changes.len() != changes {
         lookup::forget_known();
     }
@@ -88,17 +133,21 @@ pub(crate) fn refresh() -> io::Result<()> {
 }
 
 impl Modules {
-    fn unload(&mut self, is_gone: impl Fn(u64, &FileId) -> bool) {
+    /// Removes the instances that are gone; returns their indexes.
+    fn take_gone(&mut self, is_gone: impl Fn(u64, &FileId) -> bool) -> Vec<usize> {
         let gone = self.loaded.extract_if(|base, (file, _)| is_gone(*base, file));
-        let gone = gone.map(|(_, (_, index))| index).collect::<Vec<_>>();
-        for index in &gone {
+        gone.map(|(_, (_, index))| index).collect()
+    }
+
+    fn unload(&mut self, stacks: u32, gone: &[usize]) {
+        for index in gone {
             let Some((_, number)) = self.instances.get(*index) else { continue };
             lookup::set_loaded(*number, None);
-            self.changes.push((*index, false));
+            self.changes.push(InstanceChange { index: *index, is_loaded: false, stacks });
         }
     }
 
-    fn load(&mut self, memory: &Memory, file: LoadedFile, id: FileId) {
+    fn load(&mut self, stacks: u32, memory: &Memory, file: LoadedFile, id: FileId) {
         let known = self.instances.iter().position(|(module, _)| {
             (&module.path, module.base, module.size) == (&file.path, file.base, file.size)
                 && module.build_id == file.build_id
@@ -117,7 +166,7 @@ impl Modules {
                 self.instances.len() - 1
             }
         };
-        self.changes.push((index, true));
+        self.changes.push(InstanceChange { index, is_loaded: true, stacks });
         let base = self.instances[index].0.base;
         self.loaded.insert(base, (id, index));
     }

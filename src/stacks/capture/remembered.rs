@@ -95,6 +95,13 @@ impl Memory {
         os::map(size_of::<Self>()).map(NonNull::cast)
     }
 
+    /// Forgets all that depends on the nodes of the tree.
+    #[cold]
+    pub(super) fn forget(&self) {
+        self.basis.set(Basis::default());
+        self.known.iter().for_each(|known| known.parent.set(0));
+    }
+
     #[cold]
     #[inline(never)]
     fn begin(&self, basis: Basis) {

@@ -43,11 +43,17 @@ impl Walk {
         self.unwritten = unwritten;
     }
 
-    /// Visits the stacks again that this walk has visited.
-    pub(crate) fn visit_again(mut self, mut visit: impl FnMut(NewStack<'_>)) {
-        let unwritten = std::mem::take(&mut self.unwritten);
-        for number in FIRST_STACK..self.visited {
-            if !unwritten.contains(&number) {
+    /// Visits the stacks below `end` that no call has visited, of those that `other` has visited.
+    pub(crate) fn visit_those_of(
+        &mut self,
+        other: &Self,
+        end: u32,
+        mut visit: impl FnMut(NewStack<'_>),
+    ) {
+        let begin = self.visited.max(FIRST_STACK);
+        self.visited = end.min(other.visited).max(begin);
+        for number in begin..self.visited {
+            if !other.unwritten.contains(&number) {
                 self.visit(number, &mut visit);
             }
         }
@@ -119,7 +125,10 @@ mod tests {
         }
         assert!(seen.values().all(|times| *times == 1));
         let mut again = HashMap::<u32, u32>::new();
-        walk.visit_again(|stack| *again.entry(stack.number).or_default() += 1);
+        let mut second = Walk::default();
+        for end in [end() / 2, end(), end() + 9] {
+            second.visit_those_of(&walk, end, |stack| *again.entry(stack.number).or_default() += 1);
+        }
         assert_eq!(again, seen);
     }
 }

@@ -15,8 +15,8 @@ use crate::trace::write::declared;
 /// them.
 const PACKET: usize = 16 << 10;
 
-/// Passes packets to a function. On any thread, because there can be many.
-pub(crate) type Definitions = Box<dyn FnOnce(&mut dyn FnMut(&[u8])) + Send>;
+/// Passes packets, with their streams, to a function. On any thread, because there can be many.
+pub(crate) type Definitions = Box<dyn FnOnce(&mut dyn FnMut(u16, &[u8])) + Send>;
 
 /// A part of the tracker that declares events. The worker announces its types, and asks it in every
 /// cycle for new important events.
@@ -28,8 +28,8 @@ pub(crate) trait EventProvider: Send {
     fn announce(&mut self, importants: &mut Importants);
 
     /// Passes packets of events that the threads' events refer to, and that belong to no thread, to
-    /// `send`: those that are new at the last call of `announce`.
-    fn define(&mut self, _send: &mut dyn FnMut(&[u8])) {}
+    /// `send`, with their streams: those that are new at the last call of `announce`.
+    fn define(&mut self, _send: &mut dyn FnMut(u16, &[u8])) {}
 
     /// What passes on again all that `define` has passed on so far, for a stream that starts here.
     fn definitions(&self) -> Option<Definitions> {
@@ -90,7 +90,7 @@ impl Announcer {
         self.announce_types(output);
         self.importants.send(|piece| output.announcement(IMPORTANTS, piece));
         for provider in &mut self.providers {
-            provider.define(&mut |packet| output.announcement(CONTROL, packet));
+            provider.define(&mut |stream, packet| output.announcement(stream, packet));
         }
     }
 

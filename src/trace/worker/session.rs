@@ -129,7 +129,7 @@ impl Session {
             }
         }
         for definitions in self.announcer.definitions() {
-            definitions(&mut |packet| sink.packet(CONTROL, packet));
+            definitions(&mut |stream, packet| sink.packet(stream, packet));
         }
         self.output.replay(&mut *sink);
         self.output.add(sink);

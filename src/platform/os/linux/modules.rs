@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
 
 /// A part of a loaded file, in bytes from the file's base.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,6 +69,72 @@ impl Memory {
         self.0.read_exact_at(&mut bytes, address)?;
         Ok(bytes)
     }
+
+    fn word(&self, address: u64) -> Option<u64> {
+        let mut word = [0; 8];
+        self.0.read_exact_at(&mut word, address).ok()?;
+        Some(u64::from_le_bytes(word))
+    }
+}
+
+/// A number that is another one after the loader has loaded or unloaded a file; `None` while it does
+/// so, or if the program has no loader. Costs two reads for each file.
+///
+/// NOTE: reads what the loader keeps for debuggers (`struct r_debug` of `link.h`) without its lock. So
+/// the list can be in the middle of a change, and its bytes are read as those of a file.
+pub(crate) fn loader_state(memory: &Memory) -> Option<u64> {
+    const MOST_FILES: usize = 1 << 16;
+    let word = |address: u64, at: u64| memory.word(address.checked_add(at)?);
+    static R_DEBUG: OnceLock<Option<u64>> = OnceLock::new();
+    let r_debug = R_DEBUG.get_or_init(|| find_r_debug(memory)).filter(|address| *address != 0)?;
+    // `r_state` is 0 unless the list is being changed.
+    let is_consistent = || word(r_debug, 24).is_some_and(|state| state as u32 == 0);
+    if !is_consistent() {
+        return None;
+    }
+    let mut state = 0_u64;
+    let mut add = |word: u64| {
+        state = (state.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+    };
+    let mut file = word(r_debug, 8)?;
+    for _ in 0..MOST_FILES {
+        if file == 0 {
+            return is_consistent().then_some(state);
+        }
+        // The begin of a `struct link_map`: `l_addr`, `l_name`, `l_ld` and `l_next`.
+        let bytes = memory.read(file, 32).ok()?;
+        let [_, name_at, _, next] = *bytes.as_chunks::<8>().0 else { return None };
+        bytes.as_chunks().0.iter().for_each(|word| add(u64::from_le_bytes(*word)));
+        // NOTE: all these words can be those of another file that was loaded here before.
+        let mut name = [0; 256];
+        let size = memory.0.read_at(&mut name, u64::from_le_bytes(name_at)).unwrap_or(0);
+        let name = name.get(..size).and_then(|name| name.split(|byte| *byte == 0).next());
+        name.unwrap_or_default().iter().for_each(|byte| add((*byte).into()));
+        file = u64::from_le_bytes(next);
+    }
+    None
+}
+
+/// The address of the loader's `struct r_debug`, from the program's dynamic section.
+fn find_r_debug(memory: &Memory) -> Option<u64> {
+    const DT_DEBUG: u64 = 21;
+    // SAFETY: reads a table that the kernel has given to the process.
+    let (table, count) =
+        unsafe { (libc::getauxval(libc::AT_PHDR), libc::getauxval(libc::AT_PHNUM)) };
+    let segments = memory.read(table, count.checked_mul(SEGMENT as u64)?).ok()?;
+    let find = |kind: u32| {
+        let segment =
+            segments.chunks_exact(SEGMENT).find(|s| s.starts_with(&kind.to_le_bytes()))?;
+        Some(u64::from_le_bytes(*segment.get(16..)?.first_chunk()?))
+    };
+    // The segment of the table itself says how far the program is from where it was linked.
+    let moved = table.wrapping_sub(find(libc::PT_PHDR)?);
+    let dynamic = find(libc::PT_DYNAMIC)?.wrapping_add(moved);
+    let entries = (0..1 << 10).map(|entry| dynamic + 16 * entry);
+    let tags =
+        entries.map_while(|entry| Some((memory.word(entry).filter(|tag| *tag != 0)?, entry)));
+    let debug = tags.filter(|(tag, _)| *tag == DT_DEBUG).last();
+    debug.and_then(|(_, entry)| memory.word(entry + 8))
 }
 
 /// The ELF files that are loaded, in the order of addresses. A file for which `is_known` is true of
@@ -255,6 +322,20 @@ mod tests {
         assert!(files.iter().any(|f| f.path == "[vdso]"));
         let (again, _) = loaded_files(&memory, |base, _| all.contains_key(&base)).unwrap();
         assert_eq!(again, []);
+    }
+
+    #[test]
+    fn the_state_of_the_loader_changes_with_its_list() {
+        let memory = Memory::open().unwrap();
+        let before = loader_state(&memory).unwrap();
+        assert_eq!(loader_state(&memory), Some(before));
+        // A library that no test uses.
+        // SAFETY: it is a part of glibc.
+        let library = unsafe { libc::dlopen(c"libBrokenLocale.so.1".as_ptr(), libc::RTLD_NOW) };
+        assert!(!library.is_null());
+        assert_ne!(loader_state(&memory), Some(before));
+        // SAFETY: nothing uses the library.
+        unsafe { libc::dlclose(library) };
     }
 
     #[test]

@@ -1,0 +1,255 @@
+//! Call stacks through code that is not the program's own: libraries that come and go, code in no
+//! file, and stacks that are not a thread's.
+#![expect(unsafe_code, reason = "functions of the loader, and of libraries")]
+
+use crate::harness::{Case, Outcome, TRACE, builder, case, leave};
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+use memledger::analysis::{Report, StackEnd, StackRow};
+use memledger::{Destination, Ledger, Stacks};
+use std::ffi::{CString, c_void};
+use std::hint::black_box;
+
+pub(crate) const CASES: &[Case] = &[
+    case("stacks are in the library that was loaded when they were taken", libraries, |run| {
+        let outcome = run.run();
+        outcome.quiet();
+        outcome.whole();
+        let early = (EARLY, "first");
+        let (first, second) = ((FIRST, "first"), (SECOND, "second"));
+        for (name, blocks) in [
+            (TRACE, &[early, first, second][..]),
+            ("late.utrace", &[early, first, second]),
+            ("late.memledger", &[early, first, second]),
+            ("filtered.utrace", &[early, first, second]),
+            ("again.utrace", &[first, second]),
+        ] {
+            check_libraries(&outcome, name, blocks);
+        }
+    }),
+    case("code in no file ends a stack", jit, |run| {
+        let outcome = run.run();
+        outcome.quiet();
+        let report = outcome.whole();
+        let row = row_of(&report, FIRST);
+        assert_eq!((row.figures.allocations, row.end), (1000, StackEnd::NoUnwindInformation));
+        let modules = row.frames.iter().map(|frame| report.frames[*frame as usize].module);
+        let modules = modules.collect::<Vec<_>>();
+        let (last, inner) = modules.split_last().unwrap();
+        assert!(last.is_none() && inner.iter().all(Option::is_some), "{modules:?}");
+        // The address is the code's own, behind the call.
+        let at = report.frames[*row.frames.last().unwrap() as usize].offset;
+        assert_eq!(format!("{:x}", at + 1), outcome.stdout.trim());
+    }),
+    case("a stack of a coroutine is its own", coroutine, |run| {
+        let outcome = run.run();
+        outcome.quiet();
+        let report = outcome.whole();
+        let addresses = outcome.stdout.split_whitespace();
+        let addresses = addresses.map(|word| u64::from_str_radix(word, 16).unwrap());
+        let [base, inside, outside] = addresses.collect::<Vec<_>>()[..] else { panic!() };
+        let functions = [inside - base, outside - base];
+        let has = |row: &StackRow, function: u64| {
+            let start = function - base;
+            let within = |frame: &&u32| {
+                let offset = report.frames[**frame as usize].offset;
+                let nearest = functions.iter().filter(|start| **start <= offset).max();
+                nearest == Some(&start) && offset - start < 300
+            };
+            row.frames.iter().filter(within).count()
+        };
+        let (first, second) = (row_of(&report, FIRST), row_of(&report, SECOND));
+        assert_eq!((first.figures.allocations, second.figures.allocations), (100, 100));
+        assert_eq!((has(first, inside), has(first, outside)), (6, 0), "{first:#?}");
+        assert_eq!((has(second, inside), has(second, outside)), (0, 1), "{second:#?}");
+        // The library says how its first function leads to the thread's own stack in a way that no
+        // other code uses: that function ends the stack.
+        assert_eq!((first.end, second.end), (StackEnd::NoUnwindInformation, StackEnd::Complete));
+        assert_ne!(first.frames.last(), second.frames.last());
+    }),
+];
+
+/// Sizes of blocks that nothing else has.
+const EARLY: usize = 1_000_003;
+const FIRST: usize = 1_100_003;
+const SECOND: usize = 1_200_007;
+
+type Work = unsafe extern "C" fn(extern "C" fn(usize), usize);
+
+extern "C" fn allocate(bytes: usize) {
+    leave(bytes);
+    // So that it is no tail call.
+    black_box(());
+}
+
+/// The only stack that blocks of this size have.
+#[track_caller]
+fn row_of(report: &Report, bytes: usize) -> &StackRow {
+    let is_of = |row: &&StackRow| {
+        let figures = &row.figures;
+        figures.allocated_bytes > 0 && figures.allocated_bytes == figures.allocations * bytes as u64
+    };
+    let rows = report.by_stack.iter().filter(is_of).collect::<Vec<_>>();
+    assert_eq!(rows.len(), 1, "{bytes}: {rows:#?}");
+    rows[0]
+}
+
+struct Library {
+    handle: *mut c_void,
+    work: Work,
+}
+
+impl Library {
+    fn load(name: &str) -> Self {
+        let c_string = |text: String| CString::new(text).unwrap();
+        let path = c_string(format!("{}/lib{name}.so", env!("OUT_DIR")));
+        // SAFETY: a library of `build.rs`, with this function.
+        unsafe {
+            let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
+            assert!(!handle.is_null(), "{path:?}");
+            let work = libc::dlsym(handle, c_string(format!("{name}_work")).as_ptr());
+            assert!(!work.is_null());
+            let mut about = std::mem::zeroed::<libc::Dl_info>();
+            assert_ne!(libc::dladdr(work, &raw mut about), 0);
+            // Where the function is in the library.
+            println!("{name} {:x}", work.addr() - about.dli_fbase.addr());
+            Self { handle, work: std::mem::transmute::<*mut c_void, Work>(work) }
+        }
+    }
+
+    fn work(&self, bytes: usize) {
+        // SAFETY: the library is loaded.
+        unsafe { (self.work)(allocate, bytes) };
+    }
+
+    fn unload(self) {
+        // SAFETY: nothing uses the library from here on.
+        assert_eq!(unsafe { libc::dlclose(self.handle) }, 0);
+    }
+}
+
+/// Loads one library after another, as a rule at the same address.
+fn come_and_go(ledger: &Ledger, early: bool) {
+    let library = Library::load("first");
+    if early {
+        library.work(EARLY);
+    }
+    // The worker looks for libraries.
+    ledger.flush();
+    library.work(FIRST);
+    library.unload();
+    let library = Library::load("second");
+    ledger.flush();
+    library.work(SECOND);
+    library.unload();
+}
+
+fn libraries() {
+    let ledger = builder().stacks(Stacks::On).start().unwrap();
+    come_and_go(&ledger, true);
+    for name in ["late.utrace", "late.memledger"] {
+        ledger.trace_to_file(name).unwrap();
+    }
+    let filtered = Destination::file("filtered.utrace").channels("memory,callstack");
+    ledger.trace_to(filtered).unwrap();
+    drop(ledger);
+    let ledger = Ledger::builder().trace_to_file("again.utrace").stacks(Stacks::On);
+    let ledger = ledger.start().unwrap();
+    come_and_go(&ledger, false);
+    drop(ledger);
+}
+
+/// The blocks of these sizes were allocated in these libraries.
+#[track_caller]
+fn check_libraries(outcome: &Outcome, name: &str, blocks: &[(usize, &str)]) {
+    let (report, _) = outcome.trace(name);
+    for (bytes, library) in blocks {
+        let row = row_of(&report, *bytes);
+        let frames = row.frames.iter().map(|frame| &report.frames[*frame as usize]);
+        let within = frames.filter_map(|frame| {
+            let path = &report.modules[frame.module?].path;
+            path.contains(env!("OUT_DIR")).then_some((path, frame.offset))
+        });
+        let within = within.collect::<Vec<_>>();
+        let [(path, offset)] = within[..] else {
+            panic!("{name}, {bytes}: {within:?} in {row:#?}")
+        };
+        assert!(path.ends_with(&format!("lib{library}.so")), "{name}, {bytes}: {path}");
+        let start =
+            outcome.stdout.lines().find_map(|line| line.strip_prefix(&format!("{library} ")));
+        let start = u64::from_str_radix(start.unwrap(), 16).unwrap();
+        assert!((start..start + 64).contains(&offset), "{name}, {bytes}: {offset:x} {start:x}");
+        // Before the worker has seen the library, a stack ends there.
+        let ends = [StackEnd::Complete, StackEnd::NoUnwindInformation];
+        assert!(ends[..if *bytes == EARLY { 2 } else { 1 }].contains(&row.end), "{name}: {row:#?}");
+    }
+}
+
+/// Code as a JIT compiler makes it, which calls the function in its first argument with its second.
+fn jit() {
+    #[rustfmt::skip]
+    const CODE: [u8; 17] = [
+        0x48, 0x83, 0xec, 0x08, // sub rsp, 8
+        0x48, 0x89, 0xf8,       // mov rax, rdi
+        0x48, 0x89, 0xf7,       // mov rdi, rsi
+        0xff, 0xd0,             // call rax
+        0x48, 0x83, 0xc4, 0x08, // add rsp, 8
+        0xc3,                   // ret
+    ];
+    const BEHIND_CALL: usize = 12;
+    let ledger = builder().stacks(Stacks::On).start().unwrap();
+    let access = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: new pages, which stay mapped; the code is a function of this type.
+    let work = unsafe {
+        let page = libc::mmap(std::ptr::null_mut(), 4096, access, flags, -1, 0);
+        assert_ne!(page, libc::MAP_FAILED);
+        page.cast::<[u8; 17]>().write(CODE);
+        println!("{:x}", page.addr() + BEHIND_CALL);
+        std::mem::transmute::<*mut c_void, Work>(page)
+    };
+    for round in 0..1000 {
+        // SAFETY: as above.
+        unsafe { work(allocate, FIRST) };
+        if round % 100 == 0 {
+            ledger.flush();
+        }
+    }
+    drop(ledger);
+}
+
+/// A coroutine that allocates, and is left, below several calls.
+fn coroutine() {
+    #[inline(never)]
+    fn inside(yielder: &Yielder<(), ()>, depth: usize) {
+        match depth {
+            0 => allocate(FIRST),
+            _ => inside(yielder, depth - 1),
+        }
+        if depth == 2 {
+            yielder.suspend(());
+        }
+    }
+    #[inline(never)]
+    fn outside() {
+        allocate(SECOND);
+        black_box(());
+    }
+    let ledger = builder().stacks(Stacks::On).start().unwrap();
+    let mut coroutine = Coroutine::new(|yielder, ()| {
+        (0..100).for_each(|_| inside(yielder, 5));
+    });
+    let functions = [inside as *const () as usize, outside as *const () as usize];
+    // SAFETY: the address is one of the program.
+    let base = unsafe {
+        let mut about = std::mem::zeroed::<libc::Dl_info>();
+        libc::dladdr(std::ptr::without_provenance(functions[0]), &raw mut about);
+        about.dli_fbase.addr()
+    };
+    println!("{base:x} {:x} {:x}", functions[0], functions[1]);
+    for _ in 0..100 {
+        assert!(matches!(coroutine.resume(()), CoroutineResult::Yield(())));
+        outside();
+    }
+    assert!(matches!(coroutine.resume(()), CoroutineResult::Return(())));
+    drop(ledger);
+}
