@@ -277,7 +277,8 @@ pub(super) fn forget() {
         }
     }
     let of_stacks = (FIRST_STACK..stacks).filter_map(|stack| table.node_of(stack));
-    let all = of_stacks.chain((0..BUCKETS).map(|number| table.bucket_at(number)));
+    let used = BUCKETS.min(nodes as usize + (1 << SPREAD_BITS));
+    let all = of_stacks.chain((0..used).map(|number| table.bucket_at(number)));
     all.for_each(|number| number.store(0, Ordering::Relaxed));
     NODES.store(FIRST, Ordering::Relaxed);
     STACKS.store(FIRST_STACK, Ordering::Release);

@@ -1,6 +1,7 @@
 //! Tables and walks over any memory, for the fuzzers.
 
-use super::remembered::{Memory, Registers};
+use super::remembered::Memory;
+use super::step::Registers;
 use super::{eh_frame, modules, refresh_modules};
 use crate::platform::os;
 use std::sync::OnceLock;
@@ -73,7 +74,7 @@ fn new_memory() -> Box<Memory> {
 }
 
 /// Walks over the same words after each step, with what the thread remembers of the walk before, and
-/// with nothing remembered; returns the nodes of both. `is_own`: the words are on the thread's own
+/// with nothing remembered; returns the numbers of both. `is_own`: the words are on the thread's own
 /// stack.
 pub fn walks(words: &[Word; WORDS], is_own: bool, steps: &[Step]) -> Vec<(u32, u32)> {
     let mut on_stack = [0_usize; WORDS];
@@ -99,7 +100,7 @@ pub fn walks(words: &[Word; WORDS], is_own: bool, steps: &[Step]) -> Vec<(u32, u
             rbp: value(step.rbp),
         };
         let limit = step.limit.into();
-        (memory.stack(at, limit), new_memory().stack(at, limit))
+        (memory.stack_id(at, 1, limit), new_memory().stack_id(at, 1, limit))
     };
     steps.iter().map(|step| walk(step, stack)).collect()
 }
