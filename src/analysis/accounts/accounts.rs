@@ -81,8 +81,10 @@ impl Accounts {
             let counts = Counts::since_peak(self.total.generation);
             let held = self.measured.add_bucket(within);
             let (stack, stack_peak) = (0, self.stacks.tracker(0));
+            let rows = self.buckets.len() as u32;
             self.buckets.push(Bucket {
                 counts,
+                rows,
                 context,
                 thread,
                 stack,
@@ -91,7 +93,7 @@ impl Accounts {
                 rate: 0,
                 held,
             });
-            self.buckets.len() as u32 - 1
+            rows
         })
     }
 
@@ -108,9 +110,9 @@ impl Accounts {
         if let Some(&bucket) = self.stacks.index.get(&key) {
             return bucket;
         }
-        self.flush();
         if self.stacks.is_empty() {
             // So far, all blocks are without a stack.
+            self.flush();
             let tracker = self.peaks.add_total(&self.total);
             self.stacks.set_tracker(0, tracker);
             self.buckets.iter_mut().for_each(|bucket| bucket.stack_peak = tracker);
@@ -147,8 +149,7 @@ impl Accounts {
         bytes: u64,
         change: impl Fn(&mut Tally),
     ) {
-        self.combine(key.bucket);
-        change(&mut self.combined.tally);
+        change(&mut self.buckets[key.bucket as usize].counts.tally);
         change(&mut self.size_classes[key.class].counts.tally);
         self.count_sampled(key.bucket, bytes, 0, change);
     }
@@ -198,11 +199,22 @@ impl Accounts {
         moment: Moment,
         change: impl Fn(&mut Tally),
     ) {
-        self.combine(key.bucket);
+        // PERF: without stacks, nearly all consecutive events are of one bucket, which is changed
+        // once for all of them. With stacks, nearly each is of another bucket.
+        let has_stacks = !self.stacks.is_empty();
+        let rows = if has_stacks { self.buckets[key.bucket as usize].rows } else { key.bucket };
+        if self.combined.rows != rows || !self.combined.any {
+            self.begin_combined(rows);
+        }
         let is_peak = self.combined.add(blocks, bytes);
-        change(&mut self.combined.tally);
+        let generation = self.total.generation;
+        if has_stacks {
+            self.change_bucket(key.bucket, blocks, bytes, &change);
+        } else {
+            change(&mut self.combined.tally);
+        }
         let class = &mut self.size_classes[key.class % CLASSES];
-        class.counts.change(blocks, bytes, self.total.generation);
+        class.counts.change(blocks, bytes, generation);
         class.peak = class.peak.max(class.counts.live_bytes);
         change(&mut class.counts.tally);
         self.count_sampled(key.bucket, bytes.unsigned_abs(), blocks, change);
@@ -212,43 +224,59 @@ impl Accounts {
         }
     }
 
-    /// Combines events for `bucket` from here on.
-    #[inline(always)]
-    fn combine(&mut self, bucket: u32) {
-        if self.combined.bucket != bucket || !self.combined.any {
-            self.begin_combined(bucket);
-        }
+    /// Changes a bucket in a trace with stacks. PERF: out of line, so that the registers of the caller
+    /// are for traces without stacks.
+    #[inline(never)]
+    fn change_bucket(
+        &mut self,
+        bucket: u32,
+        blocks: i64,
+        bytes: i64,
+        change: &impl Fn(&mut Tally),
+    ) {
+        let bucket = &mut self.buckets[bucket as usize];
+        let (before, most) = (bucket.counts.live_bytes, bytes.max(0));
+        bucket.counts.change(blocks, bytes, self.total.generation);
+        change(&mut bucket.counts.tally);
+        self.peaks.apply_to_stack(bucket, bytes, most);
+        self.measured.apply(bucket.held, before, bytes, most);
     }
 
+    /// Combines events for these rows from here on.
     #[inline(never)]
-    fn begin_combined(&mut self, bucket: u32) {
+    fn begin_combined(&mut self, rows: u32) {
         self.flush();
         let headroom = self.total.peak_bytes.wrapping_sub(self.total.live_bytes) as i64;
-        self.combined = Combined::new(bucket, headroom);
+        self.combined = Combined::new(rows, headroom);
     }
 
-    /// Applies the combined events to their bucket, the peaks and the total.
+    /// Applies the combined events to the peaks of their rows and the total, and to their bucket if
+    /// no block has a stack.
     pub(in crate::analysis) fn flush(&mut self) {
         let combined = std::mem::take(&mut self.combined);
-        let bucket = self.buckets.get_mut(combined.bucket as usize);
+        let bucket = self.buckets.get_mut(combined.rows as usize);
         let Some(bucket) = bucket.filter(|_| combined.any) else { return };
         let total = &mut self.total;
-        let counts = &mut bucket.counts;
-        let before = counts.live_bytes;
         if let Some((blocks, bytes)) = combined.at_peak {
             total.peak_bytes = total.live_bytes.wrapping_add_signed(bytes);
             total.blocks_at_peak = total.live_blocks.wrapping_add_signed(blocks);
-            counts.begin_generation(blocks, bytes, total.generation);
         }
-        counts.change(combined.blocks, combined.bytes, total.generation);
-        counts.tally.add(&combined.tally);
         let most_blocks = total.live_blocks.wrapping_add_signed(combined.most_blocks);
         total.peak_blocks = total.peak_blocks.max(most_blocks);
         total.live_blocks = total.live_blocks.wrapping_add_signed(combined.blocks);
         total.live_bytes = total.live_bytes.wrapping_add_signed(combined.bytes);
         let (bytes, most) = (combined.bytes, combined.most_bytes);
         self.peaks.apply(bucket, bytes, most);
-        self.measured.apply(bucket.held, before, bytes, most);
+        if self.stacks.is_empty() {
+            let counts = &mut bucket.counts;
+            let before = counts.live_bytes;
+            if let Some((blocks, bytes)) = combined.at_peak {
+                counts.begin_generation(blocks, bytes, total.generation);
+            }
+            counts.change(combined.blocks, bytes, total.generation);
+            counts.tally.add(&combined.tally);
+            self.measured.apply(bucket.held, before, bytes, most);
+        }
     }
 
     /// Whether there are no combined events that are not applied yet.
@@ -295,7 +323,6 @@ impl Accounts {
     /// A block between the halves of its reallocation gets another stack, and so another bucket of
     /// the same context and thread. The free that the first half was counted as moves with it.
     pub(in crate::analysis) fn change_stack(&mut self, from: u32, to: u32, old: u64, new: u64) {
-        self.flush();
         if let Ok([left, entered]) = self.buckets.get_disjoint_mut([from as usize, to as usize]) {
             left.counts.tally.move_free(&mut entered.counts.tally);
         }

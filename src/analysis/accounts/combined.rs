@@ -1,14 +1,18 @@
-//! Consecutive events of one bucket, combined.
+//! Consecutive events of one context on one thread, combined.
 
 use crate::analysis::columns::Tally;
 
-/// The changes by consecutive events of one bucket. They are applied to the size classes already,
-/// and to the bucket, the peaks and the total at the next flush.
+/// The changes by consecutive events of one context on one thread, whatever their stacks. They are
+/// applied to the size classes already, and to the peaks and the total at the next flush. Buckets
+/// are changed then, too, if no block has a stack; otherwise they and the peaks of stacks are changed
+/// already.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Combined {
-    pub(super) bucket: u32,
-    /// Whether events of `bucket` are being combined: false only in the default value.
+    /// The bucket of the context and the thread that has no stack.
+    pub(super) rows: u32,
+    /// Whether events are being combined: false only in the default value.
     pub(super) any: bool,
+    /// What a bucket counts; unused in a trace with stacks.
     pub(super) tally: Tally,
     pub(super) blocks: i64,
     pub(super) bytes: i64,
@@ -22,9 +26,9 @@ pub(super) struct Combined {
 }
 
 impl Combined {
-    /// Begins to combine events of `bucket`, while the total is `headroom` bytes below its peak.
-    pub(super) fn new(bucket: u32, headroom: i64) -> Self {
-        Self { bucket, any: true, headroom, ..Self::default() }
+    /// Begins to combine events, while the total is `headroom` bytes below its peak.
+    pub(super) fn new(rows: u32, headroom: i64) -> Self {
+        Self { rows, any: true, headroom, ..Self::default() }
     }
 
     /// Adds a change of the live figures; returns whether the total has a new maximum.

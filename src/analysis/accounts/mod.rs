@@ -17,14 +17,16 @@
 //! In a trace with call stacks, a bucket is one context on one thread with one stack. So a block needs
 //! no other field to know its stack, and every row can be divided by stack.
 //!
-//! Consecutive events of one bucket are combined, and applied to the bucket, its peak trackers and
-//! the total at once: a maximum depends only on their sums and on the highest intermediate sums.
+//! Consecutive events of one context on one thread are combined, and applied to the peak trackers of
+//! both and to the total at once: a maximum depends only on their sums and on the highest
+//! intermediate sums. Each event changes its size class, and in a trace with stacks its bucket and its
+//! stack.
 //!
 //! | file | what |
 //! |---|---|
 //! | `accounts.rs` | what changes when a block is allocated, freed, resized or moved |
 //! | `bucket.rs` | the columns that add up, of one bucket or size class |
-//! | `combined.rs` | the events of one bucket that are not applied yet |
+//! | `combined.rs` | the events of one context and thread that are not applied yet |
 //! | `measured.rs` | the peaks of measurements |
 //! | `moves.rs` | what moved from one bucket to another |
 //! | `peaks.rs` | the peaks of rows and of the total |

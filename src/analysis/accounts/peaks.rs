@@ -95,14 +95,19 @@ impl Peaks {
         self.ranges[context] = (start, self.lists.len() as u32);
     }
 
-    /// Adds `bytes`, which may be negative, to the trackers of a context and to those of a thread and
-    /// a stack; `most` is the highest intermediate sum.
-    #[inline]
-    pub(super) fn apply(&mut self, bucket: &Bucket, bytes: i64, most: i64) {
-        self.trackers[bucket.thread_peak as usize].apply(bytes, most);
+    /// Adds `bytes`, which may be negative, to the tracker of a stack, if the trace has stacks; `most`
+    /// is the highest intermediate sum.
+    #[inline(always)]
+    pub(super) fn apply_to_stack(&mut self, bucket: &Bucket, bytes: i64, most: i64) {
         if bucket.stack_peak != NO_TRACKER {
             self.trackers[bucket.stack_peak as usize].apply(bytes, most);
         }
+    }
+
+    /// Does the same to the trackers of a context and a thread.
+    #[inline]
+    pub(super) fn apply(&mut self, bucket: &Bucket, bytes: i64, most: i64) {
+        self.trackers[bucket.thread_peak as usize].apply(bytes, most);
         let (start, end) = self.ranges[bucket.context as usize];
         for &tracker in &self.lists[start as usize..end as usize] {
             self.trackers[tracker as usize].apply(bytes, most);

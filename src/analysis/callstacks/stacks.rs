@@ -81,6 +81,9 @@ pub(in crate::analysis) struct Callstacks {
     specs: usize,
     /// The frames of the spec that is read.
     frames: Vec<u64>,
+    /// The addresses of the last whole spec and their nodes, outermost first. PERF: most specs share
+    /// all outer frames with the one before, so these need no look-up. Empty when modules change.
+    last: Vec<(u64, u32)>,
 }
 
 impl Default for Callstacks {
@@ -96,6 +99,7 @@ impl Default for Callstacks {
             other_ids: IntMap::default(),
             specs: 0,
             frames: Vec::new(),
+            last: Vec::new(),
         }
     }
 }
@@ -104,16 +108,19 @@ impl Default for Callstacks {
 impl Callstacks {
     /// See [`Modules::set_shift`].
     pub(in crate::analysis) fn set_module_shift(&mut self, shift: Option<u8>) {
+        self.last.clear();
         self.modules.set_shift(shift);
     }
 
     /// See [`Modules::load`].
     pub(in crate::analysis) fn load_module(&mut self, module: Module, field: BaseField) {
+        self.last.clear();
         self.modules.load(module, field);
     }
 
     /// See [`Modules::unload`].
     pub(in crate::analysis) fn unload_module(&mut self, base: u64, field: BaseField) {
+        self.last.clear();
         self.modules.unload(base, field);
     }
 }
@@ -126,9 +133,22 @@ impl Callstacks {
         let whole = read_frames(form, bytes, &mut frames);
         let end = if whole { StackEnd::Complete } else { StackEnd::FrameLimit };
         let mut node = end as u32;
-        for &address in frames.iter().rev() {
+        let mut last = std::mem::take(&mut self.last);
+        if !whole {
+            last.clear();
+        }
+        for (depth, &address) in frames.iter().rev().enumerate() {
+            if let Some(&(_, known)) = last.get(depth).filter(|&&(last, _)| last == address) {
+                node = known;
+                continue;
+            }
+            last.truncate(depth);
             let location = self.modules.location_of(address);
             node = self.child(node, location);
+            last.push((address, node));
+        }
+        if whole {
+            self.last = last;
         }
         self.frames = frames;
         self.specs += 1;
@@ -143,13 +163,7 @@ impl Callstacks {
         if node == NO_NODE || id == 0 {
             return;
         }
-        let mut locations = Vec::new();
-        let mut at = node;
-        while at as usize >= StackEnd::ALL.len() {
-            let Node { parent, location } = self.nodes[at as usize];
-            locations.push(location);
-            at = parent;
-        }
+        let (locations, _) = self.locations(node);
         let node = locations.iter().rev().fold(end as u32, |node, &at| self.child(node, at));
         self.set_node(id, node);
     }
