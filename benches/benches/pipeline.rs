@@ -3,8 +3,10 @@
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group};
 use memledger::analysis::Analyzer;
-use memledger::trace::read::{self, Event, Visitor};
-use memledger::{Ledger, TrackingAllocator, Worker, alloc_scope};
+use memledger::trace::format::compact::{CompactDecoder, CompactEncoder};
+use memledger::trace::format::packet::{FIRST_THREAD, LAST_THREAD, TYPES};
+use memledger::trace::read::{self, Event, Reader, Visitor};
+use memledger::{Ledger, Stacks, TrackingAllocator, Worker, alloc_scope};
 use memledger_benches::analyze;
 use memledger_benches::bursts::BURST;
 use memledger_benches::clock::thread_time;
@@ -87,18 +89,49 @@ fn live_blocks(_: &mut Criterion) {
     figures.finish(&[""], is_test());
 }
 
-/// A trace of two threads that churn, in and out of scopes.
-fn a_trace(end: &str) -> Vec<u8> {
+/// Calls `body` at the end of one of 2^`depth` call stacks, by the bits of `path`.
+fn at_path(path: u64, depth: u32, body: &mut dyn FnMut()) {
+    #[inline(never)]
+    fn odd(path: u64, depth: u32, body: &mut dyn FnMut()) {
+        at_path(path, depth, body);
+        black_box(1_u8);
+    }
+    #[inline(never)]
+    fn even(path: u64, depth: u32, body: &mut dyn FnMut()) {
+        at_path(path, depth, body);
+        black_box(0_u8);
+    }
+    match depth {
+        0 => body(),
+        _ if path & 1 == 0 => even(path >> 1, depth - 1, body),
+        _ => odd(path >> 1, depth - 1, body),
+    }
+    black_box(());
+}
+
+/// A trace of two threads that churn, in and out of scopes, or each few events at another of 2048
+/// call stacks.
+fn a_trace(end: &str, stacks: Stacks) -> Vec<u8> {
     let path = folder().join(format!("bench-{}-read.{end}", std::process::id()));
-    let mut ledger = Ledger::builder().trace_to_file(&path).start().expect("a ledger starts");
+    let builder = Ledger::builder().stacks(stacks).trace_to_file(&path);
+    let mut ledger = builder.start().expect("a ledger starts");
+    let depth = if stacks == Stacks::Off { 0 } else { 11 };
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 let mut churn = Churn::new(1, 0);
                 churn.fill(&ALLOC, &|| {});
+                let mut path = 1_u64;
                 for _ in 0..if is_test() { 100 } else { 5_000 } {
-                    alloc_scope!("churn", { churn.run(&ALLOC, 50) });
-                    alloc_scope!("churn more", { churn.run(&ALLOC, 50) });
+                    if depth == 0 {
+                        alloc_scope!("churn", { churn.run(&ALLOC, 50) });
+                        alloc_scope!("churn more", { churn.run(&ALLOC, 50) });
+                        continue;
+                    }
+                    for _ in 0..50 {
+                        path = path.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                        at_path(path >> 40, depth, &mut || churn.run(&ALLOC, 2));
+                    }
                 }
                 churn.clear(&ALLOC, &|| {});
             });
@@ -122,18 +155,20 @@ impl Visitor for Nothing {
 
 fn reading(c: &mut Criterion) {
     let compact = Mode::available(&[Mode::COMPACT]);
-    for end in std::iter::once("utrace").chain(compact.iter().map(|_| "memledger")) {
-        let trace = a_trace(end);
+    let ends = std::iter::once("utrace").chain(compact.iter().map(|_| "memledger"));
+    let kinds = ends.flat_map(|end| [(end, Stacks::Off, ""), (end, Stacks::On, ", stacks")]);
+    for (end, stacks, with) in kinds {
+        let trace = a_trace(end, stacks);
         let summary = read::read(&trace[..], &mut Nothing).expect("a trace");
         let mut group = c.benchmark_group("reader");
         group.throughput(Throughput::Elements(summary.counts.events));
-        group.bench_function(format!("{end} to nothing"), |b| {
+        group.bench_function(format!("{end}{with} to nothing"), |b| {
             b.iter(|| read::read(black_box(&trace[..]), &mut Nothing).expect("a trace"));
         });
         group.finish();
         let mut group = c.benchmark_group("analyzer");
         group.throughput(Throughput::Elements(summary.counts.events));
-        group.bench_function(format!("{end} to report"), |b| {
+        group.bench_function(format!("{end}{with} to report"), |b| {
             b.iter_batched_ref(
                 Analyzer::new,
                 |analyzer| {
@@ -147,6 +182,47 @@ fn reading(c: &mut Criterion) {
     }
 }
 
+/// Coding and decoding the packets of threads. The yardstick of a trace with stacks is one without.
+fn codec(c: &mut Criterion) {
+    for (stacks, name) in [(Stacks::Off, "no stacks"), (Stacks::On, "stacks")] {
+        let trace = a_trace("utrace", stacks);
+        let mut reader = Reader::open(&trace[..]).expect("a trace");
+        let protocol = reader.handshake().protocol;
+        let mut payloads = Vec::new();
+        while reader.packet_with(&mut Nothing, &mut |id, bytes| payloads.push((id, bytes.to_vec())))
+        {
+        }
+        let events = read::read(&trace[..], &mut Nothing).expect("a trace").counts.events;
+        let threads = FIRST_THREAD..=LAST_THREAD;
+        let encode = || {
+            let (mut encoder, mut packets) = (CompactEncoder::new(protocol), Vec::new());
+            for (stream, payload) in &payloads {
+                let mut packet = Vec::new();
+                if *stream == TYPES {
+                    encoder.learn(payload);
+                } else if threads.contains(stream) && encoder.append(*stream, payload, &mut packet)
+                {
+                    packets.push(packet);
+                }
+            }
+            packets
+        };
+        let packets = encode();
+        let mut group = c.benchmark_group("codec");
+        group.throughput(Throughput::Elements(events));
+        group.bench_function(format!("encode, {name}"), |b| b.iter(&encode));
+        group.bench_function(format!("decode, {name}"), |b| {
+            let mut decoder = CompactDecoder::new();
+            b.iter(|| {
+                for packet in &packets {
+                    black_box(decoder.decode(packet).expect("a packet"));
+                }
+            });
+        });
+        group.finish();
+    }
+}
+
 criterion_group! {
     name = benches;
     // Few resamples: criterion allocates for each, and a manual worker does not collect that.
@@ -155,7 +231,7 @@ criterion_group! {
         .nresamples(2_000)
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(2));
-    targets = worker, live_blocks, reading
+    targets = worker, live_blocks, codec, reading
 }
 
 fn main() {
