@@ -38,7 +38,7 @@ timed() {
 timed plain "$program" syn "$folder/sources.txt"
 timed memledger env MEMLEDGER_STACKS=1 MEMLEDGER_REPORT=off MEMLEDGER_FILE="$folder/run.memledger" \
     "$program" syn "$folder/sources.txt"
-timed heaptrack heaptrack --record-only -o "$folder/run" "$program" syn "$folder/sources.txt"
+timed heaptrack heaptrack -o "$folder/run" "$program" syn "$folder/sources.txt"
 "$memledger" export "$folder/run.memledger" --to folded --column allocated --all-frames -o "$folder/run.folded"
 zstd --quiet -dc "$folder"/run*.zst >"$folder/run.heaptrack"
 
