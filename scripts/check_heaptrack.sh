@@ -24,7 +24,7 @@ program=$(realpath "$target/release/program_memledger")
 memledger=$(realpath "$target/release/memledger")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-find "$PWD/src" -name '*.rs' | sort | head -n 30 >"$folder/sources.txt"
+find "$PWD/src" -name '*.rs' | sort | sed -n 1,30p >"$folder/sources.txt"
 unset MEMLEDGER_FILE MEMLEDGER_REPORT MEMLEDGER_TRACE MEMLEDGER_STACKS
 
 # timed NAME COMMAND...
