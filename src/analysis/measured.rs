@@ -117,7 +117,6 @@ impl Model {
     }
 
     /// The scopes and the tags of the measurement `id`, and its stacks by their numbers, in no order.
-    #[expect(clippy::type_complexity)]
     pub(super) fn holders(
         &self,
         id: i32,
