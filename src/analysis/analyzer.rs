@@ -126,6 +126,16 @@ impl Analyzer {
         report
     }
 
+    /// The stack that events refer to by `id` (`CallstackId`): a report of this one stack, without
+    /// figures. Its functions are those that the trace has; [`Report::symbolize`] finds others. `None`
+    /// if no event so far describes the stack.
+    pub fn callstack(&self, id: u32) -> Option<Report> {
+        let stack = self.model.callstacks().find(id)?;
+        let mut report = self.sources().stacks(&[stack]);
+        report.symbolize(&mut &self.symbols);
+        Some(report)
+    }
+
     /// The symbols that the trace has.
     pub(super) fn symbols(&self) -> &StoredSymbols {
         &self.symbols

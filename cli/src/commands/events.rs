@@ -4,21 +4,25 @@ mod bookmarks;
 mod field;
 mod json;
 mod printer;
+mod stacks;
 mod text;
 
 use super::Format;
 use super::completeness::damaged;
 use super::input::{open, unreadable};
 use crate::error::{CliError, Outcome};
+use crate::symbols::SymbolArgs;
 use crate::terminal::note;
 use memledger::trace::read::{Reader, Visitor};
 use printer::{NAMED_DAMAGES, Printer};
+use stacks::Stacks;
 use std::io::Write;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
   memledger events run.utrace --limit 100
+  memledger events run.memledger --filter '*Alloc*' --stacks
   memledger events run.utrace --filter 'Memory.*Alloc*' --thread 2
   memledger events run.utrace --format json | jq '.events[].name'
 
@@ -41,6 +45,14 @@ pub struct EventsArgs {
     /// Stop after N events
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
+    /// Show the functions of call stacks, innermost first; reads the trace twice
+    #[arg(long)]
+    stacks: bool,
+    /// With --stacks: also frames of the standard library and of allocation machinery
+    #[arg(long, requires = "stacks")]
+    all_frames: bool,
+    #[command(flatten)]
+    symbols: SymbolArgs,
     /// How to print them
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
@@ -48,8 +60,9 @@ pub struct EventsArgs {
 
 /// Runs the command.
 pub fn run(args: &EventsArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
+    let stacks = args.stacks.then(|| Stacks::read(args)).transpose()?;
     let mut reader = Reader::open(open(&args.trace)?).map_err(|e| unreadable(&args.trace, e))?;
-    let mut printer = Printer::new(args, out);
+    let mut printer = Printer::new(args, stacks, out);
     let json = args.format == Format::Json;
     if json {
         printer.write(|out| out.write_all(br#"{"schema":"memledger.events/1","events":["#));
@@ -122,6 +135,29 @@ mod tests {
         assert_eq!(lines(&["--thread", "4", "--filter", "$Trace.*"]), 1);
         assert_eq!(lines(&["--limit", "7"]), 7);
         assert_eq!(lines(&["--limit", "0"]), 0);
+    }
+
+    #[test]
+    fn allocations_have_the_functions_of_their_stacks() {
+        let path = sample("ue511-smoke");
+        let printed = |arguments: &[&str]| {
+            let arguments = [&["events", &path, "--stacks", "--filter", "*AllocSystem"], arguments];
+            let cli = Cli::try_parse_from(arguments.concat());
+            let cli = cli.unwrap_or_else(|error| panic!("{error}"));
+            let mut out = Vec::new();
+            assert!(run(&cli.args, &mut out).is_ok());
+            String::from_utf8_lossy(&out).into_owned()
+        };
+        let text = printed(&[]);
+        let line = text.lines().find(|line| !line.contains("CallstackId=0"));
+        assert!(line.is_some_and(|line| line.contains(" Stack=\"")), "{line:?}");
+        let json: serde_json::Value = serde_json::from_str(&printed(&["--format", "json"]))
+            .unwrap_or_else(|error| panic!("{error}"));
+        let events = json["events"].as_array().map_or(&[][..], Vec::as_slice);
+        for event in events {
+            assert_eq!(event["fields"]["CallstackId"] != 0, event["stack"].is_array(), "{event}");
+        }
+        assert!(events.iter().any(|event| !event["stack"].is_null()));
     }
 
     #[test]

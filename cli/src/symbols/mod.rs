@@ -33,6 +33,11 @@ pub fn symbolize(report: &mut Report, args: &SymbolArgs) {
     }
 }
 
+/// The symbolizer of a command, which does not know how many addresses it will be asked for.
+pub fn symbolizer(args: &SymbolArgs) -> impl Symbolizer + use<> {
+    WithProgress::new(args)
+}
+
 /// The symbolizer of a command.
 struct WithProgress {
     binaries: Binaries,

@@ -265,6 +265,12 @@ impl Callstacks {
         Some(self.stacks[stack as usize]).filter(|&node| node != NO_NODE)
     }
 
+    /// The stack of an id that the trace describes.
+    pub(in crate::analysis) fn find(&self, id: u32) -> Option<u32> {
+        let stack = self.known(id)?.stack;
+        self.node(stack).map(|_| stack)
+    }
+
     /// The numbers of the locations of a node's frames, innermost first, and how they end.
     pub(in crate::analysis) fn locations(&self, node: u32) -> (Vec<u32>, StackEnd) {
         let mut locations = Vec::new();

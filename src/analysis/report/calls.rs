@@ -228,6 +228,17 @@ impl Report {
         self.by_call(CallKind::Crate, all_frames)
     }
 
+    /// The functions of a stack, innermost first: `stack` is an index of
+    /// [`by_stack`](Self::by_stack). Frames are folded as in [`by_function`](Self::by_function).
+    pub fn functions_of(&self, stack: usize, all_frames: bool) -> Vec<String> {
+        let Some(row) = self.by_stack.get(stack) else { return Vec::new() };
+        let (calls, mut shown) = (Calls::of(self, all_frames), Vec::new());
+        calls.shown(row, &mut shown);
+        let names = shown.iter().map(|&call| calls.get(call).function.clone().into_owned());
+        let labels = row.label(self).or(row.missing()).map(str::to_owned);
+        names.chain(labels).collect()
+    }
+
     pub(crate) fn by_call(&self, kind: CallKind, all_frames: bool) -> Vec<CallRow> {
         let calls = Calls::of(self, all_frames);
         let mut table = CallTable::default();

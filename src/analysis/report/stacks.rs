@@ -3,7 +3,6 @@
 use super::build::{Sources, order};
 use super::rows::{Frame, StackKind, StackRow};
 use super::sums::by_row;
-#[cfg(feature = "enable")]
 use super::types::Report;
 use crate::analysis::accounts::Bucket;
 use crate::analysis::callstacks::{Location, NO_FILE, NO_STACK, StackEnd};
@@ -63,7 +62,6 @@ impl StackTable {
     }
 }
 
-#[cfg(feature = "enable")]
 impl Sources<'_> {
     /// A report of these stacks only, in their order and without figures.
     pub(in crate::analysis) fn stacks(&self, stacks: &[u32]) -> Report {

@@ -11,6 +11,7 @@ pub fn write(
     thread: Option<u32>,
     fields: &[FieldFormat],
     bookmark: Option<&str>,
+    stack: Option<&[String]>,
     first: bool,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -35,6 +36,9 @@ pub fn write(
     out.write_all(b"}")?;
     if let Some(text) = bookmark {
         write!(out, ",\"text\":{}", quoted(text))?;
+    }
+    if let Some(stack) = stack {
+        write!(out, ",\"stack\":{}", Json::from(stack))?;
     }
     out.write_all(b"}")
 }

@@ -2,6 +2,7 @@
 
 use super::bookmarks::{BookmarkRole, Bookmarks};
 use super::field::FieldFormat;
+use super::stacks::Stacks;
 use super::{EventsArgs, json, text};
 use crate::commands::Format;
 use crate::terminal::note;
@@ -26,6 +27,8 @@ struct TypeFormat {
     /// The field of `Memledger.ThreadStart` that says which thread this is.
     thread_id: Option<usize>,
     bookmark: Option<BookmarkRole>,
+    /// The field with the id of a stack, of events that refer to one.
+    stack: Option<usize>,
 }
 
 /// Prints events while a trace is read.
@@ -37,6 +40,7 @@ pub struct Printer<'a> {
     /// The names of all types.
     names: BTreeSet<String>,
     bookmarks: Bookmarks,
+    stacks: Option<Stacks>,
     /// The threads that have had events.
     seen: BTreeSet<u32>,
     /// The current thread of each stream whose thread id is not the number of the stream.
@@ -49,7 +53,7 @@ pub struct Printer<'a> {
 }
 
 impl<'a> Printer<'a> {
-    pub fn new(args: &'a EventsArgs, out: &'a mut dyn Write) -> Self {
+    pub fn new(args: &'a EventsArgs, stacks: Option<Stacks>, out: &'a mut dyn Write) -> Self {
         Self {
             args,
             filters: args.filter.iter().map(|filter| WildMatch::new(filter)).collect(),
@@ -57,6 +61,7 @@ impl<'a> Printer<'a> {
             types: Vec::new(),
             names: BTreeSet::new(),
             bookmarks: Bookmarks::default(),
+            stacks,
             threads: HashMap::new(),
             by_memledger: false,
             seen: BTreeSet::new(),
@@ -117,6 +122,8 @@ impl Visitor for Printer<'_> {
         self.names.insert(name.clone());
         self.types.push(TypeFormat {
             bookmark: BookmarkRole::of(event_type),
+            stack: (event_type.field("CallstackId"))
+                .filter(|_| name.starts_with("Memory.") && name.contains("Alloc")),
             name: shown.then(|| escape(&name)),
             fields: event_type.fields.iter().map(FieldFormat::of).collect(),
             thread_id: (event_type.field("Id"))
@@ -137,15 +144,21 @@ impl Visitor for Printer<'_> {
         if self.is_done() || self.args.thread.is_some() && self.args.thread != thread {
             return;
         }
-        let Some(TypeFormat { name: Some(name), fields, .. }) = self.types.get(event.type_index)
+        let Some(TypeFormat { name: Some(name), fields, stack, .. }) =
+            self.types.get(event.type_index)
         else {
             return;
         };
         let bookmark = bookmark.as_deref();
+        let id = stack.and_then(|field| match event.value(field) {
+            Some(Value::Unsigned(id)) => u32::try_from(id).ok(),
+            _ => None,
+        });
+        let stack = self.stacks.as_mut().zip(id).and_then(|(stacks, id)| stacks.functions(id));
         let written = match self.args.format {
-            Format::Text => text::write(event, thread, name, fields, bookmark, self.out),
+            Format::Text => text::write(event, thread, name, fields, bookmark, stack, self.out),
             Format::Json => {
-                json::write(event, thread, fields, bookmark, self.printed == 0, self.out)
+                json::write(event, thread, fields, bookmark, stack, self.printed == 0, self.out)
             }
         };
         self.printed += 1;

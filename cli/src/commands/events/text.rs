@@ -11,6 +11,7 @@ pub fn write(
     name: &str,
     fields: &[FieldFormat],
     bookmark: Option<&str>,
+    stack: Option<&[String]>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let or_none = |number: Option<String>| number.unwrap_or_else(|| "-".to_owned());
@@ -24,6 +25,9 @@ pub fn write(
             write!(out, " {}=", field.name)?;
             value_text(&value, field, out)?;
         }
+    }
+    if let Some(stack) = stack {
+        write!(out, " Stack=\"{}\"", stack.join(" < ").escape_debug())?;
     }
     writeln!(out, "{}", if event.enters_scope { " {" } else { "" })
 }
