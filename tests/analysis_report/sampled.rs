@@ -232,6 +232,6 @@ fn a_block_of_the_sample_leaves_it_when_its_reallocation_is_not_in_it() {
     let estimates = row.estimates().expect("a sample");
     assert_eq!((row.figures.live_bytes, row.figures.moved_out.blocks), (1100, 1));
     assert_eq!((estimates.live_bytes.value, estimates.live_bytes.low), (1100, 1100));
-    // One block of 64 bytes stands for 2^20 bytes.
+    // One block of 64 bytes counts as 2^20 bytes.
     assert!(estimates.allocated_bytes.value.abs_diff(1100 + (1 << 20)) < 64);
 }
