@@ -14,6 +14,7 @@ mod threads;
 use stack_sampler::{Place, Sampling};
 use std::hint::black_box;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 #[global_allocator]
 static ALLOCATOR: Sampling = Sampling::new();
@@ -46,12 +47,20 @@ pub(crate) fn allocate(random: &mut Random) {
     }
 }
 
+/// The number of samples at which the present place has its share.
+static END: AtomicU32 = AtomicU32::new(0);
+
+fn has_share() -> bool {
+    stack_sampler::taken() >= END.load(Ordering::Relaxed)
+}
+
 /// Calls `body` until `share` more samples were taken.
 fn fill(place: Place, share: u32, mut body: impl FnMut(&mut Random)) {
     let end = (stack_sampler::taken() + share).min(stack_sampler::limit());
+    END.store(end, Ordering::Relaxed);
     let mut random = Random(u64::from(place as u8) + 1);
     stack_sampler::within(place, || {
-        while stack_sampler::taken() < end {
+        while !has_share() {
             body(&mut random);
         }
     });

@@ -1,9 +1,13 @@
 //! A timer interrupts random code; its handler takes a sample.
 
-use crate::{ALLOCATOR, Random, allocate, calls};
+use crate::{ALLOCATOR, Random, allocate, calls, has_share};
 use stack_sampler::Place;
 
 extern "C" fn handler(_: libc::c_int) {
+    // One call of `work` can be interrupted more often than that.
+    if has_share() {
+        return;
+    }
     stack_sampler::within(Place::Signal, || nested_in_handler(7));
 }
 
