@@ -3,7 +3,7 @@
 //! Outside the hook: [`gimli`] parses the section, and nothing of it is needed afterwards.
 //! Sources: the x86-64 psABI, section 3.7, and the Linux Standard Base, sections 10.6 and 10.7.
 
-use super::rule::{Cfa, Packed, Rbp, Rule};
+use super::rule::{Cfa, Packed, Rbp, Resumer, Rule};
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, Operation,
     Pointer, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow, X86_64,
@@ -134,7 +134,39 @@ impl Builder<'_> {
         }
     }
 
+    /// The rule of the first function on a coroutine's stack, as `corosensei` describes its own: the
+    /// CFA is a word of memory and a number more, and the return address is saved below it.
+    fn coroutine(&self, row: &UnwindTableRow<usize>) -> Option<Rule> {
+        let CfaRule::Expression(expression) = row.cfa() else { return None };
+        let expression = expression.get(&self.section).ok()?;
+        let mut operations = expression.operations(ENCODING);
+        let mut next = || operations.next().ok().flatten();
+        let (
+            Some(Operation::RegisterOffset { register: X86_64::RBP, offset: link, .. }),
+            Some(Operation::Deref { size: 8, space: false, .. }),
+            Some(Operation::PlusConstant { value: plus }),
+            None,
+        ) = (next(), next(), next(), next())
+        else {
+            return None;
+        };
+        let Some(RegisterRule::Offset(return_address)) = row.register(X86_64::RA) else {
+            return None;
+        };
+        let Some(RegisterRule::Offset(rbp)) = row.register(X86_64::RBP) else { return None };
+        let rsp = i64::try_from(plus).ok()?;
+        let resumer = Resumer {
+            rsp: rsp.try_into().ok()?,
+            return_address: rsp.checked_add(return_address)?.try_into().ok()?,
+            rbp: rsp.checked_add(rbp)?.try_into().ok()?,
+        };
+        Some(Rule::Coroutine { link: link.try_into().ok()?, resumer })
+    }
+
     fn rule(&self, row: &UnwindTableRow<usize>) -> Rule {
+        if let Some(coroutine) = self.coroutine(row) {
+            return coroutine;
+        }
         match row.register(X86_64::RA) {
             Some(RegisterRule::Offset(-8)) => {}
             None | Some(RegisterRule::Undefined) => return Rule::Outermost,

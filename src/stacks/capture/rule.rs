@@ -19,6 +19,21 @@ pub(super) enum Rule {
     Signal,
     /// A function.
     Call { cfa: Cfa, rbp: Rbp },
+    /// The first function on a coroutine's stack. The word at the distance `link` from its `rbp` is
+    /// an address on the stack of the code that has resumed the coroutine.
+    Coroutine { link: i16, resumer: Resumer },
+}
+
+/// Where the registers of the code that has resumed a coroutine are, at distances from the address
+/// that the coroutine's first function has of that code's stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Resumer {
+    /// The distance of its stack pointer.
+    pub(super) rsp: i16,
+    /// The distance of the word with its return address.
+    pub(super) return_address: i8,
+    /// The distance of the word with its `rbp`.
+    pub(super) rbp: i16,
 }
 
 /// Where the CFA of a function is.
@@ -47,12 +62,14 @@ pub(super) enum Rbp {
 // bits 0..3   its kind, 0 for none
 // bits 3..5   where `rbp` is
 // bits 16..32 distance of `rbp`
-// bits 32..64 distance of the CFA
+// bits 32..64 distance of the CFA; of a coroutine, the link and the distance of `rsp`
+// bits 8..16  of a coroutine, the distance of the return address
 const OUTERMOST: u64 = 1;
 const SIGNAL: u64 = 2;
 const CFA_RSP: u64 = 3;
 const CFA_RBP: u64 = 4;
 const CFA_AT_RBP: u64 = 5;
+const COROUTINE: u64 = 6;
 const RBP_SHIFT: u32 = 3;
 const RBP_FROM_CFA: u64 = 1;
 const RBP_FROM_OWN: u64 = 2;
@@ -68,6 +85,14 @@ impl Packed {
             Rule::Outermost => return Self(OUTERMOST),
             Rule::Signal => return Self(SIGNAL),
             Rule::Call { cfa, rbp } => (cfa, rbp),
+            Rule::Coroutine { link, resumer } => {
+                let Resumer { rsp, return_address, rbp } = resumer;
+                let distances = u64::from(return_address as u8) << 8
+                    | u64::from(rbp as u16) << 16
+                    | u64::from(link as u16) << 32
+                    | u64::from(rsp as u16) << 48;
+                return Self(COROUTINE | distances);
+            }
         };
         let (kind, cfa) = match cfa {
             Cfa::Rsp(distance) => (CFA_RSP, distance),
@@ -91,6 +116,11 @@ impl Packed {
             CFA_AT_RBP => Cfa::AtRbp(cfa),
             OUTERMOST => return Rule::Outermost,
             SIGNAL => return Rule::Signal,
+            COROUTINE => {
+                let (link, rsp) = (cfa as i16, (cfa >> 16) as i16);
+                let resumer = Resumer { rsp, return_address: (self.0 >> 8) as i8, rbp };
+                return Rule::Coroutine { link, resumer };
+            }
             _ => return Rule::None,
         };
         let rbp = match self.0 >> RBP_SHIFT & 3 {
@@ -205,6 +235,15 @@ mod tests {
                     let rule = Rule::Call { cfa, rbp };
                     assert_eq!(Packed::new(rule).rule(), rule);
                 }
+            }
+        }
+        for distance in [0, 8, -8, i8::MIN, i8::MAX] {
+            let small = i16::from(distance);
+            for (link, rsp, rbp) in [(small, i16::MIN, small), (i16::MAX, small, i16::MIN)] {
+                let resumer = Resumer { rsp, return_address: distance, rbp };
+                let rule = Rule::Coroutine { link, resumer };
+                assert_eq!(Packed::new(rule).rule(), rule);
+                assert_eq!(Code::of_common(rule), None);
             }
         }
         for rule in [Rule::None, Rule::Outermost, Rule::Signal] {

@@ -3,7 +3,7 @@
 
 use super::lookup::{self, Found};
 use super::memory::StackReader;
-use super::rule::{Cfa, Code, Rbp, Rule};
+use super::rule::{Cfa, Code, Rbp, Resumer, Rule};
 use crate::stacks::tree::{COMPLETE, Frame, NO_TABLE, UNREADABLE};
 use std::cell::Cell;
 
@@ -129,6 +129,9 @@ impl Step {
             Rule::Call { cfa, rbp } => (cfa, rbp),
             Rule::Outermost => return Err(COMPLETE),
             Rule::Signal => return step_over_signal(at, reader).ok_or(UNREADABLE),
+            Rule::Coroutine { link, resumer } => {
+                return step_to_resumer(at, link, resumer, reader).ok_or(UNREADABLE);
+            }
             Rule::None => return Err(NO_TABLE),
         };
         let (caller, read, cfa) = uncommon(at, cfa, rbp, reader).ok_or(UNREADABLE)?;
@@ -244,4 +247,20 @@ fn step_over_signal(at: Registers, reader: &mut StackReader) -> Option<Registers
     let rsp = reader.word(at.rsp.wrapping_add(RSP))?;
     // Not a return address: the rule of the instruction itself holds.
     Some(Registers { return_address: rip.wrapping_add(1), rsp, rbp })
+}
+
+/// The registers of the code that has resumed a coroutine. Its stack can be at any address.
+fn step_to_resumer(
+    at: Registers,
+    link: i16,
+    resumer: Resumer,
+    reader: &mut StackReader,
+) -> Option<Registers> {
+    // NOTE: not remembered, for the same reason as above.
+    reader.set_not_own();
+    let resumed = reader.word(at.rbp.wrapping_add_signed(link.into()))?;
+    let mut word = |distance: isize| reader.word(resumed.wrapping_add_signed(distance));
+    let return_address = word(resumer.return_address.into())?;
+    let rbp = word(resumer.rbp.into())?;
+    Some(Registers { return_address, rsp: resumed.wrapping_add_signed(resumer.rsp.into()), rbp })
 }
