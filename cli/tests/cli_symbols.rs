@@ -392,8 +392,8 @@ impl Trace {
         self.uid += 1;
     }
 
-    /// One allocation of 64 bytes, whose stack has these return addresses.
-    fn with_stack(module: &Module, frames: &[u64]) -> Vec<u8> {
+    /// One allocation of 64 bytes, whose stack has these return addresses, in this form.
+    fn with_stack(module: &Module, frames: &[u64], form: &str) -> Vec<u8> {
         let mut trace = Self::new();
         let frequency = 1_000_000_000_u64.to_le_bytes();
         let clock = [("StartCycle", U64, &[0; 8][..]), ("CycleFrequency", U64, &frequency)];
@@ -411,9 +411,11 @@ impl Trace {
         let init = [("MarkerPeriod", U32, &[0, 16, 0, 0][..]), ("Version", U8, &[1])];
         let init = [&init[..], &[("MinAlignment", U8, &[8]), ("SizeShift", U8, &[3])]].concat();
         trace.event(("Memory", "Init"), IMPORTANT, &init, 0);
-        let frames = frames.iter().flat_map(|frame| frame.to_le_bytes()).collect::<Vec<_>>();
-        let spec = [("CallstackId", U32, &[7, 0, 0, 0][..]), ("Frames", WORDS, &frames)];
-        trace.event(("Memory", "CallstackSpec"), NO_SYNC, &spec, 0);
+        let (field, code) =
+            if form.is_empty() { ("Frames", WORDS) } else { ("CompressedFrames", BYTES) };
+        let frames = written(form, frames);
+        let spec = [("CallstackId", U32, &[7, 0, 0, 0][..]), (field, code, &frames)];
+        trace.event(("Memory", &format!("CallstackSpec{form}")), NO_SYNC, &spec, 0);
         let fields = [
             ("Address", U64, &[0, 16, 0, 0, 0, 0, 0, 0][..]),
             ("CallstackId", U32, &[7, 0, 0, 0]),
@@ -424,6 +426,38 @@ impl Trace {
         trace.packet(0x3fff, &[]);
         trace.bytes
     }
+}
+
+/// The frames as Unreal's writers write them in the event `CallstackSpec` with this ending.
+fn written(form: &str, frames: &[u64]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut last = 0;
+    for &frame in frames {
+        let delta = frame.wrapping_sub(last) as i64;
+        let mut zigzag = (delta << 1 ^ delta >> 63) as u64;
+        match form {
+            "XORAndRLE" => {
+                let zeros = (frame ^ last).leading_zeros();
+                bytes.push(zeros as u8);
+                bytes.extend(&(frame ^ last).to_le_bytes()[..(64 - zeros).div_ceil(8) as usize]);
+            }
+            "Delta7bit" => {
+                while zigzag > 0x7f {
+                    bytes.push(zigzag as u8 | 0x80);
+                    zigzag >>= 7;
+                }
+                bytes.push(zigzag as u8);
+            }
+            // The longest of these numbers: nothing but ones in the first byte.
+            "DeltaVarInt" => {
+                bytes.push(0xff);
+                bytes.extend(zigzag.to_be_bytes());
+            }
+            _ => bytes.extend(frame.to_le_bytes()),
+        }
+        last = frame;
+    }
+    bytes
 }
 
 /// Status, standard output, standard error of `memledger`.
@@ -459,7 +493,7 @@ fn a_symbolized_trace_is_read_without_the_program() {
     let folder = TempDir::new().expect("a folder");
     let path = |name: &str| folder.path().join(name);
     let [plain, compact] = [path("run.utrace"), path("run.memledger")];
-    fs::write(&plain, Trace::with_stack(&program.module, &frames)).expect("written");
+    fs::write(&plain, Trace::with_stack(&program.module, &frames, "")).expect("written");
     let export = ["export", "--to", "memledger", "-o"].map(Path::new);
     let (status, _, err) = memledger(&[&export[..], &[&compact, &plain]].concat());
     assert_eq!((status, &*err), (0, ""));
@@ -496,5 +530,50 @@ fn a_symbolized_trace_is_read_without_the_program() {
         let again = named.with_extension("again");
         symbolize(named, &again);
         assert!(fs::read(named).expect("it") == fs::read(again).expect("it"));
+    }
+}
+
+/// Unreal's writers have had four forms of the event with the frames of a stack.
+#[test]
+fn stacks_in_each_of_unreals_forms_are_symbolized() {
+    let program = compile(&["-g", "-Csymbol-mangling-version=v0"]);
+    let call = |function: &str| {
+        let (start, size) = program.function(function);
+        program.module.base + start + size / 2
+    };
+    let frames = [call("outer"), call("exported"), call("legacy"), 0x77];
+    let folder = TempDir::new().expect("a folder");
+    let forms = ["", "XORAndRLE", "Delta7bit", "DeltaVarInt"].map(|form| {
+        let [plain, named] =
+            ["run", "named"].map(|name| folder.path().join(format!("{name}{form}")));
+        fs::write(&plain, Trace::with_stack(&program.module, &frames, form)).expect("written");
+        let args = ["symbolize".as_ref(), &*plain, "-o".as_ref(), &*named];
+        let (status, _, err) = memledger(&args);
+        let expected = "memledger: of the 3 addresses in the trace, 3 are with symbols\n";
+        assert_eq!((status, &*err), (0, expected), "{form}");
+        (form, named)
+    });
+    fs::remove_file(&program.path).expect("removed");
+    let reports = forms.map(|(form, named)| {
+        let (status, text, err) =
+            memledger(&["report".as_ref(), &*named, "--by".as_ref(), "stack".as_ref()]);
+        assert_eq!((status, &*err), (0, ""), "{form}");
+        // A row without branches shows its outermost frame and the innermost two functions.
+        let row = "0x76 > … 2 more … > tiny::outer > <tiny::Tree<";
+        assert!(text.contains(row), "{form}: {text}");
+        (form, text, report(&named))
+    });
+    for (form, text, report) in &reports {
+        assert_eq!(*text, reports[0].1, "{form}");
+        let rows = report["by_function"].as_array().expect("rows").iter();
+        let names: Vec<_> = rows.map(|row| row["function"].as_str().expect("a name")).collect();
+        for function in ["tiny::outer", "exported", "tiny::legacy"] {
+            assert!(names.iter().any(|name| name.contains(function)), "{form}: {names:?}");
+        }
+        let stack = &report["by_stack"][0];
+        assert_eq!(stack["frames"].as_array().map(Vec::len), Some(4), "{form}");
+        for key in ["totals", "by_stack", "by_function", "frames"] {
+            assert_eq!(report[key], reports[0].2[key], "{form}: {key}");
+        }
     }
 }

@@ -12,12 +12,13 @@
 use super::config::Config;
 use super::in_process::InProcessAnalyzer;
 use super::problems;
-use super::recording::{self, HOOK_TIMEOUT, Inherited, Recording};
+use super::recording::{self, Inherited, Recording};
 use crate::events::important;
 use crate::platform::os::BlockedSignals;
 use crate::trace::sink::file::beside;
 use crate::trace::sink::queue::{self, Queue};
 use crate::trace::worker::{self, Session};
+use crate::trace::write::quiesce::HOOK_TIMEOUT;
 use crate::trace::write::{buffer_pool, registry, state, untracked};
 use std::cell::RefCell;
 use std::mem::{forget, take};

@@ -13,6 +13,7 @@ use crate::error::{Error, Unmeasured};
 use crate::platform::os::BlockedSignals;
 use crate::scopes;
 use crate::trace::worker::{self, Session};
+use crate::trace::write::quiesce::HOOK_TIMEOUT;
 use crate::trace::write::{ReentrancyGuard, state, untracked};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,10 +22,6 @@ use std::time::Duration;
 
 /// How long a call of the program waits for a worker that is stuck in a write.
 pub(crate) const WORKER_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long a flush or an end waits for threads inside the hook, so that it has every event up to
-/// now.
-pub(crate) const HOOK_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The recording that is under way.
 pub(crate) struct Recording {

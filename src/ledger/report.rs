@@ -124,13 +124,17 @@ pub(crate) fn find_functions(report: &mut Report) {
 /// The same, without what reads the files.
 #[cfg(not(feature = "symbols"))]
 pub(crate) fn find_functions(report: &mut Report) {
-    if report.frames.iter().any(|frame| frame.module.is_some()) {
-        problems::add(
-            "the functions of call stacks have no names: memledger was built without its feature \
-             symbols. In a trace (MEMLEDGER_FILE=run.memledger), `memledger report` finds them"
-                .to_owned(),
-        );
-    }
+    without_functions(report).into_iter().for_each(problems::add);
+}
+
+/// Why the frames of a report have no functions in a build without symbols, if it has frames.
+#[cfg(any(test, not(feature = "symbols")))]
+fn without_functions(report: &Report) -> Option<String> {
+    report.frames.iter().any(|frame| frame.module.is_some()).then(|| {
+        "the functions of call stacks have no names: memledger was built without its feature \
+         symbols. In a trace (MEMLEDGER_FILE=run.memledger), `memledger report` finds them"
+            .to_owned()
+    })
 }
 
 /// Writes the report to its file, or to stderr if the system does not let the file be written.
@@ -157,6 +161,20 @@ mod tests {
     use super::super::config::Config;
     use super::super::settings;
     use super::*;
+    use crate::analysis::Frame;
+
+    #[test]
+    fn a_build_without_symbols_says_how_to_get_names() {
+        let mut report = Report::default();
+        assert_eq!(without_functions(&report), None);
+        report.frames.push(Frame { offset: 0x10, ..Frame::default() });
+        assert_eq!(without_functions(&report), None, "no module, so no file has its name");
+        report.frames[0].module = Some(0);
+        let sentence = without_functions(&report).unwrap();
+        for part in ["memledger was built without its feature symbols", "`memledger report`"] {
+            assert!(sentence.contains(part), "{sentence}");
+        }
+    }
 
     /// The format `toy` is in the table of the unit tests only.
     #[test]

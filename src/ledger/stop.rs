@@ -3,7 +3,7 @@
 use super::destinations::DRAIN_TIMEOUT;
 use super::entry::on_helper_thread;
 use super::problems;
-use super::recording::{self, HOOK_TIMEOUT, Recording, WORKER_TIMEOUT};
+use super::recording::{self, Recording, WORKER_TIMEOUT};
 use super::report::write_report;
 use super::stats::trailer;
 use crate::events::channel;
@@ -39,7 +39,7 @@ pub(super) fn finish(generation: Option<u64>) {
 
 /// Ends a recording. The caller still holds the lock of the recording, with the guard set.
 pub(crate) fn end(recording: Recording, process_ends: bool) {
-    let quiet = quiesce::pause(HOOK_TIMEOUT);
+    let quiet = quiesce::pause(quiesce::HOOK_TIMEOUT);
     let session = worker::session_within(WORKER_TIMEOUT);
     // PERF: after the session is locked. A worker that is woken earlier would lock the session
     // first.

@@ -3,8 +3,11 @@
 use std::io::{self, ErrorKind, Read, Write};
 #[cfg(feature = "store")]
 use std::net::Shutdown;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
+
+/// The maximum time to connect to one address.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A TCP connection whose reads and writes fail with [`ErrorKind::TimedOut`] or
 /// [`ErrorKind::WouldBlock`] after a deadline.
@@ -18,6 +21,24 @@ pub(super) struct TimedStream {
 }
 
 impl TimedStream {
+    /// Connects to the first of `addresses` that answers, and waits at most `timeout` from then.
+    /// Returns the address as well; in an error, the last one, if there are any.
+    pub(super) fn connect(
+        addresses: &[SocketAddr],
+        timeout: Duration,
+    ) -> Result<(Self, SocketAddr), (Option<SocketAddr>, io::Error)> {
+        let mut failure = (None, io::Error::other("the name has no address"));
+        for &address in addresses {
+            let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)
+                .and_then(|stream| stream.set_nodelay(true).map(|()| stream));
+            match stream {
+                Ok(stream) => return Ok((Self::new(stream, timeout), address)),
+                Err(error) => failure = (Some(address), error),
+            }
+        }
+        Err(failure)
+    }
+
     /// A stream that waits at most `timeout` from now.
     pub(super) fn new(stream: TcpStream, timeout: Duration) -> Self {
         Self { stream, deadline: Instant::now() + timeout }

@@ -86,7 +86,7 @@ const STACK_TYPES: &[Type] = &[
 ];
 const COMPRESSED: &[(&str, T)] = &[("CallstackId", T::U32), ("CompressedFrames", T::U8Array)];
 const FIRST: u16 = 16;
-/// The number of a type that stands for one of a stack.
+/// The number of a type that is drawn in place of the types of stacks.
 const STACK: usize = 31;
 
 /// The type records of these types.

@@ -1,7 +1,7 @@
 //! The handle of a destination that was added while the recording runs.
 
 #[cfg(feature = "enable")]
-use crate::ledger::recording::{HOOK_TIMEOUT, WORKER_TIMEOUT};
+use crate::ledger::recording::WORKER_TIMEOUT;
 #[cfg(feature = "enable")]
 use crate::ledger::stats::trailer;
 #[cfg(feature = "enable")]
@@ -10,6 +10,8 @@ use crate::platform::os::BlockedSignals;
 use crate::trace::sink::queue::{self, Stage};
 #[cfg(feature = "enable")]
 use crate::trace::worker;
+#[cfg(feature = "enable")]
+use crate::trace::write::quiesce::HOOK_TIMEOUT;
 #[cfg(feature = "enable")]
 use crate::trace::write::{state, untracked};
 #[cfg(feature = "enable")]

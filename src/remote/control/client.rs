@@ -4,11 +4,9 @@ use super::command::{Command, DEFAULT_PORT};
 use crate::error::Error;
 use crate::remote::timed_stream::TimedStream;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-/// The maximum time to connect to one address.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum time for an answer. It is long, because a command that ends a destination waits
 /// until the destination has received everything.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -42,20 +40,9 @@ impl Client {
     pub fn connect(address: &str) -> Result<Self, Error> {
         let addresses = resolve(address)
             .map_err(|error| unreachable(format!("{address} is no address"), error))?;
-        let mut result = Err(io::Error::other("the name has no address"));
-        for one in addresses {
-            result = TcpStream::connect_timeout(&one, CONNECT_TIMEOUT);
-            if result.is_ok() {
-                break;
-            }
-        }
-        let prepared = result.and_then(|stream| {
-            stream.set_nodelay(true)?;
-            Ok(TimedStream::new(stream, ANSWER_TIMEOUT))
-        });
-        match prepared {
-            Ok(stream) => Ok(Self { stream: BufReader::new(stream), address: address.into() }),
-            Err(error) => Err(unreachable(format!("{address} cannot be reached"), error)),
+        match TimedStream::connect(&addresses, ANSWER_TIMEOUT) {
+            Ok((stream, _)) => Ok(Self { stream: BufReader::new(stream), address: address.into() }),
+            Err((_, error)) => Err(unreachable(format!("{address} cannot be reached"), error)),
         }
     }
 

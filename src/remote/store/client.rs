@@ -1,10 +1,11 @@
 //! The client of a store.
 
 use super::answers::{Session, Status, StoredTrace};
-use super::connection::{CONNECT_TIMEOUT, Connection};
+use super::connection::Connection;
 use super::message::Message;
 use super::stream::TraceStream;
 use crate::error::Error;
+use crate::remote::timed_stream::CONNECT_TIMEOUT;
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, SystemTime};
@@ -14,8 +15,9 @@ const MAX_TRACES: i64 = 1 << 20;
 /// The number of attempts to read a list that changes while it is read.
 const MAX_TRIES: u32 = 3;
 
-/// The beginning of 1970, in units of 100 ns since the beginning of the year 1.
-const UNIX_EPOCH_TICKS: i64 = 621_355_968_000_000_000;
+/// The beginning of 1970, in units of 100 ns since the beginning of the year 1: the unit of times in a
+/// store's messages.
+pub const UNIX_EPOCH_TICKS: i64 = 621_355_968_000_000_000;
 
 /// A connection to a store of traces: `memledger serve`, or Unreal's trace server.
 ///

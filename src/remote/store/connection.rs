@@ -5,11 +5,9 @@ use super::{PORT, check_token};
 use crate::error::Error;
 use crate::remote::timed_stream::TimedStream;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-/// The maximum time to connect to one address.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum time for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -24,27 +22,16 @@ pub(super) struct Connection {
 impl Connection {
     /// Connects to `HOST` or `HOST:PORT`.
     pub(super) fn open(address: &str) -> Result<Self, Error> {
-        let (mut place, mut failure) =
-            (address.to_owned(), io::Error::other("the host has no address"));
-        for tried in resolve(address)? {
-            let connected =
-                TcpStream::connect_timeout(&tried, CONNECT_TIMEOUT).and_then(|stream| {
-                    stream.set_nodelay(true)?;
-                    let stream = TimedStream::new(stream, ANSWER_TIMEOUT);
-                    Ok(Self { stream, address: tried, token: None })
-                });
-            match connected {
-                Ok(store) => return Ok(store),
-                Err(error) => {
-                    failure = error;
-                    if tried.to_string() != address {
-                        place = format!("{address} ({tried})");
-                    }
-                }
-            }
-        }
+        let (tried, source) = match TimedStream::connect(&resolve(address)?, ANSWER_TIMEOUT) {
+            Ok((stream, address)) => return Ok(Self { stream, address, token: None }),
+            Err(failure) => failure,
+        };
+        let place = match tried.map(|tried| tried.to_string()).filter(|tried| tried != address) {
+            Some(tried) => format!("{address} ({tried})"),
+            None => address.to_owned(),
+        };
         let what = format!("cannot reach a store of traces at {place}");
-        Err(Error::Unreachable { what, source: failure })
+        Err(Error::Unreachable { what, source })
     }
 
     /// Adds `token` to each later request.

@@ -40,7 +40,7 @@ mod stream;
 mod token;
 
 pub use answers::{Session, Status, StoredTrace};
-pub use client::Store;
+pub use client::{Store, UNIX_EPOCH_TICKS};
 pub use message::{MAX_REQUEST, MAX_RESPONSE, Message, MessageValue};
 pub use stream::TraceStream;
 pub use token::{TOKEN_PREFIX, check_token, token_line};

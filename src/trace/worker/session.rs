@@ -24,9 +24,6 @@ use crate::trace::sink::queue::Queued;
 use crate::trace::write::{backpressure, buffer, buffer_pool, loss, quiesce, registry, reserve};
 use std::time::{Duration, Instant};
 
-/// How long the worker waits for threads inside the hook when it ends a recording for lack of
-/// memory.
-const HOOK_TIMEOUT: Duration = Duration::from_millis(100);
 /// How often the worker looks for threads that ended without notice, and writes figures to the
 /// stream.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
@@ -313,7 +310,7 @@ impl Session {
     /// Ends the recording because the system has no memory for the tracker: every stream ends at a
     /// whole packet, without `Memledger.Report`, and the events that it lacks are counted.
     fn give_up(&mut self) {
-        quiesce::pause(HOOK_TIMEOUT);
+        quiesce::pause(quiesce::HOOK_TIMEOUT);
         // NOTE: types are announced before the events are counted, since the size of an event of an
         // unknown type is unknown.
         self.announcer.announce(&mut self.output);

@@ -10,6 +10,10 @@ use crate::platform::os;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
+/// How long a flush or an end waits for threads inside the hook, so that it has every event up to
+/// now.
+pub(crate) const HOOK_TIMEOUT: Duration = Duration::from_millis(100);
+
 /// Asks the system for its barrier on all threads; without it every hook passes a fence of its own.
 pub(crate) fn prepare() {
     state::set_process(os::register_barrier());

@@ -1,11 +1,8 @@
 //! Ids, times, addresses and GUIDs as Unreal's store encodes them.
 
-use memledger::remote::store::Message;
+use memledger::remote::store::{Message, UNIX_EPOCH_TICKS};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::SystemTime;
-
-/// The start of 1970, in units of 100 ns since the start of year 1.
-const UNIX_EPOCH_TICKS: i64 = 621_355_968_000_000_000;
 
 /// The id in `key`. Ids are unsigned 32-bit numbers; Unreal's client sends them signed.
 pub fn id(request: &Message, key: &str) -> Option<u32> {
