@@ -20,7 +20,7 @@ pub(super) fn on_helper_thread<R: Send>(body: impl FnOnce() -> R + Send) -> R {
     // more threads the system takes 10 ms for it. Later calls return at once.
     os::register_barrier();
     reserve::prepare();
-    os::run_on_new_thread(|| untracked(|| catch_unwind(AssertUnwindSafe(body))))
+    os::run_on_new_thread(os::STACK, || untracked(|| catch_unwind(AssertUnwindSafe(body))))
         .unwrap_or_else(|panic| resume_unwind(panic))
 }
 

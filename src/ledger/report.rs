@@ -14,7 +14,11 @@ use crate::error::{Error, NOT_LINKED};
 use crate::platform::os;
 use crate::scopes;
 use crate::trace::sink::file::LaterFile;
+#[cfg(feature = "symbols")]
+use crate::trace::write::untracked;
 use std::io;
+#[cfg(feature = "symbols")]
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 /// How the report is written, and where.
@@ -116,10 +120,27 @@ pub(crate) fn find_functions(report: &mut Report) {
             room >> 20
         ));
     }
-    let mut binaries = Binaries::new(&[]);
-    report.symbolize(&mut binaries);
-    binaries.take_notes().into_iter().for_each(problems::add);
+    let notes = os::run_on_new_thread(SYMBOLS_STACK, || {
+        untracked(|| {
+            // NOTE: a damaged file must not cost the report.
+            catch_unwind(AssertUnwindSafe(|| {
+                let mut binaries = Binaries::new(&[]);
+                report.symbolize(&mut binaries);
+                binaries.take_notes()
+            }))
+        })
+    });
+    let panicked = "some functions of call stacks have no names: what reads debug information has \
+                    failed on one of the program's files";
+    notes.unwrap_or_else(|_| vec![panicked.to_owned()]).into_iter().for_each(problems::add);
 }
+
+/// Bytes of stack for the thread that reads debug information.
+///
+/// NOTE: `addr2line` calls itself for each function that is inlined into another one: 1,000 levels
+/// took more than 1 MiB without optimisation. Pages that are not used take no memory.
+#[cfg(feature = "symbols")]
+const SYMBOLS_STACK: usize = 64 << 20;
 
 /// The same, without what reads the files.
 #[cfg(not(feature = "symbols"))]

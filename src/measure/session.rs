@@ -178,14 +178,16 @@ impl Active {
         };
         drop(self);
         end_if_over(&mut current);
-        outcome
+        drop(current);
+        // NOTE: without the lock. The text reads debug information, which can take seconds.
+        outcome?.map_err(|failure| failure())
     }
 
     fn find(
         &self,
         captured: bool,
         judge: impl FnOnce(&mut Outcome<'_>) -> Result<(), Failure>,
-    ) -> Result<MeasuredFigures, Error> {
+    ) -> Result<Result<MeasuredFigures, Failure>, Error> {
         let Self { node, ref before, .. } = *self;
         self.collect()?;
         let (figures, judged) = self.analyzer.with_analyzer(|analyzer| {
@@ -195,7 +197,7 @@ impl Active {
         if !captured {
             node.give_back((figures.live_blocks != 0).then_some(self.generation));
         }
-        judged.map_err(|failure| failure()).map(|()| figures)
+        Ok(judged.map(|()| figures))
     }
 
     /// Collects all events up to now into the analyzer, and checks that none is missing.

@@ -270,7 +270,8 @@ pub(super) fn forget() {
     let nodes = NODES.load(Ordering::Relaxed).min(CAPACITY as u32);
     let stacks = STACKS.load(Ordering::Relaxed).min(CAPACITY as u32);
     let Some(table) = Table::get().filter(|_| nodes > FIRST) else { return };
-    for number in FIRST..nodes {
+    // The roots, too, have numbers of stacks.
+    for number in COMPLETE..nodes {
         let Some(node) = table.node(number) else { break };
         for field in [&node.parent, &node.next].into_iter().chain(table.stack_of(number)) {
             field.store(0, Ordering::Relaxed);

@@ -3,6 +3,7 @@
 use crate::harness::{Case, REPORT, case, churn};
 use crate::limits::limit_addresses;
 use std::hint::black_box;
+use std::process::Command;
 
 pub(crate) const CASES: &[Case] = &[
     case("the report on exit has functions, files and lines", allocates, |run| {
@@ -54,6 +55,13 @@ pub(crate) const CASES: &[Case] = &[
         let says = format!("memledger: there is no file with the symbols of {program}; ");
         assert!(outcome.stderr.starts_with(&says), "{}", outcome.stderr);
         outcome.exited(0).whole();
+    }),
+    case("a pipe in the place of debug information is passed over", allocates, |run| {
+        let run = run.copied_by("cp", &[]).tracked().env("MEMLEDGER_STACKS", "on");
+        let mut package = run.command.get_program().to_owned();
+        package.push(".dwp");
+        assert!(Command::new("mkfifo").arg(package).status().unwrap().success());
+        run.run().exited(0).whole();
     }),
     case("without memory for symbols there are modules and offsets", no_memory, |run| {
         let run = run.tracked().env("MEMLEDGER_STACKS", "on");

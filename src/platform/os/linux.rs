@@ -9,7 +9,7 @@ mod library;
 mod modules;
 mod threads;
 
-pub(crate) use threads::{name_thread, run_on_new_thread, spawn};
+pub(crate) use threads::{STACK, name_thread, run_on_new_thread, spawn};
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use modules::{

@@ -56,7 +56,9 @@ pub(crate) fn is_thread_alive(_id: u32) -> bool {
 
 pub(crate) fn on_thread_exit(_run: &'static extern "C" fn()) {}
 
-pub(crate) fn run_on_new_thread<R: Send>(body: impl FnOnce() -> R + Send) -> R {
+pub(crate) const STACK: usize = 0;
+
+pub(crate) fn run_on_new_thread<R: Send>(_stack: usize, body: impl FnOnce() -> R + Send) -> R {
     body()
 }
 

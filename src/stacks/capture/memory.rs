@@ -42,12 +42,16 @@ pub(super) fn thread_pointer() -> usize {
 pub(super) struct OwnStack {
     low: Cell<usize>,
     end: Cell<usize>,
+    /// A page below that cannot be read, such as a guard page: all below it is no part of the stack.
+    /// 0 if none is known.
+    barrier: Cell<usize>,
 }
 
 impl OwnStack {
     pub(super) fn reset(&self) {
         self.low.set(0);
         self.end.set(0);
+        self.barrier.set(0);
     }
 
     /// Extends the checked part to the stack pointer `sp`: the stack may have grown since. `false` if
@@ -56,7 +60,8 @@ impl OwnStack {
     fn extend_to(&self, sp: usize) -> bool {
         let page = sp & !(PAGE - 1);
         if self.low.get() != 0 {
-            return page < self.low.get() && self.check(page, self.low.get());
+            return (self.barrier.get() + 1..self.low.get()).contains(&page)
+                && self.check_down_to(page);
         }
         let ends = [MAIN_END.load(Ordering::Relaxed), thread_pointer() & !7];
         let end = ends
@@ -68,12 +73,21 @@ impl OwnStack {
         true
     }
 
-    fn check(&self, page: usize, below: usize) -> bool {
-        let readable = are_readable(page, below);
-        if readable {
-            self.low.set(page);
+    /// Checks the pages below the checked part, from the nearest one down to `page`; `false` if one
+    /// cannot be read.
+    fn check_down_to(&self, page: usize) -> bool {
+        if (self.low.get() - page) / PAGE > MAX_CHECKED {
+            return false;
         }
-        readable
+        while self.low.get() > page {
+            let next = self.low.get() - PAGE;
+            if !os::is_readable(next) {
+                self.barrier.set(next);
+                return false;
+            }
+            self.low.set(next);
+        }
+        true
     }
 }
 

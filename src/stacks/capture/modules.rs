@@ -28,6 +28,8 @@ struct Modules {
     changes: Vec<InstanceChange>,
     /// The end of the stacks when the list was last read.
     stacks: u32,
+    /// Whether the list had changed when it was last read.
+    has_changed: bool,
 }
 
 /// A change of the list of modules.
@@ -102,6 +104,7 @@ pub(crate) fn refresh() -> io::Result<()> {
         uncommon: HashMap::from([(Packed::new(Rule::None), Code::NONE)]),
         changes: Vec::new(),
         stacks: 0,
+        has_changed: false,
     });
     let is_known =
         |base, file: &FileId| modules.loaded.get(&base).is_some_and(|(loaded, _)| loaded == file);
@@ -126,7 +129,10 @@ pub(crate) fn refresh() -> io::Result<()> {
     load(modules, before, new);
     modules.unload(now, &gone);
     load(modules, now, instead);
-    if modules.changes.len() != changes {
+    let had_changed = std::mem::replace(&mut modules.has_changed, modules.changes.len() != changes);
+    // NOTE: twice. While a thread that has looked through the old list takes its answer back, another
+    // one can remember it.
+    if modules.has_changed || had_changed {
         lookup::forget_known();
     }
     Ok(())

@@ -179,7 +179,7 @@ fn common(at: Registers, code: Code, reader: &mut StackReader) -> Option<(Regist
         // No frame is below the one it has called.
         return None;
     }
-    let address = cfa - RETURN_ADDRESS;
+    let address = cfa.wrapping_sub(RETURN_ADDRESS);
     // If `rbp` is not saved, this is the return address again.
     let rbp_address = address.wrapping_sub(code.saved_rbp());
     let return_address = reader.word(address)?;

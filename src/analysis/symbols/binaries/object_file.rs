@@ -8,7 +8,7 @@ use object::{
 };
 use object::{Endianness, Object, ObjectSection};
 use std::fmt::{Display, Write as _};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -47,10 +47,11 @@ impl ObjectFile {
     pub(super) fn open(path: &Path) -> Result<Self, String> {
         let failed =
             |what: &dyn Display| format!("{} has no usable symbols: {what}", path.display());
-        let file = File::open(path).map_err(|error| failed(&error))?;
-        if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        // NOTE: before it is opened. To open a pipe would wait for a writer.
+        if !fs::metadata(path).map_err(|error| failed(&error))?.is_file() {
             return Err(failed(&"it is not a file"));
         }
+        let file = File::open(path).map_err(|error| failed(&error))?;
         let cache = ReadCache::new(&file);
         let parsed = match FileKind::parse(&cache) {
             Ok(FileKind::Elf64) => Headers::read::<object::elf::FileHeader64<Endianness>>(&cache),

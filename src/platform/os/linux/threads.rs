@@ -10,14 +10,14 @@ use std::{io, ptr};
 /// value of `ulimit -s`, down to 16 KiB. The tracker needs 71 KiB without optimisation, 87 KiB on
 /// musl (file, report, control server, late streams; found by bisection); a resolver that looks up
 /// a recorder's name can take 128 KiB more. Untouched pages cost only address space.
-const STACK: usize = 1 << 20;
+pub(crate) const STACK: usize = 1 << 20;
 
 type Body = extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// Starts `body` on a new thread, with `argument`. The thread [names](name_thread) itself.
 pub(crate) fn spawn(body: Body, argument: usize) -> io::Result<()> {
     // SAFETY: the argument is a number.
-    let created = unsafe { create(body, ptr::without_provenance_mut(argument), true) };
+    let created = unsafe { create(body, ptr::without_provenance_mut(argument), STACK, true) };
     created.map(|_| ()).map_err(io::Error::from_raw_os_error)
 }
 
@@ -30,11 +30,12 @@ pub(crate) fn name_thread(name: &CStr) {
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
-/// Runs `body` on a new thread and waits for it; runs it on this thread if none can be created.
+/// Runs `body` on a new thread with this many bytes of stack for it, and waits; runs it on this
+/// thread if none can be created.
 ///
 /// The allocations of `body` then come from another arena than the program's blocks, and do not
 /// change where those are placed.
-pub(crate) fn run_on_new_thread<R: Send, F: FnOnce() -> R + Send>(body: F) -> R {
+pub(crate) fn run_on_new_thread<R: Send, F: FnOnce() -> R + Send>(stack: usize, body: F) -> R {
     struct Work<F, R> {
         body: Option<F>,
         result: Option<R>,
@@ -62,7 +63,7 @@ pub(crate) fn run_on_new_thread<R: Send, F: FnOnce() -> R + Send>(body: F) -> R 
     let done = AtomicU32::new(0);
     let mut shared = (&raw mut work, &raw const done);
     // SAFETY: the locals passed to the thread live until `done` is set.
-    match unsafe { create(run::<R, F>, (&raw mut shared).cast(), false) } {
+    match unsafe { create(run::<R, F>, (&raw mut shared).cast(), stack, false) } {
         Ok(thread) => {
             // SAFETY: the thread was just created joinable, and is joined once.
             unsafe { libc::pthread_join(thread, ptr::null_mut()) };
@@ -83,6 +84,7 @@ pub(crate) fn run_on_new_thread<R: Send, F: FnOnce() -> R + Send>(body: F) -> R 
 unsafe fn create(
     body: Body,
     argument: *mut c_void,
+    stack: usize,
     detached: bool,
 ) -> Result<libc::pthread_t, c_int> {
     // SAFETY: plain calls on local values.
@@ -92,7 +94,7 @@ unsafe fn create(
         if detached {
             libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
         }
-        let stack = (STACK + system_stack_bytes(&raw const attributes)).next_multiple_of(4096);
+        let stack = (stack + system_stack_bytes(&raw const attributes)).next_multiple_of(4096);
         libc::pthread_attr_setstacksize(&raw mut attributes, stack);
         let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
         libc::sigfillset(&raw mut all);
