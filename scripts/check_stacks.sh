@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Compares memledger's stacks with those of the `backtrace` crate, frame by frame: a random sample of
-# allocations is made twice at the same place, in programs (tests/stacks) that are built in many
-# ways, and in the test suites of hashbrown and regex. Fails if a frame differs that docs/stacks.md does
-# not explain.
+# allocations is made twice at the same place, in two programs (tests/stacks: `stack-places` and `stack-documents`)
+# that are built in many ways. Fails if a frame differs that docs/stacks.md does not explain.
 #
-#     scripts/check_stacks.sh [--short | BUILD...]     such as: scripts/check_stacks.sh stripped hashbrown
+#     scripts/check_stacks.sh [--short | BUILD...]     BUILD: release, opt-level=0, opt-level=s, stripped, abort, lto,
+#                                                      lto-abort-stripped, frame-pointers or musl
 #
 # Without arguments: a million samples, in all builds. With --short, as in CI: 20,000 in the builds that
 # differ most. Needs Rust, a C compiler and crates.io; for musl, the target x86_64-unknown-linux-musl.
