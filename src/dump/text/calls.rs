@@ -142,7 +142,8 @@ impl<'a> Names<'a> {
         path.reverse();
         let more = path.len() > FUNCTIONS;
         path.truncate(FUNCTIONS);
-        let mut text = path.iter().map(|&name| self.text(name)).collect::<Vec<_>>().join(" < ");
+        let names = path.iter().map(|&name| names::short(&self.text(name)).into_owned());
+        let mut text = names.collect::<Vec<_>>().join(" < ");
         if more {
             text.push_str(" < …");
         }
