@@ -72,7 +72,7 @@ pub use report::{
     AfterReport, Bookmark, CallRow, Frame, GroupRow, LiveBlock, Losses, NameRow, PeakMoment,
     Report, ScopeRow, SizeRow, StackKind, StackRow, ThreadRow, TimeSpan, TraceInfo,
 };
-pub(crate) use report::{CallKind, Calls};
+pub(crate) use report::{CallKind, Calls, end_of_angles, split_outside};
 #[cfg(feature = "symbols")]
 pub use symbols::Binaries;
 pub use symbols::{Module, SourceFrame, Symbolized, Symbolizer, add_symbols};

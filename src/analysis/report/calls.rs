@@ -5,7 +5,7 @@
 //! call of a stack that is shown, from the innermost one.
 
 use super::build::order;
-use super::crates::{crate_of, crate_of_file, is_allocation_entry, is_folded};
+use super::crates::{crate_of, crate_of_file, is_allocation_entry, is_folded, with_module};
 use super::rows::{Frame, StackKind, StackRow};
 use super::types::Report;
 use crate::analysis::callstacks::StackEnd;
@@ -156,7 +156,7 @@ fn calls_of<'a>(report: &'a Report, frame: &'a Frame) -> Vec<Call<'a>> {
         let function = found.function.as_str();
         let owner = crate_of(function).or_else(|| crate_of_file(found.file.as_deref()?));
         Call {
-            function: Cow::Borrowed(function),
+            function: with_module(function, found.file.as_deref()),
             source: found.file.as_deref().zip(found.line),
             owner: Cow::Borrowed(owner.unwrap_or(file)),
             folded: is_folded(owner, function),

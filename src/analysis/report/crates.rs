@@ -1,5 +1,7 @@
 //! The crate of a function, by its demangled name, and which functions a report folds.
 
+use std::borrow::Cow;
+
 /// Crates whose functions allocate for others.
 const FOLDED_CRATES: &[&str] = &[
     "std",
@@ -99,7 +101,7 @@ fn first_name(text: &str) -> Option<&str> {
 }
 
 /// The position of the `>` that ends what `text` begins within, or its length.
-fn end_of_angles(text: &str) -> usize {
+pub(crate) fn end_of_angles(text: &str) -> usize {
     let mut depth = 1;
     let mut last = ' ';
     for (at, char) in text.char_indices() {
@@ -118,7 +120,7 @@ fn end_of_angles(text: &str) -> usize {
 }
 
 /// Splits `text` at the first `by` that is in no brackets.
-fn split_outside<'a>(text: &'a str, by: &str) -> Option<(&'a str, &'a str)> {
+pub(crate) fn split_outside<'a>(text: &'a str, by: &str) -> Option<(&'a str, &'a str)> {
     let mut depth = 0_i32;
     let mut last = ' ';
     for (at, char) in text.char_indices() {
@@ -154,6 +156,24 @@ pub(super) fn crate_of_file(path: &str) -> Option<&str> {
         .match_indices('-')
         .find(|(at, _)| folder.as_bytes().get(at + 1).is_some_and(u8::is_ascii_digit));
     version.map(|(at, _)| &folder[..at])
+}
+
+/// The function with its crate and module, which are those of its source file where the debug
+/// information has only the last part of its name: that of lines only.
+pub(super) fn with_module<'a>(function: &'a str, file: Option<&str>) -> Cow<'a, str> {
+    let path = file.and_then(|file| file.strip_suffix(".rs"));
+    let Some(path) = path.filter(|_| crate_of(function).is_none()) else {
+        return Cow::Borrowed(function);
+    };
+    let within = path.rsplit_once("/src/").map_or(path, |(_, within)| within);
+    let within = within.strip_prefix("src/").unwrap_or(within);
+    // A path without `src` is of a test or an example; its folders are no modules.
+    let within = if within == path { path.rsplit('/').next().unwrap_or(path) } else { within };
+    let owner = file.and_then(crate_of_file).map(|name| name.replace('-', "_"));
+    let modules = within.split('/').filter(|name| !matches!(*name, "lib" | "main" | "mod"));
+    let mut parts: Vec<_> = owner.as_deref().into_iter().chain(modules).collect();
+    parts.push(function);
+    Cow::Owned(parts.join("::"))
 }
 
 /// Whether a report folds the frames of a function of this crate.
@@ -201,6 +221,34 @@ mod tests {
         ];
         for (path, expected) in cases {
             assert_eq!(crate_of_file(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_module_of_a_short_name_is_in_the_path_of_its_file() {
+        let registry = "/home/a/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f";
+        let cases = [
+            (
+                "new2",
+                Some(&*format!("{registry}/proc-macro2-1.0.1/src/lib.rs")),
+                "proc_macro2::new2",
+            ),
+            ("ty<A>", Some(&format!("{registry}/syn-3.0.1/src/ty.rs")), "syn::ty::ty<A>"),
+            ("{closure#0}", Some("/home/a/game/src/level/mod.rs"), "level::{closure#0}"),
+            ("load", Some("src/level/mesh.rs"), "level::mesh::load"),
+            ("main", Some("src/main.rs"), "main"),
+            ("main", Some("/home/a/examples/parse.rs"), "parse::main"),
+            ("level::load", Some("src/level/mesh.rs"), "level::load"),
+            (
+                "<level::Mesh as a::Load>::load",
+                Some("src/mesh.rs"),
+                "<level::Mesh as a::Load>::load",
+            ),
+            ("load", Some("/home/a/mesh.c"), "load"),
+            ("load", None, "load"),
+        ];
+        for (function, file, expected) in cases {
+            assert_eq!(with_module(function, file), expected, "{function}");
         }
     }
 

@@ -23,6 +23,7 @@ mod types;
 
 pub use calls::CallRow;
 pub(crate) use calls::{CallKind, Calls};
+pub(crate) use crates::{end_of_angles, split_outside};
 pub use rows::{
     Frame, GroupRow, LiveBlock, NameRow, ScopeRow, SizeRow, StackKind, StackRow, ThreadRow,
 };

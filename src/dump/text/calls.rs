@@ -5,6 +5,7 @@
 //! and with one node below it shares a row with that: `main > … > parse`.
 
 use super::column::{Cells, Column};
+use super::names;
 use super::sections::more;
 use super::table::{Row, Table};
 use crate::analysis::{CallKind, Calls, Estimates, Figures, Report, StackRow, Weights, column};
@@ -75,11 +76,16 @@ pub(super) fn rows(report: &Report, options: &Options, kind: CallKind) -> Table 
     let left = further.iter().filter(|(_, [own, _], _)| *own != Figures::default());
     let rest: u64 = left.clone().map(|(_, [own, _], _)| sort.of(own)).sum();
     let left = left.count();
+    // Functions that the short name would not distinguish keep their names.
+    let mut short = HashMap::<_, usize>::new();
+    rows.iter().for_each(|(row, ..)| *short.entry(names::short(&row.name)).or_default() += 1);
     let shown = rows.iter().map(|(row, [figures, inclusive], estimates)| {
+        let name = names::short(&row.name);
+        let name = if kind == CallKind::Function && short[&name] == 1 { &name } else { &*row.name };
         let estimates = estimates.as_ref().map(|[own, _]| own);
         Row {
             level: 0,
-            name: row.name.clone(),
+            name: name.to_owned(),
             cells: cells(report, ROWS, figures, inclusive, estimates),
         }
     });
@@ -136,7 +142,8 @@ impl<'a> Names<'a> {
         path.reverse();
         let more = path.len() > FUNCTIONS;
         path.truncate(FUNCTIONS);
-        let mut text = path.iter().map(|&name| self.text(name)).collect::<Vec<_>>().join(" < ");
+        let names = path.iter().map(|&name| names::short(&self.text(name)).into_owned());
+        let mut text = names.collect::<Vec<_>>().join(" < ");
         if more {
             text.push_str(" < …");
         }

@@ -5,6 +5,7 @@
 //! screen.rs    the headline and the lines below it: peak, end, allocated, what is missing
 //! sections.rs  which tables there are, and their rows
 //! calls.rs     tables of functions, lines and crates, and the tree of stacks
+//! names.rs     names of functions, short enough for a table
 //! tree.rs      the largest rows of a tree and the rows around them
 //! column.rs    what a column shows
 //! table.rs     one table within a width: names whole, figures to the right
@@ -15,6 +16,7 @@ mod calls;
 mod column;
 #[cfg(feature = "enable")]
 mod holders;
+mod names;
 mod screen;
 mod sections;
 mod style;

@@ -66,11 +66,16 @@ pub(super) fn tables(report: &Report, options: &Options) -> Vec<Table> {
             let threads = threads(report).collect();
             all.push(held(report, options, threads, "Who held the peak, by thread"));
         }
-        if !has_scopes && !report.by_stack.is_empty() {
-            all.push(calls::rows(report, options, CallKind::Function));
+        // Functions say more exactly than scopes which code allocates.
+        if !report.by_stack.is_empty() {
+            let top = if has_scopes { options.top.div_ceil(2) } else { options.top };
+            let options = Options { top, ..options.clone() };
+            all.push(calls::rows(report, &options, CallKind::Function));
+        } else if has_scopes {
+            all.push(allocates_most(report, options));
         }
         if has_scopes {
-            all.extend([allocates_most(report, options), still_live(report, options)]);
+            all.push(still_live(report, options));
         }
         if options.verbose {
             all.extend([one(By::Thread), one(By::Size)]);
@@ -218,11 +223,8 @@ pub(super) fn more(
 
 /// Whether one of the tables has functions in it.
 pub(super) fn shows_functions(report: &Report, options: &Options) -> bool {
-    let shows = match options.by {
-        Some(by) => matches!(by, By::Stack | By::Function | By::Line | By::Crate),
-        None => report.by_scope.len() <= 1 || options.largest() > 0,
-    };
-    shows && !report.by_stack.is_empty()
+    let is_of_calls = |by| matches!(by, By::Stack | By::Function | By::Line | By::Crate);
+    options.by.is_none_or(is_of_calls) && !report.by_stack.is_empty()
 }
 
 impl Options {
