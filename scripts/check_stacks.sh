@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Compares memledger's stacks with those of the `backtrace` crate, frame by frame: a random sample of
-# allocations is made twice at the same place, in two programs (tests/stacks: `stack-places` and `stack-documents`)
-# that are built in many ways. Fails if a frame differs that docs/stacks.md does not explain.
+# allocations is made twice at the same place, in two programs (tests/stacks) that are built in many
+# ways, and in the test suites of hashbrown and regex as they are published, with one line at the end of each
+# crate root that declares the allocator, in a release build. Fails if a frame differs that docs/stacks.md does
+# not explain.
 #
 #     scripts/check_stacks.sh [--short | BUILD...]     BUILD: release, opt-level=0, opt-level=s, stripped, abort, lto,
-#                                                      lto-abort-stripped, frame-pointers or musl
+#                                                      lto-abort-stripped, frame-pointers, musl, hashbrown or regex
 #
 # Without arguments: some 900,000 samples, in all builds. With --short, as in CI: 20,000 in the builds that
 # differ most. Needs Rust, a C compiler and crates.io; for musl, the target x86_64-unknown-linux-musl.
@@ -19,6 +21,7 @@
 #   no stack    samples from before the stacks were turned on
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/fetch_crate.sh
 
 short=false
 wanted=" $* "
@@ -111,6 +114,39 @@ if [ -d "$(rustc --print sysroot)/lib/rustlib/x86_64-unknown-linux-musl" ]; then
 elif is_wanted musl; then
     echo "SKIPPED: the target x86_64-unknown-linux-musl is not installed" >&2
 fi
+
+# suite NAME VERSION SAMPLES FEATURES ROOT...: compares the stacks of each test binary of a crate, SAMPLES at most in
+# each. ROOTs are the crate roots of its test binaries.
+suite() {
+    is_wanted "$1" || return 0
+    local name=$1 version=$2 samples=$3 features=$4 file path binary
+    shift 4
+    echo "== $name $version" >&2
+    fetch_crate "$name" "$version" "$work" stack-sampler "$root/tests/stacks/sampler"
+    cd "$work/src/$name"
+    for file in "$@"; do
+        # A root's last line may lack its line feed.
+        printf '\n%s\n' "$line" >>"$file"
+    done
+    # A lint of theirs must not stop the build over our line.
+    if ! RUSTFLAGS="--cap-lints warn" cargo test --release --lib --tests --no-run --features "$features" \
+        >"$run/build.log" 2>&1; then
+        tail -n 40 "$run/build.log" >&2
+        exit 1
+    fi
+    sed -n 's/^ *Executable .*(\(.*\))$/\1/p' "$run/build.log" >"$run/binaries"
+    while read -r path; do
+        binary=$(basename "$path")
+        CARGO_MANIFEST_DIR=$PWD every=2 compare "$name $version, ${binary%-*}" "$samples" anywhere "$path" </dev/null
+    done <"$run/binaries"
+    cd "$root"
+}
+line='#[cfg(test)] #[global_allocator] static __SAMPLING: stack_sampler::Sampling = stack_sampler::Sampling::new();'
+
+suite hashbrown 0.17.1 60000 rayon,serde src/lib.rs tests/equivalent_trait.rs tests/hasher.rs \
+    tests/hasher_unwind.rs tests/rayon.rs tests/serde.rs tests/set.rs
+# The version before the test data was left out of the published crate.
+suite regex 1.12.2 60000 "" src/lib.rs tests/lib.rs
 
 echo "| program and build | place | compared | equal | limit | no tables | different | no event | no stack |"
 echo "|---|---|---|---|---|---|---|---|---|"

@@ -6,7 +6,7 @@
 #
 # The sources are those published on crates.io, unchanged but for the dependency on memledger in
 # Cargo.toml and ONE line at the end of the crate root of each test binary, which declares the
-# allocator (and an empty module in regex, see `fetch`). Every suite is built and run twice, the second time with that line. It fails if
+# allocator (and an empty module in regex, see `fetch_crate`). Every suite is built and run twice, the second time with that line. It fails if
 #   - a test that passes without the line does not pass with it, or fewer tests run;
 #   - a report is missing, not complete, or counts a lost event, a hole in the serials, an unmatched
 #     free or an address that was allocated twice.
@@ -14,6 +14,7 @@
 # Doc tests are not run. Needs Rust, crates.io and a POSIX shell's tools. Works in target/suites.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/fetch_crate.sh
 
 short=false
 case "${1-}" in
@@ -34,42 +35,6 @@ failures=0
 fail() {
     echo "FAILED: $*" >&2
     failures=$((failures + 1))
-}
-
-# fetch NAME VERSION: lays the published source of a crate, fresh, at $work/src/NAME.
-fetch() {
-    local name=$1 version=$2 package=$work/fetch/$1
-    mkdir -p "$package/src" "$work/src"
-    : >"$package/src/lib.rs"
-    cat >"$package/Cargo.toml" <<END
-[package]
-name = "fetch-$name"
-edition = "2024"
-[dependencies]
-$name = "=$version"
-[workspace]
-END
-    rm -rf "$work/src/$name" "$package/vendor"
-    cargo vendor --quiet --versioned-dirs --manifest-path "$package/Cargo.toml" \
-        "$package/vendor" >/dev/null
-    cp -R "$package/vendor/$name-$version" "$work/src/$name"
-    # The dependency, as a table of its own before the others, and a workspace of its own.
-    cat >>"$work/src/$name/Cargo.toml" <<END
-
-[dev-dependencies.memledger]
-path = "$root"
-
-[workspace]
-END
-    # regex publishes `mod fuzz;` in tests/lib.rs without the module, whose inputs are large.
-    if [ "$name" = regex ]; then
-        mkdir "$work/src/regex/tests/fuzz"
-        : >"$work/src/regex/tests/fuzz/mod.rs"
-    fi
-    # Their lock file stays, but for what memledger asks to be newer.
-    if grep -q '^name = "crossbeam-utils"' "$work/src/$name/Cargo.lock"; then
-        cargo update --quiet --manifest-path "$work/src/$name/Cargo.toml" crossbeam-utils
-    fi
 }
 
 # run_all NAME MODE FEATURES: builds and runs every test binary of a suite; results at
@@ -151,7 +116,7 @@ suite() {
     local name=$1 version=$2 features=$3 file plain traced bytes
     shift 3
     echo "== $name $version" >&2
-    fetch "$name" "$version"
+    fetch_crate "$name" "$version" "$work" memledger "$root"
     run_all "$name" plain "$features"
     for file in "$@"; do
         # A root's last line may lack its line feed.
