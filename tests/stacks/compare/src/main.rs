@@ -105,11 +105,25 @@ impl Comparison {
         })
     }
 
-    /// Learns the own frames of each kind of sample from most of those that are whole.
+    /// Where a stack ends in code without unwind information: its frames without the last one, if
+    /// `backtrace` has not got that far. In musl's code it leaves out the frame in which it ends.
+    fn shared<'a>(ours: &'a [u64], theirs: &[u64]) -> &'a [u64] {
+        match ours.split_last() {
+            Some((last, outer)) if theirs.last() != Some(last) => outer,
+            _ => ours,
+        }
+    }
+
+    /// Learns the own frames of each kind of sample from most of those of which neither stack is
+    /// longer.
     fn learn(&mut self, pairs: &[(&Sample, &Stack)]) {
         let mut counts: HashMap<(u8, Own), usize> = HashMap::new();
-        for (sample, stack) in pairs.iter().filter(|(_, stack)| stack.end == 0) {
-            let own = self.difference(&stack.frames, &sample.frames);
+        for (sample, stack) in pairs {
+            let own = match stack.end {
+                0 => self.difference(&stack.frames, &sample.frames),
+                2 => self.difference(Self::shared(&stack.frames, &sample.frames), &sample.frames),
+                _ => continue,
+            };
             *counts.entry((sample.head.kind, own)).or_default() += 1;
         }
         let mut counts: Vec<_> = counts.into_iter().collect();
@@ -139,8 +153,8 @@ impl Comparison {
                 Outcome::EqualUpToLimit
             }
             1 => Outcome::Differs("the first 255 frames differ"),
-            // Both end there, as in `main` of a program with panic = "abort".
-            2 if self.difference(ours, theirs) == own => Outcome::Equal,
+            // Both end there, as in `main` of a program with panic = "abort", and in musl's code.
+            2 if self.difference(Self::shared(ours, theirs), theirs) == own => Outcome::Equal,
             2 if self.is_prefix(ours, theirs, own) => Outcome::EqualUpToNoTable,
             2 => Outcome::Differs("the frames up to code without unwind information differ"),
             _ => Outcome::Differs("memory could not be read"),
