@@ -101,8 +101,8 @@ pub(crate) fn allocated_with_stack(pointer: *mut u8, layout: Layout, ignore_envi
         synchronize_and_write_alloc(slot, pointer, layout, stack);
         write::leave(slot);
     }
-    // NOTE: this function must not have returned when the stack is taken, so it passes a reference
-    // to its registers, and no call of it is the last thing that its caller does.
+    // NOTE: the function with these registers must not have returned when its stack is taken. So a
+    // call that takes it must be no tail call: it gets a reference to a local variable.
     let at = Registers::here();
     let Some(slot) = write::enter() else { return cold(pointer, layout, ignore_environment, &at) };
     let stack = capture::take(slot, layout.size(), &at);

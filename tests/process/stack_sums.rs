@@ -1,5 +1,6 @@
 //! What stacks add up to: totals by stack are those by scope, and those of the whole.
 
+use crate::exactness::Random;
 use crate::harness::{Case, REPORT, Run, TRACE, builder, case, check_sums};
 use memledger::analysis::{Report, StackEnd, StackKind};
 use memledger::{OnFull, ScopeGuard, Stacks, alloc_scope};
@@ -58,17 +59,6 @@ pub(crate) const CASES: &[Case] = &[
 fn live_of(report: &Report, kind: StackKind) -> u64 {
     let rows = report.by_stack.iter().filter(|row| row.kind == kind);
     rows.map(|row| row.figures.live_bytes).sum()
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % end
-    }
 }
 
 /// Does `operations` random things, below random calls and in random scopes; returns what it keeps.
