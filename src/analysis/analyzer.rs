@@ -61,6 +61,8 @@ pub struct Analyzer {
     largest_live: usize,
     /// Stacks count only blocks of scopes with this in their path, in lower case.
     scope: Option<String>,
+    /// Whether reports have a row for each bucket.
+    by_bucket: bool,
     symbols: StoredSymbols,
 }
 
@@ -83,6 +85,7 @@ impl Analyzer {
             cutoff: Cutoff::default(),
             largest_live: 100,
             scope: None,
+            by_bucket: false,
             symbols: StoredSymbols::default(),
         }
     }
@@ -103,6 +106,13 @@ impl Analyzer {
     /// path, in upper or lower case. These rows then have no peaks of their own.
     pub fn stacks_in_scope(mut self, text: &str) -> Self {
         self.scope = Some(text.to_lowercase());
+        self
+    }
+
+    /// Has reports have [`Report::by_bucket`]: about 200 bytes for each combination of scope stack,
+    /// name, thread and call stack.
+    pub fn by_bucket(mut self) -> Self {
+        self.by_bucket = true;
         self
     }
 
@@ -167,6 +177,7 @@ impl Analyzer {
             cutoff: &self.cutoff,
             largest_live: self.largest_live,
             scope: self.scope.as_deref(),
+            by_bucket: self.by_bucket,
         }
     }
 

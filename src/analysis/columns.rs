@@ -206,8 +206,9 @@ macro_rules! columns {
                 self.moved_out.add(other.moved_out);
             }
 
-            /// Adds the columns that add up, except for the moves.
-            pub(crate) fn add(&mut self, other: &Self) {
+            /// Adds the columns of `other` that add up: all but the peaks and the moves. Sums beyond
+            /// `u64::MAX` wrap.
+            pub fn add(&mut self, other: &Self) {
                 $($(#[cfg($cfg_a)])? { self.$a = self.$a.wrapping_add(other.$a); })+
                 $(self.$b = self.$b.wrapping_add(other.$b);)+
                 $(self.$d = self.$d.wrapping_add(other.$d);)+

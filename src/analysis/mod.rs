@@ -69,8 +69,8 @@ pub(crate) use initial_live_set::{InitialBlock, InitialLiveSet};
 #[cfg(feature = "enable")]
 pub(crate) use measured::{Baseline, Holder, Holders, MeasuredFigures};
 pub use report::{
-    AfterReport, Bookmark, CallRow, Frame, GroupRow, LiveBlock, Losses, NameRow, PeakMoment,
-    Report, ScopeRow, SizeRow, StackKind, StackRow, ThreadRow, TimeSpan, TraceInfo,
+    AfterReport, Bookmark, BucketRow, CallRow, Frame, GroupRow, LiveBlock, Losses, NameRow,
+    PeakMoment, Report, ScopeRow, SizeRow, StackKind, StackRow, ThreadRow, TimeSpan, TraceInfo,
 };
 pub(crate) use report::{CallKind, Calls, end_of_angles, split_outside};
 #[cfg(feature = "symbols")]

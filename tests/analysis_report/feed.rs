@@ -153,7 +153,7 @@ pub struct Feed {
 impl Feed {
     /// A trace of our writer: nanosecond cycles from 0.
     pub fn new() -> Self {
-        let mut feed = Self::with(Analyzer::new(), false);
+        let mut feed = Self::with(Analyzer::new().by_bucket(), false);
         feed.emit("Memledger.Trace", 1, &[N(1), N(77), N(0), N(1)]);
         feed
     }

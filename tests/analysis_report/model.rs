@@ -3,7 +3,7 @@
 
 use crate::feed::{Feed, V::N};
 use crate::ops::{Op, ops};
-use memledger::analysis::{Figures, Moves, Report};
+use memledger::analysis::{BucketRow, Figures, Moves, Report};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -499,6 +499,29 @@ fn rows(report: &Report) -> BTreeMap<Key, Figures> {
     rows
 }
 
+/// The buckets of each row of a list sum to the row.
+fn buckets_add_up(report: &Report) {
+    let lists: [(Vec<Figures>, fn(&BucketRow) -> Option<usize>); 4] = [
+        (report.by_scope.iter().map(|row| row.figures).collect(), |bucket| Some(bucket.scope)),
+        (report.by_name.iter().map(|row| row.figures).collect(), |bucket| Some(bucket.name)),
+        (report.by_thread.iter().map(|row| row.figures).collect(), |bucket| Some(bucket.thread)),
+        (report.by_stack.iter().map(|row| row.figures).collect(), |bucket| bucket.stack),
+    ];
+    for (rows, row_of) in lists {
+        let mut sums = vec![Figures::default(); rows.len()];
+        for bucket in &report.by_bucket {
+            if let Some(row) = row_of(bucket) {
+                sums[row].add(&bucket.figures);
+            }
+        }
+        for (mut row, sum) in rows.into_iter().zip(sums) {
+            row.peak_bytes = 0;
+            (row.moved_in, row.moved_out) = Default::default();
+            assert_eq!(sum, row);
+        }
+    }
+}
+
 /// In each list, every column but the peaks sums to the totals.
 fn columns_add_up(report: &Report) {
     let mut lists = vec![
@@ -551,6 +574,7 @@ proptest! {
             expected.into_iter().filter(|(key, figures)| counts(key, figures)).collect();
         prop_assert_eq!(rows(&report), expected);
         columns_add_up(&report);
+        buckets_add_up(&report);
         let got = report.totals;
         prop_assert_eq!(
             (got.allocations, got.frees, got.reallocations, got.allocated_bytes, got.short_lived),

@@ -16,9 +16,7 @@ mod streams;
 mod threads;
 mod tree;
 
-#[cfg(feature = "enable")]
-pub(super) use contexts::Context;
-pub(super) use contexts::{Contexts, IdKind, Name, OUTERMOST, TagSpec};
+pub(super) use contexts::{Context, Contexts, IdKind, Name, OUTERMOST, TagSpec};
 pub(super) use streams::{LastBlock, MadeBy, NO_BUCKET, PendingRealloc, Stream, Streams};
 pub(super) use threads::{DetachedBlock, HeapAddress, Thread, Threads};
 pub(super) use tree::{ROOT, Tree};

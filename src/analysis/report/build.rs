@@ -1,13 +1,13 @@
 //! Makes a report: sums the buckets into rows, and sorts.
 
 use super::largest::Largest;
-use super::rows::{GroupRow, NameRow, ScopeRow, SizeRow, ThreadRow};
+use super::rows::{BucketRow, GroupRow, NameRow, ScopeRow, SizeRow, ThreadRow};
 use super::stacks::StackTable;
 use super::sums::{TreeFigures, add_counts, add_moves, by_node, by_row};
 use super::types::{PeakMoment, Report};
-use crate::analysis::accounts::class_bounds;
+use crate::analysis::accounts::{Bucket, class_bounds};
 use crate::analysis::apply::Model;
-use crate::analysis::attribution::{Name, OUTERMOST, ROOT, Thread};
+use crate::analysis::attribution::{Context, Name, OUTERMOST, ROOT, Thread};
 use crate::analysis::columns::{Figures, Totals};
 use crate::analysis::cutoff::Cutoff;
 use crate::analysis::diagnostics::Diagnostics;
@@ -26,6 +26,8 @@ pub(in crate::analysis) struct Sources<'a> {
     pub(in crate::analysis) largest_live: usize,
     /// Stacks count only blocks of scopes with this in their path, in lower case.
     pub(in crate::analysis) scope: Option<&'a str>,
+    /// Whether the report has a row for each bucket.
+    pub(in crate::analysis) by_bucket: bool,
 }
 
 impl Sources<'_> {
@@ -51,17 +53,26 @@ impl Sources<'_> {
         }
         let stacks = StackTable::of(self);
         let largest = Largest::of(self.model, self.largest_live, &stacks.row_of);
+        let (by_scope, scopes) = self.scope_rows(&largest.by_bucket);
+        let (by_name, names) = self.name_rows();
+        let (by_thread, threads) = self.thread_rows();
+        let by_bucket = if self.by_bucket {
+            self.bucket_rows(&scopes, &names, &threads, &stacks.row_of)
+        } else {
+            Vec::new()
+        };
         Report {
             trace,
             totals: self.totals(),
             peak: self.peak_moment(),
             bookmarks: self.timeline.bookmarks().all(),
-            by_scope: self.scope_rows(&largest.by_bucket),
+            by_scope,
             by_group: self.group_rows(),
-            by_name: self.name_rows(),
-            by_thread: self.thread_rows(),
+            by_name,
+            by_thread,
             by_size: self.size_rows(),
             by_stack: stacks.rows,
+            by_bucket,
             frames: stacks.frames,
             modules: stacks.modules,
             stack_sampling_bytes: Some(self.model.accounts().sampling()).filter(|&mean| mean > 0),
@@ -116,7 +127,8 @@ impl Sources<'_> {
         unnamed.fold(0, |sum, bucket| sum.wrapping_add(bucket.counts.at_peak(generation).1))
     }
 
-    fn scope_rows(&self, largest_by_bucket: &[u64]) -> Vec<ScopeRow> {
+    /// The rows, and the row of each node of the tree of scopes.
+    fn scope_rows(&self, largest_by_bucket: &[u64]) -> (Vec<ScopeRow>, Vec<usize>) {
         let contexts = self.model.contexts();
         let accounts = self.model.accounts();
         let scope_of = |context: u32| contexts.get(context).scope;
@@ -137,9 +149,8 @@ impl Sources<'_> {
             let entries = entries.get(&node).copied().or(never).filter(|_| node != ROOT);
             Some(ScopeRow { path, entries, figures, inclusive, largest_live_bytes })
         };
-        let mut rows: Vec<_> = figures.into_iter().enumerate().filter_map(row).collect();
-        rows.sort_by(|a, b| order(&a.figures, &b.figures).then_with(|| a.path.cmp(&b.path)));
-        rows
+        let rows = figures.into_iter().enumerate().map(row);
+        sorted(rows, |a, b| order(&a.figures, &b.figures).then_with(|| a.path.cmp(&b.path)))
     }
 
     fn group_rows(&self) -> Vec<GroupRow> {
@@ -160,7 +171,8 @@ impl Sources<'_> {
         rows
     }
 
-    fn name_rows(&self) -> Vec<NameRow> {
+    /// The rows, and the row of each name.
+    fn name_rows(&self) -> (Vec<NameRow>, Vec<usize>) {
         let (contexts, accounts) = (self.model.contexts(), self.model.accounts());
         let names = contexts.names();
         let sums = by_row(accounts, names.len(), |bucket| Some(contexts.get(bucket.context).name));
@@ -172,15 +184,14 @@ impl Sources<'_> {
                 figures: Figures { peak_bytes: accounts.peak(name.peak), ..figures },
             })
         };
-        let mut rows: Vec<_> = names.iter().zip(sums).filter_map(row).collect();
-        rows.sort_by(|a, b| {
+        sorted(names.iter().zip(sums).map(row), |a, b| {
             order(&a.figures, &b.figures)
                 .then_with(|| (&a.group, &a.name).cmp(&(&b.group, &b.name)))
-        });
-        rows
+        })
     }
 
-    fn thread_rows(&self) -> Vec<ThreadRow> {
+    /// The rows, and the row of each thread.
+    fn thread_rows(&self) -> (Vec<ThreadRow>, Vec<usize>) {
         let accounts = self.model.accounts();
         let threads = self.model.threads().all();
         let sums = by_row(accounts, threads.len(), |bucket| Some(bucket.thread));
@@ -193,10 +204,37 @@ impl Sources<'_> {
                 figures: Figures { peak_bytes: accounts.peak(thread.peak), ..figures },
             })
         };
-        let mut rows: Vec<_> = threads.iter().zip(sums).filter_map(row).collect();
         // A stable sort: threads are in the order in which they were first seen.
-        rows.sort_by(|a, b| order(&a.figures, &b.figures).then(a.id.cmp(&b.id)));
-        rows
+        sorted(threads.iter().zip(sums).map(row), |a, b| {
+            order(&a.figures, &b.figures).then(a.id.cmp(&b.id))
+        })
+    }
+
+    /// The rows of all buckets. Each bucket has a row in the other lists, because the sums of these
+    /// are over all buckets.
+    fn bucket_rows(
+        &self,
+        scopes: &[usize],
+        names: &[usize],
+        threads: &[usize],
+        stacks: &[Option<usize>],
+    ) -> Vec<BucketRow> {
+        let (contexts, accounts) = (self.model.contexts(), self.model.accounts());
+        let generation = accounts.total().generation;
+        let row = |(number, bucket): (usize, &Bucket)| {
+            let Context { scope, name, .. } = contexts.get(bucket.context);
+            let figures = bucket.figures(generation);
+            let weights = accounts.weights(number as u32).map(Box::new);
+            BucketRow {
+                scope: scopes[scope as usize],
+                name: names[name as usize],
+                thread: threads[bucket.thread as usize],
+                stack: stacks.get(bucket.stack as usize).copied().flatten(),
+                figures,
+                weights,
+            }
+        };
+        accounts.buckets().iter().enumerate().map(row).collect()
     }
 
     fn size_rows(&self) -> Vec<SizeRow> {
@@ -220,6 +258,22 @@ impl Sources<'_> {
         rows.sort_by(|a, b| order(&a.figures, &b.figures).then(a.min_bytes.cmp(&b.min_bytes)));
         rows
     }
+}
+
+/// The rows in their order, and for each item the place of its row; 0 if it has none.
+fn sorted<T>(
+    rows: impl Iterator<Item = Option<T>>,
+    order: impl Fn(&T, &T) -> Ordering,
+) -> (Vec<T>, Vec<usize>) {
+    let mut items = 0;
+    let counted = rows.inspect(|_| items += 1).enumerate();
+    let mut rows: Vec<_> = counted.filter_map(|(item, row)| Some((item, row?))).collect();
+    rows.sort_by(|(_, a), (_, b)| order(a, b));
+    let mut places = vec![0; items];
+    for (place, &(item, _)) in rows.iter().enumerate() {
+        places[item] = place;
+    }
+    (rows.into_iter().map(|(_, row)| row).collect(), places)
 }
 
 /// The order of rows before their names are compared.

@@ -25,6 +25,7 @@ pub use calls::CallRow;
 pub(crate) use calls::{CallKind, Calls};
 pub(crate) use crates::{end_of_angles, split_outside};
 pub use rows::{
-    Frame, GroupRow, LiveBlock, NameRow, ScopeRow, SizeRow, StackKind, StackRow, ThreadRow,
+    BucketRow, Frame, GroupRow, LiveBlock, NameRow, ScopeRow, SizeRow, StackKind, StackRow,
+    ThreadRow,
 };
 pub use types::{AfterReport, Bookmark, Losses, PeakMoment, Report, TimeSpan, TraceInfo};

@@ -113,6 +113,33 @@ impl StackRow {
     }
 }
 
+/// One combination of scope stack, group and name, thread and call stack.
+///
+/// The four are indices of the report's lists. Its own peak and moves are not kept: these columns are 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BucketRow {
+    /// Its scope stack: an index of [`Report::by_scope`](super::Report::by_scope).
+    pub scope: usize,
+    /// Its group and name: an index of [`Report::by_name`](super::Report::by_name).
+    pub name: usize,
+    /// The thread that allocates: an index of [`Report::by_thread`](super::Report::by_thread).
+    pub thread: usize,
+    /// Its call stack: an index of [`Report::by_stack`](super::Report::by_stack), if that has it.
+    pub stack: Option<usize>,
+    /// Its blocks. In a sampled trace, a bucket with a stack has the blocks of the sample.
+    pub figures: Figures,
+    pub(in crate::analysis) weights: Option<Box<Weights>>,
+}
+
+impl BucketRow {
+    /// Estimates for all blocks with this stack in this scope, with this name, on this thread, if the
+    /// trace has only a sample of them.
+    pub fn estimates(&self) -> Option<Estimates> {
+        self.weights.as_ref().map(|weights| weights.estimates())
+    }
+}
+
 /// One frame of some stacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,7 +1,8 @@
 //! The parts of a report about all blocks together.
 
 use super::rows::{
-    Frame, GroupRow, LiveBlock, NameRow, ScopeRow, SizeRow, StackKind, StackRow, ThreadRow,
+    BucketRow, Frame, GroupRow, LiveBlock, NameRow, ScopeRow, SizeRow, StackKind, StackRow,
+    ThreadRow,
 };
 use crate::analysis::callstacks::StackEnd;
 use crate::analysis::columns::Totals;
@@ -47,6 +48,9 @@ pub struct Report {
     pub frames: Vec<Frame>,
     /// The files that these frames are in.
     pub modules: Vec<Module>,
+    /// By all of these together, in no particular order; empty unless
+    /// [`Analyzer::by_bucket`](crate::analysis::Analyzer::by_bucket) asks for it.
+    pub by_bucket: Vec<BucketRow>,
     /// If only a sample of blocks has stacks: the mean number of bytes from one sample to the next.
     pub stack_sampling_bytes: Option<u64>,
     /// The largest blocks still live, the largest first.
