@@ -12,6 +12,7 @@ use super::initial_live_set::{InitialBlock, InitialLiveSet};
 use super::live_set::HEAPS;
 #[cfg(feature = "enable")]
 use super::measured::{Baseline, Holders, MeasuredFigures};
+use super::observer::{Actor, BlockObserver, NoObserver};
 use super::report::Report;
 use super::report::build::Sources;
 use super::symbols::StoredSymbols;
@@ -48,7 +49,7 @@ use crate::trace::read::{Damage, Event, Hole, Row, Visitor};
 /// [`read`]: crate::trace::read::read
 /// [`Decoder`]: crate::trace::read::Decoder
 #[derive(Clone, Debug)]
-pub struct Analyzer {
+pub struct Analyzer<O = NoObserver> {
     decoding: Decoding,
     /// Operations that are not applied to the model yet.
     queue: OperationQueue,
@@ -64,6 +65,7 @@ pub struct Analyzer {
     /// Whether reports have a row for each bucket.
     by_bucket: bool,
     symbols: StoredSymbols,
+    observer: O,
 }
 
 impl Default for Analyzer {
@@ -75,6 +77,13 @@ impl Default for Analyzer {
 impl Analyzer {
     /// An analyzer that has seen no event.
     pub fn new() -> Self {
+        Self::observing(NoObserver)
+    }
+}
+
+impl<O: BlockObserver> Analyzer<O> {
+    /// An analyzer that has seen no event, and passes on what happens to each block.
+    pub fn observing(observer: O) -> Self {
         Self {
             decoding: Decoding::default(),
             queue: OperationQueue::default(),
@@ -87,7 +96,31 @@ impl Analyzer {
             scope: None,
             by_bucket: false,
             symbols: StoredSymbols::default(),
+            observer,
         }
+    }
+
+    /// The observer. It has seen all events up to the last [`flush`](Self::flush).
+    pub fn observer(&self) -> &O {
+        &self.observer
+    }
+
+    /// The same, to be changed.
+    pub fn observer_mut(&mut self) -> &mut O {
+        &mut self.observer
+    }
+
+    /// The names of the scope stack in which an actor acted, outermost first.
+    pub fn scope_path(&self, actor: Actor) -> Vec<String> {
+        let contexts = self.model.contexts();
+        contexts.scopes().path(contexts.get(actor.context).scope)
+    }
+
+    /// The id and the name of the thread that acted, as in [`Report::by_thread`]; the name is empty if it
+    /// has none.
+    pub fn thread_of(&self, actor: Actor) -> (u32, &str) {
+        let thread = self.model.threads().get(actor.thread);
+        (thread.id, &thread.name)
     }
 
     /// Stops counting at `until`: the report is the one at that point.
@@ -193,12 +226,13 @@ impl Analyzer {
 
     /// The model, and the surroundings of an event.
     #[inline]
-    fn parts(&mut self) -> (&mut Model, ApplyEnv<'_>) {
+    fn parts(&mut self) -> (&mut Model, ApplyEnv<'_, O>) {
         let env = ApplyEnv {
             now: self.timeline.now(),
             began_late: self.facts.began_late(),
             cutoff: &mut self.cutoff,
             diagnostics: &mut self.diagnostics,
+            observer: &mut self.observer,
         };
         (&mut self.model, env)
     }
@@ -219,6 +253,7 @@ impl Analyzer {
             began_late: self.facts.began_late(),
             cutoff: &mut self.cutoff,
             diagnostics: &mut self.diagnostics,
+            observer: &mut self.observer,
         };
         self.model.apply(&mut self.queue, &mut env);
     }
@@ -335,7 +370,7 @@ impl Analyzer {
     }
 }
 
-impl Visitor for Analyzer {
+impl<O: BlockObserver> Visitor for Analyzer<O> {
     fn event_type(&mut self, index: usize, event_type: &EventType) {
         match self.decoding.add_type(index, event_type) {
             Ok(Role::Name(NameRole::ScopeEntries { .. })) => self.facts.set_counts_entries(),

@@ -25,6 +25,7 @@
 //! | `timeline/` | the time, bookmarks, when scopes were off |
 //! | `initial_live_set.rs` | a copy of the live blocks, for a stream that joins a recording |
 //! | `measured.rs` | the figures of a measurement |
+//! | `observer.rs` | what happens to single blocks, for other questions than a report's |
 //! | `symbols/` | what a symbolizer is, the symbols that a trace has, and those of the program's files |
 //! | `hash.rs` | a hash for small keys |
 //!
@@ -54,6 +55,7 @@ mod initial_live_set;
 mod live_set;
 #[cfg(feature = "enable")]
 mod measured;
+mod observer;
 mod report;
 mod symbols;
 mod timeline;
@@ -68,6 +70,7 @@ pub use estimate::Estimate;
 pub(crate) use initial_live_set::{InitialBlock, InitialLiveSet};
 #[cfg(feature = "enable")]
 pub(crate) use measured::{Baseline, Holder, Holders, MeasuredFigures};
+pub use observer::{Actor, BlockChange, BlockEvent, BlockObserver, NoObserver};
 pub use report::{
     AfterReport, Bookmark, BucketRow, CallRow, Frame, GroupRow, LiveBlock, Losses, NameRow,
     PeakMoment, Report, ScopeRow, SizeRow, StackKind, StackRow, ThreadRow, TimeSpan, TraceInfo,

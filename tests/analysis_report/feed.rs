@@ -1,6 +1,6 @@
 //! Makes events by hand and gives them to an analyzer.
 
-use memledger::analysis::{Analyzer, Report};
+use memledger::analysis::{Analyzer, BlockObserver, NoObserver, Report};
 use memledger::trace::format::schema::{EventType, Field, FieldFamily, FieldType as T};
 use memledger::trace::read::{Event, Visitor};
 
@@ -143,8 +143,8 @@ pub enum V<'a> {
 use V::{B, N, S};
 
 /// An analyzer and what it takes to feed it.
-pub struct Feed {
-    pub analyzer: Analyzer,
+pub struct Feed<O = NoObserver> {
+    pub analyzer: Analyzer<O>,
     types: Vec<EventType>,
     serial: u64,
     pub events: u64,
@@ -153,17 +153,24 @@ pub struct Feed {
 impl Feed {
     /// A trace of our writer: nanosecond cycles from 0.
     pub fn new() -> Self {
-        let mut feed = Self::with(Analyzer::new().by_bucket(), false);
-        feed.emit("Memledger.Trace", 1, &[N(1), N(77), N(0), N(1)]);
-        feed
+        Self::ours(Analyzer::new())
     }
 
     /// A trace of Unreal's writer.
     pub fn unreal() -> Self {
         Self::with(Analyzer::new(), true)
     }
+}
 
-    pub fn with(analyzer: Analyzer, unreal: bool) -> Self {
+impl<O: BlockObserver> Feed<O> {
+    /// A trace of our writer: nanosecond cycles from 0.
+    pub fn ours(analyzer: Analyzer<O>) -> Self {
+        let mut feed = Self::with(analyzer, false);
+        feed.emit("Memledger.Trace", 1, &[N(1), N(77), N(0), N(1)]);
+        feed
+    }
+
+    pub fn with(analyzer: Analyzer<O>, unreal: bool) -> Self {
         let mut types = Vec::new();
         for (index, &(name, synced, fields)) in TYPES.iter().enumerate() {
             let fields = if unreal && name == "Memory.TagSpec" { SPEC } else { fields };

@@ -3,7 +3,9 @@
 
 use crate::feed::{Feed, V::N};
 use crate::ops::{Op, ops};
-use memledger::analysis::{BucketRow, Figures, Moves, Report};
+use memledger::analysis::{
+    Analyzer, BlockChange, BlockEvent, BlockObserver, BucketRow, Figures, Moves, Report,
+};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -94,7 +96,7 @@ pub const CONTEXTS: &[(i32, &[&str], &[&str], &str)] = &[
     (303, &["GlobalScope", "b"], &["G"], "Unnamed"),
 ];
 
-fn announce(feed: &mut Feed) {
+fn announce(feed: &mut Feed<Sums>) {
     feed.spec(0, 100, -1, -1, "GlobalScope");
     feed.spec(0, 101, 100, -1, "a");
     feed.spec(0, 102, 104, -1, "b");
@@ -365,8 +367,8 @@ fn count(row: &mut Figures, entry: &Entry) {
 type Rows = (BTreeMap<Key, Figures>, Figures);
 
 /// Runs the operations through both; the rows of the model as they were at the report.
-fn run(ops: &[Op]) -> (Report, Model, Option<Rows>) {
-    let mut feed = Feed::new();
+fn run(ops: &[Op]) -> (Report, Model, Option<Rows>, Sums) {
+    let mut feed = Feed::ours(Analyzer::observing(Sums::default()).by_bucket());
     announce(&mut feed);
     feed.module("program", 0x1000, 0x100);
     for (id, frames) in (0..).zip(STACKS).skip(1) {
@@ -456,7 +458,9 @@ fn run(ops: &[Op]) -> (Report, Model, Option<Rows>) {
             }
         }
     }
-    (feed.report(), model, at_report)
+    let report = feed.report();
+    let observed = std::mem::take(feed.analyzer.observer_mut());
+    (report, model, at_report, observed)
 }
 
 /// The rows of a report under the keys of the model.
@@ -501,7 +505,8 @@ fn rows(report: &Report) -> BTreeMap<Key, Figures> {
 
 /// The buckets of each row of a list sum to the row.
 fn buckets_add_up(report: &Report) {
-    let lists: [(Vec<Figures>, fn(&BucketRow) -> Option<usize>); 4] = [
+    type RowOf = fn(&BucketRow) -> Option<usize>;
+    let lists: [(Vec<Figures>, RowOf); 4] = [
         (report.by_scope.iter().map(|row| row.figures).collect(), |bucket| Some(bucket.scope)),
         (report.by_name.iter().map(|row| row.figures).collect(), |bucket| Some(bucket.name)),
         (report.by_thread.iter().map(|row| row.figures).collect(), |bucket| Some(bucket.thread)),
@@ -520,6 +525,72 @@ fn buckets_add_up(report: &Report) {
             assert_eq!(sum, row);
         }
     }
+}
+
+/// The figures of each bucket, from what an observer sees.
+#[derive(Default)]
+struct Sums(HashMap<u32, Figures>);
+
+impl Sums {
+    fn live(&mut self, bucket: u32, blocks: i64, bytes: u64) -> &mut Figures {
+        let row = self.0.entry(bucket).or_default();
+        row.live_blocks = row.live_blocks.wrapping_add_signed(blocks);
+        row.live_bytes = row.live_bytes.wrapping_add_signed(blocks * bytes as i64);
+        row
+    }
+}
+
+impl BlockObserver for Sums {
+    fn observe(&mut self, event: &BlockEvent, change: BlockChange) {
+        let bytes = event.bytes;
+        match change {
+            BlockChange::Allocated => {
+                let row = self.live(event.bucket, 1, bytes);
+                row.allocations += 1;
+                row.allocated_bytes += bytes;
+            }
+            BlockChange::Freed { short_lived, .. } => {
+                let row = self.live(event.bucket, -1, bytes);
+                row.frees += 1;
+                row.short_lived += u64::from(short_lived);
+            }
+            BlockChange::ReallocBegun => self.live(event.bucket, -1, bytes).frees += 1,
+            BlockChange::Left => _ = self.live(event.bucket, -1, bytes),
+            BlockChange::Reallocated { bucket_before, .. } => {
+                self.live(bucket_before, 0, 0).frees -= 1;
+                let row = self.live(event.bucket, 1, bytes);
+                row.reallocations += 1;
+                row.allocated_bytes += bytes;
+            }
+            BlockChange::ReallocFailed => {
+                let row = self.live(event.bucket, 0, 0);
+                row.reallocations -= 1;
+                row.allocated_bytes -= bytes;
+            }
+            BlockChange::Corrected { bytes_before, is_live } => {
+                let row = self.live(event.bucket, 0, 0);
+                row.allocated_bytes += bytes - bytes_before;
+                row.live_bytes += if is_live { bytes - bytes_before } else { 0 };
+            }
+            BlockChange::Moved { from } => {
+                self.live(from, -1, bytes);
+                self.live(event.bucket, 1, bytes);
+            }
+            BlockChange::Returned => _ = self.live(event.bucket, 1, bytes),
+            change => panic!("{change:?} is new"),
+        }
+    }
+}
+
+/// What the observer has seen adds up to the report.
+fn observed_adds_up(report: &Report, observed: &Sums) {
+    for (number, bucket) in (0..).zip(&report.by_bucket) {
+        let mut sum = observed.0.get(&number).copied().unwrap_or_default();
+        sum.live_blocks_at_peak = bucket.figures.live_blocks_at_peak;
+        sum.live_bytes_at_peak = bucket.figures.live_bytes_at_peak;
+        assert_eq!(sum, bucket.figures, "bucket {number}");
+    }
+    assert!(observed.0.len() <= report.by_bucket.len());
 }
 
 /// In each list, every column but the peaks sums to the totals.
@@ -564,7 +635,7 @@ proptest! {
     fn every_row_is_as_a_naive_model_has_it(
         ops in prop_oneof![ops(0), ops(STACKS.len() as u32 - 1)],
     ) {
-        let (report, model, at_report) = run(&ops);
+        let (report, model, at_report, observed) = run(&ops);
         let (expected, totals) = at_report.unwrap_or_else(|| model.rows());
         let has_stacks = !report.by_stack.is_empty();
         let counts = |key: &Key, figures: &Figures| {
@@ -575,6 +646,7 @@ proptest! {
         prop_assert_eq!(rows(&report), expected);
         columns_add_up(&report);
         buckets_add_up(&report);
+        observed_adds_up(&report, &observed);
         let got = report.totals;
         prop_assert_eq!(
             (got.allocations, got.frees, got.reallocations, got.allocated_bytes, got.short_lived),

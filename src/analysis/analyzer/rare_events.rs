@@ -5,11 +5,12 @@ use crate::analysis::decode::{
     BlockRole, NameRole, Role, ScopeRole, StackRole, TimeRole, TraceRole, u8_at, u32_at, u64_at,
 };
 use crate::analysis::facts::OurTrace;
+use crate::analysis::observer::BlockObserver;
 use crate::analysis::symbols::Module;
 use crate::analysis::timeline::{MEMORY_CHANNEL, SCOPE_CHANNEL};
 use crate::trace::read::Event;
 
-impl Analyzer {
+impl<O: BlockObserver> Analyzer<O> {
     /// Any event but an allocation or a free.
     #[inline(never)]
     pub(super) fn rare_event(&mut self, role: Role, event: &Event<'_>) {
@@ -50,8 +51,10 @@ impl Analyzer {
             BlockRole::Rename { address, heap } => {
                 model.rename(stream, heap.of(fixed), u64_at(fixed, address), env);
             }
-            BlockRole::HeapMark { address } => model.mark_heap(u64_at(fixed, address), env),
-            BlockRole::HeapUnmark { address } => model.unmark_heap(u64_at(fixed, address), env),
+            BlockRole::HeapMark { address } => model.mark_heap(stream, u64_at(fixed, address), env),
+            BlockRole::HeapUnmark { address } => {
+                model.unmark_heap(stream, u64_at(fixed, address), env);
+            }
             BlockRole::LargeSize { address, size } => {
                 model.large_size(stream, u64_at(fixed, address), u64_at(fixed, size), env);
             }

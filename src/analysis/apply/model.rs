@@ -12,7 +12,8 @@ use crate::analysis::callstacks::Callstacks;
 use crate::analysis::cutoff::Cutoff;
 use crate::analysis::diagnostics::Diagnostics;
 use crate::analysis::hash::IntMap;
-use crate::analysis::live_set::{HEAPS, Heaps};
+use crate::analysis::live_set::{Block, HEAPS, Heaps};
+use crate::analysis::observer::{BlockChange, BlockEvent, BlockObserver};
 
 /// Who allocates, what is live, and the figures of both.
 #[derive(Clone, Debug)]
@@ -28,19 +29,42 @@ pub(in crate::analysis) struct Model {
 }
 
 /// The surroundings of an event: its time, and the objects beside the model that count it.
-pub(in crate::analysis) struct ApplyEnv<'a> {
+pub(in crate::analysis) struct ApplyEnv<'a, O> {
     /// Nanoseconds since the start of the trace.
     pub(in crate::analysis) now: u64,
     /// Whether the trace began after its process: blocks from before are not known.
     pub(in crate::analysis) began_late: bool,
     pub(in crate::analysis) cutoff: &'a mut Cutoff,
     pub(in crate::analysis) diagnostics: &'a mut Diagnostics,
+    pub(in crate::analysis) observer: &'a mut O,
 }
 
-impl ApplyEnv<'_> {
+impl<O: BlockObserver> ApplyEnv<'_, O> {
     /// The moment of the event that was counted last.
     fn moment(&self) -> Moment {
         Moment { time: self.now, event: self.cutoff.events() }
+    }
+
+    /// Passes on to the observer what event `number` of a stream has changed.
+    #[inline(always)]
+    fn observe(
+        &mut self,
+        (stream, number): (u16, u64),
+        (heap, address): HeapAddress,
+        block: &Block,
+        change: BlockChange,
+    ) {
+        let event = BlockEvent {
+            number,
+            at_ns: self.now,
+            address,
+            bytes: block.size(),
+            allocated_at_ns: block.allocated_at,
+            bucket: block.bucket,
+            stream,
+            heap,
+        };
+        self.observer.observe(&event, change);
     }
 }
 

@@ -4,6 +4,7 @@ use super::contexts::OUTERMOST;
 use super::threads::{DetachedBlock, Threads};
 use crate::analysis::accounts::Accounts;
 use crate::analysis::live_set::Block;
+use crate::analysis::observer::Actor;
 
 /// In place of a bucket: the bucket of this stream's context and thread is not looked up yet.
 pub(in crate::analysis) const NO_BUCKET: u32 = u32::MAX;
@@ -17,8 +18,8 @@ const MAX_PENDING: usize = 16;
 /// The first half of a reallocation.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::analysis) enum PendingRealloc {
-    /// The old block, no longer live.
-    Known(DetachedBlock),
+    /// The old block, no longer live; where it was, and the number of the event.
+    Known { old: DetachedBlock, from: u64, begun: u64 },
     /// There was no such block.
     Unknown,
 }
@@ -92,6 +93,12 @@ impl Stream {
         }
     }
 
+    /// Who makes the events of the stream now.
+    #[inline]
+    pub(in crate::analysis) fn actor(&self) -> Actor {
+        Actor { thread: self.thread, context: self.context }
+    }
+
     /// Notes the first half of a reallocation.
     pub(in crate::analysis) fn begin_realloc(&mut self, pending: PendingRealloc) {
         if self.pending.len() == MAX_PENDING {
@@ -109,7 +116,7 @@ impl Stream {
     #[cfg(feature = "enable")]
     pub(in crate::analysis) fn being_reallocated(&self) -> impl Iterator<Item = Block> {
         self.pending.iter().filter_map(|pending| match pending {
-            PendingRealloc::Known(detached) => Some(detached.block),
+            PendingRealloc::Known { old, .. } => Some(old.block),
             PendingRealloc::Unknown => None,
         })
     }

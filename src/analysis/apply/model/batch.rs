@@ -8,14 +8,15 @@ use crate::analysis::accounts::Moment;
 use crate::analysis::apply::operation::{Operation, OperationKind, OperationQueue};
 use crate::analysis::attribution::{LastBlock, MadeBy, NO_BUCKET};
 use crate::analysis::live_set::Block;
+use crate::analysis::observer::{BlockChange, BlockObserver};
 
 impl Model {
     /// Applies all queued operations.
     #[inline(never)]
-    pub(in crate::analysis) fn apply(
+    pub(in crate::analysis) fn apply<O: BlockObserver>(
         &mut self,
         queue: &mut OperationQueue,
-        env: &mut ApplyEnv<'_>,
+        env: &mut ApplyEnv<'_, O>,
     ) {
         let (operations, first) = queue.take();
         let mut fetched = 0;
@@ -35,7 +36,7 @@ impl Model {
                     OperationKind::Alloc => self.allocate(operation, number, env),
                     OperationKind::ReallocAlloc => self.reallocate(operation, number, env),
                     OperationKind::Free | OperationKind::ReallocFree => {
-                        self.free(operation, env);
+                        self.free(operation, number, env);
                     }
                 }
                 at += 1;
@@ -46,15 +47,16 @@ impl Model {
     /// Applies the allocations and frees of one stream at the start of `operations`, up to the
     /// first operation that needs more; returns their number. The first is event `first`.
     #[inline]
-    fn apply_consecutive(
+    fn apply_consecutive<O: BlockObserver>(
         &mut self,
         operations: &[Operation],
         first: u64,
-        env: &mut ApplyEnv<'_>,
+        env: &mut ApplyEnv<'_, O>,
     ) -> usize {
         let Some(&Operation { stream: stream_id, .. }) = operations.first() else { return 0 };
         let stream = self.stream(stream_id);
         let (thread, mut bucket) = (stream.thread, stream.bucket);
+        let by = stream.actor();
         if !env.cutoff.is_counting() {
             return 0;
         }
@@ -66,6 +68,7 @@ impl Model {
             if stream != stream_id {
                 break;
             }
+            let number = first + applied as u64;
             match kind {
                 OperationKind::Alloc => {
                     // NOTE: the bucket is looked up, and added, only if there is an allocation:
@@ -76,16 +79,18 @@ impl Model {
                     let bucket = self.stack_bucket(stack, bucket);
                     let block = Block::allocated(size, now, bucket);
                     if let Some(old) = self.heaps.insert(heap, address, hint, block) {
-                        self.replaced(&old, env);
+                        self.replaced((stream, number), (heap, address), &old, env);
                     }
                     let size = block.size();
-                    let moment = Moment { time: now, event: first + applied as u64 };
+                    let moment = Moment { time: now, event: number };
                     self.accounts
                         .add_block(block.key(), size, moment, |tally| tally.allocated(size));
                     newest = (heap, address);
                     allocations += 1;
                     let made_by = MadeBy::Allocation;
                     last = Some(LastBlock { address, block, heap, made_by });
+                    let change = BlockChange::Allocated;
+                    env.observe((stream, number), (heap, address), &block, change);
                 }
                 OperationKind::Free => {
                     let Some(block) = self.heaps.remove(heap, address, hint) else { break };
@@ -95,6 +100,8 @@ impl Model {
                     let key = block.key();
                     self.accounts.remove_block(key, block.size(), |tally| tally.freed(short));
                     last = None;
+                    let change = BlockChange::Freed { by, short_lived: short };
+                    env.observe((stream, number), (heap, address), &block, change);
                 }
                 OperationKind::ReallocFree | OperationKind::ReallocAlloc => break,
             }

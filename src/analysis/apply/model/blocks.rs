@@ -4,10 +4,11 @@ use super::{ApplyEnv, Model};
 use crate::analysis::accounts::{Bucket, Moment};
 use crate::analysis::apply::operation::{Operation, OperationKind};
 use crate::analysis::attribution::{
-    DetachedBlock, LastBlock, MadeBy, NO_BUCKET, PendingRealloc, Stream,
+    DetachedBlock, HeapAddress, LastBlock, MadeBy, NO_BUCKET, PendingRealloc, Stream,
 };
 use crate::analysis::callstacks::NO_STACK;
 use crate::analysis::live_set::{Block, HEAPS};
+use crate::analysis::observer::{Actor, BlockChange, BlockObserver};
 
 impl Model {
     /// The bucket of this context and thread, which is added if there is none.
@@ -68,12 +69,12 @@ impl Model {
     /// An event about a root heap that does not exist, or about address 0.
     #[cold]
     #[inline(never)]
-    pub(in crate::analysis) fn unusable(
+    pub(in crate::analysis) fn unusable<O: BlockObserver>(
         &mut self,
         stream: u16,
         heap: usize,
         kind: OperationKind,
-        env: &mut ApplyEnv<'_>,
+        env: &mut ApplyEnv<'_, O>,
     ) {
         let stream = self.stream(stream);
         stream.last = None;
@@ -91,22 +92,28 @@ impl Model {
 
     /// An allocation; it is event `number`.
     #[inline]
-    pub(super) fn allocate(&mut self, operation: &Operation, number: u64, env: &mut ApplyEnv<'_>) {
+    pub(super) fn allocate<O: BlockObserver>(
+        &mut self,
+        operation: &Operation,
+        number: u64,
+        env: &mut ApplyEnv<'_, O>,
+    ) {
         self.first_seen(operation, number, MadeBy::Allocation, env);
     }
 
     /// The second half of a reallocation; it is event `number`.
     #[inline(never)]
-    pub(super) fn reallocate(
+    pub(super) fn reallocate<O: BlockObserver>(
         &mut self,
         operation: &Operation,
         number: u64,
-        env: &mut ApplyEnv<'_>,
+        env: &mut ApplyEnv<'_, O>,
     ) {
         let Operation { address, size, hint, heap, stack, .. } = *operation;
         let stream = self.stream(operation.stream);
-        let mut old = match stream.end_realloc() {
-            Some(PendingRealloc::Known(old)) => old,
+        let by = stream.actor();
+        let (mut old, from, begun) = match stream.end_realloc() {
+            Some(PendingRealloc::Known { old, from, begun }) => (old, from, begun),
             Some(PendingRealloc::Unknown) => {
                 return self.first_reallocated(operation, number, env);
             }
@@ -126,7 +133,7 @@ impl Model {
         let replaced = self.heaps.insert(heap, address, hint, block);
         if env.cutoff.is_counting() {
             if let Some(old) = replaced {
-                self.replaced(&old, env);
+                self.replaced((operation.stream, number), (heap, address), &old, env);
             }
             let moment = Moment { time: env.now, event: number };
             self.accounts.resize(before.size(), size);
@@ -134,6 +141,10 @@ impl Model {
                 self.accounts.change_stack(before.bucket, block.bucket, before.size(), size);
             }
             self.accounts.add_block(block.key(), size, moment, |tally| tally.reallocated(size));
+            let bytes_before = before.size();
+            let bucket_before = before.bucket;
+            let change = BlockChange::Reallocated { begun, from, bytes_before, bucket_before, by };
+            env.observe((operation.stream, number), (heap, address), &block, change);
         } else {
             env.cutoff.after_mut().add_bytes(size);
         }
@@ -143,7 +154,12 @@ impl Model {
     /// began, so before any measurement: it counts in the scope, but in no measurement.
     #[cold]
     #[inline(never)]
-    fn first_reallocated(&mut self, operation: &Operation, number: u64, env: &mut ApplyEnv<'_>) {
+    fn first_reallocated<O: BlockObserver>(
+        &mut self,
+        operation: &Operation,
+        number: u64,
+        env: &mut ApplyEnv<'_, O>,
+    ) {
         let stream_id = operation.stream;
         let Stream { context, thread, bucket, .. } = *self.stream(stream_id);
         let made_by = MadeBy::ReallocationOfUnknown;
@@ -166,12 +182,12 @@ impl Model {
 
     /// A block that was not known before.
     #[inline]
-    fn first_seen(
+    fn first_seen<O: BlockObserver>(
         &mut self,
         operation: &Operation,
         number: u64,
         made_by: MadeBy,
-        env: &mut ApplyEnv<'_>,
+        env: &mut ApplyEnv<'_, O>,
     ) {
         let Operation { address, size, hint, heap, stack, .. } = *operation;
         let stream = self.stream(operation.stream);
@@ -188,10 +204,12 @@ impl Model {
         let replaced = self.heaps.insert(heap, address, hint, block);
         if env.cutoff.is_counting() {
             if let Some(old) = replaced {
-                self.replaced(&old, env);
+                self.replaced((operation.stream, number), (heap, address), &old, env);
             }
             let moment = Moment { time: env.now, event: number };
             self.accounts.add_block(block.key(), size, moment, |tally| tally.allocated(size));
+            let event = (operation.stream, number);
+            env.observe(event, (heap, address), &block, BlockChange::Allocated);
         } else {
             let after = env.cutoff.after_mut();
             after.allocations += 1;
@@ -202,36 +220,53 @@ impl Model {
     /// A block was allocated over this one.
     #[cold]
     #[inline(never)]
-    pub(super) fn replaced(&mut self, old: &Block, env: &mut ApplyEnv<'_>) {
+    pub(super) fn replaced<O: BlockObserver>(
+        &mut self,
+        event: (u16, u64),
+        address: HeapAddress,
+        old: &Block,
+        env: &mut ApplyEnv<'_, O>,
+    ) {
         env.diagnostics.duplicate_allocation();
         self.accounts.remove_block(old.key(), old.size(), |_| ());
         self.accounts.note_left(old.key(), old.size());
+        env.observe(event, address, old, BlockChange::Left);
     }
 
     /// A free, or the first half of a reallocation.
     #[inline]
-    pub(super) fn free(&mut self, operation: &Operation, env: &mut ApplyEnv<'_>) {
+    pub(super) fn free<O: BlockObserver>(
+        &mut self,
+        operation: &Operation,
+        number: u64,
+        env: &mut ApplyEnv<'_, O>,
+    ) {
         let Operation { address, hint, heap, .. } = *operation;
         let stream = self.stream(operation.stream);
         stream.last = None;
         let thread = stream.thread;
+        let by = stream.actor();
+        let event = (operation.stream, number);
         let realloc = operation.kind == OperationKind::ReallocFree;
         let Some(block) = self.heaps.remove(heap, address, hint) else {
             if realloc {
                 self.stream(operation.stream).begin_realloc(PendingRealloc::Unknown);
             }
-            return self.free_of_unknown(heap, address, env);
+            return self.free_of_unknown(event, by, (heap, address), env);
         };
         let owner = self.accounts.bucket(block.bucket).thread;
         if realloc {
-            let detached = self.threads.get(owner).detach((heap, address), block);
-            let pending = PendingRealloc::Known(detached);
+            let old = self.threads.get(owner).detach((heap, address), block);
+            let pending = PendingRealloc::Known { old, from: address, begun: number };
             self.streams.existing(operation.stream).begin_realloc(pending);
         }
         if env.cutoff.is_counting() {
             let newest = self.threads.get(thread).newest();
             let short = !realloc && owner == thread && newest == (heap, address);
             self.accounts.remove_block(block.key(), block.size(), |tally| tally.freed(short));
+            let freed = BlockChange::Freed { by, short_lived: short };
+            let change = if realloc { BlockChange::ReallocBegun } else { freed };
+            env.observe(event, (heap, address), &block, change);
         } else {
             env.cutoff.after_mut().frees += u64::from(!realloc);
         }
@@ -239,11 +274,20 @@ impl Model {
 
     #[cold]
     #[inline(never)]
-    fn free_of_unknown(&mut self, heap: u8, address: u64, env: &mut ApplyEnv<'_>) {
-        if let Some(DetachedBlock { block, .. }) = self.heap_blocks.remove(&(heap, address)) {
+    fn free_of_unknown<O: BlockObserver>(
+        &mut self,
+        event: (u16, u64),
+        by: Actor,
+        address: HeapAddress,
+        env: &mut ApplyEnv<'_, O>,
+    ) {
+        if let Some(DetachedBlock { block, .. }) = self.heap_blocks.remove(&address) {
             if env.cutoff.is_counting() {
                 self.accounts.note_returned(block.key(), block.size());
                 self.accounts.count(block.key(), block.size(), |tally| tally.freed(false));
+                env.observe(event, address, &block, BlockChange::Returned);
+                let change = BlockChange::Freed { by, short_lived: false };
+                env.observe(event, address, &block, change);
             }
         } else if env.cutoff.is_counting() {
             env.diagnostics.unknown_free(env.began_late);

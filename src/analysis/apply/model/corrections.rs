@@ -5,16 +5,17 @@ use crate::analysis::accounts::{Bucket, LAST_CLASS, class_of};
 use crate::analysis::attribution::{LastBlock, MadeBy};
 use crate::analysis::callstacks::NO_STACK;
 use crate::analysis::live_set::{Block, HEAPS};
+use crate::analysis::observer::{BlockChange, BlockObserver};
 
 impl Model {
     /// The block just allocated on this stream is larger than the 32 GiB that its size field can
     /// hold. So the block is in the last size class, and stays there.
-    pub(in crate::analysis) fn large_size(
+    pub(in crate::analysis) fn large_size<O: BlockObserver>(
         &mut self,
         stream_id: u16,
         address: u64,
         size: u64,
-        env: &mut ApplyEnv<'_>,
+        env: &mut ApplyEnv<'_, O>,
     ) {
         let is_large = |block: &Block| [block.size(), size].map(class_of) == [LAST_CLASS; 2];
         let last = self.stream(stream_id).last;
@@ -38,6 +39,9 @@ impl Model {
                 self.accounts.remove_block(old.key(), old.size(), |_| ());
                 self.accounts.add_block(old.key(), new, env.moment(), |_| ());
             }
+            let change = BlockChange::Corrected { bytes_before: old.size(), is_live };
+            let event = (stream_id, env.cutoff.events());
+            env.observe(event, (last.heap, address), &last.block, change);
         } else {
             let after = env.cutoff.after_mut();
             after.subtract_bytes(old.size());
@@ -47,15 +51,15 @@ impl Model {
 
     /// The reallocation just made on this stream has failed: its two halves stay as operations,
     /// its count and its bytes are taken back.
-    pub(in crate::analysis) fn realloc_failed(
+    pub(in crate::analysis) fn realloc_failed<O: BlockObserver>(
         &mut self,
         stream_id: u16,
         address: u64,
-        env: &mut ApplyEnv<'_>,
+        env: &mut ApplyEnv<'_, O>,
     ) {
         let last = self.stream(stream_id).last.take();
         let made = |last: &LastBlock| last.address == address && last.made_by != MadeBy::Allocation;
-        let Some(LastBlock { block, made_by, .. }) = last.filter(made) else {
+        let Some(LastBlock { block, made_by, heap, .. }) = last.filter(made) else {
             return env.diagnostics.problem(
                 "a Memledger.ReallocFailed does not follow the reallocation it speaks of"
                     .to_owned(),
@@ -67,6 +71,8 @@ impl Model {
             (MadeBy::Reallocation, true) => {
                 let size = block.size();
                 self.accounts.count(block.key(), size, |tally| tally.not_reallocated(size));
+                let event = (stream_id, env.cutoff.events());
+                env.observe(event, (heap, address), &block, BlockChange::ReallocFailed);
             }
             (MadeBy::Reallocation, false) => {
                 env.cutoff.after_mut().subtract_bytes(block.size());
@@ -78,12 +84,12 @@ impl Model {
     }
 
     /// A live block gets the tag that is current on the stream.
-    pub(in crate::analysis) fn rename(
+    pub(in crate::analysis) fn rename<O: BlockObserver>(
         &mut self,
         stream_id: u16,
         heap: usize,
         address: u64,
-        env: &mut ApplyEnv<'_>,
+        env: &mut ApplyEnv<'_, O>,
     ) {
         let current = self.stream(stream_id).context;
         let found = usable_heap(heap).and_then(|heap| Some((heap, self.heaps.get(heap, address)?)));
@@ -111,11 +117,18 @@ impl Model {
         self.heaps.replace(heap, address, renamed);
         if env.cutoff.is_counting() {
             self.accounts.transfer(block.bucket, bucket, block.size());
+            let change = BlockChange::Moved { from: block.bucket };
+            env.observe((stream_id, env.cutoff.events()), (heap, address), &renamed, change);
         }
     }
 
     /// The block at `address` is a heap for other blocks: it is not the program's data.
-    pub(in crate::analysis) fn mark_heap(&mut self, address: u64, env: &mut ApplyEnv<'_>) {
+    pub(in crate::analysis) fn mark_heap<O: BlockObserver>(
+        &mut self,
+        stream_id: u16,
+        address: u64,
+        env: &mut ApplyEnv<'_, O>,
+    ) {
         let Some((heap, block)) = self.heaps.remove_anywhere(address) else {
             return env.diagnostics.problem(
                 "a Memory.HeapMarkAlloc names an address where no block is live".to_owned(),
@@ -127,11 +140,18 @@ impl Model {
         if env.cutoff.is_counting() {
             self.accounts.remove_block(block.key(), block.size(), |_| ());
             self.accounts.note_left(block.key(), block.size());
+            let event = (stream_id, env.cutoff.events());
+            env.observe(event, (heap, address), &block, BlockChange::Left);
         }
     }
 
     /// The block at `address` is a block like any other again.
-    pub(in crate::analysis) fn unmark_heap(&mut self, address: u64, env: &mut ApplyEnv<'_>) {
+    pub(in crate::analysis) fn unmark_heap<O: BlockObserver>(
+        &mut self,
+        stream_id: u16,
+        address: u64,
+        env: &mut ApplyEnv<'_, O>,
+    ) {
         let can_return = |&heap: &u8| {
             self.heap_blocks.contains_key(&(heap, address))
                 && self.heaps.get(heap, address).is_none()
@@ -150,6 +170,8 @@ impl Model {
         if env.cutoff.is_counting() {
             self.accounts.note_returned(block.key(), block.size());
             self.accounts.add_block(block.key(), block.size(), env.moment(), |_| ());
+            let event = (stream_id, env.cutoff.events());
+            env.observe(event, (heap, address), &block, BlockChange::Returned);
         }
     }
 }
