@@ -324,6 +324,18 @@ fn functions_are_named_by_the_first_frame_that_is_not_folded() {
 }
 
 #[test]
+fn a_stack_without_the_programs_own_code_has_all_its_functions() {
+    let mut feed = program();
+    feed.stack(3, &[0x1050, 0x1060]);
+    feed.alloc_at(2, 0x500, 5, 3);
+    let mut report = feed.report();
+    report.symbolize(&mut Names(PROGRAM, Vec::new()));
+    let stack = report.by_stack.iter().position(|row| row.figures.live_bytes == 5).expect("a row");
+    assert_eq!(report.functions_of(stack, false), ["std::rt::lang_start", "main"]);
+    assert_eq!(called(&report.by_function(false), "std::rt::lang_start").figures.live_bytes, 5);
+}
+
+#[test]
 fn the_tree_reads_from_callers_or_from_allocators() {
     let mut report = program().report();
     report.symbolize(&mut Names(PROGRAM, Vec::new()));

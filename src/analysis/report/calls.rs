@@ -130,21 +130,23 @@ impl<'a> Calls<'a> {
         if !self.all_frames {
             shown.drain(..entry.unwrap_or(0));
         }
-        let is_shown = |inner: Option<&u32>, number: u32| {
-            // The function `main` that the compiler makes calls the runtime of std.
-            let call = self.get(number);
-            let in_std = || inner.is_some_and(|&inner| self.get(inner).owner == "std");
-            !(call.folded || call.function == "main" && in_std())
-        };
-        if self.all_frames || !shown.iter().any(|&number| is_shown(None, number)) {
+        if self.all_frames {
             return;
         }
-        let mut inner = None;
-        shown.retain(|&number| {
-            let keep = is_shown(inner.as_ref(), number);
-            inner = Some(number);
-            keep
-        });
+        let mut kept = 0;
+        for at in 0..shown.len() {
+            let call = self.get(shown[at]);
+            // The function `main` that the compiler makes calls the runtime of std.
+            let is_in_std = || at > 0 && self.get(shown[at - 1]).owner == "std";
+            if !(call.folded || call.function == "main" && is_in_std()) {
+                // NOTE: `kept` is at most `at`, so the call before the next one is still in its place.
+                shown[kept] = shown[at];
+                kept += 1;
+            }
+        }
+        if kept > 0 {
+            shown.truncate(kept);
+        }
     }
 }
 
