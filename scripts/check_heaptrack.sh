@@ -2,8 +2,8 @@
 # Runs one program, which parses 30 sources of this library, under heaptrack and under memledger with stacks, and
 # compares the bytes that each function has allocated, its callees included. The 20 functions with the most bytes
 # must be the same in both, in the same order, and their bytes must differ by less than 1 %. Prints both, and the
-# times. Left out are closures and allocators, whose names many functions have, and functions
-# whose names heaptrack does not demangle. Needs Python, zstd and heaptrack (`apt install heaptrack`); without
+# times. Functions are compared by their last names. Left out are closures and allocators, whose names many
+# functions have, and functions whose names heaptrack does not demangle. Needs Python, zstd and heaptrack (`apt install heaptrack`); without
 # it, prints a sentence and compares nothing.
 #
 #     scripts/check_heaptrack.sh
@@ -45,6 +45,13 @@ zstd --quiet -dc "$folder"/run*.zst >"$folder/run.heaptrack"
 python3 - "$folder/run.heaptrack" "$folder/run.folded" <<'PYTHON'
 import collections, sys
 
+def last_name(name):
+    """A function without its crate and modules: heaptrack does not have those of inlined functions."""
+    if name.startswith(("_", "<")):
+        return name
+    path, less, generic = name.partition("<")
+    return path.rpartition("::")[2] + less + generic
+
 def of_heaptrack(path):
     """The allocated bytes of each function with its callees. The format is that of heaptrack_interpret: lines of
     strings, instruction pointers, traces, sizes with their traces, allocations; numbers are hexadecimal."""
@@ -71,7 +78,7 @@ def of_heaptrack(path):
         names = set()
         while trace:
             pointer, trace = traces[trace]
-            names.update(pointers[pointer])
+            names.update(map(last_name, pointers[pointer]))
         for name in names:
             result[name] += size
     return result
@@ -80,7 +87,7 @@ def of_memledger(path):
     result = collections.Counter()
     for line in open(path, encoding="utf-8"):
         stack, _, size = line.rstrip("\n").rpartition(" ")
-        for name in set(stack.split(";")):
+        for name in set(map(last_name, stack.split(";"))):
             result[name] += int(size)
     return result
 
