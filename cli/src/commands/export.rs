@@ -2,6 +2,7 @@
 
 use super::completeness::damaged;
 use super::input::{display_name, is_stdin, open, open_watched, unreadable};
+use super::output::{unwritable, write_to};
 use super::report::Sort;
 use crate::error::{CliError, Outcome};
 use crate::symbols::{self, SymbolArgs};
@@ -11,8 +12,7 @@ use memledger::dump::{FORMATS, text};
 use memledger::trace::convert::convert;
 use memledger::trace::format::Transport;
 use memledger::trace::read::read;
-use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -71,24 +71,18 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
         To::Memledger => Transport::Compact,
         To::Folded => return folded(args, out),
     };
+    if is_stdin(&args.output) && io::stdout().is_terminal() {
+        return Err(CliError::Usage(
+            "a trace is no text for a terminal; give -o a file, or send standard output to one"
+                .to_owned(),
+        ));
+    }
     let source = open(&args.trace)?;
-    let summary = if is_stdin(&args.output) {
-        if io::stdout().is_terminal() {
-            return Err(CliError::Usage(
-                "a trace is no text for a terminal; give -o a file, or send standard output to one"
-                    .to_owned(),
-            ));
-        }
-        convert(source, out, to)
-    } else {
-        convert(source, Lazy::new(&args.output), to)
-    };
-    let summary = summary.map_err(|error| match error {
-        Error::Write(error) if is_stdin(&args.output) => CliError::Output(error),
-        Error::Write(error) => {
-            CliError::Failed(format!("cannot write {}: {error}", args.output.display()))
-        }
-        error => unreadable(&args.trace, error),
+    let summary = write_to(&args.output, out, |out| {
+        convert(source, out, to).map_err(|error| match error {
+            Error::Write(error) => unwritable(&args.output, error),
+            error => unreadable(&args.trace, error),
+        })
     })?;
     Ok(damaged(&args.trace, &summary).map_or(Outcome::Done, Outcome::Incomplete))
 }
@@ -109,46 +103,10 @@ fn folded(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     let mut options = text::Options::default();
     (options.sort, options.all_frames) = (args.column.into(), args.all_frames);
     let format = FORMATS.by_name("folded").ok_or(CliError::Failed("no such format".to_owned()))?;
-    if is_stdin(&args.output) {
-        format.write(&report, &options, out).map_err(CliError::Output)?;
-    } else {
-        let written = File::create(&args.output).and_then(|file| {
-            let mut file = BufWriter::new(file);
-            format.write(&report, &options, &mut file)?;
-            file.flush()
-        });
-        written.map_err(|error| {
-            CliError::Failed(format!("cannot write {}: {error}", args.output.display()))
-        })?;
-    }
+    write_to(&args.output, out, |out| {
+        format.write(&report, &options, out).map_err(|error| unwritable(&args.output, error))
+    })?;
     Ok(damaged(&args.trace, &summary).map_or(Outcome::Done, Outcome::Incomplete))
-}
-
-/// A file that is created when the first byte is written to it: if the input is no trace, an
-/// existing file must not be overwritten.
-pub(super) struct Lazy<'a> {
-    path: &'a Path,
-    file: Option<File>,
-}
-
-impl<'a> Lazy<'a> {
-    pub(super) fn new(path: &'a Path) -> Self {
-        Self { path, file: None }
-    }
-}
-
-impl Write for Lazy<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let file = match &mut self.file {
-            Some(file) => file,
-            none => none.insert(File::create(self.path)?),
-        };
-        file.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.as_mut().map_or(Ok(()), File::flush)
-    }
 }
 
 /// Whether both paths refer to the same file.

@@ -1,5 +1,5 @@
-//! One file per command: its arguments, and a call of the library. Three files are shared by
-//! several commands: `input.rs`, `completeness.rs`, `store.rs`.
+//! One file per command: its arguments, and a call of the library. Four files are shared by
+//! several commands: `input.rs`, `output.rs`, `completeness.rs`, `store.rs`.
 
 mod completeness;
 pub mod condition;
@@ -10,6 +10,7 @@ pub mod fetch;
 pub mod info;
 mod input;
 pub mod moment;
+mod output;
 pub mod quantity;
 pub mod report;
 pub mod serve;

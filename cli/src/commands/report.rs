@@ -5,6 +5,7 @@ use super::condition::Condition;
 use super::condition::figures::Figures;
 use super::input::{display_name, is_stdin, open_watched, unreadable};
 use super::moment::Moment;
+use super::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome};
 use crate::symbols::{SymbolArgs, symbolize};
 use crate::terminal::note;
@@ -16,8 +17,7 @@ use memledger::trace::read::{Summary, read};
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -355,12 +355,9 @@ fn write(args: &ReportArgs, report: &Report, out: &mut dyn Write) -> Result<(), 
         let width = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0.into());
         return print(args, report, color, width, out).map_err(CliError::output);
     };
-    let written = File::create(path).and_then(|file| {
-        let mut file = BufWriter::new(file);
-        print(args, report, false, None, &mut file)?;
-        file.flush()
-    });
-    written.map_err(|error| CliError::Failed(format!("cannot write {}: {error}", path.display())))
+    write_to(path, out, |out| {
+        print(args, report, false, None, out).map_err(|error| unwritable(path, error))
+    })
 }
 
 fn print(

@@ -1,8 +1,9 @@
 //! `memledger symbolize`: the same trace with the functions of its call stacks.
 
 use super::completeness::damaged;
-use super::export::{Lazy, is_same};
+use super::export::is_same;
 use super::input::{is_stdin, open_watched, unreadable};
+use super::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome};
 use crate::symbols::{SymbolArgs, symbolize};
 use crate::terminal::note;
@@ -51,17 +52,11 @@ pub fn run(args: &SymbolizeArgs, out: &mut dyn Write) -> Result<Outcome, CliErro
     }
     let source = open_watched(&args.trace)?;
     let symbolize = |report: &mut Report| symbolize(report, &args.symbols);
-    let symbolized = if to_stdout {
-        add_symbols(source, out, symbolize)
-    } else {
-        add_symbols(source, Lazy::new(&args.output), symbolize)
-    };
-    let symbolized = symbolized.map_err(|error| match error {
-        Error::Write(error) if to_stdout => CliError::Output(error),
-        Error::Write(error) => {
-            CliError::Failed(format!("cannot write {}: {error}", args.output.display()))
-        }
-        error => unreadable(&args.trace, error),
+    let symbolized = write_to(&args.output, out, |to| {
+        add_symbols(source, to, symbolize).map_err(|error| match error {
+            Error::Write(error) => unwritable(&args.output, error),
+            error => unreadable(&args.trace, error),
+        })
     })?;
     let Symbolized { addresses, with_symbols, summary, .. } = &symbolized;
     note(&match (addresses, with_symbols) {

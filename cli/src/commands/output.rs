@@ -1,0 +1,143 @@
+//! What a command writes: a file that is whole or not there, or standard output.
+
+use super::input::is_stdin;
+use crate::error::CliError;
+use std::fs;
+#[cfg(unix)]
+use std::fs::Permissions;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// Has `body` write the file `path`, or `out` if the path is `-`. Its errors of writing are to go
+/// through [`unwritable`].
+///
+/// A file is written under another name in the same folder, and renamed at the end. If `body` fails,
+/// it is removed, and what `path` was before stays. What is no file (a pipe, `/dev/null`) is written
+/// directly.
+pub fn write_to<T>(
+    path: &Path,
+    out: &mut dyn Write,
+    body: impl FnOnce(&mut dyn Write) -> Result<T, CliError>,
+) -> Result<T, CliError> {
+    if is_stdin(path) {
+        return body(out);
+    }
+    let failed = |error| unwritable(path, error);
+    // Through a link, to the file itself.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let before = fs::metadata(&target).ok();
+    if before.as_ref().is_some_and(|before| !before.is_file()) {
+        let file = fs::OpenOptions::new().write(true).open(&target).map_err(failed)?;
+        let mut file = BufWriter::new(file);
+        let value = body(&mut file)?;
+        file.flush().map_err(failed)?;
+        return Ok(value);
+    }
+    let mut file = BufWriter::new(temporary(&target).map_err(failed)?);
+    let value = body(&mut file)?;
+    let file = file.into_inner().map_err(|error| failed(error.into_error()))?;
+    if let Some(before) = before {
+        file.as_file().set_permissions(before.permissions()).map_err(failed)?;
+    }
+    file.persist(&target).map_err(|error| failed(error.error))?;
+    Ok(value)
+}
+
+/// The error of a command whose output, the file `path` or standard output, cannot be written.
+pub fn unwritable(path: &Path, error: io::Error) -> CliError {
+    if is_stdin(path) {
+        CliError::Output(error)
+    } else {
+        CliError::Failed(format!("cannot write {}: {error}", path.display()))
+    }
+}
+
+/// A file in the folder of `path` that is removed when it is dropped.
+fn temporary(path: &Path) -> io::Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    let prefix = path.file_name().map(|name| format!(".{}.", name.to_string_lossy()));
+    // A name of 255 bytes has no room for more.
+    let prefix = prefix.filter(|prefix| prefix.len() < 200).unwrap_or_default();
+    builder.prefix(&prefix).suffix(".part");
+    #[cfg(unix)]
+    builder.permissions(new_file());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let made = builder.tempfile_in(folder.map_or_else(|| PathBuf::from("."), Path::to_owned));
+    // NOTE: the error would name the temporary file.
+    made.map_err(|error| error.kind().into())
+}
+
+/// The permissions of a new file, from which the system takes those of the umask away.
+#[cfg(unix)]
+fn new_file() -> Permissions {
+    std::os::unix::fs::PermissionsExt::from_mode(0o666)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_whole_or_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        let fail = |file: &mut dyn Write| {
+            file.write_all(&[b'x'; 100_000]).unwrap();
+            assert_eq!(names(folder.path()).len(), 1 + usize::from(path.exists()));
+            Err::<(), _>(CliError::Failed("no more".into()))
+        };
+        write_to(&path, &mut io::sink(), fail).unwrap_err();
+        assert_eq!(names(folder.path()), Vec::<String>::new());
+
+        let write = |text: &'static str| {
+            move |file: &mut dyn Write| file.write_all(text.as_bytes()).map_err(CliError::Output)
+        };
+        write_to(&path, &mut io::sink(), write("first")).unwrap();
+        write_to(&path, &mut io::sink(), fail).unwrap_err();
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        write_to(&path, &mut io::sink(), write("second")).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"second");
+        assert_eq!(names(folder.path()), ["out"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_and_permissions_stay() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&file, "before").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        let write = |file: &mut dyn Write| file.write_all(b"after").map_err(CliError::Output);
+        write_to(&link, &mut io::sink(), write).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read(&file).unwrap(), b"after");
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn what_is_no_file_is_written_directly() {
+        let mut out = Vec::new();
+        let write = |file: &mut dyn Write| file.write_all(b"data").map_err(CliError::Output);
+        write_to(Path::new("-"), &mut out, write).unwrap();
+        assert_eq!(out, b"data");
+        #[cfg(unix)]
+        write_to(Path::new("/dev/null"), &mut io::sink(), write).unwrap();
+        let CliError::Failed(sentence) =
+            write_to(Path::new("/no/such/folder/x"), &mut io::sink(), write).unwrap_err()
+        else {
+            panic!()
+        };
+        assert!(sentence.starts_with("cannot write /no/such/folder/x: "), "{sentence}");
+    }
+}
