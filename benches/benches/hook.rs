@@ -10,7 +10,7 @@ use memledger_benches::peers::compare_peers;
 use memledger_benches::recording::{Mode, Recording, use_up_early_buffer};
 use memledger_benches::targets::{COMPARED, Figures, is_test};
 use memledger_benches::workload::{Calls, Churn, Handover, Nested, Pair, Random, Workload};
-use std::alloc::System;
+use std::alloc::{GlobalAlloc, System};
 use std::hint::black_box;
 use std::pin::pin;
 use std::task::{self, Waker};
@@ -68,13 +68,22 @@ fn stacks(c: &mut Criterion) {
         // The frames of this program further out are no part of the stacks.
         let builder = Ledger::builder().stacks(taken).stack_frames(20);
         let recording = Recording::start(Mode::NULL, builder);
-        let ledger = &recording.ledger;
+        let flush = || recording.ledger.flush();
         let mut calls = Calls::default();
-        let group = &mut group;
-        calls += nested::<Nested<2>>(group, name, "2 of 20 frames change", ledger, &mut figures);
-        calls += nested::<Nested<19>>(group, name, "19 of 20 frames change", ledger, &mut figures);
-        calls += nested::<Random>(group, name, "20 random frames", ledger, &mut figures);
+        let (ours, group, figures) = ((&flush as _, &ALLOC), &mut group, &mut figures);
+        calls += nested::<Nested<2>>(group, name, "2 of 20 frames change", ours, figures);
+        calls += nested::<Nested<19>>(group, name, "19 of 20 frames change", ours, figures);
+        calls += nested::<Random>(group, name, "20 random frames", ours, figures);
         recording.finish(calls);
+    }
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    {
+        let framehop = memledger_benches::framehop::Framehop { frames: 20 };
+        let nothing = || {};
+        let (peer, group, figures) = ((&nothing as _, &framehop), &mut group, &mut figures);
+        nested::<Nested<2>>(group, "framehop", "2 of 20 frames change", peer, figures);
+        nested::<Nested<19>>(group, "framehop", "19 of 20 frames change", peer, figures);
+        nested::<Random>(group, "framehop", "20 random frames", peer, figures);
     }
     group.finish();
     figures.finish(&COMPARED, is_test());
@@ -84,14 +93,13 @@ fn nested<W: Workload>(
     group: &mut BenchmarkGroup<'_, WallTime>,
     stacks: &str,
     load: &str,
-    ledger: &Ledger,
+    (flush, allocator): (&(dyn Fn() + Sync), &(impl GlobalAlloc + Sync)),
     figures: &mut Figures,
 ) -> Calls {
     let name = format!("{stacks}/{load}");
-    let flush = || ledger.flush();
     let team = Team::new(1);
     let (compared, calls) =
-        compare_loads::<W>(group, &name, &team, BURST, &flush, (&System, &ALLOC));
+        compare_loads::<W>(group, &name, &team, BURST, flush, (&System, allocator));
     figures.compared(&format!("stacks {stacks}"), 1, load, compared);
     calls
 }

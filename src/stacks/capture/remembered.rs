@@ -171,6 +171,9 @@ impl Memory {
                 if candidate <= unchanged && is_usable {
                     break (candidate, self.root.get(), Some(at));
                 }
+                // PERF: the walk cannot arrive further in, so frames there are not compared. Whether
+                // they are equal would be a branch for each, which no processor predicts.
+                candidate = candidate.min(unchanged);
             }
             if at.return_address == 0 {
                 break (0, COMPLETE, Some(at));
