@@ -12,6 +12,7 @@ mod input;
 pub mod moment;
 pub mod quantity;
 pub mod report;
+pub mod run;
 pub mod serve;
 mod store;
 pub mod symbolize;
