@@ -120,8 +120,8 @@ impl<'a> Calls<'a> {
         &self.all[number as usize]
     }
 
-    /// Puts the numbers of the calls of a stack that are shown into `shown`, innermost first. All of
-    /// them if all would be folded.
+    /// Puts the numbers of the calls of a stack that are shown into `shown`, innermost first. If all would
+    /// be folded: those from the innermost of std on, or all.
     pub(crate) fn shown(&self, row: &StackRow, shown: &mut Vec<u32>) {
         let frames = row.frames.iter().filter_map(|&frame| self.by_frame.get(frame as usize));
         shown.clear();
@@ -145,8 +145,11 @@ impl<'a> Calls<'a> {
             }
         }
         if kept > 0 {
-            shown.truncate(kept);
+            return shown.truncate(kept);
         }
+        // What std does for itself says more than how it allocates.
+        let by_std = shown.iter().position(|&number| self.get(number).owner == "std");
+        shown.drain(..by_std.unwrap_or(0));
     }
 }
 
