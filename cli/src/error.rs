@@ -12,6 +12,8 @@ pub enum Outcome {
     Incomplete(String),
     /// A `--fail-if` held; the sentence says which.
     Held(String),
+    /// Another program's work is done; the exit status is its.
+    Status(u8),
 }
 
 /// Why a command could not do its work. Each is one sentence.

@@ -4,7 +4,7 @@
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 use memledger_cli::commands::{
-    self, control, events, export, fetch, info, report, symbolize, traces,
+    self, control, events, export, fetch, info, report, run, symbolize, traces,
 };
 use memledger_cli::error::{CliError, Outcome};
 use memledger_cli::terminal::note;
@@ -22,6 +22,7 @@ Examples:
   memledger info run.utrace                        what the trace consists of
   memledger events run.utrace --filter 'Memory.*' --limit 20
   memledger export run.memledger --to utrace -o run.utrace
+  memledger run --stacks -- ./program --its flags   run it, and report after it
   memledger control 1985 send-to 127.0.0.1         steer a program that runs
   zstdcat run.utrace.zst | memledger report -      from standard input
   memledger serve --folder traces                   record what programs send
@@ -60,6 +61,8 @@ enum Command {
     Traces(traces::TracesArgs),
     /// Get a trace from a store; of a program that still runs, until it ends
     Fetch(fetch::FetchArgs),
+    /// Run a program that has the tracker, and report after it, however it ends
+    Run(run::RunArgs),
     /// Steer a running program: what it records and where that goes
     Control(control::ControlArgs),
 }
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => commands::serve::run(args, &mut out),
         Command::Traces(args) => traces::run(args, &mut out),
         Command::Fetch(args) => fetch::run(args, &mut out),
+        Command::Run(args) => run::run(args, &mut out),
         Command::Control(args) => control::run(args, &mut out),
     };
     let flushed = out.flush().map_err(CliError::output);
@@ -110,7 +114,7 @@ fn no_command(error: &clap::Error) -> Option<String> {
         return None;
     };
     let mut command = Cli::command();
-    for arg in std::env::args().skip(1) {
+    for arg in std::env::args_os().skip(1) {
         if let Some(inner) = command.find_subcommand(&arg) {
             command = inner.clone();
         }
@@ -126,6 +130,7 @@ fn finish(result: Result<Outcome, CliError>) -> ExitCode {
         Ok(Outcome::Done) => return ExitCode::SUCCESS,
         Ok(Outcome::Incomplete(sentence)) => (1, sentence),
         Ok(Outcome::Held(sentence)) => (3, sentence),
+        Ok(Outcome::Status(status)) => return ExitCode::from(status),
         // The reader of the output has closed it.
         Err(CliError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             return ExitCode::SUCCESS;

@@ -86,6 +86,10 @@ const STARTING: [&CStr; 4] = [c"MEMLEDGER_FILE", c"MEMLEDGER_HOST", REPORT, c"ME
 const NOT_YET: [&str; 4] =
     ["MEMLEDGER_PERFETTO", "MEMLEDGER_PERFETTO_CONFIG", "MEMLEDGER_WATCH", "MEMLEDGER_LIMIT"];
 
+/// The only process whose children use these variables: its number. `memledger run` sets it, since the
+/// program's own children inherit its environment. It has no flag, because flags are not inherited.
+const PARENT: &CStr = c"MEMLEDGER_PARENT";
+
 /// The prefix of all variables of the tracker.
 pub(super) const PREFIX: &str = "MEMLEDGER_";
 
@@ -96,8 +100,13 @@ pub(super) const PREFIX: &str = "MEMLEDGER_";
 pub(super) struct Settings([Option<OsString>; SETTINGS.len()]);
 
 impl Settings {
-    /// The environment. An empty variable counts as not set.
+    /// The environment. An empty variable counts as not set. All do if the environment is for the
+    /// children of another process ([`PARENT`]).
     pub(super) fn from_environment() -> Self {
+        let parent = os::secure_env(PARENT).filter(|parent| !parent.is_empty());
+        if parent.is_some_and(|parent| *parent != *os::parent_process_id().to_string()) {
+            return Self::default();
+        }
         Self(
             SETTINGS
                 .each_ref()
@@ -346,7 +355,7 @@ pub(super) fn report_unknown() {
         for (name, _) in std::env::vars_os() {
             let name = name.to_string_lossy().into_owned();
             let Some(rest) = name.strip_prefix(PREFIX) else { continue };
-            if known.contains(&&*name) {
+            if known.contains(&&*name) || name.as_bytes() == PARENT.to_bytes() {
                 continue;
             }
             if NOT_YET.contains(&&*name) {

@@ -85,6 +85,18 @@ pub(crate) const CASES: &[Case] = &[
         outcome.quiet().whole();
         assert_eq!(outcome.files(), [REPORT, TRACE]);
     }),
+    case(
+        "a program that inherits names for the children of another writes nothing",
+        inherits,
+        |run| {
+            let parent = std::process::id().to_string();
+            let outcome = run.tracked().env("MEMLEDGER_PARENT", parent).run();
+            outcome.quiet().whole();
+            assert_eq!(outcome.files(), [REPORT, TRACE]);
+            let outcome = outcome.again().tracked().env("MEMLEDGER_PARENT", "1").run();
+            assert_eq!(outcome.quiet().files(), [""; 0]);
+        },
+    ),
     case("a program that inherits the names writes beside them", inherits, |run| {
         let outcome = run.tracked().run();
         outcome.exited(0);

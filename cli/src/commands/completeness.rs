@@ -3,6 +3,7 @@
 use super::input::display_name;
 use crate::error::Outcome;
 use crate::terminal::note;
+use memledger::analysis::Report;
 use memledger::dump::text;
 use memledger::trace::read::Summary;
 use std::path::Path;
@@ -18,6 +19,20 @@ pub fn outcome(incomplete: Option<String>, allow: bool) -> Outcome {
         }
         Some(sentence) => Outcome::Incomplete(sentence),
     }
+}
+
+/// Why the figures of a report are incomplete, if they are.
+pub fn incomplete(path: &Path, report: &Report, summary: &Summary) -> Option<String> {
+    let lost = report.losses.lost_events;
+    missing(path, summary).or_else(|| match (report.trace.complete, lost) {
+        (true, _) => None,
+        (false, 0) => Some(without_end(path)),
+        (false, _) => Some(format!(
+            "{} lacks {} that the program could not record; the result is only of the rest",
+            display_name(path),
+            text::counted(lost, "event", "events"),
+        )),
+    })
 }
 
 /// What is missing from figures, as one sentence; `None` if nothing is.

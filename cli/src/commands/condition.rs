@@ -5,8 +5,13 @@ mod grammar;
 #[cfg(test)]
 mod tests;
 
+use super::completeness::outcome;
+use crate::error::{CliError, Outcome};
+use crate::terminal::note;
 use figures::{Dimension, FigureType, Figures, Selector, row_figure};
+use memledger::analysis::Report;
 use memledger::dump::text;
+use std::cell::LazyCell;
 use std::fmt;
 
 /// A condition on one figure of the whole report, or of rows of it:
@@ -123,6 +128,43 @@ impl Condition {
             FigureType::Number => actual.to_string(),
         };
         format!("'{}' holds: {figure} is {actual}", self.source)
+    }
+}
+
+/// Checks all conditions on a report, and returns the outcome of the command: [`Outcome::Held`] for the
+/// first that holds. `incomplete` is the reason why the figures are incomplete, if they are; then no
+/// condition passes. Without conditions they are a success if `allow_incomplete`.
+pub fn judge(
+    conditions: &[Condition],
+    report: &Report,
+    incomplete: Option<String>,
+    allow_incomplete: bool,
+) -> Result<Outcome, CliError> {
+    // PERF: figures are looked up in the report's JSON, which is large, and which only conditions
+    // need.
+    let figures = LazyCell::new(|| Figures::of(report));
+    let (mut unknown, mut unproven) = (None, None);
+    for condition in conditions {
+        match condition.check(&figures) {
+            Ok(Some(held)) => {
+                incomplete.iter().for_each(|sentence| note(sentence));
+                return Ok(Outcome::Held(held));
+            }
+            Ok(None) if condition.is_about_completeness() => {}
+            Ok(None) => unproven = Some(condition.source()),
+            Err(sentence) => unknown = Some(sentence),
+        }
+    }
+    match (unknown, unproven, incomplete) {
+        (Some(sentence), _, incomplete) => {
+            incomplete.iter().for_each(|sentence| note(sentence));
+            Err(CliError::Failed(sentence))
+        }
+        // The condition may be about the part that is missing.
+        (None, Some(condition), Some(sentence)) => Ok(Outcome::Incomplete(format!(
+            "{sentence}; so '{condition}' cannot pass, though it does not hold so far"
+        ))),
+        (None, _, incomplete) => Ok(outcome(incomplete, allow_incomplete)),
     }
 }
 

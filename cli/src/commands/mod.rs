@@ -13,6 +13,7 @@ pub mod moment;
 mod output;
 pub mod quantity;
 pub mod report;
+pub mod run;
 pub mod serve;
 mod store;
 pub mod symbolize;

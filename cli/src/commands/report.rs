@@ -1,9 +1,8 @@
 //! `memledger report`: totals, peaks, who holds what, what is still live.
 
-use super::completeness::{missing, outcome, without_end};
-use super::condition::Condition;
-use super::condition::figures::Figures;
-use super::input::{display_name, is_stdin, open_watched, unreadable};
+use super::completeness::incomplete;
+use super::condition::{Condition, judge};
+use super::input::{is_stdin, open_watched, unreadable};
 use super::moment::Moment;
 use super::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome};
@@ -14,7 +13,6 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use memledger::analysis::{Analyzer, Report, Until};
 use memledger::dump::{FORMATS, ReportFormat, text};
 use memledger::trace::read::{Summary, read};
-use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -175,33 +173,8 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
     }
     note_unmatched(args, until, &report);
 
-    let incomplete = incomplete(args, &report, &summary);
-    // PERF: figures are looked up in the report's JSON, which is large, and which only conditions
-    // need.
-    let figures = LazyCell::new(|| Figures::of(&report));
-    let (mut unknown, mut unproven) = (None, None);
-    for condition in &args.fail_if {
-        match condition.check(&figures) {
-            Ok(Some(held)) => {
-                incomplete.iter().for_each(|sentence| note(sentence));
-                return Ok(Outcome::Held(held));
-            }
-            Ok(None) if condition.is_about_completeness() => {}
-            Ok(None) => unproven = Some(condition.source()),
-            Err(sentence) => unknown = Some(sentence),
-        }
-    }
-    match (unknown, unproven, incomplete) {
-        (Some(sentence), _, incomplete) => {
-            incomplete.iter().for_each(|sentence| note(sentence));
-            Err(CliError::Failed(sentence))
-        }
-        // The condition may be about the part that is missing.
-        (None, Some(condition), Some(sentence)) => Ok(Outcome::Incomplete(format!(
-            "{sentence}; so '{condition}' cannot pass, though it does not hold so far"
-        ))),
-        (None, _, incomplete) => Ok(outcome(incomplete, args.allow_incomplete)),
-    }
+    let incomplete = incomplete(&args.trace, &report, &summary);
+    judge(&args.fail_if, &report, incomplete, args.allow_incomplete)
 }
 
 /// Lists the existing rows when a flag selects none of them.
@@ -267,20 +240,6 @@ fn names_in(report: &Report, args: &ReportArgs) -> BTreeSet<String> {
         names.extend(report.by_thread.iter().map(|row| format!("{} ({})", row.name, row.id)));
     }
     names
-}
-
-/// Why the figures are incomplete, if they are.
-fn incomplete(args: &ReportArgs, report: &Report, summary: &Summary) -> Option<String> {
-    let lost = report.losses.lost_events;
-    missing(&args.trace, summary).or_else(|| match (report.trace.complete, lost) {
-        (true, _) => None,
-        (false, 0) => Some(without_end(&args.trace)),
-        (false, _) => Some(format!(
-            "{} lacks {} that the program could not record; the result is only of the rest",
-            display_name(&args.trace),
-            text::counted(lost, "event", "events"),
-        )),
-    })
 }
 
 /// A moment, together with how it was written.

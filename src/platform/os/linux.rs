@@ -140,6 +140,11 @@ pub(crate) fn process_id() -> u32 {
     std::process::id()
 }
 
+/// The process that has started this one, or that has inherited it.
+pub(crate) fn parent_process_id() -> u32 {
+    std::os::unix::process::parent_id()
+}
+
 /// *Hook.* The name of the calling thread.
 pub(crate) fn thread_name() -> ThreadName {
     let _errno = KeepErrno::new();

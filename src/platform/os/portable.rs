@@ -42,6 +42,10 @@ pub(crate) fn process_id() -> u32 {
     std::process::id()
 }
 
+pub(crate) fn parent_process_id() -> u32 {
+    0
+}
+
 pub(crate) fn thread_name() -> ThreadName {
     [0; 16]
 }

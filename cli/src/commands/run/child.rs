@@ -1,0 +1,201 @@
+//! Runs a program in the place of this process: signals are passed on to it, and its end is this
+//! command's end.
+//!
+//! The program stays in the process group of this command, as with `time`, `nice` and `strace`, so that
+//! job control and pipes into a pager work as without it. The terminal sends Ctrl-C, Ctrl-\ and Ctrl-Z
+//! to the whole group, the program included: these are not passed on, or the program would get them
+//! twice. Ctrl-Z stops both, and `fg` continues both. What a process sends to this command alone, as
+//! `kill PID` does, is passed on.
+
+use crate::error::{CliError, Outcome};
+use crate::terminal::note;
+use std::ffi::{OsStr, OsString};
+use std::io;
+
+/// A program, its arguments, and how its environment differs from that of this command: values, and
+/// `None` for what is not set.
+pub struct Program<'a> {
+    pub command: &'a [OsString],
+    pub environment: Vec<(&'static str, Option<OsString>)>,
+}
+
+/// How the program ended.
+pub struct Ended {
+    pub pid: u32,
+    /// Its exit status, or 128 + N if signal N ended it.
+    pub status: u8,
+    /// Whether SIGINT has ended it.
+    interrupted: bool,
+}
+
+/// Why the program did not run.
+pub enum NotRun {
+    /// The system refused to start it.
+    Refused(io::Error),
+    /// The command could not do its part.
+    Failed(CliError),
+}
+
+impl NotRun {
+    /// The outcome: the statuses that shells use.
+    pub fn outcome(self, program: &OsStr) -> Result<Outcome, CliError> {
+        let error = match self {
+            Self::Failed(error) => return Err(error),
+            Self::Refused(error) => error,
+        };
+        let program = program.to_string_lossy();
+        let (status, why) = match error.kind() {
+            io::ErrorKind::NotFound => (127, "there is no such program".to_owned()),
+            io::ErrorKind::PermissionDenied => (126, "it is not executable".to_owned()),
+            _ => (126, error.to_string()),
+        };
+        note(&format!("cannot run {program}: {why}"));
+        Ok(Outcome::Status(status))
+    }
+}
+
+impl From<CliError> for NotRun {
+    fn from(error: CliError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+#[cfg(target_os = "linux")]
+pub use linux::run;
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use super::*;
+    use nix::errno::Errno;
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawnp};
+    use nix::sys::signal::{SigSet, Signal, kill, raise};
+    use nix::sys::signalfd::{SfdFlags, SignalFd};
+    use nix::unistd::Pid;
+    use rustix::process::{WaitOptions, WaitStatus, waitpid};
+    use std::ffi::CString;
+    use std::os::fd::AsFd;
+    use std::os::unix::ffi::OsStringExt;
+
+    /// The signals that are passed on.
+    const PASSED_ON: [Signal; 6] = [
+        Signal::SIGHUP,
+        Signal::SIGINT,
+        Signal::SIGQUIT,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
+        Signal::SIGTERM,
+    ];
+
+    /// How long the end of the program may go unnoticed if SIGCHLD is ignored: nothing wakes us then.
+    const LOOK_EVERY_MS: u16 = 500;
+
+    /// Runs the program to its end. Afterwards signals end this command again.
+    ///
+    /// NOTE: signals are blocked, not handled. A handler would have the program start with the signal's
+    /// default action where it was ignored, as under `nohup`.
+    pub fn run(program: &Program<'_>) -> Result<Ended, NotRun> {
+        let failed = |error: Errno| CliError::Failed(format!("signals cannot be awaited: {error}"));
+        let mut signals: SigSet = PASSED_ON.into_iter().collect();
+        signals.add(Signal::SIGCHLD);
+        let before = SigSet::thread_get_mask().map_err(failed)?;
+        signals.thread_block().map_err(failed)?;
+        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+        let result = SignalFd::with_flags(&signals, flags).map_err(|error| failed(error).into());
+        let result = result.and_then(|arriving| {
+            let pid =
+                spawn(program, &before).map_err(|error| NotRun::Refused(io::Error::from(error)))?;
+            let status = wait(pid, &arriving)?;
+            let signal = status.terminating_signal();
+            let interrupted = signal == Some(Signal::SIGINT as i32);
+            let status = status.exit_status().or(signal.map(|signal| 128 + signal)).unwrap_or(-1);
+            // An exit status has 8 bits.
+            Ok(Ended { pid: pid.as_raw() as u32, status: status as u8, interrupted })
+        });
+        before.thread_set_mask().map_err(failed)?;
+        result
+    }
+
+    /// Starts the program with this mask of signals. A `Command` of the standard library would have it
+    /// start with ours.
+    fn spawn(program: &Program<'_>, mask: &SigSet) -> Result<Pid, Errno> {
+        let text = |text: OsString| CString::new(text.into_vec()).map_err(|_| Errno::EINVAL);
+        let changed = |name: &OsString| program.environment.iter().any(|(other, _)| name == other);
+        let kept = std::env::vars_os().filter(|(name, _)| !changed(name));
+        let added = program.environment.iter();
+        let added = added.filter_map(|(name, value)| Some((name.into(), value.clone()?)));
+        let variable = |(mut name, value): (OsString, OsString)| {
+            name.push("=");
+            name.push(value);
+            text(name)
+        };
+        let environment = kept.chain(added).map(variable).collect::<Result<Vec<_>, _>>()?;
+        let arguments = program.command.iter().cloned().map(text).collect::<Result<Vec<_>, _>>()?;
+        let path = arguments.first().ok_or(Errno::EINVAL)?;
+        let mut attributes = PosixSpawnAttr::init()?;
+        attributes.set_flags(
+            PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF,
+        )?;
+        attributes.set_sigmask(mask)?;
+        // The standard library has had this process ignore it.
+        attributes.set_sigdefault(&Signal::SIGPIPE.into())?;
+        let streams = PosixSpawnFileActions::init()?;
+        posix_spawnp(path, &streams, &attributes, &arguments, &environment)
+    }
+
+    /// Passes signals on until the program has ended.
+    fn wait(pid: Pid, arriving: &SignalFd) -> Result<WaitStatus, CliError> {
+        let failed =
+            |error: io::Error| CliError::Failed(format!("the program cannot be awaited: {error}"));
+        let child = rustix::process::Pid::from_raw(pid.as_raw());
+        loop {
+            let mut ready = [PollFd::new(arriving.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut ready, PollTimeout::from(LOOK_EVERY_MS)) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(error) => return Err(failed(error.into())),
+            }
+            while let Ok(Some(signal)) = arriving.read_signal() {
+                // What the kernel sends comes from the terminal, and reaches the whole process group.
+                let is_from_process = signal.ssi_code <= 0;
+                let number = i32::try_from(signal.ssi_signo).ok();
+                let number = number.and_then(|number| Signal::try_from(number).ok());
+                if let Some(signal) = number.filter(|signal| PASSED_ON.contains(signal))
+                    && is_from_process
+                {
+                    // The program may just have ended. NOTE: the number is its own until `waitpid`
+                    // returns a status.
+                    let _ = kill(pid, signal);
+                }
+            }
+            let ended =
+                waitpid(child, WaitOptions::NOHANG).map_err(|error| failed(error.into()))?;
+            if let Some((_, status)) = ended {
+                return Ok(status);
+            }
+        }
+    }
+
+    impl Ended {
+        /// If SIGINT has ended the program, ends this process by it, too.
+        ///
+        /// NOTE: a shell that runs a script looks how its command ended. If Ctrl-C has ended it, the
+        /// script ends; if the command exits with 130, the script continues. For other signals shells
+        /// make no difference, and a second process that ends by SIGSEGV would only leave a
+        /// misleading core dump.
+        pub fn interrupt_like_it(&self) {
+            if self.interrupted {
+                let _ = raise(Signal::SIGINT);
+            }
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn run(_: &Program<'_>) -> Result<Ended, NotRun> {
+    Err(CliError::Failed("programs are tracked on Linux only".to_owned()).into())
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Ended {
+    pub fn interrupt_like_it(&self) {}
+}

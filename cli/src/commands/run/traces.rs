@@ -1,0 +1,230 @@
+//! The files that the traces of a program and of its children are in.
+
+use crate::error::CliError;
+use memledger::analysis::Report;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::{self, Metadata};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use tempfile::TempDir;
+
+/// What is put in for `%p`, and for `%%`.
+const PID: &str = "%p";
+const PERCENT: &str = "%%";
+
+/// Where the program writes its trace.
+pub struct Traces {
+    /// The name, with `%p` for the process id and `%%` for a percent sign.
+    pattern: PathBuf,
+    /// The folder of a trace that is not kept; it is removed with this value.
+    temporary: Option<TempDir>,
+    follow_children: bool,
+    /// The files that have such a name already.
+    before: HashMap<PathBuf, Stamp>,
+}
+
+/// What changes when a file is written.
+#[derive(PartialEq, Eq)]
+struct Stamp {
+    modified: Option<SystemTime>,
+    bytes: u64,
+}
+
+impl Traces {
+    /// `keep` is the name that the user has given, if any.
+    pub fn new(keep: Option<&Path>, follow_children: bool) -> Result<Self, CliError> {
+        let failed =
+            |error| CliError::Failed(format!("a temporary folder cannot be made: {error}"));
+        let (pattern, temporary) = match keep {
+            Some(path) => (absolute(path)?, None),
+            None => {
+                let folder = tempfile::Builder::new().prefix("memledger-run-").tempdir();
+                let folder = folder.map_err(failed)?;
+                (escaped(folder.path()).join("%p.memledger"), Some(folder))
+            }
+        };
+        if follow_children {
+            check_distinct("--trace", &pattern)?;
+        }
+        let mut traces = Self { pattern, temporary, follow_children, before: HashMap::new() };
+        traces.before = traces
+            .all(None)
+            .filter_map(|path| Some((stamp(&path)?, path)))
+            .map(|(stamp, path)| (path, stamp))
+            .collect();
+        Ok(traces)
+    }
+
+    /// The value of `MEMLEDGER_FILE`.
+    pub fn pattern(&self) -> &Path {
+        &self.pattern
+    }
+
+    /// The traces that were written since [`new`](Self::new): first that of the process `pid`, which
+    /// was started then.
+    pub fn found(&self, pid: u32) -> Vec<PathBuf> {
+        let is_new =
+            |path: &PathBuf| stamp(path).is_some_and(|stamp| self.before.get(path) != Some(&stamp));
+        let own = named(&self.pattern, pid);
+        let mut found: Vec<_> = self.all(Some(pid)).filter(is_new).collect();
+        found.sort_by_key(|path| (*path != own, path.as_os_str().len(), path.clone()));
+        found.dedup();
+        found
+    }
+
+    /// The files that a trace may be in. `pid` is the process that was started, if it was.
+    fn all(&self, pid: Option<u32>) -> Box<dyn Iterator<Item = PathBuf> + '_> {
+        if !self.follow_children {
+            let own = named(&self.pattern, pid.unwrap_or(0));
+            // What the tracker does if another process is writing to the file.
+            let beside = pid.map(|pid| beside(&own, pid));
+            return Box::new([Some(own), beside].into_iter().flatten());
+        }
+        let name = self.pattern.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let (before, after) = name.split_once(PID).unwrap_or((name, ""));
+        let [before, after] = [before, after].map(|part| part.replace(PERCENT, "%"));
+        let is_trace = move |name: &str| {
+            let pid = name.strip_prefix(&*before).and_then(|rest| rest.strip_suffix(&*after));
+            // NOTE: with two `%p` the rest has more than digits.
+            pid.is_some_and(|pid| {
+                let digits = pid.bytes().take_while(u8::is_ascii_digit).count();
+                let pid = pid.get(..digits).and_then(|pid| pid.parse().ok());
+                pid.is_some_and(|pid| {
+                    named(&self.pattern, pid).file_name().and_then(|name| name.to_str())
+                        == Some(name)
+                })
+            })
+        };
+        let folder = named(self.pattern.parent().unwrap_or(Path::new("/")), 0);
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        Box::new(
+            entries
+                .filter(move |entry| entry.file_name().to_str().is_some_and(&is_trace))
+                .map(|entry| entry.path()),
+        )
+    }
+
+    /// A sentence about the trace at `path`, without the name of a file that is removed soon.
+    pub fn sentence(&self, path: &Path, sentence: &str, report: Option<&Report>) -> String {
+        if self.temporary.is_none() {
+            return sentence.to_owned();
+        }
+        let process = report.and_then(|report| {
+            Some(format!("{} (process {})", report.trace.program.as_ref()?, report.trace.pid?))
+        });
+        let name = match process {
+            Some(process) => format!("the trace of {process}"),
+            None => "the trace".to_owned(),
+        };
+        sentence.replace(&path.display().to_string(), &name)
+    }
+}
+
+/// A name that has to be another one for each process.
+pub fn check_distinct(flag: &str, path: &Path) -> Result<(), CliError> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if name.replace(PERCENT, "").contains(PID) {
+        return Ok(());
+    }
+    Err(CliError::Usage(format!(
+        "with --follow-children each process needs a file of its own: {flag} {name} has no %p, for \
+         which the process id is put in"
+    )))
+}
+
+/// `path` with the process id in it.
+pub fn named(path: &Path, pid: u32) -> PathBuf {
+    let Some(text) = path.to_str() else { return path.to_owned() };
+    let parts = text.split(PERCENT).map(|part| part.replace(PID, &pid.to_string()));
+    parts.collect::<Vec<_>>().join("%").into()
+}
+
+/// The name that the tracker uses instead of `path` if that is in use.
+fn beside(path: &Path, pid: u32) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!(".{pid}"));
+    if let Some(ending) = path.extension() {
+        name.push(".");
+        name.push(ending);
+    }
+    path.with_file_name(name)
+}
+
+/// The path from the root, so that it is the same file for children that run in other folders.
+fn absolute(path: &Path) -> Result<PathBuf, CliError> {
+    let name = path.display();
+    let text = path.to_str().unwrap_or_default().replace(PERCENT, "").replace(PID, "");
+    if let Some(letter) = ["%t", "%e"].iter().find(|letter| text.contains(**letter)) {
+        return Err(CliError::Usage(format!(
+            "the trace {name} has {letter}; here only %p (process id) and %% (%) are put in, because \
+             the trace is read afterwards"
+        )));
+    }
+    if fs::metadata(named(path, 0)).is_ok_and(|found| !found.is_file()) {
+        return Err(CliError::Usage(format!(
+            "the trace {name} is no regular file, and the report is made from it after the program"
+        )));
+    }
+    if path.is_absolute() {
+        return Ok(path.to_owned());
+    }
+    let folder = std::env::current_dir()
+        .map_err(|error| CliError::Failed(format!("the folder of {name} is unknown: {error}")))?;
+    Ok(escaped(&folder).join(path))
+}
+
+/// A path that means itself as a pattern.
+fn escaped(path: &Path) -> PathBuf {
+    // NOTE: in a path that is no UTF-8, the tracker puts nothing in.
+    match path.to_str() {
+        Some(text) => OsString::from(text.replace('%', PERCENT)).into(),
+        None => path.to_owned(),
+    }
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let found = fs::metadata(path).ok().filter(Metadata::is_file)?;
+    Some(Stamp { modified: found.modified().ok(), bytes: found.len() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_id_and_percent_signs_are_put_in() {
+        for (pattern, expected) in [
+            ("run.memledger", "run.memledger"),
+            ("run-%p.utrace", "run-42.utrace"),
+            ("100%%/%p-%%p.utrace", "100%/42-%p.utrace"),
+        ] {
+            assert_eq!(named(Path::new(pattern), 42), Path::new(expected));
+        }
+        assert_eq!(named(&escaped(Path::new("/a%p/b%%c")), 42), Path::new("/a%p/b%%c"));
+        assert_eq!(beside(Path::new("/a/run.x.utrace"), 42), Path::new("/a/run.x.42.utrace"));
+        assert_eq!(beside(Path::new("/a/run"), 42), Path::new("/a/run.42"));
+    }
+
+    #[test]
+    fn only_what_was_written_since_is_found() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = |name: &str| folder.path().join(name);
+        let write = |name: &str, text: &str| fs::write(file(name), text).expect("a file");
+        for name in ["x-%-7.t", "x-%-8.t", "x-%-9.t.old", "x-%-.t", "other"] {
+            write(name, "before");
+        }
+        let pattern = escaped(folder.path()).join("x-%%-%p.t");
+        let traces = Traces::new(Some(&pattern), true).expect("a pattern");
+        assert_eq!(traces.found(8), [PathBuf::new(); 0]);
+        for name in ["x-%-8.t", "x-%-10.t", "x-%-6.t", "x-%-9.t.old", "x-%-a.t"] {
+            write(name, "this is after that");
+        }
+        assert_eq!(traces.found(8), ["x-%-8.t", "x-%-6.t", "x-%-10.t"].map(file));
+
+        let traces = Traces::new(Some(&file("other")), false).expect("a name");
+        assert_eq!(traces.found(8), [PathBuf::new(); 0]);
+        write("other.8", "of process 8");
+        assert_eq!(traces.found(8), [file("other.8")]);
+    }
+}

@@ -1,0 +1,327 @@
+//! The tests.
+
+use crate::harness::{Run, left};
+use crate::scenarios::{LEFT, LEFT_IN_CHILD};
+use libtest_mimic::Trial;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use std::fs;
+use std::io::Write;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+
+macro_rules! trials {
+    ($($name:ident),+ $(,)?) => {
+        pub fn all() -> Vec<Trial> {
+            vec![$(Trial::test(stringify!($name), || { $name(); Ok(()) })),+]
+        }
+    };
+}
+
+trials![
+    the_streams_and_the_status_are_the_programs,
+    a_killed_program_is_reported,
+    signals_are_passed_on,
+    a_program_that_sigint_ends_ends_the_command_by_sigint,
+    ctrl_c_reaches_the_program_once,
+    job_control_stops_and_continues_both,
+    ignored_signals_stay_ignored,
+    what_cannot_run_is_127_or_126,
+    a_program_without_the_tracker,
+    a_condition_fails_only_a_program_that_succeeded,
+    a_condition_does_not_pass_on_part_of_a_trace,
+    only_the_program_itself_is_recorded,
+    children_are_followed_if_asked,
+    the_trace_is_kept_if_asked,
+    the_environment_has_the_defaults,
+    stacks_have_functions,
+    wrong_options_are_one_sentence,
+];
+
+fn the_streams_and_the_status_are_the_programs() {
+    let mut run = Run::tracked("echo", &[]);
+    fs::write(run.folder.path().join("input"), "text").expect("a file");
+    let input = fs::File::open(run.folder.path().join("input")).expect("a file");
+    run.command.stdin(input);
+    let ended = run.run();
+    ended.exited(7);
+    assert_eq!(ended.stdout, "out:text");
+    let report = ended.stderr.strip_prefix("err:text").expect("the program's errors first");
+    assert!(report.starts_with("Memory of "), "{report}");
+    assert!(report.contains("complete, nothing lost"), "{report}");
+}
+
+fn a_killed_program_is_reported() {
+    let ended = Run::tracked("killed", &["--report", "report.json"]).run();
+    ended.exited(137);
+    assert_eq!(left(&ended.report("report.json"), LEFT), 1);
+    assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+    assert!(ended.stderr.contains("has no end: the program was killed"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("tmp"), "no name of a file that is gone: {}", ended.stderr);
+}
+
+fn signals_are_passed_on() {
+    use Signal::{SIGHUP, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+    for signal in [SIGHUP, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2] {
+        let mut running = Run::tracked("wait", &["--report", "report.json"]).spawn();
+        let program = running.program();
+        running.signal(signal);
+        let ended = running.wait();
+        ended.exited(128 + signal as i32);
+        assert_eq!(left(&ended.report("report.json"), LEFT), 1, "{signal}");
+        assert!(kill(program, None).is_err(), "the program has ended, too");
+    }
+}
+
+fn a_program_that_sigint_ends_ends_the_command_by_sigint() {
+    let ended = Run::tracked("interrupted", &["--report", "report.json"]).run();
+    ended.killed_by(Signal::SIGINT);
+    assert_eq!(left(&ended.report("report.json"), LEFT), 1);
+    let mut running = Run::tracked("wait", &["--report", "off"]).spawn();
+    running.program();
+    running.signal(Signal::SIGINT);
+    running.wait().killed_by(Signal::SIGINT);
+}
+
+/// A terminal whose session `command` leads, which this end writes into.
+#[expect(unsafe_code, reason = "system calls")]
+fn terminal(run: &mut Run) -> OwnedFd {
+    let pty = nix::pty::openpty(None, None).expect("a terminal");
+    let own = pty.master.as_raw_fd();
+    run.command.stdin(Stdio::from(pty.slave));
+    // SAFETY: makes system calls only.
+    unsafe {
+        run.command.pre_exec(move || {
+            nix::unistd::close(own)?;
+            nix::unistd::setsid()?;
+            match libc::ioctl(0, libc::TIOCSCTTY, 0) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        });
+    }
+    pty.master
+}
+
+/// The state of a process: `T` if it is stopped.
+fn state(process: Pid) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    stat.rsplit(") ").next()?.chars().next()
+}
+
+fn ctrl_c_reaches_the_program_once() {
+    let mut run = Run::tracked("count", &["--report", "report.json"]);
+    let terminal = terminal(&mut run);
+    let mut running = run.spawn();
+    running.program();
+    let command = running.pid();
+    for number in 1..=3 {
+        // NOTE: the command gets the signal later than the program, or one that it passed on would be
+        // one with the program's own, which is still to be handled.
+        running.signal(Signal::SIGSTOP);
+        running.wait_until(|_| (state(command) == Some('T')).then_some(()));
+        fs::File::from(terminal.try_clone().expect("a terminal"))
+            .write_all(b"\x03")
+            .expect("the terminal takes Ctrl-C");
+        running.wait_for(&format!("{number} interrupts"));
+        running.signal(Signal::SIGCONT);
+    }
+    // The command has had the last SIGINT before this, and would have passed it on.
+    running.signal(Signal::SIGUSR1);
+    let ended = running.wait();
+    ended.exited(0);
+    assert_eq!(fs::read_to_string(ended.path("interrupts")).expect("the number"), "3");
+    assert_eq!(left(&ended.report("report.json"), LEFT), 1);
+}
+
+fn job_control_stops_and_continues_both() {
+    let mut run = Run::tracked("wait", &["--report", "report.json"]);
+    run.command.process_group(0);
+    let mut running = run.spawn();
+    let program = running.program();
+    let (command, group) = (running.pid(), Pid::from_raw(-running.pid().as_raw()));
+    kill(group, Signal::SIGTSTP).expect("the group");
+    let stopped = waitpid(command, Some(WaitPidFlag::WUNTRACED)).expect("a child");
+    assert_eq!(stopped, WaitStatus::Stopped(command, Signal::SIGTSTP));
+    running.wait_until(|_| (state(program) == Some('T')).then_some(()));
+    kill(group, Signal::SIGCONT).expect("the group");
+    running.wait_until(|_| (state(program) != Some('T')).then_some(()));
+    running.signal(Signal::SIGTERM);
+    let ended = running.wait();
+    ended.exited(143);
+    assert_eq!(left(&ended.report("report.json"), LEFT), 1);
+}
+
+/// As under `nohup`.
+fn ignored_signals_stay_ignored() {
+    let mut run = Run::tracked("ignored", &["--report", "off"]);
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]);
+    shell.arg(run.command.get_program()).args(run.command.get_args());
+    for (name, value) in run.command.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell.current_dir(run.folder.path()).stdin(Stdio::null());
+    run.command = shell;
+    let ended = run.run();
+    ended.exited(0);
+    let mask = ended.stdout.rsplit_once('\t').expect("a mask").1;
+    let mask = u64::from_str_radix(mask, 16).expect("a number");
+    assert_eq!(mask & (1 << (Signal::SIGHUP as u64 - 1)), 1, "{}", ended.stdout);
+    assert_eq!(mask & (1 << (Signal::SIGINT as u64 - 1)), 0, "{}", ended.stdout);
+}
+
+fn what_cannot_run_is_127_or_126() {
+    let ended = Run::of(&[], &["no-such-program"]).run();
+    ended.exited(127);
+    let expected = "memledger: cannot run no-such-program: there is no such program\n";
+    assert_eq!((&*ended.stdout, &*ended.stderr), ("", expected));
+    let run = Run::of(&[], &["./text"]);
+    fs::write(run.folder.path().join("text"), "no program").expect("a file");
+    let text = run.folder.path().join("text");
+    fs::set_permissions(&text, fs::Permissions::from_mode(0o644)).expect("its owner");
+    let ended = run.run();
+    ended.exited(126);
+    assert_eq!(ended.stderr, "memledger: cannot run ./text: it is not executable\n");
+    Run::of(&[], &["/"]).run().exited(126);
+}
+
+fn a_program_without_the_tracker() {
+    let ended = Run::of(&[], &["true"]).run();
+    ended.exited(0);
+    assert_eq!(
+        ended.stderr,
+        "memledger: true does not use memledger::TrackingAllocator; for programs that it starts \
+         there is --follow-children\n"
+    );
+    Run::of(&[], &["sh", "-c", "exit 9"]).run().exited(9);
+    // A condition that cannot be checked does not pass.
+    let ended = Run::of(&["--fail-if", "live_blocks > 0"], &["true"]).run();
+    ended.exited(1);
+    assert!(ended.stderr.ends_with("so no --fail-if can be checked\n"), "{}", ended.stderr);
+    Run::of(&["--fail-if", "live_blocks > 0"], &["sh", "-c", "exit 9"]).run().exited(9);
+    // An old trace of this name is no trace of the program.
+    let run = Run::of(&["--trace", "old.utrace"], &["true"]);
+    fs::write(run.folder.path().join("old.utrace"), "old").expect("a file");
+    let ended = run.run();
+    ended.exited(0);
+    assert!(ended.stderr.contains("does not use"), "{}", ended.stderr);
+}
+
+fn a_condition_fails_only_a_program_that_succeeded() {
+    let condition = ["--report", "off", "--fail-if", "live_bytes > 1MB"];
+    let sentence = "'live_bytes > 1MB' holds: live_bytes is 1";
+    for (scenario, status) in [("succeed", 3), ("fail", 7)] {
+        let ended = Run::tracked(scenario, &condition).run();
+        ended.exited(status);
+        assert!(ended.stderr.contains(sentence), "{}", ended.stderr);
+        assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+    }
+    let ended = Run::tracked("succeed", &["--report=off", "--fail-if", "live_bytes > 1GB"]).run();
+    assert_eq!(ended.exited(0).stderr, "");
+}
+
+fn a_condition_does_not_pass_on_part_of_a_trace() {
+    let ended = Run::tracked("killed", &["--report=off", "--fail-if", "live_bytes > 1GB"]).run();
+    ended.exited(137);
+    assert!(ended.stderr.contains("cannot pass"), "{}", ended.stderr);
+}
+
+fn only_the_program_itself_is_recorded() {
+    for options in [&["--report", "r.json"][..], &["--report=r.json", "--trace=t.utrace"]] {
+        let ended = Run::tracked("spawns", options).run();
+        ended.exited(0);
+        assert_eq!(ended.stderr, "");
+        let report = ended.report("r.json");
+        assert_eq!((left(&report, LEFT), left(&report, LEFT_IN_CHILD)), (1, 0));
+        let files: &[_] = if options.contains(&"--trace=t.utrace") {
+            &["r.json", "t.utrace"]
+        } else {
+            &["r.json"]
+        };
+        assert_eq!(ended.files(""), files);
+    }
+    // The program is a shell, which has no tracker; what it starts is none of ours.
+    let program = std::env::current_exe().expect("a path");
+    let program = format!("TEST_SCENARIO=succeed {}; exit 0", program.display());
+    let ended = Run::of(&[], &["sh", "-c", &program]).run();
+    ended.exited(0);
+    assert!(ended.stderr.starts_with("memledger: sh does not use "), "{}", ended.stderr);
+}
+
+fn children_are_followed_if_asked() {
+    let options = ["--follow-children", "--report=r-%p.json", "--trace=t-%p.memledger"];
+    let ended = Run::tracked("spawns", &options).run();
+    ended.exited(0);
+    assert_eq!(ended.stderr, "");
+    let files = ended.files("");
+    let [parent, child, ..] = &*files else { panic!("{files:?}") };
+    assert_eq!(files.len(), 4, "{files:?}");
+    let mut found = [parent, child].map(|name| {
+        let report = ended.report(name);
+        assert!(name.contains(&report["trace"]["pid"].to_string()), "{name}");
+        (left(&report, LEFT), left(&report, LEFT_IN_CHILD))
+    });
+    found.sort();
+    assert_eq!(found, [(1, 0), (1, 1)]);
+
+    let program = std::env::current_exe().expect("a path");
+    let program = format!("TEST_SCENARIO=succeed {}; exit 5", program.display());
+    let ended = Run::of(&["--follow-children"], &["sh", "-c", &program]).run();
+    ended.exited(5);
+    assert!(ended.stderr.starts_with("Memory of run-"), "{}", ended.stderr);
+    let ended = Run::of(&["--follow-children"], &["true"]).run();
+    assert!(ended.stderr.contains("nor does a program that it has started"), "{}", ended.stderr);
+}
+
+fn the_trace_is_kept_if_asked() {
+    let ended = Run::tracked("succeed", &["--report=off", "--trace", "%%-%p.memledger"]).run();
+    ended.exited(0);
+    assert_eq!(ended.stderr, "");
+    let files = ended.files("");
+    assert!(files.len() == 1 && files[0].starts_with("%-"), "{files:?}");
+}
+
+fn the_environment_has_the_defaults() {
+    let run = Run::tracked("succeed", &[]).env("MEMLEDGER_REPORT", "r.json");
+    let ended = run.env("MEMLEDGER_FILE", "t.utrace").env("MEMLEDGER_TRACE", "memory").run();
+    ended.exited(0);
+    assert_eq!(ended.stderr, "");
+    assert_eq!(ended.files(""), ["r.json", "t.utrace"]);
+}
+
+fn stacks_have_functions() {
+    let stacks = if cfg!(target_arch = "x86_64") { "--stacks" } else { return };
+    let ended = Run::tracked("succeed", &[stacks, "--report=r.json"]).run();
+    ended.exited(0);
+    let report = ended.report("r.json");
+    let rows = report["by_function"].as_array().expect("functions");
+    let leaves = |row: &&serde_json::Value| {
+        row["function"].as_str().is_some_and(|name| name.contains("leave"))
+    };
+    assert!(rows.iter().find(leaves).is_some_and(|row| row["live_bytes"] == LEFT), "{rows:#?}");
+}
+
+fn wrong_options_are_one_sentence() {
+    for options in [
+        &["--stacks=some"][..],
+        &["--report", "x.unknown"],
+        &["--trace", "%t.utrace"],
+        &["--trace", "/dev/null"],
+        &["--follow-children", "--trace", "x.utrace"],
+        &["--follow-children", "--report", "x.json"],
+        &["--fail-if", "peak > 1"],
+    ] {
+        let ended = Run::tracked("succeed", options).run();
+        ended.exited(2);
+        assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+        assert_eq!(ended.files(""), [""; 0], "nothing ran");
+    }
+    assert_eq!(Run::of(&[], &[]).run().exited(2).stderr.lines().count(), 1);
+}

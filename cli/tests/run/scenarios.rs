@@ -1,0 +1,105 @@
+//! What the tracked program does.
+
+use nix::sys::signal::{Signal, kill, raise};
+use nix::unistd::Pid;
+use std::fs;
+use std::hint::black_box;
+use std::io::{Read, Write};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+pub const SCENARIO: &str = "TEST_SCENARIO";
+/// The size of a block that stays: no other has it.
+pub const LEFT: u64 = 1_000_003;
+pub const LEFT_IN_CHILD: u64 = 1_000_005;
+
+pub fn play(scenario: &str) {
+    leave(LEFT);
+    match scenario {
+        "echo" => {
+            let mut input = String::new();
+            std::io::stdin().read_to_string(&mut input).expect("text");
+            print!("out:{input}");
+            eprint!("err:{input}");
+            exit(7);
+        }
+        "succeed" => {}
+        "fail" => exit(7),
+        "killed" => {
+            flush();
+            kill(Pid::this(), Signal::SIGKILL).expect("this process");
+        }
+        "interrupted" => {
+            flush();
+            raise(Signal::SIGINT).expect("this process");
+        }
+        "wait" => wait(),
+        "count" => count(),
+        "ignored" => {
+            let status = fs::read_to_string("/proc/self/status").expect("the status");
+            let line = status.lines().find(|line| line.starts_with("SigIgn"));
+            print!("{}", line.expect("the ignored signals"));
+        }
+        "spawns" => {
+            let mut command = Command::new(std::env::current_exe().expect("a path"));
+            let status = command.env(SCENARIO, "child").status().expect("it runs");
+            assert!(status.success());
+        }
+        "child" => leave(LEFT_IN_CHILD),
+        other => panic!("there is no scenario {other:?}"),
+    }
+}
+
+/// Puts all that has happened into the trace.
+fn flush() {
+    memledger::Ledger::from_env().flush();
+}
+
+fn exit(status: i32) -> ! {
+    std::io::stdout().flush().expect("a reader");
+    std::process::exit(status)
+}
+
+fn leave(bytes: u64) {
+    std::mem::forget(black_box(Vec::<u8>::with_capacity(bytes as usize)));
+}
+
+/// Waits for a signal that ends it.
+fn wait() {
+    flush();
+    fs::write("ready", std::process::id().to_string()).expect("the folder can be written");
+    loop {
+        nix::unistd::pause();
+    }
+}
+
+static INTERRUPTS: AtomicU32 = AtomicU32::new(0);
+static ASKED: AtomicU32 = AtomicU32::new(0);
+
+/// Counts SIGINT until SIGUSR1 asks for the number.
+#[expect(unsafe_code, reason = "signal handlers")]
+fn count() {
+    extern "C" fn on_signal(signal: i32) {
+        let counter = if signal == Signal::SIGINT as i32 { &INTERRUPTS } else { &ASKED };
+        counter.fetch_add(1, Ordering::SeqCst);
+    }
+    for signal in [Signal::SIGINT, Signal::SIGUSR1] {
+        let handler = nix::sys::signal::SigHandler::Handler(on_signal);
+        // SAFETY: the handler only adds to an atomic number.
+        unsafe { nix::sys::signal::signal(signal, handler) }.expect("a handler");
+    }
+    let ready = |text: &str| {
+        fs::write("next", text).expect("the folder can be written");
+        fs::rename("next", "ready").expect("the folder can be written");
+    };
+    ready(&std::process::id().to_string());
+    let mut interrupts = 0;
+    while ASKED.load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+        if INTERRUPTS.load(Ordering::SeqCst) != interrupts {
+            interrupts = INTERRUPTS.load(Ordering::SeqCst);
+            ready(&format!("{interrupts} interrupts"));
+        }
+    }
+    fs::write("interrupts", INTERRUPTS.load(Ordering::SeqCst).to_string()).expect("a file");
+}
