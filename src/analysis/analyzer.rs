@@ -129,6 +129,31 @@ impl<O: BlockObserver> Analyzer<O> {
         self
     }
 
+    /// Has [`reports`](Self::reports) return the reports at these points, all from one pass. Counting stops
+    /// at the last of them.
+    pub fn reports_at(mut self, points: &[Until]) -> Self {
+        self.cutoff.set_points(points);
+        self
+    }
+
+    /// The reports at the points of [`reports_at`](Self::reports_at), in their order. Each is the one that an
+    /// analyzer [until](Self::until) that point has; of points after the end of the trace, that of the end.
+    pub fn reports(&self) -> Vec<Report> {
+        let mut whole = None;
+        let mut report = |at: Option<&Report>| {
+            let mut report = match at {
+                None => return whole.get_or_insert_with(|| self.report()).clone(),
+                Some(report) => report.clone(),
+            };
+            self.sources().fill(&mut report);
+            if !self.symbols.is_empty() {
+                report.symbolize(&mut &self.symbols);
+            }
+            report
+        };
+        self.cutoff.points().map(&mut report).collect()
+    }
+
     /// Sets the maximum number of blocks in [`Report::largest_live`] (100 by default).
     pub fn largest_live(mut self, blocks: usize) -> Self {
         self.largest_live = blocks;
@@ -221,6 +246,22 @@ impl<O: BlockObserver> Analyzer<O> {
             let report = self.sources().build();
             self.cutoff.stop(report);
             self.model.reset_last_blocks();
+        }
+    }
+
+    /// Makes the reports of points that are here: before an event of the time `next`, or after the event that
+    /// was counted last. The caller has flushed everything.
+    #[cold]
+    fn pass_points(&mut self, next: Option<u64>) {
+        let mut cutoff = std::mem::take(&mut self.cutoff);
+        let passed_all = cutoff.pass_points(next, |cutoff| {
+            let sources = Sources { cutoff, ..self.sources() };
+            sources.build()
+        });
+        self.cutoff = cutoff;
+        if passed_all {
+            self.stop_counting();
+            self.cutoff.stop_here();
         }
     }
 
@@ -402,6 +443,10 @@ impl<O: BlockObserver> Visitor for Analyzer<O> {
                 self.enqueue_checked(kind, event.stream, heap, address, 0, 0);
             }
             role => self.rare_event(role, event),
+        }
+        if self.cutoff.is_at_point() {
+            self.flush();
+            self.pass_points(None);
         }
         if self.cutoff.is_after_last_event() {
             self.flush();

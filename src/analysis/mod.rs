@@ -20,6 +20,7 @@
 //! | `columns.rs` | the columns of a report, in one place |
 //! | `cutoff.rs` | where counting stops (`--at`), and the report as it was there |
 //! | `diagnostics.rs` | losses and contradictions |
+//! | `diff.rs` | what has changed from one report to another |
 //! | `estimate.rs` | figures of a whole, from a sample of it |
 //! | `facts.rs` | what a trace says about the program and about itself |
 //! | `timeline/` | the time, bookmarks, when scopes were off |
@@ -47,6 +48,7 @@ mod columns;
 mod cutoff;
 mod decode;
 mod diagnostics;
+mod diff;
 mod estimate;
 mod facts;
 mod hash;
@@ -65,6 +67,7 @@ pub use callstacks::StackEnd;
 pub(crate) use columns::{COLUMNS, Column, Shown, Weights, column};
 pub use columns::{Estimates, Figures, Moves, Totals};
 pub use cutoff::Until;
+pub use diff::{DiffBy, DiffRow, DiffSide, stable_function};
 pub use estimate::Estimate;
 #[cfg(feature = "enable")]
 pub(crate) use initial_live_set::{InitialBlock, InitialLiveSet};

@@ -6,6 +6,7 @@ mod traces;
 use super::completeness::incomplete;
 use super::condition::{Condition, judge};
 use super::input::{open_watched, unreadable};
+use super::output::{unwritable, write_to};
 use super::quantity;
 use crate::error::{CliError, Outcome};
 use crate::symbols::{SymbolArgs, symbolize};
@@ -15,7 +16,6 @@ use memledger::analysis::Analyzer;
 use memledger::dump::{FORMATS, text};
 use memledger::trace::read::read;
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -243,13 +243,8 @@ fn report_one(
         }
         ReportTo::File(to) => {
             let to = traces::named(to, report.trace.pid.unwrap_or(0));
-            let written = File::create(&to).and_then(|file| {
-                let mut file = BufWriter::new(file);
-                format.write(&report, &options, &mut file)?;
-                file.flush()
-            });
-            written.map_err(|error| {
-                CliError::Failed(format!("cannot write {}: {error}", to.display()))
+            write_to(&to, &mut io::sink(), |file| {
+                format.write(&report, &options, file).map_err(|error| unwritable(&to, error))
             })?;
         }
     }

@@ -85,6 +85,9 @@ impl<O: BlockObserver> Analyzer<O> {
     /// The time of the trace advances to `cycle`.
     fn advance_time(&mut self, cycle: u64) {
         let generation = self.model.accounts().total().generation;
+        if self.cutoff.is_before_point() {
+            self.pass_points(Some(self.timeline.nanoseconds(cycle)));
+        }
         if let Some(until) = self.cutoff.is_before(self.timeline.nanoseconds(cycle)) {
             self.timeline.note_peak_before(generation, until);
             self.stop_counting();

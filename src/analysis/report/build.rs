@@ -34,10 +34,14 @@ impl Sources<'_> {
     /// The report of the current state, or of the point where counting stopped.
     pub(in crate::analysis) fn report(&self) -> Report {
         let mut report = self.cutoff.report().map_or_else(|| self.build(), Report::clone);
-        // Losses are included even if they are noticed after the point where counting stopped.
-        self.diagnostics.fill(&mut report, self.model.heaps().refused());
+        self.fill(&mut report);
         report.after_report = self.cutoff.after();
         report
+    }
+
+    /// Adds losses. They are included even if they are noticed after the point where counting stopped.
+    pub(in crate::analysis) fn fill(&self, report: &mut Report) {
+        self.diagnostics.fill(report, self.model.heaps().refused());
     }
 
     /// The report of the current state, without losses.
