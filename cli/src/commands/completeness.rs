@@ -3,6 +3,7 @@
 use super::input::display_name;
 use crate::error::Outcome;
 use crate::terminal::note;
+use memledger::analysis::Report;
 use memledger::dump::text;
 use memledger::trace::read::Summary;
 use std::path::Path;
@@ -53,6 +54,20 @@ pub fn damaged(path: &Path, summary: &Summary) -> Option<String> {
         let parts = parts.join(", and ");
         format!("{} is damaged: {parts}; the result is only of the rest", display_name(path))
     })
+}
+
+/// What a report lacks though its trace is whole, as one sentence; `None` if nothing is.
+pub fn unrecorded(path: &Path, report: &Report) -> Option<String> {
+    let lost = report.losses.lost_events;
+    match (report.trace.complete, lost) {
+        (true, _) => None,
+        (false, 0) => Some(without_end(path)),
+        (false, _) => Some(format!(
+            "{} lacks {} that the program could not record; the result is only of the rest",
+            display_name(path),
+            text::counted(lost, "event", "events"),
+        )),
+    }
 }
 
 /// The sentence for a trace without its end.

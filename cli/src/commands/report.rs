@@ -1,9 +1,9 @@
 //! `memledger report`: totals, peaks, who holds what, what is still live.
 
-use super::completeness::{missing, outcome, without_end};
+use super::completeness::{missing, outcome, unrecorded};
 use super::condition::Condition;
 use super::condition::figures::Figures;
-use super::input::{display_name, is_stdin, open_watched, unreadable};
+use super::input::{is_stdin, open_watched, unreadable};
 use super::moment::Moment;
 use super::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome};
@@ -271,16 +271,7 @@ fn names_in(report: &Report, args: &ReportArgs) -> BTreeSet<String> {
 
 /// Why the figures are incomplete, if they are.
 fn incomplete(args: &ReportArgs, report: &Report, summary: &Summary) -> Option<String> {
-    let lost = report.losses.lost_events;
-    missing(&args.trace, summary).or_else(|| match (report.trace.complete, lost) {
-        (true, _) => None,
-        (false, 0) => Some(without_end(&args.trace)),
-        (false, _) => Some(format!(
-            "{} lacks {} that the program could not record; the result is only of the rest",
-            display_name(&args.trace),
-            text::counted(lost, "event", "events"),
-        )),
-    })
+    missing(&args.trace, summary).or_else(|| unrecorded(&args.trace, report))
 }
 
 /// A moment, together with how it was written.
@@ -338,6 +329,9 @@ fn analyze(args: &ReportArgs, until: Until) -> Result<(Report, Summary, Vec<Stri
     let mut analyzer = Analyzer::new().until(until).largest_live(top);
     if let Some(scope) = &args.scope {
         analyzer = analyzer.stacks_in_scope(scope);
+    }
+    if args.format().needs_buckets() {
+        analyzer = analyzer.by_bucket();
     }
     let source = open_watched(&args.trace)?;
     let summary = read(source, &mut analyzer).map_err(|error| unreadable(&args.trace, error))?;
