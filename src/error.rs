@@ -111,6 +111,11 @@ pub enum Error {
     /// There is no profile, because nothing is being recorded, or because the events are not analyzed
     /// in this process.
     NotAnalyzed,
+    /// Another profile of this process has been under way for this long.
+    ProfileUnderWay {
+        /// How long the operation has waited.
+        waited: Duration,
+    },
     /// The system has no memory for the tracker; the text says for what, and what is lost.
     OutOfMemory(String),
     /// The tracker has detected a defect in itself, and ends the activity that the text names.
@@ -195,6 +200,7 @@ impl Error {
             }
             Self::NotRecording => Self::NotRecording,
             Self::NotAnalyzed => Self::NotAnalyzed,
+            Self::ProfileUnderWay { waited } => Self::ProfileUnderWay { waited: *waited },
             Self::OutOfMemory(what) => Self::OutOfMemory(what.clone()),
             Self::Internal(what) => Self::Internal(what.clone()),
             Self::Destination { name, what } => {
@@ -245,6 +251,7 @@ impl std::fmt::Debug for Error {
             Self::ThreadNotStarted { .. } => "ThreadNotStarted",
             Self::NotRecording => "NotRecording",
             Self::NotAnalyzed => "NotAnalyzed",
+            Self::ProfileUnderWay { .. } => "ProfileUnderWay",
             Self::OutOfMemory(_) => "OutOfMemory",
             Self::Internal(_) => "Internal",
             Self::Destination { .. } => "Destination",
@@ -321,6 +328,11 @@ impl std::fmt::Display for Error {
             Self::NotAnalyzed => f.write_str(
                 "there is no profile, because no events are analyzed in this process; they are with \
                  a report, a control server, or LedgerBuilder::analyze_in_process",
+            ),
+            Self::ProfileUnderWay { waited } => write!(
+                f,
+                "there is no profile now, because another one of this process has been under way for {} s",
+                waited.as_secs()
             ),
             Self::Destination { name, what } => {
                 write!(f, "{} gets no more of the trace: {what}", escape(name))

@@ -241,10 +241,11 @@ impl Ledger {
     /// its frames are functions, which are looked for in the program's files (feature `symbols`);
     /// without, they are scopes and names.
     ///
-    /// Costs a [`flush`](Self::flush), and time in proportion to live blocks, stacks and the debug
-    /// information of the program: 0.1 s to some seconds on this thread and one other. The program's
-    /// other threads continue. An `async` program calls it where a thread may block. What it takes is
-    /// the tracker's memory; the bytes are the program's.
+    /// Costs a [`flush`](Self::flush), time in proportion to live blocks and stacks, and the first time
+    /// that of reading the program's debug information: up to some seconds. Functions that were found
+    /// are kept, some hundred bytes for each frame. The program's other threads continue. An `async`
+    /// program calls it where a thread may block. What it takes is the tracker's memory; the bytes are
+    /// the program's.
     ///
     /// ```
     /// use memledger::{Ledger, ReportTo};
@@ -259,7 +260,8 @@ impl Ledger {
     ///
     /// # Errors
     /// [`Error::NotAnalyzed`] if nothing is being recorded, or the events are not analyzed in the
-    /// process: see [`snapshot`](Self::snapshot); [`Error::ForkedChild`]; [`Error::OutOfMemory`].
+    /// process: see [`snapshot`](Self::snapshot); [`Error::ForkedChild`]; [`Error::OutOfMemory`];
+    /// [`Error::ProfileUnderWay`] for 5 s.
     #[cfg(feature = "pprof")]
     pub fn pprof(&self) -> Result<Vec<u8>, Error> {
         #[cfg(feature = "enable")]

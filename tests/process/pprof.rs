@@ -61,13 +61,20 @@ pub(crate) struct Sample {
     pub(crate) labels: BTreeMap<String, String>,
 }
 
+pub(crate) struct Mapping {
+    pub(crate) path: String,
+    pub(crate) build_id: String,
+    /// Start, limit, offset in the file.
+    pub(crate) range: [u64; 3],
+    pub(crate) has_functions: bool,
+}
+
 pub(crate) struct Profile {
     pub(crate) types: Vec<[String; 2]>,
     pub(crate) default_type: String,
     pub(crate) samples: Vec<Sample>,
     pub(crate) comments: Vec<String>,
-    /// Path, build id, start, limit, whether it has functions.
-    pub(crate) mappings: Vec<(String, String, u64, u64, bool)>,
+    pub(crate) mappings: Vec<Mapping>,
     pub(crate) nanoseconds: [u64; 2],
     pub(crate) period: u64,
 }
@@ -91,9 +98,12 @@ impl Profile {
         let mappings: Vec<_> = (profile.messages(3).enumerate())
             .map(|(at, mapping)| {
                 assert_eq!(mapping.number(1), at as u64 + 1);
-                let limits = (mapping.number(2), mapping.number(3));
-                let names = (text(mapping.number(5)), text(mapping.number(6)));
-                (names.0, names.1, limits.0, limits.1, mapping.number(7) == 1)
+                Mapping {
+                    path: text(mapping.number(5)),
+                    build_id: text(mapping.number(6)),
+                    range: [2, 3, 4].map(|field| mapping.number(field)),
+                    has_functions: mapping.number(7) == 1,
+                }
             })
             .collect();
         let mut names = BTreeMap::new();
@@ -102,11 +112,10 @@ impl Profile {
                 (location.number(1), location.number(2), location.number(3));
             let lines = location.messages(4).map(|line| functions[&line.number(1)].clone());
             let lines: Vec<_> = lines.collect();
-            if let Some((.., start, limit, _)) =
-                mapping.checked_sub(1).map(|at| &mappings[at as usize])
-            {
+            if let Some(at) = mapping.checked_sub(1) {
+                let [start, limit, _] = mappings[at as usize].range;
                 assert!(
-                    (*start..*limit).contains(&address),
+                    (start..limit).contains(&address),
                     "{address:#x} in {start:#x}..{limit:#x}"
                 );
             }

@@ -22,6 +22,12 @@ pub(crate) const CASES: &[Case] = &[
             assert_holds_the_block(&profile);
             assert!(profile.nanoseconds[0] > 1_500_000_000_000_000_000, "it has a time");
             assert_eq!(profile.comments.len(), 1, "{:?}", profile.comments);
+            // Where the system has mapped the program's code.
+            let maps = fs::read_to_string(outcome.path("maps")).unwrap();
+            let code = maps.lines().find(|line| line.contains(" r-xp ")).unwrap();
+            let [start, limit, offset] = profile.mappings[0].range;
+            let expected = format!("{start:x}-{limit:x} r-xp {offset:08x} ");
+            assert!(code.starts_with(&expected), "{expected} in\n{maps}");
         }
     }),
     case("the report on exit can be a profile", at_exit, |run| {
@@ -46,11 +52,13 @@ fn assert_holds_the_block(profile: &Profile) {
     let mut samples = profile.samples.iter();
     let sample = samples.find(|sample| sample.values[inuse_space] == SIZE).unwrap();
     assert!(sample.functions[0].contains(FUNCTION), "{:?}", sample.functions);
-    assert_eq!((&*sample.labels["group"], &*sample.labels["thread"]), ("Unknown", "process"));
+    assert_eq!((&*sample.labels["group"], &*sample.labels["thread"]), ("Unknown", "main"));
+    assert_eq!((&*profile.default_type, profile.period), ("inuse_space", 1));
     // Locations of the program are in its mapping, which is the first.
     let program = std::env::current_exe().unwrap();
-    assert_eq!(profile.mappings[0].0, program.to_str().unwrap());
-    assert!(!profile.mappings[0].1.is_empty(), "it has a build id");
+    let mapping = &profile.mappings[0];
+    assert_eq!(mapping.path, program.to_str().unwrap());
+    assert!(mapping.build_id.len() >= 16 && mapping.has_functions, "{}", mapping.build_id);
 }
 
 #[inline(never)]
@@ -67,6 +75,7 @@ fn live() {
     let mut client = Client::connect(&address).unwrap();
     fs::write("control.pb.gz", client.profile().unwrap()).unwrap();
     assert!(Client::connect(&address).unwrap().send(&Command::Status).is_ok());
+    fs::copy("/proc/self/maps", "maps").unwrap();
     drop(block);
     let after = Profile::decode(&ledger.pprof().unwrap());
     assert!(!after.sums(3, |sample| sample.labels["scope"].clone()).contains_key(SCOPE));

@@ -1,7 +1,7 @@
 //! The samples of a profile, and the strings, functions, locations and mappings that they refer to.
 
 use super::message::Message;
-use crate::analysis::{BucketRow, Calls, Figures, Frame, Module, Report};
+use crate::analysis::{BucketRow, Calls, CodeRange, Figures, Module, Report};
 use crate::dump::buckets::{figures_of, notes, scope_frames};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -113,8 +113,8 @@ struct Encoder<'a> {
     labels: HashMap<u64, u64>,
     /// The number of locations of both kinds.
     location_count: u64,
-    /// By module: the ids of its mappings, in the order of its parts with code.
-    mapping_of: Vec<u64>,
+    /// The part of a module that each mapping is of: the first has id 1.
+    mappings: Vec<(usize, CodeRange)>,
 }
 
 impl<'a> Encoder<'a> {
@@ -128,7 +128,7 @@ impl<'a> Encoder<'a> {
             locations: HashMap::new(),
             labels: HashMap::new(),
             location_count: 0,
-            mapping_of: Vec::new(),
+            mappings: Vec::new(),
         }
     }
 
@@ -163,42 +163,63 @@ impl<'a> Encoder<'a> {
         message
     }
 
-    /// Writes all mappings. Readers take the first one for the program.
+    /// Writes all mappings: the parts of each module with code, as the system maps them, or the module
+    /// as a whole if its file is not known. Readers take the first one for the program.
     fn mappings(&mut self) {
         let modules = &self.report.modules;
         let mut order: Vec<_> = (0..modules.len()).collect();
         let program = self.report.trace.program.as_deref();
         order.sort_by_key(|&module| Some(file_name(&modules[module].path)) != program);
-        self.mapping_of = vec![0; modules.len()];
-        for (place, &module) in order.iter().enumerate() {
-            let id = place as u64 + 1;
-            self.mapping_of[module] = id;
-            let frames = self.report.frames.iter().filter(|frame| frame.module == Some(module));
-            let message = self.mapping(id, &modules[module], frames);
-            self.profile.message(field::profile::MAPPING, &message);
+        for module in order {
+            let known = self.report.code.iter().filter(|(of, _)| *of == module);
+            let mut parts: Vec<_> = known.map(|(_, range)| in_pages(*range)).collect();
+            if parts.is_empty() {
+                parts.push(CodeRange { offset: 0, size: modules[module].size, file_offset: 0 });
+            }
+            let known = self.known(module);
+            for range in parts {
+                self.mappings.push((module, range));
+                let message =
+                    self.mapping(self.mappings.len() as u64, &modules[module], range, known);
+                self.profile.message(field::profile::MAPPING, &message);
+            }
         }
     }
 
-    fn mapping<'f>(
+    /// The id of the mapping of an address in a module; 0 if it is in no part with code.
+    fn mapping_of(&self, module: usize, offset: u64) -> u64 {
+        let is_there = |(of, range): &(usize, CodeRange)| {
+            *of == module && offset.wrapping_sub(range.offset) < range.size
+        };
+        self.mappings.iter().position(is_there).map_or(0, |at| at as u64 + 1)
+    }
+
+    /// Whether functions, files and lines of a module's frames are known. NOTE: as in Go, a reader
+    /// need not look for functions only if all of them are known. Not every function has a line.
+    fn known(&self, module: usize) -> [bool; 3] {
+        let [mut functions, mut files, mut lines] = [true, false, false];
+        for frame in self.report.frames.iter().filter(|frame| frame.module == Some(module)) {
+            functions &= !frame.functions.is_empty();
+            files |= frame.functions.iter().any(|function| function.file.is_some());
+            lines |= frame.functions.iter().any(|function| function.line.is_some());
+        }
+        [functions, files, lines]
+    }
+
+    fn mapping(
         &mut self,
         id: u64,
         module: &Module,
-        frames: impl Iterator<Item = &'f Frame>,
+        range: CodeRange,
+        [has_functions, has_files, has_lines]: [bool; 3],
     ) -> Message {
         use field::mapping;
-        // NOTE: as in Go, a reader need not look for functions only if all of them are known. Not
-        // every function has a line.
-        let (mut has_functions, mut has_files, mut has_lines) = (true, false, false);
-        for frame in frames {
-            has_functions &= !frame.functions.is_empty();
-            has_files |= frame.functions.iter().any(|function| function.file.is_some());
-            has_lines |= frame.functions.iter().any(|function| function.line.is_some());
-        }
+        let start = module.base.saturating_add(range.offset);
         let mut message = Message::default();
         message.number(mapping::ID, id);
-        message.number(mapping::MEMORY_START, module.base);
-        message.number(mapping::MEMORY_LIMIT, module.base.saturating_add(module.size));
-        message.number(mapping::FILE_OFFSET, 0);
+        message.number(mapping::MEMORY_START, start);
+        message.number(mapping::MEMORY_LIMIT, start.saturating_add(range.size));
+        message.number(mapping::FILE_OFFSET, range.file_offset);
         message.number(mapping::FILENAME, self.strings.id(&module.path));
         let digits = module.build_id.iter().map(|byte| format!("{byte:02x}"));
         message.number(mapping::BUILD_ID, self.strings.id(&digits.collect::<String>()));
@@ -292,11 +313,12 @@ impl<'a> Encoder<'a> {
             self.report.frames.get(frame)
         });
         if let Some(frame) = frame {
-            let module = frame.module.and_then(|module| {
-                Some((self.report.modules.get(module)?, *self.mapping_of.get(module)?))
-            });
-            let (base, mapping) = module.map_or((0, 0), |(module, id)| (module.base, id));
-            message.number(location::MAPPING_ID, mapping);
+            let module =
+                frame.module.and_then(|number| Some((number, self.report.modules.get(number)?)));
+            if let Some((number, _)) = module {
+                message.number(location::MAPPING_ID, self.mapping_of(number, frame.offset));
+            }
+            let base = module.map_or(0, |(_, module)| module.base);
             message.number(location::ADDRESS, base.wrapping_add(frame.offset));
         }
         // NOTE: an address in a file without functions has no lines, so that a reader may look for them.
@@ -360,6 +382,17 @@ impl<'a> Encoder<'a> {
             self.profile.text(field::profile::STRING_TABLE, text);
         }
         self.profile.into_bytes()
+    }
+}
+
+/// Whole pages: the system maps no others.
+fn in_pages(CodeRange { offset, size, file_offset }: CodeRange) -> CodeRange {
+    const PAGE: u64 = 4096;
+    let before = offset % PAGE;
+    CodeRange {
+        offset: offset - before,
+        size: size.saturating_add(before).checked_next_multiple_of(PAGE).unwrap_or(u64::MAX),
+        file_offset: file_offset.saturating_sub(before),
     }
 }
 
