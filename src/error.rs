@@ -108,6 +108,14 @@ pub enum Error {
     },
     /// Nothing is being recorded, so there is nothing to send to another destination.
     NotRecording,
+    /// There is no profile, because nothing is being recorded, or because the events are not analyzed
+    /// in this process.
+    NotAnalyzed,
+    /// Another profile of this process has been under way for this long.
+    ProfileUnderWay {
+        /// How long the operation has waited.
+        waited: Duration,
+    },
     /// The system has no memory for the tracker; the text says for what, and what is lost.
     OutOfMemory(String),
     /// The tracker has detected a defect in itself, and ends the activity that the text names.
@@ -191,6 +199,8 @@ impl Error {
                 Self::ThreadNotStarted { thread: thread.clone(), source: io(source) }
             }
             Self::NotRecording => Self::NotRecording,
+            Self::NotAnalyzed => Self::NotAnalyzed,
+            Self::ProfileUnderWay { waited } => Self::ProfileUnderWay { waited: *waited },
             Self::OutOfMemory(what) => Self::OutOfMemory(what.clone()),
             Self::Internal(what) => Self::Internal(what.clone()),
             Self::Destination { name, what } => {
@@ -240,6 +250,8 @@ impl std::fmt::Debug for Error {
             Self::ThreadInAllocator { .. } => "ThreadInAllocator",
             Self::ThreadNotStarted { .. } => "ThreadNotStarted",
             Self::NotRecording => "NotRecording",
+            Self::NotAnalyzed => "NotAnalyzed",
+            Self::ProfileUnderWay { .. } => "ProfileUnderWay",
             Self::OutOfMemory(_) => "OutOfMemory",
             Self::Internal(_) => "Internal",
             Self::Destination { .. } => "Destination",
@@ -312,6 +324,15 @@ impl std::fmt::Display for Error {
             }
             Self::NotRecording => f.write_str(
                 "a destination cannot be added, because nothing is being recorded",
+            ),
+            Self::NotAnalyzed => f.write_str(
+                "there is no profile, because no events are analyzed in this process; they are with \
+                 a report, a control server, or LedgerBuilder::analyze_in_process",
+            ),
+            Self::ProfileUnderWay { waited } => write!(
+                f,
+                "there is no profile now, because another one of this process has been under way for {} s",
+                waited.as_secs()
             ),
             Self::Destination { name, what } => {
                 write!(f, "{} gets no more of the trace: {what}", escape(name))

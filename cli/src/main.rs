@@ -51,7 +51,7 @@ enum Command {
     Info(info::InfoArgs),
     /// Every event, decoded from the stream alone
     Events(events::EventsArgs),
-    /// The same trace in another format: the plain Unreal stream, or the compact one
+    /// The same trace in another format: of Unreal, of pprof and other tools, or the compact one
     Export(export::ExportArgs),
     /// The same trace with the functions of its call stacks, to be read on any machine
     Symbolize(symbolize::SymbolizeArgs),

@@ -349,6 +349,21 @@ impl Analyzer {
         self.largest_live = blocks;
     }
 
+    /// Has reports have a row for each bucket: [`by_bucket`](Self::by_bucket).
+    pub(crate) fn set_by_bucket(&mut self) {
+        self.by_bucket = true;
+    }
+
+    /// The [`report`](Self::report) with a row for each bucket, and without single blocks.
+    #[cfg(feature = "pprof")]
+    pub(crate) fn report_by_bucket(&mut self) -> Report {
+        let before = (self.by_bucket, self.largest_live);
+        (self.by_bucket, self.largest_live) = (true, 0);
+        let report = self.report();
+        (self.by_bucket, self.largest_live) = before;
+        report
+    }
+
     /// An upper estimate of the bytes needed to make the report and to write it, with
     /// `largest_live` of the largest live blocks; if that is `None`, with the number that is set in
     /// the analyzer.

@@ -81,5 +81,5 @@ pub use report::{
 pub(crate) use report::{CallKind, Calls, end_of_angles, split_outside};
 #[cfg(feature = "symbols")]
 pub use symbols::Binaries;
-pub use symbols::{Module, SourceFrame, Symbolized, Symbolizer, add_symbols};
+pub use symbols::{CodeRange, Module, SourceFrame, Symbolized, Symbolizer, add_symbols};
 pub use timeline::bookmark_text;

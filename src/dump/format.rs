@@ -27,6 +27,17 @@ pub trait ReportFormat: Sync {
         !report.by_stack.is_empty()
     }
 
+    /// Whether it is made from [`Report::by_bucket`], which the analyzer has to be asked for. Without
+    /// it, the profile is empty.
+    fn needs_buckets(&self) -> bool {
+        false
+    }
+
+    /// Whether what it writes is no text for a terminal.
+    fn is_binary(&self) -> bool {
+        false
+    }
+
     /// Writes `report`.
     ///
     /// # Errors

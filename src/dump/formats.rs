@@ -4,7 +4,9 @@
 //! ending of the file's name; `memledger report` looks up `--format`, or else the ending of `-o`.
 
 use super::format::ReportFormat;
-use super::{folded, json, text};
+#[cfg(feature = "pprof")]
+use super::pprof;
+use super::{callgrind, folded, json, text};
 use std::path::Path;
 
 /// All formats; the first is the default.
@@ -23,6 +25,9 @@ pub static FORMATS: Formats = Formats(&[
     &text::Format,
     &json::Format,
     &folded::Format,
+    &callgrind::Format,
+    #[cfg(feature = "pprof")]
+    &pprof::Format,
     #[cfg(test)]
     &tests::Toy,
 ]);
@@ -48,8 +53,12 @@ impl Formats {
 
     /// The format of a file with this name, by its ending.
     pub fn by_path(&self, path: &Path) -> Option<&'static dyn ReportFormat> {
-        let ending = path.extension()?.to_str()?;
-        self.all().find(|format| format.endings().contains(&ending))
+        let name = path.file_name()?.to_str()?;
+        let has_ending = |ending: &&str| {
+            let stem = name.strip_suffix(*ending).and_then(|rest| rest.strip_suffix('.'));
+            stem.is_some_and(|stem| !stem.is_empty())
+        };
+        self.all().find(|format| format.endings().iter().any(has_ending))
     }
 
     /// The endings of all formats, for a sentence: `.txt or .json`.
@@ -103,9 +112,12 @@ mod tests {
         }
         assert_eq!(FORMATS.by_path(Path::new("run.txt")).unwrap().name(), "text");
         assert_eq!(FORMATS.by_path(Path::new("run.json")).unwrap().name(), "json");
-        for path in ["run", "run.JSON", ".toy", "toy", "run.utrace"] {
+        for path in ["run", "run.JSON", ".toy", "toy", "run.utrace", "run.gz", ".pb.gz", "a.json/b"]
+        {
             assert!(FORMATS.by_path(Path::new(path)).is_none(), "{path}");
         }
+        #[cfg(feature = "pprof")]
+        assert_eq!(FORMATS.by_path(Path::new("a/run.pb.gz")).unwrap().name(), "pprof");
         assert!(FORMATS.by_name("toys").is_none());
         assert_eq!(FORMATS.endings(), ".txt, .json, .folded, .toy or .toys");
         assert_eq!(Formats(&[&text::Format]).endings(), ".txt");

@@ -6,16 +6,23 @@
 //! | `formats.rs` | the table of all formats |
 //! | `options.rs` | how a report is shaped |
 //! | `json.rs`, `json_stacks.rs`, `pretty.rs` | JSON |
+//! | `buckets.rs` | what formats by stack make of buckets |
+//! | `callgrind.rs` | what functions and calls allocate |
 //! | `folded.rs` | stacks for flame graphs, one line each |
+//! | `pprof/` | a heap profile for pprof |
 //! | `text/` | text for a terminal |
 #![forbid(unsafe_code)]
 
+mod buckets;
+mod callgrind;
 mod folded;
 mod format;
 mod formats;
 pub mod json;
 mod json_stacks;
 mod options;
+#[cfg(feature = "pprof")]
+pub(crate) mod pprof;
 mod pretty;
 pub mod text;
 

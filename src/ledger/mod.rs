@@ -29,6 +29,8 @@ pub(crate) mod in_process;
 mod late_join;
 #[cfg(feature = "enable")]
 mod problems;
+#[cfg(all(feature = "enable", feature = "pprof"))]
+mod profile;
 #[cfg(feature = "enable")]
 pub(crate) mod recording;
 #[cfg(feature = "enable")]
@@ -104,7 +106,7 @@ impl Ledger {
     /// | `MEMLEDGER_FOLLOW_FORKS=1` | record the children of forks, too, each to files of its own |
     /// | `MEMLEDGER_PARENT=4242` | only the children of this process use these variables |
     /// | `MEMLEDGER_FILE_MODE=640` | permissions of the files that are written, octal; default 600 |
-    /// | `MEMLEDGER_REPORT=stderr`, a path ending in `.txt` or `.json`, or `off` | where the report goes |
+    /// | `MEMLEDGER_REPORT=stderr`, a path ending in `.txt`, `.json` or `.pb.gz`, or `off` | where the report goes |
     /// | `MEMLEDGER_REPORT_LARGEST_LIVE=20` | how many of the largest live blocks it lists ([`ReportTo::largest_live`]) |
     /// | `MEMLEDGER_REPORT_VERBOSE=1` | threads, sizes and more in its text, too ([`ReportTo::verbose`]) |
     pub fn from_env() -> Self {
@@ -232,6 +234,41 @@ impl Ledger {
         return recording::snapshot();
         #[cfg(not(feature = "enable"))]
         None
+    }
+
+    /// A heap profile now, as `go tool pprof`, Parca and Pyroscope read it: `profile.proto` in gzip,
+    /// with `alloc_objects`, `alloc_space`, `inuse_objects`, `inuse_space`, `peak_objects` and
+    /// `peak_space`, and with scope, group, name and thread as labels. In a recording with call stacks
+    /// its frames are functions, which are looked for in the program's files (feature `symbols`);
+    /// without, they are scopes and names.
+    ///
+    /// Costs a [`flush`](Self::flush), time in proportion to live blocks and stacks, and the first time
+    /// that of reading the program's debug information: up to some seconds. Functions that were found
+    /// are kept, some hundred bytes for each frame. The program's other threads continue. An `async`
+    /// program calls it where a thread may block. What it takes is the tracker's memory; the bytes are
+    /// the program's.
+    ///
+    /// ```
+    /// use memledger::{Ledger, ReportTo};
+    ///
+    /// let ledger = Ledger::builder().report_on_exit(ReportTo::stderr()).start()?;
+    /// # if cfg!(feature = "enable") {
+    /// let profile = ledger.pprof()?;
+    /// std::fs::write(std::env::temp_dir().join("heap.pb.gz"), profile).expect("a file");
+    /// # }
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotAnalyzed`] if nothing is being recorded, or the events are not analyzed in the
+    /// process: see [`snapshot`](Self::snapshot); [`Error::ForkedChild`]; [`Error::OutOfMemory`];
+    /// [`Error::ProfileUnderWay`] for 5 s.
+    #[cfg(feature = "pprof")]
+    pub fn pprof(&self) -> Result<Vec<u8>, Error> {
+        #[cfg(feature = "enable")]
+        return profile::profile();
+        #[cfg(not(feature = "enable"))]
+        Err(Error::NotAnalyzed)
     }
 
     /// Collects the events of all threads and writes them, on this thread, as the worker thread

@@ -7,7 +7,7 @@ use super::problems;
 use super::report_to::ReportTo;
 #[cfg(feature = "symbols")]
 use crate::analysis::Binaries;
-use crate::analysis::Report;
+use crate::analysis::{Analyzer, Report};
 use crate::dump::text::Options;
 use crate::dump::{FORMATS, ReportFormat};
 use crate::error::{Error, NOT_LINKED};
@@ -33,6 +33,13 @@ impl ReportOutput {
     /// How many of the largest live blocks the report has, if that is set.
     pub(super) fn largest_live(&self) -> Option<usize> {
         self.options.largest_live
+    }
+
+    /// Has `analyzer` make what the format needs.
+    pub(super) fn prepare(&self, analyzer: &InProcessAnalyzer) {
+        if self.format.needs_buckets() {
+            analyzer.with_analyzer(Analyzer::set_by_bucket);
+        }
     }
 }
 

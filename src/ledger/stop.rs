@@ -55,6 +55,10 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
         channel::clear_setting();
         return state::turn_off();
     };
+    // The report is made at the last event.
+    if let (Some(output), Some(analyzer)) = (&recording.report, &recording.analyzer) {
+        output.prepare(analyzer);
+    }
     // NOTE: at the end of the process the tracker's memory is not freed. Large blocks that are
     // freed can make the allocator consolidate all its memory: 0.3 s with millions of blocks of the
     // program in its free lists.

@@ -30,7 +30,9 @@ mod losses;
 mod memory;
 mod no_memory;
 mod own_memory;
+mod pprof;
 mod private;
+mod profiles;
 mod recorders;
 mod scopes;
 mod settings;
@@ -75,6 +77,7 @@ fn main() {
         ("spans", spans::CASES),
         ("stacks", stacks::CASES),
         ("functions", functions::CASES),
+        ("profiles", profiles::CASES),
         ("stack_sums", stack_sums::CASES),
         ("code", code::CASES),
         ("log", log::CASES),

@@ -1,6 +1,7 @@
 //! `memledger control`: steers a running program.
 
 use super::Format;
+use super::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome};
 use crate::token::read_token;
 use memledger::dump::text::escape;
@@ -18,6 +19,7 @@ Examples:
   memledger control build-server:1985 --token-file token stop
   memledger control 1985 stop --all
   memledger control 1985 start
+  memledger control 1985 profile -o heap.pb.gz     for go tool pprof
 
 The program listens where MEMLEDGER_CONTROL=1985 is set, or LedgerBuilder::control called.
 A trace that starts late begins with the live blocks. Files go into the folder that the program
@@ -73,6 +75,12 @@ enum Action {
         #[arg(long)]
         all: bool,
     },
+    /// Get a heap profile in pprof's format, as of now
+    Profile {
+        /// The file to write, such as heap.pb.gz; - for standard output
+        #[arg(short, long, value_name = "OUT")]
+        output: PathBuf,
+    },
     /// Start the first file, under a new name, and the host again, if they have ended
     Start,
 }
@@ -99,6 +107,7 @@ pub fn run(args: &ControlArgs, out: &mut dyn Write) -> Result<Outcome, CliError>
         Action::Stop { all: false } => Command::Stop,
         Action::Stop { all: true } => Command::StopAll,
         Action::Start => Command::Start,
+        Action::Profile { .. } => Command::Profile,
     };
     // A command that does not parse back would reach the server as several lines, or as no command.
     if Command::parse(command.to_string().as_bytes()).as_ref() != Ok(&command) {
@@ -112,6 +121,13 @@ pub fn run(args: &ControlArgs, out: &mut dyn Write) -> Result<Outcome, CliError>
     let mut client = Client::connect(&args.address).map_err(failed)?;
     if let Some(token) = token {
         client.send(&Command::Token(token)).map_err(failed)?;
+    }
+    if let Action::Profile { output } = &args.action {
+        let profile = client.profile().map_err(failed)?;
+        write_to(output, out, |out| {
+            out.write_all(&profile).map_err(|error| unwritable(output, error))
+        })?;
+        return Ok(Outcome::Done);
     }
     let lines = client.send(&command).map_err(failed)?;
     match args.format {

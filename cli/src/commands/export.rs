@@ -1,6 +1,6 @@
 //! `memledger export`: the same trace in another format.
 
-use super::completeness::damaged;
+use super::completeness::{damaged, incomplete};
 use super::input::{display_name, is_stdin, open, open_watched, unreadable};
 use super::output::{unwritable, write_to};
 use super::report::Sort;
@@ -8,7 +8,7 @@ use crate::error::{CliError, Outcome};
 use crate::symbols::{self, SymbolArgs};
 use memledger::Error;
 use memledger::analysis::Analyzer;
-use memledger::dump::{FORMATS, text};
+use memledger::dump::{FORMATS, ReportFormat, text};
 use memledger::trace::convert::convert;
 use memledger::trace::format::Transport;
 use memledger::trace::read::read;
@@ -20,11 +20,14 @@ Examples:
   memledger export run.memledger --to utrace -o run.utrace     for Unreal Insights
   memledger export run.utrace --to memledger -o run.memledger  a fraction of the size
   memledger export run.memledger --to folded -o - | inferno-flamegraph > run.svg
+  memledger export run.memledger --to pprof -o heap.pb.gz && go tool pprof -http=: heap.pb.gz
   zstdcat run.utrace.zst | memledger export - --to memledger -o run.memledger
 
-Both formats hold the same stream of events; a trace can be turned from one into the other and back.
-Of a damaged trace all packets that can be read are written. folded has a line for each call stack,
-outermost function first, and a number: the bytes live at the peak, or the --column.";
+utrace and memledger hold the same stream of events; a trace can be turned from one into the other and
+back. Of a damaged trace all packets that can be read are written. folded has a line for each call
+stack, outermost function first, and a number: the bytes live at the peak, or the --column. pprof has
+alloc_objects, alloc_space, inuse_objects, inuse_space, peak_objects and peak_space (-sample_index),
+with scope, group, name and thread as labels (-tagfocus, -tagroot).";
 
 /// Arguments of `memledger export`.
 #[derive(Debug, clap::Args)]
@@ -41,7 +44,7 @@ pub struct ExportArgs {
     /// For folded: what is counted
     #[arg(long, value_enum, default_value = "at-peak")]
     column: Sort,
-    /// For folded: frames of the standard library and of allocation machinery, too
+    /// For folded, pprof and callgrind: frames of the standard library and of allocation machinery, too
     #[arg(long)]
     all_frames: bool,
     #[command(flatten)]
@@ -56,6 +59,31 @@ enum To {
     Memledger,
     /// Call stacks for flame graphs, one line each
     Folded,
+    /// A heap profile for go tool pprof, Parca and Pyroscope: name it heap.pb.gz
+    Pprof,
+    /// What each function and each call of it allocated, for KCachegrind and callgrind_annotate
+    Callgrind,
+}
+
+impl To {
+    /// How it is written.
+    fn kind(self) -> Kind {
+        match self {
+            Self::Utrace => Kind::Stream(Transport::Unreal),
+            Self::Memledger => Kind::Stream(Transport::Compact),
+            Self::Folded => Kind::Report("folded"),
+            Self::Pprof => Kind::Report("pprof"),
+            Self::Callgrind => Kind::Report("callgrind"),
+        }
+    }
+}
+
+/// How a format is written.
+enum Kind {
+    /// Packet by packet.
+    Stream(Transport),
+    /// From the report, in the format of this name in the library's table.
+    Report(&'static str),
 }
 
 /// Reads the trace and writes it in the other format to the file of `-o`, or to `out`.
@@ -66,17 +94,18 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
             args.output.display()
         )));
     }
-    let to = match args.to {
-        To::Utrace => Transport::Unreal,
-        To::Memledger => Transport::Compact,
-        To::Folded => return folded(args, out),
-    };
-    if is_stdin(&args.output) && io::stdout().is_terminal() {
-        return Err(CliError::Usage(
-            "a trace is no text for a terminal; give -o a file, or send standard output to one"
-                .to_owned(),
-        ));
+    match args.to.kind() {
+        Kind::Stream(transport) => stream(args, transport, out),
+        Kind::Report(name) => {
+            let no_format = || CliError::Failed(format!("this build has no format {name}"));
+            report(args, FORMATS.by_name(name).ok_or_else(no_format)?, out)
+        }
     }
+}
+
+/// Writes the same stream of events.
+fn stream(args: &ExportArgs, to: Transport, out: &mut dyn Write) -> Result<Outcome, CliError> {
+    refuse_terminal(args, "a trace")?;
     let source = open(&args.trace)?;
     let summary = write_to(&args.output, out, |out| {
         convert(source, out, to).map_err(|error| match error {
@@ -87,13 +116,23 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
     Ok(damaged(&args.trace, &summary).map_or(Outcome::Done, Outcome::Incomplete))
 }
 
-/// Writes the call stacks.
-fn folded(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
+/// Writes a format of the report.
+fn report(
+    args: &ExportArgs,
+    format: &'static dyn ReportFormat,
+    out: &mut dyn Write,
+) -> Result<Outcome, CliError> {
+    if format.is_binary() {
+        refuse_terminal(args, "a profile")?;
+    }
     let mut analyzer = Analyzer::new().largest_live(0);
+    if format.needs_buckets() {
+        analyzer = analyzer.by_bucket();
+    }
     let summary = read(open_watched(&args.trace)?, &mut analyzer)
         .map_err(|error| unreadable(&args.trace, error))?;
     let mut report = analyzer.report();
-    if report.by_stack.is_empty() {
+    if report.by_stack.is_empty() && !format.needs_buckets() {
         return Err(CliError::Failed(format!(
             "{} has no call stacks; MEMLEDGER_STACKS=on records them",
             display_name(&args.trace)
@@ -102,11 +141,20 @@ fn folded(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     symbols::symbolize(&mut report, &args.symbols);
     let mut options = text::Options::default();
     (options.sort, options.all_frames) = (args.column.into(), args.all_frames);
-    let format = FORMATS.by_name("folded").ok_or(CliError::Failed("no such format".to_owned()))?;
     write_to(&args.output, out, |out| {
         format.write(&report, &options, out).map_err(|error| unwritable(&args.output, error))
     })?;
-    Ok(damaged(&args.trace, &summary).map_or(Outcome::Done, Outcome::Incomplete))
+    Ok(incomplete(&args.trace, &report, &summary).map_or(Outcome::Done, Outcome::Incomplete))
+}
+
+/// Refuses to write bytes that are no text to a terminal.
+fn refuse_terminal(args: &ExportArgs, what: &str) -> Result<(), CliError> {
+    if is_stdin(&args.output) && io::stdout().is_terminal() {
+        return Err(CliError::Usage(format!(
+            "{what} is no text for a terminal; give -o a file, or send standard output to one"
+        )));
+    }
+    Ok(())
 }
 
 /// Whether both paths refer to the same file.

@@ -298,6 +298,9 @@ fn analyze(args: &ReportArgs, until: Until) -> Result<(Report, Summary, Vec<Stri
     if let Some(scope) = &args.scope {
         analyzer = analyzer.stacks_in_scope(scope);
     }
+    if args.format().needs_buckets() {
+        analyzer = analyzer.by_bucket();
+    }
     let source = open_watched(&args.trace)?;
     let summary = read(source, &mut analyzer).map_err(|error| unreadable(&args.trace, error))?;
     let mut report = analyzer.report();

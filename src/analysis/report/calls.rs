@@ -79,6 +79,16 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// Its function, as a report names it.
+    pub(crate) fn name_of_function(&self) -> &str {
+        &self.function
+    }
+
+    /// Its file and line.
+    pub(crate) fn source(&self) -> Option<(&str, u32)> {
+        self.source
+    }
+
     /// What the call is summed by.
     pub(crate) fn name(&self, kind: CallKind) -> Cow<'_, str> {
         match (kind, self.source) {
@@ -118,6 +128,12 @@ impl<'a> Calls<'a> {
     /// The call with this number.
     pub(crate) fn get(&self, number: u32) -> &Call<'a> {
         &self.all[number as usize]
+    }
+
+    /// The frame that a call is of: an index of [`Report::frames`].
+    pub(crate) fn frame_of(&self, number: u32) -> Option<usize> {
+        let frame = self.by_frame.partition_point(|calls| calls.end <= number);
+        (frame < self.by_frame.len()).then_some(frame)
     }
 
     /// Puts the numbers of the calls of a stack that are shown into `shown`, innermost first. If all would

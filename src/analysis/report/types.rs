@@ -6,7 +6,7 @@ use super::rows::{
 };
 use crate::analysis::callstacks::StackEnd;
 use crate::analysis::columns::Totals;
-use crate::analysis::symbols::{Module, Symbolizer};
+use crate::analysis::symbols::{CodeRange, Module, Symbolizer};
 
 /// Everything known about the memory of one run.
 ///
@@ -48,6 +48,9 @@ pub struct Report {
     pub frames: Vec<Frame>,
     /// The files that these frames are in.
     pub modules: Vec<Module>,
+    /// The parts of these files that are loaded as code, each with its module, an index of
+    /// [`modules`](Self::modules); empty until [`symbolize`](Self::symbolize) finds some.
+    pub code: Vec<(usize, CodeRange)>,
     /// By all of these together, in no particular order; empty unless
     /// [`Analyzer::by_bucket`](crate::analysis::Analyzer::by_bucket) asks for it.
     pub by_bucket: Vec<BucketRow>,
@@ -61,10 +64,19 @@ impl Report {
     /// Finds the functions of all frames for which the trace has no symbols: asks once for each of them
     /// that is in a module. Costs what the symbolizer costs.
     pub fn symbolize(&mut self, symbolizer: &mut dyn Symbolizer) {
+        let mut is_asked_for = vec![false; self.modules.len()];
         for frame in self.frames.iter_mut().filter(|frame| frame.functions.is_empty()) {
-            if let Some(module) = frame.module.and_then(|module| self.modules.get(module)) {
+            if let Some(number) = frame.module
+                && let Some(module) = self.modules.get(number)
+            {
                 frame.functions = symbolizer.frames(module, frame.offset);
+                is_asked_for[number] = true;
             }
+        }
+        self.code.retain(|(module, _)| !is_asked_for[*module]);
+        for (number, module) in self.modules.iter().enumerate().filter(|(at, _)| is_asked_for[*at])
+        {
+            self.code.extend(symbolizer.code(module).into_iter().map(|range| (number, range)));
         }
     }
 }

@@ -42,4 +42,20 @@ pub trait Symbolizer {
     ///
     /// For a return address, `offset` is that of the byte before it, which is part of the call.
     fn frames(&mut self, module: &Module, offset: u64) -> Vec<SourceFrame>;
+
+    /// The parts of the module's file that are loaded as code. Empty if the file is not known.
+    fn code(&mut self, _module: &Module) -> Vec<CodeRange> {
+        Vec::new()
+    }
+}
+
+/// A part of a file that is loaded as code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CodeRange {
+    /// Where it begins in memory: bytes from the base of the module.
+    pub offset: u64,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Where it begins in the file, in bytes.
+    pub file_offset: u64,
 }

@@ -7,7 +7,7 @@ use crate::ledger::destinations::{DestinationHandle, add, restart};
 use crate::ledger::problems;
 use crate::ledger::stats::Stats;
 use crate::platform::os;
-use crate::remote::control::{Actions, Reply};
+use crate::remote::control::{Actions, MakeProfile, Reply};
 use crate::trace::sink::queue::{self, Queue, Stage};
 use crate::words::nearest;
 use std::fs::File;
@@ -108,6 +108,13 @@ impl Actions for Commands {
     fn start(&mut self) -> Reply {
         let started = restart::start_again(check_destination_limit)?;
         Ok(started.iter().map(|name| format!("destination {name}")).collect())
+    }
+
+    fn profiler(&self) -> MakeProfile {
+        #[cfg(feature = "pprof")]
+        return crate::ledger::profile::for_client;
+        #[cfg(not(feature = "pprof"))]
+        || Err("the program was built without memledger's feature pprof".into())
     }
 
     fn problem(&mut self, error: Error) {

@@ -46,6 +46,30 @@ impl Client {
         }
     }
 
+    /// Gets a heap profile of the program: `profile.proto` in gzip. Waits at most 30 s for the program
+    /// to make it, and 30 s to receive it. The program then ends the connection.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send); [`Error::NoAnswer`] also if the profile is not whole.
+    pub fn profile(&mut self) -> Result<Vec<u8>, Error> {
+        let lines = self.send(&Command::Profile)?;
+        let bytes = lines.iter().find_map(|line| line.strip_prefix("profile_bytes ")?.parse().ok());
+        let no_answer =
+            |what: String| Error::NoAnswer(format!("{} does not answer: {what}", self.address));
+        let bytes: u64 = bytes.ok_or_else(|| no_answer("it sends no profile".into()))?;
+        self.stream.get_mut().restart(ANSWER_TIMEOUT);
+        let mut profile = Vec::new();
+        let read = (&mut self.stream).take(bytes).read_to_end(&mut profile);
+        match read {
+            Ok(_) if profile.len() as u64 == bytes => Ok(profile),
+            _ => Err(no_answer(format!(
+                "{} of the {bytes} bytes of its profile came within {} s",
+                profile.len(),
+                ANSWER_TIMEOUT.as_secs()
+            ))),
+        }
+    }
+
     /// Sends a command and waits for its answer, at most 30 s. Returns the lines `name value` of
     /// the answer.
     ///

@@ -56,6 +56,9 @@ pub enum Command {
     /// Starts the recording's initial destinations again if they have ended: the first file under a
     /// new name, and the host. Each new stream begins with the live blocks.
     Start,
+    /// Asks for a heap profile in pprof's format, which [`Client::profile`](super::Client::profile)
+    /// receives. The program then ends the connection.
+    Profile,
     /// The secret that the program requires, which admits the client.
     Token(String),
 }
@@ -104,6 +107,7 @@ impl Command {
             ["Stop"] => Ok(Self::Stop),
             ["StopAll"] => Ok(Self::StopAll),
             ["Start"] => Ok(Self::Start),
+            ["Profile"] => Ok(Self::Profile),
             ["SendTo", host] => Ok(Self::send_to(host)),
             ["SendTo", host, channels] => {
                 Ok(Self::SendTo { host: host.into(), channels: Some(channels.into()) })
@@ -117,7 +121,7 @@ impl Command {
                 let names = names.split(',').filter(|name| !name.is_empty());
                 Ok(Self::channels(names, state == "1"))
             }
-            ["Status" | "Stop" | "StopAll" | "Start", ..] => Err(format!("{} is followed by nothing", words[0])),
+            ["Status" | "Stop" | "StopAll" | "Start" | "Profile", ..] => Err(format!("{} is followed by nothing", words[0])),
             ["SendTo", ..] => {
                 Err("SendTo is followed by HOST or HOST:PORT, and perhaps the channels it gets"
                     .into())
@@ -132,11 +136,11 @@ impl Command {
                     .into())
             }
             [.., last] if last.starts_with("HTTP/") => Err(
-                "this is no web server, but takes Status, ToggleChannels, SendTo, WriteTo, Stop, StopAll and Start"
+                "this is no web server, but takes Status, ToggleChannels, SendTo, WriteTo, Stop, StopAll, Start and Profile"
                     .into(),
             ),
             [first, ..] => Err(format!(
-                "{:?} is no command; those are Status, ToggleChannels, SendTo, WriteTo, Stop, StopAll and Start",
+                "{:?} is no command; those are Status, ToggleChannels, SendTo, WriteTo, Stop, StopAll, Start and Profile",
                 first.chars().take(40).collect::<String>()
             )),
             [] => Err("the line is empty".into()),
@@ -171,6 +175,7 @@ impl fmt::Display for Command {
             Self::Stop => f.write_str("Stop"),
             Self::StopAll => f.write_str("StopAll"),
             Self::Start => f.write_str("Start"),
+            Self::Profile => f.write_str("Profile"),
             Self::Token(secret) => write!(f, "Token {secret}"),
         }
     }
@@ -187,6 +192,7 @@ mod tests {
             Command::Stop,
             Command::StopAll,
             Command::Start,
+            Command::Profile,
             Command::channels(["cpu"], true),
             Command::channels(["memory", "scope", "x"], false),
             Command::send_to("[::1]:1981"),
@@ -214,6 +220,7 @@ mod tests {
             (b"stop", "\"stop\" is no command"),
             (b"Stop now", "Stop is followed by nothing"),
             (b"Start now", "Start is followed by nothing"),
+            (b"Profile 1", "Profile is followed by nothing"),
             (b"SendTo", "SendTo is followed by HOST"),
             (b"SendTo a b c", "SendTo is followed by HOST"),
             (b"WriteTo a b c", "WriteTo is followed by the name"),

@@ -13,6 +13,7 @@
 //! | `Stop` | ends all destinations but the first file |
 //! | `StopAll` | ends all destinations, the first file included |
 //! | `Start` | starts the first file again, under a new name, and the connection to the host, if they have ended |
+//! | `Profile` | answers with a heap profile, and ends the connection |
 //! | `Token secret` | must be the first command if the program has set a token |
 //!
 //! `channels` selects the channels of that destination, as
@@ -20,13 +21,15 @@
 //! all channels.
 //!
 //! The answer to a command is any number of lines `name value`. The last line of an answer is `ok`
-//! or `refused: reason`. Unreal's own tools ignore the answers.
+//! or `refused: reason`. Unreal's own tools ignore the answers. The answer to `Profile` is the line
+//! `profile_bytes N`, `ok`, and the N bytes of a heap profile in pprof's format.
 //!
 //! # What no client can do
 //! - Connect from another machine, unless the program listens for that *and* has set a token.
 //! - Write to a file outside the program's folder, to an existing file, or to one that is not a
 //!   regular file.
 //! - Send the trace to another machine, unless the program allows that host.
+//! - Get a profile on another machine, unless the program allows that host.
 //! - Change these rules: only the program and its environment set them.
 //!
 //! A line that is not a command ends the connection. So if a web page makes a browser send a
@@ -44,6 +47,8 @@ mod lines;
 #[cfg(feature = "enable")]
 mod listener;
 #[cfg(feature = "enable")]
+mod profile;
+#[cfg(feature = "enable")]
 mod rules;
 #[cfg(feature = "enable")]
 mod server;
@@ -53,6 +58,8 @@ pub use command::{Command, DEFAULT_PORT};
 
 #[cfg(feature = "enable")]
 pub(crate) use listener::{ListenAddress, Listener};
+#[cfg(feature = "enable")]
+pub(crate) use profile::MakeProfile;
 #[cfg(feature = "enable")]
 pub(crate) use rules::Rules;
 #[cfg(feature = "enable")]

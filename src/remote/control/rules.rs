@@ -65,6 +65,21 @@ impl Rules {
         allowed.ok_or_else(|| format!("the program does not allow traces to be sent to {host}"))
     }
 
+    /// Whether a client at this address may get a profile, which has names of the program as a trace
+    /// has: on this machine, and on hosts that may get traces, by their addresses.
+    pub(super) fn profile(&self, client: IpAddr) -> Result<(), String> {
+        let client = client.to_canonical();
+        if client.is_loopback() {
+            return Ok(());
+        }
+        let text = match client {
+            IpAddr::V4(ip) => ip.to_string(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+        };
+        let refused = |_| format!("the program does not allow profiles to be sent to {client}");
+        self.destination(&text).map(|_| ()).map_err(refused)
+    }
+
     /// Creates a file in the program's folder.
     pub(super) fn create(&self, name: &str) -> Result<(File, PathBuf), String> {
         let Some(folder) = &self.folder else {
@@ -162,6 +177,19 @@ mod tests {
         ] {
             let refused = rules.destination(asked).unwrap_err();
             assert!(refused.contains("does not allow"), "{asked}: {refused}");
+        }
+        for (client, is_allowed) in [
+            ("127.0.0.1", true),
+            ("::1", true),
+            ("::ffff:127.0.0.1", true),
+            ("10.0.0.7", true),
+            ("::ffff:10.0.0.7", true),
+            ("fe80::7", true),
+            ("10.0.0.8", false),
+            ("fe80::8", false),
+        ] {
+            let allowed = rules.profile(client.parse().unwrap());
+            assert_eq!(allowed.is_ok(), is_allowed, "{client}");
         }
         for asked in ["", ":1", "127.0.0.1:0", "127.0.0.1:99999", "user@127.0.0.1:x"] {
             assert!(rules.destination(asked).unwrap_err().contains("not allowed"), "{asked}");

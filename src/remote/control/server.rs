@@ -11,6 +11,7 @@
 use super::command::{Command, too_long};
 use super::lines::{Lines, TooLong};
 use super::listener::Listener;
+use super::profile::{self, MakeProfile};
 use super::rules::Rules;
 use crate::error::Error;
 use crate::platform::os;
@@ -53,6 +54,8 @@ pub(crate) trait Actions: Send {
     fn stop_all(&mut self) -> Reply;
     /// Starts again the destinations that the recording began with and that have ended.
     fn start(&mut self) -> Reply;
+    /// What makes a heap profile: called on another thread, with the guard set.
+    fn profiler(&self) -> MakeProfile;
     /// Reports the error that ends the server.
     fn problem(&mut self, error: Error);
 }
@@ -214,9 +217,9 @@ impl Work {
 }
 
 /// A connected client.
-struct Client {
+pub(super) struct Client {
     /// `None` if the program has closed its descriptor.
-    socket: Option<TcpStream>,
+    pub(super) socket: Option<TcpStream>,
     identity: Option<(u64, u64)>,
     lines: Lines,
     /// Whether the client has closed its sending side.
@@ -245,7 +248,7 @@ impl Client {
         })
     }
 
-    fn is_ours(&self) -> bool {
+    pub(super) fn is_ours(&self) -> bool {
         self.identity.is_some()
             && self.socket.as_ref().is_some_and(|socket| os::identity(socket) == self.identity)
     }
@@ -301,6 +304,10 @@ impl Client {
                 self.refuse("the program wants a token first");
                 return true;
             }
+            Ok(Command::Profile) => match self.send_profile(rules, actions) {
+                Ok(()) => return true,
+                Err(reason) => Err(reason),
+            },
             Ok(command) => execute(&command, rules, actions),
         };
         // The deadline is counted from here, because the command may have taken a while.
@@ -317,6 +324,26 @@ impl Client {
             Err(reason) => self.answer(&format!("refused: {}\n", escape(&reason))),
         }
         true
+    }
+
+    /// Has a profile sent on another thread, which then has the connection.
+    fn send_profile(&mut self, rules: &Rules, actions: &dyn Actions) -> Result<(), String> {
+        let address = self.socket.as_ref().and_then(|socket| socket.peer_addr().ok());
+        rules.profile(address.ok_or("the connection has ended")?.ip())?;
+        let turn = profile::Turn::take()?;
+        let client = Self {
+            socket: self.socket.take(),
+            identity: self.identity,
+            lines: Lines::default(),
+            has_ended: self.has_ended,
+            admitted: self.admitted,
+            timeout: self.timeout,
+            deadline: self.deadline,
+            is_over: false,
+        };
+        self.is_over = true;
+        profile::send(client, actions.profiler(), turn);
+        Ok(())
     }
 
     /// Sends the reason, and marks the connection to be closed.
@@ -356,7 +383,7 @@ fn execute(command: &Command, rules: &Rules, actions: &mut dyn Actions) -> Reply
             let (file, path) = rules.create(name)?;
             actions.write_to(file, &path, channels.as_deref())
         }
-        Command::Token(_) => Ok(Vec::new()),
+        Command::Profile | Command::Token(_) => Ok(Vec::new()),
     }
 }
 

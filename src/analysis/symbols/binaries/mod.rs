@@ -15,7 +15,7 @@ mod object_file;
 mod search;
 mod symbol_table;
 
-use crate::analysis::{Module, SourceFrame, Symbolizer};
+use crate::analysis::{CodeRange, Module, SourceFrame, Symbolizer};
 use dwarf::Dwarf;
 use object_file::ObjectFile;
 use search::{Found, Search};
@@ -93,6 +93,13 @@ impl Symbolizer for Binaries {
         let key = (module.path.clone(), module.build_id.clone());
         let binary = modules.entry(key).or_insert_with(|| Binary::open(search, module, notes));
         binary.as_mut().map_or_else(Vec::new, |binary| binary.frames(search, offset, notes))
+    }
+
+    fn code(&mut self, module: &Module) -> Vec<CodeRange> {
+        let Self { search, modules, notes } = self;
+        let key = (module.path.clone(), module.build_id.clone());
+        let binary = modules.entry(key).or_insert_with(|| Binary::open(search, module, notes));
+        binary.as_ref().map_or_else(Vec::new, |binary| binary.file.code.clone())
     }
 }
 

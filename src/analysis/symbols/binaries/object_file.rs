@@ -1,7 +1,7 @@
 //! An ELF file that may have debug information or symbols.
 
-use crate::analysis::Module;
-use object::elf::PT_LOAD;
+use crate::analysis::{CodeRange, Module};
+use object::elf::{PF_X, PT_LOAD};
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
 use object::{
     CompressedData, CompressedFileRange, CompressionFormat, FileKind, ReadCache, ReadRef,
@@ -35,6 +35,8 @@ pub(super) struct ObjectFile {
     linked_base: u64,
     /// Its size in memory: from the first to the last byte, and without gaps.
     sizes: [u64; 2],
+    /// Empty in a file that has debug information only.
+    pub(super) code: Vec<CodeRange>,
     sections: Vec<(String, CompressedFileRange)>,
     file: File,
 }
@@ -60,7 +62,7 @@ impl ObjectFile {
         };
         drop(cache);
         let headers = parsed.map_err(|error| failed(&error))?;
-        let Headers { build_id, debug_link, alt_link, endian, linked_base, sizes, sections } =
+        let Headers { build_id, debug_link, alt_link, endian, linked_base, sizes, code, sections } =
             headers;
         let path = path.to_owned();
         Ok(Self {
@@ -71,6 +73,7 @@ impl ObjectFile {
             endian,
             linked_base,
             sizes,
+            code,
             sections,
             file,
         })
@@ -194,6 +197,7 @@ struct Headers {
     endian: gimli::RunTimeEndian,
     linked_base: u64,
     sizes: [u64; 2],
+    code: Vec<CodeRange>,
     sections: Vec<(String, CompressedFileRange)>,
 }
 
@@ -204,16 +208,25 @@ impl Headers {
         let file = ElfFile::<Elf, _>::parse(data)?;
         let endian = file.endian();
         let (mut first, mut last, mut sum) = (u64::MAX, 0_u64, 0_u64);
+        let mut code = Vec::new();
         for header in file.elf_program_headers() {
             let (start, size) = (header.p_vaddr(endian).into(), header.p_memsz(endian).into());
             if header.p_type(endian) == PT_LOAD {
                 first = first.min(start);
                 last = last.max(start.saturating_add(size));
                 sum = sum.saturating_add(size);
+                let is_in_file = header.p_filesz(endian).into() > 0;
+                if header.p_flags(endian).contains(PF_X) && is_in_file {
+                    let file_offset = header.p_offset(endian).into();
+                    code.push(CodeRange { offset: start, size, file_offset });
+                }
             }
         }
         if first == u64::MAX {
             first = 0;
+        }
+        for range in &mut code {
+            range.offset = range.offset.saturating_sub(first & !(PAGE - 1));
         }
         let sections = file.sections().filter_map(|section| {
             let name = section.name().ok()?;
@@ -225,6 +238,7 @@ impl Headers {
             Some((name, section.compressed_file_range().ok()?))
         });
         Ok(Self {
+            code,
             sections: sections.collect(),
             build_id: file.build_id().ok().flatten().unwrap_or_default().to_vec(),
             debug_link: (file.gnu_debuglink().ok().flatten())

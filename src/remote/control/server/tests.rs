@@ -5,6 +5,9 @@ use std::io::{BufRead, BufReader};
 use std::net::{Shutdown, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+/// More than the buffers of a connection hold.
+const PROFILE_BYTES: usize = 20 << 20;
+
 /// Reports its calls to the test.
 struct Told(Sender<String>);
 
@@ -45,6 +48,10 @@ impl Actions for Told {
 
     fn start(&mut self) -> Reply {
         self.reply("start".into())
+    }
+
+    fn profiler(&self) -> MakeProfile {
+        || Ok((0..PROFILE_BYTES).map(|at| (at % 251) as u8).collect())
     }
 
     fn problem(&mut self, error: Error) {
@@ -134,6 +141,33 @@ fn commands_do_what_they_say() {
     assert_eq!(send(Command::Start).unwrap(), ["start"]);
     let written = std::fs::read(fixture.folder.path().join("traces/a.utrace")).unwrap();
     assert_eq!(written, b"trace");
+}
+
+#[test]
+fn a_profile_is_sent_whole_and_delays_no_other_client() {
+    let fixture = fixture(|_| ());
+    // A client that does not read its profile.
+    let mut slow = fixture.raw();
+    slow.write_all(b"Profile\n").unwrap();
+    let mut line = String::new();
+    let mut slow = BufReader::with_capacity(64, slow);
+    slow.read_line(&mut line).unwrap();
+    assert_eq!(line, format!("profile_bytes {PROFILE_BYTES}\n"));
+    let mut other = fixture.caller();
+    assert_eq!(other.send(&Command::Stop).unwrap(), ["stop"]);
+    let refused = fixture.caller().profile().unwrap_err().to_string();
+    assert!(refused.ends_with("refuses: a profile is being sent to another client"), "{refused}");
+    drop(slow);
+    let profile = loop {
+        match other.profile() {
+            Ok(profile) => break profile,
+            Err(error) => assert!(error.to_string().contains("another client"), "{error}"),
+        }
+    };
+    assert!(profile.iter().enumerate().all(|(at, byte)| *byte == (at % 251) as u8));
+    assert_eq!(profile.len(), PROFILE_BYTES);
+    let ended = other.send(&Command::Stop).unwrap_err().to_string();
+    assert!(ended.contains("does not answer"), "{ended}");
 }
 
 #[test]

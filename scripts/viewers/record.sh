@@ -1,0 +1,29 @@
+# Sourced by the scripts beside it. Builds the command (`$memledger`) and records real traces into a folder
+# (`$traces`), unless these are set: programs with scopes, names and several threads, with call stacks, without, and
+# sampled. `$out` is a folder for what is made of them. Removes both folders at the end.
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+out=$scratch/out
+mkdir "$out"
+if [ -z "${memledger:-}" ] || [ -z "${traces:-}" ]; then
+    target=${CARGO_TARGET_DIR:-target}
+    cargo build --quiet --release -p memledger-cli
+    cargo build --quiet --release -p memledger-examples --example parse_sources --example containers
+    memledger=$(realpath "$target/release/memledger")
+    traces=$scratch/traces
+    mkdir "$traces"
+    # record NAME STACKS PROGRAM ARGUMENTS...
+    record() {
+        local name=$1 stacks=$2
+        shift 2
+        env -u MEMLEDGER_TRACE -u MEMLEDGER_HOST -u MEMLEDGER_CONTROL MEMLEDGER_REPORT=off \
+            MEMLEDGER_STACKS="$stacks" MEMLEDGER_FILE="$traces/$name.memledger" "$@" >/dev/null
+    }
+    record stacks on "$target/release/examples/parse_sources" src/dump
+    record no-stacks off "$target/release/examples/parse_sources" src/dump
+    record names on "$target/release/examples/containers"
+    record sampled sample:4KiB "$target/release/examples/parse_sources" src/dump
+    # Its end is missing.
+    head -c $(($(stat -c %s "$traces/stacks.memledger") * 2 / 3)) "$traces/stacks.memledger" >"$traces/cut.memledger"
+fi

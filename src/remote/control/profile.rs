@@ -1,0 +1,116 @@
+//! Sends a heap profile to a client, on a thread of its own: a profile takes a while and a client can
+//! be slow, and neither may delay the other clients.
+
+use super::server::Client;
+use crate::platform::os;
+use crate::trace::write::ReentrancyGuard;
+use crate::words::escape;
+use std::ffi::c_void;
+use std::io::{ErrorKind, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The name in the line with the number of bytes that follow the answer.
+pub(super) const BYTES: &str = "profile_bytes";
+
+/// The time within which a client must have received a whole profile.
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+/// The maximum number of bytes of one write, before which the descriptor is checked.
+const WRITE_BYTES: usize = 64 << 10;
+
+/// Makes a profile, or gives the reason why there is none.
+pub(crate) type MakeProfile = fn() -> Result<Vec<u8>, String>;
+
+/// Whether a profile is being made or sent. One at a time limits the memory that clients can cause.
+static IS_BUSY: AtomicBool = AtomicBool::new(false);
+
+/// The right to make a profile.
+pub(super) struct Turn(());
+
+impl Turn {
+    pub(super) fn take() -> Result<Self, String> {
+        match IS_BUSY.swap(true, Ordering::AcqRel) {
+            true => Err("a profile is being sent to another client".into()),
+            false => Ok(Self(())),
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        IS_BUSY.store(false, Ordering::Release);
+    }
+}
+
+/// A client that gets a profile, then the end of its connection.
+struct Work {
+    client: Client,
+    make: MakeProfile,
+    _turn: Turn,
+}
+
+/// Passes the work to the new thread.
+static STARTING: Mutex<Option<Work>> = Mutex::new(None);
+
+fn starting() -> MutexGuard<'static, Option<Work>> {
+    STARTING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes and sends a profile on a new thread.
+pub(super) fn send(client: Client, make: MakeProfile, turn: Turn) {
+    *starting() = Some(Work { client, make, _turn: turn });
+    if let Err(error) = os::spawn(run, 0)
+        && let Some(mut work) = starting().take()
+    {
+        work.refuse(&format!("no thread can be started for the profile: {error}"));
+    }
+}
+
+extern "C" fn run(_: *mut c_void) -> *mut c_void {
+    let _untracked = ReentrancyGuard::enter();
+    os::name_thread(c"memledger pprof");
+    let work = starting().take();
+    if let Some(mut work) = work {
+        // A bug here must not end the program.
+        let made = catch_unwind(AssertUnwindSafe(work.make));
+        match made.unwrap_or_else(|_| Err("making the profile panicked".into())) {
+            Ok(profile) => {
+                let mut answer = format!("{BYTES} {}\nok\n", profile.len()).into_bytes();
+                answer.extend_from_slice(&profile);
+                drop(profile);
+                work.answer(&answer);
+            }
+            Err(reason) => work.refuse(&reason),
+        }
+    }
+    std::ptr::null_mut()
+}
+
+impl Work {
+    fn refuse(&mut self, reason: &str) {
+        self.answer(format!("refused: {}\n", escape(reason)).as_bytes());
+    }
+
+    /// Sends as much as the client takes within [`SEND_TIMEOUT`].
+    fn answer(&mut self, mut bytes: &[u8]) {
+        let deadline = Instant::now() + SEND_TIMEOUT;
+        // NOTE: if the program has closed the descriptor, its number may be a file of the program.
+        while !bytes.is_empty() && self.client.is_ours() {
+            let Some(socket) = &mut self.client.socket else { return };
+            let left = deadline.saturating_duration_since(Instant::now());
+            let is_set = !left.is_zero()
+                && socket.set_nonblocking(false).is_ok()
+                && socket.set_write_timeout(Some(left)).is_ok();
+            if !is_set {
+                return;
+            }
+            match socket.write(bytes.get(..WRITE_BYTES).unwrap_or(bytes)) {
+                Ok(count @ 1..) => bytes = bytes.get(count..).unwrap_or_default(),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Ok(_) | Err(_) => return,
+            }
+        }
+    }
+}
