@@ -10,13 +10,11 @@
 //! | `callgrind.rs` | what functions and calls allocate |
 //! | `folded.rs` | stacks for flame graphs, one line each |
 //! | `pprof/` | a heap profile for pprof |
-//! | `diff.rs`, `diff/` | what has changed between two reports |
 //! | `text/` | text for a terminal |
 #![forbid(unsafe_code)]
 
 mod buckets;
 mod callgrind;
-pub mod diff;
 mod folded;
 mod format;
 mod formats;

@@ -144,7 +144,8 @@ fn report(
     write_to(&args.output, out, |out| {
         format.write(&report, &options, out).map_err(|error| unwritable(&args.output, error))
     })?;
-    Ok(incomplete(&args.trace, &report, &summary).map_or(Outcome::Done, Outcome::Incomplete))
+    let incomplete = incomplete(&args.trace, &report, &summary);
+    Ok(incomplete.map_or(Outcome::Done, Outcome::Incomplete))
 }
 
 /// Refuses to write bytes that are no text to a terminal.

@@ -4,7 +4,6 @@
 mod completeness;
 pub mod condition;
 pub mod control;
-pub mod diff;
 pub mod events;
 pub mod export;
 pub mod fetch;
