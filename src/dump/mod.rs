@@ -7,9 +7,11 @@
 //! | `options.rs` | how a report is shaped |
 //! | `json.rs`, `json_stacks.rs`, `pretty.rs` | JSON |
 //! | `folded.rs` | stacks for flame graphs, one line each |
+//! | `diff.rs`, `diff/` | what has changed between two reports |
 //! | `text/` | text for a terminal |
 #![forbid(unsafe_code)]
 
+pub mod diff;
 mod folded;
 mod format;
 mod formats;

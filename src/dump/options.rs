@@ -45,6 +45,17 @@ pub enum Sort {
 }
 
 impl Sort {
+    /// The key of that figure in JSON.
+    pub(super) fn key(self) -> &'static str {
+        match self {
+            Self::AtPeak => "live_bytes_at_peak",
+            Self::Live => "live_bytes",
+            Self::Peak => "peak_bytes",
+            Self::Allocated => "allocated_bytes",
+            Self::Count => "allocations",
+        }
+    }
+
     /// The figure of a row that it is sorted by.
     pub(super) fn of(self, figures: &Figures) -> u64 {
         match self {

@@ -12,15 +12,17 @@ use figures::{Dimension, FigureType, Figures, Selector, row_figure};
 use memledger::analysis::Report;
 use memledger::dump::text;
 use std::cell::LazyCell;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// A condition on one figure of the whole report, or of rows of it:
 ///
 /// ```text
-/// condition  = figure [ "{" selector { "," selector } "}" ] comparison value
-/// selector   = ( "scope" | "group" | "name" | "thread" ) "=" text
+/// condition  = figure [ "{" selector { "," selector } "}" ] [ change ] comparison value
+/// selector   = ( "scope" | "group" | "name" | "thread" | "function" ) "=" text
+/// change     = "grew" | "shrank"
 /// comparison = ">" | ">=" | "<" | "<=" | "=" | "==" | "!="
-/// value      = number [ unit ] | "true" | "false"
+/// value      = number [ unit ] | number "%" | "true" | "false"
 /// text       = the characters between two " or two ', with a \ before a quote or another \
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,9 +30,32 @@ pub struct Condition {
     key: String,
     figure_type: FigureType,
     selector: Option<Selector>,
+    /// If it compares two runs.
+    change: Option<Change>,
     comparison: Comparison,
     value: u64,
+    /// Whether the value is a share of the old figure, in units of 1 % / [`PERCENT`].
+    is_percent: bool,
     source: String,
+}
+
+/// One percent.
+const PERCENT: u64 = 1_000_000;
+
+/// The direction of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Grew,
+    Shrank,
+}
+
+impl Change {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Grew => "grew",
+            Self::Shrank => "shrank",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +79,9 @@ impl fmt::Display for Condition {
             group.iter().try_for_each(|group| write!(f, ",group={}", quoted(group)))?;
             f.write_str("}")?;
         }
+        if let Some(change) = self.change {
+            write!(f, " {}", change.name())?;
+        }
         let sign = match self.comparison {
             Comparison::Greater => ">",
             Comparison::GreaterOrEqual => ">=",
@@ -63,6 +91,9 @@ impl fmt::Display for Condition {
             Comparison::NotEqual => "!=",
         };
         match self.figure_type {
+            FigureType::Number if self.is_percent => {
+                write!(f, " {sign} {}.{:06}%", self.value / PERCENT, self.value % PERCENT)
+            }
             FigureType::Number => write!(f, " {sign} {}", self.value),
             FigureType::Flag => write!(f, " {sign} {}", self.value == 1),
         }
@@ -73,6 +104,23 @@ impl Condition {
     /// The condition as it was written.
     pub fn source(&self) -> &str {
         &self.source
+    }
+
+    /// Parses a condition that is not about a change.
+    pub fn of_one_report(text: &str) -> Result<Self, String> {
+        let condition = text.parse::<Self>()?;
+        match condition.change {
+            None => Ok(condition),
+            Some(change) => Err(format!(
+                "'{}' is about two traces, which memledger diff compares",
+                change.name()
+            )),
+        }
+    }
+
+    /// Whether the condition is about functions.
+    pub fn needs_symbols(&self) -> bool {
+        self.selector.as_ref().is_some_and(|selector| selector.of == Dimension::Function)
     }
 
     /// Whether an incomplete trace can answer the condition.
@@ -107,6 +155,55 @@ impl Condition {
         Ok(None)
     }
 
+    /// [`check`](Self::check) of the new figures, or of the change from the old ones. A row that one of
+    /// the traces does not have is 0 there; rows of one name are summed.
+    fn check_change(&self, old: &Figures, new: &Figures) -> Result<Option<String>, String> {
+        let Some(change) = self.change else { return self.check(new) };
+        let Self { key, source, .. } = self;
+        let unknown = || format!("'{source}' cannot be checked: one trace does not have {key}");
+        let Some(selector) = &self.selector else {
+            let (old, new) = old.total(key).zip(new.total(key)).ok_or_else(unknown)?;
+            return Ok(self.has_changed(change, old, new, key));
+        };
+        let mut rows = BTreeMap::<String, [u64; 2]>::new();
+        for (at, figures) in [old, new].into_iter().enumerate() {
+            for (label, row) in figures.select(selector) {
+                let sum = &mut rows.entry(label).or_default()[at];
+                *sum = sum.saturating_add(row_figure(row, key).ok_or_else(unknown)?);
+            }
+        }
+        if rows.is_empty() {
+            let none = no_such_row(selector, new);
+            return Err(format!("'{source}' cannot be checked: {none}"));
+        }
+        Ok(rows.into_iter().find_map(|(label, [old, new])| {
+            let figure = format!("{key} of {}", text::escape(&label));
+            self.has_changed(change, old, new, &figure)
+        }))
+    }
+
+    /// A sentence, if the figure has changed as the condition says.
+    fn has_changed(&self, change: Change, old: u64, new: u64, figure: &str) -> Option<String> {
+        let (from, to) = match change {
+            Change::Grew => (old, new),
+            Change::Shrank => (new, old),
+        };
+        let by = to.checked_sub(from).filter(|by| *by > 0)?;
+        // NOTE: without rounding: both sides times the old figure.
+        let (actual, limit) = if self.is_percent {
+            let percent = u128::from(PERCENT) * 100;
+            (u128::from(by) * percent, u128::from(old) * u128::from(self.value))
+        } else {
+            (u128::from(by), u128::from(self.value))
+        };
+        let holds =
+            actual > limit || actual == limit && self.comparison == Comparison::GreaterOrEqual;
+        holds.then(|| {
+            let [old, new] = [old, new].map(|figure| self.number(figure));
+            format!("'{}' holds: {figure} was {old} and is {new}", self.source)
+        })
+    }
+
     fn holds(&self, actual: u64) -> bool {
         match self.comparison {
             Comparison::Greater => actual > self.value,
@@ -119,15 +216,19 @@ impl Condition {
     }
 
     fn sentence(&self, figure: &str, actual: u64) -> String {
+        format!("'{}' holds: {figure} is {}", self.source, self.number(actual))
+    }
+
+    /// A figure, as a sentence has it.
+    fn number(&self, figure: u64) -> String {
         let is_size = self.key.contains("bytes") && !self.key.ends_with("_ns");
-        let actual = match self.figure_type {
-            FigureType::Flag => (actual == 1).to_string(),
-            FigureType::Number if is_size && actual >= 1024 => {
-                format!("{actual} ({})", text::bytes(actual))
+        match self.figure_type {
+            FigureType::Flag => (figure == 1).to_string(),
+            FigureType::Number if is_size && figure >= 1024 => {
+                format!("{figure} ({})", text::bytes(figure))
             }
-            FigureType::Number => actual.to_string(),
-        };
-        format!("'{}' holds: {figure} is {actual}", self.source)
+            FigureType::Number => figure.to_string(),
+        }
     }
 }
 
@@ -143,9 +244,33 @@ pub fn judge(
     // PERF: figures are looked up in the report's JSON, which is large, and which only conditions
     // need.
     let figures = LazyCell::new(|| Figures::of(report));
+    judge_by(conditions, incomplete, allow_incomplete, |condition| condition.check(&figures))
+}
+
+/// [`judge`] for conditions on a new report and on the changes from an old one.
+pub fn judge_change(
+    conditions: &[Condition],
+    old: &Report,
+    new: &Report,
+    incomplete: Option<String>,
+    allow_incomplete: bool,
+) -> Result<Outcome, CliError> {
+    let figures = LazyCell::new(|| [old, new].map(Figures::of));
+    judge_by(conditions, incomplete, allow_incomplete, |condition| {
+        let [old, new] = &*figures;
+        condition.check_change(old, new)
+    })
+}
+
+fn judge_by(
+    conditions: &[Condition],
+    incomplete: Option<String>,
+    allow_incomplete: bool,
+    check: impl Fn(&Condition) -> Result<Option<String>, String>,
+) -> Result<Outcome, CliError> {
     let (mut unknown, mut unproven) = (None, None);
     for condition in conditions {
-        match condition.check(&figures) {
+        match check(condition) {
             Ok(Some(held)) => {
                 incomplete.iter().for_each(|sentence| note(sentence));
                 return Ok(Outcome::Held(held));
@@ -175,7 +300,7 @@ fn no_such_row(selector: &Selector, figures: &Figures) -> String {
     let what = of.name();
     let within = group.as_ref().map_or(String::new(), |group| format!(" in a group {group:?}"));
     let mut labels: Vec<_> = figures.rows(*of).map(|(label, _)| label).collect();
-    let separator = if *of == Dimension::Name { " / " } else { " > " };
+    let separator = of.separator();
     let last = |label: &String| label.rsplit(separator).next().unwrap_or(label).to_owned();
     let names: Vec<_> = labels.iter().map(last).collect();
     if let Some(nearest) = text::nearest(name, names.iter().map(String::as_str))

@@ -4,6 +4,7 @@
 mod completeness;
 pub mod condition;
 pub mod control;
+pub mod diff;
 pub mod events;
 pub mod export;
 pub mod fetch;

@@ -16,7 +16,7 @@ use memledger::trace::read::{Summary, read};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,7 +33,7 @@ Examples:
 
 TIME is 1.5s, 200ms, nanoseconds without a unit, 50%, start, peak, end or bookmark:NAME.
 EXPR compares a number in totals, losses or trace of the JSON report: >, >=, <, <=, =, !=; bytes may
-have a unit (KiB, MiB, GiB), times too (ms, s). {scope=\"NAME\"} (or group, name, thread) after the figure
+have a unit (KiB, MiB, GiB), times too (ms, s). {scope=\"NAME\"} (or group, name, thread, function) after the figure
 takes the rows with this name instead, with all inside them; a NAME may be the end of a path, as in
 \"outer > inner\". Of several rows, one is enough. 'complete = false' is a trace that is not whole; on
 such a trace no other --fail-if passes.";
@@ -82,7 +82,7 @@ pub struct ReportArgs {
     #[arg(long, value_name = "N")]
     top: Option<usize>,
     /// Exit with status 3 if this holds; may be given more than once
-    #[arg(long, value_name = "EXPR", value_parser = str::parse::<Condition>)]
+    #[arg(long, value_name = "EXPR", value_parser = Condition::of_one_report)]
     fail_if: Vec<Condition>,
     /// Exit with status 0 though the trace is not whole: of a program that runs, or was killed
     #[arg(long)]
@@ -243,50 +243,64 @@ fn names_in(report: &Report, args: &ReportArgs) -> BTreeSet<String> {
 }
 
 /// A moment, together with how it was written.
-fn moment(text: &str) -> Result<(String, Moment), String> {
+pub(super) fn moment(text: &str) -> Result<(String, Moment), String> {
     Ok((text.to_owned(), text.parse()?))
 }
 
-/// The moment at which counting ends. A fraction of the duration, a bookmark and the peak need a
-/// first pass over the whole trace.
+/// The moment at which counting ends.
 fn until(args: &ReportArgs) -> Result<Until, CliError> {
-    let Some((text, at)) = &args.at else { return Ok(Until::End) };
-    let first_pass = || {
-        if is_stdin(&args.trace) {
+    let Some(at) = &args.at else { return Ok(Until::End) };
+    Ok(untils(&args.trace, std::slice::from_ref(at))?[0])
+}
+
+/// Some moments of a trace. A fraction of the duration, a bookmark and the peak need a first pass over the
+/// whole trace, one for all of them.
+pub(super) fn untils(trace: &Path, moments: &[(String, Moment)]) -> Result<Vec<Until>, CliError> {
+    let first_pass = |text: &str| {
+        if is_stdin(trace) {
             return Err(CliError::Usage(format!(
                 "--at {text} needs to read the trace twice, which standard input does not \
                  allow; give a file, or a time such as 1.5s"
             )));
         }
         let mut analyzer = Analyzer::new().largest_live(0);
-        read(open_watched(&args.trace)?, &mut analyzer)
-            .map_err(|error| unreadable(&args.trace, error))?;
+        read(open_watched(trace)?, &mut analyzer).map_err(|error| unreadable(trace, error))?;
         Ok(analyzer)
     };
-    Ok(match at {
-        Moment::End => Until::End,
-        Moment::Nanoseconds(time) => Until::Time(*time),
-        Moment::Peak => Until::Event(first_pass()?.peak_event()),
-        Moment::Bookmark(name) => {
-            let analyzer = first_pass()?;
-            let event = analyzer.bookmark_event(name).ok_or_else(|| {
-                let set = analyzer.report().bookmarks;
-                let names = set.iter().take(10).map(|bookmark| format!("{:?}", bookmark.name));
-                let names = names.collect::<Vec<_>>().join(", ");
-                CliError::Failed(match set.len() {
-                    0 => format!("the trace has no bookmark {name:?}, nor any other"),
-                    count => format!(
-                        "the trace has no bookmark {name:?}; of its {count} the first are {names}"
-                    ),
-                })
-            })?;
-            Until::Event(event)
+    let mut kept = None;
+    let mut untils = Vec::new();
+    for (text, at) in moments {
+        let needs_pass = matches!(at, Moment::Peak | Moment::Bookmark(_) | Moment::Share(_));
+        if needs_pass && kept.is_none() {
+            kept = Some(first_pass(text)?);
         }
-        Moment::Share(billionths) => {
-            let duration = first_pass()?.report().trace.duration_ns;
-            let time = u128::from(duration) * u128::from(*billionths) / 1_000_000_000;
-            Until::Time(u64::try_from(time).unwrap_or(u64::MAX))
-        }
+        untils.push(match (at, &kept) {
+            (Moment::Nanoseconds(time), _) => Until::Time(*time),
+            (Moment::End, _) | (_, None) => Until::End,
+            (Moment::Peak, Some(analyzer)) => Until::Event(analyzer.peak_event()),
+            (Moment::Bookmark(name), Some(analyzer)) => Until::Event(bookmark(analyzer, name)?),
+            (Moment::Share(billionths), Some(analyzer)) => {
+                let duration = analyzer.report().trace.duration_ns;
+                let time = u128::from(duration) * u128::from(*billionths) / 1_000_000_000;
+                Until::Time(u64::try_from(time).unwrap_or(u64::MAX))
+            }
+        });
+    }
+    Ok(untils)
+}
+
+/// The number of the event at which a bookmark was set.
+fn bookmark(analyzer: &Analyzer, name: &str) -> Result<u64, CliError> {
+    analyzer.bookmark_event(name).ok_or_else(|| {
+        let set = analyzer.report().bookmarks;
+        let names = set.iter().take(10).map(|bookmark| format!("{:?}", bookmark.name));
+        let names = names.collect::<Vec<_>>().join(", ");
+        CliError::Failed(match set.len() {
+            0 => format!("the trace has no bookmark {name:?}, nor any other"),
+            count => {
+                format!("the trace has no bookmark {name:?}; of its {count} the first are {names}")
+            }
+        })
     })
 }
 
@@ -301,7 +315,9 @@ fn analyze(args: &ReportArgs, until: Until) -> Result<(Report, Summary, Vec<Stri
     let source = open_watched(&args.trace)?;
     let summary = read(source, &mut analyzer).map_err(|error| unreadable(&args.trace, error))?;
     let mut report = analyzer.report();
-    if args.format().shows_functions(&report, &options(args)) {
+    if args.fail_if.iter().any(Condition::needs_symbols)
+        || args.format().shows_functions(&report, &options(args))
+    {
         symbolize(&mut report, &args.symbols);
     }
     Ok((report, summary, analyzer.problems().to_vec()))

@@ -59,7 +59,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Exit with status 3 if this holds and the program succeeded; may be given more than once
-    #[arg(long, value_name = "EXPR", value_parser = str::parse::<Condition>)]
+    #[arg(long, value_name = "EXPR", value_parser = Condition::of_one_report)]
     fail_if: Vec<Condition>,
     /// Report the programs that the program starts, and its forks, too
     #[arg(long)]
@@ -226,7 +226,9 @@ fn report_one(
         ReportTo::Stderr => Some(FORMATS.default()),
         ReportTo::Nowhere => None,
     };
-    if format.is_some_and(|format| format.shows_functions(&report, &options)) {
+    if args.fail_if.iter().any(Condition::needs_symbols)
+        || format.is_some_and(|format| format.shows_functions(&report, &options))
+    {
         symbolize(&mut report, &args.symbols);
     }
     let format = format.unwrap_or(FORMATS.default());

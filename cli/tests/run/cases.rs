@@ -38,6 +38,7 @@ trials![
     the_trace_is_kept_if_asked,
     the_environment_has_the_defaults,
     stacks_have_functions,
+    runs_differ_by_what_has_changed,
     wrong_options_are_one_sentence,
 ];
 
@@ -306,6 +307,81 @@ fn stacks_have_functions() {
         row["function"].as_str().is_some_and(|name| name.contains("leave"))
     };
     assert!(rows.iter().find(leaves).is_some_and(|row| row["live_bytes"] == LEFT), "{rows:#?}");
+}
+
+fn runs_differ_by_what_has_changed() {
+    let traced = |scenario, options: &[&str]| {
+        let options = [options, &["--report=off", "--trace=t.memledger"]].concat();
+        let ended = Run::tracked(scenario, &options).run();
+        assert_eq!(ended.exited(0).stderr, "");
+        ended
+    };
+    let stacks = if cfg!(target_arch = "x86_64") { &["--stacks"][..] } else { return };
+    let (old, new) = (traced("before", stacks), traced("after", stacks));
+    let without = traced("before", &[]);
+    let path = |ended: &crate::harness::Ended| ended.path("t.memledger").display().to_string();
+    let diff = |old: &str, new: &str, options: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_memledger"));
+        let output = command.args(["diff", old, new]).args(options).output().expect("it runs");
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (old, new, without) = (path(&old), path(&new), path(&without));
+    let (status, out, err) = diff(&old, &new, &["--format=json", "--sort=live"]);
+    assert_eq!((status, &*err), (Some(0), ""));
+    let document: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(document["schema"], "memledger.diff/1");
+    let rows = |by: &str| {
+        let tables = document["tables"].as_array().expect("tables");
+        let table = tables.iter().find(|table| table["by"] == by).expect("the table");
+        let rows = table["rows"].as_array().expect("rows").iter();
+        let last = |row: &serde_json::Value| {
+            let path = row["path"].as_array().expect("a path");
+            path.last().and_then(|name| name.as_str()).expect("a name").to_owned()
+        };
+        let changed = rows.filter(|row| row["change"] != 0);
+        changed
+            .map(|row| (last(row), row["state"].clone(), row["change"].as_i64()))
+            .collect::<Vec<_>>()
+    };
+    // The environment of the two is as long, so nothing else differs.
+    let [grown, new_row] = ["grown", "new"].map(serde_json::Value::from);
+    assert_eq!(
+        rows("scope"),
+        [
+            ("request".to_owned(), grown.clone(), Some(20_000)),
+            ("index".to_owned(), new_row, Some(15_000))
+        ]
+    );
+    // NOTE: debug information of lines only has no crate in it.
+    let functions = rows("function");
+    let [(function, state, change)] = &*functions else { panic!("{functions:?}") };
+    assert!(function.ends_with("scenarios::leave"), "{function}");
+    assert_eq!((state, *change), (&grown, Some(35_000)));
+    let (_, out, err) = diff(&old, &new, &["--by=stack", "--sort=live", "--width=160"]);
+    assert_eq!(err, "");
+    for function in ["keep_cache", "make_index"] {
+        assert!(out.contains(function), "{out}");
+    }
+    assert!(!out.contains("keep_parsed"), "it has not changed: {out}");
+
+    for (condition, status) in [
+        ("live_bytes{function=\"leave\"} grew >= 35000", 3),
+        ("live_bytes{function=\"scenarios::leave\"} grew > 35000", 0),
+        ("live_bytes{scope=\"index\"} grew > 900%", 3),
+        ("live_blocks{function=\"keep_cache\"} grew > 199%", 3),
+        ("live_blocks{function=\"keep_cache\"} grew > 200%", 0),
+        ("live_blocks{function=\"keep_parsed\"} grew > 0", 0),
+        ("live_bytes shrank > 0", 0),
+        ("live_bytes{function=\"none\"} grew > 0", 1),
+    ] {
+        let (found, _, err) = diff(&old, &new, &["--fail-if", condition]);
+        assert_eq!(found, Some(status), "{condition}: {err}");
+    }
+    let (status, out, err) = diff(&new, &without, &[]);
+    assert_eq!(status, Some(0));
+    assert!(err.contains("does not have call stacks, so functions are not compared"), "{err}");
+    assert!(!out.contains("By function"), "{out}");
 }
 
 fn wrong_options_are_one_sentence() {

@@ -45,6 +45,8 @@ pub fn play(scenario: &str) {
             let status = command.env(SCENARIO, "child").status().expect("it runs");
             assert!(status.success());
         }
+        "before" => compared(10, 0),
+        "after" => compared(30, 5),
         "child" => leave(LEFT_IN_CHILD),
         other => panic!("there is no scenario {other:?}"),
     }
@@ -53,6 +55,32 @@ pub fn play(scenario: &str) {
 /// Puts all that has happened into the trace.
 fn flush() {
     memledger::Ledger::from_env().flush();
+}
+
+/// What two runs differ by: blocks of 1000 bytes that `keep_cache` keeps, and what `make_index` makes.
+fn compared(cached: usize, indexed: usize) {
+    memledger::alloc_scope!("request");
+    keep_parsed(7);
+    keep_cache(cached);
+    if indexed > 0 {
+        make_index(indexed);
+    }
+}
+
+#[inline(never)]
+fn keep_parsed(blocks: usize) {
+    (0..blocks).for_each(|_| leave(2000));
+}
+
+#[inline(never)]
+fn keep_cache(blocks: usize) {
+    (0..blocks).for_each(|_| leave(1000));
+}
+
+#[inline(never)]
+fn make_index(blocks: usize) {
+    memledger::alloc_scope!("index");
+    (0..blocks).for_each(|_| leave(3000));
 }
 
 fn exit(status: i32) -> ! {

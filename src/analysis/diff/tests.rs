@@ -182,8 +182,10 @@ proptest! {
             let rows = report(&old).diff(&report(&new), by, false);
             let keys: std::collections::BTreeSet<_> = old.keys().chain(new.keys()).collect();
             prop_assert_eq!(rows.len(), keys.len());
-            for (row, key) in rows.iter().zip(keys) {
-                prop_assert_eq!(&row.path[..key.len()], &key[..]);
+            for key in keys {
+                let mut path = key.clone();
+                path.extend((by == DiffBy::Name).then(|| "name".to_owned()));
+                let row = rows.iter().find(|row| row.path == path).expect("the row");
                 for (side, of) in [(row.old, old.get(key)), (row.new, new.get(key))] {
                     prop_assert_eq!(side.is_some(), of.is_some());
                     let Some((side, of)) = side.zip(of) else { continue };

@@ -5,6 +5,7 @@
 //! screen.rs    the headline and the lines below it: peak, end, allocated, what is missing
 //! sections.rs  which tables there are, and their rows
 //! calls.rs     tables of functions, lines and crates, and the tree of stacks
+//! diff.rs      what has changed between two reports
 //! names.rs     names of functions, short enough for a table
 //! tree.rs      the largest rows of a tree and the rows around them
 //! column.rs    what a column shows
@@ -14,6 +15,7 @@
 
 mod calls;
 mod column;
+mod diff;
 #[cfg(feature = "enable")]
 mod holders;
 mod names;
@@ -26,11 +28,14 @@ mod units;
 
 pub use super::options::{By, Options, Sort};
 pub use crate::words::{escape, nearest};
+pub(super) use diff::diff;
 #[cfg(feature = "enable")]
 pub(crate) use holders::{Column, functions, holders};
+pub(super) use names::short;
 #[cfg(feature = "enable")]
 pub(crate) use sections::tag;
 pub use units::{bytes, count, counted, duration};
+pub(super) use units::{bytes_briefly, percent};
 
 use super::format::ReportFormat;
 use crate::analysis::Report;

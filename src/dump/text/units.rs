@@ -19,7 +19,7 @@ pub fn bytes(bytes: u64) -> String {
 }
 
 /// Three digits where that is enough: `1.5 MiB`, `102 KiB`.
-pub(super) fn bytes_briefly(size: u64) -> String {
+pub(in crate::dump) fn bytes_briefly(size: u64) -> String {
     let text = bytes(size);
     match text.split_once('.') {
         Some((whole, tenths)) if whole.len() >= 3 => {
@@ -32,7 +32,7 @@ pub(super) fn bytes_briefly(size: u64) -> String {
 }
 
 /// `12 %` of `whole`, without decimals; `<1 %` for less than half of one.
-pub(super) fn percent(part: u64, whole: u64) -> String {
+pub(in crate::dump) fn percent(part: u64, whole: u64) -> String {
     let whole = u128::from(whole.max(1));
     match (u128::from(part) * 100 + whole / 2) / whole {
         0 if part > 0 => "<1 %".to_owned(),

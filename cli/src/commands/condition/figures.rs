@@ -1,6 +1,6 @@
 //! The figures of a whole report and of its rows, by the names that they have in its JSON.
 
-use memledger::analysis::{Moves, Report};
+use memledger::analysis::{Moves, Report, StackKind, StackRow, stable_function};
 use memledger::dump::json;
 use serde_json::Value;
 use std::sync::LazyLock;
@@ -12,6 +12,7 @@ pub enum Dimension {
     Group,
     Name,
     Thread,
+    Function,
 }
 
 impl Dimension {
@@ -22,6 +23,16 @@ impl Dimension {
             Self::Group => "group",
             Self::Name => "name",
             Self::Thread => "thread",
+            Self::Function => "function",
+        }
+    }
+
+    /// What is between the elements of a row's name.
+    pub fn separator(self) -> &'static str {
+        match self {
+            Self::Name => " / ",
+            Self::Function => "::",
+            _ => " > ",
         }
     }
 }
@@ -67,6 +78,7 @@ impl Figures {
             Dimension::Group => ("by_group", "group"),
             Dimension::Name => ("by_name", "group"),
             Dimension::Thread => ("by_thread", ""),
+            Dimension::Function => ("by_function", ""),
         };
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         self.0[list].as_array().into_iter().flatten().map(move |row| {
@@ -76,6 +88,7 @@ impl Figures {
                 Dimension::Name => format!("{} / {}", path.join(" > "), text(&row["name"])),
                 Dimension::Thread if row["name"] == "" => format!("thread {}", row["id"]),
                 Dimension::Thread => text(&row["name"]),
+                Dimension::Function => stable_function(&text(&row["function"])).into_owned(),
             };
             (name, row)
         })
@@ -85,8 +98,7 @@ impl Figures {
     pub fn select(&self, selector: &Selector) -> Vec<(String, &Value)> {
         let Selector { of, name, group } = selector;
         let chosen = |label: &str| match group {
-            None if *of == Dimension::Name => is_end(label, name, " / "),
-            None => is_end(label, name, " > "),
+            None => is_end(label, name, of.separator()),
             Some(group) => label
                 .strip_suffix(&**name)
                 .and_then(|rest| rest.strip_suffix(" / "))
@@ -123,6 +135,9 @@ static SAMPLE: LazyLock<Figures> = LazyLock::new(|| {
     report.by_group[0].figures.moved_in = moved;
     report.by_name[0].figures.moved_in = moved;
     report.by_thread[0].figures.moved_in = moved;
+    let mut stack = StackRow::default();
+    (stack.kind, stack.figures.moved_in) = (StackKind::NotTaken, moved);
+    report.by_stack.push(stack);
     Figures::of(&report)
 });
 
@@ -135,6 +150,7 @@ pub fn known_figures(of: Option<Dimension>) -> Vec<(String, FigureType)> {
         Some(Dimension::Group) => vec![&document["by_group"][0]],
         Some(Dimension::Name) => vec![&document["by_name"][0]],
         Some(Dimension::Thread) => vec![&document["by_thread"][0]],
+        Some(Dimension::Function) => vec![&document["by_function"][0]],
     };
     let figure_type = |key: &str, value: &Value| match value {
         _ if matches!(key, "pid" | "program" | "id" | "system_id") => None,

@@ -1,17 +1,17 @@
 //! The grammar of conditions, and the checks that need no trace.
 
 use super::figures::{Dimension, FigureType, Selector, known_figures};
-use super::{Comparison, Condition};
+use super::{Change, Comparison, Condition, PERCENT};
 use crate::commands::quantity::{BYTE_UNITS, NS_UNITS, scaled};
 use std::str::FromStr;
 use winnow::Parser;
 use winnow::ascii::multispace0;
-use winnow::combinator::{alt, delimited, preceded, repeat, separated, separated_pair};
+use winnow::combinator::{alt, delimited, opt, preceded, repeat, separated, separated_pair};
 use winnow::error::{ContextError, StrContext, StrContextValue};
 use winnow::token::{any, none_of, rest, take_while};
 
 /// A parsed condition whose figure and value are not checked yet.
-type Unchecked<'a> = (&'a str, Vec<(Dimension, String)>, Comparison, &'a str);
+type Unchecked<'a> = (&'a str, Vec<(Dimension, String)>, Option<Change>, Comparison, &'a str);
 
 fn token<'a, O>(
     inner: impl Parser<&'a str, O, ContextError>,
@@ -34,10 +34,11 @@ fn selector(input: &mut &str) -> Result<(Dimension, String), ContextError> {
         "group".value(Dimension::Group),
         "name".value(Dimension::Name),
         "thread".value(Dimension::Thread),
+        "function".value(Dimension::Function),
     ));
     let text = alt((quoted('"'), quoted('\'')));
     separated_pair(
-        token(dimension).context(expected("scope, group, name or thread")),
+        token(dimension).context(expected("scope, group, name, thread or function")),
         '='.context(expected("=")),
         token(text).context(expected("a text between quotes")),
     )
@@ -61,29 +62,32 @@ fn condition<'a>(input: &mut &'a str) -> Result<Unchecked<'a>, ContextError> {
     } else {
         Vec::new()
     };
+    let mut change = opt(token(alt(("grew".value(Change::Grew), "shrank".value(Change::Shrank)))));
+    let change = change.parse_next(input)?;
     let comparison = token(comparison).context(expected("a comparison")).parse_next(input)?;
-    Ok((key, selectors, comparison, rest.parse_next(input)?))
+    Ok((key, selectors, change, comparison, rest.parse_next(input)?))
 }
 
 impl FromStr for Condition {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (key, selectors, comparison, value) = condition.parse(text).map_err(|error| {
-            let what = error.inner().context().find_map(|context| match context {
-                StrContext::Expected(what) => Some(what.to_string()),
-                _ => None,
-            });
-            let rest = match text.get(error.offset()..).unwrap_or_default() {
-                "" => "at the end".to_owned(),
-                rest => format!("before '{rest}'"),
-            };
-            format!(
-                "{} is expected {rest}; write it like 'peak_bytes > 64MiB' or \
+        let (key, selectors, change, comparison, value) =
+            condition.parse(text).map_err(|error| {
+                let what = error.inner().context().find_map(|context| match context {
+                    StrContext::Expected(what) => Some(what.to_string()),
+                    _ => None,
+                });
+                let rest = match text.get(error.offset()..).unwrap_or_default() {
+                    "" => "at the end".to_owned(),
+                    rest => format!("before '{rest}'"),
+                };
+                format!(
+                    "{} is expected {rest}; write it like 'peak_bytes > 64MiB' or \
                  'peak_bytes{{scope=\"request\"}} > 1MiB'",
-                what.as_deref().unwrap_or("something else")
-            )
-        })?;
+                    what.as_deref().unwrap_or("something else")
+                )
+            })?;
         let selector = match <[_; 2]>::try_from(selectors) {
             Ok([(Dimension::Group, group), (Dimension::Name, name)])
             | Ok([(Dimension::Name, name), (Dimension::Group, group)]) => {
@@ -99,8 +103,19 @@ impl FromStr for Condition {
             let keys: Vec<_> = known.into_iter().map(|(key, _)| key).collect();
             return Err(format!("there is no figure '{key}'; there are {}", keys.join(", ")));
         };
+        if let Some(change) = change {
+            if *figure_type == FigureType::Flag {
+                return Err(format!("{key} is true or false, and neither grows nor shrinks"));
+            }
+            if !matches!(comparison, Comparison::Greater | Comparison::GreaterOrEqual) {
+                let change = change.name();
+                return Err(format!("write it like '{key} {change} > 5%'"));
+            }
+        }
+        let percent = change.and_then(|_| scaled(value.trim(), &[("%", PERCENT)]));
         let is_equality = matches!(comparison, Comparison::Equal | Comparison::NotEqual);
         let value = match (figure_type, value.trim()) {
+            (FigureType::Number, _) if let Some(percent) = percent => percent,
             (FigureType::Number, value) => number(key, value)?,
             (FigureType::Flag, value @ ("true" | "false")) if is_equality => {
                 u64::from(value == "true")
@@ -108,7 +123,9 @@ impl FromStr for Condition {
             (FigureType::Flag, _) => return Err(format!("write it like '{key} = false'")),
         };
         let (key, source) = (key.to_owned(), text.trim().to_owned());
-        Ok(Self { key, figure_type: *figure_type, selector, comparison, value, source })
+        let is_percent = percent.is_some();
+        let figure_type = *figure_type;
+        Ok(Self { key, figure_type, selector, change, comparison, value, is_percent, source })
     }
 }
 

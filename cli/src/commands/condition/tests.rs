@@ -54,7 +54,7 @@ fn conditions() {
     }
     let error = |text: &str| text.parse::<Condition>().expect_err(text);
     assert!(error("live_bytes{thraed='x'} > 1").starts_with(
-        "scope, group, name or thread is expected before 'thraed='x'} > 1'; write it like"
+        "scope, group, name, thread or function is expected before 'thraed='x'} > 1'; write it like"
     ));
     assert!(error("live_bytes").starts_with("a comparison is expected at the end; "));
 }

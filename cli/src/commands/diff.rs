@@ -1,0 +1,274 @@
+//! `memledger diff`: what has changed between two runs, or between two times of one.
+
+use super::completeness::incomplete;
+use super::condition::{Condition, judge_change};
+use super::input::{display_name, is_stdin, open_watched, unreadable};
+use super::moment::Moment;
+use super::output::{unwritable, write_to};
+use super::report::{Sort, moment, untils};
+use crate::error::{CliError, Outcome};
+use crate::symbols::{SymbolArgs, symbolize};
+use crate::terminal::note;
+use memledger::analysis::{Analyzer, DiffBy, Report, Until};
+use memledger::dump::diff::{Diff, DiffOptions};
+use memledger::trace::read::read;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  memledger diff old.memledger new.memledger              what has grown and shrunk, by scope, name, function
+  memledger diff old.memledger new.memledger --by stack --sort allocated
+  memledger diff run.memledger --at 'bookmark:warm' --at end     two times of one run
+  memledger diff old.memledger new.memledger --format markdown   for a pull request
+  memledger diff old.memledger new.memledger --fail-if 'peak_bytes grew > 5%'   exit 3 if it did
+  memledger diff old.memledger new.memledger --fail-if 'allocations{function=\"parse::file\"} grew > 0'
+
+Rows are matched by names and functions, never by addresses or lines, so two builds can be compared: with
+debug = \"line-tables-only\" in both, also at other levels of optimisation. EXPR is as in memledger report, of
+the new trace; with grew or shrank after the figure it is about the change, in units or in % of the old one.";
+
+/// Arguments of `memledger diff`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct DiffArgs {
+    /// The old and the new trace, or one trace for two --at; - for standard input
+    #[arg(required = true, num_args = 1..=2, value_name = "OLD NEW")]
+    traces: Vec<PathBuf>,
+    /// As it stood at this time; given twice, first of the old, then of the new
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    at: Vec<(String, Moment)>,
+    /// One table only, by this
+    #[arg(long, value_enum)]
+    by: Option<By>,
+    /// The column that is compared [default: at-peak, or live for two times of one trace]
+    #[arg(long, value_enum)]
+    sort: Option<Sort>,
+    /// Whether scopes, groups and functions hold what is inside them
+    #[arg(long)]
+    inclusive: bool,
+    /// Only rows with this text in their name
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// Rows of a table
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    top: usize,
+    /// Frames of the standard library and of allocation machinery, too
+    #[arg(long)]
+    all_frames: bool,
+    /// Exit with status 3 if this holds; may be given more than once
+    #[arg(long, value_name = "EXPR", value_parser = str::parse::<Condition>)]
+    fail_if: Vec<Condition>,
+    /// Exit with status 0 though a trace is not whole
+    #[arg(long)]
+    allow_incomplete: bool,
+    /// The format
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+    /// Columns of a line (those of the terminal; 80 elsewhere)
+    #[arg(long, value_name = "COLUMNS")]
+    width: Option<usize>,
+    /// Write to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    symbols: SymbolArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// To be read
+    Text,
+    /// To be processed; the schema is named in it
+    Json,
+    /// A table for a pull request
+    Markdown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum By {
+    Scope,
+    Group,
+    Name,
+    /// Threads by name; numbers in it do not count
+    Thread,
+    Function,
+    Stack,
+}
+
+impl From<By> for DiffBy {
+    fn from(by: By) -> Self {
+        match by {
+            By::Scope => Self::Scope,
+            By::Group => Self::Group,
+            By::Name => Self::Name,
+            By::Thread => Self::Thread,
+            By::Function => Self::Function,
+            By::Stack => Self::Stack,
+        }
+    }
+}
+
+/// Reads both traces and prints what has changed.
+pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
+    let ([mut old, mut new], missing) = reports(args)?;
+    let is_timed = args.traces.len() == 1;
+    let name = |path: &Path, at: Option<&(String, Moment)>| match at {
+        Some((at, _)) if is_timed => at.clone(),
+        Some((at, _)) => format!("{} at {at}", display_name(path)),
+        None => display_name(path),
+    };
+    let newer = args.traces.get(1).unwrap_or(&args.traces[0]);
+    let mut options = DiffOptions::default();
+    options.names =
+        [name(&args.traces[0], args.at.first()), name(newer, args.at.get(1).or(args.at.first()))];
+    let by = tables(args, &old, &new);
+    let has_calls = by.iter().any(|by| matches!(by, DiffBy::Function | DiffBy::Stack));
+    if has_calls || args.fail_if.iter().any(Condition::needs_symbols) {
+        symbolize(&mut old, &args.symbols);
+        symbolize(&mut new, &args.symbols);
+    }
+    note_one_sided(&by, &old, &new, &options.names);
+    let by: Vec<_> = by.into_iter().filter(|by| !lacks_stacks(*by, &old, &new)).collect();
+
+    options.sort = match (args.sort, is_timed) {
+        (Some(sort), _) => sort.into(),
+        (None, true) => Sort::Live.into(),
+        (None, false) => Sort::AtPeak.into(),
+    };
+    (options.top, options.inclusive) = (args.top, args.inclusive);
+    options.filter.clone_from(&args.filter);
+    let width = terminal_size::terminal_size_of(io::stdout())
+        .map(|(width, _)| width.0.into())
+        .filter(|_| args.output.is_none());
+    options.width = args.width.or(width).unwrap_or(options.width);
+    options.color = args.output.is_none()
+        && io::stdout().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let diff = Diff::new(&old, &new, &by, args.all_frames);
+    let path = args.output.as_deref().unwrap_or(Path::new("-"));
+    write_to(path, out, |out| {
+        let written = match args.format {
+            Format::Text => diff.write_text(&options, out),
+            Format::Json => diff.write_json(&options, out),
+            Format::Markdown => diff.write_markdown(&options, out),
+        };
+        written.map_err(|error| unwritable(path, error))
+    })?;
+    judge_change(&args.fail_if, &old, &new, missing, args.allow_incomplete)
+}
+
+/// The old and the new report, and what is missing from them.
+fn reports(args: &DiffArgs) -> Result<([Report; 2], Option<String>), CliError> {
+    let (reports, missing) = match (&*args.traces, &*args.at) {
+        ([trace], [_, _]) => {
+            let points = untils(trace, &args.at)?;
+            let analyzer = Analyzer::new().largest_live(0).reports_at(&points);
+            analyzed(trace, analyzer, |analyzer| analyzer.reports())?
+        }
+        ([_], _) => {
+            return Err(CliError::Usage(
+                "one trace has nothing to be compared with; give a second one, or two times: \
+                 --at TIME --at TIME"
+                    .to_owned(),
+            ));
+        }
+        (_, [_, _, _, ..]) => {
+            return Err(CliError::Usage("there are at most two times to compare".to_owned()));
+        }
+        ([old, new, ..], at) => {
+            if is_stdin(old) && is_stdin(new) {
+                return Err(CliError::Usage(
+                    "only one of the traces can be standard input".to_owned(),
+                ));
+            }
+            let mut both = (Vec::new(), Vec::new());
+            for (trace, at) in [(old, at.first()), (new, at.get(1).or(at.first()))] {
+                let until = match at {
+                    Some(at) => untils(trace, std::slice::from_ref(at))?[0],
+                    None => Until::End,
+                };
+                let analyzer = Analyzer::new().largest_live(0).until(until);
+                let (reports, missing) =
+                    analyzed(trace, analyzer, |analyzer| vec![analyzer.report()])?;
+                both.0.extend(reports);
+                both.1.extend(missing);
+            }
+            both
+        }
+        ([], _) => (Vec::new(), Vec::new()),
+    };
+    let reports = <[Report; 2]>::try_from(reports)
+        .map_err(|_| CliError::Usage("two reports are compared".to_owned()))?;
+    Ok((reports, (!missing.is_empty()).then(|| missing.join("; "))))
+}
+
+/// The reports of a trace, and what is missing from it.
+fn analyzed(
+    trace: &Path,
+    mut analyzer: Analyzer,
+    reports: impl FnOnce(&Analyzer) -> Vec<Report>,
+) -> Result<(Vec<Report>, Vec<String>), CliError> {
+    let summary =
+        read(open_watched(trace)?, &mut analyzer).map_err(|error| unreadable(trace, error))?;
+    analyzer.problems().iter().for_each(|problem| note(problem));
+    let reports = reports(&analyzer);
+    let missing = reports.last().and_then(|report| incomplete(trace, report, &summary));
+    Ok((reports, missing.into_iter().collect()))
+}
+
+/// The tables that are asked for, or those that say most.
+fn tables(args: &DiffArgs, old: &Report, new: &Report) -> Vec<DiffBy> {
+    if let Some(by) = args.by {
+        return vec![by.into()];
+    }
+    let any = |has: fn(&Report) -> bool| has(old) || has(new);
+    let mut tables = Vec::new();
+    if any(|report| report.by_scope.len() > 1) {
+        tables.push(DiffBy::Scope);
+    }
+    if any(|report| report.by_name.len() > 1) {
+        tables.push(DiffBy::Name);
+    }
+    if any(|report| !report.by_stack.is_empty()) {
+        tables.push(DiffBy::Function);
+    }
+    if tables.is_empty() {
+        tables.push(DiffBy::Thread);
+    }
+    tables
+}
+
+/// Whether a table is of call stacks, which one of the traces does not have: then all would be new or gone.
+fn lacks_stacks(by: DiffBy, old: &Report, new: &Report) -> bool {
+    matches!(by, DiffBy::Function | DiffBy::Stack)
+        && (old.by_stack.is_empty() || new.by_stack.is_empty())
+}
+
+/// Says which of the traces lacks what the other has.
+fn note_one_sided(by: &[DiffBy], old: &Report, new: &Report, names: &[String; 2]) {
+    if by.iter().any(|by| lacks_stacks(*by, old, new)) {
+        let lacking = match (old.by_stack.is_empty(), new.by_stack.is_empty()) {
+            (true, true) => "neither trace has".to_owned(),
+            (true, _) => format!("{} does not have", names[0]),
+            _ => format!("{} does not have", names[1]),
+        };
+        note(&format!(
+            "{lacking} call stacks, so functions are not compared; MEMLEDGER_STACKS=on records them"
+        ));
+    }
+    let has_scopes = [old, new].map(|report| report.by_scope.len() > 1);
+    if by.contains(&DiffBy::Scope) && has_scopes[0] != has_scopes[1] {
+        let lacking = &names[usize::from(has_scopes[0])];
+        note(&format!("{lacking} has no scopes, so those of the other are all new or gone"));
+    }
+    if old.stack_sampling_bytes != new.stack_sampling_bytes
+        && !old.by_stack.is_empty()
+        && !new.by_stack.is_empty()
+        && by.iter().any(|by| matches!(by, DiffBy::Function | DiffBy::Stack))
+    {
+        note(
+            "the call stacks of the two are sampled in different ways; the differences have that noise",
+        );
+    }
+}
