@@ -86,13 +86,88 @@ fn call_stacks_are_lines_for_a_flame_graph() {
     assert!(out.lines().any(|line| line.matches(';').count() > 3), "{out}");
 
     let ours = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/samples/memledger-small.utrace");
-    let (status, _, err) = run(&["export", ours, "--to", "folded", "-o", "-"]);
-    assert_eq!(status, 1);
-    assert!(err.contains("has no call stacks; MEMLEDGER_STACKS=on records them"), "{err}");
+    let (status, out, err) =
+        run(&["export", ours, "--to", "folded", "--column", "allocated", "-o", "-"]);
+    assert_eq!((status, err.as_str()), (0, ""));
+    let out = String::from_utf8(out).expect("UTF-8");
+    assert!(out.lines().all(|line| line.starts_with("GlobalScope")), "{out}");
+    let numbers = out.lines().map(|line| line.rsplit_once(' ').expect("two parts").1);
+    let sum: u64 = numbers.map(|number| number.parse::<u64>().expect("a number")).sum();
+    let report: serde_json::Value = serde_json::from_slice(&report(Path::new(ours))).expect("JSON");
+    assert_eq!(report["totals"]["allocated_bytes"], sum);
 
     let (status, out, _) = run(&["report", SAMPLE, "--by", "function", "--sort", "allocated"]);
     let out = String::from_utf8(out).expect("UTF-8");
     assert!(status == 0 && out.contains("By function") && out.contains("with callees"), "{out}");
+}
+
+#[test]
+fn pages_of_other_tools_have_the_totals_of_the_report() {
+    let ours = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/samples/memledger-small.utrace");
+    for trace in [SAMPLE, ours] {
+        let report: serde_json::Value =
+            serde_json::from_slice(&report(Path::new(trace))).expect("JSON");
+        let totals = &report["totals"];
+        let exported = |format: &str| -> serde_json::Value {
+            let output = path(&format!("page.{format}.json"));
+            let done = export(Path::new(trace), format, &output);
+            assert_eq!(done, (0, vec![], String::new()), "{format}");
+            serde_json::from_slice(&fs::read(output).expect("it")).expect("JSON")
+        };
+        let document = exported("speedscope");
+        for (profile, key) in
+            (0..).zip(["peak_bytes", "live_bytes", "allocated_bytes", "allocations"])
+        {
+            let profile = &document["profiles"][profile];
+            let weights = profile["weights"].as_array().expect("weights");
+            let sum: u64 = weights.iter().map(|weight| weight.as_u64().expect("it")).sum();
+            assert_eq!((&totals[key], &profile["endValue"]), (&sum.into(), &sum.into()), "{key}");
+        }
+        let document = exported("dhat");
+        let points = document["pps"].as_array().expect("points");
+        for (key, total) in [
+            ("tb", "allocated_bytes"),
+            ("gb", "peak_bytes"),
+            ("gbk", "blocks_at_peak"),
+            ("eb", "live_bytes"),
+            ("ebk", "live_blocks"),
+        ] {
+            let sum: u64 = points.iter().map(|point| point[key].as_u64().expect("it")).sum();
+            assert_eq!(totals[total], sum, "{key}");
+        }
+        let valid = |point: &serde_json::Value| {
+            let figure = |key: &str| point[key].as_u64().expect("a number");
+            figure("mb") >= figure("gb").max(figure("eb"))
+        };
+        assert!(points.iter().all(valid));
+    }
+    let (status, out, err) = run(&["export", "-", "--to", "dhat", "-o", "-"]);
+    assert_eq!((status, out), (2, vec![]));
+    assert!(err.contains("needs to read the trace twice"), "{err}");
+}
+
+#[test]
+fn pages_of_a_damaged_trace_are_of_the_rest() {
+    let bytes = fs::read(SAMPLE).expect("the sample");
+    let damaged = path("damaged-page.utrace");
+    fs::write(&damaged, &bytes[..bytes.len() / 2]).expect("the folder can be written");
+    for format in ["speedscope", "dhat", "folded"] {
+        let output = path(&format!("damaged-page.{format}"));
+        let (status, out, err) = export(&damaged, format, &output);
+        assert_eq!((status, out, err.lines().count()), (1, vec![], 1), "{err}");
+        assert!(err.contains("is damaged") || err.contains("has no end"), "{err}");
+        let written = fs::read_to_string(&output).expect("it");
+        assert_eq!(written.contains("incomplete"), format != "folded", "{format}");
+        let (status, _, err) = export(&damaged, format, Path::new("/no/such/folder/x"));
+        assert!(status == 1 && err.contains("cannot write /no/such/folder/x"), "{err}");
+    }
+    let (no_trace, kept) = (path("no-page"), path("kept.dhat.json"));
+    fs::write(&no_trace, "PK").expect("the folder can be written");
+    fs::write(&kept, "precious").expect("the folder can be written");
+    for format in ["speedscope", "dhat"] {
+        assert_eq!(export(&no_trace, format, &kept).0, 1);
+        assert_eq!(fs::read(&kept).expect("it"), b"precious");
+    }
 }
 
 #[test]

@@ -29,6 +29,11 @@ impl Sample {
     }
 }
 
+/// How many blocks a block of `size` bytes in the sample counts for.
+pub(in crate::analysis) fn weight(size: u64, mean: u64) -> f64 {
+    1.0 / Sample::of(size, mean).probability
+}
+
 /// The sums over a sample of one column.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(in crate::analysis) struct Weighted {

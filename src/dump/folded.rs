@@ -1,13 +1,15 @@
 //! Stacks for flame graphs: `outermost;inner;innermost bytes`, one line for each stack.
 //!
-//! The number is the column that the report is sorted by; with [`Sort::Peak`] the row's own peak,
-//! which does not add up. In a sampled trace it is the estimate.
+//! The number is the column that the report is sorted by; a merged stack has no peak of its own, so
+//! [`Sort::Peak`] is that of [`Sort::AtPeak`]. In a sampled trace it is the estimate.
 
 use super::format::ReportFormat;
-use super::options::{Options, Sort};
-use crate::analysis::{CallKind, Calls, Figures, Report, StackRow};
+use super::options::Options;
+#[cfg(doc)]
+use super::options::Sort;
+use super::stacks::Stacks;
+use crate::analysis::Report;
 use crate::words::escape;
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// As folded stacks.
@@ -26,35 +28,22 @@ impl ReportFormat for Format {
         &["folded"]
     }
 
+    fn needs_buckets(&self) -> bool {
+        true
+    }
+
     fn write(&self, report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()> {
-        let calls = Calls::of(report, options.all_frames);
-        // NOTE: stacks that differ only in folded calls, or in places within a function, are one line.
-        let mut lines = BTreeMap::<String, u64>::new();
-        let mut shown = Vec::new();
-        for row in &report.by_stack {
-            let number = column(row, options.sort);
-            if number > 0 {
-                calls.shown(row, &mut shown);
-                let sum = lines.entry(line(report, row, &calls, &shown)).or_default();
-                *sum = sum.saturating_add(number);
-            }
-        }
+        let stacks = Stacks::of(report, options.all_frames, false);
+        // A `;` in a name would look like the end of the name.
+        let names = stacks.frames.iter().map(|frame| escape(&frame.name).replace(';', ","));
+        let names: Vec<_> = names.collect();
+        let lines = stacks.all.iter().filter_map(|stack| {
+            let number = Some(options.sort.of_sum(&stack.figures)).filter(|&number| number > 0)?;
+            let frames = stack.frames.iter().map(|&frame| &*names[frame as usize]);
+            Some((frames.collect::<Vec<_>>().join(";"), number))
+        });
+        let mut lines: Vec<_> = lines.collect();
+        lines.sort_unstable();
         lines.iter().try_for_each(|(line, number)| writeln!(out, "{line} {number}"))
     }
-}
-
-fn column(row: &StackRow, sort: Sort) -> u64 {
-    let figures: Figures = row.estimates().map_or(row.figures, |estimates| estimates.values());
-    match sort {
-        Sort::Peak => row.figures.peak_bytes,
-        sort => sort.of(&figures),
-    }
-}
-
-/// The calls of a stack, outermost first. A `;` in a name would look like the end of the name.
-fn line(report: &Report, row: &StackRow, calls: &Calls<'_>, shown: &[u32]) -> String {
-    let shown = shown.iter().rev().map(|&call| calls.get(call).name(CallKind::Function));
-    let label = row.label(report).or(row.missing()).map(Into::into);
-    let names = label.into_iter().chain(shown);
-    names.map(|name| escape(&name).replace(';', ",")).collect::<Vec<_>>().join(";")
 }

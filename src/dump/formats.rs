@@ -6,7 +6,7 @@
 use super::format::ReportFormat;
 #[cfg(feature = "pprof")]
 use super::pprof;
-use super::{callgrind, folded, json, text};
+use super::{callgrind, folded, json, speedscope, text};
 use std::path::Path;
 
 /// All formats; the first is the default.
@@ -25,6 +25,7 @@ pub static FORMATS: Formats = Formats(&[
     &text::Format,
     &json::Format,
     &folded::Format,
+    &speedscope::Format,
     &callgrind::Format,
     #[cfg(feature = "pprof")]
     &pprof::Format,
@@ -51,14 +52,18 @@ impl Formats {
         self.all().find(|format| format.name() == name)
     }
 
-    /// The format of a file with this name, by its ending.
+    /// The format of a file with this name, by its longest known ending: `run.speedscope.json` is not
+    /// JSON of the report.
     pub fn by_path(&self, path: &Path) -> Option<&'static dyn ReportFormat> {
         let name = path.file_name()?.to_str()?;
-        let has_ending = |ending: &&str| {
-            let stem = name.strip_suffix(*ending).and_then(|rest| rest.strip_suffix('.'));
+        let is_ending = |ending: &str| {
+            let stem = name.strip_suffix(ending).and_then(|stem| stem.strip_suffix('.'));
             stem.is_some_and(|stem| !stem.is_empty())
         };
-        self.all().find(|format| format.endings().iter().any(has_ending))
+        let endings =
+            self.all().flat_map(|format| format.endings().iter().map(move |end| (format, end)));
+        let of_name = endings.filter(|(_, ending)| is_ending(ending));
+        of_name.max_by_key(|(_, ending)| ending.len()).map(|(format, _)| format)
     }
 
     /// The endings of all formats, for a sentence: `.txt or .json`.
@@ -112,6 +117,10 @@ mod tests {
         }
         assert_eq!(FORMATS.by_path(Path::new("run.txt")).unwrap().name(), "text");
         assert_eq!(FORMATS.by_path(Path::new("run.json")).unwrap().name(), "json");
+        for path in ["run.speedscope.json", "a/b.c.speedscope.json"] {
+            assert_eq!(FORMATS.by_path(Path::new(path)).unwrap().name(), "speedscope", "{path}");
+        }
+        assert_eq!(FORMATS.by_path(Path::new("speedscope.json")).unwrap().name(), "json");
         for path in ["run", "run.JSON", ".toy", "toy", "run.utrace", "run.gz", ".pb.gz", "a.json/b"]
         {
             assert!(FORMATS.by_path(Path::new(path)).is_none(), "{path}");
@@ -119,7 +128,12 @@ mod tests {
         #[cfg(feature = "pprof")]
         assert_eq!(FORMATS.by_path(Path::new("a/run.pb.gz")).unwrap().name(), "pprof");
         assert!(FORMATS.by_name("toys").is_none());
-        assert_eq!(FORMATS.endings(), ".txt, .json, .folded, .toy or .toys");
+        let pprof = if cfg!(feature = "pprof") { " .pb.gz," } else { "" };
+        let endings = FORMATS.endings();
+        assert_eq!(
+            endings,
+            format!(".txt, .json, .folded, .speedscope.json, .callgrind,{pprof} .toy or .toys")
+        );
         assert_eq!(Formats(&[&text::Format]).endings(), ".txt");
         let mut written = Vec::new();
         toy.write(&sized_report(), &Options::default(), &mut written).unwrap();

@@ -6,9 +6,12 @@
 //! | `formats.rs` | the table of all formats |
 //! | `options.rs` | how a report is shaped |
 //! | `json.rs`, `json_stacks.rs`, `pretty.rs` | JSON |
+//! | `stacks.rs` | the stacks of a report, as formats of other tools have them |
 //! | `buckets.rs` | what formats by stack make of buckets |
 //! | `callgrind.rs` | what functions and calls allocate |
 //! | `folded.rs` | stacks for flame graphs, one line each |
+//! | `speedscope.rs` | stacks for speedscope |
+//! | `dhat.rs` | stacks for DHAT's viewer |
 //! | `pprof/` | a heap profile for pprof |
 //! | `diff.rs`, `diff/` | what has changed between two reports |
 //! | `text/` | text for a terminal |
@@ -16,6 +19,7 @@
 
 mod buckets;
 mod callgrind;
+pub mod dhat;
 pub mod diff;
 mod folded;
 mod format;
@@ -26,6 +30,8 @@ mod options;
 #[cfg(feature = "pprof")]
 pub(crate) mod pprof;
 mod pretty;
+mod speedscope;
+mod stacks;
 pub mod text;
 
 pub use format::ReportFormat;

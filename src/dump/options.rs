@@ -66,6 +66,11 @@ impl Sort {
             Self::Count => figures.allocations,
         }
     }
+
+    /// The same of a sum over rows, which has no peak of its own: the bytes live at the peak of all.
+    pub(super) fn of_sum(self, figures: &Figures) -> u64 {
+        if self == Self::Peak { figures.live_bytes_at_peak } else { self.of(figures) }
+    }
 }
 
 /// How the text is shaped. No option changes a figure.

@@ -14,12 +14,13 @@ pub(super) trait Json {
 
 /// Writes `value` as one JSON document, without a line feed at the end.
 pub(super) fn write(value: &impl Json, out: &mut dyn Write) -> io::Result<()> {
-    value.write(Value(&mut Writer { out, depth: 0 }))
+    value.write(Value(&mut Writer { out, depth: 0, on_one_line: false }))
 }
 
 struct Writer<'a> {
     out: &'a mut dyn Write,
     depth: usize,
+    on_one_line: bool,
 }
 
 /// Where one value is written.
@@ -58,6 +59,9 @@ impl Object<'_, '_> {
 
 impl Writer<'_> {
     fn line(&mut self) -> io::Result<()> {
+        if self.on_one_line {
+            return Ok(());
+        }
         self.out.write_all(b"\n")?;
         (0..self.depth).try_for_each(|_| self.out.write_all(b"  "))
     }
@@ -156,6 +160,19 @@ impl<T: Json> Json for Vec<T> {
     }
 }
 
+/// A value that is written on one line, because there are many such values in a document.
+pub(super) struct OneLine<T>(pub(super) T);
+
+impl<T: Json> Json for OneLine<T> {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        let Value(writer) = value;
+        let around = std::mem::replace(&mut writer.on_one_line, true);
+        let written = self.0.write(Value(writer));
+        writer.on_one_line = around;
+        written
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,6 +199,13 @@ mod tests {
         assert_eq!(written(&numbers), serde_json::to_string_pretty(&numbers).unwrap());
         let nested = vec![vec![Some(true), None], vec![]];
         assert_eq!(written(&nested), serde_json::to_string_pretty(&nested).unwrap());
+    }
+
+    #[test]
+    fn many_values_can_be_on_one_line() {
+        let lines = vec![OneLine(vec![1_u64, 2]), OneLine(vec![])];
+        assert_eq!(written(&lines), "[\n  [1,2],\n  []\n]");
+        assert_eq!(again(&written(&lines)), written(&vec![vec![1_u64, 2], vec![]]));
     }
 
     #[test]

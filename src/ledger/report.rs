@@ -219,7 +219,7 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(open_report(&ReportTo::stderr()).unwrap().format.name(), "text");
         let Err(error) = open_report(&ReportTo::file("run.html")) else { panic!() };
-        let endings = ".txt, .json, .folded, .toy or .toys";
+        let endings = FORMATS.endings();
         let sentence = "the report cannot go to run.html: its name must end in";
         assert_eq!(error.to_string(), format!("{sentence} {endings}"));
         let error = settings::report("run.html".as_ref(), &mut Config::default()).unwrap_err();

@@ -2,6 +2,7 @@
 #![cfg(feature = "analysis")]
 
 mod cost;
+mod exports;
 mod feed;
 mod figures;
 mod hostile;

@@ -1,6 +1,7 @@
 //! The analyzer against a model that keeps every block for ever and recomputes every row from
 //! scratch after every step.
 
+use crate::exports::totals_are_those_of;
 use crate::feed::{Feed, V::N};
 use crate::ops::{Op, ops};
 use memledger::analysis::{
@@ -595,6 +596,7 @@ fn observed_adds_up(report: &Report, observed: &Sums) {
 
 /// In each list, every column but the peaks sums to the totals.
 fn columns_add_up(report: &Report) {
+    totals_are_those_of(report);
     let mut lists = vec![
         report.by_scope.iter().map(|row| row.figures).collect(),
         report.by_group.iter().map(|row| row.figures).collect(),

@@ -5,7 +5,7 @@ use memledger::analysis::{
     Analyzer, CallRow, Figures, Module, Moves, Report, SourceFrame, StackEnd, StackKind, StackRow,
     Symbolizer,
 };
-use memledger::dump::{FORMATS, json, text};
+use memledger::dump::{json, text};
 use memledger::trace::read::read;
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ fn called<'a>(rows: &'a [CallRow], name: &str) -> &'a CallRow {
 }
 
 /// The functions of `Names`, by offset.
-struct Names(&'static [(u64, &'static [(&'static str, u32)])], Vec<u64>);
+pub struct Names(pub &'static [(u64, &'static [(&'static str, u32)])], pub Vec<u64>);
 
 impl Symbolizer for Names {
     fn frames(&mut self, module: &Module, offset: u64) -> Vec<SourceFrame> {
@@ -52,7 +52,7 @@ impl Symbolizer for Names {
 }
 
 /// `main` calls `parse`, which calls itself and pushes; all is in one file.
-const PROGRAM: &[(u64, &[(&str, u32)])] = &[
+pub const PROGRAM: &[(u64, &[(&str, u32)])] = &[
     (0x0f, &[("alloc::raw_vec::finish_grow", 10), ("alloc::vec::Vec<T,A>::push", 20)]),
     (0x1f, &[("demo::inlined", 7), ("demo::parse", 30)]),
     (0x2f, &[("demo::parse", 31)]),
@@ -62,8 +62,8 @@ const PROGRAM: &[(u64, &[(&str, u32)])] = &[
 ];
 
 /// Two stacks of that program: `push` below a recursive `parse`, and a direct allocation in `main`.
-fn program() -> Feed {
-    let mut feed = Feed::new();
+pub fn program(analyzer: Analyzer) -> Feed {
+    let mut feed = Feed::ours(analyzer);
     feed.thread(2, 1, "main");
     feed.module("/bin/program", 0x1000, 0x100);
     feed.stack(1, &[0x1010, 0x1020, 0x1030, 0x1040, 0x1050, 0x1060]);
@@ -77,7 +77,7 @@ fn program() -> Feed {
 
 #[test]
 fn a_block_counts_in_its_stack_and_ids_with_the_same_frames_are_one() {
-    let mut feed = program();
+    let mut feed = program(Analyzer::new());
     feed.stack(9, &[0x1040, 0x1050, 0x1060]);
     feed.alloc_at(2, 0x500, 5, 9);
     feed.free(2, 0x200);
@@ -128,7 +128,7 @@ fn before_the_first_stack_all_blocks_are_without_one() {
 
 #[test]
 fn a_reallocated_block_moves_to_the_stack_of_its_reallocation() {
-    let mut feed = program();
+    let mut feed = program(Analyzer::new());
     feed.realloc_free(2, 0x100);
     feed.realloc_alloc_at(2, 0x600, 1500, 2);
     // A reallocation without a stack says nothing.
@@ -288,7 +288,7 @@ fn what_an_allocator_calls_is_folded() {
 
 #[test]
 fn functions_are_named_by_the_first_frame_that_is_not_folded() {
-    let mut report = program().report();
+    let mut report = program(Analyzer::new()).report();
     let mut names = Names(PROGRAM, Vec::new());
     report.symbolize(&mut names);
     names.1.sort_unstable();
@@ -337,7 +337,7 @@ fn a_stack_without_the_programs_own_code_has_the_functions_of_std() {
 
 #[test]
 fn the_tree_reads_from_callers_or_from_allocators() {
-    let mut report = program().report();
+    let mut report = program(Analyzer::new()).report();
     report.symbolize(&mut Names(PROGRAM, Vec::new()));
     let tree = printed(&report, |options| options.by = Some(text::By::Stack));
     let rows = |text: &str| {
@@ -383,27 +383,8 @@ fn the_tree_reads_from_callers_or_from_allocators() {
 }
 
 #[test]
-fn folded_stacks_are_lines_for_a_flame_graph() {
-    let mut report = program().report();
-    report.symbolize(&mut Names(PROGRAM, Vec::new()));
-    let folded = |sort| {
-        let mut options = text::Options::default();
-        options.sort = sort;
-        let mut out = Vec::new();
-        let format = FORMATS.by_name("folded").expect("it");
-        format.write(&report, &options, &mut out).expect("memory takes everything");
-        String::from_utf8(out).expect("UTF-8")
-    };
-    assert_eq!(
-        folded(text::Sort::Live),
-        "(no stack) 4\ndemo::main 30\ndemo::main;demo::parse;demo::parse;demo::inlined 1200\n"
-    );
-    assert!(folded(text::Sort::Count).contains("demo::inlined 2\n"));
-}
-
-#[test]
 fn stacks_can_be_those_of_a_scope() {
-    let mut feed = program();
+    let mut feed = program(Analyzer::new());
     let mut analyzer = Feed::with(Analyzer::new().stacks_in_scope("LOAD"), false);
     std::mem::swap(&mut feed, &mut analyzer);
     feed.spec(0, 100, -1, -1, "load level");
@@ -421,7 +402,7 @@ fn stacks_can_be_those_of_a_scope() {
 
 #[test]
 fn the_json_has_stacks_frames_and_functions() {
-    let mut report = program().report();
+    let mut report = program(Analyzer::new()).report();
     report.symbolize(&mut Names(PROGRAM, Vec::new()));
     let mut document = Vec::new();
     json::write(&report, &mut document).expect("memory takes everything");

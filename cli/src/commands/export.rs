@@ -1,7 +1,9 @@
 //! `memledger export`: the same trace in another format.
 
+mod dhat;
+
 use super::completeness::{damaged, incomplete};
-use super::input::{display_name, is_stdin, open, open_watched, unreadable};
+use super::input::{is_stdin, open, open_watched, unreadable};
 use super::output::{unwritable, write_to};
 use super::report::Sort;
 use crate::error::{CliError, Outcome};
@@ -21,13 +23,16 @@ Examples:
   memledger export run.utrace --to memledger -o run.memledger  a fraction of the size
   memledger export run.memledger --to folded -o - | inferno-flamegraph > run.svg
   memledger export run.memledger --to pprof -o heap.pb.gz && go tool pprof -http=: heap.pb.gz
+  memledger export run.memledger --to speedscope -o run.speedscope.json   for www.speedscope.app
   zstdcat run.utrace.zst | memledger export - --to memledger -o run.memledger
 
 utrace and memledger hold the same stream of events; a trace can be turned from one into the other and
 back. Of a damaged trace all packets that can be read are written. folded has a line for each call
 stack, outermost function first, and a number: the bytes live at the peak, or the --column. pprof has
 alloc_objects, alloc_space, inuse_objects, inuse_space, peak_objects and peak_space (-sample_index),
-with scope, group, name and thread as labels (-tagfocus, -tagroot).";
+with scope, group, name and thread as labels (-tagfocus, -tagroot). speedscope has four profiles: bytes
+live at the peak, live at the end and allocated, and allocations; --column is the one shown first. Where
+a trace has no call stacks, formats by stack have scopes, then group / name.";
 
 /// Arguments of `memledger export`.
 #[derive(Debug, clap::Args)]
@@ -41,10 +46,10 @@ pub struct ExportArgs {
     /// The file to write; - for standard output
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
-    /// For folded: what is counted
+    /// For folded: what is counted; for speedscope: what is shown first
     #[arg(long, value_enum, default_value = "at-peak")]
     column: Sort,
-    /// For folded, pprof and callgrind: frames of the standard library and of allocation machinery, too
+    /// For formats by stack: frames of the standard library and of allocation machinery, too
     #[arg(long)]
     all_frames: bool,
     #[command(flatten)]
@@ -59,6 +64,10 @@ enum To {
     Memledger,
     /// Call stacks for flame graphs, one line each
     Folded,
+    /// Call stacks for www.speedscope.app: name it run.speedscope.json
+    Speedscope,
+    /// A heap profile for DHAT's viewer, dh_view.html of Valgrind
+    Dhat,
     /// A heap profile for go tool pprof, Parca and Pyroscope: name it heap.pb.gz
     Pprof,
     /// What each function and each call of it allocated, for KCachegrind and callgrind_annotate
@@ -72,6 +81,8 @@ impl To {
             Self::Utrace => Kind::Stream(Transport::Unreal),
             Self::Memledger => Kind::Stream(Transport::Compact),
             Self::Folded => Kind::Report("folded"),
+            Self::Speedscope => Kind::Report("speedscope"),
+            Self::Dhat => Kind::Command(dhat::write),
             Self::Pprof => Kind::Report("pprof"),
             Self::Callgrind => Kind::Report("callgrind"),
         }
@@ -84,6 +95,8 @@ enum Kind {
     Stream(Transport),
     /// From the report, in the format of this name in the library's table.
     Report(&'static str),
+    /// By a file of this command.
+    Command(fn(&ExportArgs, &mut dyn Write) -> Result<Outcome, CliError>),
 }
 
 /// Reads the trace and writes it in the other format to the file of `-o`, or to `out`.
@@ -96,6 +109,7 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
     }
     match args.to.kind() {
         Kind::Stream(transport) => stream(args, transport, out),
+        Kind::Command(write) => write(args, out),
         Kind::Report(name) => {
             let no_format = || CliError::Failed(format!("this build has no format {name}"));
             report(args, FORMATS.by_name(name).ok_or_else(no_format)?, out)
@@ -132,12 +146,6 @@ fn report(
     let summary = read(open_watched(&args.trace)?, &mut analyzer)
         .map_err(|error| unreadable(&args.trace, error))?;
     let mut report = analyzer.report();
-    if report.by_stack.is_empty() && !format.needs_buckets() {
-        return Err(CliError::Failed(format!(
-            "{} has no call stacks; MEMLEDGER_STACKS=on records them",
-            display_name(&args.trace)
-        )));
-    }
     symbols::symbolize(&mut report, &args.symbols);
     let mut options = text::Options::default();
     (options.sort, options.all_frames) = (args.column.into(), args.all_frames);

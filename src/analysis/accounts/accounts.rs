@@ -390,6 +390,11 @@ impl Accounts {
         self.stacks.weights(bucket, self.total.generation)
     }
 
+    /// The mean distance of the samples that a bucket counts, in bytes; 0 if it counts every block.
+    pub(in crate::analysis) fn sampling_of(&self, bucket: u32) -> u64 {
+        self.stacks.mean(bucket)
+    }
+
     /// The largest mean distance of samples, in bytes; 0 if each block has a stack.
     pub(in crate::analysis) fn sampling(&self) -> u64 {
         self.stacks.largest_mean()

@@ -95,6 +95,11 @@ impl StackBuckets {
         sampled.weights.live_bytes.add(bytes, true, sample);
     }
 
+    /// The mean distance of the samples that a bucket counts; 0 if it counts every block.
+    pub(super) fn mean(&self, bucket: u32) -> u64 {
+        self.sampled.get(&bucket).map_or(0, |sampled| sampled.mean)
+    }
+
     /// What the sample of a bucket says, at the peak `generation`.
     pub(super) fn weights(&self, bucket: u32, generation: u64) -> Option<Weights> {
         let mut sampled = self.sampled.get(&bucket)?.clone();

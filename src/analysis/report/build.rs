@@ -236,6 +236,7 @@ impl Sources<'_> {
                 stack: stacks.get(bucket.stack as usize).copied().flatten(),
                 figures,
                 weights,
+                sampling: accounts.sampling_of(number as u32),
             }
         };
         accounts.buckets().iter().enumerate().map(row).collect()

@@ -6,7 +6,7 @@
 
 use super::build::order;
 use super::crates::{crate_of, crate_of_file, is_allocation_entry, is_folded, with_module};
-use super::rows::{Frame, StackKind, StackRow};
+use super::rows::{BucketRow, Frame, StackKind, StackRow};
 use super::types::Report;
 use crate::analysis::callstacks::StackEnd;
 use crate::analysis::columns::{Estimates, Figures, Weights};
@@ -201,6 +201,12 @@ fn calls_of<'a>(report: &'a Report, frame: &'a Frame) -> Vec<Call<'a>> {
         });
     }
     calls
+}
+
+impl BucketRow {
+    pub(crate) fn weights(&self) -> Option<&Weights> {
+        self.weights.as_deref()
+    }
 }
 
 impl StackRow {

@@ -2,6 +2,7 @@
 
 use crate::analysis::callstacks::StackEnd;
 use crate::analysis::columns::{Estimates, Figures, Weights};
+use crate::analysis::estimate::weight;
 use crate::analysis::symbols::SourceFrame;
 
 /// One scope stack.
@@ -130,9 +131,17 @@ pub struct BucketRow {
     /// Its blocks. In a sampled trace, a bucket with a stack has the blocks of the sample.
     pub figures: Figures,
     pub(in crate::analysis) weights: Option<Box<Weights>>,
+    /// The mean distance of samples in bytes; 0 if it has every block.
+    pub(in crate::analysis) sampling: u64,
 }
 
 impl BucketRow {
+    /// How many blocks a block of this size in this bucket counts for in the
+    /// [estimates](Self::estimates): 1 if the bucket has every block.
+    pub fn weight(&self, bytes: u64) -> f64 {
+        if self.sampling > 0 { weight(bytes, self.sampling) } else { 1.0 }
+    }
+
     /// Estimates for all blocks with this stack in this scope, with this name, on this thread, if the
     /// trace has only a sample of them.
     pub fn estimates(&self) -> Option<Estimates> {

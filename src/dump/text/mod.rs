@@ -32,7 +32,7 @@ pub(super) use diff::diff;
 #[cfg(feature = "enable")]
 pub(crate) use holders::{Column, functions, holders};
 pub(super) use names::short;
-#[cfg(feature = "enable")]
+pub(super) use sections::is_untagged;
 pub(crate) use sections::tag;
 pub use units::{bytes, count, counted, duration};
 pub(super) use units::{bytes_briefly, percent};

@@ -317,7 +317,8 @@ pub(crate) fn tag(group: &[String], name: &str) -> String {
     format!("{} / {name}", group.join(" > "))
 }
 
-fn is_untagged(group: &[String], name: &str) -> bool {
+/// Whether a group and a name are those of memory without a tag.
+pub(in crate::dump) fn is_untagged(group: &[String], name: &str) -> bool {
     group.first().map(String::as_str) == Some(UNTAGGED.0) && name == UNTAGGED.1
 }
 
