@@ -325,7 +325,7 @@ fn functions_are_named_by_the_first_frame_that_is_not_folded() {
 
 #[test]
 fn a_stack_without_the_programs_own_code_has_the_functions_of_std() {
-    let mut feed = program();
+    let mut feed = program(Analyzer::new());
     feed.stack(3, &[0x1010, 0x1050, 0x1060]);
     feed.alloc_at(2, 0x500, 5, 3);
     let mut report = feed.report();
