@@ -5,7 +5,8 @@
 //! | `format.rs` | what a format is |
 //! | `formats.rs` | the table of all formats |
 //! | `options.rs` | how a report is shaped |
-//! | `json.rs`, `json_stacks.rs`, `pretty.rs` | JSON |
+//! | `json.rs`, `json_stacks.rs`, `json_findings.rs`, `pretty.rs` | JSON |
+//! | `findings.rs` | findings as sentences, for all formats |
 //! | `buckets.rs` | what formats by stack make of buckets |
 //! | `callgrind.rs` | what functions and calls allocate |
 //! | `folded.rs` | stacks for flame graphs, one line each |
@@ -17,10 +18,12 @@
 mod buckets;
 mod callgrind;
 pub mod diff;
+mod findings;
 mod folded;
 mod format;
 mod formats;
 pub mod json;
+mod json_findings;
 mod json_stacks;
 mod options;
 #[cfg(feature = "pprof")]

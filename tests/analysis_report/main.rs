@@ -4,6 +4,7 @@
 mod cost;
 mod feed;
 mod figures;
+mod findings;
 mod hostile;
 mod model;
 mod moments;

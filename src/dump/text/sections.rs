@@ -317,7 +317,7 @@ pub(crate) fn tag(group: &[String], name: &str) -> String {
     format!("{} / {name}", group.join(" > "))
 }
 
-fn is_untagged(group: &[String], name: &str) -> bool {
+pub(super) fn is_untagged(group: &[String], name: &str) -> bool {
     group.first().map(String::as_str) == Some(UNTAGGED.0) && name == UNTAGGED.1
 }
 
