@@ -22,6 +22,7 @@
 //! | `diagnostics.rs` | losses and contradictions |
 //! | `diff.rs` | what has changed from one report to another |
 //! | `estimate.rs` | figures of a whole, from a sample of it |
+//! | `findings/` | what to look at first, and why |
 //! | `facts.rs` | what a trace says about the program and about itself |
 //! | `timeline/` | the time, bookmarks, when scopes were off |
 //! | `initial_live_set.rs` | a copy of the live blocks, for a stream that joins a recording |
@@ -51,6 +52,7 @@ mod diagnostics;
 mod diff;
 mod estimate;
 mod facts;
+mod findings;
 mod hash;
 #[cfg(feature = "enable")]
 mod initial_live_set;
@@ -69,6 +71,7 @@ pub use columns::{Estimates, Figures, Moves, Totals};
 pub use cutoff::Until;
 pub use diff::{DiffBy, DiffRow, DiffSide, stable_function};
 pub use estimate::Estimate;
+pub use findings::{Finding, FindingKind, FindingsObserver, FreedBy, LiveAt, Place, WeightOf};
 #[cfg(feature = "enable")]
 pub(crate) use initial_live_set::{InitialBlock, InitialLiveSet};
 #[cfg(feature = "enable")]

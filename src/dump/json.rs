@@ -69,7 +69,8 @@ impl Json for Report {
                 json_stacks::entries(self, object)?;
             }
             let largest = self.largest_live.iter().map(|block| Largest { report: self, block });
-            object.entry("largest_live", &largest.collect::<Vec<_>>())
+            object.entry("largest_live", &largest.collect::<Vec<_>>())?;
+            self.findings.iter().try_for_each(|found| object.entry("findings", found))
         })
     }
 }

@@ -5,7 +5,8 @@
 //! | `format.rs` | what a format is |
 //! | `formats.rs` | the table of all formats |
 //! | `options.rs` | how a report is shaped |
-//! | `json.rs`, `json_stacks.rs`, `pretty.rs` | JSON |
+//! | `json.rs`, `json_stacks.rs`, `json_findings.rs`, `pretty.rs` | JSON |
+//! | `findings.rs` | findings as sentences, for all formats |
 //! | `stacks.rs` | the stacks of a report, as formats of other tools have them |
 //! | `buckets.rs` | what formats by stack make of buckets |
 //! | `callgrind.rs` | what functions and calls allocate |
@@ -21,10 +22,12 @@ mod buckets;
 mod callgrind;
 pub mod dhat;
 pub mod diff;
+mod findings;
 mod folded;
 mod format;
 mod formats;
 pub mod json;
+mod json_findings;
 mod json_stacks;
 mod options;
 #[cfg(feature = "pprof")]

@@ -5,6 +5,7 @@ mod cost;
 mod exports;
 mod feed;
 mod figures;
+mod findings;
 mod hostile;
 mod model;
 mod moments;

@@ -10,7 +10,7 @@ use crate::symbols::{SymbolArgs, symbolize};
 use crate::terminal::note;
 use clap::ArgAction;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use memledger::analysis::{Analyzer, Report, Until};
+use memledger::analysis::{Analyzer, BlockObserver, FindingsObserver, Report, Until};
 use memledger::dump::{FORMATS, ReportFormat, text};
 use memledger::trace::read::{Summary, read};
 use std::collections::BTreeSet;
@@ -26,6 +26,7 @@ Examples:
   memledger report run.utrace --filter texture        only rows with that in their name
   memledger report run.utrace --by stack              the call stacks, from main inwards
   memledger report run.utrace --by line --scope load  which lines fill the scope load
+  memledger report run.utrace --findings              what to look at first, and why
   memledger report run.utrace --at 1.5s               the report as it stood then
   memledger report run.utrace --fail-if 'peak_bytes > 64MiB'   exit 3 if it was more
   memledger report run.utrace --fail-if 'peak_bytes{scope=\"request\"} > 1MiB'   of a scope
@@ -59,7 +60,7 @@ pub struct ReportArgs {
     /// Show frames of the standard library and of allocation machinery, too
     #[arg(long)]
     all_frames: bool,
-    /// Stacks, functions, lines and crates only of scopes with this text in their path
+    /// Stacks, functions, lines, crates and findings only of scopes with this text in their path
     #[arg(long, value_name = "TEXT")]
     scope: Option<String>,
     /// Whether scopes and groups hold what is inside them (they do; =false: each for itself)
@@ -69,6 +70,9 @@ pub struct ReportArgs {
     /// Only rows with this text in their name
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
+    /// What to look at first, with figures and a suggestion each, instead of tables
+    #[arg(long)]
+    findings: bool,
     /// The report as it stood at this time
     #[arg(long, value_name = "TIME", value_parser = moment)]
     at: Option<(String, Moment)>,
@@ -306,9 +310,24 @@ fn bookmark(analyzer: &Analyzer, name: &str) -> Result<u64, CliError> {
 
 /// The report, the summary of reading, and the contradictions in the trace.
 fn analyze(args: &ReportArgs, until: Until) -> Result<(Report, Summary, Vec<String>), CliError> {
+    if !args.findings {
+        let (report, summary, analyzer) = read_with(Analyzer::new(), args, until)?;
+        return Ok((report, summary, analyzer.problems().to_vec()));
+    }
+    let analyzer = Analyzer::observing(FindingsObserver::default()).by_bucket();
+    let (mut report, summary, analyzer) = read_with(analyzer, args, until)?;
+    report.findings = Some(analyzer.find(&report, args.scope.as_deref()));
+    Ok((report, summary, analyzer.problems().to_vec()))
+}
+
+fn read_with<O: BlockObserver>(
+    analyzer: Analyzer<O>,
+    args: &ReportArgs,
+    until: Until,
+) -> Result<(Report, Summary, Analyzer<O>), CliError> {
     // A filter selects from the largest blocks, so more of them are kept.
     let top = args.top.unwrap_or(100).max(if args.format().has_options() { 100 } else { 0 });
-    let mut analyzer = Analyzer::new().until(until).largest_live(top);
+    let mut analyzer = analyzer.until(until).largest_live(top);
     if let Some(scope) = &args.scope {
         analyzer = analyzer.stacks_in_scope(scope);
     }
@@ -323,7 +342,7 @@ fn analyze(args: &ReportArgs, until: Until) -> Result<(Report, Summary, Vec<Stri
     {
         symbolize(&mut report, &args.symbols);
     }
-    Ok((report, summary, analyzer.problems().to_vec()))
+    Ok((report, summary, analyzer))
 }
 
 fn write(args: &ReportArgs, report: &Report, out: &mut dyn Write) -> Result<(), CliError> {

@@ -6,6 +6,7 @@ use super::rows::{
 };
 use crate::analysis::callstacks::StackEnd;
 use crate::analysis::columns::Totals;
+use crate::analysis::findings::Finding;
 use crate::analysis::symbols::{CodeRange, Module, Symbolizer};
 
 /// Everything known about the memory of one run.
@@ -58,6 +59,9 @@ pub struct Report {
     pub stack_sampling_bytes: Option<u64>,
     /// The largest blocks still live, the largest first.
     pub largest_live: Vec<LiveBlock>,
+    /// What to look at first; `None` unless [`Analyzer::find`](crate::analysis::Analyzer::find) was asked
+    /// and its answer put here.
+    pub findings: Option<Vec<Finding>>,
 }
 
 impl Report {

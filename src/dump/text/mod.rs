@@ -4,6 +4,7 @@
 //! ```text
 //! screen.rs    the headline and the lines below it: peak, end, allocated, what is missing
 //! sections.rs  which tables there are, and their rows
+//! findings.rs  what to look at first
 //! calls.rs     tables of functions, lines and crates, and the tree of stacks
 //! diff.rs      what has changed between two reports
 //! names.rs     names of functions, short enough for a table
@@ -16,6 +17,7 @@
 mod calls;
 mod column;
 mod diff;
+mod findings;
 #[cfg(feature = "enable")]
 mod holders;
 mod names;
@@ -57,8 +59,15 @@ use style::Style;
 /// ```
 pub fn write(report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()> {
     let style = Style { color: options.color };
-    let tables = sections::tables(report, options);
     screen::write(report, options, style, out)?;
+    if let Some(found) = &report.findings {
+        findings::write(found, options, style, out)?;
+        // The tables say something else, and are there only if one is asked for.
+        if options.by.is_none() {
+            return Ok(());
+        }
+    }
+    let tables = sections::tables(report, options);
     // NOTE: the command itself reports that on stderr, and lists the existing rows.
     if let Some(filter) = options.filter.as_ref().filter(|_| tables.is_empty() && !options.flags) {
         writeln!(out, "\nno row has {} in its name", escape(filter))?;

@@ -1,5 +1,6 @@
 //! The first lines: the overall figures, and what is missing from them.
 
+use super::findings;
 use super::style::Style;
 use super::table::{fit, wrapped};
 use super::units::{bytes, count, counted, duration, percent};
@@ -37,6 +38,7 @@ pub(super) fn write(
     }
     mismatches(report, &mut lines)?;
     stacks(report, &mut lines)?;
+    look_at(report, options, &mut lines)?;
     if report.trace.tracker_optimized == Some(false) {
         lines.write(
             "slow",
@@ -285,6 +287,20 @@ fn stacks(report: &Report, lines: &mut Lines<'_>) -> io::Result<()> {
             lines.write("stacks", &text)
         }
     }
+}
+
+/// The first findings, unless all are asked for, or one table only.
+fn look_at(report: &Report, options: &Options, lines: &mut Lines<'_>) -> io::Result<()> {
+    if report.findings.is_some() || options.by.is_some() {
+        return Ok(());
+    }
+    let found = report.brief_findings();
+    let mut title = "look at";
+    for finding in found.iter().take(findings::FIRST) {
+        lines.write(title, &findings::briefly(finding))?;
+        title = "";
+    }
+    Ok(())
 }
 
 /// Lines shown on request only.

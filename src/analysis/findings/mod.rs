@@ -1,0 +1,60 @@
+//! What a person would look for in a report, found: each finding with its figures, its place, and what
+//! it would save.
+//!
+//! ```text
+//! observer.rs  what is collected of single blocks while a trace is read
+//! places.rs    buckets that are one place: a line of code, or a scope with a name
+//! rules.rs     when something at a place is a finding, and its figures
+//! brief.rs     findings from the figures of a report alone
+//! ```
+
+mod brief;
+mod observer;
+mod places;
+mod rules;
+mod thresholds;
+mod types;
+
+pub use observer::FindingsObserver;
+pub use types::{Finding, FindingKind, FreedBy, LiveAt, Place, WeightOf};
+
+use super::analyzer::Analyzer;
+use super::report::Report;
+use places::Places;
+use std::cmp::Reverse;
+
+impl Analyzer<FindingsObserver> {
+    /// The findings of everything that `report` has, which is this analyzer's own with
+    /// [`by_bucket`](Self::by_bucket). Those that would save most come first. If `scope` is given: only
+    /// of blocks that were allocated in scopes with this text in their path, in upper or lower case.
+    ///
+    /// Functions are those of the report, so [`Report::symbolize`] comes first. In a trace with sampled
+    /// stacks, findings are of the blocks of the sample.
+    ///
+    /// Costs time in proportion to buckets, stacks and sizes, as a report does. The figures are
+    /// explained with each [`FindingKind`]; `docs/findings.md` has the thresholds.
+    pub fn find(&self, report: &Report, scope: Option<&str>) -> Vec<Finding> {
+        let places = Places::of(self, report, scope);
+        let mut found = rules::find(report, &places);
+        sort(&mut found);
+        found
+    }
+}
+
+impl Report {
+    /// Findings from the figures of the rows alone, which any report has: the most important first. They
+    /// are fewer, and say less, than those of [`Analyzer::find`].
+    pub fn brief_findings(&self) -> Vec<Finding> {
+        let mut found = brief::find(self);
+        sort(&mut found);
+        found
+    }
+}
+
+/// Puts those first that would save most.
+fn sort(found: &mut [Finding]) {
+    found.sort_by(|a, b| {
+        let key = |finding: &Finding| Reverse((finding.weight, finding.bytes, finding.calls));
+        key(a).cmp(&key(b)).then_with(|| a.place.cmp(&b.place))
+    });
+}

@@ -1,0 +1,282 @@
+//! Buckets that are one place: a line of code if the trace has stacks, otherwise a scope with a name.
+
+use super::observer::{Ended, FindingsObserver, LIFETIMES};
+use super::types::{FreedBy, LiveAt, Place};
+use crate::analysis::analyzer::Analyzer;
+use crate::analysis::columns::Figures;
+use crate::analysis::hash::IntMap;
+use crate::analysis::report::{BucketRow, Calls, Report, StackKind};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// No more callers than this are named.
+const CALLERS: usize = 3;
+
+/// All places, and what was seen of the blocks of each.
+pub(super) struct Places {
+    pub(super) all: Vec<Seen>,
+    /// All blocks that findings can be of: the whole, or the sample.
+    pub(super) whole: Figures,
+    pub(super) peak_bytes: u64,
+    pub(super) is_of_sample: bool,
+}
+
+/// What was seen of the blocks of one place.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub(super) place: Place,
+    pub(super) figures: Figures,
+    /// Whether the place is one piece of code: a stack, a scope, or a tag.
+    pub(super) is_named: bool,
+    pub(super) short_lived_bytes: u64,
+    pub(super) live_since: u128,
+    pub(super) lifetimes: [u64; LIFETIMES],
+    pub(super) ended: Ended,
+    /// The size that most blocks were allocated with, and their number.
+    pub(super) size: (u64, u64),
+    pub(super) moments: Vec<LiveAt>,
+    pub(super) freed_by: Vec<FreedBy>,
+    sizes: IntMap<u64, u64>,
+    /// The calls of its largest bucket, and the stack of that.
+    most: (u64, Option<usize>),
+}
+
+/// What buckets of one place have in common.
+#[derive(PartialEq, Eq, Hash)]
+enum Key {
+    Call { function: String, line: Option<(String, u32)> },
+    Name { scope: usize, name: usize },
+}
+
+/// Makes places of buckets.
+struct Builder<'a> {
+    report: &'a Report,
+    calls: Calls<'a>,
+    scope: Option<String>,
+    by_key: HashMap<Key, usize>,
+    /// PERF: by call: its place. Its key is made once for each call, not for each bucket.
+    by_call: Vec<Option<usize>>,
+    all: Vec<Seen>,
+    shown: Vec<u32>,
+}
+
+impl Places {
+    pub(super) fn of(
+        analyzer: &Analyzer<FindingsObserver>,
+        report: &Report,
+        scope: Option<&str>,
+    ) -> Self {
+        let is_of_sample = report.stack_sampling_bytes.is_some();
+        let mut builder = Builder {
+            report,
+            by_call: Vec::new(),
+            calls: Calls::of(report, false),
+            scope: scope.map(str::to_lowercase),
+            by_key: HashMap::new(),
+            all: Vec::new(),
+            shown: Vec::new(),
+        };
+        let place_of: Vec<_> =
+            report.by_bucket.iter().map(|row| builder.place(row, is_of_sample)).collect();
+        builder.add_callers();
+        let mut all = builder.all;
+        add_seen(&mut all, &place_of, analyzer, report);
+        let mut whole = Figures::default();
+        let counted = |row: &&BucketRow| !is_of_sample || has_stack(report, row);
+        let rows = report.by_bucket.iter().filter(counted);
+        rows.for_each(|row| whole.add(&row.figures));
+        // In all scopes, also if findings are wanted of some.
+        let peak_bytes =
+            if is_of_sample { whole.live_bytes_at_peak } else { report.totals.peak_bytes };
+        Self { all, whole, peak_bytes, is_of_sample }
+    }
+}
+
+fn has_stack(report: &Report, row: &BucketRow) -> bool {
+    let stack = row.stack.and_then(|stack| report.by_stack.get(stack));
+    stack.is_some_and(|stack| stack.kind == StackKind::Known)
+}
+
+impl Builder<'_> {
+    /// The place of a bucket, new if need be; `None` if there is no finding of it.
+    fn place(&mut self, row: &BucketRow, is_of_sample: bool) -> Option<usize> {
+        let report = self.report;
+        let path = &report.by_scope.get(row.scope)?.path;
+        let is_in = |scope: &String| path.join(" > ").to_lowercase().contains(scope);
+        let has_stack = has_stack(report, row);
+        if row.figures == Figures::default()
+            || is_of_sample && !has_stack
+            || self.scope.as_ref().is_some_and(|scope| !is_in(scope))
+        {
+            return None;
+        }
+        let call = row.stack.filter(|_| has_stack).and_then(|stack| self.call(stack));
+        let known = call.and_then(|call| self.by_call.get(call as usize).copied().flatten());
+        let number = match (known, call) {
+            (Some(number), _) => number,
+            (None, Some(call)) => {
+                let number = self.by_key(self.key(call), row)?;
+                let last = self.by_call.len().max(call as usize + 1);
+                self.by_call.resize(last, None);
+                self.by_call[call as usize] = Some(number);
+                number
+            }
+            (None, None) => self.by_key(Key::Name { scope: row.scope, name: row.name }, row)?,
+        };
+        self.add(number, row);
+        Some(number)
+    }
+
+    fn by_key(&mut self, key: Key, row: &BucketRow) -> Option<usize> {
+        if let Some(&number) = self.by_key.get(&key) {
+            return Some(number);
+        }
+        let number = self.all.len();
+        self.all.push(self.new_place(&key, row)?);
+        self.by_key.insert(key, number);
+        Some(number)
+    }
+
+    /// The innermost call that is shown of a stack.
+    fn call(&mut self, stack: usize) -> Option<u32> {
+        self.calls.shown(self.report.by_stack.get(stack)?, &mut self.shown);
+        self.shown.first().copied()
+    }
+
+    fn key(&self, call: u32) -> Key {
+        let call = self.calls.get(call);
+        let line = call.source().map(|(file, line)| (file.to_owned(), line));
+        Key::Call { function: call.function.clone().into_owned(), line }
+    }
+
+    /// Names the callers in the largest stack of each place.
+    fn add_callers(&mut self) {
+        for place in 0..self.all.len() {
+            if self.all[place].most.1.and_then(|stack| self.call(stack)).is_some()
+                && self.all[place].place.function.is_some()
+            {
+                let callers = self.shown.iter().skip(1).take(CALLERS);
+                let name = |&call: &u32| self.calls.get(call).function.clone().into_owned();
+                self.all[place].place.callers = callers.map(name).collect();
+            }
+        }
+    }
+
+    fn new_place(&self, key: &Key, row: &BucketRow) -> Option<Seen> {
+        let (scope, name) =
+            (self.report.by_scope.get(row.scope)?, self.report.by_name.get(row.name)?);
+        let thread = self.report.by_thread.get(row.thread)?;
+        let mut place = Place {
+            scope: scope.path.clone(),
+            group: name.group.clone(),
+            name: Some(name.name.clone()),
+            thread: Some((thread.id, thread.name.clone())),
+            ..Place::default()
+        };
+        let mut is_named = scope.path.len() > 1 || name.group != ["Unknown"];
+        if let Key::Call { function, line } = key {
+            is_named = true;
+            place.function = Some(function.clone());
+            place.file = line.as_ref().map(|(file, _)| file.clone());
+            place.line = line.as_ref().map(|(_, line)| *line);
+        }
+        Some(Seen { place, is_named, ..Seen::default() })
+    }
+
+    /// Adds a bucket to its place.
+    fn add(&mut self, number: usize, row: &BucketRow) {
+        let (report, seen) = (self.report, &mut self.all[number]);
+        seen.figures.add(&row.figures);
+        let calls = row.figures.allocations.wrapping_add(row.figures.reallocations);
+        if calls >= seen.most.0 {
+            seen.most = (calls, row.stack);
+        }
+        let place = &mut seen.place;
+        let path = &report.by_scope[row.scope].path;
+        let same = place.scope.iter().zip(path).take_while(|(a, b)| a == b).count();
+        place.has_inner_scopes |= same < place.scope.len() || same < path.len();
+        place.scope.truncate(same);
+        let name = &report.by_name[row.name];
+        if place.name.as_ref() != Some(&name.name) || place.group != name.group {
+            (place.name, place.group) = (None, Vec::new());
+        }
+        let thread = &report.by_thread[row.thread];
+        if place.thread.as_ref().is_some_and(|(id, _)| *id != thread.id) {
+            place.thread = None;
+        }
+    }
+}
+
+/// Adds what the observer has seen of the buckets of each place.
+fn add_seen(
+    all: &mut [Seen],
+    place_of: &[Option<usize>],
+    analyzer: &Analyzer<FindingsObserver>,
+    report: &Report,
+) {
+    let observer = analyzer.observer();
+    let place = |bucket: usize| place_of.get(bucket).copied().flatten();
+    for (bucket, seen) in observer.buckets.iter().enumerate() {
+        if let Some(place) = place(bucket) {
+            let of = &mut all[place];
+            of.live_since = of.live_since.wrapping_add(seen.live_since);
+            of.short_lived_bytes = of.short_lived_bytes.wrapping_add(seen.short_lived_bytes);
+            let lifetimes = of.lifetimes.iter_mut().zip(seen.lifetimes);
+            lifetimes.for_each(|(sum, count)| *sum += u64::from(count));
+            for (size, count) in seen.sizes() {
+                *of.sizes.entry(size).or_default() += count;
+            }
+        }
+    }
+    for (bucket, ended) in observer.ended().iter().enumerate() {
+        if let (Some(place), Some(ended)) = (place(bucket), ended) {
+            all[place].ended.sum(ended);
+        }
+    }
+    for seen in &mut *all {
+        let most = seen.sizes.drain().max_by_key(|&(bytes, count)| (count, bytes));
+        seen.size = most.unwrap_or_default();
+    }
+    for moment in observer.moments() {
+        for seen in &mut *all {
+            let (event, at_ns) = (moment.event, moment.at_ns);
+            seen.moments.push(LiveAt { event, at_ns, live_bytes: 0 });
+        }
+        for (bucket, &bytes) in moment.live_bytes.iter().enumerate() {
+            if let Some(last) = place(bucket).and_then(|place| all[place].moments.last_mut()) {
+                last.live_bytes = last.live_bytes.wrapping_add(bytes);
+            }
+        }
+    }
+    add_freed(all, place, analyzer, report);
+}
+
+/// Adds which threads have freed the blocks of each place.
+fn add_freed(
+    all: &mut [Seen],
+    place: impl Fn(usize) -> Option<usize>,
+    analyzer: &Analyzer<FindingsObserver>,
+    report: &Report,
+) {
+    let mut rows = HashMap::<(usize, u32, bool), FreedBy>::new();
+    for (bucket, by, freed) in analyzer.observer().freed() {
+        let Some((place, row)) = place(bucket as usize).zip(report.by_bucket.get(bucket as usize))
+        else {
+            continue;
+        };
+        let (thread, name) = analyzer.thread_of(by);
+        let is_own = report.by_thread.get(row.thread).is_some_and(|row| row.id == thread);
+        let row = rows.entry((place, thread, is_own)).or_insert_with(|| {
+            let name = name.to_owned();
+            FreedBy { thread, name, is_own, ..FreedBy::default() }
+        });
+        row.blocks += freed.blocks;
+        row.bytes = row.bytes.wrapping_add(freed.bytes);
+    }
+    for ((place, ..), row) in rows {
+        all[place].freed_by.push(row);
+    }
+    for seen in all {
+        seen.freed_by.sort_by_key(|row| (Reverse(row.blocks), row.thread, row.is_own));
+    }
+}

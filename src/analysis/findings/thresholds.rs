@@ -1,0 +1,63 @@
+//! From where on something is a finding, and why from there.
+
+/// A finding is about at least this share of the program, in millionths: 1 %. Less than that is not
+/// worth a change, whatever it is.
+pub(super) const MIN_WEIGHT: u64 = 10_000;
+
+/// A finding about calls has at least so many: below, a whole run has saved less than 0.1 ms.
+pub(super) const MIN_CALLS: u64 = 1_000;
+
+/// A finding about bytes has at least so many: less is smaller than one thread's stack.
+pub(super) const MIN_BYTES: u64 = 64 << 10;
+
+/// The size to reserve is enough for this share of blocks, in percent: the few largest would make it
+/// too large for all others.
+pub(super) const RESERVE_COVERS: u64 = 90;
+
+/// Short-lived blocks are at least this share of their place, in percent: otherwise the code around
+/// them does something else, and a buffer would not help it.
+pub(super) const SHORT_LIVED: u64 = 50;
+
+/// A shrink gives back at least this share of the blocks, in percent: below, a container has grown in the
+/// usual steps and was trimmed.
+pub(super) const GIVEN_BACK: u64 = 25;
+
+/// Blocks that are left behind: at least so many, since a program keeps a few of anything for ever.
+pub(super) const MIN_LEFT: u64 = 10;
+
+/// And for each of them, at least so many siblings were freed: blocks of this line usually end.
+pub(super) const FREED_FOR_EACH_LEFT: u64 = 4;
+
+/// The same without stacks. A scope that fills a table also frees what it needs for that, which is no
+/// sibling of what the table keeps.
+pub(super) const FREED_FOR_EACH_LEFT_IN_SCOPE: u64 = 20;
+
+/// And their mean age is at least so many times the age that 95 in 100 freed siblings reached.
+pub(super) const AGE_FACTOR: u64 = 4;
+
+/// The percentage of freed blocks that were younger than what is called their lifetime.
+pub(super) const LIFETIME_COVERS: u64 = 95;
+
+/// Live bytes are compared at so many moments. If they move at random, one in 5,040 places rises at
+/// each of the last seven.
+pub(super) const MOMENTS: usize = 8;
+
+/// Of the live bytes at the end, at least this share came in the second half of the run, in percent:
+/// what is filled at the start and then stays is a table.
+pub(super) const GROWN_LATE: u64 = 25;
+
+/// One size makes at least this share of the blocks of a place, in percent: then what is live there is
+/// nearly all of this size.
+pub(super) const ONE_SIZE: u64 = 90;
+
+/// The largest size that an arena would be worth it for: above, the allocator adds less than 7 %.
+pub(super) const SMALL: u64 = 256;
+
+/// A size is just above a class if it is above it by at most this share of the class, in percent.
+pub(super) const JUST_ABOVE: u64 = 6;
+
+/// The smallest size with classes that are far apart: below, allocators have one for every 16 bytes.
+pub(super) const MIN_ROUNDED: u64 = 512;
+
+/// Other threads free at least this share of the blocks, in percent.
+pub(super) const FREED_BY_OTHERS: u64 = 50;

@@ -1,0 +1,199 @@
+//! What a finding says.
+
+/// Something at one place that is worth a look.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// What it is, with its figures.
+    pub kind: FindingKind,
+    /// Where it is.
+    pub place: Place,
+    /// The bytes that it is about: copied, held or rounded up.
+    pub bytes: u64,
+    /// The calls of the allocator that it is about: allocations and reallocations.
+    pub calls: u64,
+    /// Its share of all that the program does, in millionths, by which findings are sorted.
+    pub weight: u64,
+    /// What it is a share of.
+    pub weight_of: WeightOf,
+    /// Whether its figures are of the blocks of a sample only.
+    pub is_of_sample: bool,
+}
+
+/// What the weight of a finding is a share of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WeightOf {
+    /// Of all allocations and reallocations.
+    #[default]
+    Calls,
+    /// Of all allocated bytes.
+    AllocatedBytes,
+    /// Of the peak of the program.
+    Peak,
+}
+
+/// Where a finding is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct Place {
+    /// The function that allocates, if the trace has its call stack.
+    pub function: Option<String>,
+    /// The source file of its call, if symbols say it.
+    pub file: Option<String>,
+    /// The line in it.
+    pub line: Option<u32>,
+    /// The functions that call it, from the inside, of the stack with the most blocks; no more than
+    /// three.
+    pub callers: Vec<String>,
+    /// The scope stack, outermost first: the part that is the same for all blocks.
+    pub scope: Vec<String>,
+    /// Whether some blocks are of scopes inside that one.
+    pub has_inner_scopes: bool,
+    /// The group and name of the blocks, if all have the same.
+    pub group: Vec<String>,
+    /// See `group`.
+    pub name: Option<String>,
+    /// The id and the name of the thread that allocates, if it is one.
+    pub thread: Option<(u32, String)>,
+}
+
+/// What a finding is. A *growth* is a reallocation to a larger size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FindingKind {
+    /// Blocks grow again and again: a container that gets its elements one by one.
+    Grows {
+        /// Blocks that grew.
+        blocks: u64,
+        /// How often they did, all together.
+        growths: u64,
+        /// Growths after which the block was elsewhere.
+        moved: u64,
+        /// The sizes of these blocks before: what was copied, at most. The system can move a large
+        /// block without copying it.
+        copied_bytes: u64,
+        /// The largest of the blocks at its end.
+        largest_bytes: u64,
+        /// A power of two of bytes, or `largest_bytes`: at least nine in ten of the blocks never needed
+        /// more.
+        reserve_bytes: u64,
+    },
+    /// The same in a report without single blocks.
+    Reallocates {
+        /// Reallocations of its blocks.
+        reallocations: u64,
+        /// Blocks that were allocated.
+        allocations: u64,
+    },
+    /// Blocks are freed by the thread that allocated them before it allocates again.
+    ShortLived {
+        /// These blocks.
+        blocks: u64,
+        /// All blocks of this place that were freed.
+        of: u64,
+        /// The bytes of these blocks; unknown in a report without single blocks.
+        bytes: Option<u64>,
+    },
+    /// The last change of size of these blocks made them smaller.
+    Shrinks {
+        /// These blocks.
+        blocks: u64,
+        /// Their sizes before.
+        bytes_before: u64,
+        /// Their sizes after.
+        bytes_after: u64,
+    },
+    /// A few blocks are live at the end and old, while nearly all others of this place were freed soon.
+    LeftBehind {
+        /// The blocks that are live.
+        blocks: u64,
+        /// Their bytes.
+        bytes: u64,
+        /// How many others were freed.
+        freed: u64,
+        /// The mean age of the live ones.
+        mean_age_ns: u64,
+        /// 95 in 100 of the freed ones lived less than this.
+        freed_within_ns: u64,
+    },
+    /// Live bytes were more at each of these moments than at the one before.
+    OnlyGrows {
+        /// The moments, at equal numbers of events.
+        moments: Vec<LiveAt>,
+        /// How many blocks are live at the end.
+        blocks: u64,
+    },
+    /// Most blocks have one small size, and many are live at once.
+    OneSize {
+        /// The size.
+        size: u64,
+        /// Blocks allocated with it. Of a bucket, the first four sizes are counted, so it can be more.
+        blocks: u64,
+        /// All blocks that were allocated at this place.
+        of: u64,
+        /// Blocks of the place that were live at the peak of the program.
+        at_peak: u64,
+        /// What the allocator added to these, if it rounds up as glibc does: 8 bytes more for each
+        /// block, then to a multiple of 16, at least 32.
+        overhead_bytes: u64,
+    },
+    /// Most blocks have one size that is just above a size class.
+    RoundsUp {
+        /// The size.
+        size: u64,
+        /// The class below it.
+        class_below: u64,
+        /// The class that it is rounded up to, if there are four classes in each doubling, as in jemalloc.
+        class: u64,
+        /// Blocks allocated with this size.
+        blocks: u64,
+        /// All blocks that were allocated at this place.
+        of: u64,
+        /// Blocks of the place that were live at the peak of the program.
+        at_peak: u64,
+    },
+    /// Blocks are freed by other threads than the one that allocated them.
+    FreedElsewhere {
+        /// Blocks that other threads freed.
+        blocks: u64,
+        /// All blocks of the place that were freed.
+        of: u64,
+        /// Who freed blocks of this place, the most first.
+        freed_by: Vec<FreedBy>,
+    },
+}
+
+impl Default for FindingKind {
+    fn default() -> Self {
+        Self::Reallocates { reallocations: 0, allocations: 0 }
+    }
+}
+
+/// Live bytes at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LiveAt {
+    /// The number of events before it.
+    pub event: u64,
+    /// When it was: the last time in the trace before it.
+    pub at_ns: u64,
+    /// The live bytes of the place.
+    pub live_bytes: u64,
+}
+
+/// What one thread has freed of the blocks of a place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FreedBy {
+    /// The id of the thread.
+    pub thread: u32,
+    /// Its name, empty if it has none.
+    pub name: String,
+    /// The blocks.
+    pub blocks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Whether it also allocated them.
+    pub is_own: bool,
+}

@@ -1,0 +1,140 @@
+//! Findings in the JSON of a report.
+
+use super::pretty::{Json, Object, Value};
+use crate::analysis::{Finding, FindingKind, FreedBy, LiveAt, Place};
+use std::io;
+
+impl Json for Finding {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| {
+            object.entry("kind", self.kind_name())?;
+            object.entry("evidence", &self.evidence())?;
+            object.entry("suggestion", &self.suggestion())?;
+            object.entry("bytes", &self.bytes)?;
+            object.entry("calls", &self.calls)?;
+            object.entry("weight_millionths", &self.weight)?;
+            object.entry("weight_of", self.weight_of.key())?;
+            object.entry("of_sample", &self.is_of_sample)?;
+            object.entry("place", &self.place)?;
+            object.entry("figures", &self.kind)
+        })
+    }
+}
+
+impl Json for Place {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| {
+            object.entry("function", &self.function)?;
+            object.entry("file", &self.file)?;
+            object.entry("line", &self.line)?;
+            object.entry("callers", &self.callers)?;
+            object.entry("path", &self.scope)?;
+            object.entry("has_inner_scopes", &self.has_inner_scopes)?;
+            object.entry("group", &self.group)?;
+            object.entry("name", &self.name)?;
+            object.entry("thread_id", &self.thread.as_ref().map(|(id, _)| *id))?;
+            object.entry("thread", &self.thread.as_ref().map(|(_, name)| name))
+        })
+    }
+}
+
+/// The figures under their own names.
+impl Json for FindingKind {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| match self {
+            Self::Grows { blocks, growths, moved, copied_bytes, largest_bytes, reserve_bytes } => {
+                numbers(
+                    object,
+                    &[
+                        ("blocks", *blocks),
+                        ("growths", *growths),
+                        ("moved", *moved),
+                        ("copied_bytes", *copied_bytes),
+                        ("largest_bytes", *largest_bytes),
+                        ("reserve_bytes", *reserve_bytes),
+                    ],
+                )
+            }
+            Self::Reallocates { reallocations, allocations } => {
+                numbers(object, &[("reallocations", *reallocations), ("allocations", *allocations)])
+            }
+            Self::ShortLived { blocks, of, bytes } => {
+                numbers(object, &[("blocks", *blocks), ("of", *of)])?;
+                object.entry("bytes", bytes)
+            }
+            Self::Shrinks { blocks, bytes_before, bytes_after } => numbers(
+                object,
+                &[
+                    ("blocks", *blocks),
+                    ("bytes_before", *bytes_before),
+                    ("bytes_after", *bytes_after),
+                ],
+            ),
+            Self::LeftBehind { blocks, bytes, freed, mean_age_ns, freed_within_ns } => numbers(
+                object,
+                &[
+                    ("blocks", *blocks),
+                    ("bytes", *bytes),
+                    ("freed", *freed),
+                    ("mean_age_ns", *mean_age_ns),
+                    ("freed_within_ns", *freed_within_ns),
+                ],
+            ),
+            Self::OnlyGrows { moments, blocks } => {
+                numbers(object, &[("blocks", *blocks)])?;
+                object.entry("moments", moments)
+            }
+            Self::OneSize { size, blocks, of, at_peak, overhead_bytes } => numbers(
+                object,
+                &[
+                    ("size", *size),
+                    ("blocks", *blocks),
+                    ("of", *of),
+                    ("at_peak", *at_peak),
+                    ("overhead_bytes", *overhead_bytes),
+                ],
+            ),
+            Self::RoundsUp { size, class_below, class, blocks, of, at_peak } => numbers(
+                object,
+                &[
+                    ("size", *size),
+                    ("class_below", *class_below),
+                    ("class", *class),
+                    ("blocks", *blocks),
+                    ("of", *of),
+                    ("at_peak", *at_peak),
+                ],
+            ),
+            Self::FreedElsewhere { blocks, of, freed_by } => {
+                numbers(object, &[("blocks", *blocks), ("of", *of)])?;
+                object.entry("freed_by", freed_by)
+            }
+        })
+    }
+}
+
+fn numbers(object: &mut Object<'_, '_>, entries: &[(&str, u64)]) -> io::Result<()> {
+    entries.iter().try_for_each(|(key, number)| object.entry(key, number))
+}
+
+impl Json for LiveAt {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| {
+            object.entry("event", &self.event)?;
+            object.entry("at_ns", &self.at_ns)?;
+            object.entry("live_bytes", &self.live_bytes)
+        })
+    }
+}
+
+impl Json for FreedBy {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| {
+            object.entry("thread_id", &self.thread)?;
+            object.entry("thread", &self.name)?;
+            object.entry("blocks", &self.blocks)?;
+            object.entry("bytes", &self.bytes)?;
+            object.entry("is_own", &self.is_own)
+        })
+    }
+}

@@ -1,0 +1,111 @@
+//! Findings: in full, and as the few lines of the first screen.
+
+use super::names;
+use super::sections::{is_untagged, tag};
+use super::style::Style;
+use super::table::wrapped;
+use super::units::{count, percent};
+use crate::analysis::{Finding, Place};
+use crate::dump::options::Options;
+use crate::words::escape;
+use std::io::{self, Write};
+
+/// How many findings the first screen has.
+pub(super) const FIRST: usize = 3;
+/// Columns of a finding's number.
+const NUMBER: usize = 5;
+
+/// One finding of the first screen: where, and what.
+pub(super) fn briefly(finding: &Finding) -> String {
+    format!("{}: {}", at(&finding.place, false), finding.evidence())
+}
+
+/// Where it is; `in_full` with its line and all that is known.
+fn at(place: &Place, in_full: bool) -> String {
+    let scope = || place.scope.get(1..).filter(|path| !path.is_empty()).unwrap_or(&place.scope);
+    let is_tagged = place.name.as_ref().is_some_and(|name| !is_untagged(&place.group, name));
+    let mut text = match &place.function {
+        Some(function) => escape(&names::short(function)),
+        None if is_tagged => escape(&tag(&place.group, place.name.as_deref().unwrap_or_default())),
+        None => escape(&scope().join(" > ")),
+    };
+    if !in_full {
+        return text;
+    }
+    if let (Some(file), Some(line)) = (&place.file, place.line) {
+        text += &format!(" ({}:{line})", escape(from_crate(file)));
+    }
+    if !place.callers.is_empty() {
+        let callers: Vec<_> = place.callers.iter().map(|name| names::short(name)).collect();
+        text += &format!(" < {}", escape(&callers.join(" < ")));
+    }
+    if place.function.is_some() || is_tagged {
+        if place.scope.len() > 1 {
+            let inside = if place.has_inner_scopes { " and inside" } else { "" };
+            text += &format!(", in {}{inside}", escape(&scope().join(" > ")));
+        }
+        if place.function.is_some() && is_tagged {
+            let name = place.name.as_deref().unwrap_or_default();
+            text += &format!(", {}", escape(&tag(&place.group, name)));
+        }
+    }
+    if let Some((id, name)) = &place.thread {
+        let thread = if name.is_empty() { format!("thread {id}") } else { escape(name) };
+        text += &format!(", on {thread}");
+    }
+    text
+}
+
+/// A path from the folder of its crate on, if cargo has fetched that: `syn-3.0.9/src/buffer.rs`.
+fn from_crate(file: &str) -> &str {
+    let fetched = file.split_once("/registry/src/").and_then(|(_, path)| path.split_once('/'));
+    fetched.map_or(file, |(_, path)| path)
+}
+
+/// Whether the options select it.
+fn is_shown(finding: &Finding, options: &Options) -> bool {
+    let place = &finding.place;
+    let path = place.scope.join(" > ");
+    let name = place.name.as_deref().map(|name| tag(&place.group, name)).unwrap_or_default();
+    let function = place.function.as_deref().unwrap_or_default();
+    [&*path, &*name, function, finding.kind_name()].iter().any(|text| options.shows(text))
+}
+
+/// All findings that the options select, one below the other.
+pub(super) fn write(
+    found: &[Finding],
+    options: &Options,
+    style: Style,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let shown: Vec<_> = found.iter().filter(|finding| is_shown(finding, options)).collect();
+    let left = shown.len().saturating_sub(options.top);
+    let title = match (found.len(), shown.len()) {
+        (0, _) => "Findings: none. Nothing above 1 % of the program stands out",
+        (_, 0) => "Findings: none with that in its place",
+        _ => "Findings, those that would save most first",
+    };
+    writeln!(out, "\n{}", style.bold(title))?;
+    let room = options.width.saturating_sub(NUMBER);
+    for (number, finding) in shown.iter().take(options.top).enumerate() {
+        let mut lines = wrapped(&at(&finding.place, true), room, room).into_iter();
+        let first = format!("{:>3}. {}", number + 1, lines.next().unwrap_or_default());
+        writeln!(out, "{}", style.bold(&first))?;
+        for line in lines {
+            writeln!(out, "{:NUMBER$}{line}", "")?;
+        }
+        let share = percent(finding.weight, 1_000_000);
+        let evidence = format!("{share} {}: {}.", finding.weight_of.words(), finding.evidence());
+        let suggestion = format!("{}.", finding.suggestion());
+        for text in [evidence, suggestion] {
+            for line in wrapped(&text, room, room) {
+                writeln!(out, "{:NUMBER$}{line}", "")?;
+            }
+        }
+    }
+    if left > 0 {
+        let flag = if options.flags { format!(" (--top {})", shown.len()) } else { String::new() };
+        writeln!(out, "{}", style.dim(&format!("  … and {} more{flag}", count(left as u64))))?;
+    }
+    Ok(())
+}

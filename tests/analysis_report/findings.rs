@@ -1,0 +1,403 @@
+//! Findings against a model that keeps every block for ever and counts again from scratch.
+
+use crate::feed::{Feed, V::N};
+use memledger::analysis::{Analyzer, Finding, FindingKind, FindingsObserver, Report};
+use memledger::dump::text::{self, Options};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// What a piece of a program does, again and again.
+#[derive(Clone, Debug)]
+enum Act {
+    /// Allocates and frees.
+    Churn {
+        scope: usize,
+        size: u64,
+    },
+    /// Grows a block, and frees it unless it is kept; the last step may be a shrink.
+    Grow {
+        scope: usize,
+        size: u64,
+        steps: u32,
+        in_place: bool,
+        shrink: bool,
+        kept: bool,
+    },
+    Keep {
+        scope: usize,
+        size: u64,
+    },
+    /// Another thread frees.
+    Handoff {
+        scope: usize,
+        size: u64,
+    },
+    /// Frees after some other blocks; one in so many is never freed.
+    Late {
+        scope: usize,
+        size: u64,
+        lag: usize,
+        leak: u64,
+    },
+}
+
+const SCOPES: [(i32, &str); 3] = [(101, "a"), (102, "b"), (103, "c")];
+
+#[derive(Clone, Debug)]
+struct Block {
+    scope: usize,
+    first: u64,
+    bytes: u64,
+    born: u64,
+    /// The event, the time, the thread, and whether it was short-lived.
+    freed: Option<(u64, u64, u16, bool)>,
+    growths: u64,
+    moved: u64,
+    copied: u64,
+    given_back: u64,
+}
+
+#[derive(Default)]
+struct Model {
+    feed: Option<Feed<FindingsObserver>>,
+    blocks: Vec<Block>,
+    addresses: BTreeMap<usize, u64>,
+    unused: Vec<u64>,
+    next: u64,
+    now: u64,
+    open: Option<usize>,
+    /// The last block that each stream allocated.
+    newest: BTreeMap<u16, usize>,
+    queues: BTreeMap<usize, Vec<usize>>,
+    /// By scope, after each event: live bytes.
+    live: [u64; 3],
+    history: Vec<(u64, [u64; 3])>,
+    at_peak: (u64, [u64; 3]),
+}
+
+impl Model {
+    fn feed(&mut self) -> &mut Feed<FindingsObserver> {
+        self.feed.as_mut().expect("it is there")
+    }
+
+    fn address(&mut self) -> u64 {
+        self.unused.pop().unwrap_or_else(|| {
+            self.next += 1 << 16;
+            self.next
+        })
+    }
+
+    fn enter(&mut self, scope: usize) {
+        if self.open != Some(scope) {
+            if self.open.is_some() {
+                self.feed().leave(2);
+            }
+            self.feed().enter(2, SCOPES[scope].0);
+            self.open = Some(scope);
+        }
+    }
+
+    fn note(&mut self) {
+        let (events, live) = (self.feed().events, self.live);
+        self.history.push((events, live));
+        let total: u64 = live.iter().sum();
+        if total > self.at_peak.0 {
+            let mut blocks = [0; 3];
+            for block in self.blocks.iter().filter(|block| block.freed.is_none()) {
+                blocks[block.scope] += 1;
+            }
+            self.at_peak = (total, blocks);
+        }
+    }
+
+    fn alloc(&mut self, scope: usize, size: u64) -> usize {
+        self.enter(scope);
+        let address = self.address();
+        self.feed().alloc(2, address, size);
+        let block = self.blocks.len();
+        self.addresses.insert(block, address);
+        let born = self.now;
+        self.blocks.push(Block {
+            scope,
+            first: size,
+            bytes: size,
+            born,
+            freed: None,
+            growths: 0,
+            moved: 0,
+            copied: 0,
+            given_back: 0,
+        });
+        self.newest.insert(2, block);
+        self.live[scope] += size;
+        self.note();
+        block
+    }
+
+    fn free(&mut self, block: usize, stream: u16) {
+        let address = self.addresses.remove(&block).expect("it is live");
+        self.feed().free(stream, address);
+        self.unused.push(address);
+        let event = self.feed().events;
+        let short = stream == 2 && self.newest.get(&2) == Some(&block);
+        self.blocks[block].freed = Some((event, self.now, stream, short));
+        self.live[self.blocks[block].scope] -= self.blocks[block].bytes;
+        self.note();
+    }
+
+    fn realloc(&mut self, block: usize, size: u64, in_place: bool) {
+        let from = self.addresses[&block];
+        let to = if in_place { from } else { self.address() };
+        let (scope, before) = (self.blocks[block].scope, self.blocks[block].bytes);
+        self.feed().realloc_free(2, from);
+        self.live[scope] -= before;
+        // The halves are two events; the peak is taken after the second.
+        let (events, live) = (self.feed().events, self.live);
+        self.history.push((events, live));
+        self.feed().realloc_alloc(2, to, size);
+        if !in_place {
+            self.unused.push(from);
+        }
+        self.addresses.insert(block, to);
+        let of = &mut self.blocks[block];
+        of.bytes = size;
+        if size > before {
+            of.growths += 1;
+            of.moved += u64::from(!in_place);
+            of.copied += if in_place { 0 } else { before };
+        }
+        if size != before {
+            of.given_back = before.saturating_sub(size);
+        }
+        self.live[scope] += size;
+        self.note();
+    }
+
+    fn step(&mut self, number: usize, act: &Act, round: u64) {
+        match *act {
+            Act::Churn { scope, size } => {
+                let block = self.alloc(scope, size);
+                self.free(block, 2);
+            }
+            Act::Grow { scope, size, steps, in_place, shrink, kept } => {
+                let block = self.alloc(scope, size);
+                for step in 1..=steps {
+                    self.realloc(block, size << step, in_place);
+                }
+                if shrink {
+                    self.realloc(block, size / 2 + 1, true);
+                }
+                if !kept {
+                    self.free(block, 2);
+                }
+            }
+            Act::Keep { scope, size } => _ = self.alloc(scope, size),
+            Act::Handoff { scope, size } => {
+                let block = self.alloc(scope, size);
+                self.free(block, 3);
+            }
+            Act::Late { scope, size, lag, leak } => {
+                let block = self.alloc(scope, size);
+                let queue = self.queues.entry(number).or_default();
+                if round % leak != 0 {
+                    queue.push(block);
+                }
+                if queue.len() > lag {
+                    let block = queue.remove(0);
+                    self.free(block, 2);
+                }
+            }
+        }
+    }
+}
+
+fn run(acts: &[(Act, u64)]) -> (Report, Vec<Finding>, Model) {
+    let analyzer = Analyzer::observing(FindingsObserver::default()).by_bucket();
+    let mut feed = Feed::ours(analyzer);
+    feed.spec(0, 100, -1, -1, "GlobalScope");
+    for (tag, name) in SCOPES {
+        feed.spec(0, tag, 100, -1, name);
+    }
+    feed.thread(2, 1, "one");
+    feed.thread(3, 2, "two");
+    let mut model = Model { feed: Some(feed), next: 1 << 20, ..Model::default() };
+    let rounds = acts.iter().map(|(_, rounds)| *rounds).max().unwrap_or(0);
+    for round in 0..rounds {
+        for (number, (act, _)) in acts.iter().enumerate().filter(|(_, (_, of))| round < *of) {
+            model.step(number, act, round);
+        }
+        if round % 5 == 0 {
+            model.now += 1_000;
+            let now = model.now;
+            model.feed().emit("Memory.Marker", 2, &[N(now)]);
+        }
+    }
+    let report = model.feed().report();
+    let found = model.feed().analyzer.find(&report, None);
+    (report, found, model)
+}
+
+/// The blocks of one scope, as the finding has them.
+fn of(model: &Model, finding: &Finding) -> (usize, Vec<Block>) {
+    let name = finding.place.scope.last().expect("a scope");
+    let scope = SCOPES.iter().position(|(_, of)| of == name).expect("one of these");
+    let blocks = model.blocks.iter().filter(|block| block.scope == scope).cloned();
+    (scope, blocks.collect())
+}
+
+fn check(report: &Report, finding: &Finding, model: &Model) {
+    let (scope, blocks) = of(model, finding);
+    let count = |test: &dyn Fn(&Block) -> bool| blocks.iter().filter(|b| test(b)).count() as u64;
+    let sum = |figure: &dyn Fn(&Block) -> u64| blocks.iter().map(figure).sum::<u64>();
+    let of_all = blocks.len() as u64;
+    match &finding.kind {
+        FindingKind::Grows {
+            blocks: b,
+            growths,
+            moved,
+            copied_bytes,
+            largest_bytes,
+            reserve_bytes,
+        } => {
+            let grown: Vec<_> = blocks.iter().filter(|block| block.growths > 0).collect();
+            assert_eq!(*b, grown.len() as u64);
+            assert_eq!((*growths, *moved), (sum(&|b| b.growths), sum(&|b| b.moved)));
+            assert_eq!(*copied_bytes, sum(&|b| b.copied));
+            assert_eq!(Some(*largest_bytes), grown.iter().map(|b| b.bytes).max());
+            let within = |size: u64| grown.iter().filter(|b| b.bytes <= size).count() as u64;
+            assert!(within(*reserve_bytes) * 10 >= *b * 9, "{reserve_bytes}");
+            assert!(within(reserve_bytes.next_power_of_two() / 2) * 10 < *b * 9);
+            // What is saved is of the blocks that the size is enough for.
+            let saved = |figure: &dyn Fn(&Block) -> u64| {
+                grown.iter().filter(|b| b.bytes <= *reserve_bytes).map(|b| figure(b)).sum::<u64>()
+            };
+            assert_eq!(
+                (finding.calls, finding.bytes),
+                (saved(&|b| b.growths), saved(&|b| b.copied))
+            );
+        }
+        FindingKind::ShortLived { blocks: b, of, bytes } => {
+            let short = |block: &Block| block.freed.is_some_and(|(.., short)| short);
+            assert_eq!((*b, *of), (count(&short), count(&|b| b.freed.is_some())));
+            assert_eq!(*bytes, Some(sum(&|b| if short(b) { b.bytes } else { 0 })));
+        }
+        FindingKind::Shrinks { blocks: b, bytes_before, bytes_after } => {
+            assert_eq!(*b, count(&|b| b.given_back > 0));
+            let after = sum(&|b| if b.given_back > 0 { b.bytes } else { 0 });
+            assert_eq!((*bytes_after, *bytes_before), (after, after + sum(&|b| b.given_back)));
+        }
+        FindingKind::LeftBehind { blocks: b, bytes, freed, mean_age_ns, freed_within_ns } => {
+            let live: Vec<_> = blocks.iter().filter(|b| b.freed.is_none()).collect();
+            assert_eq!((*b, *freed), (live.len() as u64, of_all - live.len() as u64));
+            assert_eq!(*bytes, live.iter().map(|b| b.bytes).sum::<u64>());
+            let ages = live.iter().map(|b| report.trace.duration_ns - b.born).sum::<u64>();
+            assert_eq!(*mean_age_ns, ages / *b);
+            let young =
+                count(&|b| b.freed.is_some_and(|(_, at, ..)| at - b.born < *freed_within_ns));
+            assert!(young * 100 >= *freed * 95, "{young} of {freed}");
+            assert!(*freed >= *b * 20);
+        }
+        FindingKind::OnlyGrows { moments, blocks: b } => {
+            assert_eq!(*b, count(&|b| b.freed.is_none()));
+            let (end, rest) = moments.split_last().expect("some");
+            assert_eq!(end.live_bytes, model.live[scope]);
+            for moment in rest {
+                let before = model.history.iter().rev().find(|(event, _)| *event < moment.event);
+                assert_eq!(moment.live_bytes, before.map_or(0, |(_, live)| live[scope]));
+            }
+            assert!(moments.windows(2).all(|pair| pair[0].live_bytes < pair[1].live_bytes));
+        }
+        FindingKind::OneSize { size, blocks: b, of, at_peak, .. }
+        | FindingKind::RoundsUp { size, blocks: b, of, at_peak, .. } => {
+            assert_eq!((*b, *of), (count(&|b| b.first == *size), of_all));
+            assert_eq!(*at_peak, model.at_peak.1[scope]);
+        }
+        FindingKind::FreedElsewhere { blocks: b, of, freed_by } => {
+            let by = |stream: u16| count(&|b| b.freed.is_some_and(|(_, _, by, _)| by == stream));
+            assert_eq!((*b, *of), (by(3), by(2) + by(3)));
+            for row in freed_by {
+                assert_eq!(row.blocks, by(if row.thread == 1 { 2 } else { 3 }));
+                assert_eq!(row.is_own, row.thread == 1);
+            }
+        }
+        other => panic!("{other:?} is new"),
+    }
+    assert!(
+        finding.weight
+            >= if matches!(finding.kind, FindingKind::LeftBehind { .. }) { 0 } else { 10_000 }
+    );
+}
+
+fn act() -> impl Strategy<Value = (Act, u64)> {
+    let scope = 0..SCOPES.len();
+    let size = prop_oneof![Just(24_u64), Just(4097), Just(100), 1_u64..3000];
+    let act = prop_oneof![
+        (scope.clone(), size.clone()).prop_map(|(scope, size)| Act::Churn { scope, size }),
+        (scope.clone(), size.clone(), 1..5_u32, any::<bool>(), any::<bool>(), any::<bool>())
+            .prop_map(|(scope, size, steps, in_place, shrink, kept)| {
+                Act::Grow { scope, size, steps, in_place, shrink, kept }
+            }),
+        (scope.clone(), size.clone()).prop_map(|(scope, size)| Act::Keep { scope, size }),
+        (scope.clone(), size.clone()).prop_map(|(scope, size)| Act::Handoff { scope, size }),
+        (scope, size, 0..9_usize, 2..200_u64).prop_map(|(scope, size, lag, leak)| Act::Late {
+            scope,
+            size,
+            lag,
+            leak
+        }),
+    ];
+    (act, 1..2500_u64)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(40) })]
+
+    #[test]
+    fn every_finding_is_as_a_naive_model_has_it(acts in proptest::collection::vec(act(), 1..5)) {
+        let (mut report, found, model) = run(&acts);
+        for finding in &found {
+            check(&report, finding, &model);
+        }
+        report.findings = Some(found);
+        let mut text = Vec::new();
+        text::write(&report, &Options::default(), &mut text).expect("memory takes everything");
+    }
+}
+
+fn kinds(acts: &[(Act, u64)]) -> Vec<&'static str> {
+    let (report, found, model) = run(acts);
+    found.iter().for_each(|finding| check(&report, finding, &model));
+    found.iter().map(Finding::kind_name).collect()
+}
+
+#[test]
+fn each_defect_is_found_and_nothing_else() {
+    let grow = |in_place, shrink| {
+        vec![(Act::Grow { scope: 0, size: 16, steps: 4, in_place, shrink, kept: false }, 1_000)]
+    };
+    // A block that grows and is freed is short-lived as well.
+    assert_eq!(kinds(&grow(false, false)), ["grows", "short_lived"]);
+    assert_eq!(kinds(&[(Act::Churn { scope: 1, size: 100 }, 2_000)]), ["short_lived"]);
+    assert_eq!(kinds(&[(Act::Handoff { scope: 1, size: 100 }, 2_000)]), ["freed_elsewhere"]);
+    let late = |leak| (Act::Late { scope: 1, size: 100, lag: 3, leak }, 2_000);
+    assert_eq!(kinds(&[late(100)]), ["left_behind"]);
+    assert_eq!(kinds(&[late(10_000)]), [""; 0]);
+    let keep = |size, count| (Act::Keep { scope: 2, size }, count);
+    assert_eq!(kinds(&[keep(24, 2_000), late(10_000)]), ["one_size"]);
+    assert_eq!(kinds(&[keep(4097, 1_500), late(10_000)]), ["only_grows", "rounds_up"]);
+    assert_eq!(kinds(&[keep(4096, 100), late(10_000)]), [""; 0]);
+    let shrink =
+        Act::Grow { scope: 0, size: 3000, steps: 1, in_place: true, shrink: true, kept: true };
+    assert!(kinds(&[(shrink, 200), late(10_000)]).contains(&"shrinks"));
+}
+
+#[test]
+fn what_is_freed_later_by_other_code_is_no_finding() {
+    assert_eq!(kinds(&[]), [""; 0]);
+    let acts = [
+        (Act::Late { scope: 0, size: 700, lag: 8, leak: 10_000 }, 900),
+        (Act::Late { scope: 1, size: 70, lag: 5, leak: 10_000 }, 2_000),
+        (Act::Keep { scope: 2, size: 512 }, 90),
+    ];
+    assert_eq!(kinds(&acts), [""; 0]);
+}
