@@ -10,6 +10,8 @@ use std::time::Duration;
 /// The maximum time for an answer. It is long, because a command that ends a destination waits
 /// until the destination has received everything.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// The maximum time for a profile to be made. The first one reads the program's debug information.
+const PROFILE_TIMEOUT: Duration = Duration::from_secs(120);
 /// The maximum number of bytes of an answer.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
@@ -46,13 +48,13 @@ impl Client {
         }
     }
 
-    /// Gets a heap profile of the program: `profile.proto` in gzip. Waits at most 30 s for the program
+    /// Gets a heap profile of the program: `profile.proto` in gzip. Waits at most 2 min for the program
     /// to make it, and 30 s to receive it. The program then ends the connection.
     ///
     /// # Errors
     /// As [`send`](Self::send); [`Error::NoAnswer`] also if the profile is not whole.
     pub fn profile(&mut self) -> Result<Vec<u8>, Error> {
-        let lines = self.send(&Command::Profile)?;
+        let lines = self.send_within(PROFILE_TIMEOUT, &Command::Profile)?;
         let bytes = lines.iter().find_map(|line| line.strip_prefix("profile_bytes ")?.parse().ok());
         let no_answer =
             |what: String| Error::NoAnswer(format!("{} does not answer: {what}", self.address));
@@ -78,10 +80,14 @@ impl Client {
     /// answer in time. After an invalid answer, or after a line that is not a command, the
     /// connection can no longer be used.
     pub fn send(&mut self, command: &Command) -> Result<Vec<String>, Error> {
+        self.send_within(ANSWER_TIMEOUT, command)
+    }
+
+    fn send_within(&mut self, timeout: Duration, command: &Command) -> Result<Vec<String>, Error> {
         let failed = |address: &str, error: io::Error| {
             let what = match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                    format!("no whole answer came within {} s", ANSWER_TIMEOUT.as_secs())
+                    format!("no whole answer came within {} s", timeout.as_secs())
                 }
                 _ => error.to_string(),
             };
@@ -90,7 +96,7 @@ impl Client {
         // NOTE: sending fails if the program has refused the client and closed the connection. The
         // program's reason may still be readable, so the answer is read before the failure of
         // sending is reported.
-        self.stream.get_mut().restart(ANSWER_TIMEOUT);
+        self.stream.get_mut().restart(timeout);
         let sent = self.stream.get_mut().write_all(format!("{command}\n").as_bytes());
         let mut lines = Vec::new();
         let mut left = MAX_ANSWER_BYTES;
