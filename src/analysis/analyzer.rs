@@ -110,6 +110,11 @@ impl<O: BlockObserver> Analyzer<O> {
         &mut self.observer
     }
 
+    /// The observer alone.
+    pub fn into_observer(self) -> O {
+        self.observer
+    }
+
     /// The names of the scope stack in which an actor acted, outermost first.
     pub fn scope_path(&self, actor: Actor) -> Vec<String> {
         let contexts = self.model.contexts();

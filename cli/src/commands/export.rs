@@ -1,7 +1,19 @@
 //! `memledger export`: the same trace in another format.
 
+mod csv;
 mod dhat;
+mod firefox;
+mod frames;
+mod heaptrack;
+mod numbers;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod pass;
+mod rows;
+mod tables;
+mod to_tables;
 
+use self::to_tables::TableName;
 use super::completeness::{damaged, incomplete};
 use super::input::{is_stdin, open, open_watched, unreadable};
 use super::output::{unwritable, write_to};
@@ -24,6 +36,10 @@ Examples:
   memledger export run.memledger --to folded -o - | inferno-flamegraph > run.svg
   memledger export run.memledger --to pprof -o heap.pb.gz && go tool pprof -http=: heap.pb.gz
   memledger export run.memledger --to speedscope -o run.speedscope.json   for www.speedscope.app
+  memledger export run.memledger --to parquet -o run/          tables for DuckDB
+  memledger export run.memledger --to csv --table blocks -o -  one of them as text
+  memledger export run.memledger --to firefox -o run.json      for profiler.firefox.com
+  memledger export run.memledger --to heaptrack -o run.zst     for heaptrack_gui
   zstdcat run.utrace.zst | memledger export - --to memledger -o run.memledger
 
 utrace and memledger hold the same stream of events; a trace can be turned from one into the other and
@@ -43,9 +59,12 @@ pub struct ExportArgs {
     /// The format
     #[arg(long, value_enum, value_name = "FORMAT")]
     to: To,
-    /// The file to write; - for standard output
+    /// The file to write, - for standard output; for tables: the folder to write
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
+    /// For tables: only this one, to a file or to standard output
+    #[arg(long, value_enum, value_name = "TABLE")]
+    table: Option<TableName>,
     /// For folded: what is counted; for speedscope: what is shown first
     #[arg(long, value_enum, default_value = "at-peak")]
     column: Sort,
@@ -72,6 +91,15 @@ enum To {
     Pprof,
     /// What each function and each call of it allocated, for KCachegrind and callgrind_annotate
     Callgrind,
+    /// Tables of blocks, events and stacks for DuckDB, DataFusion or Spark: a folder
+    #[cfg(feature = "parquet")]
+    Parquet,
+    /// The same tables as comma-separated values
+    Csv,
+    /// For the Firefox Profiler: allocations and frees over time
+    Firefox,
+    /// For heaptrack_print and heaptrack_gui; compressed if OUT ends in .gz or .zst
+    Heaptrack,
 }
 
 impl To {
@@ -85,6 +113,11 @@ impl To {
             Self::Dhat => Kind::Command(dhat::write),
             Self::Pprof => Kind::Report("pprof"),
             Self::Callgrind => Kind::Report("callgrind"),
+            #[cfg(feature = "parquet")]
+            Self::Parquet => Kind::Command(to_tables::run),
+            Self::Csv => Kind::Command(to_tables::run),
+            Self::Firefox => Kind::Command(firefox::run),
+            Self::Heaptrack => Kind::Command(heaptrack::run),
         }
     }
 }

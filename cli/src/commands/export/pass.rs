@@ -1,0 +1,41 @@
+//! One pass over a trace for an export that sees each block.
+
+use crate::commands::completeness::incomplete;
+use crate::commands::input::{open_watched, unreadable};
+use crate::error::{CliError, Outcome};
+use crate::symbols::{self, SymbolArgs};
+use memledger::analysis::{Analyzer, BlockObserver, Report};
+use memledger::trace::read::{Reader, Summary};
+use std::path::Path;
+
+/// Reads the trace. Returns the observer, the analyzer's report with all buckets and with symbols, and the
+/// reader's summary.
+///
+/// An observer cannot return an error. It keeps its first one, and says in `has_failed` that the rest of
+/// the trace need not be read.
+pub fn pass<O: BlockObserver>(
+    trace: &Path,
+    symbols: &SymbolArgs,
+    observer: O,
+    has_failed: impl Fn(&O) -> bool,
+) -> Result<(Analyzer<O>, Report, Summary), CliError> {
+    let mut analyzer = Analyzer::observing(observer).largest_live(0).by_bucket();
+    let source = open_watched(trace)?;
+    let mut reader = Reader::open(source).map_err(|error| unreadable(trace, error))?;
+    while reader.packet(&mut analyzer) {
+        if has_failed(analyzer.observer()) {
+            break;
+        }
+    }
+    let summary = reader.finish(&mut analyzer);
+    let mut report = analyzer.report();
+    if !has_failed(analyzer.observer()) {
+        symbols::symbolize(&mut report, symbols);
+    }
+    Ok((analyzer, report, summary))
+}
+
+/// The outcome of an export of all that could be read.
+pub fn outcome(trace: &Path, report: &Report, summary: &Summary) -> Outcome {
+    incomplete(trace, report, summary).map_or(Outcome::Done, Outcome::Incomplete)
+}

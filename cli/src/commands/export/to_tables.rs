@@ -1,0 +1,155 @@
+//! `memledger export --to parquet` and `--to csv`: a folder with a file of each table, or one table.
+
+use super::csv::CsvTables;
+#[cfg(feature = "parquet")]
+use super::parquet::ParquetTables;
+use super::pass::{outcome, pass};
+use super::rows::{TableWriter, ToTables, actors};
+use super::tables::{TABLES, Table};
+use super::{ExportArgs, To};
+use crate::commands::input::is_stdin;
+use crate::commands::output::{unwritable, write_to};
+use crate::error::{CliError, Outcome};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, IsTerminal, Seek, Write};
+use std::path::Path;
+use tempfile::TempDir;
+
+/// The name of a table on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum TableName {
+    /// A row for each block
+    Blocks,
+    /// A row for each allocation, free, and other change of a block
+    Events,
+    /// A row for each combination of thread, scope stack, group, name and call stack
+    Contexts,
+    /// A row for each function of each call stack
+    Stacks,
+    /// A row for each bookmark
+    Bookmarks,
+}
+
+impl TableName {
+    fn table(self) -> &'static Table {
+        TABLES[self as usize]
+    }
+}
+
+/// Writes all tables, or the one that is asked for.
+pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
+    let ending = if matches!(args.to, To::Csv) { "csv" } else { "parquet" };
+    if let Some(name) = args.table {
+        return write_to(&args.output, out, |out| one(args, name.table(), out));
+    }
+    let names_a_file = args.output.extension().is_some_and(|found| found == ending);
+    if is_stdin(&args.output) || names_a_file {
+        return Err(CliError::Usage(format!(
+            "--to {ending} writes a folder with {} tables: give -o a folder, or name one table \
+             with --table",
+            TABLES.len()
+        )));
+    }
+    folder(args, ending)
+}
+
+fn one(args: &ExportArgs, table: &'static Table, out: &mut dyn Write) -> Result<Outcome, CliError> {
+    let failed = |error| unwritable(&args.output, error);
+    match args.to {
+        #[cfg(feature = "parquet")]
+        To::Parquet => {
+            if is_stdin(&args.output) && io::stdout().is_terminal() {
+                return Err(CliError::Usage(
+                    "a table of Parquet is no text for a terminal; give -o a file".to_owned(),
+                ));
+            }
+            // NOTE: the crate wants a file of this thread or another; `out` may be neither.
+            let mut file = tempfile::tempfile().map_err(failed)?;
+            let tables = ParquetTables::new(vec![(table, &file)]).map_err(failed)?;
+            let outcome = write(args, tables, ParquetTables::finish)?;
+            file.rewind().and_then(|()| io::copy(&mut file, out)).map_err(failed)?;
+            Ok(outcome)
+        }
+        _ => {
+            let tables = CsvTables::new(vec![(table, out)]).map_err(failed)?;
+            write(args, tables, CsvTables::finish)
+        }
+    }
+}
+
+/// Writes the tables into a new folder, which gets its name when all are whole. If there is a folder of
+/// tables by that name, its files are replaced.
+fn folder(args: &ExportArgs, ending: &str) -> Result<Outcome, CliError> {
+    let path = &args.output;
+    let failed = |error| unwritable(path, error);
+    let file_of = |table: &Table| format!("{}.{ending}", table.name);
+    let exists = match fs::read_dir(path) {
+        Ok(entries) => {
+            for entry in entries {
+                let name = entry.map_err(failed)?.file_name();
+                if !TABLES.iter().any(|table| *file_of(table) == *name) {
+                    return Err(CliError::Failed(format!(
+                        "cannot write {}: it is a folder with other files in it ({}); give -o a \
+                         new folder",
+                        path.display(),
+                        name.to_string_lossy()
+                    )));
+                }
+            }
+            true
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) => return Err(failed(error)),
+    };
+    let new = temporary(path).map_err(failed)?;
+    let files = TABLES.iter().map(|table| {
+        let file = File::create(new.path().join(file_of(table)))?;
+        Ok((*table, BufWriter::new(file)))
+    });
+    let files = files.collect::<io::Result<Vec<_>>>().map_err(failed)?;
+    let outcome = match args.to {
+        #[cfg(feature = "parquet")]
+        To::Parquet => {
+            let tables = ParquetTables::new(files).map_err(failed)?;
+            write(args, tables, ParquetTables::finish)?
+        }
+        _ => write(args, CsvTables::new(files).map_err(failed)?, CsvTables::finish)?,
+    };
+    if exists {
+        for table in TABLES {
+            let name = file_of(table);
+            fs::rename(new.path().join(&name), path.join(&name)).map_err(failed)?;
+        }
+    } else {
+        fs::rename(new.path(), path).map_err(failed)?;
+        let _ = new.keep();
+    }
+    Ok(outcome)
+}
+
+/// A folder beside `path` that is removed when it is dropped.
+fn temporary(path: &Path) -> io::Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let made = builder.prefix(".").suffix(".part").tempdir_in(parent.unwrap_or(Path::new(".")));
+    // NOTE: the error would name the temporary folder.
+    made.map_err(|error| error.kind().into())
+}
+
+/// Reads the trace and writes its tables.
+fn write<W: TableWriter>(
+    args: &ExportArgs,
+    tables: W,
+    finish: impl FnOnce(W) -> io::Result<()>,
+) -> Result<Outcome, CliError> {
+    let observer = ToTables::new(tables);
+    let (analyzer, report, summary) =
+        pass(&args.trace, &args.symbols, observer, ToTables::has_failed)?;
+    let actors = actors(&analyzer);
+    let observer = analyzer.into_observer();
+    let written = observer.finish(&report, actors).and_then(finish);
+    written.map_err(|error| unwritable(&args.output, error))?;
+    Ok(outcome(&args.trace, &report, &summary))
+}
