@@ -78,6 +78,8 @@ fn live() {
     assert!(Client::connect(&address).unwrap().send(&Command::Status).is_ok());
     fs::copy("/proc/self/maps", "maps").unwrap();
     drop(block);
+    let after = Profile::decode(&ledger.pprof().unwrap());
+    assert!(!after.sums(3, |sample| sample.labels["scope"].clone()).contains_key(SCOPE));
 }
 
 fn at_exit() {
