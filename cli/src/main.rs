@@ -4,7 +4,7 @@
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 use memledger_cli::commands::{
-    self, control, diff, events, export, fetch, info, report, run, symbolize, traces,
+    self, control, diff, events, export, fetch, info, query, report, run, symbolize, traces,
 };
 use memledger_cli::error::{CliError, Outcome};
 use memledger_cli::terminal::note;
@@ -20,6 +20,7 @@ Examples:
   memledger report run.utrace --fail-if 'live_blocks{scope=\"request\"} > 0'
   memledger report run.utrace --format json | jq .totals
   memledger diff old.memledger new.memledger       what has grown and shrunk
+  memledger query run.utrace --rule grown --a 1s --b 2s   what came in that second and stayed
   memledger info run.utrace                        what the trace consists of
   memledger events run.utrace --filter 'Memory.*' --limit 20
   memledger export run.memledger --to utrace -o run.utrace
@@ -50,6 +51,8 @@ enum Command {
     Report(report::ReportArgs),
     /// What has changed between two runs, or between two times of one
     Diff(diff::DiffArgs),
+    /// Which blocks were allocated, freed or live between moments of the trace
+    Query(query::QueryArgs),
     /// What a trace consists of: header, event types, threads, channels, packets, holes
     Info(info::InfoArgs),
     /// Every event, decoded from the stream alone
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Report(args) => report::run(args, &mut out),
         Command::Diff(args) => diff::run(args, &mut out),
+        Command::Query(args) => query::run(args, &mut out),
         Command::Info(args) => info::run(args, &mut out),
         Command::Events(args) => events::run(args, &mut out),
         Command::Export(args) => export::run(args, &mut out),

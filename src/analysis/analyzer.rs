@@ -3,7 +3,7 @@
 mod rare_events;
 
 use super::apply::{ApplyEnv, Model, Operation, OperationKind, OperationQueue};
-use super::cutoff::{Cutoff, Until};
+use super::cutoff::{Cutoff, Position, Reached, Until};
 use super::decode::{Decoding, NameRole, Role, u32_at, u64_at};
 use super::diagnostics::Diagnostics;
 use super::facts::Facts;
@@ -12,11 +12,11 @@ use super::initial_live_set::{InitialBlock, InitialLiveSet};
 use super::live_set::HEAPS;
 #[cfg(feature = "enable")]
 use super::measured::{Baseline, Holders, MeasuredFigures};
-use super::observer::{Actor, BlockObserver, NoObserver};
+use super::observer::{Actor, BlockEvent, BlockObserver, NoObserver};
 use super::report::Report;
 use super::report::build::Sources;
 use super::symbols::StoredSymbols;
-use super::timeline::Timeline;
+use super::timeline::{Bookmarks, Timeline};
 use crate::trace::format::schema::EventType;
 use crate::trace::read::{Damage, Event, Hole, Row, Visitor};
 
@@ -159,6 +159,16 @@ impl<O: BlockObserver> Analyzer<O> {
         self.cutoff.points().map(&mut report).collect()
     }
 
+    /// Goes through these positions, in their order. At each but the last an era begins; the report is
+    /// the one at the last.
+    pub(super) fn positions(mut self, positions: Vec<Position>) -> Self {
+        self.cutoff.set_positions(positions);
+        while self.cutoff.is_after_last_event() && self.cutoff.is_counting() {
+            self.reach(0, 0);
+        }
+        self
+    }
+
     /// Sets the maximum number of blocks in [`Report::largest_live`] (100 by default).
     pub fn largest_live(mut self, blocks: usize) -> Self {
         self.largest_live = blocks;
@@ -209,6 +219,25 @@ impl<O: BlockObserver> Analyzer<O> {
         Some(report)
     }
 
+    /// Whether events still count.
+    pub(super) fn is_counting(&self) -> bool {
+        self.cutoff.is_counting()
+    }
+
+    pub(super) fn cutoff(&self) -> &Cutoff {
+        &self.cutoff
+    }
+
+    pub(super) fn bookmarks(&self) -> &Bookmarks {
+        self.timeline.bookmarks()
+    }
+
+    /// Where counting is, or where it stopped.
+    pub(super) fn end(&self) -> Reached {
+        let at_ns = self.cutoff.duration(self.timeline.now());
+        Reached { event: self.cutoff.events(), at_ns }
+    }
+
     /// The symbols that the trace has.
     pub(super) fn symbols(&self) -> &StoredSymbols {
         &self.symbols
@@ -244,10 +273,23 @@ impl<O: BlockObserver> Analyzer<O> {
         }
     }
 
+    /// The next position is here, after so many events: an era begins, or counting stops. The caller
+    /// has flushed everything.
+    #[cold]
+    fn reach(&mut self, event: u64, at_ns: u64) {
+        let bookmarks = self.timeline.bookmarks();
+        if !self.cutoff.reach(Reached { event, at_ns }, |name| bookmarks.event(name)) {
+            return self.stop_counting();
+        }
+        self.model.begin_era();
+        self.observer.begin_era(event);
+    }
+
     /// Stops counting and keeps the report as it is now. The caller has flushed everything.
     #[cold]
     fn stop_counting(&mut self) {
         if self.cutoff.is_counting() {
+            self.observe_live();
             let report = self.sources().build();
             self.cutoff.stop(report);
             self.model.reset_last_blocks();
@@ -268,6 +310,23 @@ impl<O: BlockObserver> Analyzer<O> {
             self.stop_counting();
             self.cutoff.stop_here();
         }
+    }
+
+    /// Passes the live blocks on to the observer. The caller has flushed everything.
+    pub(super) fn observe_live(&mut self) {
+        let now = self.cutoff.duration(self.timeline.now());
+        let number = self.cutoff.events();
+        let blocks = self.model.heaps().iter().map(|(heap, address, block)| BlockEvent {
+            number,
+            at_ns: now,
+            address,
+            bytes: block.size(),
+            allocated_at_ns: block.allocated_at,
+            bucket: block.bucket,
+            stream: 0,
+            heap,
+        });
+        self.observer.stop(&mut { blocks });
     }
 
     /// The model, and the surroundings of an event.
@@ -468,21 +527,22 @@ impl<O: BlockObserver> Visitor for Analyzer<O> {
             self.flush();
             self.pass_points(None);
         }
-        if self.cutoff.is_after_last_event() {
+        while self.cutoff.is_after_last_event() && self.cutoff.is_counting() {
             self.flush();
-            self.stop_counting();
+            self.reach(self.cutoff.events(), self.timeline.now());
         }
     }
 
     #[inline]
     fn row(&mut self, row: &mut Row<'_>) {
-        if !self.cutoff.is_open() {
-            return;
-        }
+        let mut room = self.cutoff.room();
         let mut bytes = row.bytes;
-        while let Some(operation) = self.decoding.next(row, &mut bytes) {
+        while room > 0
+            && let Some(operation) = self.decoding.next(row, &mut bytes)
+        {
             self.cutoff.count_open_event();
             self.enqueue(operation);
+            room -= 1;
         }
         row.bytes = bytes;
     }

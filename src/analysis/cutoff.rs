@@ -1,6 +1,10 @@
 //! Where counting stops, and the report as it was there.
+//!
+//! Counting can go through several positions of the trace before it stops: at each but the last, an
+//! *era* ends and the next begins. Blocks that become live in different eras are in different buckets.
 
 use super::report::{AfterReport, Report};
+use std::collections::VecDeque;
 
 /// Where an [`Analyzer`](super::Analyzer) stops counting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,10 +19,52 @@ pub enum Until {
     Event(u64),
 }
 
+/// A position in a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Position {
+    /// Before the first event whose time is more than this many nanoseconds after the start.
+    Time(u64),
+    /// After this many events.
+    Event(u64),
+    /// Where the program first sets the bookmark of this name.
+    Bookmark(String),
+    /// At the writer's own report, or at the end of a trace without one.
+    End,
+}
+
+impl Position {
+    /// Where counting stops for this position; a bookmark is looked for.
+    fn until(&self) -> Until {
+        match *self {
+            Self::Time(time) => Until::Time(time),
+            Self::Event(event) => Until::Event(event),
+            Self::Bookmark(_) | Self::End => Until::End,
+        }
+    }
+}
+
+/// A position that counting has reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reached {
+    /// How many events are before it.
+    pub event: u64,
+    /// Its time, in nanoseconds since the start.
+    pub at_ns: u64,
+}
+
 /// Where counting stops, and what is known about that point.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cutoff {
     until: Until,
+    /// The positions that are still to be reached, in their order; none if only `until` matters. The
+    /// last is where counting stops.
+    ahead: VecDeque<Position>,
+    /// Those that have been reached.
+    reached: Vec<Reached>,
+    /// The number of a position that is before the one that should precede it.
+    disordered: Option<usize>,
     /// Events counted so far.
     events: u64,
     /// The time at which counting stops, or that of the writer's own report.
@@ -124,6 +170,76 @@ impl Cutoff {
         self.until = until;
     }
 
+    /// Sets several positions to be reached, in their order.
+    pub(super) fn set_positions(&mut self, positions: Vec<Position>) {
+        self.ahead = positions.into();
+        self.until = self.ahead.front().map_or(Until::End, Position::until);
+    }
+
+    /// The bookmark that is the next position.
+    pub(super) fn wanted_bookmark(&self) -> Option<&str> {
+        match self.ahead.front() {
+            Some(Position::Bookmark(name)) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The event counted last is the next position.
+    pub(super) fn set_until_here(&mut self) {
+        self.until = Until::Event(self.events);
+    }
+
+    /// Whether counting stops at the next position.
+    pub(super) fn is_last(&self) -> bool {
+        self.ahead.len() <= 1
+    }
+
+    /// Notes that the next position is here. Returns whether an era begins; counting stops if none
+    /// does. `bookmarked` is the event of a bookmark.
+    pub(super) fn reach(
+        &mut self,
+        here: Reached,
+        bookmarked: impl Fn(&str) -> Option<u64>,
+    ) -> bool {
+        if self.ahead.is_empty() {
+            return false;
+        }
+        self.ahead.pop_front();
+        self.reached.push(here);
+        let Some(next) = self.ahead.front() else { return false };
+        self.until = next.until();
+        let is_before = match next {
+            Position::Time(time) => *time < here.at_ns,
+            Position::Event(event) => *event < here.event,
+            Position::Bookmark(name) => bookmarked(name).is_some_and(|event| event < here.event),
+            Position::End => false,
+        };
+        if is_before {
+            self.disordered.get_or_insert(self.reached.len());
+        }
+        if let Position::Bookmark(name) = next
+            && bookmarked(name) == Some(here.event)
+        {
+            self.until = Until::Event(here.event);
+        }
+        true
+    }
+
+    /// The positions that have been reached.
+    pub(super) fn reached(&self) -> &[Reached] {
+        &self.reached
+    }
+
+    /// The positions that have not been reached.
+    pub(super) fn ahead(&self) -> impl Iterator<Item = &Position> {
+        self.ahead.iter()
+    }
+
+    /// The number of a position that is before the one that should precede it.
+    pub(super) fn disordered(&self) -> Option<usize> {
+        self.disordered
+    }
+
     /// Whether events still count.
     #[inline]
     pub(super) fn is_counting(&self) -> bool {
@@ -136,12 +252,16 @@ impl Cutoff {
         !self.is_counting() && self.until != Until::End
     }
 
-    /// Whether events can be counted without checking each: no event number and no time ends the
-    /// counting, and no report is to be made after an event.
+    /// How many events of allocations and frees can be counted without checking each: they have no
+    /// times of their own, so only an event number ends the counting among them, or has a report made.
     #[inline]
-    pub(super) fn is_open(&self) -> bool {
-        let has_event = self.next_point != NextPoint::default();
-        self.is_counting() && self.until == Until::End && !has_event
+    pub(super) fn room(&self) -> u64 {
+        let last = match self.until {
+            _ if !self.is_counting() => return 0,
+            Until::End | Until::Time(_) => u64::MAX,
+            Until::Event(last) => last,
+        };
+        last.min(self.next_point.0).saturating_sub(self.events).saturating_sub(1)
     }
 
     /// Counts an event if events still count.
@@ -152,7 +272,7 @@ impl Cutoff {
         }
     }
 
-    /// Counts an event; [`is_open`](Self::is_open) must hold.
+    /// Counts an event; there must be [`room`](Self::room) for it.
     #[inline]
     pub(super) fn count_open_event(&mut self) {
         self.events += 1;
@@ -175,7 +295,9 @@ impl Cutoff {
     pub(super) fn is_before(&mut self, time: u64) -> Option<u64> {
         let Until::Time(until) = self.until else { return None };
         (time > until).then(|| {
-            self.time.get_or_insert(until);
+            if self.is_last() {
+                self.time.get_or_insert(until);
+            }
             until
         })
     }
@@ -183,7 +305,7 @@ impl Cutoff {
     /// Notes that the event counted last has this time. If counting stops after that event, `time`
     /// is the time of the report.
     pub(super) fn note_time(&mut self, time: u64) {
-        if self.until == Until::Event(self.events) {
+        if self.until == Until::Event(self.events) && self.is_last() {
             self.time.get_or_insert(time);
         }
         let event = Until::Event(self.events);

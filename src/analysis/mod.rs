@@ -28,6 +28,7 @@
 //! | `initial_live_set.rs` | a copy of the live blocks, for a stream that joins a recording |
 //! | `measured.rs` | the figures of a measurement |
 //! | `observer.rs` | what happens to single blocks, for other questions than a report's |
+//! | `query/` | questions about blocks between positions of the trace |
 //! | `symbols/` | what a symbolizer is, the symbols that a trace has, and those of the program's files |
 //! | `hash.rs` | a hash for small keys |
 //!
@@ -60,6 +61,7 @@ mod live_set;
 #[cfg(feature = "enable")]
 mod measured;
 mod observer;
+mod query;
 mod report;
 mod symbols;
 mod timeline;
@@ -68,7 +70,7 @@ pub use analyzer::Analyzer;
 pub use callstacks::StackEnd;
 pub(crate) use columns::{COLUMNS, Column, Shown, Weights, column};
 pub use columns::{Estimates, Figures, Moves, Totals};
-pub use cutoff::Until;
+pub use cutoff::{Position, Reached, Until};
 pub use diff::{DiffBy, DiffRow, DiffSide, stable_function};
 pub use estimate::Estimate;
 pub use findings::{Finding, FindingKind, FindingsObserver, FreedBy, LiveAt, Place, WeightOf};
@@ -77,6 +79,7 @@ pub(crate) use initial_live_set::{InitialBlock, InitialLiveSet};
 #[cfg(feature = "enable")]
 pub(crate) use measured::{Baseline, Holder, Holders, MeasuredFigures};
 pub use observer::{Actor, BlockChange, BlockEvent, BlockObserver, NoObserver};
+pub use query::{Answer, Found, FoundBlock, Query, Rule, Spans, Unanswered};
 pub use report::{
     AfterReport, Bookmark, BucketRow, CallRow, Frame, GroupRow, LiveBlock, Losses, NameRow,
     PeakMoment, Report, ScopeRow, SizeRow, StackKind, StackRow, ThreadRow, TimeSpan, TraceInfo,

@@ -15,6 +15,7 @@
 //! | `dhat.rs` | stacks for DHAT's viewer |
 //! | `pprof/` | a heap profile for pprof |
 //! | `diff.rs`, `diff/` | what has changed between two reports |
+//! | `query.rs` | the answer of a query, as JSON and as text |
 //! | `text/` | text for a terminal |
 #![forbid(unsafe_code)]
 
@@ -33,6 +34,7 @@ mod options;
 #[cfg(feature = "pprof")]
 pub(crate) mod pprof;
 mod pretty;
+pub mod query;
 mod speedscope;
 mod stacks;
 pub mod text;

@@ -1,5 +1,6 @@
 //! The options of a report, for formats that have options.
 
+use super::text::Column;
 use crate::analysis::Figures;
 
 /// What the tables divide the memory by.
@@ -105,6 +106,8 @@ pub struct Options {
     /// How many of the largest live blocks the text shows. `None`: [`top`](Self::top) of them if
     /// [`verbose`](Self::verbose), else none.
     pub largest_live: Option<usize>,
+    /// The columns of the table of [`by`](Self::by), instead of those of a report.
+    pub(crate) columns: Option<&'static [Column]>,
     /// Whether the text may name flags of the `memledger` command; set when that command makes the
     /// text.
     pub flags: bool,
@@ -125,6 +128,7 @@ impl Default for Options {
             moment: None,
             verbose: false,
             largest_live: None,
+            columns: None,
             flags: false,
         }
     }

@@ -6,7 +6,7 @@ use crate::Name;
 #[cfg(feature = "enable")]
 use crate::analysis::{Holder, Holders, MeasuredFigures};
 #[cfg(feature = "enable")]
-use crate::dump::text::{Column, count, functions, holders, tag};
+use crate::dump::text::{HolderColumn as Column, count, functions, holders, tag};
 use crate::error::Error;
 #[cfg(feature = "enable")]
 use crate::error::Unmeasured;

@@ -10,6 +10,7 @@ mod hostile;
 mod model;
 mod moments;
 mod ops;
+mod queries;
 mod sampled;
 mod samples;
 mod stacks;

@@ -97,7 +97,7 @@ pub const CONTEXTS: &[(i32, &[&str], &[&str], &str)] = &[
     (303, &["GlobalScope", "b"], &["G"], "Unnamed"),
 ];
 
-fn announce(feed: &mut Feed<Sums>) {
+pub fn announce<O: BlockObserver>(feed: &mut Feed<O>) {
     feed.spec(0, 100, -1, -1, "GlobalScope");
     feed.spec(0, 101, 100, -1, "a");
     feed.spec(0, 102, 104, -1, "b");

@@ -13,6 +13,7 @@ mod input;
 pub mod moment;
 mod output;
 pub mod quantity;
+pub mod query;
 pub mod report;
 pub mod run;
 pub mod serve;

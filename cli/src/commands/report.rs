@@ -128,7 +128,7 @@ impl ReportArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum By {
+pub(super) enum By {
     Scope,
     Group,
     Name,
@@ -139,6 +139,29 @@ enum By {
     Function,
     Line,
     Crate,
+}
+
+impl By {
+    /// Whether the rows are made from call stacks.
+    pub(super) fn is_of_calls(self) -> bool {
+        matches!(self, Self::Stack | Self::Function | Self::Line | Self::Crate)
+    }
+}
+
+impl From<By> for text::By {
+    fn from(by: By) -> Self {
+        match by {
+            By::Scope => Self::Scope,
+            By::Group => Self::Group,
+            By::Name => Self::Name,
+            By::Thread => Self::Thread,
+            By::Size => Self::Size,
+            By::Stack => Self::Stack,
+            By::Function => Self::Function,
+            By::Line => Self::Line,
+            By::Crate => Self::Crate,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -375,17 +398,7 @@ fn options(args: &ReportArgs) -> text::Options {
     let mut options = text::Options::default();
     (options.verbose, options.flags) = (args.verbose, true);
     options.top = args.top.unwrap_or(options.top);
-    options.by = args.by.map(|by| match by {
-        By::Scope => text::By::Scope,
-        By::Group => text::By::Group,
-        By::Name => text::By::Name,
-        By::Thread => text::By::Thread,
-        By::Size => text::By::Size,
-        By::Stack => text::By::Stack,
-        By::Function => text::By::Function,
-        By::Line => text::By::Line,
-        By::Crate => text::By::Crate,
-    });
+    options.by = args.by.map(text::By::from);
     options.sort = args.sort.into();
     options.inclusive = args.inclusive;
     (options.bottom_up, options.all_frames) = (args.bottom_up, args.all_frames);

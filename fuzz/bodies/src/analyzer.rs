@@ -2,7 +2,8 @@
 //! follows.
 
 use crate::figures::{add_up, print};
-use memledger::analysis::{Analyzer, Until};
+use memledger::analysis::{Analyzer, Position, Query, Report, Rule, Until};
+use memledger::dump::query::Written;
 use memledger::dump::text::{self, By, Options, Sort};
 use memledger::trace::read::read;
 
@@ -41,6 +42,8 @@ pub fn run(data: &[u8]) {
     let bad = |c: char| c.is_control() && c != '\n' && !(options.color && c == '\u{1b}');
     assert!(!out.contains(bad), "a name of the trace reaches the terminal: {out:?}");
 
+    ask(first, trace, &report);
+
     let until = match first & 3 {
         0 => Until::Event(analyzer.peak_event()),
         1 => Until::Time(report.trace.duration_ns / 2),
@@ -53,6 +56,32 @@ pub fn run(data: &[u8]) {
     if let Until::Event(_) = until {
         assert_eq!(part.totals.peak_bytes, report.totals.peak_bytes);
         assert_eq!(part.totals.live_bytes, report.totals.peak_bytes, "as it stood at the peak");
+    }
+}
+
+/// Asks for the blocks that a rule finds: the first byte selects it. What is live at the end is that of
+/// the report, whatever the trace.
+fn ask(first: u8, trace: &[u8], report: &Report) {
+    let (middle, half) = (Position::Event(report.trace.events / 3), report.trace.duration_ns / 2);
+    let answer = |rule, positions| {
+        let mut analyzer = Query::new(rule, positions).by_size().blocks(2).analyzer();
+        assert!(read(trace, &mut analyzer).is_ok());
+        analyzer.answer()
+    };
+    let rule = Rule::ALL[usize::from(first) % Rule::ALL.len()];
+    let positions = vec![middle, Position::Time(half), Position::End];
+    if let Ok(answer) = answer(rule, positions) {
+        let mut options = options(first);
+        options.color = false;
+        let (mut out, asked) = (Vec::new(), ["x".to_owned()]);
+        let written = Written { answer: &answer, asked: &asked, options: &options };
+        assert!(written.text(&mut out).is_ok());
+        assert!(!String::from_utf8_lossy(&out).contains(|c: char| c.is_control() && c != '\n'));
+        assert!(written.json(&mut Vec::new()).is_ok());
+    }
+    if let Ok(answer) = answer(Rule::AliveAtA, vec![Position::End]) {
+        let total = (answer.total.blocks, answer.total.bytes);
+        assert_eq!(total, (report.totals.live_blocks, report.totals.live_bytes));
     }
 }
 

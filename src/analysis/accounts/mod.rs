@@ -49,4 +49,4 @@ pub(super) use accounts::{AccountKey, Accounts};
 pub(super) use bucket::{Bucket, Counts};
 pub(super) use moves::Moved;
 pub(super) use peaks::Moment;
-pub(super) use size_class::{LAST_CLASS, class_bounds, class_of};
+pub(super) use size_class::{CLASSES, LAST_CLASS, class_bounds, class_of};

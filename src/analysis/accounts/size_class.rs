@@ -4,7 +4,7 @@ use super::bucket::Counts;
 use super::moves::Moved;
 
 /// The number of size classes: 0-16, 17-32, 33-64 ... bytes up to 1 GiB, and above.
-pub(super) const CLASSES: usize = 28;
+pub(in crate::analysis) const CLASSES: usize = 28;
 /// The number of the last size class.
 pub(in crate::analysis) const LAST_CLASS: usize = CLASSES - 1;
 

@@ -88,9 +88,14 @@ impl<O: BlockObserver> Analyzer<O> {
         if self.cutoff.is_before_point() {
             self.pass_points(Some(self.timeline.nanoseconds(cycle)));
         }
-        if let Some(until) = self.cutoff.is_before(self.timeline.nanoseconds(cycle)) {
-            self.timeline.note_peak_before(generation, until);
-            self.stop_counting();
+        while self.cutoff.is_counting()
+            && let Some(until) = self.cutoff.is_before(self.timeline.nanoseconds(cycle))
+        {
+            if self.cutoff.is_last() {
+                self.timeline.note_peak_before(generation, until);
+            }
+            // The event of this time is counted, and comes after the position.
+            self.reach(self.cutoff.events().saturating_sub(1), until);
         }
         self.timeline.mark(cycle);
         let now = self.timeline.now();
@@ -112,6 +117,11 @@ impl<O: BlockObserver> Analyzer<O> {
             let number = self.cutoff.events();
             if !self.timeline.bookmarks_mut().set(point, arguments, at, number) {
                 self.diagnostics.problem("only the first 10000 bookmarks are shown".into());
+            }
+            let bookmarks = self.timeline.bookmarks();
+            let wanted = self.cutoff.wanted_bookmark();
+            if wanted.is_some_and(|wanted| bookmarks.event(wanted) == Some(number)) {
+                self.cutoff.set_until_here();
             }
         }
         self.cutoff.note_time(at);

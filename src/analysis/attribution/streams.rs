@@ -28,7 +28,10 @@ pub(in crate::analysis) enum PendingRealloc {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::analysis) enum MadeBy {
     Allocation,
-    Reallocation,
+    /// The block was in this bucket before.
+    Reallocation {
+        bucket_before: u32,
+    },
     /// The second half of a reallocation whose first half named no live block.
     ReallocationOfUnknown,
 }
@@ -169,6 +172,13 @@ impl Streams {
     #[cfg(feature = "enable")]
     pub(in crate::analysis) fn all(&self) -> &[Stream] {
         &self.0
+    }
+
+    /// Forgets the bucket of each stream, which is looked up again.
+    pub(in crate::analysis) fn reset_buckets(&mut self) {
+        for stream in &mut self.0 {
+            stream.bucket = NO_BUCKET;
+        }
     }
 
     /// Forgets the last block of each stream.

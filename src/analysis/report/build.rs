@@ -235,6 +235,7 @@ impl Sources<'_> {
                 thread: threads[bucket.thread as usize],
                 stack: stacks.get(bucket.stack as usize).copied().flatten(),
                 figures,
+                era: bucket.era,
                 weights,
                 sampling: accounts.sampling_of(number as u32),
             }

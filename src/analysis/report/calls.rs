@@ -259,7 +259,17 @@ impl Report {
     /// [`by_stack`](Self::by_stack). Frames are folded as in [`by_function`](Self::by_function).
     pub fn functions_of(&self, stack: usize, all_frames: bool) -> Vec<String> {
         let Some(row) = self.by_stack.get(stack) else { return Vec::new() };
-        let (calls, mut shown) = (Calls::of(self, all_frames), Vec::new());
+        self.functions_of_row(&Calls::of(self, all_frames), row)
+    }
+
+    /// The functions of each stack, as [`functions_of`](Self::functions_of).
+    pub(crate) fn functions_of_all(&self, all_frames: bool) -> Vec<Vec<String>> {
+        let calls = Calls::of(self, all_frames);
+        self.by_stack.iter().map(|row| self.functions_of_row(&calls, row)).collect()
+    }
+
+    fn functions_of_row(&self, calls: &Calls<'_>, row: &StackRow) -> Vec<String> {
+        let mut shown = Vec::new();
         calls.shown(row, &mut shown);
         let names = shown.iter().map(|&call| calls.get(call).function.clone().into_owned());
         let labels = row.label(self).or(row.missing()).map(str::to_owned);

@@ -11,7 +11,7 @@ mod clock;
 mod scopes_off;
 
 use super::report::TimeSpan;
-use bookmarks::Bookmarks;
+pub(super) use bookmarks::Bookmarks;
 pub use bookmarks::bookmark_text;
 use clock::Clock;
 use scopes_off::ScopesOff;

@@ -42,6 +42,9 @@ fn headers(columns: &[Column], options: &Options) -> Vec<&'static str> {
 
 /// A table of functions, lines or crates, each with what it allocated itself.
 pub(super) fn rows(report: &Report, options: &Options, kind: CallKind) -> Table {
+    let with_callees =
+        |columns: &[Column]| [columns, &[Column::Inclusive(&column::live_bytes_at_peak)]].concat();
+    let columns = &options.columns.map_or_else(|| ROWS.to_vec(), with_callees);
     let title = match kind {
         CallKind::Function => "By function",
         CallKind::Line => "By line",
@@ -59,7 +62,7 @@ pub(super) fn rows(report: &Report, options: &Options, kind: CallKind) -> Table 
     });
     let mut rows: Vec<_> = rows.filter(|(row, ..)| options.shows(&row.name)).collect();
     // What is not in the sample counts in the estimates.
-    if report.stack_sampling_bytes.is_some() {
+    if is_estimated(report, options) {
         rows.retain(|(row, _, estimates)| estimates.is_some() || row.name != NOT_IN_SAMPLE);
     }
     let key = |[own, inclusive]: &[Figures; 2]| {
@@ -86,17 +89,22 @@ pub(super) fn rows(report: &Report, options: &Options, kind: CallKind) -> Table 
         Row {
             level: 0,
             name: name.to_owned(),
-            cells: cells(report, ROWS, figures, inclusive, estimates),
+            cells: cells(report, columns, figures, inclusive, estimates),
         }
     });
     Table {
         title: title.to_owned(),
-        headers: headers(ROWS, options),
+        headers: headers(columns, options),
         kept: 3,
         names: 0,
         rows: shown.collect(),
         footer: more(options, sort, left, rest, all),
     }
+}
+
+/// Whether figures by stack are estimates of the whole. NOTE: those of a query are of the sample.
+fn is_estimated(report: &Report, options: &Options) -> bool {
+    report.stack_sampling_bytes.is_some() && options.columns.is_none()
 }
 
 /// The name of the row of blocks that are not in the sample.
@@ -197,7 +205,7 @@ impl Tree {
         let mut shown = Vec::new();
         for row in &report.by_stack {
             let label = row.label(report);
-            if label == Some(NOT_IN_SAMPLE) {
+            if label == Some(NOT_IN_SAMPLE) && is_estimated(report, options) {
                 continue;
             }
             let mut path = names.path(row, &mut shown);
@@ -227,7 +235,7 @@ impl Tree {
                 tree.nodes[at].weights.add(weights);
             }
         }
-        tree.sum(report.stack_sampling_bytes.is_some());
+        tree.sum(is_estimated(report, options));
         tree
     }
 
@@ -296,6 +304,7 @@ impl Tree {
 /// The tree of stacks: its largest nodes and the nodes around them.
 pub(super) fn tree(report: &Report, options: &Options) -> Table {
     let tree = Tree::of(report, options);
+    let columns = options.columns.unwrap_or(TREE);
     let sort = sort(options);
     let key = |node: usize| {
         let figures = &tree.nodes[node].inclusive;
@@ -326,9 +335,9 @@ pub(super) fn tree(report: &Report, options: &Options) -> Table {
     while let Some((node, level)) = open.pop() {
         if node != ROOT {
             let of = &tree.nodes[node];
-            let estimates = report.stack_sampling_bytes.map(|_| of.weights.estimates());
+            let estimates = is_estimated(report, options).then(|| of.weights.estimates());
             let name = tree.name(&tree.row(node).0);
-            let cells = cells(report, TREE, &of.inclusive, &of.inclusive, estimates.as_ref());
+            let cells = cells(report, columns, &of.inclusive, &of.inclusive, estimates.as_ref());
             rows.push(Row { level: level - 1, name, cells });
         }
         let mut inner = below.remove(&node).unwrap_or_default();
@@ -339,7 +348,7 @@ pub(super) fn tree(report: &Report, options: &Options) -> Table {
     let title = if options.bottom_up { "By stack, bottom up" } else { "By stack" };
     Table {
         title: title.to_owned(),
-        headers: headers(TREE, options),
+        headers: headers(columns, options),
         kept: 3,
         names: 0,
         rows,

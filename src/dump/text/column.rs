@@ -7,9 +7,15 @@ use crate::analysis::{
 
 /// One column.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Column {
+pub(crate) enum Column {
     /// A column of the report.
     Of(&'static ReportColumn),
+    /// A column of the report that shows something else, below this header.
+    Named(&'static ReportColumn, &'static str),
+    /// Bytes of a block on average, in the answer of a query.
+    Mean,
+    /// How much more has grown than declined, in the answer of a query.
+    Change,
     /// The share of the peak: of the live bytes when the total was at its peak.
     Share,
     /// The largest live block.
@@ -50,6 +56,9 @@ impl Column {
                 shown: Shown::Number(header) | Shown::Bytes(header), ..
             }) => header,
             Self::Of(hidden) => hidden.key,
+            Self::Named(_, header) => header,
+            Self::Mean => "each",
+            Self::Change => "change",
             Self::Share => "share",
             Self::Largest => "largest",
             Self::AtOnce => "freed at once",
@@ -69,7 +78,18 @@ impl Column {
                 estimated(estimate, matches!(column.shown, Shown::Bytes(_)))
             }
             Self::Inclusive(column) => size(inclusive.map_or(0, |figures| (column.of)(figures))),
-            Self::Of(column) => match column.shown {
+            Self::Mean => {
+                size(figures.live_bytes_at_peak.checked_div(figures.allocations).unwrap_or(0))
+            }
+            Self::Change => {
+                let (grown, declined) = (figures.live_bytes_at_peak, figures.allocated_bytes);
+                match grown >= declined {
+                    true if grown == declined => NONE.to_owned(),
+                    true => format!("+{}", size(grown - declined)),
+                    false => format!("-{}", size(declined - grown)),
+                }
+            }
+            Self::Of(column) | Self::Named(column, _) => match column.shown {
                 Shown::Bytes(_) => size((column.of)(figures)),
                 Shown::Number(_) | Shown::Hidden => number((column.of)(figures)),
             },

@@ -8,6 +8,7 @@
 //! calls.rs     tables of functions, lines and crates, and the tree of stacks
 //! diff.rs      what has changed between two reports
 //! names.rs     names of functions, short enough for a table
+//! query.rs     the answer of a query
 //! tree.rs      the largest rows of a tree and the rows around them
 //! column.rs    what a column shows
 //! table.rs     one table within a width: names whole, figures to the right
@@ -21,6 +22,7 @@ mod findings;
 #[cfg(feature = "enable")]
 mod holders;
 mod names;
+pub(super) mod query;
 mod screen;
 mod sections;
 mod style;
@@ -30,9 +32,10 @@ mod units;
 
 pub use super::options::{By, Options, Sort};
 pub use crate::words::{escape, nearest};
+pub(crate) use column::Column;
 pub(super) use diff::diff;
 #[cfg(feature = "enable")]
-pub(crate) use holders::{Column, functions, holders};
+pub(crate) use holders::{Column as HolderColumn, functions, holders};
 pub(super) use names::short;
 pub(super) use sections::is_untagged;
 pub(crate) use sections::tag;

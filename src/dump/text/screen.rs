@@ -73,7 +73,7 @@ fn headline(report: &Report, options: &Options) -> String {
 }
 
 /// What is missing, in the colour of an alarm.
-fn alarms(report: &Report, style: Style, lines: &mut Lines<'_>) -> io::Result<()> {
+pub(super) fn alarms(report: &Report, style: Style, lines: &mut Lines<'_>) -> io::Result<()> {
     let losses = &report.losses;
     let mut loud = Vec::new();
     if losses.lost_events > 0 || losses.lost_unknown {
@@ -335,14 +335,14 @@ fn details(report: &Report, options: &Options, lines: &mut Lines<'_>) -> io::Res
 }
 
 /// Lines of a name and a value.
-struct Lines<'a> {
-    width: usize,
-    out: &'a mut dyn Write,
+pub(super) struct Lines<'a> {
+    pub(super) width: usize,
+    pub(super) out: &'a mut dyn Write,
 }
 
 impl Lines<'_> {
     /// Writes `name` and `value`; a long value takes further lines.
-    fn write(&mut self, name: &str, value: &str) -> io::Result<()> {
+    pub(super) fn write(&mut self, name: &str, value: &str) -> io::Result<()> {
         self.write_with(name, "", value)
     }
 

@@ -5,7 +5,7 @@ use super::column::{Cells, Column, in_none_of};
 use super::table::{Row, Table, fit};
 use super::tree::{Node, joined, pick};
 use super::units::{bytes, duration, percent};
-use crate::analysis::{CallKind, Figures, LiveBlock, Report, column};
+use crate::analysis::{Answer, CallKind, Figures, LiveBlock, Report, column};
 use crate::dump::options::{By, Options, Sort};
 use crate::words::escape;
 use std::borrow::Cow;
@@ -39,17 +39,7 @@ const ALL: &[Column] = &[
 
 /// The tables of the report, without empty ones.
 pub(super) fn tables(report: &Report, options: &Options) -> Vec<Table> {
-    let one = |by| match by {
-        By::Scope => whole(report, options, scopes(report), "By scope"),
-        By::Group => whole(report, options, groups(report), "By group"),
-        By::Name => whole(report, options, flat_names(report).collect(), "By name"),
-        By::Thread => whole(report, options, threads(report).collect(), "By thread"),
-        By::Size => whole(report, options, sizes(report).collect(), "By size"),
-        By::Stack => calls::tree(report, options),
-        By::Function => calls::rows(report, options, CallKind::Function),
-        By::Line => calls::rows(report, options, CallKind::Line),
-        By::Crate => calls::rows(report, options, CallKind::Crate),
-    };
+    let one = |by| one(report, options, by);
     let has_tags = report.by_name.iter().any(|row| !is_untagged(&row.group, &row.name));
     let has_scopes = report.by_scope.len() > 1;
     let mut all = Vec::new();
@@ -86,6 +76,21 @@ pub(super) fn tables(report: &Report, options: &Options) -> Vec<Table> {
     all
 }
 
+/// The table of all rows by `by`.
+pub(super) fn one(report: &Report, options: &Options, by: By) -> Table {
+    match by {
+        By::Scope => whole(report, options, scopes(report), "By scope"),
+        By::Group => whole(report, options, groups(report), "By group"),
+        By::Name => whole(report, options, flat_names(report).collect(), "By name"),
+        By::Thread => whole(report, options, threads(report).collect(), "By thread"),
+        By::Size => whole(report, options, sizes(report).collect(), "By size"),
+        By::Stack => calls::tree(report, options),
+        By::Function => calls::rows(report, options, CallKind::Function),
+        By::Line => calls::rows(report, options, CallKind::Line),
+        By::Crate => calls::rows(report, options, CallKind::Crate),
+    }
+}
+
 /// The rows and columns that a table shows.
 struct Shape<'a> {
     title: &'a str,
@@ -109,11 +114,15 @@ fn held(report: &Report, options: &Options, nodes: Vec<Node<'_>>, title: &str) -
 }
 
 /// A table that was asked for.
-fn whole(report: &Report, options: &Options, nodes: Vec<Node<'_>>, title: &str) -> Table {
-    let mut columns = ALL.to_vec();
-    columns.extend(in_none_of(&[HELD, HELD_BY_ENTERED, MOST, LEFT, ALL]));
-    if nodes.iter().any(|node| node.entries.is_some()) {
-        columns.extend([Column::Entries, Column::Each]);
+fn whole(report: &Report, options: &Options, mut nodes: Vec<Node<'_>>, title: &str) -> Table {
+    let mut columns = options.columns.unwrap_or(ALL).to_vec();
+    if options.columns.is_some() {
+        nodes.retain(|node| node.inclusive != Figures::default());
+    } else {
+        columns.extend(in_none_of(&[HELD, HELD_BY_ENTERED, MOST, LEFT, ALL]));
+        if nodes.iter().any(|node| node.entries.is_some()) {
+            columns.extend([Column::Entries, Column::Each]);
+        }
     }
     let has_inner = nodes.iter().any(|node| node.path.len() > 1);
     let title = match has_inner && !options.inclusive {
@@ -201,6 +210,8 @@ pub(super) fn more(
     all: u64,
 ) -> Option<String> {
     let whole = match sort {
+        Sort::AtPeak if options.columns.is_some() => "of the bytes",
+        Sort::Count if options.columns.is_some() => "of the blocks",
         Sort::AtPeak => "of the peak",
         Sort::Live => "of what is live",
         Sort::Allocated => "of what was allocated",
@@ -233,7 +244,7 @@ impl Options {
         self.largest_live.unwrap_or(if self.verbose { self.top } else { 0 })
     }
 
-    pub(super) fn shows(&self, name: &str) -> bool {
+    pub(in crate::dump) fn shows(&self, name: &str) -> bool {
         let Some(filter) = &self.filter else { return true };
         name.to_lowercase().contains(&filter.to_lowercase())
     }
@@ -322,30 +333,68 @@ pub(in crate::dump) fn is_untagged(group: &[String], name: &str) -> bool {
     group.first().map(String::as_str) == Some(UNTAGGED.0) && name == UNTAGGED.1
 }
 
-fn largest(report: &Report, options: &Options, count: usize) -> Table {
-    let stacks = calls::Names::of(report, options);
-    let name = |block: &LiveBlock| {
+/// What single blocks are called: who allocated them.
+struct BlockNames<'a> {
+    report: &'a Report,
+    stacks: calls::Names<'a>,
+}
+
+impl BlockNames<'_> {
+    fn name(&self, block: &LiveBlock) -> String {
         let scope = block.path.join(" > ");
         let name = match is_untagged(&block.group, &block.name) {
             true => scope,
             false => format!("{} in {scope}", tag(&block.group, &block.name)),
         };
-        match block.stack.map(|stack| stacks.briefly(stack)) {
-            Some(stack) if report.by_scope.len() > 1 => format!("{stack} in {name}"),
+        match block.stack.map(|stack| self.stacks.briefly(stack)) {
+            Some(stack) if self.report.by_scope.len() > 1 => format!("{stack} in {name}"),
             Some(stack) => stack,
             None => name,
         }
+    }
+}
+
+/// Size, address, time of allocation, thread.
+fn block_cells(block: &LiveBlock) -> Vec<String> {
+    let thread = match block.thread.as_str() {
+        "" => format!("thread {}", block.thread_id),
+        name => fit(&escape(name), 14),
     };
-    let shown = |block: &&LiveBlock| options.shows(&name(block));
-    let row = |block: &LiveBlock| {
-        let thread = match block.thread.as_str() {
-            "" => format!("thread {}", block.thread_id),
-            name => fit(&escape(name), 14),
-        };
-        let address = format!("{:#x}", block.address);
-        let cells = vec![bytes(block.bytes), address, duration(block.allocated_at_ns), thread];
-        Row { level: 0, name: name(block), cells }
-    };
+    let address = format!("{:#x}", block.address);
+    vec![bytes(block.bytes), address, duration(block.allocated_at_ns), thread]
+}
+
+/// The single blocks that a query has found.
+pub(super) fn block_table(answer: &Answer, options: &Options) -> Table {
+    let report = answer.report();
+    let names = BlockNames { report, stacks: calls::Names::of(report, options) };
+    let any_freed = answer.blocks.iter().any(|found| found.freed_at_ns.is_some());
+    let rows = answer.blocks.iter().map(|found| {
+        let mut cells = block_cells(&found.block);
+        if any_freed {
+            cells.insert(3, found.freed_at_ns.map_or("-".to_owned(), duration));
+        }
+        Row { level: 0, name: names.name(&found.block), cells }
+    });
+    let mut headers = vec!["size", "address", "allocated at", "thread"];
+    if any_freed {
+        headers.insert(3, "freed at");
+    }
+    Table {
+        title: "Largest blocks".to_owned(),
+        kept: headers.len(),
+        headers,
+        names: 0,
+        rows: rows.filter(|row| options.shows(&row.name)).collect(),
+        footer: None,
+    }
+}
+
+fn largest(report: &Report, options: &Options, count: usize) -> Table {
+    let names = BlockNames { report, stacks: calls::Names::of(report, options) };
+    let shown = |block: &&LiveBlock| options.shows(&names.name(block));
+    let row =
+        |block: &LiveBlock| Row { level: 0, name: names.name(block), cells: block_cells(block) };
     Table {
         title: "Largest live blocks".to_owned(),
         headers: vec!["size", "address", "allocated at", "thread"],

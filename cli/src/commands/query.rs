@@ -1,0 +1,381 @@
+//! `memledger query`: which blocks were allocated, freed or live between moments of a trace.
+
+use super::Format;
+use super::completeness::{incomplete, outcome};
+use super::input::{is_stdin, open_watched, unreadable};
+use super::moment::Moment;
+use super::output::{unwritable, write_to};
+use super::quantity::{NS_UNITS, scaled};
+use super::report::By;
+use crate::error::{CliError, Outcome};
+use crate::symbols::{SymbolArgs, symbolizer};
+use crate::terminal::note;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use memledger::analysis::{Analyzer, Answer, Position, Query, Rule, Unanswered};
+use memledger::dump::query::{Written, rows};
+use memledger::dump::text;
+use memledger::trace::read::read;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  memledger query run.utrace --rule alive-at-a --a peak       what was live at the peak
+  memledger query run.utrace --rule grown --a 1s --b 2s       what came in that second and stayed
+  memledger query run.utrace --rule leaked --a bookmark:open --b bookmark:close
+                                                              ... and is still live at the end
+  memledger query run.utrace --rule grown-and-declined --a 25% --b 75% --by function
+  memledger query run.utrace --rule short-lived --a start --shorter-than 20ms --by name
+  memledger query run.utrace --rule alive-at-a --a end --longer-than 1min --blocks 20
+  memledger query run.utrace --rule freed-between --a 1s --b 2s --format json | jq .total
+
+TIME is 1.5s, 200ms, nanoseconds without a unit, 50%, start, peak, end or bookmark:NAME. The order of
+events decides: what is exactly at a time is before it. A reallocation ends a block and begins another.
+The times of events are those of the trace, which has one every 10 ms; peak and bookmarks are exact.";
+
+/// At most this many names are listed in a sentence.
+const LISTED: usize = 10;
+
+/// The most single blocks that can be listed.
+const MOST_BLOCKS: usize = 1000;
+
+/// Arguments of `memledger query`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct QueryArgs {
+    /// The trace; - for standard input
+    trace: PathBuf,
+    /// Which blocks; the name that Unreal Insights has for a rule will do, too
+    #[arg(long, value_parser = rule_by_name())]
+    rule: Rule,
+    /// The moment A
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    a: (String, Moment),
+    /// The moment B [default: end]
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    b: Option<(String, Moment)>,
+    /// The moment C [default: end]
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    c: Option<(String, Moment)>,
+    /// The moment D [default: end]
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    d: Option<(String, Moment)>,
+    /// Only blocks that lived at least this long, from their first allocation
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    longer_than: Option<u64>,
+    /// Only blocks that lived less than this
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    shorter_than: Option<u64>,
+    /// What the rows are of
+    #[arg(long, value_enum, default_value = "scope")]
+    by: By,
+    /// What the rows are sorted by
+    #[arg(long, value_enum, default_value = "bytes")]
+    sort: Sort,
+    /// Only blocks of scopes with this text in their path
+    #[arg(long, value_name = "TEXT")]
+    scope: Option<String>,
+    /// Only rows with this text in their name
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// Rows of the table
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    top: usize,
+    /// List the largest single blocks, too
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    blocks: usize,
+    /// The tree of stacks from the functions that allocate to their callers
+    #[arg(long)]
+    bottom_up: bool,
+    /// Show frames of the standard library and of allocation machinery, too
+    #[arg(long)]
+    all_frames: bool,
+    /// Columns of a line (those of the terminal; 80 elsewhere)
+    #[arg(long, value_name = "COLUMNS")]
+    width: Option<usize>,
+    /// Exit with status 0 though the trace is not whole: of a program that runs, or was killed
+    #[arg(long)]
+    allow_incomplete: bool,
+    /// Write to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The format of the answer
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+    #[command(flatten)]
+    symbols: SymbolArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Sort {
+    Bytes,
+    Blocks,
+}
+
+/// Parses the name of a rule.
+fn rule_by_name() -> impl TypedValueParser<Value = Rule> {
+    let value = |rule: &Rule| {
+        let help =
+            format!("{} (Insights: {}, {})", rule.about(), rule.insights_title(), rule.insights());
+        PossibleValue::new(rule.name()).alias(rule.insights()).help(help)
+    };
+    PossibleValuesParser::new(Rule::ALL.iter().map(value))
+        .try_map(|name| Rule::by_name(&name).ok_or_else(|| format!("there is no rule {name}")))
+}
+
+/// A moment, together with how it was written.
+fn moment(text: &str) -> Result<(String, Moment), String> {
+    Ok((text.to_owned(), text.parse()?))
+}
+
+/// A length of time.
+fn span(text: &str) -> Result<u64, String> {
+    scaled(text.trim(), NS_UNITS)
+        .ok_or_else(|| "a length of time is 1.5s, 200ms, or nanoseconds without a unit".to_owned())
+}
+
+impl QueryArgs {
+    /// The moments of the rule, as far as they are given.
+    fn moments(&self) -> Result<Vec<&(String, Moment)>, CliError> {
+        let given = [Some(&self.a), self.b.as_ref(), self.c.as_ref(), self.d.as_ref()];
+        let (names, used) = (["--a", "--b", "--c", "--d"], self.rule.times());
+        if let Some(more) = (used..given.len()).find(|&number| given[number].is_some()) {
+            return Err(CliError::Usage(format!(
+                "{} says nothing to the rule {}, which is about {} ({})",
+                names[more],
+                self.rule.name(),
+                names[..used].join(", "),
+                self.rule.about()
+            )));
+        }
+        let count = given.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        if let Some(gap) = given[..count].iter().position(Option::is_none) {
+            return Err(CliError::Usage(format!(
+                "{} is missing before {}",
+                names[gap],
+                names[count - 1]
+            )));
+        }
+        Ok(given.into_iter().flatten().collect())
+    }
+
+    /// The least age of a block, and the age below which it is.
+    fn ages(&self) -> Result<Option<(u64, u64)>, CliError> {
+        if self.longer_than.is_none() && self.shorter_than.is_none() {
+            return Ok(None);
+        }
+        let flag = if self.longer_than.is_some() { "--longer-than" } else { "--shorter-than" };
+        if !self.rule.has_ages() {
+            return Err(CliError::Usage(format!(
+                "{flag} says nothing to the rule {}, which finds blocks when they are allocated",
+                self.rule.name()
+            )));
+        }
+        let (least, below) = (self.longer_than.unwrap_or(0), self.shorter_than.unwrap_or(u64::MAX));
+        if least >= below {
+            return Err(CliError::Usage(
+                "no block can have lived longer than --longer-than and shorter than --shorter-than, \
+                 which is less"
+                    .to_owned(),
+            ));
+        }
+        Ok(Some((least, below)))
+    }
+}
+
+/// Reads the trace and prints the answer to `out`, or into the file of `-o`.
+pub fn run(args: &QueryArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
+    let moments = args.moments()?;
+    let ages = args.ages()?;
+    if args.blocks > MOST_BLOCKS {
+        return Err(CliError::Usage(format!("--blocks lists at most {MOST_BLOCKS} blocks")));
+    }
+    let asked: Vec<String> = moments.iter().map(|(text, _)| text.clone()).collect();
+    let mut query = Query::new(args.rule, positions(args, &moments)?).blocks(args.blocks);
+    if let Some((least, below)) = ages {
+        query = query.ages(least, below);
+    }
+    if args.by == By::Size {
+        query = query.by_size();
+    }
+    if let Some(scope) = &args.scope {
+        query = query.in_scope(scope);
+    }
+    let mut analyzer = query.analyzer();
+    let source = open_watched(&args.trace)?;
+    let summary = read(source, &mut analyzer).map_err(|error| unreadable(&args.trace, error))?;
+    let mut answer = analyzer.answer().map_err(|why| unanswered(why, &asked))?;
+    if args.by.is_of_calls() || args.blocks > 0 {
+        answer.symbolize(&mut symbolizer(&args.symbols));
+    }
+    write(args, &answer, &asked, out)?;
+    for problem in analyzer.problems() {
+        note(problem);
+    }
+    note_late(&answer, &moments);
+    note_unmatched(args, &answer);
+    let incomplete = incomplete(&args.trace, answer.report(), &summary);
+    Ok(outcome(incomplete, args.allow_incomplete))
+}
+
+/// Where the moments are. The peak and a share of the duration are known at the end of the trace only:
+/// they need a first pass.
+fn positions(args: &QueryArgs, moments: &[&(String, Moment)]) -> Result<Vec<Position>, CliError> {
+    let needs_pass = |moment: &Moment| matches!(moment, Moment::Peak | Moment::Share(_));
+    let first = match moments.iter().find(|(_, moment)| needs_pass(moment)) {
+        None => None,
+        Some((text, _)) if is_stdin(&args.trace) => {
+            return Err(CliError::Usage(format!(
+                "{text} needs to read the trace twice, which standard input does not allow; give a \
+                 file, a bookmark, or a time such as 1.5s"
+            )));
+        }
+        Some(_) => {
+            let mut analyzer = Analyzer::new().largest_live(0);
+            read(open_watched(&args.trace)?, &mut analyzer)
+                .map_err(|error| unreadable(&args.trace, error))?;
+            Some((analyzer.peak_event(), analyzer.report().trace.duration_ns))
+        }
+    };
+    let (peak, duration) = first.unwrap_or_default();
+    let is_of_one_time = matches!(args.rule, Rule::AliveAtA | Rule::FreedBefore);
+    let position = |(text, moment): &&(String, Moment)| match moment {
+        // The blocks that a trace begins with are allocated after its start.
+        _ if text.trim() == "start" && !is_of_one_time => Position::Event(0),
+        Moment::Nanoseconds(time) => Position::Time(*time),
+        Moment::Share(billionths) => {
+            let time = u128::from(duration) * u128::from(*billionths) / 1_000_000_000;
+            Position::Time(u64::try_from(time).unwrap_or(u64::MAX))
+        }
+        Moment::Bookmark(name) => Position::Bookmark(name.clone()),
+        Moment::Peak => Position::Event(peak),
+        Moment::End => Position::End,
+    };
+    Ok(moments.iter().map(position).collect())
+}
+
+fn unanswered(why: Unanswered, asked: &[String]) -> CliError {
+    CliError::Failed(match why {
+        Unanswered::NoBookmark { name, set } if set.is_empty() => {
+            format!("the trace has no bookmark {name:?}, nor any other")
+        }
+        Unanswered::NoBookmark { name, set } => {
+            match text::nearest(&name, set.iter().map(String::as_str)) {
+                Some(near) => {
+                    format!("the trace has no bookmark {name:?}; {near:?} is likely meant")
+                }
+                None => {
+                    let names: Vec<_> =
+                        set.iter().take(LISTED).map(|name| format!("{name:?}")).collect();
+                    let (count, names) = (set.len(), names.join(", "));
+                    format!(
+                        "the trace has no bookmark {name:?}; of its {count} the first are {names}"
+                    )
+                }
+            }
+        }
+        Unanswered::Disordered { position } => {
+            let flag =
+                |number: usize| ["--a", "--b", "--c", "--d"].get(number).copied().unwrap_or("?");
+            let text = |number: usize| asked.get(number).map_or("end", String::as_str);
+            let before = position.saturating_sub(1);
+            format!(
+                "{} {} is before {} {} in this trace; the moments must be in order",
+                flag(position),
+                text(position),
+                flag(before),
+                text(before)
+            )
+        }
+        why => why.to_string(),
+    })
+}
+
+fn write(
+    args: &QueryArgs,
+    answer: &Answer,
+    asked: &[String],
+    out: &mut dyn Write,
+) -> Result<(), CliError> {
+    let mut options = options(args);
+    let print = |options: &text::Options, out: &mut dyn Write| {
+        let written = Written { answer, asked, options };
+        match args.format {
+            Format::Text => written.text(out),
+            Format::Json => written.json(out),
+        }
+    };
+    let Some(path) = &args.output else {
+        let is_terminal = io::stdout().is_terminal();
+        options.color = is_terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+        let width = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0.into());
+        options.width = args.width.or(width).unwrap_or(options.width);
+        return print(&options, out).map_err(CliError::output);
+    };
+    write_to(path, out, |out| print(&options, out).map_err(|error| unwritable(path, error)))
+}
+
+/// What the arguments say of the answer as text, for any terminal.
+fn options(args: &QueryArgs) -> text::Options {
+    let mut options = text::Options::default();
+    options.by = Some(args.by.into());
+    options.top = args.top;
+    options.width = args.width.unwrap_or(options.width);
+    options.sort = match args.sort {
+        Sort::Bytes => text::Sort::AtPeak,
+        Sort::Blocks => text::Sort::Count,
+    };
+    (options.bottom_up, options.all_frames) = (args.bottom_up, args.all_frames);
+    options.filter.clone_from(&args.filter);
+    options.flags = true;
+    options
+}
+
+/// Says which moments are after the end.
+fn note_late(answer: &Answer, moments: &[&(String, Moment)]) {
+    let trace = &answer.report().trace;
+    let end = answer.positions.last().map_or(0, |last| last.at_ns);
+    for ((text, moment), name) in moments.iter().zip(["--a", "--b", "--c", "--d"]) {
+        if let Moment::Nanoseconds(time) = moment
+            && *time > end.saturating_add(trace.time_resolution_ns)
+        {
+            let end = text::duration(end);
+            note(&format!("{name} {text} is after the end of the trace, which is {end} long"));
+        }
+    }
+}
+
+/// Lists the existing rows when `--filter` selects none of them.
+fn note_unmatched(args: &QueryArgs, answer: &Answer) {
+    let Some(filter) = &args.filter else { return };
+    let mut options = options(args);
+    if !rows(answer, args.by.into(), &options).is_empty() || args.by == By::Size {
+        return;
+    }
+    options.filter = None;
+    let all = rows(answer, args.by.into(), &options);
+    let names: Vec<_> = all.iter().map(|row| row.path.join(" > ")).collect();
+    let parts = all.iter().flat_map(|row| row.path.iter().map(String::as_str));
+    let instead = match text::nearest(filter, parts) {
+        Some(near) => format!("{near:?} is likely meant"),
+        None if names.is_empty() => "there are no rows".to_owned(),
+        None => {
+            let first: Vec<_> = names.iter().take(LISTED).map(|name| format!("{name:?}")).collect();
+            let more = names.len().saturating_sub(LISTED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("there are {}{more}", first.join(", "))
+        }
+    };
+    note(&format!("no row has {filter:?} in its name; {instead}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_of_time() {
+        assert_eq!(span("20ms"), Ok(20_000_000));
+        assert!(span("soon").is_err() && span("50%").is_err());
+    }
+}

@@ -1,0 +1,98 @@
+//! Questions about blocks and up to four positions of a trace: which were allocated between A and B
+//! and are still live, and the like.
+//!
+//! | file | what |
+//! |---|---|
+//! | `rules.rs` | the rules, and which blocks each finds |
+//! | `spans.rs` | counts them while the trace is read |
+//! | `answer.rs` | sums them into rows |
+//!
+//! One pass over the trace answers a query. Its memory is that of a report: a block has no more
+//! data, because the era that it began in follows from the number of its bucket.
+
+mod answer;
+mod rules;
+mod spans;
+
+pub use answer::{Answer, Found, FoundBlock, Unanswered};
+pub use rules::Rule;
+pub use spans::Spans;
+
+use super::analyzer::Analyzer;
+use super::cutoff::Position;
+
+/// A question about blocks.
+///
+/// ```
+/// use memledger::analysis::{Position, Query, Rule};
+/// use memledger::trace::read::read;
+/// use std::fs::File;
+///
+/// // What was allocated in the first millisecond and is still live at the end?
+/// let query = Query::new(Rule::Leaked, vec![Position::Event(0), Position::Time(1_000_000)]);
+/// let mut analyzer = query.analyzer();
+/// read(File::open("tests/samples/memledger-small.utrace")?, &mut analyzer)?;
+/// let answer = analyzer.answer()?;
+/// println!("{} blocks, {} bytes", answer.total.blocks, answer.total.bytes);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Query {
+    rule: Rule,
+    positions: Vec<Position>,
+    /// The least age of a block, and the age below which it is, in nanoseconds.
+    ages: Option<(u64, u64)>,
+    by_size: bool,
+    /// How many of the largest single blocks the answer has.
+    blocks: usize,
+    scope: Option<String>,
+}
+
+impl Query {
+    /// The blocks that `rule` finds for the positions A, B, C and D. The end is assumed for those
+    /// that are missing; more than the rule has are ignored.
+    pub fn new(rule: Rule, mut positions: Vec<Position>) -> Self {
+        positions.truncate(rule.times());
+        positions.resize(rule.positions(), Position::End);
+        Self { rule, positions, ages: None, by_size: false, blocks: 0, scope: None }
+    }
+
+    /// Only blocks of at least `least` nanoseconds and of less than `below`: from their first
+    /// allocation until they were freed, or until the last position. A reallocation does not end the
+    /// age of a block, so with this, it does not end the block either. Ignored by the rules that
+    /// find blocks by their allocation alone ([`Rule::has_ages`]).
+    pub fn ages(mut self, least: u64, below: u64) -> Self {
+        self.ages = Some((least, below)).filter(|_| self.rule.has_ages());
+        self
+    }
+
+    /// Has the answer have rows by size, which take 28 times the memory of the other rows.
+    pub fn by_size(mut self) -> Self {
+        self.by_size = true;
+        self
+    }
+
+    /// Has the answer have the largest single blocks, so many. At most twice as many are kept of
+    /// each combination of scope stack, name, thread and call stack, 64 bytes each.
+    pub fn blocks(mut self, blocks: usize) -> Self {
+        self.blocks = blocks;
+        self
+    }
+
+    /// Only blocks that were allocated in scopes with `text` in their path, in upper or lower case.
+    pub fn in_scope(mut self, text: &str) -> Self {
+        self.scope = Some(text.to_lowercase());
+        self
+    }
+
+    /// The rule.
+    pub fn rule(&self) -> Rule {
+        self.rule
+    }
+
+    /// An analyzer that reads a trace for this query.
+    pub fn analyzer(self) -> Analyzer<Spans> {
+        let positions = self.positions.clone();
+        Analyzer::observing(Spans::new(self)).by_bucket().largest_live(0).positions(positions)
+    }
+}
