@@ -1,6 +1,7 @@
 //! `memledger export --to pprof` and `--to callgrind`, read by another decoder than ours.
 
 #[path = "../../tests/process/pprof.rs"]
+#[allow(dead_code, reason = "mappings are compared where the program is that has them")]
 mod pprof;
 
 use pprof::{Profile, Sample};
@@ -143,9 +144,12 @@ fn without_stacks_scopes_are_frames() {
     assert!(profile.mappings.is_empty());
 }
 
+/// By function: its own costs, and those with all that it called.
+type Costs = BTreeMap<String, [Vec<u64>; 2]>;
+
 /// The costs of the entries of a file of callgrind: their own, and with all that they called, which
-/// is what their callers' calls cost.
-fn callgrind(text: &str) -> (BTreeMap<String, [Vec<u64>; 2]>, Vec<u64>, Vec<u64>) {
+/// is what their callers' calls cost. Then the summary and the totals.
+fn callgrind(text: &str) -> (Costs, Vec<u64>, Vec<u64>) {
     let mut names = BTreeMap::<(char, String), String>::new();
     let mut name = |kind: char, text: &str| {
         let (id, rest) = text.split_once(')').expect("a number");

@@ -199,7 +199,7 @@ impl Model {
             Act::Late { scope, size, lag, leak } => {
                 let block = self.alloc(scope, size);
                 let queue = self.queues.entry(number).or_default();
-                if round % leak != 0 {
+                if !round.is_multiple_of(leak) {
                     queue.push(block);
                 }
                 if queue.len() > lag {

@@ -507,12 +507,13 @@ proptest! {
             let position = position(&model, kind, at);
             (model.events_before(&position), position)
         }).collect();
-        // Of positions after the same event, those that have a time may be later than its time.
+        // Of positions after the same event, those that have a time may be later than its time, and
+        // the end is later than any.
         places.sort_by_key(|(event, position)| (*event, match position {
             Position::Bookmark(_) => (0, 0),
             Position::Event(_) => (1, 0),
-            Position::Time(time) => (3, *time),
-            _ => (2, 0),
+            Position::Time(time) => (2, *time),
+            _ => (3, 0),
         }));
         for &rule in Rule::ALL {
             let positions: Vec<_> = places.iter().map(|place| place.1.clone()).collect();

@@ -216,14 +216,14 @@ mod tests {
         }
         let pattern = escaped(folder.path()).join("x-%%-%p.t");
         let traces = Traces::new(Some(&pattern), true).expect("a pattern");
-        assert_eq!(traces.found(8), [PathBuf::new(); 0]);
+        assert!(traces.found(8).is_empty());
         for name in ["x-%-8.t", "x-%-10.t", "x-%-6.t", "x-%-9.t.old", "x-%-a.t"] {
             write(name, "this is after that");
         }
         assert_eq!(traces.found(8), ["x-%-8.t", "x-%-6.t", "x-%-10.t"].map(file));
 
         let traces = Traces::new(Some(&file("other")), false).expect("a name");
-        assert_eq!(traces.found(8), [PathBuf::new(); 0]);
+        assert!(traces.found(8).is_empty());
         write("other.8", "of process 8");
         assert_eq!(traces.found(8), [file("other.8")]);
     }
