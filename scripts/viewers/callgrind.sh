@@ -39,15 +39,14 @@ def annotated(path):
     """The totals, and the costs of each function."""
     totals, functions = None, collections.defaultdict(lambda: (0,) * 6)
     for line in open(path):
-        columns = re.findall(r"(?:^|\s)([\d,]+|\.)(?=\s)", line[:line.find("  PROGRAM") if "PROGRAM" in line else len(line)])[:6]
-        rest = re.match(r"\s*(?:(?:[\d,]+|\.)\s+){6}(.*)", line)
-        if len(columns) < 6 or not rest:
+        row = re.match(r"\s*((?:(?:[\d,]+|\.)\s+){6})(.*)", line)
+        if not row:
             continue
-        numbers = tuple(0 if column == "." else int(column.replace(",", "")) for column in columns)
+        numbers = tuple(0 if column == "." else int(column.replace(",", "")) for column in row[1].split())
         if "PROGRAM TOTALS" in line:
             totals = numbers
         else:
-            function = re.sub(r" \[[^]]*\]$", "", rest[1]).split(":", 1)[1]
+            function = re.sub(r" \[[^]]*\]$", "", row[2]).split(":", 1)[1]
             functions[function] = tuple(map(sum, zip(functions[function], numbers)))
     return totals, functions
 
@@ -74,7 +73,7 @@ for path in sorted(glob.glob(os.path.join(sys.argv[1], "*.json"))):
             if not inclusive:
                 # Calls of the function from within itself are another entry.
                 found = tuple(map(sum, zip(found, functions[row["function"] + "'2"])))
-            same(f"{name}: {row['name']}", found, expected)
+            same(f"{name}: {row['function']}", found, expected)
             checked += 1
 print(f"callgrind_annotate and memledger report agree in {checked} rows")
 PYTHON

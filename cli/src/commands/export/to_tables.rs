@@ -11,7 +11,9 @@ use crate::commands::input::is_stdin;
 use crate::commands::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome};
 use std::fs::{self, File};
-use std::io::{self, BufWriter, IsTerminal, Seek, Write};
+use std::io::{self, BufWriter, Write};
+#[cfg(feature = "parquet")]
+use std::io::{IsTerminal, Seek};
 use std::path::Path;
 use tempfile::TempDir;
 

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Runs each command of `docs/questions.md` on a trace of `parse_sources`, and fails if one of them does. Commands that
+# need a running program (ADDR) are not among them.
+#
+#     scripts/check_questions.sh
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/viewers/record.sh
+program=$(realpath "${CARGO_TARGET_DIR:-target}/release/examples/parse_sources")
+cd "$out"
+ln -s "$program" program
+mkdir bin sources
+ln -s "$memledger" bin/memledger
+printf 'fn main() { println!("{:?}", vec![1, 2, 3]); }\n' >sources/a.rs
+PATH=$out/bin:$PATH
+memledger run --report off --trace run.memledger --stacks -- ./program sources >/dev/null
+cp run.memledger old.memledger
+cp run.memledger new.memledger
+count=0
+while read -r command; do
+    case $command in *ADDR* | *TEXT* | "memledger query") continue ;; esac
+    bash -c "${command/.\/program/.\/program sources}" >output 2>&1 || {
+        cat output
+        echo "failed: $command" >&2
+        exit 1
+    }
+    count=$((count + 1))
+done < <(grep -o '`memledger [^`]*`' "$OLDPWD/docs/questions.md" | tr -d '`' | sort -u)
+echo "$count commands of docs/questions.md work"
+[ "$count" -ge 25 ]
