@@ -184,10 +184,10 @@ fn tables_of_parquet_sum_to_the_report_and_are_those_of_csv() {
         assert_eq!(names(folder.path()), ["csv", "parquet"]);
         assert_eq!(
             names(&parquet),
-            ["blocks", "bookmarks", "contexts", "events", "stacks"]
+            ["blocks", "bookmarks", "contexts", "events", "frames", "stacks"]
                 .map(|name| format!("{name}.parquet"))
         );
-        for name in ["blocks", "bookmarks", "contexts", "events", "stacks"] {
+        for name in ["blocks", "bookmarks", "contexts", "events", "frames", "stacks"] {
             let rows = parquet_rows(&parquet.join(format!("{name}.parquet")));
             assert_eq!(rows, csv_rows(&csv.join(format!("{name}.csv"))), "{name}");
         }
@@ -203,7 +203,7 @@ fn tables_of_csv_sum_to_the_report() {
         assert_tables(&csv, "csv", csv_rows, &report(trace));
         // A second time, over the first.
         export(trace, "csv", &csv);
-        assert_eq!(names(&csv).len(), 5);
+        assert_eq!(names(&csv).len(), 6);
         assert_eq!(names(folder.path()), ["out"]);
         // One table, to a file and to standard output.
         let one = folder.path().join("one.csv");
@@ -388,6 +388,6 @@ fn what_cannot_be_written_leaves_nothing_behind() {
     for output in ["-", "x.csv"] {
         let (status, _, err) = run(&["export", SAMPLES[0], "--to", "csv", "-o", output]);
         assert_eq!(status, 2);
-        assert!(err.contains("writes a folder with 5 tables"), "{err}");
+        assert!(err.contains("writes a folder with 6 tables"), "{err}");
     }
 }

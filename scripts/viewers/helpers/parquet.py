@@ -52,7 +52,7 @@ def compare(name, database, report):
         theirs = figures(database, "stack")
         theirs.pop(None, None)
         check(name + " by stack", {number: of(row) for number, row in enumerate(stacks)}, theirs)
-        frames = dict(database.execute("SELECT stack, COUNT(DISTINCT (module, \"offset\")) FROM stacks GROUP BY 1").fetchall())
+        frames = dict(database.execute("SELECT stack, COUNT(DISTINCT function) FROM stacks JOIN frames USING (frame) GROUP BY 1").fetchall())
         if set(frames) != set(range(len(stacks))):
             sys.exit("%s: %d stacks have rows, the report has %d" % (name, len(frames), len(stacks)))
     peak = """SELECT COALESCE(MAX(live), 0) FROM (SELECT SUM(live_bytes) OVER (

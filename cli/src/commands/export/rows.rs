@@ -1,7 +1,7 @@
 //! From changes of blocks to rows of tables.
 
 use super::frames::{self, path};
-use super::tables::{BLOCKS, BOOKMARKS, CONTEXTS, EVENTS, Rows, STACKS, Value};
+use super::tables::{BLOCKS, BOOKMARKS, CONTEXTS, EVENTS, FRAMES, Rows, STACKS, Value};
 use memledger::analysis::{Actor, Analyzer, BlockChange, BlockEvent, BlockObserver, Report};
 use rustc_hash::FxHashMap;
 use std::io;
@@ -148,9 +148,9 @@ impl<W: TableWriter> ToTables<W> {
         if let Some(error) = self.error {
             return Err(error);
         }
-        for rows in [contexts(report, &actors), stacks(report), bookmarks(report)] {
-            self.writer.write(&rows)?;
-        }
+        self.writer.write(&contexts(report, &actors))?;
+        write_stacks(report, &mut self.writer)?;
+        self.writer.write(&bookmarks(report))?;
         Ok(self.writer)
     }
 }
@@ -298,35 +298,64 @@ fn contexts(report: &Report, actors: &[ActorRow]) -> Rows {
     rows
 }
 
-fn stacks(report: &Report) -> Rows {
+/// Numbers of the frames that are a text in place of frames: below those of the report's frames, because it
+/// has them in no list.
+const TEXTS: &[&str] = &[
+    "(no stack)",
+    "(not in the sample)",
+    "(other)",
+    "(unknown stack)",
+    "(above the frame limit)",
+    "(no unwind information)",
+    "(unreadable memory)",
+];
+
+/// The number of the frame that is this text.
+fn text_frame(text: &str) -> i64 {
+    -1 - TEXTS.iter().position(|known| *known == text).unwrap_or(TEXTS.len()) as i64
+}
+
+/// Writes the rows of all stacks, and then those of their frames.
+fn write_stacks<W: TableWriter>(report: &Report, writer: &mut W) -> io::Result<()> {
     let mut rows = Rows::new(&STACKS);
     for (number, stack) in report.by_stack.iter().enumerate() {
-        let number = Value::from(number as u64);
-        let mut depth = 0_u32;
-        for &frame in &stack.frames {
-            let frame = &report.frames[frame as usize];
-            let functions = frames::functions(report, frame);
-            for (index, found) in functions.iter().enumerate() {
-                let is_inlined = index + 1 < functions.len();
-                rows.push([
-                    number,
-                    depth.into(),
-                    found.function.as_str().into(),
-                    found.file.as_deref().into(),
-                    found.line.into(),
-                    frames::module(report, frame).into(),
-                    frame.offset.into(),
-                    u32::from(is_inlined).into(),
-                ]);
-                depth += 1;
-            }
+        let text = frames::label(report, stack.kind).or(frames::missing(stack.end));
+        let all = stack.frames.iter().map(|&frame| frame.into()).chain(text.map(text_frame));
+        for (depth, frame) in all.enumerate() {
+            rows.push([(number as u64).into(), (depth as u64).into(), Value::Number(frame)]);
         }
-        if let Some(label) = frames::label(report, stack.kind).or(frames::missing(stack.end)) {
-            let none = Value::None;
-            rows.push([number, depth.into(), label.into(), none, none, none, none, 0_u32.into()]);
+        if rows.len() >= W::ROWS {
+            writer.write(&rows)?;
+            rows.clear();
         }
     }
-    rows
+    writer.write(&rows)?;
+
+    let mut rows = Rows::new(&FRAMES);
+    if !report.by_stack.is_empty() {
+        for text in TEXTS {
+            let (none, zero) = (Value::None, Value::Number(0));
+            let number = Value::Number(text_frame(text));
+            rows.push([number, zero, (*text).into(), none, none, none, none, zero]);
+        }
+    }
+    for (number, frame) in report.frames.iter().enumerate() {
+        let functions = frames::functions(report, frame);
+        for (part, found) in functions.iter().enumerate() {
+            let is_inlined = part + 1 < functions.len();
+            rows.push([
+                (number as u64).into(),
+                (part as u64).into(),
+                found.function.as_str().into(),
+                found.file.as_deref().into(),
+                found.line.into(),
+                frames::module(report, frame).into(),
+                frame.offset.into(),
+                u32::from(is_inlined).into(),
+            ]);
+        }
+    }
+    writer.write(&rows)
 }
 
 fn bookmarks(report: &Report) -> Rows {

@@ -84,12 +84,23 @@ pub static CONTEXTS: Table = Table {
     ],
 };
 
-/// A row for each function on a call stack.
+/// A row for each frame of a call stack. A table of its own for the frames: a program has some thousand, each
+/// on many stacks.
 pub static STACKS: Table = Table {
     name: "stacks",
     columns: &[
         column("stack", Kind::Near),
         column("depth", Kind::Repeats),
+        column("frame", Kind::Repeats),
+    ],
+};
+
+/// A row for each function of a frame: those that are inlined there, and the one that they are inlined into.
+pub static FRAMES: Table = Table {
+    name: "frames",
+    columns: &[
+        column("frame", Kind::Near),
+        column("part", Kind::Repeats),
         column("function", Kind::Text),
         optional("file", Kind::Text),
         optional("line", Kind::Repeats),
@@ -106,7 +117,7 @@ pub static BOOKMARKS: Table = Table {
 };
 
 /// All tables.
-pub static TABLES: [&Table; 5] = [&BLOCKS, &EVENTS, &CONTEXTS, &STACKS, &BOOKMARKS];
+pub static TABLES: [&Table; 6] = [&BLOCKS, &EVENTS, &CONTEXTS, &STACKS, &FRAMES, &BOOKMARKS];
 
 /// The values of one column.
 #[derive(Clone, Debug)]

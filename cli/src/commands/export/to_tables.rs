@@ -26,8 +26,10 @@ pub enum TableName {
     Events,
     /// A row for each combination of thread, scope stack, group, name and call stack
     Contexts,
-    /// A row for each function of each call stack
+    /// A row for each frame of each call stack
     Stacks,
+    /// A row for each function of each frame
+    Frames,
     /// A row for each bookmark
     Bookmarks,
 }
