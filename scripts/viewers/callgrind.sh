@@ -36,8 +36,8 @@ def costs(row):
     )
 
 def annotated(path):
-    """The totals, and the costs of each function."""
-    totals, functions = None, collections.defaultdict(lambda: (0,) * 6)
+    """The totals, and the costs of each function: an entry for each file that its code is from."""
+    totals, functions = None, collections.defaultdict(list)
     for line in open(path):
         row = re.match(r"\s*((?:(?:[\d,]+|\.)\s+){6})(.*)", line)
         if not row:
@@ -47,7 +47,7 @@ def annotated(path):
             totals = numbers
         else:
             function = re.sub(r" \[[^]]*\]$", "", row[2]).split(":", 1)[1]
-            functions[function] = tuple(map(sum, zip(functions[function], numbers)))
+            functions[function].append(numbers)
     return totals, functions
 
 def same(what, found, expected):
@@ -64,7 +64,7 @@ for path in sorted(glob.glob(os.path.join(sys.argv[1], "*.json"))):
         totals, functions = annotated(path.removesuffix("json") + ("yes" if inclusive else "no") + ".txt")
         same(f"{name}: totals", totals, costs(report["totals"]))
         checked += 1
-        for row in report["by_function"]:
+        for row in report.get("by_function", []):
             expected = costs(row["inclusive"] if inclusive else row)
             # callgrind_annotate leaves out what is 0 in the first column.
             if expected[0] == 0 or row["function"] == "(no stack)":
@@ -72,8 +72,14 @@ for path in sorted(glob.glob(os.path.join(sys.argv[1], "*.json"))):
             found = functions[row["function"]]
             if not inclusive:
                 # Calls of the function from within itself are another entry.
-                found = tuple(map(sum, zip(found, functions[row["function"] + "'2"])))
-            same(f"{name}: {row['function']}", found, expected)
+                found = found + functions[row["function"] + "'2"]
+            total = tuple(map(sum, zip((0,) * 6, *found)))
+            if inclusive and len(found) > 1:
+                # Entries of two files can be on one stack, which then counts in both.
+                most = tuple(map(max, zip(*found)))
+                if all(a <= b <= c for a, b, c in zip(most, expected, total)):
+                    continue
+            same(f"{name}: {row['function']}", total, expected)
             checked += 1
 print(f"callgrind_annotate and memledger report agree in {checked} rows")
 PYTHON
