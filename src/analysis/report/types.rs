@@ -52,7 +52,8 @@ pub struct Report {
     /// The parts of these files that are loaded as code, each with its module, an index of
     /// [`modules`](Self::modules); empty until [`symbolize`](Self::symbolize) finds some.
     pub code: Vec<(usize, CodeRange)>,
-    /// By all of these together, in no particular order; empty unless
+    /// By all of these together, in the order of their numbers
+    /// ([`BlockEvent::bucket`](crate::analysis::BlockEvent::bucket)); empty unless
     /// [`Analyzer::by_bucket`](crate::analysis::Analyzer::by_bucket) asks for it.
     pub by_bucket: Vec<BucketRow>,
     /// If only a sample of blocks has stacks: the mean number of bytes from one sample to the next.
