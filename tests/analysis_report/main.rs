@@ -1,6 +1,7 @@
 //! The analyzer and the report formats, fed with events made by hand and with the samples.
 #![cfg(feature = "analysis")]
 
+mod buckets;
 mod cost;
 mod exports;
 mod feed;
