@@ -14,6 +14,17 @@ use tempfile::TempDir;
 /// A command that has not ended by then hangs.
 const DEADLINE: Duration = Duration::from_secs(60);
 
+/// Programs inherit which signals are ignored. These are, if the tests run under `nohup` or in the background of
+/// a script.
+#[expect(unsafe_code, reason = "the dispositions of signals")]
+pub fn ignore_no_signal() {
+    for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT] {
+        // SAFETY: no handler is installed, and none is replaced.
+        unsafe { nix::sys::signal::signal(signal, nix::sys::signal::SigHandler::SigDfl) }
+            .expect("a signal that can be ignored");
+    }
+}
+
 /// `memledger run` about to be started.
 pub struct Run {
     pub folder: TempDir,
