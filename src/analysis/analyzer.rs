@@ -273,8 +273,8 @@ impl<O: BlockObserver> Analyzer<O> {
         }
     }
 
-    /// The next position is here, after so many events: an era begins, or counting stops. The caller
-    /// has flushed everything.
+    /// The next position is here, after event `event`: an era begins, or counting stops. The caller has
+    /// flushed everything.
     #[cold]
     fn reach(&mut self, event: u64, at_ns: u64) {
         let bookmarks = self.timeline.bookmarks();

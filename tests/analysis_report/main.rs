@@ -14,5 +14,6 @@ mod ops;
 mod queries;
 mod sampled;
 mod samples;
+mod spans;
 mod stacks;
 mod text;

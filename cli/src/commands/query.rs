@@ -6,7 +6,7 @@ use super::input::{is_stdin, open_watched, unreadable};
 use super::moment::Moment;
 use super::output::{unwritable, write_to};
 use super::quantity::{NS_UNITS, scaled};
-use super::report::By;
+use super::report::{By, note_no_row};
 use crate::error::{CliError, Outcome};
 use crate::symbols::{SymbolArgs, symbolizer};
 use crate::terminal::note;
@@ -354,19 +354,8 @@ fn note_unmatched(args: &QueryArgs, answer: &Answer) {
     }
     options.filter = None;
     let all = rows(answer, args.by.into(), &options);
-    let names: Vec<_> = all.iter().map(|row| row.path.join(" > ")).collect();
-    let parts = all.iter().flat_map(|row| row.path.iter().map(String::as_str));
-    let instead = match text::nearest(filter, parts) {
-        Some(near) => format!("{near:?} is likely meant"),
-        None if names.is_empty() => "there are no rows".to_owned(),
-        None => {
-            let first: Vec<_> = names.iter().take(LISTED).map(|name| format!("{name:?}")).collect();
-            let more = names.len().saturating_sub(LISTED);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("there are {}{more}", first.join(", "))
-        }
-    };
-    note(&format!("no row has {filter:?} in its name; {instead}"));
+    let names = all.iter().map(|row| row.path.join(" > ")).collect();
+    note_no_row(filter, &names);
 }
 
 #[cfg(test)]

@@ -225,6 +225,11 @@ fn note_unmatched(args: &ReportArgs, until: Until, report: &Report) {
     if names.iter().any(|name| name.to_lowercase().contains(&lower)) {
         return;
     }
+    note_no_row(filter, &names);
+}
+
+/// Says that no row has `filter` in its name, and which name is near it or which there are.
+pub(super) fn note_no_row(filter: &str, names: &BTreeSet<String>) {
     let parts = names.iter().flat_map(|name| name.split(" > ").flat_map(|part| part.split(" / ")));
     let instead = match text::nearest(filter, parts) {
         Some(near) => format!("{near:?} is likely meant"),

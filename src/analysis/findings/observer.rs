@@ -5,13 +5,13 @@ use crate::analysis::observer::{Actor, BlockChange, BlockEvent, BlockObserver};
 
 /// Blocks are looked at again after this many events; the distance doubles when [`MOMENTS`] are kept.
 const FIRST_DISTANCE: u64 = 256;
-/// At most so many moments are kept, with the live bytes of each bucket.
+/// The maximum number of moments that are kept, with the live bytes of each bucket.
 const MOMENTS: usize = 32;
-/// At most so many pairs of a bucket and a thread that frees its blocks are kept. What other pairs
-/// have freed is missing in the findings about them.
+/// The maximum number of pairs that are kept: a bucket, and a thread that frees its blocks. What other
+/// pairs have freed is missing in the findings about them.
 const MAX_PAIRS: usize = 1 << 16;
-/// At most so many reallocations may be half done: a program has one for each thread. The blocks of
-/// further ones count as freed.
+/// The maximum number of reallocations that are half done: a program has one for each thread. The
+/// blocks of further ones count as freed.
 const MAX_PENDING: usize = 1 << 16;
 
 /// Collects what findings need: [`Analyzer::find`](crate::analysis::Analyzer::find) makes them.

@@ -4,10 +4,10 @@
 /// worth a change, whatever it is.
 pub(super) const MIN_WEIGHT: u64 = 10_000;
 
-/// A finding about calls has at least so many: below, a whole run has saved less than 0.1 ms.
+/// The fewest calls of a finding about calls: fewer cost less than 0.1 ms in a whole run.
 pub(super) const MIN_CALLS: u64 = 1_000;
 
-/// A finding about bytes has at least so many: less is smaller than one thread's stack.
+/// The fewest bytes of a finding about bytes: fewer than the stack of one thread.
 pub(super) const MIN_BYTES: u64 = 64 << 10;
 
 /// The size to reserve is enough for this share of blocks, in percent: the few largest would make it
@@ -22,23 +22,25 @@ pub(super) const SHORT_LIVED: u64 = 50;
 /// usual steps and was trimmed.
 pub(super) const GIVEN_BACK: u64 = 25;
 
-/// Blocks that are left behind: at least so many, since a program keeps a few of anything for ever.
+/// The fewest blocks that are left behind: a program keeps a few of anything for ever.
 pub(super) const MIN_LEFT: u64 = 10;
 
-/// And for each of them, at least so many siblings were freed: blocks of this line usually end.
+/// The fewest freed siblings for each block that is left behind: with these, blocks of this line
+/// usually end.
 pub(super) const FREED_FOR_EACH_LEFT: u64 = 4;
 
 /// The same without stacks. A scope that fills a table also frees what it needs for that, which is no
 /// sibling of what the table keeps.
 pub(super) const FREED_FOR_EACH_LEFT_IN_SCOPE: u64 = 20;
 
-/// And their mean age is at least so many times the age that 95 in 100 freed siblings reached.
+/// Blocks that are left behind have on average at least this multiple of the age that 95 in 100 freed
+/// siblings reached.
 pub(super) const AGE_FACTOR: u64 = 4;
 
 /// The percentage of freed blocks that were younger than what is called their lifetime.
 pub(super) const LIFETIME_COVERS: u64 = 95;
 
-/// Live bytes are compared at so many moments. If they move at random, one in 5,040 places rises at
+/// The number of moments at which live bytes are compared. If they move at random, one in 5,040 places rises at
 /// each of the last seven.
 pub(super) const MOMENTS: usize = 8;
 

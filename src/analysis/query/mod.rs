@@ -72,7 +72,7 @@ impl Query {
         self
     }
 
-    /// Has the answer have the largest single blocks, so many. At most twice as many are kept of
+    /// Has the answer list the `blocks` largest single blocks. At most twice as many are kept of
     /// each combination of scope stack, name, thread and call stack, 64 bytes each.
     pub fn blocks(mut self, blocks: usize) -> Self {
         self.blocks = blocks;

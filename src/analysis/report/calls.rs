@@ -214,8 +214,8 @@ impl StackRow {
         self.weights.as_deref()
     }
 
-    /// The text in place of the calls of a stack that has none.
-    pub(crate) fn label(&self, report: &Report) -> Option<&'static str> {
+    /// The text in place of the calls of a stack that has none, such as `(no stack)`.
+    pub fn label(&self, report: &Report) -> Option<&'static str> {
         match self.kind {
             StackKind::Known => None,
             StackKind::NotTaken if report.stack_sampling_bytes.is_some() => {
@@ -227,8 +227,9 @@ impl StackRow {
         }
     }
 
-    /// The text in place of the frames that are missing above the outermost one.
-    pub(crate) fn missing(&self) -> Option<&'static str> {
+    /// The text in place of the frames that are missing above the outermost one, such as
+    /// `(above the frame limit)`.
+    pub fn missing(&self) -> Option<&'static str> {
         match self.end {
             StackEnd::Complete => None,
             StackEnd::FrameLimit => Some("(above the frame limit)"),

@@ -1,6 +1,6 @@
 //! Call stacks of buckets, as exports write them: functions in frames, outermost last.
 
-use memledger::analysis::{BucketRow, Frame, Report, SourceFrame, StackEnd, StackKind};
+use memledger::analysis::{BucketRow, Frame, Report, SourceFrame, StackKind};
 
 /// What takes the place of one frame.
 pub enum Shown<'a> {
@@ -19,7 +19,7 @@ pub fn shown<'a>(report: &'a Report, bucket: &BucketRow, with_scopes: bool) -> V
     if let Some(stack) = stack {
         let frames = stack.frames.iter().filter_map(|&frame| report.frames.get(frame as usize));
         all.extend(frames.map(Shown::Frame));
-        let label = label(report, stack.kind).or(missing(stack.end));
+        let label = stack.label(report).or(stack.missing());
         all.extend(label.map(|label| Shown::Text(label.to_owned())));
     }
     if with_scopes || all.is_empty() {
@@ -56,25 +56,4 @@ pub fn functions<'a>(report: &Report, frame: &'a Frame) -> std::borrow::Cow<'a, 
         None => format!("{offset:#x}"),
     };
     vec![SourceFrame { function, file: None, line: None }].into()
-}
-
-/// The text in place of the frames of a stack that has none.
-pub fn label(report: &Report, kind: StackKind) -> Option<&'static str> {
-    match kind {
-        StackKind::Known => None,
-        StackKind::NotTaken if report.stack_sampling_bytes.is_some() => Some("(not in the sample)"),
-        StackKind::NotTaken => Some("(no stack)"),
-        StackKind::Other => Some("(other)"),
-        _ => Some("(unknown stack)"),
-    }
-}
-
-/// The text in place of the frames that are missing above the outermost one.
-pub fn missing(end: StackEnd) -> Option<&'static str> {
-    match end {
-        StackEnd::FrameLimit => Some("(above the frame limit)"),
-        StackEnd::NoUnwindInformation => Some("(no unwind information)"),
-        StackEnd::UnreadableMemory => Some("(unreadable memory)"),
-        _ => None,
-    }
 }

@@ -298,29 +298,20 @@ fn contexts(report: &Report, actors: &[ActorRow]) -> Rows {
     rows
 }
 
-/// Numbers of the frames that are a text in place of frames: below those of the report's frames, because it
-/// has them in no list.
-const TEXTS: &[&str] = &[
-    "(no stack)",
-    "(not in the sample)",
-    "(other)",
-    "(unknown stack)",
-    "(above the frame limit)",
-    "(no unwind information)",
-    "(unreadable memory)",
-];
-
-/// The number of the frame that is this text.
-fn text_frame(text: &str) -> i64 {
-    -1 - TEXTS.iter().position(|known| *known == text).unwrap_or(TEXTS.len()) as i64
-}
-
 /// Writes the rows of all stacks, and then those of their frames.
 fn write_stacks<W: TableWriter>(report: &Report, writer: &mut W) -> io::Result<()> {
     let mut rows = Rows::new(&STACKS);
+    // Texts in place of frames. Their numbers are negative, because the report has them in no list.
+    let mut texts = Vec::new();
     for (number, stack) in report.by_stack.iter().enumerate() {
-        let text = frames::label(report, stack.kind).or(frames::missing(stack.end));
-        let all = stack.frames.iter().map(|&frame| frame.into()).chain(text.map(text_frame));
+        let text = stack.label(report).or(stack.missing()).map(|text| {
+            let place = texts.iter().position(|known| *known == text).unwrap_or_else(|| {
+                texts.push(text);
+                texts.len() - 1
+            });
+            -1 - place as i64
+        });
+        let all = stack.frames.iter().map(|&frame| frame.into()).chain(text);
         for (depth, frame) in all.enumerate() {
             rows.push([(number as u64).into(), (depth as u64).into(), Value::Number(frame)]);
         }
@@ -332,12 +323,10 @@ fn write_stacks<W: TableWriter>(report: &Report, writer: &mut W) -> io::Result<(
     writer.write(&rows)?;
 
     let mut rows = Rows::new(&FRAMES);
-    if !report.by_stack.is_empty() {
-        for text in TEXTS {
-            let (none, zero) = (Value::None, Value::Number(0));
-            let number = Value::Number(text_frame(text));
-            rows.push([number, zero, (*text).into(), none, none, none, none, zero]);
-        }
+    for (place, text) in texts.into_iter().enumerate() {
+        let (number, none, zero) =
+            (Value::Number(-1 - place as i64), Value::None, Value::Number(0));
+        rows.push([number, zero, text.into(), none, none, none, none, zero]);
     }
     for (number, frame) in report.frames.iter().enumerate() {
         let functions = frames::functions(report, frame);
