@@ -32,6 +32,8 @@ edition = "2024"
 [dependencies]
 allocator = { path = "allocator" }
 [profile.release]
+# PERF: level 3 takes twice as long, and what link-time optimisation may remove is the same.
+opt-level = 1
 lto = "fat"
 codegen-units = 1
 strip = true

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs each command of `docs/questions.md` on a trace of `parse_sources`, and fails if one of them does. Commands that
+# Runs each command of `docs/questions.md`, and those of `docs/query.md` in its text, on a trace of `parse_sources`, and fails if one of them does. Commands that
 # need a running program (ADDR) are not among them.
 #
 #     scripts/check_questions.sh
@@ -25,6 +25,9 @@ while read -r command; do
         exit 1
     }
     count=$((count + 1))
-done < <(grep -o '`memledger [^`]*`' "$OLDPWD/docs/questions.md" | tr -d '`' | sort -u)
-echo "$count commands of docs/questions.md work"
-[ "$count" -ge 25 ]
+done < <(
+    cat "$OLDPWD/docs/questions.md" <(grep '`memledger query run\.memledger ' "$OLDPWD/docs/query.md") |
+        grep -o '`memledger [^`]*`' | tr -d '`' | sort -u
+)
+echo "$count commands of docs/questions.md and docs/query.md work"
+[ "$count" -ge 28 ]

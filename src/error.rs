@@ -36,6 +36,8 @@ pub enum Error {
     NotATrace(String),
     /// The input is an Unreal Trace stream of a kind that cannot be read.
     UnsupportedTrace(String),
+    /// The trace cannot be converted, because the other form cannot carry what is in it.
+    NotConvertible(String),
     /// Reading the input failed.
     Read(io::Error),
     /// Writing the result failed.
@@ -54,6 +56,8 @@ pub enum Error {
     InvalidAddress(String),
     /// A text cannot be the name of a channel, or it selects no channel where one is required.
     InvalidChannels(String),
+    /// A session of track events cannot start, or cannot do what it was asked for; the text says why.
+    InvalidSession(String),
     /// The program has no channel of the name that the text contains.
     UnknownChannel(String),
     /// The channel of this name can be enabled only when recording starts.
@@ -172,6 +176,7 @@ impl Error {
         match self {
             Self::NotATrace(what) => Self::NotATrace(what.clone()),
             Self::UnsupportedTrace(what) => Self::UnsupportedTrace(what.clone()),
+            Self::NotConvertible(what) => Self::NotConvertible(what.clone()),
             Self::Read(source) => Self::Read(io(source)),
             Self::Write(source) => Self::Write(io(source)),
             Self::File { path, action, source } => {
@@ -179,6 +184,7 @@ impl Error {
             }
             Self::InvalidAddress(what) => Self::InvalidAddress(what.clone()),
             Self::InvalidChannels(what) => Self::InvalidChannels(what.clone()),
+            Self::InvalidSession(what) => Self::InvalidSession(what.clone()),
             Self::UnknownChannel(what) => Self::UnknownChannel(what.clone()),
             Self::ReadOnlyChannel(name) => Self::ReadOnlyChannel(name),
             Self::TooManyChannels(name) => Self::TooManyChannels(name),
@@ -227,11 +233,13 @@ impl std::fmt::Debug for Error {
         let variant = match self {
             Self::NotATrace(_) => "NotATrace",
             Self::UnsupportedTrace(_) => "UnsupportedTrace",
+            Self::NotConvertible(_) => "NotConvertible",
             Self::Read(_) => "Read",
             Self::Write(_) => "Write",
             Self::File { .. } => "File",
             Self::InvalidAddress(_) => "InvalidAddress",
             Self::InvalidChannels(_) => "InvalidChannels",
+            Self::InvalidSession(_) => "InvalidSession",
             Self::UnknownChannel(_) => "UnknownChannel",
             Self::ReadOnlyChannel(_) => "ReadOnlyChannel",
             Self::TooManyChannels(_) => "TooManyChannels",
@@ -274,6 +282,7 @@ impl std::fmt::Display for Error {
         match self {
             Self::NotATrace(what) => write!(f, "this is not an Unreal Trace stream: {what}"),
             Self::UnsupportedTrace(what) => write!(f, "this trace cannot be read: {what}"),
+            Self::NotConvertible(what) => write!(f, "this trace cannot be converted: {what}"),
             Self::Read(source) => write!(f, "reading the trace failed: {source}"),
             Self::Write(source) => write!(f, "writing the result failed: {source}"),
             Self::File { path, action, source } => {
@@ -347,6 +356,7 @@ impl std::fmt::Display for Error {
             | Self::UnknownReportFormat(what)
             | Self::InvalidChannels(what)
             | Self::InvalidStacks(what)
+            | Self::InvalidSession(what)
             | Self::UnknownChannel(what)
             | Self::InvalidToken(what)
             | Self::OutOfMemory(what)

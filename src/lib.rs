@@ -58,6 +58,7 @@
 //! | `analysis` | reading traces and printing reports, without tracking |
 //! | `symbols` (default) | functions, files and lines of call stacks, from the program's files; implies `analysis` |
 //! | `all-symbols` | the same from compressed sections, and names of C++; implies `symbols` |
+//! | `perfetto` | track events for Perfetto: slices, counters, instants and states |
 //! | `store` | getting traces from a recorder's store; implies `analysis` |
 //! | `serde` | tagged containers are written and read as the plain ones |
 //! | `tracing` | `ScopeLayer`, which makes scopes of `tracing` spans |
@@ -90,8 +91,12 @@ pub mod fuzzing {
 }
 mod ledger;
 mod measure;
+#[cfg(feature = "perfetto")]
+pub mod perfetto;
 #[cfg(feature = "enable")]
 mod platform;
+#[cfg(any(feature = "analysis", feature = "perfetto"))]
+mod protobuf;
 #[cfg(feature = "analysis")]
 pub mod remote;
 mod scopes;

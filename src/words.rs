@@ -12,7 +12,7 @@
 /// # }
 /// ```
 pub fn escape(text: &str) -> String {
-    let turns = |char| matches!(char, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let turns = |char| matches!(char, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let mut escaped = String::with_capacity(text.len());
     for char in text.chars() {
         if char.is_control() || turns(char) {
@@ -78,6 +78,7 @@ mod tests {
     fn what_steers_a_terminal_is_shown_and_not_obeyed() {
         assert_eq!(escape("a\u{1b}[31m\nb\u{202e}c"), "a\\u{1b}[31m\\nb\\u{202e}c");
         assert_eq!(escape("\u{9b}2J"), "\\u{9b}2J");
+        assert_eq!(escape("\u{61c}\u{2069}"), "\\u{61c}\\u{2069}");
         assert_eq!(escape("Größe 日本"), "Größe 日本");
     }
 

@@ -84,6 +84,14 @@ fn stacks(c: &mut Criterion) {
         nested::<Nested<2>>(group, "framehop", "2 of 20 frames change", peer, figures);
         nested::<Nested<19>>(group, "framehop", "19 of 20 frames change", peer, figures);
         nested::<Random>(group, "framehop", "20 random frames", peer, figures);
+        // All code must have frame pointers, which no code can ask for.
+        if std::env::var_os("FRAME_POINTERS").is_some() {
+            let chased = memledger_benches::frame_pointers::FramePointers { frames: 20 };
+            let peer = (&nothing as _, &chased);
+            nested::<Nested<2>>(group, "frame pointers", "2 of 20 frames change", peer, figures);
+            nested::<Nested<19>>(group, "frame pointers", "19 of 20 frames change", peer, figures);
+            nested::<Random>(group, "frame pointers", "20 random frames", peer, figures);
+        }
     }
     group.finish();
     figures.finish(&COMPARED, is_test());

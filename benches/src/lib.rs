@@ -4,8 +4,8 @@
 //! - [`bursts`]: two things run in turn, burst by burst, on some threads; what each costs.
 //! - [`recording`]: where events go, and the check that every one of them came there once.
 //! - [`analyze`]: reading a trace in a process of its own.
-//! - [`peers`]: other allocators that track; [`counter`]: what one of them calls. `framehop`: one that
-//!   only takes stacks.
+//! - [`peers`]: other allocators that track; [`counter`]: what one of them calls. `framehop` and
+//!   `frame_pointers`: two that only take stacks.
 //! - [`targets`]: what the figures are to be.
 //!
 //! The real programs that the `overhead` command runs are a package of their own, `programs/`:
@@ -15,6 +15,8 @@ pub mod analyze;
 pub mod bursts;
 pub mod clock;
 pub mod counter;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub mod frame_pointers;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod framehop;
 pub mod nops;

@@ -27,6 +27,16 @@ pub enum CliError {
     Output(io::Error),
 }
 
+/// What is wrong with a command line, as one sentence.
+pub fn usage_sentence(error: &clap::Error) -> String {
+    // The first paragraph is the sentence, the others are usage and hints.
+    let text = error.to_string();
+    let paragraph = text.split("\n\n").next().unwrap_or_default();
+    let lines: Vec<_> = paragraph.lines().map(str::trim).collect();
+    let sentence = lines.join(" ");
+    sentence.strip_prefix("error: ").unwrap_or(&sentence).to_owned()
+}
+
 impl CliError {
     /// The result could not be written to standard output.
     pub fn output(error: io::Error) -> Self {

@@ -6,6 +6,7 @@
 pub mod commands;
 #[doc(hidden)]
 pub mod error;
+mod pftrace;
 mod progress;
 #[doc(hidden)]
 pub mod serve;

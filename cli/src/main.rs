@@ -4,9 +4,10 @@
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 use memledger_cli::commands::{
-    self, control, diff, events, export, fetch, info, query, report, run, symbolize, traces,
+    self, control, diff, events, export, fetch, info, query, report, run, symbolize, top, traces,
+    view,
 };
-use memledger_cli::error::{CliError, Outcome};
+use memledger_cli::error::{CliError, Outcome, usage_sentence};
 use memledger_cli::terminal::note;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -21,10 +22,12 @@ Examples:
   memledger report run.utrace --format json | jq .totals
   memledger diff old.memledger new.memledger       what has grown and shrunk
   memledger query run.utrace --rule grown --a 1s --b 2s   what came in that second and stayed
+  memledger view run.utrace --open                 the trace in a browser
   memledger info run.utrace                        what the trace consists of
   memledger events run.utrace --filter 'Memory.*' --limit 20
   memledger export run.memledger --to utrace -o run.utrace
   memledger run --stacks -- ./program --its flags   run it, and report after it
+  memledger top 1985                               a program that runs, live in the terminal
   memledger control 1985 send-to 127.0.0.1         steer a program that runs
   zstdcat run.utrace.zst | memledger report -      from standard input
   memledger serve --folder traces                   record what programs send
@@ -53,6 +56,8 @@ enum Command {
     Diff(diff::DiffArgs),
     /// Which blocks were allocated, freed or live between moments of the trace
     Query(query::QueryArgs),
+    /// The trace in a browser on this machine
+    View(view::ViewArgs),
     /// What a trace consists of: header, event types, threads, channels, packets, holes
     Info(info::InfoArgs),
     /// Every event, decoded from the stream alone
@@ -69,6 +74,8 @@ enum Command {
     Fetch(fetch::FetchArgs),
     /// Run a program that has the tracker, and report after it, however it ends
     Run(run::RunArgs),
+    /// Watch a running program, or a trace that grows, live in a terminal
+    Top(top::TopArgs),
     /// Steer a running program: what it records and where that goes
     Control(control::ControlArgs),
 }
@@ -83,6 +90,7 @@ fn main() -> ExitCode {
         Command::Report(args) => report::run(args, &mut out),
         Command::Diff(args) => diff::run(args, &mut out),
         Command::Query(args) => query::run(args, &mut out),
+        Command::View(args) => view::run(args, &mut out),
         Command::Info(args) => info::run(args, &mut out),
         Command::Events(args) => events::run(args, &mut out),
         Command::Export(args) => export::run(args, &mut out),
@@ -91,6 +99,7 @@ fn main() -> ExitCode {
         Command::Traces(args) => traces::run(args, &mut out),
         Command::Fetch(args) => fetch::run(args, &mut out),
         Command::Run(args) => run::run(args, &mut out),
+        Command::Top(args) => top::run(args, &mut out),
         Command::Control(args) => control::run(args, &mut out),
     };
     let flushed = out.flush().map_err(CliError::output);
@@ -104,13 +113,7 @@ fn not_a_command(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
     }
-    // The first paragraph is the sentence, the others are usage and hints.
-    let text = error.to_string();
-    let paragraph = text.split("\n\n").next().unwrap_or_default();
-    let lines: Vec<_> = paragraph.lines().map(str::trim).collect();
-    let sentence = lines.join(" ");
-    let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
-    let sentence = no_command(error).unwrap_or_else(|| sentence.to_owned());
+    let sentence = no_command(error).unwrap_or_else(|| usage_sentence(error));
     note(&format!("{sentence} (--help has more)"));
     ExitCode::from(2)
 }

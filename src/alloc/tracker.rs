@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "a global allocator is an unsafe trait")]
 
 #[cfg(feature = "enable")]
-use super::hook::{self, Mode};
+use super::hook::{self, FreeMode, Mode};
 use std::alloc::{GlobalAlloc, Layout, System};
 
 /// An allocator that forwards each call to another allocator and records it.
@@ -126,9 +126,14 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for TrackingAllocator<A> {
 
     #[inline]
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        if hook::mode() != Mode::Off {
-            // SAFETY: the caller makes the same promise.
-            return unsafe { Self::dealloc_recorded(pointer, layout, self) };
+        match hook::free_mode() {
+            FreeMode::Off => {}
+            // SAFETY: the caller makes the same promise, here and below.
+            FreeMode::Recorded => return unsafe { Self::dealloc_recorded(pointer, layout, self) },
+            FreeMode::WithScope => {
+                // SAFETY: as above.
+                return unsafe { Self::dealloc_with_scope(pointer, layout, self) };
+            }
         }
         // SAFETY: the caller makes the same promise.
         unsafe { self.inner.dealloc(pointer, layout) }
@@ -206,7 +211,13 @@ impl<A: GlobalAlloc> TrackingAllocator<A> {
     #[inline(never)]
     unsafe fn dealloc_recorded(pointer: *mut u8, layout: Layout, this: &Self) {
         // SAFETY: the caller makes the same promise.
-        unsafe { hook::free(&this.inner, pointer, layout) };
+        unsafe { hook::free::<_, false>(&this.inner, pointer, layout) };
+    }
+
+    #[inline(never)]
+    unsafe fn dealloc_with_scope(pointer: *mut u8, layout: Layout, this: &Self) {
+        // SAFETY: the caller makes the same promise.
+        unsafe { hook::free::<_, true>(&this.inner, pointer, layout) };
     }
 
     #[inline(never)]

@@ -1,6 +1,7 @@
 //! Passes each event to the part that handles it.
 
 mod rare_events;
+mod stops;
 
 use super::apply::{ApplyEnv, Model, Operation, OperationKind, OperationQueue};
 use super::cutoff::{Cutoff, Position, Reached, Until};
@@ -10,11 +11,12 @@ use super::facts::Facts;
 #[cfg(feature = "enable")]
 use super::initial_live_set::{InitialBlock, InitialLiveSet};
 use super::live_set::HEAPS;
+use super::llm_tags::LlmTags;
 #[cfg(feature = "enable")]
 use super::measured::{Baseline, Holders, MeasuredFigures};
-use super::observer::{Actor, BlockEvent, BlockObserver, NoObserver};
+use super::observer::{Actor, BlockObserver, NoObserver};
 use super::report::Report;
-use super::report::build::Sources;
+use super::report::build::{Parts, Sources};
 use super::symbols::StoredSymbols;
 use super::timeline::{Bookmarks, Timeline};
 use crate::trace::format::schema::EventType;
@@ -56,6 +58,7 @@ pub struct Analyzer<O = NoObserver> {
     model: Model,
     timeline: Timeline,
     facts: Facts,
+    llm_tags: LlmTags,
     diagnostics: Diagnostics,
     cutoff: Cutoff,
     /// The maximum number of blocks in [`Report::largest_live`].
@@ -90,6 +93,7 @@ impl<O: BlockObserver> Analyzer<O> {
             model: Model::default(),
             timeline: Timeline::default(),
             facts: Facts::default(),
+            llm_tags: LlmTags::default(),
             diagnostics: Diagnostics::default(),
             cutoff: Cutoff::default(),
             largest_live: 100,
@@ -115,10 +119,12 @@ impl<O: BlockObserver> Analyzer<O> {
         self.observer
     }
 
-    /// The names of the scope stack in which an actor acted, outermost first.
-    pub fn scope_path(&self, actor: Actor) -> Vec<String> {
+    /// The names of the scope stack in which an actor acted, outermost first; `None` for one that freed a
+    /// block in a trace without the scopes of frees (the channel `freescope`).
+    pub fn scope_path(&self, actor: Actor) -> Option<Vec<String>> {
         let contexts = self.model.contexts();
-        contexts.scopes().path(contexts.get(actor.context).scope)
+        let is_known = actor.context != Actor::NO_CONTEXT;
+        is_known.then(|| contexts.scopes().path(contexts.get(actor.context).scope))
     }
 
     /// The id and the name of the thread that acted, as in [`Report::by_thread`]; the name is empty if it
@@ -254,6 +260,17 @@ impl<O: BlockObserver> Analyzer<O> {
         self.model.accounts().total().peak_at_event
     }
 
+    /// Live and peak bytes of the whole program up to the last [`flush`](Self::flush); a few loads.
+    pub fn live_and_peak_bytes(&self) -> (u64, u64) {
+        let total = self.model.accounts().total();
+        (total.live_bytes, total.peak_bytes)
+    }
+
+    /// The duration of the trace so far in nanoseconds, as in a [`report`](Self::report); a few loads.
+    pub fn duration_ns(&self) -> u64 {
+        self.end().at_ns
+    }
+
     /// The number of the event that first set the bookmark `name`, for [`Until::Event`]; `None` if
     /// none did.
     pub fn bookmark_event(&self, name: &str) -> Option<u64> {
@@ -265,68 +282,14 @@ impl<O: BlockObserver> Analyzer<O> {
             model: &self.model,
             timeline: &self.timeline,
             facts: &self.facts,
+            llm_tags: &self.llm_tags,
             diagnostics: &self.diagnostics,
             cutoff: &self.cutoff,
             largest_live: self.largest_live,
             scope: self.scope.as_deref(),
             by_bucket: self.by_bucket,
+            parts: Parts::All,
         }
-    }
-
-    /// The next position is here, after event `event`: an era begins, or counting stops. The caller has
-    /// flushed everything.
-    #[cold]
-    fn reach(&mut self, event: u64, at_ns: u64) {
-        let bookmarks = self.timeline.bookmarks();
-        if !self.cutoff.reach(Reached { event, at_ns }, |name| bookmarks.event(name)) {
-            return self.stop_counting();
-        }
-        self.model.begin_era();
-        self.observer.begin_era(event);
-    }
-
-    /// Stops counting and keeps the report as it is now. The caller has flushed everything.
-    #[cold]
-    fn stop_counting(&mut self) {
-        if self.cutoff.is_counting() {
-            self.observe_live();
-            let report = self.sources().build();
-            self.cutoff.stop(report);
-            self.model.reset_last_blocks();
-        }
-    }
-
-    /// Makes the reports of points that are here: before an event of the time `next`, or after the event that
-    /// was counted last. The caller has flushed everything.
-    #[cold]
-    fn pass_points(&mut self, next: Option<u64>) {
-        let mut cutoff = std::mem::take(&mut self.cutoff);
-        let passed_all = cutoff.pass_points(next, |cutoff| {
-            let sources = Sources { cutoff, ..self.sources() };
-            sources.build()
-        });
-        self.cutoff = cutoff;
-        if passed_all {
-            self.stop_counting();
-            self.cutoff.stop_here();
-        }
-    }
-
-    /// Passes the live blocks on to the observer. The caller has flushed everything.
-    pub(super) fn observe_live(&mut self) {
-        let now = self.cutoff.duration(self.timeline.now());
-        let number = self.cutoff.events();
-        let blocks = self.model.heaps().iter().map(|(heap, address, block)| BlockEvent {
-            number,
-            at_ns: now,
-            address,
-            bytes: block.size(),
-            allocated_at_ns: block.allocated_at,
-            bucket: block.bucket,
-            stream: 0,
-            heap,
-        });
-        self.observer.stop(&mut { blocks });
     }
 
     /// The model, and the surroundings of an event.
@@ -428,6 +391,13 @@ impl Analyzer {
         report
     }
 
+    /// The [`report`](Self::report) without single blocks, sizes and, unless `stacks`, call stacks: the
+    /// time is in proportion to rows, not to live blocks.
+    pub(crate) fn report_of_rows(&self, stacks: bool) -> Report {
+        let parts = if stacks { Parts::RowsAndStacks } else { Parts::Rows };
+        Sources { parts, ..self.sources() }.report()
+    }
+
     /// An upper estimate of the bytes needed to make the report and to write it, with
     /// `largest_live` of the largest live blocks; if that is `None`, with the number that is set in
     /// the analyzer.
@@ -443,13 +413,8 @@ impl Analyzer {
             + self.model.threads().all().len()
             + stacks.len();
         let blocks = largest_live.unwrap_or(self.largest_live).min(self.live_block_count());
-        (64 << 10) + ROW * (rows + blocks) + FRAME * stacks.nodes()
-    }
-
-    /// Live and peak bytes of the whole program up to the last [`flush`](Self::flush).
-    pub(crate) fn live_and_peak_bytes(&self) -> (u64, u64) {
-        let total = self.model.accounts().total();
-        (total.live_bytes, total.peak_bytes)
+        let timeline = self.timeline.series().report_bytes();
+        (64 << 10) + timeline + ROW * (rows + blocks) + FRAME * stacks.nodes()
     }
 
     /// See [`Model::live_block_count`].
@@ -494,6 +459,7 @@ impl<O: BlockObserver> Visitor for Analyzer<O> {
     fn event_type(&mut self, index: usize, event_type: &EventType) {
         match self.decoding.add_type(index, event_type) {
             Ok(Role::Name(NameRole::ScopeEntries { .. })) => self.facts.set_counts_entries(),
+            Ok(Role::Alloc { .. } | Role::Free { .. }) => self.facts.set_has_memory_types(),
             Ok(_) => {}
             Err(problem) => self.diagnostics.problem(problem),
         }
@@ -523,9 +489,8 @@ impl<O: BlockObserver> Visitor for Analyzer<O> {
             }
             role => self.rare_event(role, event),
         }
-        if self.cutoff.is_at_point() {
-            self.flush();
-            self.pass_points(None);
+        if self.cutoff.is_at_stop() {
+            self.stop_at_event();
         }
         while self.cutoff.is_after_last_event() && self.cutoff.is_counting() {
             self.flush();

@@ -79,6 +79,10 @@ pub(super) struct Cutoff {
     points_left: usize,
     /// The last event before the next of them that is at an event.
     next_point: NextPoint,
+    /// The event after which the timeline has a point.
+    next_sample: u64,
+    /// The earlier of these two.
+    next_stop: u64,
 }
 
 /// The number of an event; by default later than all.
@@ -114,6 +118,7 @@ impl Cutoff {
         });
         self.next_point = NextPoint(events.min().unwrap_or(u64::MAX));
         self.points_left = left.count();
+        self.next_stop = self.next_point.0.min(self.next_sample);
     }
 
     /// Has `build` make the report of each point that is here: before an event of this time, if there is
@@ -151,9 +156,25 @@ impl Cutoff {
     }
 
     /// Whether one of the points is after the event that was counted last.
-    #[inline]
     pub(super) fn is_at_point(&self) -> bool {
         self.events >= self.next_point.0
+    }
+
+    /// The timeline has its next point after this event, or before.
+    pub(super) fn set_next_sample(&mut self, event: u64) {
+        self.next_sample = event;
+        self.next_stop = self.next_point.0.min(event);
+    }
+
+    /// Whether the timeline has a point after the event that was counted last.
+    pub(super) fn is_at_sample(&self) -> bool {
+        self.is_counting() && self.events >= self.next_sample
+    }
+
+    /// Whether one of both is there.
+    #[inline]
+    pub(super) fn is_at_stop(&self) -> bool {
+        self.events >= self.next_stop
     }
 
     /// The report of each point; `None` if counting did not come to it.
@@ -261,7 +282,7 @@ impl Cutoff {
             Until::End | Until::Time(_) => u64::MAX,
             Until::Event(last) => last,
         };
-        last.min(self.next_point.0).saturating_sub(self.events).saturating_sub(1)
+        last.min(self.next_stop).saturating_sub(self.events).saturating_sub(1)
     }
 
     /// Counts an event if events still count.

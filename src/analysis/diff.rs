@@ -3,11 +3,14 @@
 //! Two runs of a program have other addresses, other ids of threads, and, after a change or at another level of
 //! optimisation, other frames and lines. What stays is names: of scopes, groups and threads, and of functions,
 //! also of those that were inlined. So rows are matched by these only; see [`stable_function`] for the parts of a
-//! function's name that the compiler numbers.
+//! function's name that the compiler numbers, and `functions.rs` for functions of which one of the two has the last
+//! part of the name only.
+
+mod functions;
 
 use super::columns::Figures;
-use super::report::{CallKind, Calls, Report};
-use std::borrow::Cow;
+use super::report::{Calls, Report};
+pub use functions::stable_function;
 use std::collections::{BTreeMap, HashMap};
 
 /// What two reports are compared by.
@@ -147,8 +150,9 @@ fn without_numbers(name: &str) -> String {
 fn by_calls(reports: [&Report; 2], by: DiffBy, all_frames: bool) -> Vec<DiffRow> {
     let mut names = Names::default();
     let mut rows = HashMap::<Vec<u32>, Sides>::new();
-    for (at, report) in reports.into_iter().enumerate() {
-        let calls = Calls::of(report, all_frames);
+    let mut calls = reports.map(|report| Calls::of(report, all_frames));
+    functions::name_alike(&mut calls);
+    for (at, (report, calls)) in reports.into_iter().zip(&calls).enumerate() {
         let mut by_call = vec![None; calls.len()];
         let (mut shown, mut path) = (Vec::new(), Vec::new());
         for stack in &report.by_stack {
@@ -165,9 +169,8 @@ fn by_calls(reports: [&Report; 2], by: DiffBy, all_frames: bool) -> Vec<DiffRow>
             calls.shown(stack, &mut shown);
             path.clear();
             path.extend(shown.iter().map(|&call| {
-                *by_call[call as usize].get_or_insert_with(|| {
-                    names.number(&stable_function(&calls.get(call).name(CallKind::Function)))
-                })
+                *by_call[call as usize]
+                    .get_or_insert_with(|| names.number(&calls.get(call).function))
             }));
             path.extend(label.or(stack.missing()).map(|label| names.number(label)));
             let mut add = |key: &[u32], own: &Figures, inclusive: &Figures| {
@@ -205,7 +208,7 @@ fn by_calls(reports: [&Report; 2], by: DiffBy, all_frames: bool) -> Vec<DiffRow>
     rows
 }
 
-/// The names of functions, numbered.
+/// Names, numbered.
 #[derive(Default)]
 struct Names {
     numbers: HashMap<String, u32>,
@@ -222,60 +225,6 @@ impl Names {
         self.numbers.insert(name.to_owned(), number);
         number
     }
-}
-
-/// The name of a function without the parts that the compiler and the linker number, which change when
-/// other code is edited or when it is built anew: disambiguators of closures (`{closure#1}`, and
-/// `{{closure}}` of the older form, are `{closure}`), hashes of crates and of functions, and the suffix
-/// `.llvm.123`. Code without symbols is the name of its file: the offset in it is another in each build.
-///
-/// ```
-/// use memledger::analysis::stable_function;
-///
-/// assert_eq!(stable_function("parse::file::{closure#2}"), "parse::file::{closure}");
-/// assert_eq!(stable_function("program+0x12ab"), "program (no symbols)");
-/// ```
-pub fn stable_function(name: &str) -> Cow<'_, str> {
-    let is_hex = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
-    match name.rsplit_once("+0x") {
-        Some((file, offset)) if is_hex(offset) => return format!("{file} (no symbols)").into(),
-        None if name.strip_prefix("0x").is_some_and(is_hex) => return "(no symbols)".into(),
-        _ => {}
-    }
-    let name = name.split(".llvm.").next().unwrap_or(name);
-    let name = match name.rsplit_once("::h") {
-        Some((before, hash)) if hash.len() == 16 && is_hex(hash) => before,
-        _ => name,
-    };
-    if !name.contains(['#', '[']) && !name.contains("{{") {
-        return Cow::Borrowed(name);
-    }
-    let mut stable = String::with_capacity(name.len());
-    let mut rest = name;
-    while let Some(char) = rest.chars().next() {
-        let (whole, after) = rest.split_at(char.len_utf8());
-        // The number or hash up to `close`, if that is all there is before it.
-        let numbered = |close: char, is_number: &dyn Fn(&str) -> bool| {
-            after.split_once(close).filter(|(number, _)| is_number(number)).map(|(_, rest)| rest)
-        };
-        let is_decimal =
-            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let is_hash = |text: &str| text.len() >= 8 && is_hex(text);
-        rest = match char {
-            '#' if let Some(after) = numbered('}', &is_decimal) => {
-                stable.push('}');
-                after
-            }
-            '[' if let Some(after) = numbered(']', &is_hash) => after,
-            '{' if after.starts_with('{') => after,
-            '}' if after.starts_with('}') => after,
-            _ => {
-                stable.push_str(whole);
-                after
-            }
-        };
-    }
-    Cow::Owned(stable)
 }
 
 #[cfg(test)]

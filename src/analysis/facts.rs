@@ -10,6 +10,10 @@ pub(super) struct Facts {
     overhead_bytes: Option<u64>,
     /// Whether the writer counts entries of scopes.
     counts_entries: bool,
+    /// Whether frees are in their scopes, while there are scopes.
+    free_scopes: bool,
+    /// Whether the trace has a type of an allocation or a free.
+    has_memory_types: bool,
 }
 
 /// The fields of `Memledger.Trace`.
@@ -73,6 +77,15 @@ impl Facts {
         self.trace.memory_recorded = Some(recorded);
     }
 
+    pub(super) fn set_has_memory_types(&mut self) {
+        self.has_memory_types = true;
+    }
+
+    /// Whether the trace has a type of an allocation or a free.
+    pub(super) fn has_memory_types(&self) -> bool {
+        self.has_memory_types
+    }
+
     pub(super) fn set_overhead_bytes(&mut self, bytes: u64) {
         self.overhead_bytes = Some(bytes);
     }
@@ -88,6 +101,15 @@ impl Facts {
     /// Whether the writer counts entries of scopes.
     pub(super) fn counts_entries(&self) -> bool {
         self.counts_entries
+    }
+
+    pub(super) fn set_free_scopes(&mut self, recorded: bool) {
+        self.free_scopes = recorded;
+    }
+
+    /// Whether frees are in their scopes, while there are scopes.
+    pub(super) fn free_scopes(&self) -> bool {
+        self.free_scopes
     }
 
     pub(super) fn trace(&self) -> &TraceInfo {

@@ -58,6 +58,7 @@ mod hash;
 #[cfg(feature = "enable")]
 mod initial_live_set;
 mod live_set;
+mod llm_tags;
 #[cfg(feature = "enable")]
 mod measured;
 mod observer;
@@ -73,16 +74,23 @@ pub use columns::{Estimates, Figures, Moves, Totals};
 pub use cutoff::{Position, Reached, Until};
 pub use diff::{DiffBy, DiffRow, DiffSide, stable_function};
 pub use estimate::Estimate;
-pub use findings::{Finding, FindingKind, FindingsObserver, FreedBy, LiveAt, Place, WeightOf};
+pub use findings::{
+    Finding, FindingKind, FindingsObserver, FreedBy, FreedIn, LiveAt, Place, WeightOf,
+};
 #[cfg(feature = "enable")]
 pub(crate) use initial_live_set::{InitialBlock, InitialLiveSet};
 #[cfg(feature = "enable")]
 pub(crate) use measured::{Baseline, Holder, Holders, MeasuredFigures};
 pub use observer::{Actor, BlockChange, BlockEvent, BlockObserver, NoObserver};
-pub use query::{Answer, Found, FoundBlock, Query, Rule, Spans, Unanswered};
+pub use query::{
+    Amendment, Answer, BlockFinder, BlockHistory, Found, FoundBlock, HistoryEntry, IndexLimits,
+    IndexRow, Indexed, IndexedPosition, Query, QueryIndex, QueryIndexer, Rule, SingleBlock, Spans,
+    StepMoment, StepStart, Unanswered,
+};
 pub use report::{
-    AfterReport, Bookmark, BucketRow, CallRow, Frame, GroupRow, LiveBlock, Losses, NameRow,
-    PeakMoment, Report, ScopeRow, SizeRow, StackKind, StackRow, ThreadRow, TimeSpan, TraceInfo,
+    AfterReport, Bookmark, BucketRow, CallRow, Frame, GroupRow, LiveBlock, LlmTagRow, LlmTagSeries,
+    LlmValue, Losses, NameRow, PeakMoment, Report, ScopeRow, SizeRow, StackKind, StackRow,
+    ThreadRow, ThreadSeries, TimePoint, TimeSeries, TimeSpan, TraceInfo,
 };
 pub(crate) use report::{CallKind, Calls, end_of_angles, split_outside};
 #[cfg(feature = "symbols")]

@@ -37,6 +37,11 @@ pub trait BlockObserver {
         let _ = events;
     }
 
+    /// Event `event` has set a bookmark.
+    fn bookmark(&mut self, event: u64) {
+        let _ = event;
+    }
+
     /// Counting stops here, where these blocks are live, in no particular order.
     fn stop(&mut self, live: &mut dyn Iterator<Item = BlockEvent>) {
         let _ = live;
@@ -105,7 +110,10 @@ pub enum BlockChange {
         by: Actor,
     },
     /// The reallocation just made on this stream has failed: it counts as none. The block is as it was.
-    ReallocFailed,
+    ReallocFailed {
+        /// Whether it is still live; another thread may have freed it.
+        is_live: bool,
+    },
     /// Its size is known more exactly: an event cannot say more than 32 GiB.
     Corrected {
         /// The size that was counted before.
@@ -131,4 +139,9 @@ pub enum BlockChange {
 pub struct Actor {
     pub(super) thread: u32,
     pub(super) context: u32,
+}
+
+impl Actor {
+    /// In place of a context: the trace does not say in which one a block was freed.
+    pub(super) const NO_CONTEXT: u32 = u32::MAX;
 }

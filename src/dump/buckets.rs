@@ -1,5 +1,6 @@
 //! What formats by stack make of the buckets of a report.
 
+use super::text::{is_untagged, tag};
 use crate::analysis::{BucketRow, Figures, Report, StackKind};
 use std::borrow::Cow;
 
@@ -14,14 +15,14 @@ pub(super) fn figures_of(report: &Report, bucket: &BucketRow) -> Option<Figures>
     Some(bucket.estimates().map_or(bucket.figures, |estimates| estimates.values()))
 }
 
-/// In place of a stack: the scopes of a bucket from the outermost one inwards, then its group and
-/// name.
+/// In place of a stack: the scopes of a bucket from the outermost one inwards, then its group and name
+/// if it has a tag.
 pub(super) fn scope_frames<'a>(
     report: &'a Report,
     bucket: &BucketRow,
 ) -> impl DoubleEndedIterator<Item = Cow<'a, str>> + use<'a> {
-    let name = report.by_name.get(bucket.name);
-    let name = name.map(|row| Cow::Owned(format!("{} / {}", row.group.join(" > "), row.name)));
+    let name = report.by_name.get(bucket.name).filter(|row| !is_untagged(&row.group, &row.name));
+    let name = name.map(|row| Cow::Owned(tag(&row.group, &row.name)));
     let scopes = report.by_scope.get(bucket.scope).into_iter().flat_map(|row| &row.path);
     scopes.map(|scope| Cow::Borrowed(scope.as_str())).chain(name)
 }

@@ -97,17 +97,26 @@ fn numbers(costs: &Costs) -> String {
     costs.iter().map(|cost| format!(" {cost}")).collect()
 }
 
-/// One call on a stack.
+/// A function of a program or library. Its code can be from several files, because of macros.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Place<'a> {
+struct Function<'a> {
     object: &'a str,
+    name: Cow<'a, str>,
+}
+
+/// One call on a stack.
+struct Place<'a> {
+    function: Function<'a>,
     file: &'a str,
-    function: Cow<'a, str>,
+    line: u32,
 }
 
 /// A function, in one of its two entries.
 struct Entry<'a> {
-    place: Place<'a>,
+    function: Function<'a>,
+    /// The file of the first call that was met. Lines of other files count as line 0: a function with
+    /// two files would be two functions to readers, and what both called would count twice.
+    file: &'a str,
     is_within_itself: bool,
     /// By line.
     own: BTreeMap<u32, Costs>,
@@ -126,7 +135,7 @@ struct Call {
 /// All entries; the first is the root.
 struct Graph<'a> {
     entries: Vec<Entry<'a>>,
-    numbers: HashMap<(Place<'a>, bool), usize>,
+    numbers: HashMap<(Function<'a>, bool), usize>,
     totals: Costs,
     stacks: usize,
 }
@@ -139,19 +148,19 @@ impl<'a> Graph<'a> {
             totals: Costs::default(),
             stacks: 0,
         };
-        graph.entry(Place { object: UNKNOWN, file: UNKNOWN, function: ROOT.into() }, false);
+        graph.entry(&label_place(ROOT), false);
         graph
     }
 
-    fn entry(&mut self, place: Place<'a>, is_within_itself: bool) -> usize {
+    fn entry(&mut self, place: &Place<'a>, is_within_itself: bool) -> usize {
         let next = self.entries.len();
-        let key = (place, is_within_itself);
+        let key = (place.function.clone(), is_within_itself);
         if let Some(&number) = self.numbers.get(&key) {
             return number;
         }
-        let place = key.0.clone();
+        let (function, file) = (key.0.clone(), place.file);
         let (own, calls) = (BTreeMap::new(), BTreeMap::new());
-        self.entries.push(Entry { place, is_within_itself, own, calls });
+        self.entries.push(Entry { function, file, is_within_itself, own, calls });
         self.numbers.insert(key, next);
         next
     }
@@ -163,7 +172,7 @@ impl<'a> Graph<'a> {
             let figures = row.estimates().map_or(row.figures, |estimates| estimates.values());
             calls.shown(row, &mut shown);
             let label = row.label(report).or(row.missing());
-            let label = label.map(|label| (label_place(label), 0));
+            let label = label.map(label_place);
             let called = shown.iter().rev().map(|&number| {
                 let call = calls.get(number);
                 let (file, line) = call.source().unwrap_or((UNKNOWN, 0));
@@ -171,8 +180,8 @@ impl<'a> Graph<'a> {
                     .frame_of(number)
                     .and_then(|frame| report.modules.get(report.frames.get(frame)?.module?));
                 let object = module.map_or(UNKNOWN, |module| &module.path);
-                let function = Cow::Borrowed(call.name_of_function());
-                (Place { object, file, function }, line)
+                let name = Cow::Borrowed(call.name_of_function());
+                Place { function: Function { object, name }, file, line }
             });
             self.add(label.into_iter().chain(called), &figures);
         }
@@ -185,14 +194,14 @@ impl<'a> Graph<'a> {
             if stack.is_none_or(|stack| stack.kind == StackKind::NotTaken)
                 && let Some(figures) = figures_of(report, bucket)
             {
-                let places = scope_frames(report, bucket).map(|name| (label_place(name), 0));
+                let places = scope_frames(report, bucket).map(label_place);
                 self.add(places, &figures);
             }
         }
     }
 
-    /// Adds a stack, from the outermost call inwards; each with its line.
-    fn add(&mut self, stack: impl Iterator<Item = (Place<'a>, u32)>, figures: &Figures) {
+    /// Adds a stack, from the outermost call inwards.
+    fn add(&mut self, stack: impl Iterator<Item = Place<'a>>, figures: &Figures) {
         let costs = EVENTS.map(|(.., of)| of(figures));
         if costs == Costs::default() {
             return;
@@ -201,10 +210,10 @@ impl<'a> Graph<'a> {
         add(&mut self.totals, &costs);
         let (mut caller, mut line) = (0, 0);
         let mut path = Vec::<usize>::new();
-        for (place, next_line) in stack {
-            let outermost = self.entry(place.clone(), false);
+        for place in stack {
+            let outermost = self.entry(&place, false);
             let is_first = !path.contains(&outermost);
-            let called = if is_first { outermost } else { self.entry(place, true) };
+            let called = if is_first { outermost } else { self.entry(&place, true) };
             if is_first {
                 path.push(outermost);
             }
@@ -212,7 +221,8 @@ impl<'a> Graph<'a> {
             if std::mem::replace(&mut call.counted, self.stacks) != self.stacks {
                 add(&mut call.costs, &costs);
             }
-            (caller, line) = (called, next_line);
+            (caller, line) =
+                (called, if self.entries[called].file == place.file { place.line } else { 0 });
         }
         add(self.entries[caller].own.entry(line).or_default(), &costs);
     }
@@ -222,19 +232,19 @@ impl<'a> Graph<'a> {
             (Names::default(), Names::default(), Names::default());
         let name_of = |entry: &Entry<'_>| {
             let suffix = if entry.is_within_itself { "'2" } else { "" };
-            format!("{}{suffix}", entry.place.function)
+            format!("{}{suffix}", entry.function.name)
         };
         for entry in &self.entries {
-            writeln!(out, "\nob={}", objects.reference(entry.place.object))?;
-            writeln!(out, "fl={}", files.reference(entry.place.file))?;
+            writeln!(out, "\nob={}", objects.reference(entry.function.object))?;
+            writeln!(out, "fl={}", files.reference(entry.file))?;
             writeln!(out, "fn={}", functions.reference(&name_of(entry)))?;
             for (line, costs) in &entry.own {
                 writeln!(out, "{line}{}", numbers(costs))?;
             }
             for (&(called, line), Call { costs, .. }) in &entry.calls {
                 let called = &self.entries[called];
-                writeln!(out, "cob={}", objects.reference(called.place.object))?;
-                writeln!(out, "cfi={}", files.reference(called.place.file))?;
+                writeln!(out, "cob={}", objects.reference(called.function.object))?;
+                writeln!(out, "cfi={}", files.reference(called.file))?;
                 writeln!(out, "cfn={}", functions.reference(&name_of(called)))?;
                 // NOTE: a reader takes the costs of 0 calls for the caller's own.
                 let count = costs[ALLOCATED_BLOCKS].max(1);
@@ -247,7 +257,8 @@ impl<'a> Graph<'a> {
 
 /// The place of a name that is no function.
 fn label_place<'a>(name: impl Into<Cow<'a, str>>) -> Place<'a> {
-    Place { object: UNKNOWN, file: UNKNOWN, function: name.into() }
+    let function = Function { object: UNKNOWN, name: name.into() };
+    Place { function, file: UNKNOWN, line: 0 }
 }
 
 fn add(sums: &mut Costs, costs: &Costs) {

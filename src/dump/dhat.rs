@@ -128,7 +128,7 @@ impl BlockObserver for Profile {
                 self.add(bucket, -1, bytes_before, at_ns);
                 self.add(bucket, 1, bytes, at_ns);
             }
-            BlockChange::Corrected { is_live: false, .. } | BlockChange::ReallocFailed => {}
+            BlockChange::Corrected { is_live: false, .. } | BlockChange::ReallocFailed { .. } => {}
         }
     }
 }

@@ -14,6 +14,8 @@ mod rows;
 use super::options::Sort;
 use super::text;
 use crate::analysis::{DiffBy, DiffRow, Report};
+#[cfg(feature = "html")]
+pub(super) use json::Document;
 pub(super) use rows::{Changed, Total, counts, signed, totals};
 use std::io::{self, Write};
 

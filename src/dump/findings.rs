@@ -1,7 +1,7 @@
 //! Findings as sentences: what was seen, and what to do about it.
 
-use super::text::{bytes, count, counted, duration};
-use crate::analysis::{Finding, FindingKind, FreedBy, LiveAt, WeightOf};
+use super::text::{bytes, count, counted, duration, is_untagged, within_global};
+use crate::analysis::{Finding, FindingKind, FreedBy, FreedIn, LiveAt, WeightOf};
 
 impl Finding {
     /// What was seen, with the figures: one or two sentences without their last full stop.
@@ -82,16 +82,17 @@ impl Finding {
                 count(*at_peak),
                 bytes(at_peak.saturating_mul(class - size)),
             ),
-            FindingKind::FreedElsewhere { blocks, of, freed_by } => {
+            FindingKind::FreedElsewhere { blocks, of, freed_by, freed_in } => {
                 let mut others = freed_by.iter().filter(|row| !row.is_own);
                 let who = others.next().map_or(String::new(), |row| format!(": {}", freed(row)));
                 let more = match others.count() {
                     0 => String::new(),
                     more => format!(", and {}", counted(more as u64, "more", "more")),
                 };
+                let scopes = scopes(freed_in);
                 format!(
                     "{} that were freed were freed by another thread than the one that allocated \
-                     them{who}{more}",
+                     them{who}{more}{scopes}",
                     of_all(*blocks, *of)
                 )
             }
@@ -103,6 +104,12 @@ impl Finding {
     pub fn suggestion(&self) -> String {
         let calls = |calls| counted(calls, "reallocation", "reallocations");
         match &self.kind {
+            // A scope has containers of many kinds.
+            FindingKind::Grows { reserve_bytes, .. } if !self.is_one_container() => format!(
+                "Reserve what they need when they are made: {} is enough for 9 in 10. A recording \
+                 with call stacks says which they are",
+                bytes(*reserve_bytes)
+            ),
             FindingKind::Grows { reserve_bytes, .. } => {
                 let size = bytes(*reserve_bytes);
                 let saves = calls(self.calls);
@@ -141,6 +148,13 @@ impl Finding {
                     .to_owned()
             }
         }
+    }
+
+    /// Whether its place says more than the scope: one line of code, or one tag.
+    fn is_one_container(&self) -> bool {
+        let place = &self.place;
+        let tag = |name: &String| !is_untagged(&place.group, name);
+        place.function.is_some() || place.name.as_ref().is_some_and(tag)
     }
 
     /// Its kind as one word, as in JSON.
@@ -197,6 +211,14 @@ fn only_grows(moments: &[LiveAt], blocks: u64) -> String {
         bytes(last.live_bytes),
         counted(blocks, "block", "blocks"),
     )
+}
+
+/// In which scope most were freed, if that is known, and not the one they were allocated in.
+fn scopes(freed_in: &[FreedIn]) -> String {
+    let Some(most) = freed_in.iter().find(|row| !row.is_same()) else { return String::new() };
+    let path = |path: &[String]| crate::words::escape(&within_global(path).join(" > "));
+    let (from, to) = (path(&most.allocated_in), path(&most.freed_in));
+    format!("; {} of {from} were freed in {to}", count(most.blocks))
 }
 
 fn freed(row: &FreedBy) -> String {

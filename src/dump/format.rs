@@ -33,9 +33,20 @@ pub trait ReportFormat: Sync {
         false
     }
 
+    /// Whether it shows [findings](Report::findings) without being asked for them. A report that does not
+    /// have them is written without.
+    fn shows_findings(&self) -> bool {
+        false
+    }
+
     /// Whether what it writes is no text for a terminal.
     fn is_binary(&self) -> bool {
         false
+    }
+
+    /// The memory that it takes to write any report, beside what it takes for each row.
+    fn bytes(&self) -> usize {
+        0
     }
 
     /// Writes `report`.

@@ -4,6 +4,8 @@
 //! ending of the file's name; `memledger report` looks up `--format`, or else the ending of `-o`.
 
 use super::format::ReportFormat;
+#[cfg(feature = "html")]
+use super::html;
 #[cfg(feature = "pprof")]
 use super::pprof;
 use super::{callgrind, folded, json, speedscope, text};
@@ -24,6 +26,8 @@ use std::path::Path;
 pub static FORMATS: Formats = Formats(&[
     &text::Format,
     &json::Format,
+    #[cfg(feature = "html")]
+    &html::Format,
     &folded::Format,
     &speedscope::Format,
     &callgrind::Format,
@@ -128,11 +132,14 @@ mod tests {
         #[cfg(feature = "pprof")]
         assert_eq!(FORMATS.by_path(Path::new("a/run.pb.gz")).unwrap().name(), "pprof");
         assert!(FORMATS.by_name("toys").is_none());
+        let html = if cfg!(feature = "html") { " .html, .htm," } else { "" };
         let pprof = if cfg!(feature = "pprof") { " .pb.gz," } else { "" };
         let endings = FORMATS.endings();
         assert_eq!(
             endings,
-            format!(".txt, .json, .folded, .speedscope.json, .callgrind,{pprof} .toy or .toys")
+            format!(
+                ".txt, .json,{html} .folded, .speedscope.json, .callgrind,{pprof} .toy or .toys"
+            )
         );
         assert_eq!(Formats(&[&text::Format]).endings(), ".txt");
         let mut written = Vec::new();

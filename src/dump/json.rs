@@ -6,10 +6,10 @@
 use super::format::ReportFormat;
 use super::json_stacks;
 use super::options::Options;
-use super::pretty::{self, Json, Object, Value};
+use super::pretty::{self, Json, List, Object, OneLine, Value};
 use crate::analysis::{
-    AfterReport, Bookmark, COLUMNS, Figures, GroupRow, LiveBlock, Losses, Moves, NameRow,
-    PeakMoment, Report, ScopeRow, SizeRow, ThreadRow, TimeSpan, Totals, TraceInfo,
+    AfterReport, Bookmark, COLUMNS, Figures, GroupRow, LiveBlock, LlmTagRow, LlmTagSeries, Losses,
+    Moves, NameRow, PeakMoment, Report, ScopeRow, SizeRow, ThreadRow, TimeSpan, Totals, TraceInfo,
 };
 use std::io::{self, Write};
 
@@ -54,25 +54,50 @@ impl Json for Report {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
         value.object(|object| {
             object.entry("schema", "memledger.report/1")?;
-            object.entry("trace", &self.trace)?;
-            object.entry("totals", &self.totals)?;
-            object.entry("peak", &self.peak)?;
-            object.entry("losses", &self.losses)?;
-            object.entry("after_report", &self.after_report)?;
-            object.entry("bookmarks", &self.bookmarks)?;
-            object.entry("by_scope", &self.by_scope)?;
-            object.entry("by_group", &self.by_group)?;
-            object.entry("by_name", &self.by_name)?;
-            object.entry("by_thread", &self.by_thread)?;
-            object.entry("by_size", &self.by_size)?;
+            tables(self, object)?;
             if !self.by_stack.is_empty() {
                 json_stacks::entries(self, object)?;
             }
-            let largest = self.largest_live.iter().map(|block| Largest { report: self, block });
-            object.entry("largest_live", &largest.collect::<Vec<_>>())?;
-            self.findings.iter().try_for_each(|found| object.entry("findings", found))
+            blocks(self, object, |stack| Some(stack as u64))?;
+            if !self.llm_tags.is_empty() {
+                object.entry("llm_tags", &self.llm_tags)?;
+            }
+            if !self.freed_in.is_empty() {
+                object.entry("freed_in", &self.freed_in)?;
+            }
+            Ok(())
         })
     }
+}
+
+/// Adds the entries before those of stacks.
+pub(super) fn tables(report: &Report, object: &mut Object<'_, '_>) -> io::Result<()> {
+    object.entry("trace", &report.trace)?;
+    object.entry("totals", &report.totals)?;
+    object.entry("peak", &report.peak)?;
+    object.entry("losses", &report.losses)?;
+    object.entry("after_report", &report.after_report)?;
+    object.entry("bookmarks", &report.bookmarks)?;
+    object.entry("by_scope", &report.by_scope)?;
+    object.entry("by_group", &report.by_group)?;
+    object.entry("by_name", &report.by_name)?;
+    object.entry("by_thread", &report.by_thread)?;
+    object.entry("by_size", &report.by_size)
+}
+
+/// Adds the entries after those of stacks. `stack_of`: the number that a row of
+/// [`Report::by_stack`] has in this document.
+pub(super) fn blocks(
+    report: &Report,
+    object: &mut Object<'_, '_>,
+    stack_of: impl Fn(usize) -> Option<u64>,
+) -> io::Result<()> {
+    let has_stacks = !report.by_stack.is_empty();
+    let stack_of = |block: &LiveBlock| has_stacks.then(|| block.stack.and_then(&stack_of));
+    let largest = report.largest_live.iter();
+    let largest = largest.map(|block| Largest { block, stack: stack_of(block) });
+    object.entry("largest_live", &List(largest))?;
+    report.findings.iter().try_for_each(|found| object.entry("findings", found))
 }
 
 impl Json for TraceInfo {
@@ -258,10 +283,35 @@ impl Json for SizeRow {
     }
 }
 
+impl Json for LlmTagRow {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        object!(value,
+            "tracker" => self.tracker,
+            "path" => self.path,
+            "samples" => self.samples,
+            "first_bytes" => self.first.bytes,
+            "first_at_ns" => self.first.at_ns,
+            "last_bytes" => self.last.bytes,
+            "last_at_ns" => self.last.at_ns,
+            "min_bytes" => self.min.bytes,
+            "min_at_ns" => self.min.at_ns,
+            "peak_bytes" => self.peak.bytes,
+            "peak_at_ns" => self.peak.at_ns,
+            "series" => self.series,
+        )
+    }
+}
+
+impl Json for LlmTagSeries {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        object!(value, "at_ns" => OneLine(&self.at_ns), "bytes" => OneLine(&self.bytes))
+    }
+}
+
 /// A live block, with its stack if the trace has stacks.
 struct Largest<'a> {
-    report: &'a Report,
     block: &'a LiveBlock,
+    stack: Option<Option<u64>>,
 }
 
 impl Json for Largest<'_> {
@@ -275,10 +325,7 @@ impl Json for Largest<'_> {
             object.entry("name", &block.name)?;
             object.entry("path", &block.path)?;
             object.entry("allocated_at_ns", &block.allocated_at_ns)?;
-            if !self.report.by_stack.is_empty() {
-                object.entry("stack", &block.stack.map(|stack| stack as u64))?;
-            }
-            Ok(())
+            self.stack.iter().try_for_each(|stack| object.entry("stack", stack))
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Findings in the JSON of a report.
 
 use super::pretty::{Json, Object, Value};
-use crate::analysis::{Finding, FindingKind, FreedBy, LiveAt, Place};
+use crate::analysis::{Finding, FindingKind, FreedBy, FreedIn, LiveAt, Place};
 use std::io;
 
 impl Json for Finding {
@@ -105,9 +105,10 @@ impl Json for FindingKind {
                     ("at_peak", *at_peak),
                 ],
             ),
-            Self::FreedElsewhere { blocks, of, freed_by } => {
+            Self::FreedElsewhere { blocks, of, freed_by, freed_in } => {
                 numbers(object, &[("blocks", *blocks), ("of", *of)])?;
-                object.entry("freed_by", freed_by)
+                object.entry("freed_by", freed_by)?;
+                object.entry("freed_in", freed_in)
             }
         })
     }
@@ -123,6 +124,17 @@ impl Json for LiveAt {
             object.entry("event", &self.event)?;
             object.entry("at_ns", &self.at_ns)?;
             object.entry("live_bytes", &self.live_bytes)
+        })
+    }
+}
+
+impl Json for FreedIn {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| {
+            object.entry("allocated_in", &self.allocated_in)?;
+            object.entry("freed_in", &self.freed_in)?;
+            object.entry("blocks", &self.blocks)?;
+            object.entry("bytes", &self.bytes)
         })
     }
 }

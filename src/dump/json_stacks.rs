@@ -68,24 +68,32 @@ impl Json for SourceFrame {
     }
 }
 
+/// What is known of a stack.
+pub(super) fn kind_of(row: &StackRow) -> &'static str {
+    match row.kind {
+        StackKind::Known => "known",
+        StackKind::NotTaken => "not taken",
+        StackKind::Other => "other",
+        StackKind::Unknown => "unknown",
+    }
+}
+
+/// How a stack ends.
+pub(super) fn end_of(row: &StackRow) -> &'static str {
+    match row.end {
+        StackEnd::Complete => "complete",
+        StackEnd::FrameLimit => "frame limit",
+        StackEnd::NoUnwindInformation => "no unwind information",
+        StackEnd::UnreadableMemory => "unreadable memory",
+    }
+}
+
 impl Json for StackRow {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
-        let kind = match self.kind {
-            StackKind::Known => "known",
-            StackKind::NotTaken => "not taken",
-            StackKind::Other => "other",
-            StackKind::Unknown => "unknown",
-        };
-        let end = match self.end {
-            StackEnd::Complete => "complete",
-            StackEnd::FrameLimit => "frame limit",
-            StackEnd::NoUnwindInformation => "no unwind information",
-            StackEnd::UnreadableMemory => "unreadable memory",
-        };
         value.object(|object| {
-            object.entry("kind", kind)?;
+            object.entry("kind", kind_of(self))?;
             object.entry("frames", &self.frames)?;
-            object.entry("end", end)?;
+            object.entry("end", end_of(self))?;
             columns(object, &self.figures)?;
             match self.estimates() {
                 Some(estimates) => object.entry("estimates", &estimates),

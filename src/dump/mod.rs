@@ -6,6 +6,7 @@
 //! | `formats.rs` | the table of all formats |
 //! | `options.rs` | how a report is shaped |
 //! | `json.rs`, `json_stacks.rs`, `json_findings.rs`, `pretty.rs` | JSON |
+//! | `figures.rs` | the figures of all rows, for a reader that asks each second |
 //! | `findings.rs` | findings as sentences, for all formats |
 //! | `stacks.rs` | the stacks of a report, as formats of other tools have them |
 //! | `buckets.rs` | what formats by stack make of buckets |
@@ -13,6 +14,9 @@
 //! | `folded.rs` | stacks for flame graphs, one line each |
 //! | `speedscope.rs` | stacks for speedscope |
 //! | `dhat.rs` | stacks for DHAT's viewer |
+//! | `html/` | a page for a browser |
+//! | `gzip.rs` | compresses what is written |
+//! | `perfetto/` | a trace for Perfetto, by event |
 //! | `pprof/` | a heap profile for pprof |
 //! | `diff.rs`, `diff/` | what has changed between two reports |
 //! | `query.rs` | the answer of a query, as JSON and as text |
@@ -23,14 +27,19 @@ mod buckets;
 mod callgrind;
 pub mod dhat;
 pub mod diff;
+#[cfg(feature = "enable")]
+pub(crate) mod figures;
 mod findings;
 mod folded;
 mod format;
 mod formats;
+#[cfg(feature = "html")]
+pub mod html;
 pub mod json;
 mod json_findings;
 mod json_stacks;
 mod options;
+pub mod perfetto;
 #[cfg(feature = "pprof")]
 pub(crate) mod pprof;
 mod pretty;

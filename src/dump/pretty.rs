@@ -47,6 +47,20 @@ impl<'a> Value<'_, 'a> {
     }
 }
 
+#[cfg(feature = "html")]
+impl Value<'_, '_> {
+    /// Writes a string of what `fill` writes, in which nothing needs an escape.
+    pub(super) fn plain_text(
+        self,
+        fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let Value(writer) = self;
+        writer.out.write_all(b"\"")?;
+        fill(&mut *writer.out)?;
+        writer.out.write_all(b"\"")
+    }
+}
+
 impl Object<'_, '_> {
     /// Adds an entry.
     pub(super) fn entry(&mut self, key: &str, value: &(impl Json + ?Sized)) -> io::Result<()> {
@@ -117,7 +131,7 @@ macro_rules! as_displayed {
     };
 }
 
-as_displayed!(bool, u32, u64, i128);
+as_displayed!(bool, u32, u64, i64, i128);
 
 impl Json for str {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
@@ -148,11 +162,20 @@ impl<T: Json> Json for Option<T> {
 
 impl<T: Json> Json for Vec<T> {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        List(self.iter()).write(value)
+    }
+}
+
+/// A list of elements that are made while they are written.
+pub(super) struct List<I>(pub(super) I);
+
+impl<T: Json, I: Iterator<Item = T> + Clone> Json for List<I> {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
         let Value(writer) = value;
         writer.out.write_all(b"[")?;
         writer.depth += 1;
         let mut any = false;
-        for element in self {
+        for element in self.0.clone() {
             writer.next(&mut any)?;
             element.write(Value(writer))?;
         }

@@ -7,10 +7,9 @@
 //!
 //! In a sampled trace, the figures are the estimates.
 
-use super::text::{is_untagged, tag};
-use crate::analysis::{
-    BucketRow, CallKind, Calls, Figures, NameRow, Report, ScopeRow, StackKind, StackRow, Weights,
-};
+use super::buckets::scope_frames;
+use crate::analysis::{BucketRow, CallKind, Calls, Figures, Report, StackKind, StackRow, Weights};
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// One frame.
@@ -60,7 +59,8 @@ impl Stacks {
             }
         } else {
             for row in &report.by_scope {
-                let stack = builder.of_context(None, row, None);
+                let scopes = row.path.iter().map(|name| Cow::Borrowed(name.as_str()));
+                let stack = builder.of_context(None, scopes);
                 builder.add(stack, &row.figures, None);
             }
         }
@@ -99,12 +99,11 @@ impl<'a> Builder<'a> {
         if bucket.figures == Figures::default() {
             return None;
         }
-        let report = self.report;
-        let (scope, name) = (&report.by_scope[bucket.scope], &report.by_name[bucket.name]);
-        let row = bucket.stack.and_then(|index| Some((index, report.by_stack.get(index)?)));
+        let by_stack = &self.report.by_stack;
+        let row = bucket.stack.and_then(|index| Some((index, by_stack.get(index)?)));
         match row {
-            Some((index, row)) => self.of_row(index, row, Some((scope, name))),
-            None => self.of_context(None, scope, Some(name)),
+            Some((index, row)) => self.of_row(index, row, Some(bucket)),
+            None => self.of_context(None, scope_frames(self.report, bucket)),
         }
     }
 
@@ -114,7 +113,7 @@ impl<'a> Builder<'a> {
         &mut self,
         index: usize,
         row: &StackRow,
-        context: Option<(&ScopeRow, &NameRow)>,
+        bucket: Option<&BucketRow>,
     ) -> Option<usize> {
         // The blocks of the sample count for all others in the estimates.
         let sampled = self.report.stack_sampling_bytes.is_some();
@@ -122,8 +121,8 @@ impl<'a> Builder<'a> {
             return None;
         }
         let label = row.label(self.report);
-        if let (Some(label), Some((scope, name))) = (label, context) {
-            return self.of_context(Some(label), scope, Some(name));
+        if let (Some(label), Some(bucket)) = (label, bucket) {
+            return self.of_context(Some(label), scope_frames(self.report, bucket));
         }
         if self.stack_of_row[index].is_none() {
             let label = label.or(row.missing()).map(|label| self.named(label.to_owned()));
@@ -136,18 +135,14 @@ impl<'a> Builder<'a> {
         self.stack_of_row[index]
     }
 
-    /// The stack of a scope and a name.
-    fn of_context(
+    /// The stack of these names.
+    fn of_context<'n>(
         &mut self,
-        label: Option<&str>,
-        scope: &ScopeRow,
-        name: Option<&NameRow>,
+        label: Option<&'n str>,
+        names: impl Iterator<Item = Cow<'n, str>>,
     ) -> Option<usize> {
-        let tagged = name.filter(|row| !is_untagged(&row.group, &row.name));
-        let tag = tagged.map(|row| tag(&row.group, &row.name));
-        let label = label.map(str::to_owned);
-        let names = label.into_iter().chain(scope.path.iter().cloned()).chain(tag);
-        let frames = names.map(|name| self.named(name)).collect();
+        let names = label.map(Cow::Borrowed).into_iter().chain(names);
+        let frames = names.map(|name| self.named(name.into_owned())).collect();
         Some(self.stack(frames))
     }
 

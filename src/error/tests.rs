@@ -32,6 +32,7 @@ fn one_of_each() -> Vec<Error> {
     let mut all = vec![
         Error::NotATrace(text()),
         Error::UnsupportedTrace(text()),
+        Error::NotConvertible(text()),
         Error::Read(source()),
         Error::Write(io::Error::other(WITHOUT_CODE)),
         Error::File { path: path.clone(), action: "open", source: source() },

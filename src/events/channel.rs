@@ -29,6 +29,9 @@ pub struct Channel {
     state: AtomicU8,
     #[cfg(feature = "enable")]
     turned_off: AtomicU32,
+    /// Called after each change, with whether the channel is on.
+    #[cfg(feature = "enable")]
+    watcher: Option<fn(bool)>,
 }
 
 /// Declares channels, for [`log!`](crate::log) sites.
@@ -95,6 +98,8 @@ impl Channel {
             state: AtomicU8::new(NEW),
             #[cfg(feature = "enable")]
             turned_off: AtomicU32::new(0),
+            #[cfg(feature = "enable")]
+            watcher: None,
         }
     }
 
@@ -180,6 +185,12 @@ impl Channel {
             let _ = name;
             None
         }
+    }
+
+    /// The channel with this id.
+    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    pub(crate) fn by_id(id: u32) -> Option<&'static Self> {
+        registry::all().find(|channel| channel.id == id)
     }
 
     /// Turns the channels of these names on or off; commas separate the names. On an error, changes

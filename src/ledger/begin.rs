@@ -8,11 +8,15 @@ use super::destinations::{DestinationSpec, add, filter};
 use super::in_process::InProcessAnalyzer;
 use super::recording::{self, Follow, Inherited, Recording, WORKER_TIMEOUT};
 use super::report::ReportOutput;
+#[cfg(feature = "perfetto")]
+use super::tracing_session::{self, InitialSession};
 use super::{exit, fork, late_join, problems};
 use crate::alloc::{self, events::MemoryEvents, linked, stats};
 use crate::error::Error;
 use crate::events::ProgramEvents;
 use crate::events::channel::{self, ChannelFilter, Names};
+#[cfg(feature = "perfetto")]
+use crate::perfetto::SessionConfig;
 use crate::platform::os::{self, BlockedSignals};
 use crate::scopes::{self, events::ScopeEvents};
 use crate::stacks::{self, events::StackEvents};
@@ -82,6 +86,7 @@ pub(super) fn begin(
     config.configure_stacks();
     let from_process_start = quiesce(&plan, origin.inherited.is_some())?;
     let (memory, control) = (plan.memory, outputs.control.take());
+    state::set_option(state::FREE_SCOPES, plan.free_scope);
     let (new_session, mut recording) = build(plan, follow, outputs, origin, from_process_start);
 
     *session = Some(new_session);
@@ -99,13 +104,16 @@ pub(super) fn begin(
 /// The settings of a recording, validated.
 struct Plan {
     channels: Names,
-    /// Whether the channels `memory` and `scope` are among them.
+    /// Whether the channels `memory`, `scope` and `freescope` are among them.
     memory: bool,
     scope: bool,
+    free_scope: bool,
     file: Option<DestinationSpec<PathBuf>>,
     file_channels: Option<ChannelFilter>,
     host: Option<DestinationSpec<String>>,
     address: Option<(Address, Option<ChannelFilter>)>,
+    #[cfg(feature = "perfetto")]
+    perfetto: Option<(PathBuf, SessionConfig)>,
     analyzes_in_process: bool,
     buffer_limit: usize,
 }
@@ -127,10 +135,13 @@ impl Plan {
         Ok(Self {
             memory: channels.contains(&alloc::CHANNEL),
             scope: channels.contains(&scopes::CHANNEL),
+            free_scope: channels.contains(&scopes::FREE_CHANNEL),
             channels,
             file: config.file.clone(),
             file_channels,
             host: config.host.clone(),
+            #[cfg(feature = "perfetto")]
+            perfetto: tracing_session::of_settings(config),
             address: address.map(|address| (address, host_channels)),
             analyzes_in_process,
             buffer_limit: config.buffer_limit.unwrap_or(buffer_pool::DEFAULT_LIMIT),
@@ -139,7 +150,22 @@ impl Plan {
 
     /// The sinks that the recording begins with, in the order in which the worker writes them.
     fn sinks(&mut self, file: Option<FileSink>, analyzer: Option<&InProcessAnalyzer>) -> Sinks {
-        let mut sinks = Sinks { sinks: Vec::new(), initial: InitialDestinations::default() };
+        let mut sinks = Sinks {
+            sinks: Vec::new(),
+            initial: InitialDestinations::default(),
+            #[cfg(feature = "perfetto")]
+            tracing: None,
+        };
+        #[cfg(feature = "perfetto")]
+        if let Some((path, config)) = self.perfetto.take() {
+            match InitialSession::start(&path, config) {
+                Ok((session, sink)) => {
+                    sinks.tracing = Some(session);
+                    sinks.sinks.push((sink, false));
+                }
+                Err(error) => problems::report(error),
+            }
+        }
         if let Some(file) = file {
             let name = file.path().display().to_string();
             let spec = self.file.take();
@@ -175,6 +201,8 @@ type JoiningSink = (Box<dyn Sink>, bool);
 struct Sinks {
     sinks: Vec<JoiningSink>,
     initial: InitialDestinations,
+    #[cfg(feature = "perfetto")]
+    tracing: Option<InitialSession>,
 }
 
 /// Empties the buffers of all threads and resets the counters, unless the recording continues the
@@ -228,7 +256,7 @@ fn build(
     }
     let analyzer = plan.analyzes_in_process.then(InProcessAnalyzer::new);
     let has_file = outputs.file.is_some();
-    let Sinks { sinks, initial } = plan.sinks(outputs.file, analyzer.as_ref());
+    let started = plan.sinks(outputs.file, analyzer.as_ref());
     alloc::CHANNEL.force(plan.memory);
     channel::apply_setting(plan.channels);
     let recording = Recording {
@@ -241,14 +269,16 @@ fn build(
         late_analyzer: None,
         report: outputs.report,
         report_is_set: origin.report_is_set,
-        initial,
+        initial: started.initial,
+        #[cfg(feature = "perfetto")]
+        tracing: started.tracing,
         control: None,
         follow,
         measurements: 0,
         for_measurements: origin.for_measurements,
     };
     let keeps_history = origin.from_environment && !has_file && origin.inherited.is_none();
-    let mut session = new_session(sinks, from_process_start, origin.inherited);
+    let mut session = new_session(started.sinks, from_process_start, origin.inherited);
     if keeps_history {
         session.keep_history(buffer_pool::EARLY_LIMIT);
     }
@@ -279,6 +309,8 @@ fn new_session(
         Box::new(ScopeEvents::new(from_process_start)),
         Box::new(StackEvents::new(problems::report)),
         Box::new(ProgramEvents::new()),
+        #[cfg(feature = "perfetto")]
+        Box::new(crate::perfetto::SiteEvents::new()),
     ];
     let new = |sinks| Session::new(sinks, providers, from_process_start, problems::report);
     let Some(inherited) = inherited else {

@@ -64,6 +64,11 @@ pub(crate) struct Config {
     pub(crate) report: Option<ReportTo>,
     pub(crate) file: Option<DestinationSpec<PathBuf>>,
     pub(crate) host: Option<DestinationSpec<String>>,
+    /// The file of a session of track events, and that of its configuration.
+    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    pub(crate) perfetto: Option<PathBuf>,
+    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    pub(crate) perfetto_config: Option<PathBuf>,
     pub(crate) analyze_in_process: bool,
     pub(crate) control: Option<String>,
     pub(crate) control_token: Option<Secret>,

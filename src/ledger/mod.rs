@@ -44,6 +44,8 @@ pub(crate) mod start;
 mod stats;
 #[cfg(feature = "enable")]
 pub(crate) mod stop;
+#[cfg(feature = "perfetto")]
+mod tracing_session;
 
 pub use builder::LedgerBuilder;
 pub use config::{OnFull, Stacks, Worker};
@@ -51,6 +53,8 @@ pub use destinations::{Destination, DestinationHandle, DestinationState, Destina
 pub use report_to::ReportTo;
 pub use snapshot::Snapshot;
 pub use stats::Stats;
+#[cfg(feature = "perfetto")]
+pub use tracing_session::{TracingSession, TracingSessionBuilder};
 
 use crate::error::Error;
 use std::ffi::OsString;
@@ -94,11 +98,13 @@ impl Ledger {
     ///
     /// | variable | meaning |
     /// |---|---|
-    /// | `MEMLEDGER_TRACE=memory,scope` | channels to record (these two are the default), the program's own among them |
+    /// | `MEMLEDGER_TRACE=memory,scope` | channels to record (these two are the default), the program's own among them; `freescope` records in which scopes blocks are freed |
     /// | `MEMLEDGER_STACKS=on`, `sample:512KiB` or `off` | record the call stack of each allocation, or of a sample of the bytes ([`Stacks`]) |
     /// | `MEMLEDGER_STACK_FRAMES=64` | the maximum number of frames of a call stack, 1 to 255; default 255 |
     /// | `MEMLEDGER_FILE=run-%p.utrace` | write the trace to this file, compact if it is named `.memledger` (`%p` process id, `%t` unix seconds, `%e` executable) |
     /// | `MEMLEDGER_HOST=127.0.0.1` | send the trace to a recorder, on port 1980 or 1981 unless one is named |
+    /// | `MEMLEDGER_PERFETTO=run.pftrace` | write track events to this file (feature `perfetto`) |
+    /// | `MEMLEDGER_PERFETTO_CONFIG=config.txt` | which of them: Perfetto's `TraceConfig` as text |
     /// | `MEMLEDGER_CONTROL=1985` or `ADDRESS:PORT` | start the control server |
     /// | `MEMLEDGER_CONTROL_TOKEN_FILE=token` | clients of the control server must send the first line of this file, which only its owner may read |
     /// | `MEMLEDGER_CONTROL_FOLDER=traces` | where `write-to` may create files |
@@ -106,7 +112,7 @@ impl Ledger {
     /// | `MEMLEDGER_FOLLOW_FORKS=1` | record the children of forks, too, each to files of its own |
     /// | `MEMLEDGER_PARENT=4242` | only the children of this process use these variables |
     /// | `MEMLEDGER_FILE_MODE=640` | permissions of the files that are written, octal; default 600 |
-    /// | `MEMLEDGER_REPORT=stderr`, a path ending in `.txt`, `.json` or `.pb.gz`, or `off` | where the report goes |
+    /// | `MEMLEDGER_REPORT=stderr`, a path ending in `.txt`, `.json`, `.html` or `.pb.gz`, or `off` | where the report goes |
     /// | `MEMLEDGER_REPORT_LARGEST_LIVE=20` | how many of the largest live blocks it lists ([`ReportTo::largest_live`]) |
     /// | `MEMLEDGER_REPORT_VERBOSE=1` | threads, sizes and more in its text, too ([`ReportTo::verbose`]) |
     pub fn from_env() -> Self {
@@ -120,7 +126,7 @@ impl Ledger {
     /// sets; returns the arguments that are not flags of memledger.
     ///
     /// The flags are `-trace=`, `-tracestacks` (or `-tracestacks=`), `-tracestackframes=`,
-    /// `-tracefile=`, `-tracehost=`, `-tracecontrol=`, `-tracecontroltokenfile=`,
+    /// `-tracefile=`, `-tracehost=`, `-traceperfetto=`, `-traceperfettoconfig=`, `-tracecontrol=`, `-tracecontroltokenfile=`,
     /// `-tracecontrolfolder=`, `-tracecontrolhosts=`, `-tracefollowforks=`, `-tracefilemode=`,
     /// `-tracereport=`, `-tracereportverbose=` and `-tracereportlargestlive=`, with the values of
     /// the variables `MEMLEDGER_TRACE`, `MEMLEDGER_FILE`, `MEMLEDGER_HOST` and so on.

@@ -43,6 +43,9 @@ pub(crate) struct Recording {
     /// may.
     pub(super) report_is_set: bool,
     pub(super) initial: InitialDestinations,
+    /// The session of track events that the settings name.
+    #[cfg(feature = "perfetto")]
+    pub(super) tracing: Option<super::tracing_session::InitialSession>,
     pub(super) control: Option<RunningControl>,
     /// How the children of forks continue it, if they do.
     pub(super) follow: Option<Follow>,

@@ -77,8 +77,8 @@ pub(super) fn write_report(
     let Some(analyzer) = analyzer else { return };
     // NOTE: checks first that there is enough memory: if memory ran out while the report is made,
     // the process would abort.
-    let room =
-        analyzer.with_analyzer(|analyzer| analyzer.report_bytes(output.options.largest_live));
+    let room = output.format.bytes()
+        + analyzer.with_analyzer(|analyzer| analyzer.report_bytes(output.options.largest_live));
     if Vec::<u8>::new().try_reserve_exact(room).is_err() {
         return problems::add(format!(
             "the report is not written: it takes about {} KiB, and the system has no memory left",
@@ -218,11 +218,11 @@ mod tests {
         }
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(open_report(&ReportTo::stderr()).unwrap().format.name(), "text");
-        let Err(error) = open_report(&ReportTo::file("run.html")) else { panic!() };
+        let Err(error) = open_report(&ReportTo::file("run.doc")) else { panic!() };
         let endings = FORMATS.endings();
-        let sentence = "the report cannot go to run.html: its name must end in";
+        let sentence = "the report cannot go to run.doc: its name must end in";
         assert_eq!(error.to_string(), format!("{sentence} {endings}"));
-        let error = settings::report("run.html".as_ref(), &mut Config::default()).unwrap_err();
+        let error = settings::report("run.doc".as_ref(), &mut Config::default()).unwrap_err();
         assert!(error.contains(&format!("a path ending in {endings} are allowed")), "{error}");
     }
 }

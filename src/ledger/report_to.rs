@@ -18,7 +18,8 @@ impl ReportTo {
         Self { path: None, verbose: false, largest_live: None }
     }
 
-    /// To a file: JSON (`memledger.report/1`) if its name ends in `.json`, text if in `.txt`.
+    /// To a file: JSON (`memledger.report/1`) if its name ends in `.json`, text if in `.txt`, a page for
+    /// a browser if in `.html`. Other endings are those of [`FORMATS`](crate::dump::FORMATS).
     ///
     /// The name may contain `%p`, `%t`, `%e` as in
     /// [`trace_to_file`](crate::LedgerBuilder::trace_to_file). A path that cannot be written is an

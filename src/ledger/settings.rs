@@ -25,11 +25,13 @@ struct Setting {
 }
 
 /// All settings, in the order in which they are applied.
-const SETTINGS: [Setting; 14] = [
+const SETTINGS: [Setting; 16] = [
     Setting { variable: TRACE, flag: "-trace=", apply: channels },
     Setting { variable: STACKS, flag: STACKS_FLAG, apply: stacks },
     Setting { variable: STACK_FRAMES, flag: "-tracestackframes=", apply: stack_frames },
     Setting { variable: c"MEMLEDGER_FILE", flag: "-tracefile=", apply: file },
+    Setting { variable: PERFETTO, flag: "-traceperfetto=", apply: perfetto },
+    Setting { variable: PERFETTO_CONFIG, flag: "-traceperfettoconfig=", apply: perfetto_config },
     Setting { variable: c"MEMLEDGER_HOST", flag: "-tracehost=", apply: host },
     Setting { variable: c"MEMLEDGER_CONTROL", flag: "-tracecontrol=", apply: control },
     Setting {
@@ -68,6 +70,8 @@ const SETTINGS: [Setting; 14] = [
     },
 ];
 
+const PERFETTO: &CStr = c"MEMLEDGER_PERFETTO";
+const PERFETTO_CONFIG: &CStr = c"MEMLEDGER_PERFETTO_CONFIG";
 pub(super) const TRACE: &CStr = c"MEMLEDGER_TRACE";
 pub(super) const STACKS: &CStr = c"MEMLEDGER_STACKS";
 /// Without the `=` and a value, it means `on`.
@@ -80,11 +84,11 @@ pub(super) const REPORT: &CStr = c"MEMLEDGER_REPORT";
 pub(super) const CONTROL_TOKEN_FILE: &CStr = c"MEMLEDGER_CONTROL_TOKEN_FILE";
 
 /// The settings that start a recording by themselves, because each of them gives it an output.
-const STARTING: [&CStr; 4] = [c"MEMLEDGER_FILE", c"MEMLEDGER_HOST", REPORT, c"MEMLEDGER_CONTROL"];
+const STARTING: [&CStr; 5] =
+    [c"MEMLEDGER_FILE", c"MEMLEDGER_HOST", REPORT, c"MEMLEDGER_CONTROL", PERFETTO];
 
 /// Variables of the design that this version does not act on yet.
-const NOT_YET: [&str; 4] =
-    ["MEMLEDGER_PERFETTO", "MEMLEDGER_PERFETTO_CONFIG", "MEMLEDGER_WATCH", "MEMLEDGER_LIMIT"];
+const NOT_YET: [&str; 2] = ["MEMLEDGER_WATCH", "MEMLEDGER_LIMIT"];
 
 /// The only process whose children use these variables: its number. `memledger run` sets it, since the
 /// program's own children inherit its environment. It has no flag, because flags are not inherited.
@@ -241,6 +245,28 @@ fn bytes(text: &str) -> Option<u64> {
 fn file(value: &OsStr, config: &mut Config) -> Result<(), String> {
     config.file = Some(DestinationSpec::all(PathBuf::from(value)));
     Ok(())
+}
+
+#[cfg(feature = "perfetto")]
+fn perfetto(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    config.perfetto = Some(PathBuf::from(value));
+    Ok(())
+}
+
+#[cfg(feature = "perfetto")]
+fn perfetto_config(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    config.perfetto_config = Some(PathBuf::from(value));
+    Ok(())
+}
+
+#[cfg(not(feature = "perfetto"))]
+fn perfetto(_: &OsStr, _: &mut Config) -> Result<(), String> {
+    Err("the program was built without the feature perfetto of memledger, so there are no track events".into())
+}
+
+#[cfg(not(feature = "perfetto"))]
+fn perfetto_config(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    perfetto(value, config)
 }
 
 fn host(value: &OsStr, config: &mut Config) -> Result<(), String> {

@@ -15,6 +15,7 @@ use crate::alloc::{self, linked};
 use crate::error::Error;
 use crate::events::channel::{self, Names};
 use crate::platform::os::BlockedSignals;
+use crate::scopes;
 use crate::stacks;
 use crate::trace::sink::tcp::Address;
 use crate::trace::sink::{FIRST_FILE, file};
@@ -241,8 +242,15 @@ fn add_settings(running: &mut Recording, config: Config) -> Result<(), Error> {
         }
     }
     if let Some(channels) = config.channels.filter(|_| !running.channels_are_set) {
-        // Not `memory`: the blocks allocated before would be unknown.
-        channel::apply_setting(channel::names(&channels)?.without(&alloc::CHANNEL));
+        // Not `memory`: the blocks allocated before would be unknown. Nor `freescope`: the scopes of
+        // the frees before would be.
+        let names = channel::names(&channels)?;
+        if names.contains(&scopes::FREE_CHANNEL) {
+            problems::add(
+                "freescope is not recorded: the environment started recording before main; set MEMLEDGER_TRACE=memory,scope,freescope as well".to_owned(),
+            );
+        }
+        channel::apply_setting(names.without(&alloc::CHANNEL).without(&scopes::FREE_CHANNEL));
         running.channels_are_set = true;
     }
     if let Some(report) = config.report.filter(|_| !running.report_is_set) {

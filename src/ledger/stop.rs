@@ -74,6 +74,10 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
     }
     let deadline = Instant::now() + DRAIN_TIMEOUT;
     queue::all().iter().for_each(|queue| queue.wait_for_end(deadline));
+    #[cfg(feature = "perfetto")]
+    if let Some(session) = recording.tracing {
+        session.end();
+    }
     if let Some(output) = recording.report {
         write_report(output, recording.unlinked, recording.analyzer.as_ref());
     }
@@ -89,6 +93,13 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
         problems::add(format!(
             "{} channels of the program stayed off: it can have 1024, and had used these before",
             channel::refused()
+        ));
+    }
+    #[cfg(feature = "perfetto")]
+    if crate::perfetto::refused() > 0 {
+        problems::add(format!(
+            "{} categories of the program stayed off: it can have 4096, and had used these before",
+            crate::perfetto::refused()
         ));
     }
     if let Some(refused) = important::take_refused() {

@@ -5,3 +5,5 @@ pub(crate) mod chunk_table;
 pub(crate) mod clock;
 pub(crate) mod free_stack;
 pub(crate) mod os;
+#[cfg(feature = "perfetto")]
+pub(crate) mod ticks;

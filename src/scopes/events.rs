@@ -58,6 +58,10 @@ pub(crate) static TYPES: &[&Declaration] = &[&TAG_SPEC, &MEMORY_SCOPE, &SCOPE_EN
 /// The channel of scopes, groups and tags.
 pub(crate) static CHANNEL: Channel = Channel::new("Scope", false);
 
+/// The channel of the scopes of frees. Without it, the scope that is open on a stream at a free may be
+/// that of the allocation before. It is on or off for a whole recording, so that a reader knows which.
+pub(crate) static FREE_CHANNEL: Channel = Channel::ours("FreeScope");
+
 /// No parent, no owner.
 const NO_TAG: u32 = u32::MAX;
 
@@ -83,6 +87,8 @@ impl ScopeEvents {
             entries::read(&mut seen);
         }
         let is_off = CHANNEL.is_off();
+        // Adds the channel to the table, so that the stream says that it is off.
+        FREE_CHANNEL.is_enabled();
         Self { walk: None, seen, entries: Vec::new(), reported: Vec::new(), is_off }
     }
 

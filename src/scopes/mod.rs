@@ -42,7 +42,7 @@ pub use spans::ScopeLayer;
 pub use tag::{Tag, tagged};
 
 #[cfg(feature = "enable")]
-pub(crate) use events::CHANNEL;
+pub(crate) use events::{CHANNEL, FREE_CHANNEL};
 #[cfg(feature = "enable")]
 pub(crate) use switch::{is_current, switch};
 

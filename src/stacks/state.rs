@@ -31,10 +31,10 @@ pub(crate) fn frame_limit() -> u32 {
 
 /// Lets the hook take stacks. The modules must have been read.
 pub(crate) fn turn_on() {
-    state::set_stacks(true);
+    state::set_option(state::STACKS, true);
 }
 
 /// Has the hook take no stacks. A hook that is under way may still take one.
 pub(crate) fn turn_off() {
-    state::set_stacks(false);
+    state::set_option(state::STACKS, false);
 }

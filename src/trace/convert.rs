@@ -33,7 +33,9 @@ impl Visitor for Ignore {
 /// # Errors
 /// [`Error::NotATrace`] if the input is not a trace, [`Error::UnsupportedTrace`] if it is a trace
 /// of an unsupported version, [`Error::Read`] if its start cannot be read: in these cases nothing
-/// is written. [`Error::Write`] if `out` fails.
+/// is written. [`Error::NotConvertible`] if the trace is of a protocol below 5 (Unreal Engine 4), whose
+/// attachments no later protocol can carry; then nothing is written, either. [`Error::Write`] if
+/// `out` fails.
 ///
 /// # Examples
 /// ```
@@ -61,6 +63,13 @@ pub(crate) fn copy<V: Visitor>(
     append: impl FnOnce(&mut V, &Summary) -> Vec<(u16, Vec<u8>)>,
 ) -> Result<Summary, Error> {
     let mut reader = Reader::open(source)?;
+    let protocol = reader.handshake().protocol;
+    if protocol < 5 {
+        return Err(Error::NotConvertible(format!(
+            "it is of protocol {protocol}, and no later protocol can carry its attachments and its \
+             uids below 16"
+        )));
+    }
     let to = to.unwrap_or(reader.handshake().transport);
     let handshake = Handshake { transport: to, ..reader.handshake().clone() };
     let mut packets = PacketWriter::new(to, handshake.protocol);

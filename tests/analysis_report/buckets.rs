@@ -62,7 +62,7 @@ impl BlockObserver for Sums {
                 row.reallocations += 1;
                 row.allocated_bytes += bytes;
             }
-            BlockChange::ReallocFailed => {
+            BlockChange::ReallocFailed { .. } => {
                 let row = self.live(event.bucket, 0, 0);
                 row.reallocations -= 1;
                 row.allocated_bytes -= bytes;

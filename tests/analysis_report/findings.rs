@@ -1,9 +1,10 @@
 //! Findings against a model that keeps every block for ever and counts again from scratch.
 
-use crate::feed::{Feed, V::N};
-use memledger::analysis::{Analyzer, Finding, FindingKind, FindingsObserver, Report};
+use crate::feed::{Feed, V::N, V::S};
+use memledger::analysis::{Analyzer, Finding, FindingKind, FindingsObserver, FreedIn, Report};
 use memledger::dump::text::{self, Options};
 use proptest::prelude::*;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// What a piece of a program does, again and again.
@@ -49,16 +50,25 @@ struct Block {
     first: u64,
     bytes: u64,
     born: u64,
-    /// The event, the time, the thread, and whether it was short-lived.
-    freed: Option<(u64, u64, u16, bool)>,
+    freed: Option<Freed>,
     growths: u64,
     moved: u64,
     copied: u64,
     given_back: u64,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Freed {
+    at: u64,
+    stream: u16,
+    /// The scope that was open on the stream.
+    scope: Option<usize>,
+    short: bool,
+}
+
 #[derive(Default)]
 struct Model {
+    free_scopes: bool,
     feed: Option<Feed<FindingsObserver>>,
     blocks: Vec<Block>,
     addresses: BTreeMap<usize, u64>,
@@ -138,9 +148,9 @@ impl Model {
         let address = self.addresses.remove(&block).expect("it is live");
         self.feed().free(stream, address);
         self.unused.push(address);
-        let event = self.feed().events;
         let short = stream == 2 && self.newest.get(&2) == Some(&block);
-        self.blocks[block].freed = Some((event, self.now, stream, short));
+        let scope = self.open.filter(|_| stream == 2);
+        self.blocks[block].freed = Some(Freed { at: self.now, stream, scope, short });
         self.live[self.blocks[block].scope] -= self.blocks[block].bytes;
         self.note();
     }
@@ -211,16 +221,46 @@ impl Model {
     }
 }
 
-fn run(acts: &[(Act, u64)]) -> (Report, Vec<Finding>, Model) {
+impl Model {
+    /// What was freed of the blocks of one scope, or of all.
+    fn freed_in(&self, of: Option<usize>) -> Vec<FreedIn> {
+        let path = |scope: Option<usize>| {
+            let name = scope.map(|scope| SCOPES[scope].1.to_owned());
+            ["GlobalScope".to_owned()].into_iter().chain(name).collect::<Vec<_>>()
+        };
+        let mut rows = BTreeMap::<_, (u64, u64)>::new();
+        for block in self.blocks.iter().filter(|block| of.is_none_or(|of| of == block.scope)) {
+            if let Some(freed) = block.freed.filter(|_| self.free_scopes) {
+                let row = rows.entry((path(Some(block.scope)), path(freed.scope))).or_default();
+                *row = (row.0 + 1, row.1 + block.bytes);
+            }
+        }
+        let rows = rows.into_iter().map(|((allocated_in, freed_in), (blocks, bytes))| {
+            let mut row = FreedIn::default();
+            (row.allocated_in, row.freed_in) = (allocated_in, freed_in);
+            (row.blocks, row.bytes) = (blocks, bytes);
+            row
+        });
+        let mut rows: Vec<_> = rows.collect();
+        rows.sort_by_key(|row| Reverse((row.blocks, row.bytes)));
+        rows
+    }
+}
+
+/// Makes a trace; `free_scopes` says whether its frees are in their scopes.
+fn run(acts: &[(Act, u64)], free_scopes: bool) -> (Report, Vec<Finding>, Model) {
     let analyzer = Analyzer::observing(FindingsObserver::default()).by_bucket();
     let mut feed = Feed::ours(analyzer);
+    for (id, is_on, name) in [(1, true, "Scope"), (2, free_scopes, "FreeScope")] {
+        feed.emit("Trace.ChannelAnnounce", 1, &[N(id), N(is_on.into()), N(0), S(name)]);
+    }
     feed.spec(0, 100, -1, -1, "GlobalScope");
     for (tag, name) in SCOPES {
         feed.spec(0, tag, 100, -1, name);
     }
     feed.thread(2, 1, "one");
     feed.thread(3, 2, "two");
-    let mut model = Model { feed: Some(feed), next: 1 << 20, ..Model::default() };
+    let mut model = Model { feed: Some(feed), next: 1 << 20, free_scopes, ..Model::default() };
     let rounds = acts.iter().map(|(_, rounds)| *rounds).max().unwrap_or(0);
     for round in 0..rounds {
         for (number, (act, _)) in acts.iter().enumerate().filter(|(_, (_, of))| round < *of) {
@@ -234,6 +274,8 @@ fn run(acts: &[(Act, u64)]) -> (Report, Vec<Finding>, Model) {
     }
     let report = model.feed().report();
     let found = model.feed().analyzer.find(&report, None);
+    let freed_in = model.feed().analyzer.freed_in(&report, None);
+    assert_eq!(freed_in, model.freed_in(None));
     (report, found, model)
 }
 
@@ -277,7 +319,7 @@ fn check(report: &Report, finding: &Finding, model: &Model) {
             );
         }
         FindingKind::ShortLived { blocks: b, of, bytes } => {
-            let short = |block: &Block| block.freed.is_some_and(|(.., short)| short);
+            let short = |block: &Block| block.freed.is_some_and(|freed| freed.short);
             assert_eq!((*b, *of), (count(&short), count(&|b| b.freed.is_some())));
             assert_eq!(*bytes, Some(sum(&|b| if short(b) { b.bytes } else { 0 })));
         }
@@ -293,7 +335,7 @@ fn check(report: &Report, finding: &Finding, model: &Model) {
             let ages = live.iter().map(|b| report.trace.duration_ns - b.born).sum::<u64>();
             assert_eq!(*mean_age_ns, ages / *b);
             let young =
-                count(&|b| b.freed.is_some_and(|(_, at, ..)| at - b.born < *freed_within_ns));
+                count(&|b| b.freed.is_some_and(|freed| freed.at - b.born < *freed_within_ns));
             assert!(young * 100 >= *freed * 95, "{young} of {freed}");
             assert!(*freed >= *b * 20);
         }
@@ -312,8 +354,9 @@ fn check(report: &Report, finding: &Finding, model: &Model) {
             assert_eq!((*b, *of), (count(&|b| b.first == *size), of_all));
             assert_eq!(*at_peak, model.at_peak.1[scope]);
         }
-        FindingKind::FreedElsewhere { blocks: b, of, freed_by } => {
-            let by = |stream: u16| count(&|b| b.freed.is_some_and(|(_, _, by, _)| by == stream));
+        FindingKind::FreedElsewhere { blocks: b, of, freed_by, freed_in } => {
+            assert_eq!(*freed_in, model.freed_in(Some(scope)));
+            let by = |stream: u16| count(&|b| b.freed.is_some_and(|freed| freed.stream == stream));
             assert_eq!((*b, *of), (by(3), by(2) + by(3)));
             for row in freed_by {
                 assert_eq!(row.blocks, by(if row.thread == 1 { 2 } else { 3 }));
@@ -353,8 +396,11 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(40) })]
 
     #[test]
-    fn every_finding_is_as_a_naive_model_has_it(acts in proptest::collection::vec(act(), 1..5)) {
-        let (mut report, found, model) = run(&acts);
+    fn every_finding_is_as_a_naive_model_has_it(
+        acts in proptest::collection::vec(act(), 1..5),
+        free_scopes: bool,
+    ) {
+        let (mut report, found, model) = run(&acts, free_scopes);
         for finding in &found {
             check(&report, finding, &model);
         }
@@ -365,7 +411,7 @@ proptest! {
 }
 
 fn kinds(acts: &[(Act, u64)]) -> Vec<&'static str> {
-    let (report, found, model) = run(acts);
+    let (report, found, model) = run(acts, true);
     found.iter().for_each(|finding| check(&report, finding, &model));
     found.iter().map(Finding::kind_name).collect()
 }

@@ -8,12 +8,18 @@ mod feed;
 mod figures;
 mod findings;
 mod hostile;
+mod index;
 mod model;
 mod moments;
 mod ops;
+#[cfg(feature = "html")]
+mod page_reader;
+#[cfg(feature = "html")]
+mod pages;
 mod queries;
 mod sampled;
 mod samples;
 mod spans;
 mod stacks;
 mod text;
+mod timeline;

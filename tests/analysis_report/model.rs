@@ -558,6 +558,8 @@ proptest! {
         columns_add_up(&report);
         buckets_add_up(&report);
         observed_adds_up(&report, &observed);
+        #[cfg(feature = "html")]
+        crate::pages::page(&report);
         let got = report.totals;
         prop_assert_eq!(
             (got.allocations, got.frees, got.reallocations, got.allocated_bytes, got.short_lived),

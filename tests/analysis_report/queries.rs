@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 /// Gives the steps to an analyzer, and to a model.
-fn run<O: BlockObserver>(steps: &[Step], analyzer: Analyzer<O>) -> (Feed<O>, Model) {
+pub fn run<O: BlockObserver>(steps: &[Step], analyzer: Analyzer<O>) -> (Feed<O>, Model) {
     let mut feed = Feed::ours(analyzer);
     let mut model = Model::default();
     announce(&mut feed);
@@ -324,7 +324,7 @@ fn total_of(found: &Found) -> u64 {
     found.blocks + found.declined_blocks
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+pub fn steps() -> impl Strategy<Value = Vec<Step>> {
     let extra = prop_oneof![
         2 => (0_usize..64).prop_map(Step::Mark),
         2 => (1_u64..24).prop_map(|n| Step::Unmark(n * 16)),
@@ -341,7 +341,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// A position of the trace, from two random numbers.
-fn position(model: &Model, kind: u8, at: u64) -> Position {
+pub fn position(model: &Model, kind: u8, at: u64) -> Position {
     let events = model.after.len() as u64;
     match kind {
         0 => Position::Time(at % (model.now + 20)),

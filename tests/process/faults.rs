@@ -30,9 +30,9 @@ pub(crate) const CASES: &[Case] = &[
         let mut problems = outcome.stderr.lines().filter(|line| line.starts_with("memledger: "));
         assert!(problems.all(|line| line.contains("Input/output error")), "{}", outcome.stderr);
         let told = outcome.stderr.lines().filter(|line| line.contains(TRACE)).count();
-        // The last write of a turn is that of the report; how many come before varies by one,
+        // The last write of a turn is that of the report; how many come before varies by a few,
         // because the worker's cycles decide what goes into one write.
-        assert!((turns - 1..=turns).contains(&told), "{told} of {turns}: {}", outcome.stderr);
+        assert!((turns - 4..=turns).contains(&told), "{told} of {turns}: {}", outcome.stderr);
     }),
     case("a disk that has room again later has a trace that stays as it was", full, |run| {
         let outcome = run.run();

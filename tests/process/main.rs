@@ -20,7 +20,9 @@ mod exactness;
 mod exit;
 mod faults;
 mod files;
+mod findings;
 mod fork;
+mod free_scopes;
 mod functions;
 mod jumps;
 mod limits;
@@ -30,6 +32,10 @@ mod losses;
 mod memory;
 mod no_memory;
 mod own_memory;
+#[expect(dead_code, reason = "the notes are read elsewhere")]
+#[path = "../analysis_report/page_reader.rs"]
+mod page_reader;
+mod pages;
 mod pprof;
 mod private;
 mod profiles;
@@ -43,6 +49,7 @@ mod stack_sums;
 mod stacks;
 mod start;
 mod threads;
+mod track_events;
 mod travel;
 mod wire;
 
@@ -66,10 +73,12 @@ fn main() {
         ("choices", choices::CASES),
         ("control", control::CASES),
         ("threads", threads::CASES),
+        ("track_events", track_events::CASES),
         ("memory", memory::CASES),
         ("no_memory", no_memory::CASES),
         ("faults", faults::CASES),
         ("scopes", scopes::CASES),
+        ("free_scopes", free_scopes::CASES),
         ("jumps", jumps::CASES),
         ("entries", entries::CASES),
         ("containers", containers::CASES),
@@ -77,7 +86,9 @@ fn main() {
         ("spans", spans::CASES),
         ("stacks", stacks::CASES),
         ("functions", functions::CASES),
+        ("findings", findings::CASES),
         ("profiles", profiles::CASES),
+        ("pages", pages::CASES),
         ("stack_sums", stack_sums::CASES),
         ("code", code::CASES),
         ("log", log::CASES),

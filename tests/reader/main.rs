@@ -13,3 +13,4 @@ mod matches_a_naive_model;
 mod parses_every_protocol;
 mod support;
 mod tells_late_from_lost;
+mod unreal_engine_4;

@@ -11,7 +11,9 @@ use crate::symbols::{SymbolArgs, symbolize};
 use crate::terminal::note;
 use memledger::analysis::{Analyzer, DiffBy, Report, Until};
 use memledger::dump::diff::{Diff, DiffOptions};
+use memledger::dump::{html::Page, text};
 use memledger::trace::read::read;
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -21,6 +23,7 @@ Examples:
   memledger diff old.memledger new.memledger --by stack --sort allocated
   memledger diff run.memledger --at 'bookmark:warm' --at end     two times of one run
   memledger diff old.memledger new.memledger --format markdown   for a pull request
+  memledger diff old.memledger new.memledger -o diff.html        a page for a browser
   memledger diff old.memledger new.memledger --fail-if 'peak_bytes grew > 5%'   exit 3 if it did
   memledger diff old.memledger new.memledger --fail-if 'allocations{function=\"parse::file\"} grew > 0'
 
@@ -62,9 +65,9 @@ pub struct DiffArgs {
     /// Exit with status 0 though a trace is not whole
     #[arg(long)]
     allow_incomplete: bool,
-    /// The format
-    #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    /// The format [default: html, json or markdown by the ending of FILE, else text]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     /// Columns of a line (those of the terminal; 80 elsewhere)
     #[arg(long, value_name = "COLUMNS")]
     width: Option<usize>,
@@ -83,6 +86,30 @@ enum Format {
     Json,
     /// A table for a pull request
     Markdown,
+    /// A page for a browser: the new trace, and what has changed
+    Html,
+}
+
+impl DiffArgs {
+    /// The format: as asked for, or else by the ending of the file's name.
+    fn format(&self) -> Format {
+        let ending = self.output.as_deref().and_then(Path::extension);
+        let by_path = match ending.and_then(OsStr::to_str) {
+            Some("html" | "htm") => Format::Html,
+            Some("json") => Format::Json,
+            Some("md") => Format::Markdown,
+            _ => Format::Text,
+        };
+        self.format.unwrap_or(by_path)
+    }
+
+    /// An analyzer that has what the format needs of the new trace.
+    fn analyzer(&self) -> Analyzer {
+        match self.format() {
+            Format::Html => Analyzer::new().by_bucket(),
+            _ => Analyzer::new().largest_live(0),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -124,7 +151,10 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
         [name(&args.traces[0], args.at.first()), name(newer, args.at.get(1).or(args.at.first()))];
     let by = tables(args, &old, &new);
     let has_calls = by.iter().any(|by| matches!(by, DiffBy::Function | DiffBy::Stack));
-    if has_calls || args.fail_if.iter().any(Condition::needs_symbols) {
+    if has_calls
+        || args.format() == Format::Html
+        || args.fail_if.iter().any(Condition::needs_symbols)
+    {
         symbolize(&mut old, &args.symbols);
         symbolize(&mut new, &args.symbols);
     }
@@ -148,14 +178,29 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     let diff = Diff::new(&old, &new, &by, args.all_frames);
     let path = args.output.as_deref().unwrap_or(Path::new("-"));
     write_to(path, out, |out| {
-        let written = match args.format {
+        let written = match args.format() {
             Format::Text => diff.write_text(&options, out),
             Format::Json => diff.write_json(&options, out),
             Format::Markdown => diff.write_markdown(&options, out),
+            Format::Html => write_page(args, &diff, &options, &new, out),
         };
         written.map_err(|error| unwritable(path, error))
     })?;
     judge_change(&args.fail_if, &old, &new, missing, args.allow_incomplete)
+}
+
+/// Writes a page of the new report, and what has changed.
+fn write_page(
+    args: &DiffArgs,
+    diff: &Diff<'_>,
+    options: &DiffOptions,
+    new: &Report,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut shown = text::Options::default();
+    let at = args.at.get(1).or(args.at.first()).filter(|(_, at)| *at != Moment::End);
+    shown.moment = at.map(|(text, _)| text.clone());
+    Page::new(new, &shown).with_diff(diff, options).write_html(out)
 }
 
 /// The old and the new report, and what is missing from them.
@@ -163,7 +208,7 @@ fn reports(args: &DiffArgs) -> Result<([Report; 2], Option<String>), CliError> {
     let (reports, missing) = match (&*args.traces, &*args.at) {
         ([trace], [_, _]) => {
             let points = untils(trace, &args.at)?;
-            let analyzer = Analyzer::new().largest_live(0).reports_at(&points);
+            let analyzer = args.analyzer().reports_at(&points);
             analyzed(trace, analyzer, |analyzer| analyzer.reports())?
         }
         ([_], _) => {
@@ -188,7 +233,7 @@ fn reports(args: &DiffArgs) -> Result<([Report; 2], Option<String>), CliError> {
                     Some(at) => untils(trace, std::slice::from_ref(at))?[0],
                     None => Until::End,
                 };
-                let analyzer = Analyzer::new().largest_live(0).until(until);
+                let analyzer = args.analyzer().until(until);
                 let (reports, missing) =
                     analyzed(trace, analyzer, |analyzer| vec![analyzer.report()])?;
                 both.0.extend(reports);

@@ -9,6 +9,7 @@ mod numbers;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod pass;
+mod perfetto;
 mod rows;
 mod tables;
 mod to_tables;
@@ -17,6 +18,7 @@ use self::to_tables::TableName;
 use super::completeness::{damaged, incomplete};
 use super::input::{is_stdin, open, open_watched, unreadable};
 use super::output::{unwritable, write_to};
+use super::quantity::{NS_UNITS, scaled};
 use super::report::Sort;
 use crate::error::{CliError, Outcome};
 use crate::symbols::{self, SymbolArgs};
@@ -40,6 +42,7 @@ Examples:
   memledger export run.memledger --to csv --table blocks -o -  one of them as text
   memledger export run.memledger --to firefox -o run.json      for profiler.firefox.com
   memledger export run.memledger --to heaptrack -o run.zst     for heaptrack_gui
+  memledger export run.memledger --to perfetto -o run.pftrace  for ui.perfetto.dev
   zstdcat run.utrace.zst | memledger export - --to memledger -o run.memledger
 
 utrace and memledger hold the same stream of events; a trace can be turned from one into the other and
@@ -71,6 +74,10 @@ pub struct ExportArgs {
     /// For formats by stack: frames of the standard library and of allocation machinery, too
     #[arg(long)]
     all_frames: bool,
+    /// For perfetto: the time from one dump of the heap profile to the next, instead of a hundredth of the
+    /// trace
+    #[arg(long, value_name = "TIME", value_parser = interval)]
+    interval: Option<u64>,
     #[command(flatten)]
     symbols: SymbolArgs,
 }
@@ -100,6 +107,8 @@ enum To {
     Firefox,
     /// For heaptrack_print and heaptrack_gui; compressed if OUT ends in .gz or .zst
     Heaptrack,
+    /// For ui.perfetto.dev: heap profiles, counters and slices of scopes; name it run.pftrace
+    Perfetto,
 }
 
 impl To {
@@ -118,6 +127,7 @@ impl To {
             Self::Csv => Kind::Command(to_tables::run),
             Self::Firefox => Kind::Command(firefox::run),
             Self::Heaptrack => Kind::Command(heaptrack::run),
+            Self::Perfetto => Kind::Command(perfetto::run),
         }
     }
 }
@@ -187,6 +197,12 @@ fn report(
     })?;
     let incomplete = incomplete(&args.trace, &report, &summary);
     Ok(incomplete.map_or(Outcome::Done, Outcome::Incomplete))
+}
+
+/// The value of `--interval`, in nanoseconds.
+fn interval(text: &str) -> Result<u64, String> {
+    let time = scaled(text.trim(), NS_UNITS).filter(|time| *time > 0);
+    time.ok_or_else(|| "a time is 1.5s, 200ms or nanoseconds without a unit, and not 0".to_owned())
 }
 
 /// Refuses to write bytes that are no text to a terminal.

@@ -19,7 +19,11 @@ pub mod run;
 pub mod serve;
 mod store;
 pub mod symbolize;
+pub mod top;
 pub mod traces;
+pub mod view;
+
+pub(crate) use completeness::outcome;
 
 /// How a command prints data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

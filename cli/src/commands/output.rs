@@ -3,8 +3,6 @@
 use super::input::is_stdin;
 use crate::error::CliError;
 use std::fs;
-#[cfg(unix)]
-use std::fs::Permissions;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
@@ -23,6 +21,23 @@ pub fn write_to<T>(
     if is_stdin(path) {
         return body(out);
     }
+    write_file(path, 0o666, body)
+}
+
+/// The same for a file that only its owner may read: one that the user has not asked for by name.
+pub fn write_private<T>(
+    path: &Path,
+    body: impl FnOnce(&mut dyn Write) -> Result<T, CliError>,
+) -> Result<T, CliError> {
+    write_file(path, 0o600, body)
+}
+
+/// `mode` are the permissions of a new file, from which the system takes those of the umask away.
+fn write_file<T>(
+    path: &Path,
+    mode: u32,
+    body: impl FnOnce(&mut dyn Write) -> Result<T, CliError>,
+) -> Result<T, CliError> {
     let failed = |error| unwritable(path, error);
     // Through a link, to the file itself.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -34,7 +49,7 @@ pub fn write_to<T>(
         file.flush().map_err(failed)?;
         return Ok(value);
     }
-    let mut file = BufWriter::new(temporary(&target).map_err(failed)?);
+    let mut file = BufWriter::new(temporary(&target, mode).map_err(failed)?);
     let value = body(&mut file)?;
     let file = file.into_inner().map_err(|error| failed(error.into_error()))?;
     if let Some(before) = before {
@@ -54,24 +69,19 @@ pub fn unwritable(path: &Path, error: io::Error) -> CliError {
 }
 
 /// A file in the folder of `path` that is removed when it is dropped.
-fn temporary(path: &Path) -> io::Result<NamedTempFile> {
+#[cfg_attr(not(unix), expect(unused_variables, reason = "no permissions there"))]
+fn temporary(path: &Path, mode: u32) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     let prefix = path.file_name().map(|name| format!(".{}.", name.to_string_lossy()));
     // A name of 255 bytes has no room for more.
     let prefix = prefix.filter(|prefix| prefix.len() < 200).unwrap_or_default();
     builder.prefix(&prefix).suffix(".part");
     #[cfg(unix)]
-    builder.permissions(new_file());
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let made = builder.tempfile_in(folder.map_or_else(|| PathBuf::from("."), Path::to_owned));
     // NOTE: the error would name the temporary file.
     made.map_err(|error| error.kind().into())
-}
-
-/// The permissions of a new file, from which the system takes those of the umask away.
-#[cfg(unix)]
-fn new_file() -> Permissions {
-    std::os::unix::fs::PermissionsExt::from_mode(0o666)
 }
 
 #[cfg(test)]
@@ -112,6 +122,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn links_and_permissions_stay() {
+        use std::fs::Permissions;
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let (file, link) = (folder.path().join("file"), folder.path().join("link"));

@@ -7,10 +7,11 @@ use super::moment::Moment;
 use super::output::{unwritable, write_to};
 use super::quantity::{NS_UNITS, scaled};
 use super::report::{By, note_no_row};
-use crate::error::{CliError, Outcome};
+use crate::error::{CliError, Outcome, usage_sentence};
 use crate::symbols::{SymbolArgs, symbolizer};
 use crate::terminal::note;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, FromArgMatches};
 use memledger::analysis::{Analyzer, Answer, Position, Query, Rule, Unanswered};
 use memledger::dump::query::{Written, rows};
 use memledger::dump::text;
@@ -134,6 +135,56 @@ fn span(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "a length of time is 1.5s, 200ms, or nanoseconds without a unit".to_owned())
 }
 
+/// A query that another command was asked: its rule and moments, as this command takes them.
+pub(super) struct Asked {
+    pub(super) rule: Rule,
+    moments: Vec<(String, Moment)>,
+}
+
+impl Asked {
+    /// `parameters` are names and values: `rule`, `a` and so on.
+    pub(super) fn parse(parameters: &[(&str, &str)]) -> Result<Self, CliError> {
+        let flags = parameters.iter().map(|(name, value)| format!("--{name}={value}"));
+        let words = ["query".to_owned(), "-".to_owned()].into_iter().chain(flags);
+        let command = QueryArgs::augment_args(clap::Command::new("query")).no_binary_name(false);
+        let args = command
+            .try_get_matches_from(words)
+            .and_then(|matches| QueryArgs::from_arg_matches(&matches))
+            .map_err(|error| CliError::Usage(usage_sentence(&error)))?;
+        let moments = args.moments()?.into_iter().cloned().collect();
+        Ok(Self { rule: args.rule, moments })
+    }
+
+    /// Where the moments are, of a trace of this duration whose event `peak` reached the peak.
+    pub(super) fn positions(&self, peak: u64, duration: u64) -> Vec<Position> {
+        let position = |moment| position(self.rule, moment, peak, duration);
+        self.moments.iter().map(position).collect()
+    }
+
+    /// Why there is no answer.
+    pub(super) fn unanswered(&self, why: Unanswered) -> CliError {
+        let asked: Vec<_> = self.moments.iter().map(|(text, _)| text.clone()).collect();
+        unanswered(why, &asked)
+    }
+}
+
+/// Where a moment is.
+fn position(rule: Rule, (text, moment): &(String, Moment), peak: u64, duration: u64) -> Position {
+    let is_of_one_time = matches!(rule, Rule::AliveAtA | Rule::FreedBefore);
+    match moment {
+        // The blocks that a trace begins with are allocated after its start.
+        _ if text.trim() == "start" && !is_of_one_time => Position::Event(0),
+        Moment::Nanoseconds(time) => Position::Time(*time),
+        Moment::Share(billionths) => {
+            let time = u128::from(duration) * u128::from(*billionths) / 1_000_000_000;
+            Position::Time(u64::try_from(time).unwrap_or(u64::MAX))
+        }
+        Moment::Bookmark(name) => Position::Bookmark(name.clone()),
+        Moment::Peak => Position::Event(peak),
+        Moment::End => Position::End,
+    }
+}
+
 impl QueryArgs {
     /// The moments of the rule, as far as they are given.
     fn moments(&self) -> Result<Vec<&(String, Moment)>, CliError> {
@@ -238,19 +289,7 @@ fn positions(args: &QueryArgs, moments: &[&(String, Moment)]) -> Result<Vec<Posi
         }
     };
     let (peak, duration) = first.unwrap_or_default();
-    let is_of_one_time = matches!(args.rule, Rule::AliveAtA | Rule::FreedBefore);
-    let position = |(text, moment): &&(String, Moment)| match moment {
-        // The blocks that a trace begins with are allocated after its start.
-        _ if text.trim() == "start" && !is_of_one_time => Position::Event(0),
-        Moment::Nanoseconds(time) => Position::Time(*time),
-        Moment::Share(billionths) => {
-            let time = u128::from(duration) * u128::from(*billionths) / 1_000_000_000;
-            Position::Time(u64::try_from(time).unwrap_or(u64::MAX))
-        }
-        Moment::Bookmark(name) => Position::Bookmark(name.clone()),
-        Moment::Peak => Position::Event(peak),
-        Moment::End => Position::End,
-    };
+    let position = |moment: &&(String, Moment)| position(args.rule, moment, peak, duration);
     Ok(moments.iter().map(position).collect())
 }
 

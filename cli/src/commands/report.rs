@@ -31,6 +31,7 @@ Examples:
   memledger report run.utrace --fail-if 'peak_bytes > 64MiB'   exit 3 if it was more
   memledger report run.utrace --fail-if 'peak_bytes{scope=\"request\"} > 1MiB'   of a scope
   memledger report run.utrace -o run.json             JSON, by the ending of the file
+  memledger report run.utrace -o run.html             a page for a browser: timeline, flame graph, findings
 
 TIME is 1.5s, 200ms, nanoseconds without a unit, 50%, start, peak, end or bookmark:NAME.
 EXPR compares a number in totals, losses or trace of the JSON report: >, >=, <, <=, =, !=; bytes may
@@ -258,6 +259,9 @@ fn names_in(report: &Report, args: &ReportArgs) -> BTreeSet<String> {
         let name = |group: &[String], name: &str| format!("{} / {name}", group.join(" > "));
         names.extend(report.by_name.iter().map(|row| name(&row.group, &row.name)));
     }
+    if args.by.is_none() {
+        names.extend(report.llm_tags.iter().map(|row| row.path.join(" > ")));
+    }
     for (by, rows) in [
         (By::Function, Report::by_function as fn(&Report, bool) -> _),
         (By::Line, Report::by_line),
@@ -338,13 +342,15 @@ fn bookmark(analyzer: &Analyzer, name: &str) -> Result<u64, CliError> {
 
 /// The report, the summary of reading, and the contradictions in the trace.
 fn analyze(args: &ReportArgs, until: Until) -> Result<(Report, Summary, Vec<String>), CliError> {
-    if !args.findings {
+    // A page always shows the findings.
+    if !args.findings && !args.format().shows_findings() {
         let (report, summary, analyzer) = read_with(Analyzer::new(), args, until)?;
         return Ok((report, summary, analyzer.problems().to_vec()));
     }
     let analyzer = Analyzer::observing(FindingsObserver::default()).by_bucket();
     let (mut report, summary, analyzer) = read_with(analyzer, args, until)?;
     report.findings = Some(analyzer.find(&report, args.scope.as_deref()));
+    report.freed_in = analyzer.freed_in(&report, args.scope.as_deref());
     Ok((report, summary, analyzer.problems().to_vec()))
 }
 

@@ -1,32 +1,41 @@
 //! `memledger run`: runs a program that has the tracker, and reports after it, however it ended.
 
 mod child;
+mod live;
 mod traces;
+mod viewed;
 
 use super::completeness::incomplete;
 use super::condition::{Condition, judge};
 use super::input::{open_watched, unreadable};
 use super::output::{unwritable, write_to};
 use super::quantity;
+use super::top::OfProgram;
 use crate::error::{CliError, Outcome};
 use crate::symbols::{SymbolArgs, symbolize};
 use crate::terminal::note;
 use child::{Ended, Program};
-use memledger::analysis::Analyzer;
-use memledger::dump::{FORMATS, text};
-use memledger::trace::read::read;
+use live::{Aside, Live};
+use memledger::analysis::{Analyzer, FindingsObserver, Report};
+use memledger::dump::{FORMATS, ReportFormat, text};
+use memledger::trace::read::{Summary, read};
 use std::ffi::OsString;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use traces::Traces;
+use viewed::Viewed;
 
 const EXAMPLES: &str = "\
 Examples:
   memledger run -- target/release/server --port 80        a report on stderr after it
   memledger run --stacks -- ./program                     with the functions that allocate
+  memledger run --html run.html -- ./program              and a page for a browser
   memledger run --trace run.memledger --report run.json -- ./program
   memledger run --fail-if 'peak_bytes > 64MiB' -- ./program      for CI: exit 3 if it was more
+  memledger run --top -- ./server                         live in this terminal while it runs
+  memledger run --view -- ./server                        in a browser while it runs and after that
   memledger run --follow-children -- sh -c './a; ./b'     a report of each process
 
 The exit status is the program's own, 128 + N if signal N ended it, 127 if there is no such program and
@@ -54,6 +63,9 @@ pub struct RunArgs {
     /// [default: MEMLEDGER_REPORT, else stderr]
     #[arg(long, value_name = "FILE")]
     report: Option<ReportTo>,
+    /// A page for a browser in this file, beside the report; %p is the process id
+    #[arg(long, value_name = "FILE", value_parser = page)]
+    html: Option<PathBuf>,
     /// Keep the trace in this file; %p is the process id [default: MEMLEDGER_FILE, else a temporary
     /// file]
     #[arg(long, value_name = "FILE")]
@@ -64,6 +76,14 @@ pub struct RunArgs {
     /// Report the programs that the program starts, and its forks, too
     #[arg(long)]
     follow_children: bool,
+    /// Show the program live in this terminal while it runs, as memledger top does. What it writes to the
+    /// terminal appears when the screen is closed
+    #[arg(long)]
+    top: bool,
+    /// Show the program in a browser while it runs and after that, as memledger view does, until Ctrl-C
+    /// after its end
+    #[arg(long, conflicts_with = "top")]
+    view: bool,
     #[command(flatten)]
     symbols: SymbolArgs,
     /// The program and its arguments
@@ -96,6 +116,14 @@ impl FromStr for ReportTo {
     }
 }
 
+/// The name of a page.
+fn page(value: &str) -> Result<PathBuf, String> {
+    match FORMATS.by_path(value.as_ref()) {
+        Some(format) if format.name() == "html" => Ok(value.into()),
+        _ => Err("the name of a page ends in .html or .htm".to_owned()),
+    }
+}
+
 /// A value of `MEMLEDGER_STACKS`.
 fn stacks(value: &str) -> Result<String, String> {
     let is_sample = |bytes: &str| quantity::size(bytes).is_ok_and(|bytes| bytes > 0);
@@ -121,12 +149,16 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
         (None, None) => ReportTo::Stderr,
     };
     let keep = args.trace.clone().or(variable(FILE).map(PathBuf::from));
-    if args.follow_children
-        && let ReportTo::File(path) = &report_to
-    {
-        traces::check_distinct("--report", path)?;
+    if args.follow_children {
+        if let ReportTo::File(path) = &report_to {
+            traces::check_distinct("--report", path)?;
+        }
+        if let Some(path) = &args.html {
+            traces::check_distinct("--html", path)?;
+        }
     }
-    let traces = Traces::new(keep.as_deref(), args.follow_children)?;
+    let traces = Arc::new(Traces::new(keep.as_deref(), args.follow_children)?);
+    let aside = args.top.then(Aside::new).transpose()?;
 
     let set = |name, value: OsString| (name, Some(value));
     let mut environment = vec![set(FILE, traces.pattern().into()), set(REPORT, "off".into())];
@@ -136,12 +168,33 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     } else {
         environment.push(set(PARENT, std::process::id().to_string().into()));
     }
-    let ended = match child::run(&Program { command: &args.command, environment }) {
+    let streams = aside.iter().flat_map(Aside::streams).collect();
+    let (mut live, mut viewed) = (None, None);
+    let started = |pid| {
+        live = aside.as_ref().map(|aside| open_live(args, &traces, pid, aside));
+        viewed = args.view.then(|| {
+            let traces = Arc::clone(&traces);
+            let find = move || traces.found(pid).into_iter().next();
+            Viewed::open(find, args.symbols.clone(), keep.is_some())
+        });
+    };
+    let ended = match child::run(&Program { command: &args.command, environment, streams }, started)
+    {
         Ok(ended) => ended,
         Err(not_run) => return not_run.outcome(&args.command[0]),
     };
+    match live {
+        Some(Ok(live)) => live.close(ended.status),
+        Some(Err(error)) => note(&error.to_string()),
+        None => {}
+    }
     let result = report_on(args, &report_to, &traces, &ended);
-    drop(traces);
+    match viewed {
+        Some(Ok(viewed)) => viewed.close(!traces.found(ended.pid).is_empty()),
+        Some(Err(error)) => note(&error.to_string()),
+        None => {}
+    }
+    drop((traces, aside));
     let _ = out.flush();
     if ended.status == 0 {
         return result;
@@ -153,6 +206,22 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     }
     ended.interrupt_like_it();
     Ok(Outcome::Status(ended.status))
+}
+
+/// Opens the screen of `--top`.
+fn open_live(
+    args: &RunArgs,
+    traces: &Arc<Traces>,
+    pid: u32,
+    aside: &Aside,
+) -> Result<Live, CliError> {
+    let traces = Arc::clone(traces);
+    let of = OfProgram {
+        program: args.command[0].to_string_lossy().into_owned(),
+        find: Box::new(move || traces.found(pid).into_iter().next()),
+        symbols: args.symbols.folders.clone(),
+    };
+    Live::open(of, pid, aside)
 }
 
 /// Reports on each process that has left a trace, and checks the conditions on each. The outcome is that
@@ -212,29 +281,32 @@ fn report_one(
     traces: &Traces,
     path: &Path,
 ) -> Result<Outcome, CliError> {
-    let mut analyzer = Analyzer::new();
-    let summary = read(open_watched(path)?, &mut analyzer).map_err(|error| {
-        let error = unreadable(path, error).to_string();
-        CliError::Failed(traces.sentence(path, &error, None))
-    })?;
-    let mut report = analyzer.report();
-    let incomplete = incomplete(path, &report, &summary);
-    let incomplete = incomplete.map(|sentence| traces.sentence(path, &sentence, Some(&report)));
-    let mut options = text::Options::default();
     let format = match to {
         ReportTo::File(path) => FORMATS.by_path(path),
         ReportTo::Stderr => Some(FORMATS.default()),
         ReportTo::Nowhere => None,
     };
+    let page = args.html.as_ref().and_then(|path| FORMATS.by_path(path));
+    let formats = || format.into_iter().chain(page);
+    let (mut report, summary) = analyze(path, formats())
+        .map_err(|error| CliError::Failed(traces.sentence(path, &error.to_string(), None)))?;
+    let incomplete = incomplete(path, &report, &summary);
+    let incomplete = incomplete.map(|sentence| traces.sentence(path, &sentence, Some(&report)));
+    let mut options = text::Options::default();
     if args.fail_if.iter().any(Condition::needs_symbols)
-        || format.is_some_and(|format| format.shows_functions(&report, &options))
+        || formats().any(|format| format.shows_functions(&report, &options))
     {
         symbolize(&mut report, &args.symbols);
     }
-    let format = format.unwrap_or(FORMATS.default());
-    match to {
-        ReportTo::Nowhere => {}
-        ReportTo::Stderr => {
+    if let (Some(path), Some(page)) = (&args.html, page) {
+        write_report(page, &report, path)?;
+    }
+    // The findings are those of the page only.
+    if format.is_some_and(|format| !format.shows_findings()) {
+        report.findings = None;
+    }
+    match (to, format) {
+        (ReportTo::Stderr, Some(format)) => {
             let mut err = BufWriter::new(io::stderr().lock());
             options.color = io::stderr().is_terminal()
                 && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -243,13 +315,40 @@ fn report_one(
             // A closed stderr does not change how the program ended.
             let _ = format.write(&report, &options, &mut err).and_then(|()| err.flush());
         }
-        ReportTo::File(to) => {
-            let to = traces::named(to, report.trace.pid.unwrap_or(0));
-            write_to(&to, &mut io::sink(), |file| {
-                format.write(&report, &options, file).map_err(|error| unwritable(&to, error))
-            })?;
-        }
+        (ReportTo::File(to), Some(format)) => write_report(format, &report, to)?,
+        _ => {}
     }
     // The program may have ended as it pleases; only a condition needs all of the trace.
     judge(&args.fail_if, &report, incomplete, args.fail_if.is_empty())
+}
+
+/// The report of a trace, with all that these formats show but functions, and the summary of reading.
+fn analyze<'a>(
+    path: &Path,
+    mut formats: impl Iterator<Item = &'a dyn ReportFormat> + Clone,
+) -> Result<(Report, Summary), CliError> {
+    let unreadable = |error| unreadable(path, error);
+    let source = open_watched(path)?;
+    if formats.clone().any(|format| format.shows_findings()) {
+        let mut analyzer = Analyzer::observing(FindingsObserver::default()).by_bucket();
+        let summary = read(source, &mut analyzer).map_err(unreadable)?;
+        let mut report = analyzer.report();
+        report.findings = Some(analyzer.find(&report, None));
+        return Ok((report, summary));
+    }
+    let mut analyzer = Analyzer::new();
+    if formats.any(|format| format.needs_buckets()) {
+        analyzer = analyzer.by_bucket();
+    }
+    let summary = read(source, &mut analyzer).map_err(unreadable)?;
+    Ok((analyzer.report(), summary))
+}
+
+/// Writes the report to a file, in whose name %p is the process id.
+fn write_report(format: &dyn ReportFormat, report: &Report, to: &Path) -> Result<(), CliError> {
+    let to = traces::named(to, report.trace.pid.unwrap_or(0));
+    write_to(&to, &mut io::sink(), |file| {
+        let options = text::Options::default();
+        format.write(report, &options, file).map_err(|error| unwritable(&to, error))
+    })
 }

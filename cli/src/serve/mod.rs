@@ -25,6 +25,7 @@ pub use access::Access;
 pub use catalogue::Limits;
 pub use directory::{Directory, default_path};
 pub use in_process::InProcess;
+pub use listen::stop_signal;
 pub use server::Clients;
 
 use crate::error::CliError;

@@ -1,17 +1,20 @@
 //! The tests.
 
 use crate::harness::{Run, left};
+use crate::page_reader::Page;
 use crate::scenarios::{LEFT, LEFT_IN_CHILD};
 use libtest_mimic::Trial;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
+use std::time::Duration;
 
 macro_rules! trials {
     ($($name:ident),+ $(,)?) => {
@@ -39,6 +42,9 @@ trials![
     the_environment_has_the_defaults,
     stacks_have_functions,
     runs_differ_by_what_has_changed,
+    a_page_is_written_beside_the_report,
+    a_page_is_served_until_ctrl_c_after_the_end,
+    findings_say_what_to_look_at_first,
     wrong_options_are_one_sentence,
 ];
 
@@ -382,6 +388,110 @@ fn runs_differ_by_what_has_changed() {
     assert!(!out.contains("By function"), "{out}");
 }
 
+fn a_page_is_written_beside_the_report() {
+    let options = ["--stacks", "--html", "page.html", "--report", "report.json"];
+    let ended = Run::tracked("succeed", &options).run();
+    ended.exited(0);
+    let page = Page::of_html(&fs::read(ended.path("page.html")).expect("the page"));
+    page.is_of(&ended.report("report.json"));
+    assert!(page.0["findings"].is_array(), "a page has findings");
+    assert!(ended.report("report.json")["findings"].is_null(), "a report only if asked");
+    // Alone, and as the report itself.
+    let ended = Run::tracked("fail", &["--html=page.html", "--report=off"]).run();
+    ended.exited(7);
+    assert_eq!((ended.files(""), ended.stderr.as_str()), (vec!["page.html".to_owned()], ""));
+    let ended = Run::tracked("succeed", &["--report=page.htm"]).run();
+    ended.exited(0);
+    let page = Page::of_html(&fs::read(ended.path("page.htm")).expect("the page"));
+    assert!(page.0["findings"].is_array());
+}
+
+fn a_page_is_served_until_ctrl_c_after_the_end() {
+    let mut running = Run::tracked("fail", &["--view", "--report=report.json"]).spawn();
+    let url = running.wait_until(|running| {
+        let err = running.text("stderr");
+        let url = err.lines().find(|line| line.starts_with("http://") && err.ends_with('\n'))?;
+        Some(url.to_owned())
+    });
+    running.wait_until(|running| {
+        running.text("stderr").contains("Ctrl-C ends its page").then_some(())
+    });
+    let (host, token) = url.trim_start_matches("http://").split_once("/?token=").expect("a token");
+    let page = running.wait_until(|_| {
+        let mut stream = TcpStream::connect(host).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+        let request = format!(
+            "GET /api/page?token={token} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).expect("it is sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        let (_, body) = answer.split_once("\r\n\r\n").expect("an empty line");
+        let page: serde_json::Value = serde_json::from_str(body).expect("JSON");
+        // Until it was read to its end, it is that of a moment before.
+        (page["trace"]["complete"] == true).then_some(page)
+    });
+    running.signal(Signal::SIGINT);
+    let ended = running.wait();
+    ended.exited(7);
+    assert_eq!(page["totals"], ended.report("report.json")["totals"]);
+
+    let ended = Run::of(&["--view"], &["true"]).run();
+    ended.exited(0);
+    assert!(!ended.stderr.contains("http"), "{}", ended.stderr);
+}
+
+fn findings_say_what_to_look_at_first() {
+    let report = |channels: &str, options: &[&str]| {
+        let run = Run::tracked("defects", &["--report=off", "--trace=t.memledger"]);
+        let ended = run.env("MEMLEDGER_TRACE", channels).run();
+        assert_eq!(ended.exited(0).stderr, "");
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_memledger"));
+        command.arg("report").arg(ended.path("t.memledger")).arg("--findings").args(options);
+        let output = command.output().expect("it runs");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let text = report("memory,scope,freescope", &[]);
+    let (_, found) = text.split_once("\n\nFindings").expect("findings");
+    let lines: Vec<_> = found.lines().map(str::trim).collect();
+    assert_eq!(lines[0], ", those that would save most first");
+    assert_eq!(lines[1], "1. render, on main");
+    assert!(lines.contains(&"Reuse one buffer, or do without the block."), "{text}");
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let table: Vec<_> = lines.iter().skip_while(|line| !line.starts_with("Freed in")).collect();
+    let table: Vec<_> = table.into_iter().map(|line| words(line)).collect();
+    let rows = ["render 2,500 351.6 KiB", "itself 2,000 195.3 KiB", "clean up 500 156.3 KiB"];
+    assert_eq!(table[1..4], rows, "{text}");
+    let selected = report("memory,scope,freescope", &["--filter", "nothing like it"]);
+    assert!(selected.contains("Findings: none with that in its place"), "{selected}");
+    assert!(!selected.contains("Freed in"), "{selected}");
+
+    let json = |channels| {
+        let text = report(channels, &["--format=json", "--scope=render"]);
+        serde_json::from_str::<serde_json::Value>(&text).expect("JSON")
+    };
+    let document = json("memory,scope,freescope");
+    let first = &document["findings"][0];
+    assert_eq!(first["kind"], "short_lived");
+    assert_eq!(first["place"]["path"], serde_json::json!(["GlobalScope", "render"]));
+    let figures = serde_json::json!({ "blocks": 2_000, "of": 2_500, "bytes": 200_000 });
+    assert_eq!(first["figures"], figures);
+    let row = |scope: &str, blocks, bytes| {
+        serde_json::json!({
+            "allocated_in": ["GlobalScope", "render"],
+            "freed_in": ["GlobalScope", scope],
+            "blocks": blocks,
+            "bytes": bytes,
+        })
+    };
+    let rows = [row("render", 2_000, 200_000), row("clean up", 500, 160_000)];
+    assert_eq!(document["freed_in"], serde_json::json!(rows));
+    let without = json("memory,scope");
+    assert_eq!(without["findings"], document["findings"]);
+    assert!(without.get("freed_in").is_none());
+}
+
 fn wrong_options_are_one_sentence() {
     for options in [
         &["--stacks=some"][..],
@@ -390,6 +500,8 @@ fn wrong_options_are_one_sentence() {
         &["--trace", "/dev/null"],
         &["--follow-children", "--trace", "x.utrace"],
         &["--follow-children", "--report", "x.json"],
+        &["--follow-children", "--html", "x.html"],
+        &["--html", "x.json"],
         &["--fail-if", "peak > 1"],
     ] {
         let ended = Run::tracked("succeed", options).run();

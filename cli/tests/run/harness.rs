@@ -127,19 +127,25 @@ impl Running {
 
     #[track_caller]
     pub fn wait(mut self) -> Ended {
-        let start = Instant::now();
-        let status = loop {
-            if let Some(status) = self.child.try_wait().expect("a child") {
-                break status;
-            }
-            if start.elapsed() > DEADLINE {
-                let _ = self.child.kill();
-                panic!("the command hangs: {}", self.text("stderr"));
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        };
+        let status = wait_for_end(&mut self.child)
+            .unwrap_or_else(|| panic!("the command hangs: {}", self.text("stderr")));
         let (stdout, stderr) = (self.text("stdout"), self.text("stderr"));
         Ended { status, stdout, stderr, folder: self.folder }
+    }
+}
+
+/// How a command has ended; `None` if it had to be killed at the deadline.
+pub fn wait_for_end(child: &mut Child) -> Option<ExitStatus> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("a child") {
+            return Some(status);
+        }
+        if start.elapsed() > DEADLINE {
+            let _ = child.kill();
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -1,4 +1,4 @@
-//! `memledger run` with programs that have the tracker, and with some that have not.
+//! `memledger run` with programs that have the tracker, and with some that have not; `memledger top` on a terminal.
 //!
 //! The tracked program is this one again: `TEST_SCENARIO` says what it does then.
 
@@ -7,7 +7,15 @@ mod cases;
 #[cfg(target_os = "linux")]
 mod harness;
 #[cfg(target_os = "linux")]
+#[expect(dead_code, reason = "the stacks are read elsewhere")]
+#[path = "../../../tests/analysis_report/page_reader.rs"]
+mod page_reader;
+#[cfg(target_os = "linux")]
 mod scenarios;
+#[cfg(target_os = "linux")]
+mod screen;
+#[cfg(target_os = "linux")]
+mod top;
 
 #[global_allocator]
 static ALLOC: memledger::TrackingAllocator = memledger::TrackingAllocator::system();
@@ -20,6 +28,7 @@ fn main() {
         }
         harness::ignore_no_signal();
         let arguments = libtest_mimic::Arguments::from_args();
-        libtest_mimic::run(&arguments, cases::all()).exit();
+        let all = cases::all().into_iter().chain(top::all()).collect();
+        libtest_mimic::run(&arguments, all).exit();
     }
 }

@@ -47,6 +47,11 @@ pub fn play(scenario: &str) {
             let status = command.env(SCENARIO, "child").status().expect("it runs");
             assert!(status.success());
         }
+        "defects" => defects(),
+        "served" => served(),
+        "panics" => {
+            let _ = memledger_cli::commands::top::screen::in_terminal(|_| panic!("on purpose"));
+        }
         "before" => compared(10, 0),
         "after" => compared(30, 5),
         "child" => leave(LEFT_IN_CHILD),
@@ -83,6 +88,20 @@ fn keep_cache(blocks: usize) {
 fn make_index(blocks: usize) {
     memledger::alloc_scope!("index");
     (0..blocks).for_each(|_| leave(3000));
+}
+
+/// A buffer that is made anew in a loop, and blocks that a scope frees that has not made them.
+fn defects() {
+    let mut kept = Vec::with_capacity(2_000);
+    memledger::alloc_scope!("render", {
+        for number in 0..2_000_u64 {
+            drop(black_box(vec![1_u8; 100]));
+            if number % 4 == 0 {
+                kept.push(black_box(Box::new([number; 40])));
+            }
+        }
+    });
+    memledger::alloc_scope!("clean up", { kept.clear() });
 }
 
 fn exit(status: i32) -> ! {
@@ -132,4 +151,21 @@ fn count() {
         }
     }
     fs::write("interrupts", INTERRUPTS.load(Ordering::SeqCst).to_string()).expect("a file");
+}
+
+/// Writes where it can be controlled into `ready`; then each line of its input has it allocate more.
+fn served() {
+    let ledger = memledger::Ledger::from_env();
+    let mut blocks = vec![memledger::alloc_scope!("loading", { vec![1_u8; 5 << 20] })];
+    let address = ledger.control_address().map_or("none".to_owned(), |address| address.to_string());
+    fs::write("ready.new", address)
+        .and_then(|()| fs::rename("ready.new", "ready"))
+        .expect("a file");
+    println!("the program's own words");
+    for line in std::io::stdin().lines() {
+        line.expect("text");
+        blocks.push(memledger::alloc_scope!("growing", { vec![1_u8; 3 << 20] }));
+        ledger.flush();
+    }
+    black_box(blocks);
 }

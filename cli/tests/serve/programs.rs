@@ -1,6 +1,6 @@
 //! Many programs at once, some of which are killed, one of which talks nonsense, one says nothing.
 
-use super::harness::{DEADLINE, Server, files, stream};
+use super::harness::{DEADLINE, Server, files, run, send, stream};
 use memledger::trace::format::handshake::Handshake;
 use memledger::trace::read::{self, Event, Visitor};
 use std::collections::HashMap;
@@ -138,4 +138,30 @@ fn two_hundred_programs_at_once() {
     }
     assert!(server.peak_memory() < MEMORY);
     println!("the server had {} KiB at most", memory >> 10);
+}
+
+/// A program of Unreal Engine 4 sends to port 1980 in any of the old transports. A file of an old recorder has no
+/// magic number.
+#[test]
+fn what_engine_4_sends_is_kept_as_it_came() {
+    let samples = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/samples/unreal4");
+    let names =
+        ["p0-raw", "p0-packet", "p1-tid", "p2-tid", "p3-tid", "p4-tid-ue426", "p4-tid-trc2"];
+    let read = |name| std::fs::read(format!("{samples}/{name}.utrace")).unwrap();
+    let mut sent = names.map(read).to_vec();
+    sent.push(sent[0][4..].to_vec());
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &[]);
+    for (count, bytes) in sent.iter().enumerate() {
+        send(server.connect(), bytes);
+        server.notes(count + 1, &["ended"]);
+    }
+    let kept = files(folder.path());
+    assert_eq!(kept.len(), sent.len());
+    for (name, bytes) in &kept {
+        assert!(sent.contains(bytes), "{name}: {} bytes", bytes.len());
+        let path = folder.path().join(name);
+        let (status, _, err) = run(&["report", path.to_str().unwrap()]);
+        assert_eq!((status, err.as_str()), (0, ""), "{name}");
+    }
 }

@@ -119,5 +119,16 @@ pub fn traces() -> Vec<Vec<u8>> {
     traces.extend(traces.iter().map(coded).collect::<Vec<_>>());
     // The coded packets of a sample: LZ4.
     traces.push(samples[0][..2000].to_vec());
+    // The beginnings of traces of Unreal Engine 4.
+    let old: [&[u8]; 7] = [
+        include_bytes!("../../../tests/samples/unreal4/p0-packet.utrace"),
+        include_bytes!("../../../tests/samples/unreal4/p0-raw.utrace"),
+        include_bytes!("../../../tests/samples/unreal4/p1-tid.utrace"),
+        include_bytes!("../../../tests/samples/unreal4/p2-tid.utrace"),
+        include_bytes!("../../../tests/samples/unreal4/p3-tid.utrace"),
+        include_bytes!("../../../tests/samples/unreal4/p4-tid-trc2.utrace"),
+        include_bytes!("../../../tests/samples/unreal4/p4-tid-ue426.utrace"),
+    ];
+    traces.extend(old.map(|trace| trace[..3000].to_vec()));
     traces
 }

@@ -1,6 +1,6 @@
 """A page in headless Chromium, used as a person uses it: clicks, chosen files, downloads; and the figures to expect.
 
-Needs Debian's chromium, chromium-driver and python3-selenium. Only local files are loaded:
+Needs Debian's chromium, chromium-driver and python3-selenium. Only files and servers of this machine are loaded:
 a page that needs the network fails.
 
     with Browser(folder) as browser:
@@ -24,8 +24,8 @@ TIMEOUT_S = 60
 
 
 class Browser:
-    def __init__(self, downloads, width=1600, height=1000):
-        """`downloads` is the folder in which the browser saves files."""
+    def __init__(self, downloads, width=1600, height=1000, webgl=True):
+        """`downloads` is the folder in which the browser saves files. Without `webgl`, drawing takes less time."""
         self.downloads = pathlib.Path(downloads).resolve()
         options = webdriver.ChromeOptions()
         options.binary_location = "/usr/bin/chromium"
@@ -33,10 +33,9 @@ class Browser:
             "--headless=new",
             "--no-sandbox",  # root, as in a container of CI, may not use the sandbox
             "--disable-dev-shm-usage",
-            "--use-angle=swiftshader",  # WebGL without a graphics card
-            "--enable-unsafe-swiftshader",
-            "--ignore-gpu-blocklist",
-            "--host-resolver-rules=MAP * ~NOTFOUND",
+            # WebGL without a graphics card.
+            *(("--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist") if webgl else ("--disable-gpu",)),
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
             f"--window-size={width},{height}",
         ):
             options.add_argument(argument)

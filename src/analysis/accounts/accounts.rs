@@ -34,6 +34,8 @@ pub(in crate::analysis) struct Accounts {
     combined: Combined,
     total: Total,
     moves: BucketMoves,
+    /// By thread: all bytes that it has allocated.
+    allocated_by_thread: Vec<u64>,
 }
 
 impl Accounts {
@@ -162,7 +164,11 @@ impl Accounts {
         bytes: u64,
         change: impl Fn(&mut Tally),
     ) {
-        change(&mut self.buckets[key.bucket as usize].counts.tally);
+        let bucket = &mut self.buckets[key.bucket as usize];
+        change(&mut bucket.counts.tally);
+        let mut tally = Tally::default();
+        change(&mut tally);
+        add_allocated(&mut self.allocated_by_thread, bucket.thread, &tally);
         change(&mut self.size_classes[key.class].counts.tally);
         self.count_sampled(key.bucket, bytes, 0, change);
     }
@@ -221,10 +227,9 @@ impl Accounts {
         }
         let is_peak = self.combined.add(blocks, bytes);
         let generation = self.total.generation;
+        change(&mut self.combined.tally);
         if has_stacks {
             self.change_bucket(key.bucket, blocks, bytes, &change);
-        } else {
-            change(&mut self.combined.tally);
         }
         let class = &mut self.size_classes[key.class % CLASSES];
         class.counts.change(blocks, bytes, generation);
@@ -276,10 +281,13 @@ impl Accounts {
         }
         let most_blocks = total.live_blocks.wrapping_add_signed(combined.most_blocks);
         total.peak_blocks = total.peak_blocks.max(most_blocks);
+        let most_bytes = total.live_bytes.wrapping_add_signed(combined.most_bytes);
+        total.most_bytes = total.most_bytes.max(most_bytes);
         total.live_blocks = total.live_blocks.wrapping_add_signed(combined.blocks);
         total.live_bytes = total.live_bytes.wrapping_add_signed(combined.bytes);
         let (bytes, most) = (combined.bytes, combined.most_bytes);
         self.peaks.apply(bucket, bytes, most);
+        add_allocated(&mut self.allocated_by_thread, bucket.thread, &combined.tally);
         if self.stacks.is_empty() {
             let counts = &mut bucket.counts;
             let before = counts.live_bytes;
@@ -377,6 +385,17 @@ impl Accounts {
         &self.total
     }
 
+    /// Forgets what was live before now, but for the peak.
+    pub(in crate::analysis) fn reset_most_bytes(&mut self) {
+        self.total.most_bytes = self.total.live_bytes;
+    }
+
+    /// The live bytes of a tracker, and all bytes that a thread has allocated.
+    pub(in crate::analysis) fn of_thread(&self, thread: u32, tracker: u32) -> (u64, u64) {
+        let allocated = self.allocated_by_thread.get(thread as usize).copied();
+        (self.peaks.live(tracker).unwrap_or(0), allocated.unwrap_or(0))
+    }
+
     /// The moves, each with the bucket left and the bucket entered, `None` outside the accounts; the
     /// blocks have their bytes when they left and when they entered.
     /// NOTE: in an order that differs from run to run.
@@ -441,6 +460,16 @@ impl Accounts {
         let kept = self.measured.held_at_peak(bucket.held, measured);
         kept.unwrap_or(bucket.counts.live_bytes)
     }
+}
+
+/// Adds what a tally has of allocated bytes to those of a thread.
+#[inline]
+fn add_allocated(allocated: &mut Vec<u64>, thread: u32, tally: &Tally) {
+    let thread = thread as usize;
+    if thread >= allocated.len() {
+        allocated.resize(thread + 1, 0);
+    }
+    allocated[thread] = allocated[thread].wrapping_add(tally.allocated_bytes);
 }
 
 #[cfg(test)]

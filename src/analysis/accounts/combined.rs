@@ -12,7 +12,7 @@ pub(super) struct Combined {
     pub(super) rows: u32,
     /// Whether events are being combined: false only in the default value.
     pub(super) any: bool,
-    /// What a bucket counts; unused in a trace with stacks.
+    /// What the thread counts, and the bucket in a trace without stacks.
     pub(super) tally: Tally,
     pub(super) blocks: i64,
     pub(super) bytes: i64,

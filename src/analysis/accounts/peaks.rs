@@ -24,6 +24,8 @@ pub(in crate::analysis) struct Total {
     pub(in crate::analysis) peak_at_event: u64,
     /// The peak generation: the number of new maxima so far.
     pub(in crate::analysis) generation: u64,
+    /// The most bytes that were live since the last point of the timeline.
+    pub(in crate::analysis) most_bytes: u64,
 }
 
 /// In place of a peak tracker: the row has none.
@@ -81,6 +83,11 @@ impl Peaks {
     /// The peak of a tracker, if there is one with this number.
     pub(super) fn peak(&self, tracker: u32) -> Option<u64> {
         self.trackers.get(tracker as usize).map(|tracker| tracker.peak)
+    }
+
+    /// The live bytes of a tracker, if there is one with this number.
+    pub(super) fn live(&self, tracker: u32) -> Option<u64> {
+        self.trackers.get(tracker as usize).map(|tracker| tracker.live)
     }
 
     /// Sets the trackers that blocks of `context` count in from now on. An earlier list of the

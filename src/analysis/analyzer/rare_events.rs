@@ -2,13 +2,16 @@
 
 use super::Analyzer;
 use crate::analysis::decode::{
-    BlockRole, NameRole, Role, ScopeRole, StackRole, TimeRole, TraceRole, u8_at, u32_at, u64_at,
+    ABSENT, BlockRole, LlmRole, NameRole, Role, ScopeRole, StackRole, TimeRole, TraceRole, u8_at,
+    u32_at, u64_at,
 };
 use crate::analysis::facts::OurTrace;
 use crate::analysis::observer::BlockObserver;
+use crate::analysis::report::LlmValue;
 use crate::analysis::symbols::Module;
-use crate::analysis::timeline::{MEMORY_CHANNEL, SCOPE_CHANNEL};
+use crate::analysis::timeline::{FREE_SCOPE_CHANNEL, MEMORY_CHANNEL, SCOPE_CHANNEL};
 use crate::trace::read::Event;
+use crate::trace::read::event::decode_text;
 
 impl<O: BlockObserver> Analyzer<O> {
     /// Any event but an allocation or a free.
@@ -27,6 +30,7 @@ impl<O: BlockObserver> Analyzer<O> {
             Role::Name(role) => self.name_event(role, event),
             Role::Trace(role) => self.trace_event(role, event),
             Role::Stack(role) => self.stack_event(role, event),
+            Role::Llm(role) => self.llm_event(role, event),
         }
     }
 
@@ -101,6 +105,9 @@ impl<O: BlockObserver> Analyzer<O> {
         let now = self.timeline.now();
         if self.cutoff.is_counting() {
             self.timeline.note_peak_before(generation, now);
+            if self.timeline.series().wants(now, self.cutoff.events()) {
+                self.take_time_point();
+            }
         }
         self.facts.note_time(now);
     }
@@ -118,6 +125,7 @@ impl<O: BlockObserver> Analyzer<O> {
             if !self.timeline.bookmarks_mut().set(point, arguments, at, number) {
                 self.diagnostics.problem("only the first 10000 bookmarks are shown".into());
             }
+            self.observer.bookmark(number);
             let bookmarks = self.timeline.bookmarks();
             let wanted = self.cutoff.wanted_bookmark();
             if wanted.is_some_and(|wanted| bookmarks.event(wanted) == Some(number)) {
@@ -131,7 +139,11 @@ impl<O: BlockObserver> Analyzer<O> {
         let fixed = event.fixed;
         match role {
             NameRole::ThreadInfo { thread, system, name } => {
-                let (id, system) = (u32_at(fixed, thread), u32_at(fixed, system));
+                let id = match thread {
+                    ABSENT => event.stream.into(),
+                    thread => u32_at(fixed, thread),
+                };
+                let system = u32_at(fixed, system);
                 self.model.name_stream(id, system, &event.text(name));
             }
             NameRole::ThreadStart { id, system, name } => {
@@ -200,6 +212,51 @@ impl<O: BlockObserver> Analyzer<O> {
         }
     }
 
+    fn llm_event(&mut self, role: LlmRole, event: &Event<'_>) {
+        let fixed = event.fixed;
+        match role {
+            LlmRole::Tag { tag, parent, pointer, name } => {
+                let (tag, parent) = (pointer.at(fixed, tag), pointer.at(fixed, parent));
+                let text = match name {
+                    Some(name) => event.text(name),
+                    None => decode_text(event.attachment().into(), true),
+                };
+                self.llm_tags.declare(tag, parent, &text);
+            }
+            LlmRole::Tracker { tracker, name } => {
+                let text = match name {
+                    Some(name) => event.text(name),
+                    None => decode_text(event.attachment().into(), false),
+                };
+                self.llm_tags.name_tracker(u8_at(fixed, tracker), &text);
+            }
+            LlmRole::Values { tracker, cycle, tags, values } => {
+                let cycle = u64_at(fixed, cycle);
+                // Without a serial, the event has no place in the order.
+                if event.serial.is_some() {
+                    self.advance_time(cycle);
+                }
+                if !self.cutoff.is_counting() {
+                    return;
+                }
+                let at_ns = self.timeline.nanoseconds(cycle);
+                let size = event.event_type.fields[tags].field_type.element_size();
+                let (tags, values) = (event.bytes(tags), event.bytes(values));
+                let values = values.as_chunks().0.iter().map(|&value| i64::from_le_bytes(value));
+                for (tag, bytes) in tags.chunks_exact(size).zip(values) {
+                    let mut id = [0; 8];
+                    id[..size].copy_from_slice(tag);
+                    let id = u64::from_le_bytes(id);
+                    self.llm_tags.set(u8_at(fixed, tracker), id, LlmValue { at_ns, bytes });
+                }
+            }
+        }
+        if self.llm_tags.is_full {
+            self.diagnostics
+                .problem("only the first 16384 memory tags of the engine are shown".into());
+        }
+    }
+
     fn trace_event(&mut self, role: TraceRole, event: &Event<'_>) {
         let fixed = event.fixed;
         match role {
@@ -243,8 +300,10 @@ impl<O: BlockObserver> Analyzer<O> {
         match name {
             Some(SCOPE_CHANNEL) => self.timeline.scope_channel(id, is_on),
             Some(MEMORY_CHANNEL) => self.facts.set_memory_recorded(is_on),
+            Some(FREE_SCOPE_CHANNEL) => self.facts.set_free_scopes(is_on),
             None if self.cutoff.is_counting() => self.timeline.channel_toggled(id, is_on),
             _ => {}
         }
+        self.model.set_free_scopes(self.facts.free_scopes() && self.timeline.scopes_are_on());
     }
 }

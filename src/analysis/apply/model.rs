@@ -14,6 +14,7 @@ use crate::analysis::diagnostics::Diagnostics;
 use crate::analysis::hash::IntMap;
 use crate::analysis::live_set::{Block, HEAPS, Heaps};
 use crate::analysis::observer::{BlockChange, BlockEvent, BlockObserver};
+use crate::analysis::timeline::ThreadPoint;
 
 /// Who allocates, what is live, and the figures of both.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub(in crate::analysis) struct Model {
     heaps: Heaps,
     /// Blocks that `HeapMarkAlloc` took out of the accounts.
     heap_blocks: IntMap<HeapAddress, DetachedBlock>,
+    /// Whether the open scopes of a stream are also those of its frees.
+    free_scopes: bool,
 }
 
 /// The surroundings of an event: its time, and the objects beside the model that count it.
@@ -79,6 +82,7 @@ impl Default for Model {
             accounts,
             heaps: Heaps::default(),
             heap_blocks: IntMap::default(),
+            free_scopes: false,
         }
     }
 }
@@ -135,6 +139,11 @@ impl Model {
         self.stream(stream).leave();
     }
 
+    /// From here on, the open scopes of a stream are also those of its frees, or are not.
+    pub(in crate::analysis) fn set_free_scopes(&mut self, recorded: bool) {
+        self.free_scopes = recorded;
+    }
+
     /// A `TagSpec`; `kind_and_owner` are the fields that only our writer has.
     pub(in crate::analysis) fn announce(
         &mut self,
@@ -174,6 +183,11 @@ impl Model {
         }
     }
 
+    /// See [`Accounts::reset_most_bytes`].
+    pub(in crate::analysis) fn reset_most_bytes(&mut self) {
+        self.accounts.reset_most_bytes();
+    }
+
     /// See [`Accounts::begin_era`]. All operations are applied.
     pub(in crate::analysis) fn begin_era(&mut self) {
         self.flush();
@@ -203,6 +217,13 @@ impl Model {
 
     pub(in crate::analysis) fn accounts(&self) -> &Accounts {
         &self.accounts
+    }
+
+    /// What a thread holds and has allocated, by its number.
+    pub(in crate::analysis) fn thread_point(&self, number: u32) -> ThreadPoint {
+        let tracker = self.threads.get(number).peak;
+        let (live_bytes, allocated_bytes) = self.accounts.of_thread(number, tracker);
+        ThreadPoint { live_bytes, allocated_bytes }
     }
 
     #[cfg(feature = "enable")]

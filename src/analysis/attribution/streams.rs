@@ -96,10 +96,17 @@ impl Stream {
         }
     }
 
-    /// Who makes the events of the stream now.
+    /// Who allocates on the stream now.
     #[inline]
     pub(in crate::analysis) fn actor(&self) -> Actor {
         Actor { thread: self.thread, context: self.context }
+    }
+
+    /// Who frees on the stream now; without a context unless `has_scopes`.
+    #[inline]
+    pub(in crate::analysis) fn freer(&self, has_scopes: bool) -> Actor {
+        let context = if has_scopes { self.context } else { Actor::NO_CONTEXT };
+        Actor { thread: self.thread, context }
     }
 
     /// Notes the first half of a reallocation.

@@ -6,7 +6,7 @@ use crate::analysis::callstacks::{BaseField, SpecForm};
 use crate::trace::format::schema::{EventType, FieldType};
 
 /// Offset of a field that the type does not have.
-const ABSENT: u16 = u16::MAX;
+pub(in crate::analysis) const ABSENT: u16 = u16::MAX;
 
 /// The root heap of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,7 @@ pub(in crate::analysis) enum Role {
     Name(NameRole),
     Trace(TraceRole),
     Stack(StackRole),
+    Llm(LlmRole),
 }
 
 /// Events that open a scope.
@@ -103,6 +104,14 @@ pub(in crate::analysis) enum StackRole {
     Symbol { module: u16, offset: u16, functions: usize, lines: usize },
 }
 
+/// Events about the values of Unreal's memory tags. A name that the type does not have is in the attachment.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::analysis) enum LlmRole {
+    Tag { tag: u16, parent: u16, pointer: BaseField, name: Option<usize> },
+    Tracker { tracker: u16, name: Option<usize> },
+    Values { tracker: u16, cycle: u16, tags: usize, values: usize },
+}
+
 const U8: &[FieldType] = &[FieldType::U8];
 const U32: &[FieldType] = &[FieldType::U32];
 const U64: &[FieldType] = &[FieldType::U64];
@@ -135,8 +144,12 @@ impl Fields<'_> {
         Ok(self.0.fields[self.index(name, types)?].offset)
     }
 
+    /// The heap of an allocation or a free. The first form of these events has none.
     fn heap(&self) -> Result<HeapField, String> {
-        Ok(HeapField { offset: self.at("RootHeap", U8)?, implied: 0 })
+        match self.0.field("RootHeap") {
+            None => Ok(SYSTEM),
+            Some(_) => Ok(HeapField { offset: self.at("RootHeap", U8)?, implied: 0 }),
+        }
     }
 
     /// A channel is announced with its name, or turned on or off.
@@ -158,12 +171,19 @@ pub(super) fn role_of(event_type: &EventType) -> Result<Role, String> {
     match (event_type.logger.as_ref(), event_type.event.as_ref()) {
         ("Memory", event) => fields.memory(event),
         ("Memledger", event) => fields.memledger(event),
-        ("$Trace", "NewTrace") => Ok(Role::Time(TimeRole::NewTrace {
+        ("LLM", event) => fields.llm(event),
+        // Unreal Engine 4 gives the clock in an event of its own.
+        ("$Trace", "NewTrace") if event_type.field("StartCycle").is_none() => Ok(Role::Ignored),
+        ("$Trace", "NewTrace" | "Timing") => Ok(Role::Time(TimeRole::NewTrace {
             start: fields.at("StartCycle", U64)?,
             frequency: fields.at("CycleFrequency", U64)?,
         })),
         ("$Trace", "ThreadInfo") => Ok(Role::Name(NameRole::ThreadInfo {
-            thread: fields.at("ThreadId", U32)?,
+            // Without that field, it is the thread whose stream the event is on.
+            thread: match event_type.field("ThreadId") {
+                Some(_) => fields.at("ThreadId", U32)?,
+                None => ABSENT,
+            },
             system: fields.at("SystemId", U32)?,
             name: fields.index("Name", TEXT)?,
         })),
@@ -177,6 +197,12 @@ pub(super) fn role_of(event_type: &EventType) -> Result<Role, String> {
             Ok(name.and_then(|name| fields.channel(Some(name))).unwrap_or(Role::Ignored))
         }
         ("Trace", "ChannelToggle") => Ok(fields.channel(None).unwrap_or(Role::Ignored)),
+        // Unreal Engine 4 has the texts of bookmarks in attachments.
+        ("Misc", "BookmarkSpec" | "Bookmark")
+            if event_type.field("FormatString").or(event_type.field("FormatArgs")).is_none() =>
+        {
+            Ok(Role::Ignored)
+        }
         ("Misc", "BookmarkSpec") => Ok(Role::Time(TimeRole::BookmarkSpec {
             point: fields.at("BookmarkPoint", U64)?,
             format: fields.index("FormatString", TEXT)?,
@@ -225,10 +251,45 @@ impl Fields<'_> {
                 name: self.index("Name", TEXT).or_else(|_| self.index("Display", TEXT))?,
                 kinds: self.at("Kind", U8).and_then(|k| Ok((k, self.at("Owner", I32)?))).ok(),
             }),
+            // The first form has ids of 64 bits, which no other event refers to by `CallstackId`.
+            "CallstackSpec"
+                if self.0.field("CallstackId").is_none() && self.0.field("Id").is_some() =>
+            {
+                Role::Ignored
+            }
             "CallstackSpec" => self.spec("Frames", &[FieldType::U64Array], SpecForm::Plain)?,
             "CallstackSpecXORAndRLE" => self.compressed_spec(SpecForm::XorAndRle)?,
             "CallstackSpecDelta7bit" => self.compressed_spec(SpecForm::Delta7bit)?,
             "CallstackSpecDeltaVarInt" => self.compressed_spec(SpecForm::DeltaVarInt)?,
+            _ => Role::Ignored,
+        })
+    }
+
+    /// The role of the type `LLM.{event}`.
+    fn llm(&self, event: &str) -> Result<Role, String> {
+        let name = match self.0.field("Name") {
+            None => None,
+            Some(_) => Some(self.index("Name", TEXT)?),
+        };
+        Ok(match event {
+            "TagsSpec" => {
+                let is_short = self.at("TagId", U32).is_ok();
+                let (pointer, types) = match is_short {
+                    true => (BaseField::Short, U32),
+                    false => (BaseField::Whole, U64),
+                };
+                let (tag, parent) = (self.at("TagId", types)?, self.at("ParentId", types)?);
+                Role::Llm(LlmRole::Tag { tag, parent, pointer, name })
+            }
+            "TrackerSpec" => {
+                Role::Llm(LlmRole::Tracker { tracker: self.at("TrackerId", U8)?, name })
+            }
+            "TagValue" => Role::Llm(LlmRole::Values {
+                tracker: self.at("TrackerId", U8)?,
+                cycle: self.at("Cycle", U64)?,
+                tags: self.index("Tags", &[FieldType::U64Array, FieldType::U32Array])?,
+                values: self.index("Values", &[FieldType::I64Array, FieldType::U64Array])?,
+            }),
             _ => Role::Ignored,
         })
     }
@@ -336,7 +397,11 @@ impl Fields<'_> {
             address: self.at("Address", U64)?,
             stack: self.at("CallstackId", U32).unwrap_or(ABSENT),
             size: self.at("Size", U32)?,
-            low: self.at("AlignmentPow2_SizeLower", U8)?,
+            // In the first form, the other bits are the alignment, not its logarithm; neither is
+            // used.
+            low: self
+                .at("Alignment_SizeLower", U8)
+                .or_else(|_| self.at("AlignmentPow2_SizeLower", U8))?,
             heap,
             realloc,
         })

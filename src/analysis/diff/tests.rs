@@ -127,6 +127,66 @@ fn stacks() -> impl Strategy<Value = Vec<Stack>> {
     prop::collection::vec(stack, 0..20)
 }
 
+/// A stack of these functions, innermost first, each in a frame of its own and in the file `src/FILE.rs`.
+fn report_of_names(stacks: &[&[(&str, &str)]]) -> Report {
+    let mut report = Report::default();
+    for names in stacks {
+        let mut frames = Vec::new();
+        for (function, file) in *names {
+            let (function, file) = ((*function).to_owned(), Some(format!("/src/a/src/{file}.rs")));
+            let offset = report.frames.len() as u64;
+            let functions = vec![SourceFrame { function, file, line: Some(1) }];
+            report.frames.push(Frame { module: None, offset, functions });
+            frames.push(offset as u32);
+        }
+        let (kind, figures) = (StackKind::Known, figures([1, 10, 100, 0]));
+        report.by_stack.push(StackRow { kind, frames, figures, ..StackRow::default() });
+    }
+    report
+}
+
+/// Line tables have the last part of the name of a function that is inlined; its symbol has all of it.
+#[test]
+fn a_short_name_is_the_function_that_has_it() {
+    let old = report_of_names(&[
+        &[("a::words::Words::add", "words"), ("a::count::{closure#1}", "main")],
+        &[("<a::words::Words as core::ops::Drop>::drop", "words"), ("a::main", "main")],
+        &[("a::read::<u8>", "main"), ("a::main", "main")],
+        &[("a::words::A::get", "words")],
+        &[("a::words::B::get", "words")],
+        &[("a::lines::C::get", "lines")],
+    ]);
+    let new = report_of_names(&[
+        &[("add", "words"), ("{closure#0}", "main")],
+        &[("drop", "words"), ("a::main", "main")],
+        &[("read<alloc::string::String>", "main"), ("main", "main")],
+        &[("get", "words")],
+        &[("a::words::B::get", "words")],
+        &[("a::lines::C::get", "lines")],
+    ]);
+    for by in [DiffBy::Function, DiffBy::Stack] {
+        let rows = old.diff(&new, by, false);
+        let different: Vec<_> = rows.iter().filter(|row| row.old != row.new).collect();
+        assert!(different.is_empty(), "{different:#?}");
+    }
+    let rows = old.diff(&new, DiffBy::Function, false);
+    let names: Vec<_> = rows.iter().map(|row| &*row.path[0]).collect();
+    let expected = [
+        "<a::words::Words as core::ops::Drop>::drop",
+        "a::count::{closure}",
+        "a::lines::C::get",
+        "a::main",
+        "a::read::<u8>",
+        "a::words::Words::add",
+        "words::get",
+    ];
+    assert_eq!(names, expected, "a name that is two functions is one row");
+    assert_eq!(rows[6].new.map(|side| side.own.allocations), Some(2));
+    // Where no name is short, those that could be mistaken are rows of their own.
+    let rows = old.diff(&old, DiffBy::Function, false);
+    assert!(rows.iter().any(|row| row.path == ["a::words::A::get"]), "{rows:#?}");
+}
+
 proptest! {
     /// Two reports of stacks that are built differently differ by what a naive sum differs by.
     #[test]

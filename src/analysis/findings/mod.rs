@@ -4,11 +4,13 @@
 //! ```text
 //! observer.rs  what is collected of single blocks while a trace is read
 //! places.rs    buckets that are one place: a line of code, or a scope with a name
+//! matrix.rs    in which scopes blocks of which scopes are freed
 //! rules.rs     when something at a place is a finding, and its figures
 //! brief.rs     findings from the figures of a report alone
 //! ```
 
 mod brief;
+mod matrix;
 mod observer;
 mod places;
 mod rules;
@@ -16,11 +18,12 @@ mod thresholds;
 mod types;
 
 pub use observer::FindingsObserver;
-pub use types::{Finding, FindingKind, FreedBy, LiveAt, Place, WeightOf};
+pub use types::{Finding, FindingKind, FreedBy, FreedIn, LiveAt, Place, WeightOf};
 
 use super::analyzer::Analyzer;
 use super::report::Report;
-use places::Places;
+use matrix::Matrix;
+use places::{Places, is_in};
 use std::cmp::Reverse;
 
 impl Analyzer<FindingsObserver> {
@@ -38,6 +41,27 @@ impl Analyzer<FindingsObserver> {
         let mut found = rules::find(report, &places);
         sort(&mut found);
         found
+    }
+
+    /// Who frees what another allocates: blocks by the scopes in which they were allocated and freed, the
+    /// most first, those of one scope together. If `scope` is given: only of blocks that were allocated in
+    /// scopes with this text in their path, as in [`find`](Self::find). Empty in a trace that does not say
+    /// in which scopes blocks are freed (the channel `freescope`); what was freed while it did not is left
+    /// out.
+    ///
+    /// Costs time in proportion to buckets.
+    pub fn freed_in(&self, report: &Report, scope: Option<&str>) -> Vec<FreedIn> {
+        let scope = scope.map(str::to_lowercase);
+        let mut matrix = Matrix::default();
+        for (bucket, by, freed) in self.observer().freed() {
+            if let Some(row) = report.by_bucket.get(bucket as usize)
+                && let Some(allocated) = report.by_scope.get(row.scope)
+                && is_in(&allocated.path, scope.as_deref())
+            {
+                matrix.add(row.scope, by, freed);
+            }
+        }
+        matrix.rows(self, report)
     }
 }
 

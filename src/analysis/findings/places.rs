@@ -1,7 +1,8 @@
 //! Buckets that are one place: a line of code if the trace has stacks, otherwise a scope with a name.
 
+use super::matrix::Matrix;
 use super::observer::{Ended, FindingsObserver, LIFETIMES};
-use super::types::{FreedBy, LiveAt, Place};
+use super::types::{FreedBy, FreedIn, LiveAt, Place};
 use crate::analysis::analyzer::Analyzer;
 use crate::analysis::columns::Figures;
 use crate::analysis::hash::IntMap;
@@ -36,6 +37,7 @@ pub(super) struct Seen {
     pub(super) size: (u64, u64),
     pub(super) moments: Vec<LiveAt>,
     pub(super) freed_by: Vec<FreedBy>,
+    pub(super) freed_in: Vec<FreedIn>,
     sizes: IntMap<u64, u64>,
     /// The calls of its largest bucket, and the stack of that.
     most: (u64, Option<usize>),
@@ -92,6 +94,11 @@ impl Places {
     }
 }
 
+/// Whether a scope stack has this text, in lower case, in its path.
+pub(super) fn is_in(path: &[String], scope: Option<&str>) -> bool {
+    scope.is_none_or(|scope| path.join(" > ").to_lowercase().contains(scope))
+}
+
 fn has_stack(report: &Report, row: &BucketRow) -> bool {
     let stack = row.stack.and_then(|stack| report.by_stack.get(stack));
     stack.is_some_and(|stack| stack.kind == StackKind::Known)
@@ -102,11 +109,10 @@ impl Builder<'_> {
     fn place(&mut self, row: &BucketRow, is_of_sample: bool) -> Option<usize> {
         let report = self.report;
         let path = &report.by_scope.get(row.scope)?.path;
-        let is_in = |scope: &String| path.join(" > ").to_lowercase().contains(scope);
         let has_stack = has_stack(report, row);
         if row.figures == Figures::default()
             || is_of_sample && !has_stack
-            || self.scope.as_ref().is_some_and(|scope| !is_in(scope))
+            || !is_in(path, self.scope.as_deref())
         {
             return None;
         }
@@ -251,7 +257,7 @@ fn add_seen(
     add_freed(all, place, analyzer, report);
 }
 
-/// Adds which threads have freed the blocks of each place.
+/// Adds which threads have freed the blocks of each place, and in which scopes.
 fn add_freed(
     all: &mut [Seen],
     place: impl Fn(usize) -> Option<usize>,
@@ -259,11 +265,13 @@ fn add_freed(
     report: &Report,
 ) {
     let mut rows = HashMap::<(usize, u32, bool), FreedBy>::new();
+    let mut matrices: Vec<_> = all.iter().map(|_| Matrix::default()).collect();
     for (bucket, by, freed) in analyzer.observer().freed() {
         let Some((place, row)) = place(bucket as usize).zip(report.by_bucket.get(bucket as usize))
         else {
             continue;
         };
+        matrices[place].add(row.scope, by, freed);
         let (thread, name) = analyzer.thread_of(by);
         let is_own = report.by_thread.get(row.thread).is_some_and(|row| row.id == thread);
         let row = rows.entry((place, thread, is_own)).or_insert_with(|| {
@@ -276,7 +284,8 @@ fn add_freed(
     for ((place, ..), row) in rows {
         all[place].freed_by.push(row);
     }
-    for seen in all {
+    for (seen, matrix) in all.iter_mut().zip(matrices) {
+        seen.freed_in = matrix.rows(analyzer, report);
         seen.freed_by.sort_by_key(|row| (Reverse(row.blocks), row.thread, row.is_own));
     }
 }

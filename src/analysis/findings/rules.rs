@@ -235,7 +235,7 @@ impl Whole<'_> {
     }
 
     fn freed_elsewhere(&self) -> Found {
-        let freed_by = self.seen.freed_by.clone();
+        let (freed_by, freed_in) = (self.seen.freed_by.clone(), self.seen.freed_in.clone());
         let sum = |own: bool| {
             let rows = freed_by.iter().filter(|row| row.is_own == own);
             rows.map(|row| row.blocks).sum::<u64>()
@@ -243,7 +243,7 @@ impl Whole<'_> {
         let blocks = sum(false);
         let of = blocks + sum(true);
         let weight = self.calls(blocks);
-        let kind = FindingKind::FreedElsewhere { blocks, of, freed_by };
+        let kind = FindingKind::FreedElsewhere { blocks, of, freed_by, freed_in };
         let is_enough = blocks >= MIN_CALLS && weight.share >= MIN_WEIGHT;
         (is_enough && is_share(blocks, of, FREED_BY_OTHERS)).then_some((kind, weight))
     }

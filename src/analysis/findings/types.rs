@@ -161,6 +161,8 @@ pub enum FindingKind {
         of: u64,
         /// Who freed blocks of this place, the most first.
         freed_by: Vec<FreedBy>,
+        /// In which scopes, the most first; empty in a trace without the scopes of frees.
+        freed_in: Vec<FreedIn>,
     },
 }
 
@@ -180,6 +182,27 @@ pub struct LiveAt {
     pub at_ns: u64,
     /// The live bytes of the place.
     pub live_bytes: u64,
+}
+
+/// What was freed in one scope of the blocks that were allocated in one scope.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FreedIn {
+    /// The scope stack of the allocation, outermost first.
+    pub allocated_in: Vec<String>,
+    /// The scope stack of the free, outermost first.
+    pub freed_in: Vec<String>,
+    /// The blocks.
+    pub blocks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl FreedIn {
+    /// Whether both scopes are the same.
+    pub fn is_same(&self) -> bool {
+        self.allocated_in == self.freed_in
+    }
 }
 
 /// What one thread has freed of the blocks of a place.

@@ -74,7 +74,7 @@ impl Found {
         }
     }
 
-    fn add(&mut self, sum: Sum, has_declined: bool) {
+    pub(super) fn add(&mut self, sum: Sum, has_declined: bool) {
         let (blocks, bytes) = match has_declined {
             true => (&mut self.declined_blocks, &mut self.declined_bytes),
             false => (&mut self.blocks, &mut self.bytes),
@@ -141,6 +141,19 @@ impl Answer {
     /// The report at the last position, for what it says of the trace: its rows have other figures.
     pub fn report(&self) -> &Report {
         &self.report
+    }
+
+    /// The answer with what was found by bucket, in a report with all buckets.
+    pub(super) fn of_buckets(
+        mut report: Report,
+        rule: Rule,
+        positions: Vec<Reached>,
+        by_bucket: &[Found],
+        total: Found,
+    ) -> Self {
+        Self::fill(&mut report, by_bucket, &HashMap::new());
+        report.totals.peak_bytes = total.bytes;
+        Self { rule, positions, total, blocks: Vec::new(), report }
     }
 
     /// Puts what was found, by bucket and by size class, into the rows of the report.

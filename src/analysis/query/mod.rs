@@ -6,15 +6,24 @@
 //! | `rules.rs` | the rules, and which blocks each finds |
 //! | `spans.rs` | counts them while the trace is read |
 //! | `answer.rs` | sums them into rows |
+//! | `blocks.rs` | single blocks of some buckets, and the history of one |
+//! | `index/` | what answers any query after one pass |
 //!
 //! One pass over the trace answers a query. Its memory is that of a report: a block has no more
 //! data, because the era that it began in follows from the number of its bucket.
 
 mod answer;
+mod blocks;
+mod index;
 mod rules;
 mod spans;
 
 pub use answer::{Answer, Found, FoundBlock, Unanswered};
+pub use blocks::{BlockFinder, BlockHistory, HistoryEntry, SingleBlock};
+pub use index::{
+    Amendment, IndexLimits, IndexRow, Indexed, IndexedPosition, QueryIndex, QueryIndexer,
+    StepMoment, StepStart,
+};
 pub use rules::Rule;
 pub use spans::Spans;
 

@@ -209,7 +209,7 @@ impl BlockObserver for Spans {
                     self.reallocs[stream] = Realloc { begun, bucket_before, bytes_before };
                 }
             }
-            BlockChange::ReallocFailed => self.take_back(event),
+            BlockChange::ReallocFailed { .. } => self.take_back(event),
             BlockChange::Corrected { bytes_before, .. } if self.allocated.is_wanted => {
                 let sum = self.allocated.at(event.bucket, event.bytes);
                 sum.bytes = sum.bytes.wrapping_add(event.bytes).wrapping_sub(bytes_before);

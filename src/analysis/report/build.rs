@@ -2,16 +2,18 @@
 
 use super::largest::Largest;
 use super::rows::{BucketRow, GroupRow, NameRow, ScopeRow, SizeRow, ThreadRow};
+use super::series::{TimePoint, TimeSeries};
 use super::stacks::StackTable;
 use super::sums::{TreeFigures, add_counts, add_moves, by_node, by_row};
 use super::types::{PeakMoment, Report};
 use crate::analysis::accounts::{Bucket, class_bounds};
 use crate::analysis::apply::Model;
 use crate::analysis::attribution::{Context, Name, OUTERMOST, ROOT, Thread};
-use crate::analysis::columns::{Figures, Totals};
+use crate::analysis::columns::{Figures, Tally, Totals};
 use crate::analysis::cutoff::Cutoff;
 use crate::analysis::diagnostics::Diagnostics;
 use crate::analysis::facts::Facts;
+use crate::analysis::llm_tags::LlmTags;
 use crate::analysis::timeline::Timeline;
 use std::cmp::Ordering;
 
@@ -20,6 +22,7 @@ pub(in crate::analysis) struct Sources<'a> {
     pub(in crate::analysis) model: &'a Model,
     pub(in crate::analysis) timeline: &'a Timeline,
     pub(in crate::analysis) facts: &'a Facts,
+    pub(in crate::analysis) llm_tags: &'a LlmTags,
     pub(in crate::analysis) diagnostics: &'a Diagnostics,
     pub(in crate::analysis) cutoff: &'a Cutoff,
     /// How many of the largest live blocks the report has.
@@ -28,6 +31,19 @@ pub(in crate::analysis) struct Sources<'a> {
     pub(in crate::analysis) scope: Option<&'a str>,
     /// Whether the report has a row for each bucket.
     pub(in crate::analysis) by_bucket: bool,
+    pub(in crate::analysis) parts: Parts,
+}
+
+/// Which parts a report has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::analysis) enum Parts {
+    All,
+    /// Not what is made from single blocks, nor sizes, nor figures over time.
+    #[cfg(feature = "enable")]
+    RowsAndStacks,
+    /// Nor stacks.
+    #[cfg(feature = "enable")]
+    Rows,
 }
 
 impl Sources<'_> {
@@ -55,12 +71,34 @@ impl Sources<'_> {
         if trace.from_process_start.is_some() {
             trace.scopes_off = self.timeline.scopes_off(trace.duration_ns);
         }
-        let stacks = StackTable::of(self);
-        let largest = Largest::of(self.model, self.largest_live, &stacks.row_of);
+        if self.llm_tags.has_values() && !self.facts.has_memory_types() {
+            trace.memory_recorded = Some(false);
+        }
+        let stacks = match self.parts {
+            #[cfg(feature = "enable")]
+            Parts::Rows => StackTable::default(),
+            _ => StackTable::of(self),
+        };
+        let largest = match self.parts {
+            Parts::All => Largest::of(self.model, self.largest_live, &stacks.row_of),
+            #[cfg(feature = "enable")]
+            _ => Largest::default(),
+        };
         let (by_scope, scopes) = self.scope_rows(&largest.by_bucket);
         let (by_name, names) = self.name_rows();
         let (by_thread, threads) = self.thread_rows();
-        let by_bucket = if self.by_bucket {
+        let is_whole = self.parts == Parts::All;
+        let timeline = if is_whole {
+            self.timeline.series().report(
+                self.time_point(trace.duration_ns),
+                self.model.threads().all().len(),
+                |number| self.model.thread_point(number),
+                |number| threads[number as usize],
+            )
+        } else {
+            TimeSeries::default()
+        };
+        let by_bucket = if self.by_bucket && is_whole {
             self.bucket_rows(&scopes, &names, &threads, &stacks.row_of)
         } else {
             Vec::new()
@@ -70,6 +108,7 @@ impl Sources<'_> {
             totals: self.totals(),
             peak: self.peak_moment(),
             bookmarks: self.timeline.bookmarks().all(),
+            timeline,
             by_scope,
             by_group: self.group_rows(),
             by_name,
@@ -78,7 +117,9 @@ impl Sources<'_> {
             by_stack: stacks.rows,
             by_bucket,
             frames: stacks.frames,
+            llm_tags: self.llm_tags.rows(),
             modules: stacks.modules,
+            stacks_in_scope: self.scope.map(str::to_owned),
             stack_sampling_bytes: Some(self.model.accounts().sampling()).filter(|&mean| mean > 0),
             largest_live: largest.blocks,
             ..Report::default()
@@ -105,6 +146,25 @@ impl Sources<'_> {
             add_moves(&mut totals.moved_in, class.returned);
         }
         totals
+    }
+
+    /// The figures of the timeline as they are now.
+    pub(in crate::analysis) fn time_point(&self, at_ns: u64) -> TimePoint {
+        let accounts = self.model.accounts();
+        let total = accounts.total();
+        let mut tally = Tally::default();
+        accounts.size_classes().iter().for_each(|class| tally.add(&class.counts.tally));
+        TimePoint {
+            at_ns,
+            events: self.cutoff.events(),
+            live_bytes: total.live_bytes,
+            live_blocks: total.live_blocks,
+            peak_bytes: total.most_bytes,
+            allocated_bytes: tally.allocated_bytes,
+            allocations: tally.allocations,
+            frees: tally.frees,
+            reallocations: tally.reallocations,
+        }
     }
 
     fn peak_moment(&self) -> PeakMoment {

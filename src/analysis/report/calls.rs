@@ -10,6 +10,7 @@ use super::rows::{BucketRow, Frame, StackKind, StackRow};
 use super::types::Report;
 use crate::analysis::callstacks::StackEnd;
 use crate::analysis::columns::{Estimates, Figures, Weights};
+use crate::analysis::symbols::SourceFrame;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -70,7 +71,8 @@ impl CallRow {
 #[derive(Clone, Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) function: Cow<'a, str>,
-    source: Option<(&'a str, u32)>,
+    /// What symbols say, if there are any.
+    found: Option<&'a SourceFrame>,
     /// The crate, or the name of the module's file.
     owner: Cow<'a, str>,
     folded: bool,
@@ -84,14 +86,30 @@ impl Call<'_> {
         &self.function
     }
 
+    /// Gives it another name, from which its crate follows.
+    pub(crate) fn rename(&mut self, function: String) {
+        let owner = crate_of(&function).map(str::to_owned);
+        self.folded = is_folded(owner.as_deref(), &function);
+        if let Some(owner) = owner {
+            self.owner = Cow::Owned(owner);
+        }
+        self.function = Cow::Owned(function);
+    }
+
+    /// Its function, file and line as symbols have them.
+    pub(crate) fn found(&self) -> Option<&SourceFrame> {
+        self.found
+    }
+
     /// Its file and line.
     pub(crate) fn source(&self) -> Option<(&str, u32)> {
-        self.source
+        let found = self.found?;
+        found.file.as_deref().zip(found.line)
     }
 
     /// What the call is summed by.
     pub(crate) fn name(&self, kind: CallKind) -> Cow<'_, str> {
-        match (kind, self.source) {
+        match (kind, self.source()) {
             (CallKind::Crate, _) => Cow::Borrowed(&self.owner),
             (CallKind::Line, Some((file, line))) => Cow::Owned(format!("{file}:{line}")),
             (CallKind::Function | CallKind::Line, _) => Cow::Borrowed(&self.function),
@@ -118,6 +136,16 @@ impl<'a> Calls<'a> {
             by_frame.push(start..all.len() as u32);
         }
         Self { all, by_frame, all_frames }
+    }
+
+    /// All calls, by number.
+    pub(crate) fn all(&self) -> &[Call<'a>] {
+        &self.all
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn all_mut(&mut self) -> &mut [Call<'a>] {
+        &mut self.all
     }
 
     /// The number of calls.
@@ -178,7 +206,7 @@ fn calls_of<'a>(report: &'a Report, frame: &'a Frame) -> Vec<Call<'a>> {
         let owner = crate_of(function).or_else(|| crate_of_file(found.file.as_deref()?));
         Call {
             function: with_module(function, found.file.as_deref()),
-            source: found.file.as_deref().zip(found.line),
+            found: Some(found),
             owner: Cow::Borrowed(owner.unwrap_or(file)),
             folded: is_folded(owner, function),
             is_entry: is_allocation_entry(function, found.file.as_deref()),
@@ -194,7 +222,7 @@ fn calls_of<'a>(report: &'a Report, frame: &'a Frame) -> Vec<Call<'a>> {
         let owner = Cow::Borrowed(file);
         calls.push(Call {
             function: Cow::Owned(function),
-            source: None,
+            found: None,
             owner,
             folded: false,
             is_entry: false,
@@ -292,7 +320,7 @@ impl Report {
             for (depth, &call) in shown.iter().enumerate() {
                 let row = *row_of[call as usize].get_or_insert_with(|| {
                     let call = calls.get(call);
-                    table.row(&call.name(kind), call.source.filter(|_| kind == CallKind::Line))
+                    table.row(&call.name(kind), call.source().filter(|_| kind == CallKind::Line))
                 });
                 table.add(row, number, stack, depth == 0);
             }

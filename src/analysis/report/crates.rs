@@ -91,7 +91,9 @@ fn crate_of_type(text: &str) -> Option<&str> {
 
 /// The first of several names with `::` between them.
 fn first_name(text: &str) -> Option<&str> {
-    let head = text.split("::").next().filter(|head| head.len() < text.len())?;
+    // NOTE: not of generic arguments, which the last part of a name can have without a path.
+    let (head, _) = split_outside(text, "::")?;
+    let head = head.split('<').next().unwrap_or(head);
     // A function template of C++ begins with its return type.
     let name = head.rsplit(' ').next().unwrap_or(head);
     // v0 names can have the hash of a crate: `name[0123abcd]`.
@@ -128,7 +130,7 @@ pub(crate) fn split_outside<'a>(text: &'a str, by: &str) -> Option<(&'a str, &'a
             '<' | '(' | '[' => depth += 1,
             ')' | ']' => depth -= 1,
             '>' if last != '-' => depth -= 1,
-            ' ' if depth == 0 && text[at..].starts_with(by) => {
+            _ if depth == 0 && text[at..].starts_with(by) => {
                 return Some((&text[..at], &text[at + by.len()..]));
             }
             _ => {}
@@ -160,9 +162,9 @@ pub(super) fn crate_of_file(path: &str) -> Option<&str> {
 
 /// The function with its crate and module, which are those of its source file where the debug
 /// information has only the last part of its name: that of lines only.
-pub(super) fn with_module<'a>(function: &'a str, file: Option<&str>) -> Cow<'a, str> {
+pub(crate) fn with_module<'a>(function: &'a str, file: Option<&str>) -> Cow<'a, str> {
     let path = file.and_then(|file| file.strip_suffix(".rs"));
-    let Some(path) = path.filter(|_| crate_of(function).is_none()) else {
+    let Some(path) = path.filter(|_| is_last_part(function, file)) else {
         return Cow::Borrowed(function);
     };
     let within = path.rsplit_once("/src/").map_or(path, |(_, within)| within);
@@ -174,6 +176,44 @@ pub(super) fn with_module<'a>(function: &'a str, file: Option<&str>) -> Cow<'a, 
     let mut parts: Vec<_> = owner.as_deref().into_iter().chain(modules).collect();
     parts.push(function);
     Cow::Owned(parts.join("::"))
+}
+
+/// Whether the debug information has only the last part of this function's name.
+pub(crate) fn is_last_part(function: &str, file: Option<&str>) -> bool {
+    file.is_some_and(|file| file.ends_with(".rs")) && crate_of(function).is_none()
+}
+
+/// The last part of a function's name, without its generic arguments: `add` of `a::Words<T>::add::<u8>`.
+pub(crate) fn last_part(function: &str) -> &str {
+    let end = match function.strip_suffix('>').map(start_of_angles) {
+        // `<T as Trait>` alone is no function with arguments.
+        Some(start) if start > 0 => start,
+        _ => function.len(),
+    };
+    let path = function[..end].trim_end_matches("::");
+    // Where the last `::` is that is in no brackets.
+    let mut start = 0;
+    while let Some((before, _)) = split_outside(&path[start..], "::") {
+        start += before.len() + 2;
+    }
+    &path[start..]
+}
+
+/// The position of the `<` that begins what `text` ends within, or 0.
+fn start_of_angles(text: &str) -> usize {
+    let mut depth = 1;
+    for (at, char) in text.char_indices().rev() {
+        match char {
+            // `->` is no bracket.
+            '>' if !text[..at].ends_with('-') => depth += 1,
+            '<' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return at;
+        }
+    }
+    0
 }
 
 /// Whether a report folds the frames of a function of this crate.
@@ -253,6 +293,28 @@ mod tests {
     }
 
     #[test]
+    fn the_last_part_of_a_name_has_no_path_and_no_arguments() {
+        for (function, expected) in [
+            ("add", "add"),
+            ("a::Words::add", "add"),
+            ("a::Words<b::T>::add::<c::U>", "add"),
+            ("<a::Words as core::ops::Add<b::T>>::add", "add"),
+            ("add<alloc::vec::Vec<u8>, fn(u8) -> b::T>", "add"),
+            ("a::add<fn() -> u8>", "add"),
+            ("a::{impl#1}::add<[b::T; 4]>", "add"),
+            ("a::add::{closure}", "{closure}"),
+            ("{closure}<u8>", "{closure}"),
+            ("<a::T as b::Trait>", "<a::T as b::Trait>"),
+            ("a::", "a"),
+            ("", ""),
+            (">", ">"),
+            ("é<é>", "é"),
+        ] {
+            assert_eq!(last_part(function), expected, "{function}");
+        }
+    }
+
+    #[test]
     fn the_crate_is_that_of_the_type() {
         let cases = [
             ("parse_sources::parse::file", Some("parse_sources")),
@@ -270,6 +332,9 @@ mod tests {
             ("core::ptr::drop_in_place<parse::A>", Some("core")),
             ("std::vector<int>::push_back(int&&)", Some("std")),
             ("void scene::load<int>(int)", Some("scene")),
+            ("{closure#0}<&str, (), parse::file::{closure_env#0}<parse::A>>", None),
+            ("push<u8, alloc::alloc::Global>", None),
+            ("scene::Mesh<int, scene::Point>::load", Some("scene")),
             ("malloc", None),
             ("operator new(unsigned long)", None),
             ("", None),

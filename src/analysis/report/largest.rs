@@ -5,6 +5,7 @@ use crate::analysis::apply::Model;
 use std::cmp::Reverse;
 
 /// The largest live blocks, and the size of the largest of each bucket.
+#[derive(Default)]
 pub(super) struct Largest {
     pub(super) blocks: Vec<LiveBlock>,
     pub(super) by_bucket: Vec<u64>,

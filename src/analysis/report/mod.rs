@@ -8,6 +8,7 @@
 //! | `rows.rs` | the rows |
 //! | `calls.rs` | functions, lines and crates, made from stacks |
 //! | `crates.rs` | the crate of a function, and which functions are folded |
+//! | `series.rs` | how the figures of all blocks went |
 //! | `stacks.rs` | the rows of stacks, and their frames |
 //! | `sums.rs` | sums buckets into rows |
 //! | `types.rs` | all else in a report |
@@ -16,16 +17,20 @@ pub(super) mod build;
 mod calls;
 mod crates;
 mod largest;
+mod llm;
 mod rows;
+mod series;
 mod stacks;
 mod sums;
 mod types;
 
 pub use calls::CallRow;
-pub(crate) use calls::{CallKind, Calls};
-pub(crate) use crates::{end_of_angles, split_outside};
+pub(crate) use calls::{Call, CallKind, Calls};
+pub(crate) use crates::{end_of_angles, is_last_part, last_part, split_outside, with_module};
+pub use llm::{LlmTagRow, LlmTagSeries, LlmValue};
 pub use rows::{
     BucketRow, Frame, GroupRow, LiveBlock, NameRow, ScopeRow, SizeRow, StackKind, StackRow,
     ThreadRow,
 };
+pub use series::{ThreadSeries, TimePoint, TimeSeries};
 pub use types::{AfterReport, Bookmark, Losses, PeakMoment, Report, TimeSpan, TraceInfo};

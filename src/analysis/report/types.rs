@@ -1,12 +1,14 @@
 //! The parts of a report about all blocks together.
 
+use super::llm::LlmTagRow;
 use super::rows::{
     BucketRow, Frame, GroupRow, LiveBlock, NameRow, ScopeRow, SizeRow, StackKind, StackRow,
     ThreadRow,
 };
+use super::series::TimeSeries;
 use crate::analysis::callstacks::StackEnd;
 use crate::analysis::columns::Totals;
-use crate::analysis::findings::Finding;
+use crate::analysis::findings::{Finding, FreedIn};
 use crate::analysis::symbols::{CodeRange, Module, Symbolizer};
 
 /// Everything known about the memory of one run.
@@ -33,6 +35,8 @@ pub struct Report {
     pub after_report: AfterReport,
     /// The moments that the program has named, in their order.
     pub bookmarks: Vec<Bookmark>,
+    /// How live and allocated memory went; not in JSON.
+    pub timeline: TimeSeries,
     /// By scope stack.
     pub by_scope: Vec<ScopeRow>,
     /// By group.
@@ -52,17 +56,25 @@ pub struct Report {
     /// The parts of these files that are loaded as code, each with its module, an index of
     /// [`modules`](Self::modules); empty until [`symbolize`](Self::symbolize) finds some.
     pub code: Vec<(usize, CodeRange)>,
+    /// The values of Unreal's memory tags; empty unless the trace has them.
+    pub llm_tags: Vec<LlmTagRow>,
     /// By all of these together, in the order of their numbers
     /// ([`BlockEvent::bucket`](crate::analysis::BlockEvent::bucket)); empty unless
     /// [`Analyzer::by_bucket`](crate::analysis::Analyzer::by_bucket) asks for it.
     pub by_bucket: Vec<BucketRow>,
     /// If only a sample of blocks has stacks: the mean number of bytes from one sample to the next.
     pub stack_sampling_bytes: Option<u64>,
+    /// If stacks are only those of scopes with a text in their path: the text, in lower case
+    /// ([`Analyzer::stacks_in_scope`](crate::analysis::Analyzer::stacks_in_scope)).
+    pub stacks_in_scope: Option<String>,
     /// The largest blocks still live, the largest first.
     pub largest_live: Vec<LiveBlock>,
     /// What to look at first; `None` unless [`Analyzer::find`](crate::analysis::Analyzer::find) was asked
     /// and its answer put here.
     pub findings: Option<Vec<Finding>>,
+    /// Who frees what another allocates; empty unless
+    /// [`Analyzer::freed_in`](crate::analysis::Analyzer::freed_in) was asked and its answer put here.
+    pub freed_in: Vec<FreedIn>,
 }
 
 impl Report {
@@ -117,7 +129,8 @@ pub struct TraceInfo {
     /// the writer did not know them, or does not say.
     pub initial_live_blocks: Option<u64>,
     /// Whether allocations and frees are recorded: the channel `memory`; `None` if the writer does
-    /// not say.
+    /// not say. It is also false for a trace that has the values of Unreal's memory tags
+    /// ([`Report::llm_tags`]), and no allocations and frees.
     pub memory_recorded: Option<bool>,
     /// Whether nothing is missing: no event lost, no damage, and the trace has its end. The end of
     /// our writer's trace is its own report (`Memledger.Report`). Unreal's writer marks no end, so

@@ -58,6 +58,11 @@ impl Bookmarks {
         (last.and_then(name), name(next))
     }
 
+    /// The bookmarks in the order in which they were set, each with the number of its event.
+    pub(in crate::analysis) fn events(&self) -> Vec<(String, u64)> {
+        self.set.iter().map(|(bookmark, event)| (bookmark.name.clone(), *event)).collect()
+    }
+
     /// The number of the event that first set the bookmark `name`.
     pub(in crate::analysis) fn event(&self, name: &str) -> Option<u64> {
         self.set.iter().find(|(bookmark, _)| bookmark.name == name).map(|&(_, event)| event)

@@ -5,17 +5,20 @@
 //! | `bookmarks.rs` | moments that the program has named |
 //! | `clock.rs` | cycles to nanoseconds |
 //! | `scopes_off.rs` | when the channel `scope` was off |
+//! | `series.rs` | the figures of all blocks over time |
 
 mod bookmarks;
 mod clock;
 mod scopes_off;
+mod series;
 
 use super::report::TimeSpan;
 pub(super) use bookmarks::Bookmarks;
 pub use bookmarks::bookmark_text;
 use clock::Clock;
 use scopes_off::ScopesOff;
-pub(super) use scopes_off::{MEMORY_CHANNEL, SCOPE_CHANNEL};
+pub(super) use scopes_off::{FREE_SCOPE_CHANNEL, MEMORY_CHANNEL, SCOPE_CHANNEL};
+pub(super) use series::{Series, ThreadPoint};
 
 /// The time, and what happened when.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +27,7 @@ pub(super) struct Timeline {
     bookmarks: Bookmarks,
     scopes_off: ScopesOff,
     peak: PeakBracket,
+    series: Series,
 }
 
 /// The last new maximum of the total, between two times of the trace.
@@ -88,6 +92,14 @@ impl Timeline {
         self.scopes_off.begin(self.clock.now());
     }
 
+    pub(super) fn series(&self) -> &Series {
+        &self.series
+    }
+
+    pub(super) fn series_mut(&mut self) -> &mut Series {
+        &mut self.series
+    }
+
     pub(super) fn bookmarks(&self) -> &Bookmarks {
         &self.bookmarks
     }
@@ -104,6 +116,11 @@ impl Timeline {
     /// A channel is turned on or off.
     pub(super) fn channel_toggled(&mut self, id: u32, is_on: bool) {
         self.scopes_off.toggled(id, is_on, self.clock.now());
+    }
+
+    /// Whether the channel `scope` is on now.
+    pub(super) fn scopes_are_on(&self) -> bool {
+        self.scopes_off.is_on()
     }
 
     /// When the channel `scope` was off, up to `now`.

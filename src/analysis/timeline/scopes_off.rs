@@ -4,6 +4,8 @@ use crate::analysis::report::TimeSpan;
 
 /// The channel of scopes, as the stream announces it.
 pub(in crate::analysis) const SCOPE_CHANNEL: &str = "Scope";
+/// The channel of the scopes of frees, as the stream announces it.
+pub(in crate::analysis) const FREE_SCOPE_CHANNEL: &str = "FreeScope";
 /// The channel of allocations and frees, as the stream announces it.
 pub(in crate::analysis) const MEMORY_CHANNEL: &str = "Memory";
 
@@ -42,6 +44,11 @@ impl ScopesOff {
     pub(in crate::analysis) fn begin(&mut self, now: u64) {
         self.spans.clear();
         self.since = self.since.map(|_| now);
+    }
+
+    /// Whether the channel is announced and on.
+    pub(in crate::analysis) fn is_on(&self) -> bool {
+        self.id.is_some() && self.since.is_none()
     }
 
     /// The spans up to now, in order of time.

@@ -18,14 +18,20 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 pub(super) fn write(diff: &Diff<'_>, options: &DiffOptions, out: &mut dyn Write) -> io::Result<()> {
-    let options = DiffOptions { filter: None, ..options.clone() };
-    pretty::write(&Document { diff, options }, out)?;
+    pretty::write(&Document::new(diff, options), out)?;
     out.write_all(b"\n")
 }
 
-struct Document<'a> {
+/// The document, as a value.
+pub(in crate::dump) struct Document<'a> {
     diff: &'a Diff<'a>,
     options: DiffOptions,
+}
+
+impl<'a> Document<'a> {
+    pub(in crate::dump) fn new(diff: &'a Diff<'a>, options: &DiffOptions) -> Self {
+        Self { diff, options: DiffOptions { filter: None, ..options.clone() } }
+    }
 }
 
 impl Json for Document<'_> {

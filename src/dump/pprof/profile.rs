@@ -1,8 +1,8 @@
 //! The samples of a profile, and the strings, functions, locations and mappings that they refer to.
 
-use super::message::Message;
 use crate::analysis::{BucketRow, Calls, CodeRange, Figures, Module, Report};
 use crate::dump::buckets::{figures_of, notes, scope_frames};
+use crate::protobuf::Message;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -103,7 +103,8 @@ const LABELS: [&str; 4] = ["scope", "group", "name", "thread"];
 struct Encoder<'a> {
     report: &'a Report,
     calls: Calls<'a>,
-    profile: Message,
+    /// The profile, without its strings.
+    profile: Vec<u8>,
     strings: Strings,
     /// By name and file: the id.
     functions: HashMap<(u64, u64), u64>,
@@ -122,7 +123,7 @@ impl<'a> Encoder<'a> {
         Self {
             report,
             calls: Calls::of(report, all_frames),
-            profile: Message::default(),
+            profile: Vec::new(),
             strings: Strings::new(),
             functions: HashMap::new(),
             locations: HashMap::new(),
@@ -136,31 +137,36 @@ impl<'a> Encoder<'a> {
     fn header(&mut self, taken_at: Option<SystemTime>) {
         use field::profile;
         for (name, unit, _) in SAMPLE_TYPES {
-            let value_type = self.value_type(name, unit);
-            self.profile.message(profile::SAMPLE_TYPE, &value_type);
+            self.value_type(profile::SAMPLE_TYPE, name, unit);
         }
         let default = self.strings.id(DEFAULT_SAMPLE_TYPE);
-        self.profile.number(profile::DEFAULT_SAMPLE_TYPE, default);
+        self.profile().nonzero(profile::DEFAULT_SAMPLE_TYPE, default);
         let since = taken_at.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let nanoseconds = since.map_or(0, |since| clamp(since.as_nanos()));
-        self.profile.number(profile::TIME_NANOS, nanoseconds);
-        self.profile.number(profile::DURATION_NANOS, clamp(self.report.trace.duration_ns));
-        let period_type = self.value_type("space", "bytes");
-        self.profile.message(profile::PERIOD_TYPE, &period_type);
+        self.profile().nonzero(profile::TIME_NANOS, nanoseconds);
+        let duration = clamp(self.report.trace.duration_ns);
+        self.profile().nonzero(profile::DURATION_NANOS, duration);
+        self.value_type(profile::PERIOD_TYPE, "space", "bytes");
         let period = self.report.stack_sampling_bytes.unwrap_or(1);
-        self.profile.number(profile::PERIOD, clamp(period));
+        self.profile().nonzero(profile::PERIOD, clamp(period));
         let program = self.report.trace.program.as_deref().unwrap_or("a program");
         let origin = format!("memledger {}: {program}", env!("CARGO_PKG_VERSION"));
         let comments = [origin].into_iter().chain(notes(self.report, taken_at.is_some()));
         let comments: Vec<_> = comments.map(|text| self.strings.id(&text)).collect();
-        self.profile.packed(profile::COMMENT, comments);
+        self.profile().packed(profile::COMMENT, comments);
     }
 
-    fn value_type(&mut self, name: &str, unit: &str) -> Message {
-        let mut message = Message::default();
-        message.number(field::value_type::TYPE, self.strings.id(name));
-        message.number(field::value_type::UNIT, self.strings.id(unit));
-        message
+    /// The message of the whole profile.
+    fn profile(&mut self) -> Message<'_> {
+        Message::new(&mut self.profile)
+    }
+
+    fn value_type(&mut self, field: u32, name: &str, unit: &str) {
+        let (name, unit) = (self.strings.id(name), self.strings.id(unit));
+        self.profile().nested(field, |message| {
+            message.nonzero(field::value_type::TYPE, name);
+            message.nonzero(field::value_type::UNIT, unit);
+        });
     }
 
     /// Writes all mappings: the parts of each module with code, as the system maps them, or the module
@@ -179,9 +185,7 @@ impl<'a> Encoder<'a> {
             let known = self.known(module);
             for range in parts {
                 self.mappings.push((module, range));
-                let message =
-                    self.mapping(self.mappings.len() as u64, &modules[module], range, known);
-                self.profile.message(field::profile::MAPPING, &message);
+                self.mapping(self.mappings.len() as u64, &modules[module], range, known);
             }
         }
     }
@@ -212,23 +216,25 @@ impl<'a> Encoder<'a> {
         module: &Module,
         range: CodeRange,
         [has_functions, has_files, has_lines]: [bool; 3],
-    ) -> Message {
+    ) {
         use field::mapping;
         let start = module.base.saturating_add(range.offset);
-        let mut message = Message::default();
-        message.number(mapping::ID, id);
-        message.number(mapping::MEMORY_START, start);
-        message.number(mapping::MEMORY_LIMIT, start.saturating_add(range.size));
-        message.number(mapping::FILE_OFFSET, range.file_offset);
-        message.number(mapping::FILENAME, self.strings.id(&module.path));
+        let path = self.strings.id(&module.path);
         let digits = module.build_id.iter().map(|byte| format!("{byte:02x}"));
-        message.number(mapping::BUILD_ID, self.strings.id(&digits.collect::<String>()));
-        message.flag(mapping::HAS_FUNCTIONS, has_functions);
-        message.flag(mapping::HAS_FILENAMES, has_files);
-        message.flag(mapping::HAS_LINE_NUMBERS, has_lines);
-        // What has lines says which functions are inlined there.
-        message.flag(mapping::HAS_INLINE_FRAMES, has_lines);
-        message
+        let build_id = self.strings.id(&digits.collect::<String>());
+        self.profile().nested(field::profile::MAPPING, |message| {
+            message.nonzero(mapping::ID, id);
+            message.nonzero(mapping::MEMORY_START, start);
+            message.nonzero(mapping::MEMORY_LIMIT, start.saturating_add(range.size));
+            message.nonzero(mapping::FILE_OFFSET, range.file_offset);
+            message.nonzero(mapping::FILENAME, path);
+            message.nonzero(mapping::BUILD_ID, build_id);
+            message.nonzero(mapping::HAS_FUNCTIONS, has_functions.into());
+            message.nonzero(mapping::HAS_FILENAMES, has_files.into());
+            message.nonzero(mapping::HAS_LINE_NUMBERS, has_lines.into());
+            // What has lines says which functions are inlined there.
+            message.nonzero(mapping::HAS_INLINE_FRAMES, has_lines.into());
+        });
     }
 
     /// Writes all samples. Buckets that differ in nothing that is written are one sample.
@@ -266,16 +272,16 @@ impl<'a> Encoder<'a> {
             }
         }
         for ((locations, values_of_labels), values) in samples {
-            let mut sample = Message::default();
-            sample.packed(field::sample::LOCATION_ID, locations.iter().copied());
-            sample.packed(field::sample::VALUE, values.map(clamp));
-            for (key, value) in labels.keys.into_iter().zip(values_of_labels) {
-                let mut label = Message::default();
-                label.number(field::label::KEY, key);
-                label.number(field::label::STR, value);
-                sample.message(field::sample::LABEL, &label);
-            }
-            self.profile.message(field::profile::SAMPLE, &sample);
+            self.profile().nested(field::profile::SAMPLE, |sample| {
+                sample.packed(field::sample::LOCATION_ID, locations.iter().copied());
+                sample.packed(field::sample::VALUE, values.map(clamp));
+                for (key, value) in labels.keys.into_iter().zip(values_of_labels) {
+                    sample.nested(field::sample::LABEL, |label| {
+                        label.nonzero(field::label::KEY, key);
+                        label.nonzero(field::label::STR, value);
+                    });
+                }
+            });
         }
     }
 
@@ -307,7 +313,8 @@ impl<'a> Encoder<'a> {
         if let Some(&id) = self.locations.get(&calls) {
             return id;
         }
-        let mut message = Message::default();
+        let mut bytes = Vec::new();
+        let mut message = Message::new(&mut bytes);
         let frame = calls.first().and_then(|&call| {
             let frame = self.calls.frame_of(call)?;
             self.report.frames.get(frame)
@@ -316,10 +323,10 @@ impl<'a> Encoder<'a> {
             let module =
                 frame.module.and_then(|number| Some((number, self.report.modules.get(number)?)));
             if let Some((number, _)) = module {
-                message.number(location::MAPPING_ID, self.mapping_of(number, frame.offset));
+                message.nonzero(location::MAPPING_ID, self.mapping_of(number, frame.offset));
             }
             let base = module.map_or(0, |(_, module)| module.base);
-            message.number(location::ADDRESS, base.wrapping_add(frame.offset));
+            message.nonzero(location::ADDRESS, base.wrapping_add(frame.offset));
         }
         // NOTE: an address in a file without functions has no lines, so that a reader may look for them.
         if frame.is_some_and(|frame| !frame.functions.is_empty() || frame.module.is_none()) {
@@ -328,11 +335,12 @@ impl<'a> Encoder<'a> {
                     (self.calls.get(call).name_of_function(), self.calls.get(call).source());
                 let name = self.strings.id(name);
                 let file = source.map_or(0, |(file, _)| self.strings.id(file));
-                let line = self.line(name, file, source.map_or(0, |(_, line)| line));
-                message.message(location::LINE, &line);
+                let number = source.map_or(0, |(_, line)| line);
+                let function = self.function(name, file);
+                line(&mut message, function, number);
             }
         }
-        let id = self.add_location(message);
+        let id = self.add_location(&bytes);
         self.locations.insert(calls, id);
         id
     }
@@ -343,46 +351,54 @@ impl<'a> Encoder<'a> {
         if let Some(&id) = self.labels.get(&name) {
             return id;
         }
-        let line = self.line(name, 0, 0);
-        let mut message = Message::default();
-        message.message(field::location::LINE, &line);
-        let id = self.add_location(message);
+        let function = self.function(name, 0);
+        let mut bytes = Vec::new();
+        line(&mut Message::new(&mut bytes), function, 0);
+        let id = self.add_location(&bytes);
         self.labels.insert(name, id);
         id
     }
 
-    fn add_location(&mut self, mut message: Message) -> u64 {
+    fn add_location(&mut self, fields: &[u8]) -> u64 {
         self.location_count += 1;
-        message.number(field::location::ID, self.location_count);
-        self.profile.message(field::profile::LOCATION, &message);
-        self.location_count
+        let id = self.location_count;
+        self.profile().nested(field::profile::LOCATION, |message| {
+            message.fields(fields);
+            message.nonzero(field::location::ID, id);
+        });
+        id
     }
 
-    /// A line of a function, which is written if it is new. NOTE: without `system_name`: if that
-    /// were the same as the name, pprof would take the parameters of types out of both.
-    fn line(&mut self, name: u64, file: u64, number: u32) -> Message {
+    /// A function, which is written if it is new. NOTE: without `system_name`: if that were the same as
+    /// the name, pprof would take the parameters of types out of both.
+    fn function(&mut self, name: u64, file: u64) -> u64 {
         use field::function;
         let next = self.functions.len() as u64 + 1;
-        let id = *self.functions.entry((name, file)).or_insert_with(|| {
-            let mut message = Message::default();
-            message.number(function::ID, next);
-            message.number(function::NAME, name);
-            message.number(function::FILENAME, file);
-            self.profile.message(field::profile::FUNCTION, &message);
+        *self.functions.entry((name, file)).or_insert_with(|| {
+            Message::new(&mut self.profile).nested(field::profile::FUNCTION, |message| {
+                message.nonzero(function::ID, next);
+                message.nonzero(function::NAME, name);
+                message.nonzero(function::FILENAME, file);
+            });
             next
-        });
-        let mut line = Message::default();
-        line.number(field::line::FUNCTION_ID, id);
-        line.number(field::line::LINE, number.into());
-        line
+        })
     }
 
     fn finish(mut self) -> Vec<u8> {
+        let mut profile = Message::new(&mut self.profile);
         for text in &self.strings.all {
-            self.profile.text(field::profile::STRING_TABLE, text);
+            profile.text(field::profile::STRING_TABLE, text);
         }
-        self.profile.into_bytes()
+        self.profile
     }
+}
+
+/// Adds a line of a function to a location.
+fn line(location: &mut Message<'_>, function: u64, number: u32) {
+    location.nested(field::location::LINE, |line| {
+        line.nonzero(field::line::FUNCTION_ID, function);
+        line.nonzero(field::line::LINE, number.into());
+    });
 }
 
 /// Whole pages: the system maps no others.

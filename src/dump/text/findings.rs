@@ -3,11 +3,13 @@
 use super::names;
 use super::sections::{is_untagged, tag};
 use super::style::Style;
-use super::table::wrapped;
-use super::units::{count, percent};
-use crate::analysis::{Finding, Place};
+use super::table::{Row, Table, wrapped};
+use super::units::{bytes, count, percent};
+use crate::analysis::{Finding, FreedIn, Place};
 use crate::dump::options::Options;
 use crate::words::escape;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// How many findings the first screen has.
@@ -22,7 +24,7 @@ pub(super) fn briefly(finding: &Finding) -> String {
 
 /// Where it is; `in_full` with its line and all that is known.
 fn at(place: &Place, in_full: bool) -> String {
-    let scope = || place.scope.get(1..).filter(|path| !path.is_empty()).unwrap_or(&place.scope);
+    let scope = || within_global(&place.scope);
     let is_tagged = place.name.as_ref().is_some_and(|name| !is_untagged(&place.group, name));
     let mut text = match &place.function {
         Some(function) => escape(&names::short(function)),
@@ -54,6 +56,11 @@ fn at(place: &Place, in_full: bool) -> String {
         text += &format!(", on {thread}");
     }
     text
+}
+
+/// A scope stack without the outermost scope, unless that is all.
+pub(in crate::dump) fn within_global(path: &[String]) -> &[String] {
+    path.get(1..).filter(|path| !path.is_empty()).unwrap_or(path)
 }
 
 /// A path from the folder of its crate on, if cargo has fetched that: `syn-3.0.9/src/buffer.rs`.
@@ -108,4 +115,49 @@ pub(super) fn write(
         writeln!(out, "{}", style.dim(&format!("  … and {} more{flag}", count(left as u64))))?;
     }
     Ok(())
+}
+
+/// In which scopes blocks were freed, below the scopes that allocated them: those first of whose blocks
+/// most were freed in other scopes.
+pub(super) fn matrix(rows: &[FreedIn], options: &Options) -> Table {
+    let name = |path: &[String]| within_global(path).join(" > ");
+    let cells = |blocks: u64, size: u64| vec![count(blocks), bytes(size)];
+    let mut by_scope = BTreeMap::<&[String], Vec<&FreedIn>>::new();
+    for row in rows {
+        by_scope.entry(&row.allocated_in).or_default().push(row);
+    }
+    let elsewhere = |rows: &[&FreedIn]| {
+        rows.iter().filter(|row| !row.is_same()).map(|row| row.blocks).sum::<u64>()
+    };
+    by_scope.retain(|scope, rows| {
+        let is_shown = |path: &[String]| options.shows(&name(path));
+        elsewhere(rows) > 0 && (is_shown(scope) || rows.iter().any(|row| is_shown(&row.freed_in)))
+    });
+    let mut scopes: Vec<_> = by_scope.into_iter().collect();
+    scopes.sort_by_key(|(_, rows)| Reverse(elsewhere(rows)));
+    let left = scopes.len().saturating_sub(options.top);
+    let mut table = Table {
+        title: "Freed in, below the scope that allocated".to_owned(),
+        headers: vec!["blocks", "bytes"],
+        kept: 1,
+        names: 0,
+        rows: Vec::new(),
+        footer: (left > 0).then(|| format!("… and {} more", count(left as u64))),
+    };
+    for (scope, rows) in scopes.into_iter().take(options.top) {
+        let sum = |of: fn(&FreedIn) -> u64| rows.iter().map(|row| of(row)).sum();
+        let cells_of_all = cells(sum(|row| row.blocks), sum(|row| row.bytes));
+        table.rows.push(Row { level: 0, name: name(scope), cells: cells_of_all });
+        for row in rows.iter().take(options.top) {
+            let name = if row.is_same() { "itself".to_owned() } else { name(&row.freed_in) };
+            table.rows.push(Row { level: 1, name, cells: cells(row.blocks, row.bytes) });
+        }
+        if let Some(rest) = rows.get(options.top..).filter(|rest| !rest.is_empty()) {
+            let sum = |of: fn(&FreedIn) -> u64| rest.iter().map(|row| of(row)).sum();
+            let name = format!("… {} more", count(rest.len() as u64));
+            let cells = cells(sum(|row| row.blocks), sum(|row| row.bytes));
+            table.rows.push(Row { level: 1, name, cells });
+        }
+    }
+    table
 }

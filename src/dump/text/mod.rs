@@ -8,6 +8,7 @@
 //! calls.rs     tables of functions, lines and crates, and the tree of stacks
 //! diff.rs      what has changed between two reports
 //! names.rs     names of functions, short enough for a table
+//! llm.rs       the values of Unreal's memory tags
 //! query.rs     the answer of a query
 //! tree.rs      the largest rows of a tree and the rows around them
 //! column.rs    what a column shows
@@ -21,6 +22,7 @@ mod diff;
 mod findings;
 #[cfg(feature = "enable")]
 mod holders;
+pub(super) mod llm;
 mod names;
 pub(super) mod query;
 mod screen;
@@ -34,13 +36,15 @@ pub use super::options::{By, Options, Sort};
 pub use crate::words::{escape, nearest};
 pub(crate) use column::Column;
 pub(super) use diff::diff;
+pub(super) use findings::within_global;
 #[cfg(feature = "enable")]
 pub(crate) use holders::{Column as HolderColumn, functions, holders};
-pub(super) use names::short;
+pub use names::short;
 pub(super) use sections::is_untagged;
-pub(crate) use sections::tag;
-pub use units::{bytes, count, counted, duration};
-pub(super) use units::{bytes_briefly, percent};
+pub use sections::tag;
+pub use table::fit;
+pub(super) use units::percent;
+pub use units::{bytes, bytes_briefly, count, counted, duration};
 
 use super::format::ReportFormat;
 use crate::analysis::Report;
@@ -65,6 +69,10 @@ pub fn write(report: &Report, options: &Options, out: &mut dyn Write) -> io::Res
     screen::write(report, options, style, out)?;
     if let Some(found) = &report.findings {
         findings::write(found, options, style, out)?;
+        let matrix = findings::matrix(&report.freed_in, options);
+        if !matrix.rows.is_empty() {
+            matrix.write(style, options.width, out)?;
+        }
         // The tables say something else, and are there only if one is asked for.
         if options.by.is_none() {
             return Ok(());

@@ -9,7 +9,7 @@ const LONG: usize = 40;
 
 /// A function without the trait that it is of, and, if it is long, without its parameters:
 /// `<a::Tokens as core::iter::Extend<a::Token>>::extend` is `a::Tokens::extend`.
-pub(in crate::dump) fn short(function: &str) -> Cow<'_, str> {
+pub fn short(function: &str) -> Cow<'_, str> {
     let name = without_trait(function);
     if name.width() <= LONG { name } else { Cow::Owned(without_parameters(&name)) }
 }

@@ -1,9 +1,9 @@
 //! The first lines: the overall figures, and what is missing from them.
 
-use super::findings;
 use super::style::Style;
 use super::table::{fit, wrapped};
 use super::units::{bytes, count, counted, duration, percent};
+use super::{findings, llm};
 use crate::analysis::{Losses, PeakMoment, Report, StackKind};
 use crate::dump::options::Options;
 use crate::words::escape;
@@ -26,7 +26,9 @@ pub(super) fn write(
     }
     let mut lines = Lines { width: options.width, out };
     alarms(report, style, &mut lines)?;
-    if report.trace.memory_recorded == Some(false) && report.totals.allocations == 0 {
+    if let Some(sentence) = llm::without_blocks(report) {
+        lines.write("no blocks", &sentence)?;
+    } else if report.trace.memory_recorded == Some(false) && report.totals.allocations == 0 {
         lines.write(
             "no figures",
             "the channel \"memory\" is not in this recording: neither allocations nor frees are. \

@@ -2,6 +2,7 @@
 
 use super::calls;
 use super::column::{Cells, Column, in_none_of};
+use super::llm;
 use super::table::{Row, Table, fit};
 use super::tree::{Node, joined, pick};
 use super::units::{bytes, duration, percent};
@@ -70,6 +71,7 @@ pub(super) fn tables(report: &Report, options: &Options) -> Vec<Table> {
         if options.verbose {
             all.extend([one(By::Thread), one(By::Size)]);
         }
+        all.push(llm::table(report, options));
         all.push(largest(report, options, options.largest()));
     }
     all.retain(|table| !table.rows.is_empty());
@@ -324,7 +326,7 @@ fn sizes(report: &Report) -> impl Iterator<Item = Node<'_>> {
 }
 
 /// A name in its group, as all texts show it.
-pub(crate) fn tag(group: &[String], name: &str) -> String {
+pub fn tag(group: &[String], name: &str) -> String {
     format!("{} / {name}", group.join(" > "))
 }
 

@@ -147,7 +147,7 @@ pub(super) fn wrapped(text: &str, first: usize, rest: usize) -> Vec<String> {
 }
 
 /// `text` cut to `width` columns, with `…` for what is missing.
-pub(super) fn fit(text: &str, width: usize) -> String {
+pub fn fit(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
     }

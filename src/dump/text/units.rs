@@ -19,7 +19,7 @@ pub fn bytes(bytes: u64) -> String {
 }
 
 /// Three digits where that is enough: `1.5 MiB`, `102 KiB`.
-pub(in crate::dump) fn bytes_briefly(size: u64) -> String {
+pub fn bytes_briefly(size: u64) -> String {
     let text = bytes(size);
     match text.split_once('.') {
         Some((whole, tenths)) if whole.len() >= 3 => {

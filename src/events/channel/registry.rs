@@ -35,7 +35,14 @@ impl Channel {
             on_by_default: false,
             state: AtomicU8::new(NEW),
             turned_off: AtomicU32::new(0),
+            watcher: None,
         }
+    }
+
+    /// A channel of the program; `watcher` is called after each change.
+    #[cfg(feature = "perfetto")]
+    pub(crate) const fn watched(name: &'static str, watcher: fn(bool)) -> Self {
+        Self { watcher: Some(watcher), ..Self::new(name, false) }
     }
 
     /// A channel that is on by default.
@@ -47,6 +54,7 @@ impl Channel {
             on_by_default: true,
             state: AtomicU8::new(NEW),
             turned_off: AtomicU32::new(0),
+            watcher: None,
         }
     }
 
@@ -94,6 +102,9 @@ impl Channel {
         if !enabled {
             // NOTE: after the state is set. A measurement reads this counter before the state.
             self.turned_off.fetch_add(1, Ordering::SeqCst);
+        }
+        if let Some(watcher) = self.watcher {
+            watcher(enabled);
         }
         true
     }

@@ -1,5 +1,6 @@
 //! What the commands of the control server do to the recording.
 
+use super::figures;
 use super::{BoundControl, RunningControl};
 use crate::error::Error;
 use crate::events::channel;
@@ -7,7 +8,7 @@ use crate::ledger::destinations::{DestinationHandle, add, restart};
 use crate::ledger::problems;
 use crate::ledger::stats::Stats;
 use crate::platform::os;
-use crate::remote::control::{Actions, MakeProfile, Reply};
+use crate::remote::control::{Actions, DocumentKind, MakeDocument, Reply};
 use crate::trace::sink::queue::{self, Queue, Stage};
 use crate::words::nearest;
 use std::fs::File;
@@ -110,11 +111,17 @@ impl Actions for Commands {
         Ok(started.iter().map(|name| format!("destination {name}")).collect())
     }
 
-    fn profiler(&self) -> MakeProfile {
-        #[cfg(feature = "pprof")]
-        return crate::ledger::profile::for_client;
-        #[cfg(not(feature = "pprof"))]
-        || Err("the program was built without memledger's feature pprof".into())
+    fn document(&self, kind: DocumentKind) -> MakeDocument {
+        match kind {
+            #[cfg(feature = "pprof")]
+            DocumentKind::Profile => crate::ledger::profile::for_client,
+            #[cfg(not(feature = "pprof"))]
+            DocumentKind::Profile => {
+                || Err("the program was built without memledger's feature pprof".into())
+            }
+            DocumentKind::Figures { stacks: false } => figures::of_rows,
+            DocumentKind::Figures { stacks: true } => figures::with_stacks,
+        }
     }
 
     fn problem(&mut self, error: Error) {

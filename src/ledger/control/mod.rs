@@ -1,6 +1,7 @@
 //! The control server of a recording: where it listens, and what it allows.
 
 pub(super) mod commands;
+mod figures;
 
 use super::config::{Config, Secret};
 use super::problems;

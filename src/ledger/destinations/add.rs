@@ -63,6 +63,15 @@ fn to_file(file: FileSink, filter: Option<ChannelFilter>) -> Result<Queued, Erro
     )
 }
 
+/// Adds a sink of another kind, which gets all events but no live blocks.
+#[cfg(feature = "perfetto")]
+pub(in crate::ledger) fn add_sink(
+    name: String,
+    sink: Box<dyn Sink>,
+) -> Result<DestinationHandle, Error> {
+    add(Some("-memory"), |_| Queued::start(name, Box::new(move |_| Ok(sink)), problems::report))
+}
+
 /// A sink that connects to a recorder.
 pub(in crate::ledger) fn to_host(
     address: Address,

@@ -5,18 +5,34 @@ use crate::alloc;
 use crate::error::Error;
 use crate::events::channel::{ChannelFilter, Cleared, FilteredSink, Needs};
 use crate::ledger::problems;
+#[cfg(feature = "perfetto")]
+use crate::perfetto;
 use crate::scopes::{self, events::TAG_SPEC};
 use crate::stacks;
+#[cfg(feature = "perfetto")]
+use crate::trace::format::{encode::Declaration, stream_events};
 use crate::trace::sink::Sink;
 
 /// For each event type of the tracker's own channels, the channels that a stream must get before it
 /// gets events of that type. If a type is in several entries, the last one counts.
-static NEEDS: [Needs; 4] = [
+static NEEDS: &[Needs] = &[
     (&[&alloc::CHANNEL], alloc::events::TYPES),
     (&[&alloc::CHANNEL, &scopes::CHANNEL], scopes::events::TYPES),
     (&[&alloc::CHANNEL, &stacks::CHANNEL], stacks::events::TYPES),
     // Without `scope` all blocks are in the outermost context, whose name is in such an event.
     (&[&alloc::CHANNEL], &[&TAG_SPEC]),
+    #[cfg(feature = "perfetto")]
+    (&[&perfetto::TRACK], perfetto::EVENT_TYPES),
+];
+
+/// All event types of the tracker.
+#[cfg(feature = "perfetto")]
+pub(in crate::ledger) static TRACKER_TYPES: [&[&Declaration]; 5] = [
+    stream_events::TYPES,
+    alloc::events::TYPES,
+    scopes::events::TYPES,
+    stacks::events::TYPES,
+    perfetto::EVENT_TYPES,
 ];
 
 /// Allocations are in streams without call stacks, too, without this field's value.
@@ -41,7 +57,7 @@ pub(in crate::ledger) fn apply(
 ) -> Box<dyn Sink> {
     match filter {
         Some(filter) => {
-            Box::new(FilteredSink::new(filter, &NEEDS, &CLEARED, sink, problems::report))
+            Box::new(FilteredSink::new(filter, NEEDS, &CLEARED, sink, problems::report))
         }
         None => sink,
     }

@@ -103,6 +103,25 @@ impl DestinationHandle {
         DestinationStatus::default()
     }
 
+    /// Writes everything recorded so far; waits at most 3 s.
+    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    pub(in crate::ledger) fn flush(self) {
+        untracked(|| {
+            if state::is_forked() {
+                return;
+            }
+            let _signals = BlockedSignals::new();
+            if let Some(mut session) = worker::session_within(WORKER_TIMEOUT)
+                && let Some(session) = session.as_mut()
+            {
+                worker::cycle(session, HOOK_TIMEOUT);
+            }
+            if let Some(queue) = queue::by_number(self.number) {
+                queue.wait_until_written(Instant::now() + DRAIN_TIMEOUT);
+            }
+        });
+    }
+
     /// Ends its stream after everything recorded so far, as the end of a recording would, and waits
     /// at most 3 s until all of it is written. The other destinations continue.
     pub fn stop(&self) {

@@ -24,6 +24,26 @@ pub(crate) fn now() -> u64 {
     0
 }
 
+#[cfg(feature = "perfetto")]
+pub(crate) fn since_boot() -> u64 {
+    0
+}
+
+#[cfg(feature = "perfetto")]
+pub(crate) fn clocks() -> [(u64, u64); 0] {
+    []
+}
+
+#[cfg(feature = "perfetto")]
+pub(crate) fn has_steady_counter() -> bool {
+    false
+}
+
+#[cfg(feature = "perfetto")]
+pub(crate) fn counter() -> u64 {
+    0
+}
+
 pub(crate) fn wait(_word: &AtomicU32, _expected: u32, _nanos: u64) {}
 
 pub(crate) fn wake_all(_word: &AtomicU32) {}

@@ -54,19 +54,39 @@ impl Client {
     /// # Errors
     /// As [`send`](Self::send); [`Error::NoAnswer`] also if the profile is not whole.
     pub fn profile(&mut self) -> Result<Vec<u8>, Error> {
-        let lines = self.send_within(PROFILE_TIMEOUT, &Command::Profile)?;
-        let bytes = lines.iter().find_map(|line| line.strip_prefix("profile_bytes ")?.parse().ok());
+        self.document(PROFILE_TIMEOUT, &Command::Profile, "profile_bytes ", "profile")
+    }
+
+    /// Gets the figures of all rows of a report of the program as of now, with those of call stacks if
+    /// `stacks`: JSON of the schema `memledger.figures/1`. Waits at most 30 s for the program to make
+    /// it, and as long to receive it. The program then ends the connection.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send); [`Error::NoAnswer`] also if the document is not whole.
+    pub fn figures(&mut self, stacks: bool) -> Result<Vec<u8>, Error> {
+        self.document(ANSWER_TIMEOUT, &Command::Figures { stacks }, "figures_bytes ", "figures")
+    }
+
+    fn document(
+        &mut self,
+        timeout: Duration,
+        command: &Command,
+        key: &str,
+        what: &str,
+    ) -> Result<Vec<u8>, Error> {
+        let lines = self.send_within(timeout, command)?;
+        let bytes = lines.iter().find_map(|line| line.strip_prefix(key)?.parse().ok());
         let no_answer =
-            |what: String| Error::NoAnswer(format!("{} does not answer: {what}", self.address));
-        let bytes: u64 = bytes.ok_or_else(|| no_answer("it sends no profile".into()))?;
+            |why: String| Error::NoAnswer(format!("{} does not answer: {why}", self.address));
+        let bytes: u64 = bytes.ok_or_else(|| no_answer(format!("it sends no {what}")))?;
         self.stream.get_mut().restart(ANSWER_TIMEOUT);
-        let mut profile = Vec::new();
-        let read = (&mut self.stream).take(bytes).read_to_end(&mut profile);
+        let mut document = Vec::new();
+        let read = (&mut self.stream).take(bytes).read_to_end(&mut document);
         match read {
-            Ok(_) if profile.len() as u64 == bytes => Ok(profile),
+            Ok(_) if document.len() as u64 == bytes => Ok(document),
             _ => Err(no_answer(format!(
-                "{} of the {bytes} bytes of its profile came within {} s",
-                profile.len(),
+                "{} of the {bytes} bytes of its {what} came within {} s",
+                document.len(),
                 ANSWER_TIMEOUT.as_secs()
             ))),
         }

@@ -59,6 +59,12 @@ pub enum Command {
     /// Asks for a heap profile in pprof's format, which [`Client::profile`](super::Client::profile)
     /// receives. The program then ends the connection.
     Profile,
+    /// Asks for the figures of all rows of a report, which
+    /// [`Client::figures`](super::Client::figures) receives. The program then ends the connection.
+    Figures {
+        /// Those of call stacks, too.
+        stacks: bool,
+    },
     /// The secret that the program requires, which admits the client.
     Token(String),
 }
@@ -108,6 +114,8 @@ impl Command {
             ["StopAll"] => Ok(Self::StopAll),
             ["Start"] => Ok(Self::Start),
             ["Profile"] => Ok(Self::Profile),
+            ["Figures"] => Ok(Self::Figures { stacks: false }),
+            ["Figures", "stacks"] => Ok(Self::Figures { stacks: true }),
             ["SendTo", host] => Ok(Self::send_to(host)),
             ["SendTo", host, channels] => {
                 Ok(Self::SendTo { host: host.into(), channels: Some(channels.into()) })
@@ -122,6 +130,7 @@ impl Command {
                 Ok(Self::channels(names, state == "1"))
             }
             ["Status" | "Stop" | "StopAll" | "Start" | "Profile", ..] => Err(format!("{} is followed by nothing", words[0])),
+            ["Figures", ..] => Err("Figures is followed by nothing, or by stacks".into()),
             ["SendTo", ..] => {
                 Err("SendTo is followed by HOST or HOST:PORT, and perhaps the channels it gets"
                     .into())
@@ -136,11 +145,11 @@ impl Command {
                     .into())
             }
             [.., last] if last.starts_with("HTTP/") => Err(
-                "this is no web server, but takes Status, ToggleChannels, SendTo, WriteTo, Stop, StopAll, Start and Profile"
+                "this is no web server, but takes Status, ToggleChannels, SendTo, WriteTo, Stop, StopAll, Start, Profile and Figures"
                     .into(),
             ),
             [first, ..] => Err(format!(
-                "{:?} is no command; those are Status, ToggleChannels, SendTo, WriteTo, Stop, StopAll, Start and Profile",
+                "{:?} is no command; those are Status, ToggleChannels, SendTo, WriteTo, Stop, StopAll, Start, Profile and Figures",
                 first.chars().take(40).collect::<String>()
             )),
             [] => Err("the line is empty".into()),
@@ -176,6 +185,8 @@ impl fmt::Display for Command {
             Self::StopAll => f.write_str("StopAll"),
             Self::Start => f.write_str("Start"),
             Self::Profile => f.write_str("Profile"),
+            Self::Figures { stacks: false } => f.write_str("Figures"),
+            Self::Figures { stacks: true } => f.write_str("Figures stacks"),
             Self::Token(secret) => write!(f, "Token {secret}"),
         }
     }
@@ -193,6 +204,8 @@ mod tests {
             Command::StopAll,
             Command::Start,
             Command::Profile,
+            Command::Figures { stacks: false },
+            Command::Figures { stacks: true },
             Command::channels(["cpu"], true),
             Command::channels(["memory", "scope", "x"], false),
             Command::send_to("[::1]:1981"),
@@ -221,6 +234,8 @@ mod tests {
             (b"Stop now", "Stop is followed by nothing"),
             (b"Start now", "Start is followed by nothing"),
             (b"Profile 1", "Profile is followed by nothing"),
+            (b"Figures all", "Figures is followed by nothing, or by stacks"),
+            (b"Figures stacks 1", "Figures is followed by nothing, or by stacks"),
             (b"SendTo", "SendTo is followed by HOST"),
             (b"SendTo a b c", "SendTo is followed by HOST"),
             (b"WriteTo a b c", "WriteTo is followed by the name"),

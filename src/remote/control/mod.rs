@@ -14,6 +14,7 @@
 //! | `StopAll` | ends all destinations, the first file included |
 //! | `Start` | starts the first file again, under a new name, and the connection to the host, if they have ended |
 //! | `Profile` | answers with a heap profile, and ends the connection |
+//! | `Figures [stacks]` | answers with the figures of all rows of a report, and ends the connection |
 //! | `Token secret` | must be the first command if the program has set a token |
 //!
 //! `channels` selects the channels of that destination, as
@@ -22,14 +23,15 @@
 //!
 //! The answer to a command is any number of lines `name value`. The last line of an answer is `ok`
 //! or `refused: reason`. Unreal's own tools ignore the answers. The answer to `Profile` is the line
-//! `profile_bytes N`, `ok`, and the N bytes of a heap profile in pprof's format.
+//! `profile_bytes N`, `ok`, and the N bytes of a heap profile in pprof's format; that to `Figures` is
+//! `figures_bytes N`, `ok`, and the N bytes of a document `memledger.figures/1` in JSON.
 //!
 //! # What no client can do
 //! - Connect from another machine, unless the program listens for that *and* has set a token.
 //! - Write to a file outside the program's folder, to an existing file, or to one that is not a
 //!   regular file.
 //! - Send the trace to another machine, unless the program allows that host.
-//! - Get a profile on another machine, unless the program allows that host.
+//! - Get a profile or figures on another machine, unless the program allows that host.
 //! - Change these rules: only the program and its environment set them.
 //!
 //! A line that is not a command ends the connection. So if a web page makes a browser send a
@@ -40,14 +42,14 @@
 
 mod client;
 mod command;
+#[cfg(feature = "enable")]
+mod document;
 #[cfg(feature = "__fuzzing")]
 pub(crate) mod fuzzing;
 #[cfg(feature = "enable")]
 mod lines;
 #[cfg(feature = "enable")]
 mod listener;
-#[cfg(feature = "enable")]
-mod profile;
 #[cfg(feature = "enable")]
 mod rules;
 #[cfg(feature = "enable")]
@@ -57,9 +59,9 @@ pub use client::Client;
 pub use command::{Command, DEFAULT_PORT};
 
 #[cfg(feature = "enable")]
-pub(crate) use listener::{ListenAddress, Listener};
+pub(crate) use document::{DocumentKind, MakeDocument};
 #[cfg(feature = "enable")]
-pub(crate) use profile::MakeProfile;
+pub(crate) use listener::{ListenAddress, Listener};
 #[cfg(feature = "enable")]
 pub(crate) use rules::Rules;
 #[cfg(feature = "enable")]

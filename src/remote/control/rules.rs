@@ -65,9 +65,9 @@ impl Rules {
         allowed.ok_or_else(|| format!("the program does not allow traces to be sent to {host}"))
     }
 
-    /// Whether a client at this address may get a profile, which has names of the program as a trace
-    /// has: on this machine, and on hosts that may get traces, by their addresses.
-    pub(super) fn profile(&self, client: IpAddr) -> Result<(), String> {
+    /// Whether a client at this address may get a profile or figures, which have names of the program as
+    /// a trace has: on this machine, and on hosts that may get traces, by their addresses.
+    pub(super) fn document(&self, client: IpAddr) -> Result<(), String> {
         let client = client.to_canonical();
         if client.is_loopback() {
             return Ok(());
@@ -76,7 +76,8 @@ impl Rules {
             IpAddr::V4(ip) => ip.to_string(),
             IpAddr::V6(ip) => format!("[{ip}]"),
         };
-        let refused = |_| format!("the program does not allow profiles to be sent to {client}");
+        let refused =
+            |_| format!("the program does not allow profiles and figures to be sent to {client}");
         self.destination(&text).map(|_| ()).map_err(refused)
     }
 
@@ -188,7 +189,7 @@ mod tests {
             ("10.0.0.8", false),
             ("fe80::8", false),
         ] {
-            let allowed = rules.profile(client.parse().unwrap());
+            let allowed = rules.document(client.parse().unwrap());
             assert_eq!(allowed.is_ok(), is_allowed, "{client}");
         }
         for asked in ["", ":1", "127.0.0.1:0", "127.0.0.1:99999", "user@127.0.0.1:x"] {

@@ -9,9 +9,9 @@
 //! that clients can cause.
 
 use super::command::{Command, too_long};
+use super::document::{self, DocumentKind, MakeDocument};
 use super::lines::{Lines, TooLong};
 use super::listener::Listener;
-use super::profile::{self, MakeProfile};
 use super::rules::Rules;
 use crate::error::Error;
 use crate::platform::os;
@@ -54,8 +54,8 @@ pub(crate) trait Actions: Send {
     fn stop_all(&mut self) -> Reply;
     /// Starts again the destinations that the recording began with and that have ended.
     fn start(&mut self) -> Reply;
-    /// What makes a heap profile: called on another thread, with the guard set.
-    fn profiler(&self) -> MakeProfile;
+    /// What makes a document of this kind: called on another thread, with the guard set.
+    fn document(&self, kind: DocumentKind) -> MakeDocument;
     /// Reports the error that ends the server.
     fn problem(&mut self, error: Error);
 }
@@ -304,11 +304,13 @@ impl Client {
                 self.refuse("the program wants a token first");
                 return true;
             }
-            Ok(Command::Profile) => match self.send_profile(rules, actions) {
-                Ok(()) => return true,
-                Err(reason) => Err(reason),
+            Ok(command) => match document_kind(&command) {
+                None => execute(&command, rules, actions),
+                Some(kind) => match self.send_document(kind, rules, actions) {
+                    Ok(()) => return true,
+                    Err(reason) => Err(reason),
+                },
             },
-            Ok(command) => execute(&command, rules, actions),
         };
         // The deadline is counted from here, because the command may have taken a while.
         self.deadline = Instant::now() + self.timeout;
@@ -326,11 +328,16 @@ impl Client {
         true
     }
 
-    /// Has a profile sent on another thread, which then has the connection.
-    fn send_profile(&mut self, rules: &Rules, actions: &dyn Actions) -> Result<(), String> {
+    /// Has a document sent on another thread, which then has the connection.
+    fn send_document(
+        &mut self,
+        kind: DocumentKind,
+        rules: &Rules,
+        actions: &dyn Actions,
+    ) -> Result<(), String> {
         let address = self.socket.as_ref().and_then(|socket| socket.peer_addr().ok());
-        rules.profile(address.ok_or("the connection has ended")?.ip())?;
-        let turn = profile::Turn::take()?;
+        rules.document(address.ok_or("the connection has ended")?.ip())?;
+        let turn = document::Turn::take()?;
         let client = Self {
             socket: self.socket.take(),
             identity: self.identity,
@@ -342,7 +349,7 @@ impl Client {
             is_over: false,
         };
         self.is_over = true;
-        profile::send(client, actions.profiler(), turn);
+        document::send(client, kind, actions.document(kind), turn);
         Ok(())
     }
 
@@ -369,6 +376,15 @@ impl Drop for Client {
     }
 }
 
+/// The document that a command asks for.
+fn document_kind(command: &Command) -> Option<DocumentKind> {
+    match *command {
+        Command::Profile => Some(DocumentKind::Profile),
+        Command::Figures { stacks } => Some(DocumentKind::Figures { stacks }),
+        _ => None,
+    }
+}
+
 fn execute(command: &Command, rules: &Rules, actions: &mut dyn Actions) -> Reply {
     match command {
         Command::Status => Ok(actions.status()),
@@ -383,7 +399,7 @@ fn execute(command: &Command, rules: &Rules, actions: &mut dyn Actions) -> Reply
             let (file, path) = rules.create(name)?;
             actions.write_to(file, &path, channels.as_deref())
         }
-        Command::Profile | Command::Token(_) => Ok(Vec::new()),
+        Command::Profile | Command::Figures { .. } | Command::Token(_) => Ok(Vec::new()),
     }
 }
 

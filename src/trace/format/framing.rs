@@ -10,11 +10,14 @@
 //! with their size (transports 3 and 4, and our own), and passes other versions on without finding
 //! packets.
 
-use super::handshake::{COMPACT_TRANSPORT, MAGIC, Metadata, TRANSPORT};
+use super::handshake::{COMPACT_TRANSPORT, MAGIC, Metadata, TRANSPORT, is_type_record};
 use crate::error::Error;
 
 /// The magic number of Unreal Engine 4.26. No metadata follows it.
 const OLD_MAGIC: [u8; 4] = *b"ECRT";
+/// The start of a stream of Unreal Engine 4 without a magic number: transport 1, protocol 0, and the uid of
+/// the type record that must follow.
+const NO_MAGIC: [u8; 4] = [1, 0, 0, 0];
 /// Packets as in [`TRANSPORT`], without sync packets.
 const OLD_TRANSPORT: u8 = 3;
 /// The smallest size of a packet: two bytes for the size itself, and two for the stream id.
@@ -36,7 +39,7 @@ pub struct Start {
     pub transport: u8,
     /// Protocol version.
     pub protocol: u8,
-    /// Bytes up to the first packet: 6 to 65 543.
+    /// Bytes up to the first packet: 2 (without a magic number) to 65 543.
     pub size: u64,
 }
 
@@ -112,8 +115,8 @@ impl Framing {
     /// Takes the next bytes of the stream.
     ///
     /// # Errors
-    /// [`Error::NotATrace`] at the first byte that differs from the magic number; never after the
-    /// [`start`](Self::start) is complete.
+    /// [`Error::NotATrace`] at the first byte that differs from the magic number, or if no type
+    /// record follows the start of a stream without one; never after the [`start`](Self::start) is complete.
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         self.length += bytes.len() as u64;
         if let State::Start(head) = &mut self.state {
@@ -172,6 +175,25 @@ fn parse(head: &[u8]) -> Result<Option<Start>, Error> {
             return Ok(None);
         }
         0..4
+    } else if NO_MAGIC.starts_with(magic) && !magic.is_empty() {
+        let Some(&[low, high]) = head.get(4..6) else { return Ok(None) };
+        let size = usize::from(u16::from_le_bytes([low, high]));
+        let Some(record) = head.get(6..6 + size) else { return Ok(None) };
+        if !is_type_record(record) {
+            return Err(Error::NotATrace(
+                "it begins with 01 00 00 00, and no type record follows".to_owned(),
+            ));
+        }
+        let (control_port, session_guid, trace_guid) = (None, None, None);
+        let start = Start {
+            control_port,
+            session_guid,
+            trace_guid,
+            transport: NO_MAGIC[0],
+            protocol: NO_MAGIC[1],
+            size: 2,
+        };
+        return Ok(Some(start));
     } else if MAGIC.starts_with(magic) {
         let Some(&[low, high]) = head.get(4..6) else { return Ok(None) };
         6..6 + usize::from(u16::from_le_bytes([low, high]))
@@ -195,7 +217,7 @@ fn parse(head: &[u8]) -> Result<Option<Start>, Error> {
 mod tests {
     use super::*;
     use crate::trace::format::Transport;
-    use crate::trace::format::handshake::Handshake;
+    use crate::trace::format::handshake::{Handshake, Magic};
     use proptest::prelude::*;
 
     fn start(transport: Transport) -> Vec<u8> {
@@ -205,6 +227,7 @@ mod tests {
             trace_guid: Some([4; 16]),
             transport,
             protocol: 7,
+            magic: Magic::Trc2,
         };
         handshake.encode()
     }
@@ -266,9 +289,29 @@ mod tests {
         let mut old = Framing::new();
         old.push(b"ECRT\x03\x04\x05\x00\x02\x00\x99\x05").unwrap();
         assert_eq!((old.start().unwrap().protocol, old.whole()), (4, 11));
+        let mut batches = Framing::new();
+        batches.push(b"ECRT\x02\x00\x00\x00\x06\x00\x02\x00").unwrap();
+        assert_eq!((batches.start().unwrap().transport, batches.whole()), (2, 12));
         let mut future = Framing::new();
         future.push(b"2CRT\0\0\x09\x0a\x05\x00").unwrap();
         assert_eq!((future.start().unwrap().transport, future.whole()), (9, 10));
+    }
+
+    #[test]
+    fn without_a_magic_number_a_type_record_must_follow() {
+        let bytes = b"\x01\0\0\0\x08\0\x01\0\0\0\x01\x01ABxyz";
+        for piece in [1, 3, 100] {
+            let mut framing = Framing::new();
+            bytes.chunks(piece).for_each(|piece| framing.push(piece).unwrap());
+            let start = framing.start().unwrap();
+            assert_eq!((start.transport, start.protocol, start.size), (1, 0, 2));
+            assert_eq!((framing.whole(), framing.len()), (17, 17));
+        }
+        let mut framing = Framing::new();
+        framing.push(&bytes[..13]).unwrap();
+        assert_eq!((framing.start(), framing.whole()), (None, 0));
+        let error = Framing::new().push(b"\x01\0\0\0\x03\0xyz").unwrap_err();
+        assert!(error.to_string().contains("no type record follows"), "{error}");
     }
 
     #[test]

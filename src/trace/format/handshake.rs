@@ -11,9 +11,12 @@
 
 use crate::error::Error;
 use std::io::Read;
+use std::ops::RangeInclusive;
 
 /// The first four bytes of every stream.
 pub const MAGIC: [u8; 4] = *b"2CRT";
+/// The first four bytes of the streams of Unreal Engine 4, without metadata.
+const OLD_MAGIC: [u8; 4] = *b"ECRT";
 /// Unreal's transport: packets per thread with sync packets.
 pub const TRANSPORT: u8 = 4;
 /// Our own transport: as [`TRANSPORT`], but packets can also be compact. Its number is far from
@@ -34,15 +37,24 @@ pub enum Transport {
     /// Plain or LZ4, which Unreal's tools can read. Files are named `.utrace`.
     #[default]
     Unreal,
+    /// No packets: the bytes of one stream (Unreal Engine 4.23).
+    Raw,
+    /// Packets of one stream, whose order is turned around in batches (Unreal Engine 4.24).
+    Batch,
+    /// Packets per thread, without sync packets (Unreal Engine 4.25 to 4.27, and 5.0 Early Access).
+    Thread,
     /// Plain, LZ4 or compact: a fraction of the size, for our own reader only. Files are named
     /// `.memledger`.
     Compact,
 }
 
 impl Transport {
-    /// The transport with this number on the wire, or `None` if it is neither.
+    /// The transport with this number on the wire, or `None` if there is none.
     pub const fn from_version(version: u8) -> Option<Self> {
         match version {
+            1 => Some(Self::Raw),
+            2 => Some(Self::Batch),
+            3 => Some(Self::Thread),
             TRANSPORT => Some(Self::Unreal),
             COMPACT_TRANSPORT => Some(Self::Compact),
             _ => None,
@@ -52,10 +64,36 @@ impl Transport {
     /// The number on the wire.
     pub const fn version(self) -> u8 {
         match self {
+            Self::Raw => 1,
+            Self::Batch => 2,
+            Self::Thread => 3,
             Self::Unreal => TRANSPORT,
             Self::Compact => COMPACT_TRANSPORT,
         }
     }
+
+    /// The protocols that a stream of this transport can have.
+    fn protocols(self) -> RangeInclusive<u8> {
+        match self {
+            Self::Raw | Self::Batch => 0..=4,
+            Self::Thread => 0..=5,
+            Self::Unreal => 0..=7,
+            Self::Compact => 5..=7,
+        }
+    }
+}
+
+/// How the start of a stream begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Magic {
+    /// `TRC2`, followed by metadata: Unreal Engine 5, and this crate.
+    #[default]
+    Trc2,
+    /// `TRCE`: Unreal Engine 4.
+    Trce,
+    /// Nothing: the first recorders did not keep the magic number.
+    Missing,
 }
 
 /// The contents of the start of a stream.
@@ -69,13 +107,21 @@ pub struct Handshake {
     pub trace_guid: Option<[u8; 16]>,
     /// How packets are coded.
     pub transport: Transport,
-    /// Protocol version: 5, 6 or 7.
+    /// Protocol version: 0 to 7.
     pub protocol: u8,
+    /// How it begins. Only streams of Unreal Engine 4 begin differently than ours.
+    pub magic: Magic,
 }
 
 impl Handshake {
     /// The bytes that start a stream.
     pub fn encode(&self) -> Vec<u8> {
+        let versions = [self.transport.version(), self.protocol];
+        match self.magic {
+            Magic::Trc2 => {}
+            Magic::Trce => return [&OLD_MAGIC[..], &versions].concat(),
+            Magic::Missing => return versions.to_vec(),
+        }
         let mut metadata = vec![2, CONTROL_PORT];
         metadata.extend(self.control_port.unwrap_or(0xffff).to_le_bytes());
         for (id, guid) in [(SESSION_GUID, self.session_guid), (TRACE_GUID, self.trace_guid)] {
@@ -87,16 +133,22 @@ impl Handshake {
         let mut bytes = MAGIC.to_vec();
         bytes.extend((metadata.len() as u16).to_le_bytes());
         bytes.extend(metadata);
-        bytes.extend([self.transport.version(), self.protocol]);
+        bytes.extend(versions);
         bytes
     }
 
-    /// Reads the start of a stream; returns it with its size in bytes.
+    /// Reads the start of a stream; returns it with its size in bytes. If the stream has no magic
+    /// number, also reads its first type record, which shows that it is a stream.
     ///
     /// # Errors
     /// [`Error::NotATrace`] with the bytes found instead, [`Error::UnsupportedTrace`] with a
     /// version that is not supported, [`Error::Read`] with the source's error.
     pub fn decode(source: &mut impl Read) -> Result<(Self, u64), Error> {
+        Self::decode_ahead(source).map(|(handshake, size, _)| (handshake, size))
+    }
+
+    /// As [`decode`](Self::decode); also returns the bytes that it read after the start.
+    pub(crate) fn decode_ahead(source: &mut impl Read) -> Result<(Self, u64, Vec<u8>), Error> {
         let mut start = [0; 6];
         let got = read_full(source, &mut start)?;
         let Some(magic) = start.get(..4).filter(|_| got >= 4) else {
@@ -107,19 +159,35 @@ impl Handshake {
         };
         match magic {
             magic if magic == MAGIC => {}
-            b"ECRT" => {
-                return Err(Error::UnsupportedTrace(
-                    "it was written by Unreal Engine 4.26, before transport 4".into(),
-                ));
+            magic if magic == OLD_MAGIC => {
+                if got < start.len() {
+                    return Err(ends_inside(got));
+                }
+                let handshake = Self::of_versions([start[4], start[5]], Magic::Trce)?;
+                return Ok((handshake, start.len() as u64, Vec::new()));
+            }
+            [1, 0, 0, 0] => {
+                // The versions 1 and 0, then the uid of the first type record.
+                let size = usize::from(u16::from_le_bytes([start[4], start[5]]));
+                let mut ahead = start[2..].to_vec();
+                ahead.resize(4 + size, 0);
+                let read = read_full(source, &mut ahead[4..])?;
+                if got < start.len() || read < size {
+                    return Err(ends_inside(got + read));
+                }
+                if !is_type_record(&ahead[4..]) {
+                    return Err(Error::NotATrace(
+                        "its first 4 bytes are 01 00 00 00, but no type record follows, as it \
+                         would in a trace of Unreal Engine 4 without a magic number"
+                            .into(),
+                    ));
+                }
+                let handshake = Self::of_versions([1, 0], Magic::Missing)?;
+                return Ok((handshake, 2, ahead));
             }
             b"TRC2" | b"TRCE" => {
                 return Err(Error::UnsupportedTrace(
                     "its magic is byte-swapped, so a big-endian machine wrote it".into(),
-                ));
-            }
-            [1, 0, 0, 0] => {
-                return Err(Error::UnsupportedTrace(
-                    "it is an Unreal trace from before the magic number existed".into(),
                 ));
             }
             other => {
@@ -133,30 +201,58 @@ impl Handshake {
         let mut rest = vec![0; size + 2];
         let read = read_full(source, &mut rest)?;
         if got < start.len() || read < rest.len() {
-            return Err(Error::NotATrace(format!(
-                "it ends after {} bytes, inside the header",
-                got + read
-            )));
+            return Err(ends_inside(got + read));
         }
         let (metadata, versions) = rest.split_at(size);
-        let Some(transport) = Transport::from_version(versions[0]) else {
+        let Metadata { control_port, session_guid, trace_guid } = Metadata::decode(metadata);
+        let versions = Self::of_versions([versions[0], versions[1]], Magic::Trc2)?;
+        let handshake = Self { control_port, session_guid, trace_guid, ..versions };
+        Ok((handshake, (start.len() + rest.len()) as u64, Vec::new()))
+    }
+
+    /// A start without metadata.
+    fn of_versions([transport, protocol]: [u8; 2], magic: Magic) -> Result<Self, Error> {
+        let Some(known) = Transport::from_version(transport) else {
             return Err(Error::UnsupportedTrace(format!(
-                "it uses transport {} and only transport {TRANSPORT} is supported, and our own, \
-                 {COMPACT_TRANSPORT}",
-                versions[0]
+                "it uses transport {transport} and only transports 1 to {TRANSPORT} are \
+                 supported, and our own, {COMPACT_TRANSPORT}"
             )));
         };
-        if !(5..=7).contains(&versions[1]) {
+        let protocols = known.protocols();
+        if !protocols.contains(&protocol) {
             return Err(Error::UnsupportedTrace(format!(
-                "it uses protocol {} and only protocols 5 to 7 are supported",
-                versions[1]
+                "it uses protocol {protocol} and only protocols {} to {} are supported in \
+                 transport {transport}",
+                protocols.start(),
+                protocols.end()
             )));
         }
-        let Metadata { control_port, session_guid, trace_guid } = Metadata::decode(metadata);
-        let protocol = versions[1];
-        let handshake = Self { control_port, session_guid, trace_guid, transport, protocol };
-        Ok((handshake, (start.len() + rest.len()) as u64))
+        Ok(Self {
+            control_port: None,
+            session_guid: None,
+            trace_guid: None,
+            transport: known,
+            protocol,
+            magic,
+        })
     }
+}
+
+fn ends_inside(bytes: usize) -> Error {
+    Error::NotATrace(format!("it ends after {bytes} bytes, inside the header"))
+}
+
+/// Whether `record` can be the first type record of a stream of protocol 0: it declares a uid, and
+/// its fields and names fill it.
+pub(super) fn is_type_record(record: &[u8]) -> bool {
+    let Some((&[u0, u1, fields, _, logger, event], rest)) = record.split_first_chunk() else {
+        return false;
+    };
+    let Some((fields, names)) = rest.split_at_checked(6 * usize::from(fields)) else {
+        return false;
+    };
+    let field_names = fields.chunks(6).map(|field| usize::from(field[5])).sum::<usize>();
+    [u0, u1] != [0, 0] && names.len() == usize::from(logger) + usize::from(event) + field_names
 }
 
 /// The contents of the metadata records.
@@ -214,6 +310,7 @@ mod tests {
             trace_guid: Some([9; 16]),
             transport: Transport::Unreal,
             protocol: PROTOCOL,
+            magic: Magic::Trc2,
         }
     }
 
@@ -251,7 +348,7 @@ mod tests {
             (b"2CRT\0\0\x03\x07", "transport 3"),
             (
                 b"2CRT\0\0\x4d\x07",
-                "transport 77 and only transport 4 is supported, and our own, 78",
+                "transport 77 and only transports 1 to 4 are supported, and our own, 78",
             ),
             (b"2CRT\0\0\x04\x08", "protocol 8"),
         ] {

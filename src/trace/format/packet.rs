@@ -5,6 +5,10 @@
 //! encoded  u16 size (header included)   u16 stream id | 0x8000   u16 decoded size   LZ4 block
 //! compact  u16 size (header included)   u16 stream id | 0x4000   see [`compact`](super::compact)
 //! sync     04 00 ff 3f
+//!
+//! of Unreal Engine 4:
+//! thread   as plain and encoded; the stream id has 15 bits, and there are no sync packets
+//! batch    u16 serial (| 0x8000 if encoded)   u16 size (header included)   the same
 //! ```
 
 use super::compact::{self, COMPACT_HEADER};
@@ -68,6 +72,12 @@ impl Header {
     pub fn decode(bytes: [u8; HEADER], transport: Transport) -> Option<Self> {
         let size = usize::from(u16::from_le_bytes([bytes[0], bytes[1]]));
         let tag = u16::from_le_bytes([bytes[2], bytes[3]]);
+        let (size, tag) = match transport {
+            Transport::Unreal | Transport::Compact => (size, tag),
+            Transport::Thread => return Self::of_engine_4(size, tag, tag & !ENCODED),
+            Transport::Batch => return Self::of_engine_4(tag.into(), size as u16, 0),
+            Transport::Raw => return None,
+        };
         let (coding, least) = match (tag & ENCODED != 0, tag & COMPACT != 0) {
             (false, false) => (Coding::Plain, HEADER),
             (true, false) => (Coding::Lz4, ENCODED_HEADER + 1),
@@ -82,6 +92,20 @@ impl Header {
             stream => stream <= LAST_THREAD || stream == PSEUDO_IMPORTANTS,
         };
         (known && size >= least).then_some(header)
+    }
+
+    /// A header whose highest bit of `tag` says whether the packet is encoded.
+    fn of_engine_4(size: usize, tag: u16, stream: u16) -> Option<Self> {
+        let (coding, least) = match tag & ENCODED {
+            0 => (Coding::Plain, HEADER),
+            _ => (Coding::Lz4, ENCODED_HEADER + 1),
+        };
+        (size >= least).then_some(Self { size, stream, coding })
+    }
+
+    /// Whether this is a sync packet.
+    pub fn is_sync(&self, transport: Transport) -> bool {
+        self.stream == SYNC && matches!(transport, Transport::Unreal | Transport::Compact)
     }
 }
 

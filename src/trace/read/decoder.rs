@@ -2,10 +2,12 @@
 
 use super::event::Visitor;
 use super::merge::Merge;
+use super::protocol0;
 use super::records::{self, Records};
 use super::resync::payload;
 use super::schemas::{Protocol, Types};
 use super::tally::Tally;
+use crate::trace::format::handshake::{Handshake, Magic};
 use crate::trace::format::packet::{FIRST_THREAD, IMPORTANTS, SYNC, TYPES};
 use crate::trace::format::schema::EventType;
 
@@ -66,7 +68,8 @@ pub struct Counts {
     /// The highest serial delivered.
     pub last_serial: Option<u64>,
     /// Whether the trace has its end. A trace of this crate's writer ends with `Memledger.Report`.
-    /// Unreal's writer marks no end; its trace counts as ended after the first sync.
+    /// Unreal's writer marks no end; its trace counts as ended after the first sync, or, up to
+    /// protocol 4, after `$Trace.NewTrace`.
     pub ended: bool,
 }
 
@@ -85,14 +88,25 @@ pub struct StreamCounts {
 }
 
 impl Decoder {
-    /// A decoder for the protocol of this version, 5 to 7.
+    /// A decoder for the protocol of this version, 0 to 7.
     pub fn new(protocol: u8) -> Self {
+        Self::of(Protocol::new(protocol))
+    }
+
+    /// A decoder for a trace that starts like this.
+    pub(super) fn for_trace(handshake: &Handshake) -> Self {
+        let mut protocol = Protocol::new(handshake.protocol);
+        protocol.arrays_inside = Some(handshake.magic == Magic::Trc2);
+        Self::of(protocol)
+    }
+
+    fn of(protocol: Protocol) -> Self {
         Self {
-            protocol: Protocol::new(protocol),
+            protocol,
             types: Types::default(),
             records: Records::new(TYPES),
             importants: Records::new(IMPORTANTS),
-            merge: Merge::new(),
+            merge: Merge::new(protocol.serials()),
             tally: Tally::default(),
         }
     }
@@ -104,6 +118,10 @@ impl Decoder {
             return;
         }
         let found = match stream {
+            // All streams of these protocols are alike.
+            _ if protocol.has_sizes() => {
+                return merge.packet(stream, payload, protocol, types, tally, visitor);
+            }
             TYPES => records.packet(payload, protocol, types, tally, visitor),
             IMPORTANTS => importants.packet(payload, protocol, types, tally, visitor),
             SYNC => return,
@@ -122,6 +140,9 @@ impl Decoder {
     pub fn packet_lost(&mut self, stream: u16, visitor: &mut impl Visitor) {
         let Self { protocol, types, records, importants, merge, tally } = self;
         match stream {
+            _ if protocol.has_sizes() => {
+                merge.packet_lost(stream, protocol, types, tally, visitor);
+            }
             TYPES => records.packet_lost(tally, visitor),
             IMPORTANTS => importants.packet_lost(tally, visitor),
             _ => merge.packet_lost(stream, protocol, types, tally, visitor),
@@ -132,7 +153,7 @@ impl Decoder {
     /// need not wait, and decides which missing events are lost.
     pub fn sync(&mut self, visitor: &mut impl Visitor) {
         self.tally.syncs += 1;
-        self.merge.sync(&self.protocol, &self.types, &mut self.tally, visitor);
+        self.merge.sync(&self.protocol, &mut self.types, &mut self.tally, visitor);
         visitor.settle();
     }
 
@@ -151,7 +172,17 @@ impl Decoder {
         visitor.end(whole && self.has_ended());
     }
 
+    /// The packet before has ended, and with it its last event (transport 2).
+    pub(super) fn packet_ends(&mut self, stream: u16, visitor: &mut impl Visitor) {
+        self.merge.packet_ends(stream, &mut self.tally, visitor);
+    }
+
     fn has_ended(&self) -> bool {
+        // Engines of these protocols mark neither an end nor a sync.
+        if self.protocol.has_sizes() {
+            let mut types = self.types();
+            return types.any(|(t, events)| t.is("$Trace", "NewTrace") && events > 0);
+        }
         // NOTE: this crate's writer announces this type in the first packet of types, so before the
         // first sync.
         match self.types().find(|(event_type, _)| event_type.is("Memledger", "Report")) {
@@ -188,6 +219,9 @@ impl Decoder {
     /// `budget`.
     pub(super) fn is_plausible(&self, stream: u16, payload: &[u8], budget: &mut usize) -> bool {
         match stream {
+            _ if self.protocol.has_sizes() => {
+                protocol0::is_plausible(payload, &self.protocol, &self.types, budget)
+            }
             TYPES | IMPORTANTS => {
                 records::is_plausible(payload, &self.protocol, &self.types, budget)
             }

@@ -3,6 +3,10 @@
 use crate::trace::format::schema::{EventType, FieldType};
 use std::borrow::Cow;
 
+/// The index of an attachment among the [pieces](Event::aux) of an event. No array or string field
+/// can have it: their indexes are at most 127.
+pub const ATTACHMENT: u8 = 0x80;
+
 /// One event, borrowed from the reader's buffers for the length of one call.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
@@ -19,7 +23,8 @@ pub struct Event<'a> {
     pub enters_scope: bool,
     /// The fixed part, exactly [`EventType::fixed_size`] bytes.
     pub fixed: &'a [u8],
-    /// The pieces of its array and string fields: index of the field, bytes.
+    /// The pieces of its array and string fields: index of the field, bytes. If it has an
+    /// [attachment](Self::attachment), that is the first one, with the index [`ATTACHMENT`].
     pub aux: &'a [(u8, &'a [u8])],
 }
 
@@ -79,6 +84,16 @@ impl<'a> Event<'a> {
         u64::from_le_bytes(bytes)
     }
 
+    /// The attachment: bytes after the fields, whose meaning the type does not describe. Only events
+    /// of protocols 0 to 4 (Unreal Engine 4, and 5.0 Early Access) can have one; empty if this one
+    /// has none.
+    pub fn attachment(&self) -> &'a [u8] {
+        match self.aux.first() {
+            Some(&(ATTACHMENT, bytes)) => bytes,
+            _ => &[],
+        }
+    }
+
     /// The bytes of the array or string field at `index`, empty if the event has none.
     pub fn bytes(&self, index: usize) -> Cow<'a, [u8]> {
         let mut pieces =
@@ -102,26 +117,7 @@ impl<'a> Event<'a> {
             .fields
             .get(index)
             .is_some_and(|f| f.field_type == FieldType::WideString);
-        let text = if wide {
-            let bytes = self.bytes(index);
-            let units = bytes.as_chunks::<2>().0.iter().map(|&pair| u16::from_le_bytes(pair));
-            Cow::Owned(char::decode_utf16(units).map(|c| c.unwrap_or('\u{fffd}')).collect())
-        } else {
-            match self.bytes(index) {
-                Cow::Borrowed(bytes) => match std::str::from_utf8(bytes) {
-                    Ok(text) => Cow::Borrowed(text),
-                    Err(_) => Cow::Owned(bytes.iter().map(|&b| char::from(b)).collect()),
-                },
-                Cow::Owned(bytes) => Cow::Owned(
-                    String::from_utf8(bytes)
-                        .unwrap_or_else(|e| e.as_bytes().iter().map(|&b| char::from(b)).collect()),
-                ),
-            }
-        };
-        match text {
-            Cow::Borrowed(text) => Cow::Borrowed(text.trim_end_matches('\0')),
-            Cow::Owned(text) => Cow::Owned(text.trim_end_matches('\0').to_owned()),
-        }
+        decode_text(self.bytes(index), wide)
     }
 
     /// The value of the field at `index`; `None` if there is no such field.
@@ -141,6 +137,30 @@ impl<'a> Event<'a> {
                 Scalar::from_bytes(field_type, bytes).into()
             }
         })
+    }
+}
+
+/// The text in the bytes of a string, without trailing NULs. `wide`: UTF-16; otherwise UTF-8 if the bytes
+/// are valid UTF-8, else Latin-1.
+pub(crate) fn decode_text(bytes: Cow<'_, [u8]>, wide: bool) -> Cow<'_, str> {
+    let text = if wide {
+        let units = bytes.as_chunks::<2>().0.iter().map(|&pair| u16::from_le_bytes(pair));
+        Cow::Owned(char::decode_utf16(units).map(|c| c.unwrap_or('\u{fffd}')).collect())
+    } else {
+        match bytes {
+            Cow::Borrowed(bytes) => match std::str::from_utf8(bytes) {
+                Ok(text) => Cow::Borrowed(text),
+                Err(_) => Cow::Owned(bytes.iter().map(|&b| char::from(b)).collect()),
+            },
+            Cow::Owned(bytes) => Cow::Owned(
+                String::from_utf8(bytes)
+                    .unwrap_or_else(|e| e.as_bytes().iter().map(|&b| char::from(b)).collect()),
+            ),
+        }
+    };
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.trim_end_matches('\0')),
+        Cow::Owned(text) => Cow::Owned(text.trim_end_matches('\0').to_owned()),
     }
 }
 

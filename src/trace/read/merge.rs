@@ -20,6 +20,7 @@ mod deliver;
 mod fast_path;
 mod gaps;
 mod memory;
+mod start;
 
 use super::event::Visitor;
 use super::schemas::{Protocol, Types};
@@ -29,6 +30,11 @@ use super::tally::Tally;
 use crate::trace::format::packet::PSEUDO_IMPORTANTS;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+
+/// A trace of protocols 0 to 4 has no syncs. Its reader makes one after this many bytes of payloads,
+/// or after serials have advanced by a quarter of [`Serials::half`]. A gap is given up after two or three
+/// syncs. By then each thread has been sent: in one turn, a writer sends at most some MiB.
+const ROUND_BYTES: usize = 8 << 20;
 
 /// All streams, and the merge of their events.
 pub(super) struct Merge {
@@ -48,6 +54,8 @@ pub(super) struct Merge {
     /// The highest serials at the last two syncs.
     at_syncs: [u64; 2],
     data_since_sync: bool,
+    /// Bytes of payloads since the last round; only of protocols 0 to 4, whose traces have no syncs.
+    round_bytes: usize,
     /// The number of consecutive syncs, up to the last one, at which events waited.
     stalled_syncs: u8,
     /// The number of items in all streams that are marked as misplaced.
@@ -65,17 +73,18 @@ pub(super) struct Merge {
 }
 
 impl Merge {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(serials: Serials) -> Self {
         Self {
             streams: Vec::new(),
             index_by_id: Vec::new(),
             heap: BinaryHeap::new(),
-            serials: Serials::default(),
+            serials,
             next: 0,
             bias: BIAS,
             watermark: None,
             at_syncs: [0; 2],
             data_since_sync: false,
+            round_bytes: 0,
             stalled_syncs: 0,
             misplaced: 0,
             losses: 0,
@@ -95,11 +104,11 @@ impl Merge {
         id: u16,
         payload: &[u8],
         protocol: &Protocol,
-        types: &Types,
+        types: &mut Types,
         tally: &mut Tally,
         visitor: &mut impl Visitor,
     ) {
-        let Some(index) = self.find_or_add(id) else { return };
+        let Some(index) = self.find_or_add(id, protocol) else { return };
         self.data_since_sync = true;
         let Some(stream) = self.streams.get_mut(index) else { return };
         if stream.losses_seen != self.losses {
@@ -107,17 +116,42 @@ impl Merge {
             stream.packet_lost();
             self.parse(index, protocol, types, tally, visitor);
         }
-        let done = self.deliver_directly(index, payload, protocol, types, tally, visitor);
+        let known = types.len();
+        let done = match protocol.has_sizes() {
+            true => 0,
+            false => self.deliver_directly(index, payload, protocol, types, tally, visitor),
+        };
         let Some(stream) = self.streams.get_mut(index) else { return };
         stream.push(payload, done, tally.offset);
         if done < payload.len() {
             self.parse(index, protocol, types, tally, visitor);
+        }
+        if types.len() != known {
+            self.types_added(protocol, types, tally, visitor);
         }
         self.deliver(types, tally, visitor);
         self.settle_to_watermark(types, tally, visitor);
         self.count_memory(index);
         if self.held > self.memory_limit {
             self.limit_memory(types, tally, visitor);
+        }
+        if protocol.has_sizes() {
+            self.round_bytes += payload.len();
+            let [_, last] = self.at_syncs;
+            let advanced = self.serials.progress(last) >= self.serials.half() / 4;
+            if self.round_bytes >= ROUND_BYTES || advanced {
+                self.round_bytes = 0;
+                self.sync(protocol, types, tally, visitor);
+            }
+        }
+    }
+
+    /// A packet of this stream has ended, and with it its last event (transport 2).
+    pub(super) fn packet_ends(&mut self, id: u16, tally: &mut Tally, visitor: &mut impl Visitor) {
+        let known = self.index_by_id.get(usize::from(id)).copied().unwrap_or(0);
+        let index = usize::from(known).checked_sub(1);
+        if let Some(stream) = index.and_then(|index| self.streams.get_mut(index)) {
+            stream.end_packet(tally, visitor);
         }
     }
 
@@ -126,7 +160,7 @@ impl Merge {
         &mut self,
         id: u16,
         protocol: &Protocol,
-        types: &Types,
+        types: &mut Types,
         tally: &mut Tally,
         visitor: &mut impl Visitor,
     ) {
@@ -152,14 +186,22 @@ impl Merge {
     pub(super) fn types_added(
         &mut self,
         protocol: &Protocol,
-        types: &Types,
+        types: &mut Types,
         tally: &mut Tally,
         visitor: &mut impl Visitor,
     ) {
-        let count = if self.blocked > 0 { self.streams.len() } else { 0 };
-        for index in 0..count {
-            if self.streams.get(index).is_some_and(|stream| stream.blocked.is_some()) {
-                self.parse(index, protocol, types, tally, visitor);
+        // A stream that continues can declare a type that another one waits for. Each round but the
+        // last adds a type.
+        loop {
+            let known = types.len();
+            let count = if self.blocked > 0 { self.streams.len() } else { 0 };
+            for index in 0..count {
+                if self.streams.get(index).is_some_and(|stream| stream.blocked.is_some()) {
+                    self.parse(index, protocol, types, tally, visitor);
+                }
+            }
+            if types.len() == known {
+                break;
             }
         }
         self.deliver(types, tally, visitor);
@@ -169,7 +211,7 @@ impl Merge {
     pub(super) fn sync(
         &mut self,
         protocol: &Protocol,
-        types: &Types,
+        types: &mut Types,
         tally: &mut Tally,
         visitor: &mut impl Visitor,
     ) {
@@ -180,7 +222,7 @@ impl Merge {
         for index in 0..count {
             self.wait_for_type(index, 1, protocol, types, tally, visitor);
         }
-        self.set_first();
+        self.set_first(types, tally, visitor);
         self.deliver(types, tally, visitor);
         let [older, newer] = self.at_syncs;
         self.at_syncs = [newer, self.serials.highest()];
@@ -199,7 +241,7 @@ impl Merge {
     pub(super) fn finish(
         &mut self,
         protocol: &Protocol,
-        types: &Types,
+        types: &mut Types,
         tally: &mut Tally,
         visitor: &mut impl Visitor,
     ) {
@@ -210,7 +252,7 @@ impl Merge {
                 self.advance(index, types, tally, visitor);
             }
         }
-        self.set_first();
+        self.set_first(types, tally, visitor);
         self.deliver_below(u64::MAX, types, tally, visitor);
         if let Some(watermark) = self.watermark.filter(|&watermark| self.next < watermark)
             && self.next != 0
@@ -225,7 +267,7 @@ impl Merge {
         index: usize,
         syncs: u8,
         protocol: &Protocol,
-        types: &Types,
+        types: &mut Types,
         tally: &mut Tally,
         visitor: &mut impl Visitor,
     ) {
@@ -252,14 +294,18 @@ impl Merge {
     }
 
     /// The index of the stream with this id; adds the stream if it is new.
-    fn find_or_add(&mut self, id: u16) -> Option<usize> {
+    fn find_or_add(&mut self, id: u16, protocol: &Protocol) -> Option<usize> {
         let slot = usize::from(id);
         if self.index_by_id.len() <= slot {
             self.index_by_id.resize(slot + 1, 0);
         }
         let entry = self.index_by_id.get_mut(slot)?;
         if *entry == 0 {
-            self.streams.push(ThreadStream::new(id, id == PSEUDO_IMPORTANTS, self.losses));
+            self.streams.push(ThreadStream::new(
+                id,
+                id == PSEUDO_IMPORTANTS && !protocol.has_sizes(),
+                self.losses,
+            ));
             *entry = u16::try_from(self.streams.len()).ok()?;
         }
         usize::from(*entry).checked_sub(1)
@@ -269,7 +315,7 @@ impl Merge {
         &mut self,
         index: usize,
         protocol: &Protocol,
-        types: &Types,
+        types: &mut Types,
         tally: &mut Tally,
         visitor: &mut impl Visitor,
     ) {

@@ -18,6 +18,7 @@ mod merge;
 mod packets;
 mod pass;
 mod protocol;
+mod protocol0;
 mod protocol5;
 mod protocol6;
 mod records;
@@ -34,7 +35,7 @@ pub use analyzer::{
     ClosedScope, DefinitionRef, Elements, EventAnalyzer, FieldError, FieldValue, Occurrence, Thread,
 };
 pub use decoder::{Counts, Decoder, StreamCounts};
-pub use event::{Damage, Event, Hole, Row, Scalar, Stamp, Value, Visitor};
+pub use event::{ATTACHMENT, Damage, Event, Hole, Row, Scalar, Stamp, Value, Visitor};
 pub use packets::Reader;
 pub use pass::Pass;
 pub use summary::{Packets, Summary, TypeCount};

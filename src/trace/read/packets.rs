@@ -1,5 +1,7 @@
 //! The packets of a trace, and the damaged ones among them.
 
+mod batch;
+
 use super::decoder::Decoder;
 use super::event::Visitor;
 use super::resync::{MIN_POINTS_AT_END, Resync, ResyncBudget, SKIPPED_UNREAD};
@@ -7,9 +9,12 @@ use super::source::Source;
 use super::summary::{Packets, Summary, TypeCount};
 use crate::error::Error;
 use crate::trace::format::handshake::Handshake;
-use crate::trace::format::packet::{Coding, FIRST_THREAD, HEADER, Header, LAST_THREAD, SYNC};
+use crate::trace::format::packet::{
+    Coding, FIRST_THREAD, HEADER, Header, LAST_THREAD, MAX_PAYLOAD, TYPES,
+};
 use crate::trace::format::unpack::Unpacker;
 use crate::trace::format::{Transport, compact};
+use batch::Batch;
 use std::io::Read;
 
 /// The default limit for the memory of waiting events, in bytes: a base, plus an amount for each
@@ -36,6 +41,8 @@ pub struct Reader<R> {
     memory_limit: Option<usize>,
     /// The pass was ended early.
     stopped: bool,
+    /// The packets of transport 2 that are not decoded yet.
+    batch: Batch,
 }
 
 impl<R: Read> Reader<R> {
@@ -44,10 +51,10 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// As [`read`](super::read()).
     pub fn open(mut source: R) -> Result<Self, Error> {
-        let (handshake, offset) = Handshake::decode(&mut source)?;
+        let (handshake, offset, ahead) = Handshake::decode_ahead(&mut source)?;
         Ok(Self {
-            source: Source::new(source, offset),
-            decoder: Decoder::new(handshake.protocol),
+            source: Source::with(&ahead, source, offset),
+            decoder: Decoder::for_trace(&handshake),
             handshake,
             packets: Packets::default(),
             skipped: 0,
@@ -57,6 +64,7 @@ impl<R: Read> Reader<R> {
             resync_budget: ResyncBudget::default(),
             memory_limit: None,
             stopped: false,
+            batch: Batch::default(),
         })
     }
 
@@ -103,13 +111,65 @@ impl<R: Read> Reader<R> {
         self.packet_with(visitor, &mut |_, _| {})
     }
 
+    /// Whether the next packet is there to its end. While a trace is being written, the end of the input is
+    /// not the end of the trace: this can be asked again when there is more, and
+    /// [`packet`](Self::packet) would take what is there of a packet for a damaged one.
+    ///
+    /// ```
+    /// use memledger::analysis::Analyzer;
+    /// use memledger::trace::read::Reader;
+    /// use std::fs::{self, File};
+    /// use std::io::Write;
+    ///
+    /// let whole = fs::read("tests/samples/memledger-small.utrace")?;
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("growing.utrace");
+    /// let mut file = File::create(&path)?;
+    /// file.write_all(&whole[..1000])?;
+    /// let mut analyzer = Analyzer::new();
+    /// let mut reader = Reader::open(File::open(&path)?)?;
+    /// while reader.is_packet_ahead() {
+    ///     reader.packet(&mut analyzer);
+    /// }
+    /// assert!(!reader.has_ended());
+    /// file.write_all(&whole[1000..])?;
+    /// while reader.is_packet_ahead() {
+    ///     reader.packet(&mut analyzer);
+    /// }
+    /// assert!(reader.has_ended());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn is_packet_ahead(&mut self) -> bool {
+        if !self.source.has(HEADER) {
+            return false;
+        }
+        let start = self.source.buffered().first_chunk::<HEADER>();
+        let header = start.and_then(|&start| Header::decode(start, self.handshake.transport));
+        // A header that is damaged is found by `packet`.
+        header.is_none_or(|header| self.source.has(header.size))
+    }
+
+    /// Whether what was read so far has the end of the trace: see [`Counts::ended`](super::Counts::ended).
+    pub fn has_ended(&self) -> bool {
+        self.decoder.counts().ended
+    }
+
+    /// How many bytes of the input were taken in so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.source.offset()
+    }
+
     /// As [`packet`](Self::packet), and calls `seen` with the stream id and the payload that the
-    /// decoder gets. For a sync packet these are [`SYNC`] and no bytes.
+    /// decoder gets. For a sync packet these are [`SYNC`](crate::trace::format::packet::SYNC) and no
+    /// bytes.
     pub fn packet_with(
         &mut self,
         visitor: &mut impl Visitor,
         seen: &mut impl FnMut(u16, &[u8]),
     ) -> bool {
+        if self.handshake.transport == Transport::Raw {
+            return self.raw(visitor, seen);
+        }
         let offset = self.source.offset();
         self.decoder.set_offset(Some(offset));
         let bytes = self.source.peek(HEADER);
@@ -137,7 +197,7 @@ impl<R: Read> Reader<R> {
             Err(what) => return self.damaged(header, &what, visitor),
         };
         seen(header.stream, payload);
-        if header.stream == SYNC {
+        if header.is_sync(self.handshake.transport) {
             self.packets.sync += 1;
             self.decoder.sync(visitor);
         } else {
@@ -146,7 +206,13 @@ impl<R: Read> Reader<R> {
                 Coding::Lz4 => &mut self.packets.encoded,
                 Coding::Compact => &mut self.packets.compact,
             } += 1;
-            self.decoder.packet(header.stream, payload, visitor);
+            match self.handshake.transport {
+                Transport::Batch => {
+                    let serial = u16::from_le_bytes([start[0], start[1]]);
+                    self.batch.packet(serial, offset, payload, &mut self.decoder, visitor);
+                }
+                _ => self.decoder.packet(header.stream, payload, visitor),
+            }
         }
         if header.stream <= LAST_THREAD {
             self.highest_stream = self.highest_stream.max(header.stream);
@@ -155,9 +221,24 @@ impl<R: Read> Reader<R> {
         true
     }
 
+    /// Reads the next bytes of a trace without packets.
+    fn raw(&mut self, visitor: &mut impl Visitor, seen: &mut impl FnMut(u16, &[u8])) -> bool {
+        self.decoder.set_offset(Some(self.source.offset()));
+        let bytes = self.source.peek(1);
+        let bytes = bytes.get(..bytes.len().min(MAX_PAYLOAD)).unwrap_or_default();
+        let size = bytes.len();
+        if size > 0 {
+            seen(TYPES, bytes);
+            self.decoder.packet(TYPES, bytes, visitor);
+            self.consume(size);
+        }
+        size > 0
+    }
+
     /// Delivers the waiting events and returns the summary. May be called before the end of the
     /// input.
     pub fn finish(mut self, visitor: &mut impl Visitor) -> Summary {
+        self.batch.end(&mut self.decoder, visitor);
         let error = self.source.take_error();
         let stopped = self.stopped;
         self.decoder.finish_after(error.is_none() && !stopped, visitor);
@@ -183,11 +264,11 @@ impl<R: Read> Reader<R> {
     fn is_credible(&mut self, header: &Header) -> bool {
         // In a compact trace few packets of a thread are plain, so this may be a compact packet
         // whose flag is damaged.
-        let likely = header.stream < FIRST_THREAD || self.handshake.transport == Transport::Unreal;
+        let likely = header.stream < FIRST_THREAD || self.handshake.transport != Transport::Compact;
         let seen = likely && self.decoder.has_stream(header.stream);
         // A coded packet needs no check here, because decoding checks it.
         let coded = header.coding != Coding::Plain;
-        if header.stream == SYNC || coded || header.size > HEADER && seen {
+        if header.is_sync(self.handshake.transport) || coded || header.size > HEADER && seen {
             return true;
         }
         // NOTE: does not read ahead, because a live source could block.

@@ -10,6 +10,7 @@
 //! record.
 
 use super::event::{Event, Visitor};
+use super::resync::payload::begins_near_start;
 use super::schemas::{Added, Protocol, ReaderRole, Types};
 use super::tally::Tally;
 use crate::trace::format::schema::{EventType, FIRST_UID, LAST_UID};
@@ -112,7 +113,7 @@ impl Records {
             let problem = if uid == NEW_EVENT {
                 match protocol.type_record(body) {
                     Ok(event_type) => {
-                        found.types |= add_type(event_type, types, tally, visitor);
+                        found.types |= add_type(event_type, protocol, types, tally, visitor);
                         None
                     }
                     Err(what) => Some(what),
@@ -152,14 +153,16 @@ fn header(bytes: &[u8]) -> Option<(u16, usize)> {
     Some((u16::from_le_bytes([u0, u1]), usize::from(u16::from_le_bytes([s0, s1]))))
 }
 
-fn add_type(
+/// Adds a type; returns whether it is new.
+pub(super) fn add_type(
     event_type: EventType,
+    protocol: &Protocol,
     types: &mut Types,
     tally: &mut Tally,
     visitor: &mut impl Visitor,
 ) -> bool {
     let name = event_type.name();
-    let index = match types.add(event_type) {
+    let index = match types.add(event_type, protocol) {
         Added::New(index) => index,
         Added::Unchanged => return false,
         Added::Refused { first } => {
@@ -289,13 +292,5 @@ pub(super) fn is_plausible(
     types: &Types,
     budget: &mut usize,
 ) -> bool {
-    // A record that began in the packet before ends soon: most have less than 100 bytes.
-    let start = payload.get(..payload.len().min(1024)).unwrap_or_default();
-    match budget.checked_sub(start.len()) {
-        Some(left) => {
-            *budget = left;
-            resynchronise(start, protocol, types).is_some()
-        }
-        None => false,
-    }
+    begins_near_start(payload, budget, |start| resynchronise(start, protocol, types).is_some())
 }

@@ -12,7 +12,7 @@ pub(super) mod payload;
 
 use super::decoder::Decoder;
 use crate::trace::format::Transport;
-use crate::trace::format::packet::{Coding, HEADER, Header, LAST_THREAD, SYNC};
+use crate::trace::format::packet::{Coding, HEADER, Header, LAST_THREAD};
 use crate::trace::format::unpack::Unpacker;
 use std::ops::Range;
 
@@ -191,7 +191,7 @@ impl<'a> Resync<'a> {
             }
             let Some(&start) = bytes.first_chunk() else { break };
             let header = Header::decode(start, self.transport)
-                .filter(|header| header.stream == SYNC || header.size > HEADER);
+                .filter(|header| header.is_sync(self.transport) || header.size > HEADER);
             let Some(header) = header else { return chain.broken() };
             if !self.any_stream && !self.is_expected(header.stream) {
                 return chain.broken();
@@ -202,7 +202,7 @@ impl<'a> Resync<'a> {
             }
             let points = match header.coding {
                 Coding::Compact => MIN_POINTS,
-                Coding::Plain if header.stream != SYNC => {
+                Coding::Plain if !header.is_sync(self.transport) => {
                     u32::from(self.is_plausible(header.stream, packet, left))
                 }
                 _ => STRONG_POINTS,
@@ -221,7 +221,8 @@ impl<'a> Resync<'a> {
     }
 
     fn is_expected(&self, stream: u16) -> bool {
-        stream > LAST_THREAD || stream <= self.highest_stream.saturating_add(NEW_STREAMS)
+        let special = stream > LAST_THREAD && self.transport != Transport::Thread;
+        special || stream <= self.highest_stream.saturating_add(NEW_STREAMS)
     }
 
     fn is_plausible(&self, stream: u16, packet: &[u8], left: &mut usize) -> bool {

@@ -1,19 +1,23 @@
 //! The types that a trace has announced so far, by uid and by index.
 
 use super::protocol::FieldRecord;
-use super::{protocol5, protocol6};
+use super::serials::Serials;
+use super::{protocol0, protocol5, protocol6};
 use crate::trace::format::layout::{ByUid, EventLayout};
 use crate::trace::format::schema::{
     EventType, FIRST_UID, Field, FieldFamily, FieldType, IMPORTANT, LAST_UID, MAYBE_HAS_AUX,
-    NO_SYNC,
+    NO_SYNC, SERIAL_BITS,
 };
 use std::borrow::Cow;
 
 /// The differences between the protocol versions.
 #[derive(Clone, Copy)]
 pub(super) struct Protocol {
-    /// 5, 6 or 7.
+    /// 0 to 7.
     pub version: u8,
+    /// Where the arrays of important events are in protocol 4; `None` if it shows only in their
+    /// sizes.
+    pub arrays_inside: Option<bool>,
     field_size: usize,
     field: fn(&[u8]) -> Option<FieldRecord>,
     /// Whether a type record may have one byte more than its contents.
@@ -24,11 +28,12 @@ pub(super) struct Protocol {
 }
 
 impl Protocol {
-    /// The protocol with this number; any number but 5 and 6 is taken as 7.
+    /// The protocol with this number; any number above 6 is taken as 7.
     pub(super) fn new(version: u8) -> Self {
         match version {
-            5 => Self {
+            0..=5 => Self {
                 version,
+                arrays_inside: None,
                 field_size: protocol5::FIELD,
                 field: protocol5::field,
                 padded: false,
@@ -36,6 +41,7 @@ impl Protocol {
             },
             6 => Self {
                 version,
+                arrays_inside: None,
                 field_size: protocol6::FIELD,
                 field: protocol6::field,
                 padded: false,
@@ -43,12 +49,37 @@ impl Protocol {
             },
             _ => Self {
                 version: 7,
+                arrays_inside: None,
                 field_size: protocol6::FIELD,
                 field: protocol6::field,
                 padded: true,
                 stamps_add_up: false,
             },
         }
+    }
+
+    /// Whether events have a size in their header, which is so up to protocol 4.
+    #[inline]
+    pub(super) fn has_sizes(&self) -> bool {
+        self.version < 5
+    }
+
+    /// The serials of a stream of this protocol.
+    pub(super) fn serials(&self) -> Serials {
+        match self.version {
+            1 => Serials::collecting(16),
+            2..=4 => Serials::collecting(SERIAL_BITS),
+            _ => Serials::default(),
+        }
+    }
+
+    /// The layout of the events of this type.
+    fn layout(&self, event_type: &EventType, fixed_size: usize) -> EventLayout {
+        let flags = match self.has_sizes() {
+            true => protocol0::layout_flags(self, event_type.flags),
+            false => event_type.flags,
+        };
+        EventLayout::new(fixed_size, flags)
     }
 
     /// Reads one type record, without the uid and size before it. One long function: it checks the
@@ -60,7 +91,8 @@ impl Protocol {
             return Err(format!("a type record has only {} bytes", record.len()));
         };
         let uid = u16::from_le_bytes([u0, u1]);
-        if !(FIRST_UID..=LAST_UID).contains(&uid) {
+        let uids = if self.has_sizes() { protocol0::UIDS } else { FIRST_UID..=LAST_UID };
+        if !uids.contains(&uid) {
             return Err(format!("a type record declares uid {uid}"));
         }
         let illegal = |what: &str| format!("the type record of uid {uid} {what}");
@@ -109,7 +141,12 @@ impl Protocol {
             return Err(illegal(&format!("is followed by {} bytes", rest.len())));
         }
         let arrays = fields.iter().any(|field| field.field_type.is_array());
-        if flags & IMPORTANT != 0 && flags & NO_SYNC == 0 {
+        // The first engines set no flags, and an important event was an ordinary one.
+        let (important, arrays) = match self.has_sizes() {
+            true => (false, false),
+            false => (flags & IMPORTANT != 0, arrays),
+        };
+        if important && flags & NO_SYNC == 0 {
             return Err(illegal("is important and synchronised at once"));
         }
         if arrays && flags & MAYBE_HAS_AUX == 0 {
@@ -135,15 +172,21 @@ pub(super) enum ReaderRole {
     FirstSerial(u16),
     /// `$Trace.ThreadTiming`; the offset of its `BaseTimestamp`.
     ThreadTiming(u16),
+    /// `$Trace.NewTrace` up to protocol 4.
+    NewTrace,
 }
 
 impl ReaderRole {
-    fn of(event_type: &EventType) -> Self {
+    fn of(event_type: &EventType, protocol: &Protocol) -> Self {
         let offset = |name: &str| {
             let field = event_type.fields.get(event_type.field(name)?)?;
             (field.field_type == FieldType::U64).then_some(field.offset)
         };
-        if event_type.is("Memledger", "Settled") && !event_type.is_synced() {
+        if protocol.has_sizes() && event_type.logger != "$Trace" {
+            Self::None
+        } else if protocol.has_sizes() && event_type.is("$Trace", "NewTrace") {
+            Self::NewTrace
+        } else if event_type.is("Memledger", "Settled") && !event_type.is_synced() {
             offset("Serial").map_or(Self::None, Self::Settled)
         } else if event_type.is("Memledger", "Trace") {
             offset("FirstSerial").map_or(Self::None, Self::FirstSerial)
@@ -224,13 +267,18 @@ impl Types {
         self.types.get(index as usize)
     }
 
+    /// The number of types.
+    pub(super) fn len(&self) -> usize {
+        self.types.len()
+    }
+
     /// All types in order of their indexes.
     pub(super) fn iter(&self) -> impl Iterator<Item = &EventType> {
         self.types.iter().map(|known| &known.event_type)
     }
 
     /// Adds a type.
-    pub(super) fn add(&mut self, event_type: EventType) -> Added {
+    pub(super) fn add(&mut self, event_type: EventType, protocol: &Protocol) -> Added {
         let uid = event_type.uid;
         if let Some(same) = self.info(uid).and_then(|info| self.get(info.type_index))
             && same.event_type == event_type
@@ -245,8 +293,8 @@ impl Types {
             return Added::Refused { first: !std::mem::replace(&mut self.refused, true) };
         }
         let fixed_size = event_type.fixed_size();
-        let role = ReaderRole::of(&event_type);
-        let layout = EventLayout::new(fixed_size, event_type.flags);
+        let role = ReaderRole::of(&event_type, protocol);
+        let layout = protocol.layout(&event_type, fixed_size);
         self.by_uid.insert(
             uid,
             TypeInfo { type_index: index, layout, has_role: role != ReaderRole::None },

@@ -35,6 +35,15 @@ impl<R: Read> Source<R> {
         }
     }
 
+    /// The same, but the source begins with `ahead`, which was read from `inner` before.
+    pub(super) fn with(ahead: &[u8], inner: R, offset: u64) -> Self {
+        let mut source = Self::new(inner, offset);
+        source.buffer.resize(MIN_BUFFER_BYTES.max(ahead.len()), 0);
+        source.buffer[..ahead.len()].copy_from_slice(ahead);
+        source.end = ahead.len();
+        source
+    }
+
     /// Offset in the input of the next byte.
     pub(super) fn offset(&self) -> u64 {
         self.offset
@@ -70,6 +79,15 @@ impl<R: Read> Source<R> {
         }
         let bytes = self.buffer.get(self.start..self.end).unwrap_or_default();
         (bytes, self.at_end)
+    }
+
+    /// Whether the next `size` bytes are there. If not, the input can be read again when it has grown.
+    pub(super) fn has(&mut self, size: usize) -> bool {
+        let has = self.peek(size).len() >= size;
+        if !has && self.error.is_none() {
+            self.at_end = false;
+        }
+        has
     }
 
     /// Whether the source is at its end and the buffer is empty.

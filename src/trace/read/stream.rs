@@ -13,6 +13,7 @@
 mod builtin;
 mod damage;
 mod parse;
+mod sized;
 
 use super::event::Stamp;
 use std::collections::VecDeque;
@@ -141,6 +142,9 @@ pub(super) struct ThreadStream {
     stray: usize,
     /// Bytes were lost, so the next packet does not continue the bytes so far.
     lost: bool,
+    /// The next byte may be inside an event. Only events with sizes are searched for; others begin
+    /// with their packet.
+    seeking: bool,
     /// Parsing waits for the type record of this uid.
     pub blocked: Option<u16>,
     /// The number of syncs since parsing began to wait.
@@ -181,6 +185,7 @@ impl ThreadStream {
             stray_end: None,
             stray: 0,
             lost: false,
+            seeking: false,
             blocked: None,
             blocked_syncs: 0,
             counted: 0,

@@ -159,6 +159,66 @@ impl Sink for FileSink {
     }
 }
 
+/// A file that is written in pieces, each of which is whole or missing.
+#[cfg(feature = "perfetto")]
+pub(crate) struct PieceFile {
+    file: OwnFile,
+    path: PathBuf,
+    written: u64,
+}
+
+#[cfg(feature = "perfetto")]
+impl PieceFile {
+    /// Creates `path`, or `NAME.PID.EXT` beside it if another process is writing to that file.
+    pub(crate) fn create(path: &Path) -> Result<Self, Error> {
+        let (file, path) = open_alone(path)?;
+        let failed = |source| Error::File { path: path.clone(), action: "empty", source };
+        file.empty().map_err(failed)?;
+        Ok(Self { file, path, written: 0 })
+    }
+
+    /// The path of the file, which differs from the requested one if that was in use.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes of the pieces that were written.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Appends a piece. If the disk is full, what was written of it is removed.
+    pub(crate) fn append(&mut self, piece: &[u8]) -> Result<(), Error> {
+        let mut rest = piece;
+        while !rest.is_empty() {
+            match self.file.write_some(rest) {
+                Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+                Err(source) => {
+                    if self.file.is_ours() && self.file.is_regular() {
+                        let _ = self.file.set_len(self.written);
+                    }
+                    let path = self.path.clone();
+                    return Err(Error::File { path, action: "write", source });
+                }
+            }
+        }
+        self.written += piece.len() as u64;
+        Ok(())
+    }
+
+    /// Replaces what the file holds.
+    pub(crate) fn replace(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let failed = |source| Error::File { path: self.path.clone(), action: "write", source };
+        self.file.replace(bytes).map_err(failed)?;
+        self.written = bytes.len() as u64;
+        Ok(())
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.file.close();
+    }
+}
+
 /// The compact transport for `.memledger` and for names without an extension, Unreal's for all
 /// others.
 fn transport_of(path: &Path) -> Transport {

@@ -135,6 +135,17 @@ impl Queue {
         }
     }
 
+    /// Waits until nothing is in the queue or being written, or until `deadline`.
+    #[cfg(feature = "perfetto")]
+    pub(crate) fn wait_until_written(&self, deadline: Instant) {
+        let mut state = self.state();
+        while state.stage != Stage::Ended && (state.bytes > 0 || !state.items.is_empty()) {
+            let Some(left) = deadline.checked_duration_since(Instant::now()) else { return };
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
     /// Ends the sink, if it has not ended; with a reason `why` if that is a failure.
     fn end(&self, why: Option<String>) {
         let mut state = self.state();
@@ -189,6 +200,8 @@ impl Queue {
                 }
             };
             self.state().written = sink.written();
+            // For a thread that waits until all is written.
+            self.changed.notify_all();
             done?;
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use crate::platform::os;
 use crate::trace::format::Transport;
-use crate::trace::format::handshake::{Handshake, PROTOCOL};
+use crate::trace::format::handshake::{Handshake, Magic, PROTOCOL};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,6 +30,7 @@ pub(super) fn handshake(transport: Transport) -> Vec<u8> {
         trace_guid: Some(guid()),
         transport,
         protocol: PROTOCOL,
+        magic: Magic::Trc2,
     };
     handshake.encode()
 }

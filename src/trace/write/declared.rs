@@ -132,6 +132,12 @@ impl Declared {
         Self { logger, event, flags, fields }
     }
 
+    /// Its fields, in order.
+    #[cfg(feature = "perfetto")]
+    pub(crate) fn fields(&self) -> &'static [DeclaredField] {
+        self.fields
+    }
+
     /// `Logger.Event`.
     pub(crate) fn name(&self) -> String {
         format!("{}.{}", self.logger, self.event)

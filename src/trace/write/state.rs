@@ -24,11 +24,17 @@ pub(crate) const LOG: u32 = 2;
 pub(crate) const ON: u32 = RECORD | LOG;
 /// Beside the other bits: the hook takes call stacks. Paused and off are without it.
 pub(crate) const STACKS: u32 = 4;
+/// Beside the other bits: the hook writes frees in their scopes. Paused and off are without it. The sign
+/// bit, so that a free needs one comparison.
+pub(crate) const FREE_SCOPES: u32 = 1 << 31;
 /// Nothing is recorded, but the tracker is at work: its own allocations are counted.
 const PAUSED: u32 = 8;
 
-/// Starts as `ON`: the report also covers the events before the program can start a recording.
-static STATE: AtomicU32 = AtomicU32::new(if os::SUPPORTED { ON } else { OFF });
+/// What the state starts as: the report also covers the events before the program can start a
+/// recording, and frees are written in their scopes in case that recording has the channel for that.
+const EARLY_STATE: u32 = ON | FREE_SCOPES;
+
+static STATE: AtomicU32 = AtomicU32::new(if os::SUPPORTED { EARLY_STATE } else { OFF });
 
 /// The phase of the recording's life; loaded on cold paths only.
 static PHASE: AtomicU32 = AtomicU32::new(EARLY);
@@ -78,9 +84,9 @@ pub(crate) fn is_forked() -> bool {
 /// those that are freed later.
 pub(crate) fn discard_early() {
     if PHASE.compare_exchange(EARLY, STOPPED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-        // NOTE: changes the state only if it is still `ON`: a start may have paused the recording
-        // already.
-        if STATE.compare_exchange(ON, OFF, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        // NOTE: changes the state only if it is still the first one: a start may have paused the
+        // recording already.
+        if STATE.compare_exchange(EARLY_STATE, OFF, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             clocks::stop();
         }
     }
@@ -152,16 +158,17 @@ pub(super) fn set_paused() {
 pub(super) fn set_running(hook: bool) {
     PHASE.store(RUNNING, Ordering::Release);
     let mode = if hook { ON } else { LOG };
-    let _ = STATE
-        .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |state| Some(state & STACKS | mode));
+    let _ = STATE.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |state| {
+        Some(state & (STACKS | FREE_SCOPES) | mode)
+    });
 }
 
-/// Stores whether the hook takes call stacks, until recording is next paused.
-pub(crate) fn set_stacks(taken: bool) {
+/// Sets or clears [`STACKS`] or [`FREE_SCOPES`], until recording is next paused.
+pub(crate) fn set_option(option: u32, on: bool) {
     let _ = STATE.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |state| match state {
         // NOTE: the hook returns early only while no bit is set.
         OFF => None,
-        _ => Some(if taken { state | STACKS } else { state & !STACKS }),
+        _ => Some(if on { state | option } else { state & !option }),
     });
 }
 

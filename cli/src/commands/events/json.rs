@@ -1,6 +1,7 @@
 //! An event as JSON.
 
 use super::field::FieldFormat;
+use crate::commands::info::hex;
 use memledger::trace::read::{Event, Value};
 use serde_json::Value as Json;
 use std::io::{self, Write};
@@ -34,6 +35,9 @@ pub fn write(
         }
     }
     out.write_all(b"}")?;
+    if !event.attachment().is_empty() {
+        write!(out, ",\"attachment\":\"{}\"", hex(event.attachment()))?;
+    }
     if let Some(text) = bookmark {
         write!(out, ",\"text\":{}", quoted(text))?;
     }

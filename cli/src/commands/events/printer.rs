@@ -47,6 +47,8 @@ pub struct Printer<'a> {
     threads: HashMap<u16, u32>,
     /// Whether memledger wrote the trace. Its first streams belong to no thread.
     by_memledger: bool,
+    /// The first stream that belongs to a thread, in a trace of another writer.
+    first_thread: u16,
     printed: u64,
     pub damages: u64,
     pub failed: Option<io::Error>,
@@ -64,6 +66,7 @@ impl<'a> Printer<'a> {
             stacks,
             threads: HashMap::new(),
             by_memledger: false,
+            first_thread: FIRST_THREAD,
             seen: BTreeSet::new(),
             printed: 0,
             damages: 0,
@@ -104,7 +107,7 @@ impl<'a> Printer<'a> {
     }
 
     fn thread(&self, stream: u16) -> Option<u32> {
-        let first = if self.by_memledger { LAST_OWN + 1 } else { FIRST_THREAD };
+        let first = if self.by_memledger { LAST_OWN + 1 } else { self.first_thread };
         let is_thread = (first..=LAST_THREAD).contains(&stream);
         self.threads.get(&stream).copied().or(is_thread.then_some(stream.into()))
     }
@@ -118,6 +121,10 @@ impl Visitor for Printer<'_> {
     fn event_type(&mut self, _: usize, event_type: &EventType) {
         let name = event_type.name();
         self.by_memledger |= event_type.is("Memledger", "Trace");
+        // Unreal Engine 4 counts threads from 0, or from 1 if stream 0 has the types.
+        if event_type.is("$Trace", "NewTrace") && event_type.field("StartCycle").is_none() {
+            self.first_thread = event_type.field("Serial").is_some().into();
+        }
         let shown = self.filters.is_empty() || self.filters.iter().any(|f| f.matches(&name));
         self.names.insert(name.clone());
         self.types.push(TypeFormat {

@@ -1,6 +1,7 @@
 //! An event as a line of text.
 
 use super::field::FieldFormat;
+use crate::commands::info::hex;
 use memledger::trace::read::{Event, Value};
 use std::io::{self, Write};
 
@@ -25,6 +26,9 @@ pub fn write(
             write!(out, " {}=", field.name)?;
             value_text(&value, field, out)?;
         }
+    }
+    if !event.attachment().is_empty() {
+        write!(out, " attachment={}", hex(event.attachment()))?;
     }
     if let Some(stack) = stack {
         write!(out, " Stack=\"{}\"", stack.join(" < ").escape_debug())?;

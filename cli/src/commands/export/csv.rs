@@ -1,7 +1,7 @@
 //! Tables as text: comma-separated values, as RFC 4180 has them.
 
 use super::rows::TableWriter;
-use super::tables::{Column, Kind, Rows, Table, Values};
+use super::tables::{Kind, NONE, Rows, Table};
 use std::io::{self, Write};
 
 /// A file of each table that is wanted.
@@ -29,39 +29,26 @@ impl<F: Write> CsvTables<F> {
 impl<F: Write> TableWriter for CsvTables<F> {
     const ROWS: usize = 1 << 14;
 
-    fn write(&mut self, rows: &Rows) -> io::Result<()> {
+    fn write(&mut self, rows: &mut Rows) -> io::Result<()> {
         let file = self.files.iter_mut().find(|(table, _)| table.name == rows.table.name);
-        let Some((table, file)) = file else { return Ok(()) };
-        // By column: where its next value is. A missing value takes no place.
-        let mut next = vec![0; rows.columns.len()];
+        let Some((table, file)) = file else {
+            rows.clear();
+            return Ok(());
+        };
         let mut digits = itoa::Buffer::new();
-        for row in 0..rows.len() {
-            for ((column, cells), next) in table.columns.iter().zip(&rows.columns).zip(&mut next) {
-                if cells.present.get(row) == Some(&0) {
-                    file.write_field("")?;
-                    continue;
-                }
-                file.write_field(text(column, &cells.values, *next, &mut digits))?;
-                *next += 1;
+        for row in rows.rows() {
+            for (column, &cell) in table.columns.iter().zip(row) {
+                file.write_field(match column.kind {
+                    _ if column.optional && cell == NONE => "",
+                    Kind::Text => rows.text(cell),
+                    Kind::Word(words) => words[cell as usize],
+                    Kind::Address => digits.format(cell as u64),
+                    Kind::Near | Kind::Repeats => digits.format(cell),
+                })?;
             }
             file.write_record(None::<&[u8]>)?;
         }
+        rows.clear();
         Ok(())
-    }
-}
-
-fn text<'a>(
-    column: &Column,
-    values: &'a Values,
-    at: usize,
-    digits: &'a mut itoa::Buffer,
-) -> &'a str {
-    match values {
-        Values::Numbers(numbers) if column.kind == Kind::Address => {
-            digits.format(numbers[at] as u64)
-        }
-        Values::Numbers(numbers) => digits.format(numbers[at]),
-        Values::Texts(texts) => &texts[at],
-        Values::Words(words, numbers) => words[usize::from(numbers[at])],
     }
 }

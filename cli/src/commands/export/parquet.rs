@@ -1,7 +1,10 @@
 //! Tables as files of Apache Parquet.
+//!
+//! A second thread encodes and compresses rows while the first one reads the trace: each takes about half of the time.
 
 use super::rows::TableWriter;
-use super::tables::{Cells, Column, Kind, Rows, Table, Values};
+use super::tables::{Column, Kind, NONE, Rows, Table};
+use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
 use parquet::errors::ParquetError;
@@ -10,73 +13,132 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{ColumnPath, Type};
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::thread::{self, JoinHandle};
 
 /// A file of each table that is wanted.
-pub struct ParquetTables<F: Write + Send> {
-    files: Vec<(&'static Table, SerializedFileWriter<F>)>,
+pub struct ParquetTables {
+    /// Rows to be written; `None` when there are no more.
+    full: Option<SyncSender<Rows>>,
+    /// Rows that were written, to be filled again.
+    empty: Receiver<Rows>,
+    /// `None` when it has ended.
+    encoder: Option<JoinHandle<io::Result<()>>>,
 }
 
-impl<F: Write + Send> ParquetTables<F> {
+impl ParquetTables {
     /// Writes each table to its file.
-    pub fn new(files: Vec<(&'static Table, F)>) -> io::Result<Self> {
+    pub fn new<F: Write + Send + 'static>(files: Vec<(&'static Table, F)>) -> io::Result<Self> {
         let writers = files.into_iter().map(|(table, file)| {
             let writer = SerializedFileWriter::new(file, schema(table), properties(table));
             Ok((table, writer.map_err(failed)?))
         });
-        Ok(Self { files: writers.collect::<io::Result<_>>()? })
+        let files = writers.collect::<io::Result<_>>()?;
+        // One table's rows wait while those of another are encoded.
+        let (full, to_encode) = mpsc::sync_channel(1);
+        let (encoded, empty) = mpsc::channel();
+        let encoder = thread::Builder::new().name("parquet".to_owned());
+        let encoder = encoder.spawn(move || encode(files, &to_encode, &encoded))?;
+        Ok(Self { full: Some(full), empty, encoder: Some(encoder) })
     }
 
     /// Writes the ends of the files.
-    pub fn finish(self) -> io::Result<()> {
-        self.files.into_iter().try_for_each(|(_, file)| file.close().map(drop).map_err(failed))
+    pub fn finish(mut self) -> io::Result<()> {
+        self.end()
+    }
+
+    /// Waits until all rows are written.
+    fn end(&mut self) -> io::Result<()> {
+        self.full = None;
+        let Some(encoder) = self.encoder.take() else { return Ok(()) };
+        encoder.join().map_err(|_| io::Error::other("the thread that encodes has panicked"))?
     }
 }
 
-impl<F: Write + Send> TableWriter for ParquetTables<F> {
-    // A row group: 40 MB of each table before it is compressed.
-    const ROWS: usize = 1 << 19;
+impl TableWriter for ParquetTables {
+    // A row group: 20 MB of each table before it is compressed.
+    const ROWS: usize = 1 << 18;
 
-    fn write(&mut self, rows: &Rows) -> io::Result<()> {
-        let file = self.files.iter_mut().find(|(table, _)| table.name == rows.table.name);
-        let Some((_, file)) = file.filter(|_| rows.len() > 0) else { return Ok(()) };
-        let mut group = file.next_row_group().map_err(failed)?;
-        for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
-            let writer = group.next_column().map_err(failed)?;
-            let mut writer = writer.ok_or_else(|| io::Error::other("a column too many"))?;
-            write_cells(&mut writer, column, cells).map_err(failed)?;
-            writer.close().map_err(failed)?;
+    fn write(&mut self, rows: &mut Rows) -> io::Result<()> {
+        let recycled = self.empty.try_iter().find(|empty| empty.table.name == rows.table.name);
+        let empty = recycled.unwrap_or_else(|| Rows::new(rows.table));
+        let full = std::mem::replace(rows, empty);
+        match self.full.as_ref().map(|channel| channel.send(full)) {
+            Some(Ok(())) => Ok(()),
+            // The other thread has ended: with an error.
+            _ => self.end(),
         }
-        group.close().map(drop).map_err(failed)
     }
 }
 
-fn write_cells(
-    writer: &mut SerializedColumnWriter<'_>,
-    column: &Column,
-    cells: &Cells,
+/// Writes rows to the files of their tables, until there are no more.
+fn encode<F: Write + Send>(
+    mut files: Vec<(&'static Table, SerializedFileWriter<F>)>,
+    full: &Receiver<Rows>,
+    empty: &Sender<Rows>,
+) -> io::Result<()> {
+    for mut rows in full {
+        let file = files.iter_mut().find(|(table, _)| table.name == rows.table.name);
+        if let Some((_, file)) = file.filter(|_| rows.len() > 0) {
+            write_group(file, &rows).map_err(failed)?;
+        }
+        rows.clear();
+        // The other thread may have no more rows to fill.
+        let _ = empty.send(rows);
+    }
+    files.into_iter().try_for_each(|(_, file)| file.close().map(drop).map_err(failed))
+}
+
+fn write_group<F: Write + Send>(
+    file: &mut SerializedFileWriter<F>,
+    rows: &Rows,
 ) -> Result<(), ParquetError> {
-    let present = column.optional.then_some(cells.present.as_slice());
-    match &cells.values {
-        Values::Numbers(numbers) => {
-            writer.typed::<Int64Type>().write_batch(numbers, present, None)?;
-        }
-        Values::Texts(texts) => {
-            let texts: Vec<_> = texts.iter().map(|text| ByteArray::from(&**text)).collect();
-            writer.typed::<ByteArrayType>().write_batch(&texts, present, None)?;
-        }
-        Values::Words(words, numbers) => {
-            let words: Vec<_> = words.iter().map(|&word| ByteArray::from(word)).collect();
-            let texts: Vec<_> = numbers.iter().map(|&n| words[usize::from(n)].clone()).collect();
-            writer.typed::<ByteArrayType>().write_batch(&texts, present, None)?;
-        }
+    let mut group = file.next_row_group()?;
+    for number in 0..rows.table.columns.len() {
+        let writer = group.next_column()?;
+        let mut writer =
+            writer.ok_or_else(|| ParquetError::General("a column too many".to_owned()))?;
+        write_column(&mut writer, rows, number)?;
+        writer.close()?;
     }
-    Ok(())
+    group.close().map(drop)
+}
+
+/// Writes the cells of the column with this number.
+fn write_column(
+    writer: &mut SerializedColumnWriter<'_>,
+    rows: &Rows,
+    number: usize,
+) -> Result<(), ParquetError> {
+    let column = &rows.table.columns[number];
+    let cells = || rows.rows().map(|row| row[number]);
+    let is_present = |cell: &i64| !column.optional || *cell != NONE;
+    // Of an optional column: 1 for each row with a value, otherwise 0.
+    let present = || cells().map(|cell| i16::from(is_present(&cell))).collect::<Vec<_>>();
+    let present = column.optional.then(present);
+    let present = present.as_deref();
+    let values = cells().filter(is_present);
+    let texts: Vec<ByteArray> = match column.kind {
+        Kind::Near | Kind::Repeats | Kind::Address => {
+            let numbers: Vec<_> = values.collect();
+            writer.typed::<Int64Type>().write_batch(&numbers, present, None)?;
+            return Ok(());
+        }
+        Kind::Text => values.map(|cell| ByteArray::from(rows.text(cell))).collect(),
+        Kind::Word(words) => {
+            // PERF: fixed texts are cloned without counting references.
+            let fixed = |word: &&'static str| Bytes::from_static(word.as_bytes()).into();
+            let words: Vec<ByteArray> = words.iter().map(fixed).collect();
+            values.map(|cell| words[cell as usize].clone()).collect()
+        }
+    };
+    writer.typed::<ByteArrayType>().write_batch(&texts, present, None).map(drop)
 }
 
 fn schema(table: &Table) -> Arc<Type> {
     let field = |column: &Column| {
         let (physical, logical) = match column.kind {
-            Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+            Kind::Text | Kind::Word(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
             Kind::Address => (Physical::INT64, Some(LogicalType::integer(64, false))),
             Kind::Near | Kind::Repeats => (Physical::INT64, None),
         };
@@ -99,14 +161,15 @@ fn properties(table: &Table) -> Arc<WriterProperties> {
         .set_created_by(concat!("memledger ", env!("CARGO_PKG_VERSION")).to_owned());
     for column in table.columns {
         let path = ColumnPath::from(column.name);
-        let encoding = match column.kind {
-            Kind::Near => Encoding::DELTA_BINARY_PACKED,
-            Kind::Address => Encoding::DELTA_BINARY_PACKED,
-            Kind::Repeats | Kind::Text => continue,
+        properties = match column.kind {
+            Kind::Near | Kind::Address => properties
+                .set_column_dictionary_enabled(path.clone(), false)
+                .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED),
+            // The least and the greatest of all rows: no query can leave rows out by them.
+            Kind::Repeats | Kind::Word(_) | Kind::Text => {
+                properties.set_column_statistics_enabled(path, EnabledStatistics::None)
+            }
         };
-        properties = properties
-            .set_column_dictionary_enabled(path.clone(), false)
-            .set_column_encoding(path, encoding);
     }
     Arc::new(properties.build())
 }

@@ -1,7 +1,9 @@
 //! From changes of blocks to rows of tables.
 
 use super::frames::{self, path};
-use super::tables::{BLOCKS, BOOKMARKS, CONTEXTS, EVENTS, FRAMES, Rows, STACKS, Value};
+use super::tables::{
+    BLOCKS, BOOKMARKS, CONTEXTS, EVENTS, FRAMES, NONE, Rows, STACKS, optional_cell,
+};
 use memledger::analysis::{Actor, Analyzer, BlockChange, BlockEvent, BlockObserver, Report};
 use rustc_hash::FxHashMap;
 use std::io;
@@ -11,33 +13,21 @@ pub trait TableWriter {
     /// How many rows are written at once.
     const ROWS: usize;
 
-    /// Writes these rows.
-    fn write(&mut self, rows: &Rows) -> io::Result<()>;
+    /// Writes these rows, and leaves none.
+    fn write(&mut self, rows: &mut Rows) -> io::Result<()>;
 }
 
-/// What happens to a block, in the words of the table of events.
-const KINDS: &[&str] = &[
-    "alloc",
-    "free",
-    "realloc_free",
-    "realloc_alloc",
-    "realloc_failed",
-    "corrected",
-    "moved_out",
-    "moved_in",
-    "left",
-    "returned",
-];
-const ALLOC: u8 = 0;
-const FREE: u8 = 1;
-const REALLOC_FREE: u8 = 2;
-const REALLOC_ALLOC: u8 = 3;
-const REALLOC_FAILED: u8 = 4;
-const CORRECTED: u8 = 5;
-const MOVED_OUT: u8 = 6;
-const MOVED_IN: u8 = 7;
-const LEFT: u8 = 8;
-const RETURNED: u8 = 9;
+// Indices of the words of the table of events.
+const ALLOC: i64 = 0;
+const FREE: i64 = 1;
+const REALLOC_FREE: i64 = 2;
+const REALLOC_ALLOC: i64 = 3;
+const REALLOC_FAILED: i64 = 4;
+const CORRECTED: i64 = 5;
+const MOVED_OUT: i64 = 6;
+const MOVED_IN: i64 = 7;
+const LEFT: i64 = 8;
+const RETURNED: i64 = 9;
 
 /// A live block, or one between the halves of a reallocation.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,11 +40,10 @@ struct Block {
     bucket: u32,
 }
 
-/// The states of blocks, in the words of their table.
-const STATES: &[&str] = &["freed", "left", "live"];
-const FREED: u8 = 0;
-const GONE: u8 = 1;
-const LIVE: u8 = 2;
+// Indices of the words of the table of blocks.
+const FREED: i64 = 0;
+const GONE: i64 = 1;
+const LIVE: i64 = 2;
 
 /// Writes rows of blocks and events while a trace is read, the others at its end. The memory is that of the
 /// live blocks (about 70 bytes each), of [`TableWriter::ROWS`] rows of two tables, and of the report.
@@ -75,8 +64,8 @@ impl<W: TableWriter> ToTables<W> {
     pub fn new(writer: W) -> Self {
         Self {
             writer,
-            blocks: Rows::with_words(&BLOCKS, STATES),
-            events: Rows::with_words(&EVENTS, KINDS),
+            blocks: Rows::new(&BLOCKS),
+            events: Rows::new(&EVENTS),
             live: FxHashMap::default(),
             in_realloc: FxHashMap::default(),
             actors: FxHashMap::default(),
@@ -96,15 +85,15 @@ impl<W: TableWriter> ToTables<W> {
 
     /// A row of the table of events.
     #[inline]
-    fn event(&mut self, event: &BlockEvent, kind: u8, of: &Block, live: i64, allocated: i64) {
+    fn event(&mut self, event: &BlockEvent, kind: i64, of: &Block, live: i64, allocated: i64) {
         self.events.push([
-            event.number.into(),
-            event.at_ns.into(),
-            Value::Word(kind),
-            of.number.into(),
+            event.number as i64,
+            event.at_ns as i64,
+            kind,
+            of.number as i64,
             of.bucket.into(),
-            Value::Number(live),
-            Value::Number(allocated),
+            live,
+            allocated,
         ]);
         if self.events.len() >= W::ROWS {
             write(&mut self.writer, &mut self.events, &mut self.error);
@@ -113,19 +102,19 @@ impl<W: TableWriter> ToTables<W> {
 
     /// A row of the table of blocks.
     #[inline]
-    fn block(&mut self, address: u64, block: &Block, state: u8, end: Option<End>) {
+    fn block(&mut self, address: u64, block: &Block, state: i64, end: Option<End>) {
         self.blocks.push([
-            block.number.into(),
-            address.into(),
-            block.bytes.into(),
+            block.number as i64,
+            address as i64,
+            block.bytes as i64,
             block.bucket.into(),
-            Value::Word(state),
-            block.allocated_at_ns.into(),
-            end.map(|end| end.at_ns).into(),
-            end.map(|end| end.number).into(),
-            end.and_then(|end| end.by).map_or(Value::None, Value::Number),
+            state,
+            block.allocated_at_ns as i64,
+            optional_cell(end.map(|end| end.at_ns)),
+            optional_cell(end.map(|end| end.number)),
+            end.and_then(|end| end.by).unwrap_or(NONE),
             block.reallocations.into(),
-            u32::from(end.is_some_and(|end| end.short_lived)).into(),
+            end.is_some_and(|end| end.short_lived).into(),
         ]);
         if self.blocks.len() >= W::ROWS {
             write(&mut self.writer, &mut self.blocks, &mut self.error);
@@ -148,9 +137,9 @@ impl<W: TableWriter> ToTables<W> {
         if let Some(error) = self.error {
             return Err(error);
         }
-        self.writer.write(&contexts(report, &actors))?;
+        self.writer.write(&mut contexts(report, &actors))?;
         write_stacks(report, &mut self.writer)?;
-        self.writer.write(&bookmarks(report))?;
+        self.writer.write(&mut bookmarks(report))?;
         Ok(self.writer)
     }
 }
@@ -216,7 +205,7 @@ impl<W: TableWriter> BlockObserver for ToTables<W> {
                 self.live.insert(place, block);
                 self.event(event, REALLOC_ALLOC, &block, bytes, bytes);
             }
-            BlockChange::ReallocFailed => {
+            BlockChange::ReallocFailed { .. } => {
                 let mut block = unseen;
                 if let Some(live) = self.live.get_mut(&place) {
                     live.reallocations = live.reallocations.saturating_sub(1);
@@ -252,14 +241,14 @@ pub struct ActorRow {
     number: i64,
     thread_id: u32,
     thread: String,
-    scope: String,
+    scope: Option<String>,
 }
 
 /// The rows of all that freed blocks.
 pub fn actors<W: TableWriter>(analyzer: &Analyzer<ToTables<W>>) -> Vec<ActorRow> {
     let row = |(&actor, &number): (&Actor, &i64)| {
         let (thread_id, thread) = analyzer.thread_of(actor);
-        let scope = path(&analyzer.scope_path(actor));
+        let scope = analyzer.scope_path(actor).as_deref().map(path);
         ActorRow { number, thread_id, thread: thread.to_owned(), scope }
     };
     let mut rows: Vec<_> = analyzer.observer().actors.iter().map(row).collect();
@@ -270,30 +259,17 @@ pub fn actors<W: TableWriter>(analyzer: &Analyzer<ToTables<W>>) -> Vec<ActorRow>
 fn contexts(report: &Report, actors: &[ActorRow]) -> Rows {
     let mut rows = Rows::new(&CONTEXTS);
     for row in actors {
-        let ActorRow { number, thread_id, thread, scope } = row;
-        let (thread, scope) = (thread.as_str().into(), scope.as_str().into());
-        let number = Value::Number(*number);
-        rows.push([
-            number,
-            (*thread_id).into(),
-            thread,
-            scope,
-            Value::None,
-            Value::None,
-            Value::None,
-        ]);
+        let (thread, scope) =
+            (rows.add_text(&row.thread), rows.add_optional_text(row.scope.as_deref()));
+        rows.push([row.number, row.thread_id.into(), thread, scope, NONE, NONE, NONE]);
     }
     for (number, bucket) in report.by_bucket.iter().enumerate() {
         let (name, thread) = (&report.by_name[bucket.name], &report.by_thread[bucket.thread]);
-        rows.push([
-            Value::Number(number as i64),
-            thread.id.into(),
-            thread.name.as_str().into(),
-            path(&report.by_scope[bucket.scope].path).as_str().into(),
-            path(&name.group).as_str().into(),
-            name.name.as_str().into(),
-            bucket.stack.map(|stack| stack as u64).into(),
-        ]);
+        let scope = &report.by_scope[bucket.scope].path;
+        let texts = [&thread.name, &path(scope), &path(&name.group), &name.name];
+        let [thread_name, scope, group, name] = texts.map(|text| rows.add_text(text));
+        let stack = optional_cell(bucket.stack.map(|stack| stack as u64));
+        rows.push([number as i64, thread.id.into(), thread_name, scope, group, name, stack]);
     }
     rows
 }
@@ -313,44 +289,46 @@ fn write_stacks<W: TableWriter>(report: &Report, writer: &mut W) -> io::Result<(
         });
         let all = stack.frames.iter().map(|&frame| frame.into()).chain(text);
         for (depth, frame) in all.enumerate() {
-            rows.push([(number as u64).into(), (depth as u64).into(), Value::Number(frame)]);
+            rows.push([number as i64, depth as i64, frame]);
         }
         if rows.len() >= W::ROWS {
-            writer.write(&rows)?;
-            rows.clear();
+            writer.write(&mut rows)?;
         }
     }
-    writer.write(&rows)?;
+    writer.write(&mut rows)?;
 
     let mut rows = Rows::new(&FRAMES);
     for (place, text) in texts.into_iter().enumerate() {
-        let (number, none, zero) =
-            (Value::Number(-1 - place as i64), Value::None, Value::Number(0));
-        rows.push([number, zero, text.into(), none, none, none, none, zero]);
+        let text = rows.add_text(text);
+        rows.push([-1 - place as i64, 0, text, NONE, NONE, NONE, NONE, 0]);
     }
     for (number, frame) in report.frames.iter().enumerate() {
         let functions = frames::functions(report, frame);
         for (part, found) in functions.iter().enumerate() {
             let is_inlined = part + 1 < functions.len();
+            let function = rows.add_text(&found.function);
+            let file = rows.add_optional_text(found.file.as_deref());
+            let module = rows.add_optional_text(frames::module(report, frame));
             rows.push([
-                (number as u64).into(),
-                (part as u64).into(),
-                found.function.as_str().into(),
-                found.file.as_deref().into(),
-                found.line.into(),
-                frames::module(report, frame).into(),
-                frame.offset.into(),
-                u32::from(is_inlined).into(),
+                number as i64,
+                part as i64,
+                function,
+                file,
+                optional_cell(found.line.map(u64::from)),
+                module,
+                frame.offset as i64,
+                is_inlined.into(),
             ]);
         }
     }
-    writer.write(&rows)
+    writer.write(&mut rows)
 }
 
 fn bookmarks(report: &Report) -> Rows {
     let mut rows = Rows::new(&BOOKMARKS);
     for bookmark in &report.bookmarks {
-        rows.push([bookmark.at_ns.into(), bookmark.name.as_str().into()]);
+        let name = rows.add_text(&bookmark.name);
+        rows.push([bookmark.at_ns as i64, name]);
     }
     rows
 }

@@ -11,6 +11,8 @@ pub enum Kind {
     Address,
     /// Text that repeats.
     Text,
+    /// One of these words.
+    Word(&'static [&'static str]),
 }
 
 /// One column.
@@ -37,13 +39,30 @@ const fn optional(name: &'static str, kind: Kind) -> Column {
     Column { name, kind, optional: true }
 }
 
+/// What happens to a block.
+pub const KINDS: &[&str] = &[
+    "alloc",
+    "free",
+    "realloc_free",
+    "realloc_alloc",
+    "realloc_failed",
+    "corrected",
+    "moved_out",
+    "moved_in",
+    "left",
+    "returned",
+];
+
+/// The states of blocks.
+pub const STATES: &[&str] = &["freed", "left", "live"];
+
 /// A row for each change of a block, in the order of the events.
 pub static EVENTS: Table = Table {
     name: "events",
     columns: &[
         column("event", Kind::Near),
         column("at_ns", Kind::Near),
-        column("kind", Kind::Text),
+        column("kind", Kind::Word(KINDS)),
         column("block", Kind::Near),
         column("context", Kind::Repeats),
         column("live_bytes", Kind::Repeats),
@@ -59,7 +78,7 @@ pub static BLOCKS: Table = Table {
         column("address", Kind::Address),
         column("bytes", Kind::Repeats),
         column("context", Kind::Repeats),
-        column("state", Kind::Text),
+        column("state", Kind::Word(STATES)),
         column("allocated_at_ns", Kind::Near),
         optional("ended_at_ns", Kind::Near),
         optional("ended", Kind::Near),
@@ -77,7 +96,7 @@ pub static CONTEXTS: Table = Table {
         column("context", Kind::Near),
         column("thread_id", Kind::Repeats),
         column("thread", Kind::Text),
-        column("scope", Kind::Text),
+        optional("scope", Kind::Text),
         optional("group", Kind::Text),
         optional("name", Kind::Text),
         optional("stack", Kind::Repeats),
@@ -119,116 +138,64 @@ pub static BOOKMARKS: Table = Table {
 /// All tables.
 pub static TABLES: [&Table; 6] = [&BLOCKS, &EVENTS, &CONTEXTS, &STACKS, &FRAMES, &BOOKMARKS];
 
-/// The values of one column.
-#[derive(Clone, Debug)]
-pub enum Values {
-    Numbers(Vec<i64>),
-    Texts(Vec<Box<str>>),
-    /// Indices of fixed texts.
-    Words(&'static [&'static str], Vec<u8>),
+/// A cell without a value, of an optional column.
+pub const NONE: i64 = i64::MIN;
+
+/// A cell of a number. Addresses use all 64 bits; other numbers above [`i64::MAX`] are in no valid trace.
+pub fn optional_cell(number: Option<u64>) -> i64 {
+    number.map_or(NONE, |number| number as i64)
 }
 
-/// One column of some rows.
-#[derive(Clone, Debug)]
-pub struct Cells {
-    /// The values that are there.
-    pub values: Values,
-    /// Of an optional column: 1 for each row with a value, otherwise 0.
-    pub present: Vec<i16>,
-}
-
-/// One value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value<'a> {
-    Number(i64),
-    Text(&'a str),
-    /// An index of the words of [`Rows::with_words`].
-    Word(u8),
-    None,
-}
-
-impl From<u64> for Value<'_> {
-    fn from(number: u64) -> Self {
-        // Addresses use all 64 bits; other numbers above i64::MAX are in no valid trace.
-        Value::Number(number as i64)
-    }
-}
-
-impl From<u32> for Value<'_> {
-    fn from(number: u32) -> Self {
-        Value::Number(number.into())
-    }
-}
-
-impl<'a> From<&'a str> for Value<'a> {
-    fn from(text: &'a str) -> Self {
-        Value::Text(text)
-    }
-}
-
-impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
-    fn from(value: Option<T>) -> Self {
-        value.map_or(Value::None, Into::into)
-    }
-}
-
-/// Rows of a table, by column.
+/// Rows of a table.
+///
+/// PERF: row by row, as they come, and each cell a number: of a word or a text its index. The columns are taken from
+/// them where they are written, which can be on another thread.
 #[derive(Clone, Debug)]
 pub struct Rows {
     pub table: &'static Table,
-    pub columns: Vec<Cells>,
-    len: usize,
+    cells: Vec<i64>,
+    texts: Vec<Box<str>>,
 }
 
 impl Rows {
     pub fn new(table: &'static Table) -> Self {
-        Self::with_words(table, &[])
-    }
-
-    /// Rows whose text column, the only one, has these words.
-    pub fn with_words(table: &'static Table, words: &'static [&'static str]) -> Self {
-        let cells = |column: &Column| {
-            let values = match column.kind {
-                Kind::Text if !words.is_empty() => Values::Words(words, Vec::new()),
-                Kind::Text => Values::Texts(Vec::new()),
-                _ => Values::Numbers(Vec::new()),
-            };
-            Cells { values, present: Vec::new() }
-        };
-        Self { table, columns: table.columns.iter().map(cells).collect(), len: 0 }
+        Self { table, cells: Vec::new(), texts: Vec::new() }
     }
 
     pub fn len(&self) -> usize {
-        self.len
+        self.cells.len() / self.table.columns.len()
     }
 
-    /// Adds a row. Its values are of the kinds of the columns.
+    /// Adds a row.
     #[inline]
-    pub fn push<const N: usize>(&mut self, row: [Value<'_>; N]) {
-        debug_assert_eq!(N, self.columns.len());
-        self.len += 1;
-        for ((cells, column), value) in self.columns.iter_mut().zip(self.table.columns).zip(row) {
-            if column.optional {
-                cells.present.push(i16::from(value != Value::None));
-            }
-            match (&mut cells.values, value) {
-                (Values::Numbers(numbers), Value::Number(number)) => numbers.push(number),
-                (Values::Texts(texts), Value::Text(text)) => texts.push(text.into()),
-                (Values::Words(_, words), Value::Word(word)) => words.push(word),
-                (_, value) => debug_assert_eq!(value, Value::None, "{}", column.name),
-            }
-        }
+    pub fn push<const N: usize>(&mut self, row: [i64; N]) {
+        debug_assert_eq!(N, self.table.columns.len());
+        self.cells.extend_from_slice(&row);
+    }
+
+    /// The cell of a text.
+    pub fn add_text(&mut self, text: &str) -> i64 {
+        self.texts.push(text.into());
+        self.texts.len() as i64 - 1
+    }
+
+    /// The same, if there is one.
+    pub fn add_optional_text(&mut self, text: Option<&str>) -> i64 {
+        text.map_or(NONE, |text| self.add_text(text))
+    }
+
+    /// The cells, row by row.
+    pub fn rows(&self) -> impl Iterator<Item = &[i64]> {
+        self.cells.chunks_exact(self.table.columns.len())
+    }
+
+    /// The text of a cell of a column of texts.
+    pub fn text(&self, cell: i64) -> &str {
+        &self.texts[cell as usize]
     }
 
     pub fn clear(&mut self) {
-        self.len = 0;
-        for cells in &mut self.columns {
-            cells.present.clear();
-            match &mut cells.values {
-                Values::Numbers(numbers) => numbers.clear(),
-                Values::Texts(texts) => texts.clear(),
-                Values::Words(_, words) => words.clear(),
-            }
-        }
+        self.cells.clear();
+        self.texts.clear();
     }
 }

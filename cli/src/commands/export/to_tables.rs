@@ -67,9 +67,10 @@ fn one(args: &ExportArgs, table: &'static Table, out: &mut dyn Write) -> Result<
                     "a table of Parquet is no text for a terminal; give -o a file".to_owned(),
                 ));
             }
-            // NOTE: the crate wants a file of this thread or another; `out` may be neither.
+            // NOTE: another thread writes it, which cannot have `out`.
             let mut file = tempfile::tempfile().map_err(failed)?;
-            let tables = ParquetTables::new(vec![(table, &file)]).map_err(failed)?;
+            let shared = file.try_clone().map_err(failed)?;
+            let tables = ParquetTables::new(vec![(table, shared)]).map_err(failed)?;
             let outcome = write(args, tables, ParquetTables::finish)?;
             file.rewind().and_then(|()| io::copy(&mut file, out)).map_err(failed)?;
             Ok(outcome)

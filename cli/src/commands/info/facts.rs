@@ -80,8 +80,11 @@ impl Visitor for Facts {
         self.roles.push(match (&*event_type.logger, &*event_type.event) {
             ("Diagnostics", "Session2") => Role::Session,
             ("Memledger", "Trace") => Role::Process,
-            ("$Trace", "NewTrace") => Role::Clock,
-            ("Memory", "Marker") => Role::Time,
+            // Unreal Engine 4 gives the clock in an event of its own.
+            ("$Trace", "NewTrace" | "Timing") if event_type.field("StartCycle").is_some() => {
+                Role::Clock
+            }
+            ("Memory", "Marker") | ("LLM", "TagValue") => Role::Time,
             ("$Trace", "ThreadInfo") => Role::ThreadInfo,
             ("Memledger", "ThreadStart") => Role::ThreadStart,
             ("Trace", "ChannelAnnounce" | "ChannelToggle") => Role::Channel,
@@ -116,7 +119,11 @@ impl Visitor for Facts {
             Role::Clock => self.clock = Some((number("StartCycle"), number("CycleFrequency"))),
             Role::Time => self.last_cycle = self.last_cycle.max(number("Cycle")),
             Role::ThreadInfo => {
-                let stream = number("ThreadId");
+                // Unreal Engine 4 has this event on the stream of the thread.
+                let stream = match field("ThreadId") {
+                    Some(_) => number("ThreadId"),
+                    None => event.stream.into(),
+                };
                 // The first streams of a memledger trace belong to no thread, whatever its
                 // `ThreadId` is.
                 let is_thread = !self.by_memledger || stream > LAST_OWN.into();

@@ -1,5 +1,6 @@
 //! What a trace consists of, as JSON.
 
+use super::engines;
 use super::facts::{ChannelFacts, Facts, ThreadFacts, hex};
 use memledger::trace::read::{StreamCounts, Summary, TypeCount};
 use serde_json::{Value, json};
@@ -18,6 +19,8 @@ pub fn write(facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io::Resul
         "header": {
             "transport": handshake.transport.version(),
             "protocol": handshake.protocol,
+            "engines": engines(handshake),
+            "signs_known": handshake.protocol > 4,
             "session_guid": handshake.session_guid.as_ref().map(|guid| hex(guid)),
             "trace_guid": handshake.trace_guid.as_ref().map(|guid| hex(guid)),
             "control_port": handshake.control_port,

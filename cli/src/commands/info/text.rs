@@ -1,9 +1,11 @@
 //! What a trace consists of, for people.
 
+use super::engines;
 use super::facts::{Facts, hex};
 use super::layout::{shown, wrapped};
 use memledger::dump::text::escape;
 use memledger::trace::format::Transport;
+use memledger::trace::format::handshake::Magic;
 use memledger::trace::read::{Hole, Summary};
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -40,6 +42,10 @@ fn header(facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io::Result<(
     };
     let (transport, protocol) = (handshake.transport.version(), handshake.protocol);
     line(out, "format", &format!("{name}, transport {transport}, protocol {protocol}"))?;
+    if let Some(engines) = engines(handshake) {
+        line(out, "writer", engines)?;
+        line(out, "", "integers are shown as unsigned, because their types have no sign bit")?;
+    }
     for (key, guid) in [("session", handshake.session_guid), ("trace", handshake.trace_guid)] {
         if let Some(guid) = guid {
             line(out, key, &hex(&guid))?;
@@ -58,6 +64,13 @@ fn header(facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io::Result<(
     }
     if let Some(port) = handshake.control_port {
         line(out, "control", &format!("port {port}"))?;
+    }
+    let of = |logger: &str, event: &str| {
+        let types = summary.types.iter().filter(|t| t.event_type.logger == logger);
+        types.filter(|t| t.event_type.event.starts_with(event)).map(|t| t.events).sum::<u64>()
+    };
+    if of("LLM", "TagValue") > 0 && of("Memory", "Alloc") + of("Memory", "ReallocAlloc") == 0 {
+        line(out, "memory", "values of the engine's memory tags (LLM), no single allocations")?;
     }
     if let Some(nanoseconds) = facts.duration_ns() {
         line(out, "duration", &format!("{:.6} s", nanoseconds as f64 / 1e9))?;
@@ -145,9 +158,11 @@ fn event_types(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
 /// The table of streams, with the threads that used them.
 fn threads(facts: &Facts, summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\n{:>12}  {:>12}  {:>6}  thread", "events", "bytes", "stream")?;
-    for stream in summary.streams.iter().filter(|stream| stream.stream >= 1) {
+    // Up to protocol 4, the stream of types has events, too.
+    let first = u16::from(summary.handshake.protocol > 4);
+    for stream in summary.streams.iter().filter(|s| s.stream >= first) {
         let names = match stream.stream {
-            1 => "(important events)".to_owned(),
+            1 if summary.handshake.magic == Magic::Trc2 => "(important events)".to_owned(),
             id => {
                 let names = facts.threads(id).iter().map(|thread| thread.name.as_str());
                 shown(&names.collect::<Vec<_>>().join(", "), NAME)

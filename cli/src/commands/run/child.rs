@@ -10,6 +10,7 @@
 use crate::error::{CliError, Outcome};
 use crate::terminal::note;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 
 /// A program, its arguments, and how its environment differs from that of this command: values, and
@@ -17,6 +18,8 @@ use std::io;
 pub struct Program<'a> {
     pub command: &'a [OsString],
     pub environment: Vec<(&'static str, Option<OsString>)>,
+    /// Files in the place of this command's standard input, output and errors, by their numbers.
+    pub streams: Vec<(i32, &'a File)>,
 }
 
 /// How the program ended.
@@ -61,7 +64,7 @@ impl From<CliError> for NotRun {
 }
 
 #[cfg(target_os = "linux")]
-pub use linux::run;
+pub use linux::{interrupt, run};
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -74,7 +77,7 @@ mod linux {
     use nix::unistd::Pid;
     use rustix::process::{WaitOptions, WaitStatus, waitpid};
     use std::ffi::CString;
-    use std::os::fd::AsFd;
+    use std::os::fd::{AsFd, AsRawFd};
     use std::os::unix::ffi::OsStringExt;
 
     /// The signals that are passed on.
@@ -90,11 +93,12 @@ mod linux {
     /// How long the end of the program may go unnoticed if SIGCHLD is ignored: nothing wakes us then.
     const LOOK_EVERY_MS: u16 = 500;
 
-    /// Runs the program to its end. Afterwards signals end this command again.
+    /// Runs the program to its end. Afterwards signals end this command again. `started` is called with its
+    /// process id, while signals are blocked.
     ///
     /// NOTE: signals are blocked, not handled. A handler would have the program start with the signal's
     /// default action where it was ignored, as under `nohup`.
-    pub fn run(program: &Program<'_>) -> Result<Ended, NotRun> {
+    pub fn run(program: &Program<'_>, started: impl FnOnce(u32)) -> Result<Ended, NotRun> {
         let failed = |error: Errno| CliError::Failed(format!("signals cannot be awaited: {error}"));
         let mut signals: SigSet = PASSED_ON.into_iter().collect();
         signals.add(Signal::SIGCHLD);
@@ -105,6 +109,7 @@ mod linux {
         let result = result.and_then(|arriving| {
             let pid =
                 spawn(program, &before).map_err(|error| NotRun::Refused(io::Error::from(error)))?;
+            started(pid.as_raw() as u32);
             let status = wait(pid, &arriving)?;
             let signal = status.terminating_signal();
             let interrupted = signal == Some(Signal::SIGINT as i32);
@@ -139,7 +144,10 @@ mod linux {
         attributes.set_sigmask(mask)?;
         // The standard library has had this process ignore it.
         attributes.set_sigdefault(&Signal::SIGPIPE.into())?;
-        let streams = PosixSpawnFileActions::init()?;
+        let mut streams = PosixSpawnFileActions::init()?;
+        for (number, file) in &program.streams {
+            streams.add_dup2(file.as_raw_fd(), *number)?;
+        }
         posix_spawnp(path, &streams, &attributes, &arguments, &environment)
     }
 
@@ -175,6 +183,13 @@ mod linux {
         }
     }
 
+    /// Sends SIGINT to a program that has not been waited for yet.
+    pub fn interrupt(pid: u32) {
+        if let Ok(pid) = i32::try_from(pid) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGINT);
+        }
+    }
+
     impl Ended {
         /// If SIGINT has ended the program, ends this process by it, too.
         ///
@@ -191,9 +206,12 @@ mod linux {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub fn run(_: &Program<'_>) -> Result<Ended, NotRun> {
+pub fn run(_: &Program<'_>, _: impl FnOnce(u32)) -> Result<Ended, NotRun> {
     Err(CliError::Failed("programs are tracked on Linux only".to_owned()).into())
 }
+
+#[cfg(not(target_os = "linux"))]
+pub fn interrupt(_: u32) {}
 
 #[cfg(not(target_os = "linux"))]
 impl Ended {

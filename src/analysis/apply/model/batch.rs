@@ -54,9 +54,10 @@ impl Model {
         env: &mut ApplyEnv<'_, O>,
     ) -> usize {
         let Some(&Operation { stream: stream_id, .. }) = operations.first() else { return 0 };
+        let free_scopes = self.free_scopes;
         let stream = self.stream(stream_id);
         let (thread, mut bucket) = (stream.thread, stream.bucket);
-        let by = stream.actor();
+        let by = stream.freer(free_scopes);
         if !env.cutoff.is_counting() {
             return 0;
         }

@@ -265,10 +265,11 @@ impl Model {
         env: &mut ApplyEnv<'_, O>,
     ) {
         let Operation { address, hint, heap, .. } = *operation;
+        let free_scopes = self.free_scopes;
         let stream = self.stream(operation.stream);
         stream.last = None;
         let thread = stream.thread;
-        let by = stream.actor();
+        let by = stream.freer(free_scopes);
         let event = (operation.stream, number);
         let realloc = operation.kind == OperationKind::ReallocFree;
         let Some(block) = self.heaps.remove(heap, address, hint) else {

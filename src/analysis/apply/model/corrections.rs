@@ -71,7 +71,9 @@ impl Model {
                 let size = block.size();
                 self.accounts.count(block.key(), size, |tally| tally.not_reallocated(size));
                 let event = (stream_id, env.cutoff.events());
-                env.observe(event, (heap, address), &block, BlockChange::ReallocFailed);
+                let is_live = self.heaps.get(heap, address) == Some(block);
+                let change = BlockChange::ReallocFailed { is_live };
+                env.observe(event, (heap, address), &block, change);
                 self.restore_era((heap, address), block, bucket_before);
             }
             (MadeBy::Reallocation { .. }, false) => {

@@ -50,8 +50,12 @@ impl Actions for Told {
         self.reply("start".into())
     }
 
-    fn profiler(&self) -> MakeProfile {
-        || Ok((0..PROFILE_BYTES).map(|at| (at % 251) as u8).collect())
+    fn document(&self, kind: DocumentKind) -> MakeDocument {
+        match kind {
+            DocumentKind::Profile => || Ok((0..PROFILE_BYTES).map(|at| (at % 251) as u8).collect()),
+            DocumentKind::Figures { stacks: false } => || Ok(b"rows".into()),
+            DocumentKind::Figures { stacks: true } => || Err("no\nstacks".into()),
+        }
     }
 
     fn problem(&mut self, error: Error) {
@@ -156,7 +160,10 @@ fn a_profile_is_sent_whole_and_delays_no_other_client() {
     let mut other = fixture.caller();
     assert_eq!(other.send(&Command::Stop).unwrap(), ["stop"]);
     let refused = fixture.caller().profile().unwrap_err().to_string();
-    assert!(refused.ends_with("refuses: a profile is being sent to another client"), "{refused}");
+    assert!(
+        refused.ends_with("refuses: another client is being sent a profile or figures"),
+        "{refused}"
+    );
     drop(slow);
     let profile = loop {
         match other.profile() {
@@ -168,6 +175,32 @@ fn a_profile_is_sent_whole_and_delays_no_other_client() {
     assert_eq!(profile.len(), PROFILE_BYTES);
     let ended = other.send(&Command::Stop).unwrap_err().to_string();
     assert!(ended.contains("does not answer"), "{ended}");
+}
+
+#[test]
+fn figures_are_sent_to_admitted_clients_and_end_the_connection() {
+    let fixture = fixture(|rules| rules.token = Some("s3cr3t".into()));
+    let refused = fixture.caller().figures(false).unwrap_err().to_string();
+    assert!(refused.ends_with("refuses: the program wants a token first"), "{refused}");
+    let admitted = || {
+        let mut caller = fixture.caller();
+        caller.send(&Command::Token("s3cr3t".into())).unwrap();
+        caller
+    };
+    // NOTE: another test may be sent its profile, and one document is made at a time.
+    let figures = |stacks| loop {
+        let mut caller = admitted();
+        match caller.figures(stacks) {
+            Err(error) if error.to_string().contains("another client") => {}
+            answer => break (caller, answer),
+        }
+    };
+    let (mut caller, rows) = figures(false);
+    assert_eq!(rows.unwrap(), b"rows");
+    let ended = caller.send(&Command::Stop).unwrap_err().to_string();
+    assert!(ended.contains("does not answer"), "{ended}");
+    let refused = figures(true).1.unwrap_err().to_string();
+    assert!(refused.ends_with("refuses: no\\nstacks"), "{refused}");
 }
 
 #[test]

@@ -280,7 +280,7 @@ impl<S> Visitor for EventAnalyzer<'_, S> {
         // Types are announced in the order of their indexes.
         if index == self.routes.len() {
             self.routes.push(routes);
-            self.trace.types.push(event_type.clone());
+            self.trace.add_type(event_type);
         }
     }
 

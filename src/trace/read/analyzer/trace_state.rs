@@ -33,7 +33,7 @@ struct Stream {
 pub(super) enum StateEvent {
     NewTrace { start: usize, frequency: usize },
     Marker { cycle: usize },
-    ThreadInfo { stream: usize, system: usize, name: usize },
+    ThreadInfo { stream: Option<usize>, system: usize, name: usize },
     ThreadStart { id: usize, system: usize, name: usize },
     OurTrace,
 }
@@ -53,13 +53,14 @@ impl StateEvent {
             matches!(field_type, FieldType::AnsiString | FieldType::WideString).then_some(index)
         };
         Some(match (event_type.logger.as_ref(), event_type.event.as_ref()) {
-            ("$Trace", "NewTrace") => Self::NewTrace {
+            ("$Trace", "NewTrace" | "Timing") => Self::NewTrace {
                 start: number("StartCycle")?,
                 frequency: number("CycleFrequency")?,
             },
             ("Memory", "Marker") => Self::Marker { cycle: number("Cycle")? },
             ("$Trace", "ThreadInfo") => Self::ThreadInfo {
-                stream: number("ThreadId")?,
+                // Unreal Engine 4 has this event on the stream of the thread.
+                stream: number("ThreadId"),
                 system: number("SystemId")?,
                 name: text("Name")?,
             },
@@ -82,10 +83,22 @@ pub(super) struct TraceState {
     pub(super) now: Option<u64>,
     /// Whether this crate's writer made the trace. Then some of its streams belong to no thread.
     ours: bool,
+    /// By stream id.
     streams: Vec<Stream>,
+    /// The first stream that belongs to a thread, if it is not [`FIRST_THREAD`].
+    first_thread: Option<u16>,
 }
 
 impl TraceState {
+    /// Takes in a type.
+    pub(super) fn add_type(&mut self, event_type: &EventType) {
+        // Unreal Engine 4 counts threads from 0, or from 1 if stream 0 has the types.
+        if event_type.is("$Trace", "NewTrace") && event_type.field("StartCycle").is_none() {
+            self.first_thread = Some(event_type.field("Serial").is_some().into());
+        }
+        self.types.push(event_type.clone());
+    }
+
     /// Takes in an event that changes the state.
     pub(super) fn learn(&mut self, state_event: StateEvent, event: &Event<'_>) {
         let number = |index: usize| {
@@ -104,7 +117,8 @@ impl TraceState {
             // in their streams. `ThreadStart` is delivered in order, so a thread that it has named
             // keeps that name.
             StateEvent::ThreadInfo { stream, system, name } => {
-                let stream = u16::try_from(number(stream)).ok();
+                let stream =
+                    stream.map_or(Some(event.stream), |index| u16::try_from(number(index)).ok());
                 if let Some(stream) = stream.and_then(|id| self.stream(id)).filter(|s| !s.named) {
                     stream.thread.system_id = Some(number(system) as u32);
                     stream.thread.name = event.text(name).into_owned();
@@ -169,7 +183,10 @@ impl TraceState {
     }
 
     pub(super) fn thread(&self, stream: u16) -> Option<&Thread> {
-        let known = self.streams.get(usize::from(stream.checked_sub(FIRST_THREAD)?))?;
+        let known = self.streams.get(usize::from(stream))?;
+        if stream < self.first_thread.unwrap_or(FIRST_THREAD) {
+            return None;
+        }
         // NOTE: without this check, these streams would get threads with their stream ids, which
         // are also the thread ids of the program's first threads.
         let no_thread = self.ours && stream <= LAST_OWN && !known.named;
@@ -177,27 +194,25 @@ impl TraceState {
     }
 
     pub(super) fn scopes(&self, stream: u16) -> &[OpenScope] {
-        let index = stream.checked_sub(FIRST_THREAD).map(usize::from);
-        index.and_then(|index| self.streams.get(index)).map_or(&[], |stream| &stream.scopes)
+        self.streams.get(usize::from(stream)).map_or(&[], |stream| &stream.scopes)
     }
 
     /// Adds the stream if it is new and belongs to a thread.
     #[inline]
     pub(super) fn see(&mut self, stream: u16) {
-        if usize::from(stream) >= self.streams.len() + usize::from(FIRST_THREAD) {
+        if usize::from(stream) >= self.streams.len() {
             self.stream(stream);
         }
     }
 
     fn stream(&mut self, stream: u16) -> Option<&mut Stream> {
-        if !(FIRST_THREAD..=LAST_THREAD).contains(&stream) {
+        if stream > LAST_THREAD {
             return None;
         }
-        let index = usize::from(stream - FIRST_THREAD);
+        let index = usize::from(stream);
         for id in self.streams.len()..=index {
-            let id = id as u32 + u32::from(FIRST_THREAD);
-            self.streams
-                .push(Stream { thread: Thread { id, ..Thread::default() }, ..Stream::default() });
+            let thread = Thread { id: id as u32, ..Thread::default() };
+            self.streams.push(Stream { thread, ..Stream::default() });
         }
         self.streams.get_mut(index)
     }

@@ -99,10 +99,13 @@ impl Merge {
                     self.misplaced -= 1;
                 }
                 serial = Some(item.serial.saturating_sub(self.bias));
-                if tally.first_serial.is_none() {
-                    tally.first_serial = serial;
+                // A type record of protocol 1 or 2 has a serial, but is no event.
+                if flags & DROPPED == 0 {
+                    if tally.first_serial.is_none() {
+                        tally.first_serial = serial;
+                    }
+                    tally.last_serial = tally.last_serial.max(serial);
                 }
-                tally.last_serial = tally.last_serial.max(serial);
             }
             done += 1;
             if flags & (LEAVES | DROPPED | STAMPS) != 0 {
@@ -147,6 +150,8 @@ impl Merge {
                 }
                 // `Records` takes in this important event.
                 ReaderRole::FirstSerial(_) => {}
+                // `Merge::jump` finds this event.
+                ReaderRole::NewTrace => {}
                 // Taken in by `ThreadStream::parse`.
                 ReaderRole::ThreadTiming(_) => {}
             }

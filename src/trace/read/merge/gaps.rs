@@ -33,8 +33,15 @@ impl Merge {
     }
 
     /// Begins with the lowest serial that waits, if no serial was delivered yet.
-    pub(super) fn set_first(&mut self) {
-        if self.next == 0
+    pub(super) fn set_first(
+        &mut self,
+        types: &Types,
+        tally: &mut Tally,
+        visitor: &mut impl Visitor,
+    ) {
+        if self.serials.is_collecting() {
+            self.decide_first(types, tally, visitor);
+        } else if self.next == 0
             && let Some((first, _)) = self.top()
         {
             self.next = first;

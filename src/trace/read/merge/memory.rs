@@ -56,7 +56,7 @@ impl Merge {
             self.memory_limit >> 20
         );
         tally.damage(visitor, tally.offset, 0, what);
-        self.set_first();
+        self.set_first(types, tally, visitor);
         self.deliver_below(u64::MAX, types, tally, visitor);
         self.shrink();
         if self.held <= self.memory_limit / 2 {
@@ -69,7 +69,7 @@ impl Merge {
             stream.end(tally, visitor);
             self.advance(index, types, tally, visitor);
         }
-        self.set_first();
+        self.set_first(types, tally, visitor);
         self.deliver_below(u64::MAX, types, tally, visitor);
         self.shrink();
     }

@@ -27,3 +27,21 @@ pub(in crate::trace::read) fn is_events(
     }
     !payload.is_empty()
 }
+
+/// Whether `begins` finds what it looks for near the start of `payload`: an event that began in the packet
+/// before usually ends soon, and most have less than 100 bytes. Subtracts the cost in bytes from
+/// `budget`.
+pub(in crate::trace::read) fn begins_near_start(
+    payload: &[u8],
+    budget: &mut usize,
+    begins: impl FnOnce(&[u8]) -> bool,
+) -> bool {
+    let start = payload.get(..payload.len().min(1024)).unwrap_or_default();
+    match budget.checked_sub(start.len()) {
+        Some(left) => {
+            *budget = left;
+            begins(start)
+        }
+        None => false,
+    }
+}

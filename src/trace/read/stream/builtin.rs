@@ -79,7 +79,7 @@ impl ThreadStream {
         None
     }
 
-    fn terminal(&mut self) -> Option<Stop> {
+    pub(super) fn terminal(&mut self) -> Option<Stop> {
         match self.unfinished.pop() {
             Some(event) => {
                 let start = self.pieces.len();

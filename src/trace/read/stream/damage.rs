@@ -27,6 +27,7 @@ impl ThreadStream {
     ) {
         if let Some(uid) = self.blocked.take() {
             self.blocked_syncs = 0;
+            self.seeking = true;
             self.skip_packet(&format!("it has an event of unknown type {uid}"), tally, visitor);
         }
     }
@@ -58,6 +59,7 @@ impl ThreadStream {
         }
         self.entering = 0;
         self.entered_at = None;
+        self.seeking = true;
         self.parsed = limit;
         self.drop_parsed_starts();
         while self.breaks.front().is_some_and(|at| at.wrapping_sub(self.base) as usize <= limit) {

@@ -2,7 +2,7 @@
 
 use super::super::event::{Stamp, Visitor};
 use super::super::schemas::{Protocol, ReaderRole, TypeInfo, Types};
-use super::super::serials::Serials;
+use super::super::serials::{BIAS, Serials};
 use super::super::tally::Tally;
 use super::{
     ENTERS, MAX_INSIDE_UNFINISHED, MISPLACED, Notice, PendingItem, STAMPS, SYNCED, Stop,
@@ -18,7 +18,7 @@ impl ThreadStream {
     pub(in crate::trace::read) fn parse(
         &mut self,
         protocol: &Protocol,
-        types: &Types,
+        types: &mut Types,
         serials: &mut Serials,
         tally: &mut Tally,
         visitor: &mut impl Visitor,
@@ -31,7 +31,12 @@ impl ThreadStream {
         let mut misplaced = 0;
         loop {
             let limit = self.limit();
-            let stop = self.parse_to(limit, protocol, types, serials, &mut misplaced);
+            let misplaced = &mut misplaced;
+            let stop = if protocol.has_sizes() {
+                self.parse_sized(limit, protocol, types, serials, misplaced, tally, visitor)
+            } else {
+                self.parse_to(limit, protocol, types, serials, misplaced)
+            };
             self.drop_parsed_starts();
             if self.stray > 0 || self.unopened_leave == Notice::Due {
                 self.report_notices(tally, visitor);
@@ -48,6 +53,10 @@ impl ThreadStream {
                 Stop::Unknown(uid) => {
                     self.blocked = Some(uid);
                     break;
+                }
+                Stop::Illegal(what) if protocol.has_sizes() => {
+                    let from = self.parsed + 1;
+                    self.seek(from, limit, Some(&what), protocol, types, tally, visitor);
                 }
                 Stop::Illegal(what) => self.skip_packet(&what, tally, visitor),
             }
@@ -95,43 +104,70 @@ impl ThreadStream {
                 continue;
             };
             let head = size - usize::from(layout.fixed_size);
-            if info.has_role
-                && let Some(known) = types.get(info.type_index)
-                && let ReaderRole::ThreadTiming(offset) = known.role
-                && let Some(&base) =
-                    rest.get(head + usize::from(offset)..).and_then(|r| r.first_chunk())
-            {
-                self.stamped = u64::from_le_bytes(base);
-            }
             let mut flags = 0;
             let mut serial = 0;
             if layout.synced && !self.unordered {
                 let low =
                     rest.get(head - SERIAL_SIZE..).and_then(|r| r.first_chunk::<SERIAL_SIZE>());
                 let Some(&[a, b, c]) = low else { return Stop::Partial };
-                serial = serials.unwrap(u32::from_le_bytes([a, b, c, 0]), self.last_serial);
+                serial = self.number(u32::from_le_bytes([a, b, c, 0]), serials, misplaced);
                 flags = SYNCED;
-                if serial > self.last_serial {
-                    self.serial_before_last = self.last_serial;
-                    self.last_serial = serial;
-                } else {
-                    *misplaced += self.out_of_line(serial);
-                }
             }
-            if self.entering > 0 {
-                self.entering = 0;
-                self.depth = self.depth.saturating_add(1);
-                flags |= ENTERS;
-                if let Some(stamp) = self.entered_at.take() {
-                    self.push_stamp(stamp);
-                }
+            if info.has_role
+                && let Some(known) = types.get(info.type_index)
+                && let ReaderRole::ThreadTiming(offset) = known.role
+            {
+                self.base_timestamp(self.parsed + head + usize::from(offset));
             }
+            flags |= self.enter_scope();
             let at = self.base.wrapping_add((self.parsed + head) as u32);
             self.items.push(PendingItem { serial, at, type_index: info.type_index, aux: 0, flags });
             self.parsed += size;
             if layout.has_arrays {
                 self.begin_aux();
             }
+        }
+    }
+
+    /// Takes in the serial of the next item, of which `low` is in the stream. Returns it unwrapped,
+    /// if the first serial of the trace is known.
+    ///
+    /// PERF: inlined, because it is needed for each event.
+    #[inline(always)]
+    pub(super) fn number(&mut self, low: u32, serials: &mut Serials, misplaced: &mut usize) -> u64 {
+        if serials.is_collecting() {
+            serials.collect();
+            return BIAS + u64::from(low);
+        }
+        let serial = serials.unwrap(low, self.last_serial);
+        if serial > self.last_serial {
+            self.serial_before_last = self.last_serial;
+            self.last_serial = serial;
+        } else {
+            *misplaced += self.out_of_line(serial);
+        }
+        serial
+    }
+
+    /// If a scope was opened, the next event opens it: returns the flag for that event.
+    #[inline]
+    pub(super) fn enter_scope(&mut self) -> u8 {
+        if self.entering == 0 {
+            return 0;
+        }
+        self.entering = 0;
+        self.depth = self.depth.saturating_add(1);
+        if let Some(stamp) = self.entered_at.take() {
+            self.push_stamp(stamp);
+        }
+        ENTERS
+    }
+
+    /// The time that the next one is relative to is at this index.
+    #[cold]
+    pub(super) fn base_timestamp(&mut self, index: usize) {
+        if let Some(&base) = self.bytes.get(index..).and_then(|rest| rest.first_chunk()) {
+            self.stamped = u64::from_le_bytes(base);
         }
     }
 
@@ -168,7 +204,7 @@ impl ThreadStream {
     }
 
     #[inline(never)]
-    fn begin_aux(&mut self) {
+    pub(super) fn begin_aux(&mut self) {
         let Some(index) = self.items.len().checked_sub(1) else { return };
         if let Some(item) = self.items.get_mut(index) {
             item.flags |= UNFINISHED;

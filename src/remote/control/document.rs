@@ -1,5 +1,5 @@
-//! Sends a heap profile to a client, on a thread of its own: a profile takes a while and a client can
-//! be slow, and neither may delay the other clients.
+//! Sends a document, a heap profile or the figures of a report, to a client, on a thread of its own: it takes
+//! a while to make and a client can be slow, and neither may delay the other clients.
 
 use super::server::Client;
 use crate::platform::os;
@@ -12,27 +12,46 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The name in the line with the number of bytes that follow the answer.
-pub(super) const BYTES: &str = "profile_bytes";
-
-/// The time within which a client must have received a whole profile.
+/// The time within which a client must have received a whole document.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum number of bytes of one write, before which the descriptor is checked.
 const WRITE_BYTES: usize = 64 << 10;
 
-/// Makes a profile, or gives the reason why there is none.
-pub(crate) type MakeProfile = fn() -> Result<Vec<u8>, String>;
+/// A document that a client can get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DocumentKind {
+    /// A heap profile in pprof's format.
+    Profile,
+    /// The figures of a report.
+    Figures {
+        /// Those of call stacks, too.
+        stacks: bool,
+    },
+}
 
-/// Whether a profile is being made or sent. One at a time limits the memory that clients can cause.
+impl DocumentKind {
+    /// The name in the line with the number of bytes that follow the answer.
+    pub(super) fn bytes(self) -> &'static str {
+        match self {
+            Self::Profile => "profile_bytes",
+            Self::Figures { .. } => "figures_bytes",
+        }
+    }
+}
+
+/// Makes a document, or gives the reason why there is none.
+pub(crate) type MakeDocument = fn() -> Result<Vec<u8>, String>;
+
+/// Whether a document is being made or sent. One at a time limits the memory that clients can cause.
 static IS_BUSY: AtomicBool = AtomicBool::new(false);
 
-/// The right to make a profile.
+/// The right to make a document.
 pub(super) struct Turn(());
 
 impl Turn {
     pub(super) fn take() -> Result<Self, String> {
         match IS_BUSY.swap(true, Ordering::AcqRel) {
-            true => Err("a profile is being sent to another client".into()),
+            true => Err("another client is being sent a profile or figures".into()),
             false => Ok(Self(())),
         }
     }
@@ -44,10 +63,11 @@ impl Drop for Turn {
     }
 }
 
-/// A client that gets a profile, then the end of its connection.
+/// A client that gets a document, then the end of its connection.
 struct Work {
     client: Client,
-    make: MakeProfile,
+    kind: DocumentKind,
+    make: MakeDocument,
     _turn: Turn,
 }
 
@@ -58,29 +78,28 @@ fn starting() -> MutexGuard<'static, Option<Work>> {
     STARTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes and sends a profile on a new thread.
-pub(super) fn send(client: Client, make: MakeProfile, turn: Turn) {
-    *starting() = Some(Work { client, make, _turn: turn });
+/// Makes and sends a document on a new thread.
+pub(super) fn send(client: Client, kind: DocumentKind, make: MakeDocument, turn: Turn) {
+    *starting() = Some(Work { client, kind, make, _turn: turn });
     if let Err(error) = os::spawn(run, 0)
         && let Some(mut work) = starting().take()
     {
-        work.refuse(&format!("no thread can be started for the profile: {error}"));
+        work.refuse(&format!("no thread can be started for the answer: {error}"));
     }
 }
 
 extern "C" fn run(_: *mut c_void) -> *mut c_void {
     let _untracked = ReentrancyGuard::enter();
-    os::name_thread(c"memledger pprof");
+    os::name_thread(c"memledger doc");
     let work = starting().take();
     if let Some(mut work) = work {
         // A bug here must not end the program.
         let made = catch_unwind(AssertUnwindSafe(work.make));
-        match made.unwrap_or_else(|_| Err("making the profile panicked".into())) {
-            Ok(profile) => {
-                let mut answer = format!("{BYTES} {}\nok\n", profile.len()).into_bytes();
-                answer.extend_from_slice(&profile);
-                drop(profile);
-                work.answer(&answer);
+        match made.unwrap_or_else(|_| Err("making the answer panicked".into())) {
+            Ok(document) => {
+                let first = format!("{} {}\nok\n", work.kind.bytes(), document.len());
+                work.answer(first.as_bytes());
+                work.answer(&document);
             }
             Err(reason) => work.refuse(&reason),
         }

@@ -1,0 +1,189 @@
+//! `memledger top`: a running program, or a trace that grows, live in a terminal.
+//!
+//! ```text
+//! source.rs     the thread that gets figures: source/control.rs asks a program, source/follow.rs reads a trace
+//! document.rs   the figures that a program sends, as a report
+//! functions.rs  the functions of call stacks, found once each
+//! sample.rs     the figures of one moment
+//! history.rs    live bytes over time
+//! model.rs      what the screen shows: the moments, the mark, the filter, the selected row
+//! lines.rs      the rows: sorted, filtered, as a tree, with rates and changes
+//! keys.rs       what each key does
+//! draw.rs, chart.rs, table.rs, columns.rs, theme.rs    the screen, drawn from the model
+//! screen.rs     the terminal, and the loop
+//! once.rs       one screen as text
+//! ```
+//! The model knows neither the terminal nor where figures come from, and drawing changes no figure.
+
+mod chart;
+mod columns;
+mod document;
+mod draw;
+mod functions;
+mod history;
+mod keys;
+mod lines;
+pub(super) mod model;
+mod once;
+mod sample;
+#[doc(hidden)]
+pub mod screen;
+pub(super) mod source;
+mod table;
+mod theme;
+
+use crate::error::{CliError, Outcome};
+use crate::token::read_token;
+use functions::Functions;
+use model::{Model, Sort, Status};
+use sample::By;
+use source::control::Program;
+use source::{Source, Wishes, follow};
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  memledger top 1985                         a program that listens: MEMLEDGER_CONTROL=1985
+  memledger top build-server:1985 --token-file token
+  memledger top run.memledger                a trace, while it is written and after that
+  memledger top 1985 --by function           of a program with MEMLEDGER_STACKS=on
+  memledger top 1985 --once                  one screen as text, for scripts
+  memledger run --top -- ./program           a program that it starts
+
+Keys: ? shows them all. m marks this moment and shows what changes from then on, 1 to 5 choose the list,
+s sorts, / filters, space pauses, q quits. NO_COLOR=1 turns colours off.";
+
+/// The shortest time from one refresh to the next, in seconds.
+const SHORTEST: f64 = 0.1;
+
+/// Arguments of `memledger top`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct TopArgs {
+    /// Where a program listens (HOST:PORT, a host, or a port of this machine), or a trace
+    #[arg(value_name = "ADDR|TRACE")]
+    of: String,
+    /// The list to begin with
+    #[arg(long, value_enum, default_value = "scope")]
+    by: By,
+    /// What the rows are sorted by at first
+    #[arg(long, value_enum, default_value = "live")]
+    sort: Sort,
+    /// Only rows with this text in their name
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// Seconds from one refresh to the next
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    interval: Duration,
+    /// Print one screen as text, with all rows, and end
+    #[arg(long)]
+    once: bool,
+    /// Columns of that text (those of the terminal; 80 elsewhere)
+    #[arg(long, value_name = "COLUMNS", requires = "once")]
+    width: Option<u16>,
+    /// The first line of this file is the token that the program wants
+    #[arg(long, value_name = "PATH")]
+    token_file: Option<PathBuf>,
+    /// A folder with binaries or debug information; may be given more than once
+    #[arg(long = "symbols", value_name = "DIR")]
+    symbols: Vec<PathBuf>,
+}
+
+/// Seconds between refreshes.
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds: f64 =
+        text.trim_end_matches('s').parse().map_err(|_| "it is no number of seconds")?;
+    if !(SHORTEST..=3600.0).contains(&seconds) {
+        return Err(format!("it is not between {SHORTEST} and 3600 seconds"));
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// Shows the program or the trace.
+pub fn run(args: &TopArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
+    let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
+    if !args.once && !is_terminal {
+        return Err(CliError::Usage(
+            "memledger top needs a terminal for its screen and its keys; --once prints one screen as \
+             text"
+            .to_owned(),
+        ));
+    }
+    let mut model = Model::new(args.of.clone(), args.by, args.sort);
+    model.filter = args.filter.clone().unwrap_or_default();
+    let wishes = Arc::new(Wishes::new(args.interval, args.once));
+    wishes.set_functions(model.wants_functions());
+    let source = start(args, &mut model, wishes)?;
+    if args.once {
+        return once::print(args.width, &mut model, &source, out);
+    }
+    let failed = |error| CliError::Failed(format!("signals cannot be awaited: {error}"));
+    let ends = screen::ending_signals().map_err(failed)?;
+    screen::show(&mut model, &source, &ends)?;
+    Ok(Outcome::Done)
+}
+
+/// Starts the source of the figures.
+fn start(args: &TopArgs, model: &mut Model, wishes: Arc<Wishes>) -> Result<Source, CliError> {
+    let not_started = |error| CliError::Failed(format!("no thread can be started: {error}"));
+    let folders = args.symbols.clone();
+    let path = PathBuf::from(&args.of);
+    if is_trace(&path) {
+        if let Err(error) = std::fs::File::open(&path) {
+            return Err(CliError::Failed(format!("cannot open {}: {error}", path.display())));
+        }
+        let body = move |wishes: &_, to: &_| {
+            follow::follow(|| Some(path.clone()), Functions::new(&folders), wishes, to);
+        };
+        return Source::start(wishes, body).map_err(not_started);
+    }
+    let check = |token: &str| match token {
+        "" => Err("its first line is empty".to_owned()),
+        token if token.contains(char::is_whitespace) => {
+            Err(format!("its first line must be one word, and has {} bytes", token.len()))
+        }
+        _ => Ok(()),
+    };
+    let token = args.token_file.as_deref().map(|path| read_token(path, check)).transpose()?;
+    let program = Program { address: args.of.clone(), token };
+    // NOTE: before the screen is there, so that what is wrong is said where the user looks afterwards.
+    let first = program.first().map_err(CliError::Failed)?;
+    model.add(first, None);
+    model.status = Status::Live;
+    let body = move |wishes: &Arc<Wishes>, to: &_| {
+        program.follow(Functions::new(&folders), wishes, to);
+    };
+    Source::start(wishes, body).map_err(not_started)
+}
+
+/// The screen of a program that `memledger run` has started.
+pub(super) struct OfProgram {
+    pub(super) program: String,
+    /// Finds its trace.
+    pub(super) find: Box<dyn Fn() -> Option<PathBuf> + Send>,
+    pub(super) symbols: Vec<PathBuf>,
+}
+
+impl OfProgram {
+    /// Starts to follow the trace. What the result has of [`Wishes`] is for the end of the program.
+    pub(super) fn start(self) -> io::Result<(Model, Source)> {
+        let model = Model::new(self.program, By::Scope, Sort::default());
+        let wishes = Arc::new(Wishes::new(Duration::from_secs(1), false));
+        let (find, folders) = (self.find, self.symbols);
+        let source = Source::start(wishes, move |wishes, to| {
+            follow::follow(find, Functions::new(&folders), wishes, to);
+        });
+        Ok((model, source?))
+    }
+}
+
+/// Whether a trace is meant, and not an address: a file, or the name of one.
+fn is_trace(path: &Path) -> bool {
+    let is_port = path.to_str().is_some_and(|text| text.parse::<u16>().is_ok());
+    let has_ending =
+        path.extension().is_some_and(|ending| ending == "memledger" || ending == "utrace");
+    !is_port && (path.is_file() || has_ending || path.components().count() > 1)
+}

@@ -1,0 +1,363 @@
+//! What the screen shows, without the screen: figures over time, the mark, sort, filter and tree.
+
+use super::history::{History, Point};
+use super::lines::{self, Line, Question};
+use super::sample::{By, Sample};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// The key by which rows are sorted, the largest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Sort {
+    /// Bytes live now
+    #[default]
+    Live,
+    /// The row's own peak
+    Peak,
+    /// All bytes ever allocated
+    Allocated,
+    /// Allocations
+    Count,
+    /// Bytes allocated per second since the last refresh
+    Rate,
+    /// By how many bytes what is live has grown since the mark
+    Change,
+}
+
+impl Sort {
+    pub const ALL: [Self; 6] =
+        [Self::Live, Self::Peak, Self::Allocated, Self::Count, Self::Rate, Self::Change];
+}
+
+/// Where the figures come from, and whether more follow.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Status {
+    /// The part of the trace that was read.
+    Reading(f64),
+    /// More figures follow.
+    Live,
+    /// No figures for now; the sentence says why. They may come again.
+    Interrupted(String),
+    /// No more figures.
+    Ended(String),
+}
+
+/// What a user does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    Quit,
+    Interrupt,
+    Show(By),
+    NextView,
+    PreviousView,
+    SortBy(Sort),
+    NextSort,
+    Reverse,
+    Inclusive,
+    Mark,
+    Unmark,
+    Pause,
+    Help,
+    /// Begins to type a filter.
+    Filter,
+    Type(char),
+    Erase,
+    /// Keeps what was typed.
+    Accept,
+    /// Ends what is open: the help, the filter.
+    Cancel,
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    First,
+    Last,
+    Expand,
+    Collapse,
+    ExpandAll,
+    CollapseAll,
+}
+
+/// What the program has to do after an action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    Continue,
+    Quit,
+    /// Ctrl-C.
+    Interrupt,
+}
+
+/// A sample, and its time on the clock of the screen.
+#[derive(Clone, Debug)]
+pub struct Moment {
+    pub sample: Arc<Sample>,
+    pub at_ns: u64,
+}
+
+/// The state of the screen.
+#[derive(Debug)]
+pub struct Model {
+    pub title: String,
+    pub by: By,
+    pub sort: Sort,
+    pub reverse: bool,
+    pub inclusive: bool,
+    pub filter: String,
+    /// Whether the filter is being typed; then, what it was before.
+    pub typing: Option<String>,
+    pub help: bool,
+    pub paused: bool,
+    pub status: Status,
+    /// A sentence about what is not as it should be.
+    pub problem: Option<String>,
+    pub history: History,
+    now: Option<Moment>,
+    before: Option<Moment>,
+    /// The last two moments, if they are not shown because of a pause.
+    latest: Option<(Option<Moment>, Moment)>,
+    mark: Option<Moment>,
+    collapsed: HashMap<By, HashSet<Vec<String>>>,
+    /// The path of the selected row; `None`: the first row.
+    selected: Option<Vec<String>>,
+    offset: usize,
+    lines: Vec<Line>,
+    /// Rows that the last screen had room for.
+    page: usize,
+}
+
+impl Model {
+    pub fn new(title: String, by: By, sort: Sort) -> Self {
+        Self {
+            title,
+            by,
+            sort,
+            reverse: false,
+            inclusive: true,
+            filter: String::new(),
+            typing: None,
+            help: false,
+            paused: false,
+            status: Status::Reading(0.0),
+            problem: None,
+            history: History::default(),
+            now: None,
+            before: None,
+            latest: None,
+            mark: None,
+            collapsed: HashMap::new(),
+            selected: None,
+            offset: 0,
+            lines: Vec::new(),
+            page: 10,
+        }
+    }
+
+    /// Takes in the figures of a moment, `elapsed_ns` after the ones before if they are of now; of a trace
+    /// that is being read, its own time counts.
+    pub fn add(&mut self, sample: Sample, elapsed_ns: Option<u64>) {
+        let last = self.newest();
+        let is_other = last.is_some_and(|last| last.sample.pid != sample.pid);
+        if is_other {
+            self.restart(&sample);
+        }
+        let last = self.newest().cloned();
+        // NOTE: the clock of an idle program may not advance in its trace.
+        let at_ns = match (&last, elapsed_ns) {
+            (Some(last), Some(elapsed)) => {
+                sample.duration_ns.max(last.at_ns.saturating_add(elapsed))
+            }
+            (Some(last), None) => sample.duration_ns.max(last.at_ns),
+            (None, _) => sample.duration_ns,
+        };
+        self.history.add(Point { at_ns, live: sample.total.live });
+        let moment = Moment { sample: Arc::new(sample), at_ns };
+        if self.paused && self.now.is_some() {
+            self.latest = Some((last, moment));
+        } else {
+            (self.before, self.now) = (last, Some(moment));
+            self.refresh();
+        }
+    }
+
+    /// Figures of another process follow at the same place.
+    fn restart(&mut self, sample: &Sample) {
+        let new = sample.pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
+        self.problem =
+            Some(format!("these are the figures of {new}, which has the place of the one before"));
+        self.history = History::default();
+        (self.now, self.before, self.latest, self.mark) = (None, None, None, None);
+        self.paused = false;
+    }
+
+    fn newest(&self) -> Option<&Moment> {
+        self.latest.as_ref().map(|(_, latest)| latest).or(self.now.as_ref())
+    }
+
+    /// The moment that is shown.
+    pub fn now(&self) -> Option<&Moment> {
+        self.now.as_ref()
+    }
+
+    /// The one before it.
+    pub fn before(&self) -> Option<&Moment> {
+        self.before.as_ref()
+    }
+
+    pub fn mark(&self) -> Option<&Moment> {
+        self.mark.as_ref()
+    }
+
+    /// The rows, in their order.
+    pub fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+
+    /// The place of the selected row.
+    pub fn cursor(&self) -> usize {
+        let path = self.selected.as_ref();
+        path.and_then(|path| self.lines.iter().position(|line| line.path == *path)).unwrap_or(0)
+    }
+
+    /// The first row to show where there is room for `page` of them, so that the selected one is seen.
+    pub fn scroll(&mut self, page: usize) -> usize {
+        self.page = page.max(1);
+        let cursor = self.cursor();
+        let last = self.lines.len().saturating_sub(self.page);
+        self.offset = self.offset.clamp((cursor + 1).saturating_sub(self.page), cursor).min(last);
+        self.offset
+    }
+
+    /// Whether call stacks are needed for what is shown.
+    pub fn wants_functions(&self) -> bool {
+        self.by == By::Function
+    }
+
+    /// Does what the user asks for.
+    pub fn act(&mut self, action: Action) -> Then {
+        match action {
+            Action::Quit => return Then::Quit,
+            Action::Interrupt => return Then::Interrupt,
+            Action::Help => self.help = !self.help,
+            Action::Cancel if self.help => self.help = false,
+            Action::Cancel => {
+                self.filter = self.typing.take().unwrap_or_default();
+            }
+            Action::Filter => {
+                self.help = false;
+                self.typing = Some(self.filter.clone());
+            }
+            Action::Type(char) => self.filter.push(char),
+            Action::Erase => drop(self.filter.pop()),
+            Action::Accept => self.typing = None,
+            Action::Show(by) => self.show(by),
+            Action::NextView => self.show(step(&By::ALL, self.by, 1)),
+            Action::PreviousView => self.show(step(&By::ALL, self.by, By::ALL.len() - 1)),
+            Action::SortBy(sort) => (self.sort, self.reverse) = (sort, false),
+            Action::NextSort => {
+                (self.sort, self.reverse) = (step(&Sort::ALL, self.sort, 1), false);
+                if self.sort == Sort::Change && self.mark.is_none() {
+                    self.sort = step(&Sort::ALL, self.sort, 1);
+                }
+            }
+            Action::Reverse => self.reverse = !self.reverse,
+            Action::Inclusive => self.inclusive = !self.inclusive,
+            Action::Mark => self.mark = self.now.clone(),
+            Action::Unmark => {
+                self.mark = None;
+                if self.sort == Sort::Change {
+                    self.sort = Sort::default();
+                }
+            }
+            Action::Pause => {
+                self.paused = !self.paused;
+                if let Some((before, latest)) = self.latest.take().filter(|_| !self.paused) {
+                    (self.before, self.now) = (before, Some(latest));
+                }
+            }
+            Action::Up => self.select(self.cursor().saturating_sub(1)),
+            Action::Down => self.select(self.cursor() + 1),
+            Action::PageUp => self.select(self.cursor().saturating_sub(self.page)),
+            Action::PageDown => self.select(self.cursor() + self.page),
+            Action::First => self.selected = None,
+            Action::Last => self.select(self.lines.len()),
+            Action::Expand => self.expand(),
+            Action::Collapse => self.collapse(),
+            Action::ExpandAll => drop(self.collapsed.remove(&self.by)),
+            Action::CollapseAll => {
+                let paths = self.lines.iter().filter(|line| line.is_expanded == Some(true));
+                let paths: Vec<_> = paths.map(|line| line.path.clone()).collect();
+                self.collapsed.entry(self.by).or_default().extend(paths);
+            }
+        }
+        self.refresh();
+        Then::Continue
+    }
+
+    fn show(&mut self, by: By) {
+        if self.by != by {
+            self.by = by;
+            (self.selected, self.offset) = (None, 0);
+        }
+        if self.sort == Sort::Peak && !by.has_peak() {
+            self.sort = Sort::Live;
+        }
+    }
+
+    fn select(&mut self, at: usize) {
+        let at = at.min(self.lines.len().saturating_sub(1));
+        self.selected = self.lines.get(at).map(|line| line.path.clone());
+    }
+
+    fn expand(&mut self) {
+        let Some(line) = self.lines.get(self.cursor()) else { return };
+        match line.is_expanded {
+            Some(false) => {
+                let path = line.path.clone();
+                self.collapsed.entry(self.by).or_default().remove(&path);
+                self.selected = Some(path);
+            }
+            // As in other trees: into the row that is open.
+            Some(true) => self.select(self.cursor() + 1),
+            None => {}
+        }
+    }
+
+    /// Closes the row, or goes to the one around it.
+    fn collapse(&mut self) {
+        let cursor = self.cursor();
+        let Some(line) = self.lines.get(cursor) else { return };
+        if line.is_expanded == Some(true) && self.filter.is_empty() {
+            let path = line.path.clone();
+            self.collapsed.entry(self.by).or_default().insert(path.clone());
+            self.selected = Some(path);
+        } else if let Some(outer) = (0..cursor).rev().find(|&at| self.lines[at].level < line.level)
+        {
+            self.select(outer);
+        }
+    }
+
+    /// Makes the rows again.
+    fn refresh(&mut self) {
+        let Some(now) = &self.now else { return };
+        let none = HashSet::new();
+        self.lines = lines::lines(&Question {
+            by: self.by,
+            sort: self.sort,
+            reverse: self.reverse,
+            inclusive: self.inclusive || !self.by.has_inclusive(),
+            filter: &self.filter,
+            collapsed: self.collapsed.get(&self.by).unwrap_or(&none),
+            now,
+            before: self.before.as_ref(),
+            mark: self.mark.as_ref(),
+        });
+    }
+}
+
+fn step<T: Copy + PartialEq>(all: &[T], from: T, by: usize) -> T {
+    let at = all.iter().position(|one| *one == from).unwrap_or(0);
+    all[(at + by) % all.len()]
+}
+
+#[cfg(test)]
+pub mod tests;

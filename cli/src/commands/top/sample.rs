@@ -1,0 +1,187 @@
+//! The figures of one moment, as the screen shows them.
+
+use memledger::analysis::{Figures, Report};
+use memledger::dump::text::{short, tag};
+use std::collections::HashMap;
+
+/// What the rows divide the memory by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
+pub enum By {
+    Scope,
+    Group,
+    Name,
+    Function,
+    Thread,
+}
+
+impl By {
+    pub const ALL: [Self; 5] = [Self::Scope, Self::Group, Self::Name, Self::Function, Self::Thread];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scope => "scope",
+            Self::Group => "group",
+            Self::Name => "name",
+            Self::Function => "function",
+            Self::Thread => "thread",
+        }
+    }
+
+    /// Whether rows are inside others.
+    pub fn is_tree(self) -> bool {
+        matches!(self, Self::Scope | Self::Group)
+    }
+
+    /// Whether a row has figures of its own and figures with all that is inside it or that it calls.
+    pub fn has_inclusive(self) -> bool {
+        self.is_tree() || self == Self::Function
+    }
+
+    /// Whether the accounts have the peaks of rows. A function is a sum over stacks.
+    pub fn has_peak(self) -> bool {
+        self != Self::Function
+    }
+}
+
+/// The figures of a row, or of all rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Values {
+    pub live: u64,
+    pub blocks: u64,
+    pub peak: u64,
+    pub allocated: u64,
+    pub count: u64,
+}
+
+impl From<&Figures> for Values {
+    fn from(figures: &Figures) -> Self {
+        Self {
+            live: figures.live_bytes,
+            blocks: figures.live_blocks,
+            peak: figures.peak_bytes,
+            allocated: figures.allocated_bytes,
+            count: figures.allocations,
+        }
+    }
+}
+
+/// One row: its key is its path, outermost name first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub path: Vec<String>,
+    /// The name to show, if it is not the last of the path.
+    pub label: Option<String>,
+    pub own: Values,
+    pub inclusive: Values,
+}
+
+impl Row {
+    pub fn values(&self, inclusive: bool) -> &Values {
+        if inclusive { &self.inclusive } else { &self.own }
+    }
+}
+
+/// The figures of one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    pub program: Option<String>,
+    pub pid: Option<u32>,
+    /// Time of the trace.
+    pub duration_ns: u64,
+    pub total: Values,
+    pub lost_events: u64,
+    /// Events are missing, and their number is not known.
+    pub lost_unknown: bool,
+    /// Blocks with a stack are a sample of all: figures by function are estimates.
+    pub is_sampled: bool,
+    /// Whether the call stacks were asked for, so that rows by function are there if the program records them.
+    pub has_functions: bool,
+    rows: HashMap<By, Table>,
+}
+
+/// The rows of one list, and where each is.
+#[derive(Clone, Debug, Default)]
+struct Table {
+    rows: Vec<Row>,
+    by_path: HashMap<Vec<String>, usize>,
+}
+
+impl Sample {
+    /// The figures of a report, which has functions if `has_functions`.
+    pub fn of(report: &Report, has_functions: bool) -> Self {
+        let totals = &report.totals;
+        let mut sample = Self {
+            program: report.trace.program.clone(),
+            pid: report.trace.pid,
+            duration_ns: report.trace.duration_ns,
+            total: Values {
+                live: totals.live_bytes,
+                blocks: totals.live_blocks,
+                peak: totals.peak_bytes,
+                allocated: totals.allocated_bytes,
+                count: totals.allocations,
+            },
+            lost_events: report.losses.lost_events,
+            lost_unknown: report.losses.lost_unknown,
+            is_sampled: report.stack_sampling_bytes.is_some(),
+            has_functions,
+            rows: HashMap::new(),
+        };
+        let in_tree = |path: &[String], figures: &Figures, inclusive: &Figures| Row {
+            path: path.to_vec(),
+            label: None,
+            own: figures.into(),
+            inclusive: inclusive.into(),
+        };
+        let flat = |name: String, label: Option<String>, figures: &Figures, inclusive: &Figures| {
+            let (own, inclusive) = (figures.into(), inclusive.into());
+            Row { path: vec![name], label, own, inclusive }
+        };
+        let scopes = report.by_scope.iter();
+        sample.add(By::Scope, scopes.map(|row| in_tree(&row.path, &row.figures, &row.inclusive)));
+        let groups = report.by_group.iter();
+        sample.add(By::Group, groups.map(|row| in_tree(&row.group, &row.figures, &row.inclusive)));
+        let names = report
+            .by_name
+            .iter()
+            .map(|row| flat(tag(&row.group, &row.name), None, &row.figures, &row.figures));
+        sample.add(By::Name, names);
+        let threads = report.by_thread.iter().map(|row| {
+            let name = match row.name.as_str() {
+                "" => format!("thread {}", row.id),
+                name => format!("{name} ({})", row.id),
+            };
+            flat(name, None, &row.figures, &row.figures)
+        });
+        sample.add(By::Thread, threads);
+        if has_functions {
+            let functions = report.by_function(false);
+            let functions = functions.iter().map(|row| {
+                let [own, inclusive] = match row.estimates() {
+                    Some(estimates) => estimates.map(|estimates| estimates.values()),
+                    None => [row.figures, row.inclusive],
+                };
+                let label = Some(short(&row.name).into_owned());
+                flat(row.name.clone(), label, &own, &inclusive)
+            });
+            sample.add(By::Function, functions);
+        }
+        sample
+    }
+
+    fn add(&mut self, by: By, rows: impl Iterator<Item = Row>) {
+        let rows: Vec<_> = rows.collect();
+        let by_path = rows.iter().enumerate().map(|(at, row)| (row.path.clone(), at)).collect();
+        self.rows.insert(by, Table { rows, by_path });
+    }
+
+    pub fn rows(&self, by: By) -> &[Row] {
+        self.rows.get(&by).map_or(&[], |table| &table.rows)
+    }
+
+    /// The row at a path; `None` if it was not there yet.
+    pub fn row(&self, by: By, path: &[String]) -> Option<&Row> {
+        let table = self.rows.get(&by)?;
+        table.by_path.get(path).map(|&at| &table.rows[at])
+    }
+}

@@ -1,0 +1,278 @@
+//! The answers of the analyzer, as JSON.
+
+use super::passes::{self, Cancel};
+use super::picture::Picture;
+use crate::commands::query::Asked;
+use crate::error::CliError;
+use memledger::analysis::{
+    BlockChange, Found, HistoryEntry, Indexed, IndexedPosition, Position, Rule, SingleBlock,
+    Unanswered,
+};
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use std::path::Path;
+
+/// The parameters of a request.
+pub type Parameters = HashMap<String, String>;
+
+/// At most this many single blocks are listed.
+const MOST_BLOCKS: usize = 10_000;
+const BLOCKS: usize = 100;
+
+/// The parameters of a query.
+const OF_QUERY: [&str; 5] = ["rule", "a", "b", "c", "d"];
+
+/// A query that was asked of a picture.
+struct Question {
+    asked: Asked,
+    positions: Vec<Position>,
+    /// Whether positions are not moved, which can take a pass.
+    is_exact: bool,
+}
+
+impl Question {
+    fn new(picture: &Picture, parameters: &Parameters) -> Result<Self, CliError> {
+        let given = OF_QUERY.iter().filter_map(|name| Some((*name, parameters.get(*name)?)));
+        let given: Vec<_> = given.map(|(name, value)| (name, value.as_str())).collect();
+        let asked = Asked::parse(&given)?;
+        let positions = asked.positions(picture.peak_event, picture.duration_ns);
+        let is_exact = parameters.get("exact").is_some_and(|value| value != "0");
+        Ok(Self { asked, positions, is_exact })
+    }
+
+    /// Why there is no answer, which is the fault of the question.
+    fn unanswered(&self, why: Unanswered) -> CliError {
+        CliError::Usage(self.asked.unanswered(why).to_string())
+    }
+
+    fn rule(&self) -> Rule {
+        self.asked.rule
+    }
+
+    /// The positions as times and events, the end included.
+    fn plain(&self, picture: &Picture) -> Vec<Position> {
+        let bookmarks = &picture.index.bookmarks;
+        let plain = |position: &Position| match position {
+            Position::Bookmark(name) => {
+                let set = bookmarks.iter().find(|(set, _)| set == name);
+                Position::Event(set.map_or(0, |&(_, event)| event))
+            }
+            Position::End => picture.end(),
+            position => position.clone(),
+        };
+        let mut positions: Vec<_> = self.positions.iter().map(plain).collect();
+        positions.resize(self.rule().times(), picture.end());
+        if self.rule() == Rule::AllocatedAfter {
+            positions.push(picture.end());
+        }
+        positions
+    }
+
+    /// What the index says; of a pass, if it is not exact and should be.
+    fn find(&self, picture: &Picture, trace: &Path, cancel: &Cancel) -> Result<Indexed, CliError> {
+        let unanswered = |why| self.unanswered(why);
+        let found = picture.index.find(self.rule(), &self.positions).map_err(unanswered)?;
+        let is_moved = found.positions.iter().any(|position| position.is_moved);
+        if !self.is_exact || !is_moved {
+            return Ok(found);
+        }
+        let positions = self.plain(picture);
+        let index = passes::index_at(trace, &positions, &picture.end(), cancel)?;
+        let mut exact = index.find(self.rule(), &positions).map_err(unanswered)?;
+        for (exact, found) in exact.positions.iter_mut().zip(&found.positions) {
+            exact.asked_ns = found.asked_ns;
+        }
+        Ok(exact)
+    }
+}
+
+/// `GET /api/query`: what a rule finds, by bucket.
+pub fn query(
+    picture: &Picture,
+    trace: &Path,
+    parameters: &Parameters,
+    cancel: &Cancel,
+) -> Result<Value, CliError> {
+    let question = Question::new(picture, parameters)?;
+    let found = question.find(picture, trace, cancel)?;
+    let has_declined = question.rule() == Rule::GrownAndDeclined;
+    let none = Found::default();
+    let rows: Vec<_> = found.by_bucket.iter().enumerate().filter(|(_, of)| **of != none).collect();
+    let column = |of: fn(&Found) -> u64| -> Value {
+        rows.iter().map(|(_, found)| of(found)).collect::<Vec<_>>().into()
+    };
+    let total = found.total;
+    let mut buckets = json!({
+        "bucket": rows.iter().map(|(bucket, _)| *bucket).collect::<Vec<_>>(),
+        "blocks": column(|found| found.blocks),
+        "bytes": column(|found| found.bytes),
+    });
+    let mut totals = json!({ "blocks": total.blocks, "bytes": total.bytes });
+    if has_declined {
+        buckets["declined_blocks"] = column(|found| found.declined_blocks);
+        buckets["declined_bytes"] = column(|found| found.declined_bytes);
+        totals["declined_blocks"] = total.declined_blocks.into();
+        totals["declined_bytes"] = total.declined_bytes.into();
+    }
+    let mut document = head(&question, &found.positions);
+    document.insert("is_growing".to_owned(), picture.is_growing.into());
+    document.insert("buckets".to_owned(), buckets);
+    document.insert("totals".to_owned(), totals);
+    Ok(document.into())
+}
+
+/// What all answers about a rule begin with.
+fn head(question: &Question, positions: &[IndexedPosition]) -> Map<String, Value> {
+    let rule = question.rule();
+    let mut document = Map::new();
+    document.insert("schema".to_owned(), "memledger.view/1".into());
+    document.insert("rule".to_owned(), rule.name().into());
+    let mut moved = Vec::new();
+    for (name, position) in ["a", "b", "c", "d"].iter().zip(positions) {
+        document.insert(format!("{name}_ns"), position.at_ns.into());
+        if position.is_moved {
+            moved.push(json!({
+                "position": name, "asked_ns": position.asked_ns, "at_ns": position.at_ns,
+            }));
+        }
+    }
+    // The steps of the index are too far apart for these positions; `exact=1` reads the trace again.
+    document.insert("moved".to_owned(), moved.into());
+    document
+}
+
+/// `GET /api/blocks`: the largest single blocks that a rule finds in some buckets.
+pub fn blocks(
+    picture: &Picture,
+    trace: &Path,
+    parameters: &Parameters,
+    cancel: &Cancel,
+) -> Result<Value, CliError> {
+    let question = Question::new(picture, parameters)?;
+    let buckets = parameters.get("bucket").map_or("", String::as_str);
+    let buckets = buckets_of(picture, buckets)?;
+    let limit = match parameters.get("limit") {
+        None => BLOCKS,
+        Some(text) => number(text, "limit")? as usize,
+    };
+    if limit > MOST_BLOCKS {
+        return Err(CliError::Usage(format!("limit is {limit}, and {MOST_BLOCKS} is the most")));
+    }
+    let unanswered = |why| question.unanswered(why);
+    let at = picture.index.find(question.rule(), &question.positions).map_err(unanswered)?;
+    // The same positions as those of the figures.
+    let mut positions = question.plain(picture);
+    let mut shown = at.positions;
+    for (position, at) in positions.iter_mut().zip(&mut shown) {
+        if at.is_moved && question.is_exact {
+            (at.is_moved, at.at_ns) = (false, at.asked_ns);
+        } else if let Some(step) = picture.index.steps.get(at.step as usize) {
+            *position = Position::Event(step.before.event);
+        }
+    }
+    let (blocks, is_full) =
+        passes::blocks(trace, question.rule(), &positions, &buckets, limit, cancel)?;
+    let mut document = head(&question, &shown);
+    let rows: Vec<_> = blocks.iter().map(|single| block_json(picture, single)).collect();
+    document.insert("blocks".to_owned(), rows.into());
+    let note = "more blocks are live at once than can be followed; some are missing, so ask for fewer buckets";
+    document.insert("note".to_owned(), is_full.then_some(note).into());
+    Ok(document.into())
+}
+
+fn block_json(picture: &Picture, single: &SingleBlock) -> Value {
+    let block = &single.block;
+    json!({
+        "address": address(block.address),
+        "bytes": block.bytes,
+        "allocated_at_ns": block.allocated_at_ns,
+        "event": single.begun_by,
+        "freed_at_ns": single.has_ended.then_some(block.at_ns),
+        "freed_by_event": single.has_ended.then_some(block.number),
+        "has_declined": single.has_declined,
+        "bucket": block.bucket,
+        "thread": thread_of(picture, block.bucket),
+    })
+}
+
+/// The name of the thread that has allocated the blocks of a bucket.
+fn thread_of(picture: &Picture, bucket: u32) -> Option<&str> {
+    let thread = *picture.threads.get(bucket as usize)?;
+    picture.thread_names.get(thread as usize).map(String::as_str)
+}
+
+/// `GET /api/block`: what has happened to one block.
+pub fn block(
+    picture: &Picture,
+    trace: &Path,
+    parameters: &Parameters,
+    cancel: &Cancel,
+) -> Result<Value, CliError> {
+    let event = parameters.get("event");
+    let event = event.ok_or_else(|| CliError::Usage("event is missing: its number".to_owned()))?;
+    let event = number(event, "event")?;
+    let history = passes::history(trace, event, &picture.end(), cancel)?;
+    if history.is_empty() {
+        return Err(CliError::Usage(format!("event {event} has changed no block")));
+    }
+    let entries: Vec<_> =
+        history.iter().map(|(entry, by)| entry_json(picture, entry, by)).collect();
+    Ok(json!({ "schema": "memledger.view/1", "event": event, "history": entries }))
+}
+
+fn entry_json(picture: &Picture, entry: &HistoryEntry, by: &Option<passes::By>) -> Value {
+    let block = &entry.block;
+    let what = match entry.change {
+        BlockChange::Allocated => "allocated",
+        BlockChange::Freed { .. } => "freed",
+        BlockChange::ReallocBegun => "reallocation begun",
+        BlockChange::Reallocated { .. } => "reallocated",
+        BlockChange::ReallocFailed { .. } => "reallocation failed",
+        BlockChange::Corrected { .. } => "corrected",
+        BlockChange::Moved { .. } => "moved",
+        BlockChange::Left => "left",
+        BlockChange::Returned => "returned",
+        _ => "changed",
+    };
+    let mut row = json!({
+        "what": what,
+        "event": (block.number > 0).then_some(block.number),
+        "at_ns": block.at_ns,
+        "address": address(block.address),
+        "bytes": block.bytes,
+        "bucket": block.bucket,
+    });
+    if let BlockChange::Reallocated { bytes_before, .. } = entry.change {
+        row["bytes_before"] = bytes_before.into();
+    }
+    // Who has freed or reallocated it may be another thread, in another scope.
+    match by {
+        Some(by) => {
+            row["thread"] = by.thread.clone().into();
+            row["path"] = by.path.clone().into();
+        }
+        None => row["thread"] = thread_of(picture, block.bucket).into(),
+    }
+    row
+}
+
+fn address(address: u64) -> String {
+    format!("{address:#x}")
+}
+
+fn number(text: &str, name: &str) -> Result<u64, CliError> {
+    text.trim().parse().map_err(|_| CliError::Usage(format!("{name} is {text:?}, and no number")))
+}
+
+/// Buckets with commas between them.
+fn buckets_of(picture: &Picture, text: &str) -> Result<Vec<u32>, CliError> {
+    let bucket = |part: &str| {
+        let number = number(part, "bucket")?;
+        let is_there = number < picture.threads.len() as u64;
+        is_there.then_some(number as u32).ok_or_else(|| {
+            let count = picture.threads.len();
+            CliError::Usage(format!("bucket is {number}, and there are {count} from 0 on"))
+        })
+    };
+    text.split(',').filter(|part| !part.trim().is_empty()).map(bucket).collect()
+}

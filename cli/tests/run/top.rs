@@ -1,0 +1,274 @@
+//! `memledger top`, on a terminal and without one.
+
+use crate::harness::wait_for_end;
+use crate::scenarios::SCENARIO;
+use crate::screen::Screen;
+use libtest_mimic::Trial;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::pty::Winsize;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+pub fn all() -> Vec<Trial> {
+    macro_rules! trials {
+        ($($name:ident),+ $(,)?) => {
+            vec![$(Trial::test(concat!("top::", stringify!($name)), || { $name(); Ok(()) })),+]
+        };
+    }
+    trials![
+        a_program_is_watched_marked_and_seen_to_grow,
+        a_signal_and_ctrl_c_leave_the_terminal_as_it_was,
+        it_ends_when_its_terminal_is_gone,
+        the_text_of_a_panic_is_seen,
+        a_trace_is_followed_until_it_is_cut,
+        run_shows_the_program_and_then_what_it_has_written,
+        without_a_terminal_one_screen_is_text,
+        a_program_that_wants_a_token_gets_it,
+    ]
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_memledger"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("MEMLEDGER_") {
+            command.env_remove(name);
+        }
+    }
+    command.args(arguments).env("RUST_BACKTRACE", "0").env_remove("NO_COLOR");
+    command
+}
+
+/// A program that can be controlled, and allocates when it is asked to.
+struct Served {
+    _folder: TempDir,
+    child: Child,
+    input: Option<ChildStdin>,
+    address: String,
+}
+
+impl Served {
+    fn start(variables: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut command = Command::new(std::env::current_exe().expect("a path"));
+        command
+            .env(SCENARIO, "served")
+            .envs([("MEMLEDGER_CONTROL", "0"), ("MEMLEDGER_REPORT", "off")])
+            .envs(variables.iter().copied())
+            .current_dir(folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null());
+        let mut child = command.spawn().expect("the program runs");
+        let input = child.stdin.take();
+        let start = Instant::now();
+        let address = loop {
+            if let Ok(address) = fs::read_to_string(folder.path().join("ready")) {
+                break address;
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "the program does not start");
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        Self { _folder: folder, child, input, address }
+    }
+
+    /// 3 MiB more in the scope `growing`.
+    fn grow(&mut self) {
+        self.input.as_mut().expect("it runs").write_all(b"more\n").expect("it reads");
+    }
+
+    fn end(&mut self) {
+        drop(self.input.take());
+        assert!(self.child.wait().expect("a child").success());
+    }
+}
+
+fn a_program_is_watched_marked_and_seen_to_grow() {
+    let mut program = Served::start(&[]);
+    let mut screen =
+        Screen::start(command(&["top", &program.address, "--interval", "0.1"]), 30, 100);
+    screen.wait_for(&["(process", "loading", "5.0 MiB", "GlobalScope"]);
+    assert!(screen.has_colour());
+    screen.keys("m");
+    screen.wait_for(&["since the mark no change"]);
+    program.grow();
+    screen.wait_for(&["growing", "+3.0 MiB", "since the mark +3.0 MiB"]);
+    screen.keys("/grow\r");
+    screen.wait_until(|text| !text.contains("loading") && text.contains("growing"), &["filter"]);
+    screen.keys("\x1b");
+    screen.wait_for(&["loading"]);
+    screen.keys("5");
+    screen.wait_for(&["thread, ", "main"]);
+    screen.keys("?");
+    screen.wait_for(&["this help"]);
+    screen.keys("?1");
+    screen.resize(14, 60);
+    // The last line of the screen is that of the keys.
+    screen.wait_until(
+        |text| {
+            text.lines().count() == 14
+                && text.lines().last().is_some_and(|keys| keys.contains("quit"))
+        },
+        &["14 lines"],
+    );
+    screen.resize(5, 20);
+    screen.wait_for(&["needs", "40 x 10", "20"]);
+    screen.resize(30, 100);
+    screen.wait_for(&["growing"]);
+    program.end();
+    screen.wait_for(&["no answer", "these are its last figures", "growing", "+3.0 MiB"]);
+    screen.keys("q");
+    assert!(screen.ended().success());
+}
+
+fn it_ends_when_its_terminal_is_gone() {
+    let served = Served::start(&[]);
+    let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    let pty = nix::pty::openpty(Some(&size), None).expect("a terminal");
+    let stream = || Stdio::from(pty.slave.try_clone().expect("a descriptor"));
+    // The command must not have the other end of the terminal, too.
+    rustix::io::fcntl_setfd(&pty.master, rustix::io::FdFlags::CLOEXEC).expect("a flag");
+    // The terminal is not that of its session, so no signal says that it is gone.
+    let mut top = command(&["top", &served.address]);
+    top.stdin(stream()).stdout(stream()).stderr(Stdio::null()).env("TERM", "xterm-256color");
+    let mut child = top.spawn().expect("it runs");
+    drop((top, pty.slave));
+    let mut terminal = File::from(pty.master);
+    let mut seen = Vec::new();
+    let mut bytes = [0; 4096];
+    while !String::from_utf8_lossy(&seen).contains("loading") {
+        let mut streams = [PollFd::new(terminal.as_fd(), PollFlags::POLLIN)];
+        let ready = poll(&mut streams, PollTimeout::try_from(60_000).expect("a minute"));
+        assert_eq!(ready, Ok(1), "the screen has only {:?}", String::from_utf8_lossy(&seen));
+        let count = terminal.read(&mut bytes).expect("it writes");
+        seen.extend_from_slice(&bytes[..count]);
+    }
+    drop(terminal);
+    assert!(wait_for_end(&mut child).is_some(), "it does not end");
+}
+
+fn a_signal_and_ctrl_c_leave_the_terminal_as_it_was() {
+    let mut program = Served::start(&[]);
+    for end in [Some(Signal::SIGTERM), Some(Signal::SIGHUP), None] {
+        let mut screen = Screen::start(command(&["top", &program.address]), 24, 80);
+        screen.wait_for(&["loading"]);
+        match end {
+            Some(signal) => kill(Pid::from_raw(screen.child.id() as i32), signal).expect("it runs"),
+            None => screen.keys("\x03"),
+        }
+        screen.ended();
+        assert!(!screen.text().contains("loading"), "{}", screen.text());
+    }
+    let mut plain = command(&["top", &program.address]);
+    plain.env("NO_COLOR", "1");
+    let mut screen = Screen::start(plain, 24, 80);
+    screen.wait_for(&["loading"]);
+    assert!(!screen.has_colour());
+    screen.keys("q");
+    assert!(screen.ended().success());
+    program.end();
+}
+
+fn the_text_of_a_panic_is_seen() {
+    let mut program = Command::new(std::env::current_exe().expect("a path"));
+    program.env(SCENARIO, "panics").env("MEMLEDGER_REPORT", "off");
+    let mut screen = Screen::start(program, 24, 80);
+    screen.wait_for(&["on purpose"]);
+    assert!(!screen.ended().success());
+    assert!(screen.text().contains("on purpose"));
+}
+
+fn a_trace_is_followed_until_it_is_cut() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run.utrace");
+    let name = path.to_str().expect("UTF-8");
+    let whole = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/killed.utrace");
+    let whole = fs::read(whole).expect("a trace");
+    // What its program allocated, though no event says that nothing earlier is missing.
+    let figures = ["count 104", "request", "17.5 KiB"];
+    let follow = || {
+        fs::write(&path, &whole).expect("a file");
+        let mut screen = Screen::start(command(&["top", name, "--interval", "0.1"]), 24, 100);
+        screen.wait_for(&figures);
+        screen.wait_for(&["nothing new in the trace"]);
+        screen
+    };
+    let mut screen = follow();
+    File::options().write(true).open(&path).and_then(|file| file.set_len(100)).expect("a file");
+    screen.wait_for(&["ended", "was cut to 100 bytes", "These are the last figures"]);
+    screen.keys("q");
+    assert!(screen.ended().success());
+
+    let mut screen = follow();
+    let other = folder.path().join("other");
+    fs::write(&other, b"another").and_then(|()| fs::rename(&other, &path)).expect("a file");
+    screen.wait_for(&["was replaced by another file"]);
+    screen.keys("q");
+    assert!(screen.ended().success());
+}
+
+fn run_shows_the_program_and_then_what_it_has_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = std::env::current_exe().expect("a path");
+    let program = program.to_str().expect("UTF-8");
+    let mut run = command(&["run", "--top", "--", program]);
+    run.env(SCENARIO, "served").current_dir(folder.path());
+    // Its input is empty, so that it ends.
+    let mut screen = Screen::start(run, 24, 100);
+    let text = screen.wait_for(&["loading", "ended"]);
+    assert!(!text.contains("own words"), "{text}");
+    screen.keys("q");
+    // Its words, and the report.
+    screen.wait_for(&["the program's own words", "live at end"]);
+    assert!(screen.ended().success());
+    let mut untracked =
+        Screen::start(command(&["run", "--top", "--", "sh", "-c", "echo words; exit 3"]), 24, 100);
+    untracked.wait_for(&["the program has ended with status 3"]);
+    untracked.keys("q");
+    untracked.wait_for(&["words", "does not use memledger::TrackingAllocator"]);
+    assert_eq!(untracked.ended().code(), Some(3));
+}
+
+fn without_a_terminal_one_screen_is_text() {
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/killed.utrace");
+    let output = command(&["top", trace]).stdin(Stdio::null()).output().expect("it runs");
+    let sentence = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(sentence.contains("needs a terminal") && sentence.contains("--once"), "{sentence}");
+    let output = command(&["top", trace, "--once", "--by", "group"]).output().expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{output:?}");
+    assert!(text.contains("memledger top") && text.contains("count 104"), "{text}");
+    assert!(!text.contains('\x1b'), "{text}");
+    let mut program = Served::start(&[]);
+    let arguments = ["top", &program.address, "--once", "--interval", "0.1", "--width", "120"];
+    let output = command(&arguments).output().expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("loading") && text.contains("rate"), "{text}");
+    program.end();
+    let output = command(&["top", &program.address, "--once"]).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot be reached"), "{output:?}");
+}
+
+fn a_program_that_wants_a_token_gets_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let token = folder.path().join("token");
+    fs::write(&token, "s3cr3t\n").expect("a file");
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).expect("its permissions");
+    let path = token.to_str().expect("UTF-8");
+    let mut program = Served::start(&[("MEMLEDGER_CONTROL_TOKEN_FILE", path)]);
+    let output = command(&["top", &program.address, "--once"]).output().expect("it runs");
+    let sentence = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(sentence.contains("wants a token"), "{sentence}");
+    let arguments = ["top", &program.address, "--once", "--token-file", path, "--interval", "0.1"];
+    let output = command(&arguments).output().expect("it runs");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("loading"), "{output:?}");
+    program.end();
+}

@@ -1,0 +1,90 @@
+// The program, what is missing of its trace, and the totals.
+
+import { byId, el, fill } from "./dom";
+import { METRICS } from "./figures";
+import type { Overview } from "./messages";
+import { change, state, watch } from "./state";
+import { bytes, count, percent, time, visible } from "./text";
+
+export function showHeader({ trace, moment }: Overview): void {
+  const program = visible(trace.program || "the program");
+  byId("program").textContent = program;
+  const facts = [
+    trace.pid != null && `pid ${trace.pid}`,
+    `ran ${time(trace.duration_ns)}`,
+    `${count(trace.events)} events`,
+    moment && `as it was at ${visible(moment)}`,
+    trace.from_process_start === false && "recorded from later on",
+  ];
+  const badge = trace.complete
+    ? el("span", { class: "badge good", title: "The trace has its end, and no event is missing" }, "complete")
+    : el("span", { class: "badge bad", title: "Something of the trace is missing, see below" }, "not whole");
+  fill(byId("facts"), ...facts.map((fact) => fact && el("span", {}, fact)), badge);
+}
+
+const LOSSES: [string, string][] = [
+  ["lost_events", "events are missing"],
+  ["serial_holes", "holes in the order of events"],
+  ["unmatched_frees", "frees of blocks that are not in the trace"],
+  ["duplicate_allocations", "blocks were allocated over others"],
+  ["truncated_bytes", "bytes at the end of the trace could not be read"],
+  ["scope_misuses", "scopes were closed out of order"],
+  ["stacks_over_frame_limit", "stacks are cut at the frame limit"],
+  ["stacks_without_unwind_information", "stacks end for lack of unwind information"],
+  ["stacks_unreadable", "stacks end in memory that could not be read"],
+  ["stacks_other", "stacks were not kept, their number is limited"],
+];
+
+/** Sentences about the figures, and what is counted as lost: where the figures are, above them. */
+export function showNotes({ trace, losses, notes, after_report }: Overview): void {
+  const lines = notes.map((note) => visible(note));
+  const lost = LOSSES.filter(([key]) => losses[key]);
+  const counts = lost.map(([key, text]) => `${count(losses[key]!)} ${text}`);
+  if (losses.lost_events === null) counts.unshift("an unknown number of events is missing");
+  if (after_report.allocations) counts.push(`${count(after_report.allocations)} allocations after the report`);
+  const isBad = !trace.complete || losses.lost_events === null || Boolean(losses.lost_events);
+  const section = byId("notes");
+  section.hidden = !lines.length && !counts.length && trace.complete;
+  section.className = isBad ? "bad" : "";
+  if (!trace.complete && !lines.length) lines.push("not whole: the figures are of what there is of the trace");
+  fill(
+    section,
+    el("strong", {}, isBad ? "These figures are not of the whole run" : "To know about these figures"),
+    lines.length > 0 && el("ul", {}, ...lines.map((line) => el("li", {}, sentence(line)))),
+    counts.length > 0 && el("p", {}, `Counted: ${counts.join("; ")}.`),
+  );
+}
+
+const sentence = (text: string) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+
+/** The totals. A click shows the figure in the graph. */
+export function showTiles({ totals, trace, moment }: Overview): void {
+  const of = (key: string) => totals[key] ?? 0;
+  const perSecond = trace.duration_ns ? of("allocations") / (trace.duration_ns / 1e9) : 0;
+  const tiles: [string, string, string, string, string | null][] = [
+    ["live", moment ? `live at ${visible(moment)}` : "live at the end", bytes(of("live_bytes")), `${count(of("live_blocks"))} blocks`, "live_bytes"],
+    ["peak", "peak", bytes(of("peak_bytes")), `${count(of("blocks_at_peak"))} blocks, at ${time(of("peak_bytes_at_ns"))}`, "peak_bytes"],
+    ["allocated", "allocated", bytes(of("allocated_bytes")), `${percent(of("peak_bytes"), of("allocated_bytes"))} of it live at the peak`, "allocated_bytes"],
+    ["count", "count", count(of("allocations")), `allocations, ${count(perSecond)} per second`, "allocations"],
+    ["", "reallocations", count(of("reallocations")), `${percent(of("reallocations"), of("reallocations") + of("allocations"))} of all calls that allocate`, null],
+    ["", "frees", count(of("frees")), `${percent(of("short_lived"), of("allocations"))} of all blocks short-lived`, null],
+  ];
+  if (totals.overhead_bytes != null) {
+    tiles.push(["", "tracker itself", bytes(of("overhead_bytes")), "not in the other figures", null]);
+  }
+  const made = tiles.map(([metric, name, figure, note, key]) => {
+    const inside = [el("span", { class: "name" }, name), el("span", { class: "figure" }, figure), el("span", { class: "note" }, note)];
+    const title = key ? `${count(of(key))} ${key.replaceAll("_", " ")}` : undefined;
+    if (!metric) return el("div", { class: "tile" }, ...inside);
+    const about = METRICS.find(({ name }) => name === metric)!.about;
+    return el(
+      "button",
+      { class: `tile ${metric}`, type: "button", "data-metric": metric, title: `${about}: ${title}`, onclick: () => change({ metric }) },
+      ...inside,
+    );
+  });
+  fill(byId("tiles"), ...made);
+  const update = () => made.forEach((tile) => tile.dataset.metric && tile.setAttribute("aria-pressed", String(tile.dataset.metric === state.metric)));
+  watch(["metric"], update);
+  update();
+}

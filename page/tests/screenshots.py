@@ -1,0 +1,54 @@
+"""Makes the pictures of docs/viewing.md from the page of a report, and compresses them.
+
+    memledger report run.memledger --findings -o /tmp/run.html
+    python3 page/tests/screenshots.py /tmp/run.html docs/images
+
+Needs Debian's chromium, chromium-driver, python3-selenium and pngquant.
+"""
+
+import pathlib
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts/viewers/helpers"))
+from browser import Browser, fail  # noqa: E402
+
+WIDTH, HEIGHT = 1280, 960
+MOST_BYTES = 150_000
+# By picture: the colours, what is looked at, and whether from the graph on.
+PICTURES = {
+    "page-light": ("light", "", False),
+    "page-flame": ("light", "#graph=flame&metric=allocated&search=buffer", True),
+    "page-treemap": ("dark", "#graph=treemap&by=crate&metric=peak", True),
+}
+
+
+def main():
+    report, folder = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
+    folder.mkdir(parents=True, exist_ok=True)
+    with Browser(folder, WIDTH, HEIGHT, webgl=False) as browser:
+        driver = browser.driver
+        size = {"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False}
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        for name, (colours, fragment, is_graph) in PICTURES.items():
+            driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": colours}]})
+            driver.get("about:blank")
+            driver.get(report.as_uri() + fragment)
+            drawn = "return document.body.dataset.ready === 'true' && Boolean(document.querySelector('canvas[data-view]')) && Boolean(document.querySelector('.row'))"
+            browser._wait(lambda: driver.execute_script(drawn), f"{name} is not drawn")
+            if is_graph:
+                driver.execute_script("document.querySelector('#graph').scrollIntoView()")
+            time.sleep(0.5)
+            path = folder / f"{name}.png"
+            browser.screenshot(path)
+            subprocess.run(["pngquant", "--force", "--speed", "1", "--output", path, "64", path], check=True)
+            size_of = path.stat().st_size
+            print(path, size_of)
+            if size_of > MOST_BYTES:
+                fail(f"{path} has {size_of} bytes, more than {MOST_BYTES}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Builds the page of a report from page/ and checks that src/dump/html/page.html is what comes out, then uses it in
+# headless Chromium: page/tests/check.py says what is looked at. Installs Chromium and Node if they are missing; what
+# cannot be installed is a failure. With --short, 20,000 stacks instead of 100,000; with reports, their figures too.
+# $memledger is the command whose `view` is used; without it, one is built.
+#
+#     scripts/check_page.sh [--short] [REPORT.html REPORT.json]...
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+stacks=100000
+if [ "${1:-}" = --short ]; then stacks=20000; shift; fi
+
+. scripts/viewers/helpers/browser.sh
+need node nodejs npm
+
+if [ -z "${memledger:-}" ]; then
+    # As `cargo test --workspace` has built it.
+    cargo build --quiet --workspace --bin memledger --profile test
+    memledger=${CARGO_TARGET_DIR:-target}/debug/memledger
+fi
+
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+(cd page && npm ci --no-audit --no-fund --loglevel=error && npm run --silent check && node build.mjs "$out/page.html")
+cmp "$out/page.html" src/dump/html/page.html || { echo "src/dump/html/page.html is not what page/ builds: run npm run build there" >&2; exit 1; }
+git diff --exit-code -- page/LICENSES
+
+/usr/bin/python3 -u page/tests/check.py "$out" "$stacks" "$memledger" "$@"

@@ -1,0 +1,210 @@
+//! Which categories there are, which sessions run, and who wants what.
+//!
+//! A category that is used for the first time joins the table and looks at the sessions; a session
+//! that starts joins the list and looks at the categories. Both write first and look afterwards, so
+//! at least one of them sees the other. Threads that emit take no lock: a session that ends removes
+//! its configuration from the list, and frees it when no thread reads the list any more.
+#![expect(unsafe_code, reason = "tables of pointers to statics, and of boxes that are shared")]
+
+use super::category::{Category, CategoryChange, DYNAMIC, NEW};
+use super::config::TrackEventConfig;
+use super::emit::TRACK;
+use crate::error::Error;
+use crate::platform::ticks;
+use crate::trace::write::untracked;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+const MAX_CATEGORIES: usize = 4096;
+/// The most sessions at once.
+pub(crate) const MAX_SESSIONS: usize = 16;
+/// The bit of a category for the trace.
+const TRACE: u32 = 1 << MAX_SESSIONS;
+
+static TABLE: [AtomicPtr<Category>; MAX_CATEGORIES] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; MAX_CATEGORIES];
+/// Categories that found the table full, and stay off.
+static REFUSED: AtomicU32 = AtomicU32::new(0);
+
+/// The configurations of the sessions that run.
+static SESSIONS: [AtomicPtr<TrackEventConfig>; MAX_SESSIONS] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; MAX_SESSIONS];
+/// The threads that read `SESSIONS`.
+static READERS: AtomicU32 = AtomicU32::new(0);
+/// Held while a session starts or ends.
+static CHANGES: Mutex<()> = Mutex::new(());
+
+pub(super) fn is_dynamic(category: &Category) -> bool {
+    ptr::eq(category, &raw const DYNAMIC)
+}
+
+fn changes() -> MutexGuard<'static, ()> {
+    CHANGES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// All categories that were used, in the order of their first use.
+pub(crate) fn categories() -> impl Iterator<Item = &'static Category> {
+    let entries = TABLE.iter().map(|entry| entry.load(Ordering::SeqCst));
+    // SAFETY: only pointers to statics are stored there.
+    entries.map_while(|pointer| unsafe { pointer.as_ref() })
+}
+
+/// The number of categories that are off because the table is full.
+pub(crate) fn refused() -> u32 {
+    REFUSED.load(Ordering::Relaxed)
+}
+
+/// The number of a category: that of its entry in the table.
+pub(crate) fn number_of(category: &'static Category) -> Option<usize> {
+    categories().position(|known| ptr::eq(known, category))
+}
+
+/// Adds a category to the table, and enables it for the sessions that run. Returns whether it is
+/// enabled.
+#[cold]
+#[inline(never)]
+pub(super) fn register(category: &'static Category) -> bool {
+    ticks::choose();
+    let this = ptr::from_ref(category).cast_mut();
+    let is_known = TABLE.iter().any(|entry| match entry.load(Ordering::SeqCst) {
+        taken if !taken.is_null() => taken == this,
+        free => entry
+            .compare_exchange(free, this, Ordering::SeqCst, Ordering::SeqCst)
+            .map_or_else(|other| other == this, |_| true),
+    });
+    let wanted_by = category.wanted_by();
+    if is_known {
+        READERS.fetch_add(1, Ordering::SeqCst);
+        let mut wanted = if TRACK.is_enabled() { TRACE } else { 0 };
+        for (session, config) in SESSIONS.iter().enumerate() {
+            // SAFETY: a configuration is freed after it was removed from the list, once there were
+            // no readers.
+            let config = unsafe { config.load(Ordering::SeqCst).as_ref() };
+            if config.is_some_and(|config| is_dynamic(category) || config.enables(category)) {
+                wanted |= 1 << session;
+            }
+        }
+        wanted_by.fetch_or(wanted, Ordering::SeqCst);
+        READERS.fetch_sub(1, Ordering::SeqCst);
+    } else if wanted_by.load(Ordering::SeqCst) == NEW {
+        REFUSED.fetch_add(1, Ordering::Relaxed);
+    }
+    wanted_by.fetch_and(!NEW, Ordering::SeqCst) & !NEW != 0
+}
+
+/// Calls of callbacks that are due. They are made when no lock is held, so a callback can do what it likes,
+/// and without the guard, so what it emits is recorded.
+#[must_use]
+#[derive(Default)]
+pub(crate) struct Notifications(Vec<(fn(CategoryChange), CategoryChange)>);
+
+impl Notifications {
+    fn add(&mut self, category: &Category, bit: u32, enabled: bool, is_global: bool) {
+        let callback = category.callback.load(Ordering::SeqCst);
+        if !callback.is_null() {
+            // SAFETY: `set_callback` stores only pointers to functions of this type.
+            let callback = unsafe { std::mem::transmute::<*mut (), fn(CategoryChange)>(callback) };
+            let session = bit.trailing_zeros();
+            self.0.push((callback, CategoryChange { session, enabled, is_global }));
+        }
+    }
+
+    /// Calls the callbacks, in order.
+    pub(crate) fn run(self) {
+        self.0.iter().for_each(|(callback, change)| callback(*change));
+        untracked(move || drop(self));
+    }
+}
+
+/// Sets or clears a bit of all categories that `wants` selects.
+fn switch(bit: u32, enabled: bool, wants: impl Fn(&Category) -> bool) -> Notifications {
+    let mut notifications = Notifications::default();
+    for category in categories().filter(|category| wants(category)) {
+        let wanted_by = category.wanted_by();
+        let before = if enabled {
+            wanted_by.fetch_or(bit, Ordering::SeqCst)
+        } else {
+            wanted_by.fetch_and(!bit, Ordering::SeqCst)
+        };
+        if (before & bit != 0) != enabled && bit != TRACE {
+            let others = before & (TRACE - 1) & !bit;
+            notifications.add(category, bit, enabled, others == 0);
+        }
+    }
+    notifications
+}
+
+/// Sets the callback of a category, and calls it for each session that has the category enabled.
+pub(super) fn set_callback(category: &'static Category, callback: Option<fn(CategoryChange)>) {
+    let notifications = untracked(|| {
+        let _changes = changes();
+        category.is_enabled();
+        let pointer = callback.map_or(ptr::null_mut(), |callback| callback as *mut ());
+        category.callback.store(pointer, Ordering::SeqCst);
+        let wanted_by = category.wanted_by().load(Ordering::SeqCst);
+        let sessions = (0..MAX_SESSIONS).map(|session| 1 << session);
+        let mut notifications = Notifications::default();
+        for (index, bit) in sessions.filter(|bit| wanted_by & bit != 0).enumerate() {
+            notifications.add(category, bit, true, index == 0);
+        }
+        notifications
+    });
+    notifications.run();
+}
+
+/// A session that has its categories enabled until it is stopped.
+#[derive(Debug)]
+pub(crate) struct Active {
+    session: usize,
+}
+
+impl Active {
+    /// Enables the categories of `config`.
+    pub(crate) fn start(config: TrackEventConfig) -> Result<(Self, Notifications), Error> {
+        config.check()?;
+        let _changes = changes();
+        let free = SESSIONS.iter().position(|entry| entry.load(Ordering::SeqCst).is_null());
+        let Some(session) = free else {
+            return Err(Error::InvalidSession(format!(
+                "{MAX_SESSIONS} sessions run already, and no more can at once"
+            )));
+        };
+        let config = Box::into_raw(Box::new(config));
+        SESSIONS[session].store(config, Ordering::SeqCst);
+        // SAFETY: only `stop` frees it.
+        let config = unsafe { &*config };
+        let wants = |category: &Category| is_dynamic(category) || config.enables(category);
+        let notifications = switch(1 << session, true, wants);
+        Ok((Self { session }, notifications))
+    }
+
+    /// Disables its categories.
+    pub(crate) fn stop(self) -> Notifications {
+        let _changes = changes();
+        let config = SESSIONS[self.session].swap(ptr::null_mut(), Ordering::SeqCst);
+        // A thread reads the list for some microseconds, when it first uses a category, and then
+        // switches the category on. What a thread that was killed meanwhile reads is never freed.
+        let mut patience = 2000;
+        while READERS.load(Ordering::SeqCst) != 0 && patience > 0 {
+            match patience {
+                1000.. => std::thread::yield_now(),
+                _ => std::thread::sleep(Duration::from_millis(1)),
+            }
+            patience -= 1;
+        }
+        if patience > 0 && !config.is_null() {
+            // SAFETY: it is from `Box::into_raw`, it is no longer in the list, and no thread that
+            // has read the list before is still reading it.
+            drop(unsafe { Box::from_raw(config) });
+        }
+        switch(1 << self.session, false, |_| true)
+    }
+}
+
+/// Enables all categories for the trace, or disables them for it.
+pub(crate) fn set_traced(traced: bool) {
+    let _changes = changes();
+    let _ = switch(TRACE, traced, |_| true);
+}

@@ -1,0 +1,68 @@
+//! From what the processor counts to nanoseconds since the system was started.
+
+use crate::platform::{os, ticks};
+
+/// Relates two clocks by comparing them now and then.
+pub(super) struct Clock {
+    /// The first and the last comparison.
+    first: (u64, u64),
+    last: (u64, u64),
+    /// Nanoseconds for each tick, times 2^32.
+    rate: u64,
+    /// What the time since the system was started is ahead of the monotonic clock: the time that the
+    /// system has slept.
+    asleep: u64,
+}
+
+impl Clock {
+    pub(super) fn new() -> Self {
+        ticks::choose();
+        let now = ticks::pair();
+        Self { first: now, last: now, rate: 1 << 32, asleep: 0 }
+    }
+
+    /// Compares the clocks again.
+    pub(super) fn compare(&mut self) {
+        self.compared(ticks::pair());
+        self.asleep = os::since_boot().saturating_sub(os::now());
+    }
+
+    /// The nanoseconds since the system was started, of a time of the monotonic clock.
+    pub(super) fn of_monotonic(&self, nanos: u64) -> u64 {
+        nanos.saturating_add(self.asleep)
+    }
+
+    fn compared(&mut self, now: (u64, u64)) {
+        self.last = now;
+        let ticks = now.0.wrapping_sub(self.first.0);
+        let nanos = now.1.saturating_sub(self.first.1);
+        if let Some(rate) = (u128::from(nanos) << 32).checked_div(ticks.into()) {
+            self.rate = u64::try_from(rate).unwrap_or(1 << 32);
+        }
+    }
+
+    /// The nanoseconds of a time near the last comparison.
+    pub(super) fn nanos(&self, ticks: u64) -> u64 {
+        let scaled = |distance: u64| ((u128::from(distance) * u128::from(self.rate)) >> 32) as u64;
+        match self.last.0.checked_sub(ticks) {
+            Some(before) => self.last.1.saturating_sub(scaled(before)),
+            None => self.last.1.saturating_add(scaled(ticks - self.last.0)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_between_two_comparisons_are_interpolated() {
+        let mut clock = Clock { first: (1000, 50), last: (1000, 50), rate: 1 << 32, asleep: 0 };
+        // Four ticks for each nanosecond.
+        clock.compared((1000 + 4_000_000_000, 50 + 1_000_000_000));
+        assert_eq!(clock.nanos(1000 + 2_000_000_000), 50 + 500_000_000);
+        assert_eq!(clock.nanos(1000 + 4_000_000_400), 50 + 1_000_000_100);
+        // Before the system was started there is nothing.
+        assert_eq!(clock.nanos(0), 0);
+    }
+}

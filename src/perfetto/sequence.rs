@@ -1,0 +1,528 @@
+//! The packets of one thread in one session.
+//!
+//! A sequence starts, and starts again after [`reset`](Sequence::reset), with three packets that say
+//! what all others take for granted:
+//!
+//! ```text
+//! 1  state cleared │ defaults: clock, the thread's track │ clocks
+//! 2  the thread's track      3  the process's track
+//! then  [descriptor of a track, once each]  event │ texts that it is the first to name
+//! ```
+//! Later packets have numbers for texts, and the distance to the time before. So a reader that has
+//! the packets since a reset understands them all.
+
+mod extras;
+mod interner;
+mod shared;
+mod values;
+
+use super::active;
+use super::config::TrackEventConfig;
+use super::site::{EventKind, Role, Site};
+use super::value::kind;
+use super::writer::{ProgramEvent, ProgramType};
+use crate::protobuf::Message;
+use crate::protobuf::perfetto::{
+    clock, clock_snapshot, debug_annotation, interned_data, packet, packet_defaults,
+    process_descriptor, thread_descriptor, trace, track_descriptor, track_event,
+};
+use extras::{Described, Descriptors, Extras, count, extras_of, fields, skip_to_end};
+use interner::Interner;
+pub(super) use shared::{Process, Shared};
+use std::collections::{HashMap, HashSet};
+pub(super) use values::Values;
+
+/// Categories of sites have their numbers in the table of categories. Channels have larger ones.
+const CHANNEL_IDS: u64 = 1 << 16;
+
+/// The most bytes of texts and descriptors that a sequence remembers; then it starts again.
+const MAX_REMEMBERED: usize = 4 << 20;
+
+/// An event as its thread has written it.
+pub(super) struct Event<'a> {
+    /// Nanoseconds since the system was started.
+    pub(super) at_ns: u64,
+    pub(super) number: u32,
+    pub(super) site: &'static Site,
+    pub(super) values: Values<'a>,
+}
+
+/// What a sequence knows of a site since its last reset.
+struct KnownSite {
+    category: u64,
+    name: u64,
+    /// The numbers of the names of arguments, in the order of the site's roles.
+    arguments: Vec<u64>,
+}
+
+/// See the [module](self).
+pub(super) struct Sequence {
+    id: u32,
+    /// The tracker's number of the thread, 0 before it is known.
+    thread: u32,
+    tid: u32,
+    name: String,
+    /// The next packet must be preceded by the three that a sequence starts with.
+    needs_reset: bool,
+    /// Packets or events of this sequence are missing before the next packet.
+    dropped: bool,
+    is_first: bool,
+    /// Whether there was an event since the last call of `rest`.
+    is_busy: bool,
+    interner: Interner,
+    sites: Vec<Option<KnownSite>>,
+    categories: HashSet<u64>,
+    /// The tracks that were described, by uuid. The number differs between tracks of one uuid.
+    tracks: HashMap<u64, u64>,
+    /// The time of the last packet with a time, on the clock of this sequence.
+    last_ns: u64,
+    /// The latest time, which no later event of the thread precedes.
+    latest_ns: u64,
+}
+
+impl Sequence {
+    pub(super) fn new(id: u32) -> Self {
+        Self {
+            id,
+            thread: 0,
+            tid: 0,
+            name: String::new(),
+            needs_reset: true,
+            dropped: false,
+            is_first: true,
+            is_busy: false,
+            interner: Interner::default(),
+            sites: Vec::new(),
+            categories: HashSet::new(),
+            tracks: HashMap::new(),
+            last_ns: 0,
+            latest_ns: 0,
+        }
+    }
+
+    /// The thread of the sequence.
+    pub(super) fn set_thread(&mut self, thread: u32, tid: u32, name: String) {
+        self.thread = thread;
+        if (self.tid, &self.name) != (tid, &name) {
+            (self.tid, self.name) = (tid, name);
+            self.needs_reset = true;
+        }
+    }
+
+    /// Makes the next packet independent of those before.
+    pub(super) fn reset(&mut self) {
+        self.needs_reset = true;
+    }
+
+    /// Forgets what was written, unless there was an event since the last call: the tables of threads that are
+    /// idle, or have ended, would take memory. The next packet starts the sequence again.
+    pub(super) fn rest(&mut self) {
+        if !std::mem::take(&mut self.is_busy) && !self.needs_reset {
+            self.needs_reset = true;
+            (self.interner, self.sites) = (Interner::default(), Vec::new());
+            (self.categories, self.tracks) = (HashSet::new(), HashMap::new());
+        }
+    }
+
+    /// Events of a thread are missing before its next packet. A reader skips what relies on packets
+    /// before a loss, so the sequence starts again.
+    pub(super) fn note_loss(&mut self, thread: u32) {
+        if thread == self.thread {
+            (self.dropped, self.needs_reset) = (true, true);
+        }
+    }
+
+    /// Appends the packets of an event. Returns whether the program asked for a flush; `None` if the session
+    /// does not want the event's own category.
+    pub(super) fn event(
+        &mut self,
+        shared: &mut Shared,
+        event: &Event<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<bool> {
+        let (process, thread) = (shared.process.uuid, shared.process.uuid ^ u64::from(self.tid));
+        self.forget_if_full();
+        let mut descriptors = Descriptors { known: &self.tracks, new: Vec::new() };
+        let extras = extras_of(event, thread, process, &mut descriptors);
+        let descriptors = descriptors.new;
+        if let Some(category) = extras.category
+            && !shared.config.enables_name(&String::from_utf8_lossy(category), &[])
+        {
+            return None;
+        }
+        // The clocks are compared now and then, so times can differ a little from what they were
+        // meanwhile; they never go back.
+        let at_ns = event.at_ns.max(self.latest_ns);
+        self.latest_ns = at_ns;
+        self.start_if_needed(shared, at_ns, out);
+        for described in descriptors {
+            self.describe(shared, described, out);
+        }
+        let time = self.time(&shared.config, at_ns, extras.timestamp);
+        self.packet(time, out, |sequence, message| sequence.body(event, &extras, message));
+        Some(extras.flush)
+    }
+
+    /// Appends the packet of an event of `log!`, which begins a slice if it opens a scope.
+    pub(super) fn program_event(
+        &mut self,
+        shared: &Shared,
+        (known, event, opens): (&ProgramType, ProgramEvent<'_>, bool),
+        when: (Option<u64>, u64),
+        out: &mut Vec<u8>,
+    ) {
+        let time = self.untimed(shared, when, out);
+        self.packet(time, out, |Self { interner, .. }, message| {
+            let kind = if opens { EventKind::SliceBegin } else { EventKind::Instant };
+            message.uint(track_event::TYPE, kind as u64);
+            for category in &known.categories {
+                let list = interned_data::EVENT_CATEGORIES;
+                let id = interner.id_above(CHANNEL_IDS, list, category.as_bytes());
+                message.uint(track_event::CATEGORY_IIDS, id);
+            }
+            let name = known.name_of(event);
+            let name = interner.id(interned_data::EVENT_NAMES, name.as_bytes());
+            message.uint(track_event::NAME_IID, name);
+            known.arguments(event, message, |name| {
+                interner.id(interned_data::DEBUG_ANNOTATION_NAMES, name.as_bytes())
+            });
+        });
+    }
+
+    /// Appends the end of a slice that [`program_event`](Self::program_event) has begun.
+    pub(super) fn end(&mut self, shared: &Shared, when: (Option<u64>, u64), out: &mut Vec<u8>) {
+        let time = self.untimed(shared, when, out);
+        self.packet(time, out, |_, message| {
+            message.uint(track_event::TYPE, EventKind::SliceEnd as u64);
+        });
+    }
+
+    /// The time of an event that may have none: then it is the last one of its thread, or `floor_ns` if that
+    /// is later.
+    fn untimed(
+        &mut self,
+        shared: &Shared,
+        (at_ns, floor_ns): (Option<u64>, u64),
+        out: &mut Vec<u8>,
+    ) -> (u64, Option<u64>) {
+        let at_ns = match at_ns {
+            Some(at_ns) => {
+                self.latest_ns = self.latest_ns.max(at_ns);
+                self.latest_ns
+            }
+            None => self.latest_ns.max(floor_ns),
+        };
+        self.forget_if_full();
+        self.start_if_needed(shared, at_ns, out);
+        self.time(&shared.config, at_ns, None)
+    }
+
+    /// Appends a packet with an event, whose fields `write` appends.
+    fn packet(
+        &mut self,
+        (time, clock): (u64, Option<u64>),
+        out: &mut Vec<u8>,
+        write: impl FnOnce(&mut Self, &mut Message<'_>),
+    ) {
+        self.is_busy = true;
+        Message::new(out).nested(trace::PACKET, |packet| {
+            packet.uint(packet::TIMESTAMP, time);
+            packet.uint(packet::TRUSTED_PACKET_SEQUENCE_ID, self.id.into());
+            packet.uint(packet::SEQUENCE_FLAGS, packet::NEEDS_INCREMENTAL_STATE);
+            if let Some(clock) = clock {
+                packet.uint(packet::TIMESTAMP_CLOCK_ID, clock);
+            }
+            packet.nested(packet::TRACK_EVENT, |message| write(self, message));
+            if !self.interner.fresh.is_empty() {
+                packet.bytes(packet::INTERNED_DATA, &self.interner.fresh);
+                self.interner.fresh.clear();
+            }
+        });
+    }
+
+    /// Starts again where too much is remembered. What is known of tracks is forgotten before the tracks of
+    /// the next event are looked at.
+    fn forget_if_full(&mut self) {
+        if self.needs_reset || self.interner.bytes > MAX_REMEMBERED {
+            self.needs_reset = true;
+            self.tracks.clear();
+        }
+    }
+
+    fn start_if_needed(&mut self, shared: &Shared, at_ns: u64, out: &mut Vec<u8>) {
+        if self.needs_reset {
+            self.start(shared, at_ns, out);
+        }
+    }
+
+    /// The fields of `TrackEvent`.
+    fn body(&mut self, event: &Event<'_>, extras: &Extras<'_>, out: &mut Message<'_>) {
+        let site = event.site;
+        let index = event.number as usize;
+        if self.sites.len() <= index {
+            self.sites.resize_with(index + 1, || None);
+        }
+        if self.sites.get(index).is_none_or(Option::is_none) {
+            let known = self.learn(site);
+            if let Some(place) = self.sites.get_mut(index) {
+                *place = Some(known);
+            }
+        }
+        let Self { sites, interner, .. } = self;
+        let Some(known) = sites.get(index).and_then(Option::as_ref) else { return };
+        out.uint(track_event::TYPE, site.kind as u64);
+        if is_named(site.kind) {
+            match extras.category {
+                Some(category) => out.bytes(track_event::CATEGORIES, category),
+                None => out.uint(track_event::CATEGORY_IIDS, known.category),
+            }
+            match (extras.name, site.name) {
+                (Some(name), _) if extras.no_intern => out.bytes(track_event::NAME, name),
+                (None, Some(name)) if extras.no_intern => out.text(track_event::NAME, name),
+                (Some(name), _) => {
+                    out.uint(track_event::NAME_IID, interner.id(interned_data::EVENT_NAMES, name))
+                }
+                (None, _) => out.nonzero(track_event::NAME_IID, known.name),
+            }
+        }
+        if let Some(uuid) = extras.track {
+            out.uint(track_event::TRACK_UUID, uuid);
+        }
+        let mut values = event.values;
+        let mut arguments = known.arguments.iter();
+        let mut roles = site.roles;
+        while let Some((role, rest)) = roles.split_first() {
+            roles = rest;
+            match *role {
+                Role::Arg(_) => {
+                    let value = values.next();
+                    out.nested(track_event::DEBUG_ANNOTATIONS, |annotation| {
+                        annotation.nonzero(
+                            debug_annotation::NAME_IID,
+                            arguments.next().copied().unwrap_or(0),
+                        );
+                        value.annotation(annotation);
+                    });
+                }
+                Role::Count => count(values.next(), site.kind, out),
+                Role::Flow => out.fixed64(track_event::FLOW_IDS, values.next().word),
+                Role::TerminatingFlow => {
+                    out.fixed64(track_event::TERMINATING_FLOW_IDS, values.next().word)
+                }
+                Role::Correlation => {
+                    let value = values.next();
+                    match value.kind {
+                        kind::TEXT => {
+                            let text = String::from_utf8_lossy(value.text);
+                            out.text(track_event::CORRELATION_ID_STR, &text);
+                        }
+                        _ => out.uint(track_event::CORRELATION_ID, value.word),
+                    }
+                }
+                Role::ProtoTrack | Role::Nested => {
+                    values.skip(role.values());
+                    roles = skip_to_end(roles, &mut values);
+                }
+                Role::Field(_) | Role::InternedField(..) | Role::Message(_) => {
+                    roles = fields(*role, roles, &mut values, interner, out);
+                }
+                _ => values.skip(role.values()),
+            }
+        }
+    }
+
+    /// Gives numbers to the texts of a site.
+    fn learn(&mut self, site: &'static Site) -> KnownSite {
+        let name = match site.name {
+            Some(name) if !site.roles.contains(&Role::NoIntern) => {
+                self.interner.id(interned_data::EVENT_NAMES, name.as_bytes())
+            }
+            _ => 0,
+        };
+        let arguments = site.roles.iter().filter_map(|role| match role {
+            Role::Arg(name) => {
+                Some(self.interner.id(interned_data::DEBUG_ANNOTATION_NAMES, name.as_bytes()))
+            }
+            _ => None,
+        });
+        let arguments = arguments.collect();
+        let category = active::number_of(site.category).map_or(0, |number| number as u64 + 1);
+        if is_named(site.kind)
+            && !site.roles.contains(&Role::DynamicCategory)
+            && self.categories.insert(category)
+        {
+            self.interner.add(
+                interned_data::EVENT_CATEGORIES,
+                category,
+                site.category.name().as_bytes(),
+            );
+        }
+        KnownSite { category, name, arguments }
+    }
+
+    /// The time of an event, and its clock if that is not the default.
+    fn time(
+        &mut self,
+        config: &TrackEventConfig,
+        at_ns: u64,
+        custom: Option<(u64, u64)>,
+    ) -> (u64, Option<u64>) {
+        let unit = config.unit_ns();
+        let default = default_clock(config);
+        let at_ns = match custom {
+            None => at_ns,
+            Some((clock, time)) if clock == clock::OF_SEQUENCE || clock == default => time,
+            Some((clock, time)) => return (time, Some(clock)),
+        };
+        if default != clock::OF_SEQUENCE {
+            return (at_ns / unit, None);
+        }
+        match at_ns.checked_sub(self.last_ns) {
+            Some(distance) => {
+                self.last_ns += distance / unit * unit;
+                (distance / unit, None)
+            }
+            None if unit == 1 => (at_ns, Some(clock::BOOTTIME)),
+            None => (at_ns / unit, Some(clock::OF_SEQUENCE_IN_UNITS)),
+        }
+    }
+
+    /// Appends the three packets that a sequence starts with.
+    fn start(&mut self, shared: &Shared, at_ns: u64, out: &mut Vec<u8>) {
+        let (config, process) = (&shared.config, &shared.process);
+        let thread = process.uuid ^ u64::from(self.tid);
+        let (unit, default) = (config.unit_ns(), default_clock(config));
+        self.interner = Interner::default();
+        self.sites.clear();
+        self.categories.clear();
+        self.tracks.clear();
+        self.last_ns = at_ns / unit * unit;
+        self.needs_reset = false;
+        let (time, _) = self.time(config, at_ns, None);
+        Message::new(out).nested(trace::PACKET, |packet| {
+            packet.uint(packet::TIMESTAMP, time);
+            packet.uint(packet::TRUSTED_PACKET_SEQUENCE_ID, self.id.into());
+            packet.uint(packet::SEQUENCE_FLAGS, packet::INCREMENTAL_STATE_CLEARED);
+            let is_first = std::mem::take(&mut self.is_first);
+            if is_first {
+                packet.flag(packet::FIRST_PACKET_ON_SEQUENCE, true);
+            }
+            if std::mem::take(&mut self.dropped) || is_first {
+                packet.uint(packet::PREVIOUS_PACKET_DROPPED, 1);
+            }
+            packet.nested(packet::TRACE_PACKET_DEFAULTS, |defaults| {
+                defaults.nested(packet_defaults::TRACK_EVENT_DEFAULTS, |event| {
+                    event.uint(track_event::TRACK_UUID, thread);
+                });
+                defaults.uint(packet_defaults::TIMESTAMP_CLOCK_ID, default);
+            });
+            if default == clock::BOOTTIME {
+                return;
+            }
+            packet.nested(packet::CLOCK_SNAPSHOT, |snapshot| {
+                clock_at(snapshot, clock::BOOTTIME, at_ns, None);
+                if default == clock::OF_SEQUENCE {
+                    clock_at(snapshot, clock::OF_SEQUENCE, at_ns / unit, Some((true, unit)));
+                }
+                if unit > 1 {
+                    clock_at(
+                        snapshot,
+                        clock::OF_SEQUENCE_IN_UNITS,
+                        at_ns / unit,
+                        Some((false, unit)),
+                    );
+                }
+            });
+        });
+        self.descriptor_packet(out, Some(time), |descriptor| {
+            descriptor.uint(track_descriptor::UUID, thread);
+            descriptor.uint(track_descriptor::PARENT_UUID, process.uuid);
+            descriptor.nested(track_descriptor::THREAD, |thread| {
+                thread.uint(thread_descriptor::PID, process.pid.into());
+                thread.uint(thread_descriptor::TID, self.tid.into());
+                if !self.name.is_empty() {
+                    thread.text(thread_descriptor::THREAD_NAME, &self.name);
+                }
+            });
+        });
+        self.descriptor_packet(out, Some(time), |descriptor| {
+            descriptor.uint(track_descriptor::UUID, process.uuid);
+            descriptor.nested(track_descriptor::PROCESS, |message| {
+                message.uint(process_descriptor::PID, process.pid.into());
+                for argument in &process.command {
+                    message.text(process_descriptor::CMDLINE, argument);
+                }
+                message.text(process_descriptor::PROCESS_NAME, &process.name);
+            });
+        });
+    }
+
+    /// Appends the descriptor of a track, once: of two with one uuid the first one's.
+    fn describe(
+        &mut self,
+        shared: &mut Shared,
+        (uuid, other, descriptor): Described,
+        out: &mut Vec<u8>,
+    ) {
+        if self.tracks.insert(uuid, other).is_none() {
+            self.interner.bytes += descriptor.len() + 64;
+            self.descriptor_packet(out, None, |message| message.fields(&descriptor));
+        }
+        shared.compare(uuid, descriptor);
+    }
+
+    /// Appends a packet with the descriptor of a track. Only those of the thread and of the process
+    /// have a time.
+    fn descriptor_packet(
+        &self,
+        out: &mut Vec<u8>,
+        time: Option<u64>,
+        write: impl FnOnce(&mut Message<'_>),
+    ) {
+        Message::new(out).nested(trace::PACKET, |packet| {
+            if let Some(time) = time {
+                packet.uint(packet::TIMESTAMP, time);
+                packet.uint(packet::SEQUENCE_FLAGS, packet::NEEDS_INCREMENTAL_STATE);
+            }
+            packet.uint(packet::TRUSTED_PACKET_SEQUENCE_ID, self.id.into());
+            packet.nested(packet::TRACK_DESCRIPTOR, write);
+        });
+    }
+}
+
+/// Whether events of this kind have a name and categories.
+fn is_named(kind: EventKind) -> bool {
+    !matches!(kind, EventKind::SliceEnd | EventKind::Counter)
+}
+
+fn default_clock(config: &TrackEventConfig) -> u64 {
+    match (config.absolute_timestamps, config.unit_ns()) {
+        (false, _) => clock::OF_SEQUENCE,
+        (true, 1) => clock::BOOTTIME,
+        (true, _) => clock::OF_SEQUENCE_IN_UNITS,
+    }
+}
+
+/// A clock of a `ClockSnapshot`; for those of a sequence, whether it is incremental, and its unit.
+pub(super) fn clock_at(snapshot: &mut Message<'_>, id: u64, time: u64, own: Option<(bool, u64)>) {
+    snapshot.nested(clock_snapshot::CLOCKS, |message| {
+        message.uint(clock::CLOCK_ID, id);
+        message.uint(clock::TIMESTAMP, time);
+        if let Some((is_incremental, unit_ns)) = own {
+            message.flag(clock::IS_INCREMENTAL, is_incremental);
+            message.uint(clock::UNIT_MULTIPLIER_NS, unit_ns);
+        }
+    });
+}
+
+/// The instant that says how many events were lost, on the track of the process.
+pub(super) fn loss(out: &mut Message<'_>, process: u64, events: u64) {
+    out.uint(track_event::TYPE, EventKind::Instant as u64);
+    out.text(track_event::CATEGORIES, "memledger");
+    out.text(track_event::NAME, "events lost");
+    out.uint(track_event::TRACK_UUID, process);
+    out.nested(track_event::DEBUG_ANNOTATIONS, |annotation| {
+        annotation.text(debug_annotation::NAME, "events");
+        annotation.uint(debug_annotation::UINT_VALUE, events);
+    });
+}

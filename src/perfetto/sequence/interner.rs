@@ -1,0 +1,41 @@
+//! Numbers for texts, which a sequence writes once.
+
+use crate::protobuf::Message;
+use crate::protobuf::perfetto::interned;
+use std::collections::HashMap;
+
+/// Numbers for texts, in lists as `InternedData` has them.
+#[derive(Default)]
+pub(super) struct Interner {
+    lists: HashMap<u32, HashMap<Vec<u8>, u64>>,
+    /// The fields of `InternedData` for the next packet.
+    pub(super) fresh: Vec<u8>,
+    pub(super) bytes: usize,
+}
+
+impl Interner {
+    /// The number of a text.
+    pub(super) fn id(&mut self, list: u32, text: &[u8]) -> u64 {
+        self.id_above(0, list, text)
+    }
+
+    /// The number of a text, above `base`.
+    pub(super) fn id_above(&mut self, base: u64, list: u32, text: &[u8]) -> u64 {
+        let known = self.lists.entry(list).or_default();
+        if let Some(id) = known.get(text) {
+            return *id;
+        }
+        let id = base + known.len() as u64 + 1;
+        known.insert(text.to_vec(), id);
+        self.add(list, id, text);
+        id
+    }
+
+    pub(super) fn add(&mut self, list: u32, id: u64, text: &[u8]) {
+        self.bytes += text.len() + 64;
+        Message::new(&mut self.fresh).nested(list, |entry| {
+            entry.uint(interned::IID, id);
+            entry.bytes(interned::TEXT, text);
+        });
+    }
+}

@@ -1,0 +1,259 @@
+//! What a `track_event!` says that is known when the program is compiled.
+
+use super::category::Category;
+use super::value::Values;
+use std::marker::PhantomData;
+#[cfg(feature = "enable")]
+use std::sync::atomic::AtomicU32;
+
+/// What a track event is. The numbers are those of Perfetto's `TrackEvent.type`.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    SliceBegin = 1,
+    SliceEnd = 2,
+    Instant = 3,
+    Counter = 4,
+    State = 5,
+}
+
+/// What an extra of a track event does. Each takes the next values of the event: as many as the
+/// comment says, otherwise one.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The name of the event, as a text.
+    Name,
+    /// A debug annotation.
+    Arg(&'static str),
+    /// The value of a counter.
+    Count,
+    /// The uuid of a registered track.
+    Track,
+    /// The id of a track with a name, and the uuid of its parent.
+    NamedTrack(&'static str),
+    /// The clock, and the time on it.
+    Timestamp,
+    /// The category, as a text.
+    DynamicCategory,
+    Flow,
+    TerminatingFlow,
+    /// A number or a text.
+    Correlation,
+    /// The name is not interned. No value.
+    NoIntern,
+    /// What the thread has emitted is written to the file. No value.
+    Flush,
+    /// A field of `TrackEvent`, of the descriptor of a track, or of the message around it.
+    Field(u32),
+    /// A field whose text is interned: its number, and that of the list in `InternedData`.
+    InternedField(u32, u32),
+    /// The fields up to `End` are those of this field's message. No value.
+    Message(u32),
+    /// The uuid of a track; the fields up to `End` are those of its descriptor.
+    ProtoTrack,
+    /// The tracks up to `End` are nested in one another; the event is on the last. No value.
+    Nested,
+    /// In `Nested`: the id of a track with a name; the fields up to `End` are those of its
+    /// descriptor.
+    Named(&'static str),
+    /// In `Nested`: the track of the thread, and of the process. No value.
+    Thread,
+    Process,
+    /// No value.
+    End,
+}
+
+impl Role {
+    /// How many values it takes.
+    #[cfg(feature = "enable")]
+    pub(super) const fn values(self) -> usize {
+        match self {
+            Self::NamedTrack(_) | Self::Timestamp => 2,
+            Self::NoIntern | Self::Flush | Self::Message(_) | Self::Nested => 0,
+            Self::Thread | Self::Process | Self::End => 0,
+            _ => 1,
+        }
+    }
+}
+
+/// One `track_event!` of the program, which is a static.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Site {
+    pub(super) category: &'static Category,
+    pub(super) kind: EventKind,
+    pub(super) name: Option<&'static str>,
+    pub(super) roles: &'static [Role],
+    /// Its entry in the table and 1, or 0.
+    #[cfg(feature = "enable")]
+    pub(super) number: AtomicU32,
+}
+
+impl Site {
+    /// A site. Fails to compile if an extra is not possible where it is.
+    pub const fn new(
+        category: &'static Category,
+        kind: EventKind,
+        name: Option<&'static str>,
+        roles: &'static [Role],
+    ) -> Self {
+        check(roles);
+        Self {
+            category,
+            kind,
+            name,
+            roles,
+            #[cfg(feature = "enable")]
+            number: AtomicU32::new(0),
+        }
+    }
+
+    /// Emits an event with these values.
+    #[inline(always)]
+    pub fn emit<V: Values>(&'static self, values: V) {
+        #[cfg(feature = "enable")]
+        self.write(values);
+        #[cfg(not(feature = "enable"))]
+        let _ = (self.kind, self.name, self.roles, values);
+    }
+}
+
+/// What the extras at some place of an event belong to.
+#[derive(Clone, Copy)]
+enum Place {
+    Event,
+    /// `nested_tracks[..]`.
+    Tracks,
+    /// The descriptor of a track, or a message in it.
+    Descriptor,
+    /// A message in the event.
+    Message,
+}
+
+/// The most messages in one another.
+const MAX_DEPTH: usize = 16;
+
+/// Panics if an extra is not possible where it is, so that a reader could not understand the event.
+const fn check(roles: &[Role]) {
+    let (mut places, mut depth, mut at) = ([Place::Event; MAX_DEPTH + 1], 0, 0);
+    while at < roles.len() {
+        let (place, role) = (places[depth], &roles[at]);
+        let fits = match place {
+            Place::Event => {
+                !matches!(role, Role::Named(_) | Role::Thread | Role::Process | Role::End)
+            }
+            Place::Tracks => matches!(
+                role,
+                Role::Track
+                    | Role::Named(_)
+                    | Role::ProtoTrack
+                    | Role::Thread
+                    | Role::Process
+                    | Role::End
+            ),
+            Place::Descriptor => matches!(role, Role::Field(_) | Role::Message(_) | Role::End),
+            Place::Message => matches!(
+                role,
+                Role::Field(_) | Role::InternedField(..) | Role::Message(_) | Role::End
+            ),
+        };
+        assert!(fits, "an extra that is not possible here");
+        if let Role::Field(number) | Role::Message(number) | Role::InternedField(number, _) = role {
+            assert!(is_field(*number), "the number of a field is 1 to 536870911");
+        }
+        if let Role::InternedField(_, list) = role {
+            assert!(is_field(*list), "the number of a list is 1 to 536870911");
+        }
+        let inner = match (role, place) {
+            (Role::Message(_), Place::Event) => Some(Place::Message),
+            (Role::Message(_), _) => Some(place),
+            (Role::ProtoTrack | Role::Named(_), _) => Some(Place::Descriptor),
+            (Role::Nested, _) => Some(Place::Tracks),
+            _ => None,
+        };
+        if let Some(inner) = inner {
+            assert!(depth < MAX_DEPTH, "more than 16 messages in one another");
+            depth += 1;
+            places[depth] = inner;
+        } else if matches!(role, Role::End) {
+            depth -= 1;
+        }
+        at += 1;
+    }
+    assert!(depth == 0, "a begin without an end");
+}
+
+const fn is_field(number: u32) -> bool {
+    number > 0 && number < 1 << 29
+}
+
+/// Makes a guard not `Send`. The error of the compiler contains this name.
+#[derive(Debug)]
+struct EndTheSliceOnTheThreadThatBeganIt {
+    _not_send: PhantomData<*const ()>,
+}
+
+/// A slice that ends when this is dropped, if its category is still enabled.
+/// [`slice!`](crate::slice) makes it.
+#[must_use = "the slice ends when this is dropped"]
+#[derive(Debug)]
+pub struct Slice {
+    end: Option<&'static Site>,
+    _not_send: PhantomData<EndTheSliceOnTheThreadThatBeganIt>,
+}
+
+impl Slice {
+    #[doc(hidden)]
+    #[inline(always)]
+    pub const fn new(end: Option<&'static Site>) -> Self {
+        Self { end, _not_send: PhantomData }
+    }
+}
+
+impl Drop for Slice {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Some(end) = self.end
+            && end.category.is_enabled()
+        {
+            end.emit(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extras_are_possible_only_where_they_have_a_meaning() {
+        use Role::*;
+        let is_possible = |roles: &[Role]| std::panic::catch_unwind(|| check(roles)).is_ok();
+        for roles in [
+            &[Arg("a"), Track, Field(1), Message(2), InternedField(3, 4), Message(5), End, End][..],
+            &[Nested, Process, Named("a"), Field(1), End, ProtoTrack, Message(2), End, End, End],
+            &[ProtoTrack, Message((1 << 29) - 1), Field(1), End, End, NoIntern],
+        ] {
+            assert!(is_possible(roles), "{roles:?}");
+        }
+        for roles in [
+            &[End][..],
+            &[Nested],
+            &[Message(1), Field(2)],
+            &[Thread],
+            &[Named("a"), End],
+            &[Nested, Arg("a"), End],
+            &[Nested, Message(1), End, End],
+            &[ProtoTrack, InternedField(1, 2), End],
+            &[ProtoTrack, Message(1), InternedField(1, 2), End, End],
+            &[Message(1), Flow, End],
+            &[Field(0)],
+            &[Message(1 << 29), End],
+            &[InternedField(1, 0)],
+            &[[Message(1); 17], [End; 17]].concat(),
+        ] {
+            assert!(!is_possible(roles), "{roles:?}");
+        }
+    }
+}

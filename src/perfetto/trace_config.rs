@@ -1,0 +1,413 @@
+//! Perfetto's `TraceConfig` as text: the part of it that applies to a session of this process.
+//!
+//! ```text
+//! buffers { size_kb: 4096 fill_policy: RING_BUFFER }
+//! data_sources { config { name: "track_event"  track_event_config {
+//!     enabled_categories: "game*"  disabled_categories: "*"
+//! } } }
+//! incremental_state_config { clear_period_ms: 5000 }
+//! ```
+//! The syntax is that of protocol buffers as text: `name: value`, `name { .. }`, `name: [a, b]`, comments
+//! with `#`, and strings in either kind of quotes. There is no library for it without a compiled schema.
+
+use super::config::TrackEventConfig;
+use crate::error::Error;
+use std::time::Duration;
+
+/// The most bytes of a configuration.
+const MAX_BYTES: usize = 256 << 10;
+/// The most messages within one another.
+const MAX_DEPTH: usize = 16;
+
+/// What a session does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SessionConfig {
+    pub(crate) track_events: TrackEventConfig,
+    /// The size of the ring, in bytes; `None`: everything is written to the file.
+    pub(crate) ring_bytes: Option<usize>,
+    pub(crate) clear_period: Option<Duration>,
+    /// The keys that have no effect here, each with its line.
+    pub(crate) unsupported: Vec<String>,
+}
+
+impl SessionConfig {
+    /// Reads a configuration.
+    ///
+    /// # Errors
+    /// [`Error::InvalidSession`], with the line.
+    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+        if text.len() > MAX_BYTES {
+            return Err(Error::InvalidSession(format!(
+                "the configuration has {} bytes, more than the {MAX_BYTES} that are possible",
+                text.len()
+            )));
+        }
+        let mut parser = Parser { rest: text, line: 1 };
+        let fields = parser.fields(0, true).map_err(|why| {
+            Error::InvalidSession(format!("line {} of the configuration: {why}", parser.line))
+        })?;
+        let mut config = Self::default();
+        config
+            .take(&fields)
+            .map_err(|why| Error::InvalidSession(format!("the configuration: {why}")))?;
+        config.track_events.check()?;
+        Ok(config)
+    }
+
+    fn take(&mut self, fields: &[Field]) -> Result<(), String> {
+        let mut has_ring = false;
+        let mut bytes = 0;
+        for field in fields {
+            match (field.name.as_str(), &field.value) {
+                ("buffers", Value::Message(buffer)) => {
+                    for field in buffer {
+                        match (field.name.as_str(), &field.value) {
+                            ("size_kb", value) => bytes = value.number(field)? << 10,
+                            ("fill_policy", Value::Text(policy)) if policy == "RING_BUFFER" => {
+                                has_ring = true;
+                            }
+                            _ => self.note(field),
+                        }
+                    }
+                }
+                ("data_sources", Value::Message(source)) => {
+                    for field in source {
+                        match (field.name.as_str(), &field.value) {
+                            ("config", Value::Message(config)) => self.data_source(config)?,
+                            _ => self.note(field),
+                        }
+                    }
+                }
+                ("incremental_state_config", Value::Message(state)) => {
+                    for field in state {
+                        match field.name.as_str() {
+                            "clear_period_ms" => {
+                                let millis = field.value.number(field)?;
+                                self.clear_period = Some(Duration::from_millis(millis));
+                            }
+                            _ => self.note(field),
+                        }
+                    }
+                }
+                // A file is always written as the session goes.
+                ("write_into_file", _) => {}
+                _ => self.note(field),
+            }
+        }
+        self.ring_bytes = has_ring.then_some(usize::try_from(bytes).unwrap_or(usize::MAX));
+        if self.ring_bytes.is_some_and(|bytes| bytes > 1 << 30) {
+            return Err(format!("a ring of {} MiB is larger than 1024 MiB", bytes >> 20));
+        }
+        Ok(())
+    }
+
+    fn data_source(&mut self, fields: &[Field]) -> Result<(), String> {
+        let name = fields.iter().find(|field| field.name == "name");
+        if let Some(name) = name.filter(|name| name.value != Value::Text("track_event".into())) {
+            let Value::Text(source) = &name.value else {
+                return Err(format!("line {}: the name of a data source is a text", name.line));
+            };
+            self.unsupported.push(format!("the data source {source:?} (line {})", name.line));
+            return Ok(());
+        }
+        for field in fields {
+            match (field.name.as_str(), &field.value) {
+                ("name" | "target_buffer", _) => {}
+                ("track_event_config", Value::Message(config)) => {
+                    self.track_event_config(config)?
+                }
+                _ => self.note(field),
+            }
+        }
+        Ok(())
+    }
+
+    fn track_event_config(&mut self, fields: &[Field]) -> Result<(), String> {
+        for field in fields {
+            let config = &mut self.track_events;
+            let list = match field.name.as_str() {
+                "enabled_categories" => &mut config.enabled_categories,
+                "disabled_categories" => &mut config.disabled_categories,
+                "enabled_tags" => &mut config.enabled_tags,
+                "disabled_tags" => &mut config.disabled_tags,
+                "disable_incremental_timestamps" => {
+                    config.absolute_timestamps = field.value == Value::Text("true".into())
+                        || field.value == Value::Text("1".into());
+                    continue;
+                }
+                "timestamp_unit_multiplier" => {
+                    config.timestamp_unit_ns = field.value.number(field)?;
+                    continue;
+                }
+                _ => {
+                    self.note(field);
+                    continue;
+                }
+            };
+            let Value::Text(pattern) = &field.value else {
+                return Err(format!("line {}: {} is a text", field.line, field.name));
+            };
+            list.push(pattern.clone());
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, field: &Field) {
+        self.unsupported.push(format!("{} (line {})", field.name, field.line));
+    }
+}
+
+/// A field of a message in text form.
+#[derive(Clone, Debug, PartialEq)]
+struct Field {
+    name: String,
+    value: Value,
+    line: usize,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Value {
+    /// A number, a name or a string, without its quotes.
+    Text(String),
+    Message(Vec<Field>),
+}
+
+impl Value {
+    fn number(&self, field: &Field) -> Result<u64, String> {
+        let number = match self {
+            Self::Text(text) => text.parse::<u32>().ok(),
+            Self::Message(_) => None,
+        };
+        let refused =
+            || format!("line {}: {} is a number below 4294967296", field.line, field.name);
+        number.map(u64::from).ok_or_else(refused)
+    }
+}
+
+struct Parser<'a> {
+    rest: &'a str,
+    line: usize,
+}
+
+impl Parser<'_> {
+    /// The fields up to the end of the message, or of the text if this is the outermost one.
+    fn fields(&mut self, depth: usize, is_outermost: bool) -> Result<Vec<Field>, String> {
+        if depth > MAX_DEPTH {
+            return Err(format!("there are more than {MAX_DEPTH} messages within one another"));
+        }
+        let mut fields = Vec::new();
+        loop {
+            self.skip();
+            if self.rest.is_empty() && is_outermost {
+                return Ok(fields);
+            }
+            if !is_outermost && self.take('}') {
+                return Ok(fields);
+            }
+            let line = self.line;
+            let name = self.word();
+            if name.is_empty() {
+                return Err(match self.rest.chars().next() {
+                    Some(other) => format!("the name of a field was expected, not {other:?}"),
+                    None => "a } is missing at the end".into(),
+                });
+            }
+            self.skip();
+            let has_colon = self.take(':');
+            self.skip();
+            if self.take('[') {
+                while !self.take(']') {
+                    let value = self.value(depth, true)?;
+                    fields.push(Field { name: name.clone(), value, line });
+                    self.skip();
+                    self.take(',');
+                    self.skip();
+                    if self.rest.is_empty() {
+                        return Err("a ] is missing at the end".into());
+                    }
+                }
+            } else {
+                let value = self.value(depth, has_colon)?;
+                fields.push(Field { name, value, line });
+            }
+            self.skip();
+            let _ = self.take(',') || self.take(';');
+        }
+    }
+
+    fn value(&mut self, depth: usize, may_be_text: bool) -> Result<Value, String> {
+        self.skip();
+        if self.take('{') {
+            return self.fields(depth + 1, false).map(Value::Message);
+        }
+        if !may_be_text {
+            return Err("a : or a { was expected after the name of a field".into());
+        }
+        match self.rest.chars().next() {
+            Some(quote @ ('"' | '\'')) => {
+                let mut text = self.string(quote)?;
+                // Strings beside one another are one.
+                self.skip();
+                while let Some(quote @ ('"' | '\'')) = self.rest.chars().next() {
+                    text += &self.string(quote)?;
+                    self.skip();
+                }
+                Ok(Value::Text(text))
+            }
+            _ => {
+                let word = self.word();
+                if word.is_empty() {
+                    return Err("a value was expected after the name of a field".into());
+                }
+                Ok(Value::Text(word))
+            }
+        }
+    }
+
+    fn string(&mut self, quote: char) -> Result<String, String> {
+        let mut text = String::new();
+        let mut characters = self.rest.char_indices().skip(1);
+        while let Some((at, character)) = characters.next() {
+            match character {
+                '\n' => break,
+                '\\' => match characters.next() {
+                    Some((_, 'n')) => text.push('\n'),
+                    Some((_, 't')) => text.push('\t'),
+                    Some((_, other @ ('\\' | '"' | '\''))) => text.push(other),
+                    _ => {
+                        return Err(
+                            "only \\n, \\t, \\\\ and quotes can follow a \\ in a string".into()
+                        );
+                    }
+                },
+                other if other == quote => {
+                    self.rest = self.rest.get(at + 1..).unwrap_or_default();
+                    return Ok(text);
+                }
+                other => text.push(other),
+            }
+        }
+        Err(format!("the string has no {quote} at its end"))
+    }
+
+    /// A name or a number.
+    fn word(&mut self) -> String {
+        let is_part = |c: char| c.is_alphanumeric() || ['_', '.', '-', '+'].contains(&c);
+        let end = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        word.to_owned()
+    }
+
+    /// Skips spaces and comments.
+    fn skip(&mut self) {
+        while let Some(next) = self.rest.chars().next() {
+            if next == '#' {
+                let end = self.rest.find('\n').unwrap_or(self.rest.len());
+                self.rest = self.rest.get(end..).unwrap_or_default();
+            } else if next.is_whitespace() {
+                self.line += usize::from(next == '\n');
+                self.rest = self.rest.get(next.len_utf8()..).unwrap_or_default();
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn take(&mut self, expected: char) -> bool {
+        let rest = self.rest.strip_prefix(expected);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_applies_is_read_and_the_rest_is_named() {
+        let text = r#"
+            # As in Perfetto's documentation.
+            buffers: { size_kb: 4096, fill_policy: RING_BUFFER }
+            data_sources { config {
+                name: "track_event"
+                track_event_config {
+                    enabled_categories: ["game*", 'net' "work"]
+                    disabled_categories: "*"; enabled_tags: "a\"b"
+                    timestamp_unit_multiplier: 1000 disable_incremental_timestamps: true
+                    filter_debug_annotations: true
+                }
+            } }
+            data_sources: { config { name: "linux.ftrace" ftrace_config { ftrace_events: "x" } } }
+            incremental_state_config { clear_period_ms: 5000 }
+            write_into_file: true
+            duration_ms: 10000
+        "#;
+        let config = SessionConfig::parse(text).unwrap();
+        let expected = TrackEventConfig::default()
+            .enable("game*")
+            .enable("network")
+            .disable("*")
+            .enable_tag("a\"b")
+            .timestamp_unit_ns(1000)
+            .absolute_timestamps(true);
+        assert_eq!(config.track_events, expected);
+        assert_eq!(config.ring_bytes, Some(4 << 20));
+        assert_eq!(config.clear_period, Some(Duration::from_secs(5)));
+        let unsupported = [
+            "filter_debug_annotations (line 10)",
+            "the data source \"linux.ftrace\" (line 13)",
+            "duration_ms (line 16)",
+        ];
+        assert_eq!(config.unsupported, unsupported);
+        assert_eq!(SessionConfig::parse("").unwrap(), SessionConfig::default());
+    }
+
+    #[test]
+    fn what_cannot_be_read_gets_a_sentence_with_its_line() {
+        let sentence = |text: &str| SessionConfig::parse(text).unwrap_err().to_string();
+        let mut deep = "a {".repeat(20);
+        assert!(sentence(&deep).ends_with("there are more than 16 messages within one another"));
+        deep.clear();
+        for (text, expected) in [
+            ("buffers {\n", "line 2 of the configuration: a } is missing at the end"),
+            ("\n}", "line 2 of the configuration: the name of a field was expected, not '}'"),
+            (
+                "buffers 5",
+                "line 1 of the configuration: a : or a { was expected after the name of a field",
+            ),
+            ("a: \"x", "line 1 of the configuration: the string has no \" at its end"),
+            ("a: [1, 2", "line 1 of the configuration: a ] is missing at the end"),
+            ("a:\n", "line 2 of the configuration: a value was expected after the name of a field"),
+            (
+                r#"a: "\q""#,
+                "line 1 of the configuration: only \\n, \\t, \\\\ and quotes can follow a \\ in a string",
+            ),
+            (
+                "buffers { size_kb: many }",
+                "the configuration: line 1: size_kb is a number below 4294967296",
+            ),
+            (
+                "buffers { size_kb: 4000000000 fill_policy: RING_BUFFER }",
+                "the configuration: a ring of 3906250 MiB is larger than 1024 MiB",
+            ),
+        ] {
+            assert_eq!(sentence(text), expected, "{text}");
+        }
+        assert!(sentence(&"#".repeat(1 << 20)).contains("has 1048576 bytes"));
+        let patterns = "enabled_categories: 'x' ".repeat(8000);
+        let many = format!("data_sources {{ config {{ track_event_config {{ {patterns} }} }} }}");
+        assert!(sentence(&many).contains("it has 8000 patterns"));
+    }
+
+    /// A config of any bytes is read or refused.
+    #[test]
+    fn a_config_cut_anywhere_is_read_or_refused() {
+        let text = r#"buffers: { size_kb: 4096 } a { b: [1, "x\n", { c: 'd' }], } # end"#;
+        for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
+            let _ = SessionConfig::parse(&text[..end]);
+            let _ = SessionConfig::parse(&text[end..]);
+        }
+    }
+}

@@ -1,0 +1,490 @@
+//! Turns the stream of the program into Perfetto's packets, on the thread of a session.
+//!
+//! ```text
+//! worker ──► queue ──► SessionWriter ──► a sequence for each thread ──► file or ring
+//! ```
+//! A stream is decoded item by item, as the filter of a destination does it; all but track events and
+//! the descriptions of threads is skipped.
+
+mod program;
+
+use super::clock::Clock;
+use super::config::TrackEventConfig;
+use super::emit::{self, Form, MAX_SHORT};
+use super::output::Output;
+use super::sequence::{self, Event, Process, Sequence, Shared, Values};
+use super::track;
+use super::value::kind;
+use crate::error::Error;
+use crate::platform::os;
+use crate::protobuf::Message;
+use crate::protobuf::perfetto::{clock, clock_snapshot, packet, trace};
+use crate::trace::format::arrays::PIECE_HEAD;
+use crate::trace::format::encode::Declaration;
+use crate::trace::format::handshake::PROTOCOL;
+use crate::trace::format::layout::{ByUid, EventLayout, StreamItem, split_item};
+use crate::trace::format::packet::{IMPORTANTS, TYPES};
+use crate::trace::format::stream_events::{LOST, THREAD_START};
+use crate::trace::sink::Sink;
+use crate::trace::write::declared::{self, Logged};
+pub(super) use program::{ProgramEvent, ProgramType};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The sequence of the session itself. Those of threads have the numbers of their streams.
+const OWN_SEQUENCE: u32 = 1;
+/// A thread that has no event for this time starts its sequence again.
+const REST_EVERY: Duration = Duration::from_secs(10);
+/// The time after which the clocks are compared again.
+const COMPARE_EVERY: Duration = Duration::from_millis(1);
+/// The index of the text among the fields of an event with one.
+const TEXT_FIELD: usize = 9;
+
+/// What a session counts, for its handle.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) events: AtomicU64,
+    pub(crate) lost: AtomicU64,
+}
+
+/// What the events of a type are to a session.
+#[derive(Clone, Copy)]
+enum TypeRole {
+    TrackEvent(Form),
+    /// Another event of the program: the index of its type.
+    Program(u16),
+    ThreadStart,
+    Lost,
+    Other,
+}
+
+/// An event of which some arrays are missing. Its memory is used again for the next one.
+struct Pending {
+    role: TypeRole,
+    opens: bool,
+    fixed: Vec<u8>,
+    arrays: Vec<Vec<u8>>,
+}
+
+/// The state of one stream.
+struct Thread {
+    sequence: Sequence,
+    pending: Pending,
+    /// A scope whose event comes next, and its time if it has one.
+    entering: Option<Option<u64>>,
+    /// Whether each open scope is a slice, the outermost first.
+    open: Vec<bool>,
+}
+
+impl Thread {
+    fn new(stream: u16) -> Self {
+        let pending =
+            Pending { role: TypeRole::Other, opens: false, fixed: Vec::new(), arrays: Vec::new() };
+        Self { sequence: Sequence::new(stream.into()), pending, entering: None, open: Vec::new() }
+    }
+}
+
+/// See the [module](self).
+pub(crate) struct SessionWriter {
+    types: ByUid<(EventLayout, TypeRole)>,
+    /// The number of the program's types in `types`.
+    programs: usize,
+    program_types: Vec<ProgramType>,
+    threads: HashMap<u16, Thread>,
+    shared: Shared,
+    clock: Clock,
+    /// When the clocks were last compared; `None` if not since the session began.
+    compared: Option<Instant>,
+    /// The times of the last two syncs: events that come now are later than the first.
+    synced_ns: [u64; 2],
+    cleared: Instant,
+    rested: Instant,
+    /// How often each sequence starts anew.
+    clear_period: Option<Duration>,
+    output: Output,
+    packets: Vec<u8>,
+    counts: Arc<Counts>,
+    /// Events since the last sync.
+    events: u64,
+    on_problem: fn(Error),
+    failed: Option<Error>,
+}
+
+impl SessionWriter {
+    /// A writer of the events that `config` enables. `types` are all types of the tracker.
+    pub(crate) fn new(
+        config: TrackEventConfig,
+        clear_period: Option<Duration>,
+        types: &[&'static [&'static Declaration]],
+        output: Output,
+        counts: Arc<Counts>,
+        on_problem: fn(Error),
+    ) -> Self {
+        let mut known = ByUid::default();
+        for declaration in types.iter().copied().flatten() {
+            let role = match declaration.uid {
+                uid if uid == THREAD_START.uid => TypeRole::ThreadStart,
+                uid if uid == LOST.uid => TypeRole::Lost,
+                _ => TypeRole::Other,
+            };
+            known.insert(declaration.uid, (declaration.layout(), role));
+        }
+        let mut writer = Self {
+            types: known,
+            programs: 0,
+            program_types: Vec::new(),
+            threads: HashMap::new(),
+            shared: Shared {
+                config,
+                process: this_process(),
+                wanted: Vec::new(),
+                tracks: HashMap::new(),
+                collisions: Vec::new(),
+            },
+            clock: Clock::new(),
+            compared: None,
+            synced_ns: [os::since_boot(); 2],
+            cleared: Instant::now(),
+            rested: Instant::now(),
+            clear_period,
+            output,
+            packets: Vec::new(),
+            counts,
+            events: 0,
+            on_problem,
+            failed: None,
+        };
+        writer.describe();
+        writer
+    }
+
+    /// Appends the packet that each part of the output begins with: what all clocks say now.
+    fn describe(&mut self) {
+        let clocks = os::clocks();
+        Message::new(&mut self.packets).nested(trace::PACKET, |packet| {
+            packet.uint(packet::TRUSTED_PACKET_SEQUENCE_ID, OWN_SEQUENCE.into());
+            packet.nested(packet::CLOCK_SNAPSHOT, |snapshot| {
+                for (id, time) in clocks {
+                    sequence::clock_at(snapshot, id, time, None);
+                }
+                snapshot.uint(clock_snapshot::PRIMARY_TRACE_CLOCK, clock::BOOTTIME);
+            });
+        });
+    }
+
+    /// Adds the program's new types. NOTE: a type is in the table before its first event is written.
+    fn learn_types(&mut self) {
+        while let Some(logged) = declared::registered(self.programs) {
+            let role = match emit::form_of(logged.declared()) {
+                Some(form) => TypeRole::TrackEvent(form),
+                None => self.learn_program(logged),
+            };
+            let info = (logged.declared().layout(), role);
+            self.types.insert(declared::uid_of(self.programs), info);
+            self.programs += 1;
+        }
+    }
+
+    /// The role of a type of `log!`: none unless the session enables all its channels.
+    fn learn_program(&mut self, logged: &Logged) -> TypeRole {
+        let known = ProgramType::of(logged);
+        let is_wanted = |category: &&str| self.shared.config.enables_name(category, &[]);
+        if known.categories.is_empty() || !known.categories.iter().all(is_wanted) {
+            return TypeRole::Other;
+        }
+        self.program_types.push(known);
+        u16::try_from(self.program_types.len() - 1).map_or(TypeRole::Other, TypeRole::Program)
+    }
+
+    /// Takes in a piece of a thread's stream; `None` if its bytes are invalid.
+    fn events(&mut self, stream: u16, payload: &[u8]) -> Option<()> {
+        let mut thread = self.threads.remove(&stream).unwrap_or_else(|| Thread::new(stream));
+        let mut rest = payload;
+        while !rest.is_empty() {
+            let mut role = TypeRole::Other;
+            let layout = |uid| {
+                let (layout, found) = self.types.get(uid)?;
+                role = found;
+                Some(layout)
+            };
+            let (item, bytes, after) = split_item(rest, PROTOCOL, layout)?;
+            rest = after;
+            match item {
+                StreamItem::Event(_, layout) => {
+                    self.event(&mut thread, role, layout, bytes.get(layout.header()..)?)?;
+                }
+                StreamItem::Piece => thread.pending.add(bytes)?,
+                StreamItem::ArraysEnd => self.complete(&mut thread)?,
+                StreamItem::Enter => thread.entering = Some(scope_time(bytes)),
+                StreamItem::Leave => {
+                    // A scope that closes before its event arrives is no slice.
+                    if thread.entering.take().is_none() && thread.open.pop() == Some(true) {
+                        let at_ns = scope_time(bytes).map(|cycle| self.clock.of_monotonic(cycle));
+                        let when = (at_ns, self.synced_ns[0]);
+                        thread.sequence.end(&self.shared, when, &mut self.packets);
+                        self.events += 1;
+                    }
+                }
+            }
+        }
+        self.threads.insert(stream, thread);
+        Some(())
+    }
+
+    /// An event, of which the arrays come next if it has any.
+    fn event(
+        &mut self,
+        thread: &mut Thread,
+        role: TypeRole,
+        layout: EventLayout,
+        fixed: &[u8],
+    ) -> Option<()> {
+        let opens = thread.entering.is_some();
+        if opens {
+            let is_slice = matches!(role, TypeRole::Program(_));
+            thread.open.push(is_slice);
+            if !is_slice {
+                thread.entering = None;
+            }
+        }
+        match role {
+            TypeRole::TrackEvent(Form::Short(count)) => {
+                return self.short(&mut thread.sequence, fixed, count, &[]);
+            }
+            TypeRole::Lost => {
+                let lost = u64::from_le_bytes(*fixed.get(4..12)?.first_chunk()?);
+                self.lost(u32::from_le_bytes(*fixed.first_chunk()?), lost);
+                return Some(());
+            }
+            _ => {}
+        }
+        thread.pending.begin(role, opens, fixed);
+        if layout.has_arrays { Some(()) } else { self.complete(thread) }
+    }
+
+    /// An event with one text at most.
+    fn short(
+        &mut self,
+        sequence: &mut Sequence,
+        fixed: &[u8],
+        count: usize,
+        texts: &[&[u8]],
+    ) -> Option<()> {
+        let (head, mut rest) = fixed.split_first_chunk::<16>()?;
+        let shape = u32::from_le_bytes(*head.last_chunk()?);
+        let (mut kinds, mut words) = ([0; MAX_SHORT], [0; MAX_SHORT]);
+        for (index, (kind, word)) in kinds.iter_mut().zip(&mut words).take(count).enumerate() {
+            let (bytes, after) = rest.split_first_chunk()?;
+            (*word, rest) = (u64::from_le_bytes(*bytes), after);
+            *kind = (shape >> (4 * index)) as u8 & 0xf;
+        }
+        let values = Values { kinds: kinds.get(..count)?, words: words.get(..count)?, texts };
+        self.track_event(sequence, head, values)
+    }
+
+    /// The pending event is whole.
+    fn complete(&mut self, thread: &mut Thread) -> Option<()> {
+        let Thread { sequence, pending, entering, .. } = thread;
+        match std::mem::replace(&mut pending.role, TypeRole::Other) {
+            TypeRole::ThreadStart => {
+                let thread = u32::from_le_bytes(*pending.fixed.first_chunk()?);
+                let tid = u32::from_le_bytes(*pending.fixed.get(4..8)?.first_chunk()?);
+                let name = String::from_utf8_lossy(pending.array(2)).into_owned();
+                sequence.set_thread(thread, tid, name);
+            }
+            TypeRole::TrackEvent(Form::Text) => {
+                let text = [pending.array(TEXT_FIELD)];
+                self.short(sequence, &pending.fixed, MAX_SHORT, &text)?;
+            }
+            TypeRole::TrackEvent(_) => {
+                let kinds = pending.array(2);
+                let words = pending.array(3).chunks_exact(8);
+                let words = words.map(|word| word.try_into().map(u64::from_le_bytes).unwrap_or(0));
+                let words = words.collect::<Vec<_>>();
+                let texts = kinds.iter().filter(|kind| **kind == kind::TEXT).count();
+                let texts = (0..texts).map(|text| pending.array(4 + text));
+                let texts = texts.collect::<Vec<_>>();
+                let values = Values { kinds, words: &words, texts: &texts };
+                let mut head = [0; 16];
+                head.iter_mut().zip(&pending.fixed).for_each(|(to, from)| *to = *from);
+                self.track_event(sequence, &head, values)?;
+            }
+            TypeRole::Program(index) => {
+                let known = self.program_types.get(usize::from(index))?;
+                let cycle = if pending.opens { entering.take().flatten() } else { None };
+                let at_ns = cycle.map(|cycle| self.clock.of_monotonic(cycle));
+                let event = ProgramEvent { fixed: &pending.fixed, arrays: &pending.arrays };
+                let when = (at_ns, self.synced_ns[0]);
+                let out = &mut self.packets;
+                sequence.program_event(&self.shared, (known, event, pending.opens), when, out);
+                self.events += 1;
+                if self.packets.len() >= self.output.write_at() {
+                    self.write(Some(sequence));
+                }
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn track_event(
+        &mut self,
+        sequence: &mut Sequence,
+        head: &[u8; 16],
+        values: Values<'_>,
+    ) -> Option<()> {
+        let ticks = u64::from_le_bytes(*head.first_chunk()?);
+        let number = u32::from_le_bytes(*head.get(8..12)?.first_chunk()?);
+        let site = emit::site(number)?;
+        let index = number as usize;
+        if self.shared.wanted.len() <= index {
+            self.shared.wanted.resize(index + 1, None);
+        }
+        let config = &self.shared.config;
+        let is_wanted = self.shared.wanted.get_mut(index)?.get_or_insert_with(|| {
+            super::active::is_dynamic(site.category) || config.enables(site.category)
+        });
+        if !*is_wanted {
+            return Some(());
+        }
+        let event = Event { at_ns: self.clock.nanos(ticks), number, site, values };
+        let written = sequence.event(&mut self.shared, &event, &mut self.packets);
+        self.events += u64::from(written.is_some());
+        for collision in self.shared.collisions.drain(..) {
+            (self.on_problem)(Error::InvalidSession(collision));
+        }
+        if written == Some(true) || self.packets.len() >= self.output.write_at() {
+            self.write(Some(sequence));
+        }
+        Some(())
+    }
+
+    /// Events of a thread, 0 for threads without a number, could not be recorded.
+    fn lost(&mut self, thread: u32, lost: u64) {
+        self.counts.lost.fetch_add(lost, Ordering::Relaxed);
+        self.sequences().for_each(|sequence| sequence.note_loss(thread));
+        let (at_ns, process) = (os::since_boot(), self.shared.process.uuid);
+        Message::new(&mut self.packets).nested(trace::PACKET, |packet| {
+            packet.uint(packet::TIMESTAMP, at_ns);
+            packet.uint(packet::TIMESTAMP_CLOCK_ID, clock::BOOTTIME);
+            packet.uint(packet::TRUSTED_PACKET_SEQUENCE_ID, OWN_SEQUENCE.into());
+            packet.nested(packet::TRACK_EVENT, |event| {
+                sequence::loss(event, process, lost);
+            });
+        });
+    }
+
+    fn sequences(&mut self) -> impl Iterator<Item = &mut Sequence> {
+        self.threads.values_mut().map(|thread| &mut thread.sequence)
+    }
+
+    /// Writes the packets that are waiting. `current` is the sequence that is not in the table.
+    fn write(&mut self, current: Option<&mut Sequence>) {
+        if self.packets.is_empty() {
+            return;
+        }
+        let result =
+            if self.failed.is_none() { self.output.write(&self.packets) } else { Ok(false) };
+        self.packets.clear();
+        match result {
+            Ok(false) => {}
+            Ok(true) => {
+                self.sequences().chain(current).for_each(Sequence::reset);
+                self.describe();
+            }
+            Err(error) => self.failed = Some(error),
+        }
+    }
+}
+
+impl Pending {
+    fn begin(&mut self, role: TypeRole, opens: bool, fixed: &[u8]) {
+        (self.role, self.opens) = (role, opens);
+        self.fixed.clear();
+        self.fixed.extend_from_slice(fixed);
+        self.arrays.iter_mut().for_each(Vec::clear);
+    }
+
+    /// Adds a piece of an array, unless the event is of no interest.
+    fn add(&mut self, piece: &[u8]) -> Option<()> {
+        if matches!(self.role, TypeRole::Other) {
+            return Some(());
+        }
+        let head = u32::from_le_bytes(*piece.first_chunk()?);
+        let index = (head >> 8 & 0x1f) as usize;
+        if self.arrays.len() <= index {
+            self.arrays.resize_with(index + 1, Vec::new);
+        }
+        self.arrays.get_mut(index)?.extend_from_slice(piece.get(PIECE_HEAD..)?);
+        Some(())
+    }
+
+    /// The bytes of the field with this number.
+    fn array(&self, index: usize) -> &[u8] {
+        self.arrays.get(index).map(Vec::as_slice).unwrap_or_default()
+    }
+}
+
+/// The time of the beginning or the end of a scope, on the clock of the stream.
+fn scope_time(item: &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(*item.get(1..9)?.first_chunk()?))
+}
+
+impl Sink for SessionWriter {
+    fn packet(&mut self, stream: u16, payload: &[u8]) {
+        if stream == TYPES || stream == IMPORTANTS {
+            return;
+        }
+        self.learn_types();
+        if self.compared.is_none_or(|compared| compared.elapsed() > COMPARE_EVERY) {
+            self.compared = Some(Instant::now());
+            self.clock.compare();
+        }
+        if self.failed.is_none() && self.events(stream, payload).is_none() {
+            self.failed = Some(Error::Internal(format!(
+                "the tracker cannot read {} bytes of stream {stream}, so the session ends here",
+                payload.len()
+            )));
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        self.write(None);
+        self.counts.events.fetch_add(std::mem::take(&mut self.events), Ordering::Relaxed);
+        if self.rested.elapsed() >= REST_EVERY {
+            self.rested = Instant::now();
+            self.sequences().for_each(Sequence::rest);
+        }
+        self.synced_ns = [self.synced_ns[1], os::since_boot()];
+        if let Some(period) = self.clear_period
+            && self.cleared.elapsed() >= period
+        {
+            self.cleared = Instant::now();
+            self.sequences().for_each(Sequence::reset);
+        }
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        let result = self.sync();
+        self.output.close();
+        result
+    }
+
+    fn written(&self) -> u64 {
+        self.output.written()
+    }
+}
+
+fn this_process() -> Process {
+    let command = std::env::args_os().map(|text| text.to_string_lossy().into_owned());
+    let command = command.take(64).collect::<Vec<_>>();
+    Process {
+        pid: std::process::id(),
+        uuid: track::process_track_uuid(),
+        name: command.first().cloned().unwrap_or_default(),
+        command,
+    }
+}

@@ -1,0 +1,285 @@
+//! Messages of protocol buffers, appended to a buffer of the caller.
+//!
+//! A message is a row of fields. A field is a key, which is its number and the kind of its value, and the
+//! value:
+//!
+//! ```text
+//! 08 96 01                 field 1, kind 0: a varint, 150
+//! 12 03 61 62 63           field 2, kind 2: 3 bytes, "abc"
+//! 1a 02 08 01              field 3, kind 2: 2 bytes, a message of one field
+//! └┬┘└──── value ────┘
+//! key: number << 3 | kind, as a varint
+//! ```
+//!
+//! Nothing here knows a schema: the caller has the numbers of fields. Nothing fails or panics, and nothing
+//! is allocated but by the buffer.
+
+pub(crate) mod perfetto;
+
+/// A number of seven bits a byte.
+const VARINT: u64 = 0;
+/// Eight bytes, the lowest first.
+const FIXED64: u64 = 1;
+/// Bytes, whose length precedes them.
+const LENGTH_DELIMITED: u64 = 2;
+/// Four bytes, the lowest first.
+const FIXED32: u64 = 5;
+
+/// The most bytes of a varint.
+const MAX_VARINT: usize = 10;
+
+/// A message that is being written: each call appends one field.
+///
+/// A field is written even if it is 0 or empty, because that differs from a field that is missing; only
+/// [`nonzero`](Self::nonzero) leaves zeros out.
+pub(crate) struct Message<'a>(&'a mut Vec<u8>);
+
+// Each of the two formats that use it needs only some kinds of fields.
+#[allow(dead_code)]
+impl<'a> Message<'a> {
+    /// A message whose fields are appended to `out`.
+    pub(crate) fn new(out: &'a mut Vec<u8>) -> Self {
+        Self(out)
+    }
+
+    /// A number without a sign (`uint32`, `uint64`, an enum).
+    pub(crate) fn uint(&mut self, field: u32, value: u64) {
+        self.key(field, VARINT);
+        push_varint(self.0, value);
+    }
+
+    /// A number with a sign in two's complement (`int32`, `int64`). A negative one takes ten bytes.
+    pub(crate) fn int(&mut self, field: u32, value: i64) {
+        self.uint(field, value as u64);
+    }
+
+    /// A number with a sign, in zigzag order: 0, -1, 1, -2 (`sint32`, `sint64`).
+    pub(crate) fn zigzag(&mut self, field: u32, value: i64) {
+        self.uint(field, ((value as u64) << 1) ^ (value >> 63) as u64);
+    }
+
+    pub(crate) fn flag(&mut self, field: u32, value: bool) {
+        self.uint(field, value.into());
+    }
+
+    /// A number, unless it is 0.
+    pub(crate) fn nonzero(&mut self, field: u32, value: u64) {
+        if value != 0 {
+            self.uint(field, value);
+        }
+    }
+
+    pub(crate) fn fixed32(&mut self, field: u32, value: u32) {
+        self.key(field, FIXED32);
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(crate) fn fixed64(&mut self, field: u32, value: u64) {
+        self.key(field, FIXED64);
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(crate) fn float(&mut self, field: u32, value: f32) {
+        self.fixed32(field, value.to_bits());
+    }
+
+    pub(crate) fn double(&mut self, field: u32, value: f64) {
+        self.fixed64(field, value.to_bits());
+    }
+
+    pub(crate) fn text(&mut self, field: u32, text: &str) {
+        self.bytes(field, text.as_bytes());
+    }
+
+    /// Bytes, or a message that has been written elsewhere.
+    pub(crate) fn bytes(&mut self, field: u32, bytes: &[u8]) {
+        self.key(field, LENGTH_DELIMITED);
+        push_varint(self.0, bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// A message within this one: `write` appends its fields.
+    ///
+    /// PERF: one byte is kept for the length, which is enough below 128 bytes. A longer message is moved
+    /// by one to nine bytes when it ends.
+    pub(crate) fn nested(&mut self, field: u32, write: impl FnOnce(&mut Message<'_>)) {
+        self.key(field, LENGTH_DELIMITED);
+        let at = self.0.len();
+        self.0.push(0);
+        write(&mut Message(self.0));
+        let length = self.0.len().saturating_sub(at + 1);
+        match self.0.get_mut(at) {
+            Some(byte) if length < 0x80 => *byte = length as u8,
+            _ => {
+                let (varint, size) = varint(length as u64);
+                self.0.splice(at..at + 1, varint.into_iter().take(size));
+            }
+        }
+    }
+
+    /// The numbers of a repeated field, one after the other, zeros too. None: no field.
+    pub(crate) fn packed(&mut self, field: u32, values: impl IntoIterator<Item = u64>) {
+        let mut values = values.into_iter().peekable();
+        if values.peek().is_some() {
+            self.nested(field, |packed| values.for_each(|value| push_varint(packed.0, value)));
+        }
+    }
+
+    /// The numbers of a repeated field, eight bytes each. None: no field.
+    pub(crate) fn packed_fixed64(&mut self, field: u32, values: impl IntoIterator<Item = u64>) {
+        let mut values = values.into_iter().peekable();
+        if values.peek().is_some() {
+            self.nested(field, |packed| {
+                values.for_each(|value| packed.0.extend_from_slice(&value.to_le_bytes()));
+            });
+        }
+    }
+
+    /// Fields that have been written elsewhere, keys and all.
+    pub(crate) fn fields(&mut self, fields: &[u8]) {
+        self.0.extend_from_slice(fields);
+    }
+
+    fn key(&mut self, field: u32, kind: u64) {
+        push_varint(self.0, u64::from(field) << 3 | kind);
+    }
+}
+
+/// The bytes of a varint, the lowest seven bits first, and how many they are. All but the last have the
+/// highest bit set.
+fn varint(mut value: u64) -> ([u8; MAX_VARINT], usize) {
+    let mut bytes = [0; MAX_VARINT];
+    let mut size = 0;
+    for byte in &mut bytes {
+        size += 1;
+        *byte = value as u8 & 0x7f;
+        value >>= 7;
+        if value == 0 {
+            break;
+        }
+        *byte |= 0x80;
+    }
+    (bytes, size)
+}
+
+fn push_varint(out: &mut Vec<u8>, value: u64) {
+    if value < 0x80 {
+        out.push(value as u8);
+        return;
+    }
+    let (bytes, size) = varint(value);
+    out.extend_from_slice(bytes.get(..size).unwrap_or(&bytes));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(write: impl FnOnce(&mut Message<'_>)) -> Vec<u8> {
+        // What is there already stays.
+        let mut out = vec![0xee];
+        write(&mut Message::new(&mut out));
+        assert_eq!(out.remove(0), 0xee);
+        out
+    }
+
+    /// The examples of the documentation of the encoding.
+    #[test]
+    fn fields_are_encoded_as_documented() {
+        let bytes = written(|message| {
+            message.uint(1, 150);
+            message.text(2, "testing");
+            message.nested(3, |inner| inner.uint(1, 150));
+            message.packed(4, [3, 270, 86942]);
+        });
+        let mut expected = vec![0x08, 0x96, 0x01, 0x12, 0x07];
+        expected.extend_from_slice(b"testing");
+        expected.extend_from_slice(&[0x1a, 0x03, 0x08, 0x96, 0x01]);
+        expected.extend_from_slice(&[0x22, 0x06, 0x03, 0x8e, 0x02, 0x9e, 0xa7, 0x05]);
+        assert_eq!(bytes, expected);
+    }
+
+    #[test]
+    fn numbers_at_the_ends_of_their_ranges_are_whole() {
+        let mut most = vec![0x08];
+        most.extend_from_slice(&[0xff; 9]);
+        most.push(0x01);
+        assert_eq!(written(|message| message.uint(1, u64::MAX)), most);
+        assert_eq!(written(|message| message.int(1, -1)), most);
+        assert_eq!(written(|message| message.zigzag(1, i64::MIN)), most);
+        for (value, byte) in [(0, 0), (-1, 1), (1, 2), (-2, 3), (2, 4), (-64, 127)] {
+            assert_eq!(written(|message| message.zigzag(1, value)), [0x08, byte], "{value}");
+        }
+        for (value, bytes) in [
+            (0, &[0x00][..]),
+            (127, &[0x7f]),
+            (128, &[0x80, 0x01]),
+            (16_383, &[0xff, 0x7f]),
+            (16_384, &[0x80, 0x80, 0x01]),
+            (1 << 63, &[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01]),
+        ] {
+            let expected = [&[0x08], bytes].concat();
+            assert_eq!(written(|message| message.uint(1, value)), expected, "{value}");
+        }
+        // The largest number of a field.
+        let key = written(|message| message.flag((1 << 29) - 1, true));
+        assert_eq!(key, [0xf8, 0xff, 0xff, 0xff, 0x0f, 0x01]);
+    }
+
+    #[test]
+    fn fixed_sizes_have_the_lowest_byte_first() {
+        let bytes = written(|message| {
+            message.fixed32(1, 0x0403_0201);
+            message.fixed64(2, 0x0807_0605_0403_0201);
+            message.float(3, 1.0);
+            message.double(4, -2.0);
+            message.packed_fixed64(5, [1, u64::MAX]);
+        });
+        let expected = [
+            &[0x0d, 1, 2, 3, 4][..],
+            &[0x11, 1, 2, 3, 4, 5, 6, 7, 8],
+            &[0x1d, 0, 0, 0x80, 0x3f],
+            &[0x21, 0, 0, 0, 0, 0, 0, 0, 0xc0],
+            &[0x2a, 16, 1, 0, 0, 0, 0, 0, 0, 0],
+            &[0xff; 8],
+        ];
+        assert_eq!(bytes, expected.concat());
+    }
+
+    /// One is different from nothing at all.
+    #[test]
+    fn empty_fields_are_written_and_empty_lists_are_not() {
+        let bytes = written(|message| {
+            message.uint(1, 0);
+            message.flag(2, false);
+            message.text(3, "");
+            message.nested(4, |_| ());
+            message.nonzero(5, 0);
+            message.packed(6, []);
+            message.packed_fixed64(7, []);
+            message.packed(8, [0]);
+            message.fields(&[]);
+        });
+        assert_eq!(bytes, [0x08, 0, 0x10, 0, 0x1a, 0, 0x22, 0, 0x42, 1, 0]);
+    }
+
+    /// Lengths around the sizes where theirs needs one more byte, at every depth.
+    #[test]
+    fn nested_messages_of_any_length_are_as_if_written_apart() {
+        for length in [0, 1, 125, 126, 127, 128, 129, 16_380, 16_383, 16_384, 2_097_152] {
+            let inner = vec![0x55; length];
+            let nested = written(|message| {
+                message.nested(1, |outer| {
+                    outer.uint(9, 1);
+                    outer.nested(2, |middle| middle.nested(3, |last| last.bytes(4, &inner)));
+                    outer.uint(9, 2);
+                });
+                message.uint(9, 3);
+            });
+            let apart = |field, bytes: &[u8]| written(|message| message.bytes(field, bytes));
+            let middle = apart(2, &apart(3, &apart(4, &inner)));
+            let outer = [&[0x48, 1], &*middle, &[0x48, 2]].concat();
+            assert_eq!(nested, [&*apart(1, &outer), &[0x48, 3]].concat(), "{length}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! A reader of Perfetto's files, for tests: with the decoder of another crate. It knows what a reader
+//! must know to show a file: sequences, their state, and the numbers of texts. What it does not
+//! understand fails the test.
+
+use prost::encoding::{WireType, decode_key, decode_varint};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A field of a message.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Field {
+    Number(u64),
+    Fixed64(u64),
+    Fixed32(u32),
+    Bytes(Vec<u8>),
+}
+
+/// The fields of a message, in order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Message(pub(crate) Vec<(u32, Field)>);
+
+impl Message {
+    pub(crate) fn decode(mut input: &[u8]) -> Self {
+        let mut fields = Vec::new();
+        while !input.is_empty() {
+            let (field, kind) = decode_key(&mut input).expect("a key");
+            let value = match kind {
+                WireType::Varint => Field::Number(decode_varint(&mut input).expect("a number")),
+                WireType::SixtyFourBit => {
+                    let (bytes, rest) = input.split_first_chunk().expect("eight bytes");
+                    input = rest;
+                    Field::Fixed64(u64::from_le_bytes(*bytes))
+                }
+                WireType::ThirtyTwoBit => {
+                    let (bytes, rest) = input.split_first_chunk().expect("four bytes");
+                    input = rest;
+                    Field::Fixed32(u32::from_le_bytes(*bytes))
+                }
+                WireType::LengthDelimited => {
+                    let size = decode_varint(&mut input).expect("a size") as usize;
+                    let (bytes, rest) = input.split_at_checked(size).expect("a whole field");
+                    input = rest;
+                    Field::Bytes(bytes.to_vec())
+                }
+                other => panic!("{other:?}"),
+            };
+            fields.push((field, value));
+        }
+        Self(fields)
+    }
+
+    pub(crate) fn all(&self, number: u32) -> impl Iterator<Item = &Field> {
+        self.0.iter().filter(move |(field, _)| *field == number).map(|(_, value)| value)
+    }
+
+    pub(crate) fn number(&self, number: u32) -> Option<u64> {
+        self.all(number).next().map(|field| match field {
+            Field::Number(value) | Field::Fixed64(value) => *value,
+            other => panic!("{number} is {other:?}"),
+        })
+    }
+
+    pub(crate) fn numbers(&self, number: u32) -> Vec<u64> {
+        let value = |field: &Field| match field {
+            Field::Number(value) | Field::Fixed64(value) => *value,
+            other => panic!("{number} is {other:?}"),
+        };
+        self.all(number).map(value).collect()
+    }
+
+    pub(crate) fn bytes(&self, number: u32) -> Option<&[u8]> {
+        self.all(number).next().map(|field| match field {
+            Field::Bytes(bytes) => bytes.as_slice(),
+            other => panic!("{number} is {other:?}"),
+        })
+    }
+
+    pub(crate) fn text(&self, number: u32) -> Option<String> {
+        self.bytes(number).map(|bytes| String::from_utf8(bytes.to_vec()).expect("UTF-8"))
+    }
+
+    pub(crate) fn message(&self, number: u32) -> Option<Self> {
+        self.bytes(number).map(Self::decode)
+    }
+
+    pub(crate) fn messages(&self, number: u32) -> impl Iterator<Item = Self> {
+        self.all(number).map(move |field| match field {
+            Field::Bytes(bytes) => Self::decode(bytes),
+            other => panic!("{number} is {other:?}"),
+        })
+    }
+}
+
+/// A track event, with its texts.
+#[derive(Clone, Debug)]
+pub(crate) struct TrackEvent {
+    pub(crate) sequence: u64,
+    /// On the clock `clock`; nanoseconds since the system was started if that is 6.
+    pub(crate) time: u64,
+    pub(crate) clock: u64,
+    pub(crate) kind: u64,
+    pub(crate) name: Option<String>,
+    /// Whether the name is a number in the packet.
+    pub(crate) interned: bool,
+    pub(crate) categories: Vec<String>,
+    pub(crate) track: u64,
+    pub(crate) arguments: Vec<(String, Field, u32)>,
+    pub(crate) message: Message,
+}
+
+/// A file.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    pub(crate) events: Vec<TrackEvent>,
+    /// The descriptors of tracks, by uuid.
+    pub(crate) tracks: BTreeMap<u64, Message>,
+    /// How often sequences have started anew.
+    pub(crate) starts: usize,
+    /// The sum of the losses that the file states.
+    pub(crate) lost: u64,
+}
+
+#[derive(Default)]
+struct Sequence {
+    is_valid: bool,
+    clock: u64,
+    /// Nanoseconds in a unit of the clocks 64 and 65.
+    unit: u64,
+    last: u64,
+    track: u64,
+    texts: BTreeMap<(u32, u64), String>,
+    tracks: BTreeSet<u64>,
+}
+
+impl Trace {
+    pub(crate) fn decode(bytes: &[u8]) -> Self {
+        let mut trace = Self::default();
+        let mut sequences = BTreeMap::<u64, Sequence>::new();
+        for packet in Message::decode(bytes).messages(1) {
+            let id = packet.number(10).expect("a packet is on a sequence");
+            let sequence = sequences.entry(id).or_default();
+            let flags = packet.number(13).unwrap_or(0);
+            if flags & 1 != 0 {
+                let defaults = packet.message(59).expect("defaults");
+                *sequence = Sequence { is_valid: true, unit: 1, ..Sequence::default() };
+                sequence.clock = defaults.number(58).expect("a clock");
+                sequence.track = defaults.message(11).unwrap().number(11).expect("a track");
+                for clock in packet
+                    .message(6)
+                    .iter()
+                    .flat_map(|clocks| clocks.messages(1).collect::<Vec<_>>())
+                {
+                    if clock.number(1) == Some(64) {
+                        sequence.unit = clock.number(4).unwrap_or(1);
+                        sequence.last = clock.number(2).unwrap() * sequence.unit;
+                        assert_eq!(clock.number(3), Some(1), "the clock 64 is incremental");
+                    } else if clock.number(1) == Some(65) {
+                        sequence.unit = clock.number(4).unwrap_or(1);
+                    }
+                }
+                trace.starts += 1;
+            }
+            if flags & 2 != 0 {
+                assert!(sequence.is_valid, "a packet needs the state of sequence {id}");
+            }
+            if let Some(data) = packet.message(12) {
+                for list in data.0.iter().map(|(list, _)| *list).collect::<BTreeSet<_>>() {
+                    for entry in data.messages(list) {
+                        let key = (list, entry.number(1).expect("a number"));
+                        let text = entry.text(2).expect("a text");
+                        let old = sequence.texts.insert(key, text.clone());
+                        assert!(old.is_none(), "{key:?} is {text:?}, and was {old:?}");
+                    }
+                }
+            }
+            if let Some(track) = packet.message(60) {
+                let uuid = track.number(1).expect("a uuid");
+                let is_new = sequence.tracks.insert(uuid);
+                assert!(is_new || flags != 0, "{uuid:#x} is described twice on sequence {id}");
+                trace.tracks.insert(uuid, track);
+            }
+            if let Some(event) = packet.message(11) {
+                trace.event(id, sequence, &packet, event);
+            }
+        }
+        trace
+    }
+
+    fn event(&mut self, id: u64, sequence: &mut Sequence, packet: &Message, message: Message) {
+        let raw = packet.number(8).expect("a time");
+        let clock = packet.number(58).unwrap_or(sequence.clock);
+        let (time, clock) = match clock {
+            64 => {
+                sequence.last += raw * sequence.unit;
+                (sequence.last, 6)
+            }
+            65 => (raw * sequence.unit, 6),
+            other => (raw, other),
+        };
+        let text = |list, number| {
+            let text = sequence.texts.get(&(list, number));
+            text.unwrap_or_else(|| panic!("the text {number} of list {list} is unknown")).clone()
+        };
+        let interned = message.number(10).map(|number| text(2, number));
+        let mut categories = message.numbers(3).into_iter().map(|n| text(1, n)).collect::<Vec<_>>();
+        categories.extend(message.all(22).map(|field| match field {
+            Field::Bytes(bytes) => String::from_utf8(bytes.clone()).unwrap(),
+            other => panic!("{other:?}"),
+        }));
+        let arguments = message.messages(4).map(|argument| {
+            let name = argument.number(1).map(|number| text(3, number)).or(argument.text(10));
+            let value = argument.0.iter().find(|(field, _)| ![1, 10].contains(field));
+            let (field, value) = value.expect("a value").clone();
+            (name.unwrap_or_default(), value, field)
+        });
+        let event = TrackEvent {
+            sequence: id,
+            time,
+            clock,
+            kind: message.number(9).unwrap_or(0),
+            interned: interned.is_some(),
+            name: interned.or_else(|| message.text(23)),
+            categories,
+            track: message.number(11).unwrap_or(sequence.track),
+            arguments: arguments.collect(),
+            message,
+        };
+        if event.name.as_deref() == Some("events lost") && event.categories == ["memledger"] {
+            let Field::Number(lost) = event.arguments[0].1 else { panic!("{event:?}") };
+            self.lost += lost;
+        } else {
+            self.events.push(event);
+        }
+    }
+
+    /// The descriptor of the track with this name.
+    pub(crate) fn track(&self, name: &str) -> &Message {
+        let mut tracks = self.tracks.values();
+        tracks.find(|track| track.text(2).as_deref() == Some(name)).expect("a track")
+    }
+}
