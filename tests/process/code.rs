@@ -44,23 +44,20 @@ pub(crate) const CASES: &[Case] = &[
         let outcome = run.run();
         outcome.quiet();
         let report = outcome.whole();
-        let addresses = outcome.stdout.split_whitespace();
-        let addresses = addresses.map(|word| u64::from_str_radix(word, 16).unwrap());
-        let [base, inside, outside] = addresses.collect::<Vec<_>>()[..] else { panic!() };
-        let functions = [inside - base, outside - base];
-        let has = |row: &StackRow, function: u64| {
-            let start = function - base;
+        let has = |row: &StackRow, function: &str| {
+            // Debug information may have the last part of a name only.
             let within = |frame: &&u32| {
-                let offset = report.frames[**frame as usize].offset;
-                let nearest = functions.iter().filter(|start| **start <= offset).max();
-                nearest == Some(&start) && offset - start < 300
+                let functions = report.frames[**frame as usize].functions.iter();
+                functions
+                    .map(|at| at.function.rsplit("::").next())
+                    .any(|name| name == Some(function))
             };
             row.frames.iter().filter(within).count()
         };
         let (first, second) = (row_of(&report, FIRST), row_of(&report, SECOND));
         assert_eq!((first.figures.allocations, second.figures.allocations), (100, 100));
-        assert_eq!((has(first, inside), has(first, outside)), (6, 0), "{first:#?}");
-        assert_eq!((has(second, inside), has(second, outside)), (0, 1), "{second:#?}");
+        assert_eq!((has(first, "inside"), has(first, "outside")), (6, 0), "{first:#?}");
+        assert_eq!((has(second, "inside"), has(second, "outside")), (0, 1), "{second:#?}");
         // The library says how its first function leads to the thread's own stack.
         assert_eq!((first.end, second.end), (StackEnd::Complete, StackEnd::Complete));
         assert_eq!(first.frames.last(), second.frames.last());
@@ -237,14 +234,6 @@ fn coroutine() {
     let mut coroutine = Coroutine::new(|yielder, ()| {
         (0..100).for_each(|_| inside(yielder, 5));
     });
-    let functions = [inside as *const () as usize, outside as *const () as usize];
-    // SAFETY: the address is one of the program.
-    let base = unsafe {
-        let mut about = std::mem::zeroed::<libc::Dl_info>();
-        libc::dladdr(std::ptr::without_provenance(functions[0]), &raw mut about);
-        about.dli_fbase.addr()
-    };
-    println!("{base:x} {:x} {:x}", functions[0], functions[1]);
     for _ in 0..100 {
         assert!(matches!(coroutine.resume(()), CoroutineResult::Yield(())));
         outside();
