@@ -425,8 +425,21 @@ fn a_trace_that_grows_is_followed() {
 }
 
 #[test]
+fn a_trace_without_an_end_mark_is_followed_until_its_file_is_old() {
+    let whole = fs::read(SAMPLE).expect("the sample");
+    let copied = Copied::of(SAMPLE);
+    copied.write(&whole[..whole.len() / 2]);
+    let view = View::start(&copied);
+    let ready = view.wait_for(|event| event["ready"] == true);
+    assert_eq!(ready["is_growing"], true, "Unreal's writer says nowhere that a trace has ended");
+    copied.append(&whole[whole.len() / 2..]);
+    copied.is_old();
+    view.wait_for(|event| event["is_growing"] == false);
+    assert_same_answers(&copied, &view);
+}
+
+#[test]
 fn a_trace_that_grows_after_what_seemed_its_end_is_read_again() {
-    // Unreal's writer says nowhere that a trace has ended.
     let whole = fs::read(SAMPLE).expect("the sample");
     let copied = Copied::of(SAMPLE);
     copied.write(&whole[..whole.len() / 2 + 100]);

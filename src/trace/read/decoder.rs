@@ -185,10 +185,21 @@ impl Decoder {
         }
         // NOTE: this crate's writer announces this type in the first packet of types, so before the
         // first sync.
-        match self.types().find(|(event_type, _)| event_type.is("Memledger", "Report")) {
-            Some((_, reports)) => reports > 0,
+        match self.end_marks() {
+            Some(marks) => marks > 0,
             None => self.tally.syncs > 0,
         }
+    }
+
+    /// Whether the event with which this crate's writer ends a trace was read.
+    pub(super) fn has_end_mark(&self) -> bool {
+        self.end_marks().is_some_and(|marks| marks > 0)
+    }
+
+    /// How many such events were read; `None` if the trace's writer marks no end.
+    fn end_marks(&self) -> Option<u64> {
+        let mut types = self.types();
+        types.find(|(event_type, _)| event_type.is("Memledger", "Report")).map(|(_, marks)| marks)
     }
 
     /// Sets the limit, in bytes, for the memory of the events that wait for an earlier event, or

@@ -149,9 +149,11 @@ impl<R: Read> Reader<R> {
         header.is_none_or(|header| self.source.has(header.size))
     }
 
-    /// Whether what was read so far has the end of the trace: see [`Counts::ended`](super::Counts::ended).
+    /// Whether the event with which memledger ends a trace was read. Unreal marks no end, so this stays `false`
+    /// for its traces: whether such a trace still grows can only be seen from its file.
+    /// ([`Counts::ended`](super::Counts::ended) says whether a trace that does not grow is complete.)
     pub fn has_ended(&self) -> bool {
-        self.decoder.counts().ended
+        self.decoder.has_end_mark()
     }
 
     /// How many bytes of the input were taken in so far.
