@@ -10,7 +10,7 @@ use super::recording::{self, Follow, Inherited, Recording, WORKER_TIMEOUT};
 use super::report::ReportOutput;
 #[cfg(feature = "perfetto")]
 use super::tracing_session::{self, InitialSession};
-use super::{exit, fork, late_join, problems};
+use super::{exit, fork, late_join, problems, signals};
 use crate::alloc::{self, events::MemoryEvents, linked, stats};
 use crate::error::Error;
 use crate::events::ProgramEvents;
@@ -96,6 +96,9 @@ pub(super) fn begin(
     quiesce::run(memory && !recording.unlinked);
     recording.control =
         control.and_then(|bound| commands::serve(bound).map_err(problems::report).ok());
+    if config.report_on_signals {
+        signals::prepare().unwrap_or_else(problems::report);
+    }
     let handle = (!recording.from_environment).then_some(recording.generation);
     *current = Some(recording);
     Ok(handle)

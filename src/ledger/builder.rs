@@ -36,6 +36,31 @@ impl LedgerBuilder {
         self
     }
 
+    /// Writes the report, and the end of the trace, also if SIGTERM, SIGINT (Ctrl-C) or SIGHUP ends the program.
+    /// Default: such a signal ends the program without a report, and the trace has everything up to its last packet.
+    ///
+    /// The program ends by the same signal, after the report; until then its threads go on, and their events are
+    /// not in the report. A second signal ends it at once if it arrives more than a second after the first one. The
+    /// blocks of a program that a signal ends are those that it held at that moment: its destructors do not run.
+    ///
+    /// A signal that the program ignores or handles itself, before or after this call, stays the program's: the
+    /// report comes when the program ends as it does then. Costs one thread that sleeps, of 1 MiB of stack (address
+    /// space; some pages are used). The first process of a container, which signals do not end, writes its report at
+    /// the first signal and runs on.
+    ///
+    /// ```
+    /// use memledger::{Ledger, ReportTo};
+    ///
+    /// let ledger = Ledger::builder().report_on_exit(ReportTo::stderr()).report_on_signals().start()?;
+    /// // ... a server that runs until it is stopped ...
+    /// # drop(ledger);
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
+    pub fn report_on_signals(mut self) -> Self {
+        self.config.report_on_signals = true;
+        self
+    }
+
     /// Writes or sends the trace to `destination`, from the start of the recording on.
     ///
     /// One file and one host can be set; a later call replaces the earlier one of its kind.

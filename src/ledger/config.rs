@@ -75,6 +75,7 @@ pub(crate) struct Config {
     pub(crate) control_folder: Option<PathBuf>,
     pub(crate) control_hosts: Vec<String>,
     pub(crate) follow_forks: bool,
+    pub(crate) report_on_signals: bool,
     pub(crate) file_mode: Option<u32>,
     pub(crate) channels: Option<String>,
     pub(crate) stacks: Option<Stacks>,

@@ -38,6 +38,8 @@ pub(crate) mod report;
 mod report_to;
 #[cfg(feature = "enable")]
 mod settings;
+#[cfg(feature = "enable")]
+mod signals;
 mod snapshot;
 #[cfg(feature = "enable")]
 pub(crate) mod start;
@@ -114,6 +116,7 @@ impl Ledger {
     /// | `MEMLEDGER_FILE_MODE=640` | permissions of the files that are written, octal; default 600 |
     /// | `MEMLEDGER_REPORT=stderr`, a path ending in `.txt`, `.json`, `.html` or `.pb.gz`, or `off` | where the report goes |
     /// | `MEMLEDGER_REPORT_LARGEST_LIVE=20` | how many of the largest live blocks it lists ([`ReportTo::largest_live`]) |
+    /// | `MEMLEDGER_REPORT_ON_SIGNALS=1` | write the report, too, before SIGTERM, SIGINT or SIGHUP ends the program ([`LedgerBuilder::report_on_signals`]) |
     /// | `MEMLEDGER_REPORT_VERBOSE=1` | threads, sizes and more in its text, too ([`ReportTo::verbose`]) |
     pub fn from_env() -> Self {
         #[cfg(feature = "enable")]
@@ -128,7 +131,7 @@ impl Ledger {
     /// The flags are `-trace=`, `-tracestacks` (or `-tracestacks=`), `-tracestackframes=`,
     /// `-tracefile=`, `-tracehost=`, `-traceperfetto=`, `-traceperfettoconfig=`, `-tracecontrol=`, `-tracecontroltokenfile=`,
     /// `-tracecontrolfolder=`, `-tracecontrolhosts=`, `-tracefollowforks=`, `-tracefilemode=`,
-    /// `-tracereport=`, `-tracereportverbose=` and `-tracereportlargestlive=`, with the values of
+    /// `-tracereport=`, `-tracereportonsignals=`, `-tracereportverbose=` and `-tracereportlargestlive=`, with the values of
     /// the variables `MEMLEDGER_TRACE`, `MEMLEDGER_FILE`, `MEMLEDGER_HOST` and so on.
     pub fn from_args(args: impl IntoIterator<Item = OsString>) -> (Self, Vec<OsString>) {
         #[cfg(feature = "enable")]

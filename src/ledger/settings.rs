@@ -25,7 +25,7 @@ struct Setting {
 }
 
 /// All settings, in the order in which they are applied.
-const SETTINGS: [Setting; 16] = [
+const SETTINGS: [Setting; 17] = [
     Setting { variable: TRACE, flag: "-trace=", apply: channels },
     Setting { variable: STACKS, flag: STACKS_FLAG, apply: stacks },
     Setting { variable: STACK_FRAMES, flag: "-tracestackframes=", apply: stack_frames },
@@ -55,6 +55,11 @@ const SETTINGS: [Setting; 16] = [
         flag: "-tracefollowforks=",
         apply: follow_forks,
     },
+    Setting {
+        variable: REPORT_ON_SIGNALS,
+        flag: "-tracereportonsignals=",
+        apply: report_on_signals,
+    },
     Setting { variable: FILE_MODE, flag: "-tracefilemode=", apply: file_mode },
     Setting { variable: REPORT, flag: "-tracereport=", apply: report },
     // Applied after the report: these are its options.
@@ -79,6 +84,7 @@ pub(super) const STACK_FRAMES: &CStr = c"MEMLEDGER_STACK_FRAMES";
 const STACKS_FLAG: &str = "-tracestacks=";
 const STACKS_ON: &str = "-tracestacks=on";
 pub(super) const FILE_MODE: &CStr = c"MEMLEDGER_FILE_MODE";
+const REPORT_ON_SIGNALS: &CStr = c"MEMLEDGER_REPORT_ON_SIGNALS";
 pub(super) const REPORT: &CStr = c"MEMLEDGER_REPORT";
 /// The setting whose value names a file to be read.
 pub(super) const CONTROL_TOKEN_FILE: &CStr = c"MEMLEDGER_CONTROL_TOKEN_FILE";
@@ -319,6 +325,11 @@ fn control_token_file(value: &OsStr, config: &mut Config) -> Result<(), String> 
 
 fn follow_forks(value: &OsStr, config: &mut Config) -> Result<(), String> {
     config.follow_forks = is_on(value)?;
+    Ok(())
+}
+
+fn report_on_signals(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    config.report_on_signals = is_on(value)?;
     Ok(())
 }
 

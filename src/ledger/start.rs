@@ -10,7 +10,7 @@ use super::recording::{self, Follow, Inherited, Recording};
 use super::report::open_report;
 use super::report_to::ReportTo;
 use super::settings::{self, FILE_MODE, REPORT, STACK_FRAMES, STACKS, Settings, TRACE};
-use super::{control, problems};
+use super::{control, problems, signals};
 use crate::alloc::{self, linked};
 use crate::error::Error;
 use crate::events::channel::{self, Names};
@@ -203,6 +203,10 @@ fn add_settings(running: &mut Recording, config: Config) -> Result<(), Error> {
     if config.on_full == OnFull::Drop {
         backpressure::allow_waiting(false);
         running.follow.iter_mut().for_each(|follow| follow.config.on_full = OnFull::Drop);
+    }
+    if config.report_on_signals {
+        signals::prepare().unwrap_or_else(problems::report);
+        running.follow.iter_mut().for_each(|follow| follow.config.report_on_signals = true);
     }
     if config.stacks.is_some() && !running.stacks_are_set {
         config.configure_stacks();

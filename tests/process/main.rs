@@ -15,6 +15,7 @@ mod containers;
 mod control;
 mod descriptors;
 mod destinations;
+mod ending_signals;
 mod entries;
 mod exactness;
 mod exit;
@@ -96,6 +97,7 @@ fn main() {
         ("losses", losses::CASES),
         ("fork", fork::CASES),
         ("signals", signals::CASES),
+        ("ending_signals", ending_signals::CASES),
         ("own_memory", own_memory::CASES),
         ("exactness", exactness::CASES),
         ("budgets", budgets::CASES),

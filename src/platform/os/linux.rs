@@ -7,8 +7,12 @@
 mod library;
 #[cfg(target_arch = "x86_64")]
 mod modules;
+mod signals;
 mod threads;
 
+pub(crate) use signals::{
+    end_by, forget_signals, handle_ending_signals, has_waiting_thread, wait_for_ending_signal,
+};
 pub(crate) use threads::{STACK, name_thread, run_on_new_thread, spawn};
 
 #[cfg(target_arch = "x86_64")]

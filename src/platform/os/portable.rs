@@ -54,6 +54,20 @@ pub(crate) fn register_barrier() -> bool {
 
 pub(crate) fn barrier_on_all_threads() {}
 
+pub(crate) fn has_waiting_thread() -> bool {
+    true
+}
+
+pub(crate) fn forget_signals() {}
+
+pub(crate) fn handle_ending_signals() {}
+
+pub(crate) fn wait_for_ending_signal() -> i32 {
+    0
+}
+
+pub(crate) fn end_by(_signal: i32) {}
+
 pub(crate) fn thread_id() -> u32 {
     0
 }
