@@ -6,7 +6,8 @@
 pub mod commands;
 #[doc(hidden)]
 pub mod error;
-mod pftrace;
+#[doc(hidden)]
+pub mod pftrace;
 mod progress;
 #[doc(hidden)]
 pub mod serve;

@@ -381,21 +381,24 @@ impl Analyzer {
         self.by_bucket = true;
     }
 
-    /// The [`report`](Self::report) with a row for each bucket, and without single blocks.
-    #[cfg(feature = "pprof")]
-    pub(crate) fn report_by_bucket(&mut self) -> Report {
-        let before = (self.by_bucket, self.largest_live);
-        (self.by_bucket, self.largest_live) = (true, 0);
-        let report = self.report();
-        (self.by_bucket, self.largest_live) = before;
-        report
+    /// The [`report`](Self::report) with a row for each bucket, and without single blocks and sizes: the time
+    /// is in proportion to rows, not to live blocks.
+    #[cfg(any(feature = "pprof", feature = "perfetto"))]
+    pub(crate) fn report_by_bucket(&self) -> Report {
+        Sources { parts: Parts::RowsAndStacks, by_bucket: true, ..self.sources() }.report()
+    }
+
+    /// The start of the trace, in cycles.
+    #[cfg(feature = "perfetto")]
+    pub(crate) fn start_cycle(&self) -> u64 {
+        self.timeline.start_cycle()
     }
 
     /// The [`report`](Self::report) without single blocks, sizes and, unless `stacks`, call stacks: the
     /// time is in proportion to rows, not to live blocks.
     pub(crate) fn report_of_rows(&self, stacks: bool) -> Report {
         let parts = if stacks { Parts::RowsAndStacks } else { Parts::Rows };
-        Sources { parts, ..self.sources() }.report()
+        Sources { parts, by_bucket: false, ..self.sources() }.report()
     }
 
     /// An upper estimate of the bytes needed to make the report and to write it, with

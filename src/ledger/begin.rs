@@ -9,14 +9,12 @@ use super::in_process::InProcessAnalyzer;
 use super::recording::{self, Follow, Inherited, Recording, WORKER_TIMEOUT};
 use super::report::ReportOutput;
 #[cfg(feature = "perfetto")]
-use super::tracing_session::{self, InitialSession};
+use super::tracing_session::{self, InitialSession, TracingSessionBuilder};
 use super::{exit, fork, late_join, problems, signals};
 use crate::alloc::{self, events::MemoryEvents, linked, stats};
 use crate::error::Error;
 use crate::events::ProgramEvents;
 use crate::events::channel::{self, ChannelFilter, Names};
-#[cfg(feature = "perfetto")]
-use crate::perfetto::SessionConfig;
 use crate::platform::os::{self, BlockedSignals};
 use crate::scopes::{self, events::ScopeEvents};
 use crate::stacks::{self, events::StackEvents};
@@ -116,7 +114,7 @@ struct Plan {
     host: Option<DestinationSpec<String>>,
     address: Option<(Address, Option<ChannelFilter>)>,
     #[cfg(feature = "perfetto")]
-    perfetto: Option<(PathBuf, SessionConfig)>,
+    perfetto: Option<TracingSessionBuilder>,
     analyzes_in_process: bool,
     buffer_limit: usize,
 }
@@ -130,11 +128,16 @@ impl Plan {
             config.host.as_ref().map(|host| Address::parse(&host.location)).transpose()?;
         // NOTE: a host needs the account, too: if its connection is lost, the next stream begins
         // with the live blocks.
+        #[cfg(feature = "perfetto")]
+        let perfetto = tracing_session::of_settings(config);
         let analyzes_in_process = outputs.report.is_some()
             || address.is_some()
             || outputs.control.is_some()
             || config.analyze_in_process
             || config.follow_forks;
+        #[cfg(feature = "perfetto")]
+        let analyzes_in_process =
+            analyzes_in_process || perfetto.as_ref().is_some_and(TracingSessionBuilder::has_memory);
         Ok(Self {
             memory: channels.contains(&alloc::CHANNEL),
             scope: channels.contains(&scopes::CHANNEL),
@@ -144,7 +147,7 @@ impl Plan {
             file_channels,
             host: config.host.clone(),
             #[cfg(feature = "perfetto")]
-            perfetto: tracing_session::of_settings(config),
+            perfetto,
             address: address.map(|address| (address, host_channels)),
             analyzes_in_process,
             buffer_limit: config.buffer_limit.unwrap_or(buffer_pool::DEFAULT_LIMIT),
@@ -159,16 +162,6 @@ impl Plan {
             #[cfg(feature = "perfetto")]
             tracing: None,
         };
-        #[cfg(feature = "perfetto")]
-        if let Some((path, config)) = self.perfetto.take() {
-            match InitialSession::start(&path, config) {
-                Ok((session, sink)) => {
-                    sinks.tracing = Some(session);
-                    sinks.sinks.push((sink, false));
-                }
-                Err(error) => problems::report(error),
-            }
-        }
         if let Some(file) = file {
             let name = file.path().display().to_string();
             let spec = self.file.take();
@@ -180,6 +173,17 @@ impl Plan {
         }
         if let Some(analyzer) = analyzer {
             sinks.sinks.push((Box::new(analyzer.clone()), true));
+        }
+        // NOTE: after the analyzer, whose last report a session with memory makes.
+        #[cfg(feature = "perfetto")]
+        if let Some(builder) = self.perfetto.take() {
+            match InitialSession::start(&builder, analyzer) {
+                Ok((session, sink)) => {
+                    sinks.tracing = Some(session);
+                    sinks.sinks.push((sink, false));
+                }
+                Err(error) => problems::report(error),
+            }
         }
         if let Some((address, channels)) = self.address.take() {
             let name = address.to_string();

@@ -83,6 +83,27 @@ impl InProcessAnalyzer {
         })
     }
 
+    /// The report as of the last collection, with a row for each bucket and without single blocks.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if the system has no memory for `what` is made of it.
+    #[cfg(any(feature = "pprof", feature = "perfetto"))]
+    pub(super) fn report_by_bucket(&self, what: &str) -> Result<crate::analysis::Report, Error> {
+        // NOTE: checks first that there is enough memory, as for the report: if memory ran out while the
+        // report is made, the process would abort.
+        let room = self.with_analyzer(|analyzer| analyzer.report_bytes(Some(0)));
+        if Vec::<u8>::new().try_reserve_exact(room).is_err() {
+            return Err(Error::OutOfMemory(format!(
+                "the system has no memory left for {what}, which takes about {} KiB",
+                room >> 10
+            )));
+        }
+        Ok(self.with_analyzer(|analyzer| {
+            analyzer.flush();
+            analyzer.report_by_bucket()
+        }))
+    }
+
     /// Calls `body` with the analyzer, in its state as of the last collection.
     pub(crate) fn with_analyzer<R>(&self, body: impl FnOnce(&mut Analyzer) -> R) -> R {
         body(&mut self.state().analyzer)

@@ -21,6 +21,8 @@ mod exit;
 mod files;
 #[cfg(feature = "enable")]
 mod fork;
+#[cfg(all(feature = "enable", any(feature = "pprof", feature = "perfetto")))]
+mod functions;
 #[cfg(feature = "__fuzzing")]
 pub(crate) mod fuzzing;
 #[cfg(feature = "enable")]
@@ -36,6 +38,8 @@ pub(crate) mod recording;
 #[cfg(feature = "enable")]
 pub(crate) mod report;
 mod report_to;
+#[cfg(all(feature = "enable", feature = "perfetto"))]
+mod session_memory;
 #[cfg(feature = "enable")]
 mod settings;
 #[cfg(feature = "enable")]

@@ -75,8 +75,11 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
     let deadline = Instant::now() + DRAIN_TIMEOUT;
     queue::all().iter().for_each(|queue| queue.wait_for_end(deadline));
     #[cfg(feature = "perfetto")]
-    if let Some(session) = recording.tracing {
-        session.end();
+    {
+        if let Some(session) = recording.tracing {
+            session.end();
+        }
+        super::control::sessions::end_all();
     }
     if let Some(output) = recording.report {
         write_report(output, recording.unlinked, recording.analyzer.as_ref());

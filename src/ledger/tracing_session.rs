@@ -5,95 +5,150 @@ use super::destinations::{DestinationHandle, add, filter};
 #[cfg(feature = "enable")]
 use super::entry::request;
 #[cfg(feature = "enable")]
+use super::in_process::InProcessAnalyzer;
+#[cfg(feature = "enable")]
+use super::session_memory::SessionMemory;
+#[cfg(feature = "enable")]
 use super::{files, problems};
 use crate::error::Error;
+#[cfg(feature = "enable")]
+use crate::ledger::DestinationState;
 use crate::ledger::DestinationStatus;
 use crate::perfetto::TrackEventConfig;
 #[cfg(feature = "enable")]
-use crate::perfetto::{Active, Counts, Notifications, Output, Ring, SessionConfig, SessionWriter};
+use crate::perfetto::{
+    Active, Counts, EventCounter, Notifications, Output, Ring, SessionConfig, SessionSetup,
+    SessionWriter,
+};
+#[cfg(feature = "enable")]
+use crate::platform::os;
 #[cfg(feature = "enable")]
 use crate::trace::sink::{Sink, file::PieceFile, queue::Queued};
 #[cfg(feature = "enable")]
 use crate::trace::write::untracked;
 use std::path::{Path, PathBuf};
 #[cfg(feature = "enable")]
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering};
 use std::time::Duration;
 
 /// How a [`TracingSession`] is set up.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct TracingSessionBuilder {
     config: TrackEventConfig,
-    to: To,
+    /// The file; of a session with a ring, what is written to it at the end.
+    file: Option<PathBuf>,
+    /// The bytes of the ring.
+    ring: Option<usize>,
     clear_period: Option<Duration>,
+    duration: Option<Duration>,
+    memory: Option<Duration>,
 }
 
-/// What the settings say of a session: its file and its configuration. All categories are enabled if
-/// there is none, or if it cannot be read, which is reported.
+/// What the settings say of a session. All categories are enabled if they have no configuration, or if it
+/// cannot be read, which is reported.
 #[cfg(feature = "enable")]
-pub(super) fn of_settings(config: &super::config::Config) -> Option<(PathBuf, SessionConfig)> {
+pub(super) fn of_settings(config: &super::config::Config) -> Option<TracingSessionBuilder> {
     let path = config.perfetto.clone()?;
-    let all =
-        || SessionConfig { track_events: TrackEventConfig::all(), ..SessionConfig::default() };
-    let Some(file) = &config.perfetto_config else { return Some((path, all())) };
+    let all = |path| TracingSession::file(path, TrackEventConfig::all());
+    let Some(file) = &config.perfetto_config else { return Some(all(path)) };
     let read = std::fs::read_to_string(file);
     let read = read.map_err(|source| Error::File { path: file.clone(), action: "read", source });
-    let config = read.and_then(|text| SessionConfig::parse(&text)).unwrap_or_else(|error| {
-        problems::add(format!("{error}; all categories of track events are enabled"));
-        all()
-    });
-    if !config.unsupported.is_empty() {
-        problems::add(format!(
-            "{}: {} has no effect here",
-            file.display(),
-            config.unsupported.join(", ")
-        ));
-    }
-    Some((path, config))
-}
-
-/// The session that the settings of a recording name. It begins and ends with the recording.
-#[cfg(feature = "enable")]
-pub(super) struct InitialSession {
-    active: Active,
-    /// The ring, and the file that it is written to at the end.
-    ring: Option<(Arc<Ring>, PieceFile)>,
-}
-
-#[cfg(feature = "enable")]
-impl InitialSession {
-    /// Starts the session, and returns the sink that belongs to it.
-    pub(super) fn start(
-        path: &Path,
-        config: SessionConfig,
-    ) -> Result<(Self, Box<dyn Sink>), Error> {
-        let file = create(path)?;
-        let name = file.path().display().to_string();
-        let (output, ring) = match config.ring_bytes {
-            None => (Output::File(file), None),
-            Some(bytes) => {
-                let ring = Ring::new(bytes);
-                (Output::Ring(Arc::clone(&ring)), Some((ring, file)))
+    let parsed = read.and_then(|text| SessionConfig::parse(&text));
+    Some(match parsed {
+        Ok(parsed) => {
+            if let Some(unsupported) = parsed.unsupported() {
+                problems::add(format!("{}: {unsupported}", file.display()));
             }
-        };
-        let writer =
-            writer(config.track_events.clone(), config.clear_period, output, Arc::default());
-        let sink =
-            Queued::start(name, Box::new(move |_| Ok(Box::new(writer) as _)), problems::report)?;
-        let (active, notifications) = Active::start(config.track_events)?;
-        notifications.run();
-        Ok((Self { active, ring }, Box::new(sink)))
+            TracingSessionBuilder::of(parsed, path)
+        }
+        Err(error) => {
+            problems::add(format!("{error}; all categories of track events are enabled"));
+            all(path)
+        }
+    })
+}
+
+/// What ends a session, once: its handle, the recording, or the end of its time.
+#[cfg(feature = "enable")]
+#[derive(Default)]
+struct End {
+    /// The process whose it is: the child of a fork has a copy, which must not write the file.
+    process: u32,
+    active: Mutex<Option<Active>>,
+    /// The ring, and the file that it is written to.
+    ring: Mutex<Option<(Arc<Ring>, PieceFile)>>,
+}
+
+#[cfg(feature = "enable")]
+impl End {
+    /// Disables the categories, so that none is enabled for a session that is over. Callbacks run without the
+    /// guard.
+    fn disable(&self) {
+        let active = lock(&self.active).take();
+        let stopped = active.map(|active| untracked(|| active.stop()));
+        stopped.unwrap_or_default().run();
     }
 
-    /// Ends it, after its sink has ended.
-    pub(super) fn end(self) {
-        self.active.stop().run();
-        if let Some((ring, mut file)) = self.ring
+    /// Writes the ring, after its last packets.
+    fn write_ring(&self) {
+        if let Some((ring, mut file)) = lock(&self.ring).take()
+            && self.process == os::process_id()
             && let Err(error) = file.replace(&ring.bytes())
         {
             problems::report(error);
         }
     }
+}
+
+#[cfg(feature = "enable")]
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The parts of a session that is about to start.
+#[cfg(feature = "enable")]
+struct Parts {
+    /// That of its file.
+    name: String,
+    writer: SessionWriter,
+    end: Arc<End>,
+    ring: Option<Arc<Ring>>,
+    counts: Arc<Counts>,
+}
+
+/// The session that the settings of a recording name. It begins and ends with the recording.
+#[cfg(feature = "enable")]
+pub(super) struct InitialSession(Arc<End>);
+
+#[cfg(feature = "enable")]
+impl InitialSession {
+    /// Starts the session, and returns the sink that belongs to it.
+    pub(super) fn start(
+        builder: &TracingSessionBuilder,
+        analyzer: Option<&InProcessAnalyzer>,
+    ) -> Result<(Self, Box<dyn Sink>), Error> {
+        let Parts { name, writer, end, .. } = builder.parts(None, analyzer)?;
+        let sink = queued(name, writer)?;
+        let (active, notifications) = Active::start(builder.config.clone())?;
+        *lock(&end.active) = Some(active);
+        notifications.run();
+        Ok((Self(end), Box::new(sink)))
+    }
+
+    /// Ends it, after its sink has ended.
+    pub(super) fn end(self) {
+        self.0.disable();
+        self.0.write_ring();
+    }
+}
+
+/// The queue and the thread of a session, which drops events when it is too slow.
+#[cfg(feature = "enable")]
+fn queued(name: String, writer: SessionWriter) -> Result<Queued, Error> {
+    let queued =
+        Queued::start(name, Box::new(move |_| Ok(Box::new(writer) as _)), problems::report)?;
+    let mut counter = EventCounter::new(&filter::TRACKER_TYPES);
+    Ok(queued.dropping(Box::new(move |payload| counter.count(payload))))
 }
 
 /// Creates the file of a session.
@@ -105,24 +160,6 @@ fn create(path: &Path) -> Result<PieceFile, Error> {
         files::report_in_use(&expanded, file.path());
     }
     Ok(file)
-}
-
-#[cfg(feature = "enable")]
-fn writer(
-    config: TrackEventConfig,
-    clear_period: Option<Duration>,
-    output: Output,
-    counts: Arc<Counts>,
-) -> SessionWriter {
-    let types = &filter::TRACKER_TYPES;
-    SessionWriter::new(config, clear_period, types, output, counts, problems::report)
-}
-
-#[derive(Clone, Debug)]
-#[cfg_attr(not(feature = "enable"), allow(dead_code))]
-enum To {
-    File(PathBuf),
-    Ring(usize),
 }
 
 /// A session that writes the track events of the categories that it enables: to a file, or to memory
@@ -154,8 +191,7 @@ pub struct TracingSession {
 
 #[cfg(feature = "enable")]
 struct Running {
-    /// Stopped first, so that no category is enabled for a session that is over.
-    active: Option<Active>,
+    end: Arc<End>,
     destination: DestinationHandle,
     ring: Option<Arc<Ring>>,
     counts: Arc<Counts>,
@@ -177,44 +213,82 @@ impl TracingSessionBuilder {
         self
     }
 
+    /// Ends the session by itself after this time, when the next events arrive (`duration_ms`). Default: never.
+    pub fn duration(mut self, duration: Duration) -> Self {
+        self.duration = Some(duration);
+        self
+    }
+
+    /// Has the session contain the program's memory, from the reports of the ledger: counters of live bytes,
+    /// a heap profile each `interval` (10 ms at least) and at the end, what was live at the peak, and each
+    /// [`alloc_scope!`](crate::alloc_scope) as a slice with the bytes that were allocated in it. The first
+    /// heap profile has what was allocated before the session.
+    ///
+    /// Costs a report each interval, without one row for each block: about a millisecond for a thousand
+    /// combinations of scopes, names and call stacks. The worker waits while it is made.
+    pub fn memory(mut self, interval: Duration) -> Self {
+        self.memory = Some(interval);
+        self
+    }
+
     /// Starts the session.
     ///
     /// # Errors
     /// [`Error::NotRecording`] without a ledger; [`Error::InvalidSession`] if the configuration is too
-    /// large or 16 sessions run; [`Error::File`] if the file cannot be created.
+    /// large or 16 sessions run, or if there is memory in it, but no analysis in this process;
+    /// [`Error::File`] if the file cannot be created.
     pub fn start(&self) -> Result<TracingSession, Error> {
         #[cfg(feature = "enable")]
-        return request(|| self.begin()).map(|(running, notifications)| {
-            notifications.run();
-            TracingSession { running: Some(running) }
-        });
+        return self.start_in(None);
         #[cfg(not(feature = "enable"))]
         {
-            let _ = (&self.config, &self.to, &self.clear_period);
+            let Self { config, file, ring, clear_period, duration, memory } = self;
+            let _ = (config, file, ring, clear_period, duration, memory);
             Ok(TracingSession {})
         }
     }
 
+    /// Starts the session with this file, which is its own if `file` is `None`.
     #[cfg(feature = "enable")]
-    fn begin(&self) -> Result<(Running, Notifications), Error> {
+    pub(super) fn start_in(&self, file: Option<PieceFile>) -> Result<TracingSession, Error> {
+        let (running, notifications) = request(|| self.begin(file))?;
+        notifications.run();
+        Ok(TracingSession { running: Some(running) })
+    }
+
+    /// The session that a `TraceConfig` describes.
+    #[cfg(feature = "enable")]
+    pub(super) fn of(config: SessionConfig, file: PathBuf) -> Self {
+        Self {
+            config: config.track_events,
+            file: Some(file),
+            ring: config.ring_bytes,
+            clear_period: config.clear_period,
+            duration: config.duration,
+            memory: config.memory,
+        }
+    }
+
+    /// Whether the session contains memory.
+    #[cfg(feature = "enable")]
+    pub(super) fn has_memory(&self) -> bool {
+        self.memory.is_some()
+    }
+
+    #[cfg(feature = "enable")]
+    fn begin(&self, file: Option<PieceFile>) -> Result<(Running, Notifications), Error> {
         self.config.check()?;
-        let counts = Arc::new(Counts::default());
-        let (output, ring, name) = match &self.to {
-            To::File(path) => {
-                let file = create(path)?;
-                let name = file.path().display().to_string();
-                (Output::File(file), None, name)
-            }
-            To::Ring(bytes) => {
-                let ring = Ring::new(*bytes);
-                (Output::Ring(Arc::clone(&ring)), Some(ring), "a ring buffer".to_owned())
-            }
-        };
-        let writer = writer(self.config.clone(), self.clear_period, output, Arc::clone(&counts));
-        let destination = add::add_sink(name, Box::new(writer))?;
+        let mut parts = None;
+        let destination = add::add_sink(|analyzer| {
+            let Parts { name, writer, end, ring, counts } = self.parts(file, analyzer)?;
+            parts = Some((end, ring, counts));
+            queued(name, writer)
+        })?;
+        let (end, ring, counts) = parts.unwrap_or_default();
         match Active::start(self.config.clone()) {
             Ok((active, notifications)) => {
-                Ok((Running { active: Some(active), destination, ring, counts }, notifications))
+                *lock(&end.active) = Some(active);
+                Ok((Running { end, destination, ring, counts }, notifications))
             }
             Err(error) => {
                 destination.stop();
@@ -222,12 +296,107 @@ impl TracingSessionBuilder {
             }
         }
     }
+
+    #[cfg(feature = "enable")]
+    fn parts(
+        &self,
+        file: Option<PieceFile>,
+        analyzer: Option<&InProcessAnalyzer>,
+    ) -> Result<Parts, Error> {
+        let memory = match (self.memory, analyzer) {
+            (None, _) => None,
+            (Some(interval), Some(analyzer)) => {
+                Some(Box::new(SessionMemory::new(analyzer.clone(), interval)) as _)
+            }
+            (Some(_), None) => return Err(Error::InvalidSession(NO_ANALYSIS.into())),
+        };
+        let file = match (file, &self.file) {
+            (Some(file), _) => Some(file),
+            (None, path) => path.as_deref().map(create).transpose()?,
+        };
+        let name = match &file {
+            Some(file) => file.path().display().to_string(),
+            None => "a ring buffer".to_owned(),
+        };
+        let (end, counts) = (
+            Arc::new(End { process: os::process_id(), ..End::default() }),
+            Arc::<Counts>::default(),
+        );
+        let (output, ring) = match (self.ring, file) {
+            (None, Some(file)) => (Output::File(file), None),
+            (bytes, file) => {
+                let ring = Ring::new(bytes.unwrap_or_default());
+                *lock(&end.ring) = file.map(|file| (Arc::clone(&ring), file));
+                (Output::Ring(Arc::clone(&ring)), Some(ring))
+            }
+        };
+        let over = Arc::clone(&end);
+        let setup = SessionSetup {
+            config: self.config.clone(),
+            clear_period: self.clear_period,
+            duration: self.duration,
+            output,
+            memory,
+            counts: Arc::clone(&counts),
+            on_problem: problems::report,
+            on_end: Box::new(move || {
+                over.disable();
+                over.write_ring();
+            }),
+        };
+        Ok(Parts {
+            name,
+            writer: SessionWriter::new(setup, &filter::TRACKER_TYPES),
+            end,
+            ring,
+            counts,
+        })
+    }
 }
+
+#[cfg(feature = "enable")]
+const NO_ANALYSIS: &str = "a session with memory needs the reports of the ledger, but no events are \
+                           analyzed in this process; they are with a report, a control server, or \
+                           LedgerBuilder::analyze_in_process";
 
 impl TracingSession {
     /// A session that writes to a file.
     pub fn file(path: impl Into<PathBuf>, config: TrackEventConfig) -> TracingSessionBuilder {
-        TracingSessionBuilder { config, to: To::File(path.into()), clear_period: None }
+        let file = Some(path.into());
+        TracingSessionBuilder { config, file, ..TracingSessionBuilder::default() }
+    }
+
+    /// A session that Perfetto's `TraceConfig` describes, as text: which parts of it apply is in
+    /// `docs/perfetto.md`; the others are named in a message of the ledger. The file of a configuration with a
+    /// ring buffer is written when the session ends.
+    ///
+    /// ```
+    /// use memledger::perfetto::TracingSession;
+    /// let config = "duration_ms: 10000 data_sources { config { name: 'track_event' } }";
+    /// let builder = TracingSession::from_trace_config("run.pftrace", config)?;
+    /// let refused = TracingSession::from_trace_config("run.pftrace", "buffers {").unwrap_err();
+    /// # #[cfg(feature = "enable")]
+    /// assert_eq!(refused.to_string(), "line 1 of the configuration: a } is missing at the end");
+    /// # drop(builder);
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
+    /// # Errors
+    /// [`Error::InvalidSession`], with the line.
+    pub fn from_trace_config(
+        path: impl Into<PathBuf>,
+        text: &str,
+    ) -> Result<TracingSessionBuilder, Error> {
+        #[cfg(feature = "enable")]
+        return untracked(|| {
+            let config = SessionConfig::parse(text)?;
+            config.unsupported().into_iter().for_each(problems::add);
+            Ok(TracingSessionBuilder::of(config, path.into()))
+        });
+        #[cfg(not(feature = "enable"))]
+        {
+            let _ = text;
+            Ok(Self::file(path, TrackEventConfig::default()))
+        }
     }
 
     /// Starts a session that writes to a file. In the name, `%p` becomes the process id, `%t` the unix
@@ -245,7 +414,8 @@ impl TracingSession {
     /// # Errors
     /// As [`TracingSessionBuilder::start`].
     pub fn ring_buffer(bytes: usize, config: TrackEventConfig) -> Result<Self, Error> {
-        TracingSessionBuilder { config, to: To::Ring(bytes), clear_period: None }.start()
+        let ring = Some(bytes);
+        TracingSessionBuilder { config, ring, ..TracingSessionBuilder::default() }.start()
     }
 
     /// Writes everything that was emitted before this call to the file, or to the ring. Waits at most
@@ -317,6 +487,12 @@ impl TracingSession {
         DestinationStatus::default()
     }
 
+    /// Whether it has ended by itself.
+    #[cfg(feature = "enable")]
+    pub(super) fn has_ended(&self) -> bool {
+        self.status().state == DestinationState::Ended
+    }
+
     /// Ends the session, after everything that was emitted before this call.
     pub fn stop(self) {}
 }
@@ -324,11 +500,13 @@ impl TracingSession {
 #[cfg(feature = "enable")]
 impl Drop for TracingSession {
     fn drop(&mut self) {
-        if let Some(mut running) = self.running.take() {
-            let stopped = running.active.take().map(|active| untracked(|| active.stop()));
-            stopped.unwrap_or_default().run();
+        if let Some(running) = self.running.take() {
+            running.end.disable();
             running.destination.stop();
-            untracked(move || drop(running));
+            untracked(move || {
+                running.end.write_ring();
+                drop(running);
+            });
         }
     }
 }

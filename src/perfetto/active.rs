@@ -10,11 +10,10 @@ use super::category::{Category, CategoryChange, DYNAMIC, NEW};
 use super::config::TrackEventConfig;
 use super::emit::TRACK;
 use crate::error::Error;
-use crate::platform::ticks;
+use crate::platform::{os, ticks};
 use crate::trace::write::untracked;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 const MAX_CATEGORIES: usize = 4096;
@@ -33,15 +32,41 @@ static SESSIONS: [AtomicPtr<TrackEventConfig>; MAX_SESSIONS] =
     [const { AtomicPtr::new(ptr::null_mut()) }; MAX_SESSIONS];
 /// The threads that read `SESSIONS`.
 static READERS: AtomicU32 = AtomicU32::new(0);
-/// Held while a session starts or ends.
-static CHANGES: Mutex<()> = Mutex::new(());
+/// The process that holds the lock of [`Changes`], 0 if none does.
+static HOLDER: AtomicU32 = AtomicU32::new(0);
 
 pub(super) fn is_dynamic(category: &Category) -> bool {
     ptr::eq(category, &raw const DYNAMIC)
 }
 
-fn changes() -> MutexGuard<'static, ()> {
-    CHANGES.lock().unwrap_or_else(PoisonError::into_inner)
+/// Held while a session starts or ends.
+///
+/// NOTE: not a mutex. The child of a fork has the lock as it was in its parent, and the thread that held it there
+/// does not exist in the child, which would wait for ever. So the lock says whose it is.
+struct Changes;
+
+fn changes() -> Changes {
+    let process = os::process_id();
+    loop {
+        match HOLDER.compare_exchange(0, process, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => return Changes,
+            Err(holder) if holder != process => {
+                let taken =
+                    HOLDER.compare_exchange(holder, process, Ordering::SeqCst, Ordering::SeqCst);
+                if taken.is_ok() {
+                    return Changes;
+                }
+            }
+            // Another thread of this process holds it, for about a millisecond at most.
+            Err(_) => std::thread::sleep(Duration::from_micros(100)),
+        }
+    }
+}
+
+impl Drop for Changes {
+    fn drop(&mut self) {
+        HOLDER.store(0, Ordering::SeqCst);
+    }
 }
 
 /// All categories that were used, in the order of their first use.
@@ -207,4 +232,38 @@ impl Active {
 pub(crate) fn set_traced(traced: bool) {
     let _changes = changes();
     let _ = switch(TRACE, traced, |_| true);
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_child_that_was_forked_while_the_lock_was_held_gets_it() {
+        let (held, is_held) = channel();
+        let (release, is_released) = channel::<()>();
+        let holder = std::thread::spawn(move || {
+            let _changes = changes();
+            held.send(()).unwrap();
+            let _ = is_released.recv();
+        });
+        is_held.recv().unwrap();
+        // SAFETY: the child does nothing but take the lock, and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: a child that waits for ever would be killed by this signal.
+            unsafe { libc::alarm(20) };
+            drop(changes());
+            // SAFETY: ends the child without the destructors of its parent.
+            unsafe { libc::_exit(7) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` is valid for writing.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!((libc::WIFEXITED(status), libc::WEXITSTATUS(status)), (true, 7), "{status:#x}");
+        release.send(()).unwrap();
+        holder.join().unwrap();
+        drop(changes());
+    }
 }

@@ -106,6 +106,9 @@ fn roles_of(site: &Site) -> Vec<u8> {
             Role::Thread => bytes.push(18),
             Role::Process => bytes.push(19),
             Role::End => bytes.push(20),
+            Role::NamedArg => bytes.push(22),
+            Role::TextTrack => bytes.push(23),
+            Role::NamedText => bytes.push(24),
         }
     }
     bytes.truncate(32 << 10);

@@ -28,7 +28,8 @@
 /// | `counter()` | the value `count(..)` of the counter `track(..)`: [`counter!`](crate::counter) |
 /// | `state(name)` | from here on the state of the track is this one; an empty name: none |
 ///
-/// A name is a literal, or any other expression that is a `&str`.
+/// A name, that of an argument and of a track too, is a literal, or any other expression that is a `&str`; then it is
+/// one more text among the values.
 ///
 /// | extra | |
 /// |---|---|
@@ -64,16 +65,26 @@ macro_rules! __track_event {
     ($c:tt $k:ident $n:tt $r:tt $v:tt , $($rest:tt)*) => {
         $crate::__track_event! { $c $k $n $r $v $($rest)* }
     };
-    ($c:tt $k:ident $n:tt [$($r:tt)*] [$($v:tt)*] arg($name:expr, $value:expr $(,)?) $($rest:tt)*) => {
+    ($c:tt $k:ident $n:tt [$($r:tt)*] [$($v:tt)*] arg($name:literal, $value:expr $(,)?) $($rest:tt)*) => {
         $crate::__track_event! { $c $k $n [$($r)* Arg($name),] [$($v)* ($value)] $($rest)* }
+    };
+    ($c:tt $k:ident $n:tt [$($r:tt)*] [$($v:tt)*] arg($name:expr, $value:expr $(,)?) $($rest:tt)*) => {
+        $crate::__track_event! { $c $k $n [$($r)* NamedArg,] [$($v)* (::core::convert::identity::<&str>($name)) ($value)] $($rest)* }
     };
     ($c:tt $k:ident $n:tt [$($r:tt)*] [$($v:tt)*] track($track:expr $(,)?) $($rest:tt)*) => {
         $crate::__track_event! { $c $k $n [$($r)* Track,] [$($v)* ($crate::perfetto::Track::uuid($track))] $($rest)* }
     };
-    ($c:tt $k:ident $n:tt [$($r:tt)*] [$($v:tt)*] named_track($name:expr, $id:expr, $parent:expr $(,)?) $($rest:tt)*) => {
+    ($c:tt $k:ident $n:tt [$($r:tt)*] [$($v:tt)*] named_track($name:literal, $id:expr, $parent:expr $(,)?) $($rest:tt)*) => {
         $crate::__track_event! {
             $c $k $n [$($r)* NamedTrack($name),]
             [$($v)* (::core::convert::identity::<u64>($id)) (::core::convert::identity::<u64>($parent))]
+            $($rest)*
+        }
+    };
+    ($c:tt $k:ident $n:tt [$($r:tt)*] [$($v:tt)*] named_track($name:expr, $id:expr, $parent:expr $(,)?) $($rest:tt)*) => {
+        $crate::__track_event! {
+            $c $k $n [$($r)* TextTrack,]
+            [$($v)* (::core::convert::identity::<&str>($name)) (::core::convert::identity::<u64>($id)) (::core::convert::identity::<u64>($parent))]
             $($rest)*
         }
     };
@@ -130,12 +141,22 @@ macro_rules! __track_event {
     ($c:tt $k:ident $n:tt [$($r:tt)*] $v:tt process $($rest:tt)*) => {
         $crate::__track_event! { $c $k $n [$($r)* Process,] $v $($rest)* }
     };
-    ($c:tt $k:ident $n:tt $r:tt $v:tt named($name:expr, $id:expr $(,)?) $($rest:tt)*) => {
+    ($c:tt $k:ident $n:tt $r:tt $v:tt named($name:literal, $id:expr $(,)?) $($rest:tt)*) => {
         $crate::__track_event! { $c $k $n $r $v named($name, $id, []) $($rest)* }
+    };
+    ($c:tt $k:ident $n:tt $r:tt $v:tt named($name:expr, $id:expr $(,)?) $($rest:tt)*) => {
+        $crate::__track_event! { $c $k $n $r $v named(($name), $id, []) $($rest)* }
+    };
+    ($c:tt $k:ident $n:tt [$($r:tt)*] [$($v:tt)*] named($name:literal, $id:expr, [$($inner:tt)*] $(,)?) $($rest:tt)*) => {
+        $crate::__track_event! {
+            $c $k $n [$($r)* Named($name),] [$($v)* (::core::convert::identity::<u64>($id))]
+            $($inner)* @end $($rest)*
+        }
     };
     ($c:tt $k:ident $n:tt [$($r:tt)*] [$($v:tt)*] named($name:expr, $id:expr, [$($inner:tt)*] $(,)?) $($rest:tt)*) => {
         $crate::__track_event! {
-            $c $k $n [$($r)* Named($name),] [$($v)* (::core::convert::identity::<u64>($id))]
+            $c $k $n [$($r)* NamedText,]
+            [$($v)* (::core::convert::identity::<&str>($name)) (::core::convert::identity::<u64>($id))]
             $($inner)* @end $($rest)*
         }
     };

@@ -37,6 +37,8 @@ mod emit;
 mod events;
 mod macros;
 #[cfg(feature = "enable")]
+mod memory;
+#[cfg(feature = "enable")]
 mod output;
 #[cfg(feature = "enable")]
 mod sequence;
@@ -59,6 +61,8 @@ pub(crate) use emit::TRACK;
 #[cfg(feature = "enable")]
 pub(crate) use events::{EVENT_TYPES, SiteEvents};
 #[cfg(feature = "enable")]
+pub(crate) use memory::MemoryWriter;
+#[cfg(feature = "enable")]
 pub(crate) use output::{Output, Ring};
 pub use site::Slice;
 #[doc(hidden)]
@@ -75,6 +79,6 @@ pub use track::{
 pub use value::Values;
 pub use value::{Fixed32, Fixed64, TrackValue, ZigZag};
 #[cfg(feature = "enable")]
-pub(crate) use writer::{Counts, SessionWriter};
+pub(crate) use writer::{Counts, EventCounter, SessionSetup, SessionWriter};
 
 pub use crate::ledger::{TracingSession, TracingSessionBuilder};

@@ -32,9 +32,6 @@ pub(super) use shared::{Process, Shared};
 use std::collections::{HashMap, HashSet};
 pub(super) use values::Values;
 
-/// Categories of sites have their numbers in the table of categories. Channels have larger ones.
-const CHANNEL_IDS: u64 = 1 << 16;
-
 /// The most bytes of texts and descriptors that a sequence remembers; then it starts again.
 const MAX_REMEMBERED: usize = 4 << 20;
 
@@ -109,6 +106,11 @@ impl Sequence {
         }
     }
 
+    /// The tracker's number of the thread, its id in the system, and its name.
+    pub(super) fn thread(&self) -> (u32, u32, &str) {
+        (self.thread, self.tid, &self.name)
+    }
+
     /// Makes the next packet independent of those before.
     pub(super) fn reset(&mut self) {
         self.needs_reset = true;
@@ -128,8 +130,13 @@ impl Sequence {
     /// before a loss, so the sequence starts again.
     pub(super) fn note_loss(&mut self, thread: u32) {
         if thread == self.thread {
-            (self.dropped, self.needs_reset) = (true, true);
+            self.note_gap();
         }
+    }
+
+    /// Packets of the stream are missing, so events of its thread can be.
+    pub(super) fn note_gap(&mut self) {
+        (self.dropped, self.needs_reset) = (true, true);
     }
 
     /// Appends the packets of an event. Returns whether the program asked for a flush; `None` if the session
@@ -177,7 +184,7 @@ impl Sequence {
             message.uint(track_event::TYPE, kind as u64);
             for category in &known.categories {
                 let list = interned_data::EVENT_CATEGORIES;
-                let id = interner.id_above(CHANNEL_IDS, list, category.as_bytes());
+                let id = interner.id(list, category.as_bytes());
                 message.uint(track_event::CATEGORY_IIDS, id);
             }
             let name = known.name_of(event);
@@ -301,6 +308,14 @@ impl Sequence {
                             debug_annotation::NAME_IID,
                             arguments.next().copied().unwrap_or(0),
                         );
+                        value.annotation(annotation);
+                    });
+                }
+                Role::NamedArg => {
+                    let (name, value) = (values.next().text, values.next());
+                    let name = interner.id(interned_data::DEBUG_ANNOTATION_NAMES, name);
+                    out.nested(track_event::DEBUG_ANNOTATIONS, |annotation| {
+                        annotation.uint(debug_annotation::NAME_IID, name);
                         value.annotation(annotation);
                     });
                 }

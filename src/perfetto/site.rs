@@ -26,12 +26,16 @@ pub enum Role {
     Name,
     /// A debug annotation.
     Arg(&'static str),
+    /// The name of a debug annotation, and its value.
+    NamedArg,
     /// The value of a counter.
     Count,
     /// The uuid of a registered track.
     Track,
     /// The id of a track with a name, and the uuid of its parent.
     NamedTrack(&'static str),
+    /// The name of a track, its id, and the uuid of its parent.
+    TextTrack,
     /// The clock, and the time on it.
     Timestamp,
     /// The category, as a text.
@@ -57,6 +61,8 @@ pub enum Role {
     /// In `Nested`: the id of a track with a name; the fields up to `End` are those of its
     /// descriptor.
     Named(&'static str),
+    /// The same, after the name of the track.
+    NamedText,
     /// In `Nested`: the track of the thread, and of the process. No value.
     Thread,
     Process,
@@ -69,7 +75,8 @@ impl Role {
     #[cfg(feature = "enable")]
     pub(super) const fn values(self) -> usize {
         match self {
-            Self::NamedTrack(_) | Self::Timestamp => 2,
+            Self::TextTrack => 3,
+            Self::NamedTrack(_) | Self::Timestamp | Self::NamedArg | Self::NamedText => 2,
             Self::NoIntern | Self::Flush | Self::Message(_) | Self::Nested => 0,
             Self::Thread | Self::Process | Self::End => 0,
             _ => 1,
@@ -140,13 +147,15 @@ const fn check(roles: &[Role]) {
     while at < roles.len() {
         let (place, role) = (places[depth], &roles[at]);
         let fits = match place {
-            Place::Event => {
-                !matches!(role, Role::Named(_) | Role::Thread | Role::Process | Role::End)
-            }
+            Place::Event => !matches!(
+                role,
+                Role::Named(_) | Role::NamedText | Role::Thread | Role::Process | Role::End
+            ),
             Place::Tracks => matches!(
                 role,
                 Role::Track
                     | Role::Named(_)
+                    | Role::NamedText
                     | Role::ProtoTrack
                     | Role::Thread
                     | Role::Process
@@ -168,7 +177,7 @@ const fn check(roles: &[Role]) {
         let inner = match (role, place) {
             (Role::Message(_), Place::Event) => Some(Place::Message),
             (Role::Message(_), _) => Some(place),
-            (Role::ProtoTrack | Role::Named(_), _) => Some(Place::Descriptor),
+            (Role::ProtoTrack | Role::Named(_) | Role::NamedText, _) => Some(Place::Descriptor),
             (Role::Nested, _) => Some(Place::Tracks),
             _ => None,
         };

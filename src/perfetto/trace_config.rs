@@ -19,6 +19,11 @@ const MAX_BYTES: usize = 256 << 10;
 /// The most messages within one another.
 const MAX_DEPTH: usize = 16;
 
+/// The data source whose name says that a session has memory, and the time from one heap profile to the next
+/// if it does not say one.
+const HEAP_PROFILE: &str = "android.heapprofd";
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
+
 /// What a session does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SessionConfig {
@@ -26,6 +31,10 @@ pub(crate) struct SessionConfig {
     /// The size of the ring, in bytes; `None`: everything is written to the file.
     pub(crate) ring_bytes: Option<usize>,
     pub(crate) clear_period: Option<Duration>,
+    /// The session ends by itself after this time.
+    pub(crate) duration: Option<Duration>,
+    /// The session has memory, with a heap profile after each such time.
+    pub(crate) memory: Option<Duration>,
     /// The keys that have no effect here, each with its line.
     pub(crate) unsupported: Vec<String>,
 }
@@ -52,6 +61,12 @@ impl SessionConfig {
             .map_err(|why| Error::InvalidSession(format!("the configuration: {why}")))?;
         config.track_events.check()?;
         Ok(config)
+    }
+
+    /// A sentence that names the keys without an effect, if there are some.
+    pub(crate) fn unsupported(&self) -> Option<String> {
+        let has_some = !self.unsupported.is_empty();
+        has_some.then(|| format!("{} has no effect here", self.unsupported.join(", ")))
     }
 
     fn take(&mut self, fields: &[Field]) -> Result<(), String> {
@@ -89,6 +104,11 @@ impl SessionConfig {
                         }
                     }
                 }
+                ("duration_ms", value) => {
+                    // NOTE: 0 means no end, as in Perfetto.
+                    let millis = Some(value.number(field)?).filter(|millis| *millis > 0);
+                    self.duration = millis.map(Duration::from_millis);
+                }
                 // A file is always written as the session goes.
                 ("write_into_file", _) => {}
                 _ => self.note(field),
@@ -103,18 +123,55 @@ impl SessionConfig {
 
     fn data_source(&mut self, fields: &[Field]) -> Result<(), String> {
         let name = fields.iter().find(|field| field.name == "name");
-        if let Some(name) = name.filter(|name| name.value != Value::Text("track_event".into())) {
+        if let Some(name) = name {
             let Value::Text(source) = &name.value else {
                 return Err(format!("line {}: the name of a data source is a text", name.line));
             };
-            self.unsupported.push(format!("the data source {source:?} (line {})", name.line));
-            return Ok(());
+            match source.as_str() {
+                "track_event" => {}
+                HEAP_PROFILE => return self.heap_profile(fields),
+                _ => {
+                    let source = format!("the data source {source:?} (line {})", name.line);
+                    self.unsupported.push(source);
+                    return Ok(());
+                }
+            }
         }
         for field in fields {
             match (field.name.as_str(), &field.value) {
                 ("name" | "target_buffer", _) => {}
                 ("track_event_config", Value::Message(config)) => {
                     self.track_event_config(config)?
+                }
+                _ => self.note(field),
+            }
+        }
+        Ok(())
+    }
+
+    /// The data source of the heap profiler: memory is in the session.
+    fn heap_profile(&mut self, fields: &[Field]) -> Result<(), String> {
+        self.memory.get_or_insert(DEFAULT_INTERVAL);
+        for field in fields {
+            match (field.name.as_str(), &field.value) {
+                ("name" | "target_buffer", _) => {}
+                ("heapprofd_config", Value::Message(config)) => {
+                    for field in config {
+                        match (field.name.as_str(), &field.value) {
+                            ("continuous_dump_config", Value::Message(config)) => {
+                                for field in config {
+                                    match field.name.as_str() {
+                                        "dump_interval_ms" => {
+                                            let millis = field.value.number(field)?;
+                                            self.memory = Some(Duration::from_millis(millis));
+                                        }
+                                        _ => self.note(field),
+                                    }
+                                }
+                            }
+                            _ => self.note(field),
+                        }
+                    }
                 }
                 _ => self.note(field),
             }
@@ -341,8 +398,12 @@ mod tests {
             } }
             data_sources: { config { name: "linux.ftrace" ftrace_config { ftrace_events: "x" } } }
             incremental_state_config { clear_period_ms: 5000 }
+            data_sources { config { name: "android.heapprofd" heapprofd_config {
+                continuous_dump_config { dump_interval_ms: 250 }
+            } } }
             write_into_file: true
             duration_ms: 10000
+            max_file_size_bytes: 5
         "#;
         let config = SessionConfig::parse(text).unwrap();
         let expected = TrackEventConfig::default()
@@ -355,10 +416,12 @@ mod tests {
         assert_eq!(config.track_events, expected);
         assert_eq!(config.ring_bytes, Some(4 << 20));
         assert_eq!(config.clear_period, Some(Duration::from_secs(5)));
+        assert_eq!(config.duration, Some(Duration::from_secs(10)));
+        assert_eq!(config.memory, Some(Duration::from_millis(250)));
         let unsupported = [
             "filter_debug_annotations (line 10)",
             "the data source \"linux.ftrace\" (line 13)",
-            "duration_ms (line 16)",
+            "max_file_size_bytes (line 20)",
         ];
         assert_eq!(config.unsupported, unsupported);
         assert_eq!(SessionConfig::parse("").unwrap(), SessionConfig::default());

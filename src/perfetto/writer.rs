@@ -3,14 +3,17 @@
 //! ```text
 //! worker ──► queue ──► SessionWriter ──► a sequence for each thread ──► file or ring
 //! ```
-//! A stream is decoded item by item, as the filter of a destination does it; all but track events and
-//! the descriptions of threads is skipped.
+//! A stream is decoded item by item, as the filter of a destination does it; all but track events,
+//! the descriptions of threads and, in a session with memory, allocations is skipped.
 
+mod counter;
 mod program;
+mod stream;
 
 use super::clock::Clock;
 use super::config::TrackEventConfig;
 use super::emit::{self, Form, MAX_SHORT};
+use super::memory::{Allocated, MemoryWriter};
 use super::output::Output;
 use super::sequence::{self, Event, Process, Sequence, Shared, Values};
 use super::track;
@@ -19,7 +22,6 @@ use crate::error::Error;
 use crate::platform::os;
 use crate::protobuf::Message;
 use crate::protobuf::perfetto::{clock, clock_snapshot, packet, trace};
-use crate::trace::format::arrays::PIECE_HEAD;
 use crate::trace::format::encode::Declaration;
 use crate::trace::format::handshake::PROTOCOL;
 use crate::trace::format::layout::{ByUid, EventLayout, StreamItem, split_item};
@@ -27,11 +29,13 @@ use crate::trace::format::packet::{IMPORTANTS, TYPES};
 use crate::trace::format::stream_events::{LOST, THREAD_START};
 use crate::trace::sink::Sink;
 use crate::trace::write::declared::{self, Logged};
+pub(crate) use counter::EventCounter;
 pub(super) use program::{ProgramEvent, ProgramType};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use stream::{OpenScope, Thread, scope_time};
 
 /// The sequence of the session itself. Those of threads have the numbers of their streams.
 const OWN_SEQUENCE: u32 = 1;
@@ -57,33 +61,40 @@ enum TypeRole {
     Program(u16),
     ThreadStart,
     Lost,
+    /// Of memory: a thread enters a context, allocates, and corrects its last allocation.
+    MemoryScope,
+    Allocation,
+    LargeSize,
+    ReallocFailed,
     Other,
 }
 
-/// An event of which some arrays are missing. Its memory is used again for the next one.
-struct Pending {
-    role: TypeRole,
-    opens: bool,
-    fixed: Vec<u8>,
-    arrays: Vec<Vec<u8>>,
-}
-
-/// The state of one stream.
-struct Thread {
-    sequence: Sequence,
-    pending: Pending,
-    /// A scope whose event comes next, and its time if it has one.
-    entering: Option<Option<u64>>,
-    /// Whether each open scope is a slice, the outermost first.
-    open: Vec<bool>,
-}
-
-impl Thread {
-    fn new(stream: u16) -> Self {
-        let pending =
-            Pending { role: TypeRole::Other, opens: false, fixed: Vec::new(), arrays: Vec::new() };
-        Self { sequence: Sequence::new(stream.into()), pending, entering: None, open: Vec::new() }
+/// The role of a type of the tracker; types of memory have one only in a session `with_memory`.
+fn role_of(declaration: &Declaration, with_memory: bool) -> TypeRole {
+    match (declaration.logger, declaration.event) {
+        _ if declaration.uid == THREAD_START.uid => TypeRole::ThreadStart,
+        _ if declaration.uid == LOST.uid => TypeRole::Lost,
+        _ if !with_memory => TypeRole::Other,
+        ("Memory", "MemoryScope") => TypeRole::MemoryScope,
+        ("Memory", "AllocSystem" | "ReallocAllocSystem") => TypeRole::Allocation,
+        ("Memledger", "LargeSize") => TypeRole::LargeSize,
+        ("Memledger", "ReallocFailed") => TypeRole::ReallocFailed,
+        _ => TypeRole::Other,
     }
+}
+
+/// What a session writes, and where.
+pub(crate) struct SessionSetup {
+    pub(crate) config: TrackEventConfig,
+    pub(crate) clear_period: Option<Duration>,
+    /// The session ends by itself after this time.
+    pub(crate) duration: Option<Duration>,
+    pub(crate) output: Output,
+    pub(crate) memory: Option<Box<dyn MemoryWriter>>,
+    pub(crate) counts: Arc<Counts>,
+    pub(crate) on_problem: fn(Error),
+    /// Called if the session ends by itself, when all is written.
+    pub(crate) on_end: Box<dyn FnOnce() + Send>,
 }
 
 /// See the [module](self).
@@ -103,7 +114,12 @@ pub(crate) struct SessionWriter {
     rested: Instant,
     /// How often each sequence starts anew.
     clear_period: Option<Duration>,
+    /// When the session ends by itself.
+    ends: Option<Instant>,
+    /// What is called then; `None` if the session has ended.
+    on_end: Option<Box<dyn FnOnce() + Send>>,
     output: Output,
+    memory: Option<Box<dyn MemoryWriter>>,
     packets: Vec<u8>,
     counts: Arc<Counts>,
     /// Events since the last sync.
@@ -113,22 +129,12 @@ pub(crate) struct SessionWriter {
 }
 
 impl SessionWriter {
-    /// A writer of the events that `config` enables. `types` are all types of the tracker.
-    pub(crate) fn new(
-        config: TrackEventConfig,
-        clear_period: Option<Duration>,
-        types: &[&'static [&'static Declaration]],
-        output: Output,
-        counts: Arc<Counts>,
-        on_problem: fn(Error),
-    ) -> Self {
+    /// `types` are all types of the tracker.
+    pub(crate) fn new(setup: SessionSetup, types: &[&'static [&'static Declaration]]) -> Self {
+        let SessionSetup { config, memory, duration, .. } = setup;
         let mut known = ByUid::default();
         for declaration in types.iter().copied().flatten() {
-            let role = match declaration.uid {
-                uid if uid == THREAD_START.uid => TypeRole::ThreadStart,
-                uid if uid == LOST.uid => TypeRole::Lost,
-                _ => TypeRole::Other,
-            };
+            let role = role_of(declaration, memory.is_some());
             known.insert(declaration.uid, (declaration.layout(), role));
         }
         let mut writer = Self {
@@ -148,15 +154,19 @@ impl SessionWriter {
             synced_ns: [os::since_boot(); 2],
             cleared: Instant::now(),
             rested: Instant::now(),
-            clear_period,
-            output,
+            clear_period: setup.clear_period,
+            ends: duration.and_then(|duration| Instant::now().checked_add(duration)),
+            on_end: Some(setup.on_end),
+            output: setup.output,
+            memory,
             packets: Vec::new(),
-            counts,
+            counts: setup.counts,
             events: 0,
-            on_problem,
+            on_problem: setup.on_problem,
             failed: None,
         };
         writer.describe();
+        writer.restart_memory();
         writer
     }
 
@@ -220,15 +230,25 @@ impl SessionWriter {
                 StreamItem::Enter => thread.entering = Some(scope_time(bytes)),
                 StreamItem::Leave => {
                     // A scope that closes before its event arrives is no slice.
-                    if thread.entering.take().is_none() && thread.open.pop() == Some(true) {
-                        let at_ns = scope_time(bytes).map(|cycle| self.clock.of_monotonic(cycle));
-                        let when = (at_ns, self.synced_ns[0]);
-                        thread.sequence.end(&self.shared, when, &mut self.packets);
-                        self.events += 1;
+                    let left = match thread.entering.take() {
+                        None => thread.open.pop(),
+                        Some(_) => None,
+                    };
+                    match left {
+                        Some(OpenScope::Slice) => {
+                            let at_ns =
+                                scope_time(bytes).map(|cycle| self.clock.of_monotonic(cycle));
+                            let when = (at_ns, self.synced_ns[0]);
+                            thread.sequence.end(&self.shared, when, &mut self.packets);
+                            self.events += 1;
+                        }
+                        Some(OpenScope::Memory) => self.change_context(&mut thread, 0),
+                        _ => {}
                     }
                 }
             }
         }
+        self.pass_allocated(&mut thread);
         self.threads.insert(stream, thread);
         Some(())
     }
@@ -243,9 +263,13 @@ impl SessionWriter {
     ) -> Option<()> {
         let opens = thread.entering.is_some();
         if opens {
-            let is_slice = matches!(role, TypeRole::Program(_));
-            thread.open.push(is_slice);
-            if !is_slice {
+            let scope = match role {
+                TypeRole::Program(_) => OpenScope::Slice,
+                TypeRole::MemoryScope => OpenScope::Memory,
+                _ => OpenScope::Other,
+            };
+            thread.open.push(scope);
+            if scope != OpenScope::Slice {
                 thread.entering = None;
             }
         }
@@ -258,10 +282,36 @@ impl SessionWriter {
                 self.lost(u32::from_le_bytes(*fixed.first_chunk()?), lost);
                 return Some(());
             }
+            TypeRole::Allocation => return thread.allocated.add(fixed),
+            TypeRole::LargeSize => return thread.allocated.enlarge(fixed),
+            TypeRole::ReallocFailed => {
+                thread.allocated.take_back();
+                return Some(());
+            }
+            TypeRole::MemoryScope => {
+                self.change_context(thread, u32::from_le_bytes(*fixed.first_chunk()?));
+                return Some(());
+            }
             _ => {}
         }
         thread.pending.begin(role, opens, fixed);
         if layout.has_arrays { Some(()) } else { self.complete(thread) }
+    }
+
+    /// What the thread allocates from here on is in another context.
+    fn change_context(&mut self, thread: &mut Thread, context: u32) {
+        self.pass_allocated(thread);
+        thread.allocated.context = context;
+    }
+
+    /// Passes on what the thread has allocated in its context.
+    fn pass_allocated(&mut self, thread: &mut Thread) {
+        if let Some(memory) = &mut self.memory
+            && let Some(sum) = thread.allocated.take()
+        {
+            let context = thread.allocated.context;
+            memory.allocated(thread.sequence.thread(), context, sum, &mut self.packets);
+        }
     }
 
     /// An event with one text at most.
@@ -363,8 +413,13 @@ impl SessionWriter {
 
     /// Events of a thread, 0 for threads without a number, could not be recorded.
     fn lost(&mut self, thread: u32, lost: u64) {
-        self.counts.lost.fetch_add(lost, Ordering::Relaxed);
         self.sequences().for_each(|sequence| sequence.note_loss(thread));
+        self.count_lost(lost);
+    }
+
+    /// States that events are missing here.
+    fn count_lost(&mut self, lost: u64) {
+        self.counts.lost.fetch_add(lost, Ordering::Relaxed);
         let (at_ns, process) = (os::since_boot(), self.shared.process.uuid);
         Message::new(&mut self.packets).nested(trace::PACKET, |packet| {
             packet.uint(packet::TIMESTAMP, at_ns);
@@ -380,6 +435,17 @@ impl SessionWriter {
         self.threads.values_mut().map(|thread| &mut thread.sequence)
     }
 
+    /// Whether the time of the session is over.
+    fn is_over(&self) -> bool {
+        self.ends.is_some_and(|ends| Instant::now() >= ends)
+    }
+
+    fn restart_memory(&mut self) {
+        if let Some(memory) = &mut self.memory {
+            memory.restart(now(), &mut self.packets);
+        }
+    }
+
     /// Writes the packets that are waiting. `current` is the sequence that is not in the table.
     fn write(&mut self, current: Option<&mut Sequence>) {
         if self.packets.is_empty() {
@@ -393,48 +459,22 @@ impl SessionWriter {
             Ok(true) => {
                 self.sequences().chain(current).for_each(Sequence::reset);
                 self.describe();
+                self.restart_memory();
             }
             Err(error) => self.failed = Some(error),
         }
     }
 }
 
-impl Pending {
-    fn begin(&mut self, role: TypeRole, opens: bool, fixed: &[u8]) {
-        (self.role, self.opens) = (role, opens);
-        self.fixed.clear();
-        self.fixed.extend_from_slice(fixed);
-        self.arrays.iter_mut().for_each(Vec::clear);
-    }
-
-    /// Adds a piece of an array, unless the event is of no interest.
-    fn add(&mut self, piece: &[u8]) -> Option<()> {
-        if matches!(self.role, TypeRole::Other) {
-            return Some(());
-        }
-        let head = u32::from_le_bytes(*piece.first_chunk()?);
-        let index = (head >> 8 & 0x1f) as usize;
-        if self.arrays.len() <= index {
-            self.arrays.resize_with(index + 1, Vec::new);
-        }
-        self.arrays.get_mut(index)?.extend_from_slice(piece.get(PIECE_HEAD..)?);
-        Some(())
-    }
-
-    /// The bytes of the field with this number.
-    fn array(&self, index: usize) -> &[u8] {
-        self.arrays.get(index).map(Vec::as_slice).unwrap_or_default()
-    }
-}
-
-/// The time of the beginning or the end of a scope, on the clock of the stream.
-fn scope_time(item: &[u8]) -> Option<u64> {
-    Some(u64::from_le_bytes(*item.get(1..9)?.first_chunk()?))
+/// The time since the system was started, and how long the system has slept.
+fn now() -> (u64, u64) {
+    let now = os::since_boot();
+    (now, now.saturating_sub(os::now()))
 }
 
 impl Sink for SessionWriter {
     fn packet(&mut self, stream: u16, payload: &[u8]) {
-        if stream == TYPES || stream == IMPORTANTS {
+        if stream == TYPES || stream == IMPORTANTS || self.is_done() || self.is_over() {
             return;
         }
         self.learn_types();
@@ -451,6 +491,16 @@ impl Sink for SessionWriter {
     }
 
     fn sync(&mut self) -> Result<(), Error> {
+        if self.is_over()
+            && let Some(on_end) = self.on_end.take()
+        {
+            let result = self.finish();
+            on_end();
+            return result;
+        }
+        if let Some(memory) = &mut self.memory {
+            memory.sync(now(), &mut self.packets);
+        }
         self.write(None);
         self.counts.events.fetch_add(std::mem::take(&mut self.events), Ordering::Relaxed);
         if self.rested.elapsed() >= REST_EVERY {
@@ -463,11 +513,15 @@ impl Sink for SessionWriter {
         {
             self.cleared = Instant::now();
             self.sequences().for_each(Sequence::reset);
+            self.restart_memory();
         }
         self.failed.take().map_or(Ok(()), Err)
     }
 
     fn finish(&mut self) -> Result<(), Error> {
+        if let Some(mut memory) = self.memory.take() {
+            memory.finish(now(), &mut self.packets);
+        }
         let result = self.sync();
         self.output.close();
         result
@@ -475,6 +529,24 @@ impl Sink for SessionWriter {
 
     fn written(&self) -> u64 {
         self.output.written()
+    }
+
+    fn gap(&mut self, events: u64) {
+        // Each stream continues with the description of its thread, and the scopes that are open on it.
+        let mut unfinished = 0;
+        for thread in self.threads.values_mut() {
+            let role = thread.pending.role;
+            unfinished += u64::from(matches!(role, TypeRole::TrackEvent(_) | TypeRole::Program(_)));
+            thread.sequence.note_gap();
+            thread.pending.role = TypeRole::Other;
+            (thread.entering, thread.allocated) = (None, Allocated::default());
+            thread.open.clear();
+        }
+        self.count_lost(events + unfinished);
+    }
+
+    fn is_done(&self) -> bool {
+        self.on_end.is_none()
     }
 }
 

@@ -62,6 +62,10 @@ pub(crate) static CHANNEL: Channel = Channel::new("Scope", false);
 /// that of the allocation before. It is on or off for a whole recording, so that a reader knows which.
 pub(crate) static FREE_CHANNEL: Channel = Channel::ours("FreeScope");
 
+/// The names of the first two nodes.
+const GLOBAL_SCOPE: &str = "GlobalScope";
+const OTHER_SCOPES: &str = "(other)";
+
 /// No parent, no owner.
 const NO_TAG: u32 = u32::MAX;
 
@@ -125,9 +129,9 @@ impl EventProvider for ScopeEvents {
         }
         let walk = self.walk.get_or_insert_with(|| {
             let root = tree::wire_id(tree::ROOT);
-            announce_node(importants, root, NO_TAG, &["GlobalScope"], NodeKind::Scope, NO_TAG);
+            announce_node(importants, root, NO_TAG, &[GLOBAL_SCOPE], NodeKind::Scope, NO_TAG);
             let other = tree::wire_id(tree::OTHER);
-            announce_node(importants, other, root, &["(other)"], NodeKind::Scope, NO_TAG);
+            announce_node(importants, other, root, &[OTHER_SCOPES], NodeKind::Scope, NO_TAG);
             Walk::new()
         });
         walk.visit_new(|NewNode { number, kind, parent, owner, name }| {
@@ -164,6 +168,18 @@ impl EventProvider for ScopeEvents {
         let reported = (0..).zip(&self.reported).filter(|(_, count)| **count > 0);
         events.extend(reported.map(|(node, count)| entries_event(node, *count, true)));
     }
+}
+
+/// The names of the scopes of a context, whose id in the stream is `wire`, outermost first.
+#[cfg(feature = "perfetto")]
+pub(crate) fn scope_path(wire: u32) -> Vec<&'static str> {
+    let mut names = vec![GLOBAL_SCOPE];
+    match tree::node_of_wire(wire).map(tree::stack_of) {
+        Some(tree::OTHER) => names.push(OTHER_SCOPES),
+        Some(stack) => names.extend(tree::path_of(stack)),
+        None => {}
+    }
+    names
 }
 
 /// Announces a node. `path` has the names of its groups, and then its own name.

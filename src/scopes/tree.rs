@@ -60,6 +60,12 @@ pub(crate) const fn wire_id(node: u32) -> u32 {
     WIRE_BASE + node
 }
 
+/// The node with this id in events.
+#[cfg(feature = "perfetto")]
+pub(super) const fn node_of_wire(wire: u32) -> Option<u32> {
+    wire.checked_sub(WIRE_BASE)
+}
+
 /// The kind of a node. The stream has the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

@@ -2,7 +2,9 @@
 //! Perfetto's C library that shows the same.
 
 mod many;
+mod memory;
 mod packets;
+mod sessions;
 
 use crate::harness::{Case, Run, case};
 use memledger::perfetto::{
@@ -13,7 +15,6 @@ use memledger::{Channel, Destination, Ledger, counter, instant, slice, state, tr
 use packets::{Field, Trace, TrackEvent};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 const FILE: &str = "run.pftrace";
 
@@ -37,7 +38,11 @@ pub(crate) const CASES: &[Case] = &[
     case("times are those of the clocks they are on", times, times_test),
     case("times have the unit of the session", units, units_test),
     case("a trace has track events if its channels say so", traced, traced_test),
-    case("a sequence starts anew after the clear period", clear_period, clear_period_test),
+    case(
+        "a sequence starts anew after the clear period",
+        sessions::clear_period,
+        sessions::clear_period_test,
+    ),
     case("a ring keeps the last events, and always opens", many::ring, many::ring_test),
     case(
         "events in the allocator, in signal handlers and at the end of threads",
@@ -51,6 +56,17 @@ pub(crate) const CASES: &[Case] = &[
     case("the environment starts a session", many::environment, many::environment_test),
     case("a ring is written when the program panics", many::panics, many::panics_test),
     case("what cannot be is refused in a sentence", refusals, ends_well),
+    case("a session with memory has the totals of the report", memory::whole, memory::whole_test),
+    case("a late session has the heap that exists", memory::late, memory::late_test),
+    case("commands start, flush, dump and stop sessions", sessions::commands, ends_well),
+    case("a session ends after its time", sessions::duration, sessions::duration_test),
+    case("a session whose output is not read drops events", sessions::blocked, ends_well),
+    case("losses are in the sequence of their thread", sessions::losses, sessions::losses_test),
+    case(
+        "names of tracks and arguments can be texts of the program",
+        sessions::runtime_names,
+        sessions::runtime_names_test,
+    ),
 ];
 
 fn ends_well(run: Run) {
@@ -562,24 +578,6 @@ fn traced_test(run: Run) {
     };
     assert_eq!(found("other.utrace"), [""; 0]);
     assert_eq!(found("run.utrace"), ["1: cat1, sent", "1 long", "1 8 hello"]);
-}
-
-fn clear_period() {
-    let _ledger = ledger();
-    let session = TracingSession::file(FILE, TrackEventConfig::all());
-    let session = session.clear_period(Duration::from_nanos(1)).start().unwrap();
-    for n in 0..3 {
-        track_event!(CAT1, instant("again"), arg("n", n), named_track("t", 0, 0));
-        session.flush();
-    }
-    session.stop();
-}
-
-/// `IncrementalStateClearSuccess`.
-fn clear_period_test(run: Run) {
-    let trace = read(run);
-    // That the reader knows all texts and tracks is checked as it reads.
-    assert_eq!((trace.starts, trace.events.len()), (3, 3));
 }
 
 fn refusals() {

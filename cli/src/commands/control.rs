@@ -16,6 +16,8 @@ Examples:
   memledger control 1985 write-to late.utrace
   memledger control 1985 write-to game.utrace --channels game
   memledger control 1985 channels game,net on
+  memledger control 1985 perfetto start run.pftrace --config config.txt
+  memledger control 1985 perfetto dump run.pftrace now.pftrace
   memledger control build-server:1985 --token-file token stop
   memledger control 1985 stop --all
   memledger control 1985 start
@@ -69,6 +71,11 @@ enum Action {
         #[arg(long, value_name = "NAMES", allow_hyphen_values = true)]
         channels: Option<String>,
     },
+    /// Start, stop, flush or dump a session of track events for Perfetto
+    Perfetto {
+        #[command(subcommand)]
+        action: SessionAction,
+    },
     /// End all destinations but the first file
     Stop {
         /// The first file, too
@@ -83,6 +90,83 @@ enum Action {
     },
     /// Start the first file, under a new name, and the host again, if they have ended
     Start,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum SessionAction {
+    /// Start a session, in a new file in the folder that the program has chosen
+    Start {
+        /// A plain name, such as run.pftrace, by which other commands name the session
+        name: String,
+        /// A file with a TraceConfig as text; without it, all categories are enabled
+        #[arg(long, value_name = "PATH")]
+        config: Option<PathBuf>,
+    },
+    /// End a session; one with a ring is written to its file then
+    Stop {
+        /// Its name
+        name: String,
+    },
+    /// Write all that a session has
+    Flush {
+        /// Its name
+        name: String,
+    },
+    /// Write the ring of a session to another new file
+    Dump {
+        /// Its name
+        name: String,
+        /// A plain name, such as now.pftrace
+        file: String,
+    },
+}
+
+impl SessionAction {
+    fn command(&self) -> Result<Command, CliError> {
+        Ok(match self {
+            Self::Start { name, config } => {
+                let read = |path: &PathBuf| {
+                    std::fs::read_to_string(path)
+                        .map(|text| in_one_line(&text))
+                        .map_err(|error| CliError::Failed(format!("{}: {error}", path.display())))
+                };
+                let config = config.as_ref().map(read).transpose()?;
+                Command::StartSession { name: name.clone(), config }
+            }
+            Self::Stop { name } => Command::StopSession(name.clone()),
+            Self::Flush { name } => Command::FlushSession(name.clone()),
+            Self::Dump { name, file } => {
+                Command::DumpSession { name: name.clone(), file: file.clone() }
+            }
+        })
+    }
+}
+
+/// A configuration without its comments and line ends, which a command cannot have. Neither is within a string.
+fn in_one_line(text: &str) -> String {
+    let mut line = String::new();
+    let (mut quote, mut is_escaped, mut is_comment) = (None, false, false);
+    for character in text.chars() {
+        match (character, quote) {
+            ('\n', _) => is_comment = false,
+            _ if is_comment => continue,
+            ('#', None) => {
+                is_comment = true;
+                continue;
+            }
+            (_, None) if character == '"' || character == '\'' => quote = Some(character),
+            (_, Some(end)) if character == end && !is_escaped => quote = None,
+            _ => {}
+        }
+        is_escaped = character == '\\' && !is_escaped;
+        let is_space = character.is_whitespace() && quote.is_none();
+        if !is_space {
+            line.push(character);
+        } else if !line.ends_with(' ') {
+            line.push(' ');
+        }
+    }
+    line.trim().to_owned()
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -104,13 +188,18 @@ pub fn run(args: &ControlArgs, out: &mut dyn Write) -> Result<Outcome, CliError>
         Action::WriteTo { name, channels } => {
             Command::WriteTo { name: name.clone(), channels: channels.clone() }
         }
+        Action::Perfetto { action } => action.command()?,
         Action::Stop { all: false } => Command::Stop,
         Action::Stop { all: true } => Command::StopAll,
         Action::Start => Command::Start,
         Action::Profile { .. } => Command::Profile,
     };
     // A command that does not parse back would reach the server as several lines, or as no command.
-    if Command::parse(command.to_string().as_bytes()).as_ref() != Ok(&command) {
+    let parsed = Command::parse(command.to_string().as_bytes());
+    if let (Err(reason), Action::Perfetto { .. }) = (&parsed, &args.action) {
+        return Err(CliError::Usage(format!("the command cannot be sent: {reason}")));
+    }
+    if parsed.as_ref() != Ok(&command) {
         return Err(CliError::Usage(format!(
             "{:?} cannot be sent: names and hosts have no spaces and no control characters",
             command.to_string()
@@ -154,4 +243,16 @@ fn check_token(token: &str) -> Result<(), String> {
         return Err(format!("its first line must be one word, and has {} bytes", token.len()));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_one_line;
+
+    #[test]
+    fn a_configuration_is_put_in_one_line() {
+        let text = "# one\nbuffers: { size_kb: 64 # two \"\n}\r\n\ta: \"x  # y\\\"\" b: 'z'#end";
+        assert_eq!(in_one_line(text), "buffers: { size_kb: 64 } a: \"x  # y\\\"\" b: 'z'");
+        assert_eq!(in_one_line("\n# all\n"), "");
+    }
 }

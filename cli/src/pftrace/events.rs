@@ -139,7 +139,7 @@ fn track_name(decoder: &Decoder, event: &TrackEvent) -> Option<String> {
     Some(if names.is_empty() { format!("{track:#x}") } else { names.join("/") })
 }
 
-fn text(packet: &Packet, decoder: &Decoder, with_stacks: bool) -> String {
+pub(super) fn text(packet: &Packet, decoder: &Decoder, with_stacks: bool) -> String {
     let time = packet.at_ns.map_or_else(|| "-".to_owned(), |time| time.to_string());
     let mut line = format!("{time:>16} {:>5}  {}", packet.sequence, packet.kind);
     match &packet.event {
@@ -251,7 +251,7 @@ fn arguments_json(arguments: &[(String, Argument)]) -> Json {
     Json::Object(object)
 }
 
-fn json(packet: &Packet, decoder: &Decoder) -> Json {
+pub(super) fn json(packet: &Packet, decoder: &Decoder) -> Json {
     let mut object = json!({
         "offset": packet.offset,
         "bytes": packet.bytes,

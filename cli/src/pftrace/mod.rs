@@ -38,6 +38,28 @@ pub fn recognise(mut source: Box<dyn Read>) -> Result<(Source, bool), CliError> 
     Ok((Cursor::new(head).chain(source), found))
 }
 
+/// What is read of a file, for fuzzers: an object of JSON for each packet and each place of damage, and how many bytes were
+/// read and skipped.
+#[doc(hidden)]
+pub fn items(source: impl Read) -> (Vec<serde_json::Value>, u64, u64) {
+    let (mut items, mut skipped) = (Vec::new(), 0);
+    let mut decoder = decoder::Decoder::default();
+    let (read, _) = decoder.read(source, &mut |decoder, item| {
+        items.push(match item {
+            decoder::Item::Packet(packet) => serde_json::json!({
+                "packet": events::json(&packet, decoder),
+                "line": events::text(&packet, decoder, true),
+            }),
+            decoder::Item::Damage { offset, bytes, what } => {
+                skipped += bytes;
+                serde_json::json!({ "damage": what, "offset": offset, "bytes": bytes })
+            }
+        });
+        true
+    });
+    (items, read, skipped)
+}
+
 /// What a damaged file lacks, in one sentence; `None` if nothing.
 fn missing(
     name: &str,

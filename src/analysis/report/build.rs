@@ -98,7 +98,7 @@ impl Sources<'_> {
         } else {
             TimeSeries::default()
         };
-        let by_bucket = if self.by_bucket && is_whole {
+        let by_bucket = if self.by_bucket {
             self.bucket_rows(&scopes, &names, &threads, &stacks.row_of)
         } else {
             Vec::new()

@@ -50,7 +50,7 @@ pub trait Symbolizer {
 }
 
 /// A part of a file that is loaded as code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CodeRange {
     /// Where it begins in memory: bytes from the base of the module.
     pub offset: u64,

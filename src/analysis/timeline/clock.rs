@@ -19,6 +19,11 @@ impl Clock {
         self.timebase = Timebase { start, frequency };
     }
 
+    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    pub(in crate::analysis) fn start_cycle(&self) -> u64 {
+        self.timebase.start
+    }
+
     /// Nanoseconds since the start; 0 for a cycle before it or without a known frequency.
     pub(in crate::analysis) fn nanoseconds(&self, cycle: u64) -> u64 {
         self.timebase.nanoseconds(cycle).unwrap_or(0)

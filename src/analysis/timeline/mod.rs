@@ -46,6 +46,12 @@ impl Timeline {
         self.clock.now()
     }
 
+    /// The start of the trace, in cycles.
+    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    pub(super) fn start_cycle(&self) -> u64 {
+        self.clock.start_cycle()
+    }
+
     /// See [`Clock::begin`].
     pub(super) fn begin(&mut self, start: u64, frequency: u64) {
         self.clock.begin(start, frequency);

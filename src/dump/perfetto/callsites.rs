@@ -1,13 +1,14 @@
 //! The callstacks of a heap profile: of functions, or of scopes where a block has no stack.
 
 use super::sequence::intern;
-use crate::analysis::{BucketRow, CallKind, Calls, CodeRange, Report};
+use crate::analysis::{BucketRow, CallKind, Calls, CodeRange, Module, Report};
 use crate::dump::buckets::{figures_of, scope_frames};
 use crate::protobuf::Message;
 use crate::protobuf::perfetto::{callstack, frame, interned_data, mapping};
 use std::collections::HashMap;
+use std::hash::Hash;
 
-/// One frame. Its texts are numbers of [`Texts`].
+/// One frame. Its texts have numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Frame {
     name: u32,
@@ -16,164 +17,160 @@ struct Frame {
     source: Option<(u32, u32)>,
 }
 
-/// Texts by number.
+/// The callstacks of a program, each once.
 #[derive(Debug, Default)]
-struct Texts {
-    numbers: HashMap<String, u32>,
-    all: Vec<String>,
+pub(super) struct Callsites {
+    /// The frames of each, outermost first.
+    stacks: Table<Box<[u32]>>,
+    frames: Table<Frame>,
+    functions: Table<String>,
+    files: Table<String>,
+    modules: Table<Module>,
+    /// Parts of modules with code.
+    mappings: Table<(u32, CodeRange)>,
 }
 
-impl Texts {
-    fn number(&mut self, text: &str) -> u32 {
-        if let Some(&number) = self.numbers.get(text) {
-            return number;
-        }
-        let number = self.all.len() as u32;
-        self.numbers.insert(text.to_owned(), number);
-        self.all.push(text.to_owned());
-        number
+/// Values with numbers.
+#[derive(Debug)]
+struct Table<T> {
+    numbers: HashMap<T, u32>,
+    all: Vec<T>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { numbers: HashMap::new(), all: Vec::new() }
     }
 }
 
-/// All callstacks of a report, each once.
-#[derive(Debug)]
-pub(super) struct Callsites<'a> {
-    report: &'a Report,
-    /// By bucket: its callstack; `None` if other blocks count for its blocks.
-    pub(super) of_bucket: Vec<Option<u32>>,
-    /// The frames of each, outermost first.
-    stacks: Vec<Box<[u32]>>,
-    frames: Vec<Frame>,
-    functions: Texts,
-    files: Texts,
-    /// The modules and their parts with code.
-    mappings: Vec<(usize, CodeRange)>,
+impl<T: Clone + Eq + Hash> Table<T> {
+    /// The number of a value, which is added if it is new.
+    fn number(&mut self, value: T) -> u32 {
+        let Self { numbers, all } = self;
+        *numbers.entry(value).or_insert_with_key(|value| {
+            all.push(value.clone());
+            all.len() as u32 - 1
+        })
+    }
+
+    fn get(&self, number: u32) -> Option<&T> {
+        self.all.get(number as usize)
+    }
 }
 
-impl<'a> Callsites<'a> {
-    pub(super) fn of(report: &'a Report, all_frames: bool) -> Self {
-        let mut found = Self {
-            report,
-            of_bucket: Vec::with_capacity(report.by_bucket.len()),
-            stacks: Vec::new(),
-            frames: Vec::new(),
-            functions: Texts::default(),
-            files: Texts::default(),
-            mappings: mappings(report),
-        };
+impl Table<String> {
+    /// The same, without an allocation if the text is known.
+    fn text(&mut self, text: &str) -> u32 {
+        self.numbers.get(text).copied().unwrap_or_else(|| self.number(text.to_owned()))
+    }
+}
+
+impl Callsites {
+    /// The callstack of each of `buckets`, which are of `report`; `None` if other blocks count for its
+    /// blocks.
+    pub(super) fn add(
+        &mut self,
+        report: &Report,
+        buckets: &[BucketRow],
+        all_frames: bool,
+    ) -> Vec<Option<u32>> {
         let calls = Calls::of(report, all_frames);
-        let mut numbers = Numbers::default();
+        let mappings = self.mappings(report);
         // PERF: many buckets can have the same stack.
         let mut of_row = vec![None; report.by_stack.len()];
-        for bucket in &report.by_bucket {
-            let number = figures_of(report, bucket).map(|_| {
+        let stack_of = |bucket: &BucketRow| {
+            figures_of(report, bucket).map(|_| {
                 let row = bucket.stack.filter(|&row| row < of_row.len());
                 match row.filter(|&row| report.by_stack[row].label(report).is_none()) {
                     Some(row) => *of_row[row].get_or_insert_with(|| {
-                        let frames = found.calls(&calls, row, &mut numbers);
-                        found.stack(frames, &mut numbers)
+                        let frames = self.calls(report, &calls, row, &mappings);
+                        self.stacks.number(frames.into())
                     }),
                     None => {
-                        let frames = found.scopes(bucket, &mut numbers);
-                        found.stack(frames, &mut numbers)
+                        let frames = self.scopes(report, bucket);
+                        self.stacks.number(frames.into())
                     }
                 }
-            });
-            found.of_bucket.push(number);
-        }
-        found
+            })
+        };
+        buckets.iter().map(stack_of).collect()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.stacks.len()
+        self.stacks.all.len()
     }
 
     /// The frames of a stack of functions, outermost first. An inlined function is a frame like any other.
-    fn calls(&mut self, calls: &Calls<'_>, row: usize, numbers: &mut Numbers) -> Vec<u32> {
-        let row = &self.report.by_stack[row];
+    fn calls(
+        &mut self,
+        report: &Report,
+        calls: &Calls<'_>,
+        row: usize,
+        mappings: &[(usize, CodeRange, u32)],
+    ) -> Vec<u32> {
+        let row = &report.by_stack[row];
         let mut shown = Vec::new();
         calls.shown(row, &mut shown);
         let mut frames = Vec::with_capacity(shown.len() + 1);
-        frames.extend(row.missing().map(|label| self.label(label, numbers)));
+        frames.extend(row.missing().map(|label| self.label(label)));
         for &number in shown.iter().rev() {
             let call = calls.get(number);
-            let name = self.functions.number(&call.name(CallKind::Function));
-            let source = call.source().map(|(file, line)| (self.files.number(file), line));
-            let code = calls.frame_of(number).and_then(|frame| self.code(frame));
-            frames.push(numbers.frame(Frame { name, code, source }, &mut self.frames));
+            let name = self.functions.text(&call.name(CallKind::Function));
+            let source = call.source().map(|(file, line)| (self.files.text(file), line));
+            let code = calls.frame_of(number).and_then(|frame| code(report, frame, mappings));
+            frames.push(self.frames.number(Frame { name, code, source }));
         }
         if frames.is_empty() {
-            frames.push(self.label("(no frames)", numbers));
+            frames.push(self.label("(no frames)"));
         }
         frames
     }
 
     /// The scopes of a bucket, and its group and name, as frames.
-    fn scopes(&mut self, bucket: &BucketRow, numbers: &mut Numbers) -> Vec<u32> {
-        let row = bucket.stack.and_then(|row| self.report.by_stack.get(row));
-        let label = row.and_then(|row| row.label(self.report));
-        let mut frames: Vec<_> =
-            label.map(|label| self.label(label, numbers)).into_iter().collect();
-        let scopes = scope_frames(self.report, bucket);
-        frames.extend(scopes.map(|scope| self.label(&scope, numbers)));
+    fn scopes(&mut self, report: &Report, bucket: &BucketRow) -> Vec<u32> {
+        let row = bucket.stack.and_then(|row| report.by_stack.get(row));
+        let label = row.and_then(|row| row.label(report));
+        let mut frames: Vec<_> = label.map(|label| self.label(label)).into_iter().collect();
+        frames.extend(scope_frames(report, bucket).map(|scope| self.label(&scope)));
         if frames.is_empty() {
-            frames.push(self.label("(no scope)", numbers));
+            frames.push(self.label("(no scope)"));
         }
         frames
     }
 
-    fn label(&mut self, text: &str, numbers: &mut Numbers) -> u32 {
-        let name = self.functions.number(text);
-        numbers.frame(Frame { name, code: None, source: None }, &mut self.frames)
+    fn label(&mut self, text: &str) -> u32 {
+        let name = self.functions.text(text);
+        self.frames.number(Frame { name, code: None, source: None })
     }
 
-    /// The mapping and the address of a frame of the report.
-    fn code(&self, frame: usize) -> Option<(u32, u64)> {
-        let frame = self.report.frames.get(frame)?;
-        let module = frame.module?;
-        let is_there = |(of, range): &(usize, CodeRange)| {
-            *of == module && frame.offset.wrapping_sub(range.offset) < range.size
-        };
-        let mapping = self.mappings.iter().position(is_there)?;
-        Some((mapping as u32, frame.offset))
-    }
-
-    fn stack(&mut self, frames: Vec<u32>, numbers: &mut Numbers) -> u32 {
-        let stacks = &mut self.stacks;
-        *numbers.stacks.entry(frames.into()).or_insert_with_key(|frames| {
-            stacks.push(frames.clone());
-            stacks.len() as u32 - 1
-        })
-    }
-}
-
-#[derive(Debug, Default)]
-struct Numbers {
-    frames: HashMap<Frame, u32>,
-    stacks: HashMap<Box<[u32]>, u32>,
-}
-
-impl Numbers {
-    fn frame(&mut self, frame: Frame, all: &mut Vec<Frame>) -> u32 {
-        *self.frames.entry(frame).or_insert_with(|| {
-            all.push(frame);
-            all.len() as u32 - 1
-        })
-    }
-}
-
-/// The parts of each module with code, or the module as a whole if its file is not known.
-fn mappings(report: &Report) -> Vec<(usize, CodeRange)> {
-    let mut mappings = Vec::new();
-    for (number, module) in report.modules.iter().enumerate() {
-        let before = mappings.len();
-        mappings.extend(report.code.iter().filter(|(of, _)| *of == number));
-        if mappings.len() == before {
-            let whole = CodeRange { offset: 0, size: module.size, file_offset: 0 };
-            mappings.push((number, whole));
+    /// The parts of each module with code, or the module as a whole if its file is not known: the module,
+    /// the part, and the number of its mapping.
+    fn mappings(&mut self, report: &Report) -> Vec<(usize, CodeRange, u32)> {
+        let mut mappings = Vec::new();
+        for (number, module) in report.modules.iter().enumerate() {
+            let known = self.modules.number(module.clone());
+            let before = mappings.len();
+            let mut add = |range| {
+                mappings.push((number, range, self.mappings.number((known, range))));
+            };
+            report.code.iter().filter(|(of, _)| *of == number).for_each(|(_, range)| add(*range));
+            if mappings.len() == before {
+                let range = CodeRange { offset: 0, size: module.size, file_offset: 0 };
+                mappings.push((number, range, self.mappings.number((known, range))));
+            }
         }
+        mappings
     }
-    mappings
+}
+
+/// The mapping and the address of a frame of a report.
+fn code(report: &Report, frame: usize, mappings: &[(usize, CodeRange, u32)]) -> Option<(u32, u64)> {
+    let frame = report.frames.get(frame)?;
+    let module = frame.module?;
+    let is_there = |(of, range, _): &&(usize, CodeRange, u32)| {
+        *of == module && frame.offset.wrapping_sub(range.offset) < range.size
+    };
+    mappings.iter().find(is_there).map(|(.., number)| (*number, frame.offset))
 }
 
 /// The number of an interned entry. 0 is none.
@@ -209,9 +206,9 @@ impl Sent {
 
 impl Interned {
     /// The number of a callstack. If it is new, it is added to `data`, after all that it refers to.
-    pub(super) fn stack(&mut self, of: &Callsites<'_>, stack: u32, data: &mut Message<'_>) -> u64 {
+    pub(super) fn stack(&mut self, of: &Callsites, stack: u32, data: &mut Message<'_>) -> u64 {
         if self.stacks.is_new(stack) {
-            let frames = of.stacks.get(stack as usize).map_or(&[][..], |frames| frames);
+            let frames = of.stacks.get(stack).map_or(&[][..], |frames| frames);
             for &frame in frames {
                 self.frame(of, frame, data);
             }
@@ -225,8 +222,8 @@ impl Interned {
         iid(stack)
     }
 
-    fn frame(&mut self, of: &Callsites<'_>, number: u32, data: &mut Message<'_>) {
-        let Some(&Frame { name, code, source }) = of.frames.get(number as usize) else { return };
+    fn frame(&mut self, of: &Callsites, number: u32, data: &mut Message<'_>) {
+        let Some(&Frame { name, code, source }) = of.frames.get(number) else { return };
         if !self.frames.is_new(number) {
             return;
         }
@@ -251,14 +248,14 @@ impl Interned {
         });
     }
 
-    fn mapping(&mut self, of: &Callsites<'_>, number: u32, data: &mut Message<'_>) {
-        let Some(&(module_number, range)) = of.mappings.get(number as usize) else { return };
-        let Some(module) = of.report.modules.get(module_number) else { return };
+    fn mapping(&mut self, of: &Callsites, number: u32, data: &mut Message<'_>) {
+        let Some(&(module_number, range)) = of.mappings.get(number) else { return };
+        let Some(module) = of.modules.get(module_number) else { return };
         if !self.mappings.is_new(number) {
             return;
         }
-        let module_iid = iid(module_number as u32);
-        if self.modules.is_new(module_number as u32) {
+        let module_iid = iid(module_number);
+        if self.modules.is_new(module_number) {
             let path = module.path.as_bytes();
             intern(data, interned_data::MAPPING_PATHS, module_iid, path);
             intern(data, interned_data::BUILD_IDS, module_iid, &module.build_id);
@@ -277,9 +274,9 @@ impl Interned {
     }
 }
 
-fn text(sent: &mut Sent, texts: &Texts, number: u32, field: u32, data: &mut Message<'_>) {
+fn text(sent: &mut Sent, texts: &Table<String>, number: u32, field: u32, data: &mut Message<'_>) {
     if sent.is_new(number) {
-        let text = texts.all.get(number as usize).map_or("", String::as_str);
+        let text = texts.get(number).map_or("", String::as_str);
         intern(data, field, iid(number), text.as_bytes());
     }
 }

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 pub(super) const POINTS: u64 = 2_000;
 
 /// The number of groups and of scopes that have a counter: those with the largest peaks.
-const MOST: usize = 40;
+pub(super) const MOST: usize = 40;
 
 /// The first counters, of all blocks.
 const LIVE_BYTES: usize = 0;
@@ -152,7 +152,7 @@ impl Counters {
 }
 
 /// The rows with the largest peaks, each with room for the number of its counter.
-fn largest<'a>(
+pub(super) fn largest<'a>(
     rows: impl Iterator<Item = (&'a [String], &'a Figures)>,
 ) -> HashMap<&'a [String], u32> {
     let mut rows: Vec<_> = rows.filter(|(_, figures)| figures.peak_bytes > 0).collect();

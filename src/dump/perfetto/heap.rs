@@ -47,16 +47,25 @@ struct Site {
     has_changed: bool,
 }
 
+/// The dumps of one heap: a sequence of packets, and what they have interned.
 #[derive(Debug)]
-struct Heap {
+pub(super) struct Heap {
+    name: String,
     sequence: Sequence,
     interned: Interned,
+    /// The number of packets.
+    index: u64,
+    /// The time of the last dump.
+    dumped_ns: u64,
+}
+
+/// What each callstack of a heap has allocated.
+#[derive(Debug)]
+struct Sites {
+    heap: Heap,
     sites: Vec<Site>,
     /// The sites that have changed since the last dump.
     changed: Vec<u32>,
-    /// The number of packets.
-    index: u64,
-    dumped_ns: u64,
 }
 
 /// The heaps of a program. The memory is that of one row for each callstack in each heap.
@@ -64,8 +73,10 @@ struct Heap {
 pub(super) struct HeapProfile<'a> {
     report: &'a Report,
     pid: u64,
-    callsites: Callsites<'a>,
-    heaps: BTreeMap<u8, Heap>,
+    callsites: Callsites,
+    /// By bucket: its callstack; `None` if other blocks count for its blocks.
+    of_bucket: Vec<Option<u32>>,
+    heaps: BTreeMap<u8, Sites>,
     /// The sequences of heaps have the numbers from here on.
     first_sequence: u32,
     /// The time of the last dump of any heap.
@@ -74,8 +85,10 @@ pub(super) struct HeapProfile<'a> {
 
 impl<'a> HeapProfile<'a> {
     pub(super) fn new(report: &'a Report, all_frames: bool, pid: u64, first_sequence: u32) -> Self {
-        let callsites = Callsites::of(report, all_frames);
-        Self { report, pid, callsites, heaps: BTreeMap::new(), first_sequence, dumped_ns: START_NS }
+        let mut callsites = Callsites::default();
+        let of_bucket = callsites.add(report, &report.by_bucket, all_frames);
+        let heaps = BTreeMap::new();
+        Self { report, pid, callsites, of_bucket, heaps, first_sequence, dumped_ns: START_NS }
     }
 
     /// Counts what has happened to a block.
@@ -114,7 +127,7 @@ impl<'a> HeapProfile<'a> {
                 });
             }
             BlockChange::Moved { from } => {
-                let site = |bucket: u32| self.callsites.of_bucket.get(bucket as usize);
+                let site = |bucket: u32| self.of_bucket.get(bucket as usize);
                 if site(from) != site(event.bucket) {
                     self.add(event, from, bytes, freed);
                     self.add(event, event.bucket, bytes, allocated);
@@ -131,20 +144,17 @@ impl<'a> HeapProfile<'a> {
         bytes: u64,
         count: impl FnOnce(&mut Sums, i128, i128),
     ) {
-        let Some(&Some(site)) = self.callsites.of_bucket.get(bucket as usize) else { return };
+        let Some(&Some(site)) = self.of_bucket.get(bucket as usize) else { return };
         let one =
             match (self.report.stack_sampling_bytes, self.report.by_bucket.get(bucket as usize)) {
                 (Some(_), Some(row)) => (row.weight(bytes) * ONE as f64).round() as i128,
                 _ => ONE,
             };
         let next = self.first_sequence.saturating_add(self.heaps.len() as u32);
-        let heap = self.heaps.entry(event.heap).or_insert_with(|| Heap {
-            sequence: Sequence::new(next),
-            interned: Interned::default(),
+        let heap = self.heaps.entry(event.heap).or_insert_with(|| Sites {
+            heap: Heap::new(heap_name(event.heap), next, START_NS),
             sites: vec![Site::default(); self.callsites.len()],
             changed: Vec::new(),
-            index: 0,
-            dumped_ns: START_NS,
         });
         let Some(found) = heap.sites.get_mut(site as usize) else { return };
         count(&mut found.sums, bytes.into(), one);
@@ -155,7 +165,7 @@ impl<'a> HeapProfile<'a> {
 
     /// Writes a dump of each heap in which something has changed.
     pub(super) fn dump(&mut self, at_ns: u64, out: &mut Vec<u8>) {
-        for (&number, heap) in &mut self.heaps {
+        for heap in self.heaps.values_mut() {
             let mut changed = std::mem::take(&mut heap.changed);
             changed.sort_unstable();
             let mut samples = Vec::with_capacity(changed.len());
@@ -172,79 +182,129 @@ impl<'a> HeapProfile<'a> {
                 }
             }
             let at = START_NS.saturating_add(at_ns).max(self.dumped_ns.saturating_add(1));
-            let mut parts = samples.chunks(SAMPLES_OF_PACKET).peekable();
-            while let Some(part) = parts.next() {
-                let dump = Dump {
-                    report: self.report,
-                    pid: self.pid,
-                    heap: number,
-                    samples: part,
-                    continued: parts.peek().is_some(),
-                    from: heap.dumped_ns,
-                    at,
-                };
-                dump.write(heap, &self.callsites, out);
-            }
-            if !samples.is_empty() {
-                (heap.dumped_ns, self.dumped_ns) = (at, at);
+            let dump = Dump::new(self.report, self.pid, (at, 0), &samples);
+            if heap.heap.dump(&dump, &self.callsites, out) {
+                self.dumped_ns = at;
             }
         }
     }
 }
 
-/// One packet of a dump.
-struct Dump<'a> {
-    report: &'a Report,
+/// A dump: what some callstacks have allocated and freed, and how often, since the start.
+pub(super) struct Dump<'a> {
     pid: u64,
-    heap: u8,
+    from_startup: bool,
+    /// The mean number of bytes from one sample to the next.
+    interval: u64,
     samples: &'a [(u32, [u64; 4])],
-    continued: bool,
-    from: u64,
+    /// Its time, on the clock of the sequence.
     at: u64,
+    /// How much clock 4 is behind that clock.
+    asleep_ns: u64,
 }
 
-impl Dump<'_> {
-    fn write(&self, heap: &mut Heap, callsites: &Callsites<'_>, out: &mut Vec<u8>) {
-        let Heap { sequence, interned, index, .. } = heap;
+impl<'a> Dump<'a> {
+    pub(super) fn new(
+        report: &Report,
+        pid: u64,
+        (at, asleep_ns): (u64, u64),
+        samples: &'a [(u32, [u64; 4])],
+    ) -> Self {
+        Self {
+            pid,
+            from_startup: report.trace.from_process_start == Some(true),
+            interval: report.stack_sampling_bytes.unwrap_or(1),
+            samples,
+            at,
+            asleep_ns,
+        }
+    }
+}
+
+impl Heap {
+    /// A heap whose first dump has what was allocated from this time on.
+    pub(super) fn new(name: String, sequence: u32, from: u64) -> Self {
+        Self {
+            name,
+            sequence: Sequence::new(sequence),
+            interned: Interned::default(),
+            index: 0,
+            dumped_ns: from,
+        }
+    }
+
+    /// Starts its sequence again: its next packet needs none of those before.
+    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    pub(super) fn restart(&mut self) {
+        self.sequence.restart();
+        self.interned = Interned::default();
+    }
+
+    /// Writes a dump, unless it has no samples; returns whether it has.
+    pub(super) fn dump(
+        &mut self,
+        dump: &Dump<'_>,
+        callsites: &Callsites,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let mut parts = dump.samples.chunks(SAMPLES_OF_PACKET).peekable();
+        while let Some(part) = parts.next() {
+            let continued = parts.peek().is_some();
+            self.write(dump, part, continued, callsites, out);
+        }
+        if !dump.samples.is_empty() {
+            self.dumped_ns = dump.at;
+        }
+        !dump.samples.is_empty()
+    }
+
+    /// Writes one packet of a dump.
+    fn write(
+        &mut self,
+        dump: &Dump<'_>,
+        samples: &[(u32, [u64; 4])],
+        continued: bool,
+        callsites: &Callsites,
+        out: &mut Vec<u8>,
+    ) {
+        use process_heap_samples as field;
+        let Self { name, sequence, interned, index, dumped_ns } = self;
         let mut data = Vec::new();
         let mut message = Message::new(&mut data);
-        let samples = self.samples.iter();
         let samples: Vec<_> = samples
+            .iter()
             .map(|(site, sums)| (interned.stack(callsites, *site, &mut message), *sums))
             .collect();
-        sequence.packet(out, self.at - START_NS, |packet| {
+        sequence.packet(out, dump.at.saturating_sub(START_NS), |packet| {
             if !data.is_empty() {
                 packet.bytes(packet::INTERNED_DATA, &data);
             }
             packet.nested(packet::PROFILE_PACKET, |profile| {
                 profile.uint(profile_packet::INDEX, *index);
-                profile.flag(profile_packet::CONTINUED, self.continued);
-                profile.nested(profile_packet::PROCESS_DUMPS, |dump| self.samples(dump, &samples));
+                profile.flag(profile_packet::CONTINUED, continued);
+                profile.nested(profile_packet::PROCESS_DUMPS, |message| {
+                    message.uint(field::PID, dump.pid);
+                    message.flag(field::FROM_STARTUP, dump.from_startup);
+                    message.uint(field::TIMESTAMP, dump.at.saturating_sub(dump.asleep_ns));
+                    let from = dumped_ns.saturating_sub(dump.asleep_ns);
+                    message.uint(field::START_TIMESTAMP, from);
+                    message.text(field::HEAP_NAME, name);
+                    // NOTE: without the second, the reader has no counts.
+                    message.uint(field::SAMPLING_INTERVAL_BYTES, dump.interval);
+                    message.uint(field::ORIG_SAMPLING_INTERVAL_BYTES, dump.interval);
+                    for &(stack, [allocated, freed, allocations, frees]) in &samples {
+                        message.nested(field::SAMPLES, |sample| {
+                            sample.uint(heap_sample::CALLSTACK_ID, stack);
+                            sample.uint(heap_sample::SELF_ALLOCATED, allocated);
+                            sample.uint(heap_sample::SELF_FREED, freed);
+                            sample.uint(heap_sample::ALLOC_COUNT, allocations);
+                            sample.uint(heap_sample::FREE_COUNT, frees);
+                        });
+                    }
+                });
             });
         });
         *index += 1;
-    }
-
-    fn samples(&self, dump: &mut Message<'_>, samples: &[(u64, [u64; 4])]) {
-        use process_heap_samples as field;
-        dump.uint(field::PID, self.pid);
-        dump.flag(field::FROM_STARTUP, self.report.trace.from_process_start == Some(true));
-        dump.uint(field::TIMESTAMP, self.at);
-        dump.uint(field::START_TIMESTAMP, self.from);
-        dump.text(field::HEAP_NAME, &heap_name(self.heap));
-        // NOTE: without the second, the reader has no counts.
-        let interval = self.report.stack_sampling_bytes.unwrap_or(1);
-        dump.uint(field::SAMPLING_INTERVAL_BYTES, interval);
-        dump.uint(field::ORIG_SAMPLING_INTERVAL_BYTES, interval);
-        for &(stack, [allocated, freed, allocations, frees]) in samples {
-            dump.nested(field::SAMPLES, |sample| {
-                sample.uint(heap_sample::CALLSTACK_ID, stack);
-                sample.uint(heap_sample::SELF_ALLOCATED, allocated);
-                sample.uint(heap_sample::SELF_FREED, freed);
-                sample.uint(heap_sample::ALLOC_COUNT, allocations);
-                sample.uint(heap_sample::FREE_COUNT, frees);
-            });
-        }
     }
 }
 

@@ -9,12 +9,16 @@
 //!
 //! `fields.rs` has the numbers of fields, `sequence.rs` packets and their times, `tracks.rs` tracks.
 //!
+//! `live.rs` has the same for a session of a program that runs, from its reports.
+//!
 //! A trace is read twice: dumps are at shares of its duration, and callstacks need symbols. The second time,
 //! packets are written as events come, so the memory is that of the report and of one dump.
 
 mod callsites;
 mod counters;
 mod heap;
+#[cfg(all(feature = "enable", feature = "perfetto"))]
+mod live;
 mod sequence;
 mod slices;
 #[cfg(test)]
@@ -22,12 +26,14 @@ mod tests;
 mod tracks;
 
 use super::buckets::notes;
-use crate::analysis::{Actor, Analyzer, BlockChange, BlockEvent, BlockObserver, Report};
+use crate::analysis::{Actor, Analyzer, BlockChange, BlockEvent, BlockObserver, Report, ScopeRow};
 use crate::protobuf::perfetto::{debug_annotation, packet, track_event};
 use counters::{Counters, POINTS};
 use heap::HeapProfile;
+#[cfg(all(feature = "enable", feature = "perfetto"))]
+pub(crate) use live::{LiveMemory, LiveProcess, LiveThread, Moment};
 use sequence::Sequence;
-use slices::Slices;
+use slices::{NO_SCOPE, STEPS, Slices};
 use std::collections::HashMap;
 use std::io::{self, Write};
 use tracks::Tracks;
@@ -100,7 +106,9 @@ pub struct Export<'a> {
     tracks: Tracks,
     heaps: HeapProfile<'a>,
     counters: Counters,
-    slices: Slices<'a>,
+    slices: Slices,
+    /// By row of `by_scope`: the scope of its slices.
+    slice_scopes: Vec<u32>,
     /// The row of `by_thread` and of `by_scope` of an actor.
     actors: HashMap<Actor, (Option<usize>, Option<usize>)>,
     threads: HashMap<u32, usize>,
@@ -135,6 +143,9 @@ impl<'a> Export<'a> {
         moments.dedup();
         let by_thread = report.by_thread.iter().enumerate();
         let by_scope = report.by_scope.iter().enumerate();
+        let mut slices = Slices::new(THREAD_SEQUENCES, report.trace.duration_ns / STEPS);
+        let path = |row: &'a ScopeRow| row.path.iter().map(String::as_str);
+        let slice_scopes = report.by_scope.iter().map(|row| slices.scope(path(row))).collect();
         Self {
             report,
             buffer,
@@ -142,7 +153,8 @@ impl<'a> Export<'a> {
             tracks,
             heaps,
             counters,
-            slices: Slices::new(report, THREAD_SEQUENCES),
+            slices,
+            slice_scopes,
             actors: HashMap::new(),
             threads: by_thread.map(|(number, row)| (row.id, number)).collect(),
             scopes: by_scope.map(|(number, row)| (&*row.path, number)).collect(),
@@ -257,7 +269,10 @@ impl<'a> Export<'a> {
             })
         });
         let (thread, scope) = (thread.unwrap_or(bucket.thread), scope.unwrap_or(bucket.scope));
-        self.slices.allocated(thread, scope, sum, &mut self.tracks, &mut self.buffer);
+        let Some(row) = self.report.by_thread.get(thread) else { return };
+        let scope = self.slice_scopes.get(scope).copied().unwrap_or(NO_SCOPE);
+        let track = || self.tracks.thread(row);
+        self.slices.allocated(thread as u32, scope, sum, track, &mut self.buffer);
     }
 
     /// Writes the bookmarks of the program, on a track of their own.
@@ -277,36 +292,48 @@ impl<'a> Export<'a> {
     /// Writes the figures of the whole trace, which no callstack or counter need add up to, and what the
     /// trace lacks.
     fn totals(&mut self, end_ns: u64) {
-        let (report, notes) = (self.report, notes(self.report, false));
-        let (totals, losses) = (&report.totals, &report.losses);
-        let mut figures: Vec<_> = totals.first_columns().collect();
-        figures.extend([
-            ("peak_bytes", totals.peak_bytes),
-            ("peak_bytes_at_ns", totals.peak_bytes_at_ns),
-            ("blocks_at_peak", totals.blocks_at_peak),
-            ("peak_blocks", totals.peak_blocks),
-        ]);
-        figures.extend(totals.last_columns());
-        figures.extend(totals.overhead_bytes.map(|bytes| ("overhead_bytes", bytes)));
-        figures.extend([
-            ("lost_events", losses.lost_events),
-            ("serial_holes", losses.serial_holes),
-            ("unmatched_frees", losses.unmatched_frees),
-            ("frees_of_earlier_blocks", losses.frees_of_earlier_blocks),
-            ("duplicate_allocations", losses.duplicate_allocations),
-            ("truncated_bytes", losses.truncated_bytes),
-        ]);
-        let mut arguments: Vec<_> =
-            figures.into_iter().map(|(name, value)| (name, Argument::Number(value))).collect();
-        arguments.push(("lost_unknown", Argument::Flag(losses.lost_unknown)));
-        arguments.push(("complete", Argument::Flag(report.trace.complete)));
-        arguments.extend(notes.iter().map(|note| ("note", Argument::Text(note))));
-        let Self { sequence, tracks, buffer, .. } = self;
-        let track = tracks.named("memory totals", tracks.process, sequence, buffer);
-        instant(sequence, end_ns, track, "totals", &arguments, buffer);
-        for note in &notes {
-            instant(sequence, end_ns, track, note, &[], buffer);
-        }
+        let Self { report, sequence, tracks, buffer, .. } = self;
+        totals(report, &notes(report, false), tracks.process, end_ns, sequence, tracks, buffer);
+    }
+}
+
+/// Writes the figures of a whole recording, and what it lacks, on a track below `parent`.
+fn totals(
+    report: &Report,
+    notes: &[String],
+    parent: u64,
+    at_ns: u64,
+    sequence: &mut Sequence,
+    tracks: &mut Tracks,
+    out: &mut Vec<u8>,
+) {
+    let (totals, losses) = (&report.totals, &report.losses);
+    let mut figures: Vec<_> = totals.first_columns().collect();
+    figures.extend([
+        ("peak_bytes", totals.peak_bytes),
+        ("peak_bytes_at_ns", totals.peak_bytes_at_ns),
+        ("blocks_at_peak", totals.blocks_at_peak),
+        ("peak_blocks", totals.peak_blocks),
+    ]);
+    figures.extend(totals.last_columns());
+    figures.extend(totals.overhead_bytes.map(|bytes| ("overhead_bytes", bytes)));
+    figures.extend([
+        ("lost_events", losses.lost_events),
+        ("serial_holes", losses.serial_holes),
+        ("unmatched_frees", losses.unmatched_frees),
+        ("frees_of_earlier_blocks", losses.frees_of_earlier_blocks),
+        ("duplicate_allocations", losses.duplicate_allocations),
+        ("truncated_bytes", losses.truncated_bytes),
+    ]);
+    let mut arguments: Vec<_> =
+        figures.into_iter().map(|(name, value)| (name, Argument::Number(value))).collect();
+    arguments.push(("lost_unknown", Argument::Flag(losses.lost_unknown)));
+    arguments.push(("complete", Argument::Flag(report.trace.complete)));
+    arguments.extend(notes.iter().map(|note| ("note", Argument::Text(note))));
+    let track = tracks.named("memory totals", parent, sequence, out);
+    instant(sequence, at_ns, track, "totals", &arguments, out);
+    for note in notes {
+        instant(sequence, at_ns, track, note, &[], out);
     }
 }
 

@@ -63,6 +63,12 @@ impl Sequence {
         sequence
     }
 
+    /// Its number.
+    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    pub(super) fn id(&self) -> u32 {
+        self.id
+    }
+
     /// Writes the clocks of the whole trace, which must be its first packet.
     pub(super) fn clocks(&mut self, out: &mut Vec<u8>) {
         self.packet(out, 0, |packet| {
@@ -99,8 +105,14 @@ impl Sequence {
         });
     }
 
+    /// Starts again: the next packet needs none of those before. For sequences with whole times.
+    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    pub(super) fn restart(&mut self) {
+        self.has_begun = false;
+    }
+
     /// Writes a packet without a time.
-    pub(super) fn timeless(&mut self, out: &mut Vec<u8>, write: impl FnOnce(&mut Message<'_>)) {
+    pub(super) fn timeless(&self, out: &mut Vec<u8>, write: impl FnOnce(&mut Message<'_>)) {
         self.write(out, packet::NEEDS_INCREMENTAL_STATE, write);
     }
 

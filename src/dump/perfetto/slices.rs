@@ -6,13 +6,11 @@
 //! thread begins there in the same scope. The memory is that of the scopes of one step on each thread.
 
 use super::sequence::{Sequence, intern};
-use super::tracks::Tracks;
-use crate::analysis::Report;
 use crate::protobuf::perfetto::{debug_annotation, interned_data, packet, track_event};
 use std::collections::{BTreeMap, HashMap};
 
 /// The number of steps of a trace, at most.
-const STEPS: u64 = 16_384;
+pub(super) const STEPS: u64 = 16_384;
 
 /// The names of arguments: their numbers are their places, from 1.
 const ARGUMENTS: [&str; 4] =
@@ -21,7 +19,7 @@ const CATEGORY: &str = "memledger.scope";
 const CATEGORY_IID: u64 = 1;
 
 /// The scope, and its name, of what was allocated in no scope that the trace says.
-const NO_SCOPE: u32 = 1;
+pub(super) const NO_SCOPE: u32 = 1;
 
 /// A scope within another one. The first is around all others.
 #[derive(Debug)]
@@ -64,6 +62,8 @@ struct Open {
 
 #[derive(Debug)]
 struct Thread {
+    #[cfg_attr(not(all(feature = "enable", feature = "perfetto")), expect(dead_code))]
+    track: ThreadTrack,
     sequence: Sequence,
     names: HashMap<u32, u64>,
     open: Vec<Open>,
@@ -75,43 +75,62 @@ struct Thread {
     until_ns: u64,
 }
 
+/// The track of a thread's slices, and the descriptors of the tracks that its sequence needs.
+#[derive(Clone, Debug)]
+pub(super) struct ThreadTrack {
+    pub(super) uuid: u64,
+    pub(super) descriptors: Vec<Vec<u8>>,
+}
+
 #[derive(Debug)]
-pub(super) struct Slices<'a> {
-    report: &'a Report,
-    names: Vec<&'a str>,
+pub(super) struct Slices {
+    names: Vec<String>,
+    name_numbers: HashMap<String, u32>,
     scopes: Vec<Scope>,
-    /// By row of `by_scope`: the scope.
-    of_row: Vec<u32>,
-    threads: BTreeMap<usize, Thread>,
-    first_sequence: u32,
+    /// By the scope around it, and its name.
+    numbers: HashMap<(u32, u32), u32>,
+    threads: BTreeMap<u32, Thread>,
+    next_sequence: u32,
     step_from: Option<u64>,
     step_ns: u64,
 }
 
-impl<'a> Slices<'a> {
-    pub(super) fn new(report: &'a Report, first_sequence: u32) -> Self {
-        let mut scopes = vec![Scope { name: 0, parent: 0 }, Scope { name: NO_SCOPE, parent: 0 }];
-        let mut names = vec!["", "(no scope)"];
-        let mut name_numbers = HashMap::from([("", 0)]);
-        let mut numbers = HashMap::new();
-        let mut of_row = Vec::with_capacity(report.by_scope.len());
-        for row in &report.by_scope {
-            let mut at = 0;
-            for name in &row.path {
-                let name = *name_numbers.entry(name.as_str()).or_insert_with(|| {
-                    names.push(name);
-                    names.len() as u32 - 1
-                });
-                at = *numbers.entry((at, name)).or_insert_with(|| {
-                    scopes.push(Scope { name, parent: at });
-                    scopes.len() as u32 - 1
-                });
-            }
-            of_row.push(if at == 0 { NO_SCOPE } else { at });
+impl Slices {
+    /// The sequences of threads have the numbers from `first_sequence` on.
+    pub(super) fn new(first_sequence: u32, step_ns: u64) -> Self {
+        let scope = |name| Scope { name, parent: 0 };
+        Self {
+            names: vec![String::new(), "(no scope)".to_owned()],
+            name_numbers: HashMap::from([(String::new(), 0)]),
+            scopes: vec![scope(0), scope(NO_SCOPE)],
+            numbers: HashMap::new(),
+            threads: BTreeMap::new(),
+            next_sequence: first_sequence,
+            step_from: None,
+            step_ns: step_ns.max(1),
         }
-        let step_ns = (report.trace.duration_ns / STEPS).max(1);
-        let threads = BTreeMap::new();
-        Self { report, names, scopes, of_row, threads, first_sequence, step_from: None, step_ns }
+    }
+
+    /// The number of the scope with this path, outermost first.
+    pub(super) fn scope<'p>(&mut self, path: impl IntoIterator<Item = &'p str>) -> u32 {
+        let mut at = 0;
+        for text in path {
+            let name = match self.name_numbers.get(text) {
+                Some(&name) => name,
+                None => {
+                    let name = self.names.len() as u32;
+                    self.names.push(text.to_owned());
+                    self.name_numbers.insert(text.to_owned(), name);
+                    name
+                }
+            };
+            let scopes = &mut self.scopes;
+            at = *self.numbers.entry((at, name)).or_insert_with(|| {
+                scopes.push(Scope { name, parent: at });
+                scopes.len() as u32 - 1
+            });
+        }
+        if at == 0 { NO_SCOPE } else { at }
     }
 
     /// Whether an event at this time begins another step.
@@ -119,39 +138,26 @@ impl<'a> Slices<'a> {
         self.step_from.is_none_or(|from| at_ns.saturating_sub(from) >= self.step_ns)
     }
 
-    /// Counts what a thread has allocated in a scope: rows of the report.
+    /// Counts what a thread has allocated in a scope. `track` is called for a thread that has no sequence
+    /// yet.
     pub(super) fn allocated(
         &mut self,
-        thread: usize,
-        scope: usize,
+        thread: u32,
+        scope: u32,
         (bytes, count): (i64, i64),
-        tracks: &mut Tracks,
+        track: impl FnOnce() -> ThreadTrack,
         out: &mut Vec<u8>,
     ) {
-        let Some(row) = self.report.by_thread.get(thread) else { return };
-        let scope = self.of_row.get(scope).copied().unwrap_or(NO_SCOPE);
-        let next = self.first_sequence.saturating_add(self.threads.len() as u32);
-        let from = self.step_from.unwrap_or_default();
+        let (next, from) = (&mut self.next_sequence, self.step_from.unwrap_or_default());
         let thread = self.threads.entry(thread).or_insert_with(|| {
-            let (uuid, descriptor) = tracks.thread(row);
-            let mut sequence = Sequence::of_track(next, uuid, from, out);
-            sequence.packet(out, from, descriptor);
-            begin(&mut sequence, from, out);
-            Thread {
-                sequence,
-                names: HashMap::new(),
-                open: Vec::new(),
-                visited: Vec::new(),
-                numbers: HashMap::new(),
-                last: 0,
-                until_ns: from,
-            }
+            *next = next.saturating_add(1);
+            Thread::begin(track(), *next - 1, from, out)
         });
         let number = thread.visit(scope, &self.scopes);
         thread.last = number;
         if let Some(visited) = thread.visited.get_mut(number as usize) {
             visited.own.add(Sum { bytes, count });
-            visited.events += 1;
+            visited.events += count.unsigned_abs().max(1);
         }
     }
 
@@ -161,7 +167,7 @@ impl<'a> Slices<'a> {
         let (scopes, names) = (&self.scopes, &self.names);
         let name = |scope: u32| {
             let number = scopes.get(scope as usize).map_or(0, |scope| scope.name);
-            (number, names.get(number as usize).copied().unwrap_or_default())
+            (number, names.get(number as usize).map_or("", String::as_str))
         };
         for thread in self.threads.values_mut() {
             thread.step(from, at_ns.max(from), &name, out);
@@ -176,10 +182,36 @@ impl<'a> Slices<'a> {
             thread.close(0, thread.until_ns, out);
         }
     }
+
+    /// Starts all sequences again: no later packet needs those before. Slices stay open.
+    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    pub(super) fn restart(&mut self, at_ns: u64, out: &mut Vec<u8>) {
+        for thread in self.threads.values_mut() {
+            thread.restart(at_ns, out);
+        }
+    }
+
+    /// Ends the slices of threads that have allocated nothing for this time, and forgets the threads.
+    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    pub(super) fn rest(&mut self, at_ns: u64, idle_ns: u64, out: &mut Vec<u8>) {
+        self.threads.retain(|_, thread| {
+            let is_idle =
+                thread.visited.is_empty() && at_ns.saturating_sub(thread.until_ns) > idle_ns;
+            if is_idle {
+                thread.close(0, thread.until_ns, out);
+            }
+            !is_idle
+        });
+    }
 }
 
-/// Gives numbers to the names that all threads need.
-fn begin(sequence: &mut Sequence, at_ns: u64, out: &mut Vec<u8>) {
+/// Begins the sequence of a thread: describes its track, and gives numbers to the names that all threads
+/// need.
+fn begin(track: &ThreadTrack, id: u32, at_ns: u64, out: &mut Vec<u8>) -> Sequence {
+    let mut sequence = Sequence::of_track(id, track.uuid, at_ns, out);
+    for descriptor in &track.descriptors {
+        sequence.packet(out, at_ns, |packet| packet.bytes(packet::TRACK_DESCRIPTOR, descriptor));
+    }
     sequence.packet(out, at_ns, |packet| {
         packet.nested(packet::INTERNED_DATA, |data| {
             intern(data, interned_data::EVENT_CATEGORIES, CATEGORY_IID, CATEGORY.as_bytes());
@@ -188,9 +220,30 @@ fn begin(sequence: &mut Sequence, at_ns: u64, out: &mut Vec<u8>) {
             }
         });
     });
+    sequence
 }
 
 impl Thread {
+    fn begin(track: ThreadTrack, sequence: u32, at_ns: u64, out: &mut Vec<u8>) -> Self {
+        Self {
+            sequence: begin(&track, sequence, at_ns, out),
+            track,
+            names: HashMap::new(),
+            open: Vec::new(),
+            visited: Vec::new(),
+            numbers: HashMap::new(),
+            last: 0,
+            until_ns: at_ns,
+        }
+    }
+
+    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    fn restart(&mut self, at_ns: u64, out: &mut Vec<u8>) {
+        let at_ns = at_ns.min(self.until_ns);
+        self.sequence = begin(&self.track, self.sequence.id(), at_ns, out);
+        self.names.clear();
+    }
+
     /// The number of a scope in this step.
     fn visit(&mut self, scope: u32, scopes: &[Scope]) -> u32 {
         if self.visited.is_empty() {

@@ -4,6 +4,7 @@
 //! numbers in each trace. They can collide; then one is taken that is free.
 
 use super::sequence::Sequence;
+use super::slices::ThreadTrack;
 use crate::analysis::{Report, ThreadRow};
 use crate::protobuf::Message;
 use crate::protobuf::perfetto::{
@@ -25,45 +26,61 @@ pub(super) struct Tracks {
     pub(super) pid: u64,
     pub(super) process: u64,
     used: HashSet<u64>,
+    /// All that were written, but for those of threads.
+    descriptors: Vec<Vec<u8>>,
 }
 
 impl Tracks {
-    /// Writes the track of the process.
+    /// Writes the track of the process of a report.
     pub(super) fn new(report: &Report, sequence: &mut Sequence, out: &mut Vec<u8>) -> Self {
         let name = report.trace.program.as_deref().unwrap_or("unknown program");
         // NOTE: process 0 is the idle one.
         let pid = report.trace.pid.filter(|pid| *pid > 0).unwrap_or(1).into();
         let process = fnv1a(name.as_bytes()) ^ fnv1a(b"memledger") ^ pid;
-        sequence.timeless(out, |packet| {
-            packet.nested(packet::TRACK_DESCRIPTOR, |track| {
-                track.uint(track_descriptor::UUID, process);
-                track.nested(track_descriptor::PROCESS, |descriptor| {
-                    descriptor.uint(process_descriptor::PID, pid);
-                    descriptor.text(process_descriptor::PROCESS_NAME, name);
-                });
-            });
-        });
-        Self { pid, process, used: HashSet::from([0, process]) }
+        Self::of_process(process, pid, name, sequence, out)
     }
 
-    /// Writes the track of a thread to the thread's own sequence.
-    pub(super) fn thread(&mut self, row: &ThreadRow) -> (u64, impl Fn(&mut Message<'_>)) {
+    /// Writes the track of a process.
+    pub(super) fn of_process(
+        process: u64,
+        pid: u64,
+        name: &str,
+        sequence: &mut Sequence,
+        out: &mut Vec<u8>,
+    ) -> Self {
+        let used = HashSet::from([0, process]);
+        let mut tracks = Self { pid, process, used, descriptors: Vec::new() };
+        tracks.write(sequence, out, |track| {
+            track.uint(track_descriptor::UUID, process);
+            track.nested(track_descriptor::PROCESS, |descriptor| {
+                descriptor.uint(process_descriptor::PID, pid);
+                descriptor.text(process_descriptor::PROCESS_NAME, name);
+            });
+        });
+        tracks
+    }
+
+    /// The track of a thread.
+    pub(super) fn thread(&mut self, row: &ThreadRow) -> ThreadTrack {
         let tid = u64::from(row.system_id.unwrap_or(row.id));
         let uuid = self.unused(self.process ^ tid);
-        let (pid, process, name) = (self.pid, self.process, row.name.clone());
-        (uuid, move |packet: &mut Message<'_>| {
-            packet.nested(packet::TRACK_DESCRIPTOR, |track| {
-                track.uint(track_descriptor::UUID, uuid);
-                track.uint(track_descriptor::PARENT_UUID, process);
-                track.nested(track_descriptor::THREAD, |descriptor| {
-                    descriptor.uint(thread_descriptor::PID, pid);
-                    descriptor.uint(thread_descriptor::TID, tid);
-                    if !name.is_empty() {
-                        descriptor.text(thread_descriptor::THREAD_NAME, &name);
-                    }
-                });
-            });
-        })
+        ThreadTrack { uuid, descriptors: vec![self.thread_descriptor(uuid, tid, &row.name)] }
+    }
+
+    /// The descriptor of the track of a thread.
+    pub(super) fn thread_descriptor(&self, uuid: u64, tid: u64, name: &str) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut track = Message::new(&mut bytes);
+        track.uint(track_descriptor::UUID, uuid);
+        track.uint(track_descriptor::PARENT_UUID, self.process);
+        track.nested(track_descriptor::THREAD, |descriptor| {
+            descriptor.uint(thread_descriptor::PID, self.pid);
+            descriptor.uint(thread_descriptor::TID, tid);
+            if !name.is_empty() {
+                descriptor.text(thread_descriptor::THREAD_NAME, name);
+            }
+        });
+        bytes
     }
 
     /// Writes a track with a name, below another one.
@@ -74,7 +91,9 @@ impl Tracks {
         sequence: &mut Sequence,
         out: &mut Vec<u8>,
     ) -> u64 {
-        self.write(named_track_uuid(name, 0, parent), name, parent, None, sequence, out)
+        let uuid = self.unused(named_track_uuid(name, 0, parent));
+        self.write(sequence, out, |track| named(track, uuid, parent, name));
+        uuid
     }
 
     /// Writes the track of a counter.
@@ -86,36 +105,38 @@ impl Tracks {
         sequence: &mut Sequence,
         out: &mut Vec<u8>,
     ) -> u64 {
-        self.write(counter_track_uuid(name, parent), name, parent, Some(unit), sequence, out)
+        let uuid = self.unused(counter_track_uuid(name, parent));
+        let unit = match unit {
+            Unit::Count => counter_descriptor::COUNT,
+            Unit::Bytes => counter_descriptor::SIZE_BYTES,
+        };
+        self.write(sequence, out, |track| {
+            named(track, uuid, parent, name);
+            track.nested(track_descriptor::COUNTER, |counter| {
+                counter.uint(counter_descriptor::UNIT, unit);
+            });
+        });
+        uuid
     }
 
     fn write(
         &mut self,
-        uuid: u64,
-        name: &str,
-        parent: u64,
-        unit: Option<Unit>,
         sequence: &mut Sequence,
         out: &mut Vec<u8>,
-    ) -> u64 {
-        let uuid = self.unused(uuid);
-        sequence.timeless(out, |packet| {
-            packet.nested(packet::TRACK_DESCRIPTOR, |track| {
-                track.uint(track_descriptor::UUID, uuid);
-                track.uint(track_descriptor::PARENT_UUID, parent);
-                track.text(track_descriptor::NAME, name);
-                if let Some(unit) = unit {
-                    let unit = match unit {
-                        Unit::Count => counter_descriptor::COUNT,
-                        Unit::Bytes => counter_descriptor::SIZE_BYTES,
-                    };
-                    track.nested(track_descriptor::COUNTER, |counter| {
-                        counter.uint(counter_descriptor::UNIT, unit);
-                    });
-                }
-            });
-        });
-        uuid
+        write: impl FnOnce(&mut Message<'_>),
+    ) {
+        let mut descriptor = Vec::new();
+        write(&mut Message::new(&mut descriptor));
+        sequence.timeless(out, |packet| packet.bytes(packet::TRACK_DESCRIPTOR, &descriptor));
+        self.descriptors.push(descriptor);
+    }
+
+    /// Writes all tracks again.
+    #[cfg(all(feature = "enable", feature = "perfetto"))]
+    pub(super) fn again(&self, sequence: &Sequence, out: &mut Vec<u8>) {
+        for descriptor in &self.descriptors {
+            sequence.timeless(out, |packet| packet.bytes(packet::TRACK_DESCRIPTOR, descriptor));
+        }
     }
 
     /// This number, or the next one that no track has.
@@ -126,6 +147,13 @@ impl Tracks {
         }
         uuid
     }
+}
+
+/// The fields of a track with a name.
+pub(super) fn named(track: &mut Message<'_>, uuid: u64, parent: u64, name: &str) {
+    track.uint(track_descriptor::UUID, uuid);
+    track.uint(track_descriptor::PARENT_UUID, parent);
+    track.text(track_descriptor::NAME, name);
 }
 
 #[cfg(test)]

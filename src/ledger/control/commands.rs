@@ -8,7 +8,7 @@ use crate::ledger::destinations::{DestinationHandle, add, restart};
 use crate::ledger::problems;
 use crate::ledger::stats::Stats;
 use crate::platform::os;
-use crate::remote::control::{Actions, DocumentKind, MakeDocument, Reply};
+use crate::remote::control::{Actions, DocumentKind, MakeDocument, Reply, SessionAction};
 use crate::trace::sink::queue::{self, Queue, Stage};
 use crate::words::nearest;
 use std::fs::File;
@@ -91,6 +91,20 @@ impl Actions for Commands {
         Ok(vec![format!("destination {}", path.display())])
     }
 
+    fn session(&mut self, action: SessionAction<'_>) -> Reply {
+        #[cfg(feature = "perfetto")]
+        {
+            super::sessions::act(action)
+        }
+        #[cfg(not(feature = "perfetto"))]
+        {
+            if let SessionAction::Start { path, .. } | SessionAction::Dump { path, .. } = action {
+                let _ = std::fs::remove_file(path);
+            }
+            Err("the program was built without memledger's feature perfetto".into())
+        }
+    }
+
     fn stop(&mut self) -> Reply {
         let running: Vec<_> =
             queue::all().into_iter().filter(|queue| queue.status().stage != Stage::Ended).collect();
@@ -134,7 +148,7 @@ fn sentence(error: Error) -> String {
 }
 
 /// Whether commands may add a destination: each takes a thread, and up to 64 MiB while it is slow.
-fn check_destination_limit() -> Result<(), String> {
+pub(super) fn check_destination_limit() -> Result<(), String> {
     let running = queue::all().iter().filter(|queue| queue.status().stage != Stage::Ended).count();
     if running >= MAX_DESTINATIONS {
         return Err(format!("there are {running} destinations already, and no more can be"));

@@ -63,13 +63,13 @@ fn to_file(file: FileSink, filter: Option<ChannelFilter>) -> Result<Queued, Erro
     )
 }
 
-/// Adds a sink of another kind, which gets all events but no live blocks.
+/// Adds a sink of another kind, which gets all events but no live blocks. `sink` is called with the
+/// analyzer of the recording.
 #[cfg(feature = "perfetto")]
 pub(in crate::ledger) fn add_sink(
-    name: String,
-    sink: Box<dyn Sink>,
+    sink: impl FnOnce(Option<&InProcessAnalyzer>) -> Result<Queued, Error>,
 ) -> Result<DestinationHandle, Error> {
-    add(Some("-memory"), |_| Queued::start(name, Box::new(move |_| Ok(sink)), problems::report))
+    add_with(None, false, |_, analyzer| sink(analyzer))
 }
 
 /// A sink that connects to a recorder.
@@ -89,20 +89,30 @@ fn add(
     channels: Option<&str>,
     sink: impl FnOnce(Option<ChannelFilter>) -> Result<Queued, Error>,
 ) -> Result<DestinationHandle, Error> {
+    add_with(channels, true, |channels, _| sink(channels))
+}
+
+/// Adds a sink, which begins with the live blocks if `with_blocks`, and if it gets the channel `memory`.
+fn add_with(
+    channels: Option<&str>,
+    with_blocks: bool,
+    sink: impl FnOnce(Option<ChannelFilter>, Option<&InProcessAnalyzer>) -> Result<Queued, Error>,
+) -> Result<DestinationHandle, Error> {
     let _active = state::hook_active();
     refuse_forked()?;
     let channels = filter::parse(channels)?;
     let recording = recording::current();
     let Some(recording) = recording.as_ref() else { return Err(Error::NotRecording) };
     // PERF: before the session is locked. While it is locked, nothing is collected.
-    let analyzer = recording.analyzer.as_ref().filter(|_| filter::has_memory(channels.as_ref()));
+    let with_blocks = with_blocks && filter::has_memory(channels.as_ref());
+    let analyzer = recording.analyzer.as_ref().filter(|_| with_blocks);
     let room = analyzer.map(InProcessAnalyzer::reserve_blocks).transpose()?.unwrap_or_default();
     let Some(mut session) = worker::session_within(WORKER_TIMEOUT) else {
         let action = "a destination cannot be added";
         return Err(Error::WorkerStuck { action, waited: WORKER_TIMEOUT });
     };
     let Some(session) = session.as_mut() else { return Err(Error::NotRecording) };
-    let sink = sink(channels)?;
+    let sink = sink(channels, recording.analyzer.as_ref())?;
     Ok(DestinationHandle::new(join(session, sink, analyzer, room)))
 }
 

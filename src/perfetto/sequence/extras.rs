@@ -8,6 +8,7 @@ use crate::perfetto::track;
 use crate::perfetto::value::kind;
 use crate::protobuf::Message;
 use crate::protobuf::perfetto::{track_descriptor, track_event};
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// The descriptors of the tracks that an event names, but for those that were described.
@@ -67,7 +68,11 @@ pub(super) fn skip_to_end(mut roles: &'static [Role], values: &mut Values<'_>) -
         roles = rest;
         values.skip(role.values());
         match role {
-            Role::Message(_) | Role::ProtoTrack | Role::Named(_) | Role::Nested => open += 1,
+            Role::Message(_)
+            | Role::ProtoTrack
+            | Role::Named(_)
+            | Role::NamedText
+            | Role::Nested => open += 1,
             Role::End => open -= 1,
             _ => {}
         }
@@ -131,8 +136,9 @@ pub(super) fn extras_of<'a>(
                 descriptors.new.clear();
                 extras.track = Some(descriptors.registered(values.next().word));
             }
-            Role::NamedTrack(name) => {
+            Role::NamedTrack(_) | Role::TextTrack => {
                 descriptors.new.clear();
+                let name = &*name_of(*role, &mut values);
                 let (id, parent) = (values.next().word, values.next().word);
                 let uuid = track::named_track_uuid(name, id, parent);
                 let other = apart(parent, id);
@@ -156,7 +162,8 @@ pub(super) fn extras_of<'a>(
                         Role::Thread => around = thread,
                         Role::Process => around = process,
                         Role::Track => around = descriptors.registered(values.next().word),
-                        Role::Named(name) => {
+                        Role::Named(_) | Role::NamedText => {
+                            let name = &*name_of(*role, &mut values);
                             let parent = around;
                             let id = values.next().word;
                             around = track::named_track_uuid(name, id, parent);
@@ -185,6 +192,14 @@ pub(super) fn extras_of<'a>(
         }
     }
     extras
+}
+
+/// The name of a track: that of its role, or the next value.
+fn name_of<'a>(role: Role, values: &mut Values<'a>) -> Cow<'a, str> {
+    match role {
+        Role::NamedTrack(name) | Role::Named(name) => Cow::Borrowed(name),
+        _ => String::from_utf8_lossy(values.next().text),
+    }
 }
 
 /// Tells tracks with names that have one uuid from each other: they have different parents or different

@@ -1,8 +1,12 @@
 //! Numbers for texts, which a sequence writes once.
 
 use crate::protobuf::Message;
-use crate::protobuf::perfetto::interned;
+use crate::protobuf::perfetto::{interned, interned_data};
 use std::collections::HashMap;
+
+/// Categories of sites have their numbers in the table of categories. Those of channels, and of fields of the
+/// program, have larger ones.
+const OTHER_CATEGORIES: u64 = 1 << 16;
 
 /// Numbers for texts, in lists as `InternedData` has them.
 #[derive(Default)]
@@ -16,11 +20,7 @@ pub(super) struct Interner {
 impl Interner {
     /// The number of a text.
     pub(super) fn id(&mut self, list: u32, text: &[u8]) -> u64 {
-        self.id_above(0, list, text)
-    }
-
-    /// The number of a text, above `base`.
-    pub(super) fn id_above(&mut self, base: u64, list: u32, text: &[u8]) -> u64 {
+        let base = if list == interned_data::EVENT_CATEGORIES { OTHER_CATEGORIES } else { 0 };
         let known = self.lists.entry(list).or_default();
         if let Some(id) = known.get(text) {
             return *id;

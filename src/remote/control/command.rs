@@ -49,6 +49,24 @@ pub enum Command {
         /// The channels that the file gets; all if `None`.
         channels: Option<String>,
     },
+    /// Starts a session of track events, in a new file in the program's folder.
+    StartSession {
+        /// The plain name of the file, by which other commands name the session.
+        name: String,
+        /// Perfetto's `TraceConfig` as text, in one line; without it, all categories are enabled.
+        config: Option<String>,
+    },
+    /// Ends a session of track events.
+    StopSession(String),
+    /// Writes everything that a session of track events has so far.
+    FlushSession(String),
+    /// Writes the ring of a session of track events to another new file in the program's folder.
+    DumpSession {
+        /// The session.
+        name: String,
+        /// The plain name of the file.
+        file: String,
+    },
     /// Ends all destinations but the first file.
     Stop,
     /// Ends all destinations, the first file included. The accounts of the live blocks continue.
@@ -101,6 +119,9 @@ impl Command {
             return Err(format!("byte {at} of the line is a control character"));
         }
         let words: Vec<_> = text.split([' ', '\0']).filter(|word| !word.is_empty()).collect();
+        if words.first() == Some(&"StartSession") {
+            return start_session(text);
+        }
         if words.len() > MAX_WORDS {
             return Err(format!("{} words are more than the {MAX_WORDS} of a line", words.len()));
         }
@@ -124,6 +145,11 @@ impl Command {
             ["WriteTo", name, channels] => {
                 Ok(Self::WriteTo { name: name.into(), channels: Some(channels.into()) })
             }
+            ["StopSession", name] => Ok(Self::StopSession(name.into())),
+            ["FlushSession", name] => Ok(Self::FlushSession(name.into())),
+            ["DumpSession", name, file] => {
+                Ok(Self::DumpSession { name: name.into(), file: file.into() })
+            }
             ["Token", secret] => Ok(Self::Token(secret.into())),
             ["ToggleChannels", names, state @ ("0" | "1")] => {
                 let names = names.split(',').filter(|name| !name.is_empty());
@@ -139,22 +165,46 @@ impl Command {
                 Err("WriteTo is followed by the name of a file, and perhaps the channels it gets"
                     .into())
             }
+            ["StopSession" | "FlushSession", ..] => {
+                Err(format!("{} is followed by the name of a session", words[0]))
+            }
+            ["DumpSession", ..] => {
+                Err("DumpSession is followed by the name of a session and that of a file".into())
+            }
             ["Token", ..] => Err("Token is followed by one word".into()),
             ["ToggleChannels", ..] => {
                 Err("ToggleChannels is followed by names with commas between them, and 0 or 1"
                     .into())
             }
             [.., last] if last.starts_with("HTTP/") => Err(
-                "this is no web server, but takes Status, ToggleChannels, SendTo, WriteTo, Stop, StopAll, Start, Profile and Figures"
+                "this is no web server, but takes Status, ToggleChannels, SendTo, WriteTo, Stop, StopAll, Start, StartSession, StopSession, FlushSession, DumpSession, Profile and Figures"
                     .into(),
             ),
             [first, ..] => Err(format!(
-                "{:?} is no command; those are Status, ToggleChannels, SendTo, WriteTo, Stop, StopAll, Start, Profile and Figures",
+                "{:?} is no command; those are Status, ToggleChannels, SendTo, WriteTo, Stop, StopAll, Start, StartSession, StopSession, FlushSession, DumpSession, Profile and Figures",
                 first.chars().take(40).collect::<String>()
             )),
             [] => Err("the line is empty".into()),
         }
     }
+}
+
+/// The name is the second word, and all that follows is the configuration.
+fn start_session(text: &str) -> Result<Command, String> {
+    if let Some(at) = text.trim_end_matches('\0').find('\0') {
+        return Err(format!(
+            "byte {at} of the line is a NUL, which no configuration can have in it"
+        ));
+    }
+    let rest = text.trim_end_matches('\0').trim_matches(' ').trim_start_matches("StartSession");
+    let (name, config) = rest.trim_start_matches(' ').split_once(' ').unwrap_or((rest.trim(), ""));
+    if name.is_empty() {
+        return Err(
+            "StartSession is followed by the name of a file, and perhaps a configuration".into()
+        );
+    }
+    let config = Some(config.trim_matches(' ')).filter(|config| !config.is_empty());
+    Ok(Command::StartSession { name: name.to_owned(), config: config.map(str::to_owned) })
 }
 
 fn with_channels(
@@ -181,6 +231,10 @@ impl fmt::Display for Command {
             }
             Self::SendTo { host, channels } => with_channels(f, "SendTo", host, channels),
             Self::WriteTo { name, channels } => with_channels(f, "WriteTo", name, channels),
+            Self::StartSession { name, config } => with_channels(f, "StartSession", name, config),
+            Self::StopSession(name) => write!(f, "StopSession {name}"),
+            Self::FlushSession(name) => write!(f, "FlushSession {name}"),
+            Self::DumpSession { name, file } => write!(f, "DumpSession {name} {file}"),
             Self::Stop => f.write_str("Stop"),
             Self::StopAll => f.write_str("StopAll"),
             Self::Start => f.write_str("Start"),
@@ -213,6 +267,14 @@ mod tests {
             Command::SendTo { host: "a".into(), channels: Some("cpu,-gpu".into()) },
             Command::WriteTo { name: "a".into(), channels: Some("-memory".into()) },
             Command::Token("s3cr3t".into()),
+            Command::StartSession { name: "a.pftrace".into(), config: None },
+            Command::StartSession {
+                name: "a.pftrace".into(),
+                config: Some(format!("duration_ms: 5 {}", "a { b: 'c' } ".repeat(9)).trim().into()),
+            },
+            Command::StopSession("a.pftrace".into()),
+            Command::FlushSession("a.pftrace".into()),
+            Command::DumpSession { name: "a.pftrace".into(), file: "b.pftrace".into() },
         ] {
             assert_eq!(Command::parse(command.to_string().as_bytes()).unwrap(), command);
         }
@@ -242,6 +304,15 @@ mod tests {
             (b"WriteTo a\0b", "byte 9 of the line is a NUL"),
             (b"WriteTo\0a", "byte 7 of the line is a NUL"),
             (b"SendTo 127.0.0.1\0:1", "byte 16 of the line is a NUL"),
+            (b"StartSession", "StartSession is followed by the name of a file"),
+            (b"StartSession ", "StartSession is followed by the name of a file"),
+            (b"StartSession a\0b", "byte 14 of the line is a NUL"),
+            (b"StopSession", "StopSession is followed by the name of a session"),
+            (b"FlushSession a b", "FlushSession is followed by the name of a session"),
+            (
+                b"DumpSession a",
+                "DumpSession is followed by the name of a session and that of a file",
+            ),
             (b"Token a\0b", "byte 7 of the line is a NUL"),
             (b"ToggleChannels cpu", "and 0 or 1"),
             (b"ToggleChannels cpu on", "and 0 or 1"),

@@ -13,6 +13,9 @@
 //! | `Stop` | ends all destinations but the first file |
 //! | `StopAll` | ends all destinations, the first file included |
 //! | `Start` | starts the first file again, under a new name, and the connection to the host, if they have ended |
+//! | `StartSession name [config]` | starts a session of track events in one more file; `config` is Perfetto's `TraceConfig` in one line |
+//! | `StopSession name`, `FlushSession name` | ends it; writes what it has |
+//! | `DumpSession name file` | writes its ring to one more file |
 //! | `Profile` | answers with a heap profile, and ends the connection |
 //! | `Figures [stacks]` | answers with the figures of all rows of a report, and ends the connection |
 //! | `Token secret` | must be the first command if the program has set a token |
@@ -65,4 +68,4 @@ pub(crate) use listener::{ListenAddress, Listener};
 #[cfg(feature = "enable")]
 pub(crate) use rules::Rules;
 #[cfg(feature = "enable")]
-pub(crate) use server::{Actions, Reply, Server};
+pub(crate) use server::{Actions, Reply, Server, SessionAction};

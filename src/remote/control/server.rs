@@ -48,6 +48,8 @@ pub(crate) trait Actions: Send {
     fn send_to(&mut self, address: &str, channels: Option<&str>) -> Reply;
     /// Writes the trace, or some channels of it, to `file` as well. The file is new and empty.
     fn write_to(&mut self, file: File, path: &Path, channels: Option<&str>) -> Reply;
+    /// Does something with a session of track events.
+    fn session(&mut self, action: SessionAction<'_>) -> Reply;
     /// Ends all destinations but the first file.
     fn stop(&mut self) -> Reply;
     /// Ends all destinations, the first file included.
@@ -58,6 +60,15 @@ pub(crate) trait Actions: Send {
     fn document(&self, kind: DocumentKind) -> MakeDocument;
     /// Reports the error that ends the server.
     fn problem(&mut self, error: Error);
+}
+
+/// What is done with a session of track events. Files are new and empty.
+#[cfg_attr(not(feature = "perfetto"), allow(dead_code))]
+pub(crate) enum SessionAction<'a> {
+    Start { name: &'a str, file: File, path: &'a Path, config: Option<&'a str> },
+    Stop { name: &'a str },
+    Flush { name: &'a str },
+    Dump { name: &'a str, path: &'a Path },
 }
 
 /// Lines `name value`, or the reason for a refusal.
@@ -398,6 +409,17 @@ fn execute(command: &Command, rules: &Rules, actions: &mut dyn Actions) -> Reply
         Command::WriteTo { name, channels } => {
             let (file, path) = rules.create(name)?;
             actions.write_to(file, &path, channels.as_deref())
+        }
+        Command::StartSession { name, config } => {
+            let (file, path) = rules.create(name)?;
+            let config = config.as_deref();
+            actions.session(SessionAction::Start { name, file, path: &path, config })
+        }
+        Command::StopSession(name) => actions.session(SessionAction::Stop { name }),
+        Command::FlushSession(name) => actions.session(SessionAction::Flush { name }),
+        Command::DumpSession { name, file } => {
+            let (_, path) = rules.create(file)?;
+            actions.session(SessionAction::Dump { name, path: &path })
         }
         Command::Profile | Command::Figures { .. } | Command::Token(_) => Ok(Vec::new()),
     }

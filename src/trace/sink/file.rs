@@ -177,6 +177,14 @@ impl PieceFile {
         Ok(Self { file, path, written: 0 })
     }
 
+    /// A file that has just been created, at `path`.
+    pub(crate) fn begin(file: File, path: &Path) -> Self {
+        // On a file system without locks, another process that writes the file goes unnoticed.
+        let _ = file.try_lock();
+        os::set_mode(&file, MODE.load(Ordering::Relaxed));
+        Self { file: OwnFile::new(file), path: path.to_owned(), written: 0 }
+    }
+
     /// The path of the file, which differs from the requested one if that was in use.
     pub(crate) fn path(&self) -> &Path {
         &self.path

@@ -44,6 +44,28 @@ pub(crate) trait Sink: Send {
         0
     }
 
+    /// Whether the sink has dropped packets, and has room again. Then [`rejoin`](Self::rejoin) is called, right
+    /// after a cycle.
+    fn wants_to_rejoin(&self) -> bool {
+        false
+    }
+
+    /// Continues after dropped packets: `streams` has what each stream continues with, for a reader that has
+    /// seen none of it.
+    fn rejoin(&mut self, streams: &[(u16, Vec<u8>)]) {
+        let _ = streams;
+    }
+
+    /// This many events are missing here, and with them parts of all streams: each begins anew.
+    fn gap(&mut self, events: u64) {
+        let _ = events;
+    }
+
+    /// Whether the sink wants no more packets, because it is complete.
+    fn is_done(&self) -> bool {
+        false
+    }
+
     /// Whether the sink has ended by itself, and has reported that.
     fn has_ended(&self) -> bool {
         false

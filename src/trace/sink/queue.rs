@@ -9,11 +9,14 @@
 //!    └──failed──────────────┴──lost, or too slow──► ENDED, once the reason is reported
 //! ```
 //! If the queue is full, the stream ends, with a message, because a reader must not mistake a
-//! stream with a hole for a whole one. Only the tracker's own code takes the locks here.
+//! stream with a hole for a whole one. A sink that can state what is missing goes on instead: packets are
+//! dropped until half of the queue is free, and then each stream begins anew. Only the tracker's own code takes
+//! the locks here.
 
 use super::Sink;
 use crate::error::Error;
 use crate::platform::os;
+use crate::trace::format::packet::IMPORTANTS;
 use crate::trace::write::ReentrancyGuard;
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -32,6 +35,9 @@ const REMEMBERED: usize = 64;
 pub(crate) type Deferred = Box<dyn FnOnce(&mut dyn Sink) -> Result<(), Error> + Send>;
 /// Opens the sink, on the sink's own thread. The flag is set if the sink is ended meanwhile.
 pub(crate) type OpenSink = Box<dyn FnOnce(Arc<AtomicBool>) -> Result<Box<dyn Sink>, Error> + Send>;
+
+/// Counts the events in a packet that is dropped.
+pub(crate) type CountEvents = Box<dyn FnMut(&[u8]) -> u64 + Send>;
 
 static ALL: Mutex<Vec<Arc<Queue>>> = Mutex::new(Vec::new());
 static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -98,6 +104,8 @@ enum QueueItem {
     /// Packets of one cycle: `u16` stream, `u32` size, payload.
     Packets(Vec<u8>),
     Deferred(Deferred),
+    /// This many events were dropped here.
+    Gap(u64),
     End,
 }
 
@@ -193,6 +201,10 @@ impl Queue {
                     result
                 }
                 QueueItem::Deferred(work) => work(&mut *sink),
+                QueueItem::Gap(events) => {
+                    sink.gap(events);
+                    Ok(())
+                }
                 QueueItem::End => {
                     let result = sink.finish();
                     self.state().written = sink.written();
@@ -203,6 +215,9 @@ impl Queue {
             // For a thread that waits until all is written.
             self.changed.notify_all();
             done?;
+            if sink.is_done() {
+                return Ok(());
+            }
         }
         Ok(())
     }
@@ -223,14 +238,20 @@ impl Queue {
 }
 
 fn pass_on(batch: &[u8], sink: &mut dyn Sink) -> Result<(), Error> {
-    let mut rest = batch;
-    while let Some((&[a, b, c, d, e, f], tail)) = rest.split_first_chunk() {
-        let size = u32::from_le_bytes([c, d, e, f]) as usize;
-        let Some((payload, next)) = tail.split_at_checked(size) else { break };
-        sink.packet(u16::from_le_bytes([a, b]), payload);
-        rest = next;
-    }
+    packets_of(batch).for_each(|(stream, payload)| sink.packet(stream, payload));
     sink.sync()
+}
+
+/// The packets of a batch: stream and payload.
+fn packets_of(batch: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = batch;
+    std::iter::from_fn(move || {
+        let (&[a, b, c, d, e, f], tail) = rest.split_first_chunk()?;
+        let size = u32::from_le_bytes([c, d, e, f]) as usize;
+        let (payload, next) = tail.split_at_checked(size)?;
+        rest = next;
+        Some((u16::from_le_bytes([a, b]), payload))
+    })
 }
 
 extern "C" fn run(number: *mut c_void) -> *mut c_void {
@@ -253,6 +274,10 @@ pub(crate) struct Queued {
     queue: Arc<Queue>,
     batch: Vec<u8>,
     ended: bool,
+    /// Of a sink that goes on after a gap.
+    count_dropped: Option<CountEvents>,
+    /// How many events were dropped since the queue was full; `None` while none are.
+    dropped: Option<u64>,
 }
 
 impl Queued {
@@ -297,7 +322,28 @@ impl Queued {
             let thread = format!("{}: its thread", queue.name);
             return Err(Error::ThreadNotStarted { thread, source });
         }
-        Ok(Self { queue, batch: Vec::new(), ended: false })
+        Ok(Self { queue, batch: Vec::new(), ended: false, count_dropped: None, dropped: None })
+    }
+
+    /// Drops packets instead of ending when the queue is full; `count` counts the events in them.
+    #[cfg(feature = "perfetto")]
+    pub(crate) fn dropping(mut self, count: CountEvents) -> Self {
+        self.count_dropped = Some(count);
+        self
+    }
+
+    /// Drops the batch if it has no place; returns whether it does. Only for a sink that goes on after a gap.
+    fn drop_batch(&mut self, waiting: usize) -> bool {
+        let Some(count) = &mut self.count_dropped else { return false };
+        if self.dropped.is_none() && waiting + self.batch.len() <= LIMIT {
+            return false;
+        }
+        let dropped = self.dropped.get_or_insert(0);
+        let events = packets_of(&self.batch).filter(|(stream, _)| *stream > IMPORTANTS);
+        let packets = events.map(|(_, payload)| count(payload));
+        *dropped += packets.sum::<u64>();
+        self.batch.clear();
+        true
     }
 
     /// Runs `work` on the sink's thread, after the packets so far.
@@ -338,7 +384,14 @@ impl Sink for Queued {
             return Ok(());
         }
         let waiting = state.bytes + self.batch.len();
-        if waiting > LIMIT {
+        if self.count_dropped.is_some() {
+            let before = state.bytes;
+            drop(state);
+            if self.drop_batch(before) {
+                return Ok(());
+            }
+            state = self.queue.state();
+        } else if waiting > LIMIT {
             drop(state);
             self.ended = true;
             self.batch = Vec::new();
@@ -349,7 +402,7 @@ impl Sink for Queued {
             self.queue.end(Some(why));
             return Ok(());
         }
-        state.bytes = waiting;
+        state.bytes += self.batch.len();
         let empty = std::mem::take(&mut state.spare);
         state.items.push_back(QueueItem::Packets(std::mem::replace(&mut self.batch, empty)));
         drop(state);
@@ -357,8 +410,20 @@ impl Sink for Queued {
         Ok(())
     }
 
+    fn wants_to_rejoin(&self) -> bool {
+        self.dropped.is_some() && self.queue.state().bytes <= LIMIT / 2
+    }
+
+    fn rejoin(&mut self, streams: &[(u16, Vec<u8>)]) {
+        if let Some(dropped) = self.dropped.take() {
+            self.push(QueueItem::Gap(dropped));
+            streams.iter().for_each(|(stream, payload)| self.packet(*stream, payload));
+        }
+    }
+
     fn finish(&mut self) -> Result<(), Error> {
         let result = self.sync();
+        self.rejoin(&[]);
         if !std::mem::replace(&mut self.ended, true) {
             self.push(QueueItem::End);
         }

@@ -250,8 +250,16 @@ impl Session {
             self.settle();
         }
         self.output.sync_if_sent();
+        self.rejoin();
         if reserve::is_used() {
             self.give_up();
+        }
+    }
+
+    /// Has sinks continue that have dropped packets and have room again.
+    fn rejoin(&mut self) {
+        for sink in self.output.sinks().iter_mut().filter(|sink| sink.wants_to_rejoin()) {
+            sink.rejoin(&late_join::open_streams(&self.threads, &self.announcer));
         }
     }
 

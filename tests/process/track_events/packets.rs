@@ -115,9 +115,16 @@ pub(crate) struct Trace {
     pub(crate) tracks: BTreeMap<u64, Message>,
     /// How often sequences have started anew.
     pub(crate) starts: usize,
+    /// How often a packet says that some before it are missing.
+    pub(crate) dropped: usize,
     /// The sum of the losses that the file states.
     pub(crate) lost: u64,
+    /// By heap: each dump's time, and all sums up to it by the frames of callstacks, outermost first: bytes
+    /// allocated and freed, and how often.
+    pub(crate) heaps: BTreeMap<String, Vec<Dump>>,
 }
+
+pub(crate) type Dump = (u64, BTreeMap<Vec<String>, [u64; 4]>);
 
 #[derive(Default)]
 struct Sequence {
@@ -128,8 +135,15 @@ struct Sequence {
     last: u64,
     track: u64,
     texts: BTreeMap<(u32, u64), String>,
+    /// Interned entries that are no texts.
+    entries: BTreeMap<(u32, u64), Message>,
     tracks: BTreeSet<u64>,
+    /// By the frames of a callstack: the sums of the last dump.
+    dumped: BTreeMap<Vec<String>, [u64; 4]>,
 }
+
+/// Frames, callstacks, build ids and mappings.
+const NOT_TEXTS: [u32; 4] = [6, 7, 16, 19];
 
 impl Trace {
     pub(crate) fn decode(bytes: &[u8]) -> Self {
@@ -139,11 +153,16 @@ impl Trace {
             let id = packet.number(10).expect("a packet is on a sequence");
             let sequence = sequences.entry(id).or_default();
             let flags = packet.number(13).unwrap_or(0);
+            trace.dropped += usize::from(packet.number(42).is_some());
             if flags & 1 != 0 {
-                let defaults = packet.message(59).expect("defaults");
-                *sequence = Sequence { is_valid: true, unit: 1, ..Sequence::default() };
-                sequence.clock = defaults.number(58).expect("a clock");
-                sequence.track = defaults.message(11).unwrap().number(11).expect("a track");
+                let dumped = std::mem::take(&mut sequence.dumped);
+                *sequence = Sequence { is_valid: true, unit: 1, dumped, ..Sequence::default() };
+                // Without defaults, the clock is that of the whole trace, and each event names its track.
+                sequence.clock = 6;
+                if let Some(defaults) = packet.message(59) {
+                    sequence.clock = defaults.number(58).expect("a clock");
+                    sequence.track = defaults.message(11).unwrap().number(11).expect("a track");
+                }
                 for clock in packet
                     .message(6)
                     .iter()
@@ -166,6 +185,11 @@ impl Trace {
                 for list in data.0.iter().map(|(list, _)| *list).collect::<BTreeSet<_>>() {
                     for entry in data.messages(list) {
                         let key = (list, entry.number(1).expect("a number"));
+                        if NOT_TEXTS.contains(&list) {
+                            let old = sequence.entries.insert(key, entry);
+                            assert!(old.is_none(), "{key:?} has two meanings");
+                            continue;
+                        }
                         let text = entry.text(2).expect("a text");
                         let old = sequence.texts.insert(key, text.clone());
                         assert!(old.is_none(), "{key:?} is {text:?}, and was {old:?}");
@@ -180,6 +204,9 @@ impl Trace {
             }
             if let Some(event) = packet.message(11) {
                 trace.event(id, sequence, &packet, event);
+            }
+            if let Some(profile) = packet.message(37) {
+                trace.profile(sequence, &profile);
             }
         }
         trace
@@ -230,6 +257,37 @@ impl Trace {
         } else {
             self.events.push(event);
         }
+    }
+
+    /// A dump, which is one packet in tests. Sums must not fall.
+    fn profile(&mut self, sequence: &mut Sequence, profile: &Message) {
+        assert_eq!(profile.number(6), Some(0), "a dump continues");
+        for dump in profile.messages(5) {
+            for sample in dump.messages(2) {
+                let stack = &sequence.entries[&(7, sample.number(1).unwrap())];
+                let frames = stack.numbers(2).into_iter().map(|frame| {
+                    let frame = &sequence.entries[&(6, frame)];
+                    sequence.texts[&(5, frame.number(2).unwrap())].clone()
+                });
+                let now = [2, 3, 5, 6].map(|field| sample.number(field).unwrap());
+                let was = sequence.dumped.insert(frames.collect(), now).unwrap_or_default();
+                assert!(now.iter().zip(was).all(|(now, was)| *now >= was), "{now:?} after {was:?}");
+            }
+            let heap = self.heaps.entry(dump.text(11).unwrap()).or_default();
+            let at = dump.number(9).unwrap();
+            assert!(heap.last().is_none_or(|(before, _)| *before < at), "two dumps at one time");
+            heap.push((at, sequence.dumped.clone()));
+        }
+    }
+
+    /// The values of the counter with this name below that one, in order of time.
+    pub(crate) fn counter(&self, name: &str) -> Vec<(u64, u64)> {
+        let uuid = self.track(name).number(1).unwrap();
+        let events = self.events.iter().filter(|event| event.track == uuid);
+        let mut points: Vec<_> =
+            events.map(|event| (event.time, event.message.number(30).unwrap())).collect();
+        points.sort_unstable();
+        points
     }
 
     /// The descriptor of the track with this name.

@@ -38,6 +38,20 @@ impl Actions for Told {
         self.reply(format!("write {name}{}", behind(channels)))
     }
 
+    fn session(&mut self, action: SessionAction<'_>) -> Reply {
+        let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+        self.reply(match action {
+            SessionAction::Start { path, config, .. } => {
+                format!("session {}{}", name(path), behind(config))
+            }
+            SessionAction::Stop { name } => format!("session {name} ends"),
+            SessionAction::Flush { name } => format!("session {name} is flushed"),
+            SessionAction::Dump { name: session, path } => {
+                format!("session {session} to {}", name(path))
+            }
+        })
+    }
+
     fn stop(&mut self) -> Reply {
         self.reply("stop".into())
     }
@@ -137,6 +151,17 @@ fn commands_do_what_they_say() {
     assert_eq!(send(Command::send_to("localhost")).unwrap(), ["send 127.0.0.1"]);
     assert_eq!(send(Command::send_to("build.example:7")).unwrap(), ["send build.example:7"]);
     assert_eq!(send(Command::write_to("a.utrace")).unwrap(), ["write a.utrace"]);
+    let start = |config: Option<&str>, name: &str| Command::StartSession {
+        name: name.into(),
+        config: config.map(str::to_owned),
+    };
+    assert_eq!(send(start(None, "a.pftrace")).unwrap(), ["session a.pftrace"]);
+    let config = "buffers { size_kb: 64 } duration_ms: 5";
+    let started = send(start(Some(config), "b.pftrace")).unwrap();
+    assert_eq!(started, [format!("session b.pftrace of {config}")]);
+    let dump = Command::DumpSession { name: "b.pftrace".into(), file: "c.pftrace".into() };
+    assert_eq!(send(dump).unwrap(), ["session b.pftrace to c.pftrace"]);
+    assert_eq!(send(Command::StopSession("a".into())).unwrap(), ["session a ends"]);
     // A refusal by the actions does not end the connection; a line break in it is escaped.
     let refused = send(Command::channels(["nobody"], true)).unwrap_err().to_string();
     assert!(refused.ends_with("refuses: no such\\nchannel"), "{refused}");
@@ -240,6 +265,10 @@ fn hostile_requests_are_refused_with_a_reason_and_do_nothing() {
         ("WriteTo C:\\new", "not the plain name"),
         (&outside, "not the plain name"),
         ("WriteTo folder", "cannot be created"),
+        ("StartSession ../new", "not the plain name"),
+        ("StartSession old.utrace duration_ms: 5", "cannot be created"),
+        ("DumpSession a ../new", "not the plain name"),
+        ("DumpSession a old.utrace", "cannot be created"),
         ("WriteTo old.utrace", "cannot be created"),
         ("WriteTo link.utrace", "cannot be created"),
         ("WriteTo dangling.utrace", "cannot be created"),

@@ -1,0 +1,239 @@
+//! The life of sessions: commands, time limits, and output that is not read.
+
+use super::packets::{Field, Trace};
+use super::{CAT1, CAT2, FILE, ledger, named, read, session};
+use crate::harness::Run;
+use memledger::perfetto::{TracingSession, TrackEventConfig, process_track_uuid};
+use memledger::remote::control::{Client, Command};
+use memledger::{DestinationState, Ledger, instant, track_event};
+use std::fs::File;
+use std::io::Read;
+use std::time::Duration;
+
+pub(super) fn commands() {
+    let ledger = Ledger::builder().control("0").control_folder(".").start().unwrap();
+    let address = format!("127.0.0.1:{}", ledger.control_address().unwrap().port());
+    let mut client = Client::connect(&address).unwrap();
+    let start = |name: &str, config: Option<&str>| Command::StartSession {
+        name: name.into(),
+        config: config.map(str::to_owned),
+    };
+    let dump =
+        |name: &str, file: &str| Command::DumpSession { name: name.into(), file: file.into() };
+    // What cannot be is refused with a sentence, and leaves no file.
+    let stop = |name: &str| Command::StopSession(name.into());
+    for (command, says) in [
+        (stop("a.pftrace"), "no session is called \"a.pftrace\", and no command has started one"),
+        (start("a.pftrace", Some("buffers {")), "line 1 of the configuration: a } is missing"),
+        (start("a.pftrace", Some("duration_ms: x")), "line 1: duration_ms is a number"),
+        (start("../a.pftrace", None), "not the plain name"),
+        (dump("a.pftrace", "b.pftrace"), "no session is called"),
+    ] {
+        let error = client.send(&command).unwrap_err().to_string();
+        assert!(error.contains(says), "{command}: {error}");
+    }
+    let is_trace = |name: &std::path::Path| name.extension().is_some_and(|it| it == "pftrace");
+    let files =
+        std::fs::read_dir(".").unwrap().filter(|file| is_trace(&file.as_ref().unwrap().path()));
+    assert_eq!(files.count(), 0);
+
+    assert!(!CAT1.is_enabled());
+    client.send(&start("whole.pftrace", None)).unwrap();
+    let ring = "buffers { size_kb: 64 fill_policy: RING_BUFFER } data_sources { config { name: \
+                'track_event' track_event_config { enabled_categories: 'cat1' } } } x: 1";
+    let started = client.send(&start("ring.pftrace", Some(ring))).unwrap();
+    assert!(started.iter().any(|line| line == "note x (line 1) has no effect here"), "{started:?}");
+    assert!(CAT1.is_enabled() && CAT2.is_enabled());
+    instant!(CAT1, "first");
+    instant!(CAT2, "other");
+    let flushed = client.send(&Command::FlushSession("whole.pftrace".into())).unwrap();
+    assert_eq!(flushed, ["session whole.pftrace, 2 events"]);
+    let events = |file: &str| Trace::decode(&std::fs::read(file).unwrap()).events.len();
+    assert_eq!(events("whole.pftrace"), 2);
+    client.send(&dump("ring.pftrace", "now.pftrace")).unwrap();
+    assert_eq!(events("now.pftrace"), 1);
+    let error = client.send(&dump("whole.pftrace", "no.pftrace")).unwrap_err().to_string();
+    assert!(error.contains("only a session with a ring buffer can be dumped"), "{error}");
+    let stopped = client.send(&stop("whole.pftrace")).unwrap();
+    assert_eq!(stopped, ["session ended whole.pftrace, 2 events, 0 lost"]);
+    assert!(CAT1.is_enabled() && !CAT2.is_enabled());
+    let error = client.send(&stop("whole.pftrace")).unwrap_err().to_string();
+    assert!(error.contains("those are ring.pftrace"), "{error}");
+    instant!(CAT1, "second");
+    // The end of the recording writes the ring.
+    drop(ledger);
+    assert_eq!(events("ring.pftrace"), 2);
+    assert!(!std::path::Path::new("no.pftrace").exists());
+}
+
+pub(super) fn duration() {
+    let _ledger = ledger();
+    let builder = TracingSession::from_trace_config(
+        FILE,
+        "duration_ms: 20 data_sources { config { name: 'track_event' track_event_config { \
+         enabled_categories: '*' } } }",
+    );
+    let session = builder.unwrap().start().unwrap();
+    let other = TracingSession::ring_buffer(0, TrackEventConfig::default().enable("cat2")).unwrap();
+    // Events that come after the time end the session.
+    for n in 0_u64.. {
+        instant!(CAT1, "event", arg("n", n));
+        if session.status().state == DestinationState::Ended {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    assert_eq!(session.status().problem, None);
+    assert!(!CAT1.is_enabled() && CAT2.is_enabled());
+    assert!(session.events() > 0);
+    drop((session, other));
+}
+
+pub(super) fn duration_test(run: Run) {
+    let trace = read(run);
+    let first = trace.events.first().unwrap();
+    assert_eq!(first.arguments[0].1, Field::Number(0));
+}
+
+const PIPE: &str = "pipe.pftrace";
+const TEXT: usize = 60_000;
+/// More than wait for a session, and than a pipe holds.
+const EVENTS: u64 = 2_000;
+
+/// Nobody reads the output until much more was emitted than waits for a session.
+pub(super) fn blocked() {
+    let path = std::ffi::CString::new(PIPE).unwrap();
+    // SAFETY: the path ends with a NUL.
+    #[expect(unsafe_code, reason = "a system call")]
+    let made = unsafe { libc::mkfifo(path.as_ptr(), 0o600) };
+    assert_eq!(made, 0);
+    let mut reader = File::options().read(true).write(true).open(PIPE).unwrap();
+    let _ledger = Ledger::builder().channels("scope").start().unwrap();
+    let session = TracingSession::to_file(PIPE, TrackEventConfig::all()).unwrap();
+    let text = "x".repeat(TEXT);
+    for n in 0..EVENTS {
+        instant!(CAT1, "event", arg("n", n), arg("text", &text));
+    }
+    assert_eq!(session.status().state, DestinationState::Sending, "{:?}", session.status());
+    let reading = std::thread::spawn(move || {
+        let (mut all, mut bytes) = (Vec::new(), vec![0; 1 << 16]);
+        while !all.ends_with(b"the end") {
+            let count = reader.read(&mut bytes).unwrap();
+            all.extend_from_slice(&bytes[..count]);
+        }
+        all.truncate(all.len() - b"the end".len());
+        all
+    });
+    // The session has caught up when an event arrives that was emitted after all others.
+    while session.lost_events() == 0 {
+        std::thread::yield_now();
+    }
+    instant!(CAT1, "after the gap");
+    session.flush();
+    let (written, lost) = (session.events(), session.lost_events());
+    session.stop();
+    std::io::Write::write_all(&mut File::options().append(true).open(PIPE).unwrap(), b"the end")
+        .unwrap();
+    let trace = Trace::decode(&reading.join().unwrap());
+    assert_eq!(named(&trace, "after the gap").kind, 3);
+    assert_eq!((trace.events.len() as u64, trace.lost), (written, lost));
+    assert_eq!(written + lost, EVENTS + 1, "{lost} events are lost");
+    assert!(lost > 100 && written > 100, "{written} events are written, {lost} lost");
+}
+
+pub(super) fn runtime_names() {
+    let _ledger = ledger();
+    let session = session(TrackEventConfig::all());
+    for n in 0..2_u64 {
+        let (argument, track) = (format!("argument {n}"), format!("track {n}"));
+        track_event!(
+            CAT1,
+            instant("event"),
+            arg(&argument, n),
+            arg("fixed", "text"),
+            named_track(&track, 7, process_track_uuid()),
+        );
+        let inner = format!("inner {n}");
+        track_event!(
+            CAT1,
+            instant("nested"),
+            nested_tracks[process, named(&track, 7), named(&inner, n, [field(14, "described")])],
+        );
+    }
+    // The texts of a field of the program are no categories of the program's events.
+    track_event!(CAT1, instant("interned"), interned(3, 1, "of a field"), arg("n", 1));
+    instant!(CAT2, "another category");
+    session.stop();
+}
+
+pub(super) fn runtime_names_test(run: Run) {
+    let trace = read(run);
+    for n in 0..2_u64 {
+        let event = trace.events.iter().filter(|event| event.name.as_deref() == Some("event"));
+        let event = event.clone().nth(n as usize).unwrap();
+        assert_eq!(event.arguments[0], (format!("argument {n}"), Field::Number(n), 3));
+        assert_eq!(event.arguments[1].0, "fixed");
+        let track = trace.track(&format!("track {n}"));
+        assert_eq!(track.number(1), Some(event.track));
+        let inner = trace.track(&format!("inner {n}"));
+        assert_eq!(
+            (inner.number(5), inner.text(14).as_deref()),
+            (track.number(1), Some("described"))
+        );
+    }
+    assert_eq!(named(&trace, "interned").categories, ["cat1", "of a field"]);
+    assert_eq!(named(&trace, "another category").categories, ["cat2"]);
+}
+
+/// A thread's events are missing because its buffers were full: its sequence says so, and begins anew.
+pub(super) fn losses() {
+    let builder = Ledger::builder().channels("scope").on_full(memledger::OnFull::Drop);
+    let ledger = builder.worker(memledger::Worker::Manual).buffer_limit(1 << 20).start().unwrap();
+    let session = session(TrackEventConfig::all());
+    for n in 0..100_000_u64 {
+        instant!(CAT1, "event", arg("n", n));
+    }
+    ledger.flush();
+    for n in 100_000..100_010_u64 {
+        instant!(CAT1, "event", arg("n", n));
+    }
+    session.flush();
+    let (written, lost) = (session.events(), session.lost_events());
+    assert!(lost > 0 && written + lost >= 100_010, "{written} events, {lost} lost");
+    println!("{written} {lost}");
+    session.stop();
+}
+
+pub(super) fn losses_test(run: Run) {
+    let outcome = run.run();
+    outcome.exited(0);
+    let trace = Trace::decode(&std::fs::read(outcome.path(FILE)).unwrap());
+    let counted = format!("{} {}\n", trace.events.len(), trace.lost);
+    assert_eq!(outcome.stdout, counted);
+    let numbers = trace.events.iter().map(|event| match event.arguments[0].1 {
+        Field::Number(n) => n,
+        ref other => panic!("{other:?}"),
+    });
+    let numbers: Vec<_> = numbers.collect();
+    assert!(numbers.is_sorted() && numbers.ends_with(&[100_008, 100_009]));
+    // The sequence has begun anew, and its first packet says that others are missing.
+    assert!(trace.starts > 1 && trace.dropped > 1, "{} of {} starts", trace.dropped, trace.starts);
+}
+
+pub(super) fn clear_period() {
+    let _ledger = ledger();
+    let session = TracingSession::file(FILE, TrackEventConfig::all());
+    let session = session.clear_period(Duration::from_nanos(1)).start().unwrap();
+    for n in 0..3 {
+        track_event!(CAT1, instant("again"), arg("n", n), named_track("t", 0, 0));
+        session.flush();
+    }
+    session.stop();
+}
+
+/// `IncrementalStateClearSuccess`.
+pub(super) fn clear_period_test(run: Run) {
+    let trace = read(run);
+    // That the reader knows all texts and tracks is checked as it reads.
+    assert_eq!((trace.starts, trace.events.len()), (3, 3));
+}
