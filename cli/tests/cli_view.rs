@@ -377,6 +377,51 @@ fn single_blocks_are_those_of_query_and_have_a_history() {
 }
 
 #[test]
+fn single_blocks_are_kept_beside_the_trace() {
+    let copied = Copied::of(SAMPLE);
+    let file = copied.folder.path().join("run.utrace.blocks");
+    let blocks = "/api/blocks?rule=freed-before&a=end&limit=20";
+    let without_index = View::with(&copied, &["--no-index"]);
+    let passed = without_index.ask(blocks).json();
+    assert_eq!(passed["took_a_pass"], true, "{passed}");
+    drop(without_index);
+    assert!(!file.exists());
+
+    let kept = |view: &View| loop {
+        let answer = view.ask(blocks);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let mut answer = answer.json();
+        if answer["took_a_pass"] == false {
+            answer["took_a_pass"] = true.into();
+            return answer;
+        }
+    };
+    let view = View::start(&copied);
+    assert_eq!(kept(&view), passed);
+    let event = &passed["blocks"][0]["freed_by_event"];
+    let history = view.ask(&format!("/api/block?event={event}")).json();
+    assert_eq!(history["took_a_pass"], false, "{history}");
+    let whats: Vec<_> =
+        history["history"].as_array().expect("entries").iter().map(|of| &of["what"]).collect();
+    assert_eq!(whats, ["allocated", "freed"]);
+    let none = view.ask("/api/block?event=1");
+    assert_eq!((none.status, none.error()), (400, "event 1 has changed no block".to_owned()));
+    drop(view);
+
+    // It is used again, and made again if the trace is another one, or if it is damaged.
+    let made = |path: &Path| fs::metadata(path).and_then(|of| of.modified()).expect("a file");
+    let before = made(&file);
+    assert_eq!(kept(&View::start(&copied)), passed);
+    assert_eq!(made(&file), before);
+    fs::write(&file, "memledger.blocks").expect("it is written");
+    assert_eq!(kept(&View::start(&copied)), passed);
+    copied.write(&fs::read(OURS).expect("a trace"));
+    copied.is_old();
+    let other = kept(&View::start(&copied));
+    assert_ne!(other["blocks"], passed["blocks"]);
+}
+
+#[test]
 fn traces_that_are_not_whole_are_answered_and_said_to_be() {
     let whole = fs::read(SAMPLE).expect("the sample");
     let cut = Copied::of(SAMPLE);

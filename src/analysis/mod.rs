@@ -83,9 +83,9 @@ pub(crate) use initial_live_set::{InitialBlock, InitialLiveSet};
 pub(crate) use measured::{Baseline, Holder, Holders, MeasuredFigures};
 pub use observer::{Actor, BlockChange, BlockEvent, BlockObserver, NoObserver};
 pub use query::{
-    Amendment, Answer, BlockFinder, BlockHistory, Found, FoundBlock, HistoryEntry, IndexLimits,
-    IndexRow, Indexed, IndexedPosition, Query, QueryIndex, QueryIndexer, Rule, SingleBlock, Spans,
-    StepMoment, StepStart, Unanswered,
+    Amendment, Answer, BlockFinder, BlockHistory, BlockLife, BlockLives, BlockMove, BlockMoves,
+    Found, FoundBlock, HistoryEntry, IndexLimits, IndexRow, Indexed, IndexedPosition, Query,
+    QueryIndex, QueryIndexer, Rule, SingleBlock, Spans, StepMoment, StepStart, Unanswered,
 };
 pub use report::{
     AfterReport, Bookmark, BucketRow, CallRow, Frame, GroupRow, LiveBlock, LlmTagRow, LlmTagSeries,

@@ -1,10 +1,11 @@
 //! The index of a trace says to every rule what a query says.
 
+use crate::ops::Op;
 use crate::queries::{position, run, steps};
 use crate::spans::Step;
 use memledger::analysis::{
-    Analyzer, Answer, BlockFinder, IndexLimits, Position, Query, QueryIndex, QueryIndexer, Report,
-    Rule,
+    Analyzer, Answer, BlockFinder, BlockLife, BlockLives, BlockMoves, IndexLimits, IndexRow,
+    Position, Query, QueryIndex, QueryIndexer, Report, Rule, SingleBlock,
 };
 use memledger::dump::query::{AnswerRow, rows};
 use memledger::dump::text::{By, Options};
@@ -125,6 +126,85 @@ proptest! {
             if found.positions.iter().all(|position| !position.is_moved) {
                 check(&index, &report, rule, &places[..rule.times()], &query);
             }
+        }
+    }
+}
+
+/// Steps without those that change what was passed on before.
+fn without_corrections(steps: Vec<Step>) -> Vec<Step> {
+    let steps = steps.into_iter().filter(|step| !matches!(step, Step::Op(Op::Huge { .. })));
+    let succeeds = |mut step| {
+        if let Step::Op(Op::ReallocAlloc { fails, .. }) = &mut step {
+            *fails = false;
+        }
+        step
+    };
+    steps.map(succeeds).collect()
+}
+
+/// All lives, the blocks that moved, and whether the lives say all.
+fn lives(steps: &[Step]) -> (Vec<BlockLife>, BlockMoves, bool) {
+    let mut all = Vec::new();
+    let lives = BlockLives::new(|life: &BlockLife| all.push(*life));
+    let (mut feed, _) = run(steps, Analyzer::observing(lives));
+    feed.analyzer.end_lives();
+    let observer = feed.analyzer.observer();
+    let (moves, is_whole) = (BlockMoves::new(observer.moves()), observer.is_whole());
+    drop(feed);
+    (all, moves, is_whole)
+}
+
+/// A block that was found, as far as it is told.
+fn key(single: &SingleBlock) -> impl Ord + std::fmt::Debug + use<> {
+    let block = single.block;
+    let ended = single.has_ended.then_some((block.number, block.at_ns));
+    let of = (block.address, block.bytes, block.bucket, block.allocated_at_ns);
+    (single.begun_by, ended, of, single.has_declined)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+
+    #[test]
+    fn the_lives_have_the_single_blocks_and_the_index_says_where(
+        steps in steps(),
+        places in proptest::collection::vec(any::<u16>(), 4),
+        is_small in any::<bool>(),
+    ) {
+        let steps = without_corrections(steps);
+        let (lives, moves, is_whole) = lives(&steps);
+        prop_assert!(is_whole);
+        let (index, ..) = indexed(&steps, if is_small { limits(20, 30, 3) } else { IndexLimits::default() });
+        let mut places: Vec<_> =
+            places.iter().map(|&place| usize::from(place) % index.steps.len()).collect();
+        places.sort_unstable();
+        let events: Vec<_> = places.iter().map(|&place| index.steps[place].before.event).collect();
+        let end = index.steps[index.steps.len() - 1].before.event;
+        for &rule in Rule::ALL {
+            let mut events = events[..rule.times()].to_vec();
+            if rule == Rule::AllocatedAfter {
+                events.push(end);
+            }
+            let positions: Vec<_> = events.iter().map(|&event| Position::Event(event)).collect();
+            let finder = BlockFinder::new(rule, &positions, &[], 1000);
+            let (mut feed, _) = run(&steps, Analyzer::observing(finder));
+            let mut expected: Vec<_> = feed.analyzer.observer_mut().blocks().iter().map(key).collect();
+            expected.sort_unstable();
+            let mut found = Vec::new();
+            for life in &lives {
+                let Some(single) = life.found_by(rule, &events, &moves) else { continue };
+                found.push(key(&single));
+                let ended = life.ended.map_or(IndexRow::NEVER, |(event, ..)| index.step_of(event));
+                let begun = index.step_of(life.begun);
+                let mut rows = index.rows_of(rule, &positions).expect("in order");
+                prop_assert!(
+                    rows.any(|row| (row.begun, row.ended, row.bucket) == (begun, ended, life.bucket)
+                        && row.most >= life.bytes),
+                    "{} {life:?} {index:#?}", rule.name()
+                );
+            }
+            found.sort_unstable();
+            prop_assert_eq!(found, expected, "{} {:?}", rule.name(), events);
         }
     }
 }

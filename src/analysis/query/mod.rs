@@ -7,6 +7,7 @@
 //! | `spans.rs` | counts them while the trace is read |
 //! | `answer.rs` | sums them into rows |
 //! | `blocks.rs` | single blocks of some buckets, and the history of one |
+//! | `lives.rs` | every single block, when it has ended |
 //! | `index/` | what answers any query after one pass |
 //!
 //! One pass over the trace answers a query. Its memory is that of a report: a block has no more
@@ -15,6 +16,7 @@
 mod answer;
 mod blocks;
 mod index;
+mod lives;
 mod rules;
 mod spans;
 
@@ -24,6 +26,7 @@ pub use index::{
     Amendment, IndexLimits, IndexRow, Indexed, IndexedPosition, QueryIndex, QueryIndexer,
     StepMoment, StepStart,
 };
+pub use lives::{BlockLife, BlockLives, BlockMove, BlockMoves};
 pub use rules::Rule;
 pub use spans::Spans;
 

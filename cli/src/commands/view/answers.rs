@@ -1,16 +1,19 @@
 //! The answers of the analyzer, as JSON.
 
+use super::history::Entry;
+use super::lives::Lives;
+use super::lives_file::LivesFile;
 use super::passes::{self, Cancel};
 use super::picture::Picture;
 use crate::commands::query::Asked;
 use crate::error::CliError;
 use memledger::analysis::{
-    BlockChange, Found, HistoryEntry, Indexed, IndexedPosition, Position, Rule, SingleBlock,
-    Unanswered,
+    Found, Indexed, IndexedPosition, Position, Rule, SingleBlock, Unanswered,
 };
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The parameters of a request.
 pub type Parameters = HashMap<String, String>;
@@ -21,6 +24,21 @@ const BLOCKS: usize = 100;
 
 /// The parameters of a query.
 const OF_QUERY: [&str; 5] = ["rule", "a", "b", "c", "d"];
+
+/// What is asked.
+pub struct Viewed {
+    pub trace: PathBuf,
+    pub picture: Arc<Picture>,
+    /// Its blocks, if they are kept.
+    pub lives: Option<Arc<LivesFile>>,
+}
+
+impl Viewed {
+    /// What knows single blocks without a pass.
+    fn lives<'a>(&'a self, cancel: &'a Cancel) -> Option<Lives<'a>> {
+        Lives::new(self.lives.as_deref()?, &self.picture.index, cancel)
+    }
+}
 
 /// A query that was asked of a picture.
 struct Question {
@@ -87,14 +105,10 @@ impl Question {
 }
 
 /// `GET /api/query`: what a rule finds, by bucket.
-pub fn query(
-    picture: &Picture,
-    trace: &Path,
-    parameters: &Parameters,
-    cancel: &Cancel,
-) -> Result<Value, CliError> {
+pub fn query(asked: &Viewed, parameters: &Parameters, cancel: &Cancel) -> Result<Value, CliError> {
+    let picture = &*asked.picture;
     let question = Question::new(picture, parameters)?;
-    let found = question.find(picture, trace, cancel)?;
+    let found = question.find(picture, &asked.trace, cancel)?;
     let has_declined = question.rule() == Rule::GrownAndDeclined;
     let none = Found::default();
     let rows: Vec<_> = found.by_bucket.iter().enumerate().filter(|(_, of)| **of != none).collect();
@@ -142,12 +156,8 @@ fn head(question: &Question, positions: &[IndexedPosition]) -> Map<String, Value
 }
 
 /// `GET /api/blocks`: the largest single blocks that a rule finds in some buckets.
-pub fn blocks(
-    picture: &Picture,
-    trace: &Path,
-    parameters: &Parameters,
-    cancel: &Cancel,
-) -> Result<Value, CliError> {
+pub fn blocks(asked: &Viewed, parameters: &Parameters, cancel: &Cancel) -> Result<Value, CliError> {
+    let picture = &*asked.picture;
     let question = Question::new(picture, parameters)?;
     let buckets = parameters.get("bucket").map_or("", String::as_str);
     let buckets = buckets_of(picture, buckets)?;
@@ -170,13 +180,28 @@ pub fn blocks(
             *position = Position::Event(step.before.event);
         }
     }
-    let (blocks, is_full) =
-        passes::blocks(trace, question.rule(), &positions, &buckets, limit, cancel)?;
+    let event = |position: &Position| match position {
+        Position::Event(event) => Some(*event),
+        _ => None,
+    };
+    let rule = question.rule();
+    // A moment between two steps takes a pass.
+    let events: Option<Vec<u64>> = positions.iter().map(event).collect();
+    let kept = match (asked.lives(cancel), events) {
+        (Some(lives), Some(events)) => lives.largest(rule, &events, &buckets, limit).ok(),
+        _ => None,
+    };
+    let was_kept = kept.is_some();
+    let (blocks, is_full) = match kept {
+        Some(blocks) => (blocks, false),
+        None => passes::blocks(&asked.trace, rule, &positions, &buckets, limit, cancel)?,
+    };
     let mut document = head(&question, &shown);
     let rows: Vec<_> = blocks.iter().map(|single| block_json(picture, single)).collect();
     document.insert("blocks".to_owned(), rows.into());
     let note = "more blocks are live at once than can be followed; some are missing, so ask for fewer buckets";
     document.insert("note".to_owned(), is_full.then_some(note).into());
+    document.insert("took_a_pass".to_owned(), (!was_kept).into());
     Ok(document.into())
 }
 
@@ -202,56 +227,50 @@ fn thread_of(picture: &Picture, bucket: u32) -> Option<&str> {
 }
 
 /// `GET /api/block`: what has happened to one block.
-pub fn block(
-    picture: &Picture,
-    trace: &Path,
-    parameters: &Parameters,
-    cancel: &Cancel,
-) -> Result<Value, CliError> {
+pub fn block(asked: &Viewed, parameters: &Parameters, cancel: &Cancel) -> Result<Value, CliError> {
+    let picture = &*asked.picture;
     let event = parameters.get("event");
     let event = event.ok_or_else(|| CliError::Usage("event is missing: its number".to_owned()))?;
     let event = number(event, "event")?;
-    let history = passes::history(trace, event, &picture.end(), cancel)?;
+    let kept = match asked.lives(cancel) {
+        Some(lives) => lives.history(event).ok(),
+        None => None,
+    };
+    let was_kept = kept.is_some();
+    let history = match kept {
+        Some(history) => history,
+        None => passes::history(&asked.trace, event, &picture.end(), cancel)?,
+    };
     if history.is_empty() {
         return Err(CliError::Usage(format!("event {event} has changed no block")));
     }
-    let entries: Vec<_> =
-        history.iter().map(|(entry, by)| entry_json(picture, entry, by)).collect();
-    Ok(json!({ "schema": "memledger.view/1", "event": event, "history": entries }))
+    let entries: Vec<_> = history.iter().map(|entry| entry_json(picture, entry)).collect();
+    Ok(json!({
+        "schema": "memledger.view/1",
+        "event": event,
+        "history": entries,
+        "took_a_pass": !was_kept,
+    }))
 }
 
-fn entry_json(picture: &Picture, entry: &HistoryEntry, by: &Option<passes::By>) -> Value {
-    let block = &entry.block;
-    let what = match entry.change {
-        BlockChange::Allocated => "allocated",
-        BlockChange::Freed { .. } => "freed",
-        BlockChange::ReallocBegun => "reallocation begun",
-        BlockChange::Reallocated { .. } => "reallocated",
-        BlockChange::ReallocFailed { .. } => "reallocation failed",
-        BlockChange::Corrected { .. } => "corrected",
-        BlockChange::Moved { .. } => "moved",
-        BlockChange::Left => "left",
-        BlockChange::Returned => "returned",
-        _ => "changed",
-    };
+fn entry_json(picture: &Picture, entry: &Entry) -> Value {
     let mut row = json!({
-        "what": what,
-        "event": (block.number > 0).then_some(block.number),
-        "at_ns": block.at_ns,
-        "address": address(block.address),
-        "bytes": block.bytes,
-        "bucket": block.bucket,
+        "what": entry.what,
+        "event": entry.event,
+        "at_ns": entry.at_ns,
+        "address": address(entry.address),
+        "bytes": entry.bytes,
+        "bucket": entry.bucket,
     });
-    if let BlockChange::Reallocated { bytes_before, .. } = entry.change {
+    if let Some(bytes_before) = entry.bytes_before {
         row["bytes_before"] = bytes_before.into();
     }
-    // Who has freed or reallocated it may be another thread, in another scope.
-    match by {
+    match &entry.by {
         Some(by) => {
             row["thread"] = by.thread.clone().into();
             row["path"] = by.path.clone().into();
         }
-        None => row["thread"] = thread_of(picture, block.bucket).into(),
+        None => row["thread"] = thread_of(picture, entry.bucket).into(),
     }
     row
 }

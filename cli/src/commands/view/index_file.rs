@@ -1,94 +1,22 @@
-//! The index file: a picture of a trace, kept beside it.
-//!
-//! ```text
-//! "memledger.index" 0            the magic bytes
-//! u32 length, header             postcard: the version, the trace, how symbols were found
-//! zstd, with a checksum          postcard: the picture
-//! ```
-//! A file that is stale, damaged or of another version is not used, and is written again. Nothing in it is
-//! trusted: its memory is limited by its length, and its numbers are checked before they are indices.
+//! The index file: a picture of a trace, [kept](super::kept) beside it. After the header, it is one zstd
+//! frame with a checksum: the picture in postcard's format.
 
+use super::kept::{self, Identity, Kind};
 use super::picture::Picture;
-use crate::commands::output::write_private;
 use crate::error::CliError;
 use crate::symbols::SymbolArgs;
-use flate2::Crc;
 use memledger::analysis::{Amendment, IndexRow, QueryIndex, StepMoment, StepStart};
 use serde::{Deserialize, Serialize};
-use std::ffi::OsString;
-use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
 
-const MAGIC: &[u8; 16] = b"memledger.index\0";
+const KIND: Kind = Kind { magic: b"memledger.index\0", suffix: ".index", version: 2 };
 
-/// The version of this format and of what is in it: raised when either changes.
-const VERSION: u32 = 1;
-
-/// How much of the start and of the end of a trace its identity has, in bytes.
-const ENDS: u64 = 64 << 10;
-
-/// The longest header, and how often a file may be larger than its compressed form.
-const MAX_HEADER: u32 = 64 << 10;
+/// How often what is in a file may be larger than the file.
 const MAX_RATIO: u64 = 200;
 
 const LEVEL: i32 = 3;
-
-/// Which trace it is, and that it is as it was.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Identity {
-    pub bytes: u64,
-    modified_ns: u64,
-    /// Checksums of its first and its last bytes.
-    start: u32,
-    end: u32,
-}
-
-impl Identity {
-    /// The identity of a file; `None` if it cannot be read.
-    pub fn of(trace: &Path) -> Option<Self> {
-        let mut file = File::open(trace).ok()?;
-        let metadata = file.metadata().ok().filter(fs::Metadata::is_file)?;
-        let modified = metadata.modified().ok()?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-        let bytes = metadata.len();
-        let start = checksum(&mut file)?;
-        file.seek(SeekFrom::Start(bytes.saturating_sub(ENDS))).ok()?;
-        let end = checksum(&mut file)?;
-        Some(Self { bytes, modified_ns: modified.as_nanos() as u64, start, end })
-    }
-}
-
-fn checksum(file: &mut File) -> Option<u32> {
-    let mut bytes = Vec::new();
-    file.take(ENDS).read_to_end(&mut bytes).ok()?;
-    let mut crc = Crc::new();
-    crc.update(&bytes);
-    Some(crc.sum())
-}
-
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Header {
-    version: u32,
-    memledger: String,
-    trace: Identity,
-    /// Where symbols are looked for.
-    symbols: (Vec<PathBuf>, bool),
-}
-
-impl Header {
-    fn new(trace: Identity, symbols: &SymbolArgs) -> Self {
-        let folders = symbols.folders.iter();
-        let folders = folders.map(|folder| fs::canonicalize(folder).unwrap_or(folder.clone()));
-        Self {
-            version: VERSION,
-            memledger: env!("CARGO_PKG_VERSION").to_owned(),
-            trace,
-            symbols: (folders.collect(), symbols.no_debuginfod),
-        }
-    }
-}
 
 /// A picture, by columns.
 #[derive(Serialize, Deserialize)]
@@ -118,6 +46,7 @@ struct Rows {
     bucket: Vec<u32>,
     blocks: Vec<i64>,
     bytes: Vec<i64>,
+    most: Vec<u64>,
 }
 
 /// Bytes at once: one by one takes a second for a large page.
@@ -143,23 +72,29 @@ impl Rows {
             columns.bucket.push(row.bucket);
             columns.blocks.push(row.blocks);
             columns.bytes.push(row.bytes);
+            columns.most.push(row.most);
         }
         columns
     }
 
     /// The rows, if all columns have the same length, and steps and buckets are what there is.
     fn rows(self, steps: usize, buckets: usize) -> Option<Vec<IndexRow>> {
-        let Self { ended, begun, bucket, blocks, bytes } = self;
+        let Self { ended, begun, bucket, blocks, bytes, most } = self;
         let length = ended.len();
-        let lengths = [begun.len(), bucket.len(), blocks.len(), bytes.len()];
-        if lengths != [length; 4] {
+        let lengths = [begun.len(), bucket.len(), blocks.len(), bytes.len(), most.len()];
+        if lengths != [length; 5] {
             return None;
         }
         let rows = (0..length).map(|at| {
             let (begun, ended, bucket) = (begun[at], ended[at].wrapping_sub(1), bucket[at]);
             let is_step = |step: u32| (step as usize) < steps || step == IndexRow::NEVER;
             let is_valid = is_step(begun) && is_step(ended) && (bucket as usize) < buckets;
-            is_valid.then(|| IndexRow::new((begun, ended), bucket, (blocks[at], bytes[at])))
+            is_valid.then(|| {
+                let sums = (blocks[at], bytes[at]);
+                let mut row = IndexRow::new((begun, ended), bucket, sums);
+                row.most = most[at];
+                row
+            })
         });
         rows.collect()
     }
@@ -221,80 +156,34 @@ impl Body {
     }
 }
 
-/// Where the index of a trace is: beside it, and where it is kept if that cannot be written.
-fn places(trace: &Path) -> Vec<PathBuf> {
-    let mut beside = OsString::from(trace);
-    beside.push(".index");
-    let mut places = vec![PathBuf::from(beside)];
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let cache = cache.or_else(|| Some(std::env::home_dir()?.join(".cache")));
-    if let Some(cache) = cache.filter(|path| path.is_absolute()) {
-        let whole = fs::canonicalize(trace).unwrap_or_else(|_| trace.to_owned());
-        let mut hasher = DefaultHasher::new();
-        whole.hash(&mut hasher);
-        places.push(cache.join("memledger").join(format!("{:016x}.index", hasher.finish())));
-    }
-    places
-}
-
 /// The picture of the trace as it is now, if it is kept.
 pub fn load(trace: &Path, symbols: &SymbolArgs) -> Option<Picture> {
-    let header = Header::new(Identity::of(trace)?, symbols);
-    places(trace).iter().find_map(|path| read(path, &header))
+    read(kept::open(&KIND, trace, Some(symbols))?)
 }
 
-fn read(path: &Path, wanted: &Header) -> Option<Picture> {
-    let mut file = File::open(path).ok()?;
-    let length = file.metadata().ok().filter(fs::Metadata::is_file)?.len();
-    let (mut magic, mut size) = ([0; MAGIC.len()], [0; 4]);
-    file.read_exact(&mut magic).ok()?;
-    file.read_exact(&mut size).ok()?;
-    let size = Some(u32::from_le_bytes(size)).filter(|&size| size <= MAX_HEADER)?;
-    let mut header = vec![0; size as usize];
-    file.read_exact(&mut header).ok()?;
-    let header: Header = postcard::from_bytes(&header).ok()?;
-    if magic != *MAGIC || header != *wanted {
-        return None;
-    }
+fn read(file: File) -> Option<Picture> {
+    let most = file.metadata().ok()?.len().saturating_mul(MAX_RATIO);
     let mut body = Vec::new();
-    let most = length.saturating_mul(MAX_RATIO);
     zstd::Decoder::new(file).ok()?.take(most).read_to_end(&mut body).ok()?;
     postcard::from_bytes::<Body>(&body).ok()?.picture()
 }
 
-/// Keeps the picture beside the trace, or else where files are kept that can be made again.
+/// Keeps the picture.
 pub fn save(
     trace: &Path,
     symbols: &SymbolArgs,
     identity: &Identity,
     picture: &Picture,
 ) -> Result<(), CliError> {
-    let failed = |error: &dyn std::fmt::Display| CliError::Failed(format!("no index: {error}"));
-    let header = Header::new(identity.clone(), symbols);
-    let header = postcard::to_stdvec(&header).map_err(|error| failed(&error))?;
-    let mut result = Ok(());
-    for place in places(trace) {
-        if let Some(folder) = place.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            let _ = fs::create_dir_all(folder);
-        }
-        result = write_private(&place, |out| {
-            write(out, &header, picture).map_err(|error| failed(&error))
-        });
-        if result.is_ok() {
-            break;
-        }
-    }
-    result
+    kept::save(&KIND, trace, Some(symbols), identity, |out| {
+        write(out, picture).map_err(|error| CliError::Failed(format!("no index: {error}")))
+    })
 }
 
-fn write(out: &mut dyn Write, header: &[u8], picture: &Picture) -> io::Result<()> {
-    out.write_all(MAGIC)?;
-    out.write_all(&(header.len() as u32).to_le_bytes())?;
-    out.write_all(header)?;
+fn write(out: &mut dyn Write, picture: &Picture) -> io::Result<()> {
     let mut encoder = zstd::Encoder::new(out, LEVEL)?;
     encoder.include_checksum(true)?;
-    let body = Body::of(picture);
-    postcard::to_io(&body, &mut encoder).map_err(io::Error::other)?;
+    postcard::to_io(&Body::of(picture), &mut encoder).map_err(io::Error::other)?;
     encoder.finish()?;
     Ok(())
 }

@@ -4,13 +4,21 @@
 //! |---|---|
 //! | `reading.rs` | one thread reads the trace, and follows it while it grows |
 //! | `picture.rs` | what is shown and asked of a trace that was read |
-//! | `index_file.rs` | the same, kept in a file beside the trace |
+//! | `kept.rs` | files that are kept beside a trace |
+//! | `index_file.rs` | the picture in such a file |
+//! | `lives_file.rs` | every single block in such a file |
 //! | `server.rs` | HTTP: who may ask, and what |
 //! | `answers.rs` | the answers of the analyzer |
+//! | `lives.rs` | answers about single blocks from their file |
 //! | `passes.rs` | answers that need a pass over the trace |
+//! | `history.rs` | what has happened to one block |
 
 mod answers;
+mod history;
 mod index_file;
+mod kept;
+mod lives;
+mod lives_file;
 mod passes;
 mod picture;
 mod reading;

@@ -1,5 +1,7 @@
 //! Answers that need a pass over the trace.
 
+use super::history::Entry;
+use super::lives_file::By;
 use super::picture::thread;
 use crate::commands::input::{open, unreadable};
 use crate::error::CliError;
@@ -24,8 +26,12 @@ impl Cancel {
         CancelOnDrop(self.clone())
     }
 
-    fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+    /// An error if the answer is not wanted any more.
+    pub fn check(&self) -> Result<(), CliError> {
+        match self.0.load(Ordering::Relaxed) {
+            false => Ok(()),
+            true => Err(CliError::Failed("the answer is not wanted any more".to_owned())),
+        }
     }
 }
 
@@ -49,9 +55,7 @@ fn pass<O: BlockObserver>(
     }
     let mut reader = Reader::open(open(trace)?).map_err(|error| unreadable(trace, error))?;
     while !is_over(analyzer.observer()) && reader.packet(&mut analyzer) {
-        if cancel.is_cancelled() {
-            return Err(CliError::Failed("the answer is not wanted any more".to_owned()));
-        }
+        cancel.check()?;
     }
     reader.finish(&mut analyzer);
     analyzer.flush();
@@ -85,20 +89,13 @@ pub fn blocks(
     Ok((blocks, finder.is_full()))
 }
 
-/// Who has changed a block.
-pub struct By {
-    pub thread: String,
-    /// `None` for a free in a trace that has no scopes of frees.
-    pub path: Option<Vec<String>>,
-}
-
 /// What has happened to the block that an event has changed, and who has done it.
 pub fn history(
     trace: &Path,
     event: u64,
     end: &Position,
     cancel: &Cancel,
-) -> Result<Vec<(HistoryEntry, Option<By>)>, CliError> {
+) -> Result<Vec<Entry>, CliError> {
     let history = BlockHistory::new(event);
     let analyzer = pass(trace, history, end, cancel, BlockHistory::is_over)?;
     let by = |entry: &HistoryEntry| {
@@ -109,5 +106,5 @@ pub fn history(
         let (id, name) = analyzer.thread_of(by);
         Some(By { thread: thread(name, id), path: analyzer.scope_path(by) })
     };
-    Ok(analyzer.observer().entries().iter().map(|entry| (*entry, by(entry))).collect())
+    Ok(analyzer.observer().entries().iter().map(|entry| Entry::of(entry, by(entry))).collect())
 }

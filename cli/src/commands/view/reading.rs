@@ -9,7 +9,9 @@
 //!              └─ it grows ─┴─ otherwise: a picture of what there is
 //! ```
 
-use super::index_file::{self, Identity};
+use super::index_file;
+use super::kept::Identity;
+use super::lives_file::{self, LivesFile};
 use super::picture::Picture;
 use crate::commands::completeness::incomplete;
 use crate::commands::input::{open, unreadable};
@@ -47,6 +49,8 @@ pub struct Status {
     /// The last picture, and how many there were before it.
     pub picture: Option<Arc<Picture>>,
     pub number: u64,
+    /// All blocks of a picture; it can be another one.
+    pub lives: Option<Arc<LivesFile>>,
     /// Why there is nothing more to be had from the trace.
     pub failed: Option<Arc<str>>,
 }
@@ -63,6 +67,8 @@ struct Shared {
     stop: AtomicBool,
     /// Locked while the index file is written.
     writing: Mutex<()>,
+    /// Locked while the file of lives is written.
+    keeping: Mutex<()>,
 }
 
 /// Whether the trace can be read.
@@ -94,16 +100,19 @@ impl Reading {
         self.status.clone()
     }
 
-    /// Ends the thread, after the index file that it may be writing. It writes none from here on.
+    /// Ends the threads, after the index file that one may be writing; no file of lives is finished. They
+    /// write nothing from here on.
     pub fn stop(self) {
         self.shared.stop.store(true, Ordering::Release);
-        let guard = self.shared.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        // The process ends: the thread can wait for the lock until then.
-        std::mem::forget(guard);
+        for lock in [&self.shared.writing, &self.shared.keeping] {
+            // The process ends: the threads can wait for the lock until then.
+            std::mem::forget(lock.lock().unwrap_or_else(PoisonError::into_inner));
+        }
     }
 }
 
-/// What is needed on the thread.
+/// What is needed on the threads.
+#[derive(Clone)]
 struct Follower {
     trace: PathBuf,
     symbols: SymbolArgs,
@@ -137,6 +146,12 @@ impl Follower {
                 true => index_file::load(&self.trace, &self.symbols),
                 false => None,
             };
+            // PERF: another processor reads the blocks while this one reads for the picture.
+            let is_alone = thread::available_parallelism().is_ok_and(|count| count.get() == 1);
+            let keeps_early = is_settled(&before) && !is_alone;
+            if keeps_early {
+                self.keep_lives();
+            }
             let seen = match kept {
                 Some(picture) => {
                     self.publish(Arc::new(picture));
@@ -147,6 +162,9 @@ impl Follower {
                     Ended::Read(seen) => seen,
                 },
             };
+            if !keeps_early {
+                self.keep_lives();
+            }
             if !self.wait_for_change(&seen)? {
                 return Ok(());
             }
@@ -278,6 +296,31 @@ impl Follower {
             && let Err(error) = index_file::save(&self.trace, &self.symbols, &identity, picture)
         {
             note(&format!("the next view has to read the trace again: {error}"));
+        }
+    }
+
+    /// Has a thread read all blocks, if they are not kept.
+    fn keep_lives(&self) {
+        let this = self.clone();
+        let keep = move || {
+            let _guard = this.shared.keeping.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(identity) = Identity::of(&this.trace) else { return };
+            let mut lives = LivesFile::load(&this.trace);
+            if lives.is_none() && !this.is_stopped() {
+                let is_stopped = || this.is_stopped();
+                match lives_file::build(&this.trace, &identity, &is_stopped) {
+                    Ok(()) => lives = LivesFile::load(&this.trace),
+                    Err(_) if this.is_stopped() => {}
+                    Err(error) => note(&format!("single blocks take a pass each: {error}")),
+                }
+            }
+            if let Some(lives) = lives {
+                this.sender.send_modify(|status| status.lives = Some(Arc::new(lives)));
+            }
+        };
+        if self.keeps_index {
+            // Without the thread, single blocks take a pass each.
+            let _ = thread::Builder::new().name("block reader".to_owned()).spawn(keep);
         }
     }
 

@@ -4,7 +4,7 @@
 //! address. A page from elsewhere cannot ask, even if it guesses the port: its requests have another
 //! `Origin`, and after a change of its name's address another `Host`.
 
-use super::answers::{self, Parameters};
+use super::answers::{self, Parameters, Viewed};
 use super::passes::Cancel;
 use super::picture::Picture;
 use super::reading::Status;
@@ -22,7 +22,6 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 use tokio::net::TcpListener;
@@ -187,7 +186,7 @@ async fn block(server: State<Server>, parameters: Query<Parameters>) -> Response
     answer(server.0, parameters.0, answers::block).await
 }
 
-type Answer = fn(&Picture, &Path, &Parameters, &Cancel) -> Result<Value, CliError>;
+type Answer = fn(&Viewed, &Parameters, &Cancel) -> Result<Value, CliError>;
 
 /// Has a thread of its own answer. A pass ends if the browser waits no longer.
 async fn answer(server: Server, parameters: Parameters, answer: Answer) -> Response {
@@ -195,7 +194,10 @@ async fn answer(server: Server, parameters: Parameters, answer: Answer) -> Respo
         Ok(picture) => picture,
         Err(response) => return response,
     };
-    let trace = server.status.borrow().trace.clone();
+    let viewed = {
+        let status = server.status.borrow();
+        Viewed { trace: status.trace.clone(), picture, lives: status.lives.clone() }
+    };
     let Ok(permit) = server.passes.clone().acquire_owned().await else {
         return problem(StatusCode::SERVICE_UNAVAILABLE, "memledger view has ended");
     };
@@ -203,7 +205,7 @@ async fn answer(server: Server, parameters: Parameters, answer: Answer) -> Respo
     let _guard = cancel.guard();
     let answered = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        answer(&picture, &trace, &parameters, &cancel)
+        answer(&viewed, &parameters, &cancel)
     });
     match answered.await {
         Ok(Ok(document)) => axum::Json(document).into_response(),

@@ -10,12 +10,11 @@
 
 use super::QueryIndex;
 use super::begun::Begun;
-use super::rows::{Amendment, IndexRow};
+use super::rows::{Amendment, Blocks, IndexRow, key_in_step, key_of, row, row_of};
 use super::steps::{StepMoment, StepStart};
 use crate::analysis::cutoff::Position;
 use crate::analysis::hash::IntMap;
 use crate::analysis::observer::{BlockChange, BlockEvent, BlockObserver};
-use crate::analysis::query::spans::Sum;
 
 /// How large an index gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +22,7 @@ use crate::analysis::query::spans::Sum;
 pub struct IndexLimits {
     /// The most steps.
     pub steps: usize,
-    /// The most rows, of 32 bytes; some more, if the trace has nearly as many buckets.
+    /// The most rows, of 40 bytes; some more, if the trace has nearly as many buckets.
     pub rows: usize,
     /// How many events are kept aside, of 112 bytes, that follow an event that may be the peak.
     pub aside: usize,
@@ -80,13 +79,13 @@ pub struct QueryIndexer {
     rows: Vec<IndexRow>,
     amendments: IntMap<AmendmentKey, (i64, i64)>,
     /// By bucket: blocks that have begun and ended in this step.
-    short: Vec<Sum>,
+    short: Vec<Blocks>,
     /// The buckets with such blocks.
     short_of: Vec<u32>,
     /// By step and bucket: older blocks that have ended in this step.
-    ended: IntMap<(u32, u32), Sum>,
+    ended: IntMap<u64, Blocks>,
     /// By step and bucket: the blocks that are live.
-    live: IntMap<(u32, u32), Sum>,
+    live: IntMap<u64, Blocks>,
     streams: Vec<Stream>,
 }
 
@@ -218,7 +217,7 @@ impl QueryIndexer {
         let sum = if begun == step {
             let bucket = event.bucket as usize;
             if bucket >= self.short.len() {
-                self.short.resize(bucket + 1, Sum::default());
+                self.short.resize(bucket + 1, Blocks::default());
             }
             let sum = &mut self.short[bucket];
             if sum.blocks == 0 {
@@ -226,10 +225,9 @@ impl QueryIndexer {
             }
             sum
         } else {
-            self.ended.entry((begun, event.bucket)).or_default()
+            self.ended.entry(key_of(begun, event.bucket)).or_default()
         };
-        sum.blocks += 1;
-        sum.bytes = sum.bytes.wrapping_add(event.bytes);
+        sum.add(event.bytes);
         begun
     }
 
@@ -428,7 +426,7 @@ impl QueryIndexer {
             self.rows.push(row((step, step), bucket, sum));
         }
         let ended = self.ended.drain();
-        self.rows.extend(ended.map(|((begun, bucket), sum)| row((begun, step), bucket, sum)));
+        self.rows.extend(ended.map(|(key, sum)| row_of(key, step, sum)));
         self.rows[first..].sort_unstable_by_key(key_in_step);
         self.steps.push(StepStart { before, after });
         self.times.push(before.at_ns);
@@ -503,9 +501,7 @@ impl QueryIndexer {
         let mut rows = Vec::with_capacity(ended + self.live.len());
         rows.extend_from_slice(&self.rows);
         let live = self.live.iter();
-        rows.extend(
-            live.map(|(&(begun, bucket), &sum)| row((begun, IndexRow::NEVER), bucket, sum)),
-        );
+        rows.extend(live.map(|(&key, &sum)| row_of(key, IndexRow::NEVER, sum)));
         rows[ended..].sort_unstable_by_key(key_in_step);
         let amendments = self.amendments.iter().filter(|(_, sum)| **sum != (0, 0));
         let amendments = amendments.map(|(&(begun, ended, bucket, until, kind), &sum)| {
@@ -515,15 +511,6 @@ impl QueryIndexer {
         amendments.sort_unstable();
         QueryIndex { steps: self.steps.clone(), rows, amendments, bookmarks }
     }
-}
-
-fn row(steps: (u32, u32), bucket: u32, sum: Sum) -> IndexRow {
-    IndexRow::new(steps, bucket, (sum.blocks as i64, sum.bytes as i64))
-}
-
-/// The order of rows that have ended in the same step.
-fn key_in_step(row: &IndexRow) -> u64 {
-    u64::from(row.begun) << 32 | u64::from(row.bucket)
 }
 
 /// Makes one row of those of the same steps and bucket.
@@ -537,6 +524,7 @@ fn sum_rows(rows: &mut Vec<IndexRow>) {
         if is_same {
             row.blocks = row.blocks.wrapping_add(next.blocks);
             row.bytes = row.bytes.wrapping_add(next.bytes);
+            row.most = row.most.max(next.most);
         }
         is_same
     });
@@ -580,9 +568,8 @@ impl BlockObserver for QueryIndexer {
         self.live.clear();
         for block in live {
             let begun = self.begun(&block);
-            let sum = self.live.entry((begun, block.bucket)).or_default();
-            sum.blocks += 1;
-            sum.bytes = sum.bytes.wrapping_add(block.bytes);
+            let sum = self.live.entry(key_of(begun, block.bucket)).or_default();
+            sum.add(block.bytes);
         }
     }
 }

@@ -131,6 +131,25 @@ impl QueryIndex {
         Ok(Indexed { positions, by_bucket, total })
     }
 
+    /// The rows with blocks that the rule finds, amendments aside; a row can be twice among them. So where single
+    /// blocks may be, and how large they are.
+    pub fn rows_of(
+        &self,
+        rule: Rule,
+        positions: &[Position],
+    ) -> Result<impl Iterator<Item = &IndexRow>, Unanswered> {
+        let positions = self.positions(rule, positions)?;
+        let at: Vec<u32> = positions.iter().map(|position| position.step).collect();
+        let wanted = rule.parts().iter().map(move |part| Wanted::new(part, &at));
+        Ok(wanted.flat_map(|wanted| self.rows.iter().filter(move |row| wanted.has(row))))
+    }
+
+    /// The step that an event is in.
+    pub fn step_of(&self, event: u64) -> u32 {
+        let after = self.steps.partition_point(|start| start.before.event < event);
+        after.saturating_sub(1) as u32
+    }
+
     /// The same as an answer with the rows of `report`, which is of the same trace and has all buckets.
     pub fn answer(
         &self,

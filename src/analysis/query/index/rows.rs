@@ -17,16 +17,55 @@ pub struct IndexRow {
     pub blocks: i64,
     /// Their bytes.
     pub bytes: i64,
+    /// The bytes of the largest of them, at least.
+    pub most: u64,
 }
 
 impl IndexRow {
     /// The number of no step.
     pub const NEVER: u32 = u32::MAX;
 
-    /// A row of blocks.
+    /// A row of blocks, of unknown sizes.
     pub fn new((begun, ended): (u32, u32), bucket: u32, (blocks, bytes): (i64, i64)) -> Self {
-        Self { ended, begun, bucket, blocks, bytes }
+        Self { ended, begun, bucket, blocks, bytes, most: 0 }
     }
+}
+
+/// Blocks, their bytes, and the bytes of the largest.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Blocks {
+    pub(super) blocks: u64,
+    pub(super) bytes: u64,
+    pub(super) most: u64,
+}
+
+impl Blocks {
+    #[inline]
+    pub(super) fn add(&mut self, bytes: u64) {
+        self.blocks += 1;
+        self.bytes = self.bytes.wrapping_add(bytes);
+        self.most = self.most.max(bytes);
+    }
+}
+
+pub(super) fn row(steps: (u32, u32), bucket: u32, sum: Blocks) -> IndexRow {
+    let row = IndexRow::new(steps, bucket, (sum.blocks as i64, sum.bytes as i64));
+    IndexRow { most: sum.most, ..row }
+}
+
+/// PERF: a step and a bucket as one number, which is hashed at once.
+#[inline]
+pub(super) fn key_of(begun: u32, bucket: u32) -> u64 {
+    u64::from(begun) << 32 | u64::from(bucket)
+}
+
+pub(super) fn row_of(key: u64, ended: u32, sum: Blocks) -> IndexRow {
+    row(((key >> 32) as u32, ended), key as u32, sum)
+}
+
+/// The order of rows that have ended in the same step.
+pub(super) fn key_in_step(row: &IndexRow) -> u64 {
+    key_of(row.begun, row.bucket)
 }
 
 /// A row that counts for some rules or positions only: a block that moved to another bucket, a
@@ -75,7 +114,7 @@ impl Wanted {
     }
 
     #[inline]
-    fn has(&self, row: &IndexRow) -> bool {
+    pub(super) fn has(&self, row: &IndexRow) -> bool {
         self.begun.contains(&row.begun)
             && match self.kind {
                 Kind::Live => row.begun < self.last && row.ended >= self.last,

@@ -1,0 +1,462 @@
+//! The file of lives: every block of a trace, [kept](super::kept) beside it.
+//!
+//! ```text
+//! chunk, chunk, ...      zstd with a checksum: up to 8,192 blocks, in the order of the events that ended them;
+//!                        after these, chunks of the blocks that are live at the end
+//! directory              zstd with a checksum: where each chunk is, and which blocks it can have
+//! u64 length             of the directory, in bytes
+//! ```
+//! Chunks and directory are in postcard's format. Which chunks a question is about follows from the index:
+//! its rows say in which steps the blocks have ended that a rule finds, and how large they are.
+
+use super::kept::{self, Identity, Kind};
+use super::picture::thread;
+use crate::commands::input::{open, unreadable};
+use crate::error::CliError;
+use memledger::analysis::{
+    Actor, Analyzer, BlockChange, BlockEvent, BlockLife, BlockLives, BlockMove, BlockMoves,
+};
+use memledger::trace::read::Reader;
+use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::ops::{Range, RangeInclusive};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+const KIND: Kind = Kind { magic: b"memledger.blocks", suffix: ".blocks", version: 1 };
+
+/// How many blocks a chunk has, and how many bytes these take at most before they are compressed.
+const CHUNK: usize = 8192;
+const MAX_CHUNK: usize = CHUNK * 128;
+
+/// PERF: higher levels take more time than reading the trace, and save a tenth.
+const LEVEL: i32 = 1;
+
+/// How often the file may be longer than its trace, and how long it may be in any case.
+const ROOM: u64 = 4;
+const MIN_ROOM: u64 = 1 << 20;
+
+/// How often the directory may be larger than its compressed form.
+const MAX_RATIO: u64 = 200;
+
+/// Bits of `Columns::how`: how a block has ended, and how it began.
+const FREED: u8 = 1;
+const LEFT: u8 = 2;
+const REALLOC_BEGUN: u8 = 3;
+const HOW_ENDED: u8 = 3;
+const REALLOCATED: u8 = 1 << 2;
+const RETURNED: u8 = 2 << 2;
+const HOW_BEGUN: u8 = 3 << 2;
+
+/// In place of an actor.
+const NO_ACTOR: u32 = u32::MAX;
+
+/// A chunk, by columns; numbers that grow are differences from the block before.
+#[derive(Default, Serialize, Deserialize)]
+struct Columns {
+    /// The event that ended it, and when; of a live block, nothing is added.
+    ended: Vec<u64>,
+    ended_at: Vec<u64>,
+    /// How many events, and how much time, before that it became live and was allocated.
+    begun: Vec<i64>,
+    age: Vec<i64>,
+    address: Vec<i64>,
+    bytes: Vec<u64>,
+    bucket: Vec<u32>,
+    how: Vec<u8>,
+    /// Of each block that was freed: by whom.
+    freed_by: Vec<u32>,
+    /// Of each block that did not begin with an allocation: the time since it was first allocated, the events
+    /// since the first half of its reallocation, and by whom.
+    others: Vec<(u64, u64, u32)>,
+}
+
+/// Where a chunk is.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Chunk {
+    offset: u64,
+    bytes: u32,
+    /// The last event that ended one of its blocks; `None` if they are live at the end.
+    ended: Option<u64>,
+    /// The bytes of the largest block.
+    pub most: u64,
+}
+
+/// Who has freed or reallocated a block.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct By {
+    pub thread: String,
+    /// `None` for a free in a trace that has no scopes of frees.
+    pub path: Option<Vec<String>>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Directory {
+    is_whole: bool,
+    last_event: u64,
+    chunks: Vec<Chunk>,
+    actors: Vec<By>,
+    /// Begun, event, time, from, to.
+    moves: Vec<(u64, u64, u64, u32, u32)>,
+    /// First halves of reallocations that have no second half.
+    open: Vec<u64>,
+}
+
+/// A block of the file.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept {
+    /// NOTE: its actors are not those of the trace, but `freed_by` and `made_by`.
+    pub life: BlockLife,
+    /// The first half of the reallocation that it began with.
+    pub realloc: Option<u64>,
+    freed_by: u32,
+    made_by: u32,
+}
+
+/// Writes chunks.
+struct Writer<'a> {
+    out: &'a mut dyn Write,
+    columns: Columns,
+    /// The block before.
+    last: Last,
+    /// How many bytes were written, and how many may be.
+    written: u64,
+    room: u64,
+    directory: Directory,
+    actors: HashMap<Actor, u32>,
+    names: Vec<Actor>,
+    failed: Option<io::Error>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Last {
+    ended: u64,
+    ended_at: u64,
+    address: u64,
+    is_live: bool,
+    most: u64,
+}
+
+impl Writer<'_> {
+    fn actor(&mut self, actor: Actor) -> u32 {
+        *self.actors.entry(actor).or_insert_with(|| {
+            self.names.push(actor);
+            self.names.len() as u32 - 1
+        })
+    }
+
+    fn add(&mut self, life: &BlockLife) {
+        if self.failed.is_some() {
+            return;
+        }
+        let is_live = life.ended.is_none();
+        if self.columns.how.len() == CHUNK || is_live != self.last.is_live {
+            self.end_chunk();
+            self.last.is_live = is_live;
+        }
+        let last = self.last;
+        let (ended, ended_at) = match life.ended {
+            Some((event, at_ns, _)) => (event, at_ns),
+            None => (last.ended, last.ended_at),
+        };
+        let mut how = match life.ended {
+            None => 0,
+            Some((_, _, BlockChange::Left)) => LEFT,
+            Some((_, _, BlockChange::ReallocBegun)) => REALLOC_BEGUN,
+            Some((_, _, change)) => {
+                let by = match change {
+                    BlockChange::Freed { by, .. } => self.actor(by),
+                    _ => NO_ACTOR,
+                };
+                self.columns.freed_by.push(by);
+                FREED
+            }
+        };
+        let since = life.begun_at_ns.wrapping_sub(life.allocated_at_ns);
+        match life.begun_by {
+            BlockChange::Reallocated { begun, by, .. } => {
+                let other = (since, life.begun.wrapping_sub(begun), self.actor(by));
+                self.columns.others.push(other);
+                how |= REALLOCATED;
+            }
+            BlockChange::Returned => {
+                self.columns.others.push((since, 0, NO_ACTOR));
+                how |= RETURNED;
+            }
+            _ => {}
+        }
+        let columns = &mut self.columns;
+        columns.ended.push(ended.wrapping_sub(last.ended));
+        columns.ended_at.push(ended_at.wrapping_sub(last.ended_at));
+        columns.begun.push(ended.wrapping_sub(life.begun) as i64);
+        columns.age.push(ended_at.wrapping_sub(life.allocated_at_ns) as i64);
+        columns.address.push(life.address.wrapping_sub(last.address) as i64);
+        columns.bytes.push(life.bytes);
+        columns.bucket.push(life.bucket);
+        columns.how.push(how);
+        let (address, most) = (life.address, last.most.max(life.bytes));
+        self.last = Last { ended, ended_at, address, is_live, most };
+    }
+
+    /// A chunk can be read without the one before.
+    fn end_chunk(&mut self) {
+        if self.columns.how.is_empty() || self.failed.is_some() {
+            return;
+        }
+        let Last { ended, is_live, most, .. } = std::mem::take(&mut self.last);
+        let columns = std::mem::take(&mut self.columns);
+        let offset = self.written;
+        match self.write(&columns) {
+            Ok(bytes) => {
+                let ended = Some(ended).filter(|_| !is_live);
+                self.directory.chunks.push(Chunk { offset, bytes, ended, most });
+            }
+            Err(error) => self.failed = Some(error),
+        }
+    }
+
+    /// Writes something compressed; returns its length.
+    fn write(&mut self, what: &impl Serialize) -> io::Result<u32> {
+        let mut encoder = zstd::Encoder::new(Vec::new(), LEVEL)?;
+        encoder.include_checksum(true)?;
+        encoder.write_all(&postcard::to_stdvec(what).map_err(io::Error::other)?)?;
+        let bytes = encoder.finish()?;
+        self.written += bytes.len() as u64;
+        if self.written > self.room {
+            let room = self.room;
+            let sentence = format!("the blocks take more than {room} bytes");
+            return Err(io::Error::other(sentence));
+        }
+        self.out.write_all(&bytes)?;
+        u32::try_from(bytes.len()).map_err(io::Error::other)
+    }
+}
+
+/// Reads the trace and keeps its blocks; `is_stopped` ends that. Keeps only that there is nothing to keep if
+/// they do not say all.
+pub fn build(
+    trace: &Path,
+    identity: &Identity,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<(), CliError> {
+    kept::save(&KIND, trace, None, identity, |out| {
+        write(trace, identity.bytes.saturating_mul(ROOM).max(MIN_ROOM), out, is_stopped)
+    })
+}
+
+fn write(
+    trace: &Path,
+    room: u64,
+    out: &mut dyn Write,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<(), CliError> {
+    let failed = |error: io::Error| CliError::Failed(format!("no index of blocks: {error}"));
+    let writer = RefCell::new(Writer {
+        out,
+        columns: Columns::default(),
+        last: Last::default(),
+        written: 0,
+        room,
+        directory: Directory::default(),
+        actors: HashMap::new(),
+        names: Vec::new(),
+        failed: None,
+    });
+    let lives = BlockLives::new(|life: &BlockLife| writer.borrow_mut().add(life));
+    let mut analyzer = Analyzer::observing(lives).largest_live(0);
+    let mut reader = Reader::open(open(trace)?).map_err(|error| unreadable(trace, error))?;
+    while reader.packet(&mut analyzer) {
+        if is_stopped() {
+            return Err(CliError::Failed("memledger view ends".to_owned()));
+        }
+        let has_failed = writer.borrow().failed.is_some();
+        if has_failed || !analyzer.observer().is_whole() {
+            break;
+        }
+    }
+    if analyzer.observer().is_whole() {
+        reader.finish(&mut analyzer);
+        analyzer.end_lives();
+    }
+    let names = std::mem::take(&mut writer.borrow_mut().names);
+    let by = |actor: &Actor| {
+        let (id, name) = analyzer.thread_of(*actor);
+        By { thread: thread(name, id), path: analyzer.scope_path(*actor) }
+    };
+    let actors = names.iter().map(by).collect();
+    let lives = analyzer.observer();
+    let (is_whole, last_event) = (lives.is_whole(), lives.last_event());
+    let moves = lives.moves().iter();
+    let moves = moves.map(|one| (one.begun, one.event, one.at_ns, one.from, one.to)).collect();
+    let open = lives.open_reallocs().collect();
+    let mut writer = writer.borrow_mut();
+    writer.end_chunk();
+    if let Some(error) = writer.failed.take() {
+        return Err(failed(error));
+    }
+    let chunks = std::mem::take(&mut writer.directory.chunks);
+    let directory = Directory { is_whole, last_event, chunks, actors, moves, open };
+    let bytes = writer.write(&directory).map_err(failed)?;
+    writer.out.write_all(&u64::from(bytes).to_le_bytes()).map_err(failed)
+}
+
+/// The blocks of a trace.
+pub struct LivesFile {
+    file: Mutex<File>,
+    /// Where the first chunk is.
+    first: u64,
+    directory: Directory,
+    moves: BlockMoves,
+}
+
+impl std::fmt::Debug for LivesFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LivesFile of {} chunks", self.directory.chunks.len())
+    }
+}
+
+impl LivesFile {
+    /// The blocks of the trace as it is now, if they are kept.
+    pub fn load(trace: &Path) -> Option<Self> {
+        Self::read(kept::open(&KIND, trace, None)?)
+    }
+
+    fn read(mut file: File) -> Option<Self> {
+        let first = file.stream_position().ok()?;
+        let end = file.seek(SeekFrom::End(-8)).ok()?;
+        let mut length = [0; 8];
+        file.read_exact(&mut length).ok()?;
+        let length = u64::from_le_bytes(length);
+        let start = end.checked_sub(length).filter(|&start| start >= first)?;
+        file.seek(SeekFrom::Start(start)).ok()?;
+        let mut bytes = Vec::new();
+        let decoder = zstd::Decoder::new((&mut file).take(length)).ok()?;
+        decoder.take(length.saturating_mul(MAX_RATIO)).read_to_end(&mut bytes).ok()?;
+        let directory: Directory = postcard::from_bytes(&bytes).ok()?;
+        let moves = directory.moves.iter();
+        let moves = moves
+            .map(|&(begun, event, at, from, to)| BlockMove::new(begun, (event, at), (from, to)));
+        let moves = BlockMoves::new(&moves.collect::<Vec<_>>());
+        Some(Self { file: Mutex::new(file), first, directory, moves })
+    }
+
+    /// Whether every block is in it.
+    pub fn is_whole(&self) -> bool {
+        self.directory.is_whole
+    }
+
+    /// The last event that has changed a block.
+    pub fn last_event(&self) -> u64 {
+        self.directory.last_event
+    }
+
+    pub fn moves(&self) -> &BlockMoves {
+        &self.moves
+    }
+
+    /// Whether a reallocation has no second half.
+    pub fn is_open(&self, realloc: u64) -> bool {
+        self.directory.open.contains(&realloc)
+    }
+
+    pub fn freed_by(&self, kept: &Kept) -> Option<&By> {
+        self.directory.actors.get(kept.freed_by as usize)
+    }
+
+    pub fn made_by(&self, kept: &Kept) -> Option<&By> {
+        self.directory.actors.get(kept.made_by as usize)
+    }
+
+    /// The numbers of the chunks that can have blocks that these events have ended.
+    pub fn ended_in(&self, events: RangeInclusive<u64>) -> Range<usize> {
+        let ended = self.ended();
+        let first = ended.partition_point(|chunk| chunk.ended < Some(*events.start()));
+        let last = ended.partition_point(|chunk| chunk.ended < Some(*events.end()));
+        first..(last + 1).min(ended.len())
+    }
+
+    fn ended(&self) -> &[Chunk] {
+        let chunks = &self.directory.chunks;
+        &chunks[..chunks.partition_point(|chunk| chunk.ended.is_some())]
+    }
+
+    /// The numbers of the chunks with blocks that are live at the end.
+    pub fn live(&self) -> Range<usize> {
+        self.ended().len()..self.directory.chunks.len()
+    }
+
+    pub fn chunk(&self, number: usize) -> Chunk {
+        self.directory.chunks[number]
+    }
+
+    /// The blocks of a chunk.
+    pub fn blocks(&self, number: usize) -> Result<Vec<Kept>, CliError> {
+        let failed = |why: &str| CliError::Failed(format!("the index of blocks is damaged: {why}"));
+        let chunk = self.chunk(number);
+        let mut compressed = vec![0; chunk.bytes as usize];
+        {
+            let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+            file.seek(SeekFrom::Start(self.first.saturating_add(chunk.offset)))
+                .and_then(|_| file.read_exact(&mut compressed))
+                .map_err(|error| failed(&error.to_string()))?;
+        }
+        let bytes = zstd::bulk::decompress(&compressed, MAX_CHUNK);
+        let bytes = bytes.map_err(|error| failed(&error.to_string()))?;
+        let columns: Columns =
+            postcard::from_bytes(&bytes).map_err(|error| failed(&error.to_string()))?;
+        columns.blocks(chunk.ended.is_none()).ok_or_else(|| failed("a column is too short"))
+    }
+}
+
+impl Columns {
+    /// `None` if the columns do not fit together.
+    fn blocks(self, is_live: bool) -> Option<Vec<Kept>> {
+        let length = self.how.len();
+        let lengths = [self.ended.len(), self.ended_at.len(), self.begun.len(), self.age.len()];
+        let more = [self.address.len(), self.bytes.len(), self.bucket.len()];
+        if length > CHUNK || lengths != [length; 4] || more != [length; 3] {
+            return None;
+        }
+        let (mut freed_by, mut others) = (self.freed_by.into_iter(), self.others.into_iter());
+        let (mut ended, mut ended_at, mut address) = (0_u64, 0_u64, 0_u64);
+        let mut blocks = Vec::with_capacity(length);
+        for at in 0..length {
+            ended = ended.wrapping_add(self.ended[at]);
+            ended_at = ended_at.wrapping_add(self.ended_at[at]);
+            address = address.wrapping_add(self.address[at] as u64);
+            let allocated_at_ns = ended_at.wrapping_sub(self.age[at] as u64);
+            let mut event = BlockEvent::default();
+            event.number = ended.wrapping_sub(self.begun[at] as u64);
+            (event.allocated_at_ns, event.at_ns) = (allocated_at_ns, allocated_at_ns);
+            (event.address, event.bytes) = (address, self.bytes[at]);
+            event.bucket = self.bucket[at];
+            let how = self.how[at];
+            let (mut realloc, mut made_by, mut begun_by) = (None, NO_ACTOR, BlockChange::Allocated);
+            if how & HOW_BEGUN != 0 {
+                let (since, events, by) = others.next()?;
+                event.at_ns = allocated_at_ns.wrapping_add(since);
+                made_by = by;
+                realloc = Some(event.number.wrapping_sub(events));
+                if how & HOW_BEGUN == RETURNED {
+                    (realloc, begun_by) = (None, BlockChange::Returned);
+                }
+            }
+            let mut life = BlockLife::new(&event, begun_by);
+            let mut by = NO_ACTOR;
+            let change = match how & HOW_ENDED {
+                FREED => {
+                    by = freed_by.next()?;
+                    BlockChange::Freed { by: Actor::default(), short_lived: false }
+                }
+                LEFT => BlockChange::Left,
+                _ => BlockChange::ReallocBegun,
+            };
+            life.ended = (!is_live).then_some((ended, ended_at, change));
+            blocks.push(Kept { life, realloc, freed_by: by, made_by });
+        }
+        Some(blocks)
+    }
+}
