@@ -224,8 +224,8 @@ impl TracingSessionBuilder {
     /// [`alloc_scope!`](crate::alloc_scope) as a slice with the bytes that were allocated in it. The first
     /// heap profile has what was allocated before the session.
     ///
-    /// Costs a report each interval, without one row for each block: about a millisecond for a thousand
-    /// combinations of scopes, names and call stacks. The worker waits while it is made.
+    /// Costs a report each interval and ten shorter ones, whose time is in proportion to the rows and stacks of the
+    /// program, not to its blocks. The worker waits while a report is made. Costs the thread that allocates nothing.
     pub fn memory(mut self, interval: Duration) -> Self {
         self.memory = Some(interval);
         self
