@@ -126,12 +126,9 @@ fn hundred() {
         drop(ledger);
         overhead
     };
-    let mut first = 0;
-    for number in 0..100 {
-        let overhead = round();
-        if number == 2 {
-            first = overhead;
-        }
-        assert!(number < 3 || overhead < first + 100_000, "{number}: {first} {overhead}");
-    }
+    let rounds = (0..100).map(|_| round()).collect::<Vec<_>>();
+    // What a round needs at its most depends on when the worker runs, by some 100 KiB. What is kept is in each.
+    let least = |rounds: &[u64]| rounds.iter().copied().min().unwrap();
+    let (first, last) = (least(&rounds[2..12]), least(&rounds[90..]));
+    assert!(last < first + 50_000, "{first} {last}: {rounds:?}");
 }
