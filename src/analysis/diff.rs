@@ -9,9 +9,10 @@
 mod functions;
 
 use super::columns::Figures;
-use super::report::{Calls, Report};
+use super::report::{Call, Calls, Report, StackRow};
 pub use functions::stable_function;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// What two reports are compared by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,29 @@ pub enum DiffBy {
     Stack,
 }
 
+impl DiffBy {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Scope, Self::Group, Self::Name, Self::Thread, Self::Function, Self::Stack];
+
+    /// Its name on the command line and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scope => "scope",
+            Self::Group => "group",
+            Self::Name => "name",
+            Self::Thread => "thread",
+            Self::Function => "function",
+            Self::Stack => "stack",
+        }
+    }
+
+    /// Whether its rows are made from call stacks.
+    pub fn is_of_calls(self) -> bool {
+        matches!(self, Self::Function | Self::Stack)
+    }
+}
+
 /// The figures of a row in one of two reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -48,8 +72,8 @@ pub struct DiffSide {
 #[non_exhaustive]
 pub struct DiffRow {
     /// Names from the outermost inwards: scopes, groups, the groups and the name, the functions of a
-    /// stack; one name for threads and functions.
-    pub path: Vec<String>,
+    /// stack; one name for threads and functions. Rows share the texts of functions.
+    pub path: Vec<Arc<str>>,
     /// Its figures in the old report.
     pub old: Option<DiffSide>,
     /// Its figures in the new report.
@@ -73,7 +97,12 @@ impl Report {
                 }
             }
         }
-        rows.into_iter().map(|(path, [old, new])| DiffRow { path, old, new }).collect()
+        let row = |(path, [old, new]): (Vec<String>, Sides)| DiffRow {
+            path: path.into_iter().map(Arc::from).collect(),
+            old,
+            new,
+        };
+        rows.into_iter().map(row).collect()
     }
 }
 
@@ -146,20 +175,23 @@ fn without_numbers(name: &str) -> String {
     text
 }
 
-/// Functions or stacks, in numbers of names, so that a name is made once for each call.
+/// Functions or stacks.
+///
+/// PERF: rows are found by numbers of names, which have the order of the names; texts are looked at once for each
+/// different call, and not for each of the frames of each stack.
 fn by_calls(reports: [&Report; 2], by: DiffBy, all_frames: bool) -> Vec<DiffRow> {
-    let mut names = Names::default();
-    let mut rows = HashMap::<Vec<u32>, Sides>::new();
     let mut calls = reports.map(|report| Calls::of(report, all_frames));
     functions::name_alike(&mut calls);
+    let names = Names::of(reports, &calls);
+    let mut rows = CallRows { by_name: vec![None; names.0.len()], ..CallRows::default() };
     for (at, (report, calls)) in reports.into_iter().zip(&calls).enumerate() {
-        let mut by_call = vec![None; calls.len()];
+        let function = |call: &Call<'_>| names.number(call.name_of_function());
+        let numbers: Vec<_> = calls.different().iter().map(function).collect();
         let (mut shown, mut path) = (Vec::new(), Vec::new());
         for stack in &report.by_stack {
             let sampled = report.stack_sampling_bytes.is_some();
-            let label = stack.label(report);
             // What is not in the sample counts in the estimates.
-            if label.is_some() && sampled && stack.weights().is_none() {
+            if sampled && stack.label(report).is_some() && stack.weights().is_none() {
                 continue;
             }
             let figures = match stack.estimates() {
@@ -167,63 +199,115 @@ fn by_calls(reports: [&Report; 2], by: DiffBy, all_frames: bool) -> Vec<DiffRow>
                 None => Figures { peak_bytes: 0, ..stack.figures },
             };
             calls.shown(stack, &mut shown);
+            let label = label_of(stack, report).map(|label| names.number(label));
             path.clear();
-            path.extend(shown.iter().map(|&call| {
-                *by_call[call as usize]
-                    .get_or_insert_with(|| names.number(&calls.get(call).function))
-            }));
-            path.extend(label.or(stack.missing()).map(|label| names.number(label)));
-            let mut add = |key: &[u32], own: &Figures, inclusive: &Figures| {
-                let side = match rows.get_mut(key) {
-                    Some(sides) => &mut sides[at],
-                    None => &mut rows.entry(key.to_vec()).or_default()[at],
-                };
-                side.get_or_insert_default().add(own, inclusive);
-            };
-            if by == DiffBy::Stack {
-                add(&path, &figures, &figures);
-                continue;
-            }
-            // NOTE: a label is a row if there is no function.
-            path.truncate(shown.len().max(1));
-            for (depth, name) in path.iter().enumerate() {
-                let own = if depth == 0 { figures } else { Figures::default() };
-                // A stack counts once in a function that is in it twice.
-                if !path[..depth].contains(name) {
-                    add(&[*name], &own, &figures);
+            path.extend(shown.iter().rev().map(|&call| numbers[calls.index(call)]));
+            match by {
+                DiffBy::Stack => {
+                    path.splice(..0, label);
+                    rows.add_stack(at, &path, &figures);
+                }
+                _ => {
+                    // NOTE: a label is a row if there is no function.
+                    path.extend(label.filter(|_| shown.is_empty()));
+                    rows.add_functions(at, &path, &figures);
                 }
             }
         }
     }
-    let text = |name: &u32| names.texts[*name as usize].clone();
-    let row = |(key, [mut old, mut new]): (Vec<u32>, Sides)| {
-        // A sum over stacks has no peak of its own.
-        for side in [&mut old, &mut new].into_iter().flatten() {
-            (side.own.peak_bytes, side.inclusive.peak_bytes) = (0, 0);
-        }
-        DiffRow { path: key.iter().rev().map(text).collect(), old, new }
-    };
-    let mut rows: Vec<_> = rows.into_iter().map(row).collect();
-    rows.sort_by(|a, b| a.path.cmp(&b.path));
-    rows
+    rows.finish(&names)
 }
 
-/// Names, numbered.
-#[derive(Default)]
-struct Names {
-    numbers: HashMap<String, u32>,
-    texts: Vec<String>,
+/// What stands in place of calls that a stack does not have.
+fn label_of(stack: &StackRow, report: &Report) -> Option<&'static str> {
+    stack.label(report).or(stack.missing())
 }
+
+/// All names of functions, and labels: sorted, so that their numbers have the same order.
+struct Names(Vec<Arc<str>>);
 
 impl Names {
-    fn number(&mut self, name: &str) -> u32 {
-        if let Some(&number) = self.numbers.get(name) {
-            return number;
+    fn of(reports: [&Report; 2], calls: &[Calls<'_>; 2]) -> Self {
+        let functions = calls.iter().flat_map(Calls::different).map(Call::name_of_function);
+        let mut names: Vec<&str> = functions.collect();
+        for report in reports {
+            names.extend(report.by_stack.iter().filter_map(|stack| label_of(stack, report)));
         }
-        let number = self.texts.len() as u32;
-        self.texts.push(name.to_owned());
-        self.numbers.insert(name.to_owned(), number);
-        number
+        names.sort_unstable();
+        names.dedup();
+        Self(names.into_iter().map(Arc::from).collect())
+    }
+
+    fn number(&self, name: &str) -> u32 {
+        self.0.partition_point(|known| **known < *name) as u32
+    }
+}
+
+/// Rows of functions or stacks, by numbers of names.
+#[derive(Default)]
+struct CallRows {
+    /// Paths, outermost first, and figures.
+    rows: Vec<(Box<[u32]>, Sides)>,
+    /// By name of a function: its row, and the number of the stack that was counted last in it.
+    by_name: Vec<Option<(usize, usize)>>,
+    by_path: HashMap<Box<[u32]>, usize>,
+    stacks: usize,
+}
+
+impl CallRows {
+    fn add_stack(&mut self, at: usize, path: &[u32], figures: &Figures) {
+        let row = match self.by_path.get(path) {
+            Some(row) => *row,
+            None => {
+                self.by_path.insert(path.into(), self.rows.len());
+                self.row(path)
+            }
+        };
+        self.side(row, at).add(figures, figures);
+    }
+
+    /// Counts a stack in each function that is on it, once.
+    fn add_functions(&mut self, at: usize, path: &[u32], figures: &Figures) {
+        self.stacks += 1;
+        for (depth, &name) in path.iter().rev().enumerate() {
+            let (row, counted) = match self.by_name[name as usize] {
+                Some(known) => known,
+                None => (self.row(&[name]), 0),
+            };
+            if counted < self.stacks {
+                self.by_name[name as usize] = Some((row, self.stacks));
+                let side = self.side(row, at);
+                side.inclusive.add(figures);
+                side.inclusive.add_moves(figures);
+                if depth == 0 {
+                    side.own.add(figures);
+                    side.own.add_moves(figures);
+                }
+            }
+        }
+    }
+
+    /// A new row.
+    fn row(&mut self, path: &[u32]) -> usize {
+        self.rows.push((path.into(), Sides::default()));
+        self.rows.len() - 1
+    }
+
+    fn side(&mut self, row: usize, at: usize) -> &mut DiffSide {
+        self.rows[row].1[at].get_or_insert_default()
+    }
+
+    fn finish(mut self, names: &Names) -> Vec<DiffRow> {
+        self.rows.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        let row = |(path, [mut old, mut new]): (Box<[u32]>, Sides)| {
+            // A sum over stacks has no peak of its own.
+            for side in [&mut old, &mut new].into_iter().flatten() {
+                (side.own.peak_bytes, side.inclusive.peak_bytes) = (0, 0);
+            }
+            let name = |&name: &u32| Arc::clone(&names.0[name as usize]);
+            DiffRow { path: path.iter().map(name).collect(), old, new }
+        };
+        self.rows.into_iter().map(row).collect()
     }
 }
 

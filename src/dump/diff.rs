@@ -99,23 +99,11 @@ impl<'a> Diff<'a> {
     }
 }
 
-/// What the rows of a table are.
-pub(super) fn noun(by: DiffBy) -> &'static str {
-    match by {
-        DiffBy::Scope => "scope",
-        DiffBy::Group => "group",
-        DiffBy::Name => "name",
-        DiffBy::Thread => "thread",
-        DiffBy::Function => "function",
-        DiffBy::Stack => "stack",
-    }
-}
-
 /// What is compared, in words.
 pub(super) fn column(sort: Sort, by: DiffBy) -> &'static str {
     match sort {
         // A sum over stacks has no peak of its own.
-        Sort::Peak if !matches!(by, DiffBy::Function | DiffBy::Stack) => "own peak",
+        Sort::Peak if !by.is_of_calls() => "own peak",
         Sort::AtPeak | Sort::Peak => "at peak",
         Sort::Live => "live",
         Sort::Allocated => "allocated",

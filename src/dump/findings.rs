@@ -10,12 +10,16 @@ impl Finding {
         let text = match &self.kind {
             FindingKind::Grows { blocks, growths, moved, copied_bytes, largest_bytes, .. } => {
                 let copied = match moved {
-                    0 => "all in place".to_owned(),
-                    _ => format!("{} moved, copying up to {}", count(*moved), bytes(*copied_bytes)),
+                    0 => ", each time in place".to_owned(),
+                    _ => format!(
+                        "; {} to another address, copying up to {}",
+                        counted(*moved, "time", "times"),
+                        bytes(*copied_bytes)
+                    ),
                 };
                 let largest = bytes(*largest_bytes);
                 format!(
-                    "{} grew {}, {copied}; the largest became {largest}",
+                    "{} grew {}{copied}. The largest became {largest}",
                     counted(*blocks, "block", "blocks"),
                     counted(*growths, "time", "times"),
                 )
@@ -32,7 +36,8 @@ impl Finding {
                 let size = size.map_or(String::new(), |size| {
                     format!(", {} each on average", bytes(size / (*blocks).max(1)))
                 });
-                format!("{} ended before their thread allocated again{size}", of_all(*blocks, *of))
+                let blocks = of_all(*blocks, *of, "block", "blocks");
+                format!("{blocks} ended before their thread allocated again{size}")
             }
             FindingKind::Shrinks { blocks, bytes_before, bytes_after } => {
                 let blocks_text = counted(*blocks, "block was", "blocks were");
@@ -67,14 +72,14 @@ impl Finding {
             FindingKind::OnlyGrows { moments, blocks } => only_grows(moments, *blocks),
             FindingKind::OneSize { size, blocks, of, at_peak, overhead_bytes } => format!(
                 "{} have {size} bytes, and {} were live at the peak; glibc adds about {} to these",
-                of_all(*blocks, *of),
+                of_all(*blocks, *of, "block", "blocks"),
                 count(*at_peak),
                 bytes(*overhead_bytes),
             ),
             FindingKind::RoundsUp { size, class_below, class, blocks, of, at_peak } => format!(
-                "{} have {} bytes, {} more than the class of {}; with four classes in each doubling, \
-                 as in jemalloc, each takes {}, and the {} of the peak waste {}",
-                of_all(*blocks, *of),
+                "{} have {} bytes, {} more than the size class of {}. An allocator with four classes in \
+                 each doubling, such as jemalloc, gives each {}; the {} that were live at the peak waste {}",
+                of_all(*blocks, *of, "block", "blocks"),
                 count(*size),
                 size - class_below,
                 count(*class_below),
@@ -85,15 +90,19 @@ impl Finding {
             FindingKind::FreedElsewhere { blocks, of, freed_by, freed_in } => {
                 let mut others = freed_by.iter().filter(|row| !row.is_own);
                 let who = others.next().map_or(String::new(), |row| format!(": {}", freed(row)));
-                let more = match others.count() {
+                let rest: Vec<_> = others.map(|row| row.blocks).collect();
+                let more = match rest.len() as u64 {
                     0 => String::new(),
-                    more => format!(", and {}", counted(more as u64, "more", "more")),
+                    threads => format!(
+                        ", and {} by {}",
+                        count(rest.iter().sum()),
+                        counted(threads, "other thread", "other threads")
+                    ),
                 };
                 let scopes = scopes(freed_in);
                 format!(
-                    "{} that were freed were freed by another thread than the one that allocated \
-                     them{who}{more}{scopes}",
-                    of_all(*blocks, *of)
+                    "{} were freed by another thread than the one that allocated them{who}{more}{scopes}",
+                    of_all(*blocks, *of, "freed block", "freed blocks")
                 )
             }
         };
@@ -114,7 +123,7 @@ impl Finding {
                 let size = bytes(*reserve_bytes);
                 let saves = calls(self.calls);
                 format!(
-                    "Reserve {size} when it is made, which is enough for 9 in 10: saves {saves}"
+                    "Reserve {size} when it is made, which is enough for 9 in 10; this saves {saves}"
                 )
             }
             FindingKind::Reallocates { .. } => {
@@ -139,7 +148,7 @@ impl Finding {
             }
             FindingKind::RoundsUp { class_below, .. } => {
                 format!(
-                    "Make the block fit {} bytes, with what it adds to its data",
+                    "Keep the block within {} bytes, with any header that is part of it",
                     count(*class_below)
                 )
             }
@@ -194,10 +203,10 @@ impl WeightOf {
 }
 
 /// `3 of 4 blocks`, `all 4 blocks`.
-fn of_all(part: u64, of: u64) -> String {
+fn of_all(part: u64, of: u64, one: &str, several: &str) -> String {
     match part == of {
-        true => format!("all {}", counted(of, "block", "blocks")),
-        false => format!("{} of {}", count(part), counted(of, "block", "blocks")),
+        true => format!("all {}", counted(of, one, several)),
+        false => format!("{} of {}", count(part), counted(of, one, several)),
     }
 }
 
@@ -227,4 +236,190 @@ fn freed(row: &FreedBy) -> String {
         name => format!("{} ({})", crate::words::escape(name), row.thread),
     };
     format!("{} by {thread}", count(row.blocks))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(kind: FindingKind) -> [String; 2] {
+        let finding = Finding { kind, calls: 120, ..Finding::default() };
+        [finding.evidence(), finding.suggestion()]
+    }
+
+    #[test]
+    fn each_kind_is_said_in_sentences() {
+        let freed_by = |thread, name: &str, blocks, is_own| FreedBy {
+            name: name.to_owned(),
+            thread,
+            blocks,
+            bytes: 100,
+            is_own,
+        };
+        let path = |name: &str| vec!["GlobalScope".to_owned(), name.to_owned()];
+        let freed_in = |to: &str, blocks| FreedIn {
+            allocated_in: path("read"),
+            freed_in: path(to),
+            blocks,
+            bytes: 100,
+        };
+        let live_at = |at_ns, live_bytes| LiveAt { event: at_ns, at_ns, live_bytes };
+        for (kind, expected) in [
+            (
+                FindingKind::Grows {
+                    blocks: 20,
+                    growths: 130,
+                    moved: 100,
+                    copied_bytes: 4096,
+                    largest_bytes: 2048,
+                    reserve_bytes: 1024,
+                },
+                [
+                    "20 blocks grew 130 times; 100 times to another address, copying up to 4.0 KiB. \
+                     The largest became 2.0 KiB",
+                    "Reserve what they need when they are made: 1.0 KiB is enough for 9 in 10. A \
+                     recording with call stacks says which they are",
+                ],
+            ),
+            (
+                FindingKind::Grows {
+                    blocks: 1,
+                    growths: 1,
+                    moved: 0,
+                    copied_bytes: 0,
+                    largest_bytes: 16,
+                    reserve_bytes: 16,
+                },
+                [
+                    "1 block grew 1 time, each time in place. The largest became 16 B",
+                    "Reserve what they need when they are made: 16 B is enough for 9 in 10. A \
+                     recording with call stacks says which they are",
+                ],
+            ),
+            (
+                FindingKind::Reallocates { reallocations: 1200, allocations: 7 },
+                [
+                    "1,200 reallocations, and 7 allocations",
+                    "Reserve the size that is needed when the block is made",
+                ],
+            ),
+            (
+                FindingKind::Reallocates { reallocations: 1200, allocations: 0 },
+                ["1,200 reallocations", "Reserve the size that is needed when the block is made"],
+            ),
+            (
+                FindingKind::ShortLived { blocks: 1500, of: 2000, bytes: Some(15_000) },
+                [
+                    "1,500 of 2,000 blocks ended before their thread allocated again, 10 B each on average",
+                    "Reuse one buffer, or do without the block",
+                ],
+            ),
+            (
+                FindingKind::ShortLived { blocks: 2000, of: 2000, bytes: None },
+                [
+                    "all 2,000 blocks ended before their thread allocated again",
+                    "Reuse one buffer, or do without the block",
+                ],
+            ),
+            (
+                FindingKind::Shrinks { blocks: 2, bytes_before: 4096, bytes_after: 1024 },
+                [
+                    "2 blocks were made smaller at the end, on average from 2.0 KiB to 512 B: 3.0 KiB \
+                     given back",
+                    "Allocate the size that is needed, if it is known before",
+                ],
+            ),
+            (
+                FindingKind::LeftBehind {
+                    blocks: 12,
+                    bytes: 1200,
+                    freed: 3000,
+                    mean_age_ns: 3_000_000_000,
+                    freed_within_ns: 20_000_000,
+                },
+                [
+                    "12 blocks are live at the end with 1.2 KiB, 3.00 s old on average, while 3,000 others \
+                     were freed, 95 % of them after less than 20.0 ms",
+                    "Look for who still holds them: unless they are meant to stay, they are a leak",
+                ],
+            ),
+            (
+                FindingKind::OnlyGrows {
+                    moments: vec![live_at(1_000_000, 1024), live_at(9_000_000, 4096)],
+                    blocks: 7,
+                },
+                [
+                    "live bytes rose at each of 2 moments, from 1.0 KiB at 1.0 ms to 4.0 KiB in 7 blocks \
+                     at the end",
+                    "If it is a cache or a queue, give it a limit; if it is the result, all is well",
+                ],
+            ),
+            (
+                FindingKind::OneSize {
+                    size: 24,
+                    blocks: 5000,
+                    of: 5000,
+                    at_peak: 1024,
+                    overhead_bytes: 8192,
+                },
+                [
+                    "all 5,000 blocks have 24 bytes, and 1,024 were live at the peak; glibc adds about \
+                     8.0 KiB to these",
+                    "Keep them in one Vec or an arena instead of a block each",
+                ],
+            ),
+            (
+                FindingKind::RoundsUp {
+                    size: 4097,
+                    class_below: 4096,
+                    class: 5120,
+                    blocks: 1200,
+                    of: 1201,
+                    at_peak: 1024,
+                },
+                [
+                    "1,200 of 1,201 blocks have 4,097 bytes, 1 more than the size class of 4,096. An \
+                     allocator with four classes in each doubling, such as jemalloc, gives each 5,120; \
+                     the 1,024 that were live at the peak waste 1023.0 KiB",
+                    "Keep the block within 4,096 bytes, with any header that is part of it",
+                ],
+            ),
+            (
+                FindingKind::FreedElsewhere {
+                    blocks: 50,
+                    of: 60,
+                    freed_by: vec![
+                        freed_by(3, "consumer", 40, false),
+                        freed_by(1, "main", 10, true),
+                        freed_by(4, "", 10, false),
+                    ],
+                    freed_in: vec![freed_in("read", 10), freed_in("merge", 50)],
+                },
+                [
+                    "50 of 60 freed blocks were freed by another thread than the one that allocated \
+                     them: 40 by consumer (3), and 10 by 1 other thread; 50 of read were freed in merge",
+                    "Give the blocks back to the thread that allocates them, to be used again",
+                ],
+            ),
+        ] {
+            assert_eq!(said(kind), expected);
+        }
+    }
+
+    #[test]
+    fn one_container_is_told_what_it_saves() {
+        let kind = FindingKind::Grows {
+            blocks: 20,
+            growths: 130,
+            moved: 0,
+            copied_bytes: 0,
+            largest_bytes: 2048,
+            reserve_bytes: 1024,
+        };
+        let mut finding = Finding { kind, calls: 120, is_of_sample: true, ..Finding::default() };
+        finding.place.function = Some("read".to_owned());
+        let expected = "Reserve 1.0 KiB when it is made, which is enough for 9 in 10; this saves 120 reallocations";
+        assert_eq!(finding.suggestion(), expected);
+        assert!(finding.evidence().starts_with("In the sample of blocks: 20 blocks grew"));
+    }
 }

@@ -27,6 +27,41 @@ pub enum By {
     Crate,
 }
 
+impl By {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Scope,
+        Self::Group,
+        Self::Name,
+        Self::Thread,
+        Self::Size,
+        Self::Stack,
+        Self::Function,
+        Self::Line,
+        Self::Crate,
+    ];
+
+    /// Its name on the command line and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scope => "scope",
+            Self::Group => "group",
+            Self::Name => "name",
+            Self::Thread => "thread",
+            Self::Size => "size",
+            Self::Stack => "stack",
+            Self::Function => "function",
+            Self::Line => "line",
+            Self::Crate => "crate",
+        }
+    }
+
+    /// Whether its rows are made from call stacks.
+    pub fn is_of_calls(self) -> bool {
+        matches!(self, Self::Stack | Self::Function | Self::Line | Self::Crate)
+    }
+}
+
 /// The key by which rows are sorted, the largest first. Equal rows are sorted by their own peak,
 /// then by allocated bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

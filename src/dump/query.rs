@@ -181,25 +181,10 @@ impl Json for Written<'_> {
             object.entry("losses", &report.losses)?;
             object.entry("stack_sampling_bytes", &report.stack_sampling_bytes)?;
             object.entry("total", &Sums { found: total, has_declined })?;
-            object.entry("by", name_of(by))?;
+            object.entry("by", by.name())?;
             object.entry("rows", &rows)?;
             object.entry("blocks", &blocks)
         })
-    }
-}
-
-/// What the rows are of, as the key of the JSON.
-fn name_of(by: By) -> &'static str {
-    match by {
-        By::Scope => "scope",
-        By::Group => "group",
-        By::Name => "name",
-        By::Thread => "thread",
-        By::Size => "size",
-        By::Stack => "stack",
-        By::Function => "function",
-        By::Line => "line",
-        By::Crate => "crate",
     }
 }
 
@@ -270,7 +255,7 @@ impl Json for Row<'_> {
                 }
                 By::Stack => object.entry("functions", &row.path)?,
                 By::Function | By::Line | By::Crate => {
-                    object.entry(name_of(by), &row.path.concat())?;
+                    object.entry(by.name(), &row.path.concat())?;
                 }
             }
             Sums { found: &row.found, has_declined }.entries(object)?;

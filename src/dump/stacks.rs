@@ -89,7 +89,7 @@ impl<'a> Builder<'a> {
             stacks: Stacks::default(),
             frames: HashMap::new(),
             by_frames: HashMap::new(),
-            frame_of_call: vec![None; calls.len()],
+            frame_of_call: vec![None; calls.different().len()],
             stack_of_row: vec![None; report.by_stack.len()],
             calls,
         }
@@ -147,7 +147,8 @@ impl<'a> Builder<'a> {
     }
 
     fn of_call(&mut self, call: u32) -> u32 {
-        if let Some(frame) = self.frame_of_call[call as usize] {
+        let index = self.calls.index(call);
+        if let Some(frame) = self.frame_of_call[index] {
             return frame;
         }
         let found = self.calls.get(call);
@@ -155,7 +156,7 @@ impl<'a> Builder<'a> {
         let source = source.map(|(file, line)| (file.to_owned(), line));
         let frame = Frame { name: found.name(CallKind::Function).into_owned(), source };
         let frame = self.frame(frame);
-        self.frame_of_call[call as usize] = Some(frame);
+        self.frame_of_call[index] = Some(frame);
         frame
     }
 

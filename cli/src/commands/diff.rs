@@ -1,5 +1,6 @@
 //! `memledger diff`: what has changed between two runs, or between two times of one.
 
+use super::choice;
 use super::completeness::incomplete;
 use super::condition::{Condition, judge_change};
 use super::input::{display_name, is_stdin, open_watched, unreadable};
@@ -7,7 +8,7 @@ use super::moment::Moment;
 use super::output::{unwritable, write_to};
 use super::report::{Sort, moment, untils};
 use crate::error::{CliError, Outcome};
-use crate::symbols::{SymbolArgs, symbolize};
+use crate::symbols::{SymbolArgs, symbolize_both};
 use crate::terminal::note;
 use memledger::analysis::{Analyzer, DiffBy, Report, Until};
 use memledger::dump::diff::{Diff, DiffOptions};
@@ -41,9 +42,9 @@ pub struct DiffArgs {
     /// As it stood at this time; given twice, first of the old, then of the new
     #[arg(long, value_name = "TIME", value_parser = moment)]
     at: Vec<(String, Moment)>,
-    /// One table only, by this
-    #[arg(long, value_enum)]
-    by: Option<By>,
+    /// One table only, by this; thread: by the names of threads, without the numbers in them
+    #[arg(long, value_parser = choice(&DiffBy::ALL, DiffBy::name))]
+    by: Option<DiffBy>,
     /// The column that is compared [default: at-peak, or live for two times of one trace]
     #[arg(long, value_enum)]
     sort: Option<Sort>,
@@ -112,30 +113,6 @@ impl DiffArgs {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum By {
-    Scope,
-    Group,
-    Name,
-    /// Threads by name; numbers in it do not count
-    Thread,
-    Function,
-    Stack,
-}
-
-impl From<By> for DiffBy {
-    fn from(by: By) -> Self {
-        match by {
-            By::Scope => Self::Scope,
-            By::Group => Self::Group,
-            By::Name => Self::Name,
-            By::Thread => Self::Thread,
-            By::Function => Self::Function,
-            By::Stack => Self::Stack,
-        }
-    }
-}
-
 /// Reads both traces and prints what has changed.
 pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     let ([mut old, mut new], missing) = reports(args)?;
@@ -150,13 +127,11 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     options.names =
         [name(&args.traces[0], args.at.first()), name(newer, args.at.get(1).or(args.at.first()))];
     let by = tables(args, &old, &new);
-    let has_calls = by.iter().any(|by| matches!(by, DiffBy::Function | DiffBy::Stack));
-    if has_calls
+    if by.iter().any(|by| by.is_of_calls())
         || args.format() == Format::Html
         || args.fail_if.iter().any(Condition::needs_symbols)
     {
-        symbolize(&mut old, &args.symbols);
-        symbolize(&mut new, &args.symbols);
+        symbolize_both([&mut old, &mut new], &args.symbols);
     }
     note_one_sided(&by, &old, &new, &options.names);
     let by: Vec<_> = by.into_iter().filter(|by| !lacks_stacks(*by, &old, &new)).collect();
@@ -265,7 +240,7 @@ fn analyzed(
 /// The tables that are asked for, or those that say most.
 fn tables(args: &DiffArgs, old: &Report, new: &Report) -> Vec<DiffBy> {
     if let Some(by) = args.by {
-        return vec![by.into()];
+        return vec![by];
     }
     let any = |has: fn(&Report) -> bool| has(old) || has(new);
     let mut tables = Vec::new();
@@ -286,8 +261,7 @@ fn tables(args: &DiffArgs, old: &Report, new: &Report) -> Vec<DiffBy> {
 
 /// Whether a table is of call stacks, which one of the traces does not have: then all would be new or gone.
 fn lacks_stacks(by: DiffBy, old: &Report, new: &Report) -> bool {
-    matches!(by, DiffBy::Function | DiffBy::Stack)
-        && (old.by_stack.is_empty() || new.by_stack.is_empty())
+    by.is_of_calls() && (old.by_stack.is_empty() || new.by_stack.is_empty())
 }
 
 /// Says which of the traces lacks what the other has.
@@ -310,7 +284,7 @@ fn note_one_sided(by: &[DiffBy], old: &Report, new: &Report, names: &[String; 2]
     if old.stack_sampling_bytes != new.stack_sampling_bytes
         && !old.by_stack.is_empty()
         && !new.by_stack.is_empty()
-        && by.iter().any(|by| matches!(by, DiffBy::Function | DiffBy::Stack))
+        && by.iter().any(|by| by.is_of_calls())
     {
         note(
             "the call stacks of the two are sampled in different ways; the differences have that noise",

@@ -25,6 +25,20 @@ pub mod view;
 
 pub(crate) use completeness::outcome;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+/// Parses the name of one of these.
+fn choice<T: Copy + Send + Sync + 'static>(
+    all: &'static [T],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let names = all.iter().map(|&one| name(one));
+    PossibleValuesParser::new(names).try_map(move |text| {
+        let found = all.iter().copied().find(|&one| name(one) == text);
+        found.ok_or_else(|| format!("there is no {text}"))
+    })
+}
+
 /// How a command prints data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {

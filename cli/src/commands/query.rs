@@ -1,12 +1,12 @@
 //! `memledger query`: which blocks were allocated, freed or live between moments of a trace.
 
-use super::Format;
 use super::completeness::{incomplete, outcome};
 use super::input::{is_stdin, open_watched, unreadable};
 use super::moment::Moment;
 use super::output::{unwritable, write_to};
 use super::quantity::{NS_UNITS, scaled};
-use super::report::{By, note_no_row};
+use super::report::note_no_row;
+use super::{Format, choice};
 use crate::error::{CliError, Outcome, usage_sentence};
 use crate::symbols::{SymbolArgs, symbolizer};
 use crate::terminal::note;
@@ -14,7 +14,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, FromArgMatches};
 use memledger::analysis::{Analyzer, Answer, Position, Query, Rule, Unanswered};
 use memledger::dump::query::{Written, rows};
-use memledger::dump::text;
+use memledger::dump::text::{self, By};
 use memledger::trace::read::read;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
@@ -68,7 +68,7 @@ pub struct QueryArgs {
     #[arg(long, value_name = "TIME", value_parser = span)]
     shorter_than: Option<u64>,
     /// What the rows are of
-    #[arg(long, value_enum, default_value = "scope")]
+    #[arg(long, default_value = "scope", value_parser = choice(&By::ALL, By::name))]
     by: By,
     /// What the rows are sorted by
     #[arg(long, value_enum, default_value = "bytes")]
@@ -357,7 +357,7 @@ fn write(
 /// What the arguments say of the answer as text, for any terminal.
 fn options(args: &QueryArgs) -> text::Options {
     let mut options = text::Options::default();
-    options.by = Some(args.by.into());
+    options.by = Some(args.by);
     options.top = args.top;
     options.width = args.width.unwrap_or(options.width);
     options.sort = match args.sort {
@@ -388,11 +388,11 @@ fn note_late(answer: &Answer, moments: &[&(String, Moment)]) {
 fn note_unmatched(args: &QueryArgs, answer: &Answer) {
     let Some(filter) = &args.filter else { return };
     let mut options = options(args);
-    if !rows(answer, args.by.into(), &options).is_empty() || args.by == By::Size {
+    if !rows(answer, args.by, &options).is_empty() || args.by == By::Size {
         return;
     }
     options.filter = None;
-    let all = rows(answer, args.by.into(), &options);
+    let all = rows(answer, args.by, &options);
     let names = all.iter().map(|row| row.path.join(" > ")).collect();
     note_no_row(filter, &names);
 }

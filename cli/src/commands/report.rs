@@ -1,5 +1,6 @@
 //! `memledger report`: totals, peaks, who holds what, what is still live.
 
+use super::choice;
 use super::completeness::incomplete;
 use super::condition::{Condition, judge};
 use super::input::{is_stdin, open_watched, unreadable};
@@ -11,6 +12,7 @@ use crate::terminal::note;
 use clap::ArgAction;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use memledger::analysis::{Analyzer, BlockObserver, FindingsObserver, Report, Until};
+use memledger::dump::text::By;
 use memledger::dump::{FORMATS, ReportFormat, text};
 use memledger::trace::read::{Summary, read};
 use std::collections::BTreeSet;
@@ -49,8 +51,8 @@ const LISTED: usize = 10;
 pub struct ReportArgs {
     /// The trace; - for standard input
     trace: PathBuf,
-    /// One table only, by this
-    #[arg(long, value_enum)]
+    /// One table only, by this; stack: the call stacks, as a tree from the outermost function inwards
+    #[arg(long, value_parser = choice(&By::ALL, By::name))]
     by: Option<By>,
     /// What the rows are sorted by
     #[arg(long, value_enum, default_value = "at-peak")]
@@ -125,43 +127,6 @@ impl ReportArgs {
     fn format(&self) -> &'static dyn ReportFormat {
         let by_path = || FORMATS.by_path(self.output.as_ref()?);
         self.format.map(|format| format.0).or_else(by_path).unwrap_or(FORMATS.default())
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum By {
-    Scope,
-    Group,
-    Name,
-    Thread,
-    Size,
-    /// Call stacks, as a tree from the outermost function inwards
-    Stack,
-    Function,
-    Line,
-    Crate,
-}
-
-impl By {
-    /// Whether the rows are made from call stacks.
-    pub(super) fn is_of_calls(self) -> bool {
-        matches!(self, Self::Stack | Self::Function | Self::Line | Self::Crate)
-    }
-}
-
-impl From<By> for text::By {
-    fn from(by: By) -> Self {
-        match by {
-            By::Scope => Self::Scope,
-            By::Group => Self::Group,
-            By::Name => Self::Name,
-            By::Thread => Self::Thread,
-            By::Size => Self::Size,
-            By::Stack => Self::Stack,
-            By::Function => Self::Function,
-            By::Line => Self::Line,
-            By::Crate => Self::Crate,
-        }
     }
 }
 
@@ -409,7 +374,7 @@ fn options(args: &ReportArgs) -> text::Options {
     let mut options = text::Options::default();
     (options.verbose, options.flags) = (args.verbose, true);
     options.top = args.top.unwrap_or(options.top);
-    options.by = args.by.map(text::By::from);
+    options.by = args.by;
     options.sort = args.sort.into();
     options.inclusive = args.inclusive;
     (options.bottom_up, options.all_frames) = (args.bottom_up, args.all_frames);

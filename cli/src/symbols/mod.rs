@@ -7,6 +7,7 @@ use crate::progress::Steps;
 use crate::terminal::note;
 use debuginfod::Debuginfod;
 use memledger::analysis::{Binaries, Module, Report, SourceFrame, Symbolizer};
+use rustc_hash::FxHashMap;
 use std::path::PathBuf;
 
 /// Where a command finds the functions of a trace's addresses.
@@ -24,12 +25,54 @@ pub struct SymbolArgs {
 /// Finds the functions of all frames of a report that have none. Notes on stderr why a module has no
 /// symbols, and shows the progress.
 pub fn symbolize(report: &mut Report, args: &SymbolArgs) {
-    let in_modules = report.frames.iter().filter(|frame| frame.module.is_some());
-    let missing = in_modules.filter(|frame| frame.functions.is_empty()).count();
+    let missing = missing(report);
     if missing > 0 {
         let mut symbolizer = WithProgress::new(args);
-        symbolizer.progress.expect(missing as u64);
+        symbolizer.progress.expect(missing);
         report.symbolize(&mut symbolizer);
+    }
+}
+
+/// The same for two reports, which have most addresses in common if they are of one program.
+pub fn symbolize_both([old, new]: [&mut Report; 2], args: &SymbolArgs) {
+    if missing(old) + missing(new) > 0 {
+        let mut symbolizer = WithProgress::new(args);
+        symbolizer.progress.expect(missing(old).max(missing(new)));
+        new.symbolize(&mut symbolizer);
+        old.symbolize(&mut Known::of(new, symbolizer));
+    }
+}
+
+/// How many addresses have no function yet.
+fn missing(report: &Report) -> u64 {
+    let in_modules = report.frames.iter().filter(|frame| frame.module.is_some());
+    in_modules.filter(|frame| frame.functions.is_empty()).count() as u64
+}
+
+/// Knows the functions of a report, and asks another symbolizer for those of other addresses.
+struct Known<'a, S> {
+    report: &'a Report,
+    /// By module and offset, the index of a frame.
+    frames: FxHashMap<(usize, u64), usize>,
+    other: S,
+}
+
+impl<'a, S> Known<'a, S> {
+    fn of(report: &'a Report, other: S) -> Self {
+        let frames = report.frames.iter().enumerate();
+        let frames = frames.filter_map(|(at, frame)| Some(((frame.module?, frame.offset), at)));
+        Self { report, frames: frames.collect(), other }
+    }
+}
+
+impl<S: Symbolizer> Symbolizer for Known<'_, S> {
+    fn frames(&mut self, module: &Module, offset: u64) -> Vec<SourceFrame> {
+        let is_same = |of: &Module| (&of.path, &of.build_id) == (&module.path, &module.build_id);
+        let number = self.report.modules.iter().position(is_same);
+        match number.and_then(|number| self.frames.get(&(number, offset))) {
+            Some(&frame) => self.report.frames[frame].functions.clone(),
+            None => self.other.frames(module, offset),
+        }
     }
 }
 

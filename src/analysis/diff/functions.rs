@@ -24,7 +24,7 @@ struct Short {
 /// Gives each call of two reports the name that its function has in both.
 pub(super) fn name_alike(reports: &mut [Calls<'_>; 2]) {
     let mut by_short = HashMap::<String, Short>::new();
-    for call in reports.iter().flat_map(Calls::all) {
+    for call in reports.iter().flat_map(Calls::different) {
         let Some(short) = short_name(call) else { continue };
         let known = by_short.entry(short).or_default();
         if is_short(call) {
@@ -37,7 +37,7 @@ pub(super) fn name_alike(reports: &mut [Calls<'_>; 2]) {
             known.whole = (known.wholes == 1).then(|| whole.into_owned());
         }
     }
-    for call in reports.iter_mut().flat_map(Calls::all_mut) {
+    for call in reports.iter_mut().flat_map(Calls::different_mut) {
         let short = short_name(call);
         match short.as_ref().and_then(|short| by_short.get(short)) {
             Some(Short { is_alone: true, whole: Some(whole), .. }) => call.rename(whole.clone()),

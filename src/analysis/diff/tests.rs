@@ -96,13 +96,13 @@ fn report_of(stacks: &[Stack], build: u64) -> Report {
 }
 
 /// What each path has, and each function on all its paths, summed one by one.
-fn naive(stacks: &[Stack], path: &[String], by: DiffBy) -> Option<[[u64; 3]; 2]> {
+fn naive(stacks: &[Stack], path: &[Arc<str>], by: DiffBy) -> Option<[[u64; 3]; 2]> {
     let mut sums = None::<[[u64; 3]; 2]>;
     for (functions, [count, live, allocated, _]) in stacks {
-        let mut names: Vec<_> =
-            functions.iter().map(|number| format!("app::f{number}::{{closure}}")).collect();
+        let name = |number| format!("app::f{number}::{{closure}}").into();
+        let mut names: Vec<Arc<str>> = functions.iter().map(name).collect();
         if names.is_empty() {
-            names.push("(no stack)".to_owned());
+            names.push("(no stack)".into());
         }
         let (is_own, is_inside) = match by {
             DiffBy::Function => (names[0] == path[0], names.contains(&path[0])),
@@ -184,7 +184,7 @@ fn a_short_name_is_the_function_that_has_it() {
     assert_eq!(rows[6].new.map(|side| side.own.allocations), Some(2));
     // Where no name is short, those that could be mistaken are rows of their own.
     let rows = old.diff(&old, DiffBy::Function, false);
-    assert!(rows.iter().any(|row| row.path == ["a::words::A::get"]), "{rows:#?}");
+    assert!(rows.iter().any(|row| row.path == ["a::words::A::get".into()]), "{rows:#?}");
 }
 
 proptest! {
@@ -243,8 +243,8 @@ proptest! {
             let keys: std::collections::BTreeSet<_> = old.keys().chain(new.keys()).collect();
             prop_assert_eq!(rows.len(), keys.len());
             for key in keys {
-                let mut path = key.clone();
-                path.extend((by == DiffBy::Name).then(|| "name".to_owned()));
+                let mut path: Vec<Arc<str>> = key.iter().map(|name| (**name).into()).collect();
+                path.extend((by == DiffBy::Name).then(|| "name".into()));
                 let row = rows.iter().find(|row| row.path == path).expect("the row");
                 for (side, of) in [(row.old, old.get(key)), (row.new, new.get(key))] {
                     prop_assert_eq!(side.is_some(), of.is_some());

@@ -80,7 +80,31 @@ pub(crate) struct Call<'a> {
     is_entry: bool,
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
+    /// The call that symbols have found at a frame.
+    fn of(report: &'a Report, frame: &Frame, found: &'a SourceFrame) -> Self {
+        let function = found.function.as_str();
+        let owner = crate_of(function).or_else(|| crate_of_file(found.file.as_deref()?));
+        Self {
+            function: with_module(function, found.file.as_deref()),
+            found: Some(found),
+            owner: Cow::Borrowed(owner.unwrap_or_else(|| file_of(report, frame).unwrap_or("?"))),
+            folded: is_folded(owner, function),
+            is_entry: is_allocation_entry(function, found.file.as_deref()),
+        }
+    }
+
+    /// The call of a frame for which there are no symbols.
+    fn without_symbols(report: &'a Report, frame: &Frame) -> Self {
+        let (file, offset) = (file_of(report, frame), frame.offset);
+        let function = match file {
+            Some(file) => format!("{file}+{offset:#x}"),
+            None => format!("{offset:#x}"),
+        };
+        let (function, owner) = (Cow::Owned(function), Cow::Borrowed(file.unwrap_or("?")));
+        Self { function, found: None, owner, folded: false, is_entry: false }
+    }
+
     /// Its function, as a report names it.
     pub(crate) fn name_of_function(&self) -> &str {
         &self.function
@@ -117,10 +141,13 @@ impl Call<'_> {
     }
 }
 
-/// The calls of all stacks of a report.
+/// The calls of all stacks of a report. Each call of a frame has a number.
 pub(crate) struct Calls<'a> {
-    all: Vec<Call<'a>>,
-    /// By frame: its calls, innermost first.
+    /// PERF: a function is called in many frames; what is made of its name is made once for each of these.
+    different: Vec<Call<'a>>,
+    /// By number: its call, an index of `different`.
+    of_number: Vec<u32>,
+    /// By frame: the numbers of its calls, innermost first.
     by_frame: Vec<Range<u32>>,
     all_frames: bool,
 }
@@ -128,34 +155,44 @@ pub(crate) struct Calls<'a> {
 impl<'a> Calls<'a> {
     /// The calls of `report`; folded ones are shown only if `all_frames` are wanted.
     pub(crate) fn of(report: &'a Report, all_frames: bool) -> Self {
-        let mut all = Vec::new();
+        let (mut different, mut of_number) = (Vec::new(), Vec::new());
+        let mut known = HashMap::new();
         let mut by_frame = Vec::with_capacity(report.frames.len());
         for frame in &report.frames {
-            let start = all.len() as u32;
-            all.extend(calls_of(report, frame));
-            by_frame.push(start..all.len() as u32);
+            let start = of_number.len() as u32;
+            of_number.extend(frame.functions.iter().map(|found| {
+                *known.entry((frame.module, found)).or_insert_with(|| {
+                    different.push(Call::of(report, frame, found));
+                    different.len() as u32 - 1
+                })
+            }));
+            if frame.functions.is_empty() {
+                of_number.push(different.len() as u32);
+                different.push(Call::without_symbols(report, frame));
+            }
+            by_frame.push(start..of_number.len() as u32);
         }
-        Self { all, by_frame, all_frames }
+        Self { different, of_number, by_frame, all_frames }
     }
 
-    /// All calls, by number.
-    pub(crate) fn all(&self) -> &[Call<'a>] {
-        &self.all
+    /// All different calls: those with one number in [`index`](Self::index) are one.
+    pub(crate) fn different(&self) -> &[Call<'a>] {
+        &self.different
     }
 
     /// The same, to be changed.
-    pub(crate) fn all_mut(&mut self) -> &mut [Call<'a>] {
-        &mut self.all
+    pub(crate) fn different_mut(&mut self) -> &mut [Call<'a>] {
+        &mut self.different
     }
 
-    /// The number of calls.
-    pub(crate) fn len(&self) -> usize {
-        self.all.len()
+    /// The call with this number, as an index of [`different`](Self::different).
+    pub(crate) fn index(&self, number: u32) -> usize {
+        self.of_number[number as usize] as usize
     }
 
     /// The call with this number.
     pub(crate) fn get(&self, number: u32) -> &Call<'a> {
-        &self.all[number as usize]
+        &self.different[self.index(number)]
     }
 
     /// The frame that a call is of: an index of [`Report::frames`].
@@ -197,38 +234,10 @@ impl<'a> Calls<'a> {
     }
 }
 
-fn calls_of<'a>(report: &'a Report, frame: &'a Frame) -> Vec<Call<'a>> {
-    let module = frame.module.and_then(|module| report.modules.get(module));
-    let file = module.map(|module| module.path.rsplit('/').next().unwrap_or(&module.path));
-    let file = file.unwrap_or("?");
-    let calls = frame.functions.iter().map(|found| {
-        let function = found.function.as_str();
-        let owner = crate_of(function).or_else(|| crate_of_file(found.file.as_deref()?));
-        Call {
-            function: with_module(function, found.file.as_deref()),
-            found: Some(found),
-            owner: Cow::Borrowed(owner.unwrap_or(file)),
-            folded: is_folded(owner, function),
-            is_entry: is_allocation_entry(function, found.file.as_deref()),
-        }
-    });
-    let mut calls: Vec<_> = calls.collect();
-    if calls.is_empty() {
-        let offset = frame.offset;
-        let function = match module {
-            Some(_) => format!("{file}+{offset:#x}"),
-            None => format!("{offset:#x}"),
-        };
-        let owner = Cow::Borrowed(file);
-        calls.push(Call {
-            function: Cow::Owned(function),
-            found: None,
-            owner,
-            folded: false,
-            is_entry: false,
-        });
-    }
-    calls
+/// The name of the file of a frame's module.
+fn file_of<'a>(report: &'a Report, frame: &Frame) -> Option<&'a str> {
+    let module = report.modules.get(frame.module?)?;
+    Some(module.path.rsplit('/').next().unwrap_or(&module.path))
 }
 
 impl BucketRow {
@@ -309,7 +318,7 @@ impl Report {
         let calls = Calls::of(self, all_frames);
         let mut table = CallTable::default();
         // PERF: by call: its row. A name is made once for each call, not for each stack.
-        let mut row_of = vec![None; calls.len()];
+        let mut row_of = vec![None; calls.different().len()];
         let mut shown = Vec::new();
         for (number, stack) in self.by_stack.iter().enumerate() {
             if let Some(label) = stack.label(self) {
@@ -318,7 +327,7 @@ impl Report {
             }
             calls.shown(stack, &mut shown);
             for (depth, &call) in shown.iter().enumerate() {
-                let row = *row_of[call as usize].get_or_insert_with(|| {
+                let row = *row_of[calls.index(call)].get_or_insert_with(|| {
                     let call = calls.get(call);
                     table.row(&call.name(kind), call.source().filter(|_| kind == CallKind::Line))
                 });

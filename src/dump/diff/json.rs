@@ -10,10 +10,10 @@
 //! row are its figures or null; `inclusive` holds those with all inside.
 
 use super::rows::{Changed, State};
-use super::{Diff, DiffOptions, noun};
+use super::{Diff, DiffOptions};
 use crate::analysis::{DiffBy, DiffSide, Report};
 use crate::dump::json::columns;
-use crate::dump::pretty::{self, Json, Value};
+use crate::dump::pretty::{self, Json, List, Value};
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
@@ -80,7 +80,7 @@ impl Json for Table<'_> {
             differs.map(|row| Row { by: *by, row: Changed::of(row, *by, options) }).collect();
         rows.sort_by_key(|Row { row, .. }| Reverse(row.old.abs_diff(row.new)));
         value.object(|object| {
-            object.entry("by", noun(*by))?;
+            object.entry("by", by.name())?;
             for (state, count) in State::ALL.iter().zip(of_state) {
                 object.entry(state.name(), &(count as u64))?;
             }
@@ -98,7 +98,7 @@ impl Json for Row<'_> {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
         let Changed { row, state, old, new } = &self.row;
         value.object(|object| {
-            object.entry("path", &row.path)?;
+            object.entry("path", &List(row.path.iter().map(|name| &**name)))?;
             object.entry("state", state.name())?;
             object.entry("change", &(i128::from(*new) - i128::from(*old)))?;
             object.entry("old", &row.old.map(|side| (self.by, side)))?;

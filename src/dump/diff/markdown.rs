@@ -1,7 +1,7 @@
 //! A difference as Markdown, for a comment on a pull request.
 
 use super::rows::{counts, signed, totals};
-use super::{Diff, DiffOptions, Total, column, noun};
+use super::{Diff, DiffOptions, Total, column};
 use crate::dump::options::Sort;
 use crate::dump::text::{bytes_briefly, count};
 use crate::words;
@@ -27,7 +27,7 @@ pub(super) fn write(diff: &Diff<'_>, options: &DiffOptions, out: &mut dyn Write)
     }
     for (table, (by, _)) in diff.tables.iter().enumerate() {
         let (rows, of_state) = diff.changed(table, options);
-        let (noun, column) = (noun(*by), column(options.sort, *by));
+        let (noun, column) = (by.name(), column(options.sort, *by));
         let summary = counts(&of_state);
         let summary = if summary.is_empty() { "no rows".to_owned() } else { summary };
         writeln!(out, "\n<details><summary>By {noun}, {column}: {summary}</summary>\n")?;

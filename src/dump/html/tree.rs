@@ -35,7 +35,7 @@ impl Tree {
     pub(super) fn of(report: &Report) -> Self {
         let calls = [true, false].map(|all_frames| Calls::of(report, all_frames));
         let mut builder = Builder {
-            frame_of_call: vec![[None; 2]; calls[0].len()],
+            frame_of_call: vec![[None; 2]; calls[0].different().len()],
             calls,
             tree: Self { of_row: vec![None; report.by_stack.len()], ..Self::default() },
             numbers: HashMap::new(),
@@ -153,7 +153,7 @@ impl Builder<'_> {
     }
 
     fn of_call(&mut self, call: u32, is_folded: bool) -> u32 {
-        let known = self.frame_of_call[call as usize][usize::from(is_folded)];
+        let known = self.frame_of_call[self.calls[0].index(call)][usize::from(is_folded)];
         if let Some(frame) = known {
             return frame;
         }
@@ -162,7 +162,7 @@ impl Builder<'_> {
         let owner = self.string(&found.name(CallKind::Crate));
         let (file, line) = found.source().map_or((0, 0), |(file, line)| (self.string(file), line));
         let frame = self.frame(Frame { name, file, line, owner, is_folded });
-        self.frame_of_call[call as usize][usize::from(is_folded)] = Some(frame);
+        self.frame_of_call[self.calls[0].index(call)][usize::from(is_folded)] = Some(frame);
         frame
     }
 

@@ -200,7 +200,7 @@ impl Tree {
         let mut tree = Self { nodes: Vec::new(), names: Vec::new() };
         tree.add(ROOT, 0);
         let mut by_text = HashMap::<String, usize>::new();
-        let mut by_call = vec![None; names.calls.len()];
+        let mut by_call = vec![None; names.calls.different().len()];
         let mut children = HashMap::<(usize, usize), usize>::new();
         let mut shown = Vec::new();
         for row in &report.by_stack {
@@ -215,7 +215,11 @@ impl Tree {
             let mut at = ROOT;
             for name in path {
                 // PERF: the name of a call is made once.
-                let known = if let Name::Call(call) = name { by_call[call as usize] } else { None };
+                let call = match name {
+                    Name::Call(call) => Some(names.calls.index(call)),
+                    Name::Label(_) => None,
+                };
+                let known = call.and_then(|call| by_call[call]);
                 let name = known.unwrap_or_else(|| {
                     let text = names.text(name);
                     let next = tree.names.len();
@@ -223,8 +227,8 @@ impl Tree {
                         tree.names.push(text.clone());
                         next
                     });
-                    if let Name::Call(call) = name {
-                        by_call[call as usize] = Some(number);
+                    if let Some(call) = call {
+                        by_call[call] = Some(number);
                     }
                     number
                 });

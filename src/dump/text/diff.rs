@@ -4,7 +4,7 @@ use super::style::Style;
 use super::table::{Row, Table, wrapped};
 use super::units::{bytes_briefly, count, duration};
 use crate::analysis::{Figures, Report};
-use crate::dump::diff::{Changed, Diff, DiffOptions, Total, column, counts, noun, signed, totals};
+use crate::dump::diff::{Changed, Diff, DiffOptions, Total, column, counts, signed, totals};
 use crate::dump::options::Sort;
 use crate::words::escape;
 use std::io::{self, Write};
@@ -90,7 +90,7 @@ fn table(diff: &Diff<'_>, at: usize, options: &DiffOptions) -> Table {
     headers.extend(further.iter().flatten().map(|(header, ..)| *header));
     let inclusive = if options.inclusive { ", with all inside" } else { "" };
     let sampled = [diff.old, diff.new].iter().any(|report| report.stack_sampling_bytes.is_some())
-        && matches!(noun(by), "function" | "stack");
+        && by.is_of_calls();
     let states = counts(&of_state);
     let mut footer = if states.is_empty() { "no rows".to_owned() } else { states };
     if left > 0 {
@@ -100,7 +100,7 @@ fn table(diff: &Diff<'_>, at: usize, options: &DiffOptions) -> Table {
         footer += "; figures are estimates from a sample";
     }
     Table {
-        title: format!("By {}, {compared}{inclusive}", noun(by)),
+        title: format!("By {}, {compared}{inclusive}", by.name()),
         headers,
         kept: 4,
         names: 0,

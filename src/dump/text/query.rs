@@ -62,8 +62,7 @@ pub(in crate::dump) fn write(
     } else {
         lines.write("found", &found(blocks, size))?;
     }
-    let is_of_stacks = matches!(by, By::Stack | By::Function | By::Line | By::Crate);
-    if let Some(mean) = report.stack_sampling_bytes.filter(|_| is_of_stacks) {
+    if let Some(mean) = report.stack_sampling_bytes.filter(|_| by.is_of_calls()) {
         let text = format!(
             "of a sample of blocks, one in {} on average: the rows have what is in the sample, and \
              the others count as (not in the sample). What was found is exact",

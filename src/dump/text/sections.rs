@@ -236,8 +236,7 @@ pub(super) fn more(
 
 /// Whether one of the tables has functions in it.
 pub(super) fn shows_functions(report: &Report, options: &Options) -> bool {
-    let is_of_calls = |by| matches!(by, By::Stack | By::Function | By::Line | By::Crate);
-    options.by.is_none_or(is_of_calls) && !report.by_stack.is_empty()
+    options.by.is_none_or(By::is_of_calls) && !report.by_stack.is_empty()
 }
 
 impl Options {
