@@ -101,6 +101,18 @@ export interface Diff {
   tables: { by: string; new: number; gone: number; grown: number; shrunk: number; same: number; rows: DiffRow[] }[];
 }
 
+/** A memory tag of Unreal's engine: what the engine itself counted. */
+export interface LlmTag {
+  tracker: string;
+  path: string[];
+  samples: number;
+  first_bytes: number;
+  last_bytes: number;
+  min_bytes: number;
+  peak_bytes: number;
+  peak_at_ns: number;
+}
+
 export interface PageDocument {
   schema: string;
   /** The time that was asked for; null: the end. */
@@ -116,6 +128,7 @@ export interface PageDocument {
   by_thread: Row[];
   by_size: Row[];
   largest_live: LiveBlock[];
+  llm_tags?: LlmTag[];
   findings?: Finding[];
   notes: string[];
   stack_sampling_bytes?: number | null;

@@ -38,4 +38,10 @@ export const COLUMNS: Record<string, [string, string]> = {
   declined_bytes: ["declined", "Bytes that went at the same time"],
   declined_blocks: ["declined blocks", "Blocks that went at the same time"],
   allocated_at_ns: ["allocated at", "When, since the trace began"],
+  last_bytes: ["last", "The last value that the engine counted"],
+  tag_peak_bytes: ["peak", "The largest value"],
+  peak_at_ns: ["peak at", "When that was, since the trace began"],
+  min_bytes: ["least", "The smallest value; the engine can count below 0"],
+  first_bytes: ["first", "The first value"],
+  samples: ["values", "How many values the trace has"],
 };

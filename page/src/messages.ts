@@ -80,7 +80,7 @@ export interface Details {
   moreSources: number;
 }
 
-export type TableName = "scopes" | "groups" | "names" | "threads" | "sizes" | "functions" | "stacks" | "crates" | "blocks";
+export type TableName = "scopes" | "groups" | "names" | "threads" | "sizes" | "functions" | "stacks" | "crates" | "blocks" | "tags";
 
 export interface TableQuery {
   dataset: string;

@@ -38,7 +38,7 @@ const VALUES: Record<string, string[]> = {
   direction: ["down", "up"],
   order: ["heavy", "time"],
   chart: ["bytes", "blocks", "stacked", "lines"],
-  table: ["scopes", "groups", "names", "threads", "sizes", "functions", "stacks", "crates", "blocks"],
+  table: ["scopes", "groups", "names", "threads", "sizes", "functions", "stacks", "crates", "blocks", "tags"],
 };
 
 const isAllowed = (key: string, text: string) => VALUES[key]?.includes(text) ?? true;

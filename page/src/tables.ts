@@ -6,7 +6,7 @@ import { COLUMNS, METRICS } from "./figures";
 import { currentDataset, metric } from "./graph";
 import type { Link, Overview, TableName, TablePart, TableQuery, TableRow } from "./messages";
 import { change, state, watch } from "./state";
-import { count, figure, percent, time, visible } from "./text";
+import { count, figure, percent, visible } from "./text";
 
 const ROW = 24;
 const PART = 60;
@@ -15,6 +15,7 @@ const PRINTED = 40;
 const NAMES: [TableName, string][] = [
   ["scopes", "Scopes"], ["groups", "Groups"], ["names", "Names"], ["threads", "Threads"], ["sizes", "Sizes"],
   ["functions", "Functions"], ["stacks", "Stacks"], ["crates", "Crates"], ["blocks", "Largest live blocks"],
+  ["tags", "Memory tags"],
 ];
 
 let follow: (link: Link) => void = () => {};
@@ -35,7 +36,10 @@ export function showTables(overview: Overview, onLink: (link: Link) => void): vo
   section.hidden = false;
   const has = (name: TableName) => overview.rows[name] > 0;
   const tables = NAMES.filter(([name]) => has(name));
-  if (!state.table || !has(state.table)) state.table = overview.hasStacks ? "functions" : (tables[0]?.[0] ?? "scopes");
+  // A trace of Unreal 4 can have what the engine counted, and no blocks: then nothing else has figures.
+  const isOfTags = has("tags") && !totals.allocations;
+  if (isOfTags) byId("timeline").before(section);
+  if (!state.table || !has(state.table)) state.table = overview.hasStacks ? "functions" : isOfTags ? "tags" : (tables[0]?.[0] ?? "scopes");
   const tabs = choice("Table", tables.map(([name, text]) => [name, text] as const), () => state.table as TableName, (table) => change({ table, sort: "", ascending: false }));
   const find = el("input", {
     type: "search", id: "table-search", placeholder: "Find rows", "aria-label": "Find rows of the table", spellcheck: "false", value: state.find,
@@ -82,7 +86,7 @@ export function restart(): void {
 }
 
 /** The column that rows are sorted by, unless another is chosen: that of the figure that the graph shows. */
-const sortKey = () => state.sort || (state.table === "blocks" ? "bytes" : metric().column);
+const sortKey = () => state.sort || ({ blocks: "bytes", tags: "last_bytes" }[state.table as string] ?? metric().column);
 
 function query(from: number, to: number): TableQuery {
   return {
@@ -146,9 +150,10 @@ function rowElement(row: TableRow, at: number): HTMLElement {
   const name = visible(row.name);
   const cells = columns.map((key) => {
     const value = row.figures[key];
-    const text = key === "allocated_at_ns" ? time(value) : value ? figure(key, value) : "·";
+    const isTime = key.endsWith("_at_ns");
+    const text = value || isTime ? figure(key, value) : "·";
     const cell = el("div", { role: "gridcell", class: value ? "" : "none", title: value ? cellTitle(key, value) : undefined }, text);
-    if (key === sortKey() && largest[key] > 0 && key !== "allocated_at_ns") {
+    if (key === sortKey() && value > 0 && !isTime) {
       cell.append(el("i", { class: `part ${partColor(key)}`, style: `width:${((100 * value) / largest[key]).toFixed(1)}%` }));
     }
     return cell;

@@ -62,7 +62,8 @@ export function time(ns: number): string {
   return hours ? `${hours} h ${two(minutes)} min` : `${minutes} min ${two(seconds % 60)} s`;
 }
 
-/** What a figure is: bytes, or a number of something. */
+/** What a figure is: a time, bytes, or a number of something. */
 export function figure(key: string, value: number): string {
+  if (key.endsWith("_at_ns")) return time(value);
   return /bytes/.test(key) ? bytes(value) : count(value);
 }

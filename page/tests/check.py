@@ -9,12 +9,13 @@ FOLDER is for files of its own, MEMLEDGER the command, whose `view` serves the p
 import base64
 import json
 import pathlib
+import subprocess
 import sys
 import time
 
 import documents
 import view
-from shown import KEYS, TABLE, Page, as_figure, check, document_of, figures_are_those_of, number
+from shown import KEYS, ROOT, TABLE, Page, as_figure, check, document_of, figures_are_those_of, number, tags_are_those_of
 from browser import Browser, fail  # in the path since `shown`
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -207,6 +208,24 @@ def wrong(page, folder):
     check("cannot be shown" in page.text("#status"), True, "a sentence about the broken file")
 
 
+def tags(page, folder, memledger):
+    """What an engine counted, without blocks and beside them."""
+    document = documents.tags()
+    documents.page(document, folder / "tags.html")
+    page.open(folder / "tags.html")
+    check(page.element("#tables [data-value=tags]").get_attribute("aria-pressed"), "true", "the tags are the first table of a trace without blocks")
+    tags_are_those_of(page, document, "tags")
+    shown = page.js("document.querySelector('.grid').textContent")
+    check("user\\u{202e}txt.exe" in shown and "-" in shown, True, "names and values below 0")
+    page.no_errors("tags")
+    trace = ROOT / "tests/samples/unreal4/p4-tid-ue426.utrace"
+    html, report = folder / "engine.html", folder / "engine.json"
+    for out, form in ((html, "html"), (report, "json")):
+        subprocess.run([memledger, "report", trace, "--format", form, "-o", out], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    real(page, html, report)
+    tags_are_those_of(page, json.loads(report.read_text()), str(trace))
+
+
 def differences(page, document):
     """The graph of what has changed: its widths are the sums of what differs, its colours the direction."""
     rows = document["diff"]["tables"][0]["rows"]
@@ -283,6 +302,7 @@ def main():
             "small": lambda: small(page, folder),
             "nasty": lambda: nasty(page, folder),
             "wrong": lambda: wrong(page, folder),
+            "tags": lambda: tags(page, folder, memledger),
             "many": lambda: many(page, folder, stacks),
             "view": lambda: view.check_all(page, folder, memledger),
         }

@@ -271,9 +271,21 @@ def changed():
     return document
 
 
+def tags():
+    """Of Unreal 4: what the engine counted, and no blocks."""
+    document = Maker("tags").document(notes=["this trace has no single allocations"])
+    paths = [("Default", ["Total"]), ("Default", ["Total", "Textures"]), ("Platform", ["Total"]), *(("Default", ["Total", name]) for name in NASTY[:-1])]
+    document["llm_tags"] = [
+        {"tracker": tracker, "path": path, "samples": 62 + number, "first_bytes": 100 * number, "first_at_ns": 1000, "last_bytes": (50 - number) << 20,
+         "last_at_ns": 2_000_000_000, "min_bytes": -5000 * number, "min_at_ns": 3, "peak_bytes": (60 + number) << 20, "peak_at_ns": 1_000_000 * number}
+        for number, (tracker, path) in enumerate(paths)
+    ]
+    return document
+
+
 ALL = {
     "small": lambda: small().document(), "many-stacks": many_stacks, "nasty": nasty,
-    "no-stacks": lambda: small("no-stacks", stacks=False).document(), "damaged": damaged, "sampled": sampled, "changed": changed,
+    "no-stacks": lambda: small("no-stacks", stacks=False).document(), "damaged": damaged, "sampled": sampled, "changed": changed, "tags": tags,
 }
 
 

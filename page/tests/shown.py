@@ -77,7 +77,7 @@ def check(found, expected, what):
 
 def number(title):
     """The exact figure that a cell has as its title."""
-    return int(re.match(r"[\d,]+", title).group().replace(",", "")) if title else 0
+    return int(re.match(r"-?[\d,]+", title).group().replace(",", "")) if title else 0
 
 
 def document_of(path):
@@ -108,6 +108,22 @@ def figures_are_those_of(page, document, what):
             for key in KEYS:
                 if key in row["figures"]:
                     check(number(row["figures"][key]), expected[row["name"]][key], f"{what}: {table}, {row['name']}, {key}")
+
+
+def tags_are_those_of(page, document, what):
+    """The table of the engine's memory tags."""
+    tags = document["llm_tags"]
+    page.click("#tables [data-value=tags]")
+    page.wait(f"document.querySelectorAll('.row').length === {len(tags)}", f"{what}: the tags")
+    page.click(".head [data-sort=tag_peak_bytes]")
+    wanted = sorted(tags, key=lambda tag: -tag["peak_bytes"])
+    columns = {"last_bytes": "last_bytes", "tag_peak_bytes": "peak_bytes", "peak_at_ns": "peak_at_ns", "min_bytes": "min_bytes", "first_bytes": "first_bytes", "samples": "samples"}
+    shown = page.js(TABLE)
+    check(len({tag["tracker"] for tag in tags}) > 1, any(row["name"].startswith("Default: ") for row in shown), f"{what}: names with their trackers")
+    for row, tag in zip(shown, wanted):
+        check(row["name"].split(" > ")[0].split(": ")[-1], tag["path"][0], f"{what}: the order of the tags")
+        for column, key in columns.items():
+            check(number(row["figures"][column]), tag[key], f"{what}: the tag {tag['path']}, {key}")
 
 
 TABLE = """(() => {

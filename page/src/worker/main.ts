@@ -46,6 +46,7 @@ function overview(model: Model): Overview {
     stacks: hasStacks ? 1 : 0,
     crates: hasStacks ? 1 : 0,
     blocks: doc.largest_live.length,
+    tags: doc.llm_tags?.length ?? 0,
   };
   return {
     trace: doc.trace,

@@ -68,6 +68,7 @@ export class Tables {
     const { table } = query;
     if (table === "functions" || table === "stacks" || table === "crates") return this.#calls(query);
     if (table === "blocks") return this.#blocks();
+    if (table === "tags") return this.#tags();
     if (query.dataset !== "report" || Object.keys(query.filter).length) {
       if (table !== "sizes") return this.#summed(query);
     }
@@ -172,6 +173,26 @@ export class Tables {
         ["allocated_at_ns", Float64Array.from(blocks, ({ allocated_at_ns }) => allocated_at_ns)],
       ]),
       link: (row) => ({ by: "scope", focus: blocks[row].path }),
+    };
+  }
+
+  /** What the engine counted: no sums of blocks. A name has its tracker if there is more than one. */
+  #tags(): Table {
+    const tags = this.model.doc.llm_tags ?? [];
+    const isOne = tags.every(({ tracker }) => tracker === tags[0].tracker);
+    const column = (of: (tag: (typeof tags)[number]) => number) => Float64Array.from(tags, of);
+    return {
+      names: tags.map(({ tracker, path }) => `${isOne ? "" : `${tracker}: `}${path.join(" > ")}`),
+      lower: null, order: null,
+      columns: new Map([
+        ["last_bytes", column((tag) => tag.last_bytes)],
+        ["tag_peak_bytes", column((tag) => tag.peak_bytes)],
+        ["peak_at_ns", column((tag) => tag.peak_at_ns)],
+        ["min_bytes", column((tag) => tag.min_bytes)],
+        ["first_bytes", column((tag) => tag.first_bytes)],
+        ["samples", column((tag) => tag.samples)],
+      ]),
+      link: () => undefined,
     };
   }
 }

@@ -45,6 +45,9 @@ impl Json for Document<'_> {
             json::tables(report, object)?;
             object.entry("stack_sampling_bytes", &report.stack_sampling_bytes)?;
             json::blocks(report, object, |row| tree.node(row).map(u64::from))?;
+            if !report.llm_tags.is_empty() {
+                object.entry("llm_tags", &report.llm_tags)?;
+            }
             object.entry("strings", &tree.strings)?;
             object.entry("frames", &Frames(tree))?;
             object.entry("stacks", &Stacks(tree))?;
