@@ -120,7 +120,8 @@ fn what_is_no_command_is_told_which_there_are() {
     let output = memledger(&["1985", "frob"]);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2));
-    let says = "'frob' is no command; there are status, channels, send-to, write-to, stop";
+    let says =
+        "'frob' is no command; there are status, channels, send-to, write-to, perfetto, stop";
     assert!(stderr.contains(says) && stderr.lines().count() == 1, "{stderr}");
 }
 

@@ -4,7 +4,7 @@
 use super::functions::Functions;
 use super::in_process::InProcessAnalyzer;
 use super::problems;
-use crate::analysis::{Analyzer, Report};
+use crate::analysis::Report;
 use crate::dump::perfetto::{LiveMemory, LiveProcess, LiveThread, Moment};
 use crate::error::Error;
 use crate::perfetto::{MemoryWriter, process_track_uuid};
@@ -21,6 +21,8 @@ pub(super) struct SessionMemory {
     analyzer: InProcessAnalyzer,
     interval: Duration,
     live: Option<LiveMemory>,
+    /// The peak before the session, in bytes.
+    peak_before: u64,
     /// When there was the last dump, and the last point.
     dumped: Option<Instant>,
     pointed: Option<Instant>,
@@ -36,8 +38,12 @@ impl SessionMemory {
         let interval = interval.max(MIN_INTERVAL);
         // NOTE: counting stops at the end of the recording, with a report that is kept. It needs the buckets of the
         // last dump.
-        analyzer.with_analyzer(Analyzer::set_by_bucket);
-        Self { analyzer, interval, live: None, dumped: None, pointed: None }
+        let peak_before = analyzer.with_analyzer(|analyzer| {
+            analyzer.set_by_bucket();
+            analyzer.flush();
+            analyzer.live_and_peak_bytes().1
+        });
+        Self { analyzer, interval, live: None, peak_before, dumped: None, pointed: None }
     }
 
     /// The report, and the functions of callstacks that are new.
@@ -119,7 +125,10 @@ impl MemoryWriter for SessionMemory {
                 // A cycle is a nanosecond of the monotonic clock.
                 let peak_ns = start.saturating_add(report.totals.peak_bytes_at_ns);
                 let peak = Moment { at_ns: peak_ns.saturating_add(now.asleep_ns), ..now };
-                live.finish(&report, peak, now, out);
+                // NOTE: not by times. That of the peak is of the worker's cycle before it, which may have been
+                // before the session.
+                let is_ours = report.totals.peak_bytes > self.peak_before;
+                live.finish(&report, is_ours.then_some(peak), now, out);
             }
             Err(error) => problems::report(error),
         }

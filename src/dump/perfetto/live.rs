@@ -250,12 +250,19 @@ impl LiveMemory {
     }
 
     /// Writes the last slices, points and dump, the peak if it was during the session, and the totals.
-    pub(crate) fn finish(&mut self, report: &Report, peak: Moment, now: Moment, out: &mut Vec<u8>) {
+    pub(crate) fn finish(
+        &mut self,
+        report: &Report,
+        peak: Option<Moment>,
+        now: Moment,
+        out: &mut Vec<u8>,
+    ) {
         self.slices.finish(now.packet_ns(), out);
         self.point(report, now, out);
         self.dump(report, now, out);
-        if peak.at_ns >= self.started_ns {
-            self.peak(report, peak, out);
+        if let Some(peak) = peak {
+            let at_ns = peak.at_ns.max(self.started_ns);
+            self.peak(report, Moment { at_ns, ..peak }, out);
         }
         let Self { memory, sequence, tracks, .. } = self;
         totals(report, &notes(report, true), *memory, now.packet_ns(), sequence, tracks, out);
