@@ -11,10 +11,10 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 /// The program is asked again only after this many times the time that an answer took, so that asking takes at
-/// most a twentieth of the time of one of its processors.
+/// most a twentieth of the time of one of its processors, unless an answer takes more than half a second.
 const REST: u32 = 20;
 /// The longest time between two questions.
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// A program that can be asked.
 pub struct Program {
