@@ -218,7 +218,7 @@ fn by_calls(reports: [&Report; 2], by: DiffBy, all_frames: bool) -> Vec<DiffRow>
     rows.finish(&names)
 }
 
-/// What stands in place of calls that a stack does not have.
+/// The text for a stack that has no calls.
 fn label_of(stack: &StackRow, report: &Report) -> Option<&'static str> {
     stack.label(report).or(stack.missing())
 }

@@ -39,8 +39,8 @@ impl LedgerBuilder {
     /// Writes the report, and the end of the trace, also if SIGTERM, SIGINT (Ctrl-C) or SIGHUP ends the program.
     /// Default: such a signal ends the program without a report, and the trace has everything up to its last packet.
     ///
-    /// The program ends by the same signal, after the report; until then its threads go on, and their events are
-    /// not in the report. A second signal ends it at once if it arrives more than a second after the first one. The
+    /// After the report, the program ends by the same signal. Its threads run until then, and the report does not have
+    /// their events from this time. A second signal ends it at once if it arrives more than a second after the first one. The
     /// blocks of a program that a signal ends are those that it held at that moment: its destructors do not run.
     ///
     /// A signal that the program ignores or handles itself, before or after this call, stays the program's: the

@@ -8,8 +8,8 @@ use crate::trace::worker;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
-/// The functions that were looked for. Held while a profile is made: one at a time limits the memory that
-/// several callers need.
+/// The functions that were looked for. Locked while a profile or a dump of a session is made: one at a time limits the
+/// memory that several callers need.
 ///
 /// PERF: a program that is profiled every 10 s would read its debug information each time. What is
 /// kept are the frames of the program's stacks, a few hundred bytes each.
@@ -39,43 +39,40 @@ impl Functions {
 
     /// Adds the functions of all frames; looks for those only that are not known yet.
     pub(super) fn add_to(&mut self, report: &mut Report) {
-        add_functions(report, &mut self.0);
-    }
-}
-
-fn add_functions(report: &mut Report, known: &mut Known) {
-    let is_new = |module: &Module, offset: u64| {
-        known.get(module).is_none_or(|module| !module.functions.contains_key(&offset))
-    };
-    let mut new = Report { modules: report.modules.clone(), ..Report::default() };
-    new.frames = (report.frames.iter())
-        .filter(|frame| {
-            let module = frame.module.and_then(|module| report.modules.get(module));
-            module.is_some_and(|module| is_new(module, frame.offset))
-        })
-        .cloned()
-        .collect();
-    if !new.frames.is_empty() {
-        find_functions(&mut new);
-    }
-    for frame in new.frames {
-        if let Some(module) = frame.module.and_then(|module| new.modules.get(module)) {
-            let module = known.entry(module.clone()).or_default();
-            module.functions.insert(frame.offset, frame.functions);
+        let known = &mut self.0;
+        let is_new = |module: &Module, offset: u64| {
+            known.get(module).is_none_or(|module| !module.functions.contains_key(&offset))
+        };
+        let mut new = Report { modules: report.modules.clone(), ..Report::default() };
+        new.frames = (report.frames.iter())
+            .filter(|frame| {
+                let module = frame.module.and_then(|module| report.modules.get(module));
+                module.is_some_and(|module| is_new(module, frame.offset))
+            })
+            .cloned()
+            .collect();
+        if !new.frames.is_empty() {
+            find_functions(&mut new);
         }
-    }
-    for (number, range) in new.code {
-        let module = known.entry(new.modules[number].clone()).or_default();
-        if !module.code.contains(&range) {
-            module.code.push(range);
+        for frame in new.frames {
+            if let Some(module) = frame.module.and_then(|module| new.modules.get(module)) {
+                let module = known.entry(module.clone()).or_default();
+                module.functions.insert(frame.offset, frame.functions);
+            }
         }
-    }
-    for (number, module) in report.modules.iter().enumerate() {
-        let Some(module) = known.get(module) else { continue };
-        report.code.extend(module.code.iter().map(|&range| (number, range)));
-        for frame in report.frames.iter_mut().filter(|frame| frame.module == Some(number)) {
-            if let Some(functions) = module.functions.get(&frame.offset) {
-                frame.functions.clone_from(functions);
+        for (number, range) in new.code {
+            let module = known.entry(new.modules[number].clone()).or_default();
+            if !module.code.contains(&range) {
+                module.code.push(range);
+            }
+        }
+        for (number, module) in report.modules.iter().enumerate() {
+            let Some(module) = known.get(module) else { continue };
+            report.code.extend(module.code.iter().map(|&range| (number, range)));
+            for frame in report.frames.iter_mut().filter(|frame| frame.module == Some(number)) {
+                if let Some(functions) = module.functions.get(&frame.offset) {
+                    frame.functions.clone_from(functions);
+                }
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The report before a signal ends the process.
 //!
 //! The handler of the signal only wakes a thread, because nothing else is allowed there. That thread ends the
-//! recording, which writes the report, and then ends the process by the same signal. The program's threads go on until then.
+//! recording, which writes the report, and then ends the process by the same signal. Until then, the program's threads run.
 
 use super::stop;
 use crate::error::Error;

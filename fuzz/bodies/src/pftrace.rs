@@ -78,7 +78,8 @@ fn made() -> Vec<u8> {
     [
         on_sequence(&[&[0x68, 1][..], &field(6, &clocks)].concat()),
         on_sequence(&[&[0x68, 2, 0x40, 7][..], &field(11, &begin), &field(12, &data)].concat()),
-        // The end; then a number that stands for nothing, a loss, and a sequence without a beginning.
+        // The end of the slice. Then an event whose name has an unknown number, a packet that states a loss, and a
+        // sequence whose first packet is missing.
         on_sequence(&[&[0x68, 2, 0x40, 7][..], &field(11, &[0x48, 2])].concat()),
         on_sequence(&[&[0x68, 2, 0x40, 7][..], &field(11, &[0x48, 1, 0x50, 9])].concat()),
         on_sequence(&[0x68, 2, 0xd0, 2, 1]),

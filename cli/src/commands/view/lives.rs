@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 
-/// Of blocks of one size, the oldest come first. When so many chunks have been read, any will do: a program can have
-/// blocks of one size everywhere.
+/// Blocks of one size are listed oldest first, until this many chunks were read. Then the list is not made exact among
+/// blocks of its smallest size, because a program can have such blocks in every chunk.
 const CHUNKS_OF_ONE_SIZE: usize = 256;
 
 /// The blocks of a trace, and the index that says where they are.
@@ -42,7 +42,7 @@ impl Largest {
         }
     }
 
-    /// Whether blocks of at most this size would change nothing, after so many chunks.
+    /// Whether chunks whose largest block has `bytes` need not be read, after `chunks` chunks.
     fn is_full(&mut self, bytes: u64, chunks: usize) -> bool {
         self.cut();
         let last = self.blocks.last().filter(|_| self.blocks.len() == self.most);

@@ -67,10 +67,10 @@ struct Columns {
     bytes: Vec<u64>,
     bucket: Vec<u32>,
     how: Vec<u8>,
-    /// Of each block that was freed: by whom.
+    /// For each block that was freed, the number of the actor that freed it.
     freed_by: Vec<u32>,
-    /// Of each block that did not begin with an allocation: the time since it was first allocated, the events
-    /// since the first half of its reallocation, and by whom.
+    /// For each block that did not begin with an allocation: the time since its first allocation, the number of
+    /// events since the first half of its reallocation, and the number of the actor that reallocated it.
     others: Vec<(u64, u64, u32)>,
 }
 
