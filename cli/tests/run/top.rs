@@ -23,6 +23,7 @@ pub fn all() -> Vec<Trial> {
     }
     trials![
         a_program_is_watched_marked_and_seen_to_grow,
+        no_key_is_lost_while_the_terminal_changes_its_size,
         a_signal_and_ctrl_c_leave_the_terminal_as_it_was,
         it_ends_when_its_terminal_is_gone,
         the_text_of_a_panic_is_seen,
@@ -121,6 +122,23 @@ fn a_program_is_watched_marked_and_seen_to_grow() {
     screen.wait_for(&["growing"]);
     program.end();
     screen.wait_for(&["no answer", "these are its last figures", "growing", "+3.0 MiB"]);
+    screen.keys("q");
+    assert!(screen.ended().success());
+}
+
+/// A key and the signal of a new size come at the same time.
+fn no_key_is_lost_while_the_terminal_changes_its_size() {
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/killed.utrace");
+    let mut screen = Screen::start(command(&["top", trace]), 30, 100);
+    screen.wait_for(&["count 104"]);
+    for columns in 81..101 {
+        screen.resize(30, columns);
+        screen.keys("?");
+        screen.wait_for(&["this help"]);
+        screen.keys("?");
+        screen.resize(30, columns - 1);
+        screen.wait_until(|text| !text.contains("this help"), &["no help"]);
+    }
     screen.keys("q");
     assert!(screen.ended().success());
 }

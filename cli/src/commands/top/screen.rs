@@ -25,6 +25,11 @@ use std::time::Duration;
 /// The longest time until a message of the source or a signal is seen.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// The time to wait for a key that is there already.
+///
+/// NOTE: crossterm (0.29) says that there is none when the time is zero.
+const AT_ONCE: Duration = Duration::from_millis(1);
+
 /// How the screen was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
@@ -171,20 +176,19 @@ fn run(
         if is_hung_up(LOOK_EVERY) {
             return Ok(Closed::BySignal);
         }
-        if !poll(Duration::ZERO)? {
-            continue;
-        }
-        match read()? {
-            Event::Key(key) if key.kind != KeyEventKind::Release => {
-                let Some(action) = action(&key, model.typing.is_some()) else { continue };
-                match model.act(action) {
-                    Then::Continue => is_changed = true,
-                    Then::Quit => return Ok(Closed::ByUser),
-                    Then::Interrupt => return Ok(Closed::ByInterrupt),
+        while poll(AT_ONCE)? {
+            match read()? {
+                Event::Key(key) if key.kind != KeyEventKind::Release => {
+                    let Some(action) = action(&key, model.typing.is_some()) else { continue };
+                    match model.act(action) {
+                        Then::Continue => is_changed = true,
+                        Then::Quit => return Ok(Closed::ByUser),
+                        Then::Interrupt => return Ok(Closed::ByInterrupt),
+                    }
                 }
+                Event::Resize(..) => is_changed = true,
+                _ => {}
             }
-            Event::Resize(..) => is_changed = true,
-            _ => {}
         }
     }
 }
