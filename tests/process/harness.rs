@@ -52,6 +52,7 @@ pub(crate) fn main(themes: &[(&'static str, &'static [Case])]) {
         }
         panic!("there is no scenario {scenario:?}");
     }
+    system::ignore_no_signal();
     let trials = cases.map(|(theme, case)| {
         Trial::test(format!("{theme}::{}", case.name.replace(' ', "_")), move || {
             (case.test)(Run::new(case.name));
@@ -225,6 +226,15 @@ mod system {
     pub(crate) fn kill(pid: libc::pid_t, signal: libc::c_int) {
         // SAFETY: sends a signal.
         unsafe { libc::kill(pid, signal) };
+    }
+
+    /// Children inherit which signals are ignored. These are, if the tests run under `nohup` or in the background of
+    /// a script.
+    pub(super) fn ignore_no_signal() {
+        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+            // SAFETY: no handler is installed, and none is replaced.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
     }
 
     pub(super) fn wait_for_end(pid: libc::pid_t) {
