@@ -99,6 +99,8 @@ mod platform;
 mod protobuf;
 #[cfg(feature = "analysis")]
 pub mod remote;
+#[cfg(feature = "enable")]
+mod rss;
 mod scopes;
 #[cfg(feature = "enable")]
 mod stacks;

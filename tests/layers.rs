@@ -65,6 +65,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "trace::worker",
         ],
     ),
+    ("rss", &["alloc::stats", "platform", "trace::format", "trace::worker"]),
     ("containers", &["alloc::hook", "scopes"]),
     // It writes what it has found out into a copy of the trace.
     (
@@ -101,7 +102,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "ledger",
         &[
             "alloc", "analysis", "dump", "error", "events", "perfetto", "platform", "remote",
-            "scopes", "stacks", "trace", "words", "Ledger", "Snapshot",
+            "rss", "scopes", "stacks", "trace", "words", "Ledger", "Snapshot",
         ],
     ),
     (

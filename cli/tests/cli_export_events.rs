@@ -217,13 +217,13 @@ fn tables_of_csv_sum_to_the_report() {
     }
 }
 
-/// Sums of a file of heaptrack: calls, the peak and the live bytes, and the strings.
-fn heaptrack(path: &Path) -> ([i64; 3], Vec<String>) {
+/// Sums of a file of heaptrack: calls, the peak, the live bytes and the largest RSS, and the strings.
+fn heaptrack(path: &Path) -> ([i64; 4], Vec<String>) {
     let text = fs::read_to_string(path).expect("text");
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("v 10400 3"));
     let (mut strings, mut pointers, mut traces, mut infos) = (vec![], 0, 0, vec![]);
-    let (mut calls, mut live, mut peak, mut at) = (0, 0, 0, 0);
+    let (mut calls, mut live, mut peak, mut at, mut rss) = (0, 0, 0, 0, 0);
     for line in lines.filter(|line| !line.starts_with(['#', 'X', 'I'])) {
         let (kind, rest) = line.split_once(' ').expect("a line");
         if kind == "s" {
@@ -261,23 +261,28 @@ fn heaptrack(path: &Path) -> ([i64; 3], Vec<String>) {
                 assert!(*time >= at, "{line}");
                 at = *time;
             }
+            ("R", [pages]) => rss = (*pages << 12).max(rss),
             _ => panic!("{line}"),
         }
     }
-    ([calls, peak, live], strings)
+    ([calls, peak, live, rss], strings)
 }
 
 #[test]
 fn a_file_of_heaptrack_has_the_calls_the_peak_and_the_live_bytes_of_the_report() {
-    for (trace, name) in std::iter::zip(SAMPLES, ["0x40013f", "GlobalScope"]) {
+    let with_rss = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/rss.memledger");
+    let names = ["0x40013f", "GlobalScope", "GlobalScope"];
+    for (trace, name) in std::iter::zip(SAMPLES.into_iter().chain([with_rss]), names) {
         let folder = folder();
         let plain = folder.path().join("run.heaptrack");
         export(trace, "heaptrack", &plain);
         let (sums, strings) = heaptrack(&plain);
-        let totals = &report(trace)["totals"];
-        let [allocations, _, reallocations, .., live, _] = figures(totals);
-        let peak = totals["peak_bytes"].as_i64().expect("a number");
-        assert_eq!(sums, [allocations + reallocations, peak, live]);
+        let report = report(trace);
+        let [allocations, _, reallocations, .., live, _] = figures(&report["totals"]);
+        let peak = report["totals"]["peak_bytes"].as_i64().expect("a number");
+        let rss = report["rss"]["most_bytes"].as_i64().unwrap_or(0);
+        assert_eq!(rss > 0, trace == with_rss);
+        assert_eq!(sums, [allocations + reallocations, peak, live, rss]);
         assert!(strings.iter().any(|text| text.contains(name)), "{strings:?}");
 
         let (gz, zst) = (folder.path().join("run.gz"), folder.path().join("run.zst"));
@@ -343,7 +348,7 @@ fn a_damaged_trace_gives_the_rest_and_status_1() {
     }
     let report = report(trace);
     assert_tables(&folder.path().join("csv"), "csv", csv_rows, &report);
-    let ([_, peak, live], _) = heaptrack(&folder.path().join("heaptrack"));
+    let ([_, peak, live, _], _) = heaptrack(&folder.path().join("heaptrack"));
     let totals = &report["totals"];
     assert_eq!(
         [peak, live],

@@ -17,6 +17,7 @@ use super::measured::{Baseline, Holders, MeasuredFigures};
 use super::observer::{Actor, BlockObserver, NoObserver};
 use super::report::Report;
 use super::report::build::{Parts, Sources};
+use super::rss::RssHistory;
 use super::symbols::StoredSymbols;
 use super::timeline::{Bookmarks, Timeline};
 use crate::trace::format::schema::EventType;
@@ -59,6 +60,7 @@ pub struct Analyzer<O = NoObserver> {
     timeline: Timeline,
     facts: Facts,
     llm_tags: LlmTags,
+    rss: RssHistory,
     diagnostics: Diagnostics,
     cutoff: Cutoff,
     /// The maximum number of blocks in [`Report::largest_live`].
@@ -94,6 +96,7 @@ impl<O: BlockObserver> Analyzer<O> {
             timeline: Timeline::default(),
             facts: Facts::default(),
             llm_tags: LlmTags::default(),
+            rss: RssHistory::default(),
             diagnostics: Diagnostics::default(),
             cutoff: Cutoff::default(),
             largest_live: 100,
@@ -283,6 +286,7 @@ impl<O: BlockObserver> Analyzer<O> {
             timeline: &self.timeline,
             facts: &self.facts,
             llm_tags: &self.llm_tags,
+            rss: &self.rss,
             diagnostics: &self.diagnostics,
             cutoff: &self.cutoff,
             largest_live: self.largest_live,

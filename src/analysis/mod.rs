@@ -64,6 +64,7 @@ mod measured;
 mod observer;
 mod query;
 mod report;
+mod rss;
 mod symbols;
 mod timeline;
 
@@ -89,8 +90,9 @@ pub use query::{
 };
 pub use report::{
     AfterReport, Bookmark, BucketRow, CallRow, Frame, GroupRow, LiveBlock, LlmTagRow, LlmTagSeries,
-    LlmValue, Losses, NameRow, PeakMoment, Report, ScopeRow, SizeRow, StackKind, StackRow,
-    ThreadRow, ThreadSeries, TimePoint, TimeSeries, TimeSpan, TraceInfo,
+    LlmValue, Losses, NameRow, PeakMoment, Report, ResidentMemory, Rss, RssPoint, ScopeRow,
+    SizeRow, StackKind, StackRow, ThreadRow, ThreadSeries, TimePoint, TimeSeries, TimeSpan,
+    TraceInfo,
 };
 pub(crate) use report::{CallKind, Calls, end_of_angles, split_outside};
 #[cfg(feature = "symbols")]

@@ -9,7 +9,8 @@ use super::options::Options;
 use super::pretty::{self, Json, List, Object, OneLine, Value};
 use crate::analysis::{
     AfterReport, Bookmark, COLUMNS, Figures, GroupRow, LiveBlock, LlmTagRow, LlmTagSeries, Losses,
-    Moves, NameRow, PeakMoment, Report, ScopeRow, SizeRow, ThreadRow, TimeSpan, Totals, TraceInfo,
+    Moves, NameRow, PeakMoment, Report, ResidentMemory, Rss, ScopeRow, SizeRow, ThreadRow,
+    TimeSpan, Totals, TraceInfo,
 };
 use std::io::{self, Write};
 
@@ -61,6 +62,9 @@ impl Json for Report {
             blocks(self, object, |stack| Some(stack as u64))?;
             if !self.llm_tags.is_empty() {
                 object.entry("llm_tags", &self.llm_tags)?;
+            }
+            if let Some(rss) = &self.rss {
+                object.entry("rss", rss)?;
             }
             if !self.freed_in.is_empty() {
                 object.entry("freed_in", &self.freed_in)?;
@@ -122,6 +126,27 @@ impl Json for TraceInfo {
 impl Json for TimeSpan {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
         object!(value, "from_ns" => self.from_ns, "to_ns" => self.to_ns)
+    }
+}
+
+impl Json for Rss {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        object!(value,
+            "most_bytes" => self.most_bytes,
+            "peak" => self.peak,
+            "end" => self.end,
+        )
+    }
+}
+
+impl Json for ResidentMemory {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| {
+            object.entry("at_ns", &self.at_ns)?;
+            object.entry("rss_bytes", &self.rss_bytes())?;
+            entries(object, self.parts().into_iter())?;
+            object.entry("live_not_resident_bytes", &self.live_not_resident_bytes)
+        })
     }
 }
 

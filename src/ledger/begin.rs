@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::events::ProgramEvents;
 use crate::events::channel::{self, ChannelFilter, Names};
 use crate::platform::os::{self, BlockedSignals};
+use crate::rss::{self, RssEvents};
 use crate::scopes::{self, events::ScopeEvents};
 use crate::stacks::{self, events::StackEvents};
 use crate::trace::sink::Sink;
@@ -117,6 +118,7 @@ struct Plan {
     perfetto: Option<TracingSessionBuilder>,
     analyzes_in_process: bool,
     buffer_limit: usize,
+    rss_interval: Duration,
 }
 
 impl Plan {
@@ -151,6 +153,7 @@ impl Plan {
             address: address.map(|address| (address, host_channels)),
             analyzes_in_process,
             buffer_limit: config.buffer_limit.unwrap_or(buffer_pool::DEFAULT_LIMIT),
+            rss_interval: config.rss_interval.unwrap_or(rss::DEFAULT_INTERVAL),
         })
     }
 
@@ -265,7 +268,7 @@ fn build(
     let has_file = outputs.file.is_some();
     let started = plan.sinks(outputs.file, analyzer.as_ref());
     alloc::CHANNEL.force(plan.memory);
-    channel::apply_setting(plan.channels);
+    channel::apply_setting(std::mem::take(&mut plan.channels));
     let recording = Recording {
         generation: origin.inherited.as_ref().map_or(new_generation, |from| from.generation),
         from_environment: origin.from_environment,
@@ -285,7 +288,8 @@ fn build(
         for_measurements: origin.for_measurements,
     };
     let keeps_history = origin.from_environment && !has_file && origin.inherited.is_none();
-    let mut session = new_session(started.sinks, from_process_start, origin.inherited);
+    let providers = providers(&plan, from_process_start, origin.for_measurements);
+    let mut session = new_session(started.sinks, providers, from_process_start, origin.inherited);
     if keeps_history {
         session.keep_history(buffer_pool::EARLY_LIMIT);
     }
@@ -304,14 +308,13 @@ fn is_allocator_linked() -> bool {
     })
 }
 
-/// The session that writes to these sinks. In the child of a fork, their streams are late joins and
-/// begin with the live blocks that the child has inherited.
-fn new_session(
-    sinks: Vec<JoiningSink>,
+/// What declares and adds events.
+fn providers(
+    plan: &Plan,
     from_process_start: bool,
-    inherited: Option<Inherited>,
-) -> Session {
-    let providers: Vec<Box<dyn EventProvider>> = vec![
+    for_measurements: bool,
+) -> Vec<Box<dyn EventProvider>> {
+    let mut providers: Vec<Box<dyn EventProvider>> = vec![
         Box::new(MemoryEvents::new()),
         Box::new(ScopeEvents::new(from_process_start)),
         Box::new(StackEvents::new(problems::report)),
@@ -319,6 +322,21 @@ fn new_session(
         #[cfg(feature = "perfetto")]
         Box::new(crate::perfetto::SiteEvents::new()),
     ];
+    // A measurement has no report that shows RSS.
+    if !plan.rss_interval.is_zero() && !for_measurements {
+        providers.push(Box::new(RssEvents::every(plan.rss_interval)));
+    }
+    providers
+}
+
+/// The session that writes to these sinks. In the child of a fork, their streams are late joins and
+/// begin with the live blocks that the child has inherited.
+fn new_session(
+    sinks: Vec<JoiningSink>,
+    providers: Vec<Box<dyn EventProvider>>,
+    from_process_start: bool,
+    inherited: Option<Inherited>,
+) -> Session {
     let new = |sinks| Session::new(sinks, providers, from_process_start, problems::report);
     let Some(inherited) = inherited else {
         return new(sinks.into_iter().map(|(sink, _)| sink).collect());

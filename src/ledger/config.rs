@@ -9,6 +9,7 @@ use crate::events::channel::{self, Names};
 #[cfg(feature = "enable")]
 use crate::stacks;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Which thread collects the events of all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,6 +84,8 @@ pub(crate) struct Config {
     pub(crate) worker: Worker,
     pub(crate) buffer_limit: Option<usize>,
     pub(crate) on_full: OnFull,
+    /// The time from one reading of the resident memory to the next; zero: it is not read.
+    pub(crate) rss_interval: Option<Duration>,
 }
 
 /// A text that is not printed with the other settings.

@@ -15,6 +15,7 @@ use crate::words::nearest;
 use std::ffi::{CStr, OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::Once;
+use std::time::Duration;
 
 /// One setting: its variable, its flag, and how it changes the configuration. An error says which
 /// values are allowed, and what happens without the setting.
@@ -25,7 +26,7 @@ struct Setting {
 }
 
 /// All settings, in the order in which they are applied.
-const SETTINGS: [Setting; 17] = [
+const SETTINGS: [Setting; 18] = [
     Setting { variable: TRACE, flag: "-trace=", apply: channels },
     Setting { variable: STACKS, flag: STACKS_FLAG, apply: stacks },
     Setting { variable: STACK_FRAMES, flag: "-tracestackframes=", apply: stack_frames },
@@ -60,6 +61,7 @@ const SETTINGS: [Setting; 17] = [
         flag: "-tracereportonsignals=",
         apply: report_on_signals,
     },
+    Setting { variable: RSS, flag: "-tracerss=", apply: rss_interval },
     Setting { variable: FILE_MODE, flag: "-tracefilemode=", apply: file_mode },
     Setting { variable: REPORT, flag: "-tracereport=", apply: report },
     // Applied after the report: these are its options.
@@ -83,6 +85,7 @@ pub(super) const STACKS: &CStr = c"MEMLEDGER_STACKS";
 pub(super) const STACK_FRAMES: &CStr = c"MEMLEDGER_STACK_FRAMES";
 const STACKS_FLAG: &str = "-tracestacks=";
 const STACKS_ON: &str = "-tracestacks=on";
+pub(super) const RSS: &CStr = c"MEMLEDGER_RSS";
 pub(super) const FILE_MODE: &CStr = c"MEMLEDGER_FILE_MODE";
 const REPORT_ON_SIGNALS: &CStr = c"MEMLEDGER_REPORT_ON_SIGNALS";
 pub(super) const REPORT: &CStr = c"MEMLEDGER_REPORT";
@@ -330,6 +333,24 @@ fn follow_forks(value: &OsStr, config: &mut Config) -> Result<(), String> {
 
 fn report_on_signals(value: &OsStr, config: &mut Config) -> Result<(), String> {
     config.report_on_signals = is_on(value)?;
+    Ok(())
+}
+
+fn rss_interval(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    const UNITS: [(&str, u64); 2] = [("ms", 1), ("s", 1_000)];
+    let interval = match value.to_str() {
+        Some("off") => Some(Duration::ZERO),
+        value => UNITS.iter().find_map(|(unit, millis)| {
+            let number = value?.strip_suffix(unit)?.trim_end().parse::<u64>().ok()?;
+            Some(Duration::from_millis(number.checked_mul(*millis)?)).filter(|time| !time.is_zero())
+        }),
+    };
+    let Some(interval) = interval else {
+        return Err(
+            "only off and times are allowed, such as 100ms or 2s; the default 1s is used".into()
+        );
+    };
+    config.rss_interval = Some(interval);
     Ok(())
 }
 

@@ -41,6 +41,7 @@ mod pprof;
 mod private;
 mod profiles;
 mod recorders;
+mod rss;
 mod scopes;
 mod settings;
 mod shim;
@@ -101,6 +102,7 @@ fn main() {
         ("own_memory", own_memory::CASES),
         ("exactness", exactness::CASES),
         ("budgets", budgets::CASES),
+        ("rss", rss::CASES),
         ("wire", wire::CASES),
     ]);
 }

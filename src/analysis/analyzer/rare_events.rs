@@ -2,12 +2,13 @@
 
 use super::Analyzer;
 use crate::analysis::decode::{
-    ABSENT, BlockRole, LlmRole, NameRole, Role, ScopeRole, StackRole, TimeRole, TraceRole, u8_at,
-    u32_at, u64_at,
+    ABSENT, BlockRole, LlmRole, NameRole, Role, RssRole, ScopeRole, StackRole, TimeRole, TraceRole,
+    u8_at, u32_at, u64_at,
 };
 use crate::analysis::facts::OurTrace;
 use crate::analysis::observer::BlockObserver;
 use crate::analysis::report::LlmValue;
+use crate::analysis::rss::Ranges;
 use crate::analysis::symbols::Module;
 use crate::analysis::timeline::{FREE_SCOPE_CHANNEL, MEMORY_CHANNEL, SCOPE_CHANNEL};
 use crate::trace::read::Event;
@@ -31,6 +32,7 @@ impl<O: BlockObserver> Analyzer<O> {
             Role::Trace(role) => self.trace_event(role, event),
             Role::Stack(role) => self.stack_event(role, event),
             Role::Llm(role) => self.llm_event(role, event),
+            Role::Rss(role) => self.rss_event(role, event),
         }
     }
 
@@ -254,6 +256,28 @@ impl<O: BlockObserver> Analyzer<O> {
         if self.llm_tags.is_full {
             self.diagnostics
                 .problem("only the first 16384 memory tags of the engine are shown".into());
+        }
+    }
+
+    fn rss_event(&mut self, role: RssRole, event: &Event<'_>) {
+        if !self.cutoff.is_counting() {
+            return;
+        }
+        let fixed = event.fixed;
+        match role {
+            RssRole::Now { cycle, bytes, most } => {
+                let at_ns = self.timeline.nanoseconds(u64_at(fixed, cycle));
+                self.rss.read(at_ns, u64_at(fixed, bytes), u64_at(fixed, most));
+            }
+            RssRole::Parts { cycle, sums, ranges } => {
+                let at_ns = self.timeline.nanoseconds(u64_at(fixed, cycle));
+                let sums = sums.map(|sum| u64_at(fixed, sum));
+                let [starts, sizes, resident] = ranges.map(|field| event.bytes(field));
+                let ranges = Ranges::new(&starts, &sizes, &resident);
+                let live = self.model.heaps().iter();
+                let live = live.map(|(_, address, block)| (address, block.size()));
+                self.rss.divide(at_ns, sums, ranges, live);
+            }
         }
     }
 

@@ -41,6 +41,7 @@ pub(in crate::analysis) enum Role {
     Trace(TraceRole),
     Stack(StackRole),
     Llm(LlmRole),
+    Rss(RssRole),
 }
 
 /// Events that open a scope.
@@ -111,6 +112,26 @@ pub(in crate::analysis) enum LlmRole {
     Tracker { tracker: u16, name: Option<usize> },
     Values { tracker: u16, cycle: u16, tags: usize, values: usize },
 }
+
+/// Events about the resident memory of the program.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::analysis) enum RssRole {
+    Now {
+        cycle: u16,
+        bytes: u16,
+        most: u16,
+    },
+    /// What it is: `sums` has the offsets of [`RSS_SUMS`].
+    Parts {
+        cycle: u16,
+        sums: [u16; RSS_SUMS.len()],
+        ranges: [usize; 3],
+    },
+}
+
+/// The fields of an event that says what the resident memory is, but those of ranges.
+pub(in crate::analysis) const RSS_SUMS: [&str; 8] =
+    ["OwnBytes", "Tracker", "Stacks", "Binaries", "Files", "Shared", "Other", "OtherAnonymous"];
 
 const U8: &[FieldType] = &[FieldType::U8];
 const U32: &[FieldType] = &[FieldType::U32];
@@ -382,6 +403,23 @@ impl Fields<'_> {
                 entries: self.at("Entries", U64)?,
                 before: self.at("Before", U8)?,
             }),
+            "Rss" => Role::Rss(RssRole::Now {
+                cycle: self.at("Cycle", U64)?,
+                bytes: self.at("Bytes", U64)?,
+                most: self.at("MostBytes", U64)?,
+            }),
+            "ResidentMemory" => {
+                let mut sums = [0; RSS_SUMS.len()];
+                for (sum, name) in sums.iter_mut().zip(RSS_SUMS) {
+                    *sum = self.at(name, U64)?;
+                }
+                let array = |name| self.index(name, &[FieldType::U64Array]);
+                Role::Rss(RssRole::Parts {
+                    cycle: self.at("Cycle", U64)?,
+                    sums,
+                    ranges: [array("Starts")?, array("Sizes")?, array("Resident")?],
+                })
+            }
             "Report" => Role::Trace(TraceRole::Report {
                 cycle: self.at("Cycle", U64)?,
                 overhead: self.at("OverheadBytes", U64)?,

@@ -14,6 +14,7 @@ use crate::analysis::cutoff::Cutoff;
 use crate::analysis::diagnostics::Diagnostics;
 use crate::analysis::facts::Facts;
 use crate::analysis::llm_tags::LlmTags;
+use crate::analysis::rss::RssHistory;
 use crate::analysis::timeline::Timeline;
 use std::cmp::Ordering;
 
@@ -23,6 +24,7 @@ pub(in crate::analysis) struct Sources<'a> {
     pub(in crate::analysis) timeline: &'a Timeline,
     pub(in crate::analysis) facts: &'a Facts,
     pub(in crate::analysis) llm_tags: &'a LlmTags,
+    pub(in crate::analysis) rss: &'a RssHistory,
     pub(in crate::analysis) diagnostics: &'a Diagnostics,
     pub(in crate::analysis) cutoff: &'a Cutoff,
     /// How many of the largest live blocks the report has.
@@ -118,6 +120,7 @@ impl Sources<'_> {
             by_bucket,
             frames: stacks.frames,
             llm_tags: self.llm_tags.rows(),
+            rss: self.rss.rss().cloned(),
             modules: stacks.modules,
             stacks_in_scope: self.scope.map(str::to_owned),
             stack_sampling_bytes: Some(self.model.accounts().sampling()).filter(|&mean| mean > 0),

@@ -8,6 +8,7 @@
 //! | `rows.rs` | the rows |
 //! | `calls.rs` | functions, lines and crates, made from stacks |
 //! | `crates.rs` | the crate of a function, and which functions are folded |
+//! | `rss.rs` | the resident memory |
 //! | `series.rs` | how the figures of all blocks went |
 //! | `stacks.rs` | the rows of stacks, and their frames |
 //! | `sums.rs` | sums buckets into rows |
@@ -19,6 +20,7 @@ mod crates;
 mod largest;
 mod llm;
 mod rows;
+mod rss;
 mod series;
 mod stacks;
 mod sums;
@@ -32,5 +34,6 @@ pub use rows::{
     BucketRow, Frame, GroupRow, LiveBlock, NameRow, ScopeRow, SizeRow, StackKind, StackRow,
     ThreadRow,
 };
+pub use rss::{ResidentMemory, Rss, RssPoint};
 pub use series::{ThreadSeries, TimePoint, TimeSeries};
 pub use types::{AfterReport, Bookmark, Losses, PeakMoment, Report, TimeSpan, TraceInfo};

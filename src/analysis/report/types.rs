@@ -5,6 +5,7 @@ use super::rows::{
     BucketRow, Frame, GroupRow, LiveBlock, NameRow, ScopeRow, SizeRow, StackKind, StackRow,
     ThreadRow,
 };
+use super::rss::Rss;
 use super::series::TimeSeries;
 use crate::analysis::callstacks::StackEnd;
 use crate::analysis::columns::Totals;
@@ -58,6 +59,8 @@ pub struct Report {
     pub code: Vec<(usize, CodeRange)>,
     /// The values of Unreal's memory tags; empty unless the trace has them.
     pub llm_tags: Vec<LlmTagRow>,
+    /// The resident memory of the program (RSS), and what it was; `None` if the trace does not say.
+    pub rss: Option<Rss>,
     /// By all of these together, in the order of their numbers
     /// ([`BlockEvent::bucket`](crate::analysis::BlockEvent::bucket)); empty unless
     /// [`Analyzer::by_bucket`](crate::analysis::Analyzer::by_bucket) asks for it.

@@ -9,6 +9,7 @@
 //! diff.rs      what has changed between two reports
 //! names.rs     names of functions, short enough for a table
 //! llm.rs       the values of Unreal's memory tags
+//! rss.rs       what the resident memory is
 //! query.rs     the answer of a query
 //! tree.rs      the largest rows of a tree and the rows around them
 //! column.rs    what a column shows
@@ -25,6 +26,7 @@ mod holders;
 pub(super) mod llm;
 mod names;
 pub(super) mod query;
+mod rss;
 mod screen;
 mod sections;
 mod style;

@@ -3,7 +3,7 @@
 use super::style::Style;
 use super::table::{fit, wrapped};
 use super::units::{bytes, count, counted, duration, percent};
-use super::{findings, llm};
+use super::{findings, llm, rss};
 use crate::analysis::{Losses, PeakMoment, Report, StackKind};
 use crate::dump::options::Options;
 use crate::words::escape;
@@ -37,6 +37,9 @@ pub(super) fn write(
     } else {
         since(report, &mut lines)?;
         totals(report, options, &mut lines)?;
+    }
+    if let Some(text) = rss::line(report, options) {
+        lines.write("resident", &text)?;
     }
     mismatches(report, &mut lines)?;
     stacks(report, &mut lines)?;

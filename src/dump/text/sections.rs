@@ -3,6 +3,7 @@
 use super::calls;
 use super::column::{Cells, Column, in_none_of};
 use super::llm;
+use super::rss;
 use super::table::{Row, Table, fit};
 use super::tree::{Node, joined, pick};
 use super::units::{bytes, duration, percent};
@@ -69,7 +70,7 @@ pub(super) fn tables(report: &Report, options: &Options) -> Vec<Table> {
             all.push(still_live(report, options));
         }
         if options.verbose {
-            all.extend([one(By::Thread), one(By::Size)]);
+            all.extend([one(By::Thread), one(By::Size), rss::table(report, options)]);
         }
         all.push(llm::table(report, options));
         all.push(largest(report, options, options.largest()));

@@ -7,6 +7,7 @@ use crate::events::channel::{ChannelFilter, Cleared, FilteredSink, Needs};
 use crate::ledger::problems;
 #[cfg(feature = "perfetto")]
 use crate::perfetto;
+use crate::rss;
 use crate::scopes::{self, events::TAG_SPEC};
 use crate::stacks;
 #[cfg(feature = "perfetto")]
@@ -17,6 +18,7 @@ use crate::trace::sink::Sink;
 /// gets events of that type. If a type is in several entries, the last one counts.
 static NEEDS: &[Needs] = &[
     (&[&alloc::CHANNEL], alloc::events::TYPES),
+    (&[&alloc::CHANNEL], rss::TYPES),
     (&[&alloc::CHANNEL, &scopes::CHANNEL], scopes::events::TYPES),
     (&[&alloc::CHANNEL, &stacks::CHANNEL], stacks::events::TYPES),
     // Without `scope` all blocks are in the outermost context, whose name is in such an event.
@@ -27,9 +29,10 @@ static NEEDS: &[Needs] = &[
 
 /// All event types of the tracker.
 #[cfg(feature = "perfetto")]
-pub(in crate::ledger) static TRACKER_TYPES: [&[&Declaration]; 5] = [
+pub(in crate::ledger) static TRACKER_TYPES: [&[&Declaration]; 6] = [
     stream_events::TYPES,
     alloc::events::TYPES,
+    rss::TYPES,
     scopes::events::TYPES,
     stacks::events::TYPES,
     perfetto::EVENT_TYPES,

@@ -7,6 +7,9 @@
 mod library;
 #[cfg(target_arch = "x86_64")]
 mod modules;
+mod own_pages;
+#[cfg(target_arch = "x86_64")]
+mod resident;
 mod signals;
 mod threads;
 
@@ -19,6 +22,11 @@ pub(crate) use threads::{STACK, name_thread, run_on_new_thread, spawn};
 pub(crate) use modules::{
     FileId, LoadedFile, Memory, is_readable, loaded_files, loader_state, main_stack_end,
 };
+
+#[cfg(target_arch = "x86_64")]
+use own_pages::own_pages;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use resident::{AnonymousRange, ResidentMemory, resident_memory, rss_now_and_most};
 
 use super::ThreadName;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -66,12 +74,17 @@ pub(crate) fn map(bytes: usize) -> Option<NonNull<u8>> {
             0,
         )
     };
-    if pages == libc::MAP_FAILED { None } else { NonNull::new(pages.cast()) }
+    if pages == libc::MAP_FAILED {
+        return None;
+    }
+    own_pages::add(pages.addr(), bytes);
+    NonNull::new(pages.cast())
 }
 
 /// *Hook.* Unmaps pages of [`map`] that no other thread has seen.
 pub(crate) fn unmap(pages: NonNull<u8>, bytes: usize) {
     let _errno = KeepErrno::new();
+    own_pages::remove(pages.as_ptr().addr());
     // SAFETY: the caller mapped exactly these pages and has not published them.
     unsafe { libc::munmap(pages.as_ptr().cast(), bytes) };
 }

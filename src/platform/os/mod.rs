@@ -20,5 +20,10 @@ mod portable;
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64", not(memledger_portable))))]
 pub(crate) use portable::*;
 
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(memledger_portable))))]
+mod no_resident;
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(memledger_portable))))]
+pub(crate) use no_resident::{AnonymousRange, ResidentMemory, resident_memory, rss_now_and_most};
+
 /// The name of a thread as the kernel keeps it: at most 15 bytes, padded with NULs.
 pub(crate) type ThreadName = [u8; 16];

@@ -40,6 +40,10 @@ pub(crate) trait EventProvider: Send {
     /// call. Each event has the whole figure, so a lost event does no harm.
     fn figures(&mut self, _events: &mut Vec<Vec<u8>>) {}
 
+    /// Adds events, which belong to no thread, of what it reads from the system, if that is due. Called in every
+    /// cycle, and with `is_end` at the end.
+    fn readings(&mut self, _is_end: bool, _events: &mut Vec<Vec<u8>>) {}
+
     /// Adds the figures so far, for a stream that starts here.
     fn figures_before(&self, _events: &mut Vec<Vec<u8>>) {}
 }
@@ -118,6 +122,15 @@ impl Announcer {
         for provider in &mut self.providers {
             provider.figures(&mut events);
         }
+        for packet in packets(&events) {
+            output.packet(CONTROL, &packet);
+        }
+    }
+
+    /// Sends what is read from the system.
+    pub(super) fn report_readings(&mut self, is_end: bool, output: &mut Output) {
+        let mut events = Vec::new();
+        self.providers.iter_mut().for_each(|provider| provider.readings(is_end, &mut events));
         for packet in packets(&events) {
             output.packet(CONTROL, &packet);
         }

@@ -246,6 +246,7 @@ impl Session {
         if is_housekeeping_due {
             self.announcer.report_figures(&mut self.output);
         }
+        self.announcer.report_readings(false, &mut self.output);
         if self.timeline.is_unsettled() {
             self.settle();
         }
@@ -347,6 +348,7 @@ impl Session {
             return self.give_up();
         }
         self.announcer.report_figures(&mut self.output);
+        self.announcer.report_readings(true, &mut self.output);
         for (stream, closing) in self.threads.closings() {
             self.output.packet(stream, &closing);
         }

@@ -4,7 +4,7 @@
 //! The format is lines of text with hexadecimal numbers. Lines define strings (`s`), instruction pointers with
 //! their functions (`i`), traces as nodes of a tree (`t`), and sizes with a trace (`a`). Each is referred to
 //! by its number, which counts from 1, but from 0 for sizes; 0 is none. After them are the allocations (`+`), the
-//! frees (`-`) and the time in milliseconds (`c`).
+//! frees (`-`), the time in milliseconds (`c`) and the resident pages at that time (`R`).
 
 use super::ExportArgs;
 use super::frames::{self, Shown, shown};
@@ -12,12 +12,17 @@ use super::numbers::Numbers;
 use super::pass::{outcome, pass};
 use crate::commands::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome};
-use memledger::analysis::{BlockChange, BlockEvent, BlockObserver, Report};
+use memledger::analysis::{BlockChange, BlockEvent, BlockObserver, Report, RssPoint};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::iter::Peekable;
+use std::slice::Iter;
 
 /// Version 1.4 of heaptrack, version 3 of its files.
 const VERSION: &str = "v 10400 3";
+
+/// The unit of resident memory in the file.
+const PAGE: u64 = 4096;
 
 /// What an entry of the spool is, in its lowest two bits.
 const ALLOCATED: u32 = 0;
@@ -110,6 +115,7 @@ impl Spool {
         self.file.flush()?;
         self.file.rewind()?;
         let mut spool = BufReader::with_capacity(1 << 16, self.file.get_mut());
+        let mut resident = Resident::of(report);
         let mut entry = [0; 4];
         let mut next = || -> io::Result<Option<u32>> {
             match spool.read_exact(&mut entry) {
@@ -130,12 +136,44 @@ impl Spool {
                         write!(out, "- {from:x}\n+ {to:x}\n")?;
                     }
                 }
-                _ => writeln!(out, "c {number:x}")?,
+                _ => {
+                    resident.until(number.into(), &mut out)?;
+                    writeln!(out, "c {number:x}")?;
+                }
             }
         }
         let end = report.trace.duration_ns / 1_000_000;
+        resident.until(u64::MAX, &mut out)?;
         writeln!(out, "c {end:x}")?;
         out.flush()
+    }
+}
+
+/// The resident memory over time, which is not among the events.
+struct Resident<'a> {
+    points: Peekable<Iter<'a, RssPoint>>,
+    /// The largest of these points, and the largest of all.
+    most: (u64, u64),
+}
+
+impl<'a> Resident<'a> {
+    fn of(report: &'a Report) -> Self {
+        let rss = report.rss.as_ref();
+        let points = rss.map_or(&[][..], |rss| &rss.timeline);
+        let largest = points.iter().map(|point| point.bytes).max().unwrap_or(0);
+        let most = (largest, rss.map_or(0, |rss| rss.most_bytes));
+        Self { points: points.iter().peekable(), most }
+    }
+
+    /// Writes the points before this time.
+    fn until(&mut self, at_ms: u64, out: &mut dyn Write) -> io::Result<()> {
+        while let Some(point) = self.points.next_if(|point| point.at_ns / 1_000_000 < at_ms) {
+            // The kernel's maximum can be between two points.
+            let (largest, most) = self.most;
+            let bytes = if point.bytes == largest { most } else { point.bytes };
+            write!(out, "c {:x}\nR {:x}\n", point.at_ns / 1_000_000, bytes / PAGE)?;
+        }
+        Ok(())
     }
 }
 
@@ -192,8 +230,8 @@ impl<'a> Definitions<'a> {
         if let Some(mean) = self.report.stack_sampling_bytes {
             writeln!(self.out, "# stacks are of a sample: one each {mean} bytes on average")?;
         }
-        // The size of a page, and how many the machine has: not known.
-        writeln!(self.out, "I 1000 0")
+        // The size of a page, and how many the machine has, which is not known.
+        writeln!(self.out, "I {PAGE:x} 0")
     }
 
     /// The number of a string.

@@ -1,0 +1,80 @@
+//! The resident memory of the program.
+
+/// The resident memory (RSS) of the program, as the system stated it while the trace was recorded.
+///
+/// Its source is `/proc/self/smaps` of Linux (`man 5 proc_pid_smaps`), which counts pages that this process has in
+/// memory; pages that several processes share count in each of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rss {
+    /// The largest RSS, in bytes, as the kernel has counted it up to the last reading.
+    pub most_bytes: u64,
+    /// What the largest RSS was that was looked into; the largest of all can have been up to an eighth more.
+    pub peak: Option<ResidentMemory>,
+    /// What the memory was at the end of the recording, or when it was last looked into.
+    pub end: Option<ResidentMemory>,
+    /// RSS over time: at most 512 points, each the largest of some consecutive readings.
+    pub timeline: Vec<RssPoint>,
+}
+
+/// The resident memory at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RssPoint {
+    /// Nanoseconds since the trace began.
+    pub at_ns: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// What the resident memory of the program was at one time. All figures are bytes, multiples of a page but for the first
+/// four, and their sum is RSS ([`rss_bytes`](Self::rss_bytes)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ResidentMemory {
+    /// Nanoseconds since the trace began.
+    pub at_ns: u64,
+    /// Live blocks. A block counts whole if all memory around it is resident, and otherwise at most what is.
+    pub live_bytes: u64,
+    /// What the allocator has beside live blocks: freed memory that it keeps, rounding, its own data.
+    pub allocator_bytes: u64,
+    /// Anonymous memory without a live block: mapped by the program or its libraries (`mmap`), blocks of C libraries,
+    /// parts of the allocator in which everything was freed.
+    pub anonymous_bytes: u64,
+    /// What the tracker has: its buffers and tables, and its blocks. The trace does not say where these blocks are:
+    /// they count as resident, and as if the memory without a live block had them.
+    pub tracker_bytes: u64,
+    /// The stacks of threads.
+    pub stack_bytes: u64,
+    /// The program and its libraries: code, constants and static variables.
+    pub binary_bytes: u64,
+    /// Other files that are mapped.
+    pub file_bytes: u64,
+    /// Memory that can be shared with other processes.
+    pub shared_bytes: u64,
+    /// What the kernel maps, such as `[vdso]`.
+    pub other_bytes: u64,
+    /// Of the live blocks, what is certainly not resident: never written, or swapped out. Not a part of RSS.
+    pub live_not_resident_bytes: u64,
+}
+
+impl ResidentMemory {
+    /// The parts of RSS, each with its key in JSON.
+    pub fn parts(&self) -> [(&'static str, u64); 9] {
+        [
+            ("live_bytes", self.live_bytes),
+            ("allocator_bytes", self.allocator_bytes),
+            ("anonymous_bytes", self.anonymous_bytes),
+            ("tracker_bytes", self.tracker_bytes),
+            ("stack_bytes", self.stack_bytes),
+            ("binary_bytes", self.binary_bytes),
+            ("file_bytes", self.file_bytes),
+            ("shared_bytes", self.shared_bytes),
+            ("other_bytes", self.other_bytes),
+        ]
+    }
+
+    /// The resident memory: the sum of all parts.
+    pub fn rss_bytes(&self) -> u64 {
+        self.parts().iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+    }
+}

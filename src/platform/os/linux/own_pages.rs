@@ -1,0 +1,41 @@
+//! Which pages the tracker has mapped, so that they can be told from those of the program.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The number of mappings that are kept. A program with 500 threads at once has some 2,000.
+const MOST: usize = 8192;
+
+/// The start and the bytes of each mapping. PERF: pages of this table that are not used are not resident.
+static MAPPINGS: [(AtomicUsize, AtomicUsize); MOST] =
+    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; MOST];
+/// The number of mappings so far. Those that do not fit into the table are not kept.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// *Hook.* Adds a mapping.
+pub(super) fn add(start: usize, bytes: usize) {
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    if let Some(mapping) = MAPPINGS.get(number) {
+        mapping.0.store(start, Ordering::Relaxed);
+        mapping.1.store(bytes, Ordering::Release);
+    }
+}
+
+/// *Hook.* Removes the mapping that begins at `start`. Rare: only where another thread has mapped the same
+/// before.
+pub(super) fn remove(start: usize) {
+    let count = COUNT.load(Ordering::Relaxed).min(MOST);
+    let mut mappings = MAPPINGS.iter().take(count).rev();
+    if let Some(mapping) = mappings.find(|mapping| mapping.0.load(Ordering::Relaxed) == start) {
+        mapping.1.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The start and the bytes of each mapping.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn own_pages() -> impl Iterator<Item = (u64, u64)> {
+    let count = COUNT.load(Ordering::Relaxed).min(MOST);
+    let mappings = MAPPINGS.iter().take(count);
+    let mappings = mappings
+        .map(|(start, bytes)| (bytes.load(Ordering::Acquire), start.load(Ordering::Relaxed)));
+    mappings.filter(|(bytes, _)| *bytes > 0).map(|(bytes, start)| (start as u64, bytes as u64))
+}

@@ -1,0 +1,187 @@
+//! The resident memory of the program (RSS), as events: how much it is, and what it is.
+//!
+//! The first is read at an interval. The second takes milliseconds in a large program, so it is read only where
+//! the first has become larger than ever, and at the end.
+
+use crate::alloc::stats;
+use crate::platform::{clock, os};
+use crate::trace::format::encode::{Declaration, Value};
+use crate::trace::format::schema::{
+    FieldType::{U64, U64Array},
+    NO_SYNC,
+};
+use crate::trace::worker::{EventProvider, Importants};
+use std::cmp::Reverse;
+use std::time::{Duration, Instant};
+
+/// The time from one reading of RSS to the next, by default.
+pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How much memory is resident, in bytes, and how much was at most.
+static RSS: Declaration = Declaration {
+    uid: 27,
+    logger: "Memledger",
+    event: "Rss",
+    flags: NO_SYNC,
+    fields: &[("Cycle", U64), ("Bytes", U64), ("MostBytes", U64)],
+};
+
+/// What the resident memory is. The three arrays have anonymous memory: where, and how much of it is resident.
+/// `OwnBytes` are the tracker's blocks, which are in it.
+static RESIDENT_MEMORY: Declaration = Declaration {
+    uid: 28,
+    logger: "Memledger",
+    event: "ResidentMemory",
+    flags: NO_SYNC,
+    fields: &[
+        ("Cycle", U64),
+        ("OwnBytes", U64),
+        ("Tracker", U64),
+        ("Stacks", U64),
+        ("Binaries", U64),
+        ("Files", U64),
+        ("Shared", U64),
+        ("Other", U64),
+        ("OtherAnonymous", U64),
+        ("Starts", U64Array),
+        ("Sizes", U64Array),
+        ("Resident", U64Array),
+    ],
+};
+
+pub(crate) static TYPES: &[&Declaration] = &[&RSS, &RESIDENT_MEMORY];
+
+/// The maximum number of ranges in an event. What the smaller ones have is in `OtherAnonymous`.
+const MOST_RANGES: usize = 2048;
+/// A new maximum of RSS is of interest from this share of the last one on.
+const GROWTH: u64 = 100;
+/// The same, if the last one was just now.
+const FAST_GROWTH: u64 = 8;
+/// The time between two readings of what the memory is, as a multiple of the time that the last one took.
+const REST: u32 = 500;
+/// The same, if RSS grows fast.
+const SHORT_REST: u32 = 20;
+
+/// Reads the resident memory.
+pub(crate) struct RssEvents {
+    interval: Duration,
+    /// When RSS was read last.
+    read_at: Option<Instant>,
+    /// The RSS in the last event.
+    bytes: u64,
+    parts: Parts,
+}
+
+/// When it was last read what the memory is.
+struct Parts {
+    at: Instant,
+    took: Duration,
+    /// The largest RSS for which that was read.
+    most: u64,
+}
+
+impl RssEvents {
+    /// Reads RSS at this interval, in cycles of the worker.
+    pub(crate) fn every(interval: Duration) -> Self {
+        let parts = Parts { at: Instant::now(), took: Duration::ZERO, most: 0 };
+        Self { interval, read_at: None, bytes: 0, parts }
+    }
+}
+
+impl Parts {
+    /// Whether it should be read what the memory is, now that `rss` bytes are resident.
+    fn is_due(&self, rss: u64) -> bool {
+        let grew_by = |part| rss > self.most + self.most / part;
+        let rested = |times| self.at.elapsed() >= self.took * times;
+        grew_by(GROWTH) && rested(REST) || grew_by(FAST_GROWTH) && rested(SHORT_REST)
+    }
+
+    /// The event; `None` if the system does not say.
+    fn read(&mut self, rss: u64) -> Option<Vec<u8>> {
+        self.at = Instant::now();
+        let memory = os::resident_memory();
+        self.took = self.at.elapsed();
+        self.most = self.most.max(rss);
+        Some(event(memory.ok()?, clock::now_since_start(), stats::own_bytes()))
+    }
+}
+
+fn event(memory: os::ResidentMemory, cycle: u64, own_bytes: u64) -> Vec<u8> {
+    let mut ranges = memory.anonymous;
+    ranges.sort_unstable_by_key(|range| Reverse(range.resident_bytes));
+    let rest = ranges.split_off(ranges.len().min(MOST_RANGES));
+    let rest: u64 = rest.iter().map(|range| range.resident_bytes).sum();
+    ranges.sort_unstable_by_key(|range| range.start);
+    let array = |of: fn(&os::AnonymousRange) -> u64| {
+        ranges.iter().flat_map(|range| of(range).to_le_bytes()).collect::<Vec<_>>()
+    };
+    let starts = array(|range| range.start);
+    let (sizes, resident) = (array(|range| range.bytes), array(|range| range.resident_bytes));
+    let mut event = Vec::new();
+    RESIDENT_MEMORY.append(
+        &[
+            cycle.into(),
+            own_bytes.into(),
+            memory.tracker.into(),
+            memory.stacks.into(),
+            memory.binaries.into(),
+            memory.files.into(),
+            memory.shared.into(),
+            memory.other.into(),
+            rest.into(),
+            Value::Elements(&starts, 8),
+            Value::Elements(&sizes, 8),
+            Value::Elements(&resident, 8),
+        ],
+        &mut event,
+    );
+    event
+}
+
+impl EventProvider for RssEvents {
+    fn types(&self) -> &'static [&'static Declaration] {
+        TYPES
+    }
+
+    fn announce(&mut self, _: &mut Importants) {}
+
+    fn readings(&mut self, is_end: bool, events: &mut Vec<Vec<u8>>) {
+        let is_due = self.read_at.is_none_or(|at| at.elapsed() >= self.interval);
+        if !is_due && !is_end {
+            return;
+        }
+        self.read_at = Some(Instant::now());
+        let Some((bytes, most)) = os::rss_now_and_most() else { return };
+        if bytes != self.bytes || is_end {
+            self.bytes = bytes;
+            let mut event = Vec::new();
+            let now = clock::now_since_start();
+            RSS.append(&[now.into(), bytes.into(), most.into()], &mut event);
+            events.push(event);
+        }
+        if is_end || self.parts.is_due(bytes) {
+            events.extend(self.parts.read(bytes));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_memory_is_is_read_when_there_is_more_and_rarely() {
+        let at = |ago, took, most| {
+            let at = Instant::now().checked_sub(Duration::from_secs(ago)).unwrap();
+            Parts { at, took: Duration::from_millis(took), most }
+        };
+        // The first time.
+        assert!(at(0, 0, 0).is_due(1));
+        assert!(!at(1_000, 1, 1_000).is_due(1_010));
+        assert!(at(1_000, 1, 1_000).is_due(1_011));
+        // It took 10 ms one second ago: too long for a little growth, but not for a large one.
+        assert!(!at(1, 10, 1_000).is_due(1_100));
+        assert!(at(1, 10, 1_000).is_due(1_126));
+        assert!(!at(1, 100, 1_000).is_due(1_126));
+    }
+}

@@ -1,0 +1,111 @@
+//! What the resident memory of a program is.
+
+use crate::files::check_told;
+use crate::harness::{Case, REPORT, TRACE, builder, case, churn};
+use memledger::Worker;
+use memledger::analysis::ResidentMemory;
+use std::fs;
+use std::hint::black_box;
+use std::sync::mpsc;
+use std::time::Duration;
+
+pub(crate) const CASES: &[Case] = &[
+    case("each kind of resident memory is told apart", every_kind, |run| {
+        let outcome = run.run();
+        outcome.exited(0);
+        let own = fs::read_to_string(outcome.path(OWN)).unwrap().parse::<u64>().unwrap();
+        let rss = outcome.whole().rss.unwrap();
+        let end = rss.end.unwrap();
+        // What the end of the recording itself needs comes on top.
+        let near = |bytes: u64, expected: u64| bytes.abs_diff(expected) < 4 * MIB;
+        assert!(near(end.rss_bytes(), own), "{own}: {end:?}");
+        assert!(near(end.live_bytes, TOUCHED), "{end:?}");
+        assert!(near(end.live_not_resident_bytes, UNTOUCHED), "{end:?}");
+        // The tracker's blocks are in there, too, and are taken off as if all were resident.
+        assert!(near(end.anonymous_bytes, MAPPED), "{end:?}");
+        assert!(end.stack_bytes >= MIB && near(end.stack_bytes, MIB), "{end:?}");
+        assert!(end.binary_bytes > MIB, "{end:?}");
+        assert_eq!((end.shared_bytes, end.file_bytes), (SHARED, FILE), "{end:?}");
+        let peak = rss.peak.unwrap();
+        assert!(rss.most_bytes >= peak.rss_bytes() && peak.rss_bytes() >= end.rss_bytes());
+        assert!(!rss.timeline.is_empty());
+    }),
+    case("memory that was given back is in the peak only", gives_back, |run| {
+        let rss = run.run().whole().rss.unwrap();
+        let (peak, end) = (rss.peak.unwrap(), rss.end.unwrap());
+        let is_there = |memory: ResidentMemory| memory.live_bytes >= TOUCHED;
+        assert!(is_there(peak) && !is_there(end), "{rss:?}");
+        assert!(rss.most_bytes >= peak.rss_bytes() && peak.rss_bytes() > end.rss_bytes());
+        assert!(peak.at_ns < end.at_ns);
+    }),
+    case("RSS is not read where the settings say so", plain, |run| {
+        let outcome = run.tracked().env("MEMLEDGER_RSS", "off").run();
+        assert_eq!(outcome.quiet().whole().rss, None);
+        let outcome = outcome.again().tracked().env("MEMLEDGER_RSS", "20ms").run();
+        assert!(outcome.quiet().whole().rss.is_some());
+        for value in ["1", "0s", "1h", "-1s", "s"] {
+            let outcome = outcome.again().tracked().env("MEMLEDGER_RSS", value).run();
+            check_told(&outcome, &["MEMLEDGER_RSS", value, "such as 100ms or 2s"]);
+            assert_eq!(outcome.files(), [REPORT, TRACE]);
+        }
+    }),
+];
+
+const OWN: &str = "own";
+const MIB: u64 = 1 << 20;
+const TOUCHED: u64 = 64 * MIB;
+const UNTOUCHED: u64 = 256 * MIB;
+const MAPPED: u64 = 32 * MIB;
+const SHARED: u64 = 8 * MIB;
+const FILE: u64 = 2 * MIB;
+
+#[expect(unsafe_code, reason = "system calls")]
+fn map(bytes: u64, flags: libc::c_int, file: libc::c_int) {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping, which only this function uses; all its pages are written.
+    unsafe {
+        let at = libc::mmap(std::ptr::null_mut(), bytes as usize, access, flags, file, 0);
+        assert_ne!(at, libc::MAP_FAILED);
+        std::ptr::write_bytes(at.cast::<u8>(), 1, bytes as usize);
+    }
+}
+
+fn every_kind() {
+    use std::os::fd::AsRawFd;
+    let ledger = builder().start().unwrap();
+    let touched = black_box(vec![1_u8; TOUCHED as usize]);
+    let untouched = black_box(Vec::<u8>::with_capacity(UNTOUCHED as usize));
+    map(MAPPED, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1);
+    map(SHARED, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1);
+    let file = fs::File::options().read(true).write(true).create_new(true).open("file").unwrap();
+    file.set_len(FILE).unwrap();
+    map(FILE, libc::MAP_SHARED, file.as_raw_fd());
+    let (ready, is_ready) = mpsc::channel();
+    std::thread::spawn(move || {
+        black_box([1_u8; MIB as usize]);
+        ready.send(()).unwrap();
+        std::thread::park();
+    });
+    is_ready.recv().unwrap();
+    let status = fs::read_to_string("/proc/self/smaps_rollup").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("Rss:")).unwrap();
+    let kib: u64 = line.trim().strip_suffix(" kB").unwrap().parse().unwrap();
+    fs::write(OWN, (kib << 10).to_string()).unwrap();
+    drop(ledger);
+    drop((touched, untouched));
+}
+
+fn gives_back() {
+    let interval = Duration::from_nanos(1);
+    let mut ledger = builder().worker(Worker::Manual).rss_interval(interval).start().unwrap();
+    ledger.update();
+    let touched = black_box(vec![1_u8; TOUCHED as usize]);
+    ledger.update();
+    drop(touched);
+    ledger.update();
+    ledger.finish();
+}
+
+fn plain() {
+    churn(1000);
+}
