@@ -17,13 +17,14 @@ use std::time::{Duration, Instant};
 /// The time from one reading of RSS to the next, by default.
 pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How much memory is resident, in bytes, and how much was at most.
+/// How much memory is resident, in bytes, how much was at most, and how much the control groups of the process
+/// allow: the largest number if that is not limited.
 static RSS: Declaration = Declaration {
     uid: 27,
     logger: "Memledger",
     event: "Rss",
     flags: NO_SYNC,
-    fields: &[("Cycle", U64), ("Bytes", U64), ("MostBytes", U64)],
+    fields: &[("Cycle", U64), ("Bytes", U64), ("MostBytes", U64), ("LimitBytes", U64)],
 };
 
 /// What the resident memory is. The three arrays have anonymous memory: where, and how much of it is resident.
@@ -69,6 +70,8 @@ pub(crate) struct RssEvents {
     read_at: Option<Instant>,
     /// The RSS in the last event.
     bytes: u64,
+    /// How much it may be.
+    limit: Option<u64>,
     parts: Parts,
 }
 
@@ -84,7 +87,7 @@ impl RssEvents {
     /// Reads RSS at this interval, in cycles of the worker.
     pub(crate) fn every(interval: Duration) -> Self {
         let parts = Parts { at: Instant::now(), took: Duration::ZERO, most: 0 };
-        Self { interval, read_at: None, bytes: 0, parts }
+        Self { interval, read_at: None, bytes: 0, limit: None, parts }
     }
 }
 
@@ -150,14 +153,22 @@ impl EventProvider for RssEvents {
         if !is_due && !is_end {
             return;
         }
-        self.read_at = Some(Instant::now());
+        let is_first = self.read_at.replace(Instant::now()).is_none();
         let Some((bytes, most)) = os::rss_now_and_most() else { return };
+        if is_first || is_end {
+            self.limit = os::memory_limit();
+        }
         if bytes != self.bytes || is_end {
             self.bytes = bytes;
+            let limit = self.limit.unwrap_or(u64::MAX);
             let mut event = Vec::new();
             let now = clock::now_since_start();
-            RSS.append(&[now.into(), bytes.into(), most.into()], &mut event);
+            RSS.append(&[now.into(), bytes.into(), most.into(), limit.into()], &mut event);
             events.push(event);
+        }
+        // The first reading is what the program begins with.
+        if self.parts.most == 0 {
+            self.parts.most = bytes;
         }
         if is_end || self.parts.is_due(bytes) {
             events.extend(self.parts.read(bytes));
@@ -175,8 +186,6 @@ mod tests {
             let at = Instant::now().checked_sub(Duration::from_secs(ago)).unwrap();
             Parts { at, took: Duration::from_millis(took), most }
         };
-        // The first time.
-        assert!(at(0, 0, 0).is_due(1));
         assert!(!at(1_000, 1, 1_000).is_due(1_010));
         assert!(at(1_000, 1, 1_000).is_due(1_011));
         // It took 10 ms one second ago: too long for a little growth, but not for a large one.

@@ -22,14 +22,14 @@ impl RssHistory {
         has_any.then_some(&self.rss)
     }
 
-    /// RSS was read.
-    pub(super) fn read(&mut self, at_ns: u64, bytes: u64, most: u64) {
-        self.rss.most_bytes = self.rss.most_bytes.max(most).max(bytes);
+    /// RSS was read: what it is, was at most, and may be.
+    pub(super) fn read(&mut self, point: RssPoint, most: u64, limit: u64) {
+        self.rss.most_bytes = self.rss.most_bytes.max(most).max(point.bytes);
+        self.rss.limit_bytes = Some(limit).filter(|limit| *limit < u64::MAX);
         let points = &mut self.rss.timeline;
-        let point = RssPoint { at_ns, bytes };
         match points.last_mut() {
             Some(last) if self.in_last < self.step => {
-                if last.bytes < bytes {
+                if last.bytes < point.bytes {
                     *last = point;
                 }
                 self.in_last += 1;
@@ -203,14 +203,15 @@ mod tests {
     fn the_timeline_is_short_and_has_the_largest() {
         let mut history = RssHistory::default();
         for at in 0..100_000 {
-            history.read(at, if at == 77_777 { 10_000_000 } else { at }, 0);
+            let bytes = if at == 77_777 { 10_000_000 } else { at };
+            history.read(RssPoint { at_ns: at, bytes }, 0, u64::MAX - at % 2);
         }
         let rss = history.rss().unwrap();
         assert!((MOST_POINTS / 2 - 1..=MOST_POINTS).contains(&rss.timeline.len()));
         assert!(rss.timeline.contains(&RssPoint { at_ns: 77_777, bytes: 10_000_000 }));
         assert!(rss.timeline.is_sorted_by_key(|point| point.at_ns));
         assert_eq!(rss.timeline.last(), Some(&RssPoint { at_ns: 99_999, bytes: 99_999 }));
-        assert_eq!(rss.most_bytes, 10_000_000);
+        assert_eq!((rss.most_bytes, rss.limit_bytes), (10_000_000, Some(u64::MAX - 1)));
     }
 
     proptest! {

@@ -133,6 +133,7 @@ impl Json for Rss {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
         object!(value,
             "most_bytes" => self.most_bytes,
+            "limit_bytes" => self.limit_bytes,
             "peak" => self.peak,
             "end" => self.end,
         )

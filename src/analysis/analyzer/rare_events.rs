@@ -7,7 +7,7 @@ use crate::analysis::decode::{
 };
 use crate::analysis::facts::OurTrace;
 use crate::analysis::observer::BlockObserver;
-use crate::analysis::report::LlmValue;
+use crate::analysis::report::{LlmValue, RssPoint};
 use crate::analysis::rss::Ranges;
 use crate::analysis::symbols::Module;
 use crate::analysis::timeline::{FREE_SCOPE_CHANNEL, MEMORY_CHANNEL, SCOPE_CHANNEL};
@@ -265,9 +265,10 @@ impl<O: BlockObserver> Analyzer<O> {
         }
         let fixed = event.fixed;
         match role {
-            RssRole::Now { cycle, bytes, most } => {
+            RssRole::Now { cycle, bytes, most, limit } => {
                 let at_ns = self.timeline.nanoseconds(u64_at(fixed, cycle));
-                self.rss.read(at_ns, u64_at(fixed, bytes), u64_at(fixed, most));
+                let point = RssPoint { at_ns, bytes: u64_at(fixed, bytes) };
+                self.rss.read(point, u64_at(fixed, most), u64_at(fixed, limit));
             }
             RssRole::Parts { cycle, sums, ranges } => {
                 let at_ns = self.timeline.nanoseconds(u64_at(fixed, cycle));

@@ -120,6 +120,7 @@ pub(in crate::analysis) enum RssRole {
         cycle: u16,
         bytes: u16,
         most: u16,
+        limit: u16,
     },
     /// What it is: `sums` has the offsets of [`RSS_SUMS`].
     Parts {
@@ -407,6 +408,7 @@ impl Fields<'_> {
                 cycle: self.at("Cycle", U64)?,
                 bytes: self.at("Bytes", U64)?,
                 most: self.at("MostBytes", U64)?,
+                limit: self.at("LimitBytes", U64)?,
             }),
             "ResidentMemory" => {
                 let mut sums = [0; RSS_SUMS.len()];

@@ -9,6 +9,9 @@
 pub struct Rss {
     /// The largest RSS, in bytes, as the kernel has counted it up to the last reading.
     pub most_bytes: u64,
+    /// How much memory the control groups (cgroups) of the process allow, when that was last read: the smallest limit
+    /// of its group and those around it; `None` if there is none. It counts more than RSS: the cache of files, too.
+    pub limit_bytes: Option<u64>,
     /// What the largest RSS was that was looked into; the largest of all can have been up to an eighth more.
     pub peak: Option<ResidentMemory>,
     /// What the memory was at the end of the recording, or when it was last looked into.

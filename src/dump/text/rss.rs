@@ -39,8 +39,12 @@ pub(super) fn line(report: &Report, options: &Options) -> Option<String> {
     let numbers = largest_first(&end).into_iter();
     let parts = numbers.filter(|&part| end.parts()[part].1 >= all / 100).map(part);
     let when = if options.moment.is_some() { "then" } else { "at end" };
+    let limit = match rss.limit_bytes {
+        Some(limit) => format!(" of {} that the control group allows", bytes(limit)),
+        None => String::new(),
+    };
     Some(format!(
-        "{} {when} (RSS), {} at most: {}",
+        "{} {when} (RSS), {} at most{limit}: {}",
         bytes(all),
         bytes(rss.most_bytes),
         parts.collect::<Vec<_>>().join(", ")

@@ -4,6 +4,7 @@
 //! allocate nor lock, and restore `errno`, since a program may read it after `free`.
 #![expect(unsafe_code, reason = "system calls")]
 
+mod cgroup;
 mod library;
 #[cfg(target_arch = "x86_64")]
 mod modules;
@@ -13,6 +14,7 @@ mod resident;
 mod signals;
 mod threads;
 
+pub(crate) use cgroup::memory_limit;
 pub(crate) use signals::{
     end_by, forget_signals, handle_ending_signals, has_waiting_thread, wait_for_ending_signal,
 };

@@ -20,6 +20,10 @@ pub(crate) fn map(_bytes: usize) -> Option<NonNull<u8>> {
 
 pub(crate) fn unmap(_pages: NonNull<u8>, _bytes: usize) {}
 
+pub(crate) fn memory_limit() -> Option<u64> {
+    None
+}
+
 pub(crate) fn now() -> u64 {
     0
 }

@@ -30,7 +30,7 @@ use crate::error::Error;
 use crate::platform::os;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -53,6 +53,8 @@ fn interval(since_start: Duration) -> Duration {
 static SESSION: Mutex<Option<Session>> = Mutex::new(None);
 /// How many threads wait for the session, other than the worker.
 static WAITERS: AtomicU32 = AtomicU32::new(0);
+/// How many packets the sinks have taken. Only the thread that holds the session's lock counts.
+static TAKEN: AtomicU64 = AtomicU64::new(0);
 /// Counts sessions. A worker whose session is over finds another number here, and ends.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
@@ -61,13 +63,34 @@ pub(crate) fn session() -> MutexGuard<'static, Option<Session>> {
     SESSION.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks the session; `None` if the worker has not released it within `timeout`, because a write to
-/// a destination that does not answer blocks it.
+/// Locks the session; `None` if for `timeout` the worker has neither released it nor has a sink taken a packet, because a
+/// write to a destination that does not answer blocks it. On a busy machine, a cycle that makes progress can take longer.
 pub(crate) fn session_within(timeout: Duration) -> Option<MutexGuard<'static, Option<Session>>> {
     WAITERS.fetch_add(1, Ordering::AcqRel);
-    let session = lock_within(&SESSION, timeout);
+    let session =
+        while_it_progresses(|| lock_within(&SESSION, timeout), || TAKEN.load(Ordering::Relaxed));
     WAITERS.fetch_sub(1, Ordering::AcqRel);
     session
+}
+
+/// Calls `wait` until it returns something, or until `progress` is the same after a call as before it.
+fn while_it_progresses<T>(
+    mut wait: impl FnMut() -> Option<T>,
+    progress: impl Fn() -> u64,
+) -> Option<T> {
+    loop {
+        let before = progress();
+        let result = wait();
+        if result.is_some() || progress() == before {
+            return result;
+        }
+    }
+}
+
+/// Notes that a sink has taken a packet.
+fn note_taken() {
+    // PERF: not by `fetch_add`, since no other thread counts.
+    TAKEN.store(TAKEN.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
 /// Locks any lock of the tracker; `None` if it was not free within `timeout`.
@@ -140,6 +163,25 @@ pub(crate) fn finish(session: &mut Session, trailer: &Trailer) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_worker_that_makes_progress_is_waited_for() {
+        let progress = std::cell::Cell::new(0);
+        let mut calls = 0;
+        let mut wait_for = |moves, returns| {
+            calls = 0;
+            let wait = || {
+                calls += 1;
+                progress.set(progress.get() + u64::from(calls <= moves));
+                (calls == returns).then_some(calls)
+            };
+            (while_it_progresses(wait, || progress.get()), calls)
+        };
+        assert_eq!(wait_for(0, 1), (Some(1), 1));
+        assert_eq!(wait_for(0, 2), (None, 1));
+        assert_eq!(wait_for(4, 4), (Some(4), 4));
+        assert_eq!(wait_for(4, 9), (None, 5));
+    }
 
     #[test]
     fn times_are_a_millisecond_apart_at_the_start_and_ten_after_a_while() {

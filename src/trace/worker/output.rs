@@ -76,6 +76,7 @@ impl Output {
         self.unsynced = true;
         for sink in &mut self.sinks {
             sink.packet(stream, payload);
+            super::note_taken();
         }
     }
 
@@ -85,6 +86,7 @@ impl Output {
             self.unsynced = true;
             for sink in self.sinks.iter_mut().filter(|sink| sink.wants_order()) {
                 sink.packet(stream, events);
+                super::note_taken();
             }
         }
     }
@@ -95,6 +97,7 @@ impl Output {
         if !events.is_empty() {
             for sink in self.sinks.iter_mut().filter(|sink| !sink.wants_order()) {
                 sink.packet(stream, events);
+                super::note_taken();
             }
             self.keep(stream, events);
         }
