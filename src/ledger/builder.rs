@@ -37,14 +37,20 @@ impl LedgerBuilder {
         self
     }
 
-    /// Writes the report, and the end of the trace, also if SIGTERM, SIGINT (Ctrl-C) or SIGHUP ends the program.
+    /// Writes the report, and the end of the trace, also if SIGTERM, SIGINT (Ctrl-C) or SIGHUP ends the program, or if it
+    /// crashes: SIGABRT (`abort`), SIGSEGV (also of a stack overflow), SIGBUS, SIGILL and SIGFPE.
     /// Default: such a signal ends the program without a report, and the trace has everything up to its last packet.
     ///
     /// After the report, the program ends by the same signal. Its threads run until then, and the report does not have
     /// their events from this time. A second signal ends it at once if it arrives more than a second after the first one. The
     /// blocks of a program that a signal ends are those that it held at that moment: its destructors do not run.
     ///
-    /// A signal that the program ignores or handles itself, before or after this call, stays the program's: the
+    /// A thread that has crashed waits for the report, for at most 10 s: it can hold a lock that the report needs, as in
+    /// `malloc`. Then it crashes as it would have: what handled the signal before does so (the runtime of Rust says that a stack
+    /// overflowed), and the status, the core file and its stacks are the same. A recording that begins before `main` has SIGSEGV and SIGBUS from
+    /// when Rust's runtime has them, mostly within 0.1 ms.
+    ///
+    /// Any other signal that the program ignores or handles itself, before or after this call, stays the program's: the
     /// report comes when the program ends as it does then. Costs one thread that sleeps, of 1 MiB of stack (address
     /// space; some pages are used). The first process of a container, which signals do not end, writes its report at
     /// the first signal and runs on.

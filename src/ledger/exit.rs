@@ -21,6 +21,7 @@ pub(super) fn prepare() {
     watch_forks();
     ONCE.call_once(|| {
         os::at_exit(exiting);
+        os::at_quick_exit(exiting);
         #[cfg(panic = "abort")]
         {
             let previous = std::panic::take_hook();
@@ -36,7 +37,7 @@ pub(super) fn prepare() {
     });
 }
 
-/// The process returns from `main` or calls `exit`; the ledger itself may not be dropped.
+/// The process returns from `main`, or calls `exit` or `quick_exit`; the ledger itself may not be dropped.
 extern "C" fn exiting() {
     stop::finish(None);
 }

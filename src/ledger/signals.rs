@@ -1,7 +1,8 @@
 //! The report before a signal ends the process.
 //!
 //! The handler of the signal only wakes a thread, because nothing else is allowed there. That thread ends the
-//! recording, which writes the report, and then ends the process by the same signal. Until then, the program's threads run.
+//! recording, which writes the report, and then ends the process by the same signal. Until then, the program's threads run; but a
+//! thread that has crashed waits in the handler, and ends the process itself.
 
 use super::stop;
 use crate::error::Error;
@@ -31,6 +32,9 @@ extern "C" fn run(_: *mut c_void) -> *mut c_void {
     os::name_thread(c"memledger-sig");
     let signal = os::wait_for_ending_signal();
     stop::finish(None);
-    os::end_by(signal);
+    match os::is_crash(signal) {
+        true => os::let_crash_end(),
+        false => os::end_by(signal),
+    }
     ptr::null_mut()
 }

@@ -166,6 +166,9 @@ fn allocated(pointer: *mut u8, layout: Layout) -> *mut u8 {
     pointer
 }
 
+/// An allocation of this many bytes crashes the program inside the inner allocator.
+pub(crate) static CRASHES_AT: AtomicUsize = AtomicUsize::new(usize::MAX);
+
 /// The system's allocator, until a scenario asks for something else.
 pub(crate) struct Faulty;
 
@@ -343,6 +346,10 @@ unsafe impl GlobalAlloc for Faulty {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if fails() {
             return ptr::null_mut();
+        }
+        if layout.size() == CRASHES_AT.load(Relaxed) {
+            // SAFETY: none. This is the crash.
+            unsafe { std::hint::black_box(16 as *mut u8).write_volatile(1) };
         }
         stay_inside(Request::Aligned(layout.align()));
         if ARENA.get() {

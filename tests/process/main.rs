@@ -13,6 +13,7 @@ mod choices;
 mod code;
 mod containers;
 mod control;
+mod crashes;
 mod descriptors;
 mod destinations;
 mod ending_signals;
@@ -99,6 +100,7 @@ fn main() {
         ("fork", fork::CASES),
         ("signals", signals::CASES),
         ("ending_signals", ending_signals::CASES),
+        ("crashes", crashes::CASES),
         ("own_memory", own_memory::CASES),
         ("exactness", exactness::CASES),
         ("budgets", budgets::CASES),

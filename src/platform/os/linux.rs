@@ -16,7 +16,8 @@ mod threads;
 
 pub(crate) use cgroup::memory_limit;
 pub(crate) use signals::{
-    end_by, forget_signals, handle_ending_signals, has_waiting_thread, wait_for_ending_signal,
+    end_by, forget_signals, handle_ending_signals, has_waiting_thread, is_crash, let_crash_end,
+    wait_for_ending_signal,
 };
 pub(crate) use threads::{STACK, name_thread, run_on_new_thread, spawn};
 
@@ -233,6 +234,15 @@ pub(crate) fn thread_name_of(id: u32) -> Option<ThreadName> {
     let size = text.len().min(15);
     name.get_mut(..size)?.copy_from_slice(text.get(..size)?);
     Some(name)
+}
+
+/// Registers a function that the system calls when the process exits by `quick_exit`.
+pub(crate) fn at_quick_exit(function: extern "C" fn()) {
+    unsafe extern "C" {
+        fn at_quick_exit(function: extern "C" fn()) -> c_int;
+    }
+    // SAFETY: the function lives as long as the program.
+    unsafe { at_quick_exit(function) };
 }
 
 /// Whether this process has a thread with this id.

@@ -70,6 +70,12 @@ pub(crate) fn wait_for_ending_signal() -> i32 {
     0
 }
 
+pub(crate) fn is_crash(_signal: i32) -> bool {
+    false
+}
+
+pub(crate) fn let_crash_end() {}
+
 pub(crate) fn end_by(_signal: i32) {}
 
 pub(crate) fn thread_id() -> u32 {
@@ -125,6 +131,8 @@ pub(crate) fn at_fork(_before: extern "C" fn(), _parent: extern "C" fn(), _child
 }
 
 pub(crate) fn at_exit(_function: extern "C" fn()) {}
+
+pub(crate) fn at_quick_exit(_function: extern "C" fn()) {}
 
 pub(crate) fn has_env(_prefix: &[u8]) -> bool {
     false

@@ -1,12 +1,27 @@
 //! The signals that end a process: the tracker can have a thread told of one before it ends the process.
 
 use super::{KeepErrno, now, process_id, wait, wake_all};
-use std::ffi::c_int;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::{mem, ptr};
 
 /// What people and systems end a program with: a service manager, Ctrl-C, a terminal that closes.
 const ENDING: [c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+
+/// What the kernel ends a program with that has crashed, and `abort`.
+const CRASHES: [c_int; 5] =
+    [libc::SIGABRT, libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
+
+/// The longest time for which a thread that has crashed waits for the report. It can hold a lock that the report needs,
+/// as within `malloc`.
+const CRASH_TIMEOUT: u64 = 10_000_000_000;
+
+/// The runtime of Rust handles these two, to tell a stack overflow from other crashes, unless something else handles
+/// them when `main` is about to begin.
+const OF_RUNTIME: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
+
+/// After so many nanoseconds, the process is none whose runtime will handle these.
+const RUNTIME_TIMEOUT: u64 = 1_000_000_000;
 
 /// A signal that arrives this many nanoseconds after the first one ends the process at once. (One that
 /// arrives earlier may belong to the first: `timeout` and service managers send two.)
@@ -17,6 +32,13 @@ static FIRST: AtomicU32 = AtomicU32::new(0);
 
 /// When it arrived, in nanoseconds of the monotonic clock.
 static FIRST_AT: AtomicU64 = AtomicU64::new(0);
+
+/// Whether threads that have crashed need not wait any more.
+static IS_DONE: AtomicU32 = AtomicU32::new(0);
+
+/// The actions of [`CRASHES`] before the tracker's. PERF: boxes that stay, one for each signal.
+static BEFORE: [AtomicPtr<libc::sigaction>; CRASHES.len()] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; CRASHES.len()];
 
 /// The process that has a thread in [`wait_for_ending_signal`]. The child of a fork has the handlers, and no
 /// such thread.
@@ -29,6 +51,7 @@ pub(crate) fn has_waiting_thread() -> bool {
 
 /// Forgets what arrived in the process that has forked this one.
 pub(crate) fn forget_signals() {
+    IS_DONE.store(0, Ordering::Relaxed);
     FIRST_AT.store(0, Ordering::Relaxed);
     FIRST.store(0, Ordering::Release);
 }
@@ -42,15 +65,98 @@ pub(crate) fn handle_ending_signals() {
             set_action(signal, arrived as extern "C" fn(c_int) as libc::sighandler_t);
         }
     }
+    let is_early = |signal| OF_RUNTIME.contains(&signal) && action(signal) == libc::SIG_DFL;
+    CRASHES.into_iter().filter(|signal| !is_early(*signal)).for_each(handle_crash);
 }
 
-/// Waits until a signal has arrived that would have ended the process.
-pub(crate) fn wait_for_ending_signal() -> c_int {
-    loop {
-        match FIRST.load(Ordering::Acquire) {
-            0 => wait(&FIRST, 0, u64::MAX >> 1),
-            signal => return signal as c_int,
+/// Takes over a signal, whatever handles it: that comes afterwards.
+fn handle_crash(signal: c_int) {
+    let Some(before) = CRASHES.iter().zip(&BEFORE).find_map(|(s, b)| (*s == signal).then_some(b))
+    else {
+        return;
+    };
+    // SAFETY: the actions are locals of the right type, for which zeros are valid; the handler has the form that
+    // `SA_SIGINFO` asks for.
+    unsafe {
+        let mut current = mem::zeroed::<libc::sigaction>();
+        libc::sigaction(signal, ptr::null(), &raw mut current);
+        if current.sa_sigaction == crash_handler() || current.sa_sigaction == libc::SIG_IGN {
+            return;
         }
+        // NOTE: before the handler can run. Never freed, because a handler may use it at any time.
+        before.store(Box::into_raw(Box::new(current)), Ordering::Release);
+        let mut new = mem::zeroed::<libc::sigaction>();
+        new.sa_sigaction = crash_handler();
+        new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        libc::sigaction(signal, &raw const new, ptr::null_mut());
+    }
+}
+
+fn crash_handler() -> libc::sighandler_t {
+    crashed as extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) as libc::sighandler_t
+}
+
+/// The handler of crashes. It runs on the thread that has crashed, perhaps on a stack of some KiB, and waits until another
+/// thread has made the report. What would have handled the signal does so then: a faulting instruction faults again, and a signal
+/// that was sent is sent again.
+extern "C" fn crashed(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
+    let _errno = KeepErrno::new();
+    if has_waiting_thread() && IS_DONE.load(Ordering::Acquire) == 0 {
+        let begin = now();
+        if FIRST.compare_exchange(0, signal as u32, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            wake_all(&FIRST);
+        }
+        while IS_DONE.load(Ordering::Acquire) == 0 {
+            match CRASH_TIMEOUT.saturating_sub(now().saturating_sub(begin)) {
+                0 => break,
+                left => wait(&IS_DONE, 0, left),
+            }
+        }
+    }
+    if action(signal) != crash_handler() {
+        // The program has a handler of its own by now, which has called this one.
+        return;
+    }
+    let before = CRASHES.iter().zip(&BEFORE).find(|(number, _)| **number == signal);
+    let before = before.map_or(ptr::null_mut(), |(_, before)| before.load(Ordering::Acquire));
+    // SAFETY: it is an action that was stored before the handler was installed, or null, which changes nothing; the kernel
+    // passes an information that is valid during the call.
+    unsafe {
+        libc::sigaction(signal, before, ptr::null_mut());
+        if (*info).si_code <= 0 {
+            libc::raise(signal);
+        }
+    }
+}
+
+/// Whether it says that the program has crashed.
+pub(crate) fn is_crash(signal: c_int) -> bool {
+    CRASHES.contains(&signal)
+}
+
+/// Has the threads that have crashed go on to the end of the process.
+pub(crate) fn let_crash_end() {
+    IS_DONE.store(1, Ordering::Release);
+    wake_all(&IS_DONE);
+}
+
+/// Waits until a signal has arrived that would have ended the process, or the process has crashed.
+pub(crate) fn wait_for_ending_signal() -> c_int {
+    let begin = now();
+    loop {
+        let first = FIRST.load(Ordering::Acquire);
+        if first != 0 {
+            return first as c_int;
+        }
+        // A recording can begin before the runtime of Rust does.
+        let waited = now().saturating_sub(begin);
+        let is_late = waited > RUNTIME_TIMEOUT;
+        let is_ready = |signal| is_late || action(signal) != libc::SIG_DFL;
+        OF_RUNTIME.into_iter().filter(|signal| is_ready(*signal)).for_each(handle_crash);
+        let are_all = OF_RUNTIME.into_iter().all(|signal| action(signal) != libc::SIG_DFL);
+        // The runtime mostly begins within 0.1 ms; a program may take longer before that.
+        let step = (waited / 4).clamp(100_000, 10_000_000);
+        wait(&FIRST, 0, if are_all || is_late { u64::MAX >> 1 } else { step });
     }
 }
 
