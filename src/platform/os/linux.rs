@@ -29,7 +29,7 @@ pub(crate) use modules::{
 #[cfg(target_arch = "x86_64")]
 use own_pages::own_pages;
 #[cfg(target_arch = "x86_64")]
-pub(crate) use resident::{AnonymousRange, ResidentMemory, resident_memory, rss_now_and_most};
+pub(crate) use resident::{resident_memory, rss_now_and_most};
 
 use super::ThreadName;
 use std::ffi::{CStr, c_char, c_int, c_void};

@@ -23,7 +23,33 @@ pub(crate) use portable::*;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(memledger_portable))))]
 mod no_resident;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(memledger_portable))))]
-pub(crate) use no_resident::{AnonymousRange, ResidentMemory, resident_memory, rss_now_and_most};
+pub(crate) use no_resident::{resident_memory, rss_now_and_most};
 
 /// The name of a thread as the kernel keeps it: at most 15 bytes, padded with NULs.
 pub(crate) type ThreadName = [u8; 16];
+
+/// Anonymous memory that no other kind explains: addresses, and how much of it is resident.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AnonymousRange {
+    pub(crate) start: u64,
+    pub(crate) bytes: u64,
+    pub(crate) resident_bytes: u64,
+}
+
+/// The resident memory of this process in bytes. The sum of all parts is the sum of the lines `Rss` of
+/// `/proc/self/smaps`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ResidentMemory {
+    /// Pages that the tracker has mapped.
+    pub(crate) tracker: u64,
+    pub(crate) stacks: u64,
+    /// Programs and libraries: their files, and the memory that was mapped with them.
+    pub(crate) binaries: u64,
+    pub(crate) files: u64,
+    /// Memory that other processes can have, too.
+    pub(crate) shared: u64,
+    /// What the kernel maps (`[vdso]`).
+    pub(crate) other: u64,
+    /// In the order of their addresses.
+    pub(crate) anonymous: Vec<AnonymousRange>,
+}

@@ -1,36 +1,11 @@
 //! Which memory of this process is resident (RSS), and what it is.
 #![expect(unsafe_code, reason = "system calls")]
 
+use super::super::{AnonymousRange, ResidentMemory};
 use super::{Memory, loaded_files, own_pages};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::FileExt;
-
-/// Anonymous memory that no other kind explains: addresses, and how much of it is resident.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AnonymousRange {
-    pub(crate) start: u64,
-    pub(crate) bytes: u64,
-    pub(crate) resident_bytes: u64,
-}
-
-/// The resident memory of this process in bytes. The sum of all parts is the sum of the lines `Rss` of
-/// `/proc/self/smaps`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ResidentMemory {
-    /// Pages that the tracker has mapped.
-    pub(crate) tracker: u64,
-    pub(crate) stacks: u64,
-    /// Programs and libraries: their files, and the memory that was mapped with them.
-    pub(crate) binaries: u64,
-    pub(crate) files: u64,
-    /// Memory that other processes can have, too.
-    pub(crate) shared: u64,
-    /// What the kernel maps (`[vdso]`).
-    pub(crate) other: u64,
-    /// In the order of their addresses.
-    pub(crate) anonymous: Vec<AnonymousRange>,
-}
 
 /// The resident memory of this process now, and the largest so far, in bytes; `None` if the system does
 /// not say. Costs some microseconds.
