@@ -45,7 +45,7 @@ impl LedgerBuilder {
     /// their events from this time. A second signal ends it at once if it arrives more than a second after the first one. The
     /// blocks of a program that a signal ends are those that it held at that moment: its destructors do not run.
     ///
-    /// A thread that has crashed waits for the report, for at most 10 s: it can hold a lock that the report needs, as in
+    /// A thread that has crashed waits for the report, for at most 30 s: it can hold a lock that the report needs, as in
     /// `malloc`. Then it crashes as it would have: what handled the signal before does so (the runtime of Rust says that a stack
     /// overflowed), and the status, the core file and its stacks are the same. A recording that begins before `main` has SIGSEGV and SIGBUS from
     /// when Rust's runtime has them, mostly within 0.1 ms.

@@ -14,7 +14,7 @@ const CRASHES: [c_int; 5] =
 
 /// The longest time for which a thread that has crashed waits for the report. It can hold a lock that the report needs,
 /// as within `malloc`.
-const CRASH_TIMEOUT: u64 = 10_000_000_000;
+const CRASH_TIMEOUT: u64 = 30_000_000_000;
 
 /// The runtime of Rust handles these two, to tell a stack overflow from other crashes, unless something else handles
 /// them when `main` is about to begin.
