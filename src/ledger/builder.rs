@@ -41,7 +41,8 @@ impl LedgerBuilder {
     /// crashes: SIGABRT (`abort`), SIGSEGV (also of a stack overflow), SIGBUS, SIGILL and SIGFPE.
     /// Default: such a signal ends the program without a report, and the trace has everything up to its last packet.
     ///
-    /// After the report, the program ends by the same signal. Its threads run until then, and the report does not have
+    /// After the report, the program ends by the same signal. Its threads run until then (but one that ends the program by
+    /// `raise` waits), and the report does not have
     /// their events from this time. A second signal ends it at once if it arrives more than a second after the first one. The
     /// blocks of a program that a signal ends are those that it held at that moment: its destructors do not run.
     ///

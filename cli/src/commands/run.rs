@@ -49,6 +49,7 @@ const REPORT: &str = "MEMLEDGER_REPORT";
 const STACKS: &str = "MEMLEDGER_STACKS";
 const PARENT: &str = "MEMLEDGER_PARENT";
 const FOLLOW_FORKS: &str = "MEMLEDGER_FOLLOW_FORKS";
+const REPORT_ON_SIGNALS: &str = "MEMLEDGER_REPORT_ON_SIGNALS";
 
 /// Arguments of `memledger run`.
 #[derive(Debug, clap::Args)]
@@ -163,6 +164,10 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     let set = |name, value: OsString| (name, Some(value));
     let mut environment = vec![set(FILE, traces.pattern().into()), set(REPORT, "off".into())];
     environment.extend(args.stacks.as_ref().map(|stacks| set(STACKS, stacks.into())));
+    // So that the trace has its end, too.
+    if variable(REPORT_ON_SIGNALS).is_none() {
+        environment.push(set(REPORT_ON_SIGNALS, "1".into()));
+    }
     if args.follow_children {
         environment.extend([set(FOLLOW_FORKS, "1".into()), (PARENT, None)]);
     } else {

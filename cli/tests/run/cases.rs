@@ -79,6 +79,8 @@ fn signals_are_passed_on() {
         let ended = running.wait();
         ended.exited(128 + signal as i32);
         assert_eq!(left(&ended.report("report.json"), LEFT), 1, "{signal}");
+        let has_end = !ended.stderr.contains("has no end");
+        assert_eq!(has_end, [SIGHUP, SIGTERM].contains(&signal), "{signal}: {}", ended.stderr);
         assert!(kill(program, None).is_err(), "the program has ended, too");
     }
 }

@@ -62,7 +62,7 @@ pub(crate) fn handle_ending_signals() {
     WAITING_PROCESS.store(process_id(), Ordering::Release);
     for signal in ENDING {
         if action(signal) == libc::SIG_DFL {
-            set_action(signal, arrived as extern "C" fn(c_int) as libc::sighandler_t);
+            set_action(signal, ending_handler());
         }
     }
     let is_early = |signal| OF_RUNTIME.contains(&signal) && action(signal) == libc::SIG_DFL;
@@ -106,12 +106,7 @@ extern "C" fn crashed(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void)
         if FIRST.compare_exchange(0, signal as u32, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             wake_all(&FIRST);
         }
-        while IS_DONE.load(Ordering::Acquire) == 0 {
-            match CRASH_TIMEOUT.saturating_sub(now().saturating_sub(begin)) {
-                0 => break,
-                left => wait(&IS_DONE, 0, left),
-            }
-        }
+        wait_until_done(begin);
     }
     if action(signal) != crash_handler() {
         // The program has a handler of its own by now, which has called this one.
@@ -174,10 +169,14 @@ pub(crate) fn end_by(signal: c_int) {
     }
 }
 
+fn ending_handler() -> libc::sighandler_t {
+    arrived as extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) as libc::sighandler_t
+}
+
 /// The handler. It runs on any thread, perhaps inside the hook, and calls only what POSIX allows there.
-extern "C" fn arrived(signal: c_int) {
+extern "C" fn arrived(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
     let _errno = KeepErrno::new();
-    if action(signal) != arrived as extern "C" fn(c_int) as libc::sighandler_t {
+    if action(signal) != ending_handler() {
         // The program has a handler of its own by now, which has called this one: the signal does not end it.
         return;
     }
@@ -189,9 +188,26 @@ extern "C" fn arrived(signal: c_int) {
         Ok(_) => {
             FIRST.store(signal as u32, Ordering::Release);
             wake_all(&FIRST);
+            // A thread that ends the process by `raise` does not go on after that.
+            // SAFETY: the kernel passes an information that is valid during the call, and has a sender for this code.
+            let (code, sender) = unsafe { ((*info).si_code, (*info).si_pid()) };
+            if code == libc::SI_TKILL && sender as u32 == process_id() {
+                wait_until_done(time);
+                end_by(signal);
+            }
         }
         Err(first) if time.saturating_sub(first) > PATIENCE => end_by(signal),
         Err(_) => {}
+    }
+}
+
+/// Waits until another thread has made the report, or ends the process.
+fn wait_until_done(begin: u64) {
+    while IS_DONE.load(Ordering::Acquire) == 0 {
+        match CRASH_TIMEOUT.saturating_sub(now().saturating_sub(begin)) {
+            0 => return,
+            left => wait(&IS_DONE, 0, left),
+        }
     }
 }
 
@@ -210,7 +226,7 @@ fn set_action(signal: c_int, handler: libc::sighandler_t) {
         let mut new = mem::zeroed::<libc::sigaction>();
         new.sa_sigaction = handler;
         // System calls of the program go on, as if there were no handler.
-        new.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
+        new.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK | libc::SA_SIGINFO;
         libc::sigaction(signal, &raw const new, ptr::null_mut());
     }
 }
