@@ -1,8 +1,13 @@
 //! Symbols of real binaries, which the compiler makes here: with and without debug information,
 //! split, stripped, of another build, and damaged.
 
+#[path = "../../tests/process/pprof.rs"]
+#[expect(dead_code, reason = "samples are compared elsewhere")]
+mod pprof;
+
 use memledger::analysis::{Binaries, Module, SourceFrame, Symbolizer};
-use object::{Object, ObjectSymbol};
+use object::{Object, ObjectSegment, ObjectSymbol};
+use pprof::Profile;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -531,6 +536,36 @@ fn a_symbolized_trace_is_read_without_the_program() {
         symbolize(named, &again);
         assert!(fs::read(named).expect("it") == fs::read(again).expect("it"));
     }
+}
+
+/// A reader of the profile finds functions in the file by the address there: with the whole module as the mapping, it
+/// takes another address.
+#[test]
+fn a_profile_maps_the_part_of_the_file_with_code() {
+    let program = compile(&["-g"]);
+    let (start, size) = program.function("outer");
+    let folder = TempDir::new().expect("a folder");
+    let [trace, profile] = ["run.utrace", "heap.pb.gz"].map(|name| folder.path().join(name));
+    let frames = [program.module.base + start + size / 2];
+    fs::write(&trace, Trace::with_stack(&program.module, &frames, "")).expect("written");
+    let export = ["export", "--to", "pprof", "-o"].map(Path::new);
+    let (status, _, err) = memledger(&[&export[..], &[&profile, &trace]].concat());
+    assert_eq!((status, &*err), (0, ""));
+
+    let profile = Profile::decode(&fs::read(&profile).expect("a profile"));
+    let [mapping] = &profile.mappings[..] else { panic!("one part of it is code") };
+    assert_eq!(Path::new(&mapping.path), program.path);
+    let (address, size, in_file) = parsed(&program.path, |file| {
+        let segments = file.segments().map(|of| (of.address(), of.size(), of.file_range().0));
+        let mut around = segments.filter(|(from, size, _)| (*from..from + size).contains(&start));
+        around.next().expect("the segment of the function")
+    });
+    // In whole pages, as the system maps it.
+    let page = |address: u64| address / 4096 * 4096;
+    let base = program.module.base;
+    let range = [base + page(address), base + page(address + size + 4095), page(in_file)];
+    assert_eq!(mapping.range, range);
+    assert_ne!(range[2], 0, "the file begins with something else");
 }
 
 /// Unreal's writers have had four forms of the event with the frames of a stack.

@@ -1,5 +1,10 @@
 //! Findings against a model that keeps every block for ever and counts again from scratch.
 
+mod brief;
+mod corrections;
+mod places;
+mod thresholds;
+
 use crate::feed::{Feed, V::N, V::S};
 use memledger::analysis::{Analyzer, Finding, FindingKind, FindingsObserver, FreedIn, Report};
 use memledger::dump::text::{self, Options};
@@ -15,13 +20,14 @@ enum Act {
         scope: usize,
         size: u64,
     },
-    /// Grows a block, and frees it unless it is kept; the last step may be a shrink.
+    /// Grows a block, then gives back a part of it, and frees it unless it is kept.
     Grow {
         scope: usize,
         size: u64,
         steps: u32,
         in_place: bool,
-        shrink: bool,
+        /// In percent of its size.
+        gives_back: u64,
         kept: bool,
     },
     Keep {
@@ -42,7 +48,8 @@ enum Act {
     },
 }
 
-const SCOPES: [(i32, &str); 3] = [(101, "a"), (102, "b"), (103, "c")];
+const SCOPES: [(i32, &str); 4] = [(101, "a"), (102, "b"), (103, "c"), (104, "d")];
+type ByScope = [u64; SCOPES.len()];
 
 #[derive(Clone, Debug)]
 struct Block {
@@ -80,9 +87,9 @@ struct Model {
     newest: BTreeMap<u16, usize>,
     queues: BTreeMap<usize, Vec<usize>>,
     /// By scope, after each event: live bytes.
-    live: [u64; 3],
-    history: Vec<(u64, [u64; 3])>,
-    at_peak: (u64, [u64; 3]),
+    live: ByScope,
+    history: Vec<(u64, ByScope)>,
+    at_peak: (u64, ByScope),
 }
 
 impl Model {
@@ -112,7 +119,7 @@ impl Model {
         self.history.push((events, live));
         let total: u64 = live.iter().sum();
         if total > self.at_peak.0 {
-            let mut blocks = [0; 3];
+            let mut blocks = ByScope::default();
             for block in self.blocks.iter().filter(|block| block.freed.is_none()) {
                 blocks[block.scope] += 1;
             }
@@ -189,13 +196,14 @@ impl Model {
                 let block = self.alloc(scope, size);
                 self.free(block, 2);
             }
-            Act::Grow { scope, size, steps, in_place, shrink, kept } => {
+            Act::Grow { scope, size, steps, in_place, gives_back, kept } => {
                 let block = self.alloc(scope, size);
                 for step in 1..=steps {
                     self.realloc(block, size << step, in_place);
                 }
-                if shrink {
-                    self.realloc(block, size / 2 + 1, true);
+                if gives_back > 0 {
+                    let size = size << steps;
+                    self.realloc(block, size - size * gives_back / 100, true);
                 }
                 if !kept {
                     self.free(block, 2);
@@ -247,36 +255,57 @@ impl Model {
     }
 }
 
-/// Makes a trace; `free_scopes` says whether its frees are in their scopes.
-fn run(acts: &[(Act, u64)], free_scopes: bool) -> (Report, Vec<Finding>, Model) {
-    let analyzer = Analyzer::observing(FindingsObserver::default()).by_bucket();
-    let mut feed = Feed::ours(analyzer);
-    for (id, is_on, name) in [(1, true, "Scope"), (2, free_scopes, "FreeScope")] {
-        feed.emit("Trace.ChannelAnnounce", 1, &[N(id), N(is_on.into()), N(0), S(name)]);
-    }
-    feed.spec(0, 100, -1, -1, "GlobalScope");
-    for (tag, name) in SCOPES {
-        feed.spec(0, tag, 100, -1, name);
-    }
-    feed.thread(2, 1, "one");
-    feed.thread(3, 2, "two");
-    let mut model = Model { feed: Some(feed), next: 1 << 20, free_scopes, ..Model::default() };
-    let rounds = acts.iter().map(|(_, rounds)| *rounds).max().unwrap_or(0);
-    for round in 0..rounds {
-        for (number, (act, _)) in acts.iter().enumerate().filter(|(_, (_, of))| round < *of) {
-            model.step(number, act, round);
+impl Model {
+    /// A trace with nothing in it yet; `free_scopes` says whether its frees are in their scopes.
+    fn new(free_scopes: bool) -> Self {
+        let analyzer = Analyzer::observing(FindingsObserver::default()).by_bucket();
+        let mut feed = Feed::ours(analyzer);
+        for (id, is_on, name) in [(1, true, "Scope"), (2, free_scopes, "FreeScope")] {
+            feed.emit("Trace.ChannelAnnounce", 1, &[N(id), N(is_on.into()), N(0), S(name)]);
         }
-        if round % 5 == 0 {
-            model.now += 1_000;
-            let now = model.now;
-            model.feed().emit("Memory.Marker", 2, &[N(now)]);
+        feed.spec(0, 100, -1, -1, "GlobalScope");
+        for (tag, name) in SCOPES {
+            feed.spec(0, tag, 100, -1, name);
         }
+        feed.thread(2, 1, "one");
+        feed.thread(3, 2, "two");
+        Self { feed: Some(feed), next: 1 << 20, free_scopes, ..Self::default() }
     }
-    let report = model.feed().report();
-    let found = model.feed().analyzer.find(&report, None);
-    let freed_in = model.feed().analyzer.freed_in(&report, None);
-    assert_eq!(freed_in, model.freed_in(None));
-    (report, found, model)
+
+    /// Does all acts in turn, each as often as it says.
+    fn play(mut self, acts: &[(Act, u64)]) -> Self {
+        let rounds = acts.iter().map(|(_, rounds)| *rounds).max().unwrap_or(0);
+        for round in 0..rounds {
+            for (number, (act, _)) in acts.iter().enumerate().filter(|(_, (_, of))| round < *of) {
+                self.step(number, act, round);
+            }
+            if round % 5 == 0 {
+                self.pass(1_000);
+            }
+        }
+        self
+    }
+
+    /// Time passes.
+    fn pass(&mut self, ns: u64) {
+        self.now += ns;
+        let now = self.now;
+        self.feed().emit("Memory.Marker", 2, &[N(now)]);
+    }
+
+    fn found(&mut self) -> (Report, Vec<Finding>) {
+        let report = self.feed().report();
+        let found = self.feed().analyzer.find(&report, None);
+        let freed_in = self.feed().analyzer.freed_in(&report, None);
+        assert_eq!(freed_in, self.freed_in(None));
+        found.iter().for_each(|finding| check(&report, finding, self));
+        assert!(found.is_sorted_by_key(|finding| Reverse(finding.weight)));
+        (report, found)
+    }
+
+    fn kinds(mut self) -> Vec<&'static str> {
+        self.found().1.iter().map(Finding::kind_name).collect()
+    }
 }
 
 /// The blocks of one scope, as the finding has them.
@@ -306,6 +335,7 @@ fn check(report: &Report, finding: &Finding, model: &Model) {
             assert_eq!((*growths, *moved), (sum(&|b| b.growths), sum(&|b| b.moved)));
             assert_eq!(*copied_bytes, sum(&|b| b.copied));
             assert_eq!(Some(*largest_bytes), grown.iter().map(|b| b.bytes).max());
+            assert!(reserve_bytes <= largest_bytes);
             let within = |size: u64| grown.iter().filter(|b| b.bytes <= size).count() as u64;
             assert!(within(*reserve_bytes) * 10 >= *b * 9, "{reserve_bytes}");
             assert!(within(reserve_bytes.next_power_of_two() / 2) * 10 < *b * 9);
@@ -349,10 +379,21 @@ fn check(report: &Report, finding: &Finding, model: &Model) {
             }
             assert!(moments.windows(2).all(|pair| pair[0].live_bytes < pair[1].live_bytes));
         }
-        FindingKind::OneSize { size, blocks: b, of, at_peak, .. }
-        | FindingKind::RoundsUp { size, blocks: b, of, at_peak, .. } => {
+        FindingKind::OneSize { size, blocks: b, of, at_peak, overhead_bytes } => {
             assert_eq!((*b, *of), (count(&|b| b.first == *size), of_all));
             assert_eq!(*at_peak, model.at_peak.1[scope]);
+            // A chunk of glibc has at least two units of 16 bytes, and 8 bytes of it are glibc's own.
+            let units = (size + 8).div_ceil(16).max(2);
+            assert_eq!(*overhead_bytes, at_peak * (units * 16 - size));
+            assert_eq!((finding.calls, finding.bytes), (*b, *overhead_bytes));
+        }
+        FindingKind::RoundsUp { size, class_below, class, blocks: b, of, at_peak } => {
+            assert_eq!((*b, *of), (count(&|b| b.first == *size), of_all));
+            assert_eq!(*at_peak, model.at_peak.1[scope]);
+            let classes = (9..40).flat_map(|bits| (4..8).map(move |of| of << (bits - 2)));
+            let (below, above): (Vec<u64>, Vec<u64>) = classes.partition(|class| class < size);
+            assert_eq!((Some(class_below), Some(class)), (below.iter().max(), above.iter().min()));
+            assert_eq!(finding.bytes, at_peak * (class - size));
         }
         FindingKind::FreedElsewhere { blocks: b, of, freed_by, freed_in } => {
             assert_eq!(*freed_in, model.freed_in(Some(scope)));
@@ -374,12 +415,14 @@ fn check(report: &Report, finding: &Finding, model: &Model) {
 fn act() -> impl Strategy<Value = (Act, u64)> {
     let scope = 0..SCOPES.len();
     let size = prop_oneof![Just(24_u64), Just(4097), Just(100), 1_u64..3000];
+    let gives_back = prop_oneof![Just(0), 1..100_u64];
     let act = prop_oneof![
         (scope.clone(), size.clone()).prop_map(|(scope, size)| Act::Churn { scope, size }),
-        (scope.clone(), size.clone(), 1..5_u32, any::<bool>(), any::<bool>(), any::<bool>())
-            .prop_map(|(scope, size, steps, in_place, shrink, kept)| {
-                Act::Grow { scope, size, steps, in_place, shrink, kept }
-            }),
+        (scope.clone(), size.clone(), 0..5_u32, any::<bool>(), gives_back, any::<bool>()).prop_map(
+            |(scope, size, steps, in_place, gives_back, kept)| {
+                Act::Grow { scope, size, steps, in_place, gives_back, kept }
+            }
+        ),
         (scope.clone(), size.clone()).prop_map(|(scope, size)| Act::Keep { scope, size }),
         (scope.clone(), size.clone()).prop_map(|(scope, size)| Act::Handoff { scope, size }),
         (scope, size, 0..9_usize, 2..200_u64).prop_map(|(scope, size, lag, leak)| Act::Late {
@@ -400,29 +443,33 @@ proptest! {
         acts in proptest::collection::vec(act(), 1..5),
         free_scopes: bool,
     ) {
-        let (mut report, found, model) = run(&acts, free_scopes);
-        for finding in &found {
-            check(&report, finding, &model);
-        }
+        let (mut report, found) = Model::new(free_scopes).play(&acts).found();
         report.findings = Some(found);
         let mut text = Vec::new();
         text::write(&report, &Options::default(), &mut text).expect("memory takes everything");
     }
 }
 
+/// The only finding of this kind.
+fn only(mut found: Vec<Finding>, kind: &str) -> Finding {
+    found.retain(|finding| finding.kind_name() == kind);
+    assert_eq!(found.len(), 1, "{kind} in {found:#?}");
+    found.remove(0)
+}
+
 fn kinds(acts: &[(Act, u64)]) -> Vec<&'static str> {
-    let (report, found, model) = run(acts, true);
-    found.iter().for_each(|finding| check(&report, finding, &model));
-    found.iter().map(Finding::kind_name).collect()
+    Model::new(true).play(acts).kinds()
 }
 
 #[test]
 fn each_defect_is_found_and_nothing_else() {
-    let grow = |in_place, shrink| {
-        vec![(Act::Grow { scope: 0, size: 16, steps: 4, in_place, shrink, kept: false }, 1_000)]
+    let grow = |in_place| {
+        let (scope, size, steps, gives_back, kept) = (0, 16, 4, 0, false);
+        vec![(Act::Grow { scope, size, steps, in_place, gives_back, kept }, 1_000)]
     };
     // A block that grows and is freed is short-lived as well.
-    assert_eq!(kinds(&grow(false, false)), ["grows", "short_lived"]);
+    assert_eq!(kinds(&grow(false)), ["grows", "short_lived"]);
+    assert_eq!(kinds(&grow(true)), ["grows", "short_lived"]);
     assert_eq!(kinds(&[(Act::Churn { scope: 1, size: 100 }, 2_000)]), ["short_lived"]);
     assert_eq!(kinds(&[(Act::Handoff { scope: 1, size: 100 }, 2_000)]), ["freed_elsewhere"]);
     let late = |leak| (Act::Late { scope: 1, size: 100, lag: 3, leak }, 2_000);
@@ -432,8 +479,8 @@ fn each_defect_is_found_and_nothing_else() {
     assert_eq!(kinds(&[keep(24, 2_000), late(10_000)]), ["one_size"]);
     assert_eq!(kinds(&[keep(4097, 1_500), late(10_000)]), ["only_grows", "rounds_up"]);
     assert_eq!(kinds(&[keep(4096, 100), late(10_000)]), [""; 0]);
-    let shrink =
-        Act::Grow { scope: 0, size: 3000, steps: 1, in_place: true, shrink: true, kept: true };
+    let (scope, size, steps, in_place, gives_back, kept) = (0, 3000, 1, true, 75, true);
+    let shrink = Act::Grow { scope, size, steps, in_place, gives_back, kept };
     assert!(kinds(&[(shrink, 200), late(10_000)]).contains(&"shrinks"));
 }
 

@@ -6,7 +6,7 @@ mod debuginfod;
 use crate::progress::Steps;
 use crate::terminal::note;
 use debuginfod::Debuginfod;
-use memledger::analysis::{Binaries, Module, Report, SourceFrame, Symbolizer};
+use memledger::analysis::{Binaries, CodeRange, Module, Report, SourceFrame, Symbolizer};
 use rustc_hash::FxHashMap;
 use std::path::PathBuf;
 
@@ -74,6 +74,10 @@ impl<S: Symbolizer> Symbolizer for Known<'_, S> {
             None => self.other.frames(module, offset),
         }
     }
+
+    fn code(&mut self, module: &Module) -> Vec<CodeRange> {
+        self.other.code(module)
+    }
 }
 
 /// The symbolizer of a command, which does not know how many addresses it will be asked for.
@@ -106,5 +110,9 @@ impl Symbolizer for WithProgress {
             self.progress.hidden(|| note(&sentence));
         }
         frames
+    }
+
+    fn code(&mut self, module: &Module) -> Vec<CodeRange> {
+        self.binaries.code(module)
     }
 }

@@ -38,7 +38,7 @@ const SIZES: usize = 4;
 
 /// The class of a lifetime.
 #[inline(always)]
-pub(super) fn lifetime_class(ns: u64) -> usize {
+fn lifetime_class(ns: u64) -> usize {
     ((u64::BITS - ns.leading_zeros()).div_ceil(LIFETIME_BITS) as usize).min(LIFETIMES - 1)
 }
 
@@ -427,6 +427,9 @@ impl FindingsObserver {
             return;
         }
         if let Some(chain) = self.chains.get_mut((event.heap, event.address)) {
+            // What was counted as a shrink was a smaller one, or none.
+            let more = event.bytes.saturating_sub(bytes_before);
+            chain.given_back = chain.given_back.saturating_sub(more);
             (chain.bucket, chain.bytes) = (event.bucket, event.bytes);
             self.bucket(event.bucket).live_chains += 1;
             let from = self.bucket(from);
@@ -476,5 +479,29 @@ impl BlockObserver for FindingsObserver {
             }
             BlockChange::Returned => self.begin(event),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_trace_has_no_more_moments() {
+        let mut observer = FindingsObserver::default();
+        for number in 0..100_000 {
+            let (at_ns, address, allocated_at_ns) = (number, number << 4, number);
+            let (bytes, bucket, stream, heap) = (1, 0, 0, 0);
+            let event =
+                BlockEvent { number, at_ns, address, bytes, allocated_at_ns, bucket, stream, heap };
+            observer.observe(&event, BlockChange::Allocated);
+        }
+        let moments = observer.moments();
+        assert!((MOMENTS / 2..=MOMENTS).contains(&moments.len()), "{}", moments.len());
+        // At equal distances, up to the end.
+        let distance = moments[1].event - moments[0].event;
+        assert!(moments.windows(2).all(|pair| pair[1].event - pair[0].event == distance));
+        assert!(moments.last().is_some_and(|last| last.event + distance > 99_999));
+        assert!(moments.iter().all(|moment| moment.live_bytes.iter().sum::<u64>() == moment.event));
     }
 }

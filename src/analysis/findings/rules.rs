@@ -1,6 +1,6 @@
 //! When something at a place is a finding, and its figures.
 
-use super::observer::{Grown, lifetime_class, lifetime_end, size_bits};
+use super::observer::{Grown, lifetime_end, size_bits};
 use super::places::{Places, Seen};
 use super::thresholds::*;
 use super::types::{Finding, FindingKind, LiveAt, WeightOf};
@@ -167,8 +167,7 @@ impl Whole<'_> {
         let age = u128::from(self.end.at_ns) * u128::from(blocks);
         let age = age.saturating_sub(self.seen.live_since) / u128::from(blocks);
         let mean_age_ns = u64::try_from(age).unwrap_or(u64::MAX);
-        let is_old = lifetime_class(mean_age_ns) > class
-            && mean_age_ns / AGE_FACTOR >= if class == 0 { 0 } else { freed_within_ns };
+        let is_old = mean_age_ns / AGE_FACTOR >= freed_within_ns;
         let freed = figures.frees;
         let kind = FindingKind::LeftBehind { blocks, bytes, freed, mean_age_ns, freed_within_ns };
         is_old.then(|| (kind, self.held(bytes)))
@@ -177,7 +176,7 @@ impl Whole<'_> {
     fn only_grows(&self) -> Found {
         let end = LiveAt { live_bytes: self.seen.figures.live_bytes, ..self.end };
         let taken = &self.seen.moments;
-        if taken.len() < MOMENTS || end.live_bytes < MIN_BYTES {
+        if taken.is_empty() || end.live_bytes < MIN_BYTES {
             return None;
         }
         let at = |part: usize| {
@@ -225,13 +224,12 @@ impl Whole<'_> {
         let (size, blocks) = self.main_size().filter(|(size, _)| *size >= MIN_ROUNDED)?;
         let figures = &self.seen.figures;
         let (class_below, class) = classes_around(size)?;
-        let is_just_above = is_share(class_below, size, 100 * 100 / (100 + JUST_ABOVE));
+        let is_just_above = (size - class_below) * 100 <= class_below * JUST_ABOVE;
         let at_peak = figures.live_blocks_at_peak;
         let weight = self.held(at_peak.wrapping_mul(class - size));
         let of = figures.allocations;
         let kind = FindingKind::RoundsUp { size, class_below, class, blocks, of, at_peak };
-        let is_enough = weight.bytes >= MIN_BYTES && weight.share >= MIN_WEIGHT;
-        (is_just_above && is_enough).then_some((kind, weight))
+        (is_just_above && weight.share >= MIN_WEIGHT).then_some((kind, weight))
     }
 
     fn freed_elsewhere(&self) -> Found {

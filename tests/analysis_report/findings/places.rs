@@ -1,0 +1,171 @@
+//! Which blocks are of one place, and what is said of it.
+
+use crate::feed::{Feed, V::N};
+use crate::stacks::Names;
+use memledger::analysis::{
+    Analyzer, BlockObserver, Finding, FindingKind, FindingsObserver, Report,
+};
+
+/// `work` has two lines that allocate. The first is called by `one` and by `two`.
+pub(super) const PROGRAM: &[(u64, &[(&str, u32)])] = &[
+    (0x0f, &[("demo::work", 10)]),
+    (0x1f, &[("demo::work", 20)]),
+    (0x2f, &[("demo::one", 30)]),
+    (0x3f, &[("demo::two", 40)]),
+    (0x4f, &[("demo::main", 50)]),
+];
+
+/// Stacks 1 and 2 are of the first line, 3 is of the second one.
+pub(super) fn with_stacks<O: BlockObserver>(analyzer: Analyzer<O>) -> Feed<O> {
+    let mut feed = in_scopes(analyzer);
+    feed.module("/bin/program", 0x1000, 0x100);
+    feed.stack(1, &[0x1010, 0x1030, 0x1050]);
+    feed.stack(2, &[0x1010, 0x1040, 0x1050]);
+    feed.stack(3, &[0x1020, 0x1050]);
+    feed
+}
+
+/// Scopes `a` with `x` in it, and `b`; names `plants` and `trees`, of one group, in `a`.
+pub(super) fn in_scopes<O: BlockObserver>(analyzer: Analyzer<O>) -> Feed<O> {
+    let mut feed = Feed::ours(analyzer);
+    feed.spec(0, 100, -1, -1, "GlobalScope");
+    feed.spec(0, 101, 100, -1, "a");
+    feed.spec(0, 102, 101, -1, "x");
+    feed.spec(0, 103, 100, -1, "b");
+    feed.spec(1, 200, -1, -1, "World");
+    feed.spec(2, 201, 200, -1, "plants");
+    feed.spec(2, 202, 200, -1, "trees");
+    feed.spec(3, 301, 101, 201, "");
+    feed.spec(3, 302, 101, 202, "");
+    feed.thread(2, 1, "one");
+    feed.thread(3, 2, "two");
+    feed
+}
+
+pub(super) fn observing() -> Analyzer<FindingsObserver> {
+    Analyzer::observing(FindingsObserver::default()).by_bucket()
+}
+
+/// Makes this many short-lived blocks of 100 bytes with this stack.
+pub(super) fn churn<O: BlockObserver>(feed: &mut Feed<O>, stream: u16, count: u64, stack: u32) {
+    for _ in 0..count {
+        feed.alloc_at(stream, 0x8000, 100, stack);
+        feed.free(stream, 0x8000);
+    }
+}
+
+/// The same with these scopes and tags open.
+fn churn_in(feed: &mut Feed<FindingsObserver>, stream: u16, open: &[i32], count: u64, stack: u32) {
+    open.iter().for_each(|&tag| feed.enter(stream, tag));
+    churn(feed, stream, count, stack);
+    open.iter().for_each(|_| feed.leave(stream));
+}
+
+pub(super) fn found(
+    feed: &mut Feed<FindingsObserver>,
+    scope: Option<&str>,
+) -> (Report, Vec<Finding>) {
+    let mut report = feed.report();
+    report.symbolize(&mut Names(PROGRAM, Vec::new()));
+    let found = feed.analyzer.find(&report, scope);
+    (report, found)
+}
+
+#[test]
+fn with_stacks_a_place_is_a_line_with_what_all_its_blocks_have_in_common() {
+    let mut feed = with_stacks(observing());
+    churn_in(&mut feed, 3, &[101], 1_500, 2);
+    churn_in(&mut feed, 2, &[101, 102], 1_000, 1);
+    churn_in(&mut feed, 2, &[103], 3_000, 3);
+    let (_, found) = found(&mut feed, None);
+    let [second, first] = &found[..] else { panic!("{found:#?}") };
+    let lines =
+        [first, second].map(|finding| (finding.place.function.as_deref(), finding.place.line));
+    assert_eq!(lines, [(Some("demo::work"), Some(10)), (Some("demo::work"), Some(20))]);
+    assert_eq!([first.calls, second.calls], [2_500, 3_000]);
+    // The callers of the largest stack.
+    assert_eq!(first.place.callers, ["demo::two", "demo::main"]);
+    assert_eq!(second.place.callers, ["demo::main"]);
+    assert_eq!(
+        (&*first.place.scope.join(" > "), first.place.has_inner_scopes),
+        ("GlobalScope > a", true)
+    );
+    assert_eq!(
+        (&*second.place.scope.join(" > "), second.place.has_inner_scopes),
+        ("GlobalScope > b", false)
+    );
+    assert_eq!((&first.place.thread, &second.place.thread), (&None, &Some((1, "one".to_owned()))));
+}
+
+#[test]
+fn a_line_has_a_name_if_all_its_blocks_have_it() {
+    let mut feed = with_stacks(observing());
+    churn_in(&mut feed, 2, &[301], 1_000, 1);
+    churn_in(&mut feed, 2, &[302], 1_000, 1);
+    churn_in(&mut feed, 2, &[302], 3_000, 3);
+    let (_, found) = found(&mut feed, None);
+    let [named, both] = &found[..] else { panic!("{found:#?}") };
+    assert_eq!(
+        (named.place.name.as_deref(), &*named.place.group),
+        (Some("trees"), &["World".to_owned()][..])
+    );
+    assert_eq!((&both.place.name, &*both.place.group), (&None, &[][..]));
+}
+
+#[test]
+fn without_stacks_a_place_is_a_name_in_a_scope() {
+    let mut feed = in_scopes(observing());
+    churn_in(&mut feed, 2, &[301], 2_000, 0);
+    churn_in(&mut feed, 2, &[302], 1_000, 0);
+    let (_, all) = found(&mut feed, None);
+    let names: Vec<_> = all.iter().map(|finding| finding.place.name.as_deref()).collect();
+    assert_eq!(names, [Some("plants"), Some("trees")]);
+    assert!(all.iter().all(|finding| finding.place.callers.is_empty()));
+}
+
+#[test]
+fn a_text_selects_by_the_scope_of_the_allocation() {
+    let mut feed = in_scopes(observing());
+    feed.channel("Scope", true);
+    feed.channel("FreeScope", true);
+    churn_in(&mut feed, 2, &[101, 102], 1_000, 0);
+    churn_in(&mut feed, 2, &[103], 2_000, 0);
+    for (scope, calls) in
+        [("A > X", &[1_000][..]), ("> B", &[2_000]), ("b > a", &[]), ("", &[2_000, 1_000])]
+    {
+        let (report, found) = found(&mut feed, Some(scope));
+        assert_eq!(found.iter().map(|finding| finding.calls).collect::<Vec<_>>(), calls, "{scope}");
+        let freed_in = feed.analyzer.freed_in(&report, Some(scope));
+        assert_eq!(freed_in.iter().map(|row| row.blocks).collect::<Vec<_>>(), calls, "{scope}");
+    }
+}
+
+/// Blocks of a sample only: all else counts neither for a finding nor as the whole.
+#[test]
+fn in_a_sample_the_whole_is_the_sample() {
+    let mut feed = with_stacks(observing());
+    feed.emit("Memledger.StackSampling", 1, &[N(64 << 10)]);
+    feed.enter(2, 103);
+    for block in 1..=100_u64 {
+        // One of five is left behind.
+        feed.alloc_at(2, block << 16, 100, 3);
+        if block % 5 > 0 {
+            feed.free(3, block << 16);
+        }
+    }
+    churn(&mut feed, 2, 1_000, 1);
+    churn(&mut feed, 2, 9_000, 0);
+    feed.marker(1_000_000);
+    feed.alloc(2, 1 << 40, 1 << 20);
+    feed.leave(2);
+    let (_, found) = found(&mut feed, None);
+    let [left, short] = &found[..] else { panic!("{found:#?}") };
+    assert!(
+        matches!(left.kind, FindingKind::LeftBehind { blocks: 20, bytes: 2_000, freed: 80, .. }),
+        "{left:?}"
+    );
+    // What is left is all that the sample has at the peak; the short-lived blocks are 1,000 of its 1,100.
+    assert_eq!((left.weight, short.weight), (1_000_000, 909_090));
+    assert_eq!((short.kind_name(), short.calls), ("short_lived", 1_000));
+    assert!(found.iter().all(|finding| finding.is_of_sample));
+}
