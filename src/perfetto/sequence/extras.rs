@@ -4,8 +4,8 @@ use super::Event;
 use super::interner::Interner;
 use super::values::{Value, Values};
 use crate::perfetto::site::{EventKind, Role};
-use crate::perfetto::track;
 use crate::perfetto::value::kind;
+use crate::perfetto::{registered, track};
 use crate::protobuf::Message;
 use crate::protobuf::perfetto::{track_descriptor, track_event};
 use std::borrow::Cow;
@@ -32,7 +32,8 @@ impl Descriptors<'_> {
     /// The uuid of a registered track, which is described.
     pub(super) fn registered(&mut self, uuid: u64) -> u64 {
         if !self.known.contains_key(&uuid) {
-            self.new.extend(track::descriptor_of(uuid).map(|descriptor| (uuid, 0, descriptor)));
+            let descriptor = registered::descriptor_of(uuid).map(<[u8]>::to_vec);
+            self.new.extend(descriptor.map(|descriptor| (uuid, 0, descriptor)));
         }
         uuid
     }
