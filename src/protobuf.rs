@@ -43,12 +43,13 @@ impl<'a> Message<'a> {
     }
 
     /// A number without a sign (`uint32`, `uint64`, an enum).
+    #[inline]
     pub(crate) fn uint(&mut self, field: u32, value: u64) {
-        self.key(field, VARINT);
-        push_varint(self.0, value);
+        self.key_and(u64::from(field) << 3 | VARINT, value);
     }
 
     /// A number with a sign in two's complement (`int32`, `int64`). A negative one takes ten bytes.
+    #[inline]
     pub(crate) fn int(&mut self, field: u32, value: i64) {
         self.uint(field, value as u64);
     }
@@ -63,6 +64,7 @@ impl<'a> Message<'a> {
     }
 
     /// A number, unless it is 0.
+    #[inline]
     pub(crate) fn nonzero(&mut self, field: u32, value: u64) {
         if value != 0 {
             self.uint(field, value);
@@ -74,6 +76,7 @@ impl<'a> Message<'a> {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
+    #[inline]
     pub(crate) fn fixed64(&mut self, field: u32, value: u64) {
         self.key(field, FIXED64);
         self.0.extend_from_slice(&value.to_le_bytes());
@@ -83,6 +86,7 @@ impl<'a> Message<'a> {
         self.fixed32(field, value.to_bits());
     }
 
+    #[inline]
     pub(crate) fn double(&mut self, field: u32, value: f64) {
         self.fixed64(field, value.to_bits());
     }
@@ -92,9 +96,9 @@ impl<'a> Message<'a> {
     }
 
     /// Bytes, or a message that has been written elsewhere.
+    #[inline]
     pub(crate) fn bytes(&mut self, field: u32, bytes: &[u8]) {
-        self.key(field, LENGTH_DELIMITED);
-        push_varint(self.0, bytes.len() as u64);
+        self.key_and(u64::from(field) << 3 | LENGTH_DELIMITED, bytes.len() as u64);
         self.0.extend_from_slice(bytes);
     }
 
@@ -102,19 +106,23 @@ impl<'a> Message<'a> {
     ///
     /// PERF: one byte is kept for the length, which is enough below 128 bytes. A longer message is moved
     /// by one to nine bytes when it ends.
+    #[inline]
     pub(crate) fn nested(&mut self, field: u32, write: impl FnOnce(&mut Message<'_>)) {
-        self.key(field, LENGTH_DELIMITED);
-        let at = self.0.len();
-        self.0.push(0);
+        self.key_and(u64::from(field) << 3 | LENGTH_DELIMITED, 0);
+        let at = self.0.len().saturating_sub(1);
         write(&mut Message(self.0));
         let length = self.0.len().saturating_sub(at + 1);
         match self.0.get_mut(at) {
             Some(byte) if length < 0x80 => *byte = length as u8,
-            _ => {
-                let (varint, size) = varint(length as u64);
-                self.0.splice(at..at + 1, varint.into_iter().take(size));
-            }
+            _ => self.lengthen(at, length),
         }
+    }
+
+    /// Makes room for the length of a message, of which one byte is there.
+    #[cold]
+    fn lengthen(&mut self, at: usize, length: usize) {
+        let (varint, size) = varint(length as u64);
+        self.0.splice(at..at + 1, varint.into_iter().take(size));
     }
 
     /// The numbers of a repeated field, one after the other, zeros too. None: no field.
@@ -135,40 +143,112 @@ impl<'a> Message<'a> {
         }
     }
 
+    /// Appends fields that have been prepared.
+    ///
+    /// PERF: more bytes than needed are appended, and removed, because a copy of a fixed size is a store.
+    #[inline]
+    pub(crate) fn prepared(&mut self, fields: &Prepared) {
+        let at = self.0.len();
+        self.0.extend_from_slice(&fields.bytes);
+        self.0.truncate(at + fields.size);
+    }
+
     /// Fields that have been written elsewhere, keys and all.
     pub(crate) fn fields(&mut self, fields: &[u8]) {
         self.0.extend_from_slice(fields);
     }
 
+    /// A key, and the number after it.
+    ///
+    /// PERF: most are a byte each, which is inlined without the rest.
+    #[inline]
+    fn key_and(&mut self, key: u64, number: u64) {
+        if key < 0x80 && number < 0x80 {
+            self.0.extend_from_slice(&[key as u8, number as u8]);
+        } else {
+            self.long_key_and(key, number);
+        }
+    }
+
+    #[inline(never)]
+    fn long_key_and(&mut self, key: u64, number: u64) {
+        push_varint(self.0, key);
+        push_varint(self.0, number);
+    }
+
+    #[inline]
     fn key(&mut self, field: u32, kind: u64) {
         push_varint(self.0, u64::from(field) << 3 | kind);
     }
 }
 
-/// The bytes of a varint, the lowest seven bits first, and how many they are. All but the last have the
-/// highest bit set.
-fn varint(mut value: u64) -> ([u8; MAX_VARINT], usize) {
-    let mut bytes = [0; MAX_VARINT];
-    let mut size = 0;
-    for byte in &mut bytes {
-        size += 1;
-        *byte = value as u8 & 0x7f;
-        value >>= 7;
-        if value == 0 {
-            break;
-        }
-        *byte |= 0x80;
-    }
-    (bytes, size)
+/// Fields that many messages have, written once.
+#[derive(Clone, Copy, Debug)]
+#[allow(dead_code)]
+pub(crate) struct Prepared {
+    bytes: [u8; 32],
+    size: usize,
 }
 
+#[allow(dead_code)]
+impl Prepared {
+    /// The fields that `write` appends: 32 bytes at most.
+    pub(crate) fn new(write: impl FnOnce(&mut Message<'_>)) -> Self {
+        let mut fields = Vec::new();
+        write(&mut Message(&mut fields));
+        debug_assert!(fields.len() <= 32, "{} bytes", fields.len());
+        let mut bytes = [0; 32];
+        bytes.iter_mut().zip(&fields).for_each(|(to, from)| *to = *from);
+        Self { bytes, size: fields.len().min(32) }
+    }
+}
+
+/// Seven bits of each byte.
+const SEVEN_BITS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+
+/// The lower 56 bits, seven in each byte.
+#[inline]
+const fn spread(value: u64) -> u64 {
+    // Two halves of 28 bits, each half into two of 14, each of these into two bytes.
+    let value = value & 0x0fff_ffff | (value & 0x00ff_ffff_f000_0000) << 4;
+    let value = value & 0x0000_3fff_0000_3fff | (value & 0x0fff_c000_0fff_c000) << 2;
+    value & 0x007f_007f_007f_007f | (value & 0x3f80_3f80_3f80_3f80) << 1
+}
+
+/// The bytes of a varint, the lowest seven bits first, and how many they are. All but the last have the
+/// highest bit set.
+///
+/// PERF: without a loop over the bytes, which the processor would often predict wrong.
+#[inline]
+const fn varint(value: u64) -> ([u8; MAX_VARINT], usize) {
+    let low = spread(value);
+    let (low, high, size) = if value >> 56 == 0 {
+        let size = (70 - (value | 1).leading_zeros()) / 7;
+        (low | !SEVEN_BITS & !(u64::MAX << (8 * (size - 1))), 0, size as usize)
+    } else {
+        let high = (value >> 56) as u16;
+        let is_longest = high >> 7;
+        (
+            low | !SEVEN_BITS,
+            high & 0x7f | is_longest << 7 | is_longest << 8,
+            9 + is_longest as usize,
+        )
+    };
+    let ([a, b, c, d, e, f, g, h], [i, j]) = (low.to_le_bytes(), high.to_le_bytes());
+    ([a, b, c, d, e, f, g, h, i, j], size)
+}
+
+/// PERF: all bytes are appended, and those too many removed, because a copy of a fixed size is a store.
+#[inline]
 fn push_varint(out: &mut Vec<u8>, value: u64) {
     if value < 0x80 {
         out.push(value as u8);
         return;
     }
+    let at = out.len();
     let (bytes, size) = varint(value);
-    out.extend_from_slice(bytes.get(..size).unwrap_or(&bytes));
+    out.extend_from_slice(&bytes);
+    out.truncate(at + size);
 }
 
 #[cfg(test)]
@@ -227,6 +307,21 @@ mod tests {
     }
 
     #[test]
+    fn varints_of_any_size_are_as_if_written_byte_by_byte() {
+        for bit in 0..64 {
+            for value in [1 << bit, (1 << bit) - 1, 1 << bit | 0x55, u64::MAX >> bit] {
+                let (mut expected, mut rest) = (vec![0x08], value);
+                while rest >= 0x80 {
+                    expected.push(rest as u8 | 0x80);
+                    rest >>= 7;
+                }
+                expected.push(rest as u8);
+                assert_eq!(written(|message| message.uint(1, value)), expected, "{value:#x}");
+            }
+        }
+    }
+
+    #[test]
     fn fixed_sizes_have_the_lowest_byte_first() {
         let bytes = written(|message| {
             message.fixed32(1, 0x0403_0201);
@@ -244,6 +339,22 @@ mod tests {
             &[0xff; 8],
         ];
         assert_eq!(bytes, expected.concat());
+    }
+
+    #[test]
+    fn prepared_fields_are_as_if_written() {
+        for write in [
+            |_: &mut Message<'_>| (),
+            |message: &mut Message<'_>| message.uint(1, 150),
+            |message: &mut Message<'_>| message.bytes(7, &[0x55; 30]),
+        ] {
+            let prepared = Prepared::new(write);
+            let twice = written(|message| {
+                message.prepared(&prepared);
+                message.prepared(&prepared);
+            });
+            assert_eq!(twice, written(write).repeat(2));
+        }
     }
 
     /// One is different from nothing at all.

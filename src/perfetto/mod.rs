@@ -41,6 +41,8 @@ mod memory;
 #[cfg(feature = "enable")]
 mod output;
 #[cfg(feature = "enable")]
+mod registered;
+#[cfg(feature = "enable")]
 mod sequence;
 mod site;
 #[cfg(feature = "tracing")]

@@ -13,6 +13,7 @@
 
 mod extras;
 mod interner;
+mod known_tracks;
 mod shared;
 mod values;
 
@@ -21,15 +22,16 @@ use super::config::TrackEventConfig;
 use super::site::{EventKind, Role, Site};
 use super::value::kind;
 use super::writer::{ProgramEvent, ProgramType};
-use crate::protobuf::Message;
 use crate::protobuf::perfetto::{
     clock, clock_snapshot, debug_annotation, interned_data, packet, packet_defaults,
     process_descriptor, thread_descriptor, trace, track_descriptor, track_event,
 };
+use crate::protobuf::{Message, Prepared};
 use extras::{Described, Descriptors, Extras, count, extras_of, fields, skip_to_end};
 use interner::Interner;
+use known_tracks::KnownTracks;
 pub(super) use shared::{Process, Shared};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 pub(super) use values::Values;
 
 /// The most bytes of texts and descriptors that a sequence remembers; then it starts again.
@@ -48,6 +50,10 @@ pub(super) struct Event<'a> {
 struct KnownSite {
     category: u64,
     name: u64,
+    /// The fields that all its events begin with: type, category and name. `None` if these are not always the same.
+    head: Option<Prepared>,
+    /// Whether [`extras_of`] has something to find.
+    has_extras: bool,
     /// The numbers of the names of arguments, in the order of the site's roles.
     arguments: Vec<u64>,
 }
@@ -55,6 +61,8 @@ struct KnownSite {
 /// See the [module](self).
 pub(super) struct Sequence {
     id: u32,
+    /// The fields that the packet of each event has: the id and the flags.
+    common: Prepared,
     /// The tracker's number of the thread, 0 before it is known.
     thread: u32,
     tid: u32,
@@ -69,8 +77,7 @@ pub(super) struct Sequence {
     interner: Interner,
     sites: Vec<Option<KnownSite>>,
     categories: HashSet<u64>,
-    /// The tracks that were described, by uuid. The number differs between tracks of one uuid.
-    tracks: HashMap<u64, u64>,
+    tracks: KnownTracks,
     /// The time of the last packet with a time, on the clock of this sequence.
     last_ns: u64,
     /// The latest time, which no later event of the thread precedes.
@@ -81,6 +88,10 @@ impl Sequence {
     pub(super) fn new(id: u32) -> Self {
         Self {
             id,
+            common: Prepared::new(|packet| {
+                packet.uint(packet::TRUSTED_PACKET_SEQUENCE_ID, id.into());
+                packet.uint(packet::SEQUENCE_FLAGS, packet::NEEDS_INCREMENTAL_STATE);
+            }),
             thread: 0,
             tid: 0,
             name: String::new(),
@@ -91,7 +102,7 @@ impl Sequence {
             interner: Interner::default(),
             sites: Vec::new(),
             categories: HashSet::new(),
-            tracks: HashMap::new(),
+            tracks: KnownTracks::default(),
             last_ns: 0,
             latest_ns: 0,
         }
@@ -122,7 +133,7 @@ impl Sequence {
         if !std::mem::take(&mut self.is_busy) && !self.needs_reset {
             self.needs_reset = true;
             (self.interner, self.sites) = (Interner::default(), Vec::new());
-            (self.categories, self.tracks) = (HashSet::new(), HashMap::new());
+            (self.categories, self.tracks) = (HashSet::new(), KnownTracks::default());
         }
     }
 
@@ -147,9 +158,22 @@ impl Sequence {
         event: &Event<'_>,
         out: &mut Vec<u8>,
     ) -> Option<bool> {
-        let (process, thread) = (shared.process.uuid, shared.process.uuid ^ u64::from(self.tid));
         self.forget_if_full();
-        let mut descriptors = Descriptors { known: &self.tracks, new: Vec::new() };
+        // The clocks are compared now and then, so times can differ a little from what they were
+        // meanwhile; they never go back.
+        let at_ns = event.at_ns.max(self.latest_ns);
+        // PERF: most sites have arguments only.
+        let known = self.sites.get(event.number as usize).and_then(Option::as_ref);
+        if !self.needs_reset && known.is_some_and(|known| !known.has_extras) {
+            self.latest_ns = at_ns;
+            let time = self.time(&shared.config, at_ns, None);
+            self.packet(time, out, |sequence, message| {
+                sequence.body(event, &Extras::default(), message);
+            });
+            return Some(false);
+        }
+        let (process, thread) = (shared.process.uuid, shared.process.uuid ^ u64::from(self.tid));
+        let mut descriptors = Descriptors { known: &mut self.tracks, new: Vec::new() };
         let extras = extras_of(event, thread, process, &mut descriptors);
         let descriptors = descriptors.new;
         if let Some(category) = extras.category
@@ -157,9 +181,6 @@ impl Sequence {
         {
             return None;
         }
-        // The clocks are compared now and then, so times can differ a little from what they were
-        // meanwhile; they never go back.
-        let at_ns = event.at_ns.max(self.latest_ns);
         self.latest_ns = at_ns;
         self.start_if_needed(shared, at_ns, out);
         for described in descriptors {
@@ -234,8 +255,7 @@ impl Sequence {
         self.is_busy = true;
         Message::new(out).nested(trace::PACKET, |packet| {
             packet.uint(packet::TIMESTAMP, time);
-            packet.uint(packet::TRUSTED_PACKET_SEQUENCE_ID, self.id.into());
-            packet.uint(packet::SEQUENCE_FLAGS, packet::NEEDS_INCREMENTAL_STATE);
+            packet.prepared(&self.common);
             if let Some(clock) = clock {
                 packet.uint(packet::TIMESTAMP_CLOCK_ID, clock);
             }
@@ -263,6 +283,7 @@ impl Sequence {
     }
 
     /// The fields of `TrackEvent`.
+    #[inline]
     fn body(&mut self, event: &Event<'_>, extras: &Extras<'_>, out: &mut Message<'_>) {
         let site = event.site;
         let index = event.number as usize;
@@ -277,20 +298,9 @@ impl Sequence {
         }
         let Self { sites, interner, .. } = self;
         let Some(known) = sites.get(index).and_then(Option::as_ref) else { return };
-        out.uint(track_event::TYPE, site.kind as u64);
-        if is_named(site.kind) {
-            match extras.category {
-                Some(category) => out.bytes(track_event::CATEGORIES, category),
-                None => out.uint(track_event::CATEGORY_IIDS, known.category),
-            }
-            match (extras.name, site.name) {
-                (Some(name), _) if extras.no_intern => out.bytes(track_event::NAME, name),
-                (None, Some(name)) if extras.no_intern => out.text(track_event::NAME, name),
-                (Some(name), _) => {
-                    out.uint(track_event::NAME_IID, interner.id(interned_data::EVENT_NAMES, name))
-                }
-                (None, _) => out.nonzero(track_event::NAME_IID, known.name),
-            }
+        match &known.head {
+            Some(head) => out.prepared(head),
+            None => varying_head(known, event, extras, interner, out),
         }
         if let Some(uuid) = extras.track {
             out.uint(track_event::TRACK_UUID, uuid);
@@ -372,7 +382,19 @@ impl Sequence {
                 site.category.name().as_bytes(),
             );
         }
-        KnownSite { category, name, arguments }
+        let is_constant =
+            |role: &Role| !matches!(role, Role::Name | Role::DynamicCategory | Role::NoIntern);
+        let head = site.roles.iter().all(is_constant).then(|| {
+            Prepared::new(|message| {
+                message.uint(track_event::TYPE, site.kind as u64);
+                if is_named(site.kind) {
+                    message.uint(track_event::CATEGORY_IIDS, category);
+                    message.nonzero(track_event::NAME_IID, name);
+                }
+            })
+        });
+        let has_extras = site.roles.iter().any(|role| !extras::is_field(*role));
+        KnownSite { category, name, head, has_extras, arguments }
     }
 
     /// The time of an event, and its clock if that is not the default.
@@ -393,6 +415,10 @@ impl Sequence {
             return (at_ns / unit, None);
         }
         match at_ns.checked_sub(self.last_ns) {
+            Some(distance) if unit == 1 => {
+                self.last_ns = at_ns;
+                (distance, None)
+            }
             Some(distance) => {
                 self.last_ns += distance / unit * unit;
                 (distance / unit, None)
@@ -479,7 +505,7 @@ impl Sequence {
         (uuid, other, descriptor): Described,
         out: &mut Vec<u8>,
     ) {
-        if self.tracks.insert(uuid, other).is_none() {
+        if self.tracks.insert(uuid, other) {
             self.interner.bytes += descriptor.len() + 64;
             self.descriptor_packet(out, None, |message| message.fields(&descriptor));
         }
@@ -502,6 +528,33 @@ impl Sequence {
             packet.uint(packet::TRUSTED_PACKET_SEQUENCE_ID, self.id.into());
             packet.nested(packet::TRACK_DESCRIPTOR, write);
         });
+    }
+}
+
+/// Writes the type, the category and the name of an event that has its own.
+fn varying_head(
+    known: &KnownSite,
+    event: &Event<'_>,
+    extras: &Extras<'_>,
+    interner: &mut Interner,
+    out: &mut Message<'_>,
+) {
+    let site = event.site;
+    out.uint(track_event::TYPE, site.kind as u64);
+    if !is_named(site.kind) {
+        return;
+    }
+    match extras.category {
+        Some(category) => out.bytes(track_event::CATEGORIES, category),
+        None => out.uint(track_event::CATEGORY_IIDS, known.category),
+    }
+    match (extras.name, site.name) {
+        (Some(name), _) if extras.no_intern => out.bytes(track_event::NAME, name),
+        (None, Some(name)) if extras.no_intern => out.text(track_event::NAME, name),
+        (Some(name), _) => {
+            out.uint(track_event::NAME_IID, interner.id(interned_data::EVENT_NAMES, name));
+        }
+        (None, _) => out.nonzero(track_event::NAME_IID, known.name),
     }
 }
 

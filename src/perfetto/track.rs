@@ -11,6 +11,8 @@
 //! Exclusive or does not see an order, so different tracks can have one uuid: `a` in `b` has that of `b`
 //! in `a`. A session reports this.
 
+#[cfg(feature = "enable")]
+use super::registered::{self, MAX_TRACKS};
 use crate::error::Error;
 #[cfg(feature = "enable")]
 use crate::platform::{clock, os};
@@ -22,13 +24,6 @@ use crate::protobuf::{
 };
 #[cfg(feature = "enable")]
 use crate::trace::write::{state, untracked};
-#[cfg(feature = "enable")]
-use std::collections::BTreeMap;
-#[cfg(feature = "enable")]
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// The most tracks that a program can register.
-const MAX_TRACKS: usize = 1 << 16;
 
 /// The uuid of a track with a name: `parent` is the uuid of the track around it, or 0.
 pub const fn named_track_uuid(name: &str, id: u64, parent: u64) -> u64 {
@@ -139,24 +134,21 @@ impl<'a> TrackBuilder<'a> {
     /// it describes the track once.
     ///
     /// # Errors
-    /// [`Error::InvalidSession`] if there are 65 536 others.
+    /// [`Error::InvalidSession`] if there are 65 536 others. A track that is registered again, with another unit, counts
+    /// again.
     pub fn register(self) -> Result<Track, Error> {
         #[cfg(feature = "enable")]
         if !state::is_forked() {
-            untracked(|| {
-                let mut tracks = registered();
-                if tracks.len() >= MAX_TRACKS && !tracks.contains_key(&self.uuid) {
-                    return Err(Error::InvalidSession(format!(
-                        "the track {:?} cannot be registered: there are {MAX_TRACKS} others",
-                        self.name
-                    )));
-                }
-                tracks.insert(self.uuid, self.descriptor());
-                Ok(())
-            })?;
+            let is_kept = untracked(|| registered::register(self.uuid, self.descriptor()));
+            if !is_kept {
+                return Err(Error::InvalidSession(format!(
+                    "the track {:?} cannot be registered: there are {MAX_TRACKS} others",
+                    self.name
+                )));
+            }
         }
         #[cfg(not(feature = "enable"))]
-        let _ = (self.name, self.parent, self.kind, self.unit, MAX_TRACKS);
+        let _ = (self.name, self.parent, self.kind, self.unit);
         Ok(Track { uuid: self.uuid })
     }
 
@@ -185,21 +177,6 @@ impl<'a> TrackBuilder<'a> {
         }
         bytes
     }
-}
-
-/// The descriptors of registered tracks, by uuid.
-#[cfg(feature = "enable")]
-static REGISTERED: Mutex<BTreeMap<u64, Vec<u8>>> = Mutex::new(BTreeMap::new());
-
-#[cfg(feature = "enable")]
-fn registered() -> MutexGuard<'static, BTreeMap<u64, Vec<u8>>> {
-    REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The descriptor of a registered track.
-#[cfg(feature = "enable")]
-pub(super) fn descriptor_of(uuid: u64) -> Option<Vec<u8>> {
-    registered().get(&uuid).cloned()
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use super::memory::{Allocated, MemoryWriter};
 use super::output::Output;
 use super::sequence::{self, Event, Process, Sequence, Shared, Values};
 use super::track;
-use super::value::kind;
+use super::value::{MAX_TEXTS, MAX_VALUES};
 use crate::error::Error;
 use crate::platform::os;
 use crate::protobuf::Message;
@@ -322,15 +322,9 @@ impl SessionWriter {
         count: usize,
         texts: &[&[u8]],
     ) -> Option<()> {
-        let (head, mut rest) = fixed.split_first_chunk::<16>()?;
-        let shape = u32::from_le_bytes(*head.last_chunk()?);
-        let (mut kinds, mut words) = ([0; MAX_SHORT], [0; MAX_SHORT]);
-        for (index, (kind, word)) in kinds.iter_mut().zip(&mut words).take(count).enumerate() {
-            let (bytes, after) = rest.split_first_chunk()?;
-            (*word, rest) = (u64::from_le_bytes(*bytes), after);
-            *kind = (shape >> (4 * index)) as u8 & 0xf;
-        }
-        let values = Values { kinds: kinds.get(..count)?, words: words.get(..count)?, texts };
+        let (head, words) = fixed.split_first_chunk::<16>()?;
+        let kinds = u32::from_le_bytes(*head.last_chunk()?).into();
+        let values = Values { kinds, words: words.get(..8 * count)?, texts };
         self.track_event(sequence, head, values)
     }
 
@@ -349,17 +343,12 @@ impl SessionWriter {
                 self.short(sequence, &pending.fixed, MAX_SHORT, &text)?;
             }
             TypeRole::TrackEvent(_) => {
-                let kinds = pending.array(2);
-                let words = pending.array(3).chunks_exact(8);
-                let words = words.map(|word| word.try_into().map(u64::from_le_bytes).unwrap_or(0));
-                let words = words.collect::<Vec<_>>();
-                let texts = kinds.iter().filter(|kind| **kind == kind::TEXT).count();
-                let texts = (0..texts).map(|text| pending.array(4 + text));
-                let texts = texts.collect::<Vec<_>>();
-                let values = Values { kinds, words: &words, texts: &texts };
-                let mut head = [0; 16];
-                head.iter_mut().zip(&pending.fixed).for_each(|(to, from)| *to = *from);
-                self.track_event(sequence, &head, values)?;
+                let kinds = pending.array(2).iter().take(MAX_VALUES);
+                let mut texts = [&[][..]; MAX_TEXTS];
+                (4..).zip(&mut texts).for_each(|(field, text)| *text = pending.array(field));
+                let kinds = kinds.rfold(0, |kinds, kind| kinds << 4 | u128::from(kind & 0xf));
+                let values = Values { kinds, words: pending.array(3), texts: &texts };
+                self.track_event(sequence, &pending.fixed, values)?;
             }
             TypeRole::Program(index) => {
                 let known = self.program_types.get(usize::from(index))?;
@@ -382,11 +371,12 @@ impl SessionWriter {
     fn track_event(
         &mut self,
         sequence: &mut Sequence,
-        head: &[u8; 16],
+        head: &[u8],
         values: Values<'_>,
     ) -> Option<()> {
-        let ticks = u64::from_le_bytes(*head.first_chunk()?);
-        let number = u32::from_le_bytes(*head.get(8..12)?.first_chunk()?);
+        let (ticks, head) = head.split_first_chunk()?;
+        let (ticks, number) =
+            (u64::from_le_bytes(*ticks), u32::from_le_bytes(*head.first_chunk()?));
         let site = emit::site(number)?;
         let index = number as usize;
         if self.shared.wanted.len() <= index {
@@ -402,8 +392,10 @@ impl SessionWriter {
         let event = Event { at_ns: self.clock.nanos(ticks), number, site, values };
         let written = sequence.event(&mut self.shared, &event, &mut self.packets);
         self.events += u64::from(written.is_some());
-        for collision in self.shared.collisions.drain(..) {
-            (self.on_problem)(Error::InvalidSession(collision));
+        if !self.shared.collisions.is_empty() {
+            for collision in self.shared.collisions.drain(..) {
+                (self.on_problem)(Error::InvalidSession(collision));
+            }
         }
         if written == Some(true) || self.packets.len() >= self.output.write_at() {
             self.write(Some(sequence));

@@ -3,6 +3,7 @@
 use crate::harness::{
     Case, Outcome, REPORT, TRACE, builder, case, churn, kill, leave, left, start,
 };
+use memledger::perfetto::Track;
 use memledger::{Error, Ledger};
 use std::hint::black_box;
 use std::os::unix::process::CommandExt;
@@ -80,6 +81,13 @@ pub(crate) const CASES: &[Case] = &[
         assert!(late.trace.complete);
         assert_eq!(left(&late, IN_CHILD as u64), 0);
     }),
+    case(
+        "a child of threads that register tracks can register some",
+        forks_while_registering,
+        |run| {
+            run.deadline(60).run().exited(0);
+        },
+    ),
     case("programs can be spawned", spawns, |run| {
         let outcome = run.run();
         outcome.quiet().whole();
@@ -319,6 +327,30 @@ fn forks_beside() {
     assert_eq!(wait(child), 0);
     churn(1000);
     drop(ledger);
+}
+
+/// Without a ledger, so that nothing prepares the fork.
+fn forks_while_registering() {
+    let stop = AtomicBool::new(false);
+    let register = |id| Track::named("a track with a name of some length", id, 0).register();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for id in (0..1000).cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
+                    register(id).unwrap();
+                }
+            });
+        }
+        for round in 0..200 {
+            let child = fork(|| {
+                for id in [round, 5000 + round] {
+                    assert!(register(id).is_ok());
+                }
+            });
+            assert_eq!(wait(child), 0, "round {round}");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
 }
 
 fn fork_before_start() {

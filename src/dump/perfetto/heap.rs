@@ -309,7 +309,7 @@ impl Heap {
 }
 
 /// The name of a root heap. The first two are Unreal's, which our writer uses as well.
-fn heap_name(number: u8) -> String {
+pub(super) fn heap_name(number: u8) -> String {
     match number {
         0 => "System memory".to_owned(),
         1 => "Video memory".to_owned(),

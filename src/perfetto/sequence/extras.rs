@@ -2,18 +2,18 @@
 
 use super::Event;
 use super::interner::Interner;
+use super::known_tracks::KnownTracks;
 use super::values::{Value, Values};
 use crate::perfetto::site::{EventKind, Role};
-use crate::perfetto::track;
 use crate::perfetto::value::kind;
+use crate::perfetto::{registered, track};
 use crate::protobuf::Message;
 use crate::protobuf::perfetto::{track_descriptor, track_event};
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 /// The descriptors of the tracks that an event names, but for those that were described.
 pub(super) struct Descriptors<'a> {
-    pub(super) known: &'a HashMap<u64, u64>,
+    pub(super) known: &'a mut KnownTracks,
     pub(super) new: Vec<Described>,
 }
 
@@ -22,7 +22,7 @@ pub(super) type Described = (u64, u64, Vec<u8>);
 
 impl Descriptors<'_> {
     pub(super) fn add(&mut self, uuid: u64, other: u64, write: impl FnOnce(&mut Message<'_>)) {
-        if self.known.get(&uuid) != Some(&other) {
+        if self.known.get(uuid) != Some(other) {
             let mut bytes = Vec::new();
             write(&mut Message::new(&mut bytes));
             self.new.push((uuid, other, bytes));
@@ -31,8 +31,9 @@ impl Descriptors<'_> {
 
     /// The uuid of a registered track, which is described.
     pub(super) fn registered(&mut self, uuid: u64) -> u64 {
-        if !self.known.contains_key(&uuid) {
-            self.new.extend(track::descriptor_of(uuid).map(|descriptor| (uuid, 0, descriptor)));
+        if self.known.get(uuid).is_none() {
+            let descriptor = registered::descriptor_of(uuid).map(<[u8]>::to_vec);
+            self.new.extend(descriptor.map(|descriptor| (uuid, 0, descriptor)));
         }
         uuid
     }
@@ -47,6 +48,23 @@ pub(super) struct Extras<'a> {
     pub(super) track: Option<u64>,
     pub(super) no_intern: bool,
     pub(super) flush: bool,
+}
+
+/// Whether what a role means is only in fields of the event, of which [`extras_of`] says nothing.
+pub(super) fn is_field(role: Role) -> bool {
+    matches!(
+        role,
+        Role::Arg(_)
+            | Role::NamedArg
+            | Role::Count
+            | Role::Flow
+            | Role::TerminatingFlow
+            | Role::Correlation
+            | Role::Field(_)
+            | Role::InternedField(..)
+            | Role::Message(_)
+            | Role::End
+    )
 }
 
 /// The value of a counter. An integer is only written in an event of that kind, as in the C library.
@@ -224,7 +242,7 @@ pub(super) fn described(
     values: &mut Values<'_>,
     descriptors: &mut Descriptors<'_>,
 ) -> &'static [Role] {
-    if descriptors.known.get(&uuid) == Some(&other) {
+    if descriptors.known.get(uuid) == Some(other) {
         return skip_to_end(roles, values);
     }
     descriptors.add(uuid, other, |message| {

@@ -11,7 +11,9 @@ const OTHER_CATEGORIES: u64 = 1 << 16;
 /// Numbers for texts, in lists as `InternedData` has them.
 #[derive(Default)]
 pub(super) struct Interner {
-    lists: HashMap<u32, HashMap<Vec<u8>, u64>>,
+    /// By their numbers: a program names few lists. A list is hashed with random keys, because texts can come from
+    /// outside of the program.
+    lists: Vec<(u32, HashMap<Vec<u8>, u64>)>,
     /// The fields of `InternedData` for the next packet.
     pub(super) fresh: Vec<u8>,
     pub(super) bytes: usize,
@@ -21,7 +23,11 @@ impl Interner {
     /// The number of a text.
     pub(super) fn id(&mut self, list: u32, text: &[u8]) -> u64 {
         let base = if list == interned_data::EVENT_CATEGORIES { OTHER_CATEGORIES } else { 0 };
-        let known = self.lists.entry(list).or_default();
+        let at = self.lists.iter().position(|(number, _)| *number == list).unwrap_or_else(|| {
+            self.lists.push((list, HashMap::new()));
+            self.lists.len() - 1
+        });
+        let Some((_, known)) = self.lists.get_mut(at) else { return 0 };
         if let Some(id) = known.get(text) {
             return *id;
         }

@@ -7,8 +7,10 @@ use crate::protobuf::perfetto::debug_annotation;
 /// The values of an event that were not taken yet.
 #[derive(Clone, Copy)]
 pub(in crate::perfetto) struct Values<'a> {
-    pub(in crate::perfetto) kinds: &'a [u8],
-    pub(in crate::perfetto) words: &'a [u64],
+    /// Four bits each, the first one lowest: room for [`MAX_VALUES`](crate::perfetto::value::MAX_VALUES).
+    pub(in crate::perfetto) kinds: u128,
+    /// Eight bytes each, as in the event.
+    pub(in crate::perfetto) words: &'a [u8],
     pub(in crate::perfetto) texts: &'a [&'a [u8]],
 }
 
@@ -22,13 +24,13 @@ pub(super) struct Value<'a> {
 
 impl<'a> Values<'a> {
     /// Takes the next value; 0 if there is none.
+    #[inline]
     pub(super) fn next(&mut self) -> Value<'a> {
-        let (Some((&kind, kinds)), Some((&word, words))) =
-            (self.kinds.split_first(), self.words.split_first())
-        else {
+        let Some((word, words)) = self.words.split_first_chunk() else {
             return Value { kind: kind::UNSIGNED, word: 0, text: &[] };
         };
-        (self.kinds, self.words) = (kinds, words);
+        let (kind, word) = (self.kinds as u8 & 0xf, u64::from_le_bytes(*word));
+        (self.kinds, self.words) = (self.kinds >> 4, words);
         let mut text = &[][..];
         if kind == kind::TEXT
             && let Some((first, texts)) = self.texts.split_first()
@@ -60,6 +62,7 @@ impl Value<'_> {
     }
 
     /// Writes it as the value of a `DebugAnnotation`.
+    #[inline]
     pub(super) fn annotation(self, message: &mut Message<'_>) {
         match self.kind {
             kind::BOOL => message.uint(debug_annotation::BOOL_VALUE, self.word),

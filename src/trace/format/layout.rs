@@ -166,6 +166,7 @@ fn scope_with_time(first: u8, protocol: u8) -> Option<(StreamItem, usize)> {
 
 /// Splits `bytes` after their first item: the item, its bytes, and the rest. `None` if
 /// [`first_item`] returns `None`, or if the item is not whole.
+#[inline]
 pub(crate) fn split_item(
     bytes: &[u8],
     protocol: u8,

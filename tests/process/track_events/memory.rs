@@ -70,7 +70,7 @@ pub(super) fn whole_test(run: Run) {
     let trace = Trace::decode(&std::fs::read(outcome.path(FILE)).unwrap());
 
     // The heap profile, to the byte.
-    let heap = trace.heaps["Memory"].last().unwrap();
+    let heap = trace.heaps["System memory"].last().unwrap();
     let [allocated, freed, allocations, frees] = sum(heap);
     assert_eq!(allocated, total("allocated_bytes"));
     assert_eq!(allocations, total("allocations") + total("reallocations"));
@@ -82,7 +82,7 @@ pub(super) fn whole_test(run: Run) {
     assert_eq!(parsed, [200_000, 200_000, 200, 200]);
     let tagged = of_scope(heap, "Rendering / meshes");
     assert_eq!((tagged[0], tagged[2]), (100_000, 200));
-    let [(peak_at, peak)] = trace.heaps["Memory at the peak"].as_slice() else { panic!() };
+    let [(peak_at, peak)] = trace.heaps["System memory at the peak"].as_slice() else { panic!() };
     assert_eq!(sum(&(0, peak.clone()))[..2], [total("peak_bytes"), 0]);
     assert!(*peak_at <= heap.0);
 
@@ -153,7 +153,7 @@ pub(super) fn late_test(run: Run) {
     outcome.exited(0);
     let trace = |file: &str| Trace::decode(&std::fs::read(outcome.path(file)).unwrap());
     let whole = trace(FILE);
-    let dumps = &whole.heaps["Memory"];
+    let dumps = &whole.heaps["System memory"];
     // The heap that existed, from the first dump on, and what the session saw.
     assert_eq!(of_scope(&dumps[0], "before"), [3_000_003, 0, 1, 0]);
     assert_eq!(of_scope(dumps.last().unwrap(), "during"), [20_000_000, 20_000_000, 20_000, 20_000]);
@@ -162,7 +162,7 @@ pub(super) fn late_test(run: Run) {
     // All that a ring keeps can be read, and its last dump has everything.
     let ring = trace("ring.pftrace");
     assert!(ring.starts > 10 && ring.events.len() < 20_000, "{} events", ring.events.len());
-    let last = ring.heaps["Memory"].last().unwrap();
+    let last = ring.heaps["System memory"].last().unwrap();
     assert_eq!(of_scope(last, "before"), [3_000_003, 0, 1, 0]);
     assert_eq!(of_scope(last, "during"), [20_000_000, 20_000_000, 20_000, 20_000]);
 }
