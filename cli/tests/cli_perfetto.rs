@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// With call stacks; with scopes and names, without stacks; of a program that was killed; one that joined late.
-const TRACES: [&str; 4] = [
+/// With call stacks; with scopes and names, without stacks; of a program that was killed; one that joined late; with
+/// resident memory.
+const TRACES: [&str; 5] = [
     concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/samples/mem-2t-40k.utrace"),
     concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/samples/memledger-small.utrace"),
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/killed.utrace"),
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/late.utrace"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/rss.memledger"),
 ];
 
 /// Status, standard output, standard error.
@@ -81,6 +83,9 @@ fn sums_are_those_of_the_report() {
         assert_eq!(values("live bytes").last(), Some(&total("live_bytes")), "{trace}");
         assert_eq!(values("live bytes").iter().max(), Some(&total("peak_bytes")), "{trace}");
         assert_eq!(values("allocated bytes").last(), Some(&total("allocated_bytes")));
+        let most = values("RSS").into_iter().max();
+        assert_eq!(most.is_some(), report["rss"].is_object(), "{trace}");
+        assert!(most.is_none_or(|most| most <= report["rss"]["most_bytes"].as_u64().expect("it")));
         let instant = with_type("INSTANT").find(|event| event["name"] == "totals").expect("totals");
         for key in ["allocations", "frees", "reallocations", "peak_bytes", "live_blocks"] {
             assert_eq!(instant["arguments"][key], totals[key], "{trace}: {key}");

@@ -6,8 +6,7 @@
 
 use super::sequence::Sequence;
 use super::tracks::{Tracks, Unit};
-use crate::analysis::{BlockChange, BlockEvent, Figures, Report};
-use crate::protobuf::perfetto::{packet, track_event};
+use crate::analysis::{BlockChange, BlockEvent, Figures, Report, RssPoint};
 use std::collections::HashMap;
 
 /// The number of points of a counter, at most one more for the peak and one for the end.
@@ -37,6 +36,8 @@ pub(super) struct Counters {
     of_row: Vec<Box<[u32]>>,
     /// No two points have the same time.
     last_ns: Option<u64>,
+    /// The track of the resident memory, and the points that are not written yet, the first one last.
+    rss: (u64, Vec<RssPoint>),
 }
 
 impl Counters {
@@ -78,8 +79,13 @@ impl Counters {
                 *counter = add(tracks.counter(&name, Unit::Bytes, parent, sequence, out));
             }
         }
+        let mut rss = (0, Vec::new());
+        if let Some(found) = &report.rss {
+            let track = tracks.counter("RSS", Unit::Bytes, process, sequence, out);
+            rss = (track, found.timeline.iter().rev().copied().collect());
+        }
         let (of_bucket, of_row) = of_buckets(report, &by_group, &by_scope);
-        Self { counters, of_bucket, of_row, last_ns: None }
+        Self { counters, of_bucket, of_row, last_ns: None, rss }
     }
 
     /// Counts what has happened to a block.
@@ -133,6 +139,12 @@ impl Counters {
 
     /// Writes the values that have changed.
     pub(super) fn point(&mut self, at_ns: u64, sequence: &mut Sequence, out: &mut Vec<u8>) {
+        while let Some(point) = self.rss.1.pop_if(|point| point.at_ns <= at_ns) {
+            // The packets of a sequence are in the order of their times.
+            let at_ns = point.at_ns.max(self.last_ns.unwrap_or(0));
+            self.last_ns = Some(at_ns);
+            sequence.counter(out, at_ns, self.rss.0, point.bytes as i64);
+        }
         let at_ns = self.last_ns.map_or(at_ns, |last| at_ns.max(last.saturating_add(1)));
         for counter in &mut self.counters {
             if counter.written == Some(counter.value) {
@@ -140,13 +152,7 @@ impl Counters {
             }
             counter.written = Some(counter.value);
             self.last_ns = Some(at_ns);
-            sequence.packet(out, at_ns, |packet| {
-                packet.nested(packet::TRACK_EVENT, |event| {
-                    event.uint(track_event::TYPE, track_event::COUNTER);
-                    event.uint(track_event::TRACK_UUID, counter.track);
-                    event.int(track_event::COUNTER_VALUE, counter.value);
-                });
-            });
+            sequence.counter(out, at_ns, counter.track, counter.value);
         }
     }
 }

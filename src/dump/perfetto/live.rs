@@ -13,7 +13,7 @@ use super::totals;
 use super::tracks::{Tracks, Unit};
 use crate::analysis::{BucketRow, Figures, Report};
 use crate::dump::buckets::{figures_of, notes};
-use crate::protobuf::perfetto::{named_track_uuid, packet, track_event};
+use crate::protobuf::perfetto::named_track_uuid;
 use std::collections::HashMap;
 
 /// The numbers of the sequences, above those that 16 bits have.
@@ -277,7 +277,7 @@ impl LiveMemory {
         begin(&mut sequence, peak, out);
         let totals = [report.totals.peak_bytes, report.totals.blocks_at_peak];
         for (counter, value) in self.totals.iter().zip(totals) {
-            write_point(counter.track, value, &mut sequence, peak, out);
+            sequence.counter(out, peak.packet_ns(), counter.track, value as i64);
         }
         let groups = report.by_group.iter().map(|row| (&row.group, &row.inclusive));
         let scopes = report.by_scope.iter().map(|row| (&row.path, &row.inclusive));
@@ -287,7 +287,7 @@ impl LiveMemory {
         {
             if let Some(counter) = rows.counters.get(path) {
                 let value = figures.live_bytes_at_peak;
-                write_point(counter.track, value, &mut sequence, peak, out);
+                sequence.counter(out, peak.packet_ns(), counter.track, value as i64);
             }
         }
         let mut sums = vec![Sums::default(); self.callsites.len()];
@@ -351,19 +351,9 @@ impl Counter {
     fn point(&mut self, value: u64, sequence: &mut Sequence, now: Moment, out: &mut Vec<u8>) {
         if self.written != Some(value) {
             self.written = Some(value);
-            write_point(self.track, value, sequence, now, out);
+            sequence.counter(out, now.packet_ns(), self.track, value as i64);
         }
     }
-}
-
-fn write_point(track: u64, value: u64, sequence: &mut Sequence, at: Moment, out: &mut Vec<u8>) {
-    sequence.packet(out, at.packet_ns(), |packet| {
-        packet.nested(packet::TRACK_EVENT, |event| {
-            event.uint(track_event::TYPE, track_event::COUNTER);
-            event.uint(track_event::TRACK_UUID, track);
-            event.int(track_event::COUNTER_VALUE, value as i64);
-        });
-    });
 }
 
 /// Writes the first packet of a sequence, which says that its state is cleared.

@@ -69,6 +69,17 @@ impl Sequence {
         self.id
     }
 
+    /// Writes a point of the counter of a track.
+    pub(super) fn counter(&mut self, out: &mut Vec<u8>, at_ns: u64, track: u64, value: i64) {
+        self.packet(out, at_ns, |packet| {
+            packet.nested(packet::TRACK_EVENT, |event| {
+                event.uint(track_event::TYPE, track_event::COUNTER);
+                event.uint(track_event::TRACK_UUID, track);
+                event.int(track_event::COUNTER_VALUE, value);
+            });
+        });
+    }
+
     /// Writes the clocks of the whole trace, which must be its first packet.
     pub(super) fn clocks(&mut self, out: &mut Vec<u8>) {
         self.packet(out, 0, |packet| {
