@@ -5,10 +5,11 @@ mod grammar;
 #[cfg(test)]
 mod tests;
 
+use super::by::By;
 use super::completeness::outcome;
 use crate::error::{CliError, Outcome};
 use crate::terminal::note;
-use figures::{Dimension, FigureType, Figures, Selector, row_figure};
+use figures::{FigureType, Figures, Selector, row_figure};
 use memledger::analysis::Report;
 use memledger::dump::text;
 use std::cell::LazyCell;
@@ -120,7 +121,7 @@ impl Condition {
 
     /// Whether the condition is about functions.
     pub fn needs_symbols(&self) -> bool {
-        self.selector.as_ref().is_some_and(|selector| selector.of == Dimension::Function)
+        self.selector.as_ref().is_some_and(|selector| selector.of == By::Function)
     }
 
     /// Whether an incomplete trace can answer the condition.

@@ -1,6 +1,7 @@
-//! One file per command: its arguments, and a call of the library. Four files are shared by
-//! several commands: `input.rs`, `output.rs`, `completeness.rs`, `store.rs`.
+//! One file per command: its arguments, and a call of the library. Five files are shared by
+//! several commands: `by.rs`, `input.rs`, `output.rs`, `completeness.rs`, `store.rs`.
 
+mod by;
 mod completeness;
 pub mod condition;
 pub mod control;

@@ -1,46 +1,15 @@
 //! The figures of a whole report and of its rows, by the names that they have in its JSON.
 
+use crate::commands::by::By;
 use memledger::analysis::{Moves, Report, StackKind, StackRow, stable_function};
 use memledger::dump::json;
 use serde_json::Value;
 use std::sync::LazyLock;
 
-/// The dimension of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dimension {
-    Scope,
-    Group,
-    Name,
-    Thread,
-    Function,
-}
-
-impl Dimension {
-    /// The name of the dimension in a selector.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Scope => "scope",
-            Self::Group => "group",
-            Self::Name => "name",
-            Self::Thread => "thread",
-            Self::Function => "function",
-        }
-    }
-
-    /// What is between the elements of a row's name.
-    pub fn separator(self) -> &'static str {
-        match self {
-            Self::Name => " / ",
-            Self::Function => "::",
-            _ => " > ",
-        }
-    }
-}
-
 /// A selector of rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
-    pub of: Dimension,
+    pub of: By,
     /// The name of the row, or the last elements of its path.
     pub name: String,
     /// The group of a name.
@@ -71,24 +40,24 @@ impl Figures {
         value.as_u64().or_else(|| value.as_bool().map(u64::from))
     }
 
-    /// All rows of one dimension, each with the name that it has in the text report.
-    pub fn rows(&self, of: Dimension) -> impl Iterator<Item = (String, &Value)> {
+    /// All rows by this, each with the name that it has in the text report.
+    pub fn rows(&self, of: By) -> impl Iterator<Item = (String, &Value)> {
         let (list, path) = match of {
-            Dimension::Scope => ("by_scope", "path"),
-            Dimension::Group => ("by_group", "group"),
-            Dimension::Name => ("by_name", "group"),
-            Dimension::Thread => ("by_thread", ""),
-            Dimension::Function => ("by_function", ""),
+            By::Scope => ("by_scope", "path"),
+            By::Group => ("by_group", "group"),
+            By::Name => ("by_name", "group"),
+            By::Thread => ("by_thread", ""),
+            By::Function => ("by_function", ""),
         };
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         self.0[list].as_array().into_iter().flatten().map(move |row| {
             let path: Vec<_> = row[path].as_array().into_iter().flatten().map(text).collect();
             let name = match of {
-                Dimension::Scope | Dimension::Group => path.join(" > "),
-                Dimension::Name => format!("{} / {}", path.join(" > "), text(&row["name"])),
-                Dimension::Thread if row["name"] == "" => format!("thread {}", row["id"]),
-                Dimension::Thread => text(&row["name"]),
-                Dimension::Function => stable_function(&text(&row["function"])).into_owned(),
+                By::Scope | By::Group => path.join(" > "),
+                By::Name => format!("{} / {}", path.join(" > "), text(&row["name"])),
+                By::Thread if row["name"] == "" => format!("thread {}", row["id"]),
+                By::Thread => text(&row["name"]),
+                By::Function => stable_function(&text(&row["function"])).into_owned(),
             };
             (name, row)
         })
@@ -142,15 +111,15 @@ static SAMPLE: LazyLock<Figures> = LazyLock::new(|| {
 });
 
 /// All figures of the whole report, or of rows.
-pub fn known_figures(of: Option<Dimension>) -> Vec<(String, FigureType)> {
+pub fn known_figures(of: Option<By>) -> Vec<(String, FigureType)> {
     let Figures(document) = &*SAMPLE;
     let objects: Vec<_> = match of {
         None => PARTS.map(|part| &document[part]).into(),
-        Some(Dimension::Scope) => vec![&document["by_scope"][0]],
-        Some(Dimension::Group) => vec![&document["by_group"][0]],
-        Some(Dimension::Name) => vec![&document["by_name"][0]],
-        Some(Dimension::Thread) => vec![&document["by_thread"][0]],
-        Some(Dimension::Function) => vec![&document["by_function"][0]],
+        Some(By::Scope) => vec![&document["by_scope"][0]],
+        Some(By::Group) => vec![&document["by_group"][0]],
+        Some(By::Name) => vec![&document["by_name"][0]],
+        Some(By::Thread) => vec![&document["by_thread"][0]],
+        Some(By::Function) => vec![&document["by_function"][0]],
     };
     let figure_type = |key: &str, value: &Value| match value {
         _ if matches!(key, "pid" | "program" | "id" | "system_id") => None,

@@ -1,7 +1,8 @@
 //! The grammar of conditions, and the checks that need no trace.
 
-use super::figures::{Dimension, FigureType, Selector, known_figures};
+use super::figures::{FigureType, Selector, known_figures};
 use super::{Change, Comparison, Condition, PERCENT};
+use crate::commands::by::By;
 use crate::commands::quantity::{BYTE_UNITS, NS_UNITS, scaled};
 use std::str::FromStr;
 use winnow::Parser;
@@ -11,7 +12,7 @@ use winnow::error::{ContextError, StrContext, StrContextValue};
 use winnow::token::{any, none_of, rest, take_while};
 
 /// A parsed condition whose figure and value are not checked yet.
-type Unchecked<'a> = (&'a str, Vec<(Dimension, String)>, Option<Change>, Comparison, &'a str);
+type Unchecked<'a> = (&'a str, Vec<(By, String)>, Option<Change>, Comparison, &'a str);
 
 fn token<'a, O>(
     inner: impl Parser<&'a str, O, ContextError>,
@@ -28,17 +29,11 @@ fn quoted<'a>(quote: char) -> impl Parser<&'a str, String, ContextError> {
     delimited(quote, repeat(0.., char), quote)
 }
 
-fn selector(input: &mut &str) -> Result<(Dimension, String), ContextError> {
-    let dimension = alt((
-        "scope".value(Dimension::Scope),
-        "group".value(Dimension::Group),
-        "name".value(Dimension::Name),
-        "thread".value(Dimension::Thread),
-        "function".value(Dimension::Function),
-    ));
+fn selector(input: &mut &str) -> Result<(By, String), ContextError> {
+    let by = alt(By::ALL.map(|by| by.name().value(by)));
     let text = alt((quoted('"'), quoted('\'')));
     separated_pair(
-        token(dimension).context(expected("scope, group, name, thread or function")),
+        token(by).context(expected("scope, group, name, thread or function")),
         '='.context(expected("=")),
         token(text).context(expected("a text between quotes")),
     )
@@ -89,9 +84,9 @@ impl FromStr for Condition {
                 )
             })?;
         let selector = match <[_; 2]>::try_from(selectors) {
-            Ok([(Dimension::Group, group), (Dimension::Name, name)])
-            | Ok([(Dimension::Name, name), (Dimension::Group, group)]) => {
-                Some(Selector { of: Dimension::Name, name, group: Some(group) })
+            Ok([(By::Group, group), (By::Name, name)])
+            | Ok([(By::Name, name), (By::Group, group)]) => {
+                Some(Selector { of: By::Name, name, group: Some(group) })
             }
             Err(one) if one.len() < 2 => {
                 one.into_iter().next().map(|(of, name)| Selector { of, name, group: None })

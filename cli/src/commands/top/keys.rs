@@ -1,7 +1,7 @@
 //! What each key does.
 
 use super::model::{Action, Sort};
-use super::sample::By;
+use crate::commands::by::By;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// The action of a key; `is_typing` a filter. `None` if it has none.

@@ -1,7 +1,8 @@
 //! The rows of a list: sorted, filtered, as a tree, with rates and changes.
 
 use super::model::{Moment, Sort};
-use super::sample::{By, Row, Values};
+use super::sample::{Row, Values};
+use crate::commands::by::By;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 

@@ -32,11 +32,12 @@ pub(super) mod source;
 mod table;
 mod theme;
 
+use super::by::By;
+use super::choice;
 use crate::error::{CliError, Outcome};
 use crate::token::read_token;
 use functions::Functions;
 use model::{Model, Sort, Status};
-use sample::By;
 use source::control::Program;
 use source::{Source, Wishes, follow};
 use std::io::{self, IsTerminal, Write};
@@ -67,7 +68,7 @@ pub struct TopArgs {
     #[arg(value_name = "ADDR|TRACE")]
     of: String,
     /// The list to begin with
-    #[arg(long, value_enum, default_value = "scope")]
+    #[arg(long, default_value = "scope", value_parser = choice(&By::ALL, By::name))]
     by: By,
     /// What the rows are sorted by at first
     #[arg(long, value_enum, default_value = "live")]

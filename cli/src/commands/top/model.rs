@@ -2,7 +2,8 @@
 
 use super::history::{History, Point};
 use super::lines::{self, Line, Question};
-use super::sample::{By, Sample};
+use super::sample::Sample;
+use crate::commands::by::By;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 

@@ -1,47 +1,9 @@
 //! The figures of one moment, as the screen shows them.
 
+use crate::commands::by::By;
 use memledger::analysis::{Figures, Report};
 use memledger::dump::text::{short, tag};
 use std::collections::HashMap;
-
-/// What the rows divide the memory by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
-pub enum By {
-    Scope,
-    Group,
-    Name,
-    Function,
-    Thread,
-}
-
-impl By {
-    pub const ALL: [Self; 5] = [Self::Scope, Self::Group, Self::Name, Self::Function, Self::Thread];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Scope => "scope",
-            Self::Group => "group",
-            Self::Name => "name",
-            Self::Function => "function",
-            Self::Thread => "thread",
-        }
-    }
-
-    /// Whether rows are inside others.
-    pub fn is_tree(self) -> bool {
-        matches!(self, Self::Scope | Self::Group)
-    }
-
-    /// Whether a row has figures of its own and figures with all that is inside it or that it calls.
-    pub fn has_inclusive(self) -> bool {
-        self.is_tree() || self == Self::Function
-    }
-
-    /// Whether the accounts have the peaks of rows. A function is a sum over stacks.
-    pub fn has_peak(self) -> bool {
-        self != Self::Function
-    }
-}
 
 /// The figures of a row, or of all rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

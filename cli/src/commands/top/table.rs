@@ -3,8 +3,8 @@
 use super::columns::Column;
 use super::lines::Line;
 use super::model::{Model, Sort};
-use super::sample::By;
 use super::theme::{Meaning, Theme};
+use crate::commands::by::By;
 use memledger::dump::text::{count, counted, escape, fit};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

@@ -1,0 +1,50 @@
+//! What rows divide the memory by, on the screen of `top` and in conditions.
+
+/// What the rows divide the memory by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum By {
+    Scope,
+    Group,
+    Name,
+    Function,
+    Thread,
+}
+
+impl By {
+    pub const ALL: [Self; 5] = [Self::Scope, Self::Group, Self::Name, Self::Function, Self::Thread];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scope => "scope",
+            Self::Group => "group",
+            Self::Name => "name",
+            Self::Function => "function",
+            Self::Thread => "thread",
+        }
+    }
+
+    /// What is between the elements of a row's name.
+    pub fn separator(self) -> &'static str {
+        match self {
+            Self::Name => " / ",
+            Self::Function => "::",
+            _ => " > ",
+        }
+    }
+
+    /// Whether rows are inside others.
+    pub fn is_tree(self) -> bool {
+        matches!(self, Self::Scope | Self::Group)
+    }
+
+    /// Whether a row has figures of its own and figures with all that is inside it or that it calls.
+    pub fn has_inclusive(self) -> bool {
+        self.is_tree() || self == Self::Function
+    }
+
+    /// Whether the accounts have the peaks of rows. A function is a sum over stacks.
+    pub fn has_peak(self) -> bool {
+        self != Self::Function
+    }
+}
