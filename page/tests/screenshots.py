@@ -21,7 +21,7 @@ MOST_BYTES = 150_000
 PICTURES = {
     "page-light": ("light", "", False),
     "page-flame": ("light", "#graph=flame&metric=allocated&search=buffer", True),
-    "page-treemap": ("dark", "#graph=treemap&by=crate&metric=peak", True),
+    "page-treemap": ("dark", "#graph=treemap&by=stack&metric=peak", True),
 }
 
 
