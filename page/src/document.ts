@@ -113,6 +113,14 @@ export interface LlmTag {
   peak_at_ns: number;
 }
 
+/** What the resident memory was: `at_ns`, `rss_bytes`, and its parts. */
+export interface Rss {
+  most_bytes: number;
+  limit_bytes: number | null;
+  peak: Figures | null;
+  end: Figures | null;
+}
+
 export interface PageDocument {
   schema: string;
   /** The time that was asked for; null: the end. */
@@ -129,6 +137,7 @@ export interface PageDocument {
   by_size: Row[];
   largest_live: LiveBlock[];
   llm_tags?: LlmTag[];
+  rss?: Rss;
   findings?: Finding[];
   notes: string[];
   stack_sampling_bytes?: number | null;

@@ -57,8 +57,27 @@ export function showNotes({ trace, losses, notes, after_report }: Overview): voi
 
 const sentence = (text: string) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 
+const RSS_PARTS: [string, string][] = [
+  ["live_bytes", "live blocks"],
+  ["allocator_bytes", "allocator"],
+  ["anonymous_bytes", "other anonymous"],
+  ["tracker_bytes", "tracker"],
+  ["stack_bytes", "stacks"],
+  ["binary_bytes", "binaries"],
+  ["file_bytes", "files"],
+  ["shared_bytes", "shared"],
+  ["other_bytes", "kernel"],
+];
+
+/** The largest parts of the resident memory. */
+function parts(memory: Record<string, number>, all: number): string {
+  const found = RSS_PARTS.map(([key, name]): [number, string] => [memory[key] ?? 0, name]);
+  const largest = found.filter(([part]) => part * 100 >= all).sort(([a], [b]) => b - a);
+  return largest.map(([part, name]) => `${percent(part, all)} ${name}`).join(", ");
+}
+
 /** The totals. A click shows the figure in the graph. */
-export function showTiles({ totals, trace, moment }: Overview): void {
+export function showTiles({ totals, trace, moment, rss }: Overview): void {
   const of = (key: string) => totals[key] ?? 0;
   const perSecond = trace.duration_ns ? of("allocations") / (trace.duration_ns / 1e9) : 0;
   const tiles: [string, string, string, string, string | null][] = [
@@ -71,6 +90,11 @@ export function showTiles({ totals, trace, moment }: Overview): void {
   ];
   if (totals.overhead_bytes != null) {
     tiles.push(["", "tracker itself", bytes(of("overhead_bytes")), "not in the other figures", null]);
+  }
+  if (rss?.end) {
+    const all = rss.end.rss_bytes ?? 0;
+    const limit = rss.limit_bytes == null ? "" : ` of ${bytes(rss.limit_bytes)} allowed`;
+    tiles.push(["", "resident (RSS)", bytes(all), `${bytes(rss.most_bytes)} at most${limit}: ${parts(rss.end, all)}`, null]);
   }
   const made = tiles.map(([metric, name, figure, note, key]) => {
     const inside = [el("span", { class: "name" }, name), el("span", { class: "figure" }, figure), el("span", { class: "note" }, note)];

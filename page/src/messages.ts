@@ -1,6 +1,6 @@
 // What the page and its worker say to each other.
 
-import type { Bookmark, Diff, Finding, Trace } from "./document";
+import type { Bookmark, Diff, Finding, Rss, Trace } from "./document";
 
 /** What the levels of a graph are. */
 export type By = "stack" | "crate" | "scope" | "group" | "thread";
@@ -126,6 +126,7 @@ export interface Overview {
   /** The time that was asked for; null: the end. */
   moment: string | null;
   totals: Record<string, number | null>;
+  rss: Rss | null;
   losses: Record<string, number | null>;
   after_report: Record<string, number>;
   bookmarks: Bookmark[];

@@ -63,9 +63,6 @@ impl Json for Report {
             if !self.llm_tags.is_empty() {
                 object.entry("llm_tags", &self.llm_tags)?;
             }
-            if let Some(rss) = &self.rss {
-                object.entry("rss", rss)?;
-            }
             if !self.freed_in.is_empty() {
                 object.entry("freed_in", &self.freed_in)?;
             }
@@ -86,7 +83,8 @@ pub(super) fn tables(report: &Report, object: &mut Object<'_, '_>) -> io::Result
     object.entry("by_group", &report.by_group)?;
     object.entry("by_name", &report.by_name)?;
     object.entry("by_thread", &report.by_thread)?;
-    object.entry("by_size", &report.by_size)
+    object.entry("by_size", &report.by_size)?;
+    report.rss.iter().try_for_each(|rss| object.entry("rss", rss))
 }
 
 /// Adds the entries after those of stacks. `stack_of`: the number that a row of

@@ -52,6 +52,7 @@ function overview(model: Model): Overview {
     trace: doc.trace,
     moment: doc.moment ?? null,
     totals: doc.totals,
+    rss: doc.rss ?? null,
     losses: doc.losses,
     after_report: doc.after_report ?? {},
     bookmarks: doc.bookmarks,

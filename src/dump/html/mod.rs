@@ -17,7 +17,7 @@
 //! "by_name", "by_thread", "by_size"            as in memledger.report/1
 //! "stack_sampling_bytes"                       as in memledger.report/1
 //! "largest_live"                               the same, but "stack" is a node of "stacks", or null
-//! "llm_tags"                                   as in memledger.report/1
+//! "llm_tags", "rss"                            as in memledger.report/1
 //! "findings"                                   the same; not there if they were not looked for
 //! "strings"   [string]; the first is ""
 //! "frames"    { "name": [string], "file": [string], "line": [line], "crate": [string], "folded": [0 or 1] }
