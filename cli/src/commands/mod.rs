@@ -1,5 +1,5 @@
-//! One file per command: its arguments, and a call of the library. Four files are shared by
-//! several commands: `input.rs`, `output.rs`, `completeness.rs`, `store.rs`.
+//! One file per command: its arguments, and a call of the library. Five files are shared by
+//! several commands: `input.rs`, `output.rs`, `completeness.rs`, `observer_thread.rs`, `store.rs`.
 
 mod completeness;
 pub mod condition;
@@ -11,6 +11,7 @@ pub mod fetch;
 pub mod info;
 mod input;
 pub mod moment;
+mod observer_thread;
 mod output;
 pub mod quantity;
 pub mod query;
