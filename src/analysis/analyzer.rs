@@ -122,6 +122,28 @@ impl<O: BlockObserver> Analyzer<O> {
         self.observer
     }
 
+    /// The same with another observer, which `of` makes of this one. Counting continues. An observer that
+    /// holds [`FindingsObserver`](super::FindingsObserver), say, can give way to it, which
+    /// [`find`](Analyzer::find) needs.
+    pub fn map_observer<P>(self, of: impl FnOnce(O) -> P) -> Analyzer<P> {
+        Analyzer {
+            decoding: self.decoding,
+            queue: self.queue,
+            model: self.model,
+            timeline: self.timeline,
+            facts: self.facts,
+            llm_tags: self.llm_tags,
+            rss: self.rss,
+            diagnostics: self.diagnostics,
+            cutoff: self.cutoff,
+            largest_live: self.largest_live,
+            scope: self.scope,
+            by_bucket: self.by_bucket,
+            symbols: self.symbols,
+            observer: of(self.observer),
+        }
+    }
+
     /// The names of the scope stack in which an actor acted, outermost first; `None` for one that freed a
     /// block in a trace without the scopes of frees (the channel `freescope`).
     pub fn scope_path(&self, actor: Actor) -> Option<Vec<String>> {

@@ -78,6 +78,8 @@ pub use estimate::Estimate;
 pub use findings::{
     Finding, FindingKind, FindingsObserver, FreedBy, FreedIn, LiveAt, Place, WeightOf,
 };
+#[cfg(feature = "html")]
+pub(crate) use hash::IntMap;
 #[cfg(feature = "enable")]
 pub(crate) use initial_live_set::{InitialBlock, InitialLiveSet};
 #[cfg(feature = "enable")]

@@ -1,5 +1,5 @@
-//! One file per command: its arguments, and a call of the library. Five files are shared by
-//! several commands: `by.rs`, `input.rs`, `output.rs`, `completeness.rs`, `store.rs`.
+//! One file per command: its arguments, and a call of the library. Six files are shared by
+//! several commands: `by.rs`, `input.rs`, `output.rs`, `completeness.rs`, `observer_thread.rs`, `store.rs`.
 
 mod by;
 mod completeness;
@@ -12,6 +12,7 @@ pub mod fetch;
 pub mod info;
 mod input;
 pub mod moment;
+mod observer_thread;
 mod output;
 pub mod quantity;
 pub mod query;

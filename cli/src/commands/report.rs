@@ -5,6 +5,7 @@ use super::completeness::incomplete;
 use super::condition::{Condition, judge};
 use super::input::{is_stdin, open_watched, unreadable};
 use super::moment::Moment;
+use super::observer_thread::ObserverThread;
 use super::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome};
 use crate::symbols::{SymbolArgs, symbolize};
@@ -312,8 +313,10 @@ fn analyze(args: &ReportArgs, until: Until) -> Result<(Report, Summary, Vec<Stri
         let (report, summary, analyzer) = read_with(Analyzer::new(), args, until)?;
         return Ok((report, summary, analyzer.problems().to_vec()));
     }
-    let analyzer = Analyzer::observing(FindingsObserver::default()).by_bucket();
+    let findings = ObserverThread::new(FindingsObserver::default());
+    let analyzer = Analyzer::observing(findings).by_bucket();
     let (mut report, summary, analyzer) = read_with(analyzer, args, until)?;
+    let analyzer = analyzer.map_observer(ObserverThread::into_observer);
     report.findings = Some(analyzer.find(&report, args.scope.as_deref()));
     report.freed_in = analyzer.freed_in(&report, args.scope.as_deref());
     Ok((report, summary, analyzer.problems().to_vec()))

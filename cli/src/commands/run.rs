@@ -8,6 +8,7 @@ mod viewed;
 use super::completeness::incomplete;
 use super::condition::{Condition, judge};
 use super::input::{open_watched, unreadable};
+use super::observer_thread::ObserverThread;
 use super::output::{unwritable, write_to};
 use super::quantity;
 use super::top::OfProgram;
@@ -335,9 +336,11 @@ fn analyze<'a>(
     let unreadable = |error| unreadable(path, error);
     let source = open_watched(path)?;
     if formats.clone().any(|format| format.shows_findings()) {
-        let mut analyzer = Analyzer::observing(FindingsObserver::default()).by_bucket();
+        let findings = ObserverThread::new(FindingsObserver::default());
+        let mut analyzer = Analyzer::observing(findings).by_bucket();
         let summary = read(source, &mut analyzer).map_err(unreadable)?;
         let mut report = analyzer.report();
+        let analyzer = analyzer.map_observer(ObserverThread::into_observer);
         report.findings = Some(analyzer.find(&report, None));
         return Ok((report, summary));
     }

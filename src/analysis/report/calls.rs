@@ -204,16 +204,24 @@ impl<'a> Calls<'a> {
     /// Puts the numbers of the calls of a stack that are shown into `shown`, innermost first. If all would
     /// be folded: those from the innermost of std on, or all.
     pub(crate) fn shown(&self, row: &StackRow, shown: &mut Vec<u32>) {
-        let frames = row.frames.iter().filter_map(|&frame| self.by_frame.get(frame as usize));
-        shown.clear();
-        shown.extend(frames.cloned().flatten());
-        let entry = shown.iter().rposition(|&number| self.get(number).is_entry);
+        self.all(row, shown);
         if !self.all_frames {
-            shown.drain(..entry.unwrap_or(0));
+            self.fold(shown);
         }
-        if self.all_frames {
-            return;
+    }
+
+    /// Puts the numbers of all calls of a stack into `all`, innermost first.
+    pub(crate) fn all(&self, row: &StackRow, all: &mut Vec<u32>) {
+        all.clear();
+        for &frame in &row.frames {
+            all.extend(self.by_frame.get(frame as usize).cloned().unwrap_or_default());
         }
+    }
+
+    /// Leaves those of all calls of a stack that are shown.
+    pub(crate) fn fold(&self, shown: &mut Vec<u32>) {
+        let entry = shown.iter().rposition(|&number| self.get(number).is_entry);
+        shown.drain(..entry.unwrap_or(0));
         let mut kept = 0;
         for at in 0..shown.len() {
             let call = self.get(shown[at]);

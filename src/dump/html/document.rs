@@ -12,7 +12,10 @@ use crate::dump::options::Options;
 use crate::dump::pretty::{Json, Object, Value};
 use base64::prelude::BASE64_STANDARD;
 use base64::write::EncoderWriter;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
+
+/// Bytes that are coded at once.
+const PIECE: usize = 3 << 10;
 
 pub(super) struct Document<'a> {
     report: &'a Report,
@@ -167,7 +170,9 @@ struct Numbers<I>(I);
 impl<I: Iterator<Item = u64> + Clone> Json for Numbers<I> {
     fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
         value.plain_text(|out| {
-            let mut base64 = EncoderWriter::new(out, &BASE64_STANDARD);
+            // PERF: the encoder is slow on single bytes.
+            let base64 = EncoderWriter::new(out, &BASE64_STANDARD);
+            let mut bytes_of = BufWriter::with_capacity(PIECE, base64);
             let mut last = 0_u64;
             for number in self.0.clone() {
                 let difference = number.wrapping_sub(last) as i64;
@@ -179,9 +184,10 @@ impl<I: Iterator<Item = u64> + Clone> Json for Numbers<I> {
                     (rest, count) = (rest >> 7, count + 1);
                 }
                 bytes[count] = rest as u8;
-                base64.write_all(&bytes[..=count])?;
+                bytes_of.write_all(&bytes[..=count])?;
             }
-            base64.finish().map(drop)
+            let coded = bytes_of.into_inner().map_err(io::IntoInnerError::into_error);
+            coded?.finish().map(drop)
         })
     }
 }

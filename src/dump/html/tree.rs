@@ -1,6 +1,6 @@
 //! The stacks of the buckets as a tree from the outermost frame inwards.
 
-use crate::analysis::{CallKind, Calls, Report, StackKind};
+use crate::analysis::{CallKind, Calls, IntMap, Report, StackKind};
 use std::collections::HashMap;
 
 /// One frame: numbers of strings, and a line; 0 for what is not known. A call that reports show in some
@@ -33,14 +33,14 @@ pub(super) struct Tree {
 impl Tree {
     /// The tree of the stacks that buckets have.
     pub(super) fn of(report: &Report) -> Self {
-        let calls = [true, false].map(|all_frames| Calls::of(report, all_frames));
+        let calls = Calls::of(report, false);
         let mut builder = Builder {
-            frame_of_call: vec![[None; 2]; calls[0].different().len()],
+            frame_of_call: vec![[None; 2]; calls.different().len()],
             calls,
             tree: Self { of_row: vec![None; report.by_stack.len()], ..Self::default() },
             numbers: HashMap::new(),
             frames: HashMap::new(),
-            children: HashMap::new(),
+            children: IntMap::default(),
             last: Vec::new(),
             all: Vec::new(),
             shown: Vec::new(),
@@ -86,13 +86,12 @@ struct Path {
 }
 
 struct Builder<'a> {
-    /// All calls of a stack, and those that reports show.
-    calls: [Calls<'a>; 2],
+    calls: Calls<'a>,
     tree: Tree,
     /// By string: its number.
     numbers: HashMap<String, u32>,
     frames: HashMap<Frame, u32>,
-    children: HashMap<(u32, u32), u32>,
+    children: IntMap<(u32, u32), u32>,
     /// PERF: by call: its frame where it is shown, and where it is folded.
     frame_of_call: Vec<[Option<u32>; 2]>,
     /// PERF: the frames of the last stack and their nodes, outermost first: most stacks share all outer
@@ -112,8 +111,9 @@ impl Builder<'_> {
         }
         let label = row.label(report).or(row.missing()).map(|label| self.named(label));
         let (mut all, mut shown) = (std::mem::take(&mut self.all), std::mem::take(&mut self.shown));
-        self.calls[0].shown(row, &mut all);
-        self.calls[1].shown(row, &mut shown);
+        self.calls.all(row, &mut all);
+        shown.clone_from(&all);
+        self.calls.fold(&mut shown);
         let mut path = Path { node: ROOT, depth: 0 };
         label.into_iter().for_each(|frame| self.step(&mut path, frame));
         for &call in all.iter().rev() {
@@ -153,16 +153,16 @@ impl Builder<'_> {
     }
 
     fn of_call(&mut self, call: u32, is_folded: bool) -> u32 {
-        let known = self.frame_of_call[self.calls[0].index(call)][usize::from(is_folded)];
+        let known = self.frame_of_call[self.calls.index(call)][usize::from(is_folded)];
         if let Some(frame) = known {
             return frame;
         }
-        let found = self.calls[0].get(call).clone();
+        let found = self.calls.get(call).clone();
         let name = self.string(&found.name(CallKind::Function));
         let owner = self.string(&found.name(CallKind::Crate));
         let (file, line) = found.source().map_or((0, 0), |(file, line)| (self.string(file), line));
         let frame = self.frame(Frame { name, file, line, owner, is_folded });
-        self.frame_of_call[self.calls[0].index(call)][usize::from(is_folded)] = Some(frame);
+        self.frame_of_call[self.calls.index(call)][usize::from(is_folded)] = Some(frame);
         frame
     }
 

@@ -1,5 +1,6 @@
 //! What is shown and asked of a trace that was read.
 
+use crate::commands::observer_thread::ObserverThread;
 use crate::error::CliError;
 use memledger::analysis::{Analyzer, Position, QueryIndex, QueryIndexer, Report, Symbolizer};
 use memledger::dump::html::Page;
@@ -30,10 +31,10 @@ pub struct Picture {
 impl Picture {
     /// The picture of what `analyzer` has read, and its report.
     pub fn of(
-        analyzer: &mut Analyzer<QueryIndexer>,
+        analyzer: &mut Analyzer<ObserverThread<QueryIndexer>>,
         symbolizer: &mut dyn Symbolizer,
     ) -> Result<(Self, Report), CliError> {
-        let index = analyzer.query_index(|indexer| indexer);
+        let index = analyzer.query_index(ObserverThread::observer);
         let mut report = analyzer.report();
         report.symbolize(symbolizer);
         report.findings = Some(report.brief_findings());

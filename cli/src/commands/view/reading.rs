@@ -15,6 +15,7 @@ use super::lives_file::{self, LivesFile};
 use super::picture::Picture;
 use crate::commands::completeness::incomplete;
 use crate::commands::input::{open, unreadable};
+use crate::commands::observer_thread::ObserverThread;
 use crate::error::CliError;
 use crate::progress;
 use crate::symbols::{SymbolArgs, symbolizer};
@@ -146,9 +147,9 @@ impl Follower {
                 true => index_file::load(&self.trace, &self.symbols),
                 false => None,
             };
-            // PERF: another processor reads the blocks while this one reads for the picture.
-            let is_alone = thread::available_parallelism().is_ok_and(|count| count.get() == 1);
-            let keeps_early = is_settled(&before) && !is_alone;
+            // PERF: a third processor reads the blocks while one reads for the picture and another indexes.
+            let has_third = thread::available_parallelism().is_ok_and(|count| count.get() > 2);
+            let keeps_early = is_settled(&before) && has_third;
             if keeps_early {
                 self.keep_lives();
             }
@@ -184,7 +185,8 @@ impl Follower {
     ) -> Result<Ended, CliError> {
         let mut identity = Identity::of(&self.trace);
         let Some(mut reader) = self.open_reader(file, before)? else { return Ok(Ended::Stopped) };
-        let mut analyzer = Analyzer::observing(QueryIndexer::default()).by_bucket();
+        let indexer = ObserverThread::new(QueryIndexer::default());
+        let mut analyzer = Analyzer::observing(indexer).by_bucket();
         let mut pictures = Pictures::default();
         let seen = loop {
             let mut packets = 0_u32;
