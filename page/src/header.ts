@@ -1,5 +1,6 @@
 // The program, what is missing of its trace, and the totals.
 
+import type { Figures, Rss } from "./document";
 import { byId, el, fill } from "./dom";
 import { METRICS } from "./figures";
 import type { Overview } from "./messages";
@@ -69,11 +70,20 @@ const RSS_PARTS: [string, string][] = [
   ["other_bytes", "kernel"],
 ];
 
-/** The largest parts of the resident memory. */
-function parts(memory: Record<string, number>, all: number): string {
-  const found = RSS_PARTS.map(([key, name]): [number, string] => [memory[key] ?? 0, name]);
+/** The resident memory at the end, and its largest parts: a line below the other totals. */
+function resident(rss: Rss, end: Figures): HTMLElement {
+  const all = end.rss_bytes ?? 0;
+  const found = RSS_PARTS.map(([key, name]): [number, string] => [end[key] ?? 0, name]);
   const largest = found.filter(([part]) => part * 100 >= all).sort(([a], [b]) => b - a);
-  return largest.map(([part, name]) => `${percent(part, all)} ${name}`).join(", ");
+  const parts = largest.map(([part, name]) => `${percent(part, all)} ${name}`).join(", ");
+  const limit = rss.limit_bytes == null ? "" : ` of ${bytes(rss.limit_bytes)} that the control group allows`;
+  return el(
+    "div",
+    { class: "tile wide" },
+    el("span", { class: "name" }, "resident (RSS)"),
+    el("span", { class: "figure" }, bytes(all)),
+    el("span", { class: "note" }, `${bytes(rss.most_bytes)} at most${limit}: ${parts}`),
+  );
 }
 
 /** The totals. A click shows the figure in the graph. */
@@ -91,11 +101,6 @@ export function showTiles({ totals, trace, moment, rss }: Overview): void {
   if (totals.overhead_bytes != null) {
     tiles.push(["", "tracker itself", bytes(of("overhead_bytes")), "not in the other figures", null]);
   }
-  if (rss?.end) {
-    const all = rss.end.rss_bytes ?? 0;
-    const limit = rss.limit_bytes == null ? "" : ` of ${bytes(rss.limit_bytes)} allowed`;
-    tiles.push(["", "resident (RSS)", bytes(all), `${bytes(rss.most_bytes)} at most${limit}: ${parts(rss.end, all)}`, null]);
-  }
   const made = tiles.map(([metric, name, figure, note, key]) => {
     const inside = [el("span", { class: "name" }, name), el("span", { class: "figure" }, figure), el("span", { class: "note" }, note)];
     const title = key ? `${count(of(key))} ${key.replaceAll("_", " ")}` : undefined;
@@ -107,7 +112,7 @@ export function showTiles({ totals, trace, moment, rss }: Overview): void {
       ...inside,
     );
   });
-  fill(byId("tiles"), ...made);
+  fill(byId("tiles"), ...made, rss?.end && resident(rss, rss.end));
   const update = () => made.forEach((tile) => tile.dataset.metric && tile.setAttribute("aria-pressed", String(tile.dataset.metric === state.metric)));
   watch(["metric"], update);
   update();
