@@ -28,11 +28,11 @@ pub(crate) const CASES: &[Case] = &[
     case("a value that logs leaves both events whole and in order", nested, |run| {
         let outcome = run.run();
         let seen = Seen::of(outcome.quiet());
-        let order: Vec<_> = seen.order.iter().map(|(name, number)| (&name[5..], *number)).collect();
+        let order = seen.order.iter().map(|(name, number)| (&name[5..], *number));
+        // Important events have no thread: they come before the events of the cycle in which they are collected.
+        let (kept, order): (Vec<_>, Vec<_>) = order.partition(|(name, _)| *name == "Kept");
+        assert_eq!(kept, [("Kept", 1), ("Kept", 2)]);
         let expected = [
-            // Important events have no thread, so they are first.
-            ("Kept", 1),
-            ("Kept", 2),
             ("Step", 3),
             ("Note", 4),
             ("Note", 5),
