@@ -70,7 +70,7 @@ pub(super) fn duration() {
     let _ledger = ledger();
     let builder = TracingSession::from_trace_config(
         FILE,
-        "duration_ms: 20 data_sources { config { name: 'track_event' track_event_config { \
+        "duration_ms: 1000 data_sources { config { name: 'track_event' track_event_config { \
          enabled_categories: '*' } } }",
     );
     let session = builder.unwrap().start().unwrap();
@@ -81,7 +81,7 @@ pub(super) fn duration() {
         if session.status().state == DestinationState::Ended {
             break;
         }
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(session.status().problem, None);
     assert!(!CAT1.is_enabled() && CAT2.is_enabled());
