@@ -58,7 +58,11 @@ impl RssHistory {
         mut ranges: Ranges,
         live: impl Iterator<Item = (u64, u64)>,
     ) {
-        let all: u64 = live.map(|(address, bytes)| ranges.add(address, bytes)).sum();
+        let mut all = 0_u64;
+        for (address, bytes) in live {
+            ranges.add(address, bytes);
+            all = all.saturating_add(bytes);
+        }
         let memory = divided(at_ns, sums, &ranges, all);
         if self.rss.peak.is_none_or(|peak| memory.rss_bytes() > peak.rss_bytes()) {
             self.rss.peak = Some(memory);
@@ -135,14 +139,14 @@ impl Ranges {
         Self(ranges)
     }
 
-    /// Adds a live block; returns its size.
-    fn add(&mut self, address: u64, bytes: u64) -> u64 {
+    /// Adds a live block.
+    fn add(&mut self, address: u64, bytes: u64) {
         let end = address.saturating_add(bytes);
         let first = self.0.partition_point(|range| range.end <= address);
         for range in self.0[first..].iter_mut().take_while(|range| range.start < end) {
-            range.live += range.end.min(end) - range.start.max(address);
+            let inside = range.end.min(end) - range.start.max(address);
+            range.live = range.live.saturating_add(inside);
         }
-        bytes
     }
 }
 
@@ -197,6 +201,16 @@ mod tests {
         let rss = history.rss().unwrap();
         assert_eq!((rss.peak.unwrap(), rss.end.unwrap().at_ns), (expected, 9));
         assert_eq!(rss.end.unwrap().anonymous_bytes, 900);
+    }
+
+    #[test]
+    fn a_trace_can_say_anything() {
+        let mut history = RssHistory::default();
+        let all = ranges(&[(0, u64::MAX, u64::MAX), (5, 5, 5), (u64::MAX, 9, 9)]);
+        // Blocks of two root heaps can be at the same addresses.
+        let live = [(0, u64::MAX), (1, u64::MAX), (u64::MAX, u64::MAX)];
+        history.divide(u64::MAX, [u64::MAX; 8], all, live.into_iter());
+        assert_eq!(history.rss().unwrap().end.unwrap().rss_bytes(), u64::MAX);
     }
 
     #[test]

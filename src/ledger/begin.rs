@@ -268,7 +268,7 @@ fn build(
     let has_file = outputs.file.is_some();
     let started = plan.sinks(outputs.file, analyzer.as_ref());
     alloc::CHANNEL.force(plan.memory);
-    channel::apply_setting(std::mem::take(&mut plan.channels));
+    channel::apply_setting(plan.channels);
     let recording = Recording {
         generation: origin.inherited.as_ref().map_or(new_generation, |from| from.generation),
         from_environment: origin.from_environment,
@@ -288,7 +288,9 @@ fn build(
         for_measurements: origin.for_measurements,
     };
     let keeps_history = origin.from_environment && !has_file && origin.inherited.is_none();
-    let providers = providers(&plan, from_process_start, origin.for_measurements);
+    // A measurement has no report that shows RSS.
+    let rss_interval = if origin.for_measurements { Duration::ZERO } else { plan.rss_interval };
+    let providers = providers(from_process_start, rss_interval);
     let mut session = new_session(started.sinks, providers, from_process_start, origin.inherited);
     if keeps_history {
         session.keep_history(buffer_pool::EARLY_LIMIT);
@@ -309,11 +311,7 @@ fn is_allocator_linked() -> bool {
 }
 
 /// What declares and adds events.
-fn providers(
-    plan: &Plan,
-    from_process_start: bool,
-    for_measurements: bool,
-) -> Vec<Box<dyn EventProvider>> {
+fn providers(from_process_start: bool, rss_interval: Duration) -> Vec<Box<dyn EventProvider>> {
     let mut providers: Vec<Box<dyn EventProvider>> = vec![
         Box::new(MemoryEvents::new()),
         Box::new(ScopeEvents::new(from_process_start)),
@@ -322,9 +320,8 @@ fn providers(
         #[cfg(feature = "perfetto")]
         Box::new(crate::perfetto::SiteEvents::new()),
     ];
-    // A measurement has no report that shows RSS.
-    if !plan.rss_interval.is_zero() && !for_measurements {
-        providers.push(Box::new(RssEvents::every(plan.rss_interval)));
+    if !rss_interval.is_zero() {
+        providers.push(Box::new(RssEvents::every(rss_interval)));
     }
     providers
 }

@@ -49,7 +49,7 @@ impl LedgerBuilder {
     /// A thread that has crashed waits for the report, for at most 30 s: it can hold a lock that the report needs, as in
     /// `malloc`. Then it crashes as it would have: what handled the signal before does so (the runtime of Rust says that a stack
     /// overflowed), and the status, the core file and its stacks are the same. A recording that begins before `main` has SIGSEGV and SIGBUS from
-    /// when Rust's runtime has them, mostly within 0.1 ms.
+    /// when Rust's runtime has them.
     ///
     /// Any other signal that the program ignores or handles itself, before or after this call, stays the program's: the
     /// report comes when the program ends as it does then. Costs one thread that sleeps, of 1 MiB of stack (address
@@ -73,8 +73,8 @@ impl LedgerBuilder {
     ///
     /// The report says what the resident memory is, when it was at its peak and at the end
     /// ([`Report::rss`](crate::analysis::Report::rss)). The worker reads it, in its cycles, so 10 ms is the shortest
-    /// interval; the program's threads do nothing for it. One reading takes some 20 µs. What the memory is takes some microseconds
-    /// for each mapping and each resident MiB, and is read only when there is at least a hundredth more than ever, and then at
+    /// interval; the program's threads do nothing for it. What the memory is takes longer (`docs/all-memory.md` has figures), and is
+    /// read only when there is at least a hundredth more than ever, and then at
     /// most for 1/500 of the time (for 1/20 while memory grows fast), and at the end. Works on x86-64 Linux.
     ///
     /// ```

@@ -111,7 +111,7 @@ impl<O: BlockObserver + Send + 'static> Thread<O> {
                     (Job::Have(observer), _) => here = Some(observer),
                     (Job::Changes(mut batch), Some(observer)) => {
                         observe(observer, &mut batch);
-                        // If nobody wants it, it is freed.
+                        // A batch that cannot be filled again is freed.
                         let _ = done.try_send(batch);
                     }
                     (Job::Bookmark(event), Some(observer)) => observer.bookmark(event),
@@ -133,7 +133,7 @@ fn observe<O: BlockObserver>(observer: &mut O, batch: &mut Batch) {
     batch.drain(..).for_each(|(event, change)| observer.observe(&event, change));
 }
 
-/// The thread ends before it is told to only if the observer has panicked: so does this thread.
+/// The thread has ended early, because the observer panicked: this thread panics with the same value.
 fn has_panicked<O>(thread: &mut Option<Thread<O>>) -> ! {
     match thread.take().map(|thread| thread.handle.join()) {
         Some(Err(panic)) => resume_unwind(panic),

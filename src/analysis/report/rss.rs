@@ -12,7 +12,8 @@ pub struct Rss {
     /// How much memory the control groups (cgroups) of the process allow, when that was last read: the smallest limit
     /// of its group and those around it; `None` if there is none. It counts more than RSS: the cache of files, too.
     pub limit_bytes: Option<u64>,
-    /// What the largest RSS was that was looked into; the largest of all can have been up to an eighth more.
+    /// What the memory was when the largest RSS was looked into. A larger one between two readings is in
+    /// [`most_bytes`](Self::most_bytes) only.
     pub peak: Option<ResidentMemory>,
     /// What the memory was at the end of the recording, or when it was last looked into.
     pub end: Option<ResidentMemory>,

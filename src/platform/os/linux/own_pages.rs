@@ -1,4 +1,4 @@
-//! Which pages the tracker has mapped, so that they can be told from those of the program.
+//! The pages that the tracker has mapped, to tell them from those of the program.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

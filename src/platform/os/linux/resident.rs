@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 
 /// The resident memory of this process now, and the largest so far, in bytes; `None` if the system does
-/// not say. Costs some microseconds.
+/// not say.
 ///
 /// NOTE: not `ru_maxrss`, which a program inherits from the one that has started it.
 pub(crate) fn rss_now_and_most() -> Option<(u64, u64)> {
@@ -21,7 +21,7 @@ pub(crate) fn rss_now_and_most() -> Option<(u64, u64)> {
     Some((kib("VmRSS:")? << 10, kib("VmHWM:")? << 10))
 }
 
-/// What the resident memory of this process is. Costs some microseconds for each mapping and each MiB; threads
+/// What the resident memory of this process is. Takes time in proportion to mappings and resident pages; threads
 /// that map memory may wait for it meanwhile.
 ///
 /// # Errors

@@ -20,7 +20,7 @@ const CRASH_TIMEOUT: u64 = 30_000_000_000;
 /// them when `main` is about to begin.
 const OF_RUNTIME: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
-/// After so many nanoseconds, the process is none whose runtime will handle these.
+/// How long to wait for Rust's runtime, in nanoseconds. A program without it never handles these two.
 const RUNTIME_TIMEOUT: u64 = 1_000_000_000;
 
 /// A signal that arrives this many nanoseconds after the first one ends the process at once. (One that
@@ -36,7 +36,7 @@ static FIRST_AT: AtomicU64 = AtomicU64::new(0);
 /// Whether threads that have crashed need not wait any more.
 static IS_DONE: AtomicU32 = AtomicU32::new(0);
 
-/// The actions of [`CRASHES`] before the tracker's. PERF: boxes that stay, one for each signal.
+/// The actions of [`CRASHES`] before the tracker's. They are never freed, because a handler may use them at any time.
 static BEFORE: [AtomicPtr<libc::sigaction>; CRASHES.len()] =
     [const { AtomicPtr::new(ptr::null_mut()) }; CRASHES.len()];
 
@@ -71,10 +71,7 @@ pub(crate) fn handle_ending_signals() {
 
 /// Takes over a signal, whatever handles it: that comes afterwards.
 fn handle_crash(signal: c_int) {
-    let Some(before) = CRASHES.iter().zip(&BEFORE).find_map(|(s, b)| (*s == signal).then_some(b))
-    else {
-        return;
-    };
+    let Some(before) = before(signal) else { return };
     // SAFETY: the actions are locals of the right type, for which zeros are valid; the handler has the form that
     // `SA_SIGINFO` asks for.
     unsafe {
@@ -83,13 +80,18 @@ fn handle_crash(signal: c_int) {
         if current.sa_sigaction == crash_handler() || current.sa_sigaction == libc::SIG_IGN {
             return;
         }
-        // NOTE: before the handler can run. Never freed, because a handler may use it at any time.
+        // NOTE: before the handler can run.
         before.store(Box::into_raw(Box::new(current)), Ordering::Release);
         let mut new = mem::zeroed::<libc::sigaction>();
         new.sa_sigaction = crash_handler();
         new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
         libc::sigaction(signal, &raw const new, ptr::null_mut());
     }
+}
+
+/// Where the action of a crash before the tracker's is.
+fn before(signal: c_int) -> Option<&'static AtomicPtr<libc::sigaction>> {
+    CRASHES.iter().zip(&BEFORE).find_map(|(crash, before)| (*crash == signal).then_some(before))
 }
 
 fn crash_handler() -> libc::sighandler_t {
@@ -112,8 +114,8 @@ extern "C" fn crashed(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void)
         // The program has a handler of its own by now, which has called this one.
         return;
     }
-    let before = CRASHES.iter().zip(&BEFORE).find(|(number, _)| **number == signal);
-    let before = before.map_or(ptr::null_mut(), |(_, before)| before.load(Ordering::Acquire));
+    let before = before(signal);
+    let before = before.map_or(ptr::null_mut(), |before| before.load(Ordering::Acquire));
     // SAFETY: it is an action that was stored before the handler was installed, or null, which changes nothing; the kernel
     // passes an information that is valid during the call.
     unsafe {
@@ -129,7 +131,7 @@ pub(crate) fn is_crash(signal: c_int) -> bool {
     CRASHES.contains(&signal)
 }
 
-/// Has the threads that have crashed go on to the end of the process.
+/// Lets the threads that have crashed end the process.
 pub(crate) fn let_crash_end() {
     IS_DONE.store(1, Ordering::Release);
     wake_all(&IS_DONE);
@@ -149,7 +151,7 @@ pub(crate) fn wait_for_ending_signal() -> c_int {
         let is_ready = |signal| is_late || action(signal) != libc::SIG_DFL;
         OF_RUNTIME.into_iter().filter(|signal| is_ready(*signal)).for_each(handle_crash);
         let are_all = OF_RUNTIME.into_iter().all(|signal| action(signal) != libc::SIG_DFL);
-        // The runtime mostly begins within 0.1 ms; a program may take longer before that.
+        // The runtime mostly begins soon; a program may take longer before that.
         let step = (waited / 4).clamp(100_000, 10_000_000);
         wait(&FIRST, 0, if are_all || is_late { u64::MAX >> 1 } else { step });
     }
@@ -188,7 +190,7 @@ extern "C" fn arrived(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void)
         Ok(_) => {
             FIRST.store(signal as u32, Ordering::Release);
             wake_all(&FIRST);
-            // A thread that ends the process by `raise` does not go on after that.
+            // `raise` does not return by default, so the thread that called it must not run on.
             // SAFETY: the kernel passes an information that is valid during the call, and has a sender for this code.
             let (code, sender) = unsafe { ((*info).si_code, (*info).si_pid()) };
             if code == libc::SI_TKILL && sender as u32 == process_id() {
