@@ -1,6 +1,6 @@
 //! Records whether the library was built with optimisation. No `cfg` says so: a profile may have
-//! debug assertions and optimise, or neither. And whether it is built with the thread sanitizer,
-//! for which only an unstable `cfg` exists.
+//! debug assertions and optimise, or neither. Whether it is built with the thread sanitizer, for
+//! which only an unstable `cfg` exists. And whether the feature `c-malloc` works on the target.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -13,5 +13,15 @@ fn main() {
         .is_ok_and(|names| names.split(',').any(|n| n == "thread"))
     {
         println!("cargo::rustc-cfg=thread_sanitizer");
+    }
+    println!("cargo::rustc-check-cfg=cfg(c_malloc)");
+    let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|found| found == value);
+    if std::env::var_os("CARGO_FEATURE_C_MALLOC").is_some()
+        && is("CARGO_CFG_TARGET_OS", "linux")
+        && is("CARGO_CFG_TARGET_ENV", "gnu")
+        && is("CARGO_CFG_TARGET_POINTER_WIDTH", "64")
+        && std::env::var_os("CARGO_CFG_MEMLEDGER_PORTABLE").is_none()
+    {
+        println!("cargo::rustc-cfg=c_malloc");
     }
 }

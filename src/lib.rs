@@ -58,6 +58,7 @@
 //! | `analysis` | reading traces and printing reports, without tracking |
 //! | `symbols` (default) | functions, files and lines of call stacks, from the program's files; implies `analysis` |
 //! | `all-symbols` | the same from compressed sections, and names of C++; implies `symbols` |
+//! | `c-malloc` | the memory of C: `track_c_malloc!` |
 //! | `perfetto` | track events for Perfetto: slices, counters, instants and states |
 //! | `store` | getting traces from a recorder's store; implies `analysis` |
 //! | `serde` | tagged containers are written and read as the plain ones |
@@ -108,6 +109,9 @@ pub mod trace;
 mod words;
 
 pub use alloc::TrackingAllocator;
+#[cfg(feature = "c-malloc")]
+#[doc(hidden)]
+pub use alloc::c_malloc as __c_malloc;
 #[doc(no_inline)]
 pub use containers::{
     AlignedBox, TaggedBTreeMap, TaggedBTreeSet, TaggedBinaryHeap, TaggedBox, TaggedHashMap,

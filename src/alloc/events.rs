@@ -1,14 +1,18 @@
 //! The declarations of the allocator's events: Unreal's memory events, and two of our own, for
 //! facts that Unreal's events cannot express. [`record`](super::record) writes them.
+//!
+//! A *root heap* is an address space of its own: a block is freed in the heap that it was allocated in.
+//! The events of [`RUST`] imply their heap; those of another heap have its number.
 
 use crate::events::channel::Channel;
 use crate::trace::format::encode::Declaration;
 use crate::trace::format::schema::{
-    FieldType::{U8, U32, U64},
+    FieldType::{AnsiString, U8, U16, U32, U64},
     IMPORTANT, NO_SYNC,
 };
 use crate::trace::format::stream_events::MARKER_PERIOD;
 use crate::trace::worker::{EventProvider, Importants};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An event of an allocation has `size >> SIZE_SHIFT` in its size field. The lower bits of the size
 /// share a byte with the alignment.
@@ -83,17 +87,101 @@ pub(crate) static UPDATE: Declaration = Declaration {
     fields: &[("Address", U64), ("CallstackId", U32), ("RootHeap", U8)],
 };
 
-pub(crate) static TYPES: &[&Declaration] =
-    &[&INIT, &ALLOC, &FREE, &REALLOC_ALLOC, &REALLOC_FREE, &REALLOC_FAILED, &LARGE_SIZE, &UPDATE];
+/// [`ALLOC`] in the heap that a field says.
+pub(crate) static ALLOC_IN_HEAP: Declaration = Declaration {
+    uid: 40,
+    logger: "Memory",
+    event: "Alloc",
+    flags: 0,
+    fields: ALLOC_IN_HEAP_FIELDS,
+};
+
+/// [`FREE`] in the heap that a field says.
+pub(crate) static FREE_IN_HEAP: Declaration =
+    Declaration { uid: 41, logger: "Memory", event: "Free", flags: 0, fields: FREE_IN_HEAP_FIELDS };
+
+/// [`REALLOC_ALLOC`] in the heap that a field says.
+pub(crate) static REALLOC_ALLOC_IN_HEAP: Declaration = Declaration {
+    uid: 42,
+    logger: "Memory",
+    event: "ReallocAlloc",
+    flags: 0,
+    fields: ALLOC_IN_HEAP_FIELDS,
+};
+
+/// [`REALLOC_FREE`] in the heap that a field says.
+pub(crate) static REALLOC_FREE_IN_HEAP: Declaration = Declaration {
+    uid: 43,
+    logger: "Memory",
+    event: "ReallocFree",
+    flags: 0,
+    fields: FREE_IN_HEAP_FIELDS,
+};
+
+const ALLOC_IN_HEAP_FIELDS: &[(&str, crate::trace::format::schema::FieldType)] = &[
+    ("Address", U64),
+    ("CallstackId", U32),
+    ("Size", U32),
+    ("AlignmentPow2_SizeLower", U8),
+    ("RootHeap", U8),
+];
+
+/// NOTE: the compact coding predicts a heap only behind a call stack, which is 0 here.
+const FREE_IN_HEAP_FIELDS: &[(&str, crate::trace::format::schema::FieldType)] =
+    &[("Address", U64), ("CallstackId", U32), ("RootHeap", U8)];
+
+/// The name of a heap.
+static HEAP_SPEC: Declaration = Declaration {
+    uid: 44,
+    logger: "Memory",
+    event: "HeapSpec",
+    flags: IMPORTANT | NO_SYNC,
+    fields: &[("Id", U32), ("ParentId", U32), ("Flags", U16), ("Name", AnsiString)],
+};
+/// The flag of a heap that is in no other heap.
+const ROOT_HEAP: u16 = 1;
+/// Instead of the heap that a heap is in.
+const NO_PARENT: u32 = u32::MAX;
+
+/// The heap of Rust's global allocator: Unreal's "system memory".
+pub(crate) const RUST: u8 = 0;
+/// The heap of `malloc`. Unreal has 1 for video memory.
+pub(crate) const C: u8 = 2;
+
+/// Whether the heap of `malloc` is in use.
+static HAS_C_HEAP: AtomicBool = AtomicBool::new(false);
+
+/// Makes the worker announce the heap of `malloc`, before the next events that it sends.
+#[cfg(c_malloc)]
+pub(super) fn use_c_heap() {
+    HAS_C_HEAP.store(true, Ordering::Release);
+}
+
+pub(crate) static TYPES: &[&Declaration] = &[
+    &INIT,
+    &ALLOC,
+    &FREE,
+    &REALLOC_ALLOC,
+    &REALLOC_FREE,
+    &REALLOC_FAILED,
+    &LARGE_SIZE,
+    &UPDATE,
+    &ALLOC_IN_HEAP,
+    &FREE_IN_HEAP,
+    &REALLOC_ALLOC_IN_HEAP,
+    &REALLOC_FREE_IN_HEAP,
+    &HEAP_SPEC,
+];
 
 /// Announces the types, and the constants that readers need.
 pub(crate) struct MemoryEvents {
     announced: bool,
+    announced_heaps: bool,
 }
 
 impl MemoryEvents {
     pub(crate) fn new() -> Self {
-        Self { announced: false }
+        Self { announced: false, announced_heaps: false }
     }
 }
 
@@ -106,6 +194,14 @@ impl EventProvider for MemoryEvents {
         if !std::mem::replace(&mut self.announced, true) {
             let (period, version, min_align) = (MARKER_PERIOD.into(), 1_u32.into(), 1_u32.into());
             importants.add(&INIT, &[period, version, min_align, SIZE_SHIFT.into()]);
+        }
+        // A program with one heap needs no name for it.
+        if !self.announced_heaps && HAS_C_HEAP.load(Ordering::Acquire) {
+            self.announced_heaps = true;
+            for (heap, name) in [(RUST, "Rust"), (C, "C")] {
+                let (id, parent, flags) = (u32::from(heap), NO_PARENT, u32::from(ROOT_HEAP));
+                importants.add(&HEAP_SPEC, &[id.into(), parent.into(), flags.into(), name.into()]);
+            }
         }
     }
 }

@@ -9,7 +9,9 @@
 //! slow path that is not a tail call costs 0.5 ns for each event.
 #![expect(unsafe_code, reason = "events are written through raw pointers")]
 
-use super::events::{ALLOC, FREE, REALLOC_ALLOC, REALLOC_FREE};
+use super::events::RUST;
+#[cfg(c_malloc)]
+use super::own_blocks;
 use super::record::Writer;
 use super::{linked, stats};
 use crate::scopes;
@@ -82,7 +84,7 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
     fn cold(pointer: *mut u8, layout: Layout, ignore_environment: &bool) -> *mut u8 {
         linked::note(*ignore_environment);
         if let Some(entry) = enter_cold(layout.size() as i64) {
-            synchronize_and_write_alloc(entry.slot, pointer, layout, NO_STACK);
+            synchronize_and_write_alloc::<RUST>(entry.slot, pointer, layout, NO_STACK);
             entry.leave();
         }
         pointer
@@ -91,7 +93,7 @@ pub(crate) fn allocated(pointer: *mut u8, layout: Layout, ignore_environment: &b
     /// another context.
     #[inline(never)]
     fn not_current(slot: &ThreadSlot, pointer: *mut u8, layout: Layout) -> *mut u8 {
-        synchronize_and_write_alloc(slot, pointer, layout, NO_STACK);
+        synchronize_and_write_alloc::<RUST>(slot, pointer, layout, NO_STACK);
         write::leave(slot);
         pointer
     }
@@ -121,14 +123,14 @@ pub(crate) fn allocated_with_stack(pointer: *mut u8, layout: Layout, ignore_envi
         linked::note(ignore_environment);
         if let Some(entry) = enter_cold(layout.size() as i64) {
             let stack = capture::take(entry.slot, layout.size(), at);
-            synchronize_and_write_alloc(entry.slot, pointer, layout, stack);
+            synchronize_and_write_alloc::<RUST>(entry.slot, pointer, layout, stack);
             entry.leave();
         }
     }
     /// As in [`allocated`].
     #[inline(never)]
     fn not_current(slot: &ThreadSlot, pointer: *mut u8, layout: Layout, stack: u32) {
-        synchronize_and_write_alloc(slot, pointer, layout, stack);
+        synchronize_and_write_alloc::<RUST>(slot, pointer, layout, stack);
         write::leave(slot);
     }
     // NOTE: the function with these registers must not have returned when its stack is taken. So a
@@ -146,6 +148,28 @@ pub(crate) fn allocated_with_stack(pointer: *mut u8, layout: Layout, ignore_envi
     writer.alloc_small(stamp, pointer.addr(), layout.size(), layout.align(), stack);
     slot.commit(writer.end());
     write::leave(slot);
+}
+
+/// Records an allocation in a heap that is not Rust's; `take` gives its call stack. A block of the
+/// tracker's own code is remembered instead.
+#[inline(always)]
+#[cfg(c_malloc)]
+pub(super) fn allocated_in<const HEAP: u8>(
+    pointer: *mut u8,
+    layout: Layout,
+    take: impl FnOnce(&ThreadSlot) -> u32,
+) {
+    if let Some(slot) = write::enter() {
+        let stack = take(slot);
+        synchronize_and_write_alloc::<HEAP>(slot, pointer, layout, stack);
+        write::leave(slot);
+    } else if write::is_untracked() {
+        own_blocks::add(pointer);
+    } else if let Some(entry) = write::enter_cold() {
+        let stack = take(entry.slot);
+        synchronize_and_write_alloc::<HEAP>(entry.slot, pointer, layout, stack);
+        entry.leave();
+    }
 }
 
 /// Called when the inner allocator has returned null. The program gets the null; the tracker's own
@@ -181,16 +205,22 @@ pub(crate) fn failed() -> *mut u8 {
 /// # Safety
 /// That of [`GlobalAlloc::dealloc`].
 #[inline(always)]
-pub(crate) unsafe fn free<A: GlobalAlloc, const SCOPE: bool>(
+pub(crate) unsafe fn free<A: GlobalAlloc, const SCOPE: bool, const HEAP: u8>(
     inner: &A,
     pointer: *mut u8,
     layout: Layout,
 ) {
     #[cold]
     #[inline(never)]
-    unsafe fn cold<A: GlobalAlloc, const SCOPE: bool>(pointer: *mut u8, layout: Layout, inner: &A) {
-        if let Some(entry) = enter_cold(-(layout.size() as i64)) {
-            synchronize_and_write_free::<SCOPE>(entry.slot, pointer, layout);
+    unsafe fn cold<A: GlobalAlloc, const SCOPE: bool, const HEAP: u8>(
+        pointer: *mut u8,
+        layout: Layout,
+        inner: &A,
+    ) {
+        // What C functions allocate for the tracker's own code is not among its bytes.
+        let own_bytes = if HEAP == RUST { -(layout.size() as i64) } else { 0 };
+        if let Some(entry) = enter_cold(own_bytes) {
+            synchronize_and_write_free::<SCOPE, HEAP>(entry.slot, pointer, layout);
             entry.leave();
         } else if reserve::holds(pointer) {
             return reserve::give_back(pointer, layout);
@@ -201,20 +231,20 @@ pub(crate) unsafe fn free<A: GlobalAlloc, const SCOPE: bool>(
     /// The slow path if the thread's epoch is not current for this block, or, if `SCOPE`, its stream
     /// is in another context.
     #[inline(never)]
-    unsafe fn not_current<A: GlobalAlloc, const SCOPE: bool>(
+    unsafe fn not_current<A: GlobalAlloc, const SCOPE: bool, const HEAP: u8>(
         pointer: *mut u8,
         layout: Layout,
         inner: &A,
         slot: &ThreadSlot,
     ) {
-        synchronize_and_write_free::<SCOPE>(slot, pointer, layout);
+        synchronize_and_write_free::<SCOPE, HEAP>(slot, pointer, layout);
         write::leave(slot);
         // SAFETY: the caller makes the same promise.
         unsafe { inner.dealloc(pointer, layout) };
     }
     let Some(slot) = write::enter() else {
         // SAFETY: the caller makes the same promise, here and below.
-        return unsafe { cold::<A, SCOPE>(pointer, layout, inner) };
+        return unsafe { cold::<A, SCOPE, HEAP>(pointer, layout, inner) };
     };
     // NOTE: the event is written before the block is freed. After that, another thread could get
     // the block and record its allocation before this free.
@@ -223,9 +253,9 @@ pub(crate) unsafe fn free<A: GlobalAlloc, const SCOPE: bool>(
         || SCOPE && !scopes::is_current(slot)
     {
         // SAFETY: as above.
-        return unsafe { not_current::<A, SCOPE>(pointer, layout, inner, slot) };
+        return unsafe { not_current::<A, SCOPE, HEAP>(pointer, layout, inner, slot) };
     }
-    write_free(slot, slot.cursor(), stamp, pointer);
+    write_free::<HEAP>(slot, slot.cursor(), stamp, pointer);
     write::leave(slot);
     // SAFETY: as above.
     unsafe { inner.dealloc(pointer, layout) };
@@ -238,7 +268,7 @@ pub(crate) unsafe fn free<A: GlobalAlloc, const SCOPE: bool>(
 /// # Safety
 /// That of [`GlobalAlloc::realloc`].
 #[inline(always)]
-pub(crate) unsafe fn realloc<A: GlobalAlloc>(
+pub(crate) unsafe fn realloc<A: GlobalAlloc, const HEAP: u8>(
     inner: &A,
     pointer: *mut u8,
     layout: Layout,
@@ -246,25 +276,26 @@ pub(crate) unsafe fn realloc<A: GlobalAlloc>(
 ) -> *mut u8 {
     #[cold]
     #[inline(never)]
-    unsafe fn cold<A: GlobalAlloc>(
+    unsafe fn cold<A: GlobalAlloc, const HEAP: u8>(
         inner: &A,
         pointer: *mut u8,
         layout: Layout,
         new_size: usize,
     ) -> *mut u8 {
         // SAFETY: the caller makes the same promise.
-        unsafe { realloc_cold(inner, pointer, layout, new_size, |_| NO_STACK) }
+        unsafe { realloc_cold::<A, HEAP>(inner, pointer, layout, new_size, |_| NO_STACK) }
     }
     match write::enter() {
         Some(slot) => {
             // SAFETY: the caller makes the same promise.
-            let new =
-                unsafe { write_realloc(slot, inner, pointer, layout, new_size, |_| NO_STACK) };
+            let new = unsafe {
+                write_realloc::<A, HEAP>(slot, inner, pointer, layout, new_size, |_| NO_STACK)
+            };
             write::leave(slot);
             new
         }
         // SAFETY: the caller makes the same promise.
-        None => unsafe { cold(inner, pointer, layout, new_size) },
+        None => unsafe { cold::<A, HEAP>(inner, pointer, layout, new_size) },
     }
 }
 
@@ -274,7 +305,7 @@ pub(crate) unsafe fn realloc<A: GlobalAlloc>(
 /// # Safety
 /// That of [`GlobalAlloc::realloc`].
 #[inline(always)]
-pub(crate) unsafe fn realloc_with_stack<A: GlobalAlloc>(
+pub(crate) unsafe fn realloc_with_stack<A: GlobalAlloc, const HEAP: u8>(
     inner: &A,
     pointer: *mut u8,
     layout: Layout,
@@ -284,10 +315,10 @@ pub(crate) unsafe fn realloc_with_stack<A: GlobalAlloc>(
     let take = |slot: &ThreadSlot| capture::take(slot, new_size, &at);
     let Some(slot) = write::enter() else {
         // SAFETY: the caller makes the same promise.
-        return unsafe { realloc_cold(inner, pointer, layout, new_size, take) };
+        return unsafe { realloc_cold::<A, HEAP>(inner, pointer, layout, new_size, take) };
     };
     // SAFETY: as above.
-    let new = unsafe { write_realloc(slot, inner, pointer, layout, new_size, take) };
+    let new = unsafe { write_realloc::<A, HEAP>(slot, inner, pointer, layout, new_size, take) };
     write::leave(slot);
     new
 }
@@ -297,7 +328,7 @@ pub(crate) unsafe fn realloc_with_stack<A: GlobalAlloc>(
 /// # Safety
 /// That of [`GlobalAlloc::realloc`].
 #[inline(always)]
-unsafe fn realloc_cold<A: GlobalAlloc>(
+unsafe fn realloc_cold<A: GlobalAlloc, const HEAP: u8>(
     inner: &A,
     pointer: *mut u8,
     layout: Layout,
@@ -307,7 +338,9 @@ unsafe fn realloc_cold<A: GlobalAlloc>(
     match enter_cold(0) {
         Some(entry) => {
             // SAFETY: the caller makes the same promise.
-            let new = unsafe { write_realloc(entry.slot, inner, pointer, layout, new_size, take) };
+            let new = unsafe {
+                write_realloc::<A, HEAP>(entry.slot, inner, pointer, layout, new_size, take)
+            };
             entry.leave();
             new
         }
@@ -408,42 +441,59 @@ fn synchronize(slot: &ThreadSlot, pointer: *mut u8, layout: Layout) -> bool {
 }
 
 #[inline(always)]
-fn synchronize_and_write_alloc(slot: &ThreadSlot, pointer: *mut u8, layout: Layout, stack: u32) {
+fn synchronize_and_write_alloc<const HEAP: u8>(
+    slot: &ThreadSlot,
+    pointer: *mut u8,
+    layout: Layout,
+    stack: u32,
+) {
     if synchronize(slot, pointer, layout) {
-        write_alloc(slot, scopes::switch(slot), pointer, layout, stack);
+        write_alloc::<HEAP>(slot, scopes::switch(slot), pointer, layout, stack);
     }
 }
 
 #[inline(always)]
-fn write_alloc(slot: &ThreadSlot, at: *mut u8, pointer: *mut u8, layout: Layout, stack: u32) {
+fn write_alloc<const HEAP: u8>(
+    slot: &ThreadSlot,
+    at: *mut u8,
+    pointer: *mut u8,
+    layout: Layout,
+    stack: u32,
+) {
     // SAFETY: `enter` has checked the room, which includes a change of context.
     let mut writer = unsafe { Writer::new(at) };
-    writer.alloc(ALLOC.wire(), slot.stamp(), pointer.addr(), layout.size(), layout.align(), stack);
+    writer.alloc_in::<HEAP, false>(
+        slot.stamp(),
+        pointer.addr(),
+        layout.size(),
+        layout.align(),
+        stack,
+    );
     slot.commit(writer.end());
 }
 
 #[inline(always)]
-fn synchronize_and_write_free<const SCOPE: bool>(
+fn synchronize_and_write_free<const SCOPE: bool, const HEAP: u8>(
     slot: &ThreadSlot,
     pointer: *mut u8,
     layout: Layout,
 ) {
     if synchronize(slot, pointer, layout) {
         let at = if SCOPE { scopes::switch(slot) } else { slot.cursor() };
-        write_free(slot, at, slot.stamp(), pointer);
+        write_free::<HEAP>(slot, at, slot.stamp(), pointer);
     }
 }
 
 #[inline(always)]
-fn write_free(slot: &ThreadSlot, at: *mut u8, stamp: u64, pointer: *mut u8) {
+fn write_free<const HEAP: u8>(slot: &ThreadSlot, at: *mut u8, stamp: u64, pointer: *mut u8) {
     // SAFETY: `enter` has checked the room, which includes a change of context.
     let mut writer = unsafe { Writer::new(at) };
-    writer.free(FREE.wire(), stamp, pointer.addr());
+    writer.free_in::<HEAP, false>(stamp, pointer.addr());
     slot.commit(writer.end());
 }
 
 #[inline(always)]
-unsafe fn write_realloc<A: GlobalAlloc>(
+unsafe fn write_realloc<A: GlobalAlloc, const HEAP: u8>(
     slot: &ThreadSlot,
     inner: &A,
     pointer: *mut u8,
@@ -457,7 +507,7 @@ unsafe fn write_realloc<A: GlobalAlloc>(
     }
     // SAFETY: `enter` has checked the room, which includes both halves.
     let mut writer = unsafe { Writer::new(scopes::switch(slot)) };
-    writer.free(REALLOC_FREE.wire(), slot.stamp(), pointer.addr());
+    writer.free_in::<HEAP, true>(slot.stamp(), pointer.addr());
     slot.commit(writer.end());
     // NOTE: the inner call can take seconds, because it may copy gigabytes, and no other thread
     // waits for it: the first half is committed, and the second half has a later epoch.
@@ -475,7 +525,7 @@ unsafe fn write_realloc<A: GlobalAlloc>(
     // SAFETY: `enter` has checked the room for both halves; a new buffer that `synchronize` may
     // have taken has the room, too.
     let mut writer = unsafe { Writer::new(slot.cursor()) };
-    writer.alloc(REALLOC_ALLOC.wire(), slot.stamp(), address.addr(), size, layout.align(), stack);
+    writer.alloc_in::<HEAP, true>(slot.stamp(), address.addr(), size, layout.align(), stack);
     if new.is_null() {
         writer.realloc_failed(pointer.addr());
     }

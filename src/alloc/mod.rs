@@ -2,12 +2,18 @@
 
 #[cfg(feature = "enable")]
 pub(crate) mod append;
+mod below;
+#[cfg(feature = "c-malloc")]
+#[doc(hidden)]
+pub mod c_malloc;
 #[cfg(feature = "enable")]
 pub(crate) mod events;
 #[cfg(feature = "enable")]
 pub(crate) mod hook;
 #[cfg(feature = "enable")]
 pub(crate) mod linked;
+#[cfg(c_malloc)]
+mod own_blocks;
 #[cfg(feature = "enable")]
 mod record;
 #[cfg(feature = "enable")]

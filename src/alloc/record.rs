@@ -9,6 +9,10 @@
 //! 17 u32 size >> 3
 //! 21 u8  log2(alignment) << 3 | size & 7
 //!
+//! Alloc, ReallocAlloc (23 bytes): the same, and      Free, ReallocFree (18 bytes): the same, and
+//! 22 u8  root heap                                13 u32 call stack, 0
+//!                                                 17 u8  root heap
+//!
 //! UpdateAlloc (18 bytes)
 //! 0  u16 uid<<1|1
 //! 2  u24 epoch, then serial
@@ -21,7 +25,10 @@
 //! bytes.
 #![expect(unsafe_code, reason = "events are written through raw pointers")]
 
-use super::events::{ALLOC, LARGE_SIZE, REALLOC_FAILED, SIZE_SHIFT, UPDATE};
+use super::events::{
+    ALLOC, ALLOC_IN_HEAP, FREE, FREE_IN_HEAP, LARGE_SIZE, REALLOC_ALLOC, REALLOC_ALLOC_IN_HEAP,
+    REALLOC_FAILED, REALLOC_FREE, REALLOC_FREE_IN_HEAP, RUST, SIZE_SHIFT, UPDATE,
+};
 use crate::trace::format::encode::SYNCED_HEADER;
 use crate::trace::format::schema::SERIAL_MASK;
 
@@ -73,9 +80,9 @@ impl Writer {
         }
     }
 
-    /// An allocation (`ALLOC`, `REALLOC_ALLOC`).
     #[inline(always)]
-    pub(crate) fn alloc(
+    #[expect(clippy::too_many_arguments, reason = "one for each field")]
+    fn alloc(
         &mut self,
         wire: u16,
         epoch: u64,
@@ -83,6 +90,7 @@ impl Writer {
         size: usize,
         align: usize,
         stack: u32,
+        heap: u8,
     ) {
         let coded = (size as u64).min(MAX_SIZE);
         let align = align.trailing_zeros().min(31) as u8;
@@ -99,15 +107,18 @@ impl Writer {
                 .write_unaligned(u64::from(stack) | (coded >> SIZE_SHIFT) << 32);
             self.at.add(21).write(align << SIZE_SHIFT | coded as u8 & 7);
             self.at = self.at.add(22);
+            if heap != RUST {
+                self.at.write(heap);
+                self.at = self.at.add(1);
+            }
         }
         if size as u64 > MAX_SIZE {
             self.at = large_size(self.at, address, size);
         }
     }
 
-    /// A free (`FREE`, `REALLOC_FREE`).
     #[inline(always)]
-    pub(crate) fn free(&mut self, wire: u16, epoch: u64, address: usize) {
+    fn free(&mut self, wire: u16, epoch: u64, address: usize) {
         let head = u64::from(wire) | epoch << 16;
         // SAFETY: as in `alloc`.
         unsafe {
@@ -117,14 +128,63 @@ impl Writer {
         }
     }
 
+    /// An allocation in a heap; if `REALLOC`, the second half of a reallocation.
+    #[inline(always)]
+    pub(crate) fn alloc_in<const HEAP: u8, const REALLOC: bool>(
+        &mut self,
+        epoch: u64,
+        address: usize,
+        size: usize,
+        align: usize,
+        stack: u32,
+    ) {
+        let types = if REALLOC {
+            [&REALLOC_ALLOC, &REALLOC_ALLOC_IN_HEAP]
+        } else {
+            [&ALLOC, &ALLOC_IN_HEAP]
+        };
+        self.alloc(
+            types[usize::from(HEAP != RUST)].wire(),
+            epoch,
+            address,
+            size,
+            align,
+            stack,
+            HEAP,
+        );
+    }
+
+    /// A free in a heap; if `REALLOC`, the first half of a reallocation.
+    #[inline(always)]
+    pub(crate) fn free_in<const HEAP: u8, const REALLOC: bool>(
+        &mut self,
+        epoch: u64,
+        address: usize,
+    ) {
+        if HEAP == RUST {
+            let event_type = if REALLOC { &REALLOC_FREE } else { &FREE };
+            return self.free(event_type.wire(), epoch, address);
+        }
+        let event_type = if REALLOC { &REALLOC_FREE_IN_HEAP } else { &FREE_IN_HEAP };
+        self.free(event_type.wire(), epoch, address);
+        self.no_stack_and(HEAP);
+    }
+
+    /// Completes an event with a call stack of 0 and a heap.
+    #[inline(always)]
+    fn no_stack_and(&mut self, heap: u8) {
+        // SAFETY: as in `alloc`.
+        unsafe {
+            self.at.write_bytes(0, 4);
+            self.at.add(4).write(heap);
+            self.at = self.at.add(5);
+        }
+    }
+
     /// A block gets the tag of this thread (`UPDATE`).
     pub(crate) fn update(&mut self, epoch: u64, address: usize) {
         self.free(UPDATE.wire(), epoch, address);
-        // SAFETY: as in `alloc`. Writes the call stack and the heap.
-        unsafe {
-            self.at.write_bytes(0, 5);
-            self.at = self.at.add(5);
-        }
+        self.no_stack_and(RUST);
     }
 
     /// The reallocation that was written last has failed (`REALLOC_FAILED`).
@@ -163,7 +223,7 @@ fn realloc_failed(at: *mut u8, address: usize) -> *mut u8 {
 #[cfg(test)]
 mod tests {
     use super::super::append::{append_alloc, append_realloc_free, append_update};
-    use super::super::events::{FREE, REALLOC_FREE};
+    use super::super::events::C;
     use super::*;
 
     fn written(write: impl FnOnce(&mut Writer)) -> Vec<u8> {
@@ -178,7 +238,7 @@ mod tests {
     #[test]
     fn exact_bytes_of_an_allocation() {
         let bytes =
-            written(|w| w.alloc(ALLOC.wire(), 0x01_c0_b0_a0, 0x7f01_0203_0405, 1027, 16, 0));
+            written(|w| w.alloc_in::<RUST, false>(0x01_c0_b0_a0, 0x7f01_0203_0405, 1027, 16, 0));
         let expected = [
             &[67, 0, 0xa0, 0xb0, 0xc0][..],
             &[0x05, 0x04, 0x03, 0x02, 0x01, 0x7f, 0, 0],
@@ -197,17 +257,36 @@ mod tests {
             (1 << 63, 0, 1 << 15, 0x0123_4567),
         ] {
             let epoch = 0x1234_0567_89ab_cdef;
-            let long = written(|w| w.alloc(ALLOC.wire(), epoch, address, size, align, stack));
+            let long = written(|w| w.alloc_in::<RUST, false>(epoch, address, size, align, stack));
             assert_eq!(written(|w| w.alloc_small(epoch, address, size, align, stack)), long);
         }
     }
 
     #[test]
     fn exact_bytes_of_a_free() {
-        let bytes = written(|w| w.free(FREE.wire(), 0x01_c0_b0_a0, 0x7f01_0203_0405));
+        let bytes = written(|w| w.free_in::<RUST, false>(0x01_c0_b0_a0, 0x7f01_0203_0405));
         let expected =
             [&[69, 0, 0xa0, 0xb0, 0xc0][..], &[0x05, 0x04, 0x03, 0x02, 0x01, 0x7f, 0, 0]];
         assert_eq!(bytes, expected.concat());
+    }
+
+    #[test]
+    fn exact_bytes_in_a_heap() {
+        let head = |uid: u8| vec![uid << 1 | 1, 0, 0xa0, 0xb0, 0xc0, 5, 4, 3, 2, 1, 0x7f, 0, 0];
+        let layout = [[128, 0, 0, 0, 4 << 3 | 3].as_slice(), &[C]].concat();
+        let bytes = written(|w| {
+            w.alloc_in::<C, false>(0x01_c0_b0_a0, 0x7f01_0203_0405, 1027, 16, 0x0403_0201);
+        });
+        assert_eq!(bytes, [&*head(40), &[1, 2, 3, 4], &layout].concat());
+        assert_eq!(bytes.len(), ALLOC_IN_HEAP.layout().size());
+        let bytes =
+            written(|w| w.alloc_in::<C, true>(0x01_c0_b0_a0, 0x7f01_0203_0405, 1027, 16, 0));
+        assert_eq!(bytes, [&*head(42), &[0; 4], &layout].concat());
+        let bytes = written(|w| w.free_in::<C, false>(0x01_c0_b0_a0, 0x7f01_0203_0405));
+        assert_eq!(bytes, [&*head(41), &[0, 0, 0, 0, C]].concat());
+        assert_eq!(bytes.len(), FREE_IN_HEAP.layout().size());
+        let bytes = written(|w| w.free_in::<C, true>(0x01_c0_b0_a0, 0x7f01_0203_0405));
+        assert_eq!(bytes, [&*head(43), &[0, 0, 0, 0, C]].concat());
     }
 
     #[test]
@@ -227,7 +306,7 @@ mod tests {
     fn a_size_beyond_35_bits_is_followed_by_the_true_one() {
         let max = MAX_SIZE as usize;
         for (size, extra) in [(max, 0), (max + 1, 18), (isize::MAX as usize, 18)] {
-            let bytes = written(|w| w.alloc(ALLOC.wire(), 0, 0x1000, size, 1 << 40, 0));
+            let bytes = written(|w| w.alloc_in::<RUST, false>(0, 0x1000, size, 1 << 40, 0));
             assert_eq!(bytes.len(), 22 + extra);
             assert_eq!(bytes[17..22], [0xff, 0xff, 0xff, 0xff, 31 << 3 | 7]);
             if extra > 0 {
@@ -240,17 +319,21 @@ mod tests {
     fn what_is_appended_has_the_bytes_that_the_hook_writes() {
         let serial = 0x1234_0567_89ab_cdef;
         for size in [0, 1, 1027, MAX_SIZE, MAX_SIZE + 1, 1 << 40] {
-            let mut bytes = Vec::new();
-            append_alloc(serial, 0x7f01_0203_0405, 0, size, &mut bytes);
-            let hook = |w: &mut Writer| {
-                w.alloc(ALLOC.wire(), serial & SERIAL_MASK, 0x7f01_0203_0405, size as usize, 1, 0);
-            };
-            assert_eq!(bytes, written(hook), "{size}");
+            fn same<const HEAP: u8>(serial: u64, size: u64) {
+                let mut bytes = Vec::new();
+                append_alloc(serial, 0x7f01_0203_0405, 0, size, HEAP, &mut bytes);
+                let hook = |w: &mut Writer| {
+                    w.alloc_in::<HEAP, false>(serial, 0x7f01_0203_0405, size as usize, 1, 0);
+                };
+                assert_eq!(bytes, written(hook), "{size}");
+                bytes.clear();
+                append_realloc_free(serial, 0x7f01_0203_0405, HEAP, &mut bytes);
+                assert_eq!(bytes, written(|w| w.free_in::<HEAP, true>(serial, 0x7f01_0203_0405)));
+            }
+            same::<RUST>(serial & SERIAL_MASK, size);
+            same::<C>(serial & SERIAL_MASK, size);
         }
         let mut bytes = Vec::new();
-        append_realloc_free(serial, 0x7f01_0203_0405, &mut bytes);
-        assert_eq!(bytes, written(|w| w.free(REALLOC_FREE.wire(), serial, 0x7f01_0203_0405)));
-        bytes.clear();
         append_update(serial, 0x7f01_0203_0405, &mut bytes);
         assert_eq!(bytes, written(|w| w.update(serial, 0x7f01_0203_0405)));
     }

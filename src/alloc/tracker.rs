@@ -1,6 +1,9 @@
 //! The tracking allocator, for `#[global_allocator]`.
 #![expect(unsafe_code, reason = "a global allocator is an unsafe trait")]
 
+use super::below::Below;
+#[cfg(feature = "enable")]
+use super::events::RUST;
 #[cfg(feature = "enable")]
 use super::hook::{self, FreeMode, Mode};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -59,7 +62,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 /// them are dropped.
 #[derive(Debug, Default)]
 pub struct TrackingAllocator<A = System> {
-    inner: A,
+    inner: Below<A>,
     #[cfg_attr(not(feature = "enable"), expect(dead_code, reason = "nothing starts"))]
     ignore_environment: bool,
 }
@@ -74,7 +77,7 @@ impl TrackingAllocator<System> {
 impl<A> TrackingAllocator<A> {
     /// Records calls, and forwards them to `inner`.
     pub const fn new(inner: A) -> Self {
-        Self { inner, ignore_environment: false }
+        Self { inner: Below(inner), ignore_environment: false }
     }
 
     /// Makes the tracker ignore the `MEMLEDGER_*` variables before `main`.
@@ -97,7 +100,7 @@ impl<A> TrackingAllocator<A> {
 // PERF: each method is a test of the state and a tail call, either of the inner allocator or of the
 // function with the same name below. So while nothing is recorded, no register is saved around the
 // inner call: the cost is a load and a branch that is predicted.
-unsafe impl<A: GlobalAlloc> GlobalAlloc for TrackingAllocator<A> {
+unsafe impl<A: GlobalAlloc + 'static> GlobalAlloc for TrackingAllocator<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match hook::mode() {
@@ -160,7 +163,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for TrackingAllocator<A> {
 /// The methods of the allocator while something is recorded. Arguments precede the allocator, as in
 /// `malloc` and `free`, so a tail call keeps them in their registers.
 #[cfg(feature = "enable")]
-impl<A: GlobalAlloc> TrackingAllocator<A> {
+impl<A: GlobalAlloc + 'static> TrackingAllocator<A> {
     #[inline(never)]
     unsafe fn alloc_recorded(layout: Layout, this: &Self) -> *mut u8 {
         // SAFETY: the caller makes the same promise.
@@ -195,7 +198,8 @@ impl<A: GlobalAlloc> TrackingAllocator<A> {
         this: &Self,
     ) -> *mut u8 {
         // SAFETY: the caller makes the same promise.
-        let new = unsafe { hook::realloc_with_stack(&this.inner, pointer, layout, new_size) };
+        let new =
+            unsafe { hook::realloc_with_stack::<_, RUST>(&this.inner, pointer, layout, new_size) };
         if new.is_null() { hook::failed() } else { new }
     }
 
@@ -211,13 +215,13 @@ impl<A: GlobalAlloc> TrackingAllocator<A> {
     #[inline(never)]
     unsafe fn dealloc_recorded(pointer: *mut u8, layout: Layout, this: &Self) {
         // SAFETY: the caller makes the same promise.
-        unsafe { hook::free::<_, false>(&this.inner, pointer, layout) };
+        unsafe { hook::free::<_, false, RUST>(&this.inner, pointer, layout) };
     }
 
     #[inline(never)]
     unsafe fn dealloc_with_scope(pointer: *mut u8, layout: Layout, this: &Self) {
         // SAFETY: the caller makes the same promise.
-        unsafe { hook::free::<_, true>(&this.inner, pointer, layout) };
+        unsafe { hook::free::<_, true, RUST>(&this.inner, pointer, layout) };
     }
 
     #[inline(never)]
@@ -228,7 +232,7 @@ impl<A: GlobalAlloc> TrackingAllocator<A> {
         this: &Self,
     ) -> *mut u8 {
         // SAFETY: the caller makes the same promise.
-        let new = unsafe { hook::realloc(&this.inner, pointer, layout, new_size) };
+        let new = unsafe { hook::realloc::<_, RUST>(&this.inner, pointer, layout, new_size) };
         if new.is_null() { hook::failed() } else { new }
     }
 
@@ -243,7 +247,7 @@ impl<A: GlobalAlloc> TrackingAllocator<A> {
 
 #[cfg(not(feature = "enable"))]
 // SAFETY: each call is forwarded to the inner allocator.
-unsafe impl<A: GlobalAlloc> GlobalAlloc for TrackingAllocator<A> {
+unsafe impl<A: GlobalAlloc + 'static> GlobalAlloc for TrackingAllocator<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller makes the same promise.

@@ -438,7 +438,7 @@ impl Analyzer {
         let stacks = self.model.callstacks();
         // Each stack has a bucket for each context and thread; these are summed into its row.
         let rows = self.model.accounts().buckets_without_stack()
-            + self.model.contexts().all().len()
+            + self.model.contexts().len()
             + self.model.threads().all().len()
             + stacks.len();
         let blocks = largest_live.unwrap_or(self.largest_live).min(self.live_block_count());

@@ -26,6 +26,8 @@ pub enum DiffBy {
     Name,
     /// Threads, by name. Numbers in the names do not count: `worker-1` and `worker-7` are `worker-*`.
     Thread,
+    /// Root heaps.
+    Heap,
     /// Functions.
     Function,
     /// Call stacks: the functions, without lines.
@@ -34,8 +36,15 @@ pub enum DiffBy {
 
 impl DiffBy {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Scope, Self::Group, Self::Name, Self::Thread, Self::Function, Self::Stack];
+    pub const ALL: [Self; 7] = [
+        Self::Scope,
+        Self::Group,
+        Self::Name,
+        Self::Thread,
+        Self::Heap,
+        Self::Function,
+        Self::Stack,
+    ];
 
     /// Its name on the command line and in JSON.
     pub fn name(self) -> &'static str {
@@ -44,6 +53,7 @@ impl DiffBy {
             Self::Group => "group",
             Self::Name => "name",
             Self::Thread => "thread",
+            Self::Heap => "heap",
             Self::Function => "function",
             Self::Stack => "stack",
         }
@@ -63,7 +73,7 @@ pub struct DiffSide {
     /// figures of functions and stacks are estimates. Functions and stacks have no peaks of their own.
     pub own: Figures,
     /// The same with all scopes or groups inside, or all that the function called. Equal to `own` for
-    /// names, threads and stacks.
+    /// names, threads, heaps and stacks.
     pub inclusive: Figures,
 }
 
@@ -72,7 +82,7 @@ pub struct DiffSide {
 #[non_exhaustive]
 pub struct DiffRow {
     /// Names from the outermost inwards: scopes, groups, the groups and the name, the functions of a
-    /// stack; one name for threads and functions. Rows share the texts of functions.
+    /// stack; one name for threads, heaps and functions. Rows share the texts of functions.
     pub path: Vec<Arc<str>>,
     /// Its figures in the old report.
     pub old: Option<DiffSide>,
@@ -91,7 +101,7 @@ impl Report {
         match by {
             DiffBy::Function | DiffBy::Stack => return by_calls([self, newer], by, all_frames),
             DiffBy::Thread => by_thread([self, newer], &mut rows),
-            DiffBy::Scope | DiffBy::Group | DiffBy::Name => {
+            DiffBy::Scope | DiffBy::Group | DiffBy::Name | DiffBy::Heap => {
                 for (at, report) in [self, newer].into_iter().enumerate() {
                     add_paths(report, by, at, &mut rows);
                 }
@@ -132,6 +142,10 @@ fn add_paths(report: &Report, by: DiffBy, at: usize, rows: &mut Rows) {
         }
         DiffBy::Group => {
             report.by_group.iter().for_each(|r| add(r.group.clone(), &r.figures, &r.inclusive));
+        }
+        DiffBy::Heap => {
+            let rows = report.by_heap.iter();
+            rows.for_each(|row| add(vec![row.name.clone()], &row.figures, &row.figures));
         }
         _ => report.by_name.iter().for_each(|row| {
             let path = row.group.iter().chain([&row.name]).cloned().collect();

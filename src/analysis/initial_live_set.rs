@@ -28,6 +28,8 @@ pub(crate) struct InitialOwner {
     pub(crate) thread: u32,
     /// An id that the stream has for the stack of its blocks; 0 if they have none.
     pub(crate) callstack: u32,
+    /// The root heap of its blocks.
+    pub(crate) heap: u8,
 }
 
 /// A thread that may have live blocks.
@@ -53,7 +55,7 @@ pub(crate) struct InitialLiveSet {
 /// The ids that contexts have in the stream. The context of a renamed block need not have an id:
 /// the program may never have allocated in the block's scopes with its new tag.
 struct Ids<'a> {
-    contexts: &'a [Context],
+    all: &'a Contexts,
     by_context: Vec<Option<i32>>,
     /// By scope and by name: the id of any context with that scope or name.
     by_scope: Vec<Option<i32>>,
@@ -63,8 +65,8 @@ struct Ids<'a> {
 impl<'a> Ids<'a> {
     fn new(all: &'a Contexts) -> Self {
         let mut ids = Self {
-            contexts: all.all(),
-            by_context: vec![None; all.all().len()],
+            all,
+            by_context: vec![None; all.len()],
             by_scope: vec![None; all.scopes().nodes().len()],
             by_name: vec![None; all.names().len()],
         };
@@ -81,12 +83,14 @@ impl<'a> Ids<'a> {
     /// How the snapshot makes a block of this context: the id of the context to allocate it in and,
     /// if the block must then be renamed, the id of the context to rename it to.
     fn of(&self, context: u32) -> (Option<i32>, Option<Option<i32>>) {
+        // The ids are those of contexts in the first heap.
+        let context = self.all.in_first_heap(context).unwrap_or(context);
         if context == OUTERMOST {
             return (None, None);
         }
         let exact = self.by_context[context as usize];
-        let Context { scope, name, .. } = self.contexts[context as usize];
-        let outermost = self.contexts[OUTERMOST as usize];
+        let Context { scope, name, .. } = self.all.get(context);
+        let outermost = self.all.get(OUTERMOST);
         let renamed =
             exact.is_none().then(|| self.by_name[name as usize].filter(|_| name != outermost.name));
         let allocated =
@@ -125,7 +129,8 @@ impl Model {
         let owners = self.accounts().buckets().iter().map(|bucket| {
             let (tag, renamed) = ids.of(bucket.context);
             let callstack = stacks[bucket.stack as usize];
-            InitialOwner { tag, renamed, thread: bucket.thread, callstack }
+            let heap = self.contexts().get(bucket.context).heap;
+            InitialOwner { tag, renamed, thread: bucket.thread, callstack, heap }
         });
         let threads = self.threads().all().iter().map(|thread| InitialThread {
             id: thread.id,

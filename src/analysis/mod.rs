@@ -91,10 +91,10 @@ pub use query::{
     QueryIndex, QueryIndexer, Rule, SingleBlock, Spans, StepMoment, StepStart, Unanswered,
 };
 pub use report::{
-    AfterReport, Bookmark, BucketRow, CallRow, Frame, GroupRow, LiveBlock, LlmTagRow, LlmTagSeries,
-    LlmValue, Losses, NameRow, PeakMoment, Report, ResidentMemory, Rss, RssPoint, ScopeRow,
-    SizeRow, StackKind, StackRow, ThreadRow, ThreadSeries, TimePoint, TimeSeries, TimeSpan,
-    TraceInfo,
+    AfterReport, Bookmark, BucketRow, CallRow, Frame, GroupRow, HeapRow, LiveBlock, LlmTagRow,
+    LlmTagSeries, LlmValue, Losses, NameRow, PeakMoment, Report, ResidentMemory, Rss, RssPoint,
+    ScopeRow, SizeRow, StackKind, StackRow, ThreadRow, ThreadSeries, TimePoint, TimeSeries,
+    TimeSpan, TraceInfo,
 };
 pub(crate) use report::{CallKind, Calls, end_of_angles, split_outside};
 #[cfg(feature = "symbols")]

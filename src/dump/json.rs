@@ -8,8 +8,8 @@ use super::json_stacks;
 use super::options::Options;
 use super::pretty::{self, Json, List, Object, OneLine, Value};
 use crate::analysis::{
-    AfterReport, Bookmark, COLUMNS, Figures, GroupRow, LiveBlock, LlmTagRow, LlmTagSeries, Losses,
-    Moves, NameRow, PeakMoment, Report, ResidentMemory, Rss, ScopeRow, SizeRow, ThreadRow,
+    AfterReport, Bookmark, COLUMNS, Figures, GroupRow, HeapRow, LiveBlock, LlmTagRow, LlmTagSeries,
+    Losses, Moves, NameRow, PeakMoment, Report, ResidentMemory, Rss, ScopeRow, SizeRow, ThreadRow,
     TimeSpan, Totals, TraceInfo,
 };
 use std::io::{self, Write};
@@ -83,6 +83,10 @@ pub(super) fn tables(report: &Report, object: &mut Object<'_, '_>) -> io::Result
     object.entry("by_group", &report.by_group)?;
     object.entry("by_name", &report.by_name)?;
     object.entry("by_thread", &report.by_thread)?;
+    // Most programs have one heap, whose figures are the totals.
+    if report.by_heap.len() > 1 {
+        object.entry("by_heap", &report.by_heap)?;
+    }
     object.entry("by_size", &report.by_size)?;
     report.rss.iter().try_for_each(|rss| object.entry("rss", rss))
 }
@@ -292,6 +296,16 @@ impl Json for ThreadRow {
             object.entry("system_id", &self.system_id)?;
             columns(object, &self.figures)?;
             Ok(())
+        })
+    }
+}
+
+impl Json for HeapRow {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| {
+            object.entry("id", &self.id)?;
+            object.entry("name", &self.name)?;
+            columns(object, &self.figures)
         })
     }
 }

@@ -15,6 +15,8 @@ pub enum By {
     Name,
     /// Threads.
     Thread,
+    /// Root heaps.
+    Heap,
     /// Sizes, in classes that double.
     Size,
     /// Call stacks, as a tree.
@@ -29,11 +31,12 @@ pub enum By {
 
 impl By {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Scope,
         Self::Group,
         Self::Name,
         Self::Thread,
+        Self::Heap,
         Self::Size,
         Self::Stack,
         Self::Function,
@@ -48,6 +51,7 @@ impl By {
             Self::Group => "group",
             Self::Name => "name",
             Self::Thread => "thread",
+            Self::Heap => "heap",
             Self::Size => "size",
             Self::Stack => "stack",
             Self::Function => "function",

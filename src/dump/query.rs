@@ -77,6 +77,10 @@ pub fn rows(answer: &Answer, by: By, options: &Options) -> Vec<AnswerRow> {
             });
             rows.collect()
         }
+        By::Heap => {
+            let rows = report.by_heap.iter();
+            rows.map(|row| one(vec![row.name.clone()], &row.figures, &row.figures)).collect()
+        }
         By::Size => {
             let rows = report.by_size.iter().map(|row| AnswerRow {
                 sizes: Some((row.min_bytes, row.max_bytes)),
@@ -254,13 +258,13 @@ impl Json for Row<'_> {
                     object.entry("max_bytes", &row.sizes.and_then(|(_, max)| max))?;
                 }
                 By::Stack => object.entry("functions", &row.path)?,
-                By::Function | By::Line | By::Crate => {
+                By::Heap | By::Function | By::Line | By::Crate => {
                     object.entry(by.name(), &row.path.concat())?;
                 }
             }
             Sums { found: &row.found, has_declined }.entries(object)?;
             match by {
-                By::Name | By::Thread | By::Size | By::Stack => Ok(()),
+                By::Name | By::Thread | By::Heap | By::Size | By::Stack => Ok(()),
                 _ => object.entry("inclusive", &Sums { found: &row.inclusive, has_declined }),
             }
         })

@@ -8,7 +8,14 @@ use crate::trace::write::{state, untracked};
 
 /// Called before `main`, if the allocator is linked: starts what the environment asks for.
 pub(crate) fn start_before_main() {
+    #[cfg(feature = "__preload")]
+    if os::program_has_tracker() {
+        // The program's own tracker records what the environment asks for.
+        return;
+    }
     untracked(|| {
+        // NOTE: within the guard, because the loader allocates there, with the program's `malloc`.
+        os::prepare_before_main();
         let _active = state::hook_active();
         exit::watch_forks();
         let settings = Settings::from_environment();

@@ -18,6 +18,7 @@
 //! no id in the stream, the snapshot renames it, too.
 
 use crate::alloc::append::{append_alloc, append_realloc_free, append_update};
+use crate::alloc::events::RUST;
 use crate::analysis::{InitialBlock, InitialLiveSet};
 use crate::error::Error;
 use crate::platform::clock;
@@ -138,7 +139,9 @@ impl LiveSetSnapshot {
         out.flush();
         for (stream, block) in std::mem::take(&mut self.live_set.being_reallocated) {
             let mut event = Vec::new();
-            append_realloc_free(serial, block.address, &mut event);
+            let owner = self.live_set.owners.get(block.owner as usize);
+            let heap = owner.map_or(RUST, |owner| owner.heap);
+            append_realloc_free(serial, block.address, heap, &mut event);
             out.sink.packet(stream, &event);
             serial += 1;
         }
@@ -173,6 +176,8 @@ struct OwnerHeader {
     opens_scope: bool,
     /// The call stack of its blocks, 0 if they have none.
     callstack: u32,
+    /// The root heap of its blocks.
+    heap: u8,
     /// If its blocks were renamed: the bytes that open the context they were renamed to.
     renamed: Option<Vec<u8>>,
 }
@@ -200,7 +205,8 @@ impl OwnerHeader {
             bytes
         });
         let callstack = owner.map_or(0, |owner| owner.callstack);
-        Self { bytes, opens_scope: tag.is_some(), callstack, renamed }
+        let heap = owner.map_or(RUST, |owner| owner.heap);
+        Self { bytes, opens_scope: tag.is_some(), callstack, heap, renamed }
     }
 }
 
@@ -221,7 +227,8 @@ impl PacketBuilder<'_> {
             self.packet.extend_from_slice(&head.bytes);
             self.owner = Some((block.owner, head.opens_scope));
         }
-        append_alloc(*serial, block.address, head.callstack, block.size, &mut self.packet);
+        let (size, packet) = (block.size, &mut self.packet);
+        append_alloc(*serial, block.address, head.callstack, size, head.heap, packet);
         *serial += 1;
         if let Some(enter) = &head.renamed {
             self.close();

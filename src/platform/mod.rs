@@ -5,5 +5,6 @@ pub(crate) mod chunk_table;
 pub(crate) mod clock;
 pub(crate) mod free_stack;
 pub(crate) mod os;
+pub(crate) mod own_thread;
 #[cfg(feature = "perfetto")]
 pub(crate) mod ticks;

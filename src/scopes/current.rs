@@ -12,13 +12,13 @@
 //! The state has no destructor, so it works at any moment in the life of a thread. It needs no
 //! thread slot, so a thread that never allocates is not registered. Only the entry counts are
 //! [shared](super::entries): the worker reads them.
-#![expect(unsafe_code, reason = "a pointer to a static")]
 
 mod cache;
 mod overflow;
 
 use super::tree::{self, NONE, OTHER, ROOT};
 use super::{entries, misuse};
+use crate::platform::own_thread::{self, Place};
 use cache::NodeCache;
 use overflow::{OVERFLOW, Overflow, Skipped};
 use std::cell::Cell;
@@ -62,14 +62,11 @@ thread_local! {
     } };
 }
 
+static PLACE: Place = Place::new();
+
 #[inline(always)]
 fn current() -> Option<&'static ThreadContext> {
-    // PERF: the closure is inlined only if it is small, so the rest of the code is outside the
-    // closure.
-    let current = CURRENT.try_with(ptr::from_ref).ok()?;
-    // SAFETY: `CURRENT` has no destructor, so it exists as long as its thread. `ThreadContext` is
-    // not `Sync`, so only this thread uses it.
-    Some(unsafe { &*current })
+    own_thread::get(&CURRENT, &PLACE)
 }
 
 /// The number of the current context. An allocation reads nothing else of the state.

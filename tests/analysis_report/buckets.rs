@@ -6,10 +6,11 @@ use std::collections::HashMap;
 /// The buckets of each row of a list sum to the row.
 pub fn buckets_add_up(report: &Report) {
     type RowOf = fn(&BucketRow) -> Option<usize>;
-    let lists: [(Vec<Figures>, RowOf); 4] = [
+    let lists: [(Vec<Figures>, RowOf); 5] = [
         (report.by_scope.iter().map(|row| row.figures).collect(), |bucket| Some(bucket.scope)),
         (report.by_name.iter().map(|row| row.figures).collect(), |bucket| Some(bucket.name)),
         (report.by_thread.iter().map(|row| row.figures).collect(), |bucket| Some(bucket.thread)),
+        (report.by_heap.iter().map(|row| row.figures).collect(), |bucket| Some(bucket.heap)),
         (report.by_stack.iter().map(|row| row.figures).collect(), |bucket| bucket.stack),
     ];
     for (rows, row_of) in lists {

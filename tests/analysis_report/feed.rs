@@ -148,6 +148,8 @@ pub struct Feed<O = NoObserver> {
     types: Vec<EventType>,
     serial: u64,
     pub events: u64,
+    /// The root heap of an address.
+    pub heap_of: fn(u64) -> u64,
 }
 
 impl Feed {
@@ -176,7 +178,7 @@ impl<O: BlockObserver> Feed<O> {
             let fields = if unreal && name == "Memory.TagSpec" { SPEC } else { fields };
             types.push(event_type(16 + index as u16, name, synced, fields));
         }
-        let mut feed = Self { analyzer, types, serial: 0, events: 0 };
+        let mut feed = Self { analyzer, types, serial: 0, events: 0, heap_of: |_| 0 };
         for (index, event_type) in feed.types.iter().enumerate() {
             feed.analyzer.event_type(index, event_type);
         }
@@ -215,7 +217,8 @@ impl<O: BlockObserver> Feed<O> {
 
     fn sized(&mut self, name: &str, stream: u16, address: u64, size: u64, stack: u32) {
         let size = size.min((1 << 35) - 1);
-        let values = [N(address), N(stack.into()), N(size >> 3), N(size & 7 | 4 << 3), N(0)];
+        let heap = (self.heap_of)(address);
+        let values = [N(address), N(stack.into()), N(size >> 3), N(size & 7 | 4 << 3), N(heap)];
         self.emit(name, stream, &values);
     }
 
@@ -229,11 +232,11 @@ impl<O: BlockObserver> Feed<O> {
     }
 
     pub fn free(&mut self, stream: u16, address: u64) {
-        self.emit("Memory.Free", stream, &[N(address), N(0)]);
+        self.emit("Memory.Free", stream, &[N(address), N((self.heap_of)(address))]);
     }
 
     pub fn realloc_free(&mut self, stream: u16, address: u64) {
-        self.emit("Memory.ReallocFree", stream, &[N(address), N(0)]);
+        self.emit("Memory.ReallocFree", stream, &[N(address), N((self.heap_of)(address))]);
     }
 
     pub fn realloc_alloc(&mut self, stream: u16, address: u64, size: u64) {

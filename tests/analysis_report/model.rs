@@ -20,6 +20,7 @@ enum Key {
     GroupAndBelow(Path),
     Name(Path, &'static str),
     Thread(u32),
+    Heap(u64),
     Size(u64),
     /// The frames of a stack; none without one.
     Stack(Vec<u64>),
@@ -32,6 +33,7 @@ struct Owner {
     group: Path,
     name: &'static str,
     thread: u32,
+    heap: u64,
     class: u64,
     stack: u32,
 }
@@ -47,6 +49,7 @@ impl Owner {
             Key::Group(self.group.clone()),
             Key::Name(self.group.clone(), self.name),
             Key::Thread(self.thread),
+            Key::Heap(self.heap),
             Key::Size(self.class),
             Key::Stack(STACKS[self.stack as usize].to_vec()),
         ]);
@@ -112,6 +115,11 @@ pub fn announce<O: BlockObserver>(feed: &mut Feed<O>) {
     feed.spec(3, 301, 101, 211, "");
     feed.spec(3, 302, 100, 212, "");
     feed.spec(3, 303, 103, 213, "");
+}
+
+/// The root heap of an address. A block that is reallocated stays in its heap.
+pub fn heap_of(address: u64) -> u64 {
+    [0, 2, 15][(address / 16 % 3) as usize]
 }
 
 /// The owner of a block, and its size at that time.
@@ -196,7 +204,8 @@ impl Model {
         let (scope, group, name) = self.context(stream);
         let thread = self.streams[&stream].thread;
         let class = class_of(size);
-        let owner = Owner { scope, group, name, thread, class, stack };
+        let heap = heap_of(address);
+        let owner = Owner { scope, group, name, thread, heap, class, stack };
         let stamp = self.allocations.entry(thread).or_default();
         *stamp += 1;
         let stamp = *stamp;
@@ -370,6 +379,7 @@ type Rows = (BTreeMap<Key, Figures>, Figures);
 fn run(ops: &[Op]) -> (Report, Model, Option<Rows>, Sums) {
     let mut feed = Feed::ours(Analyzer::observing(Sums::default()).by_bucket());
     announce(&mut feed);
+    feed.heap_of = heap_of;
     feed.module("program", 0x1000, 0x100);
     for (id, frames) in (0..).zip(STACKS).skip(1) {
         feed.stack(id, frames);
@@ -431,7 +441,8 @@ fn run(ops: &[Op]) -> (Report, Model, Option<Rows>, Sums) {
                 model.streams.get_mut(&stream).expect("it").scopes.pop();
             }
             Op::Retag { stream, which } => {
-                feed.emit("Memory.UpdateAlloc", stream, &[N(pick(which)), N(0)]);
+                let address = pick(which);
+                feed.emit("Memory.UpdateAlloc", stream, &[N(address), N(heap_of(address))]);
                 model.retag(stream, pick(which));
             }
             Op::Marker { after } => {
@@ -490,6 +501,9 @@ fn rows(report: &Report) -> BTreeMap<Key, Figures> {
     for row in &report.by_thread {
         add(Key::Thread(row.id), row.figures);
     }
+    for row in &report.by_heap {
+        add(Key::Heap(row.id.into()), row.figures);
+    }
     for row in &report.by_size {
         add(Key::Size(row.max_bytes.unwrap_or(LAST_CLASS)), row.figures);
         let Figures { live_blocks, live_bytes, .. } = row.figures;
@@ -511,6 +525,7 @@ fn columns_add_up(report: &Report) {
         report.by_group.iter().map(|row| row.figures).collect(),
         report.by_name.iter().map(|row| row.figures).collect(),
         report.by_thread.iter().map(|row| row.figures).collect(),
+        report.by_heap.iter().map(|row| row.figures).collect(),
         report.by_size.iter().map(|row| row.figures).collect(),
     ];
     if !report.by_stack.is_empty() {

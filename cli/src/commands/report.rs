@@ -241,6 +241,9 @@ fn names_in(report: &Report, args: &ReportArgs) -> BTreeSet<String> {
     if is_shown(By::Thread) {
         names.extend(report.by_thread.iter().map(|row| format!("{} ({})", row.name, row.id)));
     }
+    if is_shown(By::Heap) {
+        names.extend(report.by_heap.iter().map(|row| row.name.clone()));
+    }
     names
 }
 

@@ -1,7 +1,9 @@
-//! `memledger run`: runs a program that has the tracker, and reports after it, however it ended.
+//! `memledger run`: runs a program and reports after it, however it ended. A program without the tracker
+//! gets a library that tracks its `malloc`.
 
 mod child;
 mod live;
+mod preload;
 mod traces;
 mod viewed;
 
@@ -20,6 +22,7 @@ use live::{Aside, Live};
 use memledger::analysis::{Analyzer, FindingsObserver, Report};
 use memledger::dump::{FORMATS, ReportFormat, text};
 use memledger::trace::read::{Summary, read};
+use preload::Tracking;
 use std::ffi::OsString;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -38,6 +41,7 @@ Examples:
   memledger run --top -- ./server                         live in this terminal while it runs
   memledger run --view -- ./server                        in a browser while it runs and after that
   memledger run --follow-children -- sh -c './a; ./b'     a report of each process
+  memledger run --stacks -- python3 script.py             any program: what it gets from malloc
 
 The exit status is the program's own, 128 + N if signal N ended it, 127 if there is no such program and
 126 if it cannot be run. If it is 0: 3 if a --fail-if held, and 1 if one could not be checked. The
@@ -86,6 +90,10 @@ pub struct RunArgs {
     /// after its end
     #[arg(long, conflicts_with = "top")]
     view: bool,
+    /// The library for programs without the tracker [default: libmemledger_preload.so beside this command
+    /// or in ../lib]
+    #[arg(long, value_name = "FILE")]
+    preload: Option<PathBuf>,
     #[command(flatten)]
     symbols: SymbolArgs,
     /// The program and its arguments
@@ -150,6 +158,7 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
             .map_err(|why| CliError::Usage(format!("{REPORT} is {value:?}, but {why}")))?,
         (None, None) => ReportTo::Stderr,
     };
+    let tracking = preload::tracking(&args.command[0], args.preload.as_deref())?;
     let keep = args.trace.clone().or(variable(FILE).map(PathBuf::from));
     if args.follow_children {
         if let ReportTo::File(path) = &report_to {
@@ -168,6 +177,9 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     // So that the trace has its end, too.
     if variable(REPORT_ON_SIGNALS).is_none() {
         environment.push(set(REPORT_ON_SIGNALS, "1".into()));
+    }
+    if let Tracking::Preloaded(libraries) = &tracking {
+        environment.push(set(preload::VARIABLE, libraries.clone()));
     }
     if args.follow_children {
         environment.extend([set(FOLLOW_FORKS, "1".into()), (PARENT, None)]);
@@ -194,7 +206,7 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
         Some(Err(error)) => note(&error.to_string()),
         None => {}
     }
-    let result = report_on(args, &report_to, &traces, &ended);
+    let result = report_on(args, &report_to, &traces, &ended, &tracking);
     match viewed {
         Some(Ok(viewed)) => viewed.close(!traces.found(ended.pid).is_empty()),
         Some(Err(error)) => note(&error.to_string()),
@@ -237,6 +249,7 @@ fn report_on(
     to: &ReportTo,
     traces: &Traces,
     ended: &Ended,
+    tracking: &Tracking,
 ) -> Result<Outcome, CliError> {
     let found = traces.found(ended.pid);
     let program = args.command[0].to_string_lossy();
@@ -245,7 +258,17 @@ fn report_on(
             false => "; for programs that it starts there is --follow-children",
             true => ", nor does a program that it has started",
         };
-        let sentence = format!("{program} does not use memledger::TrackingAllocator{more}");
+        let sentence = match tracking {
+            Tracking::Own => format!("{program} does not use memledger::TrackingAllocator{more}"),
+            Tracking::NoLibrary => format!(
+                "{program} does not use memledger::TrackingAllocator, and the library for such programs, \
+                 libmemledger_preload.so, is neither beside this command nor in ../lib{more}"
+            ),
+            Tracking::Preloaded(_) => format!(
+                "{program} has left no trace: it has a malloc of its own, or it ended before it used \
+                 memory{more}"
+            ),
+        };
         if args.fail_if.is_empty() {
             note(&sentence);
             return Ok(Outcome::Done);

@@ -49,6 +49,12 @@ impl Accounts {
         self.peaks.copy(of)
     }
 
+    /// Adds a peak tracker for all blocks so far; returns its number.
+    pub(in crate::analysis) fn add_peak_of_total(&mut self) -> u32 {
+        self.flush();
+        self.peaks.add_total(&self.total)
+    }
+
     /// See [`Peaks::set_list`].
     pub(in crate::analysis) fn set_peaks(&mut self, context: u32, list: &[u32]) {
         self.peaks.set_list(context, list);

@@ -158,6 +158,9 @@ impl<O: BlockObserver> Analyzer<O> {
                     kinds.map(|(kind, owner)| (u8_at(fixed, kind), u32_at(fixed, owner) as i32));
                 self.model.announce(id, parent, &event.text(name), kind_and_owner);
             }
+            NameRole::HeapSpec { id, name } => {
+                self.model.name_heap(u32_at(fixed, id), &event.text(name));
+            }
             NameRole::ScopeEntries { tag, entries, before } => {
                 let (id, entries) = (u32_at(fixed, tag) as i32, u64_at(fixed, entries));
                 self.model.entered(id, entries, u8_at(fixed, before) != 0);

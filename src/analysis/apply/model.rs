@@ -131,6 +131,8 @@ impl Model {
     pub(in crate::analysis) fn enter_of_block(&mut self, stream: u16, heap: usize, address: u64) {
         let block = usable_heap(heap).and_then(|heap| self.heaps.get(heap, address));
         let context = block.map_or(OUTERMOST, |block| self.accounts.bucket(block.bucket).context);
+        // The scope is that of the block, whichever heap the block is in.
+        let context = self.contexts.in_heap(context, 0, &mut self.accounts);
         self.stream(stream).enter(context);
     }
 
@@ -158,6 +160,11 @@ impl Model {
         let (kind, owner) = kind_and_owner
             .map_or((IdKind::Scope, -1), |(kind, owner)| (IdKind::from_wire(kind), owner));
         self.contexts.announce(id, TagSpec { kind, parent, owner, name: name.into() });
+    }
+
+    /// See [`Contexts::name_heap`].
+    pub(in crate::analysis) fn name_heap(&mut self, id: u32, name: &str) {
+        self.contexts.name_heap(id, name);
     }
 
     /// See [`Contexts::entered`].

@@ -1,6 +1,6 @@
 //! The rows that an allocation counts in: scopes, groups and names, from the trace's `TagSpec`s.
 //!
-//! A *context* is a scope stack and a tag. Our writer gives each scope, group, tag and context an
+//! A *context* is a scope stack and a tag in a root heap. Our writer gives each scope, group, tag and context an
 //! id in one tree of ids; the `Kind` of a `TagSpec` says what an id refers to. In a trace of
 //! Unreal's writer every id is a scope. A scope with an `Owner` is a measurement: the rows of a
 //! report do not distinguish it from a scope of the same name, but each measurement has its own
@@ -9,6 +9,7 @@
 
 use super::entries::Entries;
 use super::measurements::{Measurements, NO_MEASUREMENT};
+use super::root_heaps::RootHeaps;
 use super::tree::{MAX_DEPTH, NO_PEAK, ROOT, Tree};
 use crate::analysis::accounts::Accounts;
 use crate::analysis::hash::IntMap;
@@ -22,6 +23,9 @@ const UNKNOWN: &str = "Unknown";
 const UNNAMED: &str = "Unnamed";
 /// The context of a thread outside every scope and tag.
 pub(in crate::analysis) const OUTERMOST: u32 = 0;
+/// The root heap of the context that a scope opens; an allocation in another heap has a context of its
+/// own.
+const FIRST_HEAP: u8 = 0;
 
 /// What an id refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +69,7 @@ struct Announced {
     walked: bool,
 }
 
-/// A scope stack and a tag.
+/// A scope stack and a tag in a root heap.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::analysis) struct Context {
     /// The node of its scope.
@@ -74,6 +78,8 @@ pub(in crate::analysis) struct Context {
     pub(in crate::analysis) name: u32,
     /// The innermost measurement around it.
     pub(in crate::analysis) measurement: u32,
+    /// The root heap of its blocks.
+    pub(in crate::analysis) heap: u8,
 }
 
 /// A name within a group.
@@ -94,7 +100,8 @@ pub(in crate::analysis) struct Contexts {
     contexts: Vec<Context>,
     names_by_text: HashMap<(u32, Box<str>), u32>,
     measurements: Measurements,
-    by_parts: IntMap<(u32, u32, u32), u32>,
+    heaps: RootHeaps,
+    by_parts: IntMap<(u32, u32, u32, u8), u32>,
     by_id: IntMap<i32, u32>,
     announced: IntMap<i32, Announced>,
     entries: Entries,
@@ -110,6 +117,7 @@ impl Contexts {
             names: Vec::new(),
             contexts: Vec::new(),
             measurements: Measurements::default(),
+            heaps: RootHeaps::default(),
             names_by_text: HashMap::new(),
             by_parts: IntMap::default(),
             by_id: IntMap::default(),
@@ -118,7 +126,7 @@ impl Contexts {
             has_kinds: false,
         };
         let unnamed = contexts.unnamed(accounts);
-        contexts.intern(ROOT, unnamed, NO_MEASUREMENT, accounts);
+        contexts.intern((ROOT, unnamed, NO_MEASUREMENT, FIRST_HEAP), accounts);
         contexts
     }
 
@@ -200,9 +208,9 @@ impl Contexts {
         context: u32,
         accounts: &mut Accounts,
     ) -> Option<u32> {
-        let Context { scope, name, measurement } = self.contexts[context as usize];
+        let Context { scope, name, measurement, heap } = self.contexts[context as usize];
         let is_inside = measurement != NO_MEASUREMENT;
-        is_inside.then(|| self.intern(scope, name, NO_MEASUREMENT, accounts))
+        is_inside.then(|| self.intern((scope, name, NO_MEASUREMENT, heap), accounts))
     }
 
     /// The context of a block of the context `old` that gets the tag of the context `current`. If
@@ -213,11 +221,31 @@ impl Contexts {
         current: u32,
         accounts: &mut Accounts,
     ) -> u32 {
+        let Context { scope, measurement, heap, .. } = self.contexts[old as usize];
         if !self.has_kinds {
-            return current;
+            return self.in_heap(current, heap, accounts);
         }
-        let Context { scope, measurement, .. } = self.contexts[old as usize];
-        self.intern(scope, self.contexts[current as usize].name, measurement, accounts)
+        let name = self.contexts[current as usize].name;
+        self.intern((scope, name, measurement, heap), accounts)
+    }
+
+    /// The context that differs from this one in its root heap only.
+    pub(in crate::analysis) fn in_heap(
+        &mut self,
+        context: u32,
+        heap: u8,
+        accounts: &mut Accounts,
+    ) -> u32 {
+        let Context { scope, name, measurement, heap: present } = self.contexts[context as usize];
+        if heap == present {
+            return context;
+        }
+        self.intern((scope, name, measurement, heap), accounts)
+    }
+
+    /// The root heap `id` has this name.
+    pub(in crate::analysis) fn name_heap(&mut self, id: u32, name: &str) {
+        self.heaps.set_name(id, name);
     }
 
     /// The context that a `MemoryScope` with this id opens.
@@ -235,18 +263,21 @@ impl Contexts {
         self.by_id.iter().map(|(&id, &context)| (id, context))
     }
 
-    /// The context with this scope and this name in this measurement.
-    fn intern(&mut self, scope: u32, name: u32, measurement: u32, accounts: &mut Accounts) -> u32 {
-        let parts = (scope, name, measurement);
+    /// The context with this scope, this name and this root heap in this measurement.
+    fn intern(&mut self, parts: (u32, u32, u32, u8), accounts: &mut Accounts) -> u32 {
+        let (scope, name, measurement, heap) = parts;
         if let Some(&context) = self.by_parts.get(&parts) {
             return context;
         }
         let context = self.contexts.len() as u32;
         self.by_parts.insert(parts, context);
-        self.contexts.push(Context { scope, name, measurement });
+        self.contexts.push(Context { scope, name, measurement, heap });
         self.scopes.add_context(scope, context);
         let group = self.names[name as usize].group;
         self.groups.add_context(group, context);
+        if self.heaps.add(heap, accounts) {
+            (0..context).for_each(|context| self.list(context, accounts));
+        }
         self.list(context, accounts);
         context
     }
@@ -272,7 +303,7 @@ impl Contexts {
                 (scope, self.unnamed(accounts), NO_MEASUREMENT)
             }
         };
-        let context = self.intern(scope, name, measurement, accounts);
+        let context = self.intern((scope, name, measurement, FIRST_HEAP), accounts);
         if parts.is_some() {
             self.by_id.insert(id, context);
         }
@@ -402,9 +433,9 @@ impl Contexts {
 
     /// Sets the peak trackers of a context.
     fn list(&self, context: u32, accounts: &mut Accounts) {
-        let Context { scope, name, .. } = self.contexts[context as usize];
+        let Context { scope, name, heap, .. } = self.contexts[context as usize];
         let Name { group, peak, .. } = self.names[name as usize];
-        let mut list = Vec::new();
+        let mut list = Vec::from_iter(self.heaps.peak(heap));
         self.scopes.list_peaks(scope, &mut list);
         self.groups.list_peaks(group, &mut list);
         list.push(peak);
@@ -416,6 +447,10 @@ impl Contexts {
 impl Contexts {
     pub(in crate::analysis) fn scopes(&self) -> &Tree {
         &self.scopes
+    }
+
+    pub(in crate::analysis) fn heaps(&self) -> &RootHeaps {
+        &self.heaps
     }
 
     pub(in crate::analysis) fn groups(&self) -> &Tree {
@@ -431,10 +466,17 @@ impl Contexts {
         self.contexts[context as usize]
     }
 
-    /// All contexts, by their numbers.
+    /// The number of contexts.
     #[cfg(feature = "enable")]
-    pub(in crate::analysis) fn all(&self) -> &[Context] {
-        &self.contexts
+    pub(in crate::analysis) fn len(&self) -> usize {
+        self.contexts.len()
+    }
+
+    /// The context that differs from this one in its root heap only, in the first heap.
+    #[cfg(feature = "enable")]
+    pub(in crate::analysis) fn in_first_heap(&self, context: u32) -> Option<u32> {
+        let Context { scope, name, measurement, .. } = self.get(context);
+        self.by_parts.get(&(scope, name, measurement, FIRST_HEAP)).copied()
     }
 
     #[cfg(feature = "enable")]

@@ -5,6 +5,7 @@
 //! | `contexts.rs` | scopes, groups, names and the contexts made of them |
 //! | `entries.rs` | how often scopes were entered |
 //! | `measurements.rs` | scopes that are measured |
+//! | `root_heaps.rs` | root heaps |
 //! | `streams.rs` | streams, with their open scopes and reallocations |
 //! | `threads.rs` | threads |
 //! | `tree.rs` | a tree of names |
@@ -12,6 +13,7 @@
 mod contexts;
 mod entries;
 mod measurements;
+mod root_heaps;
 mod streams;
 mod threads;
 mod tree;

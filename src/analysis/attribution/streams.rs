@@ -50,7 +50,10 @@ pub(in crate::analysis) struct LastBlock {
 pub(in crate::analysis) struct Stream {
     pub(in crate::analysis) thread: u32,
     /// The bucket of its thread and context; [`NO_BUCKET`] until it is looked up.
-    pub(in crate::analysis) bucket: u32,
+    bucket: u32,
+    /// The same in another root heap than the first, and that heap.
+    other_bucket: u32,
+    other_heap: u8,
     pub(in crate::analysis) context: u32,
     scopes: Vec<u32>,
     too_deep: u64,
@@ -63,6 +66,8 @@ impl Stream {
         Self {
             thread,
             bucket: NO_BUCKET,
+            other_bucket: NO_BUCKET,
+            other_heap: 0,
             context: OUTERMOST,
             scopes: Vec::new(),
             too_deep: 0,
@@ -92,7 +97,34 @@ impl Stream {
 
     fn set_context(&mut self, context: u32) {
         if self.context != context {
-            (self.context, self.bucket) = (context, NO_BUCKET);
+            self.context = context;
+            self.reset_bucket();
+        }
+    }
+
+    fn reset_bucket(&mut self) {
+        (self.bucket, self.other_bucket) = (NO_BUCKET, NO_BUCKET);
+    }
+
+    /// The bucket of what the stream allocates now in this root heap; [`NO_BUCKET`] if it is not looked
+    /// up yet.
+    #[inline]
+    pub(in crate::analysis) fn bucket_in(&self, heap: u8) -> u32 {
+        if heap == 0 {
+            self.bucket
+        } else if heap == self.other_heap {
+            self.other_bucket
+        } else {
+            NO_BUCKET
+        }
+    }
+
+    /// Sets what [`bucket_in`](Self::bucket_in) returns.
+    pub(in crate::analysis) fn set_bucket_in(&mut self, heap: u8, bucket: u32) {
+        if heap == 0 {
+            self.bucket = bucket;
+        } else {
+            (self.other_heap, self.other_bucket) = (heap, bucket);
         }
     }
 
@@ -184,7 +216,7 @@ impl Streams {
     /// Forgets the bucket of each stream, which is looked up again.
     pub(in crate::analysis) fn reset_buckets(&mut self) {
         for stream in &mut self.0 {
-            stream.bucket = NO_BUCKET;
+            stream.reset_bucket();
         }
     }
 

@@ -76,6 +76,7 @@ pub(in crate::analysis) enum NameRole {
     ThreadInfo { thread: u16, system: u16, name: usize },
     ThreadStart { id: u16, system: u16, name: usize },
     TagSpec { tag: u16, parent: u16, name: usize, kinds: Option<(u16, u16)> },
+    HeapSpec { id: u16, name: usize },
     ScopeEntries { tag: u16, entries: u16, before: u16 },
 }
 
@@ -266,6 +267,11 @@ impl Fields<'_> {
             "HeapMarkAlloc" => Role::Block(BlockRole::HeapMark { address: address()? }),
             "HeapUnmarkAlloc" => Role::Block(BlockRole::HeapUnmark { address: address()? }),
             "Init" => Role::Trace(TraceRole::Init { shift: self.at("SizeShift", U8)? }),
+            // Only the names of heaps are of use; a writer may have none.
+            "HeapSpec" => match (self.at("Id", U32), self.index("Name", TEXT)) {
+                (Ok(id), Ok(name)) => Role::Name(NameRole::HeapSpec { id, name }),
+                _ => Role::Ignored,
+            },
             "TagSpec" => Role::Name(NameRole::TagSpec {
                 tag: self.at("Tag", I32)?,
                 parent: self.at("Parent", I32)?,

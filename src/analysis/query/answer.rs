@@ -163,6 +163,7 @@ impl Answer {
         report.by_group.iter_mut().for_each(|row| (row.figures, row.inclusive) = (none, none));
         report.by_name.iter_mut().for_each(|row| row.figures = none);
         report.by_thread.iter_mut().for_each(|row| row.figures = none);
+        report.by_heap.iter_mut().for_each(|row| row.figures = none);
         for row in &mut report.by_stack {
             (row.figures, row.weights) = (none, None);
         }
@@ -171,6 +172,7 @@ impl Answer {
             report.by_scope[bucket.scope].figures.add(&figures);
             report.by_name[bucket.name].figures.add(&figures);
             report.by_thread[bucket.thread].figures.add(&figures);
+            report.by_heap[bucket.heap].figures.add(&figures);
             if let Some(stack) = bucket.stack {
                 report.by_stack[stack].figures.add(&figures);
             }

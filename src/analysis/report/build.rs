@@ -1,7 +1,7 @@
 //! Makes a report: sums the buckets into rows, and sorts.
 
 use super::largest::Largest;
-use super::rows::{BucketRow, GroupRow, NameRow, ScopeRow, SizeRow, ThreadRow};
+use super::rows::{BucketRow, GroupRow, HeapRow, NameRow, ScopeRow, SizeRow, ThreadRow};
 use super::series::{TimePoint, TimeSeries};
 use super::stacks::StackTable;
 use super::sums::{TreeFigures, add_counts, add_moves, by_node, by_row};
@@ -13,6 +13,7 @@ use crate::analysis::columns::{Figures, Tally, Totals};
 use crate::analysis::cutoff::Cutoff;
 use crate::analysis::diagnostics::Diagnostics;
 use crate::analysis::facts::Facts;
+use crate::analysis::live_set::HEAPS;
 use crate::analysis::llm_tags::LlmTags;
 use crate::analysis::rss::RssHistory;
 use crate::analysis::timeline::Timeline;
@@ -89,6 +90,7 @@ impl Sources<'_> {
         let (by_scope, scopes) = self.scope_rows(&largest.by_bucket);
         let (by_name, names) = self.name_rows();
         let (by_thread, threads) = self.thread_rows();
+        let (by_heap, heaps) = self.heap_rows();
         let is_whole = self.parts == Parts::All;
         let timeline = if is_whole {
             self.timeline.series().report(
@@ -101,7 +103,7 @@ impl Sources<'_> {
             TimeSeries::default()
         };
         let by_bucket = if self.by_bucket {
-            self.bucket_rows(&scopes, &names, &threads, &stacks.row_of)
+            self.bucket_rows([&scopes, &names, &threads, &heaps], &stacks.row_of)
         } else {
             Vec::new()
         };
@@ -115,6 +117,7 @@ impl Sources<'_> {
             by_group: self.group_rows(),
             by_name,
             by_thread,
+            by_heap,
             by_size: self.size_rows(),
             by_stack: stacks.rows,
             by_bucket,
@@ -277,25 +280,40 @@ impl Sources<'_> {
         })
     }
 
+    /// The rows, and the row of each root heap.
+    fn heap_rows(&self) -> (Vec<HeapRow>, Vec<usize>) {
+        let (contexts, accounts) = (self.model.contexts(), self.model.accounts());
+        let heap_of = |bucket: &Bucket| Some(contexts.get(bucket.context).heap.into());
+        let sums = by_row(accounts, HEAPS, heap_of);
+        let row = |(heap, figures): (u8, Option<_>)| {
+            let figures: Figures = figures?;
+            let tracker = contexts.heaps().peak(heap);
+            let peak_bytes =
+                tracker.map_or(accounts.total().peak_bytes, |peak| accounts.peak(peak));
+            let name = contexts.heaps().name(heap);
+            Some(HeapRow { id: heap.into(), name, figures: Figures { peak_bytes, ..figures } })
+        };
+        sorted((0..).zip(sums).map(row), |a, b| order(&a.figures, &b.figures).then(a.id.cmp(&b.id)))
+    }
+
     /// The rows of all buckets. Each bucket has a row in the other lists, because the sums of these
     /// are over all buckets.
     fn bucket_rows(
         &self,
-        scopes: &[usize],
-        names: &[usize],
-        threads: &[usize],
+        [scopes, names, threads, heaps]: [&[usize]; 4],
         stacks: &[Option<usize>],
     ) -> Vec<BucketRow> {
         let (contexts, accounts) = (self.model.contexts(), self.model.accounts());
         let generation = accounts.total().generation;
         let row = |(number, bucket): (usize, &Bucket)| {
-            let Context { scope, name, .. } = contexts.get(bucket.context);
+            let Context { scope, name, heap, .. } = contexts.get(bucket.context);
             let figures = bucket.figures(generation);
             let weights = accounts.weights(number as u32).map(Box::new);
             BucketRow {
                 scope: scopes[scope as usize],
                 name: names[name as usize],
                 thread: threads[bucket.thread as usize],
+                heap: heaps[usize::from(heap)],
                 stack: stacks.get(bucket.stack as usize).copied().flatten(),
                 figures,
                 era: bucket.era,

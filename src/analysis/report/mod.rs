@@ -31,8 +31,8 @@ pub(crate) use calls::{Call, CallKind, Calls};
 pub(crate) use crates::{end_of_angles, is_last_part, last_part, split_outside, with_module};
 pub use llm::{LlmTagRow, LlmTagSeries, LlmValue};
 pub use rows::{
-    BucketRow, Frame, GroupRow, LiveBlock, NameRow, ScopeRow, SizeRow, StackKind, StackRow,
-    ThreadRow,
+    BucketRow, Frame, GroupRow, HeapRow, LiveBlock, NameRow, ScopeRow, SizeRow, StackKind,
+    StackRow, ThreadRow,
 };
 pub use rss::{ResidentMemory, Rss, RssPoint};
 pub use series::{ThreadSeries, TimePoint, TimeSeries};

@@ -62,6 +62,18 @@ pub struct ThreadRow {
     pub figures: Figures,
 }
 
+/// One root heap: an address space of its own, such as that of Rust's allocator, or of C's `malloc`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeapRow {
+    /// Its number in the trace.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// Its blocks.
+    pub figures: Figures,
+}
+
 /// One class of sizes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -114,9 +126,9 @@ impl StackRow {
     }
 }
 
-/// One combination of scope stack, group and name, thread and call stack.
+/// One combination of scope stack, group and name, thread, root heap and call stack.
 ///
-/// The four are indices of the report's lists. Its own peak and moves are not kept: these columns are 0.
+/// The five are indices of the report's lists. Its own peak and moves are not kept: these columns are 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BucketRow {
@@ -126,6 +138,8 @@ pub struct BucketRow {
     pub name: usize,
     /// The thread that allocates: an index of [`Report::by_thread`](super::Report::by_thread).
     pub thread: usize,
+    /// Its root heap: an index of [`Report::by_heap`](super::Report::by_heap).
+    pub heap: usize,
     /// Its call stack: an index of [`Report::by_stack`](super::Report::by_stack), if that has it.
     pub stack: Option<usize>,
     /// Its blocks. In a sampled trace, a bucket with a stack has the blocks of the sample.

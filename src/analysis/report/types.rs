@@ -2,8 +2,8 @@
 
 use super::llm::LlmTagRow;
 use super::rows::{
-    BucketRow, Frame, GroupRow, LiveBlock, NameRow, ScopeRow, SizeRow, StackKind, StackRow,
-    ThreadRow,
+    BucketRow, Frame, GroupRow, HeapRow, LiveBlock, NameRow, ScopeRow, SizeRow, StackKind,
+    StackRow, ThreadRow,
 };
 use super::rss::Rss;
 use super::series::TimeSeries;
@@ -46,6 +46,8 @@ pub struct Report {
     pub by_name: Vec<NameRow>,
     /// By thread.
     pub by_thread: Vec<ThreadRow>,
+    /// By root heap. Most traces have one; [`track_c_malloc!`](crate::track_c_malloc) adds another.
+    pub by_heap: Vec<HeapRow>,
     /// By size, in classes that double.
     pub by_size: Vec<SizeRow>,
     /// By call stack; empty in a trace without stacks.

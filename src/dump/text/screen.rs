@@ -170,6 +170,11 @@ fn totals(report: &Report, options: &Options, lines: &mut Lines<'_>) -> io::Resu
     let share = percent(totals.unnamed_bytes_at_peak, totals.peak_bytes);
     match totals.unnamed_bytes_at_peak {
         0 => Ok(()),
+        // A program without the tracker can have neither.
+        _ if report.by_heap.iter().all(|heap| heap.name == "C") => match report.by_stack.len() {
+            0 => lines.write("not named", "all of it: `memledger run --stacks` names functions"),
+            _ => Ok(()),
+        },
         _ if report.by_scope.len() == 1 && report.by_name.len() == 1 => lines.write(
             "not named",
             "all of it: there are no scopes and no tags. alloc_scope!(\"name\") makes a scope",

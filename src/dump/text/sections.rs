@@ -48,6 +48,10 @@ pub(super) fn tables(report: &Report, options: &Options) -> Vec<Table> {
     if let Some(by) = options.by {
         all.push(one(by));
     } else {
+        if report.by_heap.len() > 1 {
+            let heaps = heaps(report).collect();
+            all.push(held(report, options, heaps, "Who held the peak, by heap"));
+        }
         if has_scopes {
             all.push(held(report, options, scopes(report), "Who held the peak"));
         }
@@ -86,6 +90,7 @@ pub(super) fn one(report: &Report, options: &Options, by: By) -> Table {
         By::Group => whole(report, options, groups(report), "By group"),
         By::Name => whole(report, options, flat_names(report).collect(), "By name"),
         By::Thread => whole(report, options, threads(report).collect(), "By thread"),
+        By::Heap => whole(report, options, heaps(report).collect(), "By heap"),
         By::Size => whole(report, options, sizes(report).collect(), "By size"),
         By::Stack => calls::tree(report, options),
         By::Function => calls::rows(report, options, CallKind::Function),
@@ -311,6 +316,11 @@ fn threads(report: &Report) -> impl Iterator<Item = Node<'_>> {
         let name = if name.is_empty() { format!("thread {id}") } else { format!("{name} ({id})") };
         node(vec![Cow::Owned(name)], &row.figures, &row.figures)
     })
+}
+
+fn heaps(report: &Report) -> impl Iterator<Item = Node<'_>> {
+    let name = |name: &String| vec![Cow::Owned(name.clone())];
+    report.by_heap.iter().map(move |row| node(name(&row.name), &row.figures, &row.figures))
 }
 
 fn sizes(report: &Report) -> impl Iterator<Item = Node<'_>> {

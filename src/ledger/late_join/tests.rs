@@ -108,7 +108,7 @@ fn scope(tag: u32) -> Vec<u8> {
 
 fn alloc(serial: u64, address: u64, size: u64) -> Vec<u8> {
     let mut event = Vec::new();
-    append_alloc(serial, address, 0, size, &mut event);
+    append_alloc(serial, address, 0, size, RUST, &mut event);
     event
 }
 
@@ -181,7 +181,7 @@ fn no_two_markers_are_a_minute_apart() {
 fn a_reallocation_under_way_goes_on_with_its_block() {
     let mut read = first();
     let mut half = Vec::new();
-    append_realloc_free(1, 0x1000, &mut half);
+    append_realloc_free(1, 0x1000, RUST, &mut half);
     let start = [thread(2, "main"), scope(7), alloc(0, 0x1000, 100), vec![LEAVE_SCOPE], half];
     read.packet(5, &start.concat());
     // Another thread has got the address meanwhile.

@@ -207,6 +207,8 @@ pub(crate) fn create_in(_folder: &Path, _name: &str) -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
+pub(crate) fn prepare_before_main() {}
+
 pub(crate) fn keep_before_main() {
     // Nothing calls it here.
     let _ = crate::ledger::environment::start_before_main as fn();

@@ -19,7 +19,7 @@ use super::state;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The bytes that must be free in the buffer before a hook writes. The most that it writes until
-/// the next check is 72 bytes: a switch of context (8), both halves of a reallocation (13 + 22), a
+/// the next check is 78 bytes: a switch of context (8), both halves of a reallocation (18 + 23), a
 /// correction of its size (18), the undoing of the reallocation (10), and one byte to close the
 /// context. A short event of the program may use more
 /// ([`MAX_SHORT_BYTES`](super::program::MAX_SHORT_BYTES)).

@@ -1,6 +1,6 @@
 //! How a thread enters the hook and leaves it: by its guard.
 
-use super::registry::{self, THREAD};
+use super::registry;
 use super::slot::{Guard, ThreadSlot};
 use super::{buffer_pool, loss, state};
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -10,7 +10,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 /// out whether anything is recorded at all.
 #[inline(always)]
 pub(crate) fn enter() -> Option<&'static ThreadSlot> {
-    let slot = THREAD.try_with(|thread| thread.slot.get()).ok()?;
+    let slot = registry::own()?.slot.get();
     if !slot.is_outside() {
         return None;
     }

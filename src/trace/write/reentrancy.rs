@@ -1,14 +1,14 @@
 //! The reentrancy guard: while it is held, what this thread allocates is the tracker's own memory
 //! and is counted as overhead, not recorded as an event.
 
-use super::registry::THREAD;
+use super::registry;
 use super::slot::NO_SLOT;
 use std::marker::PhantomData;
 use std::sync::atomic::{Ordering, compiler_fence};
 
 /// Whether the guard is held on this thread.
 pub(crate) fn is_untracked() -> bool {
-    THREAD.try_with(|thread| thread.untracked.get() > 0).unwrap_or(false)
+    registry::own().is_some_and(|thread| thread.untracked.get() > 0)
 }
 
 /// Runs `body` with the guard held, and drops the values that `body` holds before the guard ends.
@@ -22,7 +22,7 @@ pub(crate) struct ReentrancyGuard(PhantomData<*const ()>);
 
 impl ReentrancyGuard {
     pub(crate) fn enter() -> Self {
-        let _ = THREAD.try_with(|thread| {
+        if let Some(thread) = registry::own() {
             let depth = thread.untracked.get();
             // NOTE: raises the depth before it takes the slot away; `drop` does the reverse.
             // Otherwise a signal handler that allocates in between would find a thread without a
@@ -33,20 +33,20 @@ impl ReentrancyGuard {
                 // Without its slot the thread cannot pass the fast path of the hook.
                 thread.suspended.set(thread.slot.replace(&NO_SLOT));
             }
-        });
+        }
         Self(PhantomData)
     }
 }
 
 impl Drop for ReentrancyGuard {
     fn drop(&mut self) {
-        let _ = THREAD.try_with(|thread| {
+        if let Some(thread) = registry::own() {
             let depth = thread.untracked.get();
             if depth == 1 {
                 thread.slot.set(thread.suspended.replace(&NO_SLOT));
             }
             compiler_fence(Ordering::SeqCst);
             thread.untracked.set(depth.saturating_sub(1));
-        });
+        }
     }
 }

@@ -13,6 +13,7 @@ use crate::platform::chunk_table::ChunkTable;
 use crate::platform::clock;
 use crate::platform::free_stack::FreeStack;
 use crate::platform::os;
+use crate::platform::own_thread::{self, Place};
 use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -51,7 +52,7 @@ pub(crate) struct ThreadState {
 }
 
 thread_local! {
-    pub(super) static THREAD: ThreadState = const { ThreadState {
+    static THREAD: ThreadState = const { ThreadState {
         slot: Cell::new(&NO_SLOT),
         untracked: Cell::new(0),
         registering: Cell::new(false),
@@ -62,6 +63,14 @@ thread_local! {
         epoch: Cell::new(0),
         at_end: Cell::new(None),
     } };
+}
+
+static PLACE: Place = Place::new();
+
+/// The state of this thread.
+#[inline(always)]
+pub(super) fn own() -> Option<&'static ThreadState> {
+    own_thread::get(&THREAD, &PLACE)
 }
 
 impl ThreadState {
@@ -96,24 +105,20 @@ pub(crate) fn mapped() -> u64 {
 /// This thread's slot, and whether it is for a single event after the thread's end. Registers the
 /// thread if it has no slot. If it returns `None`, it has counted the event as lost.
 pub(super) fn current() -> Option<(&'static ThreadSlot, bool)> {
-    THREAD
-        .try_with(|thread| {
-            if let Some(slot) = thread.slot() {
-                return Some((slot, false));
-            }
-            if thread.registering.replace(true) {
-                loss::event_without_slot();
-                return None;
-            }
-            let slot = register(thread);
-            thread.registering.set(false);
-            if slot.is_none() {
-                loss::event_without_slot();
-            }
-            Some((slot?, thread.retired.get()))
-        })
-        .ok()
-        .flatten()
+    let thread = own()?;
+    if let Some(slot) = thread.slot() {
+        return Some((slot, false));
+    }
+    if thread.registering.replace(true) {
+        loss::event_without_slot();
+        return None;
+    }
+    let slot = register(thread);
+    thread.registering.set(false);
+    if slot.is_none() {
+        loss::event_without_slot();
+    }
+    Some((slot?, thread.retired.get()))
 }
 
 fn register(thread: &ThreadState) -> Option<&'static ThreadSlot> {
@@ -152,7 +157,8 @@ fn register(thread: &ThreadState) -> Option<&'static ThreadSlot> {
 ///
 /// NOTE: `extern "C"`, which cannot unwind, because the system calls it.
 pub(crate) fn at_thread_end(at_end: extern "C" fn()) {
-    if THREAD.try_with(|thread| thread.at_end.set(Some(at_end))).is_ok() {
+    if let Some(thread) = own() {
+        thread.at_end.set(Some(at_end));
         os::on_thread_exit(&RETIRE);
     }
 }
@@ -161,17 +167,15 @@ static RETIRE: extern "C" fn() = retire_current;
 
 /// Called by the system in the last round of this thread's destructors.
 extern "C" fn retire_current() {
-    if let Ok(Some(at_end)) = THREAD.try_with(|thread| thread.at_end.take()) {
+    if let Some(at_end) = own().and_then(|thread| thread.at_end.take()) {
         at_end();
     }
-    let slot = THREAD.try_with(|thread| {
-        thread.retired.set(true);
-        // NOTE: sets the epoch before the thread gives up its slot. A signal handler that allocates
-        // after that takes another slot, which must begin in a later epoch than this one.
-        thread.slot().inspect(|slot| thread.continue_after(slot));
-        thread.take_slot()
-    });
-    if let Ok(Some(slot)) = slot {
+    let Some(thread) = own() else { return };
+    thread.retired.set(true);
+    // NOTE: sets the epoch before the thread gives up its slot. A signal handler that allocates
+    // after that takes another slot, which must begin in a later epoch than this one.
+    thread.slot().inspect(|slot| thread.continue_after(slot));
+    if let Some(slot) = thread.take_slot() {
         slot.store_own_name();
         retire(slot);
     }
@@ -180,7 +184,9 @@ extern "C" fn retire_current() {
 /// Retires a thread's slot, which the worker then drains and frees. Events after this take a fresh
 /// slot.
 pub(super) fn retire(slot: &ThreadSlot) {
-    let _ = THREAD.try_with(|thread| thread.continue_after(slot));
+    if let Some(thread) = own() {
+        thread.continue_after(slot);
+    }
     slot.state.store(FINISHED, Ordering::Release);
 }
 
@@ -228,11 +234,11 @@ pub(crate) fn reset_after_fork() {
 }
 
 fn reset_own_thread() {
-    let _ = THREAD.try_with(|thread| {
+    if let Some(thread) = own() {
         thread.slot.set(&NO_SLOT);
         thread.suspended.set(&NO_SLOT);
         thread.id.set(0);
-    });
+    }
 }
 
 /// Gives a finished slot back, once all its buffers have been given back.

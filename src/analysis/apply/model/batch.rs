@@ -53,10 +53,14 @@ impl Model {
         first: u64,
         env: &mut ApplyEnv<'_, O>,
     ) -> usize {
-        let Some(&Operation { stream: stream_id, .. }) = operations.first() else { return 0 };
+        let Some(&Operation { stream: stream_id, heap: heap_of_allocations, .. }) =
+            operations.first()
+        else {
+            return 0;
+        };
         let free_scopes = self.free_scopes;
         let stream = self.stream(stream_id);
-        let (thread, mut bucket) = (stream.thread, stream.bucket);
+        let (thread, mut bucket) = (stream.thread, stream.bucket_in(heap_of_allocations));
         let by = stream.freer(free_scopes);
         if !env.cutoff.is_counting() {
             return 0;
@@ -71,11 +75,12 @@ impl Model {
             }
             let number = first + applied as u64;
             match kind {
+                OperationKind::Alloc if heap != heap_of_allocations => break,
                 OperationKind::Alloc => {
                     // NOTE: the bucket is looked up, and added, only if there is an allocation:
                     // each bucket is a row.
                     if bucket == NO_BUCKET {
-                        bucket = self.find_bucket(stream_id);
+                        bucket = self.find_bucket(stream_id, heap);
                     }
                     let bucket = self.stack_bucket(stack, bucket);
                     let block = Block::allocated(size, now, bucket);

@@ -78,13 +78,14 @@ impl Model {
         self.stack_bucket(id, without)
     }
 
-    /// The bucket for what this stream allocates now.
+    /// The bucket for what this stream allocates now in this root heap.
     #[cold]
     #[inline(never)]
-    pub(super) fn find_bucket(&mut self, stream: u16) -> u32 {
+    pub(super) fn find_bucket(&mut self, stream: u16, heap: u8) -> u32 {
         let Stream { context, thread, .. } = *self.stream(stream);
+        let context = self.contexts.in_heap(context, heap, &mut self.accounts);
         let bucket = self.bucket(context, thread);
-        self.streams.existing(stream).bucket = bucket;
+        self.streams.existing(stream).set_bucket_in(heap, bucket);
         bucket
     }
 
@@ -184,14 +185,18 @@ impl Model {
         env: &mut ApplyEnv<'_, O>,
     ) {
         let stream_id = operation.stream;
-        let Stream { context, thread, bucket, .. } = *self.stream(stream_id);
+        let heap = operation.heap;
+        let stream = self.stream(stream_id);
+        let (context, thread, bucket) = (stream.context, stream.thread, stream.bucket_in(heap));
         let made_by = MadeBy::ReallocationOfUnknown;
         let Some(outside) = self.contexts.outside_measurements(context, &mut self.accounts) else {
             return self.first_seen(operation, number, made_by, env);
         };
-        self.streams.existing(stream_id).bucket = self.bucket(outside, thread);
+        let in_heap = self.contexts.in_heap(outside, heap, &mut self.accounts);
+        let without = self.bucket(in_heap, thread);
+        self.streams.existing(stream_id).set_bucket_in(heap, without);
         self.first_seen(operation, number, made_by, env);
-        self.streams.existing(stream_id).bucket = bucket;
+        self.streams.existing(stream_id).set_bucket_in(heap, bucket);
         self.count_foreign(stream_id, outside, 1);
     }
 
@@ -214,9 +219,9 @@ impl Model {
     ) {
         let Operation { address, size, hint, heap, stack, .. } = *operation;
         let stream = self.stream(operation.stream);
-        let (thread, mut bucket) = (stream.thread, stream.bucket);
+        let (thread, mut bucket) = (stream.thread, stream.bucket_in(heap));
         if bucket == NO_BUCKET {
-            bucket = self.find_bucket(operation.stream);
+            bucket = self.find_bucket(operation.stream, heap);
         }
         bucket = self.stack_bucket(stack, bucket);
         let block = Block::allocated(size, env.now, bucket);

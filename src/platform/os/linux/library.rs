@@ -3,11 +3,12 @@
 //! The tracker's code runs on the worker's thread, when a thread or the process ends, and around a
 //! fork, and none of these checks that it is still loaded. The program may also hold `&'static`
 //! names from it. glibc's `dlclose` would unmap the code and the names. musl's `dlclose` unmaps
-//! nothing, and a static program has no loader that could unmap it.
+//! nothing, and a static program has no loader that could unmap it. Nor does `dlclose` unmap a library
+//! that was loaded with the program (`preload/`).
 
 /// Makes `dlclose` keep the library that contains this code until the process ends. Called while
 /// the library is being loaded: from then on `dlopen` finds it instead of loading it again.
-#[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
+#[cfg(all(target_env = "gnu", not(target_feature = "crt-static"), not(feature = "__preload")))]
 pub(super) fn stay_loaded() {
     use std::ffi::{c_char, c_int, c_void};
 
@@ -55,5 +56,9 @@ pub(super) fn stay_loaded() {
 }
 
 /// Does nothing: here nothing unloads the library, as the module's documentation says.
-#[cfg(not(all(target_env = "gnu", not(target_feature = "crt-static"))))]
+#[cfg(not(all(
+    target_env = "gnu",
+    not(target_feature = "crt-static"),
+    not(feature = "__preload")
+)))]
 pub(super) fn stay_loaded() {}

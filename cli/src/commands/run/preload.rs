@@ -1,0 +1,170 @@
+//! How a program is tracked: by the tracker that it has, or by a library that is loaded into it.
+
+use crate::error::CliError;
+use object::elf::{EM_AARCH64, EM_X86_64, FileHeader64};
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Endianness, ReadCache};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The variable of the dynamic loader with the libraries that it loads first.
+pub const VARIABLE: &str = "LD_PRELOAD";
+
+/// The file of the library.
+const LIBRARY: &str = "libmemledger_preload.so";
+
+/// Where the library is looked for, from the folder of this command.
+const FOLDERS: [&str; 3] = ["", "../lib", "../lib/memledger"];
+
+/// The name in the ELF note of a program with the tracker.
+const NOTE: &[u8] = b"memledger";
+
+/// How a program is tracked.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Tracking {
+    /// By the tracker that it has.
+    Own,
+    /// By a library: the value of [`VARIABLE`].
+    Preloaded(OsString),
+    /// Not at all, unless it starts a program that has the tracker: the library is not there.
+    NoLibrary,
+}
+
+/// What the file of a program says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    HasTracker,
+    Dynamic,
+    /// Nothing can be loaded into it, for this reason.
+    Closed(&'static str),
+    /// No program for this machine's loader: the system says what is wrong, or runs it in its way.
+    Other,
+}
+
+/// How the program `name` is tracked; `library` is what the user has given instead of the library
+/// beside this command.
+///
+/// # Errors
+/// Nothing can be loaded into the program.
+pub fn tracking(name: &OsStr, library: Option<&Path>) -> Result<Tracking, CliError> {
+    let Some(path) = find(name) else { return Ok(Tracking::Own) };
+    let refused = |why: &str| {
+        Err(CliError::Failed(format!(
+            "{} cannot be tracked: it does not use memledger::TrackingAllocator, and {why}",
+            name.to_string_lossy()
+        )))
+    };
+    match kind(&path) {
+        Kind::HasTracker | Kind::Other => Ok(Tracking::Own),
+        Kind::Closed(why) => refused(why),
+        Kind::Dynamic => match library.map(Path::to_owned).or_else(beside_this_command) {
+            Some(library) => preloaded(&library),
+            None => Ok(Tracking::NoLibrary),
+        },
+    }
+}
+
+/// The value of the loader's variable with the library before what it has.
+fn preloaded(library: &Path) -> Result<Tracking, CliError> {
+    let shown = library.display();
+    let library = fs::canonicalize(library).map_err(|error| {
+        CliError::Failed(format!("the library {shown} cannot be used: {error}"))
+    })?;
+    let mut value = library.into_os_string().into_vec();
+    if value.iter().any(|byte| matches!(byte, b':' | b' ')) {
+        return Err(CliError::Failed(format!(
+            "the library {shown} cannot be used: the loader takes a colon or a space in its path for \
+             the end of the path"
+        )));
+    }
+    if let Some(others) = std::env::var_os(VARIABLE).filter(|others| !others.is_empty()) {
+        value.push(b':');
+        value.extend(others.into_vec());
+    }
+    Ok(Tracking::Preloaded(OsString::from_vec(value)))
+}
+
+/// The library, if it is installed with this command.
+fn beside_this_command() -> Option<PathBuf> {
+    let command = std::env::current_exe().ok()?;
+    let folder = command.parent()?;
+    FOLDERS.iter().map(|other| folder.join(other).join(LIBRARY)).find(|path| path.is_file())
+}
+
+/// The file of a program, as the system looks for it.
+fn find(name: &OsStr) -> Option<PathBuf> {
+    if name.as_bytes().contains(&b'/') {
+        return Some(name.into());
+    }
+    let path = std::env::var_os("PATH")?;
+    let is_program = |path: &PathBuf| {
+        fs::metadata(path)
+            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(is_program)
+}
+
+/// What the file is. Of a script, what its interpreter is.
+fn kind(path: &Path) -> Kind {
+    let interpreter = interpreter(path);
+    let path = interpreter.as_deref().unwrap_or(path);
+    let Ok(file) = File::open(path) else { return Kind::Other };
+    // Set-user-id, set-group-id: the loader ignores its variables.
+    let is_privileged = file.metadata().is_ok_and(|found| found.permissions().mode() & 0o6000 != 0);
+    match of_elf(file) {
+        Some(Kind::Dynamic) if is_privileged => {
+            Kind::Closed("it runs with more rights than its user, so nothing is loaded into it")
+        }
+        kind => kind.unwrap_or(Kind::Other),
+    }
+}
+
+/// The interpreter of a script.
+fn interpreter(path: &Path) -> Option<PathBuf> {
+    /// What Linux reads of the first line.
+    const MOST: u64 = 256;
+    let mut line = Vec::new();
+    let file = File::open(path).ok()?;
+    BufReader::new(std::io::Read::take(file, MOST)).read_until(b'\n', &mut line).ok()?;
+    let rest = line.strip_prefix(b"#!")?.trim_ascii();
+    let name = rest.split(|byte| byte.is_ascii_whitespace()).next()?;
+    Some(PathBuf::from(OsStr::from_bytes(name)))
+}
+
+/// What an ELF file is; `None` if it is none that this machine runs.
+fn of_elf(file: File) -> Option<Kind> {
+    let data = &ReadCache::new(file);
+    let Ok(header) = FileHeader64::<Endianness>::parse(data) else {
+        // A program of 32 bits, or no program.
+        let is_32 = object::FileKind::parse(data).is_ok_and(|kind| kind == object::FileKind::Elf32);
+        return is_32.then_some(Kind::Closed("the library is for programs of 64 bits"));
+    };
+    let endian = header.endian().ok()?;
+    let mut loader = None;
+    for part in header.program_headers(endian, data).ok()? {
+        if let Some(mut notes) = part.notes(endian, data).ok()? {
+            while let Some(note) = notes.next().ok()? {
+                if note.name() == NOTE {
+                    return Some(Kind::HasTracker);
+                }
+            }
+        }
+        loader = loader.or(part.interpreter(endian, data).ok()?);
+    }
+    let machine = if cfg!(target_arch = "aarch64") { EM_AARCH64 } else { EM_X86_64 };
+    let is_musl = |loader: &[u8]| loader.windows(7).any(|name| name == b"ld-musl");
+    Some(match loader {
+        _ if header.e_machine(endian) != machine => {
+            Kind::Closed("it is for another processor than the library")
+        }
+        None => Kind::Closed("it is linked statically, so nothing can be loaded into it"),
+        Some(loader) if is_musl(loader) => {
+            Kind::Closed("it is linked with musl, but the library with glibc")
+        }
+        Some(_) => Kind::Dynamic,
+    })
+}

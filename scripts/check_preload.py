@@ -1,0 +1,160 @@
+"""The checks of scripts/check_preload.sh, which says what they are and sets the environment."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+FOLDER, MEMLEDGER, LIBRARY = (os.environ[name] for name in ["folder", "memledger", "library"])
+# The same in all runs of a program, so that they allocate the same.
+ENVIRONMENT = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "HOME": FOLDER, "PERL_HASH_SEED": "0"}
+# A program that hangs is a failure.
+DEADLINE_S = 300
+
+
+def file(name):
+    return os.path.join(FOLDER, name)
+
+
+def program(command, **environment):
+    return subprocess.run(
+        command, env=ENVIRONMENT | environment, cwd=FOLDER, timeout=DEADLINE_S, capture_output=True, text=True,
+        errors="replace")
+
+
+def tracked(command, *flags, **environment):
+    """The end of a program under `memledger run`, and its report."""
+    report = file("report.json")
+    if os.path.exists(report):
+        os.remove(report)
+    run = [MEMLEDGER, "run", "--preload", LIBRARY, "--report", report, *flags, "--", *command]
+    ended = program(run, **environment)
+    return ended, json.load(open(report)) if os.path.exists(report) else None
+
+
+def require(condition, *facts):
+    if not condition:
+        sys.exit(" ".join(str(fact) for fact in facts))
+
+
+def require_complete(command, ended, report):
+    require(report is not None, command, "has no report:", ended.returncode, ended.stderr)
+    require(report["trace"]["complete"], command, "is incomplete:", report["losses"])
+    # Stacks in a library that was just loaded are another matter.
+    losses = {name: value for name, value in report["losses"].items() if value and not name.startswith("stacks_")}
+    require(not losses, command, "has losses:", losses)
+
+
+def functions():
+    for stacks in ["off", "on"]:
+        ended, report = tracked([file("hostile"), "functions"], f"--stacks={stacks}")
+        require_complete("functions", ended, report)
+        totals = report["totals"]
+        found = [totals[name] for name in
+                 ["allocations", "frees", "reallocations", "allocated_bytes", "live_bytes"]]
+        require(found == [10, 9, 2, 106147, 1], "the functions of malloc gave", found)
+    print("each function of malloc: ok")
+
+
+def hostile():
+    for stacks in ["off", "on"]:
+        for case in [["forks"], ["libraries", FOLDER, "100"], ["threads", FOLDER, "100"], ["handlers"]]:
+            command = [file("hostile"), *case]
+            alone = program(command)
+            ended, report = tracked(command, f"--stacks={stacks}")
+            require(ended.returncode == alone.returncode == 0, case, ended.returncode, ended.stderr)
+            require(ended.stdout == alone.stdout, case, "printed", ended.stdout)
+            require_complete(case, ended, report)
+    print("forks, thread-local values, libraries and signals: ok")
+
+
+def numbers():
+    """A file to work on."""
+    with open(file("numbers"), "w") as out:
+        out.writelines(f"{number * 7919 % 200003}\n" for number in range(200000))
+    return file("numbers")
+
+
+def programs():
+    path = numbers()
+    return [
+        ["sort", path], ["gzip", "-kc", path], ["xz", "-T1", "-kc", path], ["xz", "-T2", "-kc", path],
+        ["awk", "{ of[$1] = $1 } END { print length(of) }", path], ["sed", "s/1/2/", path],
+        ["grep", "-c", "9", path], ["find", "/usr/share/doc", "-name", "*.gz"],
+        ["tar", "cf", "-", "/usr/include/linux"], ["diff", path, "/etc/passwd"], ["openssl", "version", "-a"],
+        ["sqlite3", ":memory:", "select 1"],
+        ["perl", "-e", "my %of; $of{$_} = $_ x 3 for 1 .. 20000; print scalar keys %of"],
+    ]
+
+
+def counted():
+    """Two runs, each with both libraries, so that both have the same environment and thread-local memory: in one
+    the counter is the first to be called, and memledger records nothing."""
+    for command in programs():
+        output = program(command, LD_PRELOAD=f"{file('libcount.so')}:{LIBRARY}",
+                         MEMLEDGED_FILE=file("trace.memledger"), COUNT_FILE=file("count.txt"))
+        expected = [int(word) for word in open(file("count.txt")).read().split()]
+        os.remove(file("count.txt"))
+        ended = program(command, LD_PRELOAD=f"{LIBRARY}:{file('libcount.so')}",
+                        MEMLEDGER_FILE=file("trace.memledger"), COUNT_FILE=file("count.txt"))
+        require(ended.returncode == output.returncode and ended.stdout == output.stdout, command, ended.stderr)
+        report = subprocess.run([MEMLEDGER, "report", file("trace.memledger"), "--format", "json"],
+                                capture_output=True, text=True)
+        report = json.loads(report.stdout)
+        require_complete(command, ended, report)
+        after = report["after_report"]
+        found = [report["totals"][name] + after.get(name, 0)
+                 for name in ["allocations", "frees", "reallocations", "allocated_bytes"]]
+        require(found == expected, command, "has", found, "but the counter has", expected)
+        for name in ["trace.memledger", "count.txt"]:
+            os.remove(file(name))
+    print(f"figures of {len(programs())} programs are those of a counter: ok")
+
+
+def heaptrack():
+    """heaptrack counts reallocations as allocations, and one allocation of the C++ library, which it loads."""
+    for command in [command for command in programs() if command[0] in ["sort", "awk", "grep", "openssl", "sqlite3"]]:
+        program(["heaptrack", "-o", file("heaptrack"), *command])
+        [written] = [name for name in os.listdir(FOLDER) if name.startswith("heaptrack.")]
+        printed = program(["heaptrack_print", "-f", file(written)]).stdout
+        os.remove(file(written))
+        expected = int(re.search(r"^calls to allocation functions: (\d+)", printed, re.M)[1])
+        ended, report = tracked(command)
+        require_complete(command, ended, report)
+        found = report["totals"]["allocations"] + report["totals"]["reallocations"]
+        require(found + 1 == expected, command, "has", found, "but heaptrack has", expected)
+    print("counts of 5 programs are heaptrack's: ok")
+
+
+def other_allocators():
+    libraries = os.environ["other_allocators"].split()
+    require(len(libraries) == 3, "other allocators:", libraries)
+    for library in libraries:
+        for case in ["forks", "handlers"]:
+            ended, report = tracked([file("hostile"), case], LD_PRELOAD=library)
+            require(ended.returncode == 0, library, case, ended.returncode, ended.stderr)
+            require_complete(case, ended, report)
+    print("jemalloc, tcmalloc and mimalloc below: ok")
+
+
+def refused():
+    for name, why in [("static", "linked statically"), ("privileged", "more rights")]:
+        ended, report = tracked([file(name), "nothing"])
+        require(ended.returncode == 1 and report is None, name, ended)
+        require(ended.stderr.count("\n") == 1 and why in ended.stderr, name, ended.stderr)
+    ended, report = tracked([file("sanitized"), "nothing"])
+    alone = program([file("sanitized"), "nothing"], LD_PRELOAD=LIBRARY)
+    require(ended.returncode == alone.returncode != 0, "AddressSanitizer", ended)
+    require("ASan runtime does not come first" in ended.stderr, "AddressSanitizer", ended.stderr)
+    ended, report = tracked([file("script")])
+    require(ended.returncode == 0 and report["trace"]["program"] == "hostile", "a script", ended, report)
+    # A library that is not there.
+    run = [MEMLEDGER, "run", "--preload", file("none.so"), "--", file("hostile"), "nothing"]
+    ended = program(run)
+    require(ended.returncode == 1 and "none.so cannot be used" in ended.stderr, "no library", ended)
+    print("what cannot be tracked is refused: ok")
+
+
+for check in [functions, hostile, counted, heaptrack, other_allocators, refused]:
+    check()

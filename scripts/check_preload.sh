@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# Loads the library of preload/ into programs that have no tracker: figures are those of an independent counter
+# (tests/preload/count.c) on a dozen of Debian's programs, and heaptrack's on five; what is hard for a tracker of
+# malloc (tests/preload/hostile.c) ends as without it; other allocators below; what cannot be tracked is refused.
+# Installs what it needs. Also the `malloc` of a static program.
+#
+#     scripts/check_preload.sh
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+need() { # need COMMAND PACKAGE
+    command -v "$1" >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends "$2" >/dev/null; }
+}
+need gcc gcc
+need heaptrack heaptrack
+need sqlite3 sqlite3
+need openssl openssl
+need xz xz-utils
+other_allocators=$(for name in libjemalloc.so.2 libtcmalloc_minimal.so.4 libmimalloc.so.2; do
+    find /usr/lib /usr/local/lib -name "$name" 2>/dev/null | head -1
+done)
+if [ "$(wc -w <<<"$other_allocators")" != 3 ]; then
+    apt-get update -qq
+    apt-get install -y -qq --no-install-recommends libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0 >/dev/null
+    other_allocators=$(find /usr/lib -name libjemalloc.so.2 -o -name libtcmalloc_minimal.so.4 -o -name libmimalloc.so.2)
+fi
+
+cargo build --quiet -p memledger-cli
+export memledger=$PWD/target/debug/memledger
+cargo build --quiet --release --manifest-path preload/Cargo.toml --target-dir target/preload
+export library=$PWD/target/preload/release/libmemledger_preload.so
+cargo fmt --manifest-path preload/Cargo.toml --check
+export folder
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+gcc -O2 -Wall -Werror -shared -fPIC -o "$folder/libcount.so" tests/preload/count.c
+gcc -O1 -w -fno-builtin -pthread -o "$folder/hostile" tests/preload/hostile.c
+gcc -O1 -w -fno-builtin -pthread -static -o "$folder/static" tests/preload/hostile.c
+gcc -O1 -w -fno-builtin -pthread -fsanitize=address -o "$folder/sanitized" tests/preload/hostile.c
+cp "$folder/hostile" "$folder/privileged" && chmod u+s "$folder/privileged"
+printf '#!%s nothing\n' "$folder/hostile" >"$folder/script" && chmod +x "$folder/script"
+for i in $(seq 0 99); do
+    [ "$i" = 0 ] && echo 'static __thread int at[4096]; void *value(void) { return at; }' |
+        gcc -O1 -shared -fPIC -x c - -o "$folder/libtls0.so"
+    [ "$i" = 0 ] || cp "$folder/libtls0.so" "$folder/libtls$i.so"
+done
+other_allocators=$other_allocators python3 scripts/check_preload.py
+
+# The heap "C" in a Rust program that is linked with a static glibc.
+mkdir -p "$folder/program/src"
+cat >"$folder/program/Cargo.toml" <<TOML
+[package]
+name = "program"
+version = "0.0.0"
+edition = "2024"
+[workspace]
+[dependencies]
+memledger = { path = "$PWD", default-features = false, features = ["c-malloc"] }
+TOML
+cp Cargo.lock "$folder/program/"
+cat >"$folder/program/src/main.rs" <<'RUST'
+#[global_allocator]
+static ALLOC: memledger::TrackingAllocator = memledger::TrackingAllocator::system();
+memledger::track_c_malloc!();
+unsafe extern "C" {
+    fn strdup(text: *const std::ffi::c_char) -> *mut std::ffi::c_char;
+}
+fn main() {
+    let vector = std::hint::black_box(vec![1_u8; 1_000_003]);
+    let text = std::ffi::CString::new(vec![b'x'; 2_000_003]).unwrap();
+    std::hint::black_box(unsafe { strdup(text.as_ptr()) });
+    std::mem::forget((vector, text));
+}
+RUST
+target=$(rustc -vV | sed -n 's/^host: //p')
+for flags in "" "-C target-feature=+crt-static -C link-arg=-Wl,-z,muldefs"; do
+    # NOTE: with a target, these flags are not those of build scripts.
+    RUSTFLAGS=$flags cargo build --quiet --target "$target" --manifest-path "$folder/program/Cargo.toml" \
+        --target-dir target/preload/program
+    MEMLEDGER_REPORT="$folder/static.json" "target/preload/program/$target/debug/program"
+    python3 - "$folder/static.json" <<'PYTHON'
+import json, sys
+report = json.load(open(sys.argv[1]))
+largest = [block["bytes"] for block in report["largest_live"][:3]]
+assert largest == [2000004, 2000004, 1000003], largest
+heaps = {row["name"]: row["live_bytes"] for row in report["by_heap"]}
+assert 0 <= heaps["Rust"] - 3000007 < 10000 and 0 <= heaps["C"] - 2000004 < 100000, heaps
+assert report["losses"]["unmatched_frees"] == 0
+PYTHON
+    echo "malloc beside Rust's allocator, linked ${flags:+statically}${flags:-dynamically}: ok" | sed 's/linked statically.*:/linked statically:/'
+done

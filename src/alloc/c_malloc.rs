@@ -1,0 +1,365 @@
+//! The functions of `malloc`, which record each call and forward it to the next library's.
+//!
+//! [`track_c_malloc!`](crate::track_c_malloc) defines them in the program, because only the program's
+//! own definitions hide those of libraries.
+
+/// Records the memory of `malloc`, as a heap of its own that reports call "C".
+///
+/// Written once in a program, outside functions, it defines `malloc`, `calloc`, `realloc`,
+/// `reallocarray`, `free`, `posix_memalign`, `aligned_alloc`, `memalign`, `valloc` and `pvalloc` in
+/// the program. The dynamic loader then binds every library's calls to them, those of the C library
+/// (`strdup`, `getline`, `fopen`) and of C++ (`new`) included. Each call is recorded with its size,
+/// scope, tag, call stack and thread, and forwarded to the allocator that the program would have
+/// without the macro: that of glibc, or of a library that replaces it.
+///
+/// ```
+/// use memledger::TrackingAllocator;
+///
+/// #[global_allocator]
+/// static ALLOC: TrackingAllocator = TrackingAllocator::system();
+/// memledger::track_c_malloc!();
+///
+/// fn main() {}
+/// ```
+///
+/// Rust's own memory is in the heap "Rust", also where `System` gets it from `malloc`: no block is
+/// recorded twice. A block that one language allocates and the other frees, which is an error in any
+/// program, is live at the end in the heap of its allocation.
+///
+/// # Costs
+/// An event of C has 18 to 23 bytes, as one of Rust has 13 to 22, and takes about the same time. A
+/// free and a reallocation ask `malloc_usable_size` for the size, which is 1 ns. Rust's own events
+/// cost what they cost without the feature.
+///
+/// # Limits
+/// - It needs glibc on 64-bit Linux; elsewhere the macro expands to nothing.
+/// - In a static program (`target-feature=+crt-static`) the linker must take the first of several
+///   definitions: `println!("cargo::rustc-link-arg-bins=-Wl,-z,muldefs")` in the program's build
+///   script.
+/// - A program whose own code, or a static library in it, defines `malloc` already cannot have another:
+///   the linker says so.
+/// - In a `cdylib` that is loaded with `dlopen`, the program's `malloc` stays the one that is called.
+/// - If a reallocation fails, the block counts with the bytes that it may use, up to 15 more than were
+///   asked for.
+#[macro_export]
+macro_rules! track_c_malloc {
+    () => {
+        $crate::__define_c_malloc! {
+            malloc(size: usize) -> *mut u8;
+            calloc(count: usize, size: usize) -> *mut u8;
+            realloc(block: *mut u8, size: usize) -> *mut u8;
+            reallocarray(block: *mut u8, count: usize, size: usize) -> *mut u8;
+            free(block: *mut u8) -> ();
+            free_sized(block: *mut u8, size: usize) -> ();
+            free_aligned_sized(block: *mut u8, align: usize, size: usize) -> ();
+            posix_memalign(block: *mut *mut u8, align: usize, size: usize) -> i32;
+            aligned_alloc(align: usize, size: usize) -> *mut u8;
+            memalign(align: usize, size: usize) -> *mut u8;
+            valloc(size: usize) -> *mut u8;
+            pvalloc(size: usize) -> *mut u8;
+        }
+    };
+}
+
+/// Defines the functions, and one that runs before `main`.
+#[cfg(c_malloc)]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __define_c_malloc {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        #[allow(unsafe_code)]
+        const _: () = {
+            $(
+                #[unsafe(no_mangle)]
+                unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+                    // SAFETY: the caller makes the promise of C's function.
+                    unsafe { $crate::__c_malloc::$name($($argument),*) }
+                }
+            )*
+            #[used]
+            #[unsafe(link_section = ".init_array")]
+            static BEGIN: extern "C" fn() = $crate::__c_malloc::begin;
+        };
+    };
+}
+
+#[cfg(not(c_malloc))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __define_c_malloc {
+    ($($anything:tt)*) => {};
+}
+
+#[cfg(c_malloc)]
+pub use functions::*;
+
+#[cfg(c_malloc)]
+#[expect(unsafe_code, reason = "the functions of C")]
+mod functions {
+    use crate::alloc::events::{self, C};
+    use crate::alloc::hook::{self, FreeMode, Mode};
+    use crate::alloc::own_blocks;
+    use crate::platform::os::next_malloc::{self, MIN_ALIGN, usable_size};
+    use crate::stacks::capture::{self, Registers};
+    use crate::stacks::tree::NO_STACK;
+    use std::alloc::{GlobalAlloc, Layout};
+    use std::cell::Cell;
+    use std::ptr;
+
+    /// The bytes of a page, for `valloc`.
+    const PAGE: usize = 4096;
+    const EINVAL: i32 = 22;
+    const ENOMEM: i32 = 12;
+
+    /// The next `malloc`, as the hook calls it.
+    struct Next;
+
+    // SAFETY: forwards to C's functions. Only `dealloc` and `realloc` are called with blocks; those
+    // need no layout.
+    unsafe impl GlobalAlloc for Next {
+        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+            // SAFETY: the alignment is a power of two.
+            unsafe { next_malloc::memalign(layout.align(), layout.size()) }
+        }
+
+        #[inline(always)]
+        unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
+            // SAFETY: the caller makes the same promise.
+            unsafe { next_malloc::free(block) };
+        }
+
+        #[inline(always)]
+        unsafe fn realloc(&self, block: *mut u8, _: Layout, size: usize) -> *mut u8 {
+            // SAFETY: the caller makes the same promise.
+            unsafe { next_malloc::realloc(block, size) }
+        }
+    }
+
+    /// Runs before `main`.
+    pub extern "C" fn begin() {
+        events::use_c_heap();
+    }
+
+    /// The layout of a live block whose size is not known: what the program may use of it.
+    #[inline(always)]
+    unsafe fn layout_of(block: *mut u8) -> Layout {
+        // SAFETY: the caller has a live block, and no block is as large as half of all addresses.
+        unsafe { Layout::from_size_align_unchecked(usable_size(block), 1) }
+    }
+
+    /// Records a block that was just allocated, or the failure to do so.
+    ///
+    /// NOTE: inlined into the program's `malloc`, so that its caller is the innermost frame of the
+    /// stack.
+    #[inline(always)]
+    fn record(block: *mut u8, size: usize, align: usize) -> *mut u8 {
+        let mode = hook::mode();
+        if mode == Mode::Off {
+            return block;
+        }
+        if block.is_null() {
+            return hook::failed();
+        }
+        // SAFETY: the block exists, so it is smaller than half of all addresses.
+        let layout = unsafe { Layout::from_size_align_unchecked(size, align) };
+        if mode == Mode::Recorded {
+            hook::allocated_in::<C>(block, layout, |_| NO_STACK);
+        } else {
+            let at = Registers::here();
+            hook::allocated_in::<C>(block, layout, |slot| capture::take(slot, size, &at));
+        }
+        block
+    }
+
+    #[inline(always)]
+    pub unsafe fn malloc(size: usize) -> *mut u8 {
+        // SAFETY: the caller makes the promise of C's function, here and below.
+        record(unsafe { next_malloc::malloc(size) }, size, MIN_ALIGN)
+    }
+
+    #[inline(always)]
+    pub unsafe fn calloc(count: usize, size: usize) -> *mut u8 {
+        // SAFETY: as above. If the product overflows, the result is null.
+        record(unsafe { next_malloc::calloc(count, size) }, count.wrapping_mul(size), MIN_ALIGN)
+    }
+
+    #[inline(always)]
+    pub unsafe fn free(block: *mut u8) {
+        if block.is_null() || next_malloc::is_early(block) {
+            return;
+        }
+        match hook::free_mode() {
+            // SAFETY: as above.
+            _ if own_blocks::remove(block) => unsafe { next_malloc::free(block) },
+            // SAFETY: as above.
+            FreeMode::Off => unsafe { next_malloc::free(block) },
+            // SAFETY: as above.
+            FreeMode::Recorded => unsafe {
+                hook::free::<_, false, C>(&Next, block, layout_of(block));
+            },
+            // SAFETY: as above.
+            FreeMode::WithScope => unsafe {
+                hook::free::<_, true, C>(&Next, block, layout_of(block));
+            },
+        }
+    }
+
+    #[inline(always)]
+    pub unsafe fn free_sized(block: *mut u8, _: usize) {
+        // SAFETY: as above.
+        unsafe { free(block) };
+    }
+
+    #[inline(always)]
+    pub unsafe fn free_aligned_sized(block: *mut u8, _: usize, _: usize) {
+        // SAFETY: as above.
+        unsafe { free(block) };
+    }
+
+    #[inline(always)]
+    pub unsafe fn realloc(block: *mut u8, size: usize) -> *mut u8 {
+        if block.is_null() {
+            // SAFETY: as above.
+            return unsafe { malloc(size) };
+        }
+        if next_malloc::is_early(block) {
+            // SAFETY: as above.
+            return unsafe { realloc_early(block, size) };
+        }
+        if size == 0 {
+            // SAFETY: as above.
+            return unsafe { realloc_to_0(block) };
+        }
+        if own_blocks::remove(block) {
+            // What becomes of it is that of a block that was just allocated.
+            // SAFETY: as above.
+            return record(unsafe { next_malloc::realloc(block, size) }, size, MIN_ALIGN);
+        }
+        match hook::mode() {
+            // SAFETY: as above.
+            Mode::Off => unsafe { next_malloc::realloc(block, size) },
+            // SAFETY: as above.
+            Mode::Recorded => unsafe {
+                counted(hook::realloc::<_, C>(&Next, block, layout_of(block), size))
+            },
+            // SAFETY: as above.
+            Mode::WithStacks => unsafe {
+                counted(hook::realloc_with_stack::<_, C>(&Next, block, layout_of(block), size))
+            },
+        }
+    }
+
+    /// The reallocation of a block that was allocated before the next `malloc` was known.
+    #[cold]
+    unsafe fn realloc_early(block: *mut u8, size: usize) -> *mut u8 {
+        // SAFETY: C's `malloc` has no condition.
+        let new = unsafe { malloc(size) };
+        if !new.is_null() {
+            // NOTE: the old size is not known, so bytes that follow the block are copied, too.
+            // SAFETY: what is copied is in the area of such blocks, and the new block was just made.
+            unsafe { block.copy_to(new, size.min(next_malloc::early_bytes_from(block))) };
+        }
+        new
+    }
+
+    /// glibc frees a block that is reallocated to 0 bytes, and returns null; other libraries return a
+    /// block. So it is a free and, if there is a block then, an allocation.
+    unsafe fn realloc_to_0(block: *mut u8) -> *mut u8 {
+        /// A free is a reallocation to 0 bytes, whose result is kept.
+        struct ToZero(Cell<*mut u8>);
+
+        // SAFETY: forwards to C's functions; the hook calls only `dealloc`.
+        unsafe impl GlobalAlloc for ToZero {
+            unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+                // SAFETY: the caller makes the same promise, here and below.
+                unsafe { Next.alloc(layout) }
+            }
+
+            unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
+                // SAFETY: as above.
+                self.0.set(unsafe { next_malloc::realloc(block, 0) });
+            }
+        }
+
+        if hook::mode() == Mode::Off {
+            // SAFETY: the caller has a live block, here and below.
+            return unsafe { next_malloc::realloc(block, 0) };
+        }
+        let to_zero = ToZero(Cell::new(ptr::null_mut()));
+        // SAFETY: as above.
+        unsafe { hook::free::<_, false, C>(&to_zero, block, layout_of(block)) };
+        let new = to_zero.0.get();
+        if new.is_null() { new } else { record(new, 0, MIN_ALIGN) }
+    }
+
+    #[inline(always)]
+    fn counted(block: *mut u8) -> *mut u8 {
+        if block.is_null() { hook::failed() } else { block }
+    }
+
+    #[inline(always)]
+    pub unsafe fn reallocarray(block: *mut u8, count: usize, size: usize) -> *mut u8 {
+        match count.checked_mul(size) {
+            // SAFETY: as above.
+            Some(size) => unsafe { realloc(block, size) },
+            None => refuse(ENOMEM),
+        }
+    }
+
+    #[inline(always)]
+    pub unsafe fn posix_memalign(block: *mut *mut u8, align: usize, size: usize) -> i32 {
+        if !align.is_power_of_two() || align < size_of::<usize>() {
+            return EINVAL;
+        }
+        // SAFETY: as above. The function has no effect on `errno`.
+        unsafe {
+            let errno = libc::__errno_location();
+            let before = *errno;
+            let new = next_malloc::memalign(align, size);
+            let error = std::mem::replace(&mut *errno, before);
+            if record(new, size, align).is_null() {
+                return error;
+            }
+            block.write(new);
+        }
+        0
+    }
+
+    #[inline(always)]
+    pub unsafe fn aligned_alloc(align: usize, size: usize) -> *mut u8 {
+        // SAFETY: as above.
+        unsafe { memalign(align, size) }
+    }
+
+    /// As glibc's, takes the next power of two for an alignment that is none.
+    #[inline(always)]
+    pub unsafe fn memalign(align: usize, size: usize) -> *mut u8 {
+        let Some(align) = align.max(MIN_ALIGN).checked_next_power_of_two() else {
+            return refuse(EINVAL);
+        };
+        // SAFETY: as above.
+        record(unsafe { next_malloc::memalign(align, size) }, size, align)
+    }
+
+    #[inline(always)]
+    pub unsafe fn valloc(size: usize) -> *mut u8 {
+        // SAFETY: as above.
+        unsafe { memalign(PAGE, size) }
+    }
+
+    #[inline(always)]
+    pub unsafe fn pvalloc(size: usize) -> *mut u8 {
+        match size.checked_next_multiple_of(PAGE) {
+            // SAFETY: as above.
+            Some(size) => unsafe { memalign(PAGE, size) },
+            None => refuse(ENOMEM),
+        }
+    }
+
+    #[cold]
+    fn refuse(error: i32) -> *mut u8 {
+        // SAFETY: every thread has one.
+        unsafe { *libc::__errno_location() = error };
+        ptr::null_mut()
+    }
+}

@@ -1,0 +1,236 @@
+//! The `malloc` below this program's own, or this library's own.
+//!
+//! In a dynamically linked program it is that of the next library: of glibc, or of an allocator that
+//! the program is linked with. In a static program it is glibc's, by its other names.
+
+use std::ffi::c_void;
+
+pub(crate) use functions::{calloc, early_bytes_from, free, is_early, malloc, memalign, realloc};
+
+/// The alignment of every block of `malloc`.
+pub(crate) const MIN_ALIGN: usize = 16;
+
+/// The number of bytes that the program may use at `block`, which is at least what it asked for.
+///
+/// # Safety
+/// `block` is a live block of these functions, or null; it is not [early](is_early).
+#[inline]
+pub(crate) unsafe fn usable_size(block: *mut u8) -> usize {
+    unsafe extern "C" {
+        fn malloc_usable_size(block: *mut c_void) -> usize;
+    }
+    // SAFETY: the caller makes the same promise.
+    unsafe { malloc_usable_size(block.cast()) }
+}
+
+/// By the loader.
+///
+/// NOTE: looking a function up takes the loader's lock, which is recursive, and older versions of
+/// glibc allocate there. So all are looked up in the first call of any. What is allocated meanwhile
+/// is from a small static area, and is never given back.
+///
+/// PERF: until then, each pointer is to a function that looks them up, so no call has to ask whether
+/// that was done.
+#[cfg(not(target_feature = "crt-static"))]
+mod functions {
+    use std::cell::UnsafeCell;
+    use std::ffi::{CStr, c_int, c_void};
+    use std::mem::transmute;
+    use std::ptr;
+    use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+    type Malloc = unsafe extern "C" fn(usize) -> *mut u8;
+    type Calloc = unsafe extern "C" fn(usize, usize) -> *mut u8;
+    type Realloc = unsafe extern "C" fn(*mut u8, usize) -> *mut u8;
+    type Free = unsafe extern "C" fn(*mut u8);
+    type PosixMemalign = unsafe extern "C" fn(*mut *mut u8, usize, usize) -> c_int;
+
+    static MALLOC: AtomicPtr<c_void> = AtomicPtr::new(first_malloc as Malloc as *mut c_void);
+    static CALLOC: AtomicPtr<c_void> = AtomicPtr::new(first_calloc as Calloc as *mut c_void);
+    static REALLOC: AtomicPtr<c_void> = AtomicPtr::new(first_realloc as Realloc as *mut c_void);
+    static FREE: AtomicPtr<c_void> = AtomicPtr::new(first_free as Free as *mut c_void);
+    static POSIX_MEMALIGN: AtomicPtr<c_void> =
+        AtomicPtr::new(first_posix_memalign as PosixMemalign as *mut c_void);
+    static ALL: [(&AtomicPtr<c_void>, &CStr); 5] = [
+        (&MALLOC, c"malloc"),
+        (&CALLOC, c"calloc"),
+        (&REALLOC, c"realloc"),
+        (&FREE, c"free"),
+        (&POSIX_MEMALIGN, c"posix_memalign"),
+    ];
+
+    /// Looks all functions up; `false` if this thread is doing so already, or if one is missing.
+    fn find_all() -> bool {
+        /// The thread that looks the functions up, by the address of its `errno`; 0 for none.
+        static FINDING: AtomicUsize = AtomicUsize::new(0);
+        // SAFETY: every thread has one.
+        let thread = unsafe { libc::__errno_location() }.addr();
+        if FINDING.load(Ordering::Relaxed) == thread {
+            return false;
+        }
+        // NOTE: two threads may do this at once; both find the same.
+        FINDING.store(thread, Ordering::Relaxed);
+        // SAFETY: the names end with a NUL.
+        let found = ALL.map(|(_, name)| unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) });
+        FINDING.store(0, Ordering::Relaxed);
+        let has_all = found.iter().all(|function| !function.is_null());
+        for ((place, _), function) in ALL.iter().zip(found).filter(|_| has_all) {
+            place.store(function, Ordering::Relaxed);
+        }
+        has_all
+    }
+
+    unsafe extern "C" fn first_malloc(size: usize) -> *mut u8 {
+        // SAFETY: C's `malloc` has no condition.
+        if find_all() { unsafe { malloc(size) } } else { early(size) }
+    }
+
+    unsafe extern "C" fn first_calloc(count: usize, size: usize) -> *mut u8 {
+        // SAFETY: C's `calloc` has no condition.
+        if find_all() { unsafe { calloc(count, size) } } else { early(count.saturating_mul(size)) }
+    }
+
+    unsafe extern "C" fn first_realloc(block: *mut u8, size: usize) -> *mut u8 {
+        // SAFETY: the caller makes the same promise.
+        if find_all() { unsafe { realloc(block, size) } } else { ptr::null_mut() }
+    }
+
+    unsafe extern "C" fn first_free(block: *mut u8) {
+        if find_all() {
+            // SAFETY: the caller makes the same promise.
+            unsafe { free(block) };
+        }
+    }
+
+    unsafe extern "C" fn first_posix_memalign(
+        block: *mut *mut u8,
+        align: usize,
+        size: usize,
+    ) -> c_int {
+        if find_all() {
+            // SAFETY: the caller makes the same promise.
+            unsafe {
+                transmute::<*mut c_void, PosixMemalign>(POSIX_MEMALIGN.load(Ordering::Relaxed))(
+                    block, align, size,
+                )
+            }
+        } else {
+            libc::ENOMEM
+        }
+    }
+
+    /// # Safety
+    /// That of C's `malloc`.
+    #[inline(always)]
+    pub(crate) unsafe fn malloc(size: usize) -> *mut u8 {
+        // SAFETY: the function has this type; the caller makes the same promise.
+        unsafe { transmute::<*mut c_void, Malloc>(MALLOC.load(Ordering::Relaxed))(size) }
+    }
+
+    /// # Safety
+    /// That of C's `calloc`.
+    #[inline(always)]
+    pub(crate) unsafe fn calloc(count: usize, size: usize) -> *mut u8 {
+        // SAFETY: as in `malloc`.
+        unsafe { transmute::<*mut c_void, Calloc>(CALLOC.load(Ordering::Relaxed))(count, size) }
+    }
+
+    /// # Safety
+    /// That of C's `realloc`; the block is not [early](is_early).
+    #[inline(always)]
+    pub(crate) unsafe fn realloc(block: *mut u8, size: usize) -> *mut u8 {
+        // SAFETY: as in `malloc`.
+        unsafe { transmute::<*mut c_void, Realloc>(REALLOC.load(Ordering::Relaxed))(block, size) }
+    }
+
+    /// # Safety
+    /// That of C's `free`; the block is not [early](is_early).
+    #[inline(always)]
+    pub(crate) unsafe fn free(block: *mut u8) {
+        // SAFETY: as in `malloc`.
+        unsafe { transmute::<*mut c_void, Free>(FREE.load(Ordering::Relaxed))(block) };
+    }
+
+    /// A block with an alignment that is a power of two; null with `errno` set if there is no memory.
+    ///
+    /// # Safety
+    /// That of C's `posix_memalign`.
+    #[inline(always)]
+    pub(crate) unsafe fn memalign(align: usize, size: usize) -> *mut u8 {
+        let mut block = ptr::null_mut();
+        let align = align.max(size_of::<usize>());
+        let next = POSIX_MEMALIGN.load(Ordering::Relaxed);
+        // SAFETY: as in `malloc`.
+        let error =
+            unsafe { transmute::<*mut c_void, PosixMemalign>(next)(&raw mut block, align, size) };
+        if error != 0 {
+            // SAFETY: every thread has one.
+            unsafe { *libc::__errno_location() = error };
+            return ptr::null_mut();
+        }
+        block
+    }
+
+    /// What is allocated while the functions are looked up.
+    #[repr(align(16))]
+    struct Area(UnsafeCell<[u8; 4096]>);
+
+    // SAFETY: each byte is given out once.
+    unsafe impl Sync for Area {}
+
+    static AREA: Area = Area(UnsafeCell::new([0; 4096]));
+    static USED: AtomicUsize = AtomicUsize::new(0);
+
+    /// A zeroed block of the area with an alignment of 16; null if the area is full.
+    #[cold]
+    fn early(size: usize) -> *mut u8 {
+        let bytes = size.saturating_add(15) & !15;
+        let take = |used: usize| {
+            let end = used.checked_add(bytes)?;
+            (end <= size_of::<Area>()).then_some(end)
+        };
+        match USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+            Ok(start) => AREA.0.get().cast::<u8>().wrapping_add(start),
+            Err(_) => ptr::null_mut(),
+        }
+    }
+
+    /// Whether a block was allocated while the functions were looked up. Such a block must be kept.
+    #[inline(always)]
+    pub(crate) fn is_early(block: *mut u8) -> bool {
+        block.addr().wrapping_sub(AREA.0.get().addr()) < size_of::<Area>()
+    }
+
+    /// The bytes from an early block to the end of the memory of such blocks.
+    pub(crate) fn early_bytes_from(block: *mut u8) -> usize {
+        AREA.0.get().addr() + size_of::<Area>() - block.addr()
+    }
+}
+
+/// By glibc's other names.
+///
+/// NOTE: glibc's own definitions of `malloc` are in the same object of its archive, so the linker
+/// must be told to take the first of several.
+#[cfg(target_feature = "crt-static")]
+mod functions {
+    unsafe extern "C" {
+        #[link_name = "__libc_malloc"]
+        pub(crate) fn malloc(size: usize) -> *mut u8;
+        #[link_name = "__libc_calloc"]
+        pub(crate) fn calloc(count: usize, size: usize) -> *mut u8;
+        #[link_name = "__libc_realloc"]
+        pub(crate) fn realloc(block: *mut u8, size: usize) -> *mut u8;
+        #[link_name = "__libc_free"]
+        pub(crate) fn free(block: *mut u8);
+        #[link_name = "__libc_memalign"]
+        pub(crate) fn memalign(align: usize, size: usize) -> *mut u8;
+    }
+
+    pub(crate) fn is_early(_: *mut u8) -> bool {
+        false
+    }
+
+    pub(crate) fn early_bytes_from(_: *mut u8) -> usize {
+        0
+    }
+}

@@ -1,0 +1,84 @@
+//! The thread-local values that the hook uses.
+//!
+//! They have no destructor, so a thread can use them at any time in its life.
+//!
+//! Code of a library asks the loader for the address of such a value (`__tls_get_addr`). If the program
+//! has loaded other libraries since, the loader may call `malloc` there. In the library that defines
+//! `malloc` (`preload/`), that would need the same value again: an endless recursion. But in a library
+//! that is loaded with the program, a value has the same distance from each thread's control block, so
+//! it is enough to ask once. Compilers call this the "initial exec" model, which stable Rust cannot ask
+//! for.
+#![expect(unsafe_code, reason = "pointers to thread-local values")]
+
+use std::mem::needs_drop;
+use std::ptr;
+use std::thread::LocalKey;
+
+/// *Hook.* The value of this thread.
+#[inline(always)]
+pub(crate) fn get<T>(key: &'static LocalKey<T>, place: &Place) -> Option<&'static T> {
+    const { assert!(!needs_drop::<T>(), "the value exists as long as its thread") };
+    // PERF: the closure is inlined only if it is small, so the rest of the code is outside of it.
+    let value = place.find(|| key.try_with(ptr::from_ref).ok())?;
+    // SAFETY: the value has no destructor, so it exists as long as its thread. Only this thread uses
+    // the reference, unless `T` is `Sync`.
+    Some(unsafe { &*value })
+}
+
+/// Where a value is, once that is known.
+#[cfg(not(all(feature = "__preload", target_arch = "x86_64")))]
+pub(crate) struct Place;
+
+#[cfg(not(all(feature = "__preload", target_arch = "x86_64")))]
+impl Place {
+    pub(crate) const fn new() -> Self {
+        Self
+    }
+
+    #[inline(always)]
+    fn find<T>(&self, find: impl FnOnce() -> Option<*const T>) -> Option<*const T> {
+        find()
+    }
+}
+
+#[cfg(all(feature = "__preload", target_arch = "x86_64"))]
+pub(crate) use by_distance::Place;
+
+#[cfg(all(feature = "__preload", target_arch = "x86_64"))]
+mod by_distance {
+    use std::sync::atomic::{AtomicIsize, Ordering};
+
+    /// The distance from a thread's control block to the value; 0 until it is known.
+    pub(crate) struct Place(AtomicIsize);
+
+    impl Place {
+        pub(crate) const fn new() -> Self {
+            Self(AtomicIsize::new(0))
+        }
+
+        #[inline(always)]
+        pub(super) fn find<T>(&self, find: impl FnOnce() -> Option<*const T>) -> Option<*const T> {
+            let distance = self.0.load(Ordering::Relaxed);
+            if distance == 0 {
+                let found = find()?;
+                let distance = found.addr().wrapping_sub(control_block()) as isize;
+                self.0.store(distance, Ordering::Relaxed);
+                return Some(found);
+            }
+            Some(std::ptr::with_exposed_provenance(control_block().wrapping_add_signed(distance)))
+        }
+    }
+
+    /// The address of this thread's control block, which is also its first word ("ELF Handling For
+    /// Thread-Local Storage", 3.4.6).
+    #[inline(always)]
+    fn control_block() -> usize {
+        let block: usize;
+        // SAFETY: reads a word that every thread has.
+        unsafe {
+            std::arch::asm!("mov {}, fs:[0]", out(reg) block,
+                options(pure, readonly, nostack, preserves_flags));
+        }
+        block
+    }
+}
