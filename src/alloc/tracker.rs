@@ -196,7 +196,7 @@ impl<A: GlobalAlloc> TrackingAllocator<A> {
     ) -> *mut u8 {
         // SAFETY: the caller makes the same promise.
         let new = unsafe { hook::realloc_with_stack(&this.inner, pointer, layout, new_size) };
-        if new.is_null() { hook::failed() } else { new }
+        if new.is_null() { hook::failed(new_size) } else { new }
     }
 
     #[inline(always)]
@@ -229,7 +229,7 @@ impl<A: GlobalAlloc> TrackingAllocator<A> {
     ) -> *mut u8 {
         // SAFETY: the caller makes the same promise.
         let new = unsafe { hook::realloc(&this.inner, pointer, layout, new_size) };
-        if new.is_null() { hook::failed() } else { new }
+        if new.is_null() { hook::failed(new_size) } else { new }
     }
 
     #[inline(always)]
