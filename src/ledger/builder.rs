@@ -77,7 +77,7 @@ impl LedgerBuilder {
     ///
     /// If the trace goes to a regular file with all channels, the watcher completes that file. Otherwise the trace also goes to a file
     /// without a name in the folder for temporary files, which takes space there until the process has ended. The watcher sleeps until then; it has its own session, is no child of
-    /// the process, and keeps open only the trace and the report. Costs two forks at the start, 0.1 GiB of addresses, and a copy of the
+    /// the process, and keeps open only the trace and the report. Costs two forks at the start, 120 MiB of addresses (pages that are not used take no memory), and a copy of the
     /// events by the worker; the hook costs the same.
     ///
     /// It does not complete what is sent to a recorder, nor files of track events, and a forked child that is recorded has none. A call stack, or a

@@ -162,8 +162,12 @@ impl Settings {
 
     /// Whether the setting with this variable is set.
     pub(super) fn has(&self, variable: &CStr) -> bool {
+        self.value(variable).is_some()
+    }
+
+    fn value(&self, variable: &CStr) -> Option<&OsStr> {
         let mut values = SETTINGS.iter().zip(&self.0);
-        values.any(|(setting, value)| setting.variable == variable && value.is_some())
+        values.find(|(setting, _)| setting.variable == variable)?.1.as_deref()
     }
 
     /// Those of these settings that have these variables.
@@ -185,7 +189,8 @@ impl Settings {
 
     /// Whether these start a recording by themselves.
     pub(super) fn start_by_themselves(&self) -> bool {
-        STARTING.iter().any(|variable| self.has(variable))
+        let is_off = |variable: &CStr| variable == WATCH && self.value(WATCH) == Some("0".as_ref());
+        STARTING.iter().any(|variable| self.has(variable) && !is_off(variable))
     }
 
     /// Replaces the settings made in code by these. A value that is not allowed is reported and

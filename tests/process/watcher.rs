@@ -353,8 +353,10 @@ fn end() {
         std::thread::spawn(move || {
             alloc_scope!("counted", {
                 counts.work(3_000);
-                while at_work {
-                    counts.work(100);
+                if at_work {
+                    loop {
+                        counts.work(100);
+                    }
                 }
             });
             idle.wait();

@@ -236,3 +236,65 @@ impl Entry {
         Some((self.slot.load(Ordering::Relaxed), progress))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::write::buffer;
+
+    fn checkpoints() -> &'static Checkpoints {
+        let pages = crate::platform::os::map(size_of::<Checkpoints>()).unwrap();
+        // SAFETY: pages that are zeroed, and never unmapped.
+        unsafe { Checkpoints::at(pages) }
+    }
+
+    fn progress(stream: u16, drained: Option<ResumePoint>) -> Progress {
+        Progress { stream, depth: 2, thread: u32::from(stream) + 100, drained }
+    }
+
+    #[test]
+    fn the_last_whole_checkpoint_is_read() {
+        let checkpoints = checkpoints();
+        assert!(checkpoints.read().is_none());
+        let buffer = buffer::take(buffer::SMALL).unwrap();
+        let drained = Some(ResumePoint { buffer, offset: 77, epoch: 1 << 40 });
+        for written in 1..6 {
+            let mut numbers = Numbers { written, next_serial: 5, lost: 6, ..Numbers::default() };
+            numbers.positions[PROVIDERS - 1] = written + 1;
+            numbers.failed_allocations = 9;
+            let threads = [(3, progress(7, None)), (9, progress(8, drained))];
+            checkpoints.write(numbers, threads.into_iter());
+            let (read, threads) = checkpoints.read().unwrap();
+            assert_eq!(read, numbers);
+            let expected = [(3, 7, 2, 107, None), (9, 8, 2, 108, Some((buffer, 77, 1 << 40)))];
+            let parts = |(slot, of): (u32, Progress)| {
+                let drained = of.drained.map(|at| (at.buffer, at.offset, at.epoch));
+                (slot, of.stream, of.depth, of.thread, drained)
+            };
+            assert_eq!(threads.into_iter().map(parts).collect::<Vec<_>>(), expected);
+        }
+        // One that is being written does not count.
+        let next = checkpoints.both.each_ref().map(|memory| &memory.numbers[0]);
+        let active = checkpoints.active.load(Ordering::Relaxed) as usize - 1;
+        next[1 - active].store(1_000, Ordering::Relaxed);
+        assert_eq!(checkpoints.read().unwrap().0.written, 5);
+        checkpoints.clear();
+        assert!(checkpoints.read().is_none());
+        buffer::give_back(buffer);
+    }
+
+    #[test]
+    fn a_slot_that_was_given_back_is_of_another_thread() {
+        let checkpoints = checkpoints();
+        let threads = [(3, progress(7, None)), (9, progress(8, None))];
+        checkpoints.write(Numbers::default(), threads.into_iter());
+        checkpoints.note_freed(3);
+        checkpoints.note_freed(4);
+        let slots = |(_, threads): (Numbers, Vec<(u32, Progress)>)| {
+            threads.into_iter().map(|(slot, _)| slot).collect::<Vec<_>>()
+        };
+        assert_eq!(slots(checkpoints.read().unwrap()), [9]);
+        checkpoints.write(Numbers::default(), threads.into_iter());
+        assert_eq!(slots(checkpoints.read().unwrap()), [3, 9]);
+    }
+}
