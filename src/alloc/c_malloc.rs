@@ -158,7 +158,7 @@ mod functions {
             return block;
         }
         if block.is_null() {
-            return hook::failed();
+            return hook::failed(size);
         }
         // SAFETY: the block exists, so it is smaller than half of all addresses.
         let layout = unsafe { Layout::from_size_align_unchecked(size, align) };
@@ -240,11 +240,14 @@ mod functions {
             Mode::Off => unsafe { next_malloc::realloc(block, size) },
             // SAFETY: as above.
             Mode::Recorded => unsafe {
-                counted(hook::realloc::<_, C>(&Next, block, layout_of(block), size))
+                counted(hook::realloc::<_, C>(&Next, block, layout_of(block), size), size)
             },
             // SAFETY: as above.
             Mode::WithStacks => unsafe {
-                counted(hook::realloc_with_stack::<_, C>(&Next, block, layout_of(block), size))
+                counted(
+                    hook::realloc_with_stack::<_, C>(&Next, block, layout_of(block), size),
+                    size,
+                )
             },
         }
     }
@@ -293,8 +296,8 @@ mod functions {
     }
 
     #[inline(always)]
-    fn counted(block: *mut u8) -> *mut u8 {
-        if block.is_null() { hook::failed() } else { block }
+    fn counted(block: *mut u8, size: usize) -> *mut u8 {
+        if block.is_null() { hook::failed(size) } else { block }
     }
 
     #[inline(always)]

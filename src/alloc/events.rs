@@ -190,6 +190,15 @@ impl EventProvider for MemoryEvents {
         TYPES
     }
 
+    fn position(&self) -> u64 {
+        self.announced.into()
+    }
+
+    fn continue_after(&mut self, position: u64) -> bool {
+        self.announced = position > 0;
+        true
+    }
+
     fn announce(&mut self, importants: &mut Importants) {
         if !std::mem::replace(&mut self.announced, true) {
             let (period, version, min_align) = (MARKER_PERIOD.into(), 1_u32.into(), 1_u32.into());

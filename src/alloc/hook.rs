@@ -17,7 +17,7 @@ use super::{linked, stats};
 use crate::scopes;
 use crate::stacks::capture::{self, Registers};
 use crate::stacks::tree::NO_STACK;
-use crate::trace::write::{self, SlowEntry, ThreadSlot, reserve, sync};
+use crate::trace::write::{self, SlowEntry, ThreadSlot, reserve, shortage, sync};
 use std::alloc::{GlobalAlloc, Layout};
 
 /// What the hook does.
@@ -178,7 +178,7 @@ pub(super) fn allocated_in<const HEAP: u8>(
 #[inline(never)]
 pub(crate) fn not_allocated(layout: Layout, ignore_environment: bool) -> *mut u8 {
     if !write::is_untracked() {
-        return failed();
+        return failed(layout.size());
     }
     linked::note(ignore_environment);
     let block = reserve::take(layout);
@@ -190,12 +190,13 @@ pub(crate) fn not_allocated(layout: Layout, ignore_environment: bool) -> *mut u8
     block
 }
 
-/// Counts a null that is returned to the program.
+/// Counts a null that is returned to the program for a block of `bytes`.
 #[cold]
 #[inline(never)]
-pub(crate) fn failed() -> *mut u8 {
+pub(crate) fn failed(bytes: usize) -> *mut u8 {
     if !write::is_untracked() {
         stats::count_failure();
+        shortage::note_null(bytes);
     }
     std::ptr::null_mut()
 }

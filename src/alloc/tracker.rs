@@ -200,7 +200,7 @@ impl<A: GlobalAlloc + 'static> TrackingAllocator<A> {
         // SAFETY: the caller makes the same promise.
         let new =
             unsafe { hook::realloc_with_stack::<_, RUST>(&this.inner, pointer, layout, new_size) };
-        if new.is_null() { hook::failed() } else { new }
+        if new.is_null() { hook::failed(new_size) } else { new }
     }
 
     #[inline(always)]
@@ -233,7 +233,7 @@ impl<A: GlobalAlloc + 'static> TrackingAllocator<A> {
     ) -> *mut u8 {
         // SAFETY: the caller makes the same promise.
         let new = unsafe { hook::realloc::<_, RUST>(&this.inner, pointer, layout, new_size) };
-        if new.is_null() { hook::failed() } else { new }
+        if new.is_null() { hook::failed(new_size) } else { new }
     }
 
     #[inline(always)]

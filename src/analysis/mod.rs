@@ -97,6 +97,8 @@ pub use report::{
     TimeSpan, TraceInfo,
 };
 pub(crate) use report::{CallKind, Calls, end_of_angles, split_outside};
+#[cfg(feature = "enable")]
+pub(crate) use report::{HeldBy, TopLive};
 #[cfg(feature = "symbols")]
 pub use symbols::Binaries;
 pub use symbols::{CodeRange, Module, SourceFrame, Symbolized, Symbolizer, add_symbols};

@@ -1,7 +1,7 @@
 //! How a recording begins, in four steps: validate the settings, wait until no thread of the
 //! program is inside the hook, build the sinks and the session, publish the recording.
 
-use super::config::{Config, OnFull, Worker};
+use super::config::{Config, Limit, OnFull, Worker};
 use super::control::{BoundControl, commands};
 use super::destinations::initial::{InitialDestinations, StartedDestination};
 use super::destinations::{DestinationSpec, add, filter};
@@ -10,7 +10,7 @@ use super::recording::{self, Follow, Inherited, Recording, WORKER_TIMEOUT};
 use super::report::ReportOutput;
 #[cfg(feature = "perfetto")]
 use super::tracing_session::{self, InitialSession, TracingSessionBuilder};
-use super::{exit, fork, late_join, problems, signals};
+use super::{exit, fork, late_join, problems, signals, watch};
 use crate::alloc::{self, events::MemoryEvents, linked, stats};
 use crate::error::Error;
 use crate::events::ProgramEvents;
@@ -86,7 +86,21 @@ pub(super) fn begin(
     let from_process_start = quiesce(&plan, origin.inherited.is_some())?;
     let (memory, control) = (plan.memory, outputs.control.take());
     state::set_option(state::FREE_SCOPES, plan.free_scope);
-    let (new_session, mut recording) = build(plan, follow, outputs, origin, from_process_start);
+    let buffer_limit = plan.buffer_limit;
+    let mut watched = None;
+    if config.watch && !origin.for_measurements {
+        let is_whole = plan.file_channels.is_none();
+        watched = watch::watched_file(outputs.file.as_mut(), is_whole)
+            .map_err(|error| problems::add(format!("there is no watcher: {error}")))
+            .ok();
+    }
+    let own = watched.as_mut().and_then(|file| file.own.take());
+    let (mut new_session, mut recording) =
+        build(plan, follow, outputs, own, origin, from_process_start);
+    if let Some(file) = watched {
+        let (session, descriptor) = (&mut new_session, file.descriptor);
+        recording.watch = watch::start(session, &mut recording, descriptor, buffer_limit);
+    }
 
     *session = Some(new_session);
     drop(session);
@@ -119,6 +133,8 @@ struct Plan {
     analyzes_in_process: bool,
     buffer_limit: usize,
     rss_interval: Duration,
+    /// From so many live bytes on, the black box is written.
+    limit: Option<u64>,
 }
 
 impl Plan {
@@ -136,6 +152,7 @@ impl Plan {
             || address.is_some()
             || outputs.control.is_some()
             || config.analyze_in_process
+            || config.limit.is_some()
             || config.follow_forks;
         #[cfg(feature = "perfetto")]
         let analyzes_in_process =
@@ -154,6 +171,7 @@ impl Plan {
             analyzes_in_process,
             buffer_limit: config.buffer_limit.unwrap_or(buffer_pool::DEFAULT_LIMIT),
             rss_interval: config.rss_interval.unwrap_or(rss::DEFAULT_INTERVAL),
+            limit: config.limit.and_then(limit_bytes),
         })
     }
 
@@ -202,6 +220,23 @@ impl Plan {
             }
         }
         sinks
+    }
+}
+
+/// The bytes of a limit; `None`, which is reported, if it is a share of none.
+pub(super) fn limit_bytes(limit: Limit) -> Option<u64> {
+    match limit {
+        Limit::Bytes(bytes) => Some(bytes),
+        Limit::Null => Some(u64::MAX),
+        Limit::OfGroup(percent) => {
+            let group = os::memory_limit();
+            if group.is_none() {
+                problems::add(format!(
+                    "the limit is {percent} % of that of the control group, but the process is in none with one; there is no black box"
+                ));
+            }
+            Some((u128::from(group?) * u128::from(percent) / 100) as u64)
+        }
     }
 }
 
@@ -256,6 +291,7 @@ fn build(
     mut plan: Plan,
     follow: Option<Follow>,
     outputs: Outputs,
+    for_watcher: Option<FileSink>,
     origin: Origin,
     from_process_start: bool,
 ) -> (Session, Recording) {
@@ -265,8 +301,14 @@ fn build(
         fork::enable();
     }
     let analyzer = plan.analyzes_in_process.then(InProcessAnalyzer::new);
+    if let (Some(analyzer), Some(limit)) = (&analyzer, plan.limit) {
+        analyzer.set_limit(limit);
+    }
     let has_file = outputs.file.is_some();
-    let started = plan.sinks(outputs.file, analyzer.as_ref());
+    let mut started = plan.sinks(outputs.file, analyzer.as_ref());
+    if let Some(file) = for_watcher {
+        started.sinks.push((Box::new(file), true));
+    }
     alloc::CHANNEL.force(plan.memory);
     channel::apply_setting(plan.channels);
     let recording = Recording {
@@ -284,6 +326,7 @@ fn build(
         tracing: started.tracing,
         control: None,
         follow,
+        watch: None,
         measurements: 0,
         for_measurements: origin.for_measurements,
     };

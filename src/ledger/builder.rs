@@ -1,6 +1,6 @@
 //! What is recorded and where it goes, set in code.
 
-use super::config::{Config, OnFull, Secret, Stacks, Worker};
+use super::config::{Config, Limit, OnFull, Secret, Stacks, Worker};
 use super::destinations::Target;
 use super::{Destination, Ledger, ReportTo};
 use crate::error::Error;
@@ -66,6 +66,56 @@ impl LedgerBuilder {
     /// ```
     pub fn report_on_signals(mut self) -> Self {
         self.config.report_on_signals = true;
+        self
+    }
+
+    /// Starts a *watcher*: a small process that ends the trace and writes the report if this process ends without doing so, as by
+    /// SIGKILL, the system's out-of-memory killer, or `_exit`. Both then have all that was committed before the end: no event is lost.
+    ///
+    /// Call it while the process has no other thread; later, [`start`](Self::start) reports one sentence, and there is no watcher.
+    /// `MEMLEDGER_WATCH=1` starts one before `main`.
+    ///
+    /// If the trace goes to a regular file with all channels, the watcher completes that file. Otherwise the trace also goes to a file
+    /// without a name in the folder for temporary files, which takes space there until the process has ended. The watcher sleeps until then; it has its own session, is no child of
+    /// the process, and keeps open only the trace and the report. Costs two forks at the start, 120 MiB of addresses (pages that are not used take no memory), and a copy of the
+    /// events by the worker; the hook costs the same.
+    ///
+    /// It does not complete what is sent to a recorder, nor files of track events, and a forked child that is recorded has none. A call stack, or a
+    /// scope's number of entries, of the last moment can be missing.
+    ///
+    /// ```
+    /// use memledger::{Ledger, ReportTo};
+    ///
+    /// let ledger = Ledger::builder().report_on_exit(ReportTo::stderr()).watch().start()?;
+    /// # drop(ledger);
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
+    pub fn watch(mut self) -> Self {
+        self.config.watch = true;
+        self
+    }
+
+    /// Writes a *black box* to stderr where `bytes` are live: which scopes and threads hold them, and which call stacks where
+    /// [stacks](Self::stacks) are recorded. Also where the allocator below the tracker returns null, whatever is live. Default: neither.
+    ///
+    /// The worker writes it, so the program runs on: at most one of its cycles after the limit was reached, 10 ms, or within
+    /// 256 KiB of events. If less is live by then, the rows are those of the peak. A thread that gets a null waits for it, for at
+    /// most a second, since most programs end there. It is written again only after an eighth of the live bytes was freed.
+    ///
+    /// Nothing is allocated to write it: 32 KiB of text, and 16 bytes for each scope, thread or stack (whichever are most), are set aside
+    /// before. Stacks are shown as offsets in files, for `addr2line`. It needs the analysis that a report needs, too.
+    /// The environment can also set a share of the limit of the control group (`MEMLEDGER_LIMIT=90%`), or none but nulls
+    /// (`MEMLEDGER_LIMIT=null`).
+    ///
+    /// ```
+    /// use memledger::Ledger;
+    ///
+    /// let ledger = Ledger::builder().limit(2 << 30).start()?;
+    /// # drop(ledger);
+    /// # Ok::<(), memledger::Error>(())
+    /// ```
+    pub fn limit(mut self, bytes: u64) -> Self {
+        self.config.limit = Some(Limit::Bytes(bytes));
         self
     }
 

@@ -59,6 +59,19 @@ pub enum Stacks {
     },
 }
 
+/// From where on the black box is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// So many live bytes.
+    Bytes(u64),
+    /// This percentage of the smallest limit of the process's control groups.
+    #[cfg(feature = "enable")]
+    OfGroup(u8),
+    /// Only where the program's allocator returns null.
+    #[cfg(feature = "enable")]
+    Null,
+}
+
 /// All settings. `None` means: not set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
@@ -77,6 +90,7 @@ pub(crate) struct Config {
     pub(crate) control_hosts: Vec<String>,
     pub(crate) follow_forks: bool,
     pub(crate) report_on_signals: bool,
+    pub(crate) watch: bool,
     pub(crate) file_mode: Option<u32>,
     pub(crate) channels: Option<String>,
     pub(crate) stacks: Option<Stacks>,
@@ -84,6 +98,7 @@ pub(crate) struct Config {
     pub(crate) worker: Worker,
     pub(crate) buffer_limit: Option<usize>,
     pub(crate) on_full: OnFull,
+    pub(crate) limit: Option<Limit>,
     /// The time from one reading of the resident memory to the next; zero: it is not read.
     pub(crate) rss_interval: Option<Duration>,
 }

@@ -1,9 +1,10 @@
 //! The moments at which a recording ends by itself: exit, a panic that aborts, a fork.
 
-use super::{fork, recording, stop};
+use super::{fork, recording, stop, watch};
 use crate::platform::os;
 #[cfg(panic = "abort")]
 use crate::trace::write::is_untracked;
+use crate::trace::write::watch::unshare_in_child;
 use crate::trace::write::{ReentrancyGuard, registry, state};
 use std::sync::Once;
 
@@ -47,6 +48,10 @@ extern "C" fn exiting() {
 /// was not recording, the child may start a recording itself, which includes the early events
 /// before the fork.
 extern "C" fn forked() {
+    if watch::is_watcher() {
+        return;
+    }
+    unshare_in_child();
     let untracked = ReentrancyGuard::enter();
     if fork::in_child() {
         return;

@@ -138,10 +138,11 @@ pub(super) fn in_child() -> bool {
     true
 }
 
-/// The settings of the child: its files have its process id in their names, and it has no control
-/// server.
+/// The settings of the child: its files have its process id in their names, and it has neither a
+/// control server nor a watcher.
 fn own_names(mut config: Config) -> Config {
     config.control = None;
+    config.watch = false;
     let file = config.file.as_mut().map(|file| &mut file.location);
     let report = config.report.as_mut().and_then(|report| report.path.as_mut());
     file.into_iter().chain(report).for_each(|path| *path = own_name(path));

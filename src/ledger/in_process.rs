@@ -3,6 +3,7 @@
 //! It is a sink like any other, and gets the same bytes as a trace file that gets all channels, so
 //! its figures cannot differ from those of that file.
 
+use super::black_box::BlackBox;
 use crate::analysis::{Analyzer, InitialBlock, InitialLiveSet};
 use crate::error::Error;
 use crate::trace::format::handshake::PROTOCOL;
@@ -20,6 +21,7 @@ struct State {
     analyzer: Analyzer,
     /// Whether [`figures`] returns the figures of this analyzer.
     published: bool,
+    black_box: Option<BlackBox>,
 }
 
 /// Live and peak bytes of the recording's analyzer, as of the last collection; [`NONE`] while there
@@ -36,11 +38,14 @@ pub(super) fn figures() -> Option<(u64, u64)> {
 }
 
 impl State {
-    fn publish(&self) {
+    fn publish(&mut self) {
         if self.published {
             let (live, peak) = self.analyzer.live_and_peak_bytes();
             LIVE_BYTES.store(live, Ordering::Relaxed);
             PEAK_BYTES.store(peak, Ordering::Relaxed);
+        }
+        if let Some(black_box) = &mut self.black_box {
+            black_box.check(&self.analyzer);
         }
     }
 }
@@ -66,7 +71,16 @@ impl InProcessAnalyzer {
     /// published.
     pub(super) fn late() -> Self {
         let (decoder, analyzer) = (Decoder::new(PROTOCOL), Analyzer::measuring());
-        Self(Arc::new(Mutex::new(State { decoder, analyzer, published: false })))
+        Self(Arc::new(Mutex::new(State { decoder, analyzer, published: false, black_box: None })))
+    }
+
+    /// From now on, who holds the memory is written to stderr where so many bytes are live, and where the program's allocator
+    /// has none.
+    pub(super) fn set_limit(&self, bytes: u64) {
+        let mut state = self.state();
+        // NOTE: an earlier one ends before this one begins.
+        state.black_box = None;
+        state.black_box = Some(BlackBox::new(bytes));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -6,6 +6,8 @@
 
 #[cfg(feature = "enable")]
 mod begin;
+#[cfg(feature = "enable")]
+mod black_box;
 mod builder;
 mod config;
 #[cfg(feature = "enable")]
@@ -52,6 +54,8 @@ mod stats;
 pub(crate) mod stop;
 #[cfg(feature = "perfetto")]
 mod tracing_session;
+#[cfg(feature = "enable")]
+mod watch;
 
 pub use builder::LedgerBuilder;
 pub use config::{OnFull, Stacks, Worker};

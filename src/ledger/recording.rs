@@ -8,6 +8,7 @@ use super::in_process::InProcessAnalyzer;
 use super::late_join;
 use super::report::ReportOutput;
 use super::snapshot::Snapshot;
+use super::watch::Watching;
 use crate::analysis::InitialLiveSet;
 use crate::error::{Error, Unmeasured};
 use crate::platform::os::BlockedSignals;
@@ -49,6 +50,8 @@ pub(crate) struct Recording {
     pub(super) control: Option<RunningControl>,
     /// How the children of forks continue it, if they do.
     pub(super) follow: Option<Follow>,
+    /// The process that ends it if this one does not.
+    pub(super) watch: Option<Watching>,
     /// How many measurements use the analyzer.
     pub(crate) measurements: u32,
     /// A measurement has started this recording, which ends with the last measurement.

@@ -35,6 +35,11 @@ impl ReportOutput {
         self.options.largest_live
     }
 
+    /// The descriptor that a watcher needs to write it.
+    pub(super) fn descriptor(&self) -> os::RawFd {
+        self.file.as_ref().map_or(2, |(file, _)| file.descriptor())
+    }
+
     /// Has `analyzer` make what the format needs.
     pub(super) fn prepare(&self, analyzer: &InProcessAnalyzer) {
         if self.format.needs_buckets() {

@@ -1,6 +1,6 @@
 //! The settings that a user makes from outside: `MEMLEDGER_*` variables and command-line flags.
 
-use super::config::{self, Config, Stacks};
+use super::config::{self, Config, Limit, Stacks};
 use super::control::read_token;
 use super::destinations::DestinationSpec;
 use super::problems;
@@ -26,7 +26,7 @@ struct Setting {
 }
 
 /// All settings, in the order in which they are applied.
-const SETTINGS: [Setting; 18] = [
+const SETTINGS: [Setting; 20] = [
     Setting { variable: TRACE, flag: "-trace=", apply: channels },
     Setting { variable: STACKS, flag: STACKS_FLAG, apply: stacks },
     Setting { variable: STACK_FRAMES, flag: "-tracestackframes=", apply: stack_frames },
@@ -62,6 +62,8 @@ const SETTINGS: [Setting; 18] = [
         apply: report_on_signals,
     },
     Setting { variable: RSS, flag: "-tracerss=", apply: rss_interval },
+    Setting { variable: WATCH, flag: WATCH_FLAG, apply: watch },
+    Setting { variable: LIMIT, flag: "-tracelimit=", apply: limit },
     Setting { variable: FILE_MODE, flag: "-tracefilemode=", apply: file_mode },
     Setting { variable: REPORT, flag: "-tracereport=", apply: report },
     // Applied after the report: these are its options.
@@ -87,17 +89,19 @@ const STACKS_FLAG: &str = "-tracestacks=";
 const STACKS_ON: &str = "-tracestacks=on";
 pub(super) const RSS: &CStr = c"MEMLEDGER_RSS";
 pub(super) const FILE_MODE: &CStr = c"MEMLEDGER_FILE_MODE";
+const WATCH: &CStr = c"MEMLEDGER_WATCH";
+/// Without the `=` and a value, it means `1`.
+const WATCH_FLAG: &str = "-tracewatch=";
+const WATCH_ON: &str = "-tracewatch=1";
+pub(super) const LIMIT: &CStr = c"MEMLEDGER_LIMIT";
 const REPORT_ON_SIGNALS: &CStr = c"MEMLEDGER_REPORT_ON_SIGNALS";
 pub(super) const REPORT: &CStr = c"MEMLEDGER_REPORT";
 /// The setting whose value names a file to be read.
 pub(super) const CONTROL_TOKEN_FILE: &CStr = c"MEMLEDGER_CONTROL_TOKEN_FILE";
 
 /// The settings that start a recording by themselves, because each of them gives it an output.
-const STARTING: [&CStr; 5] =
-    [c"MEMLEDGER_FILE", c"MEMLEDGER_HOST", REPORT, c"MEMLEDGER_CONTROL", PERFETTO];
-
-/// Variables of the design that this version does not act on yet.
-const NOT_YET: [&str; 2] = ["MEMLEDGER_WATCH", "MEMLEDGER_LIMIT"];
+const STARTING: [&CStr; 7] =
+    [c"MEMLEDGER_FILE", c"MEMLEDGER_HOST", REPORT, c"MEMLEDGER_CONTROL", PERFETTO, LIMIT, WATCH];
 
 /// The only process whose children use these variables: its number. `memledger run` sets it, since the
 /// program's own children inherit its environment. It has no flag, because flags are not inherited.
@@ -133,7 +137,9 @@ impl Settings {
         let mut rest = Vec::new();
         for arg in args {
             let flag = arg.to_str().and_then(|text| {
-                let text = if text == STACKS_FLAG.trim_end_matches('=') { STACKS_ON } else { text };
+                let shorts = [(STACKS_FLAG, STACKS_ON), (WATCH_FLAG, WATCH_ON)];
+                let short = shorts.iter().find(|(flag, _)| text == flag.trim_end_matches('='));
+                let text = short.map_or(text, |(_, whole)| whole);
                 let mut settings = SETTINGS.iter().enumerate();
                 settings
                     .find_map(|(index, setting)| Some((index, text.strip_prefix(setting.flag)?)))
@@ -156,8 +162,12 @@ impl Settings {
 
     /// Whether the setting with this variable is set.
     pub(super) fn has(&self, variable: &CStr) -> bool {
+        self.value(variable).is_some()
+    }
+
+    fn value(&self, variable: &CStr) -> Option<&OsStr> {
         let mut values = SETTINGS.iter().zip(&self.0);
-        values.any(|(setting, value)| setting.variable == variable && value.is_some())
+        values.find(|(setting, _)| setting.variable == variable)?.1.as_deref()
     }
 
     /// Those of these settings that have these variables.
@@ -179,7 +189,8 @@ impl Settings {
 
     /// Whether these start a recording by themselves.
     pub(super) fn start_by_themselves(&self) -> bool {
-        STARTING.iter().any(|variable| self.has(variable))
+        let is_off = |variable: &CStr| variable == WATCH && self.value(WATCH) == Some("0".as_ref());
+        STARTING.iter().any(|variable| self.has(variable) && !is_off(variable))
     }
 
     /// Replaces the settings made in code by these. A value that is not allowed is reported and
@@ -336,6 +347,11 @@ fn report_on_signals(value: &OsStr, config: &mut Config) -> Result<(), String> {
     Ok(())
 }
 
+fn watch(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    config.watch = is_on(value)?;
+    Ok(())
+}
+
 fn rss_interval(value: &OsStr, config: &mut Config) -> Result<(), String> {
     const UNITS: [(&str, u64); 2] = [("ms", 1), ("s", 1_000)];
     let interval = match value.to_str() {
@@ -351,6 +367,24 @@ fn rss_interval(value: &OsStr, config: &mut Config) -> Result<(), String> {
         );
     };
     config.rss_interval = Some(interval);
+    Ok(())
+}
+
+fn limit(value: &OsStr, config: &mut Config) -> Result<(), String> {
+    let limit = match value.to_str() {
+        Some("null") => Some(Limit::Null),
+        Some(value) => match value.strip_suffix('%').map(str::trim_end) {
+            Some(percent) => {
+                percent.parse().ok().filter(|of| (1..=100).contains(of)).map(Limit::OfGroup)
+            }
+            None => bytes(value).filter(|bytes| *bytes > 0).map(Limit::Bytes),
+        },
+        None => None,
+    };
+    let Some(limit) = limit else {
+        return Err("only numbers of live bytes from 1 on are allowed, such as 2GiB, from 1% to 100% of the limit of the control group, and null; there is no black box".into());
+    };
+    config.limit = Some(limit);
     Ok(())
 }
 
@@ -414,10 +448,6 @@ pub(super) fn report_unknown() {
             let name = name.to_string_lossy().into_owned();
             let Some(rest) = name.strip_prefix(PREFIX) else { continue };
             if known.contains(&&*name) || name.as_bytes() == PARENT.to_bytes() {
-                continue;
-            }
-            if NOT_YET.contains(&&*name) {
-                problems::add(format!("{name} is set, but this version does not support it yet"));
                 continue;
             }
             let rests = known.iter().filter_map(|known| known.strip_prefix(PREFIX));

@@ -1,6 +1,6 @@
 //! Who starts a recording: the environment, flags, code, a measurement, or the child of a fork.
 
-use super::begin::{Origin, Outputs, begin};
+use super::begin::{Origin, Outputs, begin, limit_bytes};
 use super::config::{self, Config, OnFull};
 use super::destinations::initial::StartedDestination;
 use super::destinations::{add, filter};
@@ -9,7 +9,7 @@ use super::files::open_trace;
 use super::recording::{self, Follow, Inherited, Recording};
 use super::report::open_report;
 use super::report_to::ReportTo;
-use super::settings::{self, FILE_MODE, REPORT, STACK_FRAMES, STACKS, Settings, TRACE};
+use super::settings::{self, FILE_MODE, LIMIT, REPORT, STACK_FRAMES, STACKS, Settings, TRACE};
 use super::{control, problems, signals};
 use crate::alloc::{self, linked};
 use crate::error::Error;
@@ -207,6 +207,15 @@ fn add_settings(running: &mut Recording, config: Config) -> Result<(), Error> {
     if config.report_on_signals {
         signals::prepare().unwrap_or_else(problems::report);
         running.follow.iter_mut().for_each(|follow| follow.config.report_on_signals = true);
+    }
+    if let Some(limit) = config.limit.filter(|_| !Settings::from_environment().has(LIMIT)) {
+        match &running.analyzer {
+            Some(analyzer) => limit_bytes(limit).into_iter().for_each(|limit| analyzer.set_limit(limit)),
+            None => problems::add(
+                "there is no black box: the environment started recording before main without a report; set MEMLEDGER_LIMIT as well".to_owned(),
+            ),
+        }
+        running.follow.iter_mut().for_each(|follow| follow.config.limit = Some(limit));
     }
     if config.stacks.is_some() && !running.stacks_are_set {
         config.configure_stacks();

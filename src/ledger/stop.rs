@@ -64,6 +64,9 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
     // program in its free lists.
     if let Some(mut session) = session.take() {
         worker::finish(&mut session, &trailer());
+        if let Some(watch) = &recording.watch {
+            watch.note_traced();
+        }
         if process_ends {
             std::mem::forget(session);
         }
@@ -83,6 +86,9 @@ pub(crate) fn end(recording: Recording, process_ends: bool) {
     }
     if let Some(output) = recording.report {
         write_report(output, recording.unlinked, recording.analyzer.as_ref());
+    }
+    if let Some(watch) = recording.watch {
+        watch.dismiss();
     }
     let analyzers = (recording.analyzer, recording.late_analyzer);
     if process_ends {

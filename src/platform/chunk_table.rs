@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "entries are raw memory")]
 
 use super::os;
+use std::io;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -12,6 +13,8 @@ pub(crate) struct ChunkTable<T, const PER_CHUNK: usize, const CHUNKS: usize> {
     chunks: [AtomicPtr<u8>; CHUNKS],
     /// The number of entries that [`add`](Self::add) has returned.
     added: AtomicU32,
+    /// There are no chunks from this number on.
+    most: AtomicU32,
     entry: PhantomData<fn() -> T>,
 }
 
@@ -29,6 +32,7 @@ impl<T: Zeroed, const PER_CHUNK: usize, const CHUNKS: usize> ChunkTable<T, PER_C
         Self {
             chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS],
             added: AtomicU32::new(0),
+            most: AtomicU32::new(CHUNKS as u32),
             entry: PhantomData,
         }
     }
@@ -53,7 +57,11 @@ impl<T: Zeroed, const PER_CHUNK: usize, const CHUNKS: usize> ChunkTable<T, PER_C
     pub(crate) fn add(&self) -> Option<u32> {
         let mut number = self.added.load(Ordering::Acquire);
         loop {
-            self.map_chunk(self.chunks.get(number as usize / PER_CHUNK)?)?;
+            let chunk = number as usize / PER_CHUNK;
+            if chunk >= self.most.load(Ordering::Relaxed) as usize {
+                return None;
+            }
+            self.map_chunk(self.chunks.get(chunk)?)?;
             // NOTE: the entry is counted after its chunk is mapped, so a failure to map loses no
             // number.
             match self.added.compare_exchange_weak(
@@ -93,6 +101,37 @@ impl<T: Zeroed, const PER_CHUNK: usize, const CHUNKS: usize> ChunkTable<T, PER_C
     /// Bytes of all chunks that are mapped.
     pub(crate) fn mapped_bytes(&self) -> u64 {
         (self.len() as usize).div_ceil(PER_CHUNK) as u64 * Self::CHUNK_BYTES as u64
+    }
+
+    /// The bytes of `chunks` chunks.
+    pub(crate) const fn bytes_of(chunks: usize) -> usize {
+        Self::CHUNK_BYTES * chunks
+    }
+
+    /// From now on, the table has at most `chunks` chunks, in `memory`, which is shared; those that it has already are made
+    /// shared where they are.
+    ///
+    /// # Safety
+    /// No other thread uses the table meanwhile, and the memory is zeroed, of that size, and never unmapped.
+    pub(crate) unsafe fn share(&self, memory: NonNull<u8>, chunks: usize) -> io::Result<()> {
+        for (number, chunk) in self.chunks.iter().enumerate().take(chunks) {
+            match NonNull::new(chunk.load(Ordering::Acquire)) {
+                // SAFETY: chunks are whole pages of the tracker, and no other thread uses them now.
+                Some(pages) => unsafe { os::share_in_place(pages, Self::CHUNK_BYTES)? },
+                None => {
+                    let pages = memory.as_ptr().wrapping_add(number * Self::CHUNK_BYTES);
+                    chunk.store(pages, Ordering::Release);
+                }
+            }
+        }
+        self.most.store(chunks.min(CHUNKS) as u32, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Has all entries that it can have, in a watcher: the process that added them has ended.
+    pub(crate) fn take_all(&self) {
+        let most = self.most.load(Ordering::Relaxed);
+        self.added.store(most * PER_CHUNK as u32, Ordering::Release);
     }
 
     /// Skips the unused entries of the last chunk, so that the next entry is in a new chunk.

@@ -80,6 +80,8 @@ pub(crate) struct ScopeEvents {
     reported: Vec<u64>,
     /// Whether the channel was off when the entries were last read.
     is_off: bool,
+    /// In a watcher: the process has ended.
+    has_ended: bool,
 }
 
 impl ScopeEvents {
@@ -93,7 +95,14 @@ impl ScopeEvents {
         let is_off = CHANNEL.is_off();
         // Adds the channel to the table, so that the stream says that it is off.
         FREE_CHANNEL.is_enabled();
-        Self { walk: None, seen, entries: Vec::new(), reported: Vec::new(), is_off }
+        Self {
+            walk: None,
+            seen,
+            entries: Vec::new(),
+            reported: Vec::new(),
+            is_off,
+            has_ended: false,
+        }
     }
 
     fn read(&mut self) {
@@ -154,7 +163,22 @@ impl EventProvider for ScopeEvents {
         });
     }
 
+    fn position(&self) -> u64 {
+        self.walk.as_ref().map_or(0, |walk| walk.visited().into())
+    }
+
+    fn continue_after(&mut self, position: u64) -> bool {
+        tree::take_all();
+        self.walk = (position > 0).then(|| Walk::after(position as u32));
+        // The counters of entries are not shared: the stream has those of at most a second before.
+        self.has_ended = true;
+        true
+    }
+
     fn figures(&mut self, events: &mut Vec<Vec<u8>>) {
+        if self.has_ended {
+            return;
+        }
         self.read();
         for (node, (entries, reported)) in (0..).zip(self.entries.iter().zip(&mut self.reported)) {
             if entries != reported {

@@ -26,9 +26,11 @@
 //! The hook does not use this table: it reads a number from [thread-local storage](super::current).
 #![expect(unsafe_code, reason = "the table is raw memory")]
 
+mod shared;
 mod stack;
 mod walk;
 
+pub(crate) use shared::{SharedNodes, share, take_all};
 pub(crate) use stack::is_within;
 pub(super) use stack::{find_or_add_scope, stack_of, without_repeats};
 pub(super) use walk::{NewNode, Walk, path_of};
@@ -255,6 +257,7 @@ fn find_or_add_with(
     node.kind.store(kind as u32, Ordering::Relaxed);
     node.parent.store(parent, Ordering::Relaxed);
     node.owner.store(owner, Ordering::Relaxed);
+    shared::add(number, node);
     node.ready.store(1, Ordering::Release);
     loop {
         node.next.store(head, Ordering::Relaxed);

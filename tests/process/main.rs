@@ -8,6 +8,7 @@
 mod allocator;
 mod harness;
 
+mod black_box;
 mod budgets;
 mod choices;
 mod code;
@@ -54,6 +55,7 @@ mod start;
 mod threads;
 mod track_events;
 mod travel;
+mod watcher;
 mod wire;
 
 use allocator::{Counting, Faulty};
@@ -78,6 +80,8 @@ fn main() {
         ("threads", threads::CASES),
         ("track_events", track_events::CASES),
         ("memory", memory::CASES),
+        ("black_box", black_box::CASES),
+        ("watcher", watcher::CASES),
         ("no_memory", no_memory::CASES),
         ("faults", faults::CASES),
         ("scopes", scopes::CASES),

@@ -16,8 +16,6 @@ pub(crate) const CASES: &[Case] = &[
         check_told(&outcome, &["MEMLEDGER_FIEL is set", "MEMLEDGER_FILE is likely meant"]);
         let outcome = outcome.again().env("MEMLEDGER_OUTPUT", TRACE).run();
         check_told(&outcome, &["MEMLEDGER_OUTPUT is set", "MEMLEDGER_TRACE, MEMLEDGER_STACKS, "]);
-        let outcome = outcome.again().env("MEMLEDGER_WATCH", "1").run();
-        check_told(&outcome, &["MEMLEDGER_WATCH is set", "does not support it yet"]);
     }),
     case("such a variable is told once though the code asks again", twice, |run| {
         let run = run.env("MEMLEDGER_FIEL", TRACE).env("MEMLEDGER_FILE", TRACE);

@@ -46,7 +46,7 @@ Examples:
 The exit status is the program's own, 128 + N if signal N ended it, 127 if there is no such program and
 126 if it cannot be run. If it is 0: 3 if a --fail-if held, and 1 if one could not be checked. The
 program has the input, output and errors of this command; what it reads and writes is left alone. If it
-is killed, the report has all up to some milliseconds before that.";
+is killed, the report has all up to that moment: a watcher completes the trace (MEMLEDGER_WATCH=0: none).";
 
 /// The variables that the program finds.
 const FILE: &str = "MEMLEDGER_FILE";
@@ -55,6 +55,9 @@ const STACKS: &str = "MEMLEDGER_STACKS";
 const PARENT: &str = "MEMLEDGER_PARENT";
 const FOLLOW_FORKS: &str = "MEMLEDGER_FOLLOW_FORKS";
 const REPORT_ON_SIGNALS: &str = "MEMLEDGER_REPORT_ON_SIGNALS";
+const WATCH: &str = "MEMLEDGER_WATCH";
+/// With these, a program has threads before it could have a watcher.
+const UNWATCHED: [&str; 2] = ["MEMLEDGER_HOST", "MEMLEDGER_PERFETTO"];
 
 /// Arguments of `memledger run`.
 #[derive(Debug, clap::Args)]
@@ -181,6 +184,12 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     if let Tracking::Preloaded(libraries) = &tracking {
         environment.push(set(preload::VARIABLE, libraries.clone()));
     }
+    // And also if nothing in the program can do so any more.
+    let is_watched = variable(WATCH).is_none_or(|value| value != "0")
+        && UNWATCHED.into_iter().all(|name| variable(name).is_none());
+    if is_watched {
+        environment.push(set(WATCH, "1".into()));
+    }
     if args.follow_children {
         environment.extend([set(FOLLOW_FORKS, "1".into()), (PARENT, None)]);
     } else {
@@ -205,6 +214,9 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
         Some(Ok(live)) => live.close(ended.status),
         Some(Err(error)) => note(&error.to_string()),
         None => {}
+    }
+    if is_watched {
+        traces.wait_for_watchers(ended.pid);
     }
     let result = report_on(args, &report_to, &traces, &ended, &tracking);
     match viewed {

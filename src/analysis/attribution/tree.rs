@@ -30,6 +30,14 @@ pub(in crate::analysis) struct Node {
     contexts: Vec<u32>,
 }
 
+impl Node {
+    /// Its name.
+    #[cfg(feature = "enable")]
+    pub(in crate::analysis) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
 /// Nodes in order of creation, so that a parent is always before its children.
 #[derive(Clone, Debug)]
 pub(in crate::analysis) struct Tree {

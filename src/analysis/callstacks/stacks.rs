@@ -283,6 +283,16 @@ impl Callstacks {
         (locations, StackEnd::ALL[at as usize])
     }
 
+    /// The numbers of the locations of a node's frames, innermost first. Allocates nothing.
+    #[cfg(feature = "enable")]
+    pub(in crate::analysis) fn locations_of(&self, node: u32) -> impl Iterator<Item = u32> {
+        let is_frame = |at: &u32| *at as usize >= StackEnd::ALL.len();
+        let nodes = std::iter::successors(Some(node).filter(is_frame), move |at| {
+            Some(self.nodes[*at as usize].parent).filter(is_frame)
+        });
+        nodes.map(|at| self.nodes[at as usize].location)
+    }
+
     /// See [`Modules::location`].
     pub(in crate::analysis) fn location(&self, number: u32) -> Location {
         self.modules.location(number)

@@ -12,6 +12,7 @@
 //! | `series.rs` | how the figures of all blocks went |
 //! | `stacks.rs` | the rows of stacks, and their frames |
 //! | `sums.rs` | sums buckets into rows |
+//! | `top_live.rs` | who holds most of the live bytes, found without an allocation |
 //! | `types.rs` | all else in a report |
 
 pub(super) mod build;
@@ -24,6 +25,8 @@ mod rss;
 mod series;
 mod stacks;
 mod sums;
+#[cfg(feature = "enable")]
+mod top_live;
 mod types;
 
 pub use calls::CallRow;
@@ -36,4 +39,6 @@ pub use rows::{
 };
 pub use rss::{ResidentMemory, Rss, RssPoint};
 pub use series::{ThreadSeries, TimePoint, TimeSeries};
+#[cfg(feature = "enable")]
+pub(crate) use top_live::{HeldBy, TopLive};
 pub use types::{AfterReport, Bookmark, Losses, PeakMoment, Report, TimeSpan, TraceInfo};

@@ -45,6 +45,8 @@ pub use names::short;
 pub(super) use sections::is_untagged;
 pub use sections::tag;
 pub use table::fit;
+#[cfg(feature = "enable")]
+pub(crate) use units::Bytes;
 pub(super) use units::percent;
 pub use units::{bytes, bytes_briefly, count, counted, duration};
 

@@ -1,21 +1,33 @@
 //! Numbers as people read them.
 
+use std::fmt::{self, Display, Formatter};
+
 /// `1.5 MiB`; below 1 KiB the exact number of bytes.
 pub fn bytes(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
+    Bytes(bytes).to_string()
+}
+
+/// The same, which allocates nothing.
+pub(crate) struct Bytes(pub(crate) u64);
+
+impl Display for Bytes {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+        let bytes = self.0;
+        if bytes < 1024 {
+            return write!(f, "{bytes} B");
+        }
+        // Tenths of the unit, rounded. `u128`, because ten times `bytes` can exceed 64 bits.
+        let mut unit = 0;
+        let mut size = 1024_u128;
+        let tenths = |size: u128| (u128::from(bytes) * 10 + size / 2) / size;
+        while tenths(size) >= 10_240 && unit + 1 < UNITS.len() {
+            unit += 1;
+            size *= 1024;
+        }
+        let tenths = tenths(size);
+        write!(f, "{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
     }
-    // Tenths of the unit, rounded. `u128`, because ten times `bytes` can exceed 64 bits.
-    let mut unit = 0;
-    let mut size = 1024_u128;
-    let tenths = |size: u128| (u128::from(bytes) * 10 + size / 2) / size;
-    while tenths(size) >= 10_240 && unit + 1 < UNITS.len() {
-        unit += 1;
-        size *= 1024;
-    }
-    let tenths = tenths(size);
-    format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
 }
 
 /// Three digits where that is enough: `1.5 MiB`, `102 KiB`.

@@ -15,6 +15,7 @@ mod own_pages;
 mod resident;
 mod signals;
 mod threads;
+mod watched;
 
 pub(crate) use cgroup::memory_limit;
 pub(crate) use signals::{
@@ -22,6 +23,10 @@ pub(crate) use signals::{
     wait_for_ending_signal,
 };
 pub(crate) use threads::{STACK, name_thread, run_on_new_thread, spawn};
+pub(crate) use watched::{
+    Started, Watcher, clear_in_children, end_watcher, has_at_most_two_threads, has_usual_pages,
+    is_in_loaded_file, map_shared, share_in_place, start_watcher, unshare_all,
+};
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use modules::{
@@ -38,7 +43,8 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+pub(crate) use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::ptr::{self, NonNull};

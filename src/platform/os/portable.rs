@@ -186,6 +186,10 @@ impl TargetFile {
         Ok(true)
     }
 
+    pub(crate) fn descriptor(&self) -> RawFd {
+        -1
+    }
+
     pub(crate) fn is_ours(&self) -> bool {
         true
     }
@@ -212,4 +216,61 @@ pub(crate) fn prepare_before_main() {}
 pub(crate) fn keep_before_main() {
     // Nothing calls it here.
     let _ = crate::ledger::environment::start_before_main as fn();
+}
+
+pub(crate) fn map_shared(_bytes: usize) -> io::Result<NonNull<u8>> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[expect(unsafe_code, reason = "as on Linux")]
+pub(crate) unsafe fn share_in_place(_start: NonNull<u8>, _bytes: usize) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[expect(unsafe_code, reason = "as on Linux")]
+pub(crate) unsafe fn clear_in_children(_start: NonNull<u8>, _bytes: usize) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(crate) fn unshare_all() {}
+
+pub(crate) fn has_at_most_two_threads() -> bool {
+    false
+}
+
+pub(crate) fn has_usual_pages() -> bool {
+    false
+}
+
+pub(crate) fn is_in_loaded_file(_address: usize) -> bool {
+    false
+}
+
+pub(crate) struct Watcher;
+
+impl Watcher {
+    pub(crate) fn dismiss(&mut self) {}
+}
+
+pub(crate) enum Started {
+    #[expect(dead_code, reason = "as on Linux")]
+    Watched(Watcher),
+    #[expect(dead_code, reason = "as on Linux")]
+    Watcher(Watched),
+}
+
+pub(crate) struct Watched;
+
+impl Watched {
+    pub(crate) fn wait_for_end(self) -> bool {
+        false
+    }
+}
+
+pub(crate) fn start_watcher(_kept: &[RawFd]) -> io::Result<Started> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(crate) fn end_watcher() -> ! {
+    std::process::exit(0)
 }

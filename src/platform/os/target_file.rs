@@ -13,7 +13,7 @@ use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::{File, Metadata, Permissions};
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
@@ -138,6 +138,11 @@ impl TargetFile {
     }
 
     /// Whether the folder's descriptor still refers to the opened folder: a program that becomes a
+    /// The descriptor of the folder.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.folder.as_raw_fd()
+    }
+
     /// daemon closes every descriptor.
     pub(crate) fn is_ours(&self) -> bool {
         self.identity.is_some() && super::identity(&*self.folder) == self.identity

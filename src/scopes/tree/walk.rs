@@ -27,6 +27,16 @@ impl Walk {
         Self { next: FIRST, unready: Vec::new() }
     }
 
+    /// A walk that has visited all nodes below `next`.
+    pub(in crate::scopes) fn after(next: u32) -> Self {
+        Self { next: next.max(FIRST), unready: Vec::new() }
+    }
+
+    /// The number below which it has visited all nodes.
+    pub(in crate::scopes) fn visited(&self) -> u32 {
+        self.unready.iter().copied().min().unwrap_or(self.next).min(self.next)
+    }
+
     /// Calls `visit` with every node that has become ready, parents before children.
     pub(in crate::scopes) fn visit_new(&mut self, mut visit: impl FnMut(NewNode)) {
         // NOTE: the caller reads the threads' commit cursors before this function reads the count,

@@ -12,9 +12,10 @@ use crate::trace::format::Transport;
 use crate::trace::format::handshake::PROTOCOL;
 use crate::trace::format::packet::{HEADER, Header, PacketWriter};
 use std::fs::{File, TryLockError};
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -44,6 +45,9 @@ pub(crate) struct FileSink {
     pending: Vec<u8>,
     written: u64,
     failed: Option<Error>,
+    /// Whether a watcher continues the file after the end of the process.
+    watched: bool,
+    number: u64,
 }
 
 impl FileSink {
@@ -71,6 +75,13 @@ impl FileSink {
         Self::start(OwnFile::new(file), path.to_owned(), transport_of(path))
     }
 
+    /// The same for a file that has no name any more, and that only a watcher reads.
+    pub(crate) fn begin_unnamed(file: File, path: &Path) -> Result<Self, Error> {
+        let mut sink = Self::begin(file, path)?;
+        sink.number = 0;
+        Ok(sink)
+    }
+
     fn start(file: OwnFile, path: PathBuf, transport: Transport) -> Result<Self, Error> {
         let regular = file.is_regular();
         let mut sink = Self {
@@ -82,6 +93,8 @@ impl FileSink {
             pending: Vec::with_capacity(WRITE_AT + (64 << 10)),
             written: 0,
             failed: None,
+            watched: false,
+            number: super::FIRST_FILE,
         };
         sink.pending.extend(start::handshake(transport));
         sink.write_pending();
@@ -94,6 +107,12 @@ impl FileSink {
     /// The path of the file, which differs from the requested one if that was in use.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Has a watcher continue the file, if it is one that can be cut: its descriptor.
+    pub(crate) fn set_watched(&mut self) -> Option<RawFd> {
+        self.watched = self.regular;
+        self.regular.then(|| self.file.as_raw_fd())
     }
 
     fn write_pending(&mut self) {
@@ -154,8 +173,21 @@ impl Sink for FileSink {
         self.written
     }
 
+    fn watched_bytes(&self) -> Option<u64> {
+        self.watched.then_some(self.written)
+    }
+
+    fn cut(&mut self, bytes: u64) -> Result<(), Error> {
+        let failed = |source| Error::File { path: self.path.clone(), action: "continue", source };
+        self.file.set_len(bytes).map_err(failed)?;
+        (&*self.file).seek(SeekFrom::Start(bytes)).map_err(failed)?;
+        self.pending.clear();
+        self.written = bytes;
+        Ok(())
+    }
+
     fn number(&self) -> u64 {
-        super::FIRST_FILE
+        self.number
     }
 }
 
@@ -404,6 +436,14 @@ impl LaterFile {
         match self {
             Self::Open(file) => file.is_ours(),
             Self::Named(target) => target.is_ours(),
+        }
+    }
+
+    /// The descriptor that the tracker needs to write the file.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        match self {
+            Self::Open(file) => file.as_raw_fd(),
+            Self::Named(target) => target.descriptor(),
         }
     }
 

@@ -39,6 +39,17 @@ pub(crate) trait Sink: Send {
         0
     }
 
+    /// Bytes written, if this is a file that a watcher can continue.
+    fn watched_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Continues such a file after its first `bytes`; the others are cut off.
+    fn cut(&mut self, bytes: u64) -> Result<(), Error> {
+        let _ = bytes;
+        Ok(())
+    }
+
     /// Identifies a sink that can be ended alone; 0 for one that cannot.
     fn number(&self) -> u64 {
         0

@@ -4,6 +4,7 @@ use super::importants::Importants;
 use super::layouts::Layouts;
 use super::output::Output;
 use super::streams::{CONTROL, WORKER, own_system_id};
+use super::watch::Announced;
 use crate::platform::clock;
 use crate::trace::format::encode::Declaration;
 use crate::trace::format::packet::{IMPORTANTS, TYPES};
@@ -46,6 +47,18 @@ pub(crate) trait EventProvider: Send {
 
     /// Adds the figures so far, for a stream that starts here.
     fn figures_before(&self, _events: &mut Vec<Vec<u8>>) {}
+
+    /// What it has announced and defined so far, as a number for [`continue_after`](Self::continue_after).
+    fn position(&self) -> u64 {
+        0
+    }
+
+    /// In a watcher: the process has ended, and had announced what `position` says. From now on, it announces what the process has left
+    /// in memory that is shared, and nothing of this process. `false` if there is nothing more.
+    fn continue_after(&mut self, position: u64) -> bool {
+        let _ = position;
+        false
+    }
 }
 
 /// The event providers of a recording, and what they have announced.
@@ -61,6 +74,27 @@ impl Announcer {
     pub(super) fn new(providers: Vec<Box<dyn EventProvider>>) -> Self {
         let layouts = Layouts::new(providers.iter().flat_map(|provider| provider.types()));
         Self { providers, importants: Importants::new(), layouts, program_types: 0 }
+    }
+
+    /// What was announced so far.
+    pub(super) fn announced(&self) -> Announced {
+        let positions = self.providers.iter().map(|provider| provider.position()).collect();
+        Announced { types: self.program_types, positions }
+    }
+
+    /// In a watcher: continues after what the process that has ended had announced.
+    pub(super) fn continue_after(&mut self, types: usize, positions: &[u64]) {
+        declared::take_all();
+        for number in 0..types {
+            if let Some(logged) = declared::registered(number) {
+                self.layouts.add(declared::uid_of(number), logged.declared().layout());
+            }
+        }
+        self.program_types = types;
+        let mut positions = positions.iter();
+        self.providers
+            .retain_mut(|provider| provider.continue_after(positions.next().copied().unwrap_or(0)));
+        self.importants = Importants::new();
     }
 
     /// The layouts of all types that were announced.

@@ -20,6 +20,13 @@ const SERIAL_SHIFT: u32 = 16;
 /// A cursor over the committed events of one buffer.
 pub(super) struct BufferCursor {
     buffer: Buffer,
+    /// While a watcher shares the buffers, the events are numbered in a copy: the buffer must keep their epochs until the file
+    /// has them.
+    #[expect(dead_code, reason = "the pointers below lead into it")]
+    copy: Option<Vec<u8>>,
+    /// The position of the first event of this cursor: where it is, and bytes from the first event of the buffer.
+    first: *mut u8,
+    first_offset: usize,
     /// Every synchronised event before this is numbered.
     at: *mut u8,
     /// [`take_run`](Self::take_run) has returned everything before this.
@@ -34,13 +41,13 @@ pub(super) struct BufferCursor {
 }
 
 /// How far a thread's present buffer is drained.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct ResumePoint {
-    buffer: Buffer,
+    pub(super) buffer: Buffer,
     /// Bytes from the first event of the buffer.
-    offset: usize,
+    pub(super) offset: usize,
     /// An epoch of the thread, no later than that of the event at `offset`.
-    epoch: u64,
+    pub(super) epoch: u64,
 }
 
 impl ResumePoint {
@@ -61,7 +68,29 @@ impl BufferCursor {
             Some(from) => (buffer.start().wrapping_add(from.offset), from.epoch),
             None => (buffer.start(), buffer.epoch.load(Ordering::Acquire)),
         };
-        Self { buffer, at, run: at, sent: at, end, epoch, depth }
+        let first_offset = at.addr() - buffer.start().addr();
+        Self {
+            buffer,
+            copy: None,
+            first: at,
+            first_offset,
+            at,
+            run: at,
+            sent: at,
+            end,
+            epoch,
+            depth,
+        }
+    }
+
+    /// The same, which leaves the buffer as it is.
+    pub(super) fn copied(self) -> Self {
+        let size = self.end.addr().saturating_sub(self.at.addr());
+        // SAFETY: these bytes are committed, so the thread does not access them any more.
+        let mut copy = unsafe { std::slice::from_raw_parts(self.at, size) }.to_vec();
+        let at = copy.as_mut_ptr();
+        let end = at.wrapping_add(size);
+        Self { copy: Some(copy), first: at, at, run: at, sent: at, end, ..self }
     }
 
     pub(super) fn buffer(&self) -> Buffer {
@@ -70,7 +99,7 @@ impl BufferCursor {
 
     /// The position at which a later cursor continues, for [`new`](Self::new).
     pub(super) fn resume_point(&self) -> ResumePoint {
-        let offset = self.at.addr().saturating_sub(self.buffer.start().addr());
+        let offset = self.first_offset + self.at.addr().saturating_sub(self.first.addr());
         ResumePoint { buffer: self.buffer, offset, epoch: self.epoch }
     }
 
@@ -291,6 +320,9 @@ mod tests {
         };
         let mut cursor = BufferCursor {
             buffer: buffer::take(buffer::SMALL).unwrap(),
+            copy: None,
+            first: start,
+            first_offset: 0,
             at: start,
             run: start,
             sent: start,

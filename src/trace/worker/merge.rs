@@ -6,8 +6,9 @@ use super::output::Output;
 use super::streams::{CONTROL, WORKER};
 use super::threads::{CommittedRange, Threads};
 use super::timeline::Timeline;
+use super::watch::{Announced, Watch};
 use super::watermark::Watermark;
-use crate::trace::write::{backpressure, buffer_pool, reserve};
+use crate::trace::write::{backpressure, reserve};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
@@ -33,6 +34,9 @@ pub(super) struct Merge<'a> {
     pub(super) watermark: &'a mut Watermark,
     pub(super) output: &'a mut Output,
     pub(super) layouts: &'a Layouts,
+    pub(super) watch: Option<&'a Watch>,
+    /// What the announcer has announced.
+    pub(super) announced: Announced,
 }
 
 impl Merge<'_> {
@@ -65,6 +69,7 @@ impl Merge<'_> {
                 self.send(&mut streams, &mut unsent);
                 self.output.packet(CONTROL, &self.timeline.settle());
                 self.output.sync();
+                self.commit(&streams);
                 self.watermark.join_global();
                 // NOTE: wakes the threads within the cycle, because the buffers freed here can be
                 // all that the limit allows.
@@ -73,6 +78,17 @@ impl Merge<'_> {
         }
         self.send(&mut streams, &mut unsent);
         streams.iter().for_each(|stream| self.store_progress(stream));
+    }
+
+    /// Makes a checkpoint of what the file has now, if there is a watcher, and releases the buffers.
+    fn commit(&mut self, streams: &[ThreadStream]) {
+        let Some(watch) = self.watch else { return };
+        for stream in streams {
+            if let Some(cursor) = stream.cursors.last() {
+                self.threads.note_drained(&stream.range, cursor);
+            }
+        }
+        watch.commit(self.threads, self.timeline, self.output, &self.announced);
     }
 
     /// Writes markers for the times between the events so far and those of `epoch`.
@@ -115,8 +131,8 @@ impl Merge<'_> {
                 return None;
             }
             let next = cursor.buffer().next.load(Ordering::Acquire)?;
-            let (end, depth) = (stream.range.end_in(next), cursor.depth());
-            stream.cursors.push(BufferCursor::new(next, None, end, depth));
+            let next = self.threads.cursor(&stream.range, next, cursor.depth());
+            stream.cursors.push(next);
         }
     }
 
@@ -138,9 +154,7 @@ impl Merge<'_> {
             }
             let slot = stream.range.slot();
             for cursor in stream.cursors.drain(..stream.cursors.len() - 1) {
-                let next = cursor.buffer().next.load(Ordering::Acquire);
-                slot.first.store(next, Ordering::Release);
-                buffer_pool::release(slot, cursor.buffer());
+                self.threads.give_back(slot, cursor.buffer());
             }
         }
         *unsent = 0;

@@ -7,6 +7,7 @@
 
 mod announcer;
 mod buffer_cursor;
+mod checkpoint;
 mod importants;
 mod late_join;
 mod layouts;
@@ -16,9 +17,11 @@ mod session;
 mod streams;
 mod threads;
 mod timeline;
+mod watch;
 mod watermark;
 
 pub(crate) use announcer::{Definitions, EventProvider};
+pub(crate) use checkpoint::{Checkpoints, Stage};
 pub(crate) use importants::Importants;
 pub(crate) use late_join::JoinPoint;
 pub(crate) use session::{Session, Trailer, mapped_bytes};

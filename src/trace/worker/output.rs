@@ -139,6 +139,32 @@ impl Output {
         }
     }
 
+    /// Bytes of the file that a watcher can continue; `None` if there is none any more.
+    pub(super) fn watched_bytes(&self) -> Option<u64> {
+        self.sinks.iter().find_map(|sink| sink.watched_bytes())
+    }
+
+    /// Whether packets were sent since the last sync.
+    pub(super) fn is_unsynced(&self) -> bool {
+        self.unsynced
+    }
+
+    /// In a watcher: keeps only the file, which is cut to `bytes` and continues there. The other sinks are those of the
+    /// process that has ended.
+    pub(super) fn continue_at(&mut self, bytes: u64) -> Result<(), Error> {
+        for mut sink in std::mem::take(&mut self.sinks) {
+            if sink.watched_bytes().is_some() && self.sinks.is_empty() {
+                sink.cut(bytes)?;
+                self.sinks.push(sink);
+            } else {
+                // NOTE: threads that do not exist here may hold its locks.
+                std::mem::forget(sink);
+            }
+        }
+        self.history = None;
+        Ok(())
+    }
+
     /// Whether there is a sink with this number.
     pub(super) fn has_sink(&self, number: u64) -> bool {
         self.sinks.iter().any(|sink| sink.number() == number)

@@ -9,19 +9,23 @@
 //! 5. number and send the threads' events up to the limits of steps 1 and 2.
 
 use super::announcer::{Announcer, EventProvider};
+use super::checkpoint::{Checkpoints, Numbers};
 use super::late_join::{self, JoinPoint};
 use super::merge::Merge;
 use super::output::Output;
 use super::streams::{CONTROL, WORKER};
 use super::threads::Threads;
 use super::timeline::{Timeline, settled_below};
+use super::watch::{Announced, Watch};
 use super::watermark::Watermark;
 use crate::error::Error;
 use crate::platform::clock;
 use crate::trace::format::stream_events;
 use crate::trace::sink::Sink;
 use crate::trace::sink::queue::Queued;
-use crate::trace::write::{backpressure, buffer, buffer_pool, loss, quiesce, registry, reserve};
+use crate::trace::write::{
+    backpressure, buffer, buffer_pool, loss, quiesce, registry, reserve, shortage,
+};
 use std::time::{Duration, Instant};
 
 /// How often the worker looks for threads that ended without notice, and writes figures to the
@@ -63,6 +67,7 @@ pub(crate) struct Session {
     timeline: Timeline,
     last_housekeeping: Instant,
     failed: bool,
+    watch: Option<Watch>,
 }
 
 impl Session {
@@ -83,6 +88,7 @@ impl Session {
             timeline,
             last_housekeeping: Instant::now(),
             failed: false,
+            watch: None,
         };
         session.describe();
         session
@@ -250,11 +256,78 @@ impl Session {
         if self.timeline.is_unsettled() {
             self.settle();
         }
-        self.output.sync_if_sent();
+        let has_sent = self.output.is_unsynced();
+        if shortage::requested().is_some() {
+            // NOTE: before a sink or the tracker is out of memory, too: the analyzer acts in it.
+            self.output.sync();
+            shortage::answer();
+        } else {
+            self.output.sync_if_sent();
+        }
+        if has_sent || self.threads.has_to_release() {
+            self.commit();
+        }
         self.rejoin();
         if reserve::is_used() {
             self.give_up();
         }
+    }
+
+    /// Has a watcher continue the recording if the process ends before its end: from now on, what was sent is kept until the file has
+    /// it. `trailer` gives the figures for the end of the stream.
+    pub(crate) fn watch(&mut self, checkpoints: &'static Checkpoints, trailer: fn() -> Trailer) {
+        self.threads.keep_until_release();
+        self.watch = Some(Watch { checkpoints, trailer });
+        self.output.sync();
+        self.commit();
+    }
+
+    /// The recording ends early: a watcher must not make a whole one of it.
+    fn forget_watch(&self) {
+        if let Some(watch) = &self.watch {
+            watch.checkpoints.clear();
+        }
+    }
+
+    /// There is no watcher after all.
+    pub(crate) fn unwatch(&mut self) {
+        if let Some(watch) = self.watch.take() {
+            self.threads.release(watch.checkpoints);
+            self.threads.keep_nothing();
+        }
+    }
+
+    /// Makes a checkpoint, if there is a watcher.
+    fn commit(&mut self) {
+        if let Some(watch) = &self.watch {
+            let announced = self.announcer.announced();
+            watch.commit(&mut self.threads, &self.timeline, &self.output, &announced);
+            backpressure::wake_waiters();
+        }
+    }
+
+    /// In a watcher, whose process has ended: continues at the last checkpoint, and ends the stream after all that the threads had
+    /// committed. `false` if there is none, because the file could not be written.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub(crate) fn finish_after_end(&mut self) -> Result<bool, Error> {
+        let Some(watch) = self.watch.take() else { return Ok(false) };
+        let Some((numbers, threads)) = watch.checkpoints.read() else { return Ok(false) };
+        let Numbers { next_serial, settled, marked, marked_at, .. } = numbers;
+        self.output.continue_at(numbers.written)?;
+        self.timeline.continue_at([next_serial, settled, marked, marked_at]);
+        self.announcer.continue_after(numbers.types as usize, &numbers.positions);
+        registry::take_all();
+        self.threads.continue_from(numbers.fresh_stream as u16, threads);
+        loss::reset();
+        loss::reported(numbers.lost);
+        self.finish(&Trailer {
+            overhead_bytes: numbers.overhead_bytes,
+            scope_misuses: numbers.scope_misuses,
+            failed_allocations: numbers.failed_allocations,
+        });
+        Ok(true)
     }
 
     /// Has sinks continue that have dropped packets and have room again.
@@ -274,12 +347,18 @@ impl Session {
         for (stream, start) in starts {
             self.output.packet(stream, &start);
         }
+        let announced = match self.watch {
+            Some(_) => self.announcer.announced(),
+            None => Announced::default(),
+        };
         let merge = Merge {
             threads: &mut self.threads,
             timeline: &mut self.timeline,
             watermark: &mut self.watermark,
             output: &mut self.output,
             layouts: self.announcer.layouts(),
+            watch: self.watch.as_ref(),
+            announced,
         };
         merge.run(ranges, watermark);
         self.mark_up_to(watermark);
@@ -311,6 +390,7 @@ impl Session {
     /// Ends the recording because of a fault of the tracker.
     pub(crate) fn fail(&mut self, why: String) {
         self.failed = true;
+        self.forget_watch();
         self.output.clear();
         quiesce::pause(Duration::ZERO);
         self.output.report_problem(Error::Internal(why));
@@ -320,6 +400,7 @@ impl Session {
     /// whole packet, without `Memledger.Report`, and the events that it lacks are counted.
     fn give_up(&mut self) {
         quiesce::pause(quiesce::HOOK_TIMEOUT);
+        self.forget_watch();
         // NOTE: types are announced before the events are counted, since the size of an event of an
         // unknown type is unknown.
         self.announcer.announce(&mut self.output);

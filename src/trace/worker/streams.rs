@@ -34,6 +34,17 @@ impl StreamIds {
         Self { fresh: FIRST, retired: VecDeque::new() }
     }
 
+    /// The first id that no thread has had.
+    pub(super) fn fresh(&self) -> u16 {
+        self.fresh
+    }
+
+    /// Continues where `fresh` is the first id that no thread has had, and `open` are in use.
+    pub(super) fn continue_from(&mut self, fresh: u16, open: &[u16]) {
+        self.fresh = fresh;
+        self.retired = (FIRST..fresh).filter(|id| !open.contains(id)).collect();
+    }
+
     pub(super) fn take(&mut self) -> Option<u16> {
         if self.fresh <= LAST_THREAD {
             self.fresh += 1;

@@ -1,6 +1,7 @@
 //! The collector's state of each thread: its stream, and how far it is drained.
 
 use super::buffer_cursor::{BufferCursor, ResumePoint};
+use super::checkpoint::Checkpoints;
 use super::importants::Importants;
 use super::layouts::Layouts;
 use super::output::Output;
@@ -24,6 +25,28 @@ struct CollectorState {
     depth: u32,
     /// The bytes that its stream starts with, for sinks that join later.
     start: Vec<u8>,
+    /// The id of the thread.
+    thread: u32,
+}
+
+/// How far the events of a thread are in the file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Progress {
+    /// The stream that carries its packets.
+    pub(super) stream: u16,
+    /// How many scopes are open there.
+    pub(super) depth: u32,
+    /// The id of the thread.
+    pub(super) thread: u32,
+    pub(super) drained: Option<ResumePoint>,
+}
+
+/// What waits until the file has the events that were sent: the buffers must keep them until then.
+enum Release {
+    /// The buffer of a thread that continues in `next`.
+    Buffer { slot: &'static ThreadSlot, buffer: Buffer, next: Option<Buffer> },
+    /// The slot of a thread that has ended, and its last buffer.
+    Slot { slot: &'static ThreadSlot, number: usize, buffer: Buffer },
 }
 
 /// The events that one thread had committed when its commit cursor was read.
@@ -79,11 +102,86 @@ impl OpenThread<'_> {
 pub(super) struct Threads {
     states: Vec<CollectorState>,
     streams: StreamIds,
+    /// The process whose threads these are. A watcher is another one.
+    process: u32,
+    /// If a watcher shares the buffers: what is released once the file has what was sent.
+    later: Option<Vec<Release>>,
 }
 
 impl Threads {
     pub(super) fn new() -> Self {
-        Self { states: Vec::new(), streams: StreamIds::new() }
+        let process = os::process_id();
+        Self { states: Vec::new(), streams: StreamIds::new(), process, later: None }
+    }
+
+    /// From now on, buffers and slots are kept until [`release`](Self::release), and nothing in them is changed.
+    pub(super) fn keep_until_release(&mut self) {
+        self.later = Some(Vec::new());
+    }
+
+    /// Reverts [`keep_until_release`](Self::keep_until_release).
+    pub(super) fn keep_nothing(&mut self) {
+        self.later = None;
+    }
+
+    /// Whether something waits for [`release`](Self::release).
+    pub(super) fn has_to_release(&self) -> bool {
+        self.later.as_ref().is_some_and(|later| !later.is_empty())
+    }
+
+    /// Releases what was sent, once a checkpoint of it is active.
+    pub(super) fn release(&mut self, checkpoints: &Checkpoints) {
+        for release in self.later.iter_mut().flat_map(std::mem::take) {
+            match release {
+                Release::Buffer { slot, buffer, next } => {
+                    slot.first.store(next, Ordering::Release);
+                    buffer_pool::release(slot, buffer);
+                }
+                Release::Slot { slot, number, buffer } => {
+                    let state = self.states.get_mut(number).map(std::mem::take);
+                    slot.first.store(None, Ordering::Release);
+                    buffer_pool::release(slot, buffer);
+                    state.into_iter().for_each(|state| self.streams.give_back(state.stream));
+                    // NOTE: before another thread can have the slot.
+                    checkpoints.note_freed(number as u32);
+                    registry::free(slot);
+                }
+            }
+        }
+    }
+
+    /// How far the events of each thread were sent, by the number of its slot.
+    pub(super) fn progress(&self) -> impl Iterator<Item = (u32, Progress)> {
+        let states = (0..).zip(&self.states).filter(|(_, state)| state.stream != 0);
+        states.map(|(number, state)| {
+            let &CollectorState { stream, drained, depth, thread, .. } = state;
+            (number, Progress { stream, depth, thread, drained })
+        })
+    }
+
+    /// The first stream that no thread has had.
+    pub(super) fn fresh_stream(&self) -> u16 {
+        self.streams.fresh()
+    }
+
+    /// In a watcher: continues where the process that has ended had sent its events up to.
+    pub(super) fn continue_from(&mut self, fresh_stream: u16, threads: Vec<(u32, Progress)>) {
+        self.later = None;
+        let open = threads.iter().map(|(_, progress)| progress.stream).collect::<Vec<_>>();
+        self.streams.continue_from(fresh_stream, &open);
+        self.states.clear();
+        for (number, Progress { stream, depth, thread, drained }) in threads {
+            let Some(slot) = registry::numbered(number) else { continue };
+            let index = number as usize;
+            if self.states.len() <= index {
+                self.states.resize(index + 1, CollectorState::default());
+            }
+            if let Some(drained) = drained {
+                slot.first.store(Some(drained.buffer), Ordering::Release);
+            }
+            self.states[index] =
+                CollectorState { stream, drained, depth, start: Vec::new(), thread };
+        }
     }
 
     /// Reads every thread's commit cursor. Frees the slots of threads that have ended without
@@ -133,7 +231,7 @@ impl Threads {
         let slot = range.slot;
         let id = slot.thread_id.load(Ordering::Relaxed);
         let system_id = slot.system_id.load(Ordering::Relaxed);
-        let name = if system_id == os::process_id() {
+        let name = if system_id == self.process {
             *b"main\0\0\0\0\0\0\0\0\0\0\0\0"
         } else {
             // A thread can record its first events before it has its name, so the name is read
@@ -151,7 +249,8 @@ impl Threads {
         let mut start = Vec::new();
         stream_events::THREAD_START
             .append(&[id.into(), system_id.into(), (&*name).into()], &mut start);
-        *state = CollectorState { stream, drained: None, depth: 0, start: start.clone() };
+        *state =
+            CollectorState { stream, drained: None, depth: 0, start: start.clone(), thread: id };
         Some((stream, start))
     }
 
@@ -159,7 +258,34 @@ impl Threads {
     pub(super) fn resume(&self, range: &CommittedRange) -> Option<(u16, BufferCursor)> {
         let &CollectorState { stream, drained, depth, .. } = self.states.get(range.number)?;
         let first = range.slot.first.load(Ordering::Acquire)?;
-        Some((stream, BufferCursor::new(first, drained, range.end_in(first), depth)))
+        let cursor = BufferCursor::new(first, drained, range.end_in(first), depth);
+        Some((stream, self.prepared(cursor)))
+    }
+
+    /// A cursor for the events in the next buffer of a thread.
+    pub(super) fn cursor(
+        &self,
+        range: &CommittedRange,
+        buffer: Buffer,
+        depth: u32,
+    ) -> BufferCursor {
+        self.prepared(BufferCursor::new(buffer, None, range.end_in(buffer), depth))
+    }
+
+    fn prepared(&self, cursor: BufferCursor) -> BufferCursor {
+        if self.later.is_some() { cursor.copied() } else { cursor }
+    }
+
+    /// Gives back a buffer of a thread, all of whose events were sent.
+    pub(super) fn give_back(&mut self, slot: &'static ThreadSlot, buffer: Buffer) {
+        let next = buffer.next.load(Ordering::Acquire);
+        match &mut self.later {
+            Some(later) => later.push(Release::Buffer { slot, buffer, next }),
+            None => {
+                slot.first.store(next, Ordering::Release);
+                buffer_pool::release(slot, buffer);
+            }
+        }
     }
 
     /// Stores how far a thread is drained.
@@ -178,15 +304,21 @@ impl Threads {
         output: &mut Output,
     ) {
         let Some(state) = self.states.get_mut(range.number) else { return };
-        let stream = std::mem::take(state).stream;
         if cursor.depth() > 0 {
-            output.packet(stream, &vec![LEAVE_SCOPE; cursor.depth() as usize]);
+            output.packet(state.stream, &vec![LEAVE_SCOPE; cursor.depth() as usize]);
         }
         output.report_losses_of(range.slot);
-        range.slot.first.store(None, Ordering::Release);
-        buffer_pool::release(range.slot, cursor.buffer());
+        let (slot, buffer) = (range.slot, cursor.buffer());
+        if let Some(later) = &mut self.later {
+            (state.drained, state.depth) = (Some(cursor.resume_point()), 0);
+            later.push(Release::Slot { slot, number: range.number, buffer });
+            return;
+        }
+        let stream = std::mem::take(state).stream;
+        slot.first.store(None, Ordering::Release);
+        buffer_pool::release(slot, buffer);
         self.streams.give_back(stream);
-        registry::free(range.slot);
+        registry::free(slot);
     }
 
     /// The number of events in the buffers of threads that were not sent. A reallocation can count
@@ -209,7 +341,7 @@ impl Threads {
     pub(super) fn open(&self) -> impl Iterator<Item = OpenThread<'_>> {
         let states = registry::slots().zip(&self.states).filter(|(_, state)| state.stream != 0);
         states.map(|(slot, state)| {
-            let &CollectorState { stream, drained, depth, ref start } = state;
+            let &CollectorState { stream, drained, depth, ref start, .. } = state;
             OpenThread { stream, start, depth, slot, drained }
         })
     }

@@ -118,6 +118,17 @@ impl Timeline {
         preamble(self.first_serial, self.from_process_start)
     }
 
+    /// The serials and times so far: of the next event, below which all is settled, after the last marker, and its time.
+    pub(super) fn progress(&self) -> [u64; 4] {
+        [self.next_serial, self.settled, self.marked, self.marked_at]
+    }
+
+    /// In a watcher: continues from the [`progress`](Self::progress) of the process that has ended.
+    pub(super) fn continue_at(&mut self, [next_serial, settled, marked, marked_at]: [u64; 4]) {
+        (self.next_serial, self.settled) = (next_serial, settled);
+        (self.marked, self.marked_at) = (marked, marked_at);
+    }
+
     /// Whether events were sent that the stream has not declared settled.
     pub(super) fn is_unsettled(&self) -> bool {
         self.next_serial > self.settled

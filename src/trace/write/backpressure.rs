@@ -55,6 +55,11 @@ pub(crate) fn allow_waiting(may_wait: bool) {
     MAY_WAIT.store(may_wait, Ordering::Release);
 }
 
+/// Whether threads may wait for the worker.
+pub(super) fn may_wait() -> bool {
+    MAY_WAIT.load(Ordering::Acquire)
+}
+
 /// Whether events are dropped instead of waiting for buffers.
 pub(super) fn is_dropping() -> bool {
     DROPPING.load(Ordering::Acquire)

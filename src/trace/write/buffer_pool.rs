@@ -15,7 +15,7 @@
 use super::backpressure::{self, wake_worker};
 use super::buffer::{self, Buffer, BufferHeader, LARGE, SMALL};
 use super::slot::ThreadSlot;
-use super::state;
+use super::{state, watch};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The bytes that must be free in the buffer before a hook writes. The most that it writes until
@@ -49,7 +49,7 @@ pub(crate) fn configure(limit: usize) {
 
 /// Sets the limit in bytes. Buffers beyond a lower limit stay in use until they are drained.
 pub(crate) fn set_limit(limit: usize) {
-    LIMIT.store(limit.max(4 * LARGE), Ordering::Release);
+    LIMIT.store(watch::most(limit.max(4 * LARGE)), Ordering::Release);
 }
 
 /// Resets the pool in the child of a fork, where no buffer is in use, and no thread waits.
@@ -66,7 +66,9 @@ pub(crate) fn used() -> usize {
 
 /// The worker calls this when it has collected everything that can be collected.
 pub(crate) fn all_collected() {
-    backpressure::all_collected(used() + SMALL <= LIMIT.load(Ordering::Acquire));
+    // NOTE: a watcher gives back buffers that it has not taken.
+    let used = used().saturating_add(SMALL);
+    backpressure::all_collected(used <= LIMIT.load(Ordering::Acquire));
 }
 
 /// Moves the thread on to a buffer with room; `false` if the event must be dropped.

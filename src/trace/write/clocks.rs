@@ -1,8 +1,12 @@
 //! The sync words of the process: the global clock, the clock of the log, and the region clocks.
 //! The rules by which threads read and advance them are those of [`order`](super::order).
+#![expect(unsafe_code, reason = "a page that children do not have")]
 
 use super::order::{self, STOP};
+use crate::platform::os;
 use crossbeam_utils::CachePadded;
+use std::io;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// PERF: one static, so that its address is looked up once.
@@ -12,6 +16,9 @@ static CLOCKS: Clocks = Clocks {
     regions: [const { AtomicU64::new(0) }; 1 << 14],
 };
 
+/// NOTE: whole pages, the first of which is cleared in children, as the [state](super::state) is. A clock of 0 is
+/// that of no thread, so each thread then checks the state.
+#[repr(C, align(4096))]
 struct Clocks {
     global: CachePadded<AtomicU64>,
     /// The clock that threads join when the program logs a synchronised event. It has a STOP bit of
@@ -55,6 +62,15 @@ pub(super) fn regions(
     let last = (address + size.saturating_sub(1)) / REGION;
     let words = &CLOCKS.regions;
     (first..=last).take(words.len()).map(|number| &words[number % words.len()])
+}
+
+/// Has the clocks cleared in all children of forks.
+///
+/// # Safety
+/// No other thread changes them meanwhile.
+pub(super) unsafe fn clear_in_children() -> io::Result<()> {
+    // SAFETY: the page has nothing but clocks; the caller makes the same promise.
+    unsafe { os::clear_in_children(NonNull::from(&CLOCKS).cast(), 4096) }
 }
 
 /// Makes every thread check the state of the recording before its next event.

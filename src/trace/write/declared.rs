@@ -11,13 +11,15 @@
 //! that refer to it name that uid, and can be on any channel.
 #![expect(unsafe_code, reason = "a table of pointers to statics")]
 
+use super::state;
+use crate::platform::os;
 use crate::trace::format::layout::EventLayout;
 use crate::trace::format::schema::{
     DEFINITION, FieldFamily, FieldType, IMPORTANT, LAST_UID, MAYBE_HAS_AUX, NO_SYNC,
 };
 use crate::trace::format::{arrays, encode};
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 /// How many types a program can log. A type counts once for each set of channels.
 const MAX_TYPES: usize = 4096;
@@ -30,6 +32,49 @@ const REFUSED: u32 = 1 << 16;
 
 static TABLE: [AtomicPtr<Logged>; MAX_TYPES] =
     [const { AtomicPtr::new(ptr::null_mut()) }; MAX_TYPES];
+
+/// The same table, for a watcher: zeroed memory is valid.
+#[repr(C)]
+pub(crate) struct SharedTypes([AtomicUsize; MAX_TYPES]);
+
+static SHARED: AtomicPtr<SharedTypes> = AtomicPtr::new(ptr::null_mut());
+
+fn shared() -> Option<&'static SharedTypes> {
+    // SAFETY: `share` has stored the start of such memory, which is never unmapped.
+    unsafe { SHARED.load(Ordering::Acquire).as_ref() }
+}
+
+/// From now on, types are noted in `memory`, too.
+///
+/// # Safety
+/// The memory is zeroed and shared, has the bytes and the alignment of [`SharedTypes`], and is never unmapped.
+pub(crate) unsafe fn share(memory: NonNull<u8>) {
+    SHARED.store(memory.as_ptr().cast(), Ordering::Release);
+}
+
+/// In a watcher: takes the types of the process that has ended. Those of a library that it has loaded after the start of the
+/// watcher are unknown here, and so are the later ones.
+pub(crate) fn take_all() {
+    let Some(SharedTypes(addresses)) = shared() else { return };
+    for (entry, address) in TABLE.iter().zip(addresses) {
+        let address = address.load(Ordering::Acquire);
+        if entry.load(Ordering::Relaxed).is_null() {
+            if address == 0 || !os::is_in_loaded_file(address) {
+                return;
+            }
+            entry.store(ptr::with_exposed_provenance_mut(address), Ordering::Release);
+        }
+    }
+}
+
+/// Notes for a watcher that `logged` has the entry `number`.
+fn note_shared(number: usize, logged: &'static Logged) {
+    if state::is_watched()
+        && let Some(address) = shared().and_then(|shared| shared.0.get(number))
+    {
+        address.store(ptr::from_ref(logged).expose_provenance(), Ordering::Release);
+    }
+}
 
 const _: () = assert!(uid_of(MAX_TYPES - 1) <= LAST_UID);
 
@@ -204,6 +249,7 @@ impl Logged {
             }
             let wire = self
                 .find_or_claim_entry()
+                .inspect(|number| note_shared(*number, self))
                 .map_or(REFUSED, |number| u32::from(uid_of(number) << 1 | 1));
             // Two threads that register at once find the same table entry, and so do two equal log
             // sites.

@@ -25,9 +25,11 @@ pub(crate) mod quiesce;
 mod reentrancy;
 pub(crate) mod registry;
 pub(crate) mod reserve;
+pub(crate) mod shortage;
 pub(crate) mod slot;
 pub(crate) mod state;
 pub(crate) mod sync;
+pub(crate) mod watch;
 
 /// The atomics of [`order`]. The model of `order` replaces them by its own.
 mod atomic {

@@ -6,16 +6,18 @@
 //! ```
 //! A slot is taken from a stack of free ones, or added to the table. The number of slots is bounded
 //! by the number of threads that were alive, or not yet drained, at once.
+#![expect(unsafe_code, reason = "shares the table with a watcher")]
 
 use super::slot::{FINISHED, FREE, Guard, LIVE, NO_SLOT, ThreadSlot};
-use super::{buffer_pool, loss, order};
+use super::{buffer_pool, loss, order, state};
 use crate::platform::chunk_table::ChunkTable;
 use crate::platform::clock;
 use crate::platform::free_stack::FreeStack;
 use crate::platform::os;
 use crate::platform::own_thread::{self, Place};
 use std::cell::Cell;
-use std::ptr;
+use std::io;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Threads that can record at once: the stream numbers them with 14 bits, some of them reserved.
@@ -97,6 +99,29 @@ pub(crate) fn slots() -> impl Iterator<Item = &'static ThreadSlot> {
     (0..SLOTS.len()).filter_map(|number| SLOTS.get(number))
 }
 
+/// The bytes that [`share`] needs.
+pub(super) const BYTES_TO_SHARE: usize =
+    ChunkTable::<ThreadSlot, SLOTS_PER_CHUNK, CHUNKS>::bytes_of(CHUNKS);
+
+/// From now on, new slots are in `memory`, and all are shared.
+///
+/// # Safety
+/// See [`ChunkTable::share`].
+pub(super) unsafe fn share(memory: NonNull<u8>) -> io::Result<()> {
+    // SAFETY: the caller makes the same promise.
+    unsafe { SLOTS.share(memory, CHUNKS) }
+}
+
+/// In a watcher: takes the slots of the process that has ended.
+pub(crate) fn take_all() {
+    SLOTS.take_all();
+}
+
+/// The slot with this number, and the number of a slot.
+pub(crate) fn numbered(number: u32) -> Option<&'static ThreadSlot> {
+    SLOTS.get(number)
+}
+
 /// Bytes of pages that hold slots.
 pub(crate) fn mapped() -> u64 {
     SLOTS.mapped_bytes()
@@ -167,6 +192,10 @@ static RETIRE: extern "C" fn() = retire_current;
 
 /// Called by the system in the last round of this thread's destructors.
 extern "C" fn retire_current() {
+    if state::is_unaware_child() {
+        // The slot is that of a thread of the parent.
+        return;
+    }
     if let Some(at_end) = own().and_then(|thread| thread.at_end.take()) {
         at_end();
     }

@@ -9,9 +9,12 @@
 //!   OFF ◄─finish── PAUSED ◄──────stop────── RUNNING ◄──────── PAUSED (no thread inside a hook)
 //! ```
 //! [`quiesce`](super::quiesce) changes between paused and running.
+#![expect(unsafe_code, reason = "a page of its own, which children do not have")]
 
 use super::clocks;
 use crate::platform::os;
+use std::io;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 /// Nothing is recorded, and nothing is about to be. The hook returns after one load.
@@ -34,7 +37,19 @@ const PAUSED: u32 = 8;
 /// recording, and frees are written in their scopes in case that recording has the channel for that.
 const EARLY_STATE: u32 = ON | FREE_SCOPES;
 
-static STATE: AtomicU32 = AtomicU32::new(if os::SUPPORTED { EARLY_STATE } else { OFF });
+static PAGE: StatePage = StatePage {
+    state: AtomicU32::new(if os::SUPPORTED { EARLY_STATE } else { OFF }),
+    watched: AtomicU32::new(0),
+};
+
+/// NOTE: a page of its own. While a watcher shares the buffers, the kernel clears it in the child of each fork, however
+/// that is made. So no hook in a child ever writes to the buffers of its parent.
+#[repr(C, align(4096))]
+struct StatePage {
+    state: AtomicU32,
+    /// Whether a watcher shares the buffers: 1, or 0.
+    watched: AtomicU32,
+}
 
 /// The phase of the recording's life; loaded on cold paths only.
 static PHASE: AtomicU32 = AtomicU32::new(EARLY);
@@ -42,6 +57,8 @@ const EARLY: u32 = 0;
 const STOPPED: u32 = 1;
 const RUNNING: u32 = 2;
 
+/// As [`StatePage::watched`], but children have it, too.
+static WATCHED: AtomicBool = AtomicBool::new(false);
 static HAS_BARRIER: AtomicBool = AtomicBool::new(false);
 /// Set in the child of a fork, which has no worker: nothing is ever recorded there again.
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -52,12 +69,12 @@ static PID: AtomicU32 = AtomicU32::new(0);
 
 #[inline(always)]
 pub(crate) fn load_relaxed() -> u32 {
-    STATE.load(Ordering::Relaxed)
+    PAGE.state.load(Ordering::Relaxed)
 }
 
 #[inline(always)]
 pub(crate) fn load() -> u32 {
-    STATE.load(Ordering::Acquire)
+    PAGE.state.load(Ordering::Acquire)
 }
 
 /// Whether events are kept for a recording that has not been started yet.
@@ -86,7 +103,11 @@ pub(crate) fn discard_early() {
     if PHASE.compare_exchange(EARLY, STOPPED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
         // NOTE: changes the state only if it is still the first one: a start may have paused the
         // recording already.
-        if STATE.compare_exchange(EARLY_STATE, OFF, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        if PAGE
+            .state
+            .compare_exchange(EARLY_STATE, OFF, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+        {
             clocks::stop();
         }
     }
@@ -102,7 +123,7 @@ pub(crate) fn hook_active() -> HookActive {
 /// Moves the state from `OFF` to `PAUSED` until recording is next turned off; `false` if the state
 /// was not `OFF`.
 pub(crate) fn activate_hook() -> bool {
-    STATE.compare_exchange(OFF, PAUSED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    PAGE.state.compare_exchange(OFF, PAUSED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
 /// See [`hook_active`].
@@ -111,7 +132,7 @@ pub(crate) struct HookActive(bool);
 impl Drop for HookActive {
     fn drop(&mut self) {
         if self.0 && !HOOK_STAYS_ACTIVE.load(Ordering::SeqCst) {
-            let _ = STATE.compare_exchange(PAUSED, OFF, Ordering::SeqCst, Ordering::Relaxed);
+            let _ = PAGE.state.compare_exchange(PAUSED, OFF, Ordering::SeqCst, Ordering::Relaxed);
             reactivate_hook();
         }
     }
@@ -151,21 +172,21 @@ pub(super) fn has_barrier() -> bool {
 /// Stores that recording is paused.
 pub(super) fn set_paused() {
     PHASE.store(STOPPED, Ordering::Release);
-    STATE.store(PAUSED, Ordering::SeqCst);
+    PAGE.state.store(PAUSED, Ordering::SeqCst);
 }
 
 /// Stores that events are recorded: those the program logs, and the hook's if `hook`.
 pub(super) fn set_running(hook: bool) {
     PHASE.store(RUNNING, Ordering::Release);
     let mode = if hook { ON } else { LOG };
-    let _ = STATE.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |state| {
+    let _ = PAGE.state.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |state| {
         Some(state & (STACKS | FREE_SCOPES) | mode)
     });
 }
 
 /// Sets or clears [`STACKS`] or [`FREE_SCOPES`], until recording is next paused.
 pub(crate) fn set_option(option: u32, on: bool) {
-    let _ = STATE.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |state| match state {
+    let _ = PAGE.state.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |state| match state {
         // NOTE: the hook returns early only while no bit is set.
         OFF => None,
         _ => Some(if on { state | option } else { state & !option }),
@@ -175,7 +196,7 @@ pub(crate) fn set_option(option: u32, on: bool) {
 /// Turns recording off. The tracker has given back what it held.
 pub(crate) fn turn_off() {
     let stays_active = HOOK_STAYS_ACTIVE.load(Ordering::SeqCst);
-    STATE.store(if stays_active { PAUSED } else { OFF }, Ordering::SeqCst);
+    PAGE.state.store(if stays_active { PAUSED } else { OFF }, Ordering::SeqCst);
     reactivate_hook();
 }
 
@@ -186,6 +207,39 @@ pub(crate) fn turn_off_in_child() {
     PHASE.store(STOPPED, Ordering::Release);
     turn_off();
     clocks::stop();
+}
+
+/// Whether this is the child of a fork of a process whose watcher shares the buffers, and has not been told so: some ways to
+/// fork call no handler.
+pub(crate) fn is_unaware_child() -> bool {
+    WATCHED.load(Ordering::Relaxed) && !is_watched()
+}
+
+/// Whether a watcher shares the buffers with this process, which is neither the watcher nor a child.
+pub(crate) fn is_watched() -> bool {
+    PAGE.watched.load(Ordering::Acquire) != 0
+}
+
+/// Notes that a watcher shares the buffers, and has the state cleared in all children.
+///
+/// # Safety
+/// No other thread changes the state or the clocks meanwhile.
+pub(crate) unsafe fn set_watched() -> io::Result<()> {
+    let page = NonNull::from(&PAGE).cast();
+    // SAFETY: the static is whole pages, which have nothing else; the caller makes the same promise.
+    unsafe {
+        os::clear_in_children(page, size_of::<StatePage>())?;
+        clocks::clear_in_children()?;
+    }
+    WATCHED.store(true, Ordering::Relaxed);
+    PAGE.watched.store(1, Ordering::Release);
+    Ok(())
+}
+
+/// Notes that no watcher shares the buffers any more.
+pub(crate) fn set_unwatched() {
+    WATCHED.store(false, Ordering::Relaxed);
+    PAGE.watched.store(0, Ordering::Release);
 }
 
 /// Lets the child of a fork record, if its parent records nothing.

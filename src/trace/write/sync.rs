@@ -99,7 +99,8 @@ pub(crate) fn is_logging() -> bool {
 /// logs; `false` if the event is not to be recorded.
 pub(crate) fn synchronize_to_log(slot: &ThreadSlot) -> bool {
     loop {
-        if !is_logging() && !state::is_recorded(state::LOG) {
+        // In the child of a fork, the clock and the state can have been cleared.
+        if state::load() & state::LOG == 0 || !is_logging() && !state::is_recorded(state::LOG) {
             return false;
         }
         let before = slot.stamp.load(Ordering::Relaxed);

@@ -4,14 +4,18 @@ use crate::error::CliError;
 use memledger::analysis::Report;
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata, TryLockError};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 
 /// What is put in for `%p`, and for `%%`.
 const PID: &str = "%p";
 const PERCENT: &str = "%%";
+
+/// How long the watcher of the program may take, and all others together.
+const OWN_TIMEOUT: Duration = Duration::from_secs(30);
+const OTHERS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Where the program writes its trace.
 pub struct Traces {
@@ -71,6 +75,22 @@ impl Traces {
         found.sort_by_key(|path| (*path != own, path.as_os_str().len(), path.clone()));
         found.dedup();
         found
+    }
+
+    /// Waits until the watchers of processes that have ended have completed their traces: until then, a trace is locked. Not for long, because
+    /// a child of the program that runs on can have it locked, too.
+    pub fn wait_for_watchers(&self, pid: u32) {
+        let begin = Instant::now();
+        let own = named(&self.pattern, pid);
+        for path in self.found(pid) {
+            let most = if path == own { OWN_TIMEOUT } else { OTHERS_TIMEOUT };
+            let Ok(file) = File::open(&path) else { continue };
+            while matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+                && begin.elapsed() < most
+            {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
     }
 
     /// The files that a trace may be in. `pid` is the process that was started, if it was.

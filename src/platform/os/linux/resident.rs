@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "system calls")]
 
 use super::super::{AnonymousRange, ResidentMemory};
+use super::watched::shared_ranges;
 use super::{Memory, loaded_files, own_pages};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
@@ -93,6 +94,11 @@ impl Known {
         };
         let binaries = files.iter().map(|file| (file.base, file.size.next_multiple_of(PAGE)));
         let mut cuts: Vec<_> = own_pages().map(cut(Kind::Tracker)).collect();
+        let shared = shared_ranges().map(|(start, bytes)| (start as u64, bytes as u64));
+        // What was shared where it is, is among the pages already.
+        let is_new = |range: &(u64, u64)| cuts.iter().all(|cut| cut.start != range.0);
+        let shared: Vec<_> = shared.filter(is_new).collect();
+        cuts.extend(shared.into_iter().map(cut(Kind::Tracker)));
         cuts.extend(binaries.map(cut(Kind::Binary)));
         cuts.sort_unstable_by_key(|cut| cut.start);
         let mut stack_ends: Vec<_> = stack_ends().collect();
@@ -225,6 +231,11 @@ fn divide(
 ) {
     let Mapping { start, end, kind, is_named } = *mapping;
     if kind != Kind::Anonymous {
+        let is_own = || known.between(start, end).any(|cut| cut.kind == Kind::Tracker);
+        if kind == Kind::Shared && is_own() {
+            // What a watcher shares. NOTE: the kernel makes no mapping of this one and another.
+            return sums.add(Kind::Tracker, start, end, rss);
+        }
         let is_binary = || known.between(start, end).any(|cut| cut.kind == Kind::Binary);
         let is_binary = kind == Kind::File && is_binary();
         let kind = if is_binary { Kind::Binary } else { kind };

@@ -1,0 +1,177 @@
+//! Who holds most of the live bytes, found without an allocation: the memory for it is set aside before.
+
+use crate::analysis::accounts::Bucket;
+use crate::analysis::apply::Model;
+use crate::analysis::attribution::{ROOT, Tree};
+use crate::analysis::callstacks::{Callstacks, NO_FILE, NO_STACK};
+use std::fmt::{self, Display, Formatter, Write};
+
+/// At most this many scopes of a path are shown, and frames of a stack: the innermost.
+const MOST_SCOPES: usize = 32;
+const MOST_FRAMES: usize = 24;
+
+/// What the live bytes are listed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeldBy {
+    Scope,
+    Thread,
+    Stack,
+}
+
+/// Live bytes and blocks of one row, now or at the peak.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    bytes: u64,
+    blocks: u64,
+}
+
+/// Memory that is set aside for the rows.
+#[derive(Debug, Default)]
+pub(crate) struct TopLive {
+    rows: Vec<Held>,
+}
+
+impl TopLive {
+    /// Sets aside memory for the rows that there are now, and for some more. Allocates only where there are more
+    /// rows than ever; without memory, what there was stays.
+    pub(in crate::analysis) fn reserve(&mut self, model: &Model) {
+        let rows = [HeldBy::Scope, HeldBy::Thread, HeldBy::Stack].map(|by| len(model, by));
+        let most = rows.into_iter().max().unwrap_or(0);
+        if self.rows.capacity() < most {
+            self.rows.clear();
+            let _ = self.rows.try_reserve_exact(most + most / 2 + 256);
+        }
+    }
+
+    /// Passes the `most` rows with the most live bytes to `visit`, the largest first: bytes, blocks, and who holds
+    /// them. `false` if no memory was set aside for so many rows.
+    pub(in crate::analysis) fn visit(
+        &mut self,
+        (model, by, at_peak): (&Model, HeldBy, bool),
+        most: usize,
+        visit: &mut dyn FnMut(u64, u64, &dyn Display) -> fmt::Result,
+    ) -> Result<bool, fmt::Error> {
+        let rows = len(model, by);
+        if rows > self.rows.capacity() {
+            return Ok(false);
+        }
+        self.rows.clear();
+        self.rows.resize(rows, Held::default());
+        let generation = model.accounts().total().generation;
+        for bucket in model.accounts().buckets() {
+            let (blocks, bytes) = match at_peak {
+                true => bucket.counts.at_peak(generation),
+                false => (bucket.counts.live_blocks, bucket.counts.live_bytes),
+            };
+            if let Some(row) = self.rows.get_mut(row_of(model, bucket, by) as usize) {
+                row.bytes = row.bytes.wrapping_add(bytes);
+                row.blocks = row.blocks.wrapping_add(blocks);
+            }
+        }
+        if by == HeldBy::Stack
+            && let Some(row) = self.rows.get_mut(NO_STACK as usize)
+        {
+            *row = Held::default();
+        }
+        for _ in 0..most {
+            let rows = self.rows.iter_mut().enumerate();
+            let Some((number, row)) = rows.max_by_key(|(_, row)| row.bytes) else { break };
+            if row.bytes == 0 {
+                break;
+            }
+            let Held { bytes, blocks } = std::mem::take(row);
+            visit(bytes, blocks, &Holder { model, by, number: number as u32 })?;
+        }
+        Ok(true)
+    }
+}
+
+fn len(model: &Model, by: HeldBy) -> usize {
+    match by {
+        HeldBy::Scope => model.contexts().scopes().nodes().len(),
+        HeldBy::Thread => model.threads().all().len(),
+        HeldBy::Stack if model.accounts().has_stacks() => model.callstacks().len(),
+        HeldBy::Stack => 0,
+    }
+}
+
+fn row_of(model: &Model, bucket: &Bucket, by: HeldBy) -> u32 {
+    match by {
+        HeldBy::Scope => model.contexts().get(bucket.context).scope,
+        HeldBy::Thread => bucket.thread,
+        HeldBy::Stack => bucket.stack,
+    }
+}
+
+/// A scope, a thread or a stack.
+struct Holder<'a> {
+    model: &'a Model,
+    by: HeldBy,
+    number: u32,
+}
+
+impl Display for Holder<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.by {
+            HeldBy::Scope => write_path(self.model.contexts().scopes(), self.number, f),
+            HeldBy::Thread => {
+                let thread = self.model.threads().get(self.number);
+                write_plain(&thread.name, f)?;
+                match thread.system_id {
+                    Some(id) => write!(f, " (thread {}, system {id})", thread.id),
+                    None => write!(f, " (thread {})", thread.id),
+                }
+            }
+            HeldBy::Stack => write_frames(self.model.callstacks(), self.number, f),
+        }
+    }
+}
+
+/// Writes the names of a scope and of those around it, the outermost first.
+fn write_path(tree: &Tree, node: u32, f: &mut Formatter<'_>) -> fmt::Result {
+    let mut path = [ROOT; MOST_SCOPES];
+    let (mut depth, mut at) = (0, node);
+    while at != ROOT && depth < MOST_SCOPES {
+        path[depth] = at;
+        depth += 1;
+        at = tree.nodes()[at as usize].parent;
+    }
+    match at {
+        ROOT => write_plain(tree.nodes()[ROOT as usize].name(), f)?,
+        _ => f.write_str("...")?,
+    }
+    for node in path[..depth].iter().rev() {
+        f.write_str(" / ")?;
+        write_plain(tree.nodes()[*node as usize].name(), f)?;
+    }
+    Ok(())
+}
+
+/// Writes one line for each frame, the innermost first, as `addr2line` takes them.
+fn write_frames(stacks: &Callstacks, stack: u32, f: &mut Formatter<'_>) -> fmt::Result {
+    let Some(node) = stacks.node(stack) else { return f.write_str("(unknown)") };
+    for (number, location) in stacks.locations_of(node).enumerate() {
+        if number == MOST_FRAMES {
+            return f.write_str("\n        ...");
+        }
+        let location = stacks.location(location);
+        f.write_str("\n        ")?;
+        if let Some(file) = stacks.files().get(location.file as usize)
+            && location.file != NO_FILE
+        {
+            write_plain(&file.path, f)?;
+            f.write_char('+')?;
+        }
+        write!(f, "{:#x}", location.offset)?;
+    }
+    Ok(())
+}
+
+/// Writes a text from outside, without what could control a terminal.
+fn write_plain(text: &str, f: &mut Formatter<'_>) -> fmt::Result {
+    let is_harmless = |char: char| {
+        !char.is_control()
+            && !matches!(char, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().try_for_each(|char| f.write_char(if is_harmless(char) { char } else { '?' }))
+}

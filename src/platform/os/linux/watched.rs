@@ -1,0 +1,289 @@
+//! Memory that a watcher, a process of our own, shares with this one, and that process.
+//!
+//! The watcher is forked when the process has no thread of the program but one. It has the shared memory at the same
+//! addresses, so pointers into it and to statics are valid there.
+
+use super::{identity, process_id};
+use std::ffi::c_int;
+use std::fs::File;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The bytes of a page, as on x86-64.
+const PAGE: usize = 4096;
+
+/// The most ranges of addresses that are shared.
+const MOST_RANGES: usize = 64;
+static RANGES: [(AtomicUsize, AtomicUsize); MOST_RANGES] =
+    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; MOST_RANGES];
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// The ranges of addresses that are shared: start and bytes.
+pub(super) fn shared_ranges() -> impl Iterator<Item = (usize, usize)> {
+    let ranges = RANGES.iter().take(COUNT.load(Ordering::Acquire).min(MOST_RANGES));
+    ranges.map(|(start, bytes)| (start.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed)))
+}
+
+fn note_range(start: usize, bytes: usize) -> io::Result<()> {
+    let number = COUNT.load(Ordering::Relaxed);
+    let Some(range) = RANGES.get(number) else {
+        return Err(io::Error::other("the early recording has too many parts"));
+    };
+    range.0.store(start, Ordering::Relaxed);
+    range.1.store(bytes, Ordering::Relaxed);
+    COUNT.store(number + 1, Ordering::Release);
+    Ok(())
+}
+
+fn map_new(bytes: usize, sharing: c_int) -> io::Result<NonNull<u8>> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = sharing | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new anonymous mapping does not affect existing memory.
+    let pages = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
+    if pages == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(pages.cast()).ok_or_else(io::Error::last_os_error)
+}
+
+/// Maps zeroed memory that is shared with the children of forks. Pages that are not used take no memory, and no core
+/// file has them.
+pub(crate) fn map_shared(bytes: usize) -> io::Result<NonNull<u8>> {
+    let pages = map_new(bytes, libc::MAP_SHARED)?;
+    // SAFETY: the mapping is our own.
+    unsafe { libc::madvise(pages.as_ptr().cast(), bytes, libc::MADV_DONTDUMP) };
+    note_range(pages.as_ptr().addr(), bytes)?;
+    Ok(pages)
+}
+
+/// Replaces the pages from `start` on by a new mapping with the same bytes in it.
+///
+/// # Safety
+/// They are whole pages of the tracker's own memory, and no thread writes to them meanwhile.
+unsafe fn replace(start: NonNull<u8>, bytes: usize, sharing: c_int) -> io::Result<()> {
+    let new = map_new(bytes, sharing)?;
+    // SAFETY: the caller's promise; both mappings have so many bytes.
+    let moved = unsafe {
+        new.as_ptr().copy_from_nonoverlapping(start.as_ptr(), bytes);
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        libc::mremap(new.as_ptr().cast(), bytes, bytes, flags, start.as_ptr())
+    };
+    if moved == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Makes the pages from `start` on shared with the children of forks.
+///
+/// # Safety
+/// As [`replace`].
+pub(crate) unsafe fn share_in_place(start: NonNull<u8>, bytes: usize) -> io::Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { replace(start, bytes, libc::MAP_SHARED)? };
+    note_range(start.as_ptr().addr(), bytes)
+}
+
+/// From now on, these pages are all 0 in the child of any fork, however it is made. The kernel does that at the fork.
+///
+/// # Safety
+/// As [`replace`].
+pub(crate) unsafe fn clear_in_children(start: NonNull<u8>, bytes: usize) -> io::Result<()> {
+    // SAFETY: the caller's promise; the advice is for pages of the tracker alone.
+    let advised = unsafe {
+        replace(start, bytes, libc::MAP_PRIVATE)?;
+        libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_WIPEONFORK)
+    };
+    if advised == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Replaces all shared memory by zeroed memory of this process alone, in the child of a fork.
+pub(crate) fn unshare_all() {
+    for (start, bytes) in shared_ranges() {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        // SAFETY: exactly these pages were mapped to be shared, and only the tracker uses them; all that it has there is valid when zeroed.
+        unsafe { libc::mmap(ptr::without_provenance_mut(start), bytes, access, flags, -1, 0) };
+    }
+    COUNT.store(0, Ordering::Release);
+}
+
+/// Whether this process has only the calling thread and one more.
+pub(crate) fn has_at_most_two_threads() -> bool {
+    std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() <= 2)
+}
+
+/// Whether pages have the size that is assumed here.
+pub(crate) fn has_usual_pages() -> bool {
+    // SAFETY: takes a number.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) == PAGE as libc::c_long }
+}
+
+/// Whether the address is in a file that was loaded when this process, a watcher, was forked.
+pub(crate) fn is_in_loaded_file(address: usize) -> bool {
+    unsafe extern "C" fn look(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        wanted: *mut libc::c_void,
+    ) -> c_int {
+        // SAFETY: the loader passes a valid description; the headers are mapped as long as the file is.
+        let (base, headers) = unsafe {
+            let info = &*info;
+            let count = usize::from(info.dlpi_phnum);
+            (info.dlpi_addr, std::slice::from_raw_parts(info.dlpi_phdr, count))
+        };
+        let address = wanted.addr() as u64;
+        let holds = |header: &libc::Elf64_Phdr| {
+            let start = base.wrapping_add(header.p_vaddr);
+            header.p_type == libc::PT_LOAD && address.wrapping_sub(start) < header.p_memsz
+        };
+        c_int::from(headers.iter().any(holds))
+    }
+    // SAFETY: the function has the required form, and does not unwind.
+    unsafe { libc::dl_iterate_phdr(Some(look), ptr::without_provenance_mut(address)) != 0 }
+}
+
+/// The watched process's end of the connection to its watcher.
+pub(crate) struct Watcher {
+    /// NOTE: the program may close it, so it is closed only while it is ours.
+    pipe: ManuallyDrop<File>,
+    identity: Option<(u64, u64)>,
+}
+
+impl Watcher {
+    /// Tells the watcher that it is not needed any more.
+    pub(crate) fn dismiss(&mut self) {
+        if self.identity.is_some() && identity(&*self.pipe) == self.identity {
+            let _ = super::write_file(&self.pipe, &[1]);
+            // SAFETY: dropped only here, and not used after this.
+            unsafe { ManuallyDrop::drop(&mut self.pipe) };
+        }
+        self.identity = None;
+    }
+}
+
+/// What [`start_watcher`] returns.
+pub(crate) enum Started {
+    /// In the watched process.
+    Watched(Watcher),
+    /// In the watcher.
+    Watcher(Watched),
+}
+
+/// The watcher's end.
+pub(crate) struct Watched {
+    process: OwnedFd,
+    pipe: Option<OwnedFd>,
+}
+
+impl Watched {
+    /// Waits until the process has ended; `false` if it has dismissed the watcher before.
+    pub(crate) fn wait_for_end(mut self) -> bool {
+        loop {
+            let watch = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+            // A negative number is left out.
+            let pipe = self.pipe.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+            let mut polled = [watch(self.process.as_raw_fd()), watch(pipe)];
+            // SAFETY: two valid entries.
+            unsafe { libc::poll(polled.as_mut_ptr(), 2, -1) };
+            if polled[1].revents & libc::POLLIN != 0 {
+                return false;
+            }
+            if polled[0].revents != 0 {
+                return true;
+            }
+            if polled[1].revents != 0 {
+                // The program has closed it, as a daemon does.
+                self.pipe = None;
+            }
+        }
+    }
+}
+
+/// Forks the watcher. It has no descriptors but `kept`, belongs to no terminal, handles no signal, and is no child of this process.
+///
+/// # Errors
+/// Those of the system: a process needs Linux 5.3 or later for this.
+pub(crate) fn start_watcher(kept: &[RawFd]) -> io::Result<Started> {
+    let mut ends = [0; 2];
+    // SAFETY: two descriptors are written.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: they are new, so nothing else owns them.
+    let [read, write] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+    // SAFETY: takes a number.
+    let process = unsafe { libc::syscall(libc::SYS_pidfd_open, process_id(), 0) };
+    if process < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: as above; it is closed on `exec` by itself.
+    let process = unsafe { OwnedFd::from_raw_fd(process as RawFd) };
+    // NOTE: a child without a signal at its end: a program that waits for any child does not get it, nor is a handler of
+    // SIGCHLD called.
+    // SAFETY: a fork, without shared memory; the child calls only what is allowed there.
+    let first = unsafe {
+        libc::syscall(libc::SYS_clone, 0, ptr::null_mut::<u8>(), 0_usize, 0_usize, 0_usize)
+    };
+    if first < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if first == 0 {
+        // SAFETY: plain calls. The second fork, by the C library, makes its state that of the new process; the
+        // first child only ends.
+        unsafe {
+            libc::setsid();
+            match libc::fork() {
+                0 => {}
+                -1 => libc::_exit(1),
+                _ => libc::_exit(0),
+            }
+        }
+        drop(write);
+        let mut keep = kept.to_vec();
+        keep.extend([process.as_raw_fd(), read.as_raw_fd()]);
+        close_all_but(&mut keep);
+        super::name_thread(c"memledger-watch");
+        return Ok(Started::Watcher(Watched { process, pipe: Some(read) }));
+    }
+    let mut status = 0;
+    // SAFETY: the status is valid for writing.
+    while unsafe { libc::waitpid(first as libc::pid_t, &raw mut status, libc::__WALL) } < 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    if status != 0 {
+        return Err(io::Error::other("no process could be started"));
+    }
+    let pipe = ManuallyDrop::new(File::from(write));
+    Ok(Started::Watched(Watcher { identity: identity(&*pipe), pipe }))
+}
+
+/// Closes all descriptors but these. The first three, if they are not kept, lead to `/dev/null`.
+fn close_all_but(kept: &mut Vec<RawFd>) {
+    // SAFETY: the watcher has no other code that uses descriptors.
+    unsafe {
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+        for fd in (0..3).filter(|fd| !kept.contains(fd)) {
+            libc::dup2(null, fd);
+        }
+        kept.extend(0..3);
+        kept.sort_unstable();
+        let mut from = 3_u32;
+        for fd in kept.iter().filter_map(|fd| u32::try_from(*fd).ok()).chain([u32::MAX]) {
+            if fd > from || fd == u32::MAX {
+                let to = fd.saturating_sub(u32::from(fd != u32::MAX));
+                libc::syscall(libc::SYS_close_range, from, to, 0);
+            }
+            from = from.max(fd.saturating_add(1));
+        }
+    }
+}
+
+/// Ends the watcher.
+pub(crate) fn end_watcher() -> ! {
+    // SAFETY: ends this process, without the handlers that the program has registered.
+    unsafe { libc::_exit(0) }
+}

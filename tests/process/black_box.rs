@@ -1,0 +1,169 @@
+//! The black box: who holds the memory, written at a limit and where the allocator has none.
+#![expect(unsafe_code, reason = "calls the allocator and the system directly")]
+
+use crate::allocator::trackers_fail_after;
+use crate::files::check_told;
+use crate::harness::{Case, Outcome, REPORT, builder, case, churn, leave};
+use memledger::{Ledger, alloc_scope};
+use std::alloc::{Layout, alloc};
+use std::hint::black_box;
+
+pub(crate) const CASES: &[Case] = &[
+    case("a limit is told once for each time that it is reached", reached_twice, |run| {
+        let outcome = run.run();
+        outcome.exited(0).whole();
+        let boxes = boxes(&outcome);
+        assert_eq!(boxes.len(), 2, "{}", outcome.stderr);
+        for text in boxes {
+            assert!(text.contains("are live: the limit is 48.0 MiB"), "{text}");
+            assert!(text.contains("blocks: GlobalScope / holds it\n"), "{text}");
+            assert!(
+                text.contains("  by thread\n") && text.contains("blocks: main (thread "),
+                "{text}"
+            );
+            assert!(!text.contains("  by stack"), "{text}");
+        }
+    }),
+    case("a limit that was passed for a moment is told with the figures of then", spike, |run| {
+        let outcome = run.run();
+        outcome.exited(0).whole();
+        let boxes = boxes(&outcome);
+        assert_eq!(boxes.len(), 1, "{}", outcome.stderr);
+        assert!(boxes[0].contains("were live: the limit is 48.0 MiB. Now, "), "{}", boxes[0]);
+        assert!(boxes[0].contains("64.0 MiB ("), "{}", boxes[0]);
+        assert!(boxes[0].contains("%), 1 blocks: GlobalScope / for a moment\n"), "{}", boxes[0]);
+    }),
+    case("the environment can ask for it", plain, |run| {
+        let outcome = run.env("MEMLEDGER_LIMIT", "1MiB").env("MEMLEDGER_REPORT", REPORT).run();
+        outcome.exited(0);
+        let boxes = boxes(&outcome);
+        assert_eq!(boxes.len(), 1, "{}", outcome.stderr);
+        assert!(boxes[0].contains("the limit is 1.0 MiB"), "{}", boxes[0]);
+        // With stacks, each frame is a file and an offset.
+        let run = outcome.again().env("MEMLEDGER_LIMIT", "1MiB").env("MEMLEDGER_REPORT", REPORT);
+        let outcome = run.env("MEMLEDGER_STACKS", "on").run();
+        let program = std::env::current_exe().unwrap();
+        let frame = format!("        {}+0x", program.display());
+        assert!(outcome.stderr.contains("  by stack\n"), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains(&frame), "{}", outcome.stderr);
+    }),
+    case("a limit that is none is told", plain, |run| {
+        let outcome = run.tracked().env("MEMLEDGER_LIMIT", "much").run();
+        check_told(&outcome, &["MEMLEDGER_LIMIT", "\"much\"", "such as 2GiB", "no black box"]);
+        for value in ["0", "0%", "101%", "-1", "2GB"] {
+            let outcome = outcome.again().tracked().env("MEMLEDGER_LIMIT", value).run();
+            check_told(&outcome, &["MEMLEDGER_LIMIT", value]);
+        }
+    }),
+    case("a program that ends at a null has written it", null, |run| {
+        let outcome = run.run();
+        outcome.exited(3);
+        check_null(&outcome);
+    }),
+    case("a null is told though the tracker itself gets no memory", null_without_memory, |run| {
+        let outcome = run.run();
+        outcome.exited(3);
+        check_null(&outcome);
+    }),
+    case("many nulls on many threads are told once", many_nulls, |run| {
+        let outcome = run.env("MEMLEDGER_LIMIT", "null").env("MEMLEDGER_REPORT", REPORT).run();
+        outcome.exited(0);
+        assert_eq!(boxes(&outcome).len(), 1, "{}", outcome.stderr);
+    }),
+];
+
+const HELD: usize = 64 << 20;
+/// More than any machine has.
+const TOO_MUCH: usize = 1 << 60;
+
+/// The black boxes on stderr, in which nothing else is.
+fn boxes(outcome: &Outcome) -> Vec<&str> {
+    let mut boxes = outcome.stderr.split("memledger: black box of process ");
+    assert_eq!(boxes.next(), Some(""), "{}", outcome.stderr);
+    boxes.collect()
+}
+
+fn check_null(outcome: &Outcome) {
+    let text = outcome.stderr.split("memledger: black box of process ").nth(1).unwrap_or("");
+    for part in [
+        "the allocator has no memory for 1.0 EiB (1152921504606846976 bytes) on thread ",
+        "  by scope\n",
+        "%), 1 blocks: GlobalScope / holds it\n",
+        "  by thread\n",
+    ] {
+        assert!(text.contains(part), "{part}: {}", outcome.stderr);
+    }
+}
+
+fn limited() -> Ledger {
+    builder().limit(48 << 20).start().unwrap()
+}
+
+fn held() -> Vec<u8> {
+    alloc_scope!("holds it", { black_box(Vec::with_capacity(black_box(HELD))) })
+}
+
+fn reached_twice() {
+    let ledger = limited();
+    for _ in 0..2 {
+        let held = held();
+        ledger.flush();
+        // A little less and a little more.
+        for _ in 0..10 {
+            let more = black_box(Vec::<u8>::with_capacity(black_box(1 << 20)));
+            ledger.flush();
+            drop(more);
+            ledger.flush();
+        }
+        drop(held);
+        ledger.flush();
+    }
+}
+
+fn spike() {
+    let ledger = builder().limit(48 << 20).worker(memledger::Worker::Manual).start().unwrap();
+    alloc_scope!("for a moment", {
+        drop(black_box(Vec::<u8>::with_capacity(black_box(HELD))));
+    });
+    ledger.flush();
+}
+
+fn plain() {
+    leave(2 << 20);
+    churn(1000);
+}
+
+fn too_much() {
+    let layout = black_box(Layout::from_size_align(TOO_MUCH, 8).unwrap());
+    // SAFETY: the size is not 0.
+    assert!(black_box(unsafe { alloc(layout) }).is_null());
+}
+
+fn null() {
+    let _ledger = limited_to_null();
+    too_much();
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(3) };
+}
+
+fn limited_to_null() -> Ledger {
+    let ledger = builder().limit(u64::MAX).start().unwrap();
+    std::mem::forget(held());
+    ledger.flush();
+    ledger
+}
+
+fn null_without_memory() {
+    let _ledger = limited_to_null();
+    trackers_fail_after(0, u64::MAX, too_much);
+    // SAFETY: as above.
+    unsafe { libc::_exit(3) };
+}
+
+fn many_nulls() {
+    // So that the live bytes do not fall by an eighth when a thread ends.
+    leave(HELD);
+    let threads: Vec<_> =
+        (0..8).map(|_| std::thread::spawn(|| (0..1000).for_each(|_| too_much()))).collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}

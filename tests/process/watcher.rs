@@ -1,0 +1,578 @@
+//! Programs that end without a report, and have a watcher.
+//!
+//! What the program has done is known from a file that it maps, in which each thread counts before and after each call of the
+//! allocator. The kernel keeps that file, however the program ends.
+#![expect(unsafe_code, reason = "maps a file, ends processes and calls the allocator directly")]
+
+use crate::files::check_told;
+use crate::fork::{fork, wait};
+use crate::harness::{
+    Case, Outcome, REPORT, Run, Running, TRACE, builder, case, churn, kill, leave, left, scope,
+};
+use crate::start::IN_MAIN;
+use libc::c_int;
+use memledger::analysis::Report;
+use memledger::{Name, alloc_scope};
+use std::alloc::{Layout, alloc, dealloc};
+use std::fs::{self, File};
+use std::hint::black_box;
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+pub(crate) const CASES: &[Case] = &[
+    case("SIGTERM gives a report of all", end, |run| ends(&run, "TERM", Some(libc::SIGTERM))),
+    case("SIGINT gives a report of all", end, |run| ends(&run, "INT", Some(libc::SIGINT))),
+    case("SIGHUP gives a report of all", end, |run| ends(&run, "HUP", Some(libc::SIGHUP))),
+    case("SIGQUIT gives a report of all", end, |run| ends(&run, "QUIT", Some(libc::SIGQUIT))),
+    case("SIGSYS gives a report of all", end, |run| ends(&run, "SYS", Some(libc::SIGSYS))),
+    case("abort gives a report of all", end, |run| ends(&run, "abort", Some(libc::SIGABRT))),
+    case("SIGSEGV gives a report of all", end, |run| ends(&run, "SEGV", Some(libc::SIGSEGV))),
+    case("SIGBUS gives a report of all", end, |run| ends(&run, "BUS", Some(libc::SIGBUS))),
+    case("SIGILL gives a report of all", end, |run| ends(&run, "ILL", Some(libc::SIGILL))),
+    case("SIGFPE gives a report of all", end, |run| ends(&run, "FPE", Some(libc::SIGFPE))),
+    case("a stack overflow gives a report of all", end, |run| {
+        ends(&run, "overflow", Some(libc::SIGABRT))
+    }),
+    case("_exit gives a report of all", end, |run| ends(&run, "_exit", None)),
+    case("quick_exit gives a report of all", end, |run| ends(&run, "quick_exit", None)),
+    case("SIGKILL by itself gives a report of all", end, |run| {
+        ends(&run, "KILL", Some(libc::SIGKILL))
+    }),
+    case("SIGKILL by another gives a report of all", end, |run| {
+        ends(&run, "killed", Some(libc::SIGKILL))
+    }),
+    case("a report on signals and a watcher give one report", end, |run| {
+        // The first two end with a report that the process makes itself.
+        for way in ["TERM", "SEGV", "_exit", "KILL"] {
+            let run = set(Run::of(&run), way, 8, true).env("MEMLEDGER_REPORT_ON_SIGNALS", "1");
+            check(&watched(run), true);
+        }
+    }),
+    case("a program that is killed at any moment loses nothing", at_any_moment, |run| {
+        for seed in 0..30 {
+            let mut running = Run::of(&run).tracked().env("MEMLEDGER_WATCH", "1").spawn();
+            running.wait_for(READY);
+            let until = Instant::now() + Duration::from_micros(seed * 1_700);
+            while Instant::now() < until {
+                std::thread::yield_now();
+            }
+            kill(running.pid(), libc::SIGKILL);
+            check(&reported(running), true);
+        }
+    }),
+    case("a compact trace is completed, too", end, |run| {
+        let run = set(run, "KILL", 8, true).env("MEMLEDGER_FILE", "trace.memledger");
+        let outcome = watched(run);
+        counts_agree(&outcome, &outcome.whole_as("trace.memledger", REPORT), true);
+    }),
+    case("without a trace there is a report, and nothing else is left", end, |run| {
+        let run = set(run, "KILL", 8, false);
+        let folder = run.path("temporary");
+        fs::create_dir(&folder).unwrap();
+        let mut run = run.env("TMPDIR", &folder);
+        run.command.env_remove("MEMLEDGER_FILE");
+        let outcome = watched(run);
+        assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
+        assert!(outcome.report(REPORT).contains("\"complete\": true"));
+        assert_eq!(outcome.files(), ["counts", REPORT, "temporary"]);
+    }),
+    case("a report goes to stderr", end, |run| {
+        let run = set(run, "KILL", 1, false).env("MEMLEDGER_REPORT", "stderr");
+        let running = run.spawn();
+        let (path, until) = (running.path("stderr"), Instant::now() + Duration::from_secs(60));
+        let outcome = running.wait();
+        while !fs::read_to_string(&path).unwrap().contains("counted") {
+            assert!(Instant::now() < until, "no report");
+            std::thread::yield_now();
+        }
+        drop(outcome);
+    }),
+    case("a program that ends as it should has one report", whole, |run| {
+        let outcome = run.tracked().env("MEMLEDGER_WATCH", "1").run();
+        outcome.quiet();
+        assert_eq!(left(&outcome.whole(), IN_MAIN as u64), 1);
+        assert_eq!(outcome.files(), [REPORT, TRACE]);
+    }),
+    case("code can start a watcher", in_code, |run| {
+        let outcome = watched(run);
+        assert_eq!(left(&outcome.whole(), IN_MAIN as u64), 1);
+    }),
+    case("with threads there can be none", too_late, |run| {
+        let outcome = run.run();
+        check_told(&outcome, &["there is no watcher", "more than one thread", "MEMLEDGER_WATCH=1"]);
+        outcome.whole();
+    }),
+    case("a watcher is nobody's child and holds no pipe", alone, |run| {
+        let mut run = run.tracked().env("MEMLEDGER_WATCH", "1");
+        let folder = run.folder.path().to_owned();
+        let mut child = run.command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        // Ends when all have closed it: the program does so, and runs on.
+        child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(said, "no child\n");
+        kill(child.id() as libc::pid_t, libc::SIGKILL);
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+        wait_for_report(&folder.join(REPORT));
+    }),
+    case("forked children do not write to what is shared", forks, |run| {
+        let outcome = watched(run.tracked().env("MEMLEDGER_WATCH", "1"));
+        counts_agree(&outcome, &outcome.whole(), false);
+    }),
+    case("names that were made a moment before are known", last_names, |run| {
+        let report = watched(run.tracked().env("MEMLEDGER_WATCH", "1")).whole();
+        for number in 0..200 {
+            let path = ["GlobalScope", &format!("made at run time {number}")];
+            assert_eq!(scope(&report, &path).unwrap().figures.live_bytes, 1000 + number);
+        }
+    }),
+    case("a watcher ends with its recording", ends_before, |run| {
+        let outcome = run.run();
+        outcome.quiet().whole();
+    }),
+];
+
+const READY: &str = "ready";
+const COUNTS: &str = "counts";
+const THREADS: usize = 9;
+
+/// Where a program notes what all threads had done when it began to end, in the place of a thread.
+const FLOOR: usize = THREADS - 1;
+
+/// What one thread has begun and done.
+#[repr(C, align(128))]
+#[derive(Debug)]
+struct Counts {
+    allocations: [AtomicU64; 2],
+    frees: [AtomicU64; 2],
+    allocated: [AtomicU64; 2],
+    freed: [AtomicU64; 2],
+}
+
+/// The counts of all threads, in the file.
+fn map_counts() -> &'static [Counts; THREADS] {
+    let size = size_of::<[Counts; THREADS]>();
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(COUNTS);
+    let file = file.unwrap();
+    file.set_len(size as u64).unwrap();
+    // SAFETY: a mapping of this size, which stays; zeros are valid.
+    unsafe {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let fd = file.as_raw_fd();
+        let at = libc::mmap(ptr::null_mut(), size, access, libc::MAP_SHARED, fd, 0);
+        assert_ne!(at, libc::MAP_FAILED);
+        &*at.cast()
+    }
+}
+
+fn add(to: &[AtomicU64; 2], which: usize, by: u64) {
+    to[which].store(to[which].load(Ordering::Relaxed) + by, Ordering::Release);
+}
+
+impl Counts {
+    /// Allocates blocks, and frees most of them.
+    fn work(&self, blocks: usize) {
+        for number in 0..blocks {
+            let layout = Layout::from_size_align(1 + number % 1000, 8).unwrap();
+            let size = layout.size() as u64;
+            add(&self.allocated, 0, size);
+            add(&self.allocations, 0, 1);
+            // SAFETY: the size is not 0; the block is freed once.
+            unsafe {
+                let block = black_box(alloc(black_box(layout)));
+                add(&self.allocations, 1, 1);
+                add(&self.allocated, 1, size);
+                if number % 8 != 0 {
+                    add(&self.freed, 0, size);
+                    add(&self.frees, 0, 1);
+                    dealloc(block, layout);
+                    add(&self.frees, 1, 1);
+                    add(&self.freed, 1, size);
+                }
+            }
+        }
+    }
+}
+
+/// Notes what all threads have done: they go on while a report is made in the process.
+fn note_floor(counts: &[Counts; THREADS]) {
+    let of: [fn(&Counts) -> &[AtomicU64; 2]; 4] =
+        [|of| &of.allocations, |of| &of.frees, |of| &of.allocated, |of| &of.freed];
+    for of in of {
+        let sum = counts[..FLOOR].iter().map(|counts| of(counts)[1].load(Ordering::Acquire)).sum();
+        of(&counts[FLOOR])[1].store(sum, Ordering::Release);
+    }
+}
+
+/// The counts that a program left: of each kind, what it has done at least, and at most.
+fn read_counts(outcome: &Outcome) -> [[u64; 2]; 4] {
+    let bytes = fs::read(outcome.path(COUNTS)).unwrap();
+    let mut sums = [[0; 2]; 4];
+    let threads = bytes.chunks(size_of::<Counts>()).collect::<Vec<_>>();
+    let words = |thread: &[u8]| {
+        let words = thread.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+        words.collect::<Vec<_>>()
+    };
+    for thread in &threads[..FLOOR] {
+        for (word, sum) in words(thread).into_iter().zip(sums.as_flattened_mut()) {
+            *sum += word;
+        }
+    }
+    for (floor, sum) in words(threads[FLOOR]).chunks(2).zip(&mut sums) {
+        if floor[1] > 0 {
+            sum[1] = floor[1];
+        }
+    }
+    sums
+}
+
+/// The report has what the program has counted; if threads were at work, each may have been within one call.
+#[track_caller]
+fn counts_agree(outcome: &Outcome, report: &Report, at_work: bool) {
+    let row = scope(report, &["GlobalScope", "counted"]).expect("the scope").figures;
+    let freed = row.allocated_bytes - row.live_bytes;
+    let figures = [row.allocations, row.frees, row.allocated_bytes, freed];
+    let names = ["allocations", "frees", "allocated bytes", "freed bytes"];
+    for ((figure, [begun, done]), name) in figures.into_iter().zip(read_counts(outcome)).zip(names)
+    {
+        assert!((done..=begun).contains(&figure), "{name}: {figure} of {done} to {begun}");
+        assert!(at_work || begun == done, "{name}: {begun} begun, {done} done");
+        assert!(figure > 0, "{name}");
+    }
+}
+
+/// Checks a program that has ended: its trace and its report are whole, and have what it did.
+#[track_caller]
+fn check(outcome: &Outcome, at_work: bool) {
+    let report = outcome.whole();
+    assert_eq!(report.trace.from_process_start, Some(true));
+    assert_eq!(report.trace.pid, Some(outcome.pid));
+    counts_agree(outcome, &report, at_work);
+}
+
+fn set(run: Run, way: &str, threads: usize, at_work: bool) -> Run {
+    run.tracked()
+        .env("MEMLEDGER_WATCH", "1")
+        .env("TEST_WAY", way)
+        .env("TEST_THREADS", threads.to_string())
+        .env("TEST_AT_WORK", u8::from(at_work).to_string())
+}
+
+/// Runs a program to its end, and waits until its watcher has written the report.
+#[track_caller]
+fn watched(run: Run) -> Outcome {
+    reported(run.spawn())
+}
+
+#[track_caller]
+fn reported(running: Running) -> Outcome {
+    let path = running.path(REPORT);
+    let outcome = running.wait();
+    wait_for_report(&path);
+    outcome
+}
+
+#[track_caller]
+fn wait_for_report(path: &std::path::Path) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !fs::read_to_string(path).is_ok_and(|report| report.ends_with("}\n")) {
+        assert!(Instant::now() < until, "no report");
+        std::thread::yield_now();
+    }
+}
+
+/// A program that ends this way has a whole report, with one thread and with eight, idle and at work, and ends as it does without a
+/// watcher.
+#[track_caller]
+fn ends(run: &Run, way: &str, signal: Option<c_int>) {
+    for threads in [1, 8] {
+        for at_work in [false, true] {
+            let set = |run| set(run, way, threads, at_work);
+            let mut start = set(Run::of(run)).spawn();
+            if way == "killed" {
+                start.wait_for(READY);
+                kill(start.pid(), libc::SIGKILL);
+            }
+            let outcome = reported(start);
+            // The runtime of Rust does not always find out that a stack has overflowed in a handler.
+            let is_unsure = way == "overflow" && at_work;
+            let crashed = is_unsure && outcome.status.signal() == Some(libc::SIGSEGV);
+            if !crashed {
+                assert_eq!(outcome.status.signal(), signal, "{}", outcome.stderr);
+            }
+            if signal.is_none() {
+                outcome.exited(5);
+            }
+            check(&outcome, at_work);
+            let mut plain = set(outcome.again());
+            plain.command.env_remove("MEMLEDGER_WATCH");
+            if way != "killed" && !is_unsure {
+                let plain = plain.run();
+                assert_eq!(plain.status, outcome.status, "the same as without a watcher");
+                let words = |text: &str| text.replace(|char: char| char.is_ascii_digit(), "");
+                assert_eq!(words(&plain.stderr), words(&outcome.stderr));
+            }
+        }
+    }
+}
+
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap()
+}
+
+/// A page that is in no file any more.
+static CUT: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+static ENDS: AtomicU64 = AtomicU64::new(0);
+/// The counts, if the program makes its report itself.
+static ENDS_ITSELF: std::sync::OnceLock<&'static [Counts; THREADS]> = std::sync::OnceLock::new();
+
+const WAYS: [&str; 13] = [
+    "TERM", "INT", "HUP", "QUIT", "SYS", "abort", "SEGV", "BUS", "ILL", "FPE", "overflow", "_exit",
+    "KILL",
+];
+
+/// Ends the process in the way that the environment names, at work or idle.
+fn end() {
+    let counts = map_counts();
+    let (way, threads) = (variable("TEST_WAY"), variable("TEST_THREADS").parse::<usize>().unwrap());
+    let at_work = variable("TEST_AT_WORK") == "1";
+    let number = WAYS.iter().position(|name| *name == way).unwrap_or(WAYS.len());
+    ENDS.store(number as u64, Ordering::Relaxed);
+    CUT.store(cut_page(), Ordering::Relaxed);
+    if std::env::var_os("MEMLEDGER_REPORT_ON_SIGNALS").is_some()
+        && ["TERM", "SEGV"].contains(&&*way)
+    {
+        ENDS_ITSELF.set(counts).unwrap();
+    }
+    let idle: &'static _ = Box::leak(Box::new(std::sync::Barrier::new(threads)));
+    for counts in &counts[1..threads] {
+        std::thread::spawn(move || {
+            alloc_scope!("counted", {
+                counts.work(3_000);
+                if at_work {
+                    loop {
+                        counts.work(100);
+                    }
+                }
+            });
+            idle.wait();
+            loop {
+                std::thread::park();
+            }
+        });
+    }
+    alloc_scope!("counted", {
+        counts[0].work(3_000);
+        if at_work && number < WAYS.len() {
+            end_soon();
+        }
+        if at_work && way == "killed" {
+            fs::write(READY, "").unwrap();
+        }
+        let until = Instant::now() + Duration::from_secs(120);
+        while at_work && way != "quick_exit" && Instant::now() < until {
+            counts[0].work(100);
+        }
+    });
+    if !at_work {
+        idle.wait();
+    }
+    match &*way {
+        "quick_exit" => {
+            note_floor(counts);
+            exit_quickly(5)
+        }
+        "killed" => {
+            fs::write(READY, "").unwrap();
+            std::thread::sleep(Duration::from_secs(120));
+        }
+        _ => end_now(0),
+    }
+}
+
+/// Ends the process, perhaps in a handler within a call of the allocator.
+extern "C" fn end_now(_: c_int) {
+    let signals = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGSYS];
+    if let Some(counts) = ENDS_ITSELF.get() {
+        note_floor(counts);
+    }
+    // SAFETY: none. This is the end.
+    unsafe {
+        match ENDS.load(Ordering::Relaxed) {
+            number @ 0..5 => {
+                libc::raise(signals[number as usize]);
+            }
+            5 => libc::abort(),
+            6 => black_box(16 as *mut u8).write_volatile(1),
+            7 => CUT.load(Ordering::Relaxed).write_volatile(1),
+            8 => std::arch::asm!("ud2"),
+            9 => std::arch::asm!(
+                "div {zero:e}", zero = in(reg) 0_u32, inout("eax") 1 => _, inout("edx") 0 => _
+            ),
+            10 => overflow(),
+            11 => libc::_exit(5),
+            _ => {
+                libc::kill(libc::getpid(), libc::SIGKILL);
+            }
+        }
+    }
+}
+
+#[expect(unconditional_recursion, reason = "it is to overflow the stack")]
+fn overflow() {
+    black_box([0_u8; 1000]);
+    overflow();
+    black_box(());
+}
+
+/// Has a signal interrupt this process in some milliseconds, in which it ends.
+fn end_soon() {
+    // SAFETY: the handler has the form that is asked for; the timer is a local.
+    unsafe {
+        let handler = end_now as extern "C" fn(c_int) as libc::sighandler_t;
+        libc::signal(libc::SIGALRM, handler);
+        let mut timer = std::mem::zeroed::<libc::itimerval>();
+        timer.it_value.tv_usec = 3_000 + i64::from(libc::getpid() % 20_000);
+        libc::setitimer(libc::ITIMER_REAL, &raw const timer, ptr::null_mut());
+    }
+}
+
+fn cut_page() -> *mut u8 {
+    let file = File::options().read(true).write(true).create(true).truncate(true).open("cut");
+    let file = file.unwrap();
+    fs::remove_file("cut").unwrap();
+    // SAFETY: a new mapping. Its page is not in the file.
+    unsafe {
+        let fd = file.as_raw_fd();
+        let flags = libc::MAP_SHARED;
+        libc::mmap(ptr::null_mut(), 4096, libc::PROT_WRITE, flags, fd, 0).cast()
+    }
+}
+
+fn exit_quickly(status: c_int) -> ! {
+    unsafe extern "C" {
+        fn quick_exit(status: c_int) -> !;
+    }
+    // SAFETY: ends the process.
+    unsafe { quick_exit(status) }
+}
+
+fn at_any_moment() {
+    let counts = map_counts();
+    let work = |counts: &'static Counts| {
+        alloc_scope!("counted", {
+            counts.work(10);
+            loop {
+                counts.work(100);
+            }
+        });
+    };
+    for counts in &counts[1..8] {
+        // Threads that end and begin, too.
+        std::thread::spawn(move || {
+            loop {
+                let work = || alloc_scope!("counted", { counts.work(500) });
+                std::thread::spawn(work).join().unwrap();
+            }
+        });
+    }
+    counts[0].work(0);
+    alloc_scope!("counted", { counts[0].work(10) });
+    fs::write(READY, "").unwrap();
+    work(&counts[0]);
+}
+
+fn whole() {
+    leave(IN_MAIN);
+    churn(10_000);
+}
+
+fn in_code() {
+    let _ledger = builder().watch().start().unwrap();
+    whole();
+    kill(std::process::id() as libc::pid_t, libc::SIGKILL);
+}
+
+fn too_late() {
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let waiting = std::thread::spawn(move || stopped.recv());
+    let other = std::thread::spawn(std::thread::park);
+    let ledger = builder().watch().start().unwrap();
+    whole();
+    drop((ledger, stop));
+    other.thread().unpark();
+    let _ = (waiting.join(), other.join());
+}
+
+fn alone() {
+    whole();
+    // SAFETY: plain calls; descriptor 1 is not used any more.
+    unsafe {
+        let waited = libc::wait(ptr::null_mut());
+        let error = std::io::Error::last_os_error().raw_os_error();
+        if waited == -1 && error == Some(libc::ECHILD) {
+            libc::write(1, b"no child\n".as_ptr().cast(), 9);
+        }
+        libc::close(1);
+    }
+    std::thread::sleep(Duration::from_secs(120));
+}
+
+/// Forks in all ways, while a thread is at work. The children allocate, enter new scopes, and end.
+fn forks() {
+    let counts = map_counts();
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let busy = std::thread::spawn(|| {
+        alloc_scope!("counted", {
+            while !STOP.load(Ordering::Relaxed) {
+                counts[1].work(100);
+            }
+        });
+    });
+    for number in 0..50 {
+        alloc_scope!("counted", { counts[0].work(100) });
+        let body = || {
+            alloc_scope!(Name::intern(&format!("in the child {number}")), { churn(300) });
+        };
+        assert_eq!(wait(fork(body)), 0);
+        assert_eq!(wait(fork_without_handlers(body)), 0);
+    }
+    STOP.store(true, Ordering::Relaxed);
+    busy.join().unwrap();
+    kill(std::process::id() as libc::pid_t, libc::SIGKILL);
+}
+
+/// Forks by a system call, without the handlers of the C library.
+fn fork_without_handlers(body: impl FnOnce()) -> libc::pid_t {
+    // SAFETY: a fork without shared memory. No other thread is in the C library's allocator's arena of this one.
+    unsafe {
+        let child = libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0);
+        if child == 0 {
+            body();
+            libc::_exit(0);
+        }
+        child as libc::pid_t
+    }
+}
+
+fn last_names() {
+    for number in 0..200 {
+        let name = Name::intern(&format!("made at run time {number}"));
+        alloc_scope!(name, { leave(1000 + number) });
+    }
+    kill(std::process::id() as libc::pid_t, libc::SIGKILL);
+}
+
+fn ends_before() {
+    let mut ledger = builder().watch().start().unwrap();
+    whole();
+    ledger.finish();
+    // A later recording of the same process has another one.
+    let mut ledger = builder().watch().start().unwrap();
+    churn(1000);
+    ledger.finish();
+}
