@@ -166,9 +166,42 @@ fn ages_and_filters_select() {
 }
 
 #[test]
+fn each_run_of_a_scope_says_what_it_left_behind() {
+    // Nothing is outside the outermost scope: each thread has one run, which is open until the end.
+    let each = ["--in-each", "GlobalScope"];
+    let left = json(&[&["--rule", "grown"], &each[..]].concat());
+    let freed = json(&[&["--rule", "short-lived", "--a", "start"], &each[..]].concat());
+    let report = report(&[]);
+    let totals = &report["totals"];
+    assert_eq!(
+        (&left["total"]["blocks"], &left["total"]["bytes"], &freed["total"]["blocks"]),
+        (&totals["live_blocks"], &totals["live_bytes"], &totals["frees"])
+    );
+    let runs = &left["runs"];
+    assert_eq!(runs["runs"], runs["open"]);
+    assert_eq!(runs["still_live_bytes"], totals["live_bytes"]);
+    let largest = runs["largest"].as_array().expect("runs");
+    let bytes: u64 = largest.iter().map(|run| run["bytes"].as_u64().expect("a number")).sum();
+    assert_eq!(Some(bytes), totals["live_bytes"].as_u64());
+    let (status, out, err) = query(&["--rule", "grown", "--in-each", "GlobalScope"]);
+    assert_eq!((status, err.as_str()), (0, ""));
+    assert!(out.starts_with("grown in each run of GlobalScope: blocks"), "{out}");
+    assert!(out.contains("open at B") && out.contains("Largest runs, by thread"), "{out}");
+}
+
+#[test]
 fn what_cannot_be_asked_is_one_sentence() {
     let two = ["--rule", "grown", "--a", "50%", "--b", "10%"];
-    let cases: [(&[&str], i32, &str); 9] = [
+    let cases: [(&[&str], i32, &str); 14] = [
+        (&["--rule", "grown"], 2, "--a"),
+        (&["--rule", "grown", "--in-each", "GlobalScop"], 1, "\"GlobalScope\" is likely meant"),
+        (
+            &["--rule", "grown", "--in-each", "xyzzy"],
+            1,
+            "no scope in which something was allocated",
+        ),
+        (&["--rule", "leaked", "--in-each", "GlobalScope"], 2, "are grown and short-lived"),
+        (&["--rule", "grown", "--in-each", "x", "--scope", "y"], 2, "cannot be used with"),
         (&two, 1, "--b 10% is before --a 50%"),
         (&["--rule", "grown", "--a", "bookmark:x"], 1, "no bookmark \"x\""),
         (&["--rule", "grow", "--a", "1s"], 2, "grown"),

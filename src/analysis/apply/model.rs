@@ -13,7 +13,7 @@ use crate::analysis::cutoff::Cutoff;
 use crate::analysis::diagnostics::Diagnostics;
 use crate::analysis::hash::IntMap;
 use crate::analysis::live_set::{Block, HEAPS, Heaps};
-use crate::analysis::observer::{BlockChange, BlockEvent, BlockObserver};
+use crate::analysis::observer::{Actor, BlockChange, BlockEvent, BlockObserver};
 use crate::analysis::timeline::ThreadPoint;
 
 /// Who allocates, what is live, and the figures of both.
@@ -132,6 +132,12 @@ impl Model {
         let block = usable_heap(heap).and_then(|heap| self.heaps.get(heap, address));
         let context = block.map_or(OUTERMOST, |block| self.accounts.bucket(block.bucket).context);
         self.stream(stream).enter(context);
+    }
+
+    /// Who allocates on the stream.
+    #[inline]
+    pub(in crate::analysis) fn actor(&mut self, stream: u16) -> Actor {
+        self.stream(stream).actor()
     }
 
     /// The stream closes its innermost scope.
