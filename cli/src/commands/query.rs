@@ -261,6 +261,12 @@ pub fn run(args: &QueryArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
                 rules.collect::<Vec<_>>().join(" and ")
             )));
         }
+        if scope == "GlobalScope" {
+            return Err(CliError::Usage(
+                "GlobalScope is open all the time: it has no runs, so leave --in-each out"
+                    .to_owned(),
+            ));
+        }
         query = query.in_each(scope);
     }
     if let Some((least, below)) = ages {
