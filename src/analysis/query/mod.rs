@@ -108,7 +108,7 @@ impl Query {
     ///
     /// `scope` is a name, or names from outside to inside between ` > `. A run is a stretch of a thread's
     /// events in the outermost scope of these names, and is over with the thread's first allocation outside
-    /// it; when counting stops, all runs stop. A reallocation ends no block: a block is of the
+    /// it; when counting stops, all runs stop. `GlobalScope` is never closed, and has no runs to ask about. A reallocation ends no block: a block is of the
     /// run that first allocated it. Blocks of no run are not found, and ages and [`in_scope`](Self::in_scope)
     /// are ignored. The memory is 150 bytes for each live block that a run has allocated.
     pub fn in_each(mut self, scope: &str) -> Self {
