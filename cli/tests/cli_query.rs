@@ -166,9 +166,40 @@ fn ages_and_filters_select() {
 }
 
 #[test]
+fn each_run_of_a_scope_says_what_it_left_behind() {
+    let each = ["--in-each", "tag/0"];
+    let left = json(&[&["--rule", "grown"], &each[..]].concat());
+    let freed = json(&[&["--rule", "short-lived", "--a", "start"], &each[..]].concat());
+    let report = report(&[]);
+    let rows = report["by_scope"].as_array().expect("rows");
+    let row = rows.iter().find(|row| row["path"][1] == "tag/0").expect("the scope");
+    let blocks =
+        [&left, &freed].map(|answer| answer["total"]["blocks"].as_u64().expect("a number"));
+    assert_eq!(Some(blocks.iter().sum()), row["inclusive"]["allocations"].as_u64());
+    let runs = &left["runs"];
+    assert_eq!((&runs["scope"], &runs["runs"]), (&"tag/0".into(), &1.into()));
+    let largest = runs["largest"].as_array().expect("runs");
+    assert_eq!(largest.len() as u64, blocks[0]);
+    let (status, out, err) = query(&["--rule", "grown", "--in-each", "tag/0"]);
+    assert_eq!((status, err.as_str()), (0, ""));
+    assert!(out.starts_with("grown in each run of tag/0: blocks"), "{out}");
+    assert!(out.contains("  runs         1, of which"), "{out}");
+}
+
+#[test]
 fn what_cannot_be_asked_is_one_sentence() {
     let two = ["--rule", "grown", "--a", "50%", "--b", "10%"];
-    let cases: [(&[&str], i32, &str); 9] = [
+    let cases: [(&[&str], i32, &str); 15] = [
+        (&["--rule", "grown"], 2, "--a"),
+        (&["--rule", "grown", "--in-each", "GlobalScope"], 2, "it has no runs"),
+        (&["--rule", "grown", "--in-each", "tag/"], 1, "is likely meant"),
+        (
+            &["--rule", "grown", "--in-each", "xyzzy"],
+            1,
+            "no scope in which something was allocated",
+        ),
+        (&["--rule", "leaked", "--in-each", "tag/0"], 2, "are short-lived and grown"),
+        (&["--rule", "grown", "--in-each", "x", "--scope", "y"], 2, "cannot be used with"),
         (&two, 1, "--b 10% is before --a 50%"),
         (&["--rule", "grown", "--a", "bookmark:x"], 1, "no bookmark \"x\""),
         (&["--rule", "grow", "--a", "1s"], 2, "grown"),

@@ -149,4 +149,6 @@ export interface PageDocument {
   diff?: Diff | null;
   /** With `diff`: the timeline of the old trace. */
   old_timeline?: Timeline | null;
+  /** The resident memory over time: the largest of some readings at a time. Missing where the trace has none. */
+  rss_timeline?: { at_ns: Column; rss_bytes: Column };
 }

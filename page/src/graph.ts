@@ -29,7 +29,7 @@ export function query(): Query {
   return {
     dataset, by: state.by || "scope", column: metric().column, filter: state.filter, direction: state.direction,
     focus: state.focus, pivot: state.by === "stack" ? state.pivot : -1, order: state.order, search: state.search,
-    allFrames: state.frames,
+    allFrames: state.frames, lines: state.lines && state.by === "stack",
   };
 }
 
@@ -50,7 +50,7 @@ export function showGraph(overview: Overview): void {
   const section = byId("graph");
   section.hidden = false;
   build(section, overview);
-  const keys = ["graph", "by", "metric", "direction", "order", "focus", "pivot", "filter", "search", "frames"] as const;
+  const keys = ["graph", "by", "metric", "direction", "order", "focus", "pivot", "filter", "search", "frames", "lines"] as const;
   watch([...keys], request);
   onTheme(perFrame(paint));
   new ResizeObserver(settled(60, request)).observe(parts.frame);
@@ -77,6 +77,8 @@ function build(section: HTMLElement, overview: Overview): void {
   ], () => state.order, (order) => change({ order }));
   const frames: HTMLInputElement = el("input", { type: "checkbox", id: "all-frames", onchange: () => change({ frames: frames.checked, focus: [] }) });
   const framesLabel = el("label", { class: "check", title: "Also calls of the standard library and of allocation machinery" }, frames, "all frames");
+  const linesBox: HTMLInputElement = el("input", { type: "checkbox", id: "lines", onchange: () => change({ lines: linesBox.checked, focus: [], pivot: -1 }) });
+  const linesLabel = el("label", { class: "check", title: "Each line of a function that allocates or calls for itself" }, linesBox, "lines");
   const search: HTMLInputElement = el("input", {
     type: "search", id: "graph-search", placeholder: "Search", "aria-label": "Search names in the graph", spellcheck: "false",
     oninput: settled(120, () => change({ search: search.value })),
@@ -95,7 +97,7 @@ function build(section: HTMLElement, overview: Overview): void {
   fill(
     section,
     el("div", { class: "bar" }, el("h2", { id: "graph-title", tabindex: "-1" }, "Who holds what"), shown.element, bys.element, graphs.element),
-    el("div", { class: "bar second" }, directions.element, orders.element, framesLabel, el("span", { class: "search" }, search, parts.sum)),
+    el("div", { class: "bar second" }, directions.element, orders.element, framesLabel, linesLabel, el("span", { class: "search" }, search, parts.sum)),
     parts.crumbs,
     el("div", { class: "split" }, el("div", { class: "left" }, parts.frame, parts.hint), el("aside", { id: "details", "aria-label": "Details" })),
   );
@@ -111,9 +113,11 @@ function build(section: HTMLElement, overview: Overview): void {
     orders.update((order) => (order === "time" && !isTimed ? "Only call stacks are in the order of time" : state.graph === "treemap" && order === "time" ? "A treemap has the largest first" : false));
     frames.checked = state.frames;
     framesLabel.hidden = !isTimed;
+    linesBox.checked = state.lines;
+    linesLabel.hidden = !isTimed || state.by !== "stack";
     if (document.activeElement !== search) search.value = state.search;
   };
-  watch(["graph", "by", "metric", "direction", "order", "frames", "search", "pivot"], update);
+  watch(["graph", "by", "metric", "direction", "order", "frames", "lines", "search", "pivot"], update);
   onDataset.push(update);
   update();
   listen();
@@ -175,7 +179,7 @@ function emptySentence(): string {
   return metric().name === "live" ? "Nothing is live at the end." : "There is nothing to show.";
 }
 
-const viewKey = () => JSON.stringify([state.graph, state.by, state.direction, state.focus, state.pivot, state.frames, dataset]);
+const viewKey = () => JSON.stringify([state.graph, state.by, state.direction, state.focus, state.pivot, state.frames, state.lines, dataset]);
 
 export const figure = (value: number) => (/bytes/.test(metric().column) ? bytes(value) : count(value));
 

@@ -40,7 +40,7 @@ async function follow(link: Link): Promise<void> {
   if ("filter" in link) {
     const isSet = link.filter.thread === state.filter.thread;
     change({ filter: isSet ? {} : link.filter });
-  } else if ("pivot" in link) change({ by: "stack", pivot: link.pivot, focus: [], direction: "down" });
+  } else if ("pivot" in link) change({ by: "stack", pivot: link.pivot, focus: [], direction: "down", lines: false });
   else {
     const focus = await ask<number[]>({ do: "focus", link: link.focus });
     change({ by: link.by, focus, pivot: -1, direction: "down" });

@@ -27,6 +27,8 @@ export interface Query {
   pivot: number;
   order: "heavy" | "time";
   search: string;
+  /** Each line of a function for itself. */
+  lines: boolean;
   /** With the calls of the standard library and of allocation machinery that reports fold. */
   allFrames: boolean;
 }
@@ -140,6 +142,8 @@ export interface Overview {
   diff: Diff | null;
   /** Of the trace that this one is compared with, without its threads. */
   oldSeries: Series | null;
+  /** Readings of the resident memory. */
+  rssSeries: { at_ns: Float64Array; rss_bytes: Float64Array } | null;
   hasStacks: boolean;
   rows: Record<TableName, number>;
   buckets: number;

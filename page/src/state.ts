@@ -13,12 +13,15 @@ export interface State {
   filter: Filter;
   search: string;
   frames: boolean;
+  lines: boolean;
   table: TableName | "";
   sort: string;
   ascending: boolean;
   own: boolean;
   find: string;
   chart: "bytes" | "blocks" | "stacked" | "lines";
+  /** Whether the resident memory is drawn; empty: if live bytes can be seen beside it. */
+  rss: "" | "on" | "off";
   from: number;
   to: number;
   rule: string;
@@ -28,7 +31,7 @@ export interface State {
 
 const DEFAULTS: State = {
   graph: "icicle", by: "", metric: "", direction: "down", order: "heavy", focus: [], pivot: -1, filter: {}, search: "",
-  frames: false, table: "", sort: "", ascending: false, own: false, find: "", chart: "bytes", from: -1, to: -1, rule: "",
+  frames: false, lines: false, table: "", sort: "", ascending: false, own: false, find: "", chart: "bytes", rss: "", from: -1, to: -1, rule: "",
   a: "", b: "",
 };
 
@@ -38,6 +41,7 @@ const VALUES: Record<string, string[]> = {
   direction: ["down", "up"],
   order: ["heavy", "time"],
   chart: ["bytes", "blocks", "stacked", "lines"],
+  rss: ["on", "off"],
   table: ["scopes", "groups", "names", "threads", "sizes", "functions", "stacks", "crates", "blocks", "tags"],
 };
 

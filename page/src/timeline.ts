@@ -45,6 +45,15 @@ export function showTimeline(overview: Overview, marking: Marking | null): void 
     (chart) => change({ chart }),
   );
   charts.update((chart) => (/stacked|lines/.test(chart) && !hasThreads ? "The trace has one thread" : false));
+  const resident = overview.rssSeries && readings(overview.rssSeries, Array.from(series.at_ns));
+  const mostResident = overview.rssSeries ? overview.rssSeries.rss_bytes.reduce((most, bytes) => Math.max(most, bytes), 0) : 0;
+  const rssBox = el("input", { type: "checkbox", onchange: () => change({ rss: rssBox.checked ? "on" : "off" }) });
+  const rssLabel = resident && el(
+    "label", { class: "check rss", title: "The resident memory of the process (RSS): live blocks, and all else that it has in memory" },
+    rssBox, el("i", {}), "resident (RSS)",
+  );
+  const showsResident = () =>
+    state.chart !== "blocks" && (state.rss === "on" || (state.rss === "" && mostResident <= 5 * (overview.totals.peak_bytes ?? 0)));
   const readout = el("div", { class: "readout" });
   const plots = el("div", {
     class: "plots", tabindex: "0", role: "group",
@@ -54,7 +63,7 @@ export function showTimeline(overview: Overview, marking: Marking | null): void 
   const reset = el("button", { type: "button", class: "quiet", onclick: () => change({ from: -1, to: -1 }) }, "show all");
   fill(
     section,
-    el("div", { class: "bar" }, el("h2", { id: "timeline-title" }, "Timeline"), charts.element, reset, readout),
+    el("div", { class: "bar" }, el("h2", { id: "timeline-title" }, "Timeline"), charts.element, rssLabel, reset, readout),
     plots,
   );
 
@@ -67,7 +76,9 @@ export function showTimeline(overview: Overview, marking: Marking | null): void 
   const build = () => {
     drawn.splice(0).forEach((plot) => plot.destroy());
     const width = Math.max(plots.clientWidth, 240);
-    const at = { x, series, old, rates, overview, marking };
+    const at = { x, series, old, resident: showsResident() ? resident : null, rates, overview, marking };
+    rssBox.checked = showsResident();
+    rssBox.disabled = state.chart === "blocks";
     const sync = uPlot.sync("time");
     for (const options of [main(at, width), below(at, width)]) {
       options.opts.cursor = {
@@ -107,6 +118,7 @@ export function showTimeline(overview: Overview, marking: Marking | null): void 
       el("span", { class: "at" }, index === null ? `end, ${time(x[at] - 0)}` : time(x[at])),
       el("span", { class: "live" }, bytes(of("live_bytes"))),
       el("span", {}, `${count(of("live_blocks"))} blocks`),
+      resident?.[at] != null && el("span", { class: "rss" }, `resident ${bytes(resident[at]!)}`),
       old && el("span", { class: "before" }, "- - before: ", old.live_bytes[at] == null ? "ended" : `${bytes(old.live_bytes[at])}, ${count(old.live_blocks[at] ?? 0)} blocks`),
       el("span", { class: "allocated" }, `${bytes(rates.bytes[at] ?? 0)}/s`),
       el("span", { class: "count" }, `${brief(rates.calls[at] ?? 0)} calls/s`),
@@ -145,7 +157,7 @@ export function showTimeline(overview: Overview, marking: Marking | null): void 
 
   build();
   redraw = perFrame(build);
-  watch(["chart"], () => {
+  watch(["chart", "rss"], () => {
     charts.update((chart) => (/stacked|lines/.test(chart) && !hasThreads ? "The trace has one thread" : false));
     build();
   });
@@ -178,10 +190,20 @@ function sampled({ at_ns, columns }: Series, x: number[]): Old {
   return { live_bytes: of(columns.live_bytes), live_blocks: of(columns.live_blocks) };
 }
 
+/** At each of these times: the resident memory when it was last read; null before it was. */
+function readings({ at_ns, rss_bytes }: { at_ns: Float64Array; rss_bytes: Float64Array }, x: number[]): (number | null)[] {
+  let next = 0;
+  return x.map((time) => {
+    while (next < at_ns.length && at_ns[next] <= time) next++;
+    return next > 0 ? rss_bytes[next - 1] : null;
+  });
+}
+
 interface Drawn {
   x: number[];
   series: Series;
   old: Old | null;
+  resident: (number | null)[] | null;
   rates: { bytes: number[]; calls: number[] };
   overview: Overview;
   marking: Marking | null;
@@ -244,7 +266,7 @@ interface Chart {
   data: uPlot.AlignedData;
 }
 
-function main({ x, series, old, overview, marking }: Drawn, width: number): Chart {
+function main({ x, series, old, resident, overview, marking }: Drawn, width: number): Chart {
   const { chart } = state;
   const lines: uPlot.Series[] = [{}];
   const data: (number[] | (number | null)[])[] = [x];
@@ -277,6 +299,10 @@ function main({ x, series, old, overview, marking }: Drawn, width: number): Char
       data.push(old[key]);
     }
   }
+  if (resident) {
+    lines.push({ label: "resident", stroke: color("rss"), width: 1.5, paths: held(), points: { show: false } });
+    data.push(resident);
+  }
   const markers: Marker[] = overview.bookmarks.map(({ name, at_ns }) => ({ name: visible(name), at: at_ns, kind: "bookmark" }));
   if (marking?.a != null) markers.push({ name: "A", at: marking.a, kind: "a" });
   if (marking?.b != null) markers.push({ name: "B", at: marking.b, kind: "b" });
@@ -290,6 +316,9 @@ function main({ x, series, old, overview, marking }: Drawn, width: number): Char
   };
   return { opts, data: data as uPlot.AlignedData };
 }
+
+/** A reading holds until the next. */
+const held = () => uPlot.paths.stepped!({ align: 1 });
 
 /** A rate holds since the point before. */
 const steps = () => uPlot.paths.stepped!({ align: -1 });

@@ -59,6 +59,7 @@ def small(page, folder):
         page.click(f"#timeline [data-value={name}]")
     page.click("#all-frames")
     page.click("#all-frames")
+    lines(page, document)
 
     # A search says the sum of what it has found.
     page.element("#graph-search").send_keys("step_1")
@@ -90,6 +91,7 @@ def small(page, folder):
     page.wait("document.querySelectorAll('.row').length === 1", "found rows")
     page.element("#table-search").clear()
     page.click(".head [data-sort=name]")
+    check(page.js("document.querySelector('.check.rss')"), None, "no resident memory in a trace without")
     page.no_errors("small")
     keyboard(page)
     looks(page)
@@ -226,6 +228,74 @@ def tags(page, folder, memledger):
     tags_are_those_of(page, json.loads(report.read_text()), str(trace))
 
 
+def lines(page, document):
+    """With lines, a function is in the graph once for each of its lines, and a search by line has what was allocated there."""
+    page.click("#graph [data-value=stack]")
+    page.click("#lines")
+    made = documents.small()
+    made.document()
+    by_line = {}
+    for *_, stack, figures in made.buckets:
+        lines = set()
+        while stack >= 0:
+            stack, frame = made.nodes[stack]
+            name, _, line, *_ = made.frames[frame]
+            lines.add(f"{made.strings[name]}:{line}")
+        for line in lines:
+            by_line[line] = by_line.get(line, 0) + figures["live_bytes_at_peak"]
+    line, wanted = max(((line, wanted) for line, wanted in by_line.items() if "step_" in line), key=lambda pair: pair[1])
+    # One that no other line begins with.
+    check(sum(other.startswith(line) for other in by_line), 1, "one such line")
+    page.element("#graph-search").send_keys(line)
+    page.wait("document.querySelector('#graph .sum').textContent", "search of a line")
+    check(page.text("#graph .sum").split(" · ")[0], as_figure("bytes", wanted), f"the sum of {line}")
+    page.element("#graph-search").send_keys(Keys.ESCAPE)
+    check("lines=true" in page.js("location.hash") or "lines=1" in page.js("location.hash"), True, "in the address")
+    page.click("#lines")
+    page.click("#graph [data-value=scope]")
+    check(page.js("document.querySelector('#lines').parentElement.hidden"), True, "scopes have no lines")
+    page.click("#graph [data-value=stack]")
+    page.settle()
+
+
+def resident(page, folder):
+    """The resident memory in the timeline: what was read last, and drawn where live bytes can be seen beside it."""
+    readings = [(100_000_000, 3 << 20), (700_000_000, 5 << 20), (1_999_000_000, 4 << 20)]
+    of_color = "const [r, g, b] = getComputedStyle(document.querySelector('.check.rss i')).borderTopColor.match(/\\d+/g).map(Number);"
+    drawn = of_color + """const canvas = document.querySelector('#timeline canvas');
+        const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+        let found = 0;
+        for (let at = 0; at < data.length; at += 4) found += data[at] === r && data[at + 1] === g && data[at + 2] === b && data[at + 3] > 250;
+        return found"""
+    for factor, is_on in ((1, True), (1000, False)):
+        document = documents.resident(readings, factor)
+        peak = document["totals"]["peak_bytes"]
+        path = folder / f"resident-{factor}.html"
+        documents.page(document, path)
+        page.open(path)
+        page.settle()
+        bytes_of = [value * peak * factor >> 21 for _, value in readings]
+        tile = page.text(".tile.wide")
+        check(f"{as_figure('bytes', max(bytes_of))} at most: 75" in tile and as_figure("bytes", bytes_of[-1]) in tile, True, tile)
+        box = page.element(".check.rss input")
+        check(box.is_selected(), is_on, f"resident memory is drawn, {max(bytes_of)} bytes beside {peak}")
+        page.wait(f"(() => {{ {drawn} }})() {'>' if is_on else '==='} 0", "the line of the resident memory")
+        check(page.text("#timeline .readout .rss"), f"resident {as_figure('bytes', bytes_of[-1])}", "at the end")
+        over = page.element("#timeline .u-over")
+        for share, expected in ((0.2, 0), (0.5, 1), (0.01, None)):
+            offset = round(over.size["width"] * (share - 0.5))
+            ActionChains(page.driver).move_to_element_with_offset(over, offset, 20).perform()
+            page.wait("!document.querySelector('#timeline .readout .at').textContent.startsWith('end')", "the cursor")
+            shown = page.js("document.querySelector('#timeline .readout .rss')?.textContent ?? null")
+            check(shown, expected if expected is None else f"resident {as_figure('bytes', bytes_of[expected])}", f"at {share} of the time")
+        page.click(".check.rss input")
+        page.wait(f"(() => {{ {drawn} }})() {'===' if is_on else '>'} 0", "the other way round")
+        check(f"rss={'off' if is_on else 'on'}" in page.js("location.hash"), True, "in the address")
+        page.click("#timeline [data-value=blocks]")
+        check(page.js("document.querySelector('.check.rss input').disabled"), True, "not beside blocks")
+        page.no_errors("resident")
+
+
 def differences(page, document):
     """The graph of what has changed: its widths are the sums of what differs, its colours the direction."""
     rows = document["diff"]["tables"][0]["rows"]
@@ -302,6 +372,7 @@ def main():
             "small": lambda: small(page, folder),
             "nasty": lambda: nasty(page, folder),
             "wrong": lambda: wrong(page, folder),
+            "resident": lambda: resident(page, folder),
             "tags": lambda: tags(page, folder, memledger),
             "many": lambda: many(page, folder, stacks),
             "view": lambda: view.check_all(page, folder, memledger),

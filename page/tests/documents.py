@@ -271,6 +271,17 @@ def changed():
     return document
 
 
+def resident(readings, factor=1):
+    """With resident memory: bytes are halves of the peak, times `factor`, in units of 1 MiB."""
+    document = small().document()
+    peak = document["totals"]["peak_bytes"]
+    all_bytes = [value * peak * factor >> 21 for _, value in readings]
+    document["rss_timeline"] = {"at_ns": coded(at for at, _ in readings), "rss_bytes": coded(all_bytes)}
+    end = {"at_ns": 2_000_000_000, "rss_bytes": all_bytes[-1], "live_bytes": 3 * all_bytes[-1] // 4, "file_bytes": all_bytes[-1] // 4}
+    document["rss"] = {"most_bytes": max(all_bytes), "limit_bytes": None, "peak": end, "end": end}
+    return document
+
+
 def tags():
     """Of Unreal 4: what the engine counted, and no blocks."""
     document = Maker("tags").document(notes=["this trace has no single allocations"])

@@ -1,7 +1,11 @@
-"""Makes the pictures of docs/viewing.md from the page of a report, and compresses them.
+"""Makes the pictures of docs/viewing.md from the pages of two reports, and compresses them.
 
-    memledger report run.memledger --findings -o /tmp/run.html
-    python3 page/tests/screenshots.py /tmp/run.html docs/images
+    cargo build --release --bin memledger -p memledger-examples --example parse_sources --example leaking_server
+    export MEMLEDGER_REPORT=off MEMLEDGER_STACKS=on
+    MEMLEDGER_FILE=/tmp/parse.memledger target/release/examples/parse_sources src/dump
+    MEMLEDGER_FILE=/tmp/leak.memledger MEMLEDGER_REPORT_ON_SIGNALS=1 timeout 20 target/release/examples/leaking_server
+    for name in parse leak; do target/release/memledger report /tmp/$name.memledger --findings -o /tmp/$name.html; done
+    python3 page/tests/screenshots.py /tmp/parse.html /tmp/leak.html docs/images
 
 Needs Debian's chromium, chromium-driver, python3-selenium and pngquant.
 """
@@ -17,25 +21,27 @@ from browser import Browser, fail  # noqa: E402
 
 WIDTH, HEIGHT = 1280, 960
 MOST_BYTES = 150_000
-# By picture: the colours, what is looked at, and whether from the graph on.
+# By picture: which report, the colours, what is looked at, and whether from the graph on.
 PICTURES = {
-    "page-light": ("light", "", False),
-    "page-flame": ("light", "#graph=flame&metric=allocated&search=buffer", True),
-    "page-treemap": ("dark", "#graph=treemap&by=stack&metric=peak", True),
+    "page-light": (0, "light", "", False),
+    "page-flame": (0, "light", "#graph=flame&metric=allocated&search=buffer", True),
+    "page-treemap": (0, "dark", "#graph=treemap&by=stack&metric=peak", True),
+    "page-leak": (1, "light", "#by=scope&metric=live", False),
+    "page-server": (1, "dark", "#chart=stacked&graph=treemap&by=stack&metric=allocated&lines=1", False),
 }
 
 
 def main():
-    report, folder = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
+    *reports, folder = [pathlib.Path(path).resolve() for path in sys.argv[1:]]
     folder.mkdir(parents=True, exist_ok=True)
     with Browser(folder, WIDTH, HEIGHT, webgl=False) as browser:
         driver = browser.driver
         size = {"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False}
         driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        for name, (colours, fragment, is_graph) in PICTURES.items():
+        for name, (number, colours, fragment, is_graph) in PICTURES.items():
             driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": colours}]})
             driver.get("about:blank")
-            driver.get(report.as_uri() + fragment)
+            driver.get(reports[number].as_uri() + fragment)
             drawn = "return document.body.dataset.ready === 'true' && Boolean(document.querySelector('canvas[data-view]')) && Boolean(document.querySelector('.row'))"
             browser._wait(lambda: driver.execute_script(drawn), f"{name} is not drawn")
             if is_graph:

@@ -358,6 +358,11 @@ impl Cutoff {
         self.report.as_deref()
     }
 
+    /// The same, taken out.
+    pub(super) fn take_report(&mut self) -> Option<Box<Report>> {
+        self.report.take()
+    }
+
     /// Where events after the writer's own report are counted.
     pub(super) fn after_mut(&mut self) -> &mut AfterReport {
         &mut self.after

@@ -88,7 +88,8 @@ pub use observer::{Actor, BlockChange, BlockEvent, BlockObserver, NoObserver};
 pub use query::{
     Amendment, Answer, BlockFinder, BlockHistory, BlockLife, BlockLives, BlockMove, BlockMoves,
     Found, FoundBlock, HistoryEntry, IndexLimits, IndexRow, Indexed, IndexedPosition, Query,
-    QueryIndex, QueryIndexer, Rule, SingleBlock, Spans, StepMoment, StepStart, Unanswered,
+    QueryIndex, QueryIndexer, Rule, ScopeRun, ScopeRuns, SingleBlock, Spans, StepMoment, StepStart,
+    Unanswered,
 };
 pub use report::{
     AfterReport, Bookmark, BucketRow, CallRow, Frame, GroupRow, HeapRow, LiveBlock, LlmTagRow,

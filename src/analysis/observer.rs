@@ -37,6 +37,16 @@ pub trait BlockObserver {
         let _ = events;
     }
 
+    /// The events of stream `stream` are by `by` from here on: it opened or closed a scope, or belongs to
+    /// another thread. `path` gives the names of the open scopes, outermost first. The tracker writes this
+    /// just before the first event in another scope, and closes all scopes at the end of each buffer.
+    fn scope_changed(&mut self, stream: u16, by: Actor, path: &dyn Fn() -> Vec<String>) {
+        let _ = (stream, by, path);
+    }
+
+    /// The blocks so far were live when the trace began.
+    fn joined(&mut self) {}
+
     /// Event `event` has set a bookmark.
     fn bookmark(&mut self, event: u64) {
         let _ = event;

@@ -7,6 +7,9 @@
 //! "positions"  [{ "asked", "at_ns", "event" }]   A, B, C, D as far as the rule has them
 //! "trace", "losses", "stack_sampling_bytes"      as in the report
 //! "total"      { "blocks", "bytes" }
+//! "runs"       { "scope", "runs", "entries", "open", "with_blocks", "still_live_blocks", "still_live_bytes",
+//!                "largest": [{ "thread", "thread_id", "began_at_ns", "began_by_event", "ended_at_ns",
+//!                "is_open", "blocks", "bytes" }] }   with --in-each
 //! "by"         what the rows are of: "scope", "group" ...
 //! "rows"       [{ what it is of, "blocks", "bytes", "inclusive" }]
 //! "blocks"     [{ "address", "bytes", "allocated_at_ns", "freed_at_ns", "freed_by_event", "thread", "path",
@@ -19,7 +22,9 @@
 use super::options::{By, Options, Sort};
 use super::pretty::{self, Json, Object, Value};
 use super::text::{query, tag};
-use crate::analysis::{Answer, CallKind, Found, FoundBlock, Reached, Report, Rule};
+use crate::analysis::{
+    Answer, CallKind, Found, FoundBlock, Reached, Report, Rule, ScopeRun, ScopeRuns,
+};
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
@@ -185,6 +190,9 @@ impl Json for Written<'_> {
             object.entry("losses", &report.losses)?;
             object.entry("stack_sampling_bytes", &report.stack_sampling_bytes)?;
             object.entry("total", &Sums { found: total, has_declined })?;
+            if let Some(runs) = &self.answer.runs {
+                object.entry("runs", runs)?;
+            }
             object.entry("by", by.name())?;
             object.entry("rows", &rows)?;
             object.entry("blocks", &blocks)
@@ -203,6 +211,36 @@ impl Json for Place<'_> {
             object.entry("asked", self.asked)?;
             object.entry("at_ns", &self.at.at_ns)?;
             object.entry("event", &self.at.event)
+        })
+    }
+}
+
+impl Json for ScopeRuns {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| {
+            object.entry("scope", self.scope.as_str())?;
+            object.entry("runs", &self.runs)?;
+            object.entry("entries", &self.entries)?;
+            object.entry("open", &self.open)?;
+            object.entry("with_blocks", &self.with_blocks)?;
+            object.entry("still_live_blocks", &self.still_live_blocks)?;
+            object.entry("still_live_bytes", &self.still_live_bytes)?;
+            object.entry("largest", &self.largest)
+        })
+    }
+}
+
+impl Json for ScopeRun {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        value.object(|object| {
+            object.entry("thread", self.thread.as_str())?;
+            object.entry("thread_id", &self.thread_id)?;
+            object.entry("began_at_ns", &self.began_at_ns)?;
+            object.entry("began_by_event", &self.began_by_event)?;
+            object.entry("ended_at_ns", &self.ended_at_ns)?;
+            object.entry("is_open", &self.is_open)?;
+            object.entry("blocks", &self.blocks)?;
+            object.entry("bytes", &self.bytes)
         })
     }
 }

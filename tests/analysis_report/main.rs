@@ -17,6 +17,7 @@ mod page_reader;
 #[cfg(feature = "html")]
 mod pages;
 mod queries;
+mod runs;
 mod sampled;
 mod samples;
 mod spans;

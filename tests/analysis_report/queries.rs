@@ -1,7 +1,10 @@
 //! Queries over random sequences of operations, against a model that keeps every span of every block,
 //! and all live blocks after every event.
 
-use crate::feed::{Feed, V::N};
+use crate::feed::{
+    Feed,
+    V::{N, S},
+};
 use crate::model::{CONTEXTS, STACKS, announce};
 use crate::ops::{Op, ops};
 use crate::spans::{Block, Model, Owner, Step};
@@ -18,6 +21,12 @@ pub fn run<O: BlockObserver>(steps: &[Step], analyzer: Analyzer<O>) -> (Feed<O>,
     let mut feed = Feed::ours(analyzer);
     let mut model = Model::default();
     announce(&mut feed);
+    if steps.first().is_some_and(|step| matches!(step, Step::FreeScopes)) {
+        for (id, name) in [(1, "Scope"), (2, "FreeScope")] {
+            feed.emit("Trace.ChannelAnnounce", 1, &[N(id), N(1), N(1), S(name)]);
+        }
+        model.free_scopes = true;
+    }
     feed.module("program", 0x1000, 0x100);
     for (id, frames) in (0..).zip(STACKS).skip(1) {
         feed.stack(id, frames);
@@ -36,6 +45,9 @@ pub fn run<O: BlockObserver>(steps: &[Step], analyzer: Analyzer<O>) -> (Feed<O>,
             Step::Mark(which) => {
                 let address = pick(*which);
                 feed.emit("Memory.HeapMarkAlloc", 2, &[N(address), N(0), N(0)]);
+                if model.live.contains_key(&address) {
+                    model.act(event, 2, false);
+                }
                 if let Some(block) = model.end(event, address, false) {
                     model.marked.entry(address).or_insert(block);
                 }
@@ -45,9 +57,10 @@ pub fn run<O: BlockObserver>(steps: &[Step], analyzer: Analyzer<O>) -> (Feed<O>,
                 if !model.live.contains_key(address)
                     && let Some(block) = model.marked.remove(address)
                 {
-                    model.begin(*address, Block { begun: event, ..block }, false);
+                    model.begin(*address, Block { begun: event, id: 0, ..block }, false);
                 }
             }
+            Step::FreeScopes => {}
             Step::Bookmark(number) => {
                 let name = format!("mark {number}");
                 feed.bookmark(model.now + 1, (*number).into(), &name);
@@ -77,11 +90,13 @@ fn apply<O: BlockObserver>(
     match *op {
         Op::Alloc { stream, address, size, stack } => {
             feed.alloc_at(stream, address, size, stack);
+            model.act(event, stream, true);
             model.alloc(event, stream, address, size, stack);
         }
         Op::Huge { stream, address } => {
             let saturated = (1 << 35) - 1;
             feed.alloc(stream, address, saturated);
+            model.act(event, stream, true);
             model.alloc(event, stream, address, saturated, 0);
             model.note(event);
             feed.emit("Memledger.LargeSize", stream, &[N(address), N(1 << 36)]);
@@ -92,15 +107,21 @@ fn apply<O: BlockObserver>(
         }
         Op::Free { stream, address } => {
             feed.free(stream, address);
+            model.act_of_free(event, stream, address, false);
             model.free(event, address, false);
         }
         Op::FreeLive { stream, which } => {
             feed.free(stream, pick(which));
+            model.act_of_free(event, stream, pick(which), false);
             model.free(event, pick(which), false);
         }
         Op::ReallocFree { stream, which } => {
             feed.realloc_free(stream, pick(which));
+            model.act_of_free(event, stream, pick(which), true);
             let old = model.free(event, pick(which), true);
+            if let Some(old) = old.clone() {
+                model.halves.insert(event, old);
+            }
             let pending = old.map(|block| (event, block));
             let open = &mut model.streams.get_mut(&stream).expect("it").2;
             // More than 16 are not kept.
@@ -113,6 +134,7 @@ fn apply<O: BlockObserver>(
             let pending = model.streams.get_mut(&stream).expect("it").2.pop();
             feed.realloc_alloc_at(stream, address, size, stack);
             let Some((first_half, before)) = pending.clone().flatten() else {
+                model.act(event, stream, true);
                 model.alloc(event, stream, address, size, stack);
                 model.note(event);
                 if fails && pending.is_some() {
@@ -122,7 +144,10 @@ fn apply<O: BlockObserver>(
             };
             let stack = if stack == 0 { before.owner.stack } else { stack };
             let owner = Owner { size, stack, ..before.owner };
-            model.begin(address, Block { begun: event, first: before.first, owner }, true);
+            model.act(event, stream, false);
+            model.halves.remove(&first_half);
+            let Block { first, id, .. } = before;
+            model.begin(address, Block { begun: event, first, id, owner }, true);
             model.note(event);
             if fails {
                 feed.emit("Memledger.ReallocFailed", stream, &[N(address)]);
@@ -169,7 +194,7 @@ fn apply<O: BlockObserver>(
 }
 
 /// The text of a row.
-type Key = (&'static str, Vec<String>);
+pub type Key = (&'static str, Vec<String>);
 
 fn keys(owner: &Owner) -> Vec<Key> {
     let texts = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
@@ -194,9 +219,9 @@ fn keys(owner: &Owner) -> Vec<Key> {
 }
 
 /// By row: blocks, bytes, and those that have declined.
-type Rows = BTreeMap<Key, [u64; 4]>;
+pub type Rows = BTreeMap<Key, [u64; 4]>;
 
-fn add(rows: &mut Rows, owner: &Owner, declined: usize) {
+pub fn add(rows: &mut Rows, owner: &Owner, declined: usize) {
     let all = ("all", Vec::new());
     for key in keys(owner).into_iter().chain([all]) {
         let row = rows.entry(key).or_default();
@@ -277,7 +302,7 @@ fn figures(found: &Found) -> [u64; 4] {
 }
 
 /// The rows of an answer under the keys of the model.
-fn answered(analyzer: &mut Analyzer<Spans>, blocks: usize) -> Result<Rows, Unanswered> {
+pub fn answered(analyzer: &mut Analyzer<Spans>, blocks: usize) -> Result<Rows, Unanswered> {
     let answer = analyzer.answer()?;
     let mut all = Rows::new();
     let mut put = |key: Key, found: &Found| {

@@ -21,7 +21,19 @@ pub struct Block {
     pub begun: u64,
     /// When it was first allocated.
     pub first: u64,
+    /// The event that first allocated it; 0 if it was a heap.
+    pub id: u64,
     pub owner: Owner,
+}
+
+/// An event that has a place in the scopes of its stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Act {
+    pub event: u64,
+    pub stream: u16,
+    pub thread: u32,
+    pub context: usize,
+    pub allocates: bool,
 }
 
 /// The end of a span.
@@ -56,6 +68,8 @@ pub enum Step {
     Mark(usize),
     Unmark(u64),
     Bookmark(u8),
+    /// The first step: frees have scopes, too.
+    FreeScopes,
 }
 
 /// A thread, its scopes, its open reallocations.
@@ -71,6 +85,13 @@ pub struct Model {
     pub now: u64,
     /// After each event: the time, and the live blocks.
     pub after: Vec<(u64, Vec<Block>)>,
+    /// After each event: the blocks between the halves of their reallocation.
+    pub between: Vec<Vec<Block>>,
+    /// These blocks now, by the event that is the first half.
+    pub halves: BTreeMap<u64, Block>,
+    /// Frees have scopes, too.
+    pub free_scopes: bool,
+    pub acts: Vec<Act>,
     /// The bookmarks that were set, with their events.
     pub bookmarks: Vec<(String, u64)>,
     /// Each time of the trace, with its event.
@@ -101,7 +122,7 @@ impl Model {
         let (thread, scopes, _) = &self.streams[&stream];
         let (thread, context) = (*thread, scopes.last().copied().unwrap_or(0));
         let owner = Owner { context, tag: context, thread, stack, size };
-        self.begin(address, Block { begun: event, first: self.now, owner }, true);
+        self.begin(address, Block { begun: event, first: self.now, id: event, owner }, true);
     }
 
     /// A free, or the first half of a reallocation.
@@ -111,10 +132,28 @@ impl Model {
             && let Some(marked) = self.marked.remove(&address)
         {
             // A heap is a block again, and freed at once.
-            self.begin(address, Block { begun: event, ..marked }, false);
+            self.begin(address, Block { begun: event, id: 0, ..marked }, false);
             self.end(event, address, false);
         }
         freed
+    }
+
+    /// Notes an event that has a place in the scopes of its stream.
+    pub fn act(&mut self, event: u64, stream: u16, allocates: bool) {
+        let (thread, scopes, _) = &self.streams[&stream];
+        let (thread, context) = (*thread, scopes.last().copied().unwrap_or(0));
+        if !self.over {
+            self.acts.push(Act { event, stream, thread, context, allocates });
+        }
+    }
+
+    /// The same for a free, or the first half of a reallocation, before it is applied.
+    pub fn act_of_free(&mut self, event: u64, stream: u16, address: u64, by_realloc: bool) {
+        let is_live = self.live.contains_key(&address);
+        let is_known = is_live || self.marked.contains_key(&address);
+        if is_live && by_realloc || is_known && self.free_scopes {
+            self.act(event, stream, false);
+        }
     }
 
     /// Notes the state after all events up to `event`.
@@ -122,6 +161,7 @@ impl Model {
         let live: Vec<_> = self.live.values().cloned().collect();
         while self.after.len() as u64 <= event && !self.over {
             self.after.push((self.now, live.clone()));
+            self.between.push(self.halves.values().cloned().collect());
         }
     }
 

@@ -26,6 +26,7 @@ Examples:
   memledger query run.utrace --rule leaked --a bookmark:open --b bookmark:close
                                                               ... and is still live at the end
   memledger query run.utrace --rule grown-and-declined --a 25% --b 75% --by function
+  memledger query run.utrace --rule grown --in-each request   what each run of that scope left behind
   memledger query run.utrace --rule short-lived --a start --shorter-than 20ms --by name
   memledger query run.utrace --rule alive-at-a --a end --longer-than 1min --blocks 20
   memledger query run.utrace --rule freed-between --a 1s --b 2s --format json | jq .total
@@ -49,9 +50,9 @@ pub struct QueryArgs {
     /// Which blocks; the name that Unreal Insights has for a rule will do, too
     #[arg(long, value_parser = rule_by_name())]
     rule: Rule,
-    /// The moment A
-    #[arg(long, value_name = "TIME", value_parser = moment)]
-    a: (String, Moment),
+    /// The moment A [default with --in-each: start]
+    #[arg(long, value_name = "TIME", value_parser = moment, required_unless_present = "in_each")]
+    a: Option<(String, Moment)>,
     /// The moment B [default: end]
     #[arg(long, value_name = "TIME", value_parser = moment)]
     b: Option<(String, Moment)>,
@@ -61,6 +62,10 @@ pub struct QueryArgs {
     /// The moment D [default: end]
     #[arg(long, value_name = "TIME", value_parser = moment)]
     d: Option<(String, Moment)>,
+    /// Ask about each run of this scope between A and B: its beginning and its end are the rule's A and B
+    /// (rules grown and short-lived)
+    #[arg(long, value_name = "SCOPE", conflicts_with_all = ["scope", "longer_than", "shorter_than"])]
+    in_each: Option<String>,
     /// Only blocks that lived at least this long, from their first allocation
     #[arg(long, value_name = "TIME", value_parser = span)]
     longer_than: Option<u64>,
@@ -151,7 +156,7 @@ impl Asked {
             .try_get_matches_from(words)
             .and_then(|matches| QueryArgs::from_arg_matches(&matches))
             .map_err(|error| CliError::Usage(usage_sentence(&error)))?;
-        let moments = args.moments()?.into_iter().cloned().collect();
+        let moments = args.moments()?;
         Ok(Self { rule: args.rule, moments })
     }
 
@@ -187,8 +192,11 @@ fn position(rule: Rule, (text, moment): &(String, Moment), peak: u64, duration: 
 
 impl QueryArgs {
     /// The moments of the rule, as far as they are given.
-    fn moments(&self) -> Result<Vec<&(String, Moment)>, CliError> {
-        let given = [Some(&self.a), self.b.as_ref(), self.c.as_ref(), self.d.as_ref()];
+    fn moments(&self) -> Result<Vec<(String, Moment)>, CliError> {
+        // Clap asks for A; without it there is --in-each.
+        let start = || ("start".to_owned(), Moment::Nanoseconds(0));
+        let a = self.a.clone().unwrap_or_else(start);
+        let given = [Some(&a), self.b.as_ref(), self.c.as_ref(), self.d.as_ref()];
         let (names, used) = (["--a", "--b", "--c", "--d"], self.rule.times());
         if let Some(more) = (used..given.len()).find(|&number| given[number].is_some()) {
             return Err(CliError::Usage(format!(
@@ -207,7 +215,7 @@ impl QueryArgs {
                 names[count - 1]
             )));
         }
-        Ok(given.into_iter().flatten().collect())
+        Ok(given.into_iter().flatten().cloned().collect())
     }
 
     /// The least age of a block, and the age below which it is.
@@ -243,6 +251,24 @@ pub fn run(args: &QueryArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
     }
     let asked: Vec<String> = moments.iter().map(|(text, _)| text.clone()).collect();
     let mut query = Query::new(args.rule, positions(args, &moments)?).blocks(args.blocks);
+    if let Some(scope) = &args.in_each {
+        if !args.rule.has_runs() {
+            let rules = Rule::ALL.iter().filter(|rule| rule.has_runs()).map(|rule| rule.name());
+            return Err(CliError::Usage(format!(
+                "--in-each says nothing to the rule {}; the rules that can be asked about each run of a \
+                 scope are {}",
+                args.rule.name(),
+                rules.collect::<Vec<_>>().join(" and ")
+            )));
+        }
+        if scope == "GlobalScope" {
+            return Err(CliError::Usage(
+                "GlobalScope is open all the time: it has no runs, so leave --in-each out"
+                    .to_owned(),
+            ));
+        }
+        query = query.in_each(scope);
+    }
     if let Some((least, below)) = ages {
         query = query.ages(least, below);
     }
@@ -271,7 +297,7 @@ pub fn run(args: &QueryArgs, out: &mut dyn Write) -> Result<Outcome, CliError> {
 
 /// Where the moments are. The peak and a share of the duration are known at the end of the trace only:
 /// they need a first pass.
-fn positions(args: &QueryArgs, moments: &[&(String, Moment)]) -> Result<Vec<Position>, CliError> {
+fn positions(args: &QueryArgs, moments: &[(String, Moment)]) -> Result<Vec<Position>, CliError> {
     let needs_pass = |moment: &Moment| matches!(moment, Moment::Peak | Moment::Share(_));
     let first = match moments.iter().find(|(_, moment)| needs_pass(moment)) {
         None => None,
@@ -289,29 +315,15 @@ fn positions(args: &QueryArgs, moments: &[&(String, Moment)]) -> Result<Vec<Posi
         }
     };
     let (peak, duration) = first.unwrap_or_default();
-    let position = |moment: &&(String, Moment)| position(args.rule, moment, peak, duration);
+    let position = |moment: &(String, Moment)| position(args.rule, moment, peak, duration);
     Ok(moments.iter().map(position).collect())
 }
 
 fn unanswered(why: Unanswered, asked: &[String]) -> CliError {
     CliError::Failed(match why {
-        Unanswered::NoBookmark { name, set } if set.is_empty() => {
-            format!("the trace has no bookmark {name:?}, nor any other")
-        }
-        Unanswered::NoBookmark { name, set } => {
-            match text::nearest(&name, set.iter().map(String::as_str)) {
-                Some(near) => {
-                    format!("the trace has no bookmark {name:?}; {near:?} is likely meant")
-                }
-                None => {
-                    let names: Vec<_> =
-                        set.iter().take(LISTED).map(|name| format!("{name:?}")).collect();
-                    let (count, names) = (set.len(), names.join(", "));
-                    format!(
-                        "the trace has no bookmark {name:?}; of its {count} the first are {names}"
-                    )
-                }
-            }
+        Unanswered::NoBookmark { name, set } => none_of("bookmark", &name, &set),
+        Unanswered::NoScope { name, scopes } => {
+            none_of("scope in which something was allocated", &name, &scopes)
         }
         Unanswered::Disordered { position } => {
             let flag =
@@ -328,6 +340,21 @@ fn unanswered(why: Unanswered, asked: &[String]) -> CliError {
         }
         why => why.to_string(),
     })
+}
+
+/// The trace has nothing of this kind with this name, but has these.
+fn none_of(kind: &str, name: &str, all: &[String]) -> String {
+    let no = format!("the trace has no {kind} {name:?}");
+    if all.is_empty() {
+        return format!("{no}, nor any other");
+    }
+    match text::nearest(name, all.iter().map(String::as_str)) {
+        Some(near) => format!("{no}; {near:?} is likely meant"),
+        None => {
+            let names: Vec<_> = all.iter().take(LISTED).map(|name| format!("{name:?}")).collect();
+            format!("{no}; of its {} the first are {}", all.len(), names.join(", "))
+        }
+    }
 }
 
 fn write(
@@ -371,7 +398,7 @@ fn options(args: &QueryArgs) -> text::Options {
 }
 
 /// Says which moments are after the end.
-fn note_late(answer: &Answer, moments: &[&(String, Moment)]) {
+fn note_late(answer: &Answer, moments: &[(String, Moment)]) {
     let trace = &answer.report().trace;
     let end = answer.positions.last().map_or(0, |last| last.at_ns);
     for ((text, moment), name) in moments.iter().zip(["--a", "--b", "--c", "--d"]) {

@@ -313,12 +313,17 @@ fn bookmark(analyzer: &Analyzer, name: &str) -> Result<u64, CliError> {
 fn analyze(args: &ReportArgs, until: Until) -> Result<(Report, Summary, Vec<String>), CliError> {
     // A page always shows the findings.
     if !args.findings && !args.format().shows_findings() {
-        let (report, summary, analyzer) = read_with(Analyzer::new(), args, until)?;
-        return Ok((report, summary, analyzer.problems().to_vec()));
+        let (summary, analyzer) = read_with(Analyzer::new(), args, until)?;
+        let problems = analyzer.problems().to_vec();
+        let (mut report, _) = analyzer.into_report();
+        symbolize_if_shown(&mut report, args);
+        return Ok((report, summary, problems));
     }
     let findings = ObserverThread::new(FindingsObserver::default());
     let analyzer = Analyzer::observing(findings).by_bucket();
-    let (mut report, summary, analyzer) = read_with(analyzer, args, until)?;
+    let (summary, analyzer) = read_with(analyzer, args, until)?;
+    let mut report = analyzer.report();
+    symbolize_if_shown(&mut report, args);
     let analyzer = analyzer.map_observer(ObserverThread::into_observer);
     report.findings = Some(analyzer.find(&report, args.scope.as_deref()));
     report.freed_in = analyzer.freed_in(&report, args.scope.as_deref());
@@ -329,7 +334,7 @@ fn read_with<O: BlockObserver>(
     analyzer: Analyzer<O>,
     args: &ReportArgs,
     until: Until,
-) -> Result<(Report, Summary, Analyzer<O>), CliError> {
+) -> Result<(Summary, Analyzer<O>), CliError> {
     // A filter selects from the largest blocks, so more of them are kept.
     let top = args.top.unwrap_or(100).max(if args.format().has_options() { 100 } else { 0 });
     let mut analyzer = analyzer.until(until).largest_live(top);
@@ -341,13 +346,16 @@ fn read_with<O: BlockObserver>(
     }
     let source = open_watched(&args.trace)?;
     let summary = read(source, &mut analyzer).map_err(|error| unreadable(&args.trace, error))?;
-    let mut report = analyzer.report();
+    Ok((summary, analyzer))
+}
+
+/// Looks up the functions of the report if it shows any.
+fn symbolize_if_shown(report: &mut Report, args: &ReportArgs) {
     if args.fail_if.iter().any(Condition::needs_symbols)
-        || args.format().shows_functions(&report, &options(args))
+        || args.format().shows_functions(report, &options(args))
     {
-        symbolize(&mut report, &args.symbols);
+        symbolize(report, &args.symbols);
     }
-    Ok((report, summary, analyzer))
 }
 
 fn write(args: &ReportArgs, report: &Report, out: &mut dyn Write) -> Result<(), CliError> {

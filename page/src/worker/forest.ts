@@ -90,18 +90,24 @@ const NO_CRATE = "(no crate)";
 
 export class Forests {
   readonly #made = new Map<string, Forest>();
+  /** By frame: the label of its function with the line. */
+  readonly #lines: Int32Array;
 
   constructor(readonly model: Model) {
     // A link to a view has the numbers of names: so all are numbered in one order, whatever is looked at first.
     for (const text of [NO_STACK, NOT_IN_SAMPLE, NO_CRATE]) model.labels.number(text);
     for (const by of ["scope", "group", "thread"] as const) this.get(by, true);
+    const { name, line } = model.frames;
+    const { labels } = model;
+    this.#lines = Int32Array.from(name, (of, frame) => (line[frame] ? labels.number(`${labels.texts[of]}:${line[frame]}`) : of));
   }
 
-  get(by: By, allFrames: boolean): Forest {
-    const key = /stack|crate/.test(by) ? `${by} ${allFrames}` : by;
+  /** `lines`: each line of a function in a stack for itself. */
+  get(by: By, allFrames: boolean, lines = false): Forest {
+    const key = /stack|crate/.test(by) ? `${by} ${allFrames} ${lines}` : by;
     let forest = this.#made.get(key);
     if (!forest) {
-      forest = by === "stack" ? this.#stacks(allFrames) : by === "crate" ? this.#crates(allFrames) : this.#named(by);
+      forest = by === "stack" ? this.#stacks(allFrames, lines) : by === "crate" ? this.#crates(allFrames) : this.#named(by);
       this.#made.set(key, forest);
     }
     return forest;
@@ -148,7 +154,7 @@ export class Forests {
   }
 
   /** The tree of the document, with a root, and with a node for blocks that have no stack. */
-  #stacks(allFrames: boolean): Forest {
+  #stacks(allFrames: boolean, lines: boolean): Forest {
     const { model } = this;
     const { stacks, frames, labels } = model;
     const inDocument = stacks.parent.length;
@@ -165,7 +171,7 @@ export class Forests {
       if (frames.folded[of] && !allFrames) continue;
       at[node] = nodes;
       parent[nodes] = under;
-      label[nodes] = frames.name[of];
+      label[nodes] = lines ? this.#lines[of] : frames.name[of];
       frame[nodes] = of;
       library[nodes] = frames.folded[of];
       nodes += 1;

@@ -72,8 +72,10 @@ export function flame(graph: Graph, width: number, view: number): Made {
   return made("flame", graph, focus, rectangles, view, isCut || level.length > 0);
 }
 
-/** How deep a treemap nests below what is looked at. */
+/** How deep a treemap nests below what is looked at, and how deep what has this part of all. */
 const TREEMAP_LEVELS = 4;
+const DEEPEST = 24;
+const LARGE = 1 / 16;
 const TITLE = 17;
 
 interface Box {
@@ -87,7 +89,7 @@ interface Box {
 export function tree(graph: Graph, width: number, height: number, view: number): Made {
   const focus = graph.focus(graph.query.focus);
   const scale = focus.value > 0 ? (width * height) / focus.value : 0;
-  const root = box(graph, focus, scale, TREEMAP_LEVELS);
+  const root = box(graph, focus, scale, 0, LARGE * focus.value);
   const laid = treemap<Box>()
     .size([width, height])
     .tile(treemapSquarify.ratio(1.3))
@@ -119,32 +121,34 @@ function valued(root: ReturnType<typeof hierarchy<Box>>): typeof root {
   return values;
 }
 
-function box(graph: Graph, first: Node, scale: number, levels: number): Box {
+function box(graph: Graph, first: Node, scale: number, depth: number, large: number): Box {
   const nodes = [first];
   let children = graph.children(first);
-  const isWhole = (child: Node) => child.value >= 0.995 * first.value;
+  // Deep inside, what has nearly all shares the rectangle, too: each level takes room for a title. What is beside it is summed up.
+  const isDeep = depth >= TREEMAP_LEVELS;
+  const least = (isDeep ? 0.9 : 0.995) * first.value;
+  const isWhole = (child: Node) => child.value >= least;
   while (children.length && children.some(isWhole) && nodes.length < MAX_LEVELS) {
     const only = children.find(isWhole)!;
     nodes.push(only);
     children = graph.children(only);
   }
   const found: Box = { nodes, value: first.value, flags: 0, children: [] };
-  if (levels === 0 || first.value * scale < 600) return found;
+  if (first.value * scale < 600 || (isDeep && (first.value < large || depth >= DEEPEST))) return found;
   const last = nodes.at(-1)!;
-  let rest = last.value;
-  let isOwn = true;
+  let [inside, shown] = [0, 0];
   for (const child of children) {
-    if (child.value * scale < 12) {
-      isOwn = false;
-      continue;
-    }
-    rest -= child.value;
-    found.children.push(box(graph, child, scale, levels - 1));
+    inside += child.value;
+    if (child.value * scale < 12) continue;
+    shown += child.value;
+    found.children.push(box(graph, child, scale, depth + 1, large));
   }
-  if (found.children.length && rest * scale > 4) {
-    const flags = isOwn ? FLAG.own : FLAG.rest;
-    found.children.push({ nodes: isOwn ? [last] : [], value: rest, flags, children: [] });
-  }
+  if (!found.children.length) return found;
+  // What the name has itself; and what is too small, in it or beside it.
+  const own = last.value - inside;
+  const rest = first.value - shown - own;
+  if (own * scale > 4) found.children.push({ nodes: [last], value: own, flags: FLAG.own, children: [] });
+  if (rest * scale > 4) found.children.push({ nodes: [], value: rest, flags: FLAG.rest, children: [] });
   return found;
 }
 

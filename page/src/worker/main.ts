@@ -67,6 +67,9 @@ function overview(model: Model): Overview {
     series: series(doc.timeline, doc.by_thread),
     diff: doc.diff ?? null,
     oldSeries: series(doc.old_timeline ?? null, []),
+    rssSeries: doc.rss_timeline
+      ? { at_ns: numbers(doc.rss_timeline.at_ns), rss_bytes: numbers(doc.rss_timeline.rss_bytes) }
+      : null,
     hasStacks,
     rows,
     buckets: model.buckets,
@@ -94,7 +97,7 @@ function graphOf({ model, forests }: Loaded, query: Query): Graph {
   // Zooming and searching keep the graph.
   const { focus: _, search, ...kept } = query;
   const key = JSON.stringify(kept);
-  if (graph?.key !== key) graph = { key, graph: new Graph(model, forests.get(query.by, query.allFrames), query) };
+  if (graph?.key !== key) graph = { key, graph: new Graph(model, forests.get(query.by, query.allFrames, query.lines), query) };
   graph.graph.query.search = search;
   graph.graph.query.focus = query.focus;
   return graph.graph;

@@ -47,6 +47,7 @@ impl<O: BlockObserver> Analyzer<O> {
                 self.model.enter_of_block(event.stream, heap.of(fixed), u64_at(fixed, address));
             }
         }
+        self.scope_changed(event.stream);
     }
 
     fn block_event(&mut self, role: BlockRole, event: &Event<'_>) {
@@ -151,6 +152,7 @@ impl<O: BlockObserver> Analyzer<O> {
             NameRole::ThreadStart { id, system, name } => {
                 let (id, system) = (u32_at(fixed, id), u32_at(fixed, system));
                 self.model.start_thread(event.stream, id, system, &event.text(name));
+                self.scope_changed(event.stream);
             }
             NameRole::TagSpec { tag, parent, name, kinds } => {
                 let (id, parent) = (u32_at(fixed, tag) as i32, u32_at(fixed, parent) as i32);
@@ -306,6 +308,7 @@ impl<O: BlockObserver> Analyzer<O> {
             TraceRole::InitialLiveSet { blocks } => {
                 self.timeline.joined();
                 self.facts.joined(self.timeline.now(), u64_at(fixed, blocks));
+                self.observer.joined();
             }
             TraceRole::Channel { id, enabled, name } => {
                 let name = name.map(|name| event.text(name));

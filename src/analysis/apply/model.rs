@@ -13,7 +13,7 @@ use crate::analysis::cutoff::Cutoff;
 use crate::analysis::diagnostics::Diagnostics;
 use crate::analysis::hash::IntMap;
 use crate::analysis::live_set::{Block, HEAPS, Heaps};
-use crate::analysis::observer::{BlockChange, BlockEvent, BlockObserver};
+use crate::analysis::observer::{Actor, BlockChange, BlockEvent, BlockObserver};
 use crate::analysis::timeline::ThreadPoint;
 
 /// Who allocates, what is live, and the figures of both.
@@ -134,6 +134,12 @@ impl Model {
         // The scope is that of the block, whichever heap the block is in.
         let context = self.contexts.in_heap(context, 0, &mut self.accounts);
         self.stream(stream).enter(context);
+    }
+
+    /// Who allocates on the stream.
+    #[inline]
+    pub(in crate::analysis) fn actor(&mut self, stream: u16) -> Actor {
+        self.stream(stream).actor()
     }
 
     /// The stream closes its innermost scope.

@@ -1,11 +1,13 @@
 //! Sums the blocks that were found into rows.
 
-use super::rules::{Kind, Rule};
+use super::rules::{Kind, Part, Rule};
+use super::runs::ScopeRuns;
 use super::spans::{Single, Spans, Sum, order};
 use crate::analysis::accounts::class_bounds;
 use crate::analysis::analyzer::Analyzer;
 use crate::analysis::columns::Figures;
 use crate::analysis::cutoff::{Position, Reached};
+use crate::analysis::observer::BlockEvent;
 use crate::analysis::report::{LiveBlock, Report, SizeRow};
 use crate::analysis::symbols::Symbolizer;
 use std::collections::HashMap;
@@ -26,6 +28,8 @@ pub struct Answer {
     pub total: Found,
     /// The largest of them, the largest first.
     pub blocks: Vec<FoundBlock>,
+    /// The runs of the scope of [`Query::in_each`](super::Query::in_each).
+    pub runs: Option<ScopeRuns>,
     /// The report at the last position. Its rows have what was found: see [`Found::of`].
     pub(crate) report: Report,
 }
@@ -113,6 +117,13 @@ pub enum Unanswered {
         /// Its number.
         position: usize,
     },
+    /// Nothing was allocated in a scope of this name.
+    NoScope {
+        /// The name.
+        name: String,
+        /// The names of the scopes in which something was.
+        scopes: Vec<String>,
+    },
 }
 
 impl fmt::Display for Unanswered {
@@ -125,6 +136,9 @@ impl fmt::Display for Unanswered {
                 let name = |number| ["A", "B", "C", "D"].get(number).copied().unwrap_or("?");
                 let before = name(position.saturating_sub(1));
                 write!(f, "{} is before {before} in this trace", name(*position))
+            }
+            Self::NoScope { name, scopes } => {
+                write!(f, "the trace has no scope {name:?} among its {}", scopes.len())
             }
         }
     }
@@ -153,7 +167,7 @@ impl Answer {
     ) -> Self {
         Self::fill(&mut report, by_bucket, &HashMap::new());
         report.totals.peak_bytes = total.bytes;
-        Self { rule, positions, total, blocks: Vec::new(), report }
+        Self { rule, positions, total, blocks: Vec::new(), runs: None, report }
     }
 
     /// Puts what was found, by bucket and by size class, into the rows of the report.
@@ -217,6 +231,16 @@ impl Analyzer<Spans> {
             self.observe_live();
         }
         let mut report = self.report();
+        if !self.observer().has_scope(report.by_scope.iter().map(|row| &row.path)) {
+            let name = self.observer().query.each.clone().unwrap_or_default();
+            return Err(Unanswered::NoScope { name, scopes: names_of(&report) });
+        }
+        let mut runs = self.stop_runs(positions.last());
+        if let Some(runs) = &mut runs {
+            let rows = report.by_scope.iter();
+            let rows = rows.filter(|row| self.observer().is_outermost(&row.path));
+            runs.entries = rows.map(|row| row.entries).sum();
+        }
         let spans = self.observer();
         let query = &spans.query;
         let is_in_scope: Vec<bool> = report
@@ -229,15 +253,15 @@ impl Analyzer<Spans> {
             .collect();
         let is_wanted = |kind: Kind, bucket: usize| {
             let Some(row) = report.by_bucket.get(bucket) else { return false };
-            let begun = |part: &super::rules::Part| part.begun_in.is_none_or(|era| era == row.era);
-            let mut parts = query.rule.parts().iter();
+            let begun = |part: &Part| part.begun_in.is_none_or(|era| era == row.era);
+            let mut parts = query.parts().iter();
             is_in_scope[row.scope] && parts.any(|part| part.kind == kind && begun(part))
         };
         let mut found = vec![Found::default(); report.by_bucket.len()];
         let mut by_class = HashMap::<usize, Found>::new();
         let mut total = Found::default();
-        for (number, part) in query.rule.parts().iter().enumerate() {
-            let has_declined = number > 0;
+        for (number, part) in query.parts().iter().enumerate() {
+            let has_declined = number > 0 && query.rule == Rule::GrownAndDeclined;
             for (bucket, class, sum) in spans.sums(part.kind).all() {
                 if is_wanted(part.kind, bucket) {
                     found[bucket].add(sum, has_declined);
@@ -256,7 +280,19 @@ impl Analyzer<Spans> {
         let rule = query.rule;
         Answer::fill(&mut report, &found, &by_class);
         report.totals.peak_bytes = total.bytes;
-        Ok(Answer { rule, positions, total, blocks, report })
+        Ok(Answer { rule, positions, total, blocks, runs, report })
+    }
+
+    /// The runs of the scope that is asked for, up to the last position.
+    fn stop_runs(&mut self, last: Option<&Reached>) -> Option<ScopeRuns> {
+        let Reached { event, at_ns } = *last?;
+        let event = BlockEvent { number: event, at_ns, ..BlockEvent::default() };
+        let (mut runs, actors) = self.observer_mut().stop_runs(&event)?;
+        for (run, by) in runs.largest.iter_mut().zip(actors) {
+            let (id, name) = self.thread_of(by);
+            (run.thread_id, run.thread) = (id, name.to_owned());
+        }
+        Some(runs)
     }
 
     /// Where the positions were.
@@ -294,6 +330,13 @@ impl Analyzer<Spans> {
         }
         Ok(reached)
     }
+}
+
+/// The names of all scopes of a report.
+fn names_of(report: &Report) -> Vec<String> {
+    let names = report.by_scope.iter().filter_map(|row| row.path.last().cloned());
+    let names: std::collections::BTreeSet<_> = names.collect();
+    names.into_iter().collect()
 }
 
 fn found_block(report: &Report, (bucket, single): (u32, &Single)) -> FoundBlock {

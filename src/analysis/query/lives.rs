@@ -69,6 +69,8 @@ impl BlockLife {
             Kind::Live => begun <= last && ended.is_none_or(|era| era > last),
             Kind::Freed => ended == Some(last),
             Kind::Allocated => begun == last && self.begun_by != BlockChange::Returned,
+            // No rule is about runs by itself.
+            Kind::Left => false,
         };
         let part = rule.parts().iter().position(|part| {
             is(part.kind) && part.begun_in.is_none_or(|era| era as usize == begun)
@@ -80,7 +82,7 @@ impl BlockLife {
         };
         let bucket = match kind {
             Kind::Live => moves.bucket_after(self, positions[last]),
-            Kind::Freed => self.bucket,
+            Kind::Freed | Kind::Left => self.bucket,
             Kind::Allocated => moves.bucket_after(self, self.begun),
         };
         let block = BlockEvent {

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `rules.rs` | the rules, and which blocks each finds |
 //! | `spans.rs` | counts them while the trace is read |
+//! | `runs.rs` | the blocks that each run of a scope has allocated |
 //! | `answer.rs` | sums them into rows |
 //! | `blocks.rs` | single blocks of some buckets, and the history of one |
 //! | `lives.rs` | every single block, when it has ended |
@@ -18,6 +19,7 @@ mod blocks;
 mod index;
 mod lives;
 mod rules;
+mod runs;
 mod spans;
 
 pub use answer::{Answer, Found, FoundBlock, Unanswered};
@@ -28,6 +30,7 @@ pub use index::{
 };
 pub use lives::{BlockLife, BlockLives, BlockMove, BlockMoves};
 pub use rules::Rule;
+pub use runs::{ScopeRun, ScopeRuns};
 pub use spans::Spans;
 
 use super::analyzer::Analyzer;
@@ -58,6 +61,8 @@ pub struct Query {
     /// How many of the largest single blocks the answer has.
     blocks: usize,
     scope: Option<String>,
+    /// A and B are the beginning and the end of each run of this scope.
+    each: Option<String>,
 }
 
 impl Query {
@@ -66,7 +71,7 @@ impl Query {
     pub fn new(rule: Rule, mut positions: Vec<Position>) -> Self {
         positions.truncate(rule.times());
         positions.resize(rule.positions(), Position::End);
-        Self { rule, positions, ages: None, by_size: false, blocks: 0, scope: None }
+        Self { rule, positions, ages: None, by_size: false, blocks: 0, scope: None, each: None }
     }
 
     /// Only blocks of at least `least` nanoseconds and of less than `below`: from their first
@@ -95,6 +100,28 @@ impl Query {
     pub fn in_scope(mut self, text: &str) -> Self {
         self.scope = Some(text.to_lowercase());
         self
+    }
+
+    /// Asks the rule about each run of a scope, and sums the answers: of each run between A and B, for which
+    /// the run's own beginning and end are A and B of the rule. Ignored by rules but
+    /// [`Rule::Grown`] (what did each run leave behind?) and [`Rule::ShortLived`] ([`Rule::has_runs`]).
+    ///
+    /// `scope` is a name, or names from outside to inside between ` > `. A run is a stretch of a thread's
+    /// events in the outermost scope of these names, and is over with the thread's first allocation outside
+    /// it; when counting stops, all runs stop. `GlobalScope` is never closed, and has no runs to ask about. A reallocation ends no block: a block is of the
+    /// run that first allocated it. Blocks of no run are not found, and ages and [`in_scope`](Self::in_scope)
+    /// are ignored. The memory is 150 bytes for each live block that a run has allocated.
+    pub fn in_each(mut self, scope: &str) -> Self {
+        self.each = Some(scope.to_owned()).filter(|_| self.rule.has_runs());
+        self
+    }
+
+    /// Which blocks are wanted.
+    fn parts(&self) -> &'static [rules::Part] {
+        match self.each {
+            Some(_) => self.rule.parts_in_each(),
+            None => self.rule.parts(),
+        }
     }
 
     /// The rule.

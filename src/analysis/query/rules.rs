@@ -14,6 +14,8 @@ pub(super) enum Kind {
     Freed,
     /// Allocated in the last era.
     Allocated,
+    /// Live when the run of a scope in which it was allocated was over.
+    Left,
 }
 
 /// Blocks that a rule finds: of this kind, begun in this era, or in any.
@@ -76,6 +78,7 @@ const FREED: Part = Part { kind: Kind::Freed, begun_in: None };
 const ALLOCATED: Part = Part { kind: Kind::Allocated, begun_in: Some(1) };
 const OLD_LIVE: Part = Part { kind: Kind::Live, begun_in: Some(0) };
 const OLD_FREED: Part = Part { kind: Kind::Freed, begun_in: Some(0) };
+const LEFT: Part = Part { kind: Kind::Left, begun_in: None };
 const NEW_LIVE: Part = Part { kind: Kind::Live, begun_in: Some(1) };
 const NEW_FREED: Part = Part { kind: Kind::Freed, begun_in: Some(1) };
 
@@ -178,6 +181,21 @@ impl Rule {
 
     pub(super) fn parts(self) -> &'static [Part] {
         self.words().parts
+    }
+
+    /// The parts if A and B are the beginning and the end of each run of a scope: blocks of runs that are
+    /// open when counting stops are live.
+    pub(super) fn parts_in_each(self) -> &'static [Part] {
+        match self {
+            Self::Grown => &[LEFT, LIVE],
+            Self::ShortLived => &[FREED],
+            _ => &[],
+        }
+    }
+
+    /// Whether it can be asked about each run of a scope ([`Query::in_each`](super::Query::in_each)).
+    pub fn has_runs(self) -> bool {
+        !self.parts_in_each().is_empty()
     }
 
     /// Whether it finds blocks by what became of them: the others, by their allocation alone, find

@@ -2,9 +2,10 @@
 
 use super::Query;
 use super::rules::Kind;
+use super::runs::{Runs, ScopeRuns};
 use crate::analysis::accounts::{CLASSES, class_of};
 use crate::analysis::hash::IntMap;
-use crate::analysis::observer::{BlockChange, BlockEvent, BlockObserver};
+use crate::analysis::observer::{Actor, BlockChange, BlockEvent, BlockObserver};
 use std::cmp::Reverse;
 
 /// Blocks, and their bytes.
@@ -37,6 +38,9 @@ pub struct Spans {
     live: Sums,
     freed: Sums,
     allocated: Sums,
+    left: Sums,
+    /// The runs of the scope that is asked for, if one is.
+    runs: Option<Box<Runs>>,
     /// By stream: the last reallocation, which may turn out to have failed.
     reallocs: Vec<Realloc>,
     /// By bucket: the largest single blocks, and some more.
@@ -91,14 +95,16 @@ impl Sums {
 impl Spans {
     pub(super) fn new(query: Query) -> Self {
         let sums = |kind| Sums {
-            is_wanted: query.rule.parts().iter().any(|part| part.kind == kind),
+            is_wanted: query.parts().iter().any(|part| part.kind == kind),
             by_size: query.by_size,
             sums: Vec::new(),
         };
-        let [live, freed, allocated] = [Kind::Live, Kind::Freed, Kind::Allocated].map(sums);
+        let [live, freed, allocated, left] =
+            [Kind::Live, Kind::Freed, Kind::Allocated, Kind::Left].map(sums);
+        let runs = query.each.as_deref().map(|scope| Box::new(Runs::new(scope)));
         let eras_ahead = query.rule.positions() - 1;
         let (reallocs, singles) = (Vec::new(), IntMap::default());
-        Self { query, eras_ahead, since: 0, live, freed, allocated, reallocs, singles }
+        Self { query, eras_ahead, since: 0, live, freed, allocated, left, runs, reallocs, singles }
     }
 
     pub(super) fn sums(&self, kind: Kind) -> &Sums {
@@ -106,7 +112,53 @@ impl Spans {
             Kind::Live => &self.live,
             Kind::Freed => &self.freed,
             Kind::Allocated => &self.allocated,
+            Kind::Left => &self.left,
         }
+    }
+
+    fn sums_mut(&mut self, kind: Kind) -> &mut Sums {
+        match kind {
+            Kind::Live => &mut self.live,
+            Kind::Freed => &mut self.freed,
+            Kind::Allocated => &mut self.allocated,
+            Kind::Left => &mut self.left,
+        }
+    }
+
+    /// Counts a block that a run has allocated.
+    fn count(&mut self, kind: Kind, event: &BlockEvent) {
+        let sums = self.sums_mut(kind);
+        if sums.is_wanted {
+            sums.add(event.bucket, event.bytes, 1);
+            self.keep(kind, event);
+        }
+    }
+
+    /// The names of the scope that is asked for lead to one of these paths.
+    pub(super) fn has_scope(&self, mut paths: impl Iterator<Item = impl AsRef<[String]>>) -> bool {
+        let runs = self.runs.as_ref();
+        runs.is_none_or(|runs| paths.any(|path| runs.depth_in(path.as_ref()).is_some()))
+    }
+
+    /// Whether the names of the scope that is asked for are the end of this path, and nowhere else in it.
+    pub(super) fn is_outermost(&self, path: &[String]) -> bool {
+        self.runs.as_ref().is_some_and(|runs| runs.depth_in(path) == Some(path.len()))
+    }
+
+    /// Counting has stopped after `event`: the blocks of the runs that are open, and what there is to say of
+    /// the runs.
+    pub(super) fn stop_runs(&mut self, event: &BlockEvent) -> Option<(ScopeRuns, Vec<Actor>)> {
+        let runs = self.runs.take()?;
+        let scope = self.query.each.clone().unwrap_or_default();
+        self.live.sums.clear();
+        self.drop_live_singles();
+        let stopped = runs.stop(&scope, event, &mut |kind, event| self.count(kind, event));
+        self.runs = Some(runs);
+        Some(stopped)
+    }
+
+    fn drop_live_singles(&mut self) {
+        self.singles.values_mut().for_each(|all| all.retain(|single| single.kind != Kind::Live));
     }
 
     /// The largest blocks of a bucket, and some more.
@@ -191,6 +243,12 @@ impl BlockObserver for Spans {
     // PERF: a few additions to a list by bucket; no table of blocks is kept.
     #[inline]
     fn observe(&mut self, event: &BlockEvent, change: BlockChange) {
+        if let Some(mut runs) = self.runs.take() {
+            let counts = self.eras_ahead == 0;
+            runs.observe(event, change, counts, &mut |kind, event| self.count(kind, event));
+            self.runs = Some(runs);
+            return;
+        }
         if self.eras_ahead > 0 {
             return;
         }
@@ -230,12 +288,24 @@ impl BlockObserver for Spans {
         self.since = events;
     }
 
+    fn scope_changed(&mut self, stream: u16, by: Actor, path: &dyn Fn() -> Vec<String>) {
+        if let Some(runs) = &mut self.runs {
+            runs.enter(stream, by, path);
+        }
+    }
+
+    fn joined(&mut self) {
+        if let Some(runs) = &mut self.runs {
+            runs.begin();
+        }
+    }
+
     fn stop(&mut self, live: &mut dyn Iterator<Item = BlockEvent>) {
-        if !self.live.is_wanted {
+        if !self.live.is_wanted || self.runs.is_some() {
             return;
         }
         self.live.sums.clear();
-        self.singles.values_mut().for_each(|all| all.retain(|single| single.kind != Kind::Live));
+        self.drop_live_singles();
         for block in live {
             if self.is_of_age(&block) {
                 self.live.add(block.bucket, block.bytes, 1);

@@ -53,9 +53,14 @@ impl Sources<'_> {
     /// The report of the current state, or of the point where counting stopped.
     pub(in crate::analysis) fn report(&self) -> Report {
         let mut report = self.cutoff.report().map_or_else(|| self.build(), Report::clone);
-        self.fill(&mut report);
-        report.after_report = self.cutoff.after();
+        self.finish(&mut report);
         report
+    }
+
+    /// Adds what comes after the point where counting stopped.
+    pub(in crate::analysis) fn finish(&self, report: &mut Report) {
+        self.fill(report);
+        report.after_report = self.cutoff.after();
     }
 
     /// Adds losses. They are included even if they are noticed after the point where counting stopped.

@@ -149,6 +149,9 @@ pub(super) fn crate_of_file(path: &str) -> Option<&str> {
     {
         return rest.split('/').next();
     }
+    if is_of_tracker(path) {
+        return Some("memledger");
+    }
     // A registry has NAME-VERSION; so do the dependencies of std.
     let (_, rest) = path
         .split_once("/registry/src/")
@@ -158,6 +161,13 @@ pub(super) fn crate_of_file(path: &str) -> Option<&str> {
         .match_indices('-')
         .find(|(at, _)| folder.as_bytes().get(at + 1).is_some_and(u8::is_ascii_digit));
     version.map(|(at, _)| &folder[..at])
+}
+
+/// Whether a source file is the tracker's, of a program that has it from its repository or its folder: the one that this
+/// library is built from.
+fn is_of_tracker(path: &str) -> bool {
+    let within = path.strip_prefix(concat!(env!("CARGO_MANIFEST_DIR"), "/src/"));
+    within.is_some() || path.contains("/git/checkouts/memledger-")
 }
 
 /// The function with its crate and module, which are those of its source file where the debug
@@ -345,6 +355,19 @@ mod tests {
         for (function, expected) in cases {
             assert_eq!(crate_of(function), expected, "{function}");
         }
+    }
+
+    #[test]
+    fn the_tracker_is_known_by_its_files() {
+        let own = concat!(env!("CARGO_MANIFEST_DIR"), "/src/containers/vec.rs");
+        let git = "/root/.cargo/git/checkouts/memledger-0123456789abcdef/89abcde/src/alloc/hook.rs";
+        for (file, module) in [(own, "containers::vec"), (git, "alloc::hook")] {
+            let function = with_module("resize<u8>", Some(file));
+            assert_eq!(function, format!("memledger::{module}::resize<u8>"));
+            assert!(is_folded(crate_of_file(file), &function));
+        }
+        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/leaking_server.rs");
+        assert_eq!(crate_of_file(example), None);
     }
 
     #[test]

@@ -7,9 +7,9 @@ use super::types::Report;
 use crate::analysis::accounts::Bucket;
 use crate::analysis::callstacks::{Location, NO_FILE, NO_STACK, StackEnd};
 use crate::analysis::columns::{Figures, Weights};
-use crate::analysis::hash::IntMap;
+use crate::analysis::hash::{FoldHash, IntMap};
 use crate::analysis::symbols::Module;
-use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, Hasher};
 
 /// The rows of stacks, with what they refer to. All are empty in a trace without stacks.
 #[derive(Default)]
@@ -85,7 +85,10 @@ struct Numbers {
     by_location: IntMap<u32, u32>,
     frames: IntMap<(u32, u64), u32>,
     modules: IntMap<u32, usize>,
-    rows: HashMap<Key, usize>,
+    /// Rows by a hash of their key; one whose hash is taken has the next that is not.
+    rows: IntMap<u64, usize>,
+    /// What keys are hashed with.
+    hash: FoldHash,
 }
 
 struct Builder<'a> {
@@ -112,8 +115,7 @@ impl Builder<'_> {
             if is_part { 0 } else { self.sources.model.accounts().stack_peak(stack) };
         let weights = weights.map(Box::new);
         let key = self.key(stack);
-        let next = self.table.rows.len();
-        let index = *self.numbers.rows.entry(key.clone()).or_insert(next);
+        let index = self.row(&key);
         self.table.row_of[stack as usize] = Some(index);
         match self.table.rows.get_mut(index) {
             None => {
@@ -131,6 +133,26 @@ impl Builder<'_> {
                     sum.add(&weights);
                 }
             }
+        }
+    }
+
+    /// The number of the row of a key, or the next number for a new row.
+    ///
+    /// PERF: the map has no copy of the frames, which the rows have already.
+    fn row(&mut self, key: &Key) -> usize {
+        let (kind, frames, end) = key;
+        let mut hasher = self.numbers.hash.build_hasher();
+        (*kind as u32, *end as u32).hash(&mut hasher);
+        frames.iter().for_each(|&frame| hasher.write_u32(frame));
+        let mut hash = hasher.finish();
+        loop {
+            let next = self.table.rows.len();
+            let index = *self.numbers.rows.entry(hash).or_insert(next);
+            let row = self.table.rows.get(index);
+            if row.is_none_or(|row| (row.kind, &row.frames, row.end) == (*kind, frames, *end)) {
+                return index;
+            }
+            hash = hash.wrapping_add(1);
         }
     }
 

@@ -3,7 +3,7 @@
 use super::notes::notes;
 use super::tree::{Frame, Tree, number};
 use crate::analysis::{
-    BucketRow, COLUMNS, Column, Figures, Report, ThreadSeries, TimePoint, column,
+    BucketRow, COLUMNS, Column, Figures, Report, Rss, ThreadSeries, TimePoint, column,
 };
 use crate::dump::buckets::figures_of;
 use crate::dump::diff::{self, Diff, DiffOptions};
@@ -57,6 +57,9 @@ impl Json for Document<'_> {
             object.entry("buckets", &Buckets { report, tree })?;
             object.entry("timeline", &Timeline(report))?;
             object.entry("old_timeline", old_timeline)?;
+            if let Some(rss) = report.rss.as_ref().filter(|rss| !rss.timeline.is_empty()) {
+                object.entry("rss_timeline", &RssTimeline(rss))?;
+            }
             object.entry("diff", diff)
         })
     }
@@ -149,6 +152,18 @@ impl Json for Timeline<'_> {
                 object.entry(key, &Numbers(series.points.iter().map(of)))?;
             }
             object.entry("threads", &series.threads)
+        })
+    }
+}
+
+struct RssTimeline<'a>(&'a Rss);
+
+impl Json for RssTimeline<'_> {
+    fn write(&self, value: Value<'_, '_>) -> io::Result<()> {
+        let points = self.0.timeline.iter();
+        value.object(|object| {
+            object.entry("at_ns", &Numbers(points.clone().map(|point| point.at_ns)))?;
+            object.entry("rss_bytes", &Numbers(points.map(|point| point.bytes)))
         })
     }
 }

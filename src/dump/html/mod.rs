@@ -27,10 +27,12 @@
 //!               "allocated_bytes": [], "allocations": [], "frees": [], "reallocations": [],
 //!               "threads": [{ "thread": row or -1, "live_bytes": [], "allocated_bytes": [] }] }
 //! "old_timeline"   null or, with "diff", the same of the old report
+//! "rss_timeline"   { "at_ns": [], "rss_bytes": [] }   what RSS was, the largest of some readings each; not there if
+//!               the trace has no readings
 //! "diff"      null or a document of memledger.diff/1
 //! ```
 //!
-//! - Each column of numbers of the last four before "old_timeline", and in it, is a string: base64 of the differences of neighbours, the
+//! - Each column of numbers of the last four before "old_timeline", in it, and in "rss_timeline", is a string: base64 of the differences of neighbours, the
 //!   first from 0, in zigzag and LEB128. It is a third of the list of numbers, and read faster.
 //! - Buckets are the rows of [`Report::by_bucket`], in their order. `scope`, `name` and `thread` are rows of
 //!   `by_scope`, `by_name` and `by_thread`. The columns are those of a row but `peak_bytes`; each sums to the total. In a

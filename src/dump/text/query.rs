@@ -4,8 +4,9 @@ use super::column::Column;
 use super::screen::{Lines, alarms};
 use super::sections::{block_table, one};
 use super::style::Style;
+use super::table::{Row, Table};
 use super::units::{bytes, count, counted, duration};
-use crate::analysis::{Answer, Found, Reached, Rule, column};
+use crate::analysis::{Answer, Found, Reached, Rule, ScopeRuns, column};
 use crate::dump::options::{By, Options, Sort};
 use crate::words::escape;
 use std::io::{self, Write};
@@ -42,6 +43,16 @@ pub(in crate::dump) fn write(
     } else {
         title
     };
+    let title = match &answer.runs {
+        None => title,
+        Some(runs) => {
+            let what = match rule {
+                Rule::Grown => "allocated in it and live when it was over",
+                _ => "allocated and freed in it",
+            };
+            format!("{} in each run of {}: blocks {what}", rule.name(), escape(&runs.scope))
+        }
+    };
     for line in super::table::wrapped(&title, options.width, options.width) {
         writeln!(out, "{}", style.bold(&line))?;
     }
@@ -62,6 +73,13 @@ pub(in crate::dump) fn write(
     } else {
         lines.write("found", &found(blocks, size))?;
     }
+    if let Some(runs) = &answer.runs {
+        lines.write("runs", &runs_line(rule, runs))?;
+        if rule == Rule::Grown && blocks > 0 {
+            let live = found(runs.still_live_blocks, runs.still_live_bytes);
+            lines.write("live at B", &format!("{live} of what was found"))?;
+        }
+    }
     if let Some(mean) = report.stack_sampling_bytes.filter(|_| by.is_of_calls()) {
         let text = format!(
             "of a sample of blocks, one in {} on average: the rows have what is in the sample, and \
@@ -80,10 +98,49 @@ pub(in crate::dump) fn write(
     if !table.rows.is_empty() {
         table.write(style, options.width, out)?;
     }
+    if let Some(runs) = answer.runs.as_ref().filter(|runs| !runs.largest.is_empty()) {
+        largest_runs(runs).write(style, options.width, out)?;
+    }
     if answer.blocks.is_empty() {
         return Ok(());
     }
     block_table(answer, &options).write(style, options.width, out)
+}
+
+/// How many runs there were.
+fn runs_line(rule: Rule, runs: &ScopeRuns) -> String {
+    let mut line = count(runs.runs);
+    if let Some(entries) = runs.entries.filter(|entries| *entries > runs.runs) {
+        line += &format!(" (the trace has {} entries)", count(entries));
+    }
+    if rule == Rule::Grown {
+        line += &format!(", of which {} left something behind", count(runs.with_blocks));
+    }
+    if runs.open > 0 {
+        line += &format!("; {} at B", counted(runs.open, "run is open", "runs are open"));
+    }
+    line
+}
+
+/// The runs that left most behind.
+fn largest_runs(runs: &ScopeRuns) -> Table {
+    let rows = runs.largest.iter().map(|run| {
+        let ended = match run.is_open {
+            true => "open".to_owned(),
+            false => duration(run.ended_at_ns),
+        };
+        let name = format!("{} ({})", run.thread, run.thread_id);
+        let cells = vec![bytes(run.bytes), count(run.blocks), duration(run.began_at_ns), ended];
+        Row { level: 0, name: name.trim_start().to_owned(), cells }
+    });
+    Table {
+        title: "Largest runs, by thread".to_owned(),
+        headers: vec!["bytes", "blocks", "began at", "over at"],
+        kept: 4,
+        names: 0,
+        rows: rows.collect(),
+        footer: None,
+    }
 }
 
 /// A position as it was asked for, and where it is.

@@ -39,11 +39,11 @@ impl<F: Write> TableWriter for CsvTables<F> {
         for row in rows.rows() {
             for (column, &cell) in table.columns.iter().zip(row) {
                 file.write_field(match column.kind {
-                    _ if column.optional && cell == NONE => "",
+                    _ if column.optional && cell == NONE => &b""[..],
                     Kind::Text => rows.text(cell),
-                    Kind::Word(words) => words[cell as usize],
-                    Kind::Address => digits.format(cell as u64),
-                    Kind::Near | Kind::Repeats => digits.format(cell),
+                    Kind::Word(words) => words[cell as usize].as_bytes(),
+                    Kind::Address => digits.format(cell as u64).as_bytes(),
+                    Kind::Near | Kind::Repeats => digits.format(cell).as_bytes(),
                 })?;
             }
             file.write_record(None::<&[u8]>)?;

@@ -11,7 +11,7 @@
 use super::ExportArgs;
 use super::frames::{self, Shown, shown};
 use super::numbers::Numbers;
-use super::pass::{outcome, pass};
+use super::pass::{outcome, pass, symbolized};
 use crate::commands::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome};
 use crate::terminal::note;
@@ -38,8 +38,8 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
     let failed = |error| unwritable(&args.output, error);
     write_to(&args.output, out, |out| {
         let groups = Groups::new(MAX_GROUPS);
-        let (analyzer, report, summary) = pass(&args.trace, &args.symbols, groups, |_| false)?;
-        let groups = analyzer.into_observer();
+        let (analyzer, summary) = pass(&args.trace, groups, |_| false)?;
+        let (report, groups) = symbolized(analyzer, &args.symbols);
         if groups.rounded_to > 1 {
             note(&format!(
                 "the trace has more allocations than the profiler opens: times in the profile are \

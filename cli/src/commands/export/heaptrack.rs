@@ -9,7 +9,7 @@
 use super::ExportArgs;
 use super::frames::{self, Shown, shown};
 use super::numbers::Numbers;
-use super::pass::{outcome, pass};
+use super::pass::{outcome, pass, symbolized};
 use crate::commands::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome};
 use memledger::analysis::{BlockChange, BlockEvent, BlockObserver, Report, RssPoint};
@@ -38,9 +38,8 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<Outcome, CliError> 
     let failed = |error| unwritable(&args.output, error);
     write_to(&args.output, out, |out| {
         let spool = Spool::new().map_err(failed)?;
-        let (analyzer, report, summary) =
-            pass(&args.trace, &args.symbols, spool, |spool| spool.error.is_some())?;
-        let spool = analyzer.into_observer();
+        let (analyzer, summary) = pass(&args.trace, spool, |spool| spool.error.is_some())?;
+        let (report, spool) = symbolized(analyzer, &args.symbols);
         let ending = args.output.extension().and_then(|ending| ending.to_str());
         let written = match ending {
             Some("gz") => {

@@ -136,7 +136,7 @@ fn write_cells(
             writer.typed::<Int64Type>().write_batch(&values, present, None)?;
             return Ok(());
         }
-        Kind::Text => values.iter().map(|cell| ByteArray::from(rows.text(*cell))).collect(),
+        Kind::Text => values.iter().map(|cell| ByteArray::from(rows.text(*cell).clone())).collect(),
         Kind::Word(words) => {
             // PERF: fixed texts are cloned without counting references.
             let fixed = |word: &&'static str| Bytes::from_static(word.as_bytes()).into();

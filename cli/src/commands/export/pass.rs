@@ -8,17 +8,15 @@ use memledger::analysis::{Analyzer, BlockObserver, Report};
 use memledger::trace::read::{Reader, Summary};
 use std::path::Path;
 
-/// Reads the trace. Returns the observer, the analyzer's report with all buckets and with symbols, and the
-/// reader's summary.
+/// Reads the trace for a report with all buckets.
 ///
 /// An observer cannot return an error. It keeps its first one, and says in `has_failed` that the rest of
 /// the trace need not be read.
 pub fn pass<O: BlockObserver>(
     trace: &Path,
-    symbols: &SymbolArgs,
     observer: O,
     has_failed: impl Fn(&O) -> bool,
-) -> Result<(Analyzer<O>, Report, Summary), CliError> {
+) -> Result<(Analyzer<O>, Summary), CliError> {
     let mut analyzer = Analyzer::observing(observer).largest_live(0).by_bucket();
     let source = open_watched(trace)?;
     let mut reader = Reader::open(source).map_err(|error| unreadable(trace, error))?;
@@ -28,11 +26,14 @@ pub fn pass<O: BlockObserver>(
         }
     }
     let summary = reader.finish(&mut analyzer);
-    let mut report = analyzer.report();
-    if !has_failed(analyzer.observer()) {
-        symbols::symbolize(&mut report, symbols);
-    }
-    Ok((analyzer, report, summary))
+    Ok((analyzer, summary))
+}
+
+/// The report with symbols, and the observer.
+pub fn symbolized<O: BlockObserver>(analyzer: Analyzer<O>, symbols: &SymbolArgs) -> (Report, O) {
+    let (mut report, observer) = analyzer.into_report();
+    symbols::symbolize(&mut report, symbols);
+    (report, observer)
 }
 
 /// The outcome of an export of all that could be read.

@@ -4,7 +4,9 @@ use super::frames::{self, path};
 use super::tables::{
     BLOCKS, BOOKMARKS, CONTEXTS, EVENTS, FRAMES, NONE, Rows, STACKS, optional_cell,
 };
-use memledger::analysis::{Actor, Analyzer, BlockChange, BlockEvent, BlockObserver, Report};
+use memledger::analysis::{
+    Actor, Analyzer, BlockChange, BlockEvent, BlockObserver, NameRow, Report,
+};
 use rustc_hash::FxHashMap;
 use std::io;
 
@@ -121,8 +123,10 @@ impl<W: TableWriter> ToTables<W> {
         }
     }
 
-    /// Writes what is left, and the other tables.
-    pub fn finish(mut self, report: &Report, actors: Vec<ActorRow>) -> io::Result<W> {
+    /// Writes what is left, and the tables of contexts and stacks, which need no symbols.
+    ///
+    /// PERF: so that they can be encoded while symbols are looked up.
+    pub fn write_stacks(mut self, report: &Report, actors: Vec<ActorRow>) -> io::Result<Rest<W>> {
         for (begun, (at_ns, address, block)) in std::mem::take(&mut self.in_realloc) {
             let end = End { number: begun, at_ns, by: None, short_lived: false };
             self.block(address, &block, FREED, Some(end));
@@ -138,7 +142,22 @@ impl<W: TableWriter> ToTables<W> {
             return Err(error);
         }
         self.writer.write(&mut contexts(report, &actors))?;
-        write_stacks(report, &mut self.writer)?;
+        let texts = write_stacks(report, &mut self.writer)?;
+        Ok(Rest { writer: self.writer, texts })
+    }
+}
+
+/// The tables that are still to be written.
+pub struct Rest<W> {
+    writer: W,
+    /// Texts in place of frames.
+    texts: Vec<String>,
+}
+
+impl<W: TableWriter> Rest<W> {
+    /// Writes them, of the same report with its symbols.
+    pub fn finish(mut self, report: &Report) -> io::Result<W> {
+        self.writer.write(&mut frame_rows(report, &self.texts))?;
         self.writer.write(&mut bookmarks(report))?;
         Ok(self.writer)
     }
@@ -263,26 +282,30 @@ fn contexts(report: &Report, actors: &[ActorRow]) -> Rows {
             (rows.add_text(&row.thread), rows.add_optional_text(row.scope.as_deref()));
         rows.push([row.number, row.thread_id.into(), thread, scope, NONE, NONE, NONE]);
     }
+    // PERF: there can be as many buckets as stacks: each text is made once.
+    let mut texts = |text: &str| rows.add_text(text);
+    let threads: Vec<_> = report.by_thread.iter().map(|row| texts(&row.name)).collect();
+    let scopes: Vec<_> = report.by_scope.iter().map(|row| texts(&path(&row.path))).collect();
+    let name = |row: &NameRow| (texts(&path(&row.group)), texts(&row.name));
+    let names: Vec<_> = report.by_name.iter().map(name).collect();
     for (number, bucket) in report.by_bucket.iter().enumerate() {
-        let (name, thread) = (&report.by_name[bucket.name], &report.by_thread[bucket.thread]);
-        let scope = &report.by_scope[bucket.scope].path;
-        let texts = [&thread.name, &path(scope), &path(&name.group), &name.name];
-        let [thread_name, scope, group, name] = texts.map(|text| rows.add_text(text));
+        let (id, (group, name)) = (report.by_thread[bucket.thread].id, names[bucket.name]);
+        let (thread, scope) = (threads[bucket.thread], scopes[bucket.scope]);
         let stack = optional_cell(bucket.stack.map(|stack| stack as u64));
-        rows.push([number as i64, thread.id.into(), thread_name, scope, group, name, stack]);
+        rows.push([number as i64, id.into(), thread, scope, group, name, stack]);
     }
     rows
 }
 
-/// Writes the rows of all stacks, and then those of their frames.
-fn write_stacks<W: TableWriter>(report: &Report, writer: &mut W) -> io::Result<()> {
+/// Writes the rows of all stacks. Returns the texts that they have in place of frames, whose numbers are negative because the
+/// report has them in no list.
+fn write_stacks<W: TableWriter>(report: &Report, writer: &mut W) -> io::Result<Vec<String>> {
     let mut rows = Rows::new(&STACKS);
-    // Texts in place of frames. Their numbers are negative, because the report has them in no list.
-    let mut texts = Vec::new();
+    let mut texts = Vec::<String>::new();
     for (number, stack) in report.by_stack.iter().enumerate() {
         let text = stack.label(report).or(stack.missing()).map(|text| {
             let place = texts.iter().position(|known| *known == text).unwrap_or_else(|| {
-                texts.push(text);
+                texts.push(text.to_owned());
                 texts.len() - 1
             });
             -1 - place as i64
@@ -296,9 +319,13 @@ fn write_stacks<W: TableWriter>(report: &Report, writer: &mut W) -> io::Result<(
         }
     }
     writer.write(&mut rows)?;
+    Ok(texts)
+}
 
+/// The rows of all frames, and of these texts in place of frames.
+fn frame_rows(report: &Report, texts: &[String]) -> Rows {
     let mut rows = Rows::new(&FRAMES);
-    for (place, text) in texts.into_iter().enumerate() {
+    for (place, text) in texts.iter().enumerate() {
         let text = rows.add_text(text);
         rows.push([-1 - place as i64, 0, text, NONE, NONE, NONE, NONE, 0]);
     }
@@ -321,7 +348,7 @@ fn write_stacks<W: TableWriter>(report: &Report, writer: &mut W) -> io::Result<(
             ]);
         }
     }
-    writer.write(&mut rows)
+    rows
 }
 
 fn bookmarks(report: &Report) -> Rows {

@@ -1,5 +1,7 @@
 //! The tables of an export by event: their columns, and rows collected to be written.
 
+use bytes::Bytes;
+
 /// What the values of a column are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -109,7 +111,7 @@ pub static STACKS: Table = Table {
     name: "stacks",
     columns: &[
         column("stack", Kind::Near),
-        column("depth", Kind::Repeats),
+        column("depth", Kind::Near),
         column("frame", Kind::Repeats),
     ],
 };
@@ -154,7 +156,7 @@ pub fn optional_cell(number: Option<u64>) -> i64 {
 pub struct Rows {
     pub table: &'static Table,
     cells: Vec<i64>,
-    texts: Vec<Box<str>>,
+    texts: Vec<Bytes>,
 }
 
 impl Rows {
@@ -175,7 +177,7 @@ impl Rows {
 
     /// The cell of a text.
     pub fn add_text(&mut self, text: &str) -> i64 {
-        self.texts.push(text.into());
+        self.texts.push(text.to_owned().into());
         self.texts.len() as i64 - 1
     }
 
@@ -205,7 +207,7 @@ impl Rows {
     }
 
     /// The text of a cell of a column of texts.
-    pub fn text(&self, cell: i64) -> &str {
+    pub fn text(&self, cell: i64) -> &Bytes {
         &self.texts[cell as usize]
     }
 

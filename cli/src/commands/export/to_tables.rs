@@ -10,6 +10,7 @@ use super::{ExportArgs, To};
 use crate::commands::input::is_stdin;
 use crate::commands::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome};
+use crate::symbols;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 #[cfg(feature = "parquet")]
@@ -150,11 +151,15 @@ fn write<W: TableWriter>(
     finish: impl FnOnce(W) -> io::Result<()>,
 ) -> Result<Outcome, CliError> {
     let observer = ToTables::new(tables);
-    let (analyzer, report, summary) =
-        pass(&args.trace, &args.symbols, observer, ToTables::has_failed)?;
+    let (analyzer, summary) = pass(&args.trace, observer, ToTables::has_failed)?;
     let actors = actors(&analyzer);
-    let observer = analyzer.into_observer();
-    let written = observer.finish(&report, actors).and_then(finish);
-    written.map_err(|error| unwritable(&args.output, error))?;
-    Ok(outcome(&args.trace, &report, &summary))
+    let (mut report, observer) = analyzer.into_report();
+    let failed = |error| unwritable(&args.output, error);
+    let rest = observer.write_stacks(&report, actors).map_err(failed)?;
+    symbols::symbolize(&mut report, &args.symbols);
+    rest.finish(&report).and_then(finish).map_err(failed)?;
+    let outcome = outcome(&args.trace, &report, &summary);
+    // PERF: the process ends; with 260,000 stacks, freeing every row of the report takes some 50 ms.
+    std::mem::forget(report);
+    Ok(outcome)
 }

@@ -133,9 +133,7 @@ fn start(args: &TopArgs, model: &mut Model, wishes: Arc<Wishes>) -> Result<Sourc
     let folders = args.symbols.clone();
     let path = PathBuf::from(&args.of);
     if is_trace(&path) {
-        if let Err(error) = std::fs::File::open(&path) {
-            return Err(CliError::Failed(format!("cannot open {}: {error}", path.display())));
-        }
+        super::input::open(&path)?;
         let body = move |wishes: &_, to: &_| {
             follow::follow(|| Some(path.clone()), Functions::new(&folders), wishes, to);
         };

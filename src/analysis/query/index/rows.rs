@@ -120,6 +120,8 @@ impl Wanted {
                 Kind::Live => row.begun < self.last && row.ended >= self.last,
                 Kind::Freed => self.since <= row.ended && row.ended < self.last,
                 Kind::Allocated => self.since <= row.begun && row.begun < self.last,
+                // An index knows no runs.
+                Kind::Left => false,
             }
     }
 
