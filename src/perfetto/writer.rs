@@ -114,8 +114,8 @@ pub(crate) struct SessionWriter {
     rested: Instant,
     /// How often each sequence starts anew.
     clear_period: Option<Duration>,
-    /// When the session ends by itself.
-    ends: Option<Instant>,
+    /// The session has no later events, and ends by itself; `u64::MAX` if it does not.
+    ends_ns: u64,
     /// What is called then; `None` if the session has ended.
     on_end: Option<Box<dyn FnOnce() + Send>>,
     output: Output,
@@ -157,7 +157,10 @@ impl SessionWriter {
             cleared: Instant::now(),
             rested: Instant::now(),
             clear_period: setup.clear_period,
-            ends: duration.and_then(|duration| Instant::now().checked_add(duration)),
+            ends_ns: duration.map_or(u64::MAX, |duration| {
+                let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+                os::since_boot().saturating_add(nanos)
+            }),
             on_end: Some(setup.on_end),
             write_at: setup.output.write_at(),
             output: setup.output,
@@ -395,6 +398,9 @@ impl SessionWriter {
         let (ticks, number) =
             (u64::from_le_bytes(*ticks), u32::from_le_bytes(*head.first_chunk()?));
         let at_ns = self.clock.nanos(ticks);
+        if at_ns >= self.ends_ns {
+            return Some(());
+        }
         // PERF: most events are like one before.
         if sequence.plain_event(&self.shared.config, (at_ns, number), values, &mut self.packets) {
             self.events += 1;
@@ -453,9 +459,9 @@ impl SessionWriter {
         self.threads.values_mut().map(|thread| &mut thread.sequence)
     }
 
-    /// Whether the time of the session is over.
+    /// Whether the time of the session is over, and all events before its end have come.
     fn is_over(&self) -> bool {
-        self.ends.is_some_and(|ends| Instant::now() >= ends)
+        self.synced_ns[0] >= self.ends_ns
     }
 
     fn restart_memory(&mut self) {
@@ -492,7 +498,7 @@ fn now() -> (u64, u64) {
 
 impl Sink for SessionWriter {
     fn packet(&mut self, stream: u16, payload: &[u8]) {
-        if stream == TYPES || stream == IMPORTANTS || self.is_done() || self.is_over() {
+        if stream == TYPES || stream == IMPORTANTS || self.is_done() {
             return;
         }
         self.learn_types();

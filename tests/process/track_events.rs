@@ -500,6 +500,7 @@ fn times() {
     session.stop();
 }
 
+/// `GetTimestamp`.
 fn times_test(run: Run) {
     let outcome = run.run();
     outcome.exited(0);
