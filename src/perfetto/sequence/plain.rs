@@ -181,7 +181,9 @@ impl Field {
         let mut field = Vec::new();
         Message::new(&mut field).bytes(track_event::DEBUG_ANNOTATIONS, &start);
         // The length, of which the value is a part.
-        field.get_mut(1).map(|of| *of += length);
+        if let Some(of_field) = field.get_mut(1) {
+            *of_field += length;
+        }
         Self::new(form, &field)
     }
 }
