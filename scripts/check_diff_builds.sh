@@ -15,14 +15,12 @@ command -v jq >/dev/null || { apt-get update && apt-get install -y jq; } >/dev/n
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 target=${CARGO_TARGET_DIR:-target}
-if [ -z "${memledger:-}" ]; then
-    cargo build --quiet --release -p memledger-cli
-    memledger=$target/release/memledger
-fi
+[ -n "${memledger:-}" ] || . scripts/command.sh
 
 for level in 0 3; do
+    # PERF: with the features that the benches need, CI has built the libraries already.
     cargo build --quiet --release --config "profile.release.package.memledger-examples.opt-level=$level" \
-        -p memledger-examples --example diff_builds
+        -p memledger-examples -p memledger-benches --example diff_builds
     # Both get the same path: the program keeps it in its memory.
     cp "$target/release/examples/diff_builds" "$work/program"
     env -u MEMLEDGER_TRACE -u MEMLEDGER_HOST -u MEMLEDGER_CONTROL MEMLEDGER_REPORT=off MEMLEDGER_STACKS=on \

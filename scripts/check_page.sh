@@ -14,11 +14,7 @@ if [ "${1:-}" = --short ]; then stacks=20000; shift; fi
 . scripts/viewers/helpers/browser.sh
 need node nodejs npm
 
-if [ -z "${memledger:-}" ]; then
-    # As `cargo test --workspace` has built it.
-    cargo build --quiet --workspace --bin memledger --profile test
-    memledger=${CARGO_TARGET_DIR:-target}/debug/memledger
-fi
+[ -n "${memledger:-}" ] || . scripts/command.sh
 
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT

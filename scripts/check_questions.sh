@@ -6,9 +6,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/viewers/record.sh
-program=$(realpath "${CARGO_TARGET_DIR:-target}/release/examples/parse_sources")
+. scripts/command.sh
 cd "$out"
-ln -s "$program" program
+ln -s "$examples/parse_sources" program
 mkdir bin
 ln -s "$memledger" bin/memledger
 # Enough of them that the peak is late in the run, as the commands expect it.

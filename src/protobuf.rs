@@ -17,16 +17,13 @@
 pub(crate) mod perfetto;
 
 /// A number of seven bits a byte.
-const VARINT: u64 = 0;
+pub(crate) const VARINT: u64 = 0;
 /// Eight bytes, the lowest first.
-const FIXED64: u64 = 1;
+pub(crate) const FIXED64: u64 = 1;
 /// Bytes, whose length precedes them.
 const LENGTH_DELIMITED: u64 = 2;
 /// Four bytes, the lowest first.
 const FIXED32: u64 = 5;
-
-/// The most bytes of a varint.
-const MAX_VARINT: usize = 10;
 
 /// A message that is being written: each call appends one field.
 ///
@@ -121,8 +118,8 @@ impl<'a> Message<'a> {
     /// Makes room for the length of a message, of which one byte is there.
     #[cold]
     fn lengthen(&mut self, at: usize, length: usize) {
-        let (varint, size) = varint(length as u64);
-        self.0.splice(at..at + 1, varint.into_iter().take(size));
+        let (bytes, size) = varint(length as u64);
+        self.0.splice(at..at + 1, bytes.to_le_bytes().into_iter().take(size));
     }
 
     /// The numbers of a repeated field, one after the other, zeros too. None: no field.
@@ -160,24 +157,44 @@ impl<'a> Message<'a> {
 
     /// A key, and the number after it.
     ///
-    /// PERF: most are a byte each, which is inlined without the rest.
+    /// PERF: most are a byte each, which is inlined without the rest; so is the encoding of a key that is known when
+    /// this is compiled.
     #[inline]
     fn key_and(&mut self, key: u64, number: u64) {
         if key < 0x80 && number < 0x80 {
             self.0.extend_from_slice(&[key as u8, number as u8]);
+        } else if key < 0x80 {
+            self.start_and(key, 1, number);
+        } else if key < 0x4000 {
+            self.start_and(key & 0x7f | 0x80 | (key >> 7) << 8, 2, number);
         } else {
-            self.long_key_and(key, number);
+            let (key, size) = varint(key);
+            self.start_and(key as u64, size, number);
         }
     }
 
+    /// Up to six bytes, of which the first is the lowest of `start`, and a number.
+    ///
+    /// PERF: they are put together before they are appended.
     #[inline(never)]
-    fn long_key_and(&mut self, key: u64, number: u64) {
-        push_varint(self.0, key);
-        push_varint(self.0, number);
+    fn start_and(&mut self, start: u64, start_size: usize, number: u64) {
+        let (number, size) = varint(number);
+        self.few(u128::from(start) | number << (8 * start_size), start_size + size);
     }
 
+    /// Appends the lowest `size` bytes of `bytes`, 16 at most.
+    ///
+    /// PERF: all bytes are appended, and those too many removed, because a copy of a fixed size is a store.
     #[inline]
-    fn key(&mut self, field: u32, kind: u64) {
+    pub(crate) fn few(&mut self, bytes: u128, size: usize) {
+        let at = self.0.len();
+        self.0.extend_from_slice(&bytes.to_le_bytes());
+        self.0.truncate(at + size);
+    }
+
+    /// The key of a field whose value follows.
+    #[inline]
+    pub(crate) fn key(&mut self, field: u32, kind: u64) {
         push_varint(self.0, u64::from(field) << 3 | kind);
     }
 }
@@ -215,40 +232,40 @@ const fn spread(value: u64) -> u64 {
     value & 0x007f_007f_007f_007f | (value & 0x3f80_3f80_3f80_3f80) << 1
 }
 
-/// The bytes of a varint, the lowest seven bits first, and how many they are. All but the last have the
+/// How many bytes the varint of a number has whose highest bit is this one.
+const SIZES: [u8; 64] = {
+    let mut sizes = [0; 64];
+    let mut bit = 0;
+    while bit < 64 {
+        sizes[bit] = (bit / 7 + 1) as u8;
+        bit += 1;
+    }
+    sizes
+};
+
+/// The bytes of a varint, the lowest seven bits first, and how many they are: ten at most. All but the last have the
 /// highest bit set.
 ///
 /// PERF: without a loop over the bytes, which the processor would often predict wrong.
 #[inline]
-const fn varint(value: u64) -> ([u8; MAX_VARINT], usize) {
+pub(crate) const fn varint(value: u64) -> (u128, usize) {
     let low = spread(value);
-    let (low, high, size) = if value >> 56 == 0 {
-        let size = (70 - (value | 1).leading_zeros()) / 7;
-        (low | !SEVEN_BITS & !(u64::MAX << (8 * (size - 1))), 0, size as usize)
+    if value >> 56 == 0 {
+        let size = SIZES[(value | 1).ilog2() as usize];
+        // All bytes but the last.
+        let others = (1 << (8 * (size - 1))) - 1;
+        ((low | !SEVEN_BITS & others) as u128, size as usize)
     } else {
-        let high = (value >> 56) as u16;
+        let high = value >> 56;
         let is_longest = high >> 7;
-        (
-            low | !SEVEN_BITS,
-            high & 0x7f | is_longest << 7 | is_longest << 8,
-            9 + is_longest as usize,
-        )
-    };
-    let ([a, b, c, d, e, f, g, h], [i, j]) = (low.to_le_bytes(), high.to_le_bytes());
-    ([a, b, c, d, e, f, g, h, i, j], size)
+        let high = high & 0x7f | is_longest << 7 | is_longest << 8;
+        ((low | !SEVEN_BITS) as u128 | (high as u128) << 64, 9 + is_longest as usize)
+    }
 }
 
-/// PERF: all bytes are appended, and those too many removed, because a copy of a fixed size is a store.
-#[inline]
 fn push_varint(out: &mut Vec<u8>, value: u64) {
-    if value < 0x80 {
-        out.push(value as u8);
-        return;
-    }
-    let at = out.len();
     let (bytes, size) = varint(value);
-    out.extend_from_slice(&bytes);
-    out.truncate(at + size);
+    Message(out).few(bytes, size);
 }
 
 #[cfg(test)]

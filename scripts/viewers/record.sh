@@ -7,10 +7,7 @@ trap 'rm -rf "$scratch"' EXIT
 out=$scratch/out
 mkdir "$out"
 if [ -z "${memledger:-}" ] || [ -z "${traces:-}" ]; then
-    target=${CARGO_TARGET_DIR:-target}
-    cargo build --quiet --release -p memledger-cli
-    cargo build --quiet --release -p memledger-examples --example parse_sources --example containers
-    memledger=$(realpath "$target/release/memledger")
+    . scripts/command.sh
     traces=$scratch/traces
     mkdir "$traces"
     # record NAME STACKS PROGRAM ARGUMENTS...
@@ -20,10 +17,10 @@ if [ -z "${memledger:-}" ] || [ -z "${traces:-}" ]; then
         env -u MEMLEDGER_TRACE -u MEMLEDGER_HOST -u MEMLEDGER_CONTROL MEMLEDGER_REPORT=off \
             MEMLEDGER_STACKS="$stacks" MEMLEDGER_FILE="$traces/$name.memledger" "$@" >/dev/null
     }
-    record stacks on "$target/release/examples/parse_sources" src/dump
-    record no-stacks off "$target/release/examples/parse_sources" src/dump
-    record names on "$target/release/examples/containers"
-    record sampled sample:4KiB "$target/release/examples/parse_sources" src/dump
+    record stacks on "$examples/parse_sources" src/dump
+    record no-stacks off "$examples/parse_sources" src/dump
+    record names on "$examples/containers"
+    record sampled sample:4KiB "$examples/parse_sources" src/dump
     # Its end is missing.
     head -c $(($(stat -c %s "$traces/stacks.memledger") * 2 / 3)) "$traces/stacks.memledger" >"$traces/cut.memledger"
 fi

@@ -213,7 +213,8 @@ impl TracingSessionBuilder {
         self
     }
 
-    /// Ends the session by itself after this time, when the next events arrive (`duration_ms`). Default: never.
+    /// Ends the session by itself after this time (`duration_ms`): it has the track events before its end, and none
+    /// after it. That it has ended is noticed when later events arrive. Default: never.
     pub fn duration(mut self, duration: Duration) -> Self {
         self.duration = Some(duration);
         self

@@ -14,7 +14,9 @@
 mod extras;
 mod interner;
 mod known_tracks;
+mod plain;
 mod shared;
+mod time;
 mod values;
 
 use super::active;
@@ -23,15 +25,18 @@ use super::site::{EventKind, Role, Site};
 use super::value::kind;
 use super::writer::{ProgramEvent, ProgramType};
 use crate::protobuf::perfetto::{
-    clock, clock_snapshot, debug_annotation, interned_data, packet, packet_defaults,
-    process_descriptor, thread_descriptor, trace, track_descriptor, track_event,
+    clock, debug_annotation, interned_data, packet, packet_defaults, process_descriptor,
+    thread_descriptor, trace, track_descriptor, track_event,
 };
 use crate::protobuf::{Message, Prepared};
 use extras::{Described, Descriptors, Extras, count, extras_of, fields, skip_to_end};
 use interner::Interner;
 use known_tracks::KnownTracks;
+use plain::Plain;
 pub(super) use shared::{Process, Shared};
 use std::collections::HashSet;
+pub(super) use time::clock_at;
+use time::{default_clock, time_of};
 pub(super) use values::Values;
 
 /// The most bytes of texts and descriptors that a sequence remembers; then it starts again.
@@ -52,8 +57,8 @@ struct KnownSite {
     name: u64,
     /// The fields that all its events begin with: type, category and name. `None` if these are not always the same.
     head: Option<Prepared>,
-    /// Whether [`extras_of`] has something to find.
-    has_extras: bool,
+    /// How its events are written, if they differ in few things only.
+    plain: Option<Plain>,
     /// The numbers of the names of arguments, in the order of the site's roles.
     arguments: Vec<u64>,
 }
@@ -150,6 +155,37 @@ impl Sequence {
         (self.dropped, self.needs_reset) = (true, true);
     }
 
+    /// Appends the packet of an event whose site is known, and of which nothing has to be said first. Returns
+    /// whether it was one.
+    #[inline]
+    pub(super) fn plain_event(
+        &mut self,
+        config: &TrackEventConfig,
+        (at_ns, number): (u64, u32),
+        values: Values<'_>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        if self.needs_reset || self.interner.bytes > MAX_REMEMBERED {
+            return false;
+        }
+        let known = self.sites.get(number as usize).and_then(Option::as_ref);
+        let Some(plain) = known.and_then(|known| known.plain.as_ref()) else { return false };
+        let Some(track) = plain.track(values, &mut self.tracks) else { return false };
+        self.is_busy = true;
+        self.latest_ns = at_ns.max(self.latest_ns);
+        let default = default_clock(config);
+        let (time, clock) = time_of(&mut self.last_ns, self.latest_ns, config.unit_ns(), default);
+        Message::new(out).nested(trace::PACKET, |packet| {
+            packet.uint(packet::TIMESTAMP, time);
+            packet.prepared(&self.common);
+            if let Some(clock) = clock {
+                packet.uint(packet::TIMESTAMP_CLOCK_ID, clock);
+            }
+            packet.nested(packet::TRACK_EVENT, |event| plain.write(track, values, event));
+        });
+        true
+    }
+
     /// Appends the packets of an event. Returns whether the program asked for a flush; `None` if the session
     /// does not want the event's own category.
     pub(super) fn event(
@@ -162,16 +198,6 @@ impl Sequence {
         // The clocks are compared now and then, so times can differ a little from what they were
         // meanwhile; they never go back.
         let at_ns = event.at_ns.max(self.latest_ns);
-        // PERF: most sites have arguments only.
-        let known = self.sites.get(event.number as usize).and_then(Option::as_ref);
-        if !self.needs_reset && known.is_some_and(|known| !known.has_extras) {
-            self.latest_ns = at_ns;
-            let time = self.time(&shared.config, at_ns, None);
-            self.packet(time, out, |sequence, message| {
-                sequence.body(event, &Extras::default(), message);
-            });
-            return Some(false);
-        }
         let (process, thread) = (shared.process.uuid, shared.process.uuid ^ u64::from(self.tid));
         let mut descriptors = Descriptors { known: &mut self.tracks, new: Vec::new() };
         let extras = extras_of(event, thread, process, &mut descriptors);
@@ -291,7 +317,7 @@ impl Sequence {
             self.sites.resize_with(index + 1, || None);
         }
         if self.sites.get(index).is_none_or(Option::is_none) {
-            let known = self.learn(site);
+            let known = self.learn(event);
             if let Some(place) = self.sites.get_mut(index) {
                 *place = Some(known);
             }
@@ -357,7 +383,8 @@ impl Sequence {
     }
 
     /// Gives numbers to the texts of a site.
-    fn learn(&mut self, site: &'static Site) -> KnownSite {
+    fn learn(&mut self, event: &Event<'_>) -> KnownSite {
+        let site = event.site;
         let name = match site.name {
             Some(name) if !site.roles.contains(&Role::NoIntern) => {
                 self.interner.id(interned_data::EVENT_NAMES, name.as_bytes())
@@ -370,7 +397,7 @@ impl Sequence {
             }
             _ => None,
         });
-        let arguments = arguments.collect();
+        let arguments = arguments.collect::<Vec<_>>();
         let category = active::number_of(site.category).map_or(0, |number| number as u64 + 1);
         if is_named(site.kind)
             && !site.roles.contains(&Role::DynamicCategory)
@@ -393,8 +420,8 @@ impl Sequence {
                 }
             })
         });
-        let has_extras = site.roles.iter().any(|role| !extras::is_field(*role));
-        KnownSite { category, name, head, has_extras, arguments }
+        let plain = head.and_then(|head| Plain::of(site, head, &arguments, event.values));
+        KnownSite { category, name, head, plain, arguments }
     }
 
     /// The time of an event, and its clock if that is not the default.
@@ -411,21 +438,7 @@ impl Sequence {
             Some((clock, time)) if clock == clock::OF_SEQUENCE || clock == default => time,
             Some((clock, time)) => return (time, Some(clock)),
         };
-        if default != clock::OF_SEQUENCE {
-            return (at_ns / unit, None);
-        }
-        match at_ns.checked_sub(self.last_ns) {
-            Some(distance) if unit == 1 => {
-                self.last_ns = at_ns;
-                (distance, None)
-            }
-            Some(distance) => {
-                self.last_ns += distance / unit * unit;
-                (distance / unit, None)
-            }
-            None if unit == 1 => (at_ns, Some(clock::BOOTTIME)),
-            None => (at_ns / unit, Some(clock::OF_SEQUENCE_IN_UNITS)),
-        }
+        time_of(&mut self.last_ns, at_ns, unit, default)
     }
 
     /// Appends the three packets that a sequence starts with.
@@ -561,26 +574,6 @@ fn varying_head(
 /// Whether events of this kind have a name and categories.
 fn is_named(kind: EventKind) -> bool {
     !matches!(kind, EventKind::SliceEnd | EventKind::Counter)
-}
-
-fn default_clock(config: &TrackEventConfig) -> u64 {
-    match (config.absolute_timestamps, config.unit_ns()) {
-        (false, _) => clock::OF_SEQUENCE,
-        (true, 1) => clock::BOOTTIME,
-        (true, _) => clock::OF_SEQUENCE_IN_UNITS,
-    }
-}
-
-/// A clock of a `ClockSnapshot`; for those of a sequence, whether it is incremental, and its unit.
-pub(super) fn clock_at(snapshot: &mut Message<'_>, id: u64, time: u64, own: Option<(bool, u64)>) {
-    snapshot.nested(clock_snapshot::CLOCKS, |message| {
-        message.uint(clock::CLOCK_ID, id);
-        message.uint(clock::TIMESTAMP, time);
-        if let Some((is_incremental, unit_ns)) = own {
-            message.flag(clock::IS_INCREMENTAL, is_incremental);
-            message.uint(clock::UNIT_MULTIPLIER_NS, unit_ns);
-        }
-    });
 }
 
 /// The instant that says how many events were lost, on the track of the process.

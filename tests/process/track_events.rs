@@ -5,13 +5,14 @@ mod many;
 mod memory;
 mod packets;
 mod sessions;
+mod upstream;
 
 use crate::harness::{Case, Run, case};
 use memledger::perfetto::{
     CategoryChange, DYNAMIC, Fixed64, TracingSession, Track, TrackEventConfig, ZigZag,
     counter_track_uuid, named_track_uuid, process_scoped, process_track_uuid, thread_track_uuid,
 };
-use memledger::{Channel, Destination, Ledger, counter, instant, slice, state, track_event};
+use memledger::{Ledger, counter, instant, slice, state, track_event};
 use packets::{Field, Trace, TrackEvent};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +38,11 @@ pub(crate) const CASES: &[Case] = &[
     case("fields of the program are in the event", proto_fields, proto_fields_test),
     case("times are those of the clocks they are on", times, times_test),
     case("times have the unit of the session", units, units_test),
-    case("a trace has track events if its channels say so", traced, traced_test),
+    case(
+        "a trace has track events if its channels say so",
+        sessions::traced,
+        sessions::traced_test,
+    ),
     case(
         "a sequence starts anew after the clear period",
         sessions::clear_period,
@@ -55,7 +60,7 @@ pub(crate) const CASES: &[Case] = &[
     case("spans are slices", many::spans, many::spans_test),
     case("the environment starts a session", many::environment, many::environment_test),
     case("a ring is written when the program panics", many::panics, many::panics_test),
-    case("what cannot be is refused in a sentence", refusals, ends_well),
+    case("what cannot be is refused in a sentence", sessions::refusals, ends_well),
     case("a session with memory has the totals of the report", memory::whole, memory::whole_test),
     case("a late session has the heap that exists", memory::late, memory::late_test),
     case("commands start, flush, dump and stop sessions", sessions::commands, ends_well),
@@ -67,6 +72,13 @@ pub(crate) const CASES: &[Case] = &[
         sessions::runtime_names,
         sessions::runtime_names_test,
     ),
+    case(
+        "nested tracks have an order, and keys to merge by",
+        upstream::nested,
+        upstream::nested_test,
+    ),
+    case("each session that runs has an event once", upstream::enabled, upstream::enabled_test),
+    case("events of a place are written as its first", upstream::again, upstream::again_test),
 ];
 
 fn ends_well(run: Run) {
@@ -488,6 +500,7 @@ fn times() {
     session.stop();
 }
 
+/// `GetTimestamp`.
 fn times_test(run: Run) {
     let outcome = run.run();
     outcome.exited(0);
@@ -541,60 +554,4 @@ fn units_test(run: Run) {
         // Each session compares the clocks itself.
         assert!(micros.abs_diff(*nanos) < 2_000_000, "{micros} {nanos}");
     }
-}
-
-fn traced() {
-    let ledger = Ledger::builder().channels("track").trace_to_file("run.utrace").start().unwrap();
-    let other = Destination::file("other.utrace").channels("-track");
-    let other = ledger.trace_to(other).unwrap();
-    for n in 7..9 {
-        track_event!(CAT1, instant("sent"), arg("n", n), arg("text", "hello"));
-    }
-    Channel::switch("track", false).unwrap();
-    track_event!(CAT1, instant("not sent"), arg("x", unreachable::<u64>()));
-    other.stop();
-}
-
-fn traced_test(run: Run) {
-    let outcome = run.run();
-    outcome.exited(0);
-    let found = |file: &str| {
-        let mut found = memledger::trace::read::EventAnalyzer::new(Vec::new())
-            .on("Perfetto", "Site", ["Category", "Name", "Id"], |found, _, [category, name, id]| {
-                let (category, name) = (category.text().unwrap(), name.text().unwrap());
-                found.push(format!("{}: {category}, {name}", id.u64().unwrap()));
-            })
-            .on("Perfetto", "Event", ["Site"], |found, _, [site]| {
-                found.push(format!("{} long", site.u64().unwrap()));
-            })
-            .on("Perfetto", "TextEvent", ["Site", "A", "Text"], |found, _, [site, a, text]| {
-                let text = text.elements().unwrap().filter_map(|byte| byte.as_u64());
-                let text = text.map(|byte| byte as u8 as char).collect::<String>();
-                found.push(format!("{} {} {text}", site.u64().unwrap(), a.u64().unwrap()));
-            });
-        let file = std::fs::File::open(outcome.path(file)).unwrap();
-        memledger::trace::read::read(file, &mut found).unwrap();
-        found.state
-    };
-    assert_eq!(found("other.utrace"), [""; 0]);
-    assert_eq!(found("run.utrace"), ["1: cat1, sent", "1 long", "1 8 hello"]);
-}
-
-fn refusals() {
-    let start = || TracingSession::ring_buffer(0, TrackEventConfig::all());
-    let sentence =
-        |result: Result<TracingSession, memledger::Error>| result.unwrap_err().to_string();
-    assert!(sentence(start()).contains("nothing is being recorded"), "{}", sentence(start()));
-    let _ledger = ledger();
-    let sessions = (0..16).map(|_| start().unwrap()).collect::<Vec<_>>();
-    assert_eq!(sentence(start()), "16 sessions run already, and no more can at once");
-    drop(sessions);
-    drop(start().unwrap());
-    let large = TrackEventConfig::default().enable("x".repeat(1 << 20));
-    assert!(sentence(TracingSession::to_file(FILE, large)).contains("1048576 bytes"));
-    let missing = TracingSession::to_file("missing/run.pftrace", TrackEventConfig::all());
-    assert!(sentence(missing).starts_with("cannot create missing/run.pftrace"));
-    let file = session(TrackEventConfig::all());
-    let refused = file.dump("x.pftrace").unwrap_err().to_string();
-    assert!(refused.starts_with("only a session with a ring buffer can be dumped"), "{refused}");
 }

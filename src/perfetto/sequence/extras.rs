@@ -50,23 +50,6 @@ pub(super) struct Extras<'a> {
     pub(super) flush: bool,
 }
 
-/// Whether what a role means is only in fields of the event, of which [`extras_of`] says nothing.
-pub(super) fn is_field(role: Role) -> bool {
-    matches!(
-        role,
-        Role::Arg(_)
-            | Role::NamedArg
-            | Role::Count
-            | Role::Flow
-            | Role::TerminatingFlow
-            | Role::Correlation
-            | Role::Field(_)
-            | Role::InternedField(..)
-            | Role::Message(_)
-            | Role::End
-    )
-}
-
 /// The value of a counter. An integer is only written in an event of that kind, as in the C library.
 pub(super) fn count(value: Value<'_>, kind: EventKind, out: &mut Message<'_>) {
     match value.kind {

@@ -45,3 +45,47 @@ impl Interner {
         });
     }
 }
+
+/// The names are those of the tests of the C library's `intern_map`.
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: u32 = interned_data::EVENT_NAMES;
+
+    #[test]
+    fn small_value() {
+        let mut interner = Interner::default();
+        assert_eq!(interner.id(NAMES, b"a"), 1);
+        let once = interner.fresh.clone();
+        assert_eq!((interner.id(NAMES, b"a"), &interner.fresh), (1, &once));
+        // InternedData.event_names { iid: 1 name: "a" }
+        assert_eq!(once, [0x12, 5, 0x08, 1, 0x12, 1, b'a']);
+    }
+
+    #[test]
+    fn big_value() {
+        let (mut interner, big) = (Interner::default(), vec![b'x'; 1 << 16]);
+        assert_eq!(interner.id(NAMES, &big), 1);
+        assert_eq!(interner.id(NAMES, &big[1..]), 2);
+        assert_eq!(interner.id(NAMES, &big), 1);
+        assert!(interner.bytes > 2 * (big.len() - 1), "{} bytes", interner.bytes);
+    }
+
+    #[test]
+    fn two_values_same_type() {
+        let mut interner = Interner::default();
+        let ids = [&b"a"[..], b"b", b"a", b"", b"b"].map(|text| interner.id(NAMES, text));
+        assert_eq!(ids, [1, 2, 1, 3, 2]);
+    }
+
+    #[test]
+    fn same_value_different_types() {
+        let mut interner = Interner::default();
+        let lists = [NAMES, interned_data::DEBUG_ANNOTATION_NAMES, 1000];
+        assert_eq!(lists.map(|list| interner.id(list, b"a")), [1, 1, 1]);
+        assert_eq!(lists.map(|list| interner.id(list, b"b")), [2, 2, 2]);
+        // Categories of sites have the numbers below.
+        assert_eq!(interner.id(interned_data::EVENT_CATEGORIES, b"a"), OTHER_CATEGORIES + 1);
+    }
+}

@@ -40,6 +40,18 @@ impl<'a> Values<'a> {
         Value { kind, word, text }
     }
 
+    /// The word with this index; 0 if there is none.
+    #[inline]
+    pub(super) fn word(&self, index: usize) -> u64 {
+        let word = self.words.get(8 * index..8 * index + 8).and_then(<[u8]>::first_chunk);
+        word.copied().map_or(0, u64::from_le_bytes)
+    }
+
+    /// The kind of the value with this index.
+    pub(super) fn kind(&self, index: usize) -> u8 {
+        (self.kinds >> (4 * index)) as u8 & 0xf
+    }
+
     pub(super) fn skip(&mut self, count: usize) {
         for _ in 0..count {
             self.next();
@@ -64,21 +76,29 @@ impl Value<'_> {
     /// Writes it as the value of a `DebugAnnotation`.
     #[inline]
     pub(super) fn annotation(self, message: &mut Message<'_>) {
+        let field = annotation_field(self.kind);
         match self.kind {
-            kind::BOOL => message.uint(debug_annotation::BOOL_VALUE, self.word),
-            kind::SIGNED | kind::ZIGZAG => {
-                message.int(debug_annotation::INT_VALUE, self.word as i64)
-            }
-            kind::DOUBLE => {
-                message.double(debug_annotation::DOUBLE_VALUE, f64::from_bits(self.word))
-            }
-            kind::FLOAT => message
-                .double(debug_annotation::DOUBLE_VALUE, f32::from_bits(self.word as u32).into()),
-            kind::TEXT => {
-                message.text(debug_annotation::STRING_VALUE, &String::from_utf8_lossy(self.text))
-            }
-            kind::POINTER => message.uint(debug_annotation::POINTER_VALUE, self.word),
-            _ => message.uint(debug_annotation::UINT_VALUE, self.word),
+            kind::DOUBLE => message.double(field, f64::from_bits(self.word)),
+            kind::FLOAT => message.double(field, f32::from_bits(self.word as u32).into()),
+            // PERF: `from_utf8_lossy` looks at each byte.
+            kind::TEXT => match std::str::from_utf8(self.text) {
+                Ok(text) => message.text(field, text),
+                Err(_) => message.text(field, &String::from_utf8_lossy(self.text)),
+            },
+            _ => message.uint(field, self.word),
         }
+    }
+}
+
+/// The field of a value of this kind in a `DebugAnnotation`.
+#[inline]
+pub(super) fn annotation_field(kind: u8) -> u32 {
+    match kind {
+        kind::BOOL => debug_annotation::BOOL_VALUE,
+        kind::SIGNED | kind::ZIGZAG => debug_annotation::INT_VALUE,
+        kind::DOUBLE | kind::FLOAT => debug_annotation::DOUBLE_VALUE,
+        kind::TEXT => debug_annotation::STRING_VALUE,
+        kind::POINTER => debug_annotation::POINTER_VALUE,
+        _ => debug_annotation::UINT_VALUE,
     }
 }

@@ -104,11 +104,19 @@ pub(super) fn crowd() {
         let sessions = (0..8_u64).map(|n| {
             let folder = &folder;
             scope.spawn(move || {
+                // The lives of sessions begin and end at random: xorshift, another row of numbers for each.
+                let mut random = n + 1;
                 for round in 0.. {
+                    random ^= random << 13;
+                    random ^= random >> 7;
+                    random ^= random << 17;
+                    (0..random % 50).for_each(|_| std::thread::yield_now());
                     let config =
                         TrackEventConfig::all().disable(if n % 2 == 0 { "cat1" } else { "cat2" });
                     let ring = TracingSession::ring_buffer(64 << 10, config).unwrap();
-                    instant!(CAT3, "a session runs", arg("n", n));
+                    for _ in 0..random >> 8 & 63 {
+                        instant!(CAT3, "a session runs", arg("n", n));
+                    }
                     ring.dump(folder.join(format!("ring-{n}-{}.pftrace", round % 4))).unwrap();
                     ring.stop();
                     if done.load(Ordering::Relaxed) && round >= 4 {
@@ -138,6 +146,7 @@ pub(super) fn crowd() {
     all.stop();
 }
 
+/// `ThreadLocalState`, `IncrementalState`.
 pub(super) fn crowd_test(run: Run) {
     let outcome = run.deadline(300).run();
     outcome.exited(0);

@@ -1,11 +1,11 @@
 //! The life of sessions: commands, time limits, and output that is not read.
 
 use super::packets::{Field, Trace};
-use super::{CAT1, CAT2, FILE, ledger, named, read, session};
+use super::{CAT1, CAT2, FILE, ledger, named, read, session, since_boot, unreachable};
 use crate::harness::Run;
 use memledger::perfetto::{TracingSession, TrackEventConfig, process_track_uuid};
 use memledger::remote::control::{Client, Command};
-use memledger::{DestinationState, Ledger, instant, track_event};
+use memledger::{Channel, Destination, DestinationState, Ledger, instant, track_event};
 use std::fs::File;
 use std::io::Read;
 use std::time::Duration;
@@ -66,6 +66,7 @@ pub(super) fn commands() {
     assert!(!std::path::Path::new("no.pftrace").exists());
 }
 
+/// A session has the events before its end, and none after it, whenever they reach the session.
 pub(super) fn duration() {
     let _ledger = ledger();
     let builder = TracingSession::from_trace_config(
@@ -73,11 +74,23 @@ pub(super) fn duration() {
         "duration_ms: 1000 data_sources { config { name: 'track_event' track_event_config { \
          enabled_categories: '*' } } }",
     );
-    let session = builder.unwrap().start().unwrap();
+    let builder = builder.unwrap();
+    let before = since_boot();
+    let session = builder.start().unwrap();
+    let after = since_boot();
     let other = TracingSession::ring_buffer(0, TrackEventConfig::default().enable("cat2")).unwrap();
-    // Events that come after the time end the session.
+    // The clocks are compared now and then.
+    const SLACK: u64 = 2_000_000;
+    const SECOND: u64 = 1_000_000_000;
+    let (mut surely_in, mut surely_out) = (0, u64::MAX);
     for n in 0_u64.. {
+        if since_boot() > after + SECOND + SLACK {
+            surely_out = surely_out.min(n);
+        }
         instant!(CAT1, "event", arg("n", n));
+        if since_boot() < before + SECOND - SLACK {
+            surely_in = n + 1;
+        }
         if session.status().state == DestinationState::Ended {
             break;
         }
@@ -85,14 +98,20 @@ pub(super) fn duration() {
     }
     assert_eq!(session.status().problem, None);
     assert!(!CAT1.is_enabled() && CAT2.is_enabled());
-    assert!(session.events() > 0);
+    assert!((surely_in..=surely_out).contains(&session.events()), "{}", session.events());
+    println!("{surely_in} {surely_out} {}", session.events());
     drop((session, other));
 }
 
 pub(super) fn duration_test(run: Run) {
-    let trace = read(run);
-    let first = trace.events.first().unwrap();
-    assert_eq!(first.arguments[0].1, Field::Number(0));
+    let outcome = run.run();
+    outcome.exited(0);
+    let trace = Trace::decode(&std::fs::read(outcome.path(FILE)).unwrap());
+    let numbers = outcome.stdout.split_whitespace().map(|number| number.parse::<u64>().unwrap());
+    let [surely_in, surely_out, written] = numbers.collect::<Vec<_>>()[..] else { panic!() };
+    assert!(surely_in <= written && written <= surely_out, "{surely_in} {written} {surely_out}");
+    let numbers = trace.events.iter().map(|event| event.arguments[0].1.clone());
+    assert!(numbers.eq((0..written).map(Field::Number)), "{} events", trace.events.len());
 }
 
 const PIPE: &str = "pipe.pftrace";
@@ -100,7 +119,7 @@ const TEXT: usize = 60_000;
 /// More than wait for a session, and than a pipe holds.
 const EVENTS: u64 = 2_000;
 
-/// Nobody reads the output until much more was emitted than waits for a session.
+/// `DropCount`: nobody reads the output until much more was emitted than waits for a session.
 pub(super) fn blocked() {
     let path = std::ffi::CString::new(PIPE).unwrap();
     // SAFETY: the path ends with a NUL.
@@ -236,4 +255,60 @@ pub(super) fn clear_period_test(run: Run) {
     let trace = read(run);
     // That the reader knows all texts and tracks is checked as it reads.
     assert_eq!((trace.starts, trace.events.len()), (3, 3));
+}
+
+pub(super) fn traced() {
+    let ledger = Ledger::builder().channels("track").trace_to_file("run.utrace").start().unwrap();
+    let other = Destination::file("other.utrace").channels("-track");
+    let other = ledger.trace_to(other).unwrap();
+    for n in 7..9 {
+        track_event!(CAT1, instant("sent"), arg("n", n), arg("text", "hello"));
+    }
+    Channel::switch("track", false).unwrap();
+    track_event!(CAT1, instant("not sent"), arg("x", unreachable::<u64>()));
+    other.stop();
+}
+
+pub(super) fn traced_test(run: Run) {
+    let outcome = run.run();
+    outcome.exited(0);
+    let found = |file: &str| {
+        let mut found = memledger::trace::read::EventAnalyzer::new(Vec::new())
+            .on("Perfetto", "Site", ["Category", "Name", "Id"], |found, _, [category, name, id]| {
+                let (category, name) = (category.text().unwrap(), name.text().unwrap());
+                found.push(format!("{}: {category}, {name}", id.u64().unwrap()));
+            })
+            .on("Perfetto", "Event", ["Site"], |found, _, [site]| {
+                found.push(format!("{} long", site.u64().unwrap()));
+            })
+            .on("Perfetto", "TextEvent", ["Site", "A", "Text"], |found, _, [site, a, text]| {
+                let text = text.elements().unwrap().filter_map(|byte| byte.as_u64());
+                let text = text.map(|byte| byte as u8 as char).collect::<String>();
+                found.push(format!("{} {} {text}", site.u64().unwrap(), a.u64().unwrap()));
+            });
+        let file = std::fs::File::open(outcome.path(file)).unwrap();
+        memledger::trace::read::read(file, &mut found).unwrap();
+        found.state
+    };
+    assert_eq!(found("other.utrace"), [""; 0]);
+    assert_eq!(found("run.utrace"), ["1: cat1, sent", "1 long", "1 8 hello"]);
+}
+
+pub(super) fn refusals() {
+    let start = || TracingSession::ring_buffer(0, TrackEventConfig::all());
+    let sentence =
+        |result: Result<TracingSession, memledger::Error>| result.unwrap_err().to_string();
+    assert!(sentence(start()).contains("nothing is being recorded"), "{}", sentence(start()));
+    let _ledger = ledger();
+    let sessions = (0..16).map(|_| start().unwrap()).collect::<Vec<_>>();
+    assert_eq!(sentence(start()), "16 sessions run already, and no more can at once");
+    drop(sessions);
+    drop(start().unwrap());
+    let large = TrackEventConfig::default().enable("x".repeat(1 << 20));
+    assert!(sentence(TracingSession::to_file(FILE, large)).contains("1048576 bytes"));
+    let missing = TracingSession::to_file("missing/run.pftrace", TrackEventConfig::all());
+    assert!(sentence(missing).starts_with("cannot create missing/run.pftrace"));
+    let file = session(TrackEventConfig::all());
+    let refused = file.dump("x.pftrace").unwrap_err().to_string();
+    assert!(refused.starts_with("only a session with a ring buffer can be dumped"), "{refused}");
 }

@@ -12,7 +12,8 @@ use super::numbers::Numbers;
 use super::pass::{outcome, pass, symbolized};
 use crate::commands::output::{unwritable, write_to};
 use crate::error::{CliError, Outcome};
-use memledger::analysis::{BlockChange, BlockEvent, BlockObserver, Report, RssPoint};
+use memledger::analysis::{BlockChange, BlockEvent, BlockObserver, Frame, Report, RssPoint};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::iter::Peekable;
@@ -212,6 +213,8 @@ struct Definitions<'a> {
     strings: Numbers<String>,
     /// By the text of its line.
     pointers: Numbers<String>,
+    /// The numbers of pointers, by the address of their frame in the report.
+    of_frames: HashMap<*const Frame, u32>,
     /// By the pointer and the trace of its caller.
     traces: Numbers<(u32, u32)>,
 }
@@ -219,7 +222,8 @@ struct Definitions<'a> {
 impl<'a> Definitions<'a> {
     fn new(report: &'a Report, out: &'a mut dyn Write) -> Self {
         let (strings, pointers) = (Numbers::default(), Numbers::default());
-        Self { report, out, strings, pointers, traces: Numbers::default() }
+        let (of_frames, traces) = (HashMap::new(), Numbers::default());
+        Self { report, out, strings, pointers, of_frames, traces }
     }
 
     fn head(&mut self) -> io::Result<()> {
@@ -260,7 +264,20 @@ impl<'a> Definitions<'a> {
     }
 
     /// The number of an instruction pointer.
-    fn pointer(&mut self, frame: &Shown<'_>) -> io::Result<u32> {
+    ///
+    /// PERF: a frame is on many stacks, and its texts are long.
+    fn pointer(&mut self, shown: &Shown<'_>) -> io::Result<u32> {
+        let Shown::Frame(frame) = shown else { return self.new_pointer(shown) };
+        let frame = std::ptr::from_ref(*frame);
+        if let Some(number) = self.of_frames.get(&frame) {
+            return Ok(*number);
+        }
+        let number = self.new_pointer(shown)?;
+        self.of_frames.insert(frame, number);
+        Ok(number)
+    }
+
+    fn new_pointer(&mut self, frame: &Shown<'_>) -> io::Result<u32> {
         let line = match frame {
             Shown::Text(text) => format!("i 0 0 {:x} 0 0", self.string(text)?),
             Shown::Frame(frame) => {
