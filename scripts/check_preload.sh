@@ -8,28 +8,24 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-need() { # need COMMAND PACKAGE
-    command -v "$1" >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends "$2" >/dev/null; }
+need() { # need COMMAND_OR_FILE PACKAGE
+    command -v "$1" >/dev/null || [ -e "$1" ] || { apt-get update -qq && apt-get install -y -qq --no-install-recommends "$2" >/dev/null; }
 }
 need gcc gcc
 need heaptrack heaptrack
 need sqlite3 sqlite3
 need openssl openssl
 need xz xz-utils
-other_allocators=$(for name in libjemalloc.so.2 libtcmalloc_minimal.so.4 libmimalloc.so.2; do
-    find /usr/lib /usr/local/lib -name "$name" 2>/dev/null | head -1
-done)
-if [ "$(wc -w <<<"$other_allocators")" != 3 ]; then
-    apt-get update -qq
-    apt-get install -y -qq --no-install-recommends libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0 >/dev/null
-    other_allocators=$(find /usr/lib -name libjemalloc.so.2 -o -name libtcmalloc_minimal.so.4 -o -name libmimalloc.so.2)
-fi
+libraries=/usr/lib/$(gcc -print-multiarch)
+need "$libraries/libjemalloc.so.2" libjemalloc2
+need "$libraries/libtcmalloc_minimal.so.4" libtcmalloc-minimal4
+need "$libraries/libmimalloc.so.2" libmimalloc2.0
 
-cargo build --quiet -p memledger-cli
-export memledger=$PWD/target/debug/memledger
+cargo fmt --manifest-path preload/Cargo.toml --check
+. scripts/command.sh
+export memledger
 cargo build --quiet --release --manifest-path preload/Cargo.toml --target-dir target/preload
 export library=$PWD/target/preload/release/libmemledger_preload.so
-cargo fmt --manifest-path preload/Cargo.toml --check
 export folder
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -44,7 +40,8 @@ for i in $(seq 0 99); do
         gcc -O1 -shared -fPIC -x c - -o "$folder/libtls0.so"
     [ "$i" = 0 ] || cp "$folder/libtls0.so" "$folder/libtls$i.so"
 done
-other_allocators=$other_allocators python3 scripts/check_preload.py
+other_allocators="$libraries/libjemalloc.so.2 $libraries/libtcmalloc_minimal.so.4 $libraries/libmimalloc.so.2" \
+    python3 scripts/check_preload.py
 
 # The heap "C" in a Rust program that is linked with a static glibc.
 mkdir -p "$folder/program/src"
