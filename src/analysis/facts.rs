@@ -23,6 +23,8 @@ pub(super) struct OurTrace {
     pub(super) from_process_start: bool,
     /// Whether the tracker was built with optimisation, if the trace has the field.
     pub(super) tracker_optimized: Option<bool>,
+    /// The process that has started this one, if the trace has the field.
+    pub(super) parent_pid: Option<u32>,
 }
 
 impl Facts {
@@ -36,6 +38,7 @@ impl Facts {
             ));
         }
         self.trace.pid = Some(ours.pid);
+        self.trace.parent_pid = ours.parent_pid;
         self.trace.from_process_start = Some(ours.from_process_start);
         if ours.from_process_start {
             // A later event may still say that the stream joined a recording.

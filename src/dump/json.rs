@@ -111,6 +111,7 @@ impl Json for TraceInfo {
         object!(value,
             "program" => self.program,
             "pid" => self.pid,
+            "parent_pid" => self.parent_pid,
             "duration_ns" => self.duration_ns,
             "time_resolution_ns" => self.time_resolution_ns,
             "events" => self.events,

@@ -4,6 +4,7 @@
 mod child;
 mod live;
 mod preload;
+mod processes;
 mod traces;
 mod viewed;
 
@@ -23,6 +24,7 @@ use memledger::analysis::{Analyzer, FindingsObserver, Report};
 use memledger::dump::{FORMATS, ReportFormat, text};
 use memledger::trace::read::{Summary, read};
 use preload::Tracking;
+use processes::Process;
 use std::ffi::OsString;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -288,9 +290,14 @@ fn report_on(
         return Err(CliError::Failed(format!("{sentence}; so no --fail-if can be checked")));
     }
     let mut result = Ok(Outcome::Done);
+    let mut processes = Vec::new();
     for path in found {
-        let next = report_one(args, to, traces, &path);
+        let next = report_one(args, to, traces, &path, &mut processes);
         result = worse(result, next);
+    }
+    if processes.len() > 1 && matches!(to, ReportTo::Stderr) {
+        // A closed stderr does not change how the program ended.
+        let _ = processes::write(&processes, &mut BufWriter::new(io::stderr().lock()));
     }
     result
 }
@@ -315,12 +322,13 @@ fn worse(
     more
 }
 
-/// Reports on one process.
+/// Reports on one process, and adds it to `processes`.
 fn report_one(
     args: &RunArgs,
     to: &ReportTo,
     traces: &Traces,
     path: &Path,
+    processes: &mut Vec<Process>,
 ) -> Result<Outcome, CliError> {
     let format = match to {
         ReportTo::File(path) => FORMATS.by_path(path),
@@ -331,6 +339,7 @@ fn report_one(
     let formats = || format.into_iter().chain(page);
     let (mut report, summary) = analyze(path, formats())
         .map_err(|error| CliError::Failed(traces.sentence(path, &error.to_string(), None)))?;
+    processes.push(Process::of(&report));
     let incomplete = incomplete(path, &report, &summary);
     let incomplete = incomplete.map(|sentence| traces.sentence(path, &sentence, Some(&report)));
     let mut options = text::Options::default();

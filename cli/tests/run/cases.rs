@@ -211,8 +211,9 @@ fn a_program_without_the_tracker() {
     ended.exited(0);
     assert_eq!(
         ended.stderr,
-        "memledger: true does not use memledger::TrackingAllocator; for programs that it starts \
-         there is --follow-children\n"
+        "memledger: true does not use memledger::TrackingAllocator, and the library for such programs, \
+         libmemledger_preload.so, is neither beside this command nor in ../lib; for programs that it \
+         starts there is --follow-children\n"
     );
     Run::of(&[], &["sh", "-c", "exit 9"]).run().exited(9);
     // A condition that cannot be checked does not pass.
@@ -263,6 +264,14 @@ fn only_the_program_itself_is_recorded() {
         assert_eq!(ended.files(""), files);
     }
     // The program is a shell, which has no tracker; what it starts is none of ours.
+    // On stderr, a table shows which process has started which.
+    let ended = Run::tracked("spawns", &["--follow-children"]).run();
+    let table = ended.exited(0).stderr.split("\nProcesses ").nth(1).expect("a table");
+    let indents = table.lines().skip(1).take(3);
+    let indents: Vec<_> = indents.map(|line| line.len() - line.trim_start().len()).collect();
+    assert_eq!(indents, [2, 4, 2], "{table}");
+    assert!(table.contains("\n  all 2 "), "{table}");
+
     let program = std::env::current_exe().expect("a path");
     let program = format!("TEST_SCENARIO=succeed {}; exit 0", program.display());
     let ended = Run::of(&[], &["sh", "-c", &program]).run();

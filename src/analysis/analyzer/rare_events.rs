@@ -296,12 +296,13 @@ impl<O: BlockObserver> Analyzer<O> {
                     self.diagnostics.problem(problem);
                 }
             }
-            TraceRole::OurTrace { version, pid, from_start, optimized } => {
+            TraceRole::OurTrace { version, pid, from_start, optimized, parent } => {
                 let ours = OurTrace {
                     version: u8_at(fixed, version),
                     pid: u32_at(fixed, pid),
                     from_process_start: u8_at(fixed, from_start) != 0,
                     tracker_optimized: optimized.map(|at| u8_at(fixed, at) != 0),
+                    parent_pid: parent.map(|at| u32_at(fixed, at)),
                 };
                 self.facts.our_trace(ours, &mut self.diagnostics);
             }

@@ -83,13 +83,36 @@ pub(in crate::analysis) enum NameRole {
 /// Events about the program and the stream itself.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::analysis) enum TraceRole {
-    Session { program: usize },
-    Init { shift: u16 },
-    OurTrace { version: u16, pid: u16, from_start: u16, optimized: Option<u16> },
-    InitialLiveSet { blocks: u16 },
-    Channel { id: u16, enabled: u16, name: Option<usize> },
-    Lost { events: u16 },
-    Report { cycle: u16, overhead: u16, lost: u16, misuses: u16 },
+    Session {
+        program: usize,
+    },
+    Init {
+        shift: u16,
+    },
+    OurTrace {
+        version: u16,
+        pid: u16,
+        from_start: u16,
+        optimized: Option<u16>,
+        parent: Option<u16>,
+    },
+    InitialLiveSet {
+        blocks: u16,
+    },
+    Channel {
+        id: u16,
+        enabled: u16,
+        name: Option<usize>,
+    },
+    Lost {
+        events: u16,
+    },
+    Report {
+        cycle: u16,
+        overhead: u16,
+        lost: u16,
+        misuses: u16,
+    },
 }
 
 /// Events about call stacks and the files that their frames are in.
@@ -367,6 +390,7 @@ impl Fields<'_> {
                 pid: self.at("Pid", U32)?,
                 from_start: self.at("FromProcessStart", U8)?,
                 optimized: self.at("Optimized", U8).ok(),
+                parent: self.at("ParentPid", U32).ok(),
             }),
             "ThreadStart" => Role::Name(NameRole::ThreadStart {
                 id: self.at("Id", U32)?,

@@ -111,6 +111,9 @@ pub struct TraceInfo {
     pub program: Option<String>,
     /// Its process id, if the trace says it.
     pub pid: Option<u32>,
+    /// The id of the process that had started it, or had inherited it, when the recording began, if the
+    /// trace says it.
+    pub parent_pid: Option<u32>,
     /// How long it was traced: up to the writer's report, else to the last marker.
     pub duration_ns: u64,
     /// The largest distance between two time stamps that have a memory event between them.

@@ -64,7 +64,8 @@ pub(crate) static MARKER: Declaration =
     Declaration { uid: 20, logger: "Memory", event: "Marker", flags: 0, fields: &[("Cycle", U64)] };
 
 /// The facts that our reader needs first: the first serial, whether the stream has all events since
-/// the start of the process, and whether the tracker was built with optimisation.
+/// the start of the process, whether the tracker was built with optimisation,
+/// and the process that has started this one.
 pub(crate) static TRACE: Declaration = Declaration {
     uid: 21,
     logger: "Memledger",
@@ -76,6 +77,7 @@ pub(crate) static TRACE: Declaration = Declaration {
         ("FirstSerial", U64),
         ("FromProcessStart", U8),
         ("Optimized", U8),
+        ("ParentPid", U32),
     ],
 };
 

@@ -34,7 +34,15 @@ pub(crate) fn preamble(first_serial: u64, from_process_start: bool) -> Vec<u8> {
     let (pid, whole) = (os::process_id(), u32::from(from_process_start));
     let optimized = u32::from(!cfg!(unoptimized));
     let mut event = Vec::new();
-    let values = [1_u32.into(), pid.into(), first_serial.into(), whole.into(), optimized.into()];
+    let (version, parent) = (1_u32, os::parent_process_id());
+    let values = [
+        version.into(),
+        pid.into(),
+        first_serial.into(),
+        whole.into(),
+        optimized.into(),
+        parent.into(),
+    ];
     stream_events::TRACE.append(&values, &mut event);
     event
 }
