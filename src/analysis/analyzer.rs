@@ -2,6 +2,8 @@
 
 mod rare_events;
 mod stops;
+#[cfg(feature = "enable")]
+mod top_live;
 
 use super::apply::{ApplyEnv, Model, Operation, OperationKind, OperationQueue};
 use super::cutoff::{Cutoff, Position, Reached, Until};
@@ -17,15 +19,11 @@ use super::measured::{Baseline, Holders, MeasuredFigures};
 use super::observer::{Actor, BlockObserver, NoObserver};
 use super::report::Report;
 use super::report::build::{Parts, Sources};
-#[cfg(feature = "enable")]
-use super::report::{HeldBy, TopLive};
 use super::rss::RssHistory;
 use super::symbols::StoredSymbols;
 use super::timeline::{Bookmarks, Timeline};
 use crate::trace::format::schema::EventType;
 use crate::trace::read::{Damage, Event, Hole, Row, Visitor};
-#[cfg(feature = "enable")]
-use std::fmt::{self, Display};
 
 /// Replays a trace and accounts for every block.
 ///
@@ -306,24 +304,6 @@ impl<O: BlockObserver> Analyzer<O> {
     pub fn live_and_peak_bytes(&self) -> (u64, u64) {
         let total = self.model.accounts().total();
         (total.live_bytes, total.peak_bytes)
-    }
-
-    /// Sets aside memory for [`visit_top_live`](Self::visit_top_live), for what there is up to now.
-    #[cfg(feature = "enable")]
-    pub(crate) fn reserve_top_live(&self, top: &mut TopLive) {
-        top.reserve(&self.model);
-    }
-
-    /// See [`TopLive::visit`]. Allocates nothing.
-    #[cfg(feature = "enable")]
-    pub(crate) fn visit_top_live(
-        &self,
-        top: &mut TopLive,
-        (by, at_peak): (HeldBy, bool),
-        most: usize,
-        visit: &mut dyn FnMut(u64, u64, &dyn Display) -> fmt::Result,
-    ) -> Result<bool, fmt::Error> {
-        top.visit((&self.model, by, at_peak), most, visit)
     }
 
     /// The duration of the trace so far in nanoseconds, as in a [`report`](Self::report); a few loads.

@@ -4,6 +4,7 @@
 //! allocate nor lock, and restore `errno`, since a program may read it after `free`.
 #![expect(unsafe_code, reason = "system calls")]
 
+mod before_main;
 mod cgroup;
 mod library;
 #[cfg(target_arch = "x86_64")]
@@ -17,6 +18,9 @@ mod signals;
 mod threads;
 mod watched;
 
+#[cfg(feature = "__preload")]
+pub(crate) use before_main::program_has_tracker;
+pub(crate) use before_main::{keep_before_main, prepare_before_main};
 pub(crate) use cgroup::memory_limit;
 pub(crate) use signals::{
     end_by, forget_signals, handle_ending_signals, has_waiting_thread, is_crash, let_crash_end,
@@ -567,75 +571,4 @@ pub(crate) fn create_in(folder: &Path, name: &str) -> io::Result<File> {
     }
     // SAFETY: the descriptor is new, so nothing else owns it.
     Ok(unsafe { File::from_raw_fd(file) })
-}
-
-extern "C" fn before_main() {
-    crate::ledger::environment::start_before_main();
-}
-
-/// What the platform does before `main`.
-pub(crate) fn prepare_before_main() {
-    library::stay_loaded();
-    threads::find_minimal_stack();
-    // The key is created this early so that it is among the first 32. The use of those allocates
-    // nothing.
-    exit_key();
-}
-
-// SAFETY: the section holds pointers to functions of this form, called once each before `main`.
-#[unsafe(link_section = ".init_array")]
-#[used]
-static BEFORE_MAIN: extern "C" fn() = before_main;
-
-/// Says in the file of a program that it has the tracker: an ELF note, which stays when symbols are
-/// stripped. `memledger run` looks for it, and so does the library that it loads into other programs.
-#[repr(C, align(4))]
-struct Note {
-    name_bytes: u32,
-    description_bytes: u32,
-    kind: u32,
-    name: [u8; 12],
-}
-
-const NOTE_NAME: [u8; 12] = *b"memledger\0\0\0";
-
-// NOTE: the zeros after the first end the name, and align what follows.
-#[unsafe(link_section = ".note.memledger")]
-#[used]
-static NOTE: Note = Note { name_bytes: 10, description_bytes: 0, kind: 1, name: NOTE_NAME };
-
-/// Makes the linker keep the function that runs before `main`, and the note, in every program that
-/// calls this.
-pub(crate) fn keep_before_main() {
-    std::hint::black_box((&raw const BEFORE_MAIN, &raw const NOTE));
-}
-
-/// Whether the program that this library is loaded into has a tracker of its own: the [`NOTE`].
-#[cfg(feature = "__preload")]
-pub(crate) fn program_has_tracker() -> bool {
-    /// Looks at the first object of the list, which is the program.
-    unsafe extern "C" fn look(
-        object: *mut libc::dl_phdr_info,
-        _: libc::size_t,
-        found: *mut c_void,
-    ) -> c_int {
-        // SAFETY: `object` is the loader's description of an object with `dlpi_phnum` headers;
-        // `found` is the local passed below.
-        let (object, found) = unsafe { (&*object, &mut *found.cast::<bool>()) };
-        // SAFETY: as above.
-        let parts =
-            unsafe { std::slice::from_raw_parts(object.dlpi_phdr, usize::from(object.dlpi_phnum)) };
-        for part in parts.iter().filter(|part| part.p_type == libc::PT_NOTE) {
-            let at = ptr::with_exposed_provenance::<u8>((object.dlpi_addr + part.p_vaddr) as usize);
-            // SAFETY: the loader has mapped the notes of the program.
-            let notes = unsafe { std::slice::from_raw_parts(at, part.p_memsz as usize) };
-            *found |= notes.windows(NOTE_NAME.len()).any(|name| name == NOTE_NAME);
-        }
-        1
-    }
-
-    let mut found = false;
-    // SAFETY: the loader calls back only before it returns.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
-    found
 }

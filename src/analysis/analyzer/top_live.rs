@@ -1,0 +1,24 @@
+//! Who holds the most, without allocating.
+
+use super::Analyzer;
+use crate::analysis::observer::BlockObserver;
+use crate::analysis::report::{HeldBy, TopLive};
+use std::fmt::{self, Display};
+
+impl<O: BlockObserver> Analyzer<O> {
+    /// Sets aside memory for [`visit_top_live`](Self::visit_top_live), for what there is up to now.
+    pub(crate) fn reserve_top_live(&self, top: &mut TopLive) {
+        top.reserve(&self.model);
+    }
+
+    /// See [`TopLive::visit`]. Allocates nothing.
+    pub(crate) fn visit_top_live(
+        &self,
+        top: &mut TopLive,
+        (by, at_peak): (HeldBy, bool),
+        most: usize,
+        visit: &mut dyn FnMut(u64, u64, &dyn Display) -> fmt::Result,
+    ) -> Result<bool, fmt::Error> {
+        top.visit((&self.model, by, at_peak), most, visit)
+    }
+}
