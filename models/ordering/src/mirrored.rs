@@ -27,7 +27,7 @@ const MIRRORED: &[(&str, &str, &[&str])] = &[
     (
         "state.rs",
         include_str!("../../../src/trace/write/state.rs"),
-        &["STATE.store(PAUSED, Ordering::SeqCst);"],
+        &["PAGE.state.store(PAUSED, Ordering::SeqCst);"],
     ),
     (
         "quiesce.rs",
