@@ -194,6 +194,7 @@ impl Rows {
     /// Puts the cells of each column into a list.
     ///
     /// PERF: a part of the rows at a time, which stays in the cache while all columns are taken from it.
+    #[cfg(feature = "parquet")]
     pub fn by_column(&self, columns: &mut Vec<Vec<i64>>) {
         const PART: usize = 1 << 10;
         let count = self.table.columns.len();
