@@ -12,16 +12,21 @@
 /// # }
 /// ```
 pub fn escape(text: &str) -> String {
-    let turns = |char| matches!(char, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let mut escaped = String::with_capacity(text.len());
     for char in text.chars() {
-        if char.is_control() || turns(char) {
+        if steers_terminal(char) {
             escaped.extend(char.escape_default());
         } else {
             escaped.push(char);
         }
     }
     escaped
+}
+
+/// Whether a character moves the cursor or changes the direction of writing.
+pub(crate) fn steers_terminal(char: char) -> bool {
+    char.is_control()
+        || matches!(char, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The name in `known` that `name` most likely means: it differs from `name` in at most a third of

@@ -80,7 +80,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "trace::read",
         ],
     ),
-    ("analysis", &["error", "trace::read", "trace::format::schema"]),
+    ("analysis", &["error", "trace::read", "trace::format::schema", "words::steers_terminal"]),
     ("dump", &["analysis", "protobuf", "words"]),
     (
         "perfetto",

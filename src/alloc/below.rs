@@ -64,6 +64,7 @@ mod of_system {
     use crate::platform::os::next_malloc::{self, MIN_ALIGN};
     use std::alloc::{Layout, System};
     use std::any::TypeId;
+    use std::ptr;
 
     #[inline(always)]
     pub(super) fn is<A: 'static>() -> bool {
@@ -91,7 +92,8 @@ mod of_system {
     #[inline(never)]
     fn aligned(layout: Layout) -> *mut u8 {
         // SAFETY: the alignment is a power of two.
-        unsafe { next_malloc::memalign(layout.align(), layout.size()) }
+        let block = unsafe { next_malloc::aligned(layout.align(), layout.size()) };
+        block.unwrap_or(ptr::null_mut())
     }
 
     #[inline(always)]

@@ -33,14 +33,14 @@
 ///
 /// # Limits
 /// - It needs glibc on 64-bit Linux; elsewhere the macro expands to nothing.
-/// - In a static program (`target-feature=+crt-static`) the linker must take the first of several
-///   definitions: `println!("cargo::rustc-link-arg-bins=-Wl,-z,muldefs")` in the program's build
+/// - In a static program (`target-feature=+crt-static`), glibc defines `malloc`, too. The linker takes
+///   the program's definition, which comes first, with `println!("cargo::rustc-link-arg-bins=-Wl,-z,muldefs")` in the program's build
 ///   script.
 /// - A program whose own code, or a static library in it, defines `malloc` already cannot have another:
 ///   the linker says so.
 /// - In a `cdylib` that is loaded with `dlopen`, the program's `malloc` stays the one that is called.
-/// - If a reallocation fails, the block counts with the bytes that it may use, up to 15 more than were
-///   asked for.
+/// - If a reallocation fails, the block counts from then on with the bytes that the program may use
+///   (`malloc_usable_size`), which are at least those that it asked for.
 #[macro_export]
 macro_rules! track_c_malloc {
     () => {
@@ -77,7 +77,8 @@ macro_rules! __define_c_malloc {
                 }
             )*
             #[used]
-            #[unsafe(link_section = ".init_array")]
+            // The number puts it before the function that starts a recording.
+            #[unsafe(link_section = ".init_array.00099")]
             static BEGIN: extern "C" fn() = $crate::__c_malloc::begin;
         };
     };
@@ -119,7 +120,8 @@ mod functions {
     unsafe impl GlobalAlloc for Next {
         unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
             // SAFETY: the alignment is a power of two.
-            unsafe { next_malloc::memalign(layout.align(), layout.size()) }
+            let block = unsafe { next_malloc::aligned(layout.align(), layout.size()) };
+            block.unwrap_or(ptr::null_mut())
         }
 
         #[inline(always)]
@@ -231,9 +233,13 @@ mod functions {
             return unsafe { realloc_to_0(block) };
         }
         if own_blocks::remove(block) {
-            // What becomes of it is that of a block that was just allocated.
+            // What becomes of it is recorded as a block that was just allocated.
             // SAFETY: as above.
-            return record(unsafe { next_malloc::realloc(block, size) }, size, MIN_ALIGN);
+            let new = unsafe { next_malloc::realloc(block, size) };
+            if new.is_null() {
+                own_blocks::add(block);
+            }
+            return record(new, size, MIN_ALIGN);
         }
         match hook::mode() {
             // SAFETY: as above.
@@ -289,8 +295,9 @@ mod functions {
             return unsafe { next_malloc::realloc(block, 0) };
         }
         let to_zero = ToZero(Cell::new(ptr::null_mut()));
+        // NOTE: with the scope, which is written for nothing where frees have none.
         // SAFETY: as above.
-        unsafe { hook::free::<_, false, C>(&to_zero, block, layout_of(block)) };
+        unsafe { hook::free::<_, true, C>(&to_zero, block, layout_of(block)) };
         let new = to_zero.0.get();
         if new.is_null() { new } else { record(new, 0, MIN_ALIGN) }
     }
@@ -314,16 +321,14 @@ mod functions {
         if !align.is_power_of_two() || align < size_of::<usize>() {
             return EINVAL;
         }
-        // SAFETY: as above. The function has no effect on `errno`.
-        unsafe {
-            let errno = libc::__errno_location();
-            let before = *errno;
-            let new = next_malloc::memalign(align, size);
-            let error = std::mem::replace(&mut *errno, before);
-            if record(new, size, align).is_null() {
+        // SAFETY: as above.
+        match unsafe { next_malloc::aligned(align, size) } {
+            // SAFETY: as above.
+            Ok(new) => unsafe { block.write(record(new, size, align)) },
+            Err(error) => {
+                record(ptr::null_mut(), size, align);
                 return error;
             }
-            block.write(new);
         }
         0
     }
@@ -341,7 +346,8 @@ mod functions {
             return refuse(EINVAL);
         };
         // SAFETY: as above.
-        record(unsafe { next_malloc::memalign(align, size) }, size, align)
+        let block = unsafe { next_malloc::aligned(align, size) };
+        record(block.unwrap_or_else(refuse), size, align)
     }
 
     #[inline(always)]

@@ -191,11 +191,11 @@ impl EventProvider for MemoryEvents {
     }
 
     fn position(&self) -> u64 {
-        self.announced.into()
+        u64::from(self.announced) | u64::from(self.announced_heaps) << 1
     }
 
     fn continue_after(&mut self, position: u64) -> bool {
-        self.announced = position > 0;
+        (self.announced, self.announced_heaps) = (position & 1 != 0, position & 2 != 0);
         true
     }
 

@@ -133,7 +133,7 @@ struct Plan {
     analyzes_in_process: bool,
     buffer_limit: usize,
     rss_interval: Duration,
-    /// From so many live bytes on, the black box is written.
+    /// The number of live bytes at which the black box is written.
     limit: Option<u64>,
 }
 

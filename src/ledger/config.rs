@@ -62,7 +62,7 @@ pub enum Stacks {
 /// From where on the black box is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
-    /// So many live bytes.
+    /// A number of live bytes.
     Bytes(u64),
     /// This percentage of the smallest limit of the process's control groups.
     #[cfg(feature = "enable")]

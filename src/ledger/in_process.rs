@@ -74,8 +74,7 @@ impl InProcessAnalyzer {
         Self(Arc::new(Mutex::new(State { decoder, analyzer, published: false, black_box: None })))
     }
 
-    /// From now on, who holds the memory is written to stderr where so many bytes are live, and where the program's allocator
-    /// has none.
+    /// From now on, writes the black box when `bytes` are live, and when the program's allocator returns null.
     pub(super) fn set_limit(&self, bytes: u64) {
         let mut state = self.state();
         // NOTE: an earlier one ends before this one begins.

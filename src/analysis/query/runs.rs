@@ -363,8 +363,8 @@ impl Runs {
         }
     }
 
-    /// Counting stops after event `event`: the blocks of the runs that are open, and what there is to say of
-    /// all runs; and by whom the largest were, whose threads are still to be named.
+    /// Counting stops after event `event`. Counts the blocks of the runs that are open. Returns the figures of all
+    /// runs, and the actors of the largest ones, whose threads the caller names.
     pub(super) fn stop(
         &self,
         scope: &str,

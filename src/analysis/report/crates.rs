@@ -360,7 +360,8 @@ mod tests {
     #[test]
     fn the_tracker_is_known_by_its_files() {
         let own = concat!(env!("CARGO_MANIFEST_DIR"), "/src/containers/vec.rs");
-        let git = "/root/.cargo/git/checkouts/memledger-0123456789abcdef/89abcde/src/alloc/hook.rs";
+        let git =
+            "/home/user/.cargo/git/checkouts/memledger-0123456789abcdef/89abcde/src/alloc/hook.rs";
         for (file, module) in [(own, "containers::vec"), (git, "alloc::hook")] {
             let function = with_module("resize<u8>", Some(file));
             assert_eq!(function, format!("memledger::{module}::resize<u8>"));

@@ -4,6 +4,7 @@ use crate::analysis::accounts::Bucket;
 use crate::analysis::apply::Model;
 use crate::analysis::attribution::{ROOT, Tree};
 use crate::analysis::callstacks::{Callstacks, NO_FILE, NO_STACK};
+use crate::words::steers_terminal;
 use std::fmt::{self, Display, Formatter, Write};
 
 /// At most this many scopes of a path are shown, and frames of a stack: the innermost.
@@ -43,8 +44,8 @@ impl TopLive {
         }
     }
 
-    /// Passes the `most` rows with the most live bytes to `visit`, the largest first: bytes, blocks, and who holds
-    /// them. `false` if no memory was set aside for so many rows.
+    /// Calls `visit` for the `most` rows with the most live bytes, the largest first, with the bytes, the blocks and
+    /// who holds them. Returns `false` if less memory was set aside than all rows need.
     pub(in crate::analysis) fn visit(
         &mut self,
         (model, by, at_peak): (&Model, HeldBy, bool),
@@ -167,11 +168,8 @@ fn write_frames(stacks: &Callstacks, stack: u32, f: &mut Formatter<'_>) -> fmt::
     Ok(())
 }
 
-/// Writes a text from outside, without what could control a terminal.
+/// Writes a text from outside, with `?` for each character that [`escape`](crate::words::escape), which
+/// allocates, would replace.
 fn write_plain(text: &str, f: &mut Formatter<'_>) -> fmt::Result {
-    let is_harmless = |char: char| {
-        !char.is_control()
-            && !matches!(char, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.chars().try_for_each(|char| f.write_char(if is_harmless(char) { char } else { '?' }))
+    text.chars().try_for_each(|char| f.write_char(if steers_terminal(char) { '?' } else { char }))
 }

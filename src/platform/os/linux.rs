@@ -11,6 +11,7 @@ mod library;
 mod modules;
 #[cfg(c_malloc)]
 pub(crate) mod next_malloc;
+mod objects;
 mod own_pages;
 #[cfg(target_arch = "x86_64")]
 mod resident;

@@ -5,10 +5,8 @@ use object::elf::{EM_AARCH64, EM_X86_64, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{BufRead, BufReader};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The variable of the dynamic loader with the libraries that it loads first.
@@ -74,18 +72,18 @@ fn preloaded(library: &Path) -> Result<Tracking, CliError> {
     let library = fs::canonicalize(library).map_err(|error| {
         CliError::Failed(format!("the library {shown} cannot be used: {error}"))
     })?;
-    let mut value = library.into_os_string().into_vec();
-    if value.iter().any(|byte| matches!(byte, b':' | b' ')) {
+    if library.to_string_lossy().contains([':', ' ']) {
         return Err(CliError::Failed(format!(
             "the library {shown} cannot be used: the loader takes a colon or a space in its path for \
              the end of the path"
         )));
     }
+    let mut value = library.into_os_string();
     if let Some(others) = std::env::var_os(VARIABLE).filter(|others| !others.is_empty()) {
-        value.push(b':');
-        value.extend(others.into_vec());
+        value.push(":");
+        value.push(others);
     }
-    Ok(Tracking::Preloaded(OsString::from_vec(value)))
+    Ok(Tracking::Preloaded(value))
 }
 
 /// The library, if it is installed with this command.
@@ -97,15 +95,21 @@ fn beside_this_command() -> Option<PathBuf> {
 
 /// The file of a program, as the system looks for it.
 fn find(name: &OsStr) -> Option<PathBuf> {
-    if name.as_bytes().contains(&b'/') {
+    if Path::new(name).components().count() > 1 {
         return Some(name.into());
     }
     let path = std::env::var_os("PATH")?;
-    let is_program = |path: &PathBuf| {
-        fs::metadata(path)
-            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-    };
+    let is_program =
+        |path: &PathBuf| fs::metadata(path).is_ok_and(|it| it.is_file() && mode(&it) & 0o111 != 0);
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(is_program)
+}
+
+/// The mode of a file, as Unix has it.
+fn mode(file: &Metadata) -> u32 {
+    #[cfg(unix)]
+    return std::os::unix::fs::MetadataExt::mode(file);
+    #[cfg(not(unix))]
+    return if file.is_file() { 0o755 } else { 0 };
 }
 
 /// What the file is. Of a script, what its interpreter is.
@@ -114,7 +118,7 @@ fn kind(path: &Path) -> Kind {
     let path = interpreter.as_deref().unwrap_or(path);
     let Ok(file) = File::open(path) else { return Kind::Other };
     // Set-user-id, set-group-id: the loader ignores its variables.
-    let is_privileged = file.metadata().is_ok_and(|found| found.permissions().mode() & 0o6000 != 0);
+    let is_privileged = file.metadata().is_ok_and(|it| mode(&it) & 0o6000 != 0);
     match of_elf(file) {
         Some(Kind::Dynamic) if is_privileged => {
             Kind::Closed("it runs with more rights than its user, so nothing is loaded into it")
@@ -132,7 +136,7 @@ fn interpreter(path: &Path) -> Option<PathBuf> {
     BufReader::new(std::io::Read::take(file, MOST)).read_until(b'\n', &mut line).ok()?;
     let rest = line.strip_prefix(b"#!")?.trim_ascii();
     let name = rest.split(|byte| byte.is_ascii_whitespace()).next()?;
-    Some(PathBuf::from(OsStr::from_bytes(name)))
+    Some(String::from_utf8_lossy(name).into_owned().into())
 }
 
 /// What an ELF file is; `None` if it is none that this machine runs.

@@ -1,10 +1,5 @@
 //! What runs before `main`, and what says in a program's file that it has the tracker.
 
-#[cfg(feature = "__preload")]
-use std::ffi::{c_int, c_void};
-#[cfg(feature = "__preload")]
-use std::ptr;
-
 extern "C" fn before_main() {
     crate::ledger::environment::start_before_main();
 }
@@ -49,29 +44,12 @@ pub(crate) fn keep_before_main() {
 /// Whether the program that this library is loaded into has a tracker of its own: the [`NOTE`].
 #[cfg(feature = "__preload")]
 pub(crate) fn program_has_tracker() -> bool {
-    /// Looks at the first object of the list, which is the program.
-    unsafe extern "C" fn look(
-        object: *mut libc::dl_phdr_info,
-        _: libc::size_t,
-        found: *mut c_void,
-    ) -> c_int {
-        // SAFETY: `object` is the loader's description of an object with `dlpi_phnum` headers;
-        // `found` is the local passed below.
-        let (object, found) = unsafe { (&*object, &mut *found.cast::<bool>()) };
-        // SAFETY: as above.
-        let parts =
-            unsafe { std::slice::from_raw_parts(object.dlpi_phdr, usize::from(object.dlpi_phnum)) };
-        for part in parts.iter().filter(|part| part.p_type == libc::PT_NOTE) {
-            let at = ptr::with_exposed_provenance::<u8>((object.dlpi_addr + part.p_vaddr) as usize);
-            // SAFETY: the loader has mapped the notes of the program.
-            let notes = unsafe { std::slice::from_raw_parts(at, part.p_memsz as usize) };
-            *found |= notes.windows(NOTE_NAME.len()).any(|name| name == NOTE_NAME);
-        }
-        1
-    }
-
-    let mut found = false;
-    // SAFETY: the loader calls back only before it returns.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
-    found
+    let is_in = |(start, bytes): (usize, usize)| {
+        let start = std::ptr::with_exposed_provenance::<u8>(start);
+        // SAFETY: the loader has mapped the notes of the program.
+        let notes = unsafe { std::slice::from_raw_parts(start, bytes) };
+        notes.windows(NOTE_NAME.len()).any(|name| name == NOTE_NAME)
+    };
+    // The first object is the program.
+    super::objects::find(|program| Some(program.parts(libc::PT_NOTE).any(is_in))).unwrap_or(false)
 }

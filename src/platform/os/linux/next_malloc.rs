@@ -5,7 +5,7 @@
 
 use std::ffi::c_void;
 
-pub(crate) use functions::{calloc, early_bytes_from, free, is_early, malloc, memalign, realloc};
+pub(crate) use functions::{aligned, calloc, early_bytes_from, free, is_early, malloc, realloc};
 
 /// The alignment of every block of `malloc`.
 pub(crate) const MIN_ALIGN: usize = 16;
@@ -151,24 +151,19 @@ mod functions {
         unsafe { transmute::<*mut c_void, Free>(FREE.load(Ordering::Relaxed))(block) };
     }
 
-    /// A block with an alignment that is a power of two; null with `errno` set if there is no memory.
+    /// A block with an alignment that is a power of two, or the error.
     ///
     /// # Safety
     /// That of C's `posix_memalign`.
-    #[inline(always)]
-    pub(crate) unsafe fn memalign(align: usize, size: usize) -> *mut u8 {
+    #[inline]
+    pub(crate) unsafe fn aligned(align: usize, size: usize) -> Result<*mut u8, c_int> {
         let mut block = ptr::null_mut();
         let align = align.max(size_of::<usize>());
         let next = POSIX_MEMALIGN.load(Ordering::Relaxed);
         // SAFETY: as in `malloc`.
         let error =
             unsafe { transmute::<*mut c_void, PosixMemalign>(next)(&raw mut block, align, size) };
-        if error != 0 {
-            // SAFETY: every thread has one.
-            unsafe { *libc::__errno_location() = error };
-            return ptr::null_mut();
-        }
-        block
+        if error == 0 { Ok(block) } else { Err(error) }
     }
 
     /// What is allocated while the functions are looked up.
@@ -209,8 +204,8 @@ mod functions {
 
 /// By glibc's other names.
 ///
-/// NOTE: glibc's own definitions of `malloc` are in the same object of its archive, so the linker
-/// must be told to take the first of several.
+/// NOTE: the object of glibc's archive that has these names also defines `malloc`. So the program is
+/// linked with `-z muldefs`: of several definitions, the linker takes the first, which is the program's.
 #[cfg(target_feature = "crt-static")]
 mod functions {
     unsafe extern "C" {
@@ -222,8 +217,14 @@ mod functions {
         pub(crate) fn realloc(block: *mut u8, size: usize) -> *mut u8;
         #[link_name = "__libc_free"]
         pub(crate) fn free(block: *mut u8);
-        #[link_name = "__libc_memalign"]
-        pub(crate) fn memalign(align: usize, size: usize) -> *mut u8;
+        fn __libc_memalign(align: usize, size: usize) -> *mut u8;
+    }
+
+    pub(crate) unsafe fn aligned(align: usize, size: usize) -> Result<*mut u8, std::ffi::c_int> {
+        // SAFETY: the caller gives a power of two.
+        let block = unsafe { __libc_memalign(align, size) };
+        // SAFETY: every thread has an `errno`.
+        if block.is_null() { Err(unsafe { *libc::__errno_location() }) } else { Ok(block) }
     }
 
     pub(crate) fn is_early(_: *mut u8) -> bool {

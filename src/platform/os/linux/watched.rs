@@ -65,7 +65,7 @@ pub(crate) fn map_shared(bytes: usize) -> io::Result<NonNull<u8>> {
 /// They are whole pages of the tracker's own memory, and no thread writes to them meanwhile.
 unsafe fn replace(start: NonNull<u8>, bytes: usize, sharing: c_int) -> io::Result<()> {
     let new = map_new(bytes, sharing)?;
-    // SAFETY: the caller's promise; both mappings have so many bytes.
+    // SAFETY: the caller's promise; both mappings have `bytes` bytes.
     let moved = unsafe {
         new.as_ptr().copy_from_nonoverlapping(start.as_ptr(), bytes);
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
@@ -121,26 +121,7 @@ pub(crate) fn has_usual_pages() -> bool {
 
 /// Whether the address is in a file that was loaded when this process, a watcher, was forked.
 pub(crate) fn is_in_loaded_file(address: usize) -> bool {
-    unsafe extern "C" fn look(
-        info: *mut libc::dl_phdr_info,
-        _: usize,
-        wanted: *mut libc::c_void,
-    ) -> c_int {
-        // SAFETY: the loader passes a valid description; the headers are mapped as long as the file is.
-        let (base, headers) = unsafe {
-            let info = &*info;
-            let count = usize::from(info.dlpi_phnum);
-            (info.dlpi_addr, std::slice::from_raw_parts(info.dlpi_phdr, count))
-        };
-        let address = wanted.addr() as u64;
-        let holds = |header: &libc::Elf64_Phdr| {
-            let start = base.wrapping_add(header.p_vaddr);
-            header.p_type == libc::PT_LOAD && address.wrapping_sub(start) < header.p_memsz
-        };
-        c_int::from(headers.iter().any(holds))
-    }
-    // SAFETY: the function has the required form, and does not unwind.
-    unsafe { libc::dl_iterate_phdr(Some(look), ptr::without_provenance_mut(address)) != 0 }
+    super::objects::find(|object| object.has(address).then_some(())).is_some()
 }
 
 /// The watched process's end of the connection to its watcher.
@@ -151,7 +132,7 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// Tells the watcher that it is not needed any more.
+    /// Ends the watcher, which has nothing left to do.
     pub(crate) fn dismiss(&mut self) {
         if self.identity.is_some() && identity(&*self.pipe) == self.identity {
             let _ = super::write_file(&self.pipe, &[1]);
