@@ -10,10 +10,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Creates the file of a trace; its name may hold `%p` and the like.
 pub(super) fn open_trace(path: &Path) -> Result<FileSink, Error> {
     let _signals = BlockedSignals::new();
-    let path = expand(path, &mut problems::add);
-    let file = FileSink::create(&path)?;
-    if file.path() != path {
-        report_in_use(&path, file.path());
+    let expanded = expand(path, &mut problems::add);
+    let file = FileSink::create(&expanded)?;
+    // Only this process has a file with its id: before it replaced itself by `exec`.
+    let had_id = path.to_string_lossy().contains("%p");
+    if file.path() != expanded && !had_id {
+        report_in_use(&expanded, file.path());
     }
     Ok(file)
 }

@@ -420,7 +420,7 @@ fn every_field() {
     log!(GAME, Asset { Name: "tree.mesh", Id: 77 });
 }
 
-const STEPS: u64 = 2000;
+const STEPS: u64 = 300;
 
 fn true_order() {
     let _ledger = start();

@@ -352,7 +352,9 @@ fn open_alone(path: &Path) -> Result<(OwnFile, PathBuf), Error> {
     take(open(path).map_err(failed)?, path)
 }
 
-/// Takes the opened file `path`, or `NAME.PID.EXT` beside it if another process is writing to it.
+/// Takes the opened file `path`, or `NAME.PID.EXT` beside it if another process is writing to it. If that one
+/// is in use, too, `NAME.PID.2.EXT` and so on: a process that replaces itself by `exec` again and again leaves a
+/// watcher with each of its files.
 ///
 /// NOTE: a file is emptied only after this function has locked it, so the file of another process
 /// is never harmed. A pipe must have a reader: opening one without a reader would wait
@@ -364,21 +366,36 @@ fn take(file: File, path: &Path) -> Result<(OwnFile, PathBuf), Error> {
     }
     match file.try_lock() {
         // On a file system without locks, another process that writes the file goes unnoticed.
-        Ok(()) | Err(TryLockError::Error(_)) => Ok((file, path.to_owned())),
-        Err(TryLockError::WouldBlock) => {
-            let path = beside(path);
-            let failed = |action, source| Error::File { path: path.clone(), action, source };
-            let file = open(&path).map_err(|error| failed("create", error))?;
-            file.try_lock().map_err(|error| failed("lock", error.into()))?;
-            Ok((OwnFile::new(file), path))
+        Ok(()) | Err(TryLockError::Error(_)) => return Ok((file, path.to_owned())),
+        Err(TryLockError::WouldBlock) => {}
+    }
+    let first = beside(path);
+    let (mut path, mut number) = (first.clone(), 1);
+    loop {
+        let failed = |action, source| Error::File { path: path.clone(), action, source };
+        let file = open(&path).map_err(|error| failed("create", error))?;
+        match file.try_lock() {
+            Ok(()) => return Ok((OwnFile::new(file), path)),
+            Err(TryLockError::WouldBlock) if number < MOST_BESIDE => {}
+            Err(error) => return Err(failed("lock", error.into())),
         }
+        number += 1;
+        path = with_suffix(&first, number);
     }
 }
 
+/// At most this many files of one process are beside the one that was asked for.
+const MOST_BESIDE: u32 = 1000;
+
 /// `NAME.PID.EXT`, for this process alone.
 pub(crate) fn beside(path: &Path) -> PathBuf {
+    with_suffix(path, os::process_id())
+}
+
+/// `NAME.SUFFIX.EXT`.
+fn with_suffix(path: &Path, suffix: u32) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
-    name.push(format!(".{}", os::process_id()));
+    name.push(format!(".{suffix}"));
     if let Some(extension) = path.extension() {
         name.push(".");
         name.push(extension);
@@ -461,4 +478,23 @@ impl LaterFile {
 
 fn closed() -> io::Error {
     io::Error::other("the program has closed the tracker's descriptor of it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_file_of_a_process_has_a_name_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let asked = folder.path().join("run.x.utrace");
+        let pid = os::process_id();
+        let names = ["run.x".to_owned(), format!("run.x.{pid}"), format!("run.x.{pid}.2")];
+        let mut held = Vec::new();
+        for name in names.into_iter().chain([format!("run.x.{pid}.3")]) {
+            let file = FileSink::create(&asked).unwrap();
+            assert_eq!(file.path(), folder.path().join(name + ".utrace"));
+            held.push(file);
+        }
+    }
 }

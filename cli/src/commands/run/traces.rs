@@ -97,9 +97,8 @@ impl Traces {
     fn all(&self, pid: Option<u32>) -> Box<dyn Iterator<Item = PathBuf> + '_> {
         if !self.follow_children {
             let own = named(&self.pattern, pid.unwrap_or(0));
-            // What the tracker does if another process is writing to the file.
-            let beside = pid.map(|pid| beside(&own, pid));
-            return Box::new([Some(own), beside].into_iter().flatten());
+            let beside: Vec<_> = pid.into_iter().flat_map(|pid| all_beside(&own, pid)).collect();
+            return Box::new(std::iter::once(own).chain(beside));
         }
         let name = self.pattern.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let (before, after) = name.split_once(PID).unwrap_or((name, ""));
@@ -111,8 +110,9 @@ impl Traces {
                 let digits = pid.bytes().take_while(u8::is_ascii_digit).count();
                 let pid = pid.get(..digits).and_then(|pid| pid.parse().ok());
                 pid.is_some_and(|pid| {
-                    named(&self.pattern, pid).file_name().and_then(|name| name.to_str())
-                        == Some(name)
+                    let own = named(&self.pattern, pid);
+                    let is = |path: &PathBuf| path.file_name().is_some_and(|own| own == name);
+                    is(&own) || all_beside(&own, pid).any(|path| is(&path))
                 })
             })
         };
@@ -160,10 +160,19 @@ pub fn named(path: &Path, pid: u32) -> PathBuf {
     parts.collect::<Vec<_>>().join("%").into()
 }
 
-/// The name that the tracker uses instead of `path` if that is in use.
-fn beside(path: &Path, pid: u32) -> PathBuf {
+/// The files that the tracker of a process writes instead of `path` if that is in use, as far as there are any: each
+/// program in which the process replaced itself by `exec` has one.
+fn all_beside(path: &Path, pid: u32) -> impl Iterator<Item = PathBuf> + use<> {
+    let first = beside(path, pid);
+    let others = first.clone();
+    let others = (2..).map(move |number| beside(&others, number));
+    std::iter::once(first).chain(others).take_while(|path| path.exists())
+}
+
+/// `NAME.SUFFIX.EXT`.
+fn beside(path: &Path, suffix: u32) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
-    name.push(format!(".{pid}"));
+    name.push(format!(".{suffix}"));
     if let Some(ending) = path.extension() {
         name.push(".");
         name.push(ending);
