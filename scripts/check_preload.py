@@ -46,12 +46,16 @@ def require_complete(command, ended, report):
     require(not losses, command, "has losses:", losses)
 
 
+def of_malloc(report):
+    """The figures of the heap of malloc. A report of one heap has no others."""
+    return next((heap for heap in report.get("by_heap", []) if heap["name"] == "C"), report["totals"])
+
+
 def functions():
     for stacks in ["off", "on"]:
         ended, report = tracked([file("hostile"), "functions"], f"--stacks={stacks}")
         require_complete("functions", ended, report)
-        totals = report["totals"]
-        found = [totals[name] for name in
+        found = [of_malloc(report)[name] for name in
                  ["allocations", "frees", "reallocations", "allocated_bytes", "live_bytes"]]
         require(found == [10, 9, 2, 106147, 1], "the functions of malloc gave", found)
     print("each function of malloc: ok")
@@ -104,7 +108,7 @@ def counted():
         report = json.loads(report.stdout)
         require_complete(command, ended, report)
         after = report["after_report"]
-        found = [report["totals"][name] + after.get(name, 0)
+        found = [of_malloc(report)[name] + after.get(name, 0)
                  for name in ["allocations", "frees", "reallocations", "allocated_bytes"]]
         require(found == expected, command, "has", found, "but the counter has", expected)
         for name in ["trace.memledger", "count.txt"]:
@@ -122,9 +126,46 @@ def heaptrack():
         expected = int(re.search(r"^calls to allocation functions: (\d+)", printed, re.M)[1])
         ended, report = tracked(command)
         require_complete(command, ended, report)
-        found = report["totals"]["allocations"] + report["totals"]["reallocations"]
+        found = of_malloc(report)["allocations"] + of_malloc(report)["reallocations"]
         require(found + 1 == expected, command, "has", found, "but heaptrack has", expected)
     print("counts of 5 programs are heaptrack's: ok")
+
+
+def mapped():
+    """Programs that map memory by themselves, under both libraries at once: each call passes through both."""
+    compiler = subprocess.run(["gcc", "-print-prog-name=cc1"], capture_output=True, text=True).stdout.strip()
+    with open(file("small.c"), "w") as source:
+        source.writelines(f"int of_{number}(int n) {{ return n * {number} % 7; }}\n" for number in range(3000))
+    programs = [
+        ["python3", "-c", "kept = [str(n) for n in range(200000)]; del kept; kept = [bytes(n) for n in range(9000)]"],
+        ["node", "-e", "const kept = []; for (let n = 0; n < 300000; n++) kept.push({ n }); console.log(kept.length)"],
+        [compiler, "-quiet", "-O2", file("small.c"), "-o", file("small.s")],
+    ]
+    for command in programs:
+        ended = program(command, LD_PRELOAD=f"{file('libcount_mapped.so')}:{LIBRARY}",
+                        MEMLEDGER_FILE=file("trace.memledger"), COUNT_FILE=file("count.txt"))
+        require(ended.returncode == 0, command, ended.returncode, ended.stderr)
+        report = subprocess.run([MEMLEDGER, "report", file("trace.memledger"), "--format", "json"],
+                                capture_output=True, text=True)
+        report = json.loads(report.stdout)
+        require_complete(command, ended, report)
+        heap = next(heap for heap in report["by_heap"] if heap["name"] == "Mapped")
+        found = [heap["live_bytes"], heap["peak_bytes"]]
+        expected = [int(word) for word in open(file("count.txt")).read().split()]
+        require(found == expected, command, "has mapped", found, "but the counter has", expected)
+        for name in ["trace.memledger", "count.txt"]:
+            os.remove(file(name))
+    print("mapped memory of python3, node and cc1 is that of a counter: ok")
+
+
+def replaced():
+    """A process that replaces itself by `exec`: each of its programs has a trace and a report."""
+    run = [MEMLEDGER, "run", "--preload", LIBRARY, "--", "env", "env", "env", "true"]
+    ended = program(run)
+    reports = re.findall(r"^Memory of (\w+) \(process \d+\), [^,]+, complete", ended.stderr, re.M)
+    require(ended.returncode == 0 and reports == ["env", "env", "env", "true"], reports, ended.stderr)
+    require("in use" not in ended.stderr, ended.stderr)
+    print("programs that replace themselves: ok")
 
 
 def other_allocators():
@@ -135,6 +176,8 @@ def other_allocators():
             ended, report = tracked([file("hostile"), case], LD_PRELOAD=library)
             require(ended.returncode == 0, library, case, ended.returncode, ended.stderr)
             require_complete(case, ended, report)
+            mapped = [heap for heap in report.get("by_heap", []) if heap["name"] == "Mapped"]
+            require(not mapped, library, "has recorded what it maps for its blocks:", mapped)
     print("jemalloc, tcmalloc and mimalloc below: ok")
 
 
@@ -156,5 +199,5 @@ def refused():
     print("what cannot be tracked is refused: ok")
 
 
-for check in [functions, hostile, counted, heaptrack, other_allocators, refused]:
+for check in [functions, hostile, replaced, counted, mapped, heaptrack, other_allocators, refused]:
     check()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Loads the library of preload/ into programs that have no tracker: figures are those of an independent counter
-# (tests/preload/count.c) on a dozen of Debian's programs, and heaptrack's on five; what is hard for a tracker of
-# malloc (tests/preload/hostile.c) ends as without it; other allocators below; what cannot be tracked is refused.
+# (tests/preload/count.c) on a dozen of Debian's programs, and heaptrack's on five; mapped memory is that of another counter
+# (tests/preload/count_mapped.c) on three; what is hard for a tracker of malloc (tests/preload/hostile.c) ends as without it; other allocators below; what cannot be tracked is refused.
 # Installs what it needs. Also the `malloc` of a static program.
 #
 #     scripts/check_preload.sh
@@ -13,6 +13,7 @@ need() { # need COMMAND_OR_FILE PACKAGE
 }
 need gcc gcc
 need heaptrack heaptrack
+need node nodejs
 need sqlite3 sqlite3
 need openssl openssl
 need xz xz-utils
@@ -30,6 +31,7 @@ export folder
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 gcc -O2 -Wall -Werror -shared -fPIC -o "$folder/libcount.so" tests/preload/count.c
+gcc -O2 -Wall -Werror -shared -fPIC -o "$folder/libcount_mapped.so" tests/preload/count_mapped.c
 gcc -O1 -w -fno-builtin -pthread -o "$folder/hostile" tests/preload/hostile.c
 gcc -O1 -w -fno-builtin -pthread -static -o "$folder/static" tests/preload/hostile.c
 gcc -O1 -w -fno-builtin -pthread -fsanitize=address -o "$folder/sanitized" tests/preload/hostile.c
@@ -61,12 +63,18 @@ static ALLOC: memledger::TrackingAllocator = memledger::TrackingAllocator::syste
 memledger::track_c_malloc!();
 unsafe extern "C" {
     fn strdup(text: *const std::ffi::c_char) -> *mut std::ffi::c_char;
+    fn mmap(at: *mut u8, bytes: usize, access: i32, flags: i32, file: i32, offset: i64) -> *mut u8;
+    fn munmap(at: *mut u8, bytes: usize) -> i32;
 }
 fn main() {
     let vector = std::hint::black_box(vec![1_u8; 1_000_003]);
     let text = std::ffi::CString::new(vec![b'x'; 2_000_003]).unwrap();
     std::hint::black_box(unsafe { strdup(text.as_ptr()) });
     std::mem::forget((vector, text));
+    unsafe {
+        let pages = mmap(std::ptr::null_mut(), 10 << 20, 3, 0x22, -1, 0);
+        assert_eq!(munmap(pages.add(4 << 20), 3 << 20), 0);
+    }
 }
 RUST
 target=$(rustc -vV | sed -n 's/^host: //p')
@@ -78,11 +86,12 @@ for flags in "" "-C target-feature=+crt-static -C link-arg=-Wl,-z,muldefs"; do
     python3 - "$folder/static.json" <<'PYTHON'
 import json, sys
 report = json.load(open(sys.argv[1]))
-largest = [block["bytes"] for block in report["largest_live"][:3]]
-assert largest == [2000004, 2000004, 1000003], largest
+largest = [block["bytes"] for block in report["largest_live"][:5]]
+assert largest == [4 << 20, 3 << 20, 2000004, 2000004, 1000003], largest
 heaps = {row["name"]: row["live_bytes"] for row in report["by_heap"]}
+assert 0 <= heaps["Mapped"] - (7 << 20) < 100000, heaps
 assert 0 <= heaps["Rust"] - 3000007 < 10000 and 0 <= heaps["C"] - 2000004 < 100000, heaps
 assert report["losses"]["unmatched_frees"] == 0
 PYTHON
-    echo "malloc beside Rust's allocator, linked ${flags:+statically}${flags:-dynamically}: ok" | sed 's/linked statically.*:/linked statically:/'
+    echo "malloc and mmap beside Rust's allocator, linked ${flags:+statically}${flags:-dynamically}: ok" | sed 's/linked statically.*:/linked statically:/'
 done

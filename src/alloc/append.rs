@@ -2,9 +2,11 @@
 //! the blocks that are live at that point.
 
 use super::events::{
-    ALLOC, ALLOC_IN_HEAP, LARGE_SIZE, REALLOC_FREE, REALLOC_FREE_IN_HEAP, RUST, SIZE_SHIFT, UPDATE,
+    ALLOC, ALLOC_IN_HEAP, LARGE_SIZE, MAPPING, REALLOC_FREE, REALLOC_FREE_IN_HEAP, RUST,
+    SIZE_SHIFT, UPDATE,
 };
 use super::record::MAX_SIZE;
+use crate::trace::format::schema::RESERVED;
 
 /// Appends the allocation of a live block in a root heap, which was made with this call stack. Its alignment is not
 /// known any more, so the event has an alignment of 1.
@@ -49,4 +51,14 @@ pub(crate) fn append_update(serial: u64, address: u64, out: &mut Vec<u8>) {
     out.extend(&serial.to_le_bytes()[..3]);
     out.extend(address.to_le_bytes());
     out.extend([0; 5]);
+}
+
+/// Appends an event of addresses that a mapping in a root heap has reserved.
+pub(crate) fn append_reserved(serial: u64, address: u64, size: u64, heap: u8, out: &mut Vec<u8>) {
+    out.extend(MAPPING.wire().to_le_bytes());
+    out.extend(&serial.to_le_bytes()[..3]);
+    out.extend(address.to_le_bytes());
+    out.extend([0; 4]);
+    out.extend(size.to_le_bytes());
+    out.extend([heap, RESERVED]);
 }

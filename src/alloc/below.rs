@@ -1,7 +1,16 @@
 //! The allocator below the tracker's.
 #![expect(unsafe_code, reason = "a global allocator is an unsafe trait")]
 
+#[cfg(c_mmap)]
+use crate::trace::write::in_allocator;
 use std::alloc::{GlobalAlloc, Layout};
+
+/// Runs a function of an allocator.
+#[cfg(not(c_mmap))]
+#[inline(always)]
+fn in_allocator<R>(call: impl FnOnce() -> R) -> R {
+    call()
+}
 
 /// Forwards each call to `A`.
 ///
@@ -21,7 +30,7 @@ unsafe impl<A: GlobalAlloc + 'static> GlobalAlloc for Below<A> {
             return unsafe { of_system::alloc(layout) };
         }
         // SAFETY: the caller makes the same promise.
-        unsafe { self.0.alloc(layout) }
+        in_allocator(|| unsafe { self.0.alloc(layout) })
     }
 
     #[inline(always)]
@@ -32,7 +41,7 @@ unsafe impl<A: GlobalAlloc + 'static> GlobalAlloc for Below<A> {
             return unsafe { of_system::alloc_zeroed(layout) };
         }
         // SAFETY: as above.
-        unsafe { self.0.alloc_zeroed(layout) }
+        in_allocator(|| unsafe { self.0.alloc_zeroed(layout) })
     }
 
     #[inline(always)]
@@ -43,7 +52,7 @@ unsafe impl<A: GlobalAlloc + 'static> GlobalAlloc for Below<A> {
             return unsafe { of_system::dealloc(pointer) };
         }
         // SAFETY: as above.
-        unsafe { self.0.dealloc(pointer, layout) }
+        in_allocator(|| unsafe { self.0.dealloc(pointer, layout) })
     }
 
     #[inline(always)]
@@ -54,7 +63,7 @@ unsafe impl<A: GlobalAlloc + 'static> GlobalAlloc for Below<A> {
             return unsafe { of_system::realloc(pointer, layout, new_size) };
         }
         // SAFETY: as above.
-        unsafe { self.0.realloc(pointer, layout, new_size) }
+        in_allocator(|| unsafe { self.0.realloc(pointer, layout, new_size) })
     }
 }
 

@@ -6,6 +6,7 @@
 
 use crate::events::channel::Channel;
 use crate::trace::format::encode::Declaration;
+use crate::trace::format::schema::HEAP_OF_MAPPINGS;
 use crate::trace::format::schema::{
     FieldType::{AnsiString, U8, U16, U32, U64},
     IMPORTANT, NO_SYNC,
@@ -130,6 +131,38 @@ const ALLOC_IN_HEAP_FIELDS: &[(&str, crate::trace::format::schema::FieldType)] =
 const FREE_IN_HEAP_FIELDS: &[(&str, crate::trace::format::schema::FieldType)] =
     &[("Address", U64), ("CallstackId", U32), ("RootHeap", U8)];
 
+/// A part of a mapping, or all of it, is given back. Readers that do not know the size take it for all.
+pub(crate) static FREE_MAPPING: Declaration =
+    Declaration { uid: 45, logger: "Memory", event: "Free", flags: 0, fields: FREE_MAPPING_FIELDS };
+
+/// The first half of a move of a mapping, or of a part of it.
+pub(crate) static REALLOC_FREE_MAPPING: Declaration = Declaration {
+    uid: 46,
+    logger: "Memory",
+    event: "ReallocFree",
+    flags: 0,
+    fields: FREE_MAPPING_FIELDS,
+};
+
+const FREE_MAPPING_FIELDS: &[(&str, crate::trace::format::schema::FieldType)] =
+    &[("Address", U64), ("CallstackId", U32), ("RootHeap", U8), ("Size", U64)];
+
+/// Addresses get a state: [`RESERVED`](crate::trace::format::schema::RESERVED), or
+/// [`COMMITTED`](crate::trace::format::schema::COMMITTED).
+pub(crate) static MAPPING: Declaration = Declaration {
+    uid: 47,
+    logger: "Memledger",
+    event: "Mapping",
+    flags: 0,
+    fields: &[
+        ("Address", U64),
+        ("CallstackId", U32),
+        ("Size", U64),
+        ("RootHeap", U8),
+        ("State", U8),
+    ],
+};
+
 /// The name of a heap.
 static HEAP_SPEC: Declaration = Declaration {
     uid: 44,
@@ -147,6 +180,9 @@ const NO_PARENT: u32 = u32::MAX;
 pub(crate) const RUST: u8 = 0;
 /// The heap of `malloc`. Unreal has 1 for video memory.
 pub(crate) const C: u8 = 2;
+
+/// The heap of what the program maps from the system.
+pub(crate) const MAPPED: u8 = 3;
 
 /// Whether the heap of `malloc` is in use.
 static HAS_C_HEAP: AtomicBool = AtomicBool::new(false);
@@ -171,6 +207,9 @@ pub(crate) static TYPES: &[&Declaration] = &[
     &REALLOC_ALLOC_IN_HEAP,
     &REALLOC_FREE_IN_HEAP,
     &HEAP_SPEC,
+    &FREE_MAPPING,
+    &REALLOC_FREE_MAPPING,
+    &MAPPING,
 ];
 
 /// Announces the types, and the constants that readers need.
@@ -207,8 +246,11 @@ impl EventProvider for MemoryEvents {
         // A program with one heap needs no name for it.
         if !self.announced_heaps && HAS_C_HEAP.load(Ordering::Acquire) {
             self.announced_heaps = true;
-            for (heap, name) in [(RUST, "Rust"), (C, "C")] {
-                let (id, parent, flags) = (u32::from(heap), NO_PARENT, u32::from(ROOT_HEAP));
+            let mapped = ROOT_HEAP | HEAP_OF_MAPPINGS;
+            for (heap, name, flags) in
+                [(RUST, "Rust", ROOT_HEAP), (C, "C", ROOT_HEAP), (MAPPED, "Mapped", mapped)]
+            {
+                let (id, parent, flags) = (u32::from(heap), NO_PARENT, u32::from(flags));
                 importants.add(&HEAP_SPEC, &[id.into(), parent.into(), flags.into(), name.into()]);
             }
         }

@@ -6,6 +6,9 @@ mod below;
 #[cfg(feature = "c-malloc")]
 #[doc(hidden)]
 pub mod c_malloc;
+#[cfg(feature = "c-malloc")]
+#[doc(hidden)]
+pub mod c_mmap;
 #[cfg(feature = "enable")]
 pub(crate) mod events;
 #[cfg(feature = "enable")]

@@ -13,12 +13,17 @@
 //! 22 u8  root heap                                13 u32 call stack, 0
 //!                                                 17 u8  root heap
 //!
-//! UpdateAlloc (18 bytes)
-//! 0  u16 uid<<1|1
-//! 2  u24 epoch, then serial
-//! 5  u64 address
-//! 13 u32 call stack, 0
-//! 17 u8  root heap, 0
+//! Free, ReallocFree of a mapping (26 bytes): the same, and
+//! 18 u64 size
+//!
+//! UpdateAlloc (18 bytes)                          Memledger.Mapping (27 bytes)
+//! 0  u16 uid<<1|1                                 0  u16 uid<<1|1
+//! 2  u24 epoch, then serial                       2  u24 epoch, then serial
+//! 5  u64 address                                  5  u64 address
+//! 13 u32 call stack, 0                            13 u32 call stack, 0 for none
+//! 17 u8  root heap, 0                             17 u64 size
+//!                                                 25 u8  root heap
+//!                                                 26 u8  state
 //! ```
 //! The hook writes the lower bits of the thread's epoch. The worker replaces them with the serial.
 //! These are version 1 of Unreal's memory events: a free has no call stack, which saves 4 of 17
@@ -29,6 +34,8 @@ use super::events::{
     ALLOC, ALLOC_IN_HEAP, FREE, FREE_IN_HEAP, LARGE_SIZE, REALLOC_ALLOC, REALLOC_ALLOC_IN_HEAP,
     REALLOC_FAILED, REALLOC_FREE, REALLOC_FREE_IN_HEAP, RUST, SIZE_SHIFT, UPDATE,
 };
+#[cfg(c_malloc)]
+use super::events::{FREE_MAPPING, MAPPED, MAPPING, REALLOC_FREE_MAPPING};
 use crate::trace::format::encode::SYNCED_HEADER;
 use crate::trace::format::schema::SERIAL_MASK;
 
@@ -181,6 +188,45 @@ impl Writer {
         }
     }
 
+    /// A part of a mapping is given back (`FREE_MAPPING`); if `REALLOC`, the first half of its move.
+    #[cfg(c_malloc)]
+    pub(super) fn free_mapping<const REALLOC: bool>(
+        &mut self,
+        epoch: u64,
+        address: usize,
+        size: usize,
+    ) {
+        let event_type = if REALLOC { &REALLOC_FREE_MAPPING } else { &FREE_MAPPING };
+        self.free(event_type.wire(), epoch, address);
+        self.no_stack_and(MAPPED);
+        // SAFETY: as in `alloc`.
+        unsafe {
+            self.at.cast::<u64>().write_unaligned(size as u64);
+            self.at = self.at.add(8);
+        }
+    }
+
+    /// Addresses get a state (`MAPPING`).
+    #[cfg(c_malloc)]
+    pub(super) fn mapping(
+        &mut self,
+        epoch: u64,
+        address: usize,
+        size: usize,
+        stack: u32,
+        state: u8,
+    ) {
+        self.free(MAPPING.wire(), epoch, address);
+        // SAFETY: as in `alloc`.
+        unsafe {
+            self.at.cast::<u32>().write_unaligned(stack);
+            self.at.add(4).cast::<u64>().write_unaligned(size as u64);
+            self.at.add(12).write(MAPPED);
+            self.at.add(13).write(state);
+            self.at = self.at.add(14);
+        }
+    }
+
     /// A block gets the tag of this thread (`UPDATE`).
     pub(crate) fn update(&mut self, epoch: u64, address: usize) {
         self.free(UPDATE.wire(), epoch, address);
@@ -222,6 +268,8 @@ fn realloc_failed(at: *mut u8, address: usize) -> *mut u8 {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(c_malloc)]
+    use super::super::append::append_reserved;
     use super::super::append::{append_alloc, append_realloc_free, append_update};
     use super::super::events::C;
     use super::*;
@@ -287,6 +335,25 @@ mod tests {
         assert_eq!(bytes.len(), FREE_IN_HEAP.layout().size());
         let bytes = written(|w| w.free_in::<C, true>(0x01_c0_b0_a0, 0x7f01_0203_0405));
         assert_eq!(bytes, [&*head(43), &[0, 0, 0, 0, C]].concat());
+    }
+
+    #[test]
+    #[cfg(c_malloc)]
+    fn exact_bytes_of_mappings() {
+        let head = |uid: u8| vec![uid << 1 | 1, 0, 0xa0, 0xb0, 0xc0, 0, 0x40, 3, 2, 1, 0x7f, 0, 0];
+        let size = [0, 0x50, 6, 7, 8, 0, 0, 0];
+        let (address, bytes) = (0x7f01_0203_4000, 0x08_0706_5000);
+        let freed = written(|w| w.free_mapping::<false>(0x01_c0_b0_a0, address, bytes));
+        assert_eq!(freed, [&*head(45), &[0, 0, 0, 0, MAPPED], &size].concat());
+        assert_eq!(freed.len(), FREE_MAPPING.layout().size());
+        let moved = written(|w| w.free_mapping::<true>(0x01_c0_b0_a0, address, bytes));
+        assert_eq!(moved, [&*head(46), &[0, 0, 0, 0, MAPPED], &size].concat());
+        let state = written(|w| w.mapping(0x01_c0_b0_a0, address, bytes, 0x0403_0201, 1));
+        assert_eq!(state, [&*head(47), &[1, 2, 3, 4], &size, &[MAPPED, 1]].concat());
+        assert_eq!(state.len(), MAPPING.layout().size());
+        let mut reserved = Vec::new();
+        append_reserved(0xc0_b0_a0, address as u64, bytes as u64, MAPPED, &mut reserved);
+        assert_eq!(reserved, written(|w| w.mapping(0xc0_b0_a0, address, bytes, 0, 0)));
     }
 
     #[test]

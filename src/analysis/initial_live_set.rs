@@ -48,6 +48,8 @@ pub(crate) struct InitialLiveSet {
     /// Blocks between the two halves of their reallocation, each with the stream of the
     /// reallocation. Their address is 0: the old block no longer exists.
     pub(crate) being_reallocated: Vec<(u16, InitialBlock)>,
+    /// What mappings have reserved: root heaps, addresses and sizes.
+    pub(crate) reserved: Vec<(u8, u64, u64)>,
     pub(crate) owners: Vec<InitialOwner>,
     pub(crate) threads: Vec<InitialThread>,
 }
@@ -140,6 +142,7 @@ impl Model {
         InitialLiveSet {
             blocks,
             being_reallocated,
+            reserved: self.reserved().collect(),
             owners: owners.collect(),
             threads: threads.collect(),
         }

@@ -17,7 +17,7 @@
 //! the blocks. It is repeated when either changes. If a block was renamed and its new context has
 //! no id in the stream, the snapshot renames it, too.
 
-use crate::alloc::append::{append_alloc, append_realloc_free, append_update};
+use crate::alloc::append::{append_alloc, append_realloc_free, append_reserved, append_update};
 use crate::alloc::events::RUST;
 use crate::analysis::{InitialBlock, InitialLiveSet};
 use crate::error::Error;
@@ -108,12 +108,13 @@ impl LiveSetSnapshot {
             clock.advance_to(snapshot.time_of(block), |_| markers += 1);
         }
         clock.advance_to(snapshot.marked_at, |_| markers += 1);
-        let InitialLiveSet { blocks, being_reallocated, owners, .. } = &snapshot.live_set;
+        let InitialLiveSet { blocks, being_reallocated, reserved, owners, .. } = &snapshot.live_set;
         let is_renamed = |block: &&InitialBlock| {
             owners.get(block.owner as usize).is_some_and(|owner| owner.renamed.is_some())
         };
         let renamed = blocks.iter().filter(is_renamed).count();
-        snapshot.serials = markers + (blocks.len() + renamed + being_reallocated.len()) as u64;
+        let others = renamed + being_reallocated.len() + reserved.len();
+        snapshot.serials = markers + (blocks.len() + others) as u64;
         snapshot
     }
 
@@ -136,6 +137,11 @@ impl LiveSetSnapshot {
             out.block(&mut serial, block, head);
         }
         clock.advance_to(self.marked_at, |cycle| out.marker(&mut serial, cycle));
+        out.close();
+        for &(heap, address, size) in &self.live_set.reserved {
+            append_reserved(serial, address, size, heap, &mut out.packet);
+            serial += 1;
+        }
         out.flush();
         for (stream, block) in std::mem::take(&mut self.live_set.being_reallocated) {
             let mut event = Vec::new();

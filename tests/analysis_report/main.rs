@@ -9,6 +9,7 @@ mod figures;
 mod findings;
 mod hostile;
 mod index;
+mod mappings;
 mod model;
 mod moments;
 mod ops;

@@ -11,10 +11,14 @@ use std::ffi::c_void;
 use std::fs::File;
 use std::hint::black_box;
 use std::ptr;
+use std::sync::{Mutex, PoisonError};
 
 #[global_allocator]
 static ALLOC: TrackingAllocator = TrackingAllocator::system();
 memledger::track_c_malloc!();
+
+/// A process records once at a time.
+static ONE_LEDGER: Mutex<()> = Mutex::new(());
 
 group! {
     /// What a C library holds.
@@ -79,6 +83,7 @@ fn call_all_functions() -> *mut c_void {
 fn each_block_is_counted_once_in_the_heap_of_its_language() {
     let folder = std::env::temp_dir().join(format!("memledger-c-malloc-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
+    let _alone = ONE_LEDGER.lock().unwrap_or_else(PoisonError::into_inner);
     let mut ledger =
         Ledger::builder().report_on_exit(ReportTo::file(folder.join("r.json"))).start().unwrap();
     let kept = alloc_scope!("c", { call_all_functions() });
@@ -124,8 +129,9 @@ fn each_block_is_counted_once_in_the_heap_of_its_language() {
     assert_eq!(library.figures.live_bytes, 777);
 
     let heaps = [heap(report, "Rust"), heap(report, "C")].map(|row| row.figures);
-    let sum =
-        |figure: fn(&memledger::analysis::Figures) -> u64| heaps.iter().map(figure).sum::<u64>();
+    let sum = |figure: fn(&memledger::analysis::Figures) -> u64| {
+        report.by_heap.iter().map(|row| figure(&row.figures)).sum::<u64>()
+    };
     assert_eq!(sum(|figures| figures.live_bytes), report.totals.live_bytes);
     assert_eq!(sum(|figures| figures.allocations), report.totals.allocations);
     assert_eq!(sum(|figures| figures.live_bytes_at_peak), report.totals.peak_bytes);
@@ -153,6 +159,134 @@ fn each_block_is_counted_once_in_the_heap_of_its_language() {
     for name in ["Rust", "C"] {
         let of = |report| heap(report, name).figures.live_blocks;
         assert_eq!(of(&late), of(end.report()), "{name}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[cfg(target_arch = "x86_64")]
+const PAGE: usize = 4096;
+
+/// New pages of memory, with these permissions and flags.
+#[cfg(target_arch = "x86_64")]
+fn map(pages: usize, access: i32, flags: i32) -> *mut c_void {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
+    // SAFETY: new pages affect no other memory.
+    let start = unsafe { libc::mmap(ptr::null_mut(), pages * PAGE, access, flags, -1, 0) };
+    assert_ne!(start, libc::MAP_FAILED);
+    start
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn what_is_mapped_is_counted_by_the_page() {
+    use libc::{
+        IPC_PRIVATE, IPC_RMID, MAP_FAILED, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED,
+        MREMAP_MAYMOVE, PROT_NONE, PROT_READ, PROT_WRITE,
+    };
+    const BOTH: i32 = PROT_READ | PROT_WRITE;
+    let folder = std::env::temp_dir().join(format!("memledger-c-mmap-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let _alone = ONE_LEDGER.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut ledger = Ledger::builder().analyze_in_process(true).start().unwrap();
+    // Threads of the test have mapped stacks for signal handlers.
+    let mapped = |report: &Report| {
+        let row = report.by_heap.iter().find(|row| row.name == "Mapped");
+        row.map_or(0, |row| row.figures.live_bytes as usize / PAGE)
+    };
+    let before = mapped(ledger.snapshot().unwrap().report());
+    let file = File::open("/proc/self/exe").unwrap();
+    // SAFETY: each part is unmapped once; no other code has addresses of these pages.
+    unsafe {
+        // 16 pages without 4 in the middle, which another scope gives back.
+        let middle = alloc_scope!("divided", { map(16, BOTH, 0) });
+        alloc_scope!("other", { assert_eq!(libc::munmap(middle.byte_add(4 * PAGE), 4 * PAGE), 0) });
+        // A file in place of two of them.
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+        let on_top = libc::mmap(middle, 2 * PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0);
+        assert_eq!(on_top, middle);
+        // Reserved addresses, of which 12 pages are written to, and 2 no more.
+        let reserved = alloc_scope!("reserved", { map(1 << 18, PROT_NONE, MAP_NORESERVE) });
+        alloc_scope!("committed", {
+            assert_eq!(libc::mprotect(reserved.byte_add(10 * PAGE), 8 * PAGE, BOTH), 0);
+            assert_eq!(libc::mprotect(reserved.byte_add(12 * PAGE), 10 * PAGE, BOTH), 0);
+        });
+        let flags = MAP_PRIVATE | libc::MAP_ANONYMOUS | MAP_FIXED;
+        let again = libc::mmap(reserved.byte_add(10 * PAGE), 2 * PAGE, PROT_NONE, flags, -1, 0);
+        assert_ne!(again, MAP_FAILED);
+        // A file of no disk.
+        let memory = libc::memfd_create(c"memory".as_ptr(), 0);
+        assert_eq!(libc::ftruncate(memory, 32 * PAGE as i64), 0);
+        let shared = alloc_scope!("shared", {
+            libc::mmap(ptr::null_mut(), 32 * PAGE, BOTH, MAP_SHARED, memory, 0)
+        });
+        assert_ne!(shared, MAP_FAILED);
+        // Moved, in another scope; the block stays that of its owner.
+        let moved = alloc_scope!("moved", { map(4, BOTH, 0) });
+        let moved = libc::mremap(moved, 4 * PAGE, 64 * PAGE, MREMAP_MAYMOVE);
+        let moved = libc::mremap(moved, 64 * PAGE, 8 * PAGE, MREMAP_MAYMOVE);
+        assert_ne!(moved, MAP_FAILED);
+        // A reservation that was moved is one.
+        let far = map(8, PROT_NONE, 0);
+        let far = libc::mremap(far, 8 * PAGE, 16 * PAGE, MREMAP_MAYMOVE);
+        alloc_scope!("far", { assert_eq!(libc::mprotect(far, PAGE, BOTH), 0) });
+        let segment = libc::shmget(IPC_PRIVATE, 3 * PAGE - 1, 0o600);
+        let attached = alloc_scope!("segment", { libc::shmat(segment, ptr::null(), 0) });
+        libc::shmctl(segment, IPC_RMID, ptr::null_mut());
+        alloc_scope!("program break", {
+            assert_ne!(libc::sbrk(5 * PAGE as isize), MAP_FAILED);
+            assert_ne!(libc::sbrk(-2 * PAGE as isize), MAP_FAILED);
+        });
+        // Calls that fail, and files, are no memory.
+        assert_eq!(libc::mmap(ptr::null_mut(), 0, BOTH, MAP_PRIVATE, -1, 0), MAP_FAILED);
+        assert_eq!(libc::munmap(middle.byte_add(1), PAGE), -1);
+        assert_eq!(*libc::__errno_location(), libc::EINVAL);
+        let of_file = libc::mmap(ptr::null_mut(), PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
+        libc::munmap(of_file, PAGE);
+        // glibc maps a large block by itself: it counts once.
+        let large = black_box(libc::malloc(10 << 20));
+        libc::free(large);
+
+        let snapshot = ledger.snapshot().unwrap();
+        let report = snapshot.report();
+        let pages = |name| scope(report, name).figures.live_bytes as usize / PAGE;
+        let expected = [
+            ("divided", 10),
+            ("committed", 10),
+            ("shared", 32),
+            ("moved", 8),
+            ("far", 1),
+            ("segment", 3),
+            ("program break", 3),
+        ];
+        for (name, expected) in expected {
+            assert_eq!(pages(name), expected, "{name}");
+        }
+        assert!(report.by_scope.iter().all(|row| !row.path.contains(&"reserved".to_owned())));
+        let all = heap(report, "Mapped").figures;
+        assert_eq!(all.live_bytes as usize, (before + 67) * PAGE);
+        assert_eq!(all.reallocations, 2);
+        assert_eq!((report.losses.unmatched_frees, report.losses.duplicate_allocations), (0, 0));
+
+        // A stream that joins late knows what is mapped and what is reserved.
+        let late = folder.join("late.memledger");
+        ledger.trace_to(Destination::file(&late)).unwrap();
+        assert_eq!(libc::mprotect(far.byte_add(PAGE), 2 * PAGE, BOTH), 0);
+        libc::munmap(middle, 16 * PAGE);
+        libc::munmap(reserved, (1 << 18) * PAGE);
+        libc::shmdt(attached);
+        let end = ledger.snapshot().unwrap();
+        ledger.finish();
+        let mut analyzer = Analyzer::new();
+        read(File::open(&late).unwrap(), &mut analyzer).unwrap();
+        for report in [&analyzer.report(), end.report()] {
+            assert_eq!(mapped(report), before + 67 + 2 - 10 - 10 - 3);
+            assert_eq!(report.losses.unmatched_frees, 0);
+        }
+        libc::munmap(shared, 32 * PAGE);
+        libc::munmap(moved, 8 * PAGE);
+        libc::munmap(far, 16 * PAGE);
+        assert_ne!(libc::sbrk(-3 * PAGE as isize), MAP_FAILED);
+        libc::close(memory);
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }

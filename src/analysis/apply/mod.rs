@@ -6,10 +6,11 @@
 //! | `model.rs` | the objects that they change |
 //! | `model/batch.rs` | prefetches for a batch of operations and applies it, consecutive ones of a thread together |
 //! | `model/blocks.rs` | one allocation, reallocation or free |
+//! | `model/mappings.rs` | what the program maps from the system, and gives back in parts |
 //! | `model/corrections.rs` | large sizes, failed reallocations, renamed blocks and heaps |
 
 mod model;
 mod operation;
 
-pub(super) use model::{ApplyEnv, Model};
+pub(super) use model::{ApplyEnv, MappedRange, Model};
 pub(super) use operation::{Operation, OperationKind, OperationQueue};

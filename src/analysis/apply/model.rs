@@ -3,6 +3,7 @@
 mod batch;
 mod blocks;
 mod corrections;
+mod mappings;
 
 use crate::analysis::accounts::{Accounts, Moment};
 use crate::analysis::attribution::{
@@ -12,9 +13,11 @@ use crate::analysis::callstacks::Callstacks;
 use crate::analysis::cutoff::Cutoff;
 use crate::analysis::diagnostics::Diagnostics;
 use crate::analysis::hash::IntMap;
-use crate::analysis::live_set::{Block, HEAPS, Heaps};
+use crate::analysis::live_set::{Block, HEAPS, Heaps, Mappings};
 use crate::analysis::observer::{Actor, BlockChange, BlockEvent, BlockObserver};
 use crate::analysis::timeline::ThreadPoint;
+
+pub(in crate::analysis) use mappings::MappedRange;
 
 /// Who allocates, what is live, and the figures of both.
 #[derive(Clone, Debug)]
@@ -25,6 +28,7 @@ pub(in crate::analysis) struct Model {
     callstacks: Callstacks,
     accounts: Accounts,
     heaps: Heaps,
+    mappings: Mappings,
     /// Blocks that `HeapMarkAlloc` took out of the accounts.
     heap_blocks: IntMap<HeapAddress, DetachedBlock>,
     /// Whether the open scopes of a stream are also those of its frees.
@@ -81,6 +85,7 @@ impl Default for Model {
             callstacks: Callstacks::default(),
             accounts,
             heaps: Heaps::default(),
+            mappings: Mappings::default(),
             heap_blocks: IntMap::default(),
             free_scopes: false,
         }

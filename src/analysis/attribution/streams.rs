@@ -22,6 +22,8 @@ pub(in crate::analysis) enum PendingRealloc {
     Known { old: DetachedBlock, from: u64, begun: u64 },
     /// There was no such block.
     Unknown,
+    /// Addresses of a mapping that take no memory yet.
+    Reserved,
 }
 
 /// How the last memory event of a stream made a block live.
@@ -149,6 +151,11 @@ impl Stream {
         self.pending.push(pending);
     }
 
+    /// The first half of the reallocation that would end now.
+    pub(in crate::analysis) fn pending(&self) -> Option<PendingRealloc> {
+        self.pending.last().copied()
+    }
+
     /// Takes out the first half of the reallocation that ends now.
     pub(in crate::analysis) fn end_realloc(&mut self) -> Option<PendingRealloc> {
         self.pending.pop()
@@ -159,7 +166,7 @@ impl Stream {
     pub(in crate::analysis) fn being_reallocated(&self) -> impl Iterator<Item = Block> {
         self.pending.iter().filter_map(|pending| match pending {
             PendingRealloc::Known { old, .. } => Some(old.block),
-            PendingRealloc::Unknown => None,
+            PendingRealloc::Unknown | PendingRealloc::Reserved => None,
         })
     }
 }

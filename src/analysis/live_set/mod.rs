@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `block.rs` | the data that is kept for a block |
 //! | `heaps.rs` | one live set for each root heap |
+//! | `mappings.rs` | the heaps whose blocks are mappings of the system, and what is reserved |
 //! | `live.rs` | a live set: address to block |
 //! | `pages.rs` | the table of pages with live blocks |
 //! | `chunks.rs` | the blocks of a page, in slabs |
@@ -12,7 +13,9 @@ mod block;
 mod chunks;
 mod heaps;
 mod live;
+mod mappings;
 mod pages;
 
 pub(super) use block::Block;
 pub(super) use heaps::{HEAPS, Heaps};
+pub(super) use mappings::Mappings;

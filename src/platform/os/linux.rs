@@ -13,6 +13,7 @@ mod modules;
 pub(crate) mod next_malloc;
 mod objects;
 mod own_pages;
+pub(crate) mod pages;
 #[cfg(target_arch = "x86_64")]
 mod resident;
 mod signals;
@@ -80,8 +81,8 @@ impl Drop for KeepErrno {
 pub(crate) fn map(bytes: usize) -> Option<NonNull<u8>> {
     let _errno = KeepErrno::new();
     // SAFETY: a new private anonymous mapping does not affect existing memory.
-    let pages = unsafe {
-        libc::mmap(
+    let mapped = unsafe {
+        pages::mmap(
             ptr::null_mut(),
             bytes,
             libc::PROT_READ | libc::PROT_WRITE,
@@ -90,19 +91,19 @@ pub(crate) fn map(bytes: usize) -> Option<NonNull<u8>> {
             0,
         )
     };
-    if pages == libc::MAP_FAILED {
+    if mapped == libc::MAP_FAILED {
         return None;
     }
-    own_pages::add(pages.addr(), bytes);
-    NonNull::new(pages.cast())
+    own_pages::add(mapped.addr(), bytes);
+    NonNull::new(mapped.cast())
 }
 
 /// *Hook.* Unmaps pages of [`map`] that no other thread has seen.
-pub(crate) fn unmap(pages: NonNull<u8>, bytes: usize) {
+pub(crate) fn unmap(start: NonNull<u8>, bytes: usize) {
     let _errno = KeepErrno::new();
-    own_pages::remove(pages.as_ptr().addr());
+    own_pages::remove(start.as_ptr().addr());
     // SAFETY: the caller mapped exactly these pages and has not published them.
-    unsafe { libc::munmap(pages.as_ptr().cast(), bytes) };
+    unsafe { pages::munmap(start.as_ptr().cast(), bytes) };
 }
 
 /// *Hook.* Nanoseconds of the monotonic clock.

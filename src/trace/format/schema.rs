@@ -27,6 +27,13 @@ pub const SERIAL_BITS: u32 = 24;
 /// worker replaces them by those of the serial.
 pub const SERIAL_MASK: u64 = (1 << SERIAL_BITS) - 1;
 
+/// The flag of a root heap whose blocks are mappings of the system: parts of one can be freed.
+pub(crate) const HEAP_OF_MAPPINGS: u16 = 1 << 8;
+/// The state of a mapping that takes no memory yet.
+pub(crate) const RESERVED: u8 = 0;
+/// What is reserved of the addresses takes memory from here on.
+pub(crate) const COMMITTED: u8 = 1;
+
 /// The type of one field's values.
 ///
 /// The discriminants are the type codes of the wire: bits 0-1 are the binary logarithm of the

@@ -38,4 +38,6 @@ mod atomic {
 
 pub(crate) use enter::{SlowEntry, enter, enter_cold, leave, pause_inside, resume_inside};
 pub(crate) use reentrancy::{ReentrancyGuard, is_untracked, untracked};
+#[cfg(c_mmap)]
+pub(crate) use reentrancy::{in_allocator, is_in_allocator};
 pub(crate) use slot::ThreadSlot;

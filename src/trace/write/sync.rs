@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// window of its start: such a block can lie in two regions, and for a block of this size or more
 /// the thread joins the global clock. Of the small blocks, one in some hundreds ends in another
 /// window.
-const WINDOW: usize = 64 << 10;
+pub(crate) const WINDOW: usize = 64 << 10;
 
 /// Two joins of the global clock are near each other if fewer than this many nanoseconds lie
 /// between them. That is far more than a join costs while 100 threads join at once.

@@ -137,7 +137,7 @@ impl Model {
         let by = stream.actor();
         let (mut old, from, begun) = match stream.end_realloc() {
             Some(PendingRealloc::Known { old, from, begun }) => (old, from, begun),
-            Some(PendingRealloc::Unknown) => {
+            Some(PendingRealloc::Unknown | PendingRealloc::Reserved) => {
                 return self.first_reallocated(operation, number, env);
             }
             None => return self.first_seen(operation, number, MadeBy::Allocation, env),

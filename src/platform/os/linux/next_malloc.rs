@@ -4,8 +4,17 @@
 //! the program is linked with. In a static program it is glibc's, by its other names.
 
 use std::ffi::c_void;
+#[cfg(c_mmap)]
+use std::sync::atomic::AtomicUsize;
 
+#[cfg(c_mmap)]
+pub(crate) use functions::mapped;
 pub(crate) use functions::{aligned, calloc, early_bytes_from, free, is_early, malloc, realloc};
+
+/// The addresses of the library that has the next `malloc`: the first one and their number, 0 as long as
+/// none is known.
+#[cfg(c_mmap)]
+pub static ALLOCATOR: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 /// The alignment of every block of `malloc`.
 pub(crate) const MIN_ALIGN: usize = 16;
@@ -71,13 +80,111 @@ mod functions {
         // NOTE: two threads may do this at once; both find the same.
         FINDING.store(thread, Ordering::Relaxed);
         // SAFETY: the names end with a NUL.
-        let found = ALL.map(|(_, name)| unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) });
+        let next = |name: &CStr| unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+        let found = ALL.map(|(_, name)| next(name));
+        #[cfg(c_mmap)]
+        {
+            note_allocator(found[0].addr());
+            for (place, name) in mapped::ALL {
+                place.store(next(name), Ordering::Relaxed);
+            }
+        }
         FINDING.store(0, Ordering::Relaxed);
         let has_all = found.iter().all(|function| !function.is_null());
         for ((place, _), function) in ALL.iter().zip(found).filter(|_| has_all) {
             place.store(function, Ordering::Relaxed);
         }
         has_all
+    }
+
+    /// Notes the addresses of the library that has `function`.
+    #[cfg(c_mmap)]
+    fn note_allocator(function: usize) {
+        let addresses = super::super::objects::find(|object| {
+            let parts = || object.parts(libc::PT_LOAD);
+            let end = parts().map(|(start, bytes)| start + bytes).max();
+            let start = parts().map(|(start, _)| start).min();
+            object.has(function).then_some(start.zip(end))
+        });
+        if let Some((start, end)) = addresses.flatten() {
+            super::ALLOCATOR[0].store(start, Ordering::Relaxed);
+            super::ALLOCATOR[1].store(end - start, Ordering::Relaxed);
+        }
+    }
+
+    /// The next functions of mapped memory. Those that are not known yet are system calls.
+    #[cfg(c_mmap)]
+    pub(crate) mod mapped {
+        use super::super::super::pages;
+        use super::*;
+
+        static BRK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+        static SBRK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+        pub(super) static ALL: [(&AtomicPtr<c_void>, &CStr); 8] = [
+            (&BRK, c"brk"),
+            (&SBRK, c"sbrk"),
+            (&MMAP, c"mmap"),
+            (&MUNMAP, c"munmap"),
+            (&MREMAP, c"mremap"),
+            (&MPROTECT, c"mprotect"),
+            (&SHMAT, c"shmat"),
+            (&SHMDT, c"shmdt"),
+        ];
+
+        /// # Safety
+        /// That of C's function, here and below.
+        pub(crate) unsafe fn brk(end: *mut c_void) -> c_int {
+            type Brk = unsafe extern "C" fn(*mut c_void) -> c_int;
+            if BRK.load(Ordering::Relaxed).is_null() && !find_all() {
+                return -1;
+            }
+            // SAFETY: the function has this type; the caller's promise, here and below.
+            unsafe { transmute::<*mut c_void, Brk>(BRK.load(Ordering::Relaxed))(end) }
+        }
+
+        /// # Safety
+        /// As above.
+        pub(crate) unsafe fn sbrk(more: isize) -> *mut c_void {
+            type Sbrk = unsafe extern "C" fn(isize) -> *mut c_void;
+            if SBRK.load(Ordering::Relaxed).is_null() && !find_all() {
+                return libc::MAP_FAILED;
+            }
+            // SAFETY: as above.
+            unsafe { transmute::<*mut c_void, Sbrk>(SBRK.load(Ordering::Relaxed))(more) }
+        }
+
+        macro_rules! next {
+            ($place:ident $name:ident($($argument:ident: $type:ty),*) -> $result:ty) => {
+                static $place: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+                /// # Safety
+                /// As above.
+                pub(crate) unsafe fn $name($($argument: $type),*) -> $result {
+                    let next = $place.load(Ordering::Relaxed);
+                    if next.is_null() {
+                        // SAFETY: as above.
+                        return unsafe { pages::$name($($argument),*) };
+                    }
+                    // SAFETY: as above.
+                    unsafe {
+                        transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> $result>(next)(
+                            $($argument),*
+                        )
+                    }
+                }
+            };
+        }
+        next!(MMAP mmap(
+            address: *mut c_void, bytes: usize, access: c_int, flags: c_int, file: c_int, offset: i64
+        ) -> *mut c_void);
+        next!(MUNMAP munmap(address: *mut c_void, bytes: usize) -> c_int);
+        // NOTE: C's function takes its last argument as one of any number, which is passed like this.
+        next!(MREMAP mremap(
+            address: *mut c_void, bytes: usize, new_bytes: usize, flags: c_int, new: *mut c_void
+        ) -> *mut c_void);
+        next!(MPROTECT mprotect(address: *mut c_void, bytes: usize, access: c_int) -> c_int);
+        next!(SHMAT shmat(id: c_int, address: *const c_void, flags: c_int) -> *mut c_void);
+        next!(SHMDT shmdt(address: *const c_void) -> c_int);
     }
 
     unsafe extern "C" fn first_malloc(size: usize) -> *mut u8 {
@@ -218,6 +325,18 @@ mod functions {
         #[link_name = "__libc_free"]
         pub(crate) fn free(block: *mut u8);
         fn __libc_memalign(align: usize, size: usize) -> *mut u8;
+    }
+
+    #[cfg(c_mmap)]
+    pub(crate) mod mapped {
+        pub(crate) use super::super::super::pages::{mmap, mprotect, mremap, munmap, shmat, shmdt};
+
+        unsafe extern "C" {
+            #[link_name = "__brk"]
+            pub(crate) fn brk(end: *mut std::ffi::c_void) -> std::ffi::c_int;
+            #[link_name = "__sbrk"]
+            pub(crate) fn sbrk(more: isize) -> *mut std::ffi::c_void;
+        }
     }
 
     pub(crate) unsafe fn aligned(align: usize, size: usize) -> Result<*mut u8, std::ffi::c_int> {

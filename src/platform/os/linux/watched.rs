@@ -3,6 +3,7 @@
 //! The watcher is forked when the process has no thread of the program but one. It has the shared memory at the same
 //! addresses, so pointers into it and to statics are valid there.
 
+use super::pages;
 use super::{identity, process_id};
 use std::ffi::c_int;
 use std::fs::File;
@@ -42,11 +43,11 @@ fn map_new(bytes: usize, sharing: c_int) -> io::Result<NonNull<u8>> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let flags = sharing | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new anonymous mapping does not affect existing memory.
-    let pages = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
-    if pages == libc::MAP_FAILED {
+    let mapped = unsafe { pages::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
+    if mapped == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    NonNull::new(pages.cast()).ok_or_else(io::Error::last_os_error)
+    NonNull::new(mapped.cast()).ok_or_else(io::Error::last_os_error)
 }
 
 /// Maps zeroed memory that is shared with the children of forks. Pages that are not used take no memory, and no core
@@ -69,7 +70,7 @@ unsafe fn replace(start: NonNull<u8>, bytes: usize, sharing: c_int) -> io::Resul
     let moved = unsafe {
         new.as_ptr().copy_from_nonoverlapping(start.as_ptr(), bytes);
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        libc::mremap(new.as_ptr().cast(), bytes, bytes, flags, start.as_ptr())
+        pages::mremap(new.as_ptr().cast(), bytes, bytes, flags, start.as_ptr().cast())
     };
     if moved == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -103,7 +104,7 @@ pub(crate) fn unshare_all() {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
         // SAFETY: exactly these pages were mapped to be shared, and only the tracker uses them; all that it has there is valid when zeroed.
-        unsafe { libc::mmap(ptr::without_provenance_mut(start), bytes, access, flags, -1, 0) };
+        unsafe { pages::mmap(ptr::without_provenance_mut(start), bytes, access, flags, -1, 0) };
     }
     COUNT.store(0, Ordering::Release);
 }

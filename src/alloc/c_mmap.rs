@@ -1,0 +1,344 @@
+//! C's functions for mapped memory, which record what takes memory of the system.
+//!
+//! What counts is what the kernel counts as committed: pages that can be written to and that are
+//! not those of a file, unless the program asks not to (`MAP_NORESERVE`). Other addresses are reserved: they
+//! count once `mprotect` lets the program write to them.
+//!
+//! An allocator maps memory, too, which its blocks are in. So what is called from the library of the next
+//! `malloc`, or by Rust's allocator, is not recorded.
+//!
+//! NOTE: a mapping is recorded after the system has made it, and a part that is given back before: as with
+//! blocks, no other thread can get the addresses in between. Each of these events joins the
+//! global clock, so they have one order.
+
+/// Defines the functions in the program.
+///
+/// A program has no stable means to know who calls a function, but for its return address when it begins.
+#[cfg(c_mmap)]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __define_c_mmap {
+    ($($name:ident)*) => {
+        #[allow(unsafe_code)]
+        const _: () = {
+            $(
+                #[unsafe(naked)]
+                #[unsafe(no_mangle)]
+                unsafe extern "C" fn $name() {
+                    ::core::arch::naked_asm!(
+                        "mov rax, [rsp]",
+                        "mov r11, qword ptr [rip + {allocator}@GOTPCREL]",
+                        "sub rax, [r11]",
+                        "cmp rax, [r11 + 8]",
+                        "jb {plain}@PLT",
+                        "jmp {recorded}@PLT",
+                        allocator = sym $crate::__c_malloc::mmap::ALLOCATOR,
+                        plain = sym $crate::__c_malloc::mmap::plain::$name,
+                        recorded = sym $crate::__c_malloc::mmap::recorded::$name,
+                    )
+                }
+            )*
+        };
+    };
+}
+
+#[cfg(not(c_mmap))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __define_c_mmap {
+    ($($anything:tt)*) => {};
+}
+
+#[cfg(c_mmap)]
+pub use crate::platform::os::next_malloc::ALLOCATOR;
+
+/// The functions as they are: those of the next library.
+#[cfg(c_mmap)]
+#[expect(unsafe_code, reason = "the functions of C")]
+pub mod plain {
+    use crate::platform::os::next_malloc::mapped;
+    use std::ffi::{c_int, c_void};
+
+    pub unsafe extern "C" fn mmap(
+        address: *mut c_void,
+        bytes: usize,
+        access: c_int,
+        flags: c_int,
+        file: c_int,
+        offset: i64,
+    ) -> *mut c_void {
+        // SAFETY: the caller makes the promise of C's function, here and below.
+        unsafe { mapped::mmap(address, bytes, access, flags, file, offset) }
+    }
+
+    pub use mmap as mmap64;
+
+    pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: usize) -> c_int {
+        // SAFETY: as above.
+        unsafe { mapped::munmap(address, bytes) }
+    }
+
+    pub unsafe extern "C" fn mremap(
+        address: *mut c_void,
+        bytes: usize,
+        new_bytes: usize,
+        flags: c_int,
+        new_address: *mut c_void,
+    ) -> *mut c_void {
+        // SAFETY: as above.
+        unsafe { mapped::mremap(address, bytes, new_bytes, flags, new_address) }
+    }
+
+    pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: usize, access: c_int) -> c_int {
+        // SAFETY: as above.
+        unsafe { mapped::mprotect(address, bytes, access) }
+    }
+
+    pub unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *mut c_void {
+        // SAFETY: as above.
+        unsafe { mapped::shmat(id, address, flags) }
+    }
+
+    pub unsafe extern "C" fn shmdt(address: *const c_void) -> c_int {
+        // SAFETY: as above.
+        unsafe { mapped::shmdt(address) }
+    }
+
+    pub unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
+        // SAFETY: as above.
+        unsafe { mapped::brk(end) }
+    }
+
+    pub unsafe extern "C" fn sbrk(more: isize) -> *mut c_void {
+        // SAFETY: as above.
+        unsafe { mapped::sbrk(more) }
+    }
+}
+
+/// The functions, with an event each.
+#[cfg(c_mmap)]
+#[expect(unsafe_code, reason = "the functions of C")]
+pub mod recorded {
+    use super::plain;
+    use crate::alloc::events::MAPPED;
+    use crate::alloc::hook::{self, Mode};
+    use crate::alloc::record::Writer;
+    use crate::platform::os::pages;
+    use crate::scopes;
+    use crate::stacks::capture::{self, Registers};
+    use crate::stacks::tree::NO_STACK;
+    use crate::trace::format::schema::{COMMITTED, RESERVED};
+    use crate::trace::write::{self, SlowEntry, ThreadSlot, sync};
+    use std::ffi::{c_int, c_void};
+
+    const PAGE: usize = 4096;
+
+    /// What an event says of addresses.
+    #[derive(Clone, Copy)]
+    enum Change {
+        Mapped,
+        Reserved,
+        Committed,
+        Freed,
+    }
+
+    /// The slot in which the calls of this thread are recorded; `None` if they are not.
+    fn enter() -> Option<SlowEntry> {
+        if hook::mode() == Mode::Off || write::is_untracked() || write::is_in_allocator() {
+            return None;
+        }
+        write::enter_cold()
+    }
+
+    /// Makes the thread's epoch current for an event about these addresses; `false` if it is not recorded.
+    fn synchronize(slot: &ThreadSlot, address: usize, bytes: usize) -> bool {
+        sync::synchronize(slot, address, bytes.max(sync::WINDOW))
+    }
+
+    /// Records a change, with the call stack of the function that this is inlined into.
+    ///
+    /// PERF: nothing here is fast. A system call takes longer.
+    #[inline(always)]
+    fn record(change: Change, address: usize, bytes: usize) {
+        let at = Registers::here();
+        let Some(entry) = enter() else { return };
+        let slot = entry.slot;
+        let stack = match (change, hook::mode()) {
+            (Change::Mapped | Change::Committed, Mode::WithStacks) => {
+                capture::take(slot, bytes, &at)
+            }
+            _ => NO_STACK,
+        };
+        write(slot, change, address, bytes, stack);
+        entry.leave();
+    }
+
+    #[inline(never)]
+    fn write(slot: &ThreadSlot, change: Change, address: usize, bytes: usize, stack: u32) {
+        if !synchronize(slot, address, bytes) {
+            return;
+        }
+        // SAFETY: `enter` has checked the room, which includes a change of context.
+        let mut writer = unsafe { Writer::new(scopes::switch(slot)) };
+        let epoch = slot.stamp();
+        match change {
+            Change::Mapped => {
+                writer.alloc_in::<MAPPED, false>(epoch, address, bytes, PAGE, stack);
+            }
+            Change::Reserved => writer.mapping(epoch, address, bytes, stack, RESERVED),
+            Change::Committed => writer.mapping(epoch, address, bytes, stack, COMMITTED),
+            Change::Freed => writer.free_mapping::<false>(epoch, address, bytes),
+        }
+        slot.commit(writer.end());
+    }
+
+    /// The bytes of the pages that `bytes` are in.
+    fn whole_pages(bytes: usize) -> usize {
+        bytes.saturating_add(PAGE - 1) & !(PAGE - 1)
+    }
+
+    pub unsafe extern "C" fn mmap(
+        address: *mut c_void,
+        bytes: usize,
+        access: c_int,
+        flags: c_int,
+        file: c_int,
+        offset: i64,
+    ) -> *mut c_void {
+        // SAFETY: the caller makes the promise of C's function, here and below.
+        let pages = unsafe { plain::mmap(address, bytes, access, flags, file, offset) };
+        if pages == libc::MAP_FAILED {
+            return pages;
+        }
+        let is_memory = flags & libc::MAP_ANONYMOUS != 0 || pages::is_in_memory(file);
+        let change = if !is_memory {
+            Change::Freed
+        } else if access & libc::PROT_WRITE == 0 || flags & libc::MAP_NORESERVE != 0 {
+            Change::Reserved
+        } else {
+            Change::Mapped
+        };
+        // A file takes the place of what was at fixed addresses.
+        if is_memory || flags & libc::MAP_FIXED != 0 {
+            record(change, pages.addr(), whole_pages(bytes));
+        }
+        pages
+    }
+
+    pub use mmap as mmap64;
+
+    pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: usize) -> c_int {
+        let is_valid = address.addr().is_multiple_of(PAGE) && bytes > 0;
+        if is_valid {
+            record(Change::Freed, address.addr(), whole_pages(bytes));
+        }
+        // SAFETY: as above.
+        let result = unsafe { plain::munmap(address, bytes) };
+        if is_valid && result != 0 {
+            // There are too many mappings to divide one: it is still there.
+            record(Change::Mapped, address.addr(), whole_pages(bytes));
+        }
+        result
+    }
+
+    pub unsafe extern "C" fn mremap(
+        address: *mut c_void,
+        bytes: usize,
+        new_bytes: usize,
+        flags: c_int,
+        new_address: *mut c_void,
+    ) -> *mut c_void {
+        let at = Registers::here();
+        // SAFETY: as above.
+        let remap = || unsafe { plain::mremap(address, bytes, new_bytes, flags, new_address) };
+        // What was there stays: a second mapping of the same memory.
+        let keeps = bytes == 0 || flags & libc::MREMAP_DONTUNMAP != 0;
+        if keeps || !address.addr().is_multiple_of(PAGE) {
+            return remap();
+        }
+        let Some(entry) = enter() else { return remap() };
+        let slot = entry.slot;
+        let old_bytes = whole_pages(bytes);
+        if !synchronize(slot, address.addr(), old_bytes) {
+            entry.leave();
+            return remap();
+        }
+        // SAFETY: `enter` has checked the room, which includes both halves.
+        let mut writer = unsafe { Writer::new(scopes::switch(slot)) };
+        writer.free_mapping::<true>(slot.stamp(), address.addr(), old_bytes);
+        slot.commit(writer.end());
+        write::pause_inside(slot);
+        let pages = remap();
+        write::resume_inside(slot);
+        let (start, size) = if pages == libc::MAP_FAILED {
+            (address.addr(), old_bytes)
+        } else {
+            (pages.addr(), whole_pages(new_bytes))
+        };
+        let stack = match hook::mode() {
+            Mode::WithStacks => capture::take(slot, size, &at),
+            Mode::Recorded | Mode::Off => NO_STACK,
+        };
+        if synchronize(slot, start, size) {
+            // SAFETY: as above; a new buffer that `synchronize` may have taken has the room, too.
+            let mut writer = unsafe { Writer::new(slot.cursor()) };
+            writer.alloc_in::<MAPPED, true>(slot.stamp(), start, size, PAGE, stack);
+            slot.commit(writer.end());
+        }
+        entry.leave();
+        pages
+    }
+
+    pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: usize, access: c_int) -> c_int {
+        // SAFETY: as above.
+        let result = unsafe { plain::mprotect(address, bytes, access) };
+        if result == 0 && access & libc::PROT_WRITE != 0 {
+            record(Change::Committed, address.addr(), whole_pages(bytes));
+        }
+        result
+    }
+
+    pub unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *mut c_void {
+        // SAFETY: as above.
+        let pages = unsafe { plain::shmat(id, address, flags) };
+        if pages != libc::MAP_FAILED {
+            record(Change::Mapped, pages.addr(), whole_pages(pages::segment_bytes(id)));
+        }
+        pages
+    }
+
+    pub unsafe extern "C" fn shmdt(address: *const c_void) -> c_int {
+        // Without a size, all of it is given back.
+        record(Change::Freed, address.addr(), 0);
+        // SAFETY: as above.
+        unsafe { plain::shmdt(address) }
+    }
+
+    pub unsafe extern "C" fn sbrk(more: isize) -> *mut c_void {
+        if more < 0 {
+            // SAFETY: as above.
+            let end = unsafe { plain::sbrk(0) }.addr();
+            record(Change::Freed, end.wrapping_add_signed(more), more.unsigned_abs());
+        }
+        // SAFETY: as above.
+        let start = unsafe { plain::sbrk(more) };
+        if more > 0 && start != libc::MAP_FAILED {
+            record(Change::Mapped, start.addr(), more.unsigned_abs());
+        }
+        start
+    }
+
+    pub unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
+        // SAFETY: as above.
+        let before = unsafe { plain::sbrk(0) };
+        if end < before {
+            record(Change::Freed, end.addr(), before.addr() - end.addr());
+        }
+        // SAFETY: as above.
+        let result = unsafe { plain::brk(end) };
+        if result == 0 && end > before {
+            record(Change::Mapped, before.addr(), end.addr() - before.addr());
+        }
+        result
+    }
+}

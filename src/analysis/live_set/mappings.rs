@@ -1,0 +1,117 @@
+//! What the program maps from the system: blocks that can be freed in parts, and reserved addresses.
+
+use super::HEAPS;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// The root heaps that have mappings, each with the order of its blocks and with what is reserved. The blocks
+/// themselves are in the [live set](super::Heaps).
+#[derive(Clone, Debug, Default)]
+pub(in crate::analysis) struct Mappings {
+    /// A bit for each root heap.
+    heaps: u16,
+    /// Where the blocks of these heaps start.
+    starts: BTreeSet<(u8, u64)>,
+    /// Ranges that take no memory yet: start and end. They do not overlap one another.
+    reserved: BTreeMap<(u8, u64), u64>,
+}
+
+const _: () = assert!(HEAPS <= u16::BITS as usize);
+
+impl Mappings {
+    /// Whether a heap has mappings.
+    #[inline]
+    pub(in crate::analysis) fn has(&self, heap: usize) -> bool {
+        self.heaps != 0 && heap < HEAPS && self.heaps >> heap & 1 != 0
+    }
+
+    /// `heap` has mappings; so far, it has blocks that start at `starts`.
+    pub(in crate::analysis) fn add_heap(&mut self, heap: u8, starts: impl Iterator<Item = u64>) {
+        self.heaps |= 1 << (usize::from(heap) % HEAPS);
+        self.starts.extend(starts.map(|start| (heap, start)));
+    }
+
+    pub(in crate::analysis) fn add_block(&mut self, heap: u8, start: u64) {
+        self.starts.insert((heap, start));
+    }
+
+    pub(in crate::analysis) fn remove_block(&mut self, heap: u8, start: u64) {
+        self.starts.remove(&(heap, start));
+    }
+
+    /// Where the last block starts that starts before `address`.
+    pub(in crate::analysis) fn block_before(&self, heap: u8, address: u64) -> Option<u64> {
+        self.starts.range((heap, 0)..(heap, address)).next_back().map(|&(_, start)| start)
+    }
+
+    /// Where the first block starts that starts in `range`.
+    pub(in crate::analysis) fn first_in(&self, heap: u8, range: &Range<u64>) -> Option<u64> {
+        self.starts.range((heap, range.start)..(heap, range.end)).next().map(|&(_, start)| start)
+    }
+
+    /// Reserves what was neither reserved nor in a block.
+    pub(in crate::analysis) fn reserve(&mut self, heap: u8, range: Range<u64>) {
+        if !range.is_empty() {
+            self.reserved.insert((heap, range.start), range.end);
+        }
+    }
+
+    /// Takes out what is reserved of `range`: its parts, in ascending order.
+    pub(in crate::analysis) fn take_reserved(
+        &mut self,
+        heap: u8,
+        range: &Range<u64>,
+    ) -> Vec<Range<u64>> {
+        let mut parts = Vec::new();
+        // The last one that starts before the end of the range, until one ends before the range.
+        while let Some((&(_, start), &end)) =
+            self.reserved.range((heap, 0)..(heap, range.end)).next_back()
+            && end > range.start
+            && !range.is_empty()
+        {
+            self.reserved.remove(&(heap, start));
+            let part = start.max(range.start)..end.min(range.end);
+            self.reserve(heap, part.end..end);
+            self.reserve(heap, start..part.start);
+            let is_last = start < range.start;
+            parts.push(part);
+            if is_last {
+                break;
+            }
+        }
+        parts.reverse();
+        parts
+    }
+
+    /// What is reserved: heaps and ranges.
+    #[cfg(feature = "enable")]
+    pub(in crate::analysis) fn reserved(&self) -> impl Iterator<Item = (u8, Range<u64>)> {
+        self.reserved.iter().map(|(&(heap, start), &end)| (heap, start..end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_out_of_a_reservation_leaves_the_rest() {
+        let mut mappings = Mappings::default();
+        mappings.reserve(3, 10..20);
+        mappings.reserve(3, 30..40);
+        mappings.reserve(3, 40..50);
+        mappings.reserve(4, 0..100);
+        let mut take = |heap, range| {
+            let parts = mappings.take_reserved(heap, &range).into_iter();
+            parts.map(|part| (part.start, part.end)).collect::<Vec<_>>()
+        };
+        assert_eq!(take(3, 0..10), []);
+        assert_eq!(take(3, 20..30), []);
+        assert_eq!(take(3, 15..15), []);
+        assert_eq!(take(3, 15..42), [(15, 20), (30, 40), (40, 42)]);
+        assert_eq!(take(3, 44..46), [(44, 46)]);
+        assert_eq!(take(3, 0..u64::MAX), [(10, 15), (42, 44), (46, 50)]);
+        assert_eq!(take(3, 0..u64::MAX), []);
+        assert_eq!(take(4, 99..u64::MAX), [(99, 100)]);
+    }
+}

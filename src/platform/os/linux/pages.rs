@@ -1,0 +1,101 @@
+//! System calls about pages, without the C library's functions: a program may have its own, which record
+//! ([`track_c_malloc!`](crate::track_c_malloc)).
+
+use std::ffi::{c_int, c_void};
+use std::ptr::with_exposed_provenance_mut;
+
+fn pointer(result: i64) -> *mut c_void {
+    with_exposed_provenance_mut(result as usize)
+}
+
+/// # Safety
+/// That of C's function, here and below.
+pub(crate) unsafe fn mmap(
+    address: *mut c_void,
+    bytes: usize,
+    access: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: i64,
+) -> *mut c_void {
+    // SAFETY: the caller's promise, here and below.
+    pointer(unsafe { libc::syscall(libc::SYS_mmap, address, bytes, access, flags, file, offset) })
+}
+
+/// # Safety
+/// As above.
+pub(crate) unsafe fn munmap(address: *mut c_void, bytes: usize) -> c_int {
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_munmap, address, bytes) as c_int }
+}
+
+/// # Safety
+/// As above.
+pub(crate) unsafe fn mremap(
+    address: *mut c_void,
+    bytes: usize,
+    new_bytes: usize,
+    flags: c_int,
+    new_address: *mut c_void,
+) -> *mut c_void {
+    // SAFETY: as above.
+    pointer(unsafe {
+        libc::syscall(libc::SYS_mremap, address, bytes, new_bytes, flags, new_address)
+    })
+}
+
+/// # Safety
+/// As above.
+#[cfg(c_mmap)]
+pub(crate) unsafe fn mprotect(address: *mut c_void, bytes: usize, access: c_int) -> c_int {
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_mprotect, address, bytes, access) as c_int }
+}
+
+/// # Safety
+/// As above.
+#[cfg(c_mmap)]
+pub(crate) unsafe fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *mut c_void {
+    // SAFETY: as above.
+    pointer(unsafe { libc::syscall(libc::SYS_shmat, id, address, flags) })
+}
+
+/// # Safety
+/// As above.
+#[cfg(c_mmap)]
+pub(crate) unsafe fn shmdt(address: *const c_void) -> c_int {
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_shmdt, address) as c_int }
+}
+
+/// The bytes of a segment of shared memory; 0 if there is no such segment.
+#[cfg(c_mmap)]
+pub(crate) fn segment_bytes(id: c_int) -> usize {
+    // SAFETY: the call fills the structure, which is valid when zeroed.
+    unsafe {
+        let mut segment: libc::shmid_ds = std::mem::zeroed();
+        if libc::shmctl(id, libc::IPC_STAT, &raw mut segment) == 0 { segment.shm_segsz } else { 0 }
+    }
+}
+
+/// Whether a file has no pages but those in memory: shared memory (`shm_open`, `memfd_create`), a file of
+/// another file system in memory, or `/dev/zero`.
+#[cfg(c_mmap)]
+pub(crate) fn is_in_memory(file: c_int) -> bool {
+    /// `RAMFS_MAGIC` of Linux's `magic.h`.
+    const RAMFS: i64 = 0x8584_58f6;
+    // SAFETY: the calls fill the structures, which are valid when zeroed.
+    unsafe {
+        let mut status: libc::stat = std::mem::zeroed();
+        if libc::fstat(file, &raw mut status) != 0 {
+            return false;
+        }
+        if status.st_mode & libc::S_IFMT == libc::S_IFCHR {
+            return status.st_rdev == libc::makedev(1, 5);
+        }
+        let mut system: libc::statfs = std::mem::zeroed();
+        status.st_mode & libc::S_IFMT == libc::S_IFREG
+            && libc::fstatfs(file, &raw mut system) == 0
+            && [libc::TMPFS_MAGIC, libc::HUGETLBFS_MAGIC, RAMFS].contains(&system.f_type)
+    }
+}
