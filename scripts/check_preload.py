@@ -158,6 +158,17 @@ def mapped():
     print("mapped memory of python3, node and cc1 is that of a counter: ok")
 
 
+def mappings():
+    for stacks in ["off", "on"]:
+        ended, report = tracked([file("hostile"), "mappings"], f"--stacks={stacks}")
+        require_complete("mappings", ended, report)
+        heap = next(heap for heap in report["by_heap"] if heap["name"] == "Mapped")
+        require(heap["live_bytes"] == int(ended.stdout), "mapped are", heap, "but should be", ended.stdout)
+        unknown = [report["losses"][name] for name in ["unmatched_frees", "duplicate_allocations"]]
+        require(unknown == [0, 0], "mappings:", report["losses"])
+    print("mappings of eight threads: ok")
+
+
 def replaced():
     """A process that replaces itself by `exec`: each of its programs has a trace and a report."""
     run = [MEMLEDGER, "run", "--preload", LIBRARY, "--", "env", "env", "env", "true"]
@@ -199,5 +210,5 @@ def refused():
     print("what cannot be tracked is refused: ok")
 
 
-for check in [functions, hostile, replaced, counted, mapped, heaptrack, other_allocators, refused]:
+for check in [functions, hostile, mappings, replaced, counted, mapped, heaptrack, other_allocators, refused]:
     check()

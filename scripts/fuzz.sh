@@ -36,8 +36,8 @@ printf '%-16s %12s %14s %10s %8s\n' target executions "a CPU second" coverage co
 for target in "${targets[@]}"; do
     corpus=target/corpus/$target new=target/corpus/$target.new log=target/$target.log
     case $target in
-        analyzer | convert | packets) longest=2048 runs=6000 ;;
-        *) longest=512 runs=20000 ;;
+        analyzer | convert | packets) longest=2048 runs=2000 ;;
+        *) longest=512 runs=6000 ;;
     esac
     if [ "$seconds" = short ]; then
         corpus=target/short/$target

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -133,12 +134,44 @@ static void functions(void) {
     if (malloc_usable_size(block) < 1) abort();
 }
 
+enum { PAGE = 4096, PAGES = 64 };
+static long long live_pages;
+
+/* Maps, moves and unmaps parts, and counts the pages that can be written to. Others get the addresses at once. */
+static void *maps(void *seed) {
+    unsigned random = (unsigned)(size_t)seed;
+    long long live = 0;
+    for (int round = 0; round < 3000; round++) {
+        random = random * 1103515245 + 12345;
+        int pages = 1 + (random >> 8) % PAGES, part = (random >> 16) % pages, kind = (random >> 24) % 4;
+        int access = kind == 1 ? PROT_NONE : PROT_READ | PROT_WRITE;
+        char *start = mmap(NULL, pages * PAGE, access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (kind == 1) mprotect(start + part * PAGE, (pages - part) * PAGE, PROT_READ | PROT_WRITE);
+        if (kind == 2) start = mremap(start, pages * PAGE, 2 * pages * PAGE, MREMAP_MAYMOVE), pages *= 2;
+        int kept = 0;
+        if (round % 100 == 0) kept = 1; /* the first page of every hundredth */
+        munmap(start + part * PAGE, (pages - part) * PAGE);
+        if (part > kept) munmap(start + kept * PAGE, (part - kept) * PAGE);
+        if (kept && part > 0 && kind != 1) live++;
+        if (round % 500 == 0) free(malloc(1000));
+    }
+    __atomic_fetch_add(&live_pages, live, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+static void mappings(void) {
+    for (size_t i = 0; i < 8; i++) pthread_create(&threads[i], NULL, maps, (void *)(i + 1));
+    for (int i = 0; i < 8; i++) pthread_join(threads[i], NULL);
+    printf("%lld\n", live_pages * PAGE);
+}
+
 int main(int count, char **arguments) {
     const char *name = count > 1 ? arguments[1] : "";
     if (!strcmp(name, "forks")) forks();
     else if (!strcmp(name, "libraries")) libraries(arguments[2], atoi(arguments[3]));
     else if (!strcmp(name, "threads")) threads_of_libraries(arguments[2], atoi(arguments[3]));
     else if (!strcmp(name, "handlers")) handlers();
+    else if (!strcmp(name, "mappings")) mappings();
     else if (!strcmp(name, "functions")) functions();
     else if (!strcmp(name, "nothing")) return 0;
     else return 2;
